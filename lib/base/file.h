@@ -1,0 +1,114 @@
+// Files that are whole or absent, and reads that check everything.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+namespace ql {
+
+namespace fs = std::filesystem;
+
+// Reads a whole file. Throws SystemError; a file above `limit` bytes is an Error.
+std::string read_file(const fs::path& path, std::int64_t limit = INT64_MAX);
+
+// Writes under a temporary name in the same folder; commit() fsyncs, renames and fsyncs the folder.
+// Without commit() the destructor removes the temporary file: nothing half-written is ever seen
+// under the final name. Every error is a SystemError that names the final path.
+class AtomicFile {
+ public:
+  explicit AtomicFile(fs::path path);
+  ~AtomicFile();
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+  void write(const void* data, std::size_t size);
+  void write(std::string_view text) { write(text.data(), text.size()); }
+  std::int64_t size() const { return size_; }
+  void commit();
+
+ private:
+  fs::path path_, temporary_;
+  int descriptor_ = -1;
+  std::int64_t size_ = 0;
+};
+
+void write_file_atomically(const fs::path& path, std::string_view text);
+
+// A folder that appears whole: fill temporary(), then commit() fsyncs every file in it and swaps it
+// into place (an existing folder of that name is replaced in one rename and then removed).
+class AtomicFolder {
+ public:
+  explicit AtomicFolder(fs::path path);
+  ~AtomicFolder();
+  AtomicFolder(const AtomicFolder&) = delete;
+  AtomicFolder& operator=(const AtomicFolder&) = delete;
+  const fs::path& temporary() const { return temporary_; }
+  void commit();
+
+ private:
+  fs::path path_, temporary_;
+  bool committed_ = false;
+};
+
+// A read-only memory map of a whole file. An empty file maps to an empty view.
+class MappedFile {
+ public:
+  explicit MappedFile(const fs::path& path);
+  ~MappedFile();
+  MappedFile(MappedFile&& other) noexcept;
+  MappedFile& operator=(MappedFile&&) = delete;
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+  const unsigned char* data() const { return data_; }
+  std::size_t size() const { return size_; }
+  std::string_view view() const { return {reinterpret_cast<const char*>(data_), size_}; }
+
+ private:
+  const unsigned char* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+// Sequential input: a file, or standard input for "-".
+class InputFile {
+ public:
+  explicit InputFile(const std::string& path);
+  ~InputFile();
+  InputFile(const InputFile&) = delete;
+  InputFile& operator=(const InputFile&) = delete;
+  // Reads up to `size` bytes; 0 only at the end. Retries EINTR, throws SystemError.
+  std::size_t read(void* data, std::size_t size);
+  // Reads exactly `size` bytes or returns how many there were before the end.
+  std::size_t read_fully(void* data, std::size_t size);
+  // "train.txt" or "standard input": for error messages.
+  const std::string& name() const { return name_; }
+
+ private:
+  std::string name_;
+  int descriptor_;
+};
+
+// Standard output for data: buffered, checked, BrokenPipe on EPIPE. Refuses a terminal when
+// `binary` (UsageError with advice).
+class OutputStream {
+ public:
+  explicit OutputStream(bool binary);
+  ~OutputStream();
+  OutputStream(const OutputStream&) = delete;
+  OutputStream& operator=(const OutputStream&) = delete;
+  void write(const void* data, std::size_t size);
+  void write(std::string_view text) { write(text.data(), text.size()); }
+  void flush();
+  // flush() and check; call at the end of a successful run.
+  void close();
+
+ private:
+  std::string buffer_;
+};
+
+// True when `path` is relative and stays inside its folder (no "..", no root): the rule for every
+// path found inside a file.
+bool is_inside_path(const fs::path& path);
+
+}  // namespace ql

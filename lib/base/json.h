@@ -1,0 +1,49 @@
+// Strict JSON: what nlohmann_json lets pass silently (duplicate keys, -1 as an unsigned number, 1.9
+// as a whole one) is an error here, and every error names the file and the key.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ql {
+
+// Keys in insertion order, so that files read as they were written.
+using Json = nlohmann::ordered_json;
+
+// Parses; duplicate keys, trailing text, invalid UTF-8 and nesting deeper than 64 are FormatErrors
+// at "where: line L". `where` is the file's name.
+Json parse_json(std::string_view text, const std::string& where);
+Json read_json(const std::filesystem::path& path);
+
+// Indented by two, newline at the end.
+std::string dump_json(const Json& json);
+
+// Typed access to one object. Construct it where the object is known; `where` is "file" or
+// "file: key". All getters throw FormatError with the place, the expected and the found type.
+class JsonObject {
+ public:
+  JsonObject(const Json& json, std::string where);
+  bool has(const std::string& key) const;
+  const Json& at(const std::string& key) const;
+  JsonObject object(const std::string& key) const;
+  std::string text(const std::string& key) const;
+  bool boolean(const std::string& key) const;
+  std::int64_t integer(const std::string& key, std::int64_t minimum = INT64_MIN,
+                       std::int64_t maximum = INT64_MAX) const;
+  double real(const std::string& key) const;
+  std::vector<std::int64_t> integers(const std::string& key) const;
+  // Throws when a key outside `known` is present, with the nearest known one.
+  void refuse_unknown(const std::set<std::string>& known) const;
+  const std::string& where() const { return where_; }
+
+ private:
+  const Json* json_;
+  std::string where_;
+};
+
+}  // namespace ql

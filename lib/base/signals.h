@@ -1,0 +1,16 @@
+// SIGINT and SIGTERM: the first asks to stop in good order, the second ends the process at once.
+#pragma once
+
+namespace ql {
+
+// Installs the handlers. Temporary files of AtomicFile and AtomicFolder are removed by their
+// destructors when the tool unwinds; a second signal leaves only temporary names behind.
+void install_signal_handlers();
+
+// The signal that asked us to stop, or 0.
+int stop_signal();
+
+// Throws Interrupted when a stop was asked for. Long loops call it once per block or step.
+void check_for_stop();
+
+}  // namespace ql

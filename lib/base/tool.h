@@ -1,0 +1,29 @@
+// What every binary's main() shares: signals, --help and --version, errors to text and exit code.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/options.h"
+
+namespace ql {
+
+// The project's version, from CMake.
+const char* version();
+
+// Parses the command line, answers --help, --version and the hidden --man-options and
+// --bash-completion on stdout, and calls `body` with the rest. Returns the exit code; every
+// exception ends here as one line "TOOL: error: ..." on stderr:
+//   UsageError 2, Error and std::exception 1, std::bad_alloc 1 with advice,
+//   Interrupted 128 + signal, BrokenPipe 128 + SIGPIPE without a word.
+// Afterwards stdout is flushed and checked: a full disk behind `> file` is an error, too.
+int run_tool(const ToolTable& table, int argc, char** argv,
+             const std::function<void(const Options&)>& body);
+
+// The command line as typed (shell-quoted), for provenance. Set by run_tool.
+const std::string& command_line();
+// The tool's name, "" in a program that does not use run_tool.
+const std::string& tool_name();
+
+}  // namespace ql

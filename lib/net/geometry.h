@@ -1,0 +1,39 @@
+// The lengths of every scale, from a network and its segment/memory lengths: the single source of
+// truth for qlctx, the model and the tests (paper, section 2.3; share/doc/design.md, "Geometry").
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "net/network.h"
+
+namespace ql::net {
+
+struct ScaleGeometry {
+  std::int64_t layers = 0;
+  std::int64_t segment = 0;      // n_s(i): states of this scale in a segment
+  std::int64_t memory = 0;       // n_m(i): states in the memory of each layer's input
+  std::int64_t granularity = 1;  // g(i) = c^(i-1): tokens per state
+  std::int64_t shift = 0;        // h(i) = n_s / g(i): states that enter the memory each step
+  std::int64_t window() const { return segment + memory; }
+};
+
+struct Geometry {
+  Lengths lengths;
+  std::int64_t rate = 2;
+  std::vector<ScaleGeometry> scales;    // at least one
+  ScaleGeometry output;                 // layers == 0: no output block and no accumulation
+  bool recurrent = true;                // false: Multi-scale and vanilla keep no memory
+  std::int64_t compressed_memory = 0;   // n_cm of every layer; 0 unless Compressive
+
+  bool accumulates() const { return scales.size() > 1 || output.layers > 0; }
+};
+
+// Transformer-QL: n_s(i+1) = min(n_w / c, n_s(i)), n_m(i) = n_w - n_s(i), g(i) = c^(i-1),
+// h(i) = n_s / g(i); n_w must divide by c and n_s by g(S).
+// Multi-scale: n_s(i) = n_s / g(i), no memory. Transformer-XL: one scale. Vanilla: one scale, no
+// memory. Compressive: one scale and n_cm compressed states per layer, n_s divides by c.
+// Throws ConfigError that names the nearest valid lengths.
+Geometry make_geometry(const Network& network, const Lengths& lengths);
+
+}  // namespace ql::net

@@ -1,0 +1,72 @@
+// A network of the Transformer-QL family as configured: what model.json and the presets hold.
+// No tensors here: qlctx reads it, and the model (lib/nn) is built from it.
+// Key names follow the paper's appendix E where it has one.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+
+namespace ql::net {
+
+enum class Architecture { kTransformerQl, kTransformerXl, kCompressive, kMultiScale, kVanilla };
+
+// The compression between two scales (paper, section 2.3: f_c), and the Compressive Transformer's
+// compression of old memories (max, mean, convolution).
+enum class Pool { kMax, kMean, kConvolution };
+
+// The lengths that may differ between training and evaluation. A struct, so that two integers can
+// never be swapped.
+struct Lengths {
+  std::int64_t segment = 0;            // n_s, tokens
+  std::int64_t memory = 0;             // n_m, states of scale 1
+  std::int64_t compressed_memory = 0;  // n_cm, compressed states (Compressive Transformer only)
+
+  bool operator==(const Lengths& other) const {
+    return segment == other.segment && memory == other.memory &&
+           compressed_memory == other.compressed_memory;
+  }
+};
+
+struct Network {
+  Architecture architecture = Architecture::kTransformerQl;
+  std::int64_t vocab_size = 0;           // 0 in a preset: taken from the data
+  std::int64_t d_model = 0;
+  std::int64_t n_head = 0;
+  std::int64_t d_head = 0;
+  std::int64_t d_inner = 0;
+  std::vector<std::int64_t> scales;      // layers of scale 1, 2, ...; one entry for XL and vanilla
+  std::int64_t output_layers = 0;        // after accumulation; 0 for XL, vanilla, Compressive
+  std::int64_t rate = 2;                 // compression rate c
+  Pool pool = Pool::kMax;
+  bool pre_lnorm = true;
+  bool untie_r = false;                  // every layer its own biases u and v
+  Lengths lengths;                       // n_s, n_m, n_cm of training
+  double dropout = 0.0;
+  double dropatt = 0.0;
+  double droppath = 0.0;
+  double init_std = 0.02;
+  double proj_init_std = 0.01;
+
+  // Layers with parameters: all scales and the output block.
+  std::int64_t layers() const;
+  // Throws ConfigError naming the key and the cure when a value cannot be built (sizes not
+  // positive, rate < 2 with several scales, scales of an XL, probabilities outside [0, 1) ...).
+  // Lengths are checked by make_geometry.
+  void check() const;
+};
+
+// "transformer-ql", "transformer-xl", "compressive", "multi-scale", "vanilla": as written to files.
+std::string to_text(Architecture architecture);
+std::string to_text(Pool pool);
+// Also accepts qlctx's short names: ql, xl, multiscale. Throws ConfigError with the known names.
+Architecture architecture_from_text(const std::string& text, const std::string& where);
+Pool pool_from_text(const std::string& text, const std::string& where);
+
+// The "network" object of model.json and presets. Unknown keys are refused with the nearest one.
+Network network_from_json(const JsonObject& json);
+Json network_to_json(const Network& network);
+
+}  // namespace ql::net

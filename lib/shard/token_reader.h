@@ -1,0 +1,46 @@
+// Random access to a packed folder (manifest.json and shards, see ql-manifest(5), ql-shard(5)).
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "shard/token_info.h"
+
+namespace ql::shard {
+
+// Opens the manifest, checks it against the files' sizes and seek tables, reads frames on demand.
+// One object serves one thread; several cursors may read far apart (each keeps its own frame).
+class TokenReader {
+ public:
+  // `folder` holds manifest.json; the manifest's own path is accepted, too.
+  explicit TokenReader(const std::filesystem::path& folder);
+  ~TokenReader();
+  TokenReader(TokenReader&&) noexcept;
+
+  std::int64_t tokens() const;
+  std::int64_t documents() const;
+  const VocabularyInfo& vocabulary() const;
+  const std::optional<TextCounts>& counts() const;
+  // Token positions where documents start, ascending, the first is 0 (empty data: none).
+  const std::vector<std::int64_t>& document_starts() const;
+  // The vocabulary file's text packed with the data, "" if none.
+  std::string vocabulary_text() const;
+  const std::string& name() const;  // the folder as given: for messages
+  // Identity of the data: the manifest's checksum.
+  const std::string& hash() const;
+
+  // Copies tokens [begin, begin + count) to out. `cursor` names one of several independent readers
+  // (each caches its last frame): batch row b uses cursor b. Throws FormatError on damage,
+  // std::out_of_range outside the data.
+  void read(std::int64_t begin, std::int64_t count, std::int64_t* out, std::size_t cursor = 0);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace ql::shard

@@ -1,0 +1,69 @@
+// The token stream: what flows through the pipe between the tools. ql-token-stream(5) has the
+// bytes. A self-describing header, blocks with their own length and checksum, document starts, and
+// an end block with totals: a producer that dies can never be mistaken for one that finished.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+#include "shard/token_info.h"
+
+namespace ql::shard {
+
+struct StreamHeader {
+  VocabularyInfo vocabulary;
+  std::string vocabulary_text;  // the vocabulary file itself, so that data explains itself; may be ""
+  Json provenance;
+  // Bytes of one id in blocks and shards: 2 when the vocabulary has at most 65,536 entries, else 4.
+  int bytes_per_id() const { return vocabulary.size <= 65536 ? 2 : 4; }
+};
+
+class TokenStreamWriter {
+ public:
+  using Sink = std::function<void(const void* data, std::size_t size)>;
+  TokenStreamWriter(Sink sink, const StreamHeader& header);
+  ~TokenStreamWriter();
+  // A document begins at the next token. The first token of a stream always begins one.
+  void begin_document();
+  // Ids must be below the vocabulary's size (std::logic_error).
+  void write(const TokenId* ids, std::size_t count);
+  // Writes what is buffered and the end block. Without it readers report a producer that died.
+  void finish(const std::optional<TextCounts>& counts);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+class TokenStreamReader {
+ public:
+  // Reads and checks the header. Throws FormatError ("not a token stream", version, checksum).
+  explicit TokenStreamReader(InputFile& input);
+  ~TokenStreamReader();
+  const StreamHeader& header() const;
+
+  struct Block {
+    std::vector<TokenId> ids;
+    std::vector<std::uint32_t> document_starts;  // offsets into ids, ascending
+  };
+  // False after the end block, which is then checked against what was read. Throws FormatError on
+  // damage and on an input that ends without an end block ("the producer did not finish").
+  bool next(Block& block);
+
+  // Totals of the end block; only after next() returned false.
+  std::int64_t tokens() const;
+  std::int64_t documents() const;
+  const std::optional<TextCounts>& counts() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace ql::shard

@@ -1,0 +1,39 @@
+# Helpers for CLI tests, sourced by tests/cli/run.
+
+# run COMMAND...: prints what the command says and then its exit code.
+run() {
+  echo "\$ $*"
+  "$@" 2>&1
+  echo "[exit $?]"
+}
+
+# fail MESSAGE: ends the test.
+fail() {
+  echo "FAILED: $*"
+  exit 1
+}
+
+# skip MESSAGE: the test cannot run here.
+skip() {
+  echo "skipped: $*"
+  exit 77
+}
+
+# expect_exit CODE COMMAND...: fails unless the command ends with that code; its words go to ./said.
+expect_exit() {
+  local want=$1 got
+  shift
+  "$@" >said 2>&1
+  got=$?
+  [ "$got" -eq "$want" ] || { cat said; fail "expected exit $want, got $got: $*"; }
+}
+
+# expect_said TEXT: the last expect_exit printed this text.
+expect_said() {
+  grep -qF -- "$1" said || { cat said; fail "expected to read: $1"; }
+}
+
+# expect_equal A B [WHAT]
+expect_equal() {
+  [ "$1" = "$2" ] || fail "${3:-values} differ: '$1' and '$2'"
+}

@@ -1,0 +1,6 @@
+#include "base/tool.h"
+
+int main(int argc, char** argv) {
+  static const ql::ToolTable kTable{"qleval", "", {{"", "", "", {}, {}}}};
+  return ql::run_tool(kTable, argc, argv, [](const ql::Options&) {});
+}
