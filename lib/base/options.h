@@ -22,8 +22,8 @@ enum class OptionType {
 };
 
 struct Option {
-  std::string name;                  // "frame-tokens", used as --frame-tokens
-  char letter = 0;                   // 'o' for -o; 0 for none
+  std::string name;  // "frame-tokens", used as --frame-tokens
+  char letter = 0;   // 'o' for -o; 0 for none
   OptionType type = OptionType::kFlag;
   std::string value_name;            // "DIR", "N": shown in help; empty for flags
   std::string help;                  // one or two sentences, no trailing newline

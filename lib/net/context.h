@@ -14,7 +14,8 @@ struct ContextLength {
   double mean() const { return static_cast<double>(minimum + maximum) / 2; }
 };
 
-// The paper's closed form (figure 4, repaired as share/doc/design.md says): maximum = minimum + n_s.
+// The paper's closed form (figure 4, repaired as share/doc/design.md says): maximum = minimum +
+// n_s.
 ContextLength paper_context(const Network& network, const Lengths& lengths);
 
 // Exact: the interval [oldest, newest] of tokens behind every state is propagated through the

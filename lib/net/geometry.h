@@ -21,10 +21,10 @@ struct ScaleGeometry {
 struct Geometry {
   Lengths lengths;
   std::int64_t rate = 2;
-  std::vector<ScaleGeometry> scales;    // at least one
-  ScaleGeometry output;                 // layers == 0: no output block and no accumulation
-  bool recurrent = true;                // false: Multi-scale and vanilla keep no memory
-  std::int64_t compressed_memory = 0;   // n_cm of every layer; 0 unless Compressive
+  std::vector<ScaleGeometry> scales;   // at least one
+  ScaleGeometry output;                // layers == 0: no output block and no accumulation
+  bool recurrent = true;               // false: Multi-scale and vanilla keep no memory
+  std::int64_t compressed_memory = 0;  // n_cm of every layer; 0 unless Compressive
 
   bool accumulates() const { return scales.size() > 1 || output.layers > 0; }
 };

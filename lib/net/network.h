@@ -32,18 +32,18 @@ struct Lengths {
 
 struct Network {
   Architecture architecture = Architecture::kTransformerQl;
-  std::int64_t vocab_size = 0;           // 0 in a preset: taken from the data
+  std::int64_t vocab_size = 0;  // 0 in a preset: taken from the data
   std::int64_t d_model = 0;
   std::int64_t n_head = 0;
   std::int64_t d_head = 0;
   std::int64_t d_inner = 0;
-  std::vector<std::int64_t> scales;      // layers of scale 1, 2, ...; one entry for XL and vanilla
-  std::int64_t output_layers = 0;        // after accumulation; 0 for XL, vanilla, Compressive
-  std::int64_t rate = 2;                 // compression rate c
+  std::vector<std::int64_t> scales;  // layers of scale 1, 2, ...; one entry for XL and vanilla
+  std::int64_t output_layers = 0;    // after accumulation; 0 for XL, vanilla, Compressive
+  std::int64_t rate = 2;             // compression rate c
   Pool pool = Pool::kMax;
   bool pre_lnorm = true;
-  bool untie_r = false;                  // every layer its own biases u and v
-  Lengths lengths;                       // n_s, n_m, n_cm of training
+  bool untie_r = false;  // every layer its own biases u and v
+  Lengths lengths;       // n_s, n_m, n_cm of training
   double dropout = 0.0;
   double dropatt = 0.0;
   double droppath = 0.0;

@@ -14,10 +14,10 @@ using TokenId = std::uint32_t;
 
 // Identity of the vocabulary behind a stream. Tools compare hashes before they mix data.
 struct VocabularyInfo {
-  std::int64_t size = 0;              // ids are 0 .. size-1
-  std::string hash;                   // base/hash.h content_hash of the vocabulary's content; ""
-                                      // for imported ids
-  std::string type;                   // word, char, byte, sentencepiece; "" for imported ids
+  std::int64_t size = 0;  // ids are 0 .. size-1
+  std::string hash;       // base/hash.h content_hash of the vocabulary's content; ""
+                          // for imported ids
+  std::string type;       // word, char, byte, sentencepiece; "" for imported ids
   std::optional<TokenId> eos, unk;
   bool operator==(const VocabularyInfo& other) const;
   bool operator!=(const VocabularyInfo& other) const { return !(*this == other); }
@@ -32,7 +32,7 @@ struct TextCounts {
   std::int64_t characters = 0;  // Unicode code points, line ends included
   std::int64_t words = 0;       // whitespace-separated
   std::int64_t lines = 0;
-  std::int64_t unknown = 0;     // tokens that were outside the vocabulary and became <unk>
+  std::int64_t unknown = 0;  // tokens that were outside the vocabulary and became <unk>
 };
 TextCounts text_counts_from_json(const JsonObject& json);
 Json text_counts_to_json(const TextCounts& counts);

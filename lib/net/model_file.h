@@ -1,0 +1,38 @@
+// model.json of a checkpoint folder, and presets: read without LibTorch. ql-checkpoint(5) has the
+// format.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+
+#include "net/network.h"
+#include "shard/token_info.h"
+
+namespace ql::net {
+
+// {"format": "ql-model", "version": 1, "network": {...}, "vocabulary": {...}, "training": {...},
+//  "provenance": {...}}
+struct ModelFile {
+  Network network;
+  std::optional<shard::VocabularyInfo> vocabulary;  // of the training data
+  Json training;                                    // lib/train's configuration, as resolved
+  Json provenance;
+};
+
+// `path` is a checkpoint folder or its model.json.
+ModelFile read_model_file(const std::filesystem::path& path);
+Json model_file_to_json(const ModelFile& model);
+
+// {"format": "ql-preset", "version": 1, "about": "...", "network": {...}, "training": {...}}
+struct Preset {
+  std::string about;
+  Network network;
+  Json training;
+};
+// `network` of a preset may leave vocab_size out. `overrides` are KEY=VALUE pairs of --set: a key
+// of "network" or of "training" (the names do not overlap), the value as JSON or plain text. An
+// unknown key is a UsageError with the nearest one; `training_keys` are the keys lib/train knows.
+Preset read_preset(const std::filesystem::path& path, const std::vector<std::string>& overrides,
+                   const std::vector<std::string>& training_keys);
+
+}  // namespace ql::net
