@@ -34,6 +34,8 @@ class TokenStreamWriter {
   void begin_document();
   // Ids must be below the vocabulary's size (std::logic_error).
   void write(const TokenId* ids, std::size_t count);
+  // Writes what is buffered now: for producers whose reader should not wait for a full block.
+  void flush();
   // Writes what is buffered and the end block. Without it readers report a producer that died.
   void finish(const std::optional<TextCounts>& counts);
 

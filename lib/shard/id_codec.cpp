@@ -1,0 +1,54 @@
+#include "shard/id_codec.h"
+
+#include <algorithm>
+
+#include "shard/little_endian.h"
+
+namespace ql::shard {
+
+namespace {
+
+template <typename Stored>
+void append_as(std::string& bytes, const TokenId* ids, std::size_t count) {
+  const std::size_t end = bytes.size();
+  bytes.resize(end + count * sizeof(Stored));
+  char* out = bytes.data() + end;
+  for (std::size_t i = 0; i < count; ++i)
+    store_little_endian(out + i * sizeof(Stored), static_cast<Stored>(ids[i]));
+}
+
+template <typename Stored>
+void decode_as(const char* bytes, std::vector<TokenId>& ids) {
+  for (std::size_t i = 0; i < ids.size(); ++i)
+    ids[i] = load_little_endian<Stored>(bytes + i * sizeof(Stored));
+}
+
+}  // namespace
+
+void append_ids(std::string& bytes, const TokenId* ids, std::size_t count, int bytes_per_id) {
+  if (bytes_per_id == 2)
+    append_as<std::uint16_t>(bytes, ids, count);
+  else
+    append_as<std::uint32_t>(bytes, ids, count);
+}
+
+void decode_ids(const void* bytes, std::size_t size, int bytes_per_id, std::vector<TokenId>& ids) {
+  ids.resize(size / static_cast<std::size_t>(bytes_per_id));
+  const auto* text = static_cast<const char*>(bytes);
+  if (bytes_per_id == 2)
+    decode_as<std::uint16_t>(text, ids);
+  else
+    decode_as<std::uint32_t>(text, ids);
+}
+
+std::int64_t first_foreign_id(const TokenId* ids, std::size_t count, std::int64_t vocabulary_size) {
+  // The maximum vectorizes; the search runs only on damaged data.
+  TokenId largest = 0;
+  for (std::size_t i = 0; i < count; ++i) largest = std::max(largest, ids[i]);
+  if (static_cast<std::int64_t>(largest) < vocabulary_size || count == 0) return -1;
+  std::size_t i = 0;
+  while (static_cast<std::int64_t>(ids[i]) < vocabulary_size) ++i;
+  return static_cast<std::int64_t>(i);
+}
+
+}  // namespace ql::shard

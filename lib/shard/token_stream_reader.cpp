@@ -1,0 +1,219 @@
+#include <algorithm>
+#include <stdexcept>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/signals.h"
+#include "shard/id_codec.h"
+#include "shard/little_endian.h"
+#include "shard/token_stream.h"
+#include "shard/token_stream_format.h"
+
+namespace ql::shard {
+
+namespace {
+
+constexpr const char* kDamagedCure =
+    "the stream was damaged on its way: produce it again, or fetch it again";
+
+}  // namespace
+
+struct TokenStreamReader::State {
+  explicit State(InputFile& the_input) : input(the_input) {}
+
+  InputFile& input;
+  StreamHeader header;
+  std::int64_t block_number = -1;  // of the block read last
+  std::string type, payload;       // of that block
+  bool pending = false;            // that block was read but not yet handed on
+  bool finished = false;
+  StreamTotals seen, totals;  // counted so far; the end block's
+  ContentHasher ids_hasher;
+
+  [[noreturn]] void fail(const std::string& what, const std::string& cure = kDamagedCure) const {
+    throw FormatError(fmt::format("{}: block {}", input.name(), block_number), what, cure);
+  }
+
+  void read_exactly(void* data, std::size_t size) {
+    if (input.read_fully(data, size) == size) return;
+    // Ctrl-C reaches the producer, too: then its early end is no news.
+    check_for_stop();
+    throw FormatError(input.name(),
+                      fmt::format("the input ended without an end block, in block {}: its producer "
+                                  "did not finish",
+                                  block_number),
+                      "look at its messages, then run it again");
+  }
+
+  void read_header() {
+    std::string bytes(kStreamMagic.size() + 8, '\0');
+    bytes.resize(input.read_fully(bytes.data(), bytes.size()));
+    check_magic(bytes);
+    const auto length = load_little_endian<std::uint32_t>(&bytes[kStreamMagic.size() + 4]);
+    if (length > kLargestStreamHeader)
+      throw FormatError(input.name(),
+                        fmt::format("header: its length of {} bytes exceeds the limit of {}",
+                                    length, kLargestStreamHeader),
+                        kDamagedCure);
+    const std::size_t start = bytes.size();
+    bytes.resize(start + length + 8);
+    const std::size_t got = input.read_fully(&bytes[start], length + 8);
+    if (got != length + 8) fail_in_header();
+    const std::size_t end = start + length;
+    if (load_little_endian<std::uint64_t>(&bytes[end]) != xxh64(bytes.data(), end))
+      throw FormatError(input.name(), "header: checksum mismatch", kDamagedCure);
+    read_header_json(std::string_view(bytes).substr(start, length));
+  }
+
+  [[noreturn]] void fail_in_header() const {
+    check_for_stop();
+    throw FormatError(input.name(),
+                      "the input ended inside the header of a token stream: its producer did not "
+                      "finish",
+                      "look at its messages, then run it again");
+  }
+
+  void check_magic(const std::string& bytes) const {
+    const std::string_view start = std::string_view(bytes).substr(0, kStreamMagic.size());
+    if (bytes.empty()) {
+      check_for_stop();
+      throw FormatError(input.name(),
+                        "the input is empty, not a token stream: its producer failed before it "
+                        "wrote anything",
+                        "look at its messages, then run it again");
+    }
+    if (start != kStreamMagic.substr(0, start.size()))
+      throw FormatError(input.name(), "not a token stream (it does not begin with \"QLTOKENS\")",
+                        "make one from text with `qltok encode`, or pack plain ids with `qlbin "
+                        "pack --input u16` (u32, ids)");
+    if (bytes.size() != kStreamMagic.size() + 8) fail_in_header();
+    const auto version = load_little_endian<std::uint32_t>(&bytes[kStreamMagic.size()]);
+    if (version != kStreamVersion)
+      throw FormatError(input.name(),
+                        fmt::format("version {} of the token stream format, expected {}", version,
+                                    kStreamVersion),
+                        "use the same version of the tools at both ends of the pipe");
+  }
+
+  void read_header_json(std::string_view text) {
+    const std::string where = input.name() + ": header";
+    const Json json = parse_json(text, where);
+    const JsonObject object(json, where);
+    header.vocabulary = vocabulary_info_from_json(object.object("vocabulary"));
+    const std::int64_t bytes_per_id = object.integer("bytes_per_id");
+    if (bytes_per_id != header.bytes_per_id())
+      throw FormatError(where,
+                        fmt::format("{} bytes per id, expected {} for {} entries", bytes_per_id,
+                                    header.bytes_per_id(), header.vocabulary.size));
+    header.provenance = object.at("provenance");
+  }
+
+  // Reads the next block whole and checks its checksum; allocates no more than the format allows.
+  void read_block() {
+    ++block_number;
+    std::string bytes(8, '\0');
+    read_exactly(bytes.data(), bytes.size());
+    const auto length = load_little_endian<std::uint32_t>(&bytes[4]);
+    if (length > kLargestBlockPayload)
+      fail(fmt::format("its length of {} bytes exceeds the limit of {}", length,
+                       kLargestBlockPayload));
+    bytes.resize(8 + length + 8);
+    read_exactly(&bytes[8], length + 8);
+    const auto seed = static_cast<std::uint64_t>(block_number);
+    if (load_little_endian<std::uint64_t>(&bytes[8 + length]) !=
+        xxh64(bytes.data(), 8 + length, seed))
+      fail("checksum mismatch");
+    type = bytes.substr(0, 4);
+    payload.assign(bytes, 8, length);
+  }
+
+  void read_vocabulary() {
+    for (read_block(); type == kVocabularyBlock; read_block()) {
+      if (payload.size() > kLargestVocabularyText - header.vocabulary_text.size())
+        fail(fmt::format("the vocabulary exceeds the limit of {} bytes", kLargestVocabularyText));
+      header.vocabulary_text += payload;
+    }
+    pending = true;
+  }
+
+  void take_data(Block& block) {
+    const std::size_t size = payload.size();
+    const std::uint64_t tokens = size < 8 ? 0 : load_little_endian<std::uint32_t>(&payload[0]);
+    const std::uint64_t starts = size < 8 ? 0 : load_little_endian<std::uint32_t>(&payload[4]);
+    const auto bytes_per_id = static_cast<std::uint64_t>(header.bytes_per_id());
+    if (tokens < 1 || tokens > kLargestBlockTokens || starts > tokens ||
+        size != 8 + 4 * starts + bytes_per_id * tokens)
+      fail(fmt::format("{} tokens and {} document starts do not fit into {} bytes", tokens, starts,
+                       size));
+    block.document_starts.resize(starts);
+    for (std::size_t i = 0; i < starts; ++i) {
+      const auto start = load_little_endian<std::uint32_t>(&payload[8 + 4 * i]);
+      if (start >= tokens || (i > 0 && start <= block.document_starts[i - 1]))
+        fail(fmt::format("document start {} is out of order or beyond the block's {} tokens", start,
+                         tokens));
+      block.document_starts[i] = start;
+    }
+    if (seen.tokens == 0 && (starts == 0 || block.document_starts[0] != 0))
+      fail("no document begins at the first token");
+    take_ids(std::string_view(payload).substr(8 + 4 * starts), block);
+    seen.tokens += static_cast<std::int64_t>(tokens);
+    seen.documents += static_cast<std::int64_t>(starts);
+  }
+
+  void take_ids(std::string_view bytes, Block& block) {
+    decode_ids(bytes.data(), bytes.size(), header.bytes_per_id(), block.ids);
+    const std::int64_t foreign =
+        first_foreign_id(block.ids.data(), block.ids.size(), header.vocabulary.size);
+    if (foreign >= 0)
+      fail(fmt::format("token {}: id {} is outside the vocabulary of {} entries",
+                       seen.tokens + foreign, block.ids[static_cast<std::size_t>(foreign)],
+                       header.vocabulary.size),
+           "its producer is at fault");
+    ids_hasher.update(bytes.data(), bytes.size());
+  }
+
+  void take_end() {
+    const std::string where = fmt::format("{}: block {}", input.name(), block_number);
+    const Json json = parse_json(payload, where);
+    totals = stream_totals_from_json(JsonObject(json, where));
+    if (totals.tokens != seen.tokens || totals.documents != seen.documents)
+      fail(fmt::format("the end block counts {} tokens in {} documents, but {} in {} were read",
+                       totals.tokens, totals.documents, seen.tokens, seen.documents));
+    if (totals.ids_hash != ids_hasher.digest()) fail("the hash of all ids does not match");
+    char extra = 0;
+    if (input.read(&extra, 1) != 0)
+      throw FormatError(input.name(), "data follows the end block",
+                        "a stream ends there; join data sets with `qlbin merge` or `qlbin cat`");
+    finished = true;
+  }
+};
+
+TokenStreamReader::TokenStreamReader(InputFile& input) : state_(std::make_unique<State>(input)) {
+  state_->read_header();
+  state_->read_vocabulary();
+}
+
+TokenStreamReader::~TokenStreamReader() = default;
+
+const StreamHeader& TokenStreamReader::header() const { return state_->header; }
+
+bool TokenStreamReader::next(Block& block) {
+  State& state = *state_;
+  if (state.finished) return false;
+  if (!state.pending) state.read_block();
+  state.pending = false;
+  if (state.type == kDataBlock) {
+    state.take_data(block);
+    return true;
+  }
+  if (state.type != kEndBlock)
+    state.fail("unknown type of block", "use the same version of the tools at both ends");
+  state.take_end();
+  return false;
+}
+
+std::int64_t TokenStreamReader::tokens() const { return state_->totals.tokens; }
+std::int64_t TokenStreamReader::documents() const { return state_->totals.documents; }
+const std::optional<TextCounts>& TokenStreamReader::counts() const { return state_->totals.counts; }
+
+}  // namespace ql::shard
