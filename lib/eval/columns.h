@@ -1,0 +1,40 @@
+// How a stream is cut into columns that are read side by side, so that every column sees exactly
+// what a single reader of the whole stream would see. Whole numbers only, no tensors.
+//
+// Everything is counted in segments of n_s tokens, aligned with the start of the stream: memories
+// are zero before segment 0 and are passed on at segment boundaries, so a column that reads from
+// anywhere else would be another network.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "net/network.h"
+
+namespace ql::eval {
+
+// Reads segments [read_from, end) and scores [score_from, end). Either read_from is 0, where the
+// single reader starts with zero memories as well, or the column reads at least `warm_up` segments
+// before it scores, by which time nothing depends on the memories it started with.
+struct Column {
+  std::int64_t read_from = 0;
+  std::int64_t score_from = 0;
+  std::int64_t end = 0;
+};
+
+struct ColumnPlan {
+  std::int64_t steps = 0;       // segments that the longest column reads
+  std::vector<Column> columns;  // in stream order; their scored ranges cover every segment once
+};
+
+// Segments that a column has to read before its first scored one: the exact context length
+// (net/context.h) in whole segments; none where no memory passes from one segment to the next.
+std::int64_t warm_up_segments(const net::Network& network, const net::Lengths& lengths);
+
+// Shares `segments` (at least 1) among at most `batch` columns such that all read equally long
+// (the last one may end earlier). The first column needs no warm-up and scores more than the
+// others. Fewer columns than asked for come back where more would not shorten the reading.
+// `batch` 0: up to 64 columns while the segments read twice stay below an eighth of the stream.
+ColumnPlan plan_columns(std::int64_t segments, std::int64_t warm_up, std::int64_t batch);
+
+}  // namespace ql::eval
