@@ -9,6 +9,9 @@
 
 namespace ql::net {
 
+// The longest segment, memory and compressed memory, so that no product of lengths overflows.
+constexpr std::int64_t kMaxLength = std::int64_t{1} << 24;
+
 struct ScaleGeometry {
   std::int64_t layers = 0;
   std::int64_t segment = 0;      // n_s(i): states of this scale in a segment
@@ -33,7 +36,13 @@ struct Geometry {
 // h(i) = n_s / g(i); n_w must divide by c and n_s by g(S).
 // Multi-scale: n_s(i) = n_s / g(i), no memory. Transformer-XL: one scale. Vanilla: one scale, no
 // memory. Compressive: one scale and n_cm compressed states per layer, n_s divides by c.
-// Throws ConfigError that names the nearest valid lengths.
+// Needs Network::check_layers only. Throws ConfigError that names the rule and the nearest valid
+// lengths.
 Geometry make_geometry(const Network& network, const Lengths& lengths);
+
+// The valid lengths nearest to `lengths`: every length that breaks a rule replaced by the nearest
+// lower valid one (first element) and by the nearest higher one (second element), where there are
+// such. `lengths` itself alone when it is valid; empty when no lengths fit the network.
+std::vector<Lengths> nearest_valid_lengths(const Network& network, const Lengths& lengths);
 
 }  // namespace ql::net

@@ -52,11 +52,19 @@ struct Network {
 
   // Layers with parameters: all scales and the output block.
   std::int64_t layers() const;
+
   // Throws ConfigError naming the key and the cure when a value cannot be built (sizes not
-  // positive, rate < 2 with several scales, scales of an XL, probabilities outside [0, 1) ...).
-  // Lengths are checked by make_geometry.
-  void check() const;
+  // positive, probabilities outside [0, 1), and all of check_layers). `where` is the file the
+  // values came from. Lengths are checked by make_geometry.
+  void check(const std::string& where = "") const;
+  // The part of check() that context lengths depend on: layers, scales, rate.
+  void check_layers(const std::string& where = "") const;
 };
+
+// Bounds that keep every product of sizes inside 64 bits.
+constexpr std::int64_t kMaxLayers = 4096;
+constexpr std::int64_t kMaxWidth = std::int64_t{1} << 20;  // d_model, d_inner, n_head * d_head
+constexpr std::int64_t kMaxVocabulary = std::int64_t{1} << 31;
 
 // "transformer-ql", "transformer-xl", "compressive", "multi-scale", "vanilla": as written to files.
 std::string to_text(Architecture architecture);
@@ -65,8 +73,12 @@ std::string to_text(Pool pool);
 Architecture architecture_from_text(const std::string& text, const std::string& where);
 Pool pool_from_text(const std::string& text, const std::string& where);
 
-// The "network" object of model.json and presets. Unknown keys are refused with the nearest one.
+// The "network" object of model.json and presets, checked with check() and make_geometry.
+// Unknown keys are refused with the nearest one. Keys left out take the defaults above;
+// architecture, d_model, n_head, d_head, d_inner, scales and segment have none.
 Network network_from_json(const JsonObject& json);
 Json network_to_json(const Network& network);
+// The keys of that object.
+const std::vector<std::string>& network_keys();
 
 }  // namespace ql::net

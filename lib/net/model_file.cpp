@@ -1,0 +1,40 @@
+#include "net/model_file.h"
+
+#include "net/file_format.h"
+
+namespace ql::net {
+namespace {
+
+constexpr int kModelVersion = 1;
+
+}  // namespace
+ModelFile read_model_file(const std::filesystem::path& path) {
+  const std::filesystem::path file =
+      std::filesystem::is_directory(path) ? path / "model.json" : path;
+  const Json json = read_json(file);
+  const JsonObject object(json, file.string());
+  check_format(object, "ql-model", kModelVersion);
+  ModelFile model;
+  model.network = network_from_json(object.object("network"));
+  if (object.has("vocabulary")) {
+    model.vocabulary = shard::vocabulary_info_from_json(object.object("vocabulary"));
+  }
+  model.training = object.has("training") ? object.at("training") : Json::object();
+  model.provenance = object.has("provenance") ? object.at("provenance") : Json::object();
+  return model;
+}
+
+Json model_file_to_json(const ModelFile& model) {
+  Json json = Json::object();
+  json["format"] = "ql-model";
+  json["version"] = kModelVersion;
+  json["network"] = network_to_json(model.network);
+  if (model.vocabulary) {
+    json["vocabulary"] = shard::vocabulary_info_to_json(*model.vocabulary);
+  }
+  json["training"] = model.training;
+  json["provenance"] = model.provenance;
+  return json;
+}
+
+}  // namespace ql::net

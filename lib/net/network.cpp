@@ -1,0 +1,176 @@
+#include "net/network.h"
+
+#include <array>
+#include <cmath>
+#include <numeric>
+
+#include "base/error.h"
+
+namespace ql::net {
+namespace {
+
+struct ArchitectureName {
+  Architecture architecture;
+  const char* name;
+  const char* short_name;
+};
+constexpr std::array<ArchitectureName, 5> kArchitectureNames{{
+    {Architecture::kTransformerQl, "transformer-ql", "ql"},
+    {Architecture::kTransformerXl, "transformer-xl", "xl"},
+    {Architecture::kCompressive, "compressive", "compressive"},
+    {Architecture::kMultiScale, "multi-scale", "multiscale"},
+    {Architecture::kVanilla, "vanilla", "vanilla"},
+}};
+
+struct PoolName {
+  Pool pool;
+  const char* name;
+};
+constexpr std::array<PoolName, 3> kPoolNames{{
+    {Pool::kMax, "max"},
+    {Pool::kMean, "mean"},
+    {Pool::kConvolution, "convolution"},
+}};
+
+template <typename Names>
+std::string list_names(const Names& names) {
+  std::string list;
+  for (const auto& entry : names) {
+    list += (list.empty() ? "" : ", ") + std::string(entry.name);
+  }
+  return list;
+}
+
+bool has_scales(Architecture architecture) {
+  return architecture == Architecture::kTransformerQl || architecture == Architecture::kMultiScale;
+}
+
+void check_size(const std::string& where, const char* key, std::int64_t value, std::int64_t maximum,
+                std::int64_t minimum = 1) {
+  if (value < minimum || value > maximum) {
+    throw ConfigError(where,
+                      fmt::format("{} is {}, must be {} to {}", key, value, minimum, maximum));
+  }
+}
+
+void check_probability(const std::string& where, const char* key, double value) {
+  if (!(value >= 0 && value < 1)) {
+    throw ConfigError(where,
+                      fmt::format("{} is {}, must be at least 0 and less than 1", key, value));
+  }
+}
+
+void check_deviation(const std::string& where, const char* key, double value) {
+  if (!(value >= 0) || !std::isfinite(value)) {
+    throw ConfigError(
+        where, fmt::format("{} is {}, a standard deviation cannot be less than 0", key, value));
+  }
+}
+
+}  // namespace
+
+std::int64_t Network::layers() const {
+  return std::accumulate(scales.begin(), scales.end(), output_layers);
+}
+
+void Network::check_layers(const std::string& where) const {
+  const std::string name = to_text(architecture);
+  if (scales.empty()) {
+    throw ConfigError(where, "scales is empty", "give the layers of every scale, as in [3, 3]");
+  }
+  check_size(where, "output_layers", output_layers, kMaxLayers, 0);
+  std::int64_t total = output_layers;
+  for (const std::int64_t layers_of_scale : scales) {
+    check_size(where, "a number of layers in scales", layers_of_scale, kMaxLayers);
+    total += layers_of_scale;
+    check_size(where, "the number of layers in all", total, kMaxLayers);
+  }
+  check_size(where, "rate", rate, kMaxWidth);
+  if (!has_scales(architecture)) {
+    if (scales.size() != 1) {
+      throw ConfigError(
+          where, fmt::format("a {} network has one scale, scales names {}", name, scales.size()),
+          fmt::format("give all its layers as one number: [{}]", total));
+    }
+    if (output_layers != 0) {
+      throw ConfigError(where,
+                        fmt::format("a {} network has no output layers, output_layers is {}", name,
+                                    output_layers),
+                        fmt::format("count them in scales: [{}]", total));
+    }
+  }
+  if ((scales.size() > 1 || architecture == Architecture::kCompressive) && rate < 2) {
+    throw ConfigError(where,
+                      fmt::format("rate is {}, a {} network compresses by 2 or more", rate, name));
+  }
+}
+
+void Network::check(const std::string& where) const {
+  check_layers(where);
+  check_size(where, "vocab_size", vocab_size, kMaxVocabulary, 0);
+  check_size(where, "d_model", d_model, kMaxWidth);
+  check_size(where, "n_head", n_head, kMaxWidth);
+  check_size(where, "d_head", d_head, kMaxWidth);
+  check_size(where, "n_head * d_head", n_head * d_head, kMaxWidth);
+  check_size(where, "d_inner", d_inner, kMaxWidth);
+  if (d_model % 2 != 0) {
+    throw ConfigError(where, fmt::format("d_model is {}, must be even", d_model),
+                      "half of a position's encoding are sines, half cosines");
+  }
+  if (pool == Pool::kConvolution && architecture != Architecture::kCompressive) {
+    throw ConfigError(where,
+                      fmt::format("pool is convolution, which only a compressive network "
+                                  "learns; this one is {}",
+                                  to_text(architecture)),
+                      "use max or mean");
+  }
+  check_probability(where, "dropout", dropout);
+  check_probability(where, "dropatt", dropatt);
+  check_probability(where, "droppath", droppath);
+  if (droppath > 0 && scales.size() < 2) {
+    throw ConfigError(where, fmt::format("droppath is {}, but there is one scale only", droppath),
+                      "droppath leaves scales out: set it to 0");
+  }
+  check_deviation(where, "init_std", init_std);
+  check_deviation(where, "proj_init_std", proj_init_std);
+}
+
+std::string to_text(Architecture architecture) {
+  for (const ArchitectureName& entry : kArchitectureNames) {
+    if (entry.architecture == architecture) {
+      return entry.name;
+    }
+  }
+  throw std::logic_error("not an architecture");
+}
+
+std::string to_text(Pool pool) {
+  for (const PoolName& entry : kPoolNames) {
+    if (entry.pool == pool) {
+      return entry.name;
+    }
+  }
+  throw std::logic_error("not a pool");
+}
+
+Architecture architecture_from_text(const std::string& text, const std::string& where) {
+  for (const ArchitectureName& entry : kArchitectureNames) {
+    if (text == entry.name || text == entry.short_name) {
+      return entry.architecture;
+    }
+  }
+  throw ConfigError(where, fmt::format("unknown architecture '{}'", text),
+                    "known are " + list_names(kArchitectureNames));
+}
+
+Pool pool_from_text(const std::string& text, const std::string& where) {
+  for (const PoolName& entry : kPoolNames) {
+    if (text == entry.name) {
+      return entry.pool;
+    }
+  }
+  throw ConfigError(where, fmt::format("unknown pool '{}'", text),
+                    "known are " + list_names(kPoolNames));
+}
+
+}  // namespace ql::net

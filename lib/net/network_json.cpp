@@ -1,0 +1,94 @@
+#include "base/error.h"
+#include "net/geometry.h"
+#include "net/network.h"
+
+namespace ql::net {
+namespace {
+
+void check_own_lengths(const Network& network, const std::string& where) {
+  try {
+    make_geometry(network, network.lengths);
+  } catch (const ConfigError& error) {
+    throw ConfigError(where, error.what());
+  }
+}
+
+}  // namespace
+
+const std::vector<std::string>& network_keys() {
+  static const std::vector<std::string> kKeys{
+      "architecture", "vocab_size", "d_model",       "n_head",   "d_head",
+      "d_inner",      "scales",     "output_layers", "rate",     "pool",
+      "pre_lnorm",    "untie_r",    "segment",       "memory",   "compressed_memory",
+      "dropout",      "dropatt",    "droppath",      "init_std", "proj_init_std"};
+  return kKeys;
+}
+
+Network network_from_json(const JsonObject& json) {
+  json.refuse_unknown({network_keys().begin(), network_keys().end()});
+  const auto integer = [&](const char* key, std::int64_t fallback) {
+    return json.has(key) ? json.integer(key) : fallback;
+  };
+  const auto real = [&](const char* key, double fallback) {
+    return json.has(key) ? json.real(key) : fallback;
+  };
+  const auto boolean = [&](const char* key, bool fallback) {
+    return json.has(key) ? json.boolean(key) : fallback;
+  };
+
+  Network network;
+  network.architecture =
+      architecture_from_text(json.text("architecture"), json.where() + ": architecture");
+  network.vocab_size = integer("vocab_size", network.vocab_size);
+  network.d_model = json.integer("d_model");
+  network.n_head = json.integer("n_head");
+  network.d_head = json.integer("d_head");
+  network.d_inner = json.integer("d_inner");
+  network.scales = json.integers("scales");
+  network.output_layers = integer("output_layers", network.output_layers);
+  network.rate = integer("rate", network.rate);
+  if (json.has("pool")) {
+    network.pool = pool_from_text(json.text("pool"), json.where() + ": pool");
+  }
+  network.pre_lnorm = boolean("pre_lnorm", network.pre_lnorm);
+  network.untie_r = boolean("untie_r", network.untie_r);
+  network.lengths.segment = json.integer("segment");
+  network.lengths.memory = integer("memory", network.lengths.memory);
+  network.lengths.compressed_memory =
+      integer("compressed_memory", network.lengths.compressed_memory);
+  network.dropout = real("dropout", network.dropout);
+  network.dropatt = real("dropatt", network.dropatt);
+  network.droppath = real("droppath", network.droppath);
+  network.init_std = real("init_std", network.init_std);
+  network.proj_init_std = real("proj_init_std", network.proj_init_std);
+  network.check(json.where());
+  check_own_lengths(network, json.where());
+  return network;
+}
+
+Json network_to_json(const Network& network) {
+  Json json = Json::object();
+  json["architecture"] = to_text(network.architecture);
+  json["vocab_size"] = network.vocab_size;
+  json["d_model"] = network.d_model;
+  json["n_head"] = network.n_head;
+  json["d_head"] = network.d_head;
+  json["d_inner"] = network.d_inner;
+  json["scales"] = network.scales;
+  json["output_layers"] = network.output_layers;
+  json["rate"] = network.rate;
+  json["pool"] = to_text(network.pool);
+  json["pre_lnorm"] = network.pre_lnorm;
+  json["untie_r"] = network.untie_r;
+  json["segment"] = network.lengths.segment;
+  json["memory"] = network.lengths.memory;
+  json["compressed_memory"] = network.lengths.compressed_memory;
+  json["dropout"] = network.dropout;
+  json["dropatt"] = network.dropatt;
+  json["droppath"] = network.droppath;
+  json["init_std"] = network.init_std;
+  json["proj_init_std"] = network.proj_init_std;
+  return json;
+}
+
+}  // namespace ql::net

@@ -1,0 +1,79 @@
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/nearest.h"
+#include "base/number.h"
+#include "net/file_format.h"
+#include "net/model_file.h"
+
+namespace ql::net {
+namespace {
+
+constexpr int kPresetVersion = 1;
+
+bool contains(const std::vector<std::string>& list, const std::string& text) {
+  return std::find(list.begin(), list.end(), text) != list.end();
+}
+
+// "10k" and "2,2" as they are typed for options; otherwise JSON, otherwise a text.
+Json value_from_text(const std::string& key, const std::string& text) {
+  if (key == "scales") {
+    if (const auto list = parse_integer_list(text)) {
+      return *list;
+    }
+  }
+  if (const auto integer = parse_integer(text)) {
+    return *integer;
+  }
+  try {
+    return parse_json(text, "--set " + key);
+  } catch (const FormatError&) {
+    return text;
+  }
+}
+
+void apply_override(const std::string& assignment, const std::vector<std::string>& training_keys,
+                    Json& network, Json& training) {
+  const std::size_t equals = assignment.find('=');
+  if (equals == std::string::npos || equals == 0) {
+    throw UsageError("--set " + assignment, "expected KEY=VALUE", "for example --set dropout=0.2");
+  }
+  const std::string key = assignment.substr(0, equals);
+  const bool of_network = contains(network_keys(), key);
+  if (!of_network && !contains(training_keys, key)) {
+    std::vector<std::string> known = network_keys();
+    known.insert(known.end(), training_keys.begin(), training_keys.end());
+    const std::string near = nearest(key, known);
+    throw UsageError(
+        "--set " + assignment, fmt::format("unknown key '{}'", key),
+        near.empty() ? "qltrain(1) lists the keys" : fmt::format("did you mean '{}'?", near));
+  }
+  (of_network ? network : training)[key] = value_from_text(key, assignment.substr(equals + 1));
+}
+
+}  // namespace
+
+Preset read_preset(const std::filesystem::path& path, const std::vector<std::string>& overrides,
+                   const std::vector<std::string>& training_keys) {
+  Json json = read_json(path);
+  const JsonObject object(json, path.string());
+  check_format(object, "ql-preset", kPresetVersion);
+  object.refuse_unknown({"format", "version", "about", "network", "training"});
+  Preset preset;
+  preset.about = object.has("about") ? object.text("about") : "";
+  object.object("network");
+  Json network = object.at("network");
+  preset.training = Json::object();
+  if (object.has("training")) {
+    object.object("training");
+    preset.training = object.at("training");
+  }
+  for (const std::string& assignment : overrides) {
+    apply_override(assignment, training_keys, network, preset.training);
+  }
+  const std::string where = path.string() + (overrides.empty() ? "" : " with --set");
+  preset.network = network_from_json(JsonObject(network, where + ": network"));
+  return preset;
+}
+
+}  // namespace ql::net
