@@ -77,7 +77,8 @@ class InputFile {
   ~InputFile();
   InputFile(const InputFile&) = delete;
   InputFile& operator=(const InputFile&) = delete;
-  // Reads up to `size` bytes; 0 only at the end. Retries EINTR, throws SystemError.
+  // Reads up to `size` bytes; 0 only at the end. Throws SystemError, and Interrupted when a signal
+  // asks us to stop while it waits for a pipe.
   std::size_t read(void* data, std::size_t size);
   // Reads exactly `size` bytes or returns how many there were before the end.
   std::size_t read_fully(void* data, std::size_t size);
@@ -87,6 +88,7 @@ class InputFile {
  private:
   std::string name_;
   int descriptor_;
+  bool waits_ = false;
 };
 
 // Standard output for data: buffered, checked, BrokenPipe on EPIPE. Refuses a terminal when
@@ -100,10 +102,13 @@ class OutputStream {
   void write(const void* data, std::size_t size);
   void write(std::string_view text) { write(text.data(), text.size()); }
   void flush();
-  // flush() and check; call at the end of a successful run.
+  // flush() and check; call at the end of a successful run. (The destructor flushes, too, but has
+  // to keep errors for itself.)
   void close();
 
  private:
+  void write_through(const void* data, std::size_t size);
+
   std::string buffer_;
 };
 

@@ -55,8 +55,9 @@ struct ToolTable {
   std::vector<Command> commands;
 };
 
-// The values of one command line after parsing. Asking for an option the table does not have, or
-// for the wrong type, is a programming error (std::logic_error).
+// The values of one command line after parsing. They have been checked: no getter fails because of
+// what a user typed. Asking for an option the table does not have, for the wrong type, or for one
+// value where there is none (see has()), is a programming error (std::logic_error).
 class Options {
  public:
   const Command& command() const { return *command_; }
@@ -71,16 +72,20 @@ class Options {
   std::string text(const std::string& name) const;  // kText, kFile, kFolder, kChoice
   std::int64_t integer(const std::string& name) const;
   double real(const std::string& name) const;
+  // kIntegerList, or a repeatable kInteger; the items of all uses. Empty when not given.
   std::vector<std::int64_t> integers(const std::string& name) const;
-  std::vector<std::string> texts(const std::string& name) const;  // kTextList, or repeatable
+  // The items of a kTextList, or one text per use of a repeatable option. Empty when not given.
+  std::vector<std::string> texts(const std::string& name) const;
 
-  // Every option with a value, as typed or by default: for provenance.
+  // Every option of the command with a value, as typed or by default (several values with blanks
+  // between): for provenance. The options that all commands share are left out.
   std::map<std::string, std::string> resolved() const;
 
  private:
   friend Options parse_options(const ToolTable& tool, const std::vector<std::string>& arguments);
   const Option& option(const std::string& name) const;
   const std::vector<std::string>& values(const std::string& name) const;
+  const std::string& single(const std::string& name) const;
 
   const Command* command_ = nullptr;
   std::vector<std::string> positional_;

@@ -8,6 +8,15 @@
 
 namespace ql {
 
+// How all Progress objects show themselves. The library never draws by itself: run_tool switches
+// the bar on when stderr is a terminal.
+struct ProgressStyle {
+  bool bar = false;                             // draw on stderr instead of logging lines
+  std::chrono::milliseconds bar_interval{170};  // at most 6 times a second
+  std::chrono::milliseconds line_interval{60'000};
+};
+void set_progress_style(const ProgressStyle& style);
+
 class Progress {
  public:
   // `unit` is what is counted ("tokens"); `total` 0 means unknown.
@@ -25,12 +34,19 @@ class Progress {
   void clear();
 
  private:
-  void draw(bool last, const std::string& note);
+  double seconds() const;
   using Clock = std::chrono::steady_clock;
   std::string title_, unit_;
   std::int64_t total_, done_ = 0;
   Clock::time_point start_, last_draw_;
-  bool terminal_, drawn_ = false, finished_ = false;
+  bool finished_ = false;
 };
+
+// Prints a line on stderr; a drawn bar makes room for it. Any thread may call it.
+void print_above_progress(const std::string& line);
+
+// What a Progress shows after `seconds`: "read: 12,000 of 48,000 tokens (25%), 6,000/s, 6.0s left".
+std::string progress_text(const std::string& title, const std::string& unit, std::int64_t done,
+                          std::int64_t total, double seconds, const std::string& note);
 
 }  // namespace ql

@@ -1,0 +1,87 @@
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <system_error>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/file_internal.h"
+
+namespace ql {
+
+namespace {
+
+void sync_tree(const fs::path& folder, const std::string& where) {
+  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder)) {
+    if (entry.is_symlink()) continue;
+    if (entry.is_regular_file() || entry.is_directory()) internal::sync_path(entry.path(), where);
+  }
+  internal::sync_path(folder, where);
+}
+
+// Swaps two folders in one step; false where the file system cannot.
+bool exchange(const fs::path& a, const fs::path& b, const std::string& where) {
+  if (::renameat2(AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), RENAME_EXCHANGE) == 0) return true;
+  if (errno == EINVAL || errno == ENOSYS || errno == ENOTSUP) return false;
+  throw SystemError(where, "rename into place", errno);
+}
+
+// Two renames: for an instant there is no folder of that name, but never half of one.
+void replace_in_two_steps(const fs::path& fresh, const fs::path& path) {
+  const fs::path old = fresh.string() + ".old";
+  if (::rename(path.c_str(), old.c_str()) != 0) {
+    throw SystemError(path.string(), "move the old folder away", errno);
+  }
+  if (::rename(fresh.c_str(), path.c_str()) != 0) {
+    const int failed = errno;
+    ::rename(old.c_str(), path.c_str());
+    throw SystemError(path.string(), "rename into place", failed);
+  }
+  ::rename(old.c_str(), fresh.c_str());
+}
+
+}  // namespace
+
+AtomicFolder::AtomicFolder(fs::path path) : path_(internal::final_path(path)) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path_, error);
+  if (fs::exists(status) && !fs::is_directory(status)) {
+    throw SystemError(path_.string(), "replace by a folder", ENOTDIR);
+  }
+  temporary_ = internal::claim_temporary(path_);
+  if (::mkdir(temporary_.c_str(), 0777) != 0) {
+    const int failed = errno;
+    internal::release_temporary(temporary_);
+    throw SystemError(path_.string(), "create", failed);
+  }
+}
+
+AtomicFolder::~AtomicFolder() {
+  if (!committed_) internal::release_temporary(temporary_);
+}
+
+void AtomicFolder::commit() {
+  if (committed_) throw std::logic_error("AtomicFolder::commit twice");
+  try {
+    sync_tree(temporary_, path_.string());
+  } catch (const fs::filesystem_error& error) {
+    throw SystemError(path_.string(), "list for fsync", error.code().value());
+  }
+  struct stat status = {};
+  if (::lstat(path_.c_str(), &status) != 0) {
+    if (::rename(temporary_.c_str(), path_.c_str()) != 0) {
+      throw SystemError(path_.string(), "rename into place", errno);
+    }
+  } else if (!exchange(temporary_, path_, path_.string())) {
+    replace_in_two_steps(temporary_, path_);
+  }
+  committed_ = true;
+  // What was replaced has the temporary name now.
+  internal::release_temporary(temporary_);
+  internal::sync_path(internal::folder_of(path_), path_.string());
+}
+
+}  // namespace ql

@@ -1,0 +1,38 @@
+#include "base/error.h"
+
+#include <cctype>
+#include <cerrno>
+#include <system_error>
+
+namespace ql {
+
+namespace {
+
+// "No space left on device" -> "no space left on device": it stands in the middle of a sentence.
+std::string reason(int error_number) {
+  std::string text = std::generic_category().message(error_number);
+  if (text.size() > 1 && std::islower(static_cast<unsigned char>(text[1])) != 0) {
+    text[0] = static_cast<char>(std::tolower(static_cast<unsigned char>(text[0])));
+  }
+  return text;
+}
+
+std::string cure(int error_number) {
+  switch (error_number) {
+    case ENOSPC:
+    case EDQUOT:
+      return "free some space or write to another file system";
+    case EMFILE:
+      return "raise the limit of open files (ulimit -n)";
+    default:
+      return "";
+  }
+}
+
+}  // namespace
+
+SystemError::SystemError(const std::string& where, const std::string& action, int error_number)
+    : Error(where, fmt::format("cannot {}: {}", action, reason(error_number)), cure(error_number)),
+      error_number_(error_number) {}
+
+}  // namespace ql

@@ -1,0 +1,30 @@
+// Shared by the sources of base/file.h only.
+#pragma once
+
+#include <string>
+
+#include "base/file.h"
+
+namespace ql::internal {
+
+// The temporary name of `path` for this process: ".NAME.PID.tmp" in the same folder. Removes what
+// dead processes left there for the same name, and what a former process with our number left.
+// `path` has to be in final_path()'s form. Throws SystemError when the folder cannot be read.
+fs::path claim_temporary(const fs::path& path);
+
+// Ends the claim; removes the file or folder of that name if it is still there. Never throws.
+void release_temporary(const fs::path& temporary) noexcept;
+
+// `path` without a trailing slash; refuses "", ".", ".." and "/", which have no name to replace.
+fs::path final_path(const fs::path& path);
+
+// Writes everything or throws SystemError(where, "write", errno).
+void write_all(int descriptor, const void* data, std::size_t size, const std::string& where);
+
+// fsync of a file or folder by name; folders that cannot be synced (EINVAL) are passed over.
+void sync_path(const fs::path& path, const std::string& where);
+
+// The folder that holds `path`, "." for a plain name.
+fs::path folder_of(const fs::path& path);
+
+}  // namespace ql::internal

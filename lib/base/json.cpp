@@ -1,0 +1,133 @@
+#include "base/json.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/nearest.h"
+
+namespace ql {
+
+namespace {
+
+void refuse_non_finite(const Json& json) {
+  if (json.is_number_float() && !std::isfinite(json.get<double>())) {
+    throw Error("", "JSON cannot hold the number NaN or infinity");
+  }
+  if (json.is_structured()) {
+    for (const Json& item : json) refuse_non_finite(item);
+  }
+}
+
+const char* type_name(const Json& json) {
+  if (json.is_number_float()) return "a fraction";
+  if (json.is_number()) return "a whole number";
+  if (json.is_string()) return "a text";
+  if (json.is_boolean()) return "true or false";
+  if (json.is_object()) return "an object";
+  if (json.is_array()) return "a list";
+  return "null";
+}
+
+[[noreturn]] void wrong_type(const std::string& where, const char* expected, const Json& found) {
+  throw FormatError(where, fmt::format("expected {}, found {}", expected, type_name(found)));
+}
+
+std::int64_t whole_number(const Json& value, const std::string& where) {
+  if (!value.is_number_integer()) wrong_type(where, "a whole number", value);
+  if (value.is_number_unsigned() && value.get<std::uint64_t>() > std::uint64_t{INT64_MAX}) {
+    throw FormatError(where, fmt::format("the number {} is too large", value.get<std::uint64_t>()));
+  }
+  return value.get<std::int64_t>();
+}
+
+}  // namespace
+
+Json read_json(const std::filesystem::path& path) {
+  return parse_json(read_file(path), path.string());
+}
+
+std::string dump_json(const Json& json) {
+  refuse_non_finite(json);
+  try {
+    return json.dump(2) + "\n";
+  } catch (const Json::type_error& error) {
+    throw Error("", fmt::format("cannot write as JSON: {}", error.what()));
+  }
+}
+
+JsonObject::JsonObject(const Json& json, std::string where)
+    : json_(&json), where_(std::move(where)) {
+  if (!json.is_object()) wrong_type(where_, "an object", json);
+}
+
+bool JsonObject::has(const std::string& key) const { return json_->contains(key); }
+
+const Json& JsonObject::at(const std::string& key) const {
+  const auto found = json_->find(key);
+  if (found == json_->end()) throw FormatError(where_, fmt::format("the key '{}' is missing", key));
+  return *found;
+}
+
+JsonObject JsonObject::object(const std::string& key) const {
+  return {at(key), fmt::format("{}: {}", where_, key)};
+}
+
+std::string JsonObject::text(const std::string& key) const {
+  const Json& value = at(key);
+  if (!value.is_string()) wrong_type(fmt::format("{}: {}", where_, key), "a text", value);
+  return value.get<std::string>();
+}
+
+bool JsonObject::boolean(const std::string& key) const {
+  const Json& value = at(key);
+  if (!value.is_boolean()) wrong_type(fmt::format("{}: {}", where_, key), "true or false", value);
+  return value.get<bool>();
+}
+
+std::int64_t JsonObject::integer(const std::string& key, std::int64_t minimum,
+                                 std::int64_t maximum) const {
+  const std::string where = fmt::format("{}: {}", where_, key);
+  const std::int64_t value = whole_number(at(key), where);
+  if (value < minimum) {
+    throw FormatError(where, fmt::format("expected at least {}, found {}", minimum, value));
+  }
+  if (value > maximum) {
+    throw FormatError(where, fmt::format("expected at most {}, found {}", maximum, value));
+  }
+  return value;
+}
+
+double JsonObject::real(const std::string& key) const {
+  const Json& value = at(key);
+  const std::string where = fmt::format("{}: {}", where_, key);
+  if (!value.is_number()) wrong_type(where, "a number", value);
+  const double number = value.get<double>();
+  if (!std::isfinite(number)) throw FormatError(where, "expected a finite number");
+  return number;
+}
+
+std::vector<std::int64_t> JsonObject::integers(const std::string& key) const {
+  const Json& list = at(key);
+  const std::string where = fmt::format("{}: {}", where_, key);
+  if (!list.is_array()) wrong_type(where, "a list of whole numbers", list);
+  std::vector<std::int64_t> values;
+  values.reserve(list.size());
+  for (const Json& item : list) {
+    values.push_back(whole_number(item, fmt::format("{}[{}]", where, values.size())));
+  }
+  return values;
+}
+
+void JsonObject::refuse_unknown(const std::set<std::string>& known) const {
+  for (const auto& item : json_->items()) {
+    if (known.count(item.key()) != 0) continue;
+    const std::string suggestion = nearest(item.key(), {known.begin(), known.end()});
+    throw FormatError(where_, fmt::format("unknown key '{}'", item.key()),
+                      suggestion.empty() ? "" : fmt::format("did you mean '{}'?", suggestion));
+  }
+}
+
+}  // namespace ql

@@ -1,0 +1,149 @@
+// parse_json: nlohmann_json reads the text event by event (SAX), so that duplicate keys and depth
+// are seen before the document object would hide them.
+#include <algorithm>
+#include <iterator>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/json.h"
+
+namespace ql {
+
+namespace {
+
+constexpr std::size_t kMaximumDepth = 64;
+
+// The events carry no position; this iterator tells how far the lexer has read.
+class CountingIterator {
+ public:
+  using iterator_category = std::input_iterator_tag;
+  using value_type = char;
+  using difference_type = std::ptrdiff_t;
+  using pointer = const char*;
+  using reference = const char&;
+
+  CountingIterator(const char* at, const char** progress) : at_(at), progress_(progress) {}
+  reference operator*() const { return *at_; }
+  CountingIterator& operator++() {
+    *progress_ = ++at_;
+    return *this;
+  }
+  CountingIterator operator++(int) {
+    CountingIterator before = *this;
+    ++*this;
+    return before;
+  }
+  bool operator==(const CountingIterator& other) const { return at_ == other.at_; }
+  bool operator!=(const CountingIterator& other) const { return at_ != other.at_; }
+
+ private:
+  const char* at_;
+  const char** progress_;
+};
+
+// Builds the document from the events and stops at the first one we refuse.
+class StrictBuilder : public nlohmann::json_sax<Json> {
+ public:
+  Json result;
+  std::string problem;
+
+  bool null() override { return add(nullptr); }
+  bool boolean(bool value) override { return add(value); }
+  bool number_integer(number_integer_t value) override { return add(value); }
+  bool number_unsigned(number_unsigned_t value) override { return add(value); }
+  bool number_float(number_float_t value, const string_t&) override { return add(value); }
+  bool string(string_t& value) override { return add(std::move(value)); }
+  bool binary(binary_t&) override { return refuse("binary data"); }
+  bool start_object(std::size_t) override { return open(Json::object()); }
+  bool end_object() override {
+    open_.pop_back();
+    keys_.pop_back();
+    return true;
+  }
+  bool start_array(std::size_t) override { return open(Json::array()); }
+  bool end_array() override { return end_object(); }
+  bool key(string_t& name) override {
+    if (!keys_.back().insert(name).second) {
+      return refuse(fmt::format("the key '{}' stands here twice", name));
+    }
+    key_ = std::move(name);
+    return true;
+  }
+  bool parse_error(std::size_t, const std::string&, const Json::exception& error) override {
+    // "[json.exception.parse_error.101] parse error at line 1, column 2: syntax error while ...":
+    // the place is ours to tell.
+    std::string text = error.what();
+    for (const char* marker : {"] ", "parse error at line "}) {
+      const std::size_t at = text.find(marker);
+      if (at == std::string::npos) break;
+      const std::size_t end = std::string_view(marker) == "] " ? at + 2 : text.find(": ", at) + 2;
+      text.erase(0, end);
+    }
+    return refuse(text);
+  }
+
+ private:
+  bool refuse(std::string text) {
+    problem = std::move(text);
+    return false;
+  }
+  Json* place(Json&& value) {
+    if (open_.empty()) {
+      result = std::move(value);
+      return &result;
+    }
+    Json& parent = *open_.back();
+    if (parent.is_array()) {
+      parent.push_back(std::move(value));
+      return &parent.back();
+    }
+    // Known to be new: no search through the keys, which would make long objects quadratic.
+    auto& members = parent.get_ref<Json::object_t&>();
+    members.Container::emplace_back(key_, std::move(value));
+    return &members.Container::back().second;
+  }
+  bool add(Json&& value) {
+    place(std::move(value));
+    return true;
+  }
+  bool open(Json&& value) {
+    if (open_.size() >= kMaximumDepth) {
+      return refuse(fmt::format("nested deeper than {} levels", kMaximumDepth));
+    }
+    open_.push_back(place(std::move(value)));
+    keys_.emplace_back();
+    return true;
+  }
+
+  std::vector<Json*> open_;
+  std::vector<std::set<std::string>> keys_;
+  std::string key_;
+};
+
+// Lines and columns count from 1; the place is that of the last character read.
+std::string place_of(std::string_view text, std::size_t read, const std::string& where) {
+  const std::string_view before = text.substr(0, read == 0 ? 0 : read - 1);
+  const auto line = std::count(before.begin(), before.end(), '\n') + 1;
+  const std::size_t line_start = before.rfind('\n') + 1;
+  return fmt::format("{}: line {}, column {}", where, line, before.size() - line_start + 1);
+}
+
+}  // namespace
+
+Json parse_json(std::string_view text, const std::string& where) {
+  StrictBuilder builder;
+  const char* progress = text.data();
+  const bool good =
+      Json::sax_parse(CountingIterator(text.data(), &progress),
+                      CountingIterator(text.data() + text.size(), &progress), &builder);
+  if (!good) {
+    const auto read = static_cast<std::size_t>(progress - text.data());
+    throw FormatError(place_of(text, read, where), builder.problem);
+  }
+  return std::move(builder.result);
+}
+
+}  // namespace ql

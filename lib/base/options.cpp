@@ -1,0 +1,184 @@
+// The values after parsing, and what all sources of the option table share.
+#include "base/options.h"
+
+#include <fmt/format.h>
+
+#include <stdexcept>
+
+#include "base/number.h"
+#include "base/options_internal.h"
+
+namespace ql {
+
+namespace internal {
+
+const std::vector<Option>& common_options() {
+  static const std::vector<Option> kOptions = [] {
+    std::vector<Option> options(4);
+    options[0].name = "help";
+    options[0].letter = 'h';
+    options[0].help = "Print this help and exit.";
+    options[1].name = "version";
+    options[1].letter = 'V';
+    options[1].help = "Print the version and exit.";
+    options[2].name = "quiet";
+    options[2].letter = 'q';
+    options[2].help = "Print errors only: no progress, notes or warnings.";
+    options[3].name = "verbose";
+    options[3].letter = 'v';
+    options[3].help = "Print details of what is done, too.";
+    return options;
+  }();
+  return kOptions;
+}
+
+std::vector<const Option*> all_options(const Command& command) {
+  std::vector<const Option*> all;
+  for (const Option& option : command.options) all.push_back(&option);
+  for (const Option& option : common_options()) all.push_back(&option);
+  return all;
+}
+
+bool has_named_commands(const ToolTable& tool) {
+  return !tool.commands.empty() && !tool.commands.front().name.empty();
+}
+
+std::string full_name(const ToolTable& tool, const Command& command) {
+  return command.name.empty() ? tool.name : tool.name + " " + command.name;
+}
+
+std::string option_value(const Option& option) {
+  if (option.type == OptionType::kFlag) return "";
+  return option.value_name.empty() ? "VALUE" : option.value_name;
+}
+
+PositionalRange positional_range(const Command& command) {
+  PositionalRange range;
+  if (command.positional.empty()) return range;
+  for (const std::string& item : split(command.positional, ' ')) {
+    if (item.empty()) continue;
+    if (item[0] != '[') ++range.minimum;
+    if (range.maximum != SIZE_MAX) ++range.maximum;
+    if (item.find("...") != std::string::npos) range.maximum = SIZE_MAX;
+  }
+  return range;
+}
+
+std::vector<std::string> wrap(std::string_view text, std::size_t width) {
+  std::vector<std::string> lines;
+  for (const std::string& word : split(text, ' ')) {
+    if (word.empty()) continue;
+    if (lines.empty() || lines.back().size() + 1 + word.size() > width) {
+      lines.push_back(word);
+    } else {
+      lines.back() += " " + word;
+    }
+  }
+  return lines;
+}
+
+}  // namespace internal
+
+namespace {
+
+[[noreturn]] void misuse(const std::string& name, const char* problem) {
+  throw std::logic_error(fmt::format("option table: --{} {}", name, problem));
+}
+
+}  // namespace
+
+const Option& Options::option(const std::string& name) const {
+  for (const Option* option : internal::all_options(*command_)) {
+    if (option->name == name) return *option;
+  }
+  misuse(name, "is not in the table");
+}
+
+const std::vector<std::string>& Options::values(const std::string& name) const {
+  static const std::vector<std::string> kNone;
+  const auto found = values_.find(name);
+  return found == values_.end() ? kNone : found->second;
+}
+
+const std::string& Options::single(const std::string& name) const {
+  if (option(name).repeatable) misuse(name, "is repeatable: read it with texts() or integers()");
+  const std::vector<std::string>& all = values(name);
+  if (all.empty()) misuse(name, "has no value: ask has() first");
+  return all.front();
+}
+
+bool Options::given(const std::string& name) const {
+  option(name);
+  const auto found = given_.find(name);
+  return found != given_.end() && found->second;
+}
+
+bool Options::has(const std::string& name) const {
+  option(name);
+  return !values(name).empty();
+}
+
+bool Options::flag(const std::string& name) const {
+  if (option(name).type != OptionType::kFlag) misuse(name, "is not a flag");
+  return given(name);
+}
+
+std::string Options::text(const std::string& name) const {
+  switch (option(name).type) {
+    case OptionType::kText:
+    case OptionType::kFile:
+    case OptionType::kFolder:
+    case OptionType::kChoice:
+      return single(name);
+    default:
+      misuse(name, "is not a text");
+  }
+}
+
+std::int64_t Options::integer(const std::string& name) const {
+  if (option(name).type != OptionType::kInteger) misuse(name, "is not a whole number");
+  return parse_integer(single(name)).value();
+}
+
+double Options::real(const std::string& name) const {
+  if (option(name).type != OptionType::kReal) misuse(name, "is not a real number");
+  return parse_real(single(name)).value();
+}
+
+std::vector<std::int64_t> Options::integers(const std::string& name) const {
+  const Option& wanted = option(name);
+  const bool list = wanted.type == OptionType::kIntegerList;
+  if (!list && !(wanted.type == OptionType::kInteger && wanted.repeatable)) {
+    misuse(name, "is not a list of whole numbers");
+  }
+  std::vector<std::int64_t> all;
+  for (const std::string& value : values(name)) {
+    const auto items = parse_integer_list(value).value();
+    all.insert(all.end(), items.begin(), items.end());
+  }
+  return all;
+}
+
+std::vector<std::string> Options::texts(const std::string& name) const {
+  const Option& wanted = option(name);
+  if (wanted.type == OptionType::kTextList) {
+    std::vector<std::string> all;
+    for (const std::string& value : values(name)) {
+      for (std::string& item : split(value, ',')) all.push_back(std::move(item));
+    }
+    return all;
+  }
+  if (!wanted.repeatable) misuse(name, "is neither a list nor repeatable");
+  return values(name);
+}
+
+std::map<std::string, std::string> Options::resolved() const {
+  std::map<std::string, std::string> all;
+  for (const Option& wanted : command_->options) {
+    const std::vector<std::string>& typed = values(wanted.name);
+    if (!typed.empty()) all[wanted.name] = fmt::format("{}", fmt::join(typed, " "));
+  }
+  return all;
+}
+
+}  // namespace ql

@@ -1,0 +1,106 @@
+// A bash completion script: one self-contained function per tool.
+#include <fmt/format.h>
+
+#include "base/options.h"
+#include "base/options_internal.h"
+
+namespace ql {
+
+namespace {
+
+// The words to offer after an option, as the arguments of compgen; "" offers nothing.
+std::string completion_of(const Option& option) {
+  switch (option.type) {
+    case OptionType::kFile:
+      return "-f";
+    case OptionType::kFolder:
+      return "-d";
+    case OptionType::kChoice:
+      return fmt::format("-W '{}'", fmt::join(option.choices, " "));
+    default:
+      return "";
+  }
+}
+
+// "pack:--output|pack:-o": the pattern that finds an option after its command.
+std::string pattern(const Command& command, const Option& option) {
+  std::string text = fmt::format("'{}:--{}'", command.name, option.name);
+  if (option.letter != 0) text += fmt::format(" | '{}:-{}'", command.name, option.letter);
+  return text;
+}
+
+std::string value_cases(const ToolTable& tool) {
+  std::string cases;
+  for (const Command& command : tool.commands) {
+    for (const Option& option : command.options) {
+      if (option.type == OptionType::kFlag) continue;
+      const std::string words = completion_of(option);
+      cases += fmt::format("    {})\n      {}\n      return ;;\n", pattern(command, option),
+                           words.empty() ? ":" : fmt::format("_{}_offer {}", tool.name, words));
+    }
+  }
+  return cases;
+}
+
+std::string word_cases(const ToolTable& tool) {
+  std::string cases;
+  for (const Command& command : tool.commands) {
+    std::string names;
+    for (const Option* option : internal::all_options(command)) names += "--" + option->name + " ";
+    names.pop_back();
+    cases += fmt::format("    '{}:option') _{}_offer -W '{}' ;;\n", command.name, tool.name, names);
+    if (!command.positional.empty()) {
+      cases += fmt::format("    '{}:argument') _{}_offer -f ;;\n", command.name, tool.name);
+    }
+  }
+  return cases;
+}
+
+std::string command_choice(const ToolTable& tool) {
+  if (!internal::has_named_commands(tool)) return "  local command=''\n";
+  std::string names;
+  for (const Command& command : tool.commands) names += command.name + " ";
+  return fmt::format(
+      "  local command=${{COMP_WORDS[1]-}}\n"
+      "  if [ \"$COMP_CWORD\" -eq 1 ]; then\n"
+      "    _{}_offer -W '{}--help --version'\n"
+      "    return\n"
+      "  fi\n",
+      tool.name, names);
+}
+
+}  // namespace
+
+std::string render_bash_completion(const ToolTable& tool) {
+  return fmt::format(
+      "# bash completion for {0}; made by '{0} --bash-completion'\n"
+      "_{0}_offer() {{\n"
+      "  mapfile -t COMPREPLY < <(compgen \"$@\" -- \"$current\")\n"
+      "  case $1 in -f | -d) compopt -o filenames 2>/dev/null ;; esac\n"
+      "}}\n"
+      "_{0}() {{\n"
+      "  local current=${{COMP_WORDS[COMP_CWORD]-}} previous=${{COMP_WORDS[COMP_CWORD-1]-}}\n"
+      "  COMPREPLY=()\n"
+      "  # readline takes --name=value for three words\n"
+      "  if [ \"$current\" = '=' ]; then\n"
+      "    current=''\n"
+      "  elif [ \"$previous\" = '=' ] && [ \"$COMP_CWORD\" -ge 2 ]; then\n"
+      "    previous=${{COMP_WORDS[COMP_CWORD-2]}}\n"
+      "  fi\n"
+      "{1}"
+      "  case $command:$previous in\n"
+      "{2}"
+      "    *) ;;\n"
+      "  esac\n"
+      "  local kind=argument\n"
+      "  case $current in -*) kind=option ;; esac\n"
+      "  case $command:$kind in\n"
+      "{3}"
+      "    *) ;;\n"
+      "  esac\n"
+      "}}\n"
+      "complete -F _{0} {0}\n",
+      tool.name, command_choice(tool), value_cases(tool), word_cases(tool));
+}
+
+}  // namespace ql

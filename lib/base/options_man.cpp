@@ -1,0 +1,117 @@
+// The OPTIONS section of a man page in mdoc(7).
+#include <fmt/format.h>
+
+#include <cctype>
+
+#include "base/options.h"
+#include "base/options_internal.h"
+
+namespace ql {
+
+namespace {
+
+constexpr std::size_t kWidth = 78;
+
+// Backslashes start an escape in mdoc.
+std::string escape(const std::string& text) {
+  std::string escaped;
+  for (const char letter : text) {
+    if (letter == '\\') {
+      escaped += "\\e";
+    } else {
+      escaped += letter;
+    }
+  }
+  return escaped;
+}
+
+// One argument of a macro: quoted, and never taken for a macro itself.
+std::string argument(const std::string& text) {
+  std::string quoted;
+  for (const char letter : escape(text)) {
+    if (letter == '"') {
+      quoted += "\\(dq";
+    } else {
+      quoted += letter;
+    }
+  }
+  const bool plain = text.find(' ') == std::string::npos;
+  return plain ? "\\&" + quoted : "\"" + quoted + "\"";
+}
+
+bool ends_sentence(const std::string& word) {
+  return word.size() > 1 && (word.back() == '.' || word.back() == '?' || word.back() == '!') &&
+         word != "e.g." && word != "i.e.";
+}
+
+// Text lines: every sentence begins a line, as mdoc asks, and no line looks like a macro.
+std::string text_lines(const std::string& text) {
+  std::string lines, line;
+  const auto finish_line = [&] {
+    if (line.empty()) return;
+    if (line[0] == '.' || line[0] == '\'') line.insert(0, "\\&");
+    lines += line + "\n";
+    line.clear();
+  };
+  for (const std::string& word : internal::wrap(text, 1)) {
+    const std::string escaped = escape(word);
+    if (!line.empty() && line.size() + 1 + escaped.size() > kWidth) finish_line();
+    line += line.empty() ? escaped : " " + escaped;
+    if (ends_sentence(word)) finish_line();
+  }
+  finish_line();
+  return lines;
+}
+
+std::string option_item(const Option& option) {
+  std::string item = ".It ";
+  if (option.letter != 0) item += fmt::format("Fl {} , ", option.letter);
+  item += "Fl \\-" + option.name;
+  const std::string value = internal::option_value(option);
+  if (!value.empty()) item += " Ar " + argument(value);
+  item += "\n" + text_lines(option.help);
+  if (!option.choices.empty()) {
+    item += text_lines(fmt::format("One of {}.", fmt::join(option.choices, ", ")));
+  }
+  if (option.repeatable) item += "May be given several times.\n";
+  if (option.required) item += "Required.\n";
+  if (!option.default_value.empty()) {
+    item += text_lines(fmt::format("Default: {}.", option.default_value));
+  }
+  return item;
+}
+
+std::string option_list(const std::vector<Option>& options) {
+  if (options.empty()) return "";
+  std::string list = ".Bl -tag -width Ds\n";
+  for (const Option& option : options) list += option_item(option);
+  return list + ".El\n";
+}
+
+std::string sentence(std::string text) {
+  if (text.empty()) return text;
+  text[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(text[0])));
+  return ends_sentence(text) ? text : text + ".";
+}
+
+}  // namespace
+
+std::string render_man_options(const ToolTable& tool) {
+  if (!internal::has_named_commands(tool)) {
+    std::vector<Option> all;
+    for (const Option* option : internal::all_options(tool.commands.front())) {
+      all.push_back(*option);
+    }
+    return option_list(all);
+  }
+  std::string page;
+  for (const Command& command : tool.commands) {
+    page += fmt::format(".Ss {} {}\n", tool.name, command.name);
+    page += text_lines(sentence(command.summary));
+    page += option_list(command.options);
+  }
+  page += ".Ss All commands\n";
+  return page + option_list(internal::common_options());
+}
+
+}  // namespace ql

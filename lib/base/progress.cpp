@@ -1,0 +1,160 @@
+#include "base/progress.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <mutex>
+#include <utility>
+
+#include "base/log.h"
+#include "base/number.h"
+
+namespace ql {
+
+namespace {
+
+constexpr std::size_t kBarCells = 20;
+
+struct Screen {
+  std::mutex mutex;
+  ProgressStyle style;
+  bool drawn = false;
+};
+
+Screen& screen() {
+  static Screen instance;
+  return instance;
+}
+
+// One write for all, so that lines of several processes do not mix. Errors are passed over: there
+// is nobody left to tell.
+void put(const std::string& text) {
+  std::fwrite(text.data(), 1, text.size(), stderr);
+  std::fflush(stderr);
+}
+
+void clear_locked() {
+  if (std::exchange(screen().drawn, false)) put("\r\x1b[K");
+}
+
+std::size_t terminal_width() {
+  winsize size = {};
+  if (::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
+  return 80;
+}
+
+// "[======>             ] ", empty when the total is unknown.
+std::string bar(std::int64_t done, std::int64_t total) {
+  if (total <= 0) return "";
+  const double part = std::clamp(static_cast<double>(done) / static_cast<double>(total), 0.0, 1.0);
+  const auto full = static_cast<std::size_t>(part * kBarCells);
+  std::string cells(full, '=');
+  if (full < kBarCells) cells += '>';
+  cells.resize(kBarCells, ' ');
+  return "[" + cells + "] ";
+}
+
+// Cuts after `columns` characters; continuation bytes of UTF-8 take no column.
+std::string fit(const std::string& text, std::size_t columns) {
+  std::size_t used = 0;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const bool continuation = (static_cast<unsigned char>(text[at]) & 0xC0U) == 0x80U;
+    if (!continuation && used++ == columns) return text.substr(0, at);
+  }
+  return text;
+}
+
+std::string rate_text(double rate) {
+  if (rate >= 100) return with_thousands(std::llround(std::min(rate, 1e18)));
+  return fmt::format("{:.3g}", rate);
+}
+
+}  // namespace
+
+void set_progress_style(const ProgressStyle& style) {
+  const std::lock_guard<std::mutex> lock(screen().mutex);
+  clear_locked();
+  screen().style = style;
+}
+
+void print_above_progress(const std::string& line) {
+  const std::lock_guard<std::mutex> lock(screen().mutex);
+  clear_locked();
+  put(line + "\n");
+}
+
+std::string progress_text(const std::string& title, const std::string& unit, std::int64_t done,
+                          std::int64_t total, double seconds, const std::string& note) {
+  const double rate = seconds > 0 ? static_cast<double>(done) / seconds : 0;
+  std::string text = title + ": " + with_thousands(done);
+  if (total > 0) {
+    const double part = static_cast<double>(done) / static_cast<double>(total);
+    text += fmt::format(" of {} {} ({:.0f}%)", with_thousands(total), unit, std::floor(100 * part));
+  } else {
+    text += " " + unit;
+  }
+  if (rate > 0) text += fmt::format(", {}/s", rate_text(rate));
+  if (rate > 0 && total > done) {
+    text += fmt::format(", {} left", human_seconds(static_cast<double>(total - done) / rate));
+  }
+  if (!note.empty()) text += ", " + note;
+  return text;
+}
+
+Progress::Progress(std::string title, std::string unit, std::int64_t total)
+    : title_(std::move(title)),
+      unit_(std::move(unit)),
+      total_(total),
+      start_(Clock::now()),
+      last_draw_(start_) {}
+
+Progress::~Progress() { clear(); }
+
+double Progress::seconds() const {
+  return std::chrono::duration<double>(Clock::now() - start_).count();
+}
+
+void Progress::update(std::int64_t done, const std::string& note) {
+  done_ = done;
+  if (finished_ || log_level() < LogLevel::kInfo) return;
+  const auto elapsed = Clock::now() - last_draw_;
+  ProgressStyle style;
+  {
+    const std::lock_guard<std::mutex> lock(screen().mutex);
+    style = screen().style;
+  }
+  if (elapsed < (style.bar ? style.bar_interval : style.line_interval)) return;
+  last_draw_ = Clock::now();
+  const std::string text = progress_text(title_, unit_, done_, total_, seconds(), note);
+  if (!style.bar) {
+    log_line(LogLevel::kInfo, text);
+    return;
+  }
+  const std::string line = fit(bar(done_, total_) + text, terminal_width() - 1);
+  const std::lock_guard<std::mutex> lock(screen().mutex);
+  put("\r" + line + "\x1b[K");
+  screen().drawn = true;
+}
+
+void Progress::finish(const std::string& note) {
+  if (std::exchange(finished_, true)) return;
+  clear();
+  const double time = seconds();
+  std::string text =
+      fmt::format("{}: {} {} in {}", title_, with_thousands(done_), unit_, human_seconds(time));
+  if (done_ > 0 && time > 0) {
+    text += fmt::format(", {}/s", rate_text(static_cast<double>(done_) / time));
+  }
+  if (!note.empty()) text += ", " + note;
+  log_line(LogLevel::kInfo, text);
+}
+
+void Progress::clear() {
+  const std::lock_guard<std::mutex> lock(screen().mutex);
+  clear_locked();
+}
+
+}  // namespace ql

@@ -1,0 +1,135 @@
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/file_internal.h"
+#include "base/signals.h"
+
+namespace ql {
+
+namespace {
+
+constexpr std::size_t kBufferBytes = std::size_t{1} << 20;
+constexpr int kPollMilliseconds = 250;
+
+// Waits for input or a signal that asks us to stop, whichever thread the signal went to.
+void wait_for_input(int descriptor) {
+  pollfd event = {descriptor, POLLIN, 0};
+  while (::poll(&event, 1, kPollMilliseconds) <= 0) check_for_stop();
+}
+
+}  // namespace
+
+InputFile::InputFile(const std::string& path)
+    : name_(path == "-" ? "standard input" : path), descriptor_(STDIN_FILENO) {
+  if (path != "-") {
+    descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (descriptor_ < 0) throw SystemError(name_, "open", errno);
+  }
+  struct stat status = {};
+  int failed = ::fstat(descriptor_, &status) != 0 ? errno : 0;
+  if (failed == 0 && S_ISDIR(status.st_mode)) failed = EISDIR;
+  if (failed == 0) {
+    waits_ = !S_ISREG(status.st_mode);
+    return;
+  }
+  if (descriptor_ != STDIN_FILENO) ::close(descriptor_);
+  throw SystemError(name_, "open", failed);
+}
+
+InputFile::~InputFile() {
+  if (descriptor_ != STDIN_FILENO) ::close(descriptor_);
+}
+
+std::size_t InputFile::read(void* data, std::size_t size) {
+  // A single read() takes at most 2 GiB anyway.
+  size = std::min(size, std::size_t{1} << 30);
+  for (;;) {
+    if (waits_) wait_for_input(descriptor_);
+    const ssize_t got = ::read(descriptor_, data, size);
+    if (got >= 0) return static_cast<std::size_t>(got);
+    if (errno != EINTR && errno != EAGAIN) throw SystemError(name_, "read", errno);
+    check_for_stop();
+  }
+}
+
+std::size_t InputFile::read_fully(void* data, std::size_t size) {
+  char* bytes = static_cast<char*>(data);
+  std::size_t done = 0;
+  while (done < size) {
+    const std::size_t got = read(bytes + done, size - done);
+    if (got == 0) break;
+    done += got;
+  }
+  return done;
+}
+
+OutputStream::OutputStream(bool binary) {
+  if (binary && ::isatty(STDOUT_FILENO) == 1) {
+    throw UsageError("standard output", "binary data would go to the terminal",
+                     "redirect it to a file or pipe it into the next tool");
+  }
+  buffer_.reserve(kBufferBytes);
+}
+
+OutputStream::~OutputStream() {
+  try {
+    flush();
+  } catch (...) {
+    // close() is where errors are reported; here the run is failing already.
+  }
+}
+
+void OutputStream::write(const void* data, std::size_t size) {
+  if (buffer_.size() + size > kBufferBytes) flush();
+  if (size < kBufferBytes) {
+    buffer_.append(static_cast<const char*>(data), size);
+    return;
+  }
+  write_through(data, size);
+}
+
+void OutputStream::flush() {
+  // Emptied first: after an error the destructor must not write the same bytes again.
+  std::string pending;
+  pending.swap(buffer_);
+  write_through(pending.data(), pending.size());
+  pending.clear();
+  buffer_.swap(pending);
+}
+
+void OutputStream::write_through(const void* data, std::size_t size) {
+  const char* bytes = static_cast<const char*>(data);
+  while (size > 0) {
+    const ssize_t written = ::write(STDOUT_FILENO, bytes, size);
+    if (written < 0) {
+      if (errno == EPIPE) throw BrokenPipe();
+      if (errno == EAGAIN) {
+        pollfd event = {STDOUT_FILENO, POLLOUT, 0};
+        ::poll(&event, 1, kPollMilliseconds);
+      } else if (errno != EINTR) {
+        throw SystemError("standard output", "write", errno);
+      }
+      check_for_stop();
+      continue;
+    }
+    bytes += written;
+    size -= static_cast<std::size_t>(written);
+  }
+}
+
+void OutputStream::close() {
+  flush();
+  // Closing a copy makes network file systems report what they could not store, and leaves the
+  // descriptor to whoever else uses it.
+  const int copy = ::dup(STDOUT_FILENO);
+  if (copy < 0 || ::close(copy) != 0) throw SystemError("standard output", "close", errno);
+}
+
+}  // namespace ql

@@ -1,0 +1,161 @@
+#include "base/tool.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <iostream>
+#include <new>
+#include <system_error>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/options_internal.h"
+#include "base/progress.h"
+#include "base/signals.h"
+
+namespace ql {
+
+namespace {
+
+struct Invocation {
+  std::string tool, command_line;
+};
+
+Invocation& invocation() {
+  static Invocation instance;
+  return instance;
+}
+
+std::string shell_quoted(const std::string& text) {
+  constexpr const char* kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./,:@%^";
+  if (!text.empty() && text.find_first_not_of(kPlain) == std::string::npos) return text;
+  std::string quoted = "'";
+  for (const char letter : text)
+    quoted += letter == '\'' ? std::string("'\\''") : std::string(1, letter);
+  return quoted + "'";
+}
+
+void show(const std::string& text) {
+  OutputStream out(false);
+  out.write(text);
+  out.close();
+}
+
+// Questions that need no command. True when one was answered.
+bool answer(const ToolTable& table, const std::vector<std::string>& arguments) {
+  if (arguments.empty()) return false;
+  const std::string& first = arguments.front();
+  if (arguments.size() == 1 && first == "--man-options") {
+    show(render_man_options(table));
+  } else if (arguments.size() == 1 && first == "--bash-completion") {
+    show(render_bash_completion(table));
+  } else if (internal::has_named_commands(table) && (first == "--help" || first == "-h")) {
+    show(render_help(table, nullptr));
+  } else if (internal::has_named_commands(table) && (first == "--version" || first == "-V")) {
+    show(fmt::format("{} (transformer-ql) {}\n", table.name, version()));
+  } else {
+    return false;
+  }
+  return true;
+}
+
+bool answer(const ToolTable& table, const Options& options) {
+  if (options.flag("help")) {
+    show(render_help(table, &options.command()));
+  } else if (options.flag("version")) {
+    show(fmt::format("{} (transformer-ql) {}\n", table.name, version()));
+  } else {
+    return false;
+  }
+  return true;
+}
+
+void set_up_words(const std::string& tool) {
+  const char* terminal = std::getenv("TERM");
+  ProgressStyle style;
+  style.bar =
+      ::isatty(STDERR_FILENO) == 1 && terminal != nullptr && std::strcmp(terminal, "dumb") != 0;
+  set_progress_style(style);
+  set_log_sink([tool](LogLevel level, const std::string& line) {
+    const char* kind = level == LogLevel::kWarning ? "warning: " : "";
+    print_above_progress(fmt::format("{}: {}{}", tool, kind, line));
+  });
+}
+
+// What was printed with <cstdio> or <iostream> has to arrive, too.
+void finish_standard_output() {
+  errno = 0;
+  std::cout.flush();
+  const bool failed = std::fflush(stdout) != 0 || std::ferror(stdout) != 0 || !std::cout;
+  if (!failed) return;
+  if (errno == EPIPE) throw BrokenPipe();
+  throw SystemError("standard output", "write", errno != 0 ? errno : EIO);
+}
+
+int fail(const std::string& tool, const std::string& text, ExitCode code = ExitCode::kFailed) {
+  print_above_progress(fmt::format("{}: error: {}", tool, text));
+  return static_cast<int>(code);
+}
+
+// Calls `work` and turns whatever it throws into words and an exit code.
+int guarded(const std::string& tool, const std::function<void()>& work) {
+  try {
+    work();
+    return static_cast<int>(ExitCode::kDone);
+  } catch (const BrokenPipe&) {
+    return 128 + SIGPIPE;
+  } catch (const Interrupted& stop) {
+    log_info("stopped by {}", stop.signal_number() == SIGINT ? "SIGINT" : "SIGTERM");
+    return 128 + stop.signal_number();
+  } catch (const UsageError& error) {
+    return fail(tool, error.what(), ExitCode::kUsage);
+  } catch (const std::bad_alloc&) {
+    return fail(tool, "out of memory; use smaller sizes or a machine with more memory");
+  } catch (const std::system_error& error) {
+    if (error.code() == std::errc::broken_pipe) return 128 + SIGPIPE;
+    return fail(tool, error.what());
+  } catch (const std::logic_error& error) {
+    return fail(tool, fmt::format("internal error: {}; please report it", error.what()));
+  } catch (const std::exception& error) {
+    return fail(tool, error.what());
+  }
+}
+
+}  // namespace
+
+const char* version() { return QL_VERSION; }
+
+const std::string& command_line() { return invocation().command_line; }
+
+const std::string& tool_name() { return invocation().tool; }
+
+int run_tool(const ToolTable& table, int argc, char** argv,
+             const std::function<void(const Options&)>& body) {
+  std::signal(SIGPIPE, SIG_IGN);
+  return guarded(table.name, [&] {
+    install_signal_handlers();
+    set_up_words(table.name);
+    const std::vector<std::string> arguments(argv + (argc > 0 ? 1 : 0), argv + argc);
+    invocation().tool = table.name;
+    invocation().command_line = table.name;
+    for (const std::string& argument : arguments) {
+      invocation().command_line += " " + shell_quoted(argument);
+    }
+    if (answer(table, arguments)) return;
+    const Options options = parse_options(table, arguments);
+    if (answer(table, options)) return;
+    if (options.flag("quiet")) set_log_level(LogLevel::kQuiet);
+    if (options.flag("verbose")) set_log_level(LogLevel::kDebug);
+    body(options);
+    finish_standard_output();
+  });
+}
+
+}  // namespace ql
