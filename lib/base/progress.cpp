@@ -46,11 +46,10 @@ std::size_t terminal_width() {
   return 80;
 }
 
-// "[======>             ] ", empty when the total is unknown.
-std::string bar(std::int64_t done, std::int64_t total) {
-  if (total <= 0) return "";
-  const double part = std::clamp(static_cast<double>(done) / static_cast<double>(total), 0.0, 1.0);
-  const auto full = static_cast<std::size_t>(part * kBarCells);
+// "[======>             ] ", empty when `part` is negative: the total is unknown.
+std::string cells_of_bar(double part) {
+  if (part < 0) return "";
+  const auto full = static_cast<std::size_t>(std::min(part, 1.0) * kBarCells);
   std::string cells(full, '=');
   if (full < kBarCells) cells += '>';
   cells.resize(kBarCells, ' ');
@@ -117,26 +116,43 @@ double Progress::seconds() const {
   return std::chrono::duration<double>(Clock::now() - start_).count();
 }
 
-void Progress::update(std::int64_t done, const std::string& note) {
-  done_ = done;
-  if (finished_ || log_level() < LogLevel::kInfo) return;
-  const auto elapsed = Clock::now() - last_draw_;
+bool Progress::is_time_to_draw(bool& bar) {
+  if (finished_ || log_level() < LogLevel::kInfo) return false;
   ProgressStyle style;
   {
     const std::lock_guard<std::mutex> lock(screen().mutex);
     style = screen().style;
   }
-  if (elapsed < (style.bar ? style.bar_interval : style.line_interval)) return;
-  last_draw_ = Clock::now();
-  const std::string text = progress_text(title_, unit_, done_, total_, seconds(), note);
-  if (!style.bar) {
+  const Clock::time_point now = Clock::now();
+  if (now - last_draw_ < (style.bar ? style.bar_interval : style.line_interval)) return false;
+  last_draw_ = now;
+  bar = style.bar;
+  return true;
+}
+
+void Progress::draw(bool bar, double part, const std::string& text) {
+  if (!bar) {
     log_line(LogLevel::kInfo, text);
     return;
   }
-  const std::string line = fit(bar(done_, total_) + text, terminal_width() - 1);
+  const std::string line = fit(cells_of_bar(part) + text, terminal_width() - 1);
   const std::lock_guard<std::mutex> lock(screen().mutex);
   put("\r" + line + "\x1b[K");
   screen().drawn = true;
+}
+
+void Progress::update(std::int64_t done, const std::string& note) {
+  done_ = done;
+  bool bar = false;
+  if (!is_time_to_draw(bar)) return;
+  const double part =
+      total_ > 0 ? std::max(0.0, static_cast<double>(done_) / static_cast<double>(total_)) : -1.0;
+  draw(bar, part, progress_text(title_, unit_, done_, total_, seconds(), note));
+}
+
+void Progress::show(double part, const std::function<std::string()>& words) {
+  bool bar = false;
+  if (is_time_to_draw(bar)) draw(bar, part, words());
 }
 
 void Progress::finish(const std::string& note) {

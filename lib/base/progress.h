@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <string>
 
 namespace ql {
@@ -28,6 +29,9 @@ class Progress {
   // `done` is absolute. Cheap: looks at the clock and returns when it is too early to draw.
   // `note` is shown behind the bar (loss, perplexity ...).
   void update(std::int64_t done, const std::string& note = "");
+  // As update(), with a text of the caller's own in place of count, rate and remaining time; `part`
+  // of the whole, from 0 to 1, is done. `words` is only called when the line is drawn.
+  void show(double part, const std::function<std::string()>& words);
   // Clears the bar and logs one summary line at info level.
   void finish(const std::string& note = "");
   // Clears the bar so that another line can be printed; the next update draws it again.
@@ -35,6 +39,8 @@ class Progress {
 
  private:
   double seconds() const;
+  bool is_time_to_draw(bool& bar);
+  static void draw(bool bar, double part, const std::string& text);
   using Clock = std::chrono::steady_clock;
   std::string title_, unit_;
   std::int64_t total_, done_ = 0;
