@@ -1,0 +1,19 @@
+// doctest beside LibTorch: include this instead of <doctest/doctest.h>. LibTorch's headers bring
+// glog's CHECK, CHECK_EQ ..., and whichever definition comes last wins without a word: with glog's
+// a failed check ends the program and none is counted.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#undef CHECK
+#undef CHECK_EQ
+#undef CHECK_NE
+#undef CHECK_LE
+#undef CHECK_LT
+#undef CHECK_GE
+#undef CHECK_GT
+#undef INFO
+#undef WARN
+#undef FAIL
+
+#include <doctest/doctest.h>
