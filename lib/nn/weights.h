@@ -12,8 +12,9 @@ namespace ql::nn {
 // values are FormatErrors that list the names. `ignore_prefix` ("golden.") skips such tensors.
 void load_weights(Model& model, const TensorFile& file, const std::string& ignore_prefix = "");
 
-// model.json and model.safetensors of `folder`, in float32 on the CPU unless `options` says
-// otherwise.
-Model load_model(const std::filesystem::path& folder, const at::TensorOptions& options);
+// The model of a checkpoint folder: model.json and model.safetensors. `options` carries dtype and
+// device; the default is float32 on the CPU.
+Model load_model(const std::filesystem::path& folder,
+                 const at::TensorOptions& options = at::kFloat);
 
 }  // namespace ql::nn

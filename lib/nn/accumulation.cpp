@@ -1,0 +1,38 @@
+#include "nn/accumulation.h"
+
+namespace ql::nn {
+
+at::Tensor upsample(const at::Tensor& states, const at::Tensor& previous,
+                    const net::ScaleGeometry& scale) {
+  if (scale.granularity == 1) {
+    return states;
+  }
+  // The state before the `shift` new ones serves the tokens before the first new state is complete.
+  at::Tensor sources;
+  if (scale.segment > scale.shift) {
+    sources = states.narrow(1, scale.segment - scale.shift - 1, scale.shift + 1);
+  } else {
+    const at::Tensor before =
+        previous.defined() ? previous : at::zeros_like(states.narrow(1, 0, 1));
+    sources = at::cat({before, states}, 1);
+  }
+  // Token p takes source (p + 1) / granularity.
+  const std::int64_t tokens = scale.shift * scale.granularity;
+  return sources.unsqueeze(2)
+      .expand({-1, -1, scale.granularity, -1})
+      .flatten(1, 2)
+      .narrow(1, 1, tokens);
+}
+
+at::Tensor average_scales(const std::vector<at::Tensor>& scales, double droppath,
+                          const StepOptions& step) {
+  const auto count = static_cast<std::int64_t>(scales.size());
+  const std::int64_t first = droppath_first_scale(count, droppath, step);
+  at::Tensor sum = scales[static_cast<std::size_t>(first)];
+  for (std::int64_t i = first + 1; i < count; ++i) {
+    sum = sum + scales[static_cast<std::size_t>(i)];
+  }
+  return count - first > 1 ? sum / static_cast<double>(count - first) : sum;
+}
+
+}  // namespace ql::nn

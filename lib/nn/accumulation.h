@@ -1,0 +1,26 @@
+// The accumulation layer: coarse states up-sampled causally and averaged with the finer ones
+// (paper, sections 2.2 and 2.3).
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <vector>
+
+#include "net/geometry.h"
+#include "nn/dropout.h"
+
+namespace ql::nn {
+
+// Repeats the states of one scale so that token p of the segment gets the last state whose newest
+// covered token is <= p. `states` [batch, scale.segment, d_model] are the scale's outputs;
+// `previous` [batch, 1, d_model] is the state before them, undefined when there is none: then the
+// first granularity-1 tokens get zeros. It is read only when scale.segment == scale.shift.
+// Returns [batch, scale.shift * scale.granularity, d_model].
+at::Tensor upsample(const at::Tensor& states, const at::Tensor& previous,
+                    const net::ScaleGeometry& scale);
+
+// The average of the up-sampled scales, without those that droppath leaves out.
+at::Tensor average_scales(const std::vector<at::Tensor>& scales, double droppath,
+                          const StepOptions& step);
+
+}  // namespace ql::nn

@@ -1,0 +1,29 @@
+// Relative attention of one layer (Dai et al., 2019, section 3.3), over all heads.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <cstdint>
+
+namespace ql::nn {
+
+// What attention reads; H = n_head.
+struct AttentionInput {
+  at::Tensor queries;           // [batch, segment, H, d_head]
+  at::Tensor keys;              // [batch, window, H, d_head]
+  at::Tensor values;            // [batch, window, H, d_head]
+  at::Tensor positions;         // [window, H, d_head]: row k is distance window-1-k, projected
+  at::Tensor content_bias;      // u [H, d_head]
+  at::Tensor position_bias;     // v [H, d_head]
+  at::Tensor probability_mask;  // dropout's factors [batch, H, segment, window], or undefined
+};
+
+// Query i of the segment sits at window index m + i, m = window - segment, and sees the keys
+// j <= m + i with score ((q_i + u) k_j + (q_i + v) r_(m+i-j)) / sqrt(d_head). Returns the sums of
+// the values [batch, segment, H, d_head].
+at::Tensor relative_attention(const AttentionInput& input);
+
+// 1 where a query must not see a key: bool [segment, window], true for j > m + i.
+at::Tensor future_mask(std::int64_t segment, std::int64_t window, const at::Device& device);
+
+}  // namespace ql::nn

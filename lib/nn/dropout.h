@@ -1,0 +1,49 @@
+// Dropout and droppath from a counter-based generator: every random bit is a function of (seed,
+// step, place, element index). Nothing to save, and any number of threads gives the same mask.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <cstdint>
+
+namespace ql::nn {
+
+// How a step runs. Training needs seed and step: dropout, attention dropout and droppath depend on
+// them alone, so there is no random state to save.
+struct StepOptions {
+  bool training = false;
+  std::uint64_t seed = 0;
+  std::uint64_t step = 0;
+};
+
+// Where in the network a mask is used; two places never share random numbers.
+struct Place {
+  enum Kind : std::uint32_t {
+    kEmbedding,
+    kPosition,
+    kFinal,
+    kDroppath,
+    kAttentionProbability,
+    kAttentionOutput,
+    kInner,
+    kFeedForward,
+    kKinds
+  };
+  Kind kind;
+  std::int64_t layer = 0;
+  std::uint32_t id() const { return static_cast<std::uint32_t>(layer) * kKinds + kind; }
+};
+
+// Factors [shape]: 0 with probability `rate` (in steps of 1/65536), else 1 / (1 - rate).
+// At most 2^35 elements.
+at::Tensor dropout_mask(at::IntArrayRef shape, double rate, const StepOptions& step, Place place,
+                        const at::TensorOptions& options);
+
+// `states` times its mask; `states` itself when not training or rate is 0.
+at::Tensor dropout(const at::Tensor& states, double rate, const StepOptions& step, Place place);
+
+// The first scale (0-based) that enters the average of `scales` scales: 0 unless training, else
+// j-1 with probability rate / (scales - 1) for each j = 2..scales (paper, section 2.3).
+std::int64_t droppath_first_scale(std::int64_t scales, double rate, const StepOptions& step);
+
+}  // namespace ql::nn

@@ -1,0 +1,33 @@
+// One Transformer-XL layer: relative attention and position-wise feed-forward, each with residual
+// and layer norm (before it when `pre_lnorm`, else after the sum).
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <cstdint>
+
+#include "net/network.h"
+#include "nn/dropout.h"
+#include "nn/parameters.h"
+
+namespace ql::nn {
+
+// What a layer is told apart from its input.
+struct LayerContext {
+  const net::Network& network;
+  const LayerParameters& parameters;
+  const StepOptions& step;
+  std::int64_t layer;  // its index: names its random numbers
+};
+
+// `window` [batch, memory + segment, d_model] holds un-normalized states; `positions`
+// [window, d_model] the sinusoids of the distances window-1 .. 0. Returns [batch, segment,
+// d_model].
+at::Tensor run_layer(const LayerContext& context, const at::Tensor& window, std::int64_t segment,
+                     const at::Tensor& positions);
+
+// Sinusoids [length, d_model] of the distances length-1, ..., 0: sines, then cosines.
+at::Tensor position_table(std::int64_t length, std::int64_t d_model,
+                          const at::TensorOptions& options);
+
+}  // namespace ql::nn

@@ -1,0 +1,48 @@
+// The recurrent memory: for every layer's input, and every scale's output that compression or
+// accumulation reads, the states just before the next segment (paper, section 2.3).
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "net/geometry.h"
+#include "nn/named_tensor.h"
+
+namespace ql::nn {
+
+// What a step leaves for the next one, without gradient. Starts as zeros.
+struct Memory {
+  // "memory.0", "memory.1", ... [batch, states, d_model] in the order in which a step meets them;
+  // places that keep nothing are left out.
+  std::vector<NamedTensor> states;
+};
+
+// The states that the output of scale `index` (0-based) keeps: all of its memory when it is
+// compressed, one when accumulation reads the state before the segment, else none.
+std::int64_t output_memory(const net::Geometry& geometry, std::size_t index);
+
+// The number of states of every memory, in order; none is 0.
+std::vector<std::int64_t> memory_lengths(const net::Geometry& geometry);
+
+// Throws ConfigError unless `memory` is one of `geometry`, `batch` and `d_model`.
+void check_memory(const Memory& memory, const net::Geometry& geometry, std::int64_t batch,
+                  std::int64_t d_model);
+
+// Walks through the memories in the order of a step, joining and shifting them.
+class MemoryWalk {
+ public:
+  explicit MemoryWalk(const Memory& memory) : memory_(memory) {}
+  // The window concat(memory, segment) of the next place, which keeps `length` states. The place's
+  // new memory is the last `length` of concat(memory, segment[:shift]).
+  at::Tensor join(const at::Tensor& segment, std::int64_t length, std::int64_t shift);
+  Memory next() const { return next_; }
+
+ private:
+  const Memory& memory_;
+  Memory next_;
+};
+
+}  // namespace ql::nn

@@ -1,0 +1,192 @@
+#include "nn/model.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "nn/accumulation.h"
+#include "nn/initialisation.h"
+#include "nn/layers.h"
+#include "nn/pooling.h"
+#include "nn/softmax.h"
+
+namespace ql::nn {
+namespace {
+
+void check_network(const net::Network& network) {
+  network.check();
+  if (network.architecture == net::Architecture::kCompressive) {
+    throw ConfigError("architecture", "the compressive transformer cannot be run or trained",
+                      "qlctx computes its context length; choose transformer-ql, transformer-xl, "
+                      "multi-scale or vanilla to train");
+  }
+  if (network.vocab_size < 1) {
+    throw ConfigError("vocab_size",
+                      fmt::format("expected at least 1, found {}", network.vocab_size),
+                      "take it from the vocabulary of the training data");
+  }
+  if (network.d_model % 2 != 0) {
+    throw ConfigError("d_model",
+                      fmt::format("expected an even number (one sine and one cosine for each "
+                                  "frequency), found {}",
+                                  network.d_model),
+                      fmt::format("use {}", network.d_model + 1));
+  }
+}
+
+void check_geometry(const net::Network& network, const net::Geometry& geometry) {
+  std::vector<std::int64_t> layers;
+  for (const net::ScaleGeometry& scale : geometry.scales) {
+    layers.push_back(scale.layers);
+  }
+  if (layers != network.scales || geometry.output.layers != network.output_layers ||
+      (geometry.scales.size() > 1 && geometry.rate != network.rate)) {
+    throw ConfigError("geometry", "it was made for another network",
+                      "make it from this model's network");
+  }
+}
+
+// A step in progress: the memories it walks through and what every layer needs.
+class Step {
+ public:
+  Step(const net::Network& network, const Parameters& parameters, const net::Geometry& geometry,
+       const Memory& memory, const StepOptions& options, const at::TensorOptions& tensor_options)
+      : network_(network),
+        parameters_(parameters),
+        geometry_(geometry),
+        memory_(memory),
+        options_(options) {
+    std::int64_t longest = 0;
+    for (const net::ScaleGeometry& scale : geometry.scales) {
+      longest = std::max(longest, scale.window());
+    }
+    longest = std::max(longest, geometry.output.layers > 0 ? geometry.output.window() : 0);
+    positions_ = dropout(position_table(longest, network.d_model, tensor_options), network.dropout,
+                         options, {Place::kPosition});
+  }
+
+  at::Tensor run(at::Tensor states) {
+    std::vector<at::Tensor> upsampled;
+    for (std::size_t i = 0; i < geometry_.scales.size(); ++i) {
+      const net::ScaleGeometry& scale = geometry_.scales[i];
+      states = run_layers(states, scale);
+      const std::int64_t kept = output_memory(geometry_, i);
+      const at::Tensor window = memory_.join(states, kept, scale.shift);
+      if (geometry_.accumulates()) {
+        const at::Tensor previous = kept > 0 ? window.narrow(1, kept - 1, 1) : at::Tensor();
+        upsampled.push_back(upsample(states, previous, scale));
+      }
+      if (i + 1 < geometry_.scales.size()) {
+        states = compress(window, network_.pool, geometry_.rate, geometry_.scales[i + 1].segment);
+      }
+    }
+    if (geometry_.accumulates()) {
+      states = average_scales(upsampled, network_.droppath, options_);
+      states = run_layers(states, geometry_.output);
+    }
+    return dropout(states, network_.dropout, options_, {Place::kFinal});
+  }
+
+  Memory next_memory() const { return memory_.next(); }
+
+ private:
+  at::Tensor run_layers(at::Tensor states, const net::ScaleGeometry& scale) {
+    const std::int64_t longest = positions_.size(0);
+    for (std::int64_t i = 0; i < scale.layers; ++i, ++layer_) {
+      const at::Tensor window = memory_.join(states, scale.memory, scale.shift);
+      const LayerContext context{network_, parameters_.layers[static_cast<std::size_t>(layer_)],
+                                 options_, layer_};
+      // Shorter windows see the shorter distances: the end of the table.
+      states = run_layer(context, window, scale.segment,
+                         positions_.narrow(0, longest - window.size(1), window.size(1)));
+    }
+    return states;
+  }
+
+  const net::Network& network_;
+  const Parameters& parameters_;
+  const net::Geometry& geometry_;
+  MemoryWalk memory_;
+  const StepOptions& options_;
+  at::Tensor positions_;
+  std::int64_t layer_ = 0;
+};
+
+}  // namespace
+
+Model::Model(const net::Network& network, const at::TensorOptions& options)
+    : network_(network), options_(options) {
+  check_network(network);
+  parameters_ = make_parameters(network, options);
+}
+
+std::int64_t Model::parameter_count() const {
+  std::int64_t count = 0;
+  for (const NamedTensor& parameter : parameters_.named) {
+    count += parameter.tensor.numel();
+  }
+  return count;
+}
+
+void Model::initialise(std::uint64_t seed) { nn::initialise(parameters_, network_, seed); }
+
+Memory Model::start_memory(const net::Geometry& geometry, std::int64_t batch) const {
+  check_geometry(network_, geometry);
+  Memory memory;
+  for (const std::int64_t length : memory_lengths(geometry)) {
+    memory.states.push_back({fmt::format("memory.{}", memory.states.size()),
+                             at::zeros({batch, length, network_.d_model}, options_)});
+  }
+  return memory;
+}
+
+at::Tensor Model::check_ids(const at::Tensor& ids, const char* what) const {
+  if (!ids.defined() || ids.dim() != 2 || ids.scalar_type() != at::kLong || ids.numel() == 0) {
+    throw ConfigError(what, "expected a batch x segment tensor of int64");
+  }
+  // On an accelerator the look at the values would stall it; they came through the CPU.
+  if (ids.is_cpu()) {
+    const std::int64_t lowest = ids.min().item<std::int64_t>();
+    const std::int64_t highest = ids.max().item<std::int64_t>();
+    if (lowest < 0 || highest >= network_.vocab_size) {
+      throw FormatError(what,
+                        fmt::format("id {} is outside the vocabulary of {} entries",
+                                    lowest < 0 ? lowest : highest, network_.vocab_size),
+                        "use data that was encoded with the model's vocabulary");
+    }
+  }
+  return ids.to(options_.device());
+}
+
+at::Tensor Model::forward(const net::Geometry& geometry, const at::Tensor& tokens, Memory& memory,
+                          const StepOptions& step) const {
+  check_geometry(network_, geometry);
+  const at::Tensor ids = check_ids(tokens, "tokens");
+  if (ids.size(1) != geometry.lengths.segment) {
+    throw ConfigError("tokens", fmt::format("expected segments of {} tokens, found {}",
+                                            geometry.lengths.segment, ids.size(1)));
+  }
+  check_memory(memory, geometry, ids.size(0), network_.d_model);
+  const at::Tensor embedded =
+      at::embedding(parameters_.embedding, ids) * std::sqrt(static_cast<double>(network_.d_model));
+  Step run(network_, parameters_, geometry, memory, step, options_);
+  at::Tensor states = run.run(dropout(embedded, network_.dropout, step, {Place::kEmbedding}));
+  memory = run.next_memory();
+  return states;
+}
+
+at::Tensor Model::losses(const at::Tensor& states, const at::Tensor& targets) const {
+  const at::Tensor ids = check_ids(targets, "targets");
+  if (states.dim() != 3 || states.size(0) != ids.size(0) || states.size(1) != ids.size(1) ||
+      states.size(2) != network_.d_model) {
+    throw ConfigError("states", fmt::format("expected {} x {} x {} for these targets", ids.size(0),
+                                            ids.size(1), network_.d_model));
+  }
+  return cross_entropy(states.flatten(0, 1), parameters_.embedding, parameters_.output_bias,
+                       ids.flatten())
+      .view(ids.sizes());
+}
+
+}  // namespace ql::nn

@@ -1,0 +1,50 @@
+// The parameters of a network, by role and by name. Names and shapes are those of the public
+// PyTorch Transformer-XL; linear layers hold [outputs, inputs].
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <vector>
+
+#include "net/network.h"
+#include "nn/named_tensor.h"
+
+namespace ql::nn {
+
+struct AttentionParameters {
+  at::Tensor qkv_net;      // [3 * n_head * d_head, d_model]: queries, keys, values
+  at::Tensor r_net;        // [n_head * d_head, d_model]
+  at::Tensor o_net;        // [d_model, n_head * d_head]
+  at::Tensor norm_weight;  // [d_model]
+  at::Tensor norm_bias;    // [d_model]
+  at::Tensor r_w_bias;     // [n_head, d_head]: u, of content; all layers share it unless untie_r
+  at::Tensor r_r_bias;     // [n_head, d_head]: v, of position
+};
+
+struct FeedForwardParameters {
+  at::Tensor inner_weight;  // [d_inner, d_model]
+  at::Tensor inner_bias;    // [d_inner]
+  at::Tensor outer_weight;  // [d_model, d_inner]
+  at::Tensor outer_bias;    // [d_model]
+  at::Tensor norm_weight;   // [d_model]
+  at::Tensor norm_bias;     // [d_model]
+};
+
+struct LayerParameters {
+  AttentionParameters attention;
+  FeedForwardParameters feed_forward;
+};
+
+struct Parameters {
+  at::Tensor embedding;    // [vocab_size, d_model], tied: also the softmax's weight
+  at::Tensor output_bias;  // [vocab_size]
+  std::vector<LayerParameters> layers;
+
+  // Every tensor above once, in a fixed order.
+  std::vector<NamedTensor> named;
+};
+
+// Zeros that require a gradient, in the dtype and on the device of `options`.
+Parameters make_parameters(const net::Network& network, const at::TensorOptions& options);
+
+}  // namespace ql::nn
