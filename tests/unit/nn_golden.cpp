@@ -1,0 +1,86 @@
+// The golden networks: exact per-token losses of an independent implementation.
+#include <filesystem>
+#include <functional>
+#include <string>
+
+#include "base/json.h"
+#include "net/geometry.h"
+#include "nn/model.h"
+#include "nn/safetensors.h"
+#include "nn/weights.h"
+#include "nn_support.h"
+#include "torch_doctest.h"
+
+namespace ql {
+namespace {
+
+const std::filesystem::path kGolden = std::filesystem::path(QL_TEST_DATA) / "golden";
+
+net::Network read_golden_network(const std::string& name) {
+  const Json json = read_json(kGolden / (name + ".json"));
+  const JsonObject object(json, name);
+  net::Network network;
+  network.architecture = net::architecture_from_text(object.text("architecture"), name);
+  network.vocab_size = object.integer("vocab_size");
+  network.d_model = object.integer("d_model");
+  network.n_head = object.integer("n_head");
+  network.d_head = object.integer("d_head");
+  network.d_inner = object.integer("d_inner");
+  network.scales = object.integers("scales");
+  network.output_layers = object.integer("output_layers");
+  network.rate = object.integer("c");
+  network.pool = net::pool_from_text(object.text("pool"), name);
+  network.pre_lnorm = object.boolean("pre_lnorm");
+  network.lengths.segment = object.integer("n_s");
+  network.lengths.memory = object.integer("n_m");
+  return network;
+}
+
+double golden_difference(const std::string& name, const net::Network& network,
+                         at::ScalarType type) {
+  const nn::TensorFile file = nn::read_safetensors(kGolden / (name + ".safetensors"));
+  nn::Model model(network, type);
+  nn::load_weights(model, file, "golden.");
+  const at::Tensor losses = test::read_streams(model, network.lengths, file.at("golden.tokens"),
+                                               file.at("golden.targets"));
+  return test::largest_difference(losses, file.at("golden.nll"));
+}
+
+}  // namespace
+
+TEST_CASE("golden networks give their losses") {
+  for (const char* name : {"ql_two_scales_max", "ql_two_scales_mean", "ql_three_scales",
+                           "ql_rate_four", "ql_short_memory", "ql_zero_memory", "multi_scale",
+                           "multi_scale_three", "xl_prelnorm", "xl_postlnorm"}) {
+    CAPTURE(name);
+    const net::Network network = read_golden_network(name);
+    CHECK(golden_difference(name, network, at::kDouble) < 1e-9);
+    CHECK(golden_difference(name, network, at::kFloat) < 1e-4);
+  }
+}
+
+TEST_CASE("golden losses change with every key of the network") {
+  const std::string name = "ql_two_scales_max";
+  const auto changed = [&](const std::function<void(net::Network&)>& change) {
+    net::Network network = read_golden_network(name);
+    change(network);
+    return golden_difference(name, network, at::kDouble);
+  };
+  CHECK(changed([](net::Network&) {}) < 1e-9);
+  CHECK(changed([](net::Network& network) { network.rate = 4; }) > 1e-3);
+  CHECK(changed([](net::Network& network) { network.pool = net::Pool::kMean; }) > 1e-3);
+  CHECK(changed([](net::Network& network) { network.pre_lnorm = false; }) > 1e-3);
+  CHECK(changed([](net::Network& network) { network.lengths.memory = 8; }) > 1e-3);
+  CHECK(changed([](net::Network& network) { network.lengths.segment = 8; }) > 1e-3);
+  CHECK(changed([](net::Network& network) { network.scales = {3, 1}; }) > 1e-3);
+  CHECK(changed([](net::Network& network) {
+          network.scales = {2, 3};
+          network.output_layers = 1;
+        }) > 1e-3);
+  CHECK(changed([](net::Network& network) {
+          network.architecture = net::Architecture::kMultiScale;
+          network.lengths.memory = 0;
+        }) > 1e-3);
+}
+
+}  // namespace ql
