@@ -8,12 +8,14 @@
 #include <string>
 #include <vector>
 
+#include "shard/manifest.h"
 #include "shard/token_info.h"
 
 namespace ql::shard {
 
 // Opens the manifest, checks it against the files' sizes and seek tables, reads frames on demand.
 // One object serves one thread; several cursors may read far apart (each keeps its own frame).
+// Every error is a FormatError or SystemError that names the file.
 class TokenReader {
  public:
   // `folder` holds manifest.json; the manifest's own path is accepted, too.
@@ -25,17 +27,20 @@ class TokenReader {
   std::int64_t documents() const;
   const VocabularyInfo& vocabulary() const;
   const std::optional<TextCounts>& counts() const;
-  // Token positions where documents start, ascending, the first is 0 (empty data: none).
+  // Token positions where documents start, ascending, the first is 0 (empty data: none). Read from
+  // the disk at the first call.
   const std::vector<std::int64_t>& document_starts() const;
   // The vocabulary file's text packed with the data, "" if none.
   std::string vocabulary_text() const;
   const std::string& name() const;  // the folder as given: for messages
-  // Identity of the data: the manifest's checksum.
+  const Manifest& manifest() const;
+  // Identity of the data: a hash of all ids and document starts, whatever their compression.
   const std::string& hash() const;
 
   // Copies tokens [begin, begin + count) to out. `cursor` names one of several independent readers
   // (each caches its last frame): batch row b uses cursor b. Throws FormatError on damage,
-  // std::out_of_range outside the data.
+  // std::out_of_range outside the data. Memory: a decoded frame for each cursor from 0 to the
+  // highest one used.
   void read(std::int64_t begin, std::int64_t count, std::int64_t* out, std::size_t cursor = 0);
 
  private:

@@ -13,6 +13,7 @@
 
 #include "base/file.h"
 #include "shard/token_info.h"
+#include "shard/token_sink.h"
 
 namespace ql::shard {
 
@@ -25,19 +26,17 @@ struct StreamHeader {
   int bytes_per_id() const { return vocabulary.size <= 65536 ? 2 : 4; }
 };
 
-class TokenStreamWriter {
+class TokenStreamWriter : public TokenSink {
  public:
   using Sink = std::function<void(const void* data, std::size_t size)>;
   TokenStreamWriter(Sink sink, const StreamHeader& header);
-  ~TokenStreamWriter();
-  // A document begins at the next token. The first token of a stream always begins one.
-  void begin_document();
-  // Ids must be below the vocabulary's size (std::logic_error).
-  void write(const TokenId* ids, std::size_t count);
+  ~TokenStreamWriter() override;
+  void begin_document() override;
+  void write(const TokenId* ids, std::size_t count) override;
   // Writes what is buffered now: for producers whose reader should not wait for a full block.
   void flush();
   // Writes what is buffered and the end block. Without it readers report a producer that died.
-  void finish(const std::optional<TextCounts>& counts);
+  void finish(const std::optional<TextCounts>& counts) override;
 
  private:
   struct State;

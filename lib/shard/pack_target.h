@@ -1,0 +1,13 @@
+// May a packed folder be put here?
+#pragma once
+
+#include <filesystem>
+
+namespace ql::shard {
+
+// Returns `folder` without a trailing slash, its parents created. Throws Error when something is
+// there that packing must not replace: with `force` anything but a folder that holds only files
+// that qlbin packs, manifest.json among them; without it anything but an empty folder.
+std::filesystem::path prepare_pack_target(const std::filesystem::path& folder, bool force);
+
+}  // namespace ql::shard

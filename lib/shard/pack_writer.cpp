@@ -1,0 +1,171 @@
+#include "shard/pack_writer.h"
+
+#include <algorithm>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "shard/document_starts.h"
+#include "shard/id_codec.h"
+#include "shard/pack_target.h"
+#include "shard/shard_writer.h"
+
+namespace ql::shard {
+
+namespace {
+
+void check_sizes(const PackOptions& options, int bytes_per_id) {
+  const std::int64_t largest = kLargestFrameBytes / bytes_per_id;
+  if (options.frame_tokens < 1 || options.frame_tokens > largest)
+    throw UsageError(
+        "", fmt::format("{} tokens in a frame, expected 1 to {}", options.frame_tokens, largest));
+  if (options.shard_tokens < 1) throw UsageError("", "a shard needs at least one token");
+  const std::int64_t frames = (options.shard_tokens - 1) / options.frame_tokens + 1;
+  if (frames > kMostFrames)
+    throw UsageError("",
+                     fmt::format("{} tokens in a shard make {} frames of {}, but a shard can "
+                                 "hold only {}",
+                                 options.shard_tokens, frames, options.frame_tokens, kMostFrames),
+                     "use smaller shards or larger frames");
+}
+
+void write_new_file(const fs::path& folder, const std::string& shown_folder,
+                    const std::string& name, std::string_view content) {
+  NewFile file(folder / name, (fs::path(shown_folder) / name).string());
+  file.write(content.data(), content.size());
+  file.close();
+}
+
+}  // namespace
+
+struct PackWriter::State {
+  State(const fs::path& target, const StreamHeader& the_header, const PackOptions& the_options)
+      : header(the_header),
+        options(the_options),
+        bytes_per_id(the_header.bytes_per_id()),
+        shown_folder(target.string()),
+        folder(target),
+        compressor(the_options.level) {}
+
+  StreamHeader header;
+  PackOptions options;
+  int bytes_per_id;
+  std::string shown_folder;
+  AtomicFolder folder;
+  FrameCompressor compressor;
+  std::unique_ptr<ShardWriter> shard;
+  std::int64_t tokens_in_shard = 0;
+  std::string frame;  // ids as bytes
+  std::vector<std::int64_t> document_starts;
+  bool document_begins = true;
+  bool finished = false;
+  ContentHasher data_hasher;
+  Manifest manifest;
+
+  // How many tokens fit before the frame or the shard is full.
+  std::int64_t room() const {
+    const auto in_frame = static_cast<std::int64_t>(frame.size()) / bytes_per_id;
+    return std::min(options.frame_tokens - in_frame,
+                    options.shard_tokens - tokens_in_shard - in_frame);
+  }
+
+  void append(const TokenId* ids, std::size_t count) {
+    if (document_begins) {
+      document_starts.push_back(manifest.tokens);
+      document_begins = false;
+    }
+    append_ids(frame, ids, count, bytes_per_id);
+    manifest.tokens += static_cast<std::int64_t>(count);
+    if (room() == 0) write_frame();
+  }
+
+  void write_frame() {
+    if (frame.empty()) return;
+    if (!shard)
+      shard =
+          std::make_unique<ShardWriter>(folder.temporary(), shown_folder, manifest.shards.size());
+    shard->write_frame(frame, compressor);
+    data_hasher.update(frame.data(), frame.size());
+    tokens_in_shard += static_cast<std::int64_t>(frame.size()) / bytes_per_id;
+    frame.clear();
+    if (tokens_in_shard == options.shard_tokens) finish_shard();
+  }
+
+  void finish_shard() {
+    if (!shard) return;
+    manifest.shards.push_back(shard->finish(bytes_per_id));
+    shard.reset();
+    tokens_in_shard = 0;
+  }
+
+  void write_document_starts() {
+    const std::string bytes = encode_document_starts(document_starts);
+    data_hasher.update(bytes.data(), bytes.size());
+    const std::string_view file = compressor.compress(bytes);
+    manifest.document_starts = {"documents.zst", static_cast<std::int64_t>(bytes.size()),
+                                static_cast<std::int64_t>(file.size()), content_hash(file)};
+    write_new_file(folder.temporary(), shown_folder, manifest.document_starts.file, file);
+  }
+
+  void write_vocabulary() {
+    const std::string& text = header.vocabulary_text;
+    if (text.empty()) return;
+    manifest.vocabulary_file = VocabularyFileEntry{
+        "vocabulary.json", static_cast<std::int64_t>(text.size()), content_hash(text)};
+    write_new_file(folder.temporary(), shown_folder, manifest.vocabulary_file->file, text);
+  }
+};
+
+PackWriter::PackWriter(const fs::path& folder, const StreamHeader& header,
+                       const PackOptions& options) {
+  check_sizes(options, header.bytes_per_id());
+  state_ = std::make_unique<State>(prepare_pack_target(folder, options.force), header, options);
+}
+
+PackWriter::~PackWriter() = default;
+
+void PackWriter::begin_document() { state_->document_begins = true; }
+
+void PackWriter::write(const TokenId* ids, std::size_t count) {
+  State& state = *state_;
+  if (state.finished) throw std::logic_error("packed folder written after its end");
+  if (first_foreign_id(ids, count, state.header.vocabulary.size) >= 0)
+    throw std::logic_error("token id outside the vocabulary");
+  while (count > 0) {
+    const std::size_t part = std::min(count, static_cast<std::size_t>(state.room()));
+    state.append(ids, part);
+    ids += part;
+    count -= part;
+  }
+}
+
+void PackWriter::keep_unknown(const Json& unknown) { state_->manifest.unknown = unknown; }
+
+void PackWriter::finish(const std::optional<TextCounts>& counts) {
+  State& state = *state_;
+  if (state.finished) throw std::logic_error("packed folder finished twice");
+  state.finished = true;
+  state.write_frame();
+  state.finish_shard();
+  state.write_document_starts();
+  state.write_vocabulary();
+  Manifest& manifest = state.manifest;
+  manifest.vocabulary = state.header.vocabulary;
+  manifest.documents = static_cast<std::int64_t>(state.document_starts.size());
+  manifest.counts = counts;
+  manifest.data_hash = state.data_hasher.digest();
+  manifest.provenance = state.header.provenance;
+  const Json json = manifest_to_json(manifest);
+  manifest.checksum = json["checksum"].get<std::string>();
+  write_new_file(state.folder.temporary(), state.shown_folder, "manifest.json", dump_json(json));
+  // A second look: nobody may have put something of theirs there meanwhile.
+  prepare_pack_target(state.shown_folder, state.options.force);
+  state.folder.commit();
+}
+
+const Manifest& PackWriter::manifest() const { return state_->manifest; }
+
+}  // namespace ql::shard

@@ -1,0 +1,46 @@
+// Packs tokens into a folder of shards with a manifest, see ql-manifest(5).
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include "shard/manifest.h"
+#include "shard/token_sink.h"
+#include "shard/token_stream.h"
+
+namespace ql::shard {
+
+struct PackOptions {
+  std::int64_t shard_tokens = 64'000'000;  // a shard's last frame may be shorter than the others
+  std::int64_t frame_tokens = 65'536;
+  int level = 3;       // of zstd, 1 to 22
+  bool force = false;  // replace a folder that was packed before
+};
+
+// Everything is written under a temporary name beside the folder; finish() gives it the final name
+// in one step. Without finish() nothing is left, and an existing folder stays as it was.
+class PackWriter : public TokenSink {
+ public:
+  // header.provenance becomes the manifest's. Throws UsageError for sizes that do not fit the
+  // format, and Error when the folder exists: always when it is anything but a packed folder, else
+  // without options.force.
+  PackWriter(const std::filesystem::path& folder, const StreamHeader& header,
+             const PackOptions& options);
+  ~PackWriter() override;
+  void begin_document() override;
+  void write(const TokenId* ids, std::size_t count) override;
+  void finish(const std::optional<TextCounts>& counts) override;
+
+  // Keys for the manifest beside those of ql-manifest(5); call before finish().
+  void keep_unknown(const Json& unknown);
+  // After finish().
+  const Manifest& manifest() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace ql::shard

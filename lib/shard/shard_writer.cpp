@@ -1,0 +1,45 @@
+#include "shard/shard_writer.h"
+
+#include <fmt/format.h>
+
+namespace ql::shard {
+
+namespace {
+
+ShardEntry numbered_entry(std::size_t number) {
+  ShardEntry entry;
+  entry.file = fmt::format("shard-{:05}.zst", number);
+  return entry;
+}
+
+}  // namespace
+
+ShardWriter::ShardWriter(const std::filesystem::path& folder, const std::string& shown_folder,
+                         std::size_t number)
+    : entry_(numbered_entry(number)),
+      file_(folder / entry_.file, (std::filesystem::path(shown_folder) / entry_.file).string()) {}
+
+void ShardWriter::write(std::string_view bytes) {
+  file_.write(bytes.data(), bytes.size());
+  hasher_.update(bytes.data(), bytes.size());
+  entry_.bytes_compressed += static_cast<std::int64_t>(bytes.size());
+}
+
+void ShardWriter::write_frame(std::string_view ids, FrameCompressor& compressor) {
+  const std::string_view frame = compressor.compress(ids);
+  write(frame);
+  frames_.push_back({static_cast<std::uint32_t>(frame.size()),
+                     static_cast<std::uint32_t>(ids.size()),
+                     seek_checksum(ids.data(), ids.size())});
+  entry_.bytes += static_cast<std::int64_t>(ids.size());
+}
+
+ShardEntry ShardWriter::finish(int bytes_per_id) {
+  write(encode_seek_table(frames_));
+  file_.close();
+  entry_.tokens = entry_.bytes / bytes_per_id;
+  entry_.hash = hasher_.digest();
+  return entry_;
+}
+
+}  // namespace ql::shard

@@ -1,0 +1,36 @@
+// Writes one shard, see ql-shard(5).
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/hash.h"
+#include "shard/manifest.h"
+#include "shard/raw_file.h"
+#include "shard/seek_table.h"
+#include "shard/zstd_frame.h"
+
+namespace ql::shard {
+
+class ShardWriter {
+ public:
+  // `folder` is where the file is created, `shown_folder` what error messages call it.
+  ShardWriter(const std::filesystem::path& folder, const std::string& shown_folder,
+              std::size_t number);
+  // One frame of ids as bytes: not empty, at most kLargestFrameBytes, at most kMostFrames of them.
+  void write_frame(std::string_view ids, FrameCompressor& compressor);
+  // Writes the seek table and closes the file. `bytes_per_id` makes the token count.
+  ShardEntry finish(int bytes_per_id);
+
+ private:
+  void write(std::string_view bytes);
+  ShardEntry entry_;
+  NewFile file_;
+  ContentHasher hasher_;
+  std::vector<SeekEntry> frames_;
+};
+
+}  // namespace ql::shard

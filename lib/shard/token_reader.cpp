@@ -1,0 +1,123 @@
+#include "shard/token_reader.h"
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "shard/document_starts.h"
+#include "shard/manifest.h"
+#include "shard/shard_reader.h"
+
+namespace ql::shard {
+
+namespace {
+
+// Well below the usual limit of 1024 open files.
+constexpr std::size_t kMostOpenShards = 64;
+constexpr std::size_t kNoShard = SIZE_MAX;
+
+struct CachedFrame {
+  std::size_t shard = kNoShard;
+  std::int64_t begin = 0;  // position of ids[0] in the data
+  std::vector<TokenId> ids;
+  bool holds(std::int64_t position) const {
+    return shard != kNoShard && position >= begin &&
+           position - begin < static_cast<std::int64_t>(ids.size());
+  }
+};
+
+}  // namespace
+
+struct TokenReader::State {
+  PackedFolder place;
+  Manifest manifest;
+  std::vector<ShardReader> shards;
+  std::vector<std::size_t> open_shards;  // oldest first
+  FrameDecompressor decompressor;
+  std::vector<CachedFrame> cursors;
+  std::optional<std::vector<std::int64_t>> document_starts;
+
+  explicit State(const fs::path& path)
+      : place(find_packed_folder(path)), manifest(read_manifest(place)) {
+    std::int64_t begin = 0;
+    for (const ShardEntry& entry : manifest.shards) {
+      shards.emplace_back(place, entry, begin, manifest.vocabulary, manifest.bytes_per_id());
+      shards.back().close();
+      begin = shards.back().end();
+    }
+  }
+
+  std::size_t shard_of(std::int64_t position) const {
+    const auto next = std::upper_bound(
+        shards.begin(), shards.end(), position,
+        [](std::int64_t value, const ShardReader& shard) { return value < shard.begin(); });
+    return static_cast<std::size_t>(next - shards.begin()) - 1;
+  }
+
+  void make_room_for(std::size_t shard) {
+    if (shards[shard].is_open()) return;
+    if (open_shards.size() == kMostOpenShards) {
+      shards[open_shards.front()].close();
+      open_shards.erase(open_shards.begin());
+    }
+    open_shards.push_back(shard);
+  }
+
+  void load(std::int64_t position, CachedFrame& cached) {
+    cached.shard = kNoShard;  // stays so when reading throws
+    const std::size_t index = shard_of(position);
+    make_room_for(index);
+    ShardReader& shard = shards[index];
+    const std::size_t frame = shard.frame_of(position);
+    shard.read_frame(frame, decompressor, cached.ids);
+    cached.begin = shard.frame_begin(frame);
+    cached.shard = index;
+  }
+};
+
+TokenReader::TokenReader(const fs::path& folder) : state_(std::make_unique<State>(folder)) {}
+TokenReader::~TokenReader() = default;
+TokenReader::TokenReader(TokenReader&&) noexcept = default;
+
+std::int64_t TokenReader::tokens() const { return state_->manifest.tokens; }
+std::int64_t TokenReader::documents() const { return state_->manifest.documents; }
+const VocabularyInfo& TokenReader::vocabulary() const { return state_->manifest.vocabulary; }
+const std::optional<TextCounts>& TokenReader::counts() const { return state_->manifest.counts; }
+const Manifest& TokenReader::manifest() const { return state_->manifest; }
+const std::string& TokenReader::name() const { return state_->place.name; }
+const std::string& TokenReader::hash() const { return state_->manifest.data_hash; }
+
+const std::vector<std::int64_t>& TokenReader::document_starts() const {
+  State& state = *state_;
+  if (!state.document_starts)
+    state.document_starts = read_document_starts(state.place, state.manifest);
+  return *state.document_starts;
+}
+
+std::string TokenReader::vocabulary_text() const {
+  return read_vocabulary_text(state_->place, state_->manifest);
+}
+
+void TokenReader::read(std::int64_t begin, std::int64_t count, std::int64_t* out,
+                       std::size_t cursor) {
+  State& state = *state_;
+  if (begin < 0 || count < 0 || begin > tokens() - count)
+    throw std::out_of_range(
+        fmt::format("{}: tokens {} to {} asked of {}", name(), begin, begin + count, tokens()));
+  if (cursor >= state.cursors.size()) state.cursors.resize(cursor + 1);
+  CachedFrame& cached = state.cursors[cursor];
+  while (count > 0) {
+    if (!cached.holds(begin)) state.load(begin, cached);
+    const std::int64_t offset = begin - cached.begin;
+    const std::int64_t part =
+        std::min(count, static_cast<std::int64_t>(cached.ids.size()) - offset);
+    std::copy_n(cached.ids.begin() + offset, part, out);
+    out += part;
+    begin += part;
+    count -= part;
+  }
+}
+
+}  // namespace ql::shard

@@ -1,0 +1,23 @@
+// Where a sequence of tokens and document boundaries can go: a stream, a packed folder, text.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+
+#include "shard/token_info.h"
+
+namespace ql::shard {
+
+class TokenSink {
+ public:
+  virtual ~TokenSink() = default;
+  // A document begins at the next token. The first token always begins one; a document without
+  // tokens does not exist.
+  virtual void begin_document() = 0;
+  // Ids must be below the vocabulary's size (std::logic_error).
+  virtual void write(const TokenId* ids, std::size_t count) = 0;
+  // Nothing counts as written before this returns.
+  virtual void finish(const std::optional<TextCounts>& counts) = 0;
+};
+
+}  // namespace ql::shard
