@@ -1,0 +1,147 @@
+#include "nn/threads.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <dlfcn.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <sstream>
+#include <utility>
+
+#include "base/error.h"
+#include "base/log.h"
+
+namespace ql::nn {
+namespace {
+
+constexpr int kMostThreads = 1024;
+// Per thread. The reference BLAS, which has one thread, stays below; a tuned one is far above.
+constexpr double kSlowGflops = 10;
+
+// The CPUs' numbers of package and core; a CPU without them counts as a core of its own.
+std::pair<std::string, std::string> core_of(int cpu) {
+  const std::string folder = fmt::format("/sys/devices/system/cpu/cpu{}/topology/", cpu);
+  std::string package, core;
+  std::ifstream(folder + "physical_package_id") >> package;
+  std::ifstream(folder + "core_id") >> core;
+  return core.empty() ? std::pair{std::string("cpu"), std::to_string(cpu)}
+                      : std::pair{package, core};
+}
+
+// CPUs' worth of time that the control group grants; 0: no limit.
+double quota() {
+  std::string limit;
+  double period = 0;
+  std::ifstream file("/sys/fs/cgroup/cpu.max");
+  if (!(file >> limit >> period) || limit == "max" || period <= 0) {
+    return 0;
+  }
+  double granted = 0;
+  std::istringstream(limit) >> granted;
+  return granted / period;
+}
+
+template <typename Function>
+Function* symbol(const char* name) {
+  return reinterpret_cast<Function*>(::dlsym(RTLD_DEFAULT, name));
+}
+
+struct Blas {
+  std::string name;
+  bool tuned = false;  // known to be fast
+  bool openblas = false;
+};
+
+// Libraries beside the one in use may have OpenBLAS's symbols, too (LAPACK): what counts is the
+// file that the matrix product itself comes from.
+Blas find_blas() {
+  if (at::hasMKL()) {
+    return {"MKL", true, false};
+  }
+  Dl_info info{};
+  void* product = ::dlsym(RTLD_DEFAULT, "sgemm_");
+  if (product == nullptr || ::dladdr(product, &info) == 0) {
+    return {"an unknown BLAS", false, false};
+  }
+  std::error_code error;
+  const auto file = std::filesystem::canonical(info.dli_fname, error);
+  const std::string path = error ? std::string(info.dli_fname) : file.string();
+  auto* config = symbol<char*()>("openblas_get_config");
+  if (path.find("openblas") == std::string::npos || config == nullptr) {
+    return {path, false, false};
+  }
+  // "OpenBLAS 0.3.21 NO_AFFINITY USE_OPENMP ...": name and version
+  std::istringstream words(config());
+  std::string name, version;
+  words >> name >> version;
+  return {name + " " + version, true, true};
+}
+
+double measured_gflops() {
+  constexpr std::int64_t kSize = 512;
+  const at::Tensor a = at::ones({kSize, kSize}, at::kFloat);
+  double best = 0;
+  for (int repeat = 0; repeat < 4; ++repeat) {  // the first one starts the threads
+    const auto start = std::chrono::steady_clock::now();
+    at::mm(a, a);
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+    best = std::max(best, 2e-9 * kSize * kSize * kSize / seconds.count());
+  }
+  return best;
+}
+
+}  // namespace
+
+int usable_cores() {
+  cpu_set_t allowed;
+  std::set<std::pair<std::string, std::string>> cores;
+  if (::sched_getaffinity(0, sizeof allowed, &allowed) == 0) {
+    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+      if (CPU_ISSET(cpu, &allowed)) {
+        cores.insert(core_of(cpu));
+      }
+    }
+  }
+  int count = std::max(1, static_cast<int>(cores.size()));
+  if (const double limit = quota(); limit > 0) {
+    count = std::min(count, std::max(1, static_cast<int>(std::ceil(limit))));
+  }
+  return count;
+}
+
+ThreadSetup set_up_threads(int threads) {
+  if (threads > kMostThreads) {
+    throw UsageError("--threads", fmt::format("{} is more than {}", threads, kMostThreads));
+  }
+  ThreadSetup setup;
+  setup.threads = threads > 0 ? threads : usable_cores();
+  at::set_num_threads(setup.threads);
+  const Blas blas = find_blas();
+  setup.blas = blas.name;
+  auto* set_openblas_threads = symbol<void(int)>("openblas_set_num_threads");
+  if (blas.openblas && set_openblas_threads != nullptr) {
+    set_openblas_threads(setup.threads);
+  }
+  setup.gflops = measured_gflops();
+  if (!blas.tuned && setup.gflops < kSlowGflops * setup.threads) {
+    log_warning("matrix products run at only {:.1f} GFLOP/s ({}): install libopenblas0-openmp",
+                setup.gflops, blas.name);
+  }
+  // 1: OpenBLAS was built with POSIX threads of its own, 2: with OpenMP's, which LibTorch shares.
+  auto* threading = symbol<int()>("openblas_get_parallel");
+  if (blas.openblas && threading != nullptr && threading() == 1 && setup.threads > 1) {
+    log_warning(
+        "{} has threads of its own that compete with LibTorch's: install libopenblas0-openmp "
+        "instead of libopenblas0-pthread",
+        blas.name);
+  }
+  return setup;
+}
+
+}  // namespace ql::nn

@@ -1,0 +1,26 @@
+// How many threads the tensors use, and whether the machine's BLAS deserves its name.
+//
+// LibTorch as Debian builds it starts with one thread, and runs on whatever libblas.so.3 points to:
+// the reference BLAS is about thirty times slower than OpenBLAS.
+#pragma once
+
+#include <string>
+
+namespace ql::nn {
+
+// Physical cores this process may use: distinct cores of its CPU affinity, at most the control
+// group's quota. At least 1.
+int usable_cores();
+
+struct ThreadSetup {
+  int threads = 1;
+  std::string blas;   // "OpenBLAS 0.3.21", "MKL", or the library's file
+  double gflops = 0;  // measured on a product of two 512 x 512 matrices in float32
+};
+
+// Sets the threads of LibTorch and of the BLAS beneath it (0: usable_cores()), measures for some
+// milliseconds, and logs a warning with the cure when the BLAS is slow or keeps a second pool of
+// threads. Call it before the first tensor operation. Throws UsageError above 1024 threads.
+ThreadSetup set_up_threads(int threads);
+
+}  // namespace ql::nn
