@@ -14,13 +14,13 @@ struct ContextLength {
   double mean() const { return static_cast<double>(minimum + maximum) / 2; }
 };
 
-// The paper's closed form (figure 4, repaired as share/doc/design.md says): maximum = minimum +
-// n_s.
+// The paper's estimate (figure 4, repaired as share/doc/design.md says): maximum = minimum + n_s.
+// Throws ConfigError as make_geometry does.
 ContextLength paper_context(const Network& network, const Lengths& lengths);
 
-// Exact: the interval [oldest, newest] of tokens behind every state is propagated through the
-// model's step until it repeats. Past tokens only: a state that depends on tokens t-k .. t has
-// context length k.
+// Exact, from oldest_dependencies (net/dependency.h): the smallest and the largest over the
+// positions of a segment. Past tokens only: a state that depends on tokens t-k .. t has context
+// length k. The length of a stream's start, while memories fill, is shorter and does not count.
 ContextLength exact_context(const Network& network, const Lengths& lengths);
 
 }  // namespace ql::net

@@ -9,13 +9,25 @@
 namespace ql::net {
 
 struct Cost {
-  std::int64_t parameters = 0;         // embedding counted once (tied)
-  double forward_flops_per_token = 0;  // multiply and add count as two; matrix products only,
-                                       // each needed product once, at steady state
-  std::int64_t memory_states = 0;      // states of d_model numbers kept per stream between steps
+  // Every weight and bias; the embedding is counted once, because the softmax shares it.
+  std::int64_t parameters = 0;
+  // Of the forward pass, per token of a long stream. Multiply and add count as two; only matrix
+  // products are counted, each that is needed once:
+  //   queries, keys and values of the segment's states (a memory's keys and values were computed
+  //   when its states were the segment's), at scales above 1 those of re-computed states again;
+  //   attention of each state to the memories and to the states up to itself: content scores,
+  //   position scores, weighted values;
+  //   the projection of the heads, the feed-forward layer, a compressive network's convolution;
+  //   the softmax over the vocabulary.
+  // Left out: the projected position table, which does not depend on the tokens.
+  double forward_flops_per_token = 0;
+  // States of d_model numbers that a stream keeps between steps: the inputs of all layers, the
+  // outputs of scales that compression or accumulation reads, and compressed memories.
+  std::int64_t memory_states = 0;
 };
 
-// vocab_size 0 leaves embedding and softmax out.
+// vocab_size 0 leaves embedding and softmax out; sizes that are all 0 leave memory_states only.
+// Throws ConfigError as make_geometry does.
 Cost cost(const Network& network, const Lengths& lengths);
 
 }  // namespace ql::net

@@ -159,6 +159,15 @@ void check_lengths(const Network& network, const Lengths& lengths) {
                     "nearest valid: " + describe_changes(lengths, nearest));
 }
 
+void keep_outputs(Geometry& geometry) {
+  for (ScaleGeometry& scale : geometry.scales) {
+    const bool reads_one = geometry.recurrent && scale.granularity > 1;
+    const bool compressed = &scale != &geometry.scales.back();
+    scale.output_memory =
+        compressed ? scale.memory : (reads_one && scale.segment == scale.shift ? 1 : 0);
+  }
+}
+
 }  // namespace
 
 std::vector<Lengths> nearest_valid_lengths(const Network& network, const Lengths& lengths) {
@@ -208,9 +217,11 @@ Geometry make_geometry(const Network& network, const Lengths& lengths) {
     scale.layers = network.scales[i];
     geometry.scales.push_back(scale);
   }
+  keep_outputs(geometry);
   if (network.output_layers > 0) {
     geometry.output = geometry.scales.front();
     geometry.output.layers = network.output_layers;
+    geometry.output.output_memory = 0;
   }
   return geometry;
 }

@@ -18,6 +18,9 @@ struct ScaleGeometry {
   std::int64_t memory = 0;       // n_m(i): states in the memory of each layer's input
   std::int64_t granularity = 1;  // g(i) = c^(i-1): tokens per state
   std::int64_t shift = 0;        // h(i) = n_s / g(i): states that enter the memory each step
+  // States of the last layer's output that are kept for the next step: all of `memory` where they
+  // are compressed, one where accumulation reads the newest of them, else none.
+  std::int64_t output_memory = 0;
   std::int64_t window() const { return segment + memory; }
 };
 

@@ -22,6 +22,15 @@ constexpr std::array<ArchitectureName, 5> kArchitectureNames{{
     {Architecture::kVanilla, "vanilla", "vanilla"},
 }};
 
+const ArchitectureName& names_of(Architecture architecture) {
+  for (const ArchitectureName& entry : kArchitectureNames) {
+    if (entry.architecture == architecture) {
+      return entry;
+    }
+  }
+  throw std::logic_error("not an architecture");
+}
+
 struct PoolName {
   Pool pool;
   const char* name;
@@ -62,8 +71,8 @@ void check_probability(const std::string& where, const char* key, double value) 
 
 void check_deviation(const std::string& where, const char* key, double value) {
   if (!(value >= 0) || !std::isfinite(value)) {
-    throw ConfigError(
-        where, fmt::format("{} is {}, a standard deviation cannot be less than 0", key, value));
+    throw ConfigError(where,
+                      fmt::format("{} is {}, must be a finite number of at least 0", key, value));
   }
 }
 
@@ -85,7 +94,7 @@ void Network::check_layers(const std::string& where) const {
     total += layers_of_scale;
     check_size(where, "the number of layers in all", total, kMaxLayers);
   }
-  check_size(where, "rate", rate, kMaxWidth);
+  check_size(where, "rate", rate, kMaxRate);
   if (!has_scales(architecture)) {
     if (scales.size() != 1) {
       throw ConfigError(
@@ -135,14 +144,9 @@ void Network::check(const std::string& where) const {
   check_deviation(where, "proj_init_std", proj_init_std);
 }
 
-std::string to_text(Architecture architecture) {
-  for (const ArchitectureName& entry : kArchitectureNames) {
-    if (entry.architecture == architecture) {
-      return entry.name;
-    }
-  }
-  throw std::logic_error("not an architecture");
-}
+std::string to_text(Architecture architecture) { return names_of(architecture).name; }
+
+std::string to_short_text(Architecture architecture) { return names_of(architecture).short_name; }
 
 std::string to_text(Pool pool) {
   for (const PoolName& entry : kPoolNames) {

@@ -63,13 +63,16 @@ struct Network {
 
 // Bounds that keep every product of sizes inside 64 bits.
 constexpr std::int64_t kMaxLayers = 4096;
-constexpr std::int64_t kMaxWidth = std::int64_t{1} << 20;  // d_model, d_inner, n_head * d_head
+constexpr std::int64_t kMaxRate = 4096;
+constexpr std::int64_t kMaxWidth = std::int64_t{1} << 18;  // d_model, d_inner, n_head * d_head
 constexpr std::int64_t kMaxVocabulary = std::int64_t{1} << 31;
 
 // "transformer-ql", "transformer-xl", "compressive", "multi-scale", "vanilla": as written to files.
 std::string to_text(Architecture architecture);
 std::string to_text(Pool pool);
-// Also accepts qlctx's short names: ql, xl, multiscale. Throws ConfigError with the known names.
+// qlctx's names: "ql", "xl", "compressive", "multiscale", "vanilla".
+std::string to_short_text(Architecture architecture);
+// Also accepts qlctx's short names. Throws ConfigError with the known names.
 Architecture architecture_from_text(const std::string& text, const std::string& where);
 Pool pool_from_text(const std::string& text, const std::string& where);
 

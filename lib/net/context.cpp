@@ -1,0 +1,38 @@
+#include "net/context.h"
+
+#include <algorithm>
+
+#include "net/dependency.h"
+
+namespace ql::net {
+
+ContextLength paper_context(const Network& network, const Lengths& lengths) {
+  const Geometry geometry = make_geometry(network, lengths);
+  ContextLength context;
+  for (std::size_t i = 0; i < geometry.scales.size(); ++i) {
+    const ScaleGeometry& scale = geometry.scales[i];
+    const std::int64_t reach = scale.memory + geometry.compressed_memory * geometry.rate;
+    context.minimum += scale.layers * reach * scale.granularity;
+    if (i + 1 < geometry.scales.size()) {
+      // The states before the segment that the compression takes in.
+      const std::int64_t pooled = geometry.scales[i + 1].segment * geometry.rate;
+      context.minimum += (pooled - scale.segment) * scale.granularity;
+    }
+  }
+  context.minimum += geometry.output.layers * geometry.output.memory;
+  context.maximum = context.minimum + lengths.segment;
+  return context;
+}
+
+ContextLength exact_context(const Network& network, const Lengths& lengths) {
+  const std::vector<std::int64_t> oldest = oldest_dependencies(make_geometry(network, lengths));
+  ContextLength context{INT64_MAX, 0};
+  for (std::size_t position = 0; position < oldest.size(); ++position) {
+    const std::int64_t length = static_cast<std::int64_t>(position) - oldest[position];
+    context.minimum = std::min(context.minimum, length);
+    context.maximum = std::max(context.maximum, length);
+  }
+  return context;
+}
+
+}  // namespace ql::net

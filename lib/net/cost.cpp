@@ -1,0 +1,77 @@
+#include "net/cost.h"
+
+namespace ql::net {
+namespace {
+
+bool learns_compression(const Network& network) {
+  return network.architecture == Architecture::kCompressive && network.pool == Pool::kConvolution;
+}
+
+std::int64_t parameters_of_layer(const Network& network) {
+  const std::int64_t d_heads = network.n_head * network.d_head;
+  const std::int64_t attention = 5 * d_heads * network.d_model;  // queries, keys, values, r, o
+  const std::int64_t feed_forward =
+      2 * network.d_inner * network.d_model + network.d_inner + network.d_model;
+  const std::int64_t layer_norms = 2 * 2 * network.d_model;
+  const std::int64_t convolution =
+      learns_compression(network)
+          ? network.rate * network.d_model * network.d_model + network.d_model
+          : 0;
+  return attention + feed_forward + layer_norms + convolution;
+}
+
+std::int64_t count_parameters(const Network& network) {
+  const std::int64_t biases_u_v = 2 * network.n_head * network.d_head;
+  return network.vocab_size * (network.d_model + 1) +
+         network.layers() * parameters_of_layer(network) +
+         (network.untie_r ? network.layers() : 1) * biases_u_v;
+}
+
+// Products of one layer in one step: the number of multiplications.
+double products_of_layer(const Network& network, const ScaleGeometry& scale,
+                         std::int64_t compressed_memory) {
+  const auto segment = static_cast<double>(scale.segment);
+  const auto d_model = static_cast<double>(network.d_model);
+  const auto d_heads = static_cast<double>(network.n_head * network.d_head);
+  const double attended =
+      segment * static_cast<double>(scale.memory + compressed_memory) + segment * (segment + 1) / 2;
+  const double projections = 4 * segment * d_model * d_heads;
+  const double attention = 3 * attended * d_heads;
+  const double feed_forward = 2 * segment * d_model * static_cast<double>(network.d_inner);
+  // One of `rate` states comes out of the convolution, and each takes `rate` products.
+  const double convolution = learns_compression(network) ? segment * d_model * d_model : 0;
+  return projections + attention + feed_forward + convolution;
+}
+
+double count_flops_per_token(const Network& network, const Geometry& geometry) {
+  double products = 0;
+  const auto add = [&](const ScaleGeometry& scale) {
+    products += static_cast<double>(scale.layers) *
+                products_of_layer(network, scale, geometry.compressed_memory);
+  };
+  for (const ScaleGeometry& scale : geometry.scales) {
+    add(scale);
+  }
+  add(geometry.output);
+  const auto softmax =
+      static_cast<double>(network.d_model) * static_cast<double>(network.vocab_size);
+  return 2 * (products / static_cast<double>(geometry.lengths.segment) + softmax);
+}
+
+std::int64_t count_memory_states(const Geometry& geometry) {
+  std::int64_t states = geometry.output.layers * geometry.output.memory;
+  for (const ScaleGeometry& scale : geometry.scales) {
+    states += scale.layers * (scale.memory + geometry.compressed_memory) + scale.output_memory;
+  }
+  return states;
+}
+
+}  // namespace
+
+Cost cost(const Network& network, const Lengths& lengths) {
+  const Geometry geometry = make_geometry(network, lengths);
+  return {count_parameters(network), count_flops_per_token(network, geometry),
+          count_memory_states(geometry)};
+}
+
+}  // namespace ql::net

@@ -1,0 +1,18 @@
+// What every output state depends on: the model's step (lib/nn) played with token positions in the
+// place of tensors.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "net/geometry.h"
+
+namespace ql::net {
+
+// For each of the n_s positions of a segment, the oldest token that its output state depends on,
+// relative to the segment's first token: 0 or negative at position 0, never above the position.
+// Holds for every step once the memories are full of tokens; zeros of a stream's start are none.
+// Time and space are proportional to layers and window, whatever the context length.
+std::vector<std::int64_t> oldest_dependencies(const Geometry& geometry);
+
+}  // namespace ql::net

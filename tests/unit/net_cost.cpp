@@ -1,0 +1,108 @@
+#include "net/cost.h"
+
+#include <doctest/doctest.h>
+
+#include "base/error.h"
+#include "unit/net_networks.h"
+
+using namespace ql::net;
+using namespace ql::net::testing;
+
+namespace {
+
+Network tiny(Network network) {
+  network.vocab_size = 97;
+  network.d_model = 24;
+  network.n_head = 3;
+  network.d_head = 8;
+  network.d_inner = 48;
+  return network;
+}
+
+}  // namespace
+
+TEST_CASE("parameters equal the tensors of weights that other programs wrote") {
+  // Elements of all tensors of 24-wide networks with 3 heads, 48 inner units and 97 words.
+  CHECK(cost(tiny(xl(4)), {4, 12, 0}).parameters == 23881);
+  CHECK(cost(tiny(quadratic({1, 1, 1}, 1)), {4, 4, 0}).parameters == 23881);
+  Network network = tiny(compressive(3));
+  CHECK(cost(network, {4, 6, 6}).parameters == 18529);
+  network.pool = Pool::kConvolution;
+  CHECK(cost(network, {4, 6, 6}).parameters == 22057);
+}
+
+TEST_CASE("parameters: untied biases, no vocabulary, no sizes") {
+  Network network = tiny(xl(4));
+  const std::int64_t tied = cost(network, {4, 12, 0}).parameters;
+  network.untie_r = true;
+  CHECK(cost(network, {4, 12, 0}).parameters == tied + 3 * 2 * 24);
+  network.untie_r = false;
+  network.vocab_size = 0;
+  CHECK(cost(network, {4, 12, 0}).parameters == tied - 97 * 25);
+  const Cost without_sizes = cost(xl(4), {4, 12, 0});
+  CHECK(without_sizes.parameters == 0);
+  CHECK(without_sizes.forward_flops_per_token == 0);
+  CHECK(without_sizes.memory_states == 48);
+}
+
+TEST_CASE("Transformer-QL adds no parameters to a Transformer-XL of the same depth") {
+  CHECK(cost(with_sizes(paper_ql()), {4, 12, 0}).parameters ==
+        cost(with_sizes(xl(8)), {4, 12, 0}).parameters);
+}
+
+TEST_CASE("operations, counted one product at a time") {
+  const Network network = tiny(quadratic({1, 2}, 1));
+  const Lengths lengths{4, 12, 0};
+  // Scale 1 and output: 4 states, 12 in memory; scale 2: 4 states of two tokens, 12 in memory.
+  double operations = 0;
+  for (int layer = 0; layer < 4; ++layer) {
+    for (int state = 0; state < 4; ++state) {
+      operations += 2 * 3 * 24 * 24;                   // queries, keys, values: all heads together
+      operations += 2 * 3 * (12 + state + 1) * 3 * 8;  // content, position, values: 3 heads of 8
+      operations += 2 * 24 * 24;                       // heads back to the model's width
+      operations += 2 * 2 * 24 * 48;                   // the feed-forward layer
+    }
+  }
+  operations += 4 * 2 * 24 * 97;  // the softmax of four tokens
+  CHECK(cost(network, lengths).forward_flops_per_token == doctest::Approx(operations / 4));
+}
+
+TEST_CASE("operations of a Compressive Transformer: longer attention and a convolution") {
+  Network network = tiny(compressive(1));
+  const double without = cost(network, {4, 6, 0}).forward_flops_per_token;
+  const double with = cost(network, {4, 6, 6}).forward_flops_per_token;
+  CHECK(with - without == doctest::Approx(2 * 3 * 6 * 24));
+  network.pool = Pool::kConvolution;
+  // Four states a step become two, each from 2 x 24 numbers to 24: per token half of that.
+  CHECK(cost(network, {4, 6, 6}).forward_flops_per_token - with ==
+        doctest::Approx(2.0 * 2 * 2 * 24 * 24 / 4));
+}
+
+TEST_CASE("memory states of a stream") {
+  // Inputs of 3 + 3 + 2 layers and the output of scale 1, 12 states each.
+  CHECK(cost(paper_ql(), {4, 12, 0}).memory_states == 9 * 12);
+  CHECK(cost(xl(8), {4, 12, 0}).memory_states == 8 * 12);
+  CHECK(cost(compressive(8), {4, 6, 6}).memory_states == 8 * 12);
+  CHECK(cost(multi_scale({3, 3}, 2), {16, 0, 0}).memory_states == 0);
+  CHECK(cost(vanilla(8), {16, 0, 0}).memory_states == 0);
+  // Scale 1 keeps nothing, scale 2 its two inputs of 8 states and one state of its output.
+  CHECK(cost(quadratic({2, 2}, 2), {16, 0, 0}).memory_states == 17);
+}
+
+TEST_CASE("the largest sizes do not overflow") {
+  Network network = compressive(kMaxLayers, kMaxRate);
+  network.pool = Pool::kConvolution;
+  network.vocab_size = kMaxVocabulary;
+  network.d_model = kMaxWidth;
+  network.n_head = 1;
+  network.d_head = kMaxWidth;
+  network.d_inner = kMaxWidth;
+  network.untie_r = true;
+  const Cost most = cost(network, {kMaxLength, kMaxLength, kMaxLength});
+  const double width = static_cast<double>(kMaxWidth);
+  CHECK(static_cast<double>(most.parameters) > kMaxLayers * width * width * kMaxRate);
+  CHECK(most.memory_states == kMaxLayers * 2 * kMaxLength);
+  CHECK(most.forward_flops_per_token > 0);
+}
+
+TEST_CASE("lengths are checked") { CHECK_THROWS_AS(cost(paper_ql(), {3, 12, 0}), ql::ConfigError); }

@@ -1,0 +1,256 @@
+// oldest_dependencies against an oracle: sets of tokens, carried through the steps from an empty
+// start by lists of all states of all times. Slow, obvious, and without the formulas of lib/net.
+#include "net/dependency.h"
+
+#include <doctest/doctest.h>
+
+#include <bitset>
+#include <deque>
+#include <map>
+#include <random>
+
+#include "net/context.h"
+#include "unit/net_networks.h"
+
+using namespace ql::net;
+using namespace ql::net::testing;
+
+namespace {
+
+constexpr std::int64_t kTokens = 1024;
+using TokenSet = std::bitset<kTokens>;
+
+// The states of one place, numbered through the whole stream: state q stands for the tokens
+// q * g .. q * g + g - 1. A number that was never written is a zero state without tokens.
+class History {
+ public:
+  TokenSet at(std::int64_t number) const {
+    const auto found = states_.find(number);
+    return found == states_.end() ? TokenSet() : found->second;
+  }
+  void write(std::int64_t number, const TokenSet& set) { states_[number] = set; }
+
+ private:
+  std::map<std::int64_t, TokenSet> states_;
+};
+
+using Segment = std::map<std::int64_t, TokenSet>;  // by number, the states of this step
+
+// One network, step by step.
+class Oracle {
+ public:
+  Oracle(const Network& network, const Lengths& lengths) : network_(network), lengths_(lengths) {
+    const auto places = static_cast<std::size_t>(network.layers()) + network.scales.size();
+    histories_.resize(places);
+    compressed_.resize(places);
+    recent_.resize(places, std::deque<TokenSet>(static_cast<std::size_t>(lengths.memory)));
+  }
+
+  // The sets of the output states of the step that begins at `begin`.
+  Segment step(std::int64_t begin) {
+    place_ = 0;
+    Segment states;
+    for (std::int64_t token = begin; token < begin + lengths_.segment; ++token) {
+      states[token].set(static_cast<std::size_t>(token));
+    }
+    const bool recurrent = network_.architecture != Architecture::kMultiScale &&
+                           network_.architecture != Architecture::kVanilla;
+    const std::int64_t window = lengths_.segment + lengths_.memory;
+    std::map<std::int64_t, TokenSet> sums;
+    std::int64_t granularity = 1;
+    for (std::size_t scale = 0; scale < network_.scales.size(); ++scale) {
+      for (std::int64_t layer = 0; layer < network_.scales[scale]; ++layer) {
+        const auto length = static_cast<std::int64_t>(states.size());
+        states = run_layer(states, recurrent ? window - length : 0, granularity);
+      }
+      const History before = histories_[place_];
+      remember(states, granularity);
+      ++place_;
+      const std::int64_t first = states.begin()->first;
+      const auto find = [&](std::int64_t number) {
+        if (number >= first) {
+          return states.at(number);
+        }
+        return recurrent ? before.at(number) : TokenSet();
+      };
+      for (std::int64_t token = begin; token < begin + lengths_.segment; ++token) {
+        const std::int64_t complete = (token + 1) / granularity;  // states up to the token ...
+        sums[token] |= find(complete - 1);                        // ... of which the last counts
+      }
+      if (scale + 1 < network_.scales.size()) {
+        const auto pooled = recurrent ? window / network_.rate
+                                      : static_cast<std::int64_t>(states.size()) / network_.rate;
+        const auto count = std::min(pooled, static_cast<std::int64_t>(states.size()));
+        const std::int64_t end = (states.rbegin()->first + 1) / network_.rate;
+        Segment coarse;
+        for (std::int64_t number = end - count; number < end; ++number) {
+          for (std::int64_t i = 0; i < network_.rate; ++i) {
+            coarse[number] |= find(number * network_.rate + i);
+          }
+        }
+        states = coarse;
+        granularity *= network_.rate;
+      }
+    }
+    if (network_.scales.size() > 1 || network_.output_layers > 0) {
+      states = sums;
+    }
+    for (std::int64_t layer = 0; layer < network_.output_layers; ++layer) {
+      states = run_layer(states, lengths_.memory, 1);
+    }
+    return states;
+  }
+
+ private:
+  Segment run_layer(const Segment& input, std::int64_t memory, std::int64_t granularity) {
+    const std::int64_t first = input.begin()->first;
+    TokenSet seen;
+    for (std::int64_t number = first - memory; number < first; ++number) {
+      seen |= histories_[place_].at(number);
+    }
+    for (const TokenSet& state : compressed_[place_]) {
+      seen |= state;
+    }
+    Segment output;
+    for (const auto& [number, state] : input) {
+      seen |= state;
+      output[number] = seen;
+    }
+    remember(input, granularity);
+    forget_into_compressed(input);
+    ++place_;
+    return output;
+  }
+
+  // What leaves the segment at the end of the step: the tokens' worth of one step, oldest first.
+  void remember(const Segment& states, std::int64_t granularity) {
+    std::int64_t count = lengths_.segment / granularity;
+    for (const auto& [number, state] : states) {
+      if (count-- > 0) {
+        histories_[place_].write(number, state);
+      }
+    }
+  }
+
+  // The Compressive Transformer's two queues, literally.
+  void forget_into_compressed(const Segment& states) {
+    if (network_.architecture != Architecture::kCompressive) {
+      return;
+    }
+    std::deque<TokenSet>& recent = recent_[place_];
+    std::deque<TokenSet>& compressed = compressed_[place_];
+    for (const auto& [number, state] : states) {
+      recent.push_back(state);
+    }
+    for (std::int64_t i = 0; i < lengths_.segment / network_.rate; ++i) {
+      TokenSet group;
+      for (std::int64_t j = 0; j < network_.rate; ++j) {
+        group |= recent.front();
+        recent.pop_front();
+      }
+      compressed.push_back(group);
+    }
+    while (static_cast<std::int64_t>(compressed.size()) > lengths_.compressed_memory) {
+      compressed.pop_front();
+    }
+  }
+
+  Network network_;
+  Lengths lengths_;
+  std::size_t place_ = 0;
+  std::vector<History> histories_;
+  std::vector<std::deque<TokenSet>> recent_, compressed_;
+};
+
+std::int64_t first_of(const TokenSet& set) {
+  std::int64_t token = 0;
+  while (token < kTokens && !set[static_cast<std::size_t>(token)]) {
+    ++token;
+  }
+  return token;
+}
+
+// The last two steps of a stream of kTokens must agree with oldest_dependencies.
+void compare_with_oracle(const Network& network, const Lengths& lengths) {
+  const std::string name = to_text(network.architecture);
+  CAPTURE(name);
+  CAPTURE(network.scales.size());
+  CAPTURE(network.rate);
+  CAPTURE(network.output_layers);
+  CAPTURE(lengths.segment);
+  CAPTURE(lengths.memory);
+  CAPTURE(lengths.compressed_memory);
+  const std::vector<std::int64_t> oldest = oldest_dependencies(make_geometry(network, lengths));
+  Oracle oracle(network, lengths);
+  for (std::int64_t begin = 0; begin + lengths.segment <= kTokens; begin += lengths.segment) {
+    const Segment states = oracle.step(begin);
+    const bool last_steps = begin + 3 * lengths.segment > kTokens;
+    bool causal = true, reached = true, exact = true;
+    for (const auto& [token, set] : states) {
+      const std::int64_t found = first_of(set);
+      const std::int64_t expected = begin + oldest[static_cast<std::size_t>(token - begin)];
+      causal = causal && (set >> (static_cast<std::size_t>(token) + 1)).none();
+      reached = reached && found >= expected;
+      exact = exact && found == expected;
+    }
+    CHECK(static_cast<std::int64_t>(states.size()) == lengths.segment);
+    CHECK(causal);
+    CHECK(reached);  // never further back, not even while the memories fill
+    if (last_steps) {
+      CHECK(exact);
+    }
+  }
+}
+
+// The stream must be long enough for memories to fill and for the reach itself.
+bool fits(const Network& network, const Lengths& lengths) {
+  const ContextLength estimate = paper_context(network, lengths);
+  return estimate.maximum + (2 + network.layers()) * lengths.segment < kTokens / 2;
+}
+
+}  // namespace
+
+TEST_CASE("oldest_dependencies equals sets carried through the steps") {
+  compare_with_oracle(paper_ql(), {4, 12, 0});
+  compare_with_oracle(quadratic({1, 1, 1}, 1), {4, 4, 0});
+  compare_with_oracle(quadratic({2, 2}, 2), {16, 0, 0});
+  compare_with_oracle(paper_ql(), {2, 30, 0});
+  compare_with_oracle(xl(8), {2, 30, 0});
+  compare_with_oracle(compressive(8), {4, 6, 6});
+  compare_with_oracle(multi_scale({1, 2, 1}, 1), {12, 0, 0});
+  compare_with_oracle(vanilla(2), {7, 0, 0});
+}
+
+TEST_CASE("oldest_dependencies equals sets for random networks of every architecture") {
+  std::mt19937 random(11);
+  const auto pick = [&](std::int64_t low, std::int64_t high) {
+    return std::uniform_int_distribution<std::int64_t>(low, high)(random);
+  };
+  std::map<Architecture, int> compared;
+  for (int i = 0; i < 400; ++i) {
+    const std::int64_t rate = pick(2, 4);
+    std::vector<std::int64_t> scales;
+    for (std::int64_t scale = pick(1, 3); scale > 0; --scale) {
+      scales.push_back(pick(1, 2));
+    }
+    const std::vector<Network> family{quadratic(scales, pick(0, 2), rate),
+                                      quadratic(scales, pick(0, 2), rate),
+                                      xl(pick(1, 4)),
+                                      compressive(pick(1, 3), rate),
+                                      multi_scale(scales, pick(0, 2), rate),
+                                      vanilla(pick(1, 3))};
+    const Network& network = family[static_cast<std::size_t>(pick(0, 5))];
+    // Made valid by the library's own advice; memories shorter, equal and longer than segments.
+    const Lengths lengths =
+        nearest_valid_lengths(network, {pick(1, 20), pick(0, 24), pick(0, 6)}).back();
+    if (fits(network, lengths)) {
+      compare_with_oracle(network, lengths);
+      ++compared[network.architecture];
+    }
+  }
+  CHECK(compared[Architecture::kTransformerQl] > 50);
+  CHECK(compared[Architecture::kTransformerXl] > 30);
+  CHECK(compared[Architecture::kCompressive] > 30);
+  CHECK(compared[Architecture::kMultiScale] > 30);
+  CHECK(compared[Architecture::kVanilla] > 30);
+}

@@ -1,0 +1,187 @@
+#include "net/network.h"
+
+#include <doctest/doctest.h>
+
+#include <functional>
+#include <limits>
+#include <string>
+
+#include "base/error.h"
+#include "unit/net_networks.h"
+
+using namespace ql;
+using namespace ql::net;
+using namespace ql::net::testing;
+
+namespace {
+
+const char* const kWhole = R"({
+  "architecture": "transformer-ql", "vocab_size": 11492, "d_model": 256, "n_head": 4,
+  "d_head": 64, "d_inner": 1024, "scales": [3, 3], "output_layers": 2, "rate": 2, "pool": "max",
+  "pre_lnorm": true, "untie_r": false, "segment": 8, "memory": 8, "compressed_memory": 0,
+  "dropout": 0.1, "dropatt": 0.2, "droppath": 0.3, "init_std": 0.02, "proj_init_std": 0.01})";
+
+// kWhole after an edit.
+Network edited(const std::function<void(Json&)>& edit) {
+  Json json = parse_json(kWhole, "test.json");
+  edit(json);
+  return network_from_json(JsonObject(json, "test.json"));
+}
+
+std::string message_of(const std::function<void(Json&)>& edit) {
+  try {
+    edited(edit);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "valid";
+}
+
+std::string message_of(const Network& network) {
+  try {
+    network.check("net");
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "valid";
+}
+
+}  // namespace
+
+TEST_CASE("a network is read from JSON and written back unchanged") {
+  const Network network = edited([](Json&) {});
+  CHECK(network.architecture == Architecture::kTransformerQl);
+  CHECK(network.vocab_size == 11492);
+  CHECK(network.scales == std::vector<std::int64_t>{3, 3});
+  CHECK(network.output_layers == 2);
+  CHECK(network.layers() == 8);
+  CHECK(network.lengths == Lengths{8, 8, 0});
+  CHECK(network.dropatt == 0.2);
+  CHECK(network.droppath == 0.3);
+  const Json whole = parse_json(kWhole, "test.json");
+  CHECK(network_to_json(network) == whole);
+  std::vector<std::string> keys;
+  for (const auto& item : whole.items()) {
+    keys.push_back(item.key());
+  }
+  CHECK(keys == network_keys());
+}
+
+TEST_CASE("keys may be left out, but not those without a default") {
+  const Network network = edited([](Json& json) {
+    for (const char* key :
+         {"vocab_size", "output_layers", "rate", "pool", "pre_lnorm", "untie_r", "memory",
+          "compressed_memory", "dropout", "dropatt", "droppath", "init_std", "proj_init_std"}) {
+      json.erase(key);
+    }
+  });
+  CHECK(network.vocab_size == 0);
+  CHECK(network.rate == 2);
+  CHECK(network.pre_lnorm);
+  CHECK(network.init_std == 0.02);
+  for (const char* key :
+       {"architecture", "d_model", "n_head", "d_head", "d_inner", "scales", "segment"}) {
+    CHECK(message_of([&](Json& json) { json.erase(key); }) ==
+          "test.json: the key '" + std::string(key) + "' is missing");
+  }
+}
+
+TEST_CASE("wrong keys, types and lengths name the file and the key") {
+  CHECK(message_of([](Json& json) { json["dropot"] = 0.1; }) ==
+        "test.json: unknown key 'dropot'; did you mean 'dropout'?");
+  CHECK(message_of([](Json& json) { json["d_model"] = 1.5; }) ==
+        "test.json: d_model: expected a whole number, found a fraction");
+  CHECK(message_of([](Json& json) { json["architecture"] = "lstm"; }) ==
+        "test.json: architecture: unknown architecture 'lstm'; known are transformer-ql, "
+        "transformer-xl, compressive, multi-scale, vanilla");
+  CHECK(message_of([](Json& json) { json["pool"] = "min"; }) ==
+        "test.json: pool: unknown pool 'min'; known are max, mean, convolution");
+  CHECK(message_of([](Json& json) {
+          json["segment"] = 7;
+        }).find("test.json: segment 7, memory 8: the segment must be a multiple of 2") == 0);
+}
+
+TEST_CASE("names of architectures and pools") {
+  for (const Architecture architecture :
+       {Architecture::kTransformerQl, Architecture::kTransformerXl, Architecture::kCompressive,
+        Architecture::kMultiScale, Architecture::kVanilla}) {
+    CHECK(architecture_from_text(to_text(architecture), "") == architecture);
+    CHECK(architecture_from_text(to_short_text(architecture), "") == architecture);
+  }
+  CHECK(to_text(Architecture::kMultiScale) == "multi-scale");
+  CHECK(to_short_text(Architecture::kMultiScale) == "multiscale");
+  for (const Pool pool : {Pool::kMax, Pool::kMean, Pool::kConvolution}) {
+    CHECK(pool_from_text(to_text(pool), "") == pool);
+  }
+}
+
+TEST_CASE("check refuses what cannot be built and says how to mend it") {
+  const Network good = with_sizes(paper_ql());
+  CHECK(message_of(good) == "valid");
+  const auto refused = [&](const std::function<void(Network&)>& edit, const std::string& reason) {
+    Network network = good;
+    edit(network);
+    CHECK(message_of(network) == "net: " + reason);
+  };
+  const std::string width = std::to_string(kMaxWidth);
+  refused([](Network& n) { n.scales = {}; },
+          "scales is empty; give the layers of every scale, as in [3, 3]");
+  refused(
+      [](Network& n) {
+        n.scales = {3, 0};
+      },
+      "a number of layers in scales is 0, must be 1 to 4096");
+  refused(
+      [](Network& n) {
+        n.scales = {4096, 4096};
+      },
+      "the number of layers in all is 4098, must be 1 to 4096");
+  refused([](Network& n) { n.output_layers = -1; }, "output_layers is -1, must be 0 to 4096");
+  refused([](Network& n) { n.rate = 1; },
+          "rate is 1, a transformer-ql network compresses by 2 or more");
+  refused([](Network& n) { n.rate = 0; }, "rate is 0, must be 1 to 4096");
+  refused([](Network& n) { n.d_model = 0; }, "d_model is 0, must be 1 to " + width);
+  refused([](Network& n) { n.n_head = -4; }, "n_head is -4, must be 1 to " + width);
+  refused([](Network& n) { n.d_head = INT64_MAX; },
+          "d_head is 9223372036854775807, must be 1 to " + width);
+  refused([](Network& n) { n.n_head = 1000, n.d_head = 1000; },
+          "n_head * d_head is 1000000, must be 1 to " + width);
+  refused([](Network& n) { n.d_inner = 0; }, "d_inner is 0, must be 1 to " + width);
+  refused([](Network& n) { n.vocab_size = -1; }, "vocab_size is -1, must be 0 to 2147483648");
+  refused([](Network& n) { n.d_model = 255; },
+          "d_model is 255, must be even; half of a position's encoding are sines, half cosines");
+  refused([](Network& n) { n.dropout = 1; }, "dropout is 1, must be at least 0 and less than 1");
+  refused([](Network& n) { n.dropatt = -0.5; },
+          "dropatt is -0.5, must be at least 0 and less than 1");
+  refused([](Network& n) { n.droppath = std::numeric_limits<double>::quiet_NaN(); },
+          "droppath is nan, must be at least 0 and less than 1");
+  refused([](Network& n) { n.init_std = -1; },
+          "init_std is -1, must be a finite number of at least 0");
+  refused([](Network& n) { n.proj_init_std = std::numeric_limits<double>::infinity(); },
+          "proj_init_std is inf, must be a finite number of at least 0");
+  refused([](Network& n) { n.pool = Pool::kConvolution; },
+          "pool is convolution, which only a compressive network learns; this one is "
+          "transformer-ql; use max or mean");
+}
+
+TEST_CASE("check: networks of one scale") {
+  CHECK(message_of(with_sizes(xl(8))) == "valid");
+  CHECK(message_of(with_sizes(compressive(8))) == "valid");
+  Network network = with_sizes(paper_ql());
+  network.architecture = Architecture::kTransformerXl;
+  CHECK(message_of(network) ==
+        "net: a transformer-xl network has one scale, scales names 2; give all its layers as one "
+        "number: [8]");
+  network.scales = {6};
+  CHECK(message_of(network) ==
+        "net: a transformer-xl network has no output layers, output_layers is 2; count them in "
+        "scales: [8]");
+  network = with_sizes(xl(8));
+  network.droppath = 0.3;
+  CHECK(message_of(network) ==
+        "net: droppath is 0.3, but there is one scale only; droppath leaves scales out: set it "
+        "to 0");
+  network = with_sizes(compressive(8, 1));
+  CHECK(message_of(network) == "net: rate is 1, a compressive network compresses by 2 or more");
+  CHECK(message_of(with_sizes(quadratic({4}, 2, 1))) == "valid");  // nothing is compressed
+}
