@@ -44,6 +44,24 @@ class CountingIterator {
   const char** progress_;
 };
 
+// "[json.exception.parse_error.101] parse error at line 1, column 2: syntax error while parsing
+// value - invalid literal; last read: 'nul'; expected ..." without name, place and quotation: the
+// place is ours to tell, and the quotation may be long or no valid text.
+std::string without_place(std::string text) {
+  text.erase(0, text.find("] ") + 2);
+  if (text.rfind("parse error at ", 0) == 0) text.erase(0, text.find(": ") + 2);
+  const std::size_t quotation = text.find("; last read: ");
+  if (quotation == std::string::npos) return text;
+  const std::size_t expected = text.rfind("; expected ");
+  const bool behind = expected != std::string::npos && expected > quotation;
+  return text.erase(quotation, behind ? expected - quotation : std::string::npos);
+}
+
+// Names in messages stay readable however long the file made them.
+std::string shortened(const std::string& name) {
+  return name.size() <= 80 ? name : name.substr(0, 77) + "...";
+}
+
 // Builds the document from the events and stops at the first one we refuse.
 class StrictBuilder : public nlohmann::json_sax<Json> {
  public:
@@ -67,22 +85,13 @@ class StrictBuilder : public nlohmann::json_sax<Json> {
   bool end_array() override { return end_object(); }
   bool key(string_t& name) override {
     if (!keys_.back().insert(name).second) {
-      return refuse(fmt::format("the key '{}' stands here twice", name));
+      return refuse(fmt::format("the key '{}' stands here twice", shortened(name)));
     }
     key_ = std::move(name);
     return true;
   }
   bool parse_error(std::size_t, const std::string&, const Json::exception& error) override {
-    // "[json.exception.parse_error.101] parse error at line 1, column 2: syntax error while ...":
-    // the place is ours to tell.
-    std::string text = error.what();
-    for (const char* marker : {"] ", "parse error at line "}) {
-      const std::size_t at = text.find(marker);
-      if (at == std::string::npos) break;
-      const std::size_t end = std::string_view(marker) == "] " ? at + 2 : text.find(": ", at) + 2;
-      text.erase(0, end);
-    }
-    return refuse(text);
+    return refuse(without_place(error.what()));
   }
 
  private:
@@ -134,6 +143,10 @@ std::string place_of(std::string_view text, std::size_t read, const std::string&
 }  // namespace
 
 Json parse_json(std::string_view text, const std::string& where) {
+  // The lexer takes a NUL byte for the end and would ignore what follows.
+  if (const std::size_t at = text.find('\0'); at != std::string_view::npos) {
+    throw FormatError(place_of(text, at + 1, where), "a NUL byte is not JSON");
+  }
   StrictBuilder builder;
   const char* progress = text.data();
   const bool good =

@@ -17,7 +17,7 @@ void append_wrapped(std::string& out, const std::string& first, const std::strin
                     std::size_t indent) {
   out += first;
   std::size_t column = first.size();
-  if (column + 2 > indent && !text.empty()) {
+  if (column >= indent && !text.empty()) {
     out += '\n';
     column = 0;
   }
@@ -62,7 +62,7 @@ std::string usage(const ToolTable& tool, const Command& command) {
 
 std::string command_help(const ToolTable& tool, const Command& command) {
   std::string out;
-  append_wrapped(out, "Usage:", usage(tool, command), 8);
+  append_wrapped(out, "Usage:", usage(tool, command), 7);
   const std::string& summary = command.summary.empty() ? tool.summary : command.summary;
   out += fmt::format("\n{}\n", fmt::join(internal::wrap(summary, kWidth), "\n"));
   out += "\nOptions:\n";

@@ -1,13 +1,15 @@
 // From the command line to checked values. cxxopts splits the arguments into options and texts;
 // what a text means is decided by base/number.h, because cxxopts reads 1.5x as 1.5.
 
-// cxxopts would split values at commas.
+// cxxopts would split values at commas, and std::regex overflows the stack on long arguments.
 #define CXXOPTS_VECTOR_DELIMITER '\0'
+#define CXXOPTS_NO_REGEX
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cxxopts.hpp>
 #include <stdexcept>
+#include <utility>
 
 #include "base/error.h"
 #include "base/nearest.h"
@@ -34,9 +36,7 @@ std::string integer_problem(const Option& option, const std::string& text) {
 std::string choice_problem(const Option& option, const std::string& text) {
   const std::vector<std::string>& choices = option.choices;
   if (std::find(choices.begin(), choices.end(), text) != choices.end()) return "";
-  const std::string suggestion = nearest(text, choices);
-  return fmt::format("expected one of {}{}", fmt::join(choices, ", "),
-                     suggestion.empty() ? "" : "; did you mean " + suggestion + "?");
+  return fmt::format("expected one of {}", fmt::join(choices, ", "));
 }
 
 }  // namespace
@@ -127,7 +127,7 @@ const Command& pick_command(const ToolTable& tool, const std::vector<std::string
     const std::string name = typed.substr(0, typed.find('='));
     std::vector<const Option*> common;
     for (const Option& option : internal::common_options()) common.push_back(&option);
-    complaint.raise(fmt::format("{} where the command should stand, {}", name, expected),
+    complaint.raise(fmt::format("the command comes first, {}, found '{}'", expected, name),
                     nearest_option(name, common));
   }
   complaint.raise(fmt::format("unknown command '{}', {}", typed, expected), nearest(typed, names));
@@ -136,12 +136,16 @@ const Command& pick_command(const ToolTable& tool, const std::vector<std::string
 cxxopts::Options declare(const ToolTable& tool, const std::vector<const Option*>& options) {
   cxxopts::Options parser(tool.name);
   for (const Option* option : options) {
-    if (option->name.size() < 2) throw std::logic_error("option table: a name needs two letters");
     auto value = cxxopts::value<std::string>();
     if (option->type == OptionType::kFlag) value->implicit_value(kFlagMark);
     const std::string names =
         option->letter == 0 ? option->name : fmt::format("{},{}", option->letter, option->name);
-    parser.add_options()(names, "", value);
+    try {
+      if (option->name.size() < 2) throw std::logic_error("option table: a name is too short");
+      parser.add_options()(names, "", value);
+    } catch (const cxxopts::exceptions::specification& error) {
+      throw std::logic_error(fmt::format("option table: {}", error.what()));
+    }
   }
   return parser;
 }
@@ -153,12 +157,51 @@ std::string quoted_option(const std::string& message) {
   return (name.size() == 1 ? "-" : "--") + name;
 }
 
+bool takes_value(const std::vector<const Option*>& options, const std::string& name) {
+  const auto same = [&](const Option* option) {
+    return option->type != OptionType::kFlag &&
+           (name == option->name || (name.size() == 1 && name[0] == option->letter));
+  };
+  return std::any_of(options.begin(), options.end(), same);
+}
+
+// "-foa/b" becomes "-fo" "a/b": of values behind their letter cxxopts knows only letters and
+// digits. Arguments that are themselves values are left alone.
+std::vector<std::string> separate_values(const std::vector<const Option*>& options,
+                                         const std::vector<std::string>& arguments) {
+  std::vector<std::string> separated;
+  bool is_value = false;
+  for (auto at = arguments.begin(); at != arguments.end(); ++at) {
+    const std::string& argument = *at;
+    separated.push_back(argument);
+    if (std::exchange(is_value, false) || argument.size() < 2 || argument[0] != '-') continue;
+    if (argument == "--") {
+      separated.insert(separated.end(), at + 1, arguments.end());
+      break;
+    }
+    if (argument[1] == '-') {
+      is_value = takes_value(options, argument.substr(2));
+      continue;
+    }
+    std::size_t letter = 1;
+    while (letter < argument.size() && !takes_value(options, argument.substr(letter, 1))) ++letter;
+    if (letter + 1 < argument.size()) {
+      separated.back() = argument.substr(0, letter + 1);
+      separated.push_back(argument.substr(letter + 1));
+    } else {
+      is_value = letter + 1 == argument.size();
+    }
+  }
+  return separated;
+}
+
 cxxopts::ParseResult split_arguments(cxxopts::Options& parser,
                                      const std::vector<const Option*>& options,
                                      const std::vector<std::string>& arguments,
                                      const Complaint& complaint) {
   std::vector<const char*> pointers = {""};
-  for (const std::string& argument : arguments) pointers.push_back(argument.c_str());
+  const std::vector<std::string> separated = separate_values(options, arguments);
+  for (const std::string& argument : separated) pointers.push_back(argument.c_str());
   try {
     return parser.parse(static_cast<int>(pointers.size()), pointers.data());
   } catch (const cxxopts::exceptions::no_such_option& error) {
@@ -167,16 +210,9 @@ cxxopts::ParseResult split_arguments(cxxopts::Options& parser,
   } catch (const cxxopts::exceptions::missing_argument& error) {
     complaint.raise(fmt::format("option {} needs a value", quoted_option(error.what())));
   } catch (const cxxopts::exceptions::invalid_option_syntax& error) {
-    // "-ofile.txt", "--a", "---x": nothing that cxxopts can take for an option.
     const std::string text = error.what();
     const std::size_t begin = text.find(cxxopts::LQUOTE) + cxxopts::LQUOTE.size();
     const std::string typed = text.substr(begin, text.rfind(cxxopts::RQUOTE) - begin);
-    for (const Option* option : options) {
-      if (typed.size() > 2 && typed[1] == option->letter && option->type != OptionType::kFlag) {
-        complaint.raise(fmt::format("cannot read {}, expected a blank between -{} and its value",
-                                    typed, option->letter));
-      }
-    }
     const std::string name = typed.substr(0, typed.find('='));
     complaint.raise(unknown_option(name), nearest_option(name, options));
   } catch (const cxxopts::exceptions::exception& error) {
@@ -190,7 +226,8 @@ void check_value(const Option& option, const std::string& value, const Complaint
   }
   const std::string problem = internal::value_problem(option, value);
   if (!problem.empty()) {
-    complaint.raise(fmt::format("option --{}: {}, found '{}'", option.name, problem, value));
+    complaint.raise(fmt::format("option --{}: {}, found '{}'", option.name, problem, value),
+                    nearest(value, option.choices));
   }
 }
 

@@ -1,6 +1,7 @@
 #include "base/tool.h"
 
 #include <fmt/format.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -95,8 +96,12 @@ void finish_standard_output() {
   std::cout.flush();
   const bool failed = std::fflush(stdout) != 0 || std::ferror(stdout) != 0 || !std::cout;
   if (!failed) return;
-  if (errno == EPIPE) throw BrokenPipe();
-  throw SystemError("standard output", "write", errno != 0 ? errno : EIO);
+  if (errno != 0 && errno != EPIPE) throw SystemError("standard output", "write", errno);
+  // An earlier write failed and its errno is gone; a pipe still tells whether anybody reads it.
+  pollfd event = {STDOUT_FILENO, POLLOUT, 0};
+  const bool nobody_reads = ::poll(&event, 1, 0) == 1 && (event.revents & POLLERR) != 0;
+  if (errno == EPIPE || nobody_reads) throw BrokenPipe();
+  throw Error("standard output", "not everything could be written", "is the disk full?");
 }
 
 int fail(const std::string& tool, const std::string& text, ExitCode code = ExitCode::kFailed) {
@@ -125,6 +130,8 @@ int guarded(const std::string& tool, const std::function<void()>& work) {
     return fail(tool, fmt::format("internal error: {}; please report it", error.what()));
   } catch (const std::exception& error) {
     return fail(tool, error.what());
+  } catch (...) {
+    return fail(tool, "internal error: an unknown exception; please report it");
   }
 }
 
