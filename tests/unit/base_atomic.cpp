@@ -1,0 +1,239 @@
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+
+#include <atomic>
+#include <thread>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "unit/scratch.h"
+
+namespace ql {
+
+using test::in_child;
+using test::ScratchFolder;
+using test::slurp;
+using test::spill;
+
+namespace {
+
+// The number of a process that existed and is gone.
+pid_t dead_process() {
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(0);
+  ::waitpid(child, nullptr, 0);
+  return child;
+}
+
+template <typename Function>
+std::string complaint(const Function& function) {
+  try {
+    function();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("a committed file is there, alone, with ordinary permissions") {
+  const ScratchFolder scratch;
+  const mode_t mask = ::umask(022);
+  {
+    AtomicFile file(scratch / "a.txt");
+    file.write("hello ");
+    file.write("world");
+    CHECK(file.size() == 11);
+    CHECK_FALSE(fs::exists(scratch / "a.txt"));
+    file.commit();
+    CHECK_THROWS_AS(file.commit(), std::logic_error);
+    CHECK_THROWS_AS(file.write("x"), std::logic_error);
+  }
+  ::umask(mask);
+  CHECK(slurp(scratch / "a.txt") == "hello world");
+  CHECK(scratch.entries() == 1);
+  CHECK((fs::status(scratch / "a.txt").permissions() & fs::perms::mask) == fs::perms(0644));
+}
+
+TEST_CASE("without commit nothing is left and the old file stays") {
+  const ScratchFolder scratch;
+  spill(scratch / "a.txt", "old");
+  {
+    AtomicFile file(scratch / "a.txt");
+    file.write("new");
+  }
+  CHECK(slurp(scratch / "a.txt") == "old");
+  CHECK(scratch.entries() == 1);
+  write_file_atomically(scratch / "a.txt", "new");
+  CHECK(slurp(scratch / "a.txt") == "new");
+  CHECK(scratch.entries() == 1);
+}
+
+TEST_CASE("a killed writer leaves the old file, the next writer removes its rest") {
+  const ScratchFolder scratch;
+  spill(scratch / "a.txt", "old");
+  const auto ending = in_child([&] {
+    AtomicFile file(scratch / "a.txt");
+    file.write("half");
+    ::raise(SIGKILL);
+    return 0;
+  });
+  CHECK(ending.signal == SIGKILL);
+  CHECK(slurp(scratch / "a.txt") == "old");
+  CHECK(scratch.entries() == 2);
+  write_file_atomically(scratch / "a.txt", "new");
+  CHECK(slurp(scratch / "a.txt") == "new");
+  CHECK(scratch.entries() == 1);
+}
+
+TEST_CASE("only leftovers of dead processes and of this name are removed") {
+  const ScratchFolder scratch;
+  const std::string dead = std::to_string(dead_process());
+  const std::string alive = std::to_string(::getppid());
+  const std::vector<std::string> kept = {".a.txt." + alive + ".tmp",
+                                         ".b.txt." + dead + ".tmp",
+                                         ".a.txt." + dead,
+                                         ".a.txt.x" + dead + ".tmp",
+                                         "a.txt." + dead + ".tmp",
+                                         ".a.txt..tmp",
+                                         ".a.txt.-1.tmp"};
+  for (const std::string& name : kept) spill(scratch / name, "x");
+  spill(scratch / (".a.txt." + dead + ".tmp"), "x");
+  // A leftover with our own number, as containers produce them.
+  spill(scratch / (".a.txt." + std::to_string(::getpid()) + ".tmp"), "much longer than the file");
+  write_file_atomically(scratch / "a.txt", "new");
+  for (const std::string& name : kept) CHECK(fs::exists(scratch / name));
+  CHECK(scratch.entries() == kept.size() + 1);
+  CHECK(slurp(scratch / "a.txt") == "new");
+}
+
+TEST_CASE("one name has one writer in a process") {
+  const ScratchFolder scratch;
+  AtomicFile first(scratch / "a.txt");
+  CHECK_THROWS_AS(AtomicFile(scratch / "a.txt"), Error);
+  const AtomicFile other(scratch / "b.txt");
+  first.write("1");
+  first.commit();
+  write_file_atomically(scratch / "a.txt", "2");
+  CHECK(slurp(scratch / "a.txt") == "2");
+}
+
+TEST_CASE("names that cannot be written") {
+  const ScratchFolder scratch;
+  const auto trial = [](const fs::path& path) {
+    return complaint([&] { write_file_atomically(path, "x"); });
+  };
+  CHECK(trial(scratch / "none" / "a.txt") == (scratch / "none/a.txt").string() + ": the folder " +
+                                                 (scratch / "none").string() +
+                                                 " does not exist; create it first");
+  CHECK(trial(scratch.path()).find("is a directory") != std::string::npos);
+  CHECK(trial("/dev/full").find("/dev/full: this is a device") == 0);
+  CHECK(fs::is_character_file("/dev/full"));
+  spill(scratch / "file", "x");
+  CHECK(trial(scratch / "file" / "a.txt").find("not a directory") != std::string::npos);
+  for (const char* name : {"", ".", "..", "/"}) CHECK_FALSE(trial(name).empty());
+  CHECK_FALSE(trial(scratch / std::string(300, 'n')).empty());
+}
+
+TEST_CASE("a plain name goes to the current folder") {
+  const ScratchFolder scratch;
+  const auto ending = in_child([&] {
+    fs::current_path(scratch.path());
+    write_file_atomically("a.txt", "here");
+    AtomicFolder folder("b/");
+    folder.commit();
+    return 0;
+  });
+  CHECK(ending.exit_code == 0);
+  CHECK(slurp(scratch / "a.txt") == "here");
+  CHECK(fs::is_directory(scratch / "b"));
+}
+
+TEST_CASE("a folder appears whole") {
+  const ScratchFolder scratch;
+  {
+    AtomicFolder folder(scratch / "run");
+    spill(folder.temporary() / "one", "1");
+    fs::create_directory(folder.temporary() / "sub");
+    spill(folder.temporary() / "sub/two", "2");
+    CHECK_FALSE(fs::exists(scratch / "run"));
+    folder.commit();
+    CHECK_THROWS_AS(folder.commit(), std::logic_error);
+  }
+  CHECK(slurp(scratch / "run/sub/two") == "2");
+  CHECK(scratch.entries() == 1);
+}
+
+TEST_CASE("a folder is replaced, not merged") {
+  const ScratchFolder scratch;
+  fs::create_directories(scratch / "run/deep");
+  spill(scratch / "run/deep/old", "old");
+  {
+    AtomicFolder folder(scratch / "run/");
+    spill(folder.temporary() / "new", "new");
+  }
+  CHECK(slurp(scratch / "run/deep/old") == "old");
+  AtomicFolder folder(scratch / "run/");
+  spill(folder.temporary() / "new", "new");
+  folder.commit();
+  CHECK(slurp(scratch / "run/new") == "new");
+  CHECK_FALSE(fs::exists(scratch / "run/deep"));
+  CHECK(scratch.entries() == 1);
+}
+
+TEST_CASE("a reader always finds a whole folder while it is replaced") {
+  const ScratchFolder scratch;
+  const auto write = [&](int round) {
+    AtomicFolder folder(scratch / "run");
+    spill(folder.temporary() / "value", std::to_string(round));
+    folder.commit();
+  };
+  write(0);
+  std::atomic<bool> done{false};
+  std::thread writer([&] {
+    for (int round = 1; round <= 30; ++round) write(round);
+    done = true;
+  });
+  int missing = 0;
+  while (!done) {
+    if (!fs::exists(scratch / "run")) ++missing;
+  }
+  writer.join();
+  CHECK(missing == 0);
+  CHECK(slurp(scratch / "run/value") == "30");
+  CHECK(scratch.entries() == 1);
+}
+
+TEST_CASE("a killed writer of a folder leaves the old one") {
+  const ScratchFolder scratch;
+  fs::create_directory(scratch / "run");
+  spill(scratch / "run/old", "old");
+  const auto ending = in_child([&] {
+    const AtomicFolder folder(scratch / "run");
+    spill(folder.temporary() / "half", "half");
+    ::raise(SIGKILL);
+    return 0;
+  });
+  CHECK(ending.signal == SIGKILL);
+  CHECK(slurp(scratch / "run/old") == "old");
+  CHECK(scratch.entries() == 2);
+  AtomicFolder(scratch / "run").commit();
+  CHECK(fs::is_empty(scratch / "run"));
+  CHECK(scratch.entries() == 1);
+}
+
+TEST_CASE("folders that cannot be made") {
+  const ScratchFolder scratch;
+  spill(scratch / "file", "x");
+  CHECK(complaint([&] { AtomicFolder(scratch / "file"); }).find("cannot replace by a folder") !=
+        std::string::npos);
+  CHECK(complaint([&] { AtomicFolder(scratch / "none" / "run"); }).find("does not exist") !=
+        std::string::npos);
+  CHECK(slurp(scratch / "file") == "x");
+  CHECK(scratch.entries() == 1);
+}
+
+}  // namespace ql
