@@ -1,6 +1,57 @@
+// qlctx: context length and cost of a network, from its geometry.
+#include "base/file.h"
 #include "base/tool.h"
+#include "qlctx_report.h"
+#include "qlctx_request.h"
+
+namespace {
+
+ql::ToolTable make_table() {
+  ql::Command command;
+  command.summary = "context length and cost of a network of the Transformer-QL family";
+  command.options = ql::ctx::request_options();
+  ql::Option method;
+  method.name = "method";
+  method.type = ql::OptionType::kChoice;
+  method.value_name = "NAME";
+  method.help =
+      "How context lengths are computed: by the formula behind the paper's tables, or exactly, "
+      "from what every output state depends on.";
+  method.default_value = "paper";
+  method.choices = {"paper", "exact"};
+  command.options.push_back(method);
+  ql::Option format;
+  format.name = "format";
+  format.type = ql::OptionType::kChoice;
+  format.value_name = "NAME";
+  format.help = "Print tab-separated columns under a header, or JSON.";
+  format.default_value = "tsv";
+  format.choices = {"tsv", "json"};
+  command.options.push_back(format);
+  command.examples = {
+      {"qlctx --arch ql --scales 3,3 --output-layers 2 --segment 4 --memory 12,28",
+       "two rows: the paper's Transformer-QL with a window of 16 and of 32"},
+      {"qlctx --arch compressive --layers 8 --segment 4 --memory 6 --compressed-memory 6",
+       "the paper's Compressive Transformer"},
+      {"qlctx -m runs/ql/best --segment 8 --memory 24 --method exact",
+       "a trained network with other lengths than in training"},
+  };
+  return {"qlctx", command.summary, {command}};
+}
+
+void report(const ql::Options& options) {
+  const ql::ctx::Request request = ql::ctx::make_request(options);
+  const std::string method = options.text("method");
+  const std::vector<ql::ctx::Row> rows = ql::ctx::make_rows(request, method);
+  ql::OutputStream output(false);
+  output.write(options.text("format") == "json" ? ql::ctx::render_json(request, method, rows)
+                                                : ql::ctx::render_tsv(request, method, rows));
+  output.close();
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
-  static const ql::ToolTable kTable{"qlctx", "", {{"", "", "", {}, {}}}};
-  return ql::run_tool(kTable, argc, argv, [](const ql::Options&) {});
+  static const ql::ToolTable kTable = make_table();
+  return ql::run_tool(kTable, argc, argv, report);
 }

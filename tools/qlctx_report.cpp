@@ -1,0 +1,113 @@
+#include "qlctx_report.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cmath>
+
+#include "base/json.h"
+
+namespace ql::ctx {
+namespace {
+
+// A row as JSON, from which the TSV is printed too: the two cannot differ.
+Json row_to_json(const Request& request, const std::string& method, const Row& row) {
+  const net::Network& network = request.network;
+  const net::Lengths& lengths = row.geometry.lengths;
+  const bool compresses =
+      network.scales.size() > 1 || network.architecture == net::Architecture::kCompressive;
+  Json json = Json::object();
+  json["arch"] = net::to_short_text(network.architecture);
+  json["segment"] = lengths.segment;
+  json["memory"] = lengths.memory;
+  json["window"] = lengths.segment + lengths.memory + lengths.compressed_memory;
+  json["min"] = row.context.minimum;
+  json["max"] = row.context.maximum;
+  json["mean"] = row.context.mean();
+  json["method"] = method;
+  json["compressed_memory"] = lengths.compressed_memory;
+  json["scales"] = network.scales;
+  json["output_layers"] = network.output_layers;
+  json["rate"] = compresses ? Json(network.rate) : Json();
+  json["parameters"] = request.has_sizes ? Json(row.cost.parameters) : Json();
+  json["flops_per_token"] =
+      request.has_sizes ? Json(std::llround(row.cost.forward_flops_per_token)) : Json();
+  json["memory_states"] = row.cost.memory_states;
+  return json;
+}
+
+Json scale_to_json(const net::ScaleGeometry& scale) {
+  Json json = Json::object();
+  json["layers"] = scale.layers;
+  json["segment"] = scale.segment;
+  json["memory"] = scale.memory;
+  json["granularity"] = scale.granularity;
+  json["shift"] = scale.shift;
+  return json;
+}
+
+Json geometry_to_json(const net::Geometry& geometry) {
+  Json json = Json::object();
+  json["scales"] = Json::array();
+  for (const net::ScaleGeometry& scale : geometry.scales) {
+    json["scales"].push_back(scale_to_json(scale));
+  }
+  json["output"] = geometry.output.layers > 0 ? scale_to_json(geometry.output) : Json();
+  return json;
+}
+
+std::string cell(const Json& value) {
+  if (value.is_null()) {
+    return "-";
+  }
+  if (value.is_string()) {
+    return value.get<std::string>();
+  }
+  if (value.is_array()) {
+    return fmt::format("{}", fmt::join(value.get<std::vector<std::int64_t>>(), ","));
+  }
+  return value.is_number_float() ? fmt::format("{}", value.get<double>()) : value.dump();
+}
+
+}  // namespace
+
+std::vector<Row> make_rows(const Request& request, const std::string& method) {
+  std::vector<Row> rows;
+  for (const net::Lengths& lengths : request.lengths) {
+    const net::Network& network = request.network;
+    rows.push_back({net::make_geometry(network, lengths),
+                    method == "exact" ? net::exact_context(network, lengths)
+                                      : net::paper_context(network, lengths),
+                    net::cost(network, lengths)});
+  }
+  return rows;
+}
+
+std::string render_tsv(const Request& request, const std::string& method,
+                       const std::vector<Row>& rows) {
+  std::string header, body;
+  for (const Row& row : rows) {
+    std::vector<std::string> names, cells;
+    const Json json = row_to_json(request, method, row);
+    for (const auto& [key, value] : json.items()) {
+      names.push_back(key);
+      cells.push_back(cell(value));
+    }
+    header = fmt::format("{}\n", fmt::join(names, "\t"));
+    body += fmt::format("{}\n", fmt::join(cells, "\t"));
+  }
+  return header + body;
+}
+
+std::string render_json(const Request& request, const std::string& method,
+                        const std::vector<Row>& rows) {
+  Json list = Json::array();
+  for (const Row& row : rows) {
+    Json json = row_to_json(request, method, row);
+    json["geometry"] = geometry_to_json(row.geometry);
+    list.push_back(std::move(json));
+  }
+  return dump_json(list);
+}
+
+}  // namespace ql::ctx

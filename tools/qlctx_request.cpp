@@ -1,0 +1,198 @@
+#include "qlctx_request.h"
+
+#include <algorithm>
+#include <string>
+
+#include "base/error.h"
+#include "net/model_file.h"
+
+namespace ql::ctx {
+namespace {
+
+// What parameters and operations are counted from: the first four are needed for it.
+const std::vector<std::string> kSizeOptions{"d-model", "n-head", "d-head", "d-inner"};
+const std::vector<std::string> kCostOptions{"d-model",    "n-head",  "d-head",     "d-inner",
+                                            "vocab-size", "untie-r", "convolution"};
+
+bool has_scales(net::Architecture architecture) {
+  return architecture == net::Architecture::kTransformerQl ||
+         architecture == net::Architecture::kMultiScale;
+}
+
+std::vector<std::int64_t> scales_from_options(const Options& options,
+                                              net::Architecture architecture) {
+  if (options.given("layers")) {
+    if (options.given("scales")) {
+      throw UsageError("--layers", "given together with --scales", "leave one of them out");
+    }
+    if (has_scales(architecture)) {
+      throw UsageError("--layers", "this architecture has scales",
+                       "use --scales and --output-layers");
+    }
+    return {options.integer("layers")};
+  }
+  if (options.given("scales")) {
+    return options.integers("scales");
+  }
+  return has_scales(architecture) ? std::vector<std::int64_t>{3, 3} : std::vector<std::int64_t>{8};
+}
+
+void read_sizes(const Options& options, Request& request) {
+  const auto given = [&](const std::string& name) { return options.given(name); };
+  if (std::none_of(kCostOptions.begin(), kCostOptions.end(), given)) {
+    return;
+  }
+  for (const std::string& name : kSizeOptions) {
+    if (!options.given(name)) {
+      throw UsageError("--" + name, "missing",
+                       "parameters and operations are counted from --d-model, --n-head, --d-head "
+                       "and --d-inner together");
+    }
+  }
+  net::Network& network = request.network;
+  request.has_sizes = true;
+  network.d_model = options.integer("d-model");
+  network.n_head = options.integer("n-head");
+  network.d_head = options.integer("d-head");
+  network.d_inner = options.integer("d-inner");
+  if (options.given("vocab-size")) {
+    network.vocab_size = options.integer("vocab-size");
+  }
+  network.untie_r = options.flag("untie-r");
+  if (options.flag("convolution")) {
+    if (network.architecture != net::Architecture::kCompressive) {
+      throw UsageError("--convolution", "given for another architecture than compressive",
+                       "the others pool by maximum or mean, which has no parameters");
+    }
+    network.pool = net::Pool::kConvolution;
+  }
+  network.check();
+}
+
+Request request_from_arch(const Options& options) {
+  Request request;
+  net::Network& network = request.network;
+  network.architecture = net::architecture_from_text(options.text("arch"), "--arch");
+  network.scales = scales_from_options(options, network.architecture);
+  if (options.given("output-layers")) {
+    network.output_layers = options.integer("output-layers");
+  } else {
+    network.output_layers = has_scales(network.architecture) ? 2 : 0;
+  }
+  network.rate = options.integer("rate");
+  network.check_layers();
+  read_sizes(options, request);
+  if (!options.given("segment")) {
+    throw UsageError("--segment", "missing", "give one or more lengths, as in --segment 4,8");
+  }
+  return request;
+}
+
+Request request_from_file(const Options& options, const std::string& source) {
+  std::vector<std::string> surplus = kCostOptions;
+  surplus.insert(surplus.end(), {"arch", "scales", "layers", "output-layers", "rate"});
+  for (const std::string& name : surplus) {
+    if (options.given(name)) {
+      throw UsageError("--" + name, "given together with --" + source,
+                       "the file describes the network: leave one of them out");
+    }
+  }
+  Request request;
+  request.has_sizes = true;
+  request.network = source == "model" ? net::read_model_file(options.text("model")).network
+                                      : net::read_preset(options.text("preset"), {}, {}).network;
+  return request;
+}
+
+std::vector<std::int64_t> lengths_of(const Options& options, const std::string& name,
+                                     std::int64_t fallback) {
+  return options.given(name) ? options.integers(name) : std::vector<std::int64_t>{fallback};
+}
+
+}  // namespace
+
+std::vector<Option> request_options() {
+  const auto option = [](std::string name, OptionType type, std::string value_name,
+                         std::string help) {
+    Option made;
+    made.name = std::move(name);
+    made.type = type;
+    made.value_name = std::move(value_name);
+    made.help = std::move(help);
+    return made;
+  };
+  std::vector<Option> options;
+  options.push_back(option("arch", OptionType::kChoice, "NAME", "Architecture of the network."));
+  options.back().choices = {"ql", "xl", "compressive", "multiscale", "vanilla"};
+  options.push_back(option("model", OptionType::kFile, "CHECKPOINT",
+                           "Take the network and its training lengths from this checkpoint folder "
+                           "or its model.json."));
+  options.back().letter = 'm';
+  options.push_back(option("preset", OptionType::kFile, "FILE",
+                           "Take the network and its training lengths from this preset."));
+  options.push_back(option("segment", OptionType::kIntegerList, "N,...",
+                           "Segment lengths n_s in tokens. With --model or --preset, those of "
+                           "training when left out."));
+  options.push_back(option("memory", OptionType::kIntegerList, "N,...",
+                           "Memory lengths n_m in states of scale 1. When left out, that of "
+                           "training with --model or --preset, otherwise 0."));
+  options.push_back(option("compressed-memory", OptionType::kIntegerList, "N,...",
+                           "Lengths n_cm of the Compressive Transformer's compressed memory in "
+                           "states. When left out, as for --memory."));
+  options.push_back(option("scales", OptionType::kIntegerList, "N,...",
+                           "Layers of every scale, the finest first. When left out, those of the "
+                           "paper: 3,3 for ql and multiscale, 8 for the others."));
+  options.push_back(option("layers", OptionType::kInteger, "N",
+                           "Layers of an architecture with one scale, the same as --scales N."));
+  options.push_back(option("output-layers", OptionType::kInteger, "N",
+                           "Layers after the accumulation. When left out, those of the paper: 2 "
+                           "for ql and multiscale; the others have none."));
+  options.push_back(
+      option("rate", OptionType::kInteger, "C", "Compression rate: states that become one."));
+  options.back().default_value = "2";
+  options.push_back(option("d-model", OptionType::kInteger, "N",
+                           "Width of a state. With the next three options, parameters and "
+                           "operations are counted."));
+  options.push_back(option("n-head", OptionType::kInteger, "N", "Attention heads of a layer."));
+  options.push_back(option("d-head", OptionType::kInteger, "N", "Width of a head."));
+  options.push_back(
+      option("d-inner", OptionType::kInteger, "N", "Inner width of the feed-forward layers."));
+  options.push_back(option("vocab-size", OptionType::kInteger, "N",
+                           "Words in the vocabulary. When left out, embedding and softmax are not "
+                           "counted."));
+  options.push_back(option("untie-r", OptionType::kFlag, "",
+                           "Count biases u and v for every layer, as untie_r does."));
+  options.push_back(option("convolution", OptionType::kFlag, "",
+                           "Count the learned convolution of a Compressive Transformer."));
+  return options;
+}
+
+Request make_request(const Options& options) {
+  std::vector<std::string> sources;
+  for (const char* name : {"arch", "model", "preset"}) {
+    if (options.given(name)) {
+      sources.emplace_back(name);
+    }
+  }
+  if (sources.empty()) {
+    throw UsageError("", "no network", "give --arch, --model or --preset");
+  }
+  if (options.given("model") && options.given("preset")) {
+    throw UsageError("--preset", "given together with --model", "leave one of them out");
+  }
+  Request request = sources == std::vector<std::string>{"arch"}
+                        ? request_from_arch(options)
+                        : request_from_file(options, sources.back());
+  const net::Lengths& own = request.network.lengths;
+  for (const std::int64_t segment : lengths_of(options, "segment", own.segment)) {
+    for (const std::int64_t memory : lengths_of(options, "memory", own.memory)) {
+      for (const std::int64_t compressed :
+           lengths_of(options, "compressed-memory", own.compressed_memory)) {
+        request.lengths.push_back({segment, memory, compressed});
+      }
+    }
+  }
+  return request;
+}
+
+}  // namespace ql::ctx
