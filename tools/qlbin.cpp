@@ -1,6 +1,183 @@
+// qlbin: token streams to zstd shards with a manifest, and back.
+#include "base/error.h"
+#include "base/file.h"
+#include "base/progress.h"
+#include "base/provenance.h"
 #include "base/tool.h"
+#include "qlbin_table.h"
+#include "shard/info.h"
+#include "shard/joined_data.h"
+#include "shard/lineage.h"
+#include "shard/pack_writer.h"
+#include "shard/plain_ids.h"
+#include "shard/verify.h"
 
-int main(int argc, char** argv) {
-  static const ql::ToolTable kTable{"qlbin", "", {{"", "", "", {}, {}}}};
-  return ql::run_tool(kTable, argc, argv, [](const ql::Options&) {});
+namespace {
+
+using namespace ql;
+using namespace ql::shard;
+
+PackOptions pack_options(const Options& options) {
+  PackOptions pack;
+  pack.shard_tokens = options.integer("shard-tokens");
+  pack.frame_tokens = options.integer("frame-tokens");
+  pack.level = static_cast<int>(options.integer("level"));
+  pack.force = options.flag("force");
+  return pack;
 }
+
+TokensDone shown_by(Progress& progress) {
+  return [&progress](std::int64_t tokens) { progress.update(tokens); };
+}
+
+void pack_stream(const Options& options, InputFile& input) {
+  for (const char* name : {"vocab-size", "eos"})
+    if (options.given(name))
+      throw UsageError("", fmt::format("--{} does not go with a token stream", name),
+                       "the stream says it itself");
+  TokenStreamReader stream(input);
+  StreamHeader header = stream.header();
+  header.provenance = lineage(options.resolved(), header.provenance);
+  PackWriter writer(options.text("output"), header, pack_options(options));
+  Progress progress("pack", "tokens");
+  copy_stream(stream, writer, shown_by(progress));
+  writer.finish(stream.counts());
+  progress.finish();
+}
+
+VocabularyInfo typed_vocabulary(const Options& options) {
+  if (!options.has("vocab-size"))
+    throw UsageError("", fmt::format("--input {} needs --vocab-size", options.text("input")),
+                     "give the number of entries in the vocabulary");
+  VocabularyInfo vocabulary;
+  vocabulary.size = options.integer("vocab-size");
+  if (!options.has("eos")) return vocabulary;
+  if (options.integer("eos") >= vocabulary.size)
+    throw UsageError("", fmt::format("--eos {} is outside the vocabulary of {} entries",
+                                     options.integer("eos"), vocabulary.size));
+  vocabulary.eos = static_cast<TokenId>(options.integer("eos"));
+  return vocabulary;
+}
+
+void pack_plain_ids(const Options& options, InputFile& input) {
+  StreamHeader header;
+  header.vocabulary = typed_vocabulary(options);
+  header.provenance = provenance(options.resolved());
+  PackWriter writer(options.text("output"), header, pack_options(options));
+  Progress progress("pack", "tokens");
+  if (options.text("input") == "ids")
+    read_text_ids(input, header.vocabulary, writer, shown_by(progress));
+  else
+    read_raw_ids(input, options.text("input") == "u16" ? 2 : 4, header.vocabulary, writer,
+                 shown_by(progress));
+  writer.finish(std::nullopt);
+  progress.finish();
+}
+
+void pack(const Options& options) {
+  InputFile input(options.positional().empty() ? "-" : options.positional().front());
+  if (options.text("input") == "stream")
+    pack_stream(options, input);
+  else
+    pack_plain_ids(options, input);
+}
+
+void info(const Options& options) {
+  OutputStream out(false);
+  const std::string format = options.text("format");
+  if (format == "tsv") out.write(info_tsv_header());
+  for (const std::string& path : options.positional()) {
+    const PackedFolder place = find_packed_folder(path);
+    const Manifest manifest = read_manifest(place);
+    if (format == "tsv")
+      out.write(info_tsv(place.name, manifest));
+    else if (format == "json")
+      out.write(info_json(place.name, manifest));
+    else
+      out.write(info_text(place.name, manifest));
+  }
+  out.close();
+}
+
+std::string counted(std::int64_t count, const std::string& unit) {
+  return fmt::format("{} {}{}", count, unit, count == 1 ? "" : "s");
+}
+
+void verify(const Options& options) {
+  OutputStream out(false);
+  std::int64_t problems = 0, damaged = 0;
+  for (const std::string& path : options.positional()) {
+    Progress progress("verify", "tokens");
+    const Verification result = verify_folder(
+        path, [&](const std::string& problem) { out.write(problem + "\n"); }, shown_by(progress));
+    if (result.problems == 0)
+      out.write(fmt::format("{}: good: {}, {}, {}\n", path, counted(result.tokens, "token"),
+                            counted(result.documents, "document"),
+                            counted(result.shards, "shard")));
+    problems += result.problems;
+    damaged += result.problems == 0 ? 0 : 1;
+    progress.clear();
+    out.flush();
+  }
+  out.close();
+  if (problems > 0)
+    throw Error("", fmt::format("bad places: {}, in {} of {} folders", problems, damaged,
+                                options.positional().size()));
+}
+
+TokenRange chosen_range(const Options& options, const JoinedData& data) {
+  if (options.given("range") && options.given("documents"))
+    throw UsageError("", "--range and --documents exclude each other", "give one of them");
+  if (options.given("documents"))
+    return data.tokens_of_documents(
+        parse_range(options.text("documents"), data.documents(), "documents", "documents"));
+  if (options.given("range"))
+    return parse_range(options.text("range"), data.tokens(), "range", "tokens");
+  return {0, data.tokens()};
+}
+
+std::unique_ptr<TokenSink> make_sink(const std::string& format, const ByteSink& bytes,
+                                     const StreamHeader& header) {
+  if (format == "stream") return std::make_unique<TokenStreamWriter>(bytes, header);
+  if (format == "ids") return std::make_unique<TextIdWriter>(bytes);
+  return std::make_unique<RawIdWriter>(bytes, format == "u16" ? 2 : 4, header.vocabulary);
+}
+
+void cat(const Options& options) {
+  const std::string format = options.text("output");
+  OutputStream out(format != "ids");
+  JoinedData data(options.positional());
+  const TokenRange range = chosen_range(options, data);
+  // The counts are of the whole text; a part's are unknown.
+  const bool whole = range.begin == 0 && range.end == data.tokens();
+  const auto sink = make_sink(
+      format, [&](const void* bytes, std::size_t size) { out.write(bytes, size); },
+      data.header(options.resolved()));
+  Progress progress("cat", "tokens", range.end - range.begin);
+  data.copy(range, *sink, shown_by(progress));
+  sink->finish(whole ? data.counts() : std::nullopt);
+  out.close();
+}
+
+void merge(const Options& options) {
+  JoinedData data(options.positional());
+  PackWriter writer(options.text("output"), data.header(options.resolved()), pack_options(options));
+  writer.keep_unknown(data.unknown_keys());
+  Progress progress("merge", "tokens", data.tokens());
+  data.copy({0, data.tokens()}, writer, shown_by(progress));
+  writer.finish(data.counts());
+  progress.finish();
+}
+
+void run(const Options& options) {
+  const std::string& command = options.command().name;
+  if (command == "pack") pack(options);
+  if (command == "info") info(options);
+  if (command == "verify") verify(options);
+  if (command == "cat") cat(options);
+  if (command == "merge") merge(options);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) { return run_tool(qlbin_table(), argc, argv, run); }

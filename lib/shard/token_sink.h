@@ -1,12 +1,20 @@
-// Where a sequence of tokens and document boundaries can go: a stream, a packed folder, text.
+// Where a sequence of tokens and document boundaries can go: a stream, a packed folder, plain ids.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <optional>
 
 #include "shard/token_info.h"
 
 namespace ql::shard {
+
+// Takes bytes, to standard output or into memory.
+using ByteSink = std::function<void(const void* data, std::size_t size)>;
+
+// Called with the number of tokens so far.
+using TokensDone = std::function<void(std::int64_t tokens)>;
 
 class TokenSink {
  public:

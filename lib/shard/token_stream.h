@@ -5,7 +5,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -28,8 +27,7 @@ struct StreamHeader {
 
 class TokenStreamWriter : public TokenSink {
  public:
-  using Sink = std::function<void(const void* data, std::size_t size)>;
-  TokenStreamWriter(Sink sink, const StreamHeader& header);
+  TokenStreamWriter(ByteSink sink, const StreamHeader& header);
   ~TokenStreamWriter() override;
   void begin_document() override;
   void write(const TokenId* ids, std::size_t count) override;
@@ -67,5 +65,9 @@ class TokenStreamReader {
   struct State;
   std::unique_ptr<State> state_;
 };
+
+// Sends the whole stream to `sink`, calls `done` after each block, and finishes neither: the stream
+// has been checked to its end when this returns.
+void copy_stream(TokenStreamReader& stream, TokenSink& sink, const TokensDone& done);
 
 }  // namespace ql::shard

@@ -19,7 +19,7 @@ constexpr std::size_t kVocabularyBytesPerBlock = std::size_t{1} << 20;
 }  // namespace
 
 struct TokenStreamWriter::State {
-  Sink sink;
+  ByteSink sink;
   VocabularyInfo vocabulary;
   int bytes_per_id = 2;
   std::uint64_t block_number = 0;
@@ -80,7 +80,7 @@ struct TokenStreamWriter::State {
   }
 };
 
-TokenStreamWriter::TokenStreamWriter(Sink sink, const StreamHeader& header)
+TokenStreamWriter::TokenStreamWriter(ByteSink sink, const StreamHeader& header)
     : state_(std::make_unique<State>()) {
   state_->sink = std::move(sink);
   state_->vocabulary = header.vocabulary;

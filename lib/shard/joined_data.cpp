@@ -1,0 +1,142 @@
+#include "shard/joined_data.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/number.h"
+#include "base/signals.h"
+#include "shard/lineage.h"
+
+namespace ql::shard {
+
+namespace {
+
+constexpr std::int64_t kTokensAtOnce = 65536;
+
+std::string describe(const VocabularyInfo& vocabulary) {
+  return fmt::format("{} entries, hash {}", vocabulary.size,
+                     vocabulary.hash.empty() ? "unknown" : vocabulary.hash);
+}
+
+}  // namespace
+
+TokenRange parse_range(const std::string& text, std::int64_t total, const std::string& option,
+                       const std::string& unit) {
+  const std::vector<std::string> ends = split(text, ':');
+  std::optional<std::int64_t> begin = 0, end = total;
+  if (ends.size() == 2 && !ends[0].empty()) begin = parse_integer(ends[0]);
+  if (ends.size() == 2 && !ends[1].empty()) end = parse_integer(ends[1]);
+  if (ends.size() != 2 || !begin || !end || *begin < 0 || (!ends[1].empty() && *end < *begin))
+    throw UsageError("--" + option, fmt::format("'{}' is no range", text),
+                     fmt::format("expected A:B, from {} A up to but without B; a missing A or B is "
+                                 "the beginning or the end",
+                                 unit));
+  if (*begin > total || *end > total)
+    throw Error("--" + option,
+                fmt::format("{} reaches beyond the data's {} {}", text, total, unit));
+  return {*begin, *end};
+}
+
+JoinedData::JoinedData(const std::vector<std::string>& folders) {
+  for (const std::string& folder : folders) {
+    readers_.emplace_back(folder);
+    const TokenReader& reader = readers_.back();
+    if (reader.vocabulary() != readers_.front().vocabulary())
+      throw Error(
+          reader.name(),
+          fmt::format("its vocabulary ({}) is not that of {} ({})", describe(reader.vocabulary()),
+                      readers_.front().name(), describe(readers_.front().vocabulary())),
+          "only data made with one vocabulary can be joined");
+    tokens_ += reader.tokens();
+    documents_ += reader.documents();
+  }
+}
+
+std::optional<TextCounts> JoinedData::counts() const {
+  TextCounts sum;
+  for (const TokenReader& reader : readers_) {
+    if (!reader.counts()) return std::nullopt;
+    sum = sum + *reader.counts();
+  }
+  return sum;
+}
+
+StreamHeader JoinedData::header(const Json& configuration) const {
+  StreamHeader header;
+  header.vocabulary = readers_.front().vocabulary();
+  Json inputs = Json::array();
+  for (const TokenReader& reader : readers_) {
+    if (header.vocabulary_text.empty()) header.vocabulary_text = reader.vocabulary_text();
+    inputs.push_back(Json{{"data_hash", reader.hash()},
+                          {"tokens", reader.tokens()},
+                          {"provenance", reader.manifest().provenance}});
+  }
+  header.provenance = lineage(configuration, inputs);
+  return header;
+}
+
+Json JoinedData::unknown_keys() const {
+  Json kept = Json::object(), dropped = Json::object();
+  for (const TokenReader& reader : readers_) {
+    for (const auto& [key, value] : reader.manifest().unknown.items()) {
+      if (!kept.contains(key)) kept[key] = value;
+      if (kept[key] != value) dropped[key] = true;
+    }
+  }
+  for (const auto& [key, value] : dropped.items()) {
+    log_warning("the inputs disagree on the manifest's key '{}': it is left out", key);
+    kept.erase(key);
+  }
+  return kept;
+}
+
+std::int64_t JoinedData::token_of_document(std::int64_t document) const {
+  std::int64_t before = 0;
+  for (const TokenReader& reader : readers_) {
+    if (document < reader.documents())
+      return before + reader.document_starts()[static_cast<std::size_t>(document)];
+    document -= reader.documents();
+    before += reader.tokens();
+  }
+  return before;
+}
+
+TokenRange JoinedData::tokens_of_documents(TokenRange documents) const {
+  return {token_of_document(documents.begin), token_of_document(documents.end)};
+}
+
+void JoinedData::copy(TokenRange range, TokenSink& sink, const TokensDone& done) {
+  std::int64_t before = 0;
+  const std::int64_t first = range.begin;
+  for (TokenReader& reader : readers_) {
+    const std::int64_t end = std::min(range.end, before + reader.tokens());
+    while (range.begin < end) {
+      check_for_stop();
+      const std::int64_t part = std::min(kTokensAtOnce, end - range.begin);
+      copy_from(reader, {range.begin - before, range.begin - before + part}, sink);
+      range.begin += part;
+      done(range.begin - first);
+    }
+    before += reader.tokens();
+  }
+}
+
+void JoinedData::copy_from(TokenReader& reader, TokenRange range, TokenSink& sink) {
+  std::vector<std::int64_t> tokens(static_cast<std::size_t>(range.end - range.begin));
+  reader.read(range.begin, range.end - range.begin, tokens.data());
+  const std::vector<TokenId> ids(tokens.begin(), tokens.end());
+  const std::vector<std::int64_t>& starts = reader.document_starts();
+  auto start = std::lower_bound(starts.begin(), starts.end(), range.begin);
+  for (std::int64_t position = range.begin; position < range.end;) {
+    if (start != starts.end() && *start == position) {
+      sink.begin_document();
+      ++start;
+    }
+    const std::int64_t end = start == starts.end() ? range.end : std::min(range.end, *start);
+    sink.write(ids.data() + (position - range.begin), static_cast<std::size_t>(end - position));
+    position = end;
+  }
+}
+
+}  // namespace ql::shard

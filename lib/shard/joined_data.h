@@ -1,0 +1,57 @@
+// Several packed folders read as one sequence of tokens.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "shard/plain_ids.h"
+#include "shard/token_reader.h"
+#include "shard/token_sink.h"
+#include "shard/token_stream.h"
+
+namespace ql::shard {
+
+// Half open: [begin, end).
+struct TokenRange {
+  std::int64_t begin = 0, end = 0;
+};
+
+// "A:B"; a missing A is 0, a missing B is `total`; units as in base/number.h. UsageError when it is
+// no range, Error when it reaches beyond `total`. `option` and `unit` ("tokens") are for messages.
+TokenRange parse_range(const std::string& text, std::int64_t total, const std::string& option,
+                       const std::string& unit);
+
+class JoinedData {
+ public:
+  // Throws Error when the vocabularies differ.
+  explicit JoinedData(const std::vector<std::string>& folders);
+
+  std::int64_t tokens() const { return tokens_; }
+  std::int64_t documents() const { return documents_; }
+  // Of all folders together; absent when one of them does not know.
+  std::optional<TextCounts> counts() const;
+  // Vocabulary of the data, its text from the first folder that has it, provenance of this run with
+  // the folders' as "input".
+  StreamHeader header(const Json& configuration) const;
+  // Unknown manifest keys on which all folders that have them agree.
+  Json unknown_keys() const;
+
+  // The tokens of a range of documents.
+  TokenRange tokens_of_documents(TokenRange documents) const;
+
+  // Sends a range of tokens to `sink`, with the document starts in it. Each folder begins a
+  // document. Does not finish the sink.
+  void copy(TokenRange range, TokenSink& sink, const TokensDone& done);
+
+ private:
+  void copy_from(TokenReader& reader, TokenRange range, TokenSink& sink);
+  std::int64_t token_of_document(std::int64_t document) const;
+
+  std::vector<TokenReader> readers_;
+  std::int64_t tokens_ = 0, documents_ = 0;
+};
+
+}  // namespace ql::shard

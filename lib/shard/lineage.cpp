@@ -1,0 +1,46 @@
+#include "shard/lineage.h"
+
+#include "base/provenance.h"
+
+namespace ql::shard {
+
+namespace {
+
+// Each generation nests up to three levels; base/json.h reads 64.
+constexpr int kMostGenerations = 8;
+constexpr std::size_t kMostBytes = std::size_t{256} << 10;
+
+// Keeps `generations` of what is below.
+Json trimmed(const Json& input, int generations) {
+  if (input.is_array()) {
+    Json list = Json::array();
+    for (const Json& item : input) list.push_back(trimmed(item, generations));
+    return list;
+  }
+  if (!input.is_object()) return input;
+  Json kept = Json::object();
+  for (const auto& [key, value] : input.items()) {
+    if (key == "provenance") {
+      if (generations > 0) kept[key] = trimmed(value, generations);
+    } else if (key == "input") {
+      if (generations > 1) kept[key] = trimmed(value, generations - 1);
+    } else {
+      kept[key] = value;
+    }
+  }
+  return kept;
+}
+
+}  // namespace
+
+Json lineage(const Json& configuration, const Json& input) {
+  Json made = provenance(configuration);
+  for (int generations = kMostGenerations; generations >= 0; --generations) {
+    made["input"] = trimmed(input, generations);
+    if (made.dump().size() <= kMostBytes) return made;
+  }
+  made.erase("input");
+  return made;
+}
+
+}  // namespace ql::shard

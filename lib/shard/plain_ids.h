@@ -1,0 +1,53 @@
+// Token ids without a header: text with one line per document, or raw little-endian numbers. They
+// do not say where they end, so that a producer that died goes unnoticed: the token stream is for
+// that.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/file.h"
+#include "shard/token_info.h"
+#include "shard/token_sink.h"
+
+namespace ql::shard {
+
+// Decimal ids separated by blanks, one line per document; empty lines are passed over. FormatError
+// with the line for anything else and for ids outside the vocabulary. Does not finish the sink.
+void read_text_ids(InputFile& input, const VocabularyInfo& vocabulary, TokenSink& sink,
+                   const TokensDone& done);
+
+// Ids of 2 or 4 bytes, all one document. FormatError for ids outside the vocabulary and for an
+// input that ends within an id. Does not finish the sink.
+void read_raw_ids(InputFile& input, int bytes_per_id, const VocabularyInfo& vocabulary,
+                  TokenSink& sink, const TokensDone& done);
+
+// Writes what read_text_ids reads.
+class TextIdWriter : public TokenSink {
+ public:
+  explicit TextIdWriter(ByteSink sink);
+  void begin_document() override;
+  void write(const TokenId* ids, std::size_t count) override;
+  void finish(const std::optional<TextCounts>& counts) override;
+
+ private:
+  ByteSink sink_;
+  bool line_begins_ = true, empty_ = true;
+};
+
+// Writes what read_raw_ids reads: ids only, no document boundaries. Throws Error at once when the
+// vocabulary's ids do not fit into so many bytes.
+class RawIdWriter : public TokenSink {
+ public:
+  RawIdWriter(ByteSink sink, int bytes_per_id, const VocabularyInfo& vocabulary);
+  void begin_document() override;
+  void write(const TokenId* ids, std::size_t count) override;
+  void finish(const std::optional<TextCounts>& counts) override;
+
+ private:
+  ByteSink sink_;
+  int bytes_per_id_;
+  std::string bytes_;
+};
+
+}  // namespace ql::shard

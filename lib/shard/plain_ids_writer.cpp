@@ -1,0 +1,49 @@
+#include <utility>
+
+#include "base/error.h"
+#include "shard/id_codec.h"
+#include "shard/plain_ids.h"
+
+namespace ql::shard {
+
+TextIdWriter::TextIdWriter(ByteSink sink) : sink_(std::move(sink)) {}
+
+void TextIdWriter::begin_document() { line_begins_ = true; }
+
+void TextIdWriter::write(const TokenId* ids, std::size_t count) {
+  if (count == 0) return;
+  std::string text;
+  text.reserve(count * 6);
+  for (std::size_t i = 0; i < count; ++i) {
+    if (!line_begins_) text += ' ';
+    if (line_begins_ && !empty_) text += '\n';
+    line_begins_ = empty_ = false;
+    const fmt::format_int digits(ids[i]);
+    text.append(digits.data(), digits.size());
+  }
+  sink_(text.data(), text.size());
+}
+
+void TextIdWriter::finish(const std::optional<TextCounts>& /*counts*/) {
+  if (!empty_) sink_("\n", 1);
+}
+
+RawIdWriter::RawIdWriter(ByteSink sink, int bytes_per_id, const VocabularyInfo& vocabulary)
+    : sink_(std::move(sink)), bytes_per_id_(bytes_per_id) {
+  if (bytes_per_id == 2 && vocabulary.size > 65536)
+    throw Error(
+        "", fmt::format("ids of a vocabulary with {} entries do not fit into u16", vocabulary.size),
+        "use u32");
+}
+
+void RawIdWriter::begin_document() {}
+
+void RawIdWriter::write(const TokenId* ids, std::size_t count) {
+  bytes_.clear();
+  append_ids(bytes_, ids, count, bytes_per_id_);
+  sink_(bytes_.data(), bytes_.size());
+}
+
+void RawIdWriter::finish(const std::optional<TextCounts>& /*counts*/) {}
+
+}  // namespace ql::shard

@@ -1,0 +1,126 @@
+#include "shard/verify.h"
+
+#include <optional>
+#include <vector>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/signals.h"
+#include "shard/document_starts.h"
+#include "shard/id_codec.h"
+#include "shard/manifest.h"
+#include "shard/shard_reader.h"
+
+namespace ql::shard {
+
+namespace {
+
+constexpr const char* kDamagedCure = "the file is damaged: fetch or pack the folder again";
+
+class Verifier {
+ public:
+  Verifier(PackedFolder place, const std::function<void(const std::string&)>& problem,
+           const TokensDone& done)
+      : place_(std::move(place)), problem_(problem), done_(done) {}
+
+  Verification run() {
+    std::optional<Manifest> manifest;
+    check([&] { manifest = verify_manifest(); });
+    if (!manifest) return result_;
+    result_.tokens = manifest->tokens;
+    result_.documents = manifest->documents;
+    result_.shards = static_cast<std::int64_t>(manifest->shards.size());
+    check([&] { read_vocabulary_text(place_, *manifest); });
+    for (const ShardEntry& entry : manifest->shards) {
+      check([&] { verify_shard(entry, *manifest); });
+      tokens_ += entry.tokens;
+    }
+    check([&] { verify_document_starts(*manifest); });
+    if (result_.problems == 0 && data_hasher_.digest() != manifest->data_hash)
+      report(
+          FormatError(place_.name, "the hash of the data is not the manifest's",
+                      "shards were exchanged or the manifest was edited: pack the folder again"));
+    return result_;
+  }
+
+ private:
+  void report(const Error& error) {
+    ++result_.problems;
+    problem_(error.what());
+  }
+
+  // Runs one check; what it throws is a finding. Interrupted is no Error and passes.
+  template <typename Check>
+  void check(const Check& work) {
+    try {
+      work();
+    } catch (const Error& error) {
+      report(error);
+    }
+  }
+
+  Manifest verify_manifest() {
+    const std::string where = place_.manifest.string();
+    const std::string text = read_manifest_text(place_);
+    const Json json = parse_json(text, where);
+    Manifest manifest = manifest_from_json(json, where);
+    // The checksum covers values, not their spelling.
+    if (!manifest.checksum.empty() && text != dump_json(json))
+      throw FormatError(where, "the text is not as qlbin wrote it",
+                        "it is damaged or was reformatted; if you edited it, delete the key "
+                        "\"checksum\"");
+    return manifest;
+  }
+
+  void verify_shard(const ShardEntry& entry, const Manifest& manifest) {
+    const int bytes_per_id = manifest.bytes_per_id();
+    ShardReader shard(place_, entry, tokens_, manifest.vocabulary, bytes_per_id);
+    const std::int64_t problems_before = result_.problems;
+    for (std::size_t frame = 0; frame < shard.frames(); ++frame) {
+      check_for_stop();
+      check([&] {
+        shard.read_frame(frame, decompressor_, ids_);
+        bytes_.clear();
+        append_ids(bytes_, ids_.data(), ids_.size(), bytes_per_id);
+        data_hasher_.update(bytes_.data(), bytes_.size());
+      });
+      done_(shard.frame_end(frame));
+    }
+    if (result_.problems == problems_before && shard.hash() != entry.hash)
+      throw FormatError(shard.name(), "hash mismatch, though all frames are good", kDamagedCure);
+  }
+
+  void verify_document_starts(const Manifest& manifest) {
+    const std::string bytes = encode_document_starts(read_document_starts(place_, manifest));
+    data_hasher_.update(bytes.data(), bytes.size());
+  }
+
+  PackedFolder place_;
+  const std::function<void(const std::string&)>& problem_;
+  const TokensDone& done_;
+  Verification result_;
+  std::int64_t tokens_ = 0;  // in the shards before
+  FrameDecompressor decompressor_;
+  std::vector<TokenId> ids_;
+  std::string bytes_;
+  ContentHasher data_hasher_;
+};
+
+}  // namespace
+
+Verification verify_folder(const std::filesystem::path& folder,
+                           const std::function<void(const std::string&)>& problem,
+                           const TokensDone& done) {
+  std::optional<PackedFolder> place;
+  try {
+    place = find_packed_folder(folder);
+  } catch (const Error& error) {
+    problem(error.what());
+    Verification nothing;
+    nothing.problems = 1;
+    return nothing;
+  }
+  return Verifier(*place, problem, done).run();
+}
+
+}  // namespace ql::shard

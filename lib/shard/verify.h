@@ -1,0 +1,29 @@
+// Reads everything in a packed folder and names every place that is not as it was packed.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+
+#include "shard/token_sink.h"
+
+namespace ql::shard {
+
+struct Verification {
+  std::int64_t tokens = 0, documents = 0;  // as the manifest says
+  std::int64_t shards = 0;
+  std::int64_t problems = 0;
+};
+
+// Calls `problem` with "place: what is wrong; cure" for each bad place, and goes on where that
+// makes sense (it cannot behind a damaged manifest). Throws Error only when there is no packed
+// folder.
+//
+// Checked: the manifest's text and checksum, every file's size and hash, every seek table, every
+// frame with its checksums, every id, the document starts, and the hash of the data as a whole.
+Verification verify_folder(const std::filesystem::path& folder,
+                           const std::function<void(const std::string&)>& problem,
+                           const TokensDone& done);
+
+}  // namespace ql::shard

@@ -1,0 +1,132 @@
+#include "qlbin_table.h"
+
+namespace {
+
+using ql::Command;
+using ql::Option;
+using ql::OptionType;
+
+Option flag(const char* name, const char* help) {
+  Option option;
+  option.name = name;
+  option.help = help;
+  return option;
+}
+
+Option text(const char* name, const char* value, const char* help) {
+  Option option = flag(name, help);
+  option.type = OptionType::kText;
+  option.value_name = value;
+  return option;
+}
+
+Option choice(const char* name, const char* help, std::vector<std::string> choices) {
+  Option option = text(name, "FORMAT", help);
+  option.type = OptionType::kChoice;
+  option.default_value = choices.front();
+  option.choices = std::move(choices);
+  return option;
+}
+
+Option number(const char* name, const char* help, const char* standard, std::int64_t minimum,
+              std::int64_t maximum) {
+  Option option = text(name, "N", help);
+  option.type = OptionType::kInteger;
+  option.default_value = standard;
+  option.minimum = minimum;
+  option.maximum = maximum;
+  return option;
+}
+
+// What pack and merge have in common.
+std::vector<Option> writing_options() {
+  Option output = text("output", "DIR", "Folder to make. It appears whole or not at all.");
+  output.letter = 'o';
+  output.type = OptionType::kFolder;
+  output.required = true;
+  return {
+      output,
+      number("shard-tokens", "Tokens in a shard; the last may have fewer.", "64M", 1, INT64_MAX),
+      number("frame-tokens",
+             "Tokens in a frame, the least that is read at once. Larger frames compress better, "
+             "smaller ones are faster to reach into.",
+             "64Ki", 1, std::int64_t{32} << 20),
+      number("level", "Compression level of zstd.", "3", 1, 22),
+      flag("force",
+           "Replace DIR when it holds packed data. A folder with anything else in it is never "
+           "replaced.")};
+}
+
+Command pack() {
+  Command command{"pack", "pack tokens into a folder of shards", "[FILE|-]", writing_options(), {}};
+  command.options.push_back(
+      choice("input",
+             "What FILE holds: a token stream; text with decimal ids, one line per document; or "
+             "little-endian ids of 2 or 4 bytes, one document.",
+             {"stream", "ids", "u16", "u32"}));
+  command.options.push_back(
+      number("vocab-size",
+             "Number of entries in the vocabulary, for input that does not say so. "
+             "All ids must be below.",
+             "", 1, std::int64_t{1} << 32));
+  command.options.push_back(number("eos",
+                                   "Id of the end-of-sentence token, for input that does not "
+                                   "say so.",
+                                   "", 0, (std::int64_t{1} << 32) - 1));
+  command.examples = {
+      {"qltok encode --vocab vocab.json train.txt | qlbin pack -o data/train", "Pack a text"},
+      {"qlbin pack -o data/train --input u16 --vocab-size 50257 train.bin",
+       "Pack ids that another program wrote"}};
+  return command;
+}
+
+Command info() {
+  Command command{"info", "say what packed data holds", "MANIFEST...", {}, {}};
+  command.options = {choice("format",
+                            "How to say it: text for people, one line of tab-separated values per "
+                            "MANIFEST under a line of names, or one JSON object per line.",
+                            {"text", "tsv", "json"})};
+  command.examples = {{"qlbin info data/train data/valid", "Two data sets"},
+                      {"qlbin info --format json data/train | jq .tokens", "In a script"}};
+  return command;
+}
+
+Command verify() {
+  Command command{"verify", "read everything and name every damaged place", "MANIFEST...", {}, {}};
+  command.examples = {{"qlbin verify data/*", "After copying data from elsewhere"}};
+  return command;
+}
+
+Command cat() {
+  Command command{"cat", "write packed tokens to standard output", "MANIFEST...", {}, {}};
+  command.options = {
+      choice("output",
+             "What to write: a token stream; text with decimal ids, one line per document; or "
+             "little-endian ids of 2 or 4 bytes.",
+             {"stream", "ids", "u16", "u32"}),
+      text("range", "A:B",
+           "Only the tokens from A up to but without B, counted from 0 over all MANIFESTs. A "
+           "missing A or B is the beginning or the end."),
+      text("documents", "A:B", "Only the documents from A up to but without B, counted likewise.")};
+  command.examples = {{"qlbin cat --documents 0:3 data/train | qltok decode --vocab vocab.json",
+                       "Read the first three documents"},
+                      {"qlbin cat --output ids --range 1M:1000100 data/train", "Look at some ids"}};
+  return command;
+}
+
+Command merge() {
+  Command command{"merge", "pack several folders into one", "MANIFEST...", writing_options(), {}};
+  command.examples = {
+      {"qlbin merge -o data/all data/part-*", "Join parts that were made in parallel"},
+      {"qlbin merge -o data/small --level 19 data/train", "Pack the same tokens more tightly"}};
+  return command;
+}
+
+}  // namespace
+
+const ql::ToolTable& qlbin_table() {
+  static const ql::ToolTable kTable{"qlbin",
+                                    "Pack token ids into compressed shards and read them back.",
+                                    {pack(), info(), verify(), cat(), merge()}};
+  return kTable;
+}
