@@ -1,0 +1,110 @@
+// Tokens a second of the demo's two networks, beside what the machine's matrix product reaches in
+// the same run: a rate means nothing without the other.
+#include <ATen/ATen.h>
+#include <benchmark/benchmark.h>
+
+#include <cstdint>
+#include <string>
+
+#include "net/cost.h"
+#include "net/geometry.h"
+#include "net/model_file.h"
+#include "nn/model.h"
+#include "nn/threads.h"
+
+namespace {
+
+constexpr std::int64_t kVocabulary = 6700;
+
+// "the rate of a [n x n] product" in units of 1e9 operations a second.
+void matrix_product(benchmark::State& state) {
+  const at::NoGradGuard no_gradient;
+  const std::int64_t n = state.range(0);
+  const at::Tensor a = at::rand({n, n});
+  const at::Tensor b = at::rand({n, n});
+  at::Tensor product = at::empty({n, n});
+  for (auto _ : state) {
+    at::mm_out(product, a, b);
+    benchmark::DoNotOptimize(product.data_ptr());
+  }
+  state.counters["flops"] = benchmark::Counter(
+      2.0 * static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n),
+      benchmark::Counter::kIsIterationInvariantRate);
+}
+BENCHMARK(matrix_product)->Arg(512)->Arg(1024)->ArgName("n")->UseRealTime();
+
+// A preset of share/ql/presets as a model with random weights, and a batch of random tokens.
+struct Bench {
+  explicit Bench(const std::string& preset_name)
+      : preset(ql::net::read_preset(std::string(QL_SHARE) + "/presets/" + preset_name + ".json", {},
+                                    {})),
+        network(with_vocabulary(preset.network)),
+        geometry(ql::net::make_geometry(network, network.lengths)),
+        model(network, at::TensorOptions(at::kFloat)),
+        batch(ql::JsonObject(preset.training, preset_name).integer("batch", 1)),
+        tokens(at::randint(kVocabulary, {batch, network.lengths.segment}, at::kLong)),
+        targets(at::randint(kVocabulary, {batch, network.lengths.segment}, at::kLong)),
+        memory(model.start_memory(geometry, batch)) {
+    model.initialise(1);
+  }
+
+  static ql::net::Network with_vocabulary(ql::net::Network network) {
+    network.vocab_size = kVocabulary;
+    return network;
+  }
+  at::Tensor loss(const ql::nn::StepOptions& step) {
+    return model.losses(model.forward(geometry, tokens, memory, step), targets).mean();
+  }
+  // Counts tokens and operations; a backward pass does twice the work of a forward pass.
+  void report(benchmark::State& state, double passes) const {
+    const std::int64_t step_tokens = batch * network.lengths.segment;
+    state.SetItemsProcessed(state.iterations() * step_tokens);
+    state.counters["flops"] =
+        benchmark::Counter(passes * static_cast<double>(step_tokens) *
+                               ql::net::cost(network, network.lengths).forward_flops_per_token,
+                           benchmark::Counter::kIsIterationInvariantRate);
+  }
+
+  ql::net::Preset preset;
+  ql::net::Network network;
+  ql::net::Geometry geometry;
+  ql::nn::Model model;
+  std::int64_t batch;
+  at::Tensor tokens, targets;
+  ql::nn::Memory memory;
+};
+
+void train_step(benchmark::State& state, const std::string& preset) {
+  Bench bench(preset);
+  ql::nn::StepOptions step;
+  step.training = true;
+  step.seed = 1;
+  for (auto _ : state) {
+    bench.loss(step).backward();
+    for (const ql::nn::NamedTensor& parameter : bench.model.parameters()) {
+      parameter.tensor.mutable_grad().reset();
+    }
+    ++step.step;
+  }
+  bench.report(state, 3);
+}
+BENCHMARK_CAPTURE(train_step, demo_ql, "demo-ql")->Unit(benchmark::kMillisecond)->UseRealTime();
+BENCHMARK_CAPTURE(train_step, demo_xl, "demo-xl")->Unit(benchmark::kMillisecond)->UseRealTime();
+
+void evaluation_step(benchmark::State& state, const std::string& preset) {
+  const at::NoGradGuard no_gradient;
+  Bench bench(preset);
+  for (auto _ : state) benchmark::DoNotOptimize(bench.loss({}).item<float>());
+  bench.report(state, 1);
+}
+BENCHMARK_CAPTURE(evaluation_step, demo_ql, "demo-ql")
+    ->Unit(benchmark::kMillisecond)
+    ->UseRealTime();
+BENCHMARK_CAPTURE(evaluation_step, demo_xl, "demo-xl")
+    ->Unit(benchmark::kMillisecond)
+    ->UseRealTime();
+
+// As the tools do, before the first tensor.
+[[maybe_unused]] const ql::nn::ThreadSetup kThreads = ql::nn::set_up_threads(0);
+
+}  // namespace
