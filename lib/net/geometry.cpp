@@ -119,15 +119,16 @@ std::string broken_rule(const Network& network, const Lengths& lengths, const Ru
              : fmt::format("a {} network keeps no compressed memory", name);
 }
 
-// "memory 8 or 10", "segment 4, memory 8 or segment 8, memory 10": only what has to change.
+// "memory 8 or 10", "segment 4 with memory 8, or segment 8 with memory 10": only what has to
+// change.
 std::string describe_changes(const Lengths& lengths, const std::vector<Lengths>& nearest) {
-  std::string text;
   int changed = 0;
   std::vector<std::string> parts(nearest.size());
   const auto compare = [&](const char* name, std::int64_t Lengths::*member) {
     for (std::size_t i = 0; i < nearest.size(); ++i) {
       if (nearest[i].*member != lengths.*member) {
-        parts[i] += fmt::format("{}{} {}", parts[i].empty() ? "" : ", ", name, nearest[i].*member);
+        parts[i] +=
+            fmt::format("{}{} {}", parts[i].empty() ? "" : " with ", name, nearest[i].*member);
       }
     }
     changed += nearest.front().*member != lengths.*member ? 1 : 0;
@@ -135,11 +136,11 @@ std::string describe_changes(const Lengths& lengths, const std::vector<Lengths>&
   compare("segment", &Lengths::segment);
   compare("memory", &Lengths::memory);
   compare("compressed memory", &Lengths::compressed_memory);
-  text = parts.front();
-  if (parts.size() == 2) {
-    text += " or " + (changed == 1 ? parts[1].substr(parts[1].rfind(' ') + 1) : parts[1]);
+  if (parts.size() == 1) {
+    return parts.front();
   }
-  return text;
+  return changed == 1 ? parts[0] + " or " + parts[1].substr(parts[1].rfind(' ') + 1)
+                      : parts[0] + ", or " + parts[1];
 }
 
 void check_lengths(const Network& network, const Lengths& lengths) {

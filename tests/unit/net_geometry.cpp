@@ -113,7 +113,7 @@ TEST_CASE("Lengths that do not fit name the rule and the nearest that do") {
         "rate 2; nearest valid: segment 4");
   CHECK(message_of(quadratic({1, 1, 1}, 1), {6, 9, 0}) ==
         "segment 6, memory 9: the segment must be a multiple of 4, the granularity of scale 3 at "
-        "rate 2; nearest valid: segment 4, memory 8 or segment 8, memory 10");
+        "rate 2; nearest valid: segment 4 with memory 8, or segment 8 with memory 10");
   CHECK(message_of(compressive(8), {5, 6, 6}) ==
         "segment 5, memory 6, compressed memory 6: the segment must be a multiple of the rate 2; "
         "nearest valid: segment 4 or 6");
@@ -129,7 +129,7 @@ TEST_CASE("Lengths that do not fit name the rule and the nearest that do") {
   CHECK(message_of(xl(2), {4, -1, 0}) ==
         "segment 4, memory -1: the memory must be 0 to 16777216; nearest valid: memory 0");
   CHECK(message_of(xl(2), {INT64_MAX, INT64_MIN, 0})
-            .find("nearest valid: segment 16777216, memory 0") != std::string::npos);
+            .find("nearest valid: segment 16777216 with memory 0") != std::string::npos);
   CHECK(message_of(quadratic({1, 1, 1}, 1, 4096), {4096, 0, 0}) ==
         "segment 4096, memory 0: the segment must be a multiple of 16777216, the granularity of "
         "scale 3 at rate 4096; nearest valid: segment 16777216");
