@@ -1,0 +1,113 @@
+#include "text/decoder.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "base/error.h"
+#include "text/utf8.h"
+
+namespace ql::text {
+namespace {
+
+constexpr std::size_t kPassOnBytes = 64 * 1024;
+
+std::string piece_text(const Vocabulary& vocabulary, TokenId id) {
+  const std::string_view piece = vocabulary.token(id);
+  if (vocabulary.model().is_byte(id))
+    return std::string(1, static_cast<char>(*parse_byte_token(piece)));
+  std::string text;
+  std::size_t begin = 0;
+  for (std::size_t end; (end = piece.find(kPieceBlank, begin)) != std::string_view::npos;
+       begin = end + kPieceBlank.size()) {
+    text.append(piece.substr(begin, end - begin)).push_back(' ');
+  }
+  return text.append(piece.substr(begin));
+}
+
+std::string token_text(const Vocabulary& vocabulary, TokenId id) {
+  if (id == vocabulary.eos()) return "";
+  if (id == vocabulary.unk()) return std::string(kReplacementUtf8);
+  switch (vocabulary.type()) {
+    case TokenType::kByte:
+      return std::string(1, static_cast<char>(*parse_byte_token(vocabulary.token(id))));
+    case TokenType::kSentencePiece:
+      return piece_text(vocabulary, id);
+    default:
+      return std::string(vocabulary.token(id));
+  }
+}
+
+}  // namespace
+
+Decoder::Decoder(const Vocabulary& vocabulary, DecodeOptions options, Sink sink)
+    : vocabulary_(vocabulary), options_(options), sink_(std::move(sink)) {
+  if (vocabulary_.type() == TokenType::kWord) return;
+  texts_.reserve(vocabulary_.size());
+  for (TokenId id = 0; id < vocabulary_.size(); ++id) texts_.push_back(token_text(vocabulary_, id));
+}
+
+void Decoder::write(const TokenId* ids, std::size_t count) {
+  const bool words = vocabulary_.type() == TokenType::kWord;
+  for (std::size_t i = 0; i < count; ++i) {
+    const TokenId id = ids[i];
+    if (id >= vocabulary_.size())
+      throw Error("",
+                  fmt::format("token id {}: the vocabulary has {} entries", id, vocabulary_.size()),
+                  "give the vocabulary that the text was encoded with");
+    if (id == vocabulary_.eos()) {
+      add_eos();
+    } else if (words) {
+      add_word(vocabulary_.token(id));
+    } else {
+      text_.append(texts_[id]);
+      line_open_ = true;
+    }
+    if (text_.size() >= kPassOnBytes) pass_on();
+  }
+  pass_on();
+}
+
+void Decoder::begin_document() {
+  if (vocabulary_.type() == TokenType::kWord && !line_empty_) end_line();
+}
+
+void Decoder::finish() {
+  begin_document();
+  pass_on();
+}
+
+void Decoder::add_word(std::string_view word) {
+  const bool padded = options_.line_style == LineStyle::kPadded;
+  if (padded ? line_empty_ : !line_empty_) text_.push_back(' ');
+  text_.append(word);
+  if (padded) text_.push_back(' ');
+  line_empty_ = false;
+  line_open_ = true;
+}
+
+// kDouble: <eos> tokens take turns, one before and one behind each line.
+void Decoder::add_eos() {
+  if (options_.eos == EosRule::kDouble && !line_open_) {
+    line_open_ = true;
+    return;
+  }
+  if (vocabulary_.type() == TokenType::kWord && line_empty_ &&
+      options_.line_style == LineStyle::kPadded)
+    text_.push_back(' ');
+  end_line();
+}
+
+void Decoder::end_line() {
+  text_.push_back('\n');
+  line_empty_ = true;
+  line_open_ = false;
+}
+
+void Decoder::pass_on() {
+  if (text_.empty()) return;
+  sink_(text_);
+  text_.clear();
+}
+
+}  // namespace ql::text

@@ -1,0 +1,49 @@
+// Token ids back to text.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "text/encoder.h"
+#include "text/vocabulary.h"
+
+namespace ql::text {
+
+struct DecodeOptions {
+  EosRule eos = EosRule::kLine;              // as in encoding; kNone is the same as kLine here
+  LineStyle line_style = LineStyle::kPlain;  // words only
+};
+
+// Streams: needs no more than the ids of one call. Words: one blank between words, a line feed for
+// each <eos>, and one where a document or the text ends inside a line. Other types: exactly the
+// text of the tokens; <unk> becomes U+FFFD.
+class Decoder {
+ public:
+  using Sink = std::function<void(std::string_view text)>;
+  // Keeps a reference to the vocabulary.
+  Decoder(const Vocabulary& vocabulary, DecodeOptions options, Sink sink);
+
+  void begin_document();
+  // Throws Error for an id that the vocabulary has not got.
+  void write(const TokenId* ids, std::size_t count);
+  void finish();
+
+ private:
+  void add_word(std::string_view word);
+  void add_eos();
+  void end_line();
+  void pass_on();
+
+  const Vocabulary& vocabulary_;
+  DecodeOptions options_;
+  Sink sink_;
+  std::vector<std::string> texts_;  // of the tokens; empty for words, which the vocabulary has
+  std::string text_;
+  bool line_empty_ = true;  // no word on this line yet
+  bool line_open_ = false;  // kDouble: the <eos> before the line was there
+};
+
+}  // namespace ql::text

@@ -1,0 +1,55 @@
+#include "text/document_rule.h"
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "text/words.h"
+
+namespace ql::text {
+namespace {
+
+// A pattern that can only match at the beginning need not be tried anywhere else.
+bool is_anchored(const std::string& pattern) {
+  return pattern.front() == '^' && pattern.find('|') == std::string::npos;
+}
+
+}  // namespace
+
+bool has_blank_head(std::string_view line) { return is_all_blank(line.substr(0, kLineHead)); }
+
+DocumentRule::DocumentRule(const std::string& rule) {
+  if (rule == "blank") {
+    kind_ = Kind::kBlank;
+  } else if (rule == "file") {
+    kind_ = Kind::kFile;
+  } else if (rule == "line") {
+    kind_ = Kind::kLine;
+  } else if (rule == "none") {
+    kind_ = Kind::kNone;
+  } else if (rule.empty()) {
+    throw UsageError("--document", "an empty rule", "give blank, file, line, none or a pattern");
+  } else {
+    kind_ = Kind::kPattern;
+    try {
+      pattern_ =
+          std::make_shared<const std::regex>(rule, std::regex::ECMAScript | std::regex::optimize);
+    } catch (const std::regex_error& error) {
+      throw UsageError("--document",
+                       fmt::format("'{}' is no regular expression ({})", rule, error.what()),
+                       "give blank, file, line, none or an ECMAScript pattern");
+    }
+    anchored_ = is_anchored(rule);
+  }
+}
+
+bool DocumentRule::begins_at(std::string_view line, const LineHistory& before) const {
+  if (kind_ == Kind::kLine) return true;
+  if (kind_ == Kind::kBlank) return before.any_text && before.after_blank && !has_blank_head(line);
+  if (kind_ != Kind::kPattern || line.size() > kLineHead) return false;
+  if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
+  const auto flags =
+      anchored_ ? std::regex_constants::match_continuous : std::regex_constants::match_default;
+  return std::regex_search(line.begin(), line.end(), *pattern_, flags);
+}
+
+}  // namespace ql::text

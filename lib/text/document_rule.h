@@ -1,0 +1,53 @@
+// Where documents begin in a text.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <regex>
+#include <string>
+#include <string_view>
+
+namespace ql::text {
+
+// The rules look at the first bytes of a line only, so that they never depend on how a long line
+// was cut into blocks, and no regular expression has to walk through megabytes.
+constexpr std::size_t kLineHead = 1024;
+
+// True when the first kLineHead bytes of a line are blank.
+bool has_blank_head(std::string_view line);
+
+// What the lines before a line were.
+struct LineHistory {
+  bool any_text = false;     // one of them was not blank
+  bool after_blank = false;  // the last of them was blank
+  void add(bool blank) {
+    any_text = any_text || !blank;
+    after_blank = blank;
+  }
+};
+
+class DocumentRule {
+ public:
+  // "blank"  the first line with text behind a blank line begins a document
+  // "file"   every file is one
+  // "line"   every line is one
+  // "none"   all files together are one
+  // anything else is an ECMAScript regular expression, searched in every line (without its line
+  //          end, by bytes) of at most kLineHead bytes: a line where it is found begins a document
+  // Throws UsageError for a regular expression that is none.
+  explicit DocumentRule(const std::string& rule);
+
+  bool at_files() const { return kind_ == Kind::kFile; }
+  // Whether a line can begin a document at all.
+  bool at_lines() const { return kind_ != Kind::kFile && kind_ != Kind::kNone; }
+  // `line` is a whole line, or its first kLineHead bytes and some more. Safe from several threads.
+  bool begins_at(std::string_view line, const LineHistory& before) const;
+
+ private:
+  enum class Kind { kBlank, kFile, kLine, kNone, kPattern };
+  Kind kind_;
+  std::shared_ptr<const std::regex> pattern_;
+  bool anchored_ = false;
+};
+
+}  // namespace ql::text

@@ -1,0 +1,184 @@
+#include "text/line_encoder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "base/error.h"
+#include "text/utf8.h"
+#include "text/words.h"
+
+namespace ql::text {
+namespace {
+
+constexpr std::size_t kShownBytes = 100;
+
+// What of a text fits into a message.
+std::string shown(std::string_view text) {
+  if (text.size() <= kShownBytes) return std::string(text);
+  const std::string_view head = text.substr(0, kShownBytes);
+  return std::string(head.substr(0, head.size() - incomplete_suffix(head))) + "...";
+}
+
+class WordEncoder : public LineEncoder {
+ public:
+  explicit WordEncoder(const Vocabulary& vocabulary) : vocabulary_(vocabulary) {}
+
+  void encode(std::string_view line, std::vector<TokenId>& ids, Unknowns& unknowns) const override {
+    for_each_word(line, [&](std::string_view word) {
+      const std::uint32_t id = vocabulary_.find(word);
+      if (id == TokenTable::kNone) {
+        ids.push_back(unknowns.replace(word));
+      } else if (id == vocabulary_.eos()) {
+        ids.push_back(unknowns.replace_reserved(word));
+      } else {
+        ids.push_back(id);
+      }
+    });
+  }
+  // A line end is a blank between words.
+  void encode_line_end(std::vector<TokenId>&, Unknowns&) const override {}
+
+ private:
+  const Vocabulary& vocabulary_;
+};
+
+class CharEncoder : public LineEncoder {
+ public:
+  explicit CharEncoder(const Vocabulary& vocabulary)
+      : id_of_(kLastCodePoint + 1, TokenTable::kNone) {
+    for (TokenId id = 0; id < vocabulary.size(); ++id) {
+      if (!vocabulary.is_special(id)) id_of_[code_point_at(vocabulary.token(id), 0).value] = id;
+    }
+  }
+
+  void encode(std::string_view line, std::vector<TokenId>& ids, Unknowns& unknowns) const override {
+    for (std::size_t position = 0; position < line.size();) {
+      const CodePoint point = code_point_at(line, position);
+      const TokenId id = id_of_[point.value];
+      ids.push_back(
+          id != TokenTable::kNone ? id : unknowns.replace(line.substr(position, point.length)));
+      position += point.length;
+    }
+  }
+  void encode_line_end(std::vector<TokenId>& ids, Unknowns& unknowns) const override {
+    encode("\n", ids, unknowns);
+  }
+
+ private:
+  std::vector<TokenId> id_of_;  // by code point
+};
+
+class ByteEncoder : public LineEncoder {
+ public:
+  explicit ByteEncoder(const Vocabulary& vocabulary) : id_of_() {
+    for (TokenId id = 0; id < vocabulary.size(); ++id) {
+      if (!vocabulary.is_special(id)) id_of_[*parse_byte_token(vocabulary.token(id))] = id;
+    }
+  }
+
+  void encode(std::string_view line, std::vector<TokenId>& ids, Unknowns&) const override {
+    for (const char c : line) ids.push_back(id_of_[static_cast<unsigned char>(c)]);
+  }
+  void encode_line_end(std::vector<TokenId>& ids, Unknowns& unknowns) const override {
+    encode("\n", ids, unknowns);
+  }
+
+ private:
+  std::array<TokenId, 256> id_of_;
+};
+
+// Hands lines to the library in pieces: it needs memory and time for a whole line at once, and it
+// takes a U+2581 in the text for a blank.
+class PieceEncoder : public LineEncoder {
+ public:
+  explicit PieceEncoder(const Vocabulary& vocabulary) : vocabulary_(vocabulary) {}
+
+  void encode(std::string_view line, std::vector<TokenId>& ids, Unknowns& unknowns) const override {
+    for (;;) {
+      const std::size_t end = line.find(kPieceBlank);
+      encode_plain(line.substr(0, end), ids, unknowns);
+      if (end == std::string_view::npos) return;
+      encode_bytes(kPieceBlank, ids, unknowns);
+      line.remove_prefix(end + kPieceBlank.size());
+    }
+  }
+  void encode_line_end(std::vector<TokenId>& ids, Unknowns& unknowns) const override {
+    encode_bytes("\n", ids, unknowns);
+  }
+
+ private:
+  static constexpr std::size_t kLongestPiece = 64 * 1024;
+
+  void encode_plain(std::string_view text, std::vector<TokenId>& ids, Unknowns& unknowns) const {
+    while (!text.empty()) {
+      const std::size_t size = piece_size(text);
+      const std::size_t begin = ids.size();
+      vocabulary_.model().encode(text.substr(0, size), ids);
+      std::for_each(ids.begin() + static_cast<std::ptrdiff_t>(begin), ids.end(), [&](TokenId& id) {
+        if (id == vocabulary_.unk()) id = unknowns.replace(text.substr(0, size));
+      });
+      text.remove_prefix(size);
+    }
+  }
+
+  // Long text is cut before a blank, where pieces begin anyway, or else between code points.
+  static std::size_t piece_size(std::string_view text) {
+    if (text.size() <= kLongestPiece) return text.size();
+    const std::string_view head = text.substr(0, kLongestPiece);
+    const std::size_t blank = head.rfind(' ');
+    if (blank != std::string_view::npos && blank > 0) return blank;
+    return head.size() - incomplete_suffix(head);
+  }
+
+  // Bytes that the library must not see: as byte pieces, or <unk> where the model has none.
+  void encode_bytes(std::string_view bytes, std::vector<TokenId>& ids, Unknowns& unknowns) const {
+    for (const char c : bytes) {
+      const std::uint32_t id = vocabulary_.find(byte_token(static_cast<unsigned char>(c)));
+      if (id == TokenTable::kNone || !vocabulary_.model().is_byte(id)) {
+        ids.push_back(unknowns.replace(bytes));
+        return;
+      }
+      ids.push_back(id);
+    }
+  }
+
+  const Vocabulary& vocabulary_;
+};
+
+}  // namespace
+
+TokenId Unknowns::replace(std::string_view text) {
+  const bool allowed = rule_ == UnknownRule::kUnk;
+  if (!allowed || !vocabulary_.unk()) {
+    throw Error(fmt::format("{}: line {}", *file_, line_),
+                fmt::format("'{}' is outside the vocabulary{}", shown(text),
+                            allowed ? ", which has no <unk>" : ""),
+                allowed ? "make the vocabulary with --unk always, or from this text"
+                        : "give --unknown unk to encode it as <unk>");
+  }
+  ++count_;
+  return *vocabulary_.unk();
+}
+
+TokenId Unknowns::replace_reserved(std::string_view text) {
+  ++reserved_;
+  return replace(text);
+}
+
+std::unique_ptr<const LineEncoder> make_line_encoder(const Vocabulary& vocabulary) {
+  switch (vocabulary.type()) {
+    case TokenType::kWord:
+      return std::make_unique<WordEncoder>(vocabulary);
+    case TokenType::kChar:
+      return std::make_unique<CharEncoder>(vocabulary);
+    case TokenType::kByte:
+      return std::make_unique<ByteEncoder>(vocabulary);
+    case TokenType::kSentencePiece:
+      return std::make_unique<PieceEncoder>(vocabulary);
+  }
+  throw std::logic_error("an unknown vocabulary type");
+}
+
+}  // namespace ql::text

@@ -1,0 +1,20 @@
+// What happens to text before it is split into tokens: invalid UTF-8 is refused or replaced.
+#pragma once
+
+#include "text/text_reader.h"
+#include "text/vocabulary.h"
+
+namespace ql::text {
+
+enum class InvalidText {
+  kError,    // FormatError with file, line and byte offset
+  kReplace,  // one U+FFFD for each invalid sequence
+};
+
+// How lines of this kind of vocabulary may be cut, so that the tokens do not depend on it.
+LineCut line_cut(TokenType type, bool lowercase);
+
+// Makes block.text valid UTF-8. Bytes take any text: nothing is done for TokenType::kByte.
+void validate_text(TextBlock& block, TokenType type, InvalidText invalid);
+
+}  // namespace ql::text

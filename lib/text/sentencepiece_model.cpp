@@ -1,0 +1,48 @@
+#include "text/sentencepiece_model.h"
+
+#include <sentencepiece_processor.h>
+
+#include "base/error.h"
+
+namespace ql::text {
+
+struct SentencePieceModel::State {
+  sentencepiece::SentencePieceProcessor processor;
+};
+
+SentencePieceModel::SentencePieceModel(std::string_view serialized, const std::string& where)
+    : state_(std::make_unique<State>()) {
+  const auto status = state_->processor.LoadFromSerializedProto(serialized);
+  if (!status.ok())
+    throw FormatError(where, fmt::format("not a SentencePiece model ({})", status.ToString()));
+  if (state_->processor.unk_id() < 0)
+    throw FormatError(where, "a SentencePiece model without an unknown piece");
+}
+
+SentencePieceModel::~SentencePieceModel() = default;
+SentencePieceModel::SentencePieceModel(SentencePieceModel&&) noexcept = default;
+
+std::uint32_t SentencePieceModel::size() const {
+  return static_cast<std::uint32_t>(state_->processor.GetPieceSize());
+}
+
+const std::string& SentencePieceModel::piece(std::uint32_t id) const {
+  return state_->processor.IdToPiece(static_cast<int>(id));
+}
+
+bool SentencePieceModel::is_byte(std::uint32_t id) const {
+  return state_->processor.IsByte(static_cast<int>(id));
+}
+
+std::uint32_t SentencePieceModel::unk() const {
+  return static_cast<std::uint32_t>(state_->processor.unk_id());
+}
+
+void SentencePieceModel::encode(std::string_view text, std::vector<std::uint32_t>& ids) const {
+  std::vector<int> pieces;
+  const auto status = state_->processor.Encode(text, &pieces);
+  if (!status.ok()) throw Error("SentencePiece", status.ToString());
+  ids.insert(ids.end(), pieces.begin(), pieces.end());
+}
+
+}  // namespace ql::text

@@ -1,0 +1,47 @@
+// A SentencePiece model: pieces of words, learned from text by the library of that name (Kudo and
+// Richardson 2018).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ql::text {
+
+// The library writes a blank as U+2581 in its pieces.
+constexpr std::string_view kPieceBlank = "\xE2\x96\x81";
+
+class SentencePieceModel {
+ public:
+  // `serialized` is a model as the library writes it. Throws FormatError at `where`.
+  SentencePieceModel(std::string_view serialized, const std::string& where);
+  ~SentencePieceModel();
+  SentencePieceModel(SentencePieceModel&&) noexcept;
+
+  std::uint32_t size() const;
+  const std::string& piece(std::uint32_t id) const;
+  // True for the 256 pieces that stand for one byte each, written "<0x41>".
+  bool is_byte(std::uint32_t id) const;
+  std::uint32_t unk() const;
+  // Appends the ids of `text`, valid UTF-8. May be called from several threads.
+  void encode(std::string_view text, std::vector<std::uint32_t>& ids) const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+struct SentencePieceTraining {
+  std::int64_t max_size = 0;
+  bool byte_pieces = true;  // otherwise characters outside the vocabulary become <unk>
+};
+
+// Trains a unigram model of at most `max_size` pieces on `lines` and returns it serialized: <eos>
+// is piece 0, <unk> piece 1. Text passes unchanged: no normalization, no added or removed blanks.
+// The same lines give the same model. Throws ConfigError when the size does not fit the text.
+std::string train_sentencepiece(const std::vector<std::string_view>& lines,
+                                const SentencePieceTraining& training);
+
+}  // namespace ql::text

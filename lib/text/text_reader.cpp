@@ -1,0 +1,111 @@
+#include "text/text_reader.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "base/number.h"
+#include "base/signals.h"
+#include "text/lines.h"
+#include "text/utf8.h"
+#include "text/words.h"
+
+namespace ql::text {
+
+TextReader::TextReader(std::vector<std::string> files, LineCut cut, std::size_t block_bytes,
+                       std::size_t longest_unit)
+    : files_(std::move(files)), cut_(cut), block_bytes_(block_bytes), longest_unit_(longest_unit) {
+  if (files_.empty()) files_.emplace_back("-");
+}
+
+bool TextReader::next(TextBlock& block) {
+  if (!input_ && !open_next_file()) return false;
+  const std::size_t cut = read_until_cut();
+  std::string rest(buffer_, cut);
+  buffer_.resize(cut);
+  block.text = std::move(buffer_);
+  buffer_ = std::move(rest);
+  block.place = place_;
+  block.ends_file = input_ended_;
+  advance(block);
+  if (input_ended_) input_.reset();
+  return true;
+}
+
+bool TextReader::open_next_file() {
+  if (next_file_ == files_.size()) return false;
+  input_ = std::make_unique<InputFile>(files_[next_file_++]);
+  input_ended_ = false;
+  const LineHistory history = place_.lines_before;
+  place_ = TextPlace();
+  place_.lines_before = history;
+  place_.file = input_->name();
+  return true;
+}
+
+// Reads until the buffer can be cut; returns where. The end of the file is a place to cut.
+std::size_t TextReader::read_until_cut() {
+  for (std::size_t searched = 0;;) {
+    check_for_stop();
+    const std::size_t old_size = buffer_.size();
+    const std::size_t more = old_size < block_bytes_ ? block_bytes_ - old_size : block_bytes_;
+    buffer_.resize(old_size + more);
+    const std::size_t got = input_->read_fully(buffer_.data() + old_size, more);
+    buffer_.resize(old_size + got);
+    input_ended_ = got < more;
+    if (input_ended_) return buffer_.size();
+    const std::size_t cut = cut_position(searched);
+    if (cut > 0) return cut;
+    if (buffer_.size() > longest_unit_) {
+      throw Error(fmt::format("{}: line {}", place_.file, place_.line),
+                  fmt::format("a {} of more than {}", cut_ == LineCut::kNever ? "line" : "word",
+                              human_bytes(static_cast<std::int64_t>(longest_unit_))),
+                  "break it with line ends");
+    }
+    searched = buffer_.size();
+  }
+}
+
+// Where the buffer can be cut, 0 for nowhere. Up to `searched` there is no such place.
+std::size_t TextReader::cut_position(std::size_t searched) const {
+  const std::string_view fresh = std::string_view(buffer_).substr(searched);
+  const std::size_t newline = fresh.rfind('\n');
+  return newline == std::string_view::npos ? cut_inside_line(searched) : searched + newline + 1;
+}
+
+std::size_t TextReader::cut_inside_line(std::size_t searched) const {
+  std::size_t cut = buffer_.size();
+  switch (cut_) {
+    case LineCut::kNever:
+      return 0;
+    case LineCut::kAnywhere:
+      break;
+    case LineCut::kAtCodePoint:
+      cut -= incomplete_suffix(buffer_);
+      break;
+    case LineCut::kAtBlank:
+      while (cut > searched && !is_blank(buffer_[cut - 1])) --cut;
+      if (cut == searched) return 0;
+      break;
+  }
+  return place_.continues_line || cut > kLineHead ? cut : 0;
+}
+
+void TextReader::advance(const TextBlock& block) {
+  place_.offset += static_cast<std::int64_t>(block.text.size());
+  place_.starts_file = false;
+  for (LineSplitter lines(block.text); lines.next();) {
+    if (!place_.continues_line) place_.head_blank = has_blank_head(lines.line());
+    place_.continues_line = !lines.ended();
+    if (place_.continues_line) break;
+    place_.lines_before.add(place_.head_blank);
+    ++place_.line;
+  }
+  if (place_.continues_line && block.ends_file) place_.lines_before.add(place_.head_blank);
+  if (!block.text.empty())
+    place_.continues_word = place_.continues_line && !is_blank(block.text.back());
+}
+
+}  // namespace ql::text

@@ -1,0 +1,74 @@
+// Files of text in blocks of whole lines. A line that is longer than a block comes in pieces, so
+// that memory does not grow with it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+#include "text/document_rule.h"
+
+namespace ql::text {
+
+// Where a block begins.
+struct TextPlace {
+  std::string file;         // its name for messages
+  std::int64_t line = 1;    // number of the line in the file
+  std::int64_t offset = 0;  // in the file, in bytes
+  bool starts_file = true;
+  bool continues_line = false;  // inside a line
+  bool continues_word = false;  // and the byte before it is not a blank
+  bool head_blank = true;       // the continued line has a blank head
+  LineHistory lines_before;     // in all files, without the continued line
+};
+
+struct TextBlock {
+  TextPlace place;
+  std::string text;
+  bool ends_file = false;
+};
+
+// Where a line may be cut when it is longer than a block.
+enum class LineCut {
+  kAtBlank,      // behind a blank: words and the context of lower-casing stay whole
+  kAtCodePoint,  // between code points
+  kAnywhere,     // between bytes
+  kNever,        // whole lines only
+};
+
+class TextReader {
+ public:
+  static constexpr std::size_t kBlockBytes = 256 * 1024;
+  // The most that is kept together: a word (kAtBlank) or a line (kNever) above it is an Error.
+  static constexpr std::size_t kLongestUnit = std::size_t{256} << 20;
+
+  // `files` as on a command line: "-" is standard input, none at all means standard input, too.
+  TextReader(std::vector<std::string> files, LineCut cut, std::size_t block_bytes = kBlockBytes,
+             std::size_t longest_unit = kLongestUnit);
+
+  // The next block, of about block_bytes or less where the text can be cut so. Blocks never span
+  // files; an empty file gives one empty block. False behind the last file. Blocks depend on the
+  // text alone, not on how a pipe delivers it. The first kLineHead bytes of a line stay together.
+  bool next(TextBlock& block);
+
+ private:
+  bool open_next_file();
+  std::size_t read_until_cut();
+  std::size_t cut_position(std::size_t searched) const;
+  std::size_t cut_inside_line(std::size_t searched) const;
+  void advance(const TextBlock& block);
+
+  std::vector<std::string> files_;
+  LineCut cut_;
+  std::size_t block_bytes_, longest_unit_;
+  std::size_t next_file_ = 0;
+  std::unique_ptr<InputFile> input_;
+  bool input_ended_ = false;
+  std::string buffer_;  // read, not yet given out
+  TextPlace place_;     // of the buffer
+};
+
+}  // namespace ql::text

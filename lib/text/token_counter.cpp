@@ -1,0 +1,80 @@
+#include "text/token_counter.h"
+
+#include "text/utf8.h"
+#include "text/words.h"
+
+namespace ql::text {
+namespace {
+
+// " the cat " at the beginning of a line, "the cat " in a later piece of it.
+bool is_padded(std::string_view line, bool begins) {
+  if (begins) {
+    if (line.empty() || line.front() != ' ') return false;
+    line.remove_prefix(1);
+  }
+  bool after_blank = true;
+  for (const char c : line) {
+    if (is_blank(c) && (c != ' ' || after_blank)) return false;
+    after_blank = is_blank(c);
+  }
+  return after_blank;
+}
+
+}  // namespace
+
+void WordCounter::add(std::string_view line, bool begins, bool) {
+  any_line_ = true;
+  all_padded_ = all_padded_ && is_padded(line, begins);
+  for_each_word(line, [this](std::string_view word) {
+    const std::uint32_t id = words_.insert(word);
+    if (id == counts_.size()) counts_.push_back(0);
+    ++counts_[id];
+  });
+}
+
+std::vector<TokenCount> WordCounter::counts() const {
+  std::vector<TokenCount> counts;
+  counts.reserve(counts_.size());
+  for (std::uint32_t id = 0; id < counts_.size(); ++id)
+    counts.push_back({std::string(words_.token(id)), counts_[id]});
+  return counts;
+}
+
+LineStyle WordCounter::line_style() const {
+  return any_line_ && all_padded_ ? LineStyle::kPadded : LineStyle::kPlain;
+}
+
+CharCounter::CharCounter() : counts_(kLastCodePoint + 1) {}
+
+void CharCounter::add(std::string_view line, bool, bool ended) {
+  for (std::size_t position = 0; position < line.size();) {
+    const CodePoint point = code_point_at(line, position);
+    ++counts_[point.value];
+    position += point.length;
+  }
+  if (ended) ++counts_['\n'];
+}
+
+std::vector<TokenCount> CharCounter::counts() const {
+  std::vector<TokenCount> counts;
+  for (char32_t c = 0; c <= kLastCodePoint; ++c) {
+    if (counts_[c] == 0) continue;
+    counts.push_back({"", counts_[c]});
+    append_utf8(counts.back().token, c);
+  }
+  return counts;
+}
+
+void ByteCounter::add(std::string_view line, bool, bool ended) {
+  for (const char c : line) ++counts_[static_cast<unsigned char>(c)];
+  if (ended) ++counts_['\n'];
+}
+
+std::vector<TokenCount> ByteCounter::counts() const {
+  std::vector<TokenCount> counts;
+  for (std::size_t byte = 0; byte < counts_.size(); ++byte)
+    counts.push_back({byte_token(static_cast<unsigned char>(byte)), counts_[byte]});
+  return counts;
+}
+
+}  // namespace ql::text

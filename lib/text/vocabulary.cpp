@@ -1,0 +1,174 @@
+#include "text/vocabulary.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <utility>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "text/utf8.h"
+#include "text/words.h"
+
+namespace ql::text {
+namespace {
+
+std::string place(const std::string& where, std::size_t id) {
+  return fmt::format("{}: tokens[{}]", where, id);
+}
+
+void check_word(std::string_view token, const std::string& where) {
+  if (count_word_starts(token, false) != 1 || is_blank(token.front()) || is_blank(token.back()))
+    throw FormatError(where, fmt::format("a word without blanks expected, found '{}'", token));
+}
+
+void check_char(std::string_view token, const std::string& where) {
+  if (token.empty() || code_point_at(token, 0).length != token.size())
+    throw FormatError(where, fmt::format("one code point expected, found '{}'", token));
+}
+
+void check_special(const std::optional<TokenId>& id, std::size_t size, const char* name,
+                   const std::string& where) {
+  if (id && *id >= size)
+    throw FormatError(
+        where, fmt::format("specials: {} is {}, but there are only {} tokens", name, *id, size));
+}
+
+void check_bytes(const TokenTable& tokens, std::size_t specials, const std::string& where) {
+  for (int byte = 0; byte < 256; ++byte) {
+    const std::string token = byte_token(static_cast<unsigned char>(byte));
+    if (tokens.find(token) == TokenTable::kNone)
+      throw FormatError(where, fmt::format("the byte token {} is missing", token));
+  }
+  if (tokens.size() != 256 + specials)
+    throw FormatError(where, fmt::format("{} tokens expected (256 bytes and {} specials), found {}",
+                                         256 + specials, specials, tokens.size()));
+}
+
+void check_pieces(const TokenTable& tokens, const SentencePieceModel& model,
+                  const std::optional<TokenId>& unk, const std::string& where) {
+  if (model.size() != tokens.size())
+    throw FormatError(
+        where, fmt::format("{} tokens, but the model has {} pieces", tokens.size(), model.size()));
+  for (std::uint32_t id = 0; id < tokens.size(); ++id) {
+    if (tokens.token(id) != model.piece(id))
+      throw FormatError(place(where, id), fmt::format("'{}', but the model's piece is '{}'",
+                                                      tokens.token(id), model.piece(id)));
+  }
+  if (unk != model.unk())
+    throw FormatError(where, fmt::format("specials: unk must be {} as in the model", model.unk()));
+}
+
+std::string hash_of(const VocabularyContent& content, const TokenTable& tokens) {
+  ContentHasher hasher;
+  const auto add = [&hasher](std::string_view text) { hasher.update(text.data(), text.size()); };
+  const auto special = [](const std::optional<TokenId>& id) {
+    return id ? std::to_string(*id) : std::string("none");
+  };
+  add(fmt::format("ql-vocabulary 1\ntype {}\nlowercase {}\neos {}\nunk {}\ntokens {}\n",
+                  token_type_name(content.type), content.lowercase ? "true" : "false",
+                  special(content.eos), special(content.unk), tokens.size()));
+  for (std::uint32_t id = 0; id < tokens.size(); ++id) {
+    add(fmt::format("{} ", tokens.token(id).size()));
+    add(tokens.token(id));
+    add("\n");
+  }
+  if (content.type == TokenType::kSentencePiece) {
+    add(fmt::format("model {}\n", content.model.size()));
+    add(content.model);
+  }
+  return hasher.digest();
+}
+
+template <typename Value, std::size_t kSize>
+std::optional<Value> value_named(const std::array<std::pair<const char*, Value>, kSize>& names,
+                                 std::string_view name) {
+  for (const auto& [known, value] : names) {
+    if (name == known) return value;
+  }
+  return std::nullopt;
+}
+
+template <typename Value, std::size_t kSize>
+const char* name_of(const std::array<std::pair<const char*, Value>, kSize>& names, Value value) {
+  for (const auto& [name, known] : names) {
+    if (value == known) return name;
+  }
+  throw std::logic_error("a value without a name");
+}
+
+constexpr std::array<std::pair<const char*, TokenType>, 4> kTypeNames = {
+    {{"word", TokenType::kWord},
+     {"char", TokenType::kChar},
+     {"byte", TokenType::kByte},
+     {"sentencepiece", TokenType::kSentencePiece}}};
+
+constexpr std::array<std::pair<const char*, LineStyle>, 2> kStyleNames = {
+    {{"plain", LineStyle::kPlain}, {"padded", LineStyle::kPadded}}};
+
+}  // namespace
+
+const char* token_type_name(TokenType type) { return name_of(kTypeNames, type); }
+std::optional<TokenType> parse_token_type(std::string_view name) {
+  return value_named(kTypeNames, name);
+}
+const char* line_style_name(LineStyle style) { return name_of(kStyleNames, style); }
+std::optional<LineStyle> parse_line_style(std::string_view name) {
+  return value_named(kStyleNames, name);
+}
+
+std::string byte_token(unsigned char byte) { return fmt::format("<0x{:02X}>", byte); }
+
+std::optional<unsigned char> parse_byte_token(std::string_view token) {
+  constexpr std::string_view kDigits = "0123456789ABCDEF";
+  if (token.size() != 6 || token.substr(0, 3) != "<0x" || token[5] != '>') return std::nullopt;
+  const std::size_t high = kDigits.find(token[3]), low = kDigits.find(token[4]);
+  if (high == std::string_view::npos || low == std::string_view::npos) return std::nullopt;
+  return static_cast<unsigned char>(high * 16 + low);
+}
+
+Vocabulary::Vocabulary(VocabularyContent content, const std::string& where)
+    : content_(std::move(content)) {
+  const std::size_t size = content_.tokens.size();
+  if (size == 0) throw FormatError(where, "no tokens");
+  if (content_.counts.size() != size)
+    throw FormatError(where, fmt::format("{} counts expected, one for each token, found {}", size,
+                                         content_.counts.size()));
+  check_special(content_.eos, size, "eos", where);
+  check_special(content_.unk, size, "unk", where);
+  if (content_.eos && content_.eos == content_.unk)
+    throw FormatError(where, fmt::format("specials: eos and unk are both {}", *content_.eos));
+  if (content_.type == TokenType::kByte && content_.lowercase)
+    throw FormatError(where, "a vocabulary of bytes cannot be lower-cased");
+  for (std::uint32_t id = 0; id < size; ++id) {
+    const std::string& token = content_.tokens[id];
+    if (content_.counts[id] < 0)
+      throw FormatError(fmt::format("{}: counts[{}]", where, id), "a count below 0");
+    if (tokens_.insert(token) != id)
+      throw FormatError(place(where, id), fmt::format("'{}' again; it is tokens[{}] already", token,
+                                                      tokens_.find(token)));
+    if (is_special(id)) continue;
+    if (content_.type == TokenType::kWord) check_word(token, place(where, id));
+    if (content_.type == TokenType::kChar) check_char(token, place(where, id));
+  }
+  content_.tokens = {};
+  if (content_.type == TokenType::kByte)
+    check_bytes(tokens_, (content_.eos ? 1 : 0) + (content_.unk ? 1 : 0), where);
+  if (content_.type == TokenType::kSentencePiece) {
+    model_ = std::make_shared<const SentencePieceModel>(content_.model, where + ": model");
+    check_pieces(tokens_, *model_, content_.unk, where);
+  }
+  hash_ = hash_of(content_, tokens_);
+}
+
+shard::VocabularyInfo Vocabulary::info() const {
+  shard::VocabularyInfo info;
+  info.size = size();
+  info.hash = hash_;
+  info.type = token_type_name(type());
+  info.eos = eos();
+  info.unk = unk();
+  return info;
+}
+
+}  // namespace ql::text

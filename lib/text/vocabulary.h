@@ -1,0 +1,88 @@
+// The vocabulary: which strings the token ids stand for. Ids 0 .. size-1.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "shard/token_info.h"
+#include "text/sentencepiece_model.h"
+#include "text/token_table.h"
+
+namespace ql::text {
+
+using shard::TokenId;
+
+enum class TokenType { kWord, kChar, kByte, kSentencePiece };
+const char* token_type_name(TokenType type);  // "word", "char", "byte", "sentencepiece"
+std::optional<TokenType> parse_token_type(std::string_view name);
+
+// How words stand on a line when text is written.
+enum class LineStyle {
+  kPlain,   // "the cat\n": one blank between words
+  kPadded,  // " the cat \n", a blank line is " \n": as in WikiText
+};
+const char* line_style_name(LineStyle style);  // "plain", "padded"
+std::optional<LineStyle> parse_line_style(std::string_view name);
+
+// The content of a vocabulary before it is checked. Tokens are written as the file has them:
+//   word           the word
+//   char           the code point in UTF-8
+//   byte           "<0x00>" .. "<0xFF>", all 256
+//   sentencepiece  the pieces of `model`, in its order
+// Specials (<eos>, <unk>) are tokens, too; what is written there never matches text, but for a
+// word <unk>.
+struct VocabularyContent {
+  TokenType type = TokenType::kWord;
+  bool lowercase = false;
+  LineStyle line_style = LineStyle::kPlain;  // word only
+  std::optional<TokenId> eos, unk;
+  std::vector<std::string> tokens;
+  std::vector<std::int64_t> counts;  // occurrences in the text it was made from, one a token
+  std::string model;                 // sentencepiece only: the serialized model
+};
+
+class Vocabulary {
+ public:
+  // Checks everything; throws FormatError at `where`.
+  Vocabulary(VocabularyContent content, const std::string& where);
+
+  std::uint32_t size() const { return tokens_.size(); }
+  TokenType type() const { return content_.type; }
+  bool lowercase() const { return content_.lowercase; }
+  LineStyle line_style() const { return content_.line_style; }
+  std::optional<TokenId> eos() const { return content_.eos; }
+  std::optional<TokenId> unk() const { return content_.unk; }
+  bool is_special(TokenId id) const { return id == content_.eos || id == content_.unk; }
+  std::string_view token(TokenId id) const { return tokens_.token(id); }
+  std::uint32_t find(std::string_view token) const { return tokens_.find(token); }
+  const std::vector<std::int64_t>& counts() const { return content_.counts; }
+  const SentencePieceModel& model() const { return *model_; }
+
+  // What makes two vocabularies the same: type, lowercase, specials, tokens and model; not the
+  // counts, the line style or where it came from. ql-vocabulary(5) defines it.
+  const std::string& hash() const { return hash_; }
+  shard::VocabularyInfo info() const;
+
+  // The file's text.
+  std::string to_text(const Json& provenance) const;
+
+ private:
+  VocabularyContent content_;  // without the tokens, which the table holds
+  TokenTable tokens_;
+  std::shared_ptr<const SentencePieceModel> model_;
+  std::string hash_;
+};
+
+// Reads what to_text wrote. `where` names the file in messages.
+Vocabulary parse_vocabulary(std::string_view text, const std::string& where);
+
+// "<0x41>" for 0x41, and back (nullopt for anything else).
+std::string byte_token(unsigned char byte);
+std::optional<unsigned char> parse_byte_token(std::string_view token);
+
+}  // namespace ql::text

@@ -1,0 +1,199 @@
+#include "text/vocabulary_builder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "base/error.h"
+#include "text/line_encoder.h"
+#include "text/lines.h"
+#include "text/lowercase.h"
+#include "text/token_counter.h"
+
+namespace ql::text {
+namespace {
+
+constexpr const char* kEos = "<eos>";
+constexpr const char* kUnk = "<unk>";
+constexpr const char* kWhere = "the new vocabulary";
+
+bool wants_eos(const VocabularyRules& rules) {
+  if (rules.eos != Presence::kAuto) return rules.eos == Presence::kAlways;
+  return rules.type == TokenType::kWord || rules.type == TokenType::kSentencePiece;
+}
+
+bool wants_unk(const VocabularyRules& rules) {
+  if (rules.unk != Presence::kAuto) return rules.unk == Presence::kAlways;
+  return rules.type == TokenType::kWord || rules.type == TokenType::kChar;
+}
+
+void check_rules(const VocabularyRules& rules) {
+  const char* type = token_type_name(rules.type);
+  const bool bytes = rules.type == TokenType::kByte;
+  const bool pieces = rules.type == TokenType::kSentencePiece;
+  if (bytes && rules.lowercase)
+    throw UsageError("--lowercase", "bytes have no case", "use --type char");
+  if (rules.min_count > 1 && (bytes || pieces))
+    throw UsageError("--min-count", fmt::format("has no meaning with --type {}", type));
+  if (rules.max_size > 0 && bytes)
+    throw UsageError("--max-size", "there are always 256 bytes", "leave the option out");
+  if (rules.max_size == 0 && pieces)
+    throw UsageError("--max-size", "--type sentencepiece needs a size", "try --max-size 8000");
+  if (rules.eos == Presence::kNever && pieces)
+    throw UsageError("--eos", "a sentencepiece vocabulary always has <eos>",
+                     "encode with --eos none to have no use for it");
+}
+
+// Calls add(line, begins, ended) for every line or piece of one, valid and lower-cased as wanted.
+template <typename Add>
+std::int64_t for_each_line(const std::vector<std::string>& files, const VocabularyRules& rules,
+                           const Add& add) {
+  TextReader reader(files, line_cut(rules.type, rules.lowercase));
+  std::int64_t count = 0;
+  TextBlock block;
+  while (reader.next(block)) {
+    validate_text(block, rules.type, rules.invalid);
+    if (rules.lowercase) block.text = lowercase(block.text);
+    bool begins = !block.place.continues_line;
+    for (LineSplitter lines(block.text); lines.next();) {
+      add(lines.line(), begins, lines.ended());
+      count += begins ? 1 : 0;
+      begins = lines.ended();
+    }
+  }
+  return count;
+}
+
+// Takes the count of `token` out of `counts`.
+std::int64_t take(std::vector<TokenCount>& counts, const char* token) {
+  const auto found = std::find_if(counts.begin(), counts.end(),
+                                  [&](const TokenCount& each) { return each.token == token; });
+  if (found == counts.end()) return 0;
+  const std::int64_t count = found->count;
+  counts.erase(found);
+  return count;
+}
+
+// Sorts, and drops what is too rare or too much; returns the occurrences of what it dropped.
+std::int64_t select(std::vector<TokenCount>& counts, const VocabularyRules& rules,
+                    std::size_t specials) {
+  std::sort(counts.begin(), counts.end(), [](const TokenCount& a, const TokenCount& b) {
+    return a.count != b.count ? a.count > b.count : a.token < b.token;
+  });
+  std::size_t kept = counts.size();
+  if (rules.max_size > 0) {
+    const auto room = static_cast<std::size_t>(rules.max_size);
+    if (room <= specials)
+      throw UsageError("--max-size",
+                       fmt::format("{} leaves no room beside {} specials", room, specials));
+    kept = std::min(kept, room - specials);
+  }
+  while (kept > 0 && counts[kept - 1].count < rules.min_count) --kept;
+  std::int64_t dropped = 0;
+  for (std::size_t i = kept; i < counts.size(); ++i) dropped += counts[i].count;
+  counts.resize(kept);
+  return dropped;
+}
+
+void add_token(VocabularyContent& content, std::string token, std::int64_t count) {
+  content.tokens.push_back(std::move(token));
+  content.counts.push_back(count);
+}
+
+BuiltVocabulary count_vocabulary(const std::vector<std::string>& files,
+                                 const VocabularyRules& rules) {
+  WordCounter words;
+  std::unique_ptr<TokenCounter> others;
+  if (rules.type == TokenType::kChar) others = std::make_unique<CharCounter>();
+  if (rules.type == TokenType::kByte) others = std::make_unique<ByteCounter>();
+  TokenCounter& counter = others ? *others : words;
+  const std::int64_t lines = for_each_line(
+      files, rules,
+      [&](std::string_view line, bool begins, bool ended) { counter.add(line, begins, ended); });
+
+  const bool is_word = rules.type == TokenType::kWord, eos = wants_eos(rules),
+             unk = wants_unk(rules);
+  std::vector<TokenCount> counts = counter.counts();
+  std::int64_t tokens = 0;
+  std::int64_t types = 0;
+  for (const TokenCount& each : counts) {
+    tokens += each.count;
+    types += each.count > 0 ? 1 : 0;
+  }
+  if (tokens == 0 && rules.type != TokenType::kByte)
+    throw Error("", "no text to make a vocabulary from", "give a file with words in it");
+  const std::int64_t reserved = is_word && eos ? take(counts, kEos) : 0;
+  const std::int64_t unk_in_text = is_word && unk ? take(counts, kUnk) : 0;
+  std::int64_t unknown = reserved;
+  if (rules.type != TokenType::kByte)
+    unknown += select(counts, rules, (eos ? 1 : 0) + (unk ? 1 : 0));
+
+  VocabularyContent content;
+  content.type = rules.type;
+  content.lowercase = rules.lowercase;
+  if (is_word) content.line_style = words.line_style();
+  if (eos) {
+    content.eos = 0;
+    add_token(content, kEos, lines);
+  }
+  if (unk) {
+    content.unk = static_cast<TokenId>(content.tokens.size());
+    add_token(content, kUnk, unk_in_text + unknown);
+  }
+  for (TokenCount& each : counts) add_token(content, std::move(each.token), each.count);
+  return {Vocabulary(std::move(content), kWhere), lines, tokens, types, unknown, reserved};
+}
+
+BuiltVocabulary train_vocabulary(const std::vector<std::string>& files,
+                                 const VocabularyRules& rules) {
+  std::string text;
+  std::vector<std::size_t> ends;  // of the lines in text
+  const std::int64_t line_count =
+      for_each_line(files, rules, [&](std::string_view line, bool, bool) {
+        text.append(line);
+        ends.push_back(text.size());
+      });
+  if (text.empty())
+    throw Error("", "no text to make a vocabulary from", "give a file with words in it");
+  std::vector<std::string_view> lines;
+  for (std::size_t i = 0, begin = 0; i < ends.size(); begin = ends[i++])
+    lines.push_back(std::string_view(text).substr(begin, ends[i] - begin));
+
+  VocabularyContent content;
+  content.type = rules.type;
+  content.lowercase = rules.lowercase;
+  content.eos = 0;
+  content.unk = 1;
+  content.model = train_sentencepiece(lines, {rules.max_size, !wants_unk(rules)});
+  const SentencePieceModel model(content.model, kWhere);
+  for (std::uint32_t id = 0; id < model.size(); ++id) add_token(content, model.piece(id), 0);
+
+  // The counts come from encoding the text once more; the vocabulary itself does not depend on
+  // them.
+  const Vocabulary uncounted(content, kWhere);
+  const auto encoder = make_line_encoder(uncounted);
+  Unknowns unknowns(uncounted, UnknownRule::kUnk);
+  std::vector<TokenId> ids;
+  std::int64_t tokens = 0;
+  for (const std::string_view line : lines) {
+    ids.clear();
+    encoder->encode(line, ids, unknowns);
+    for (const TokenId id : ids) ++content.counts[id];
+    tokens += static_cast<std::int64_t>(ids.size());
+  }
+  content.counts[*content.eos] = line_count;
+  return {Vocabulary(std::move(content), kWhere), line_count, tokens, 0, unknowns.count(), 0};
+}
+
+}  // namespace
+
+BuiltVocabulary build_vocabulary(const std::vector<std::string>& files,
+                                 const VocabularyRules& rules) {
+  check_rules(rules);
+  return rules.type == TokenType::kSentencePiece ? train_vocabulary(files, rules)
+                                                 : count_vocabulary(files, rules);
+}
+
+}  // namespace ql::text

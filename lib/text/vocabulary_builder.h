@@ -1,0 +1,49 @@
+// Makes a vocabulary from text.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "text/prepare.h"
+#include "text/vocabulary.h"
+
+namespace ql::text {
+
+// Whether a special token exists.
+enum class Presence {
+  kAuto,  // <eos>: words and sentencepiece; <unk>: words and characters
+  kAlways,
+  kNever,
+};
+
+struct VocabularyRules {
+  TokenType type = TokenType::kWord;
+  bool lowercase = false;
+  std::int64_t min_count = 1;  // word, char: rarer tokens are left out
+  std::int64_t max_size = 0;   // word, char, sentencepiece: entries at most, specials included; 0:
+                               // no limit
+  Presence eos = Presence::kAuto;
+  // A sentencepiece vocabulary always has <unk>, because the library wants it; kAlways means that
+  // it is used, otherwise 256 byte pieces stand for what no other piece covers.
+  Presence unk = Presence::kAuto;
+  InvalidText invalid = InvalidText::kError;
+};
+
+struct BuiltVocabulary {
+  Vocabulary vocabulary;
+  std::int64_t lines = 0;
+  std::int64_t tokens = 0;    // of the text, without <eos>
+  std::int64_t types = 0;     // distinct ones; 0 for sentencepiece, where nothing is counted before
+  std::int64_t unknown = 0;   // tokens of the text that the vocabulary leaves out
+  std::int64_t reserved = 0;  // words of the text that look like <eos>; they are unknown, too
+};
+
+// Order of ids: <eos>, <unk> (where they exist), then by falling count, equal counts by bytes.
+// Bytes stand in their own order; sentencepiece in the model's.
+// Throws UsageError for rules that contradict each other, Error for a text without tokens (bytes
+// need none). `files` as TextReader takes them; sentencepiece keeps the whole text in memory.
+BuiltVocabulary build_vocabulary(const std::vector<std::string>& files,
+                                 const VocabularyRules& rules);
+
+}  // namespace ql::text

@@ -1,0 +1,108 @@
+// The vocabulary's file, see ql-vocabulary(5).
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "text/base64.h"
+#include "text/vocabulary.h"
+
+namespace ql::text {
+namespace {
+
+constexpr const char* kFormat = "ql-vocabulary";
+constexpr std::int64_t kVersion = 1;
+
+// A choice among names.
+template <typename Parse>
+auto choice(const JsonObject& object, const std::string& key, const Parse& parse,
+            const char* allowed) {
+  const std::string name = object.text(key);
+  const auto value = parse(name);
+  if (!value)
+    throw FormatError(object.where(),
+                      fmt::format("{}: one of {} expected, found '{}'", key, allowed, name));
+  return *value;
+}
+
+std::optional<TokenId> special(const JsonObject& specials, const std::string& key) {
+  if (!specials.has(key)) return std::nullopt;
+  return static_cast<TokenId>(specials.integer(key, 0, UINT32_MAX));
+}
+
+std::vector<std::string> texts(const JsonObject& object, const std::string& key) {
+  const Json& array = object.at(key);
+  if (!array.is_array())
+    throw FormatError(object.where(), fmt::format("{}: an array expected", key));
+  std::vector<std::string> values;
+  values.reserve(array.size());
+  for (const Json& value : array) {
+    if (!value.is_string())
+      throw FormatError(fmt::format("{}: {}[{}]", object.where(), key, values.size()),
+                        fmt::format("a text expected, found {}", value.dump()));
+    values.push_back(value.get<std::string>());
+  }
+  return values;
+}
+
+std::string model_of(const JsonObject& object) {
+  std::optional<std::string> model = base64_decode(object.text("model"));
+  if (!model) throw FormatError(object.where(), "model: not base64");
+  return *std::move(model);
+}
+
+}  // namespace
+
+Vocabulary parse_vocabulary(std::string_view text, const std::string& where) {
+  const Json json = parse_json(text, where);
+  const JsonObject object(json, where);
+  if (!object.has("format") || object.text("format") != kFormat)
+    throw FormatError(where,
+                      fmt::format("not a vocabulary: \"format\": \"{}\" is missing", kFormat),
+                      "make one with qltok vocab");
+  const std::int64_t version = object.integer("version");
+  if (version != kVersion)
+    throw FormatError(
+        where,
+        fmt::format("version {} of the format; this program reads version {}", version, kVersion),
+        "use a newer version of the toolkit");
+  VocabularyContent content;
+  content.type = choice(object, "type", parse_token_type, "word, char, byte, sentencepiece");
+  content.lowercase = object.boolean("lowercase");
+  if (content.type == TokenType::kWord)
+    content.line_style = choice(object, "line_style", parse_line_style, "plain, padded");
+  const JsonObject specials = object.object("specials");
+  specials.refuse_unknown({"eos", "unk"});
+  content.eos = special(specials, "eos");
+  content.unk = special(specials, "unk");
+  content.tokens = texts(object, "tokens");
+  content.counts = object.integers("counts");
+  if (content.type == TokenType::kSentencePiece) content.model = model_of(object);
+  Vocabulary vocabulary(std::move(content), where);
+  if (object.text("hash") != vocabulary.hash())
+    throw FormatError(where,
+                      fmt::format("the hash is {}, but the content has {}", object.text("hash"),
+                                  vocabulary.hash()),
+                      "the file was changed or damaged: make it again with qltok vocab");
+  return vocabulary;
+}
+
+std::string Vocabulary::to_text(const Json& provenance) const {
+  Json json;
+  json["format"] = kFormat;
+  json["version"] = kVersion;
+  json["type"] = token_type_name(type());
+  json["lowercase"] = lowercase();
+  if (type() == TokenType::kWord) json["line_style"] = line_style_name(line_style());
+  json["hash"] = hash();
+  json["specials"] = Json::object();
+  if (eos()) json["specials"]["eos"] = *eos();
+  if (unk()) json["specials"]["unk"] = *unk();
+  json["provenance"] = provenance;
+  Json tokens = Json::array();
+  for (TokenId id = 0; id < size(); ++id) tokens.push_back(std::string(token(id)));
+  json["tokens"] = std::move(tokens);
+  json["counts"] = counts();
+  if (type() == TokenType::kSentencePiece) json["model"] = base64_encode(content_.model);
+  return dump_json(json);
+}
+
+}  // namespace ql::text
