@@ -1,0 +1,53 @@
+// Adam (Kingma and Ba, 2015) with bias correction and clipping of the whole gradient's norm, in one
+// pass over weights, gradient and moments.
+//
+// Everything is summed in an order that does not depend on the number of threads.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "nn/model.h"
+
+namespace ql::train {
+
+struct AdamOptions {
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
+};
+
+class Adam {
+ public:
+  // `parameters` are shared with the model and must be contiguous, on the CPU, float32 or float64
+  // (std::invalid_argument). Moments start as zeros.
+  Adam(std::vector<nn::NamedTensor> parameters, const AdamOptions& options);
+
+  // The L2 norm of all gradients together. A parameter without a gradient counts as zeros.
+  double gradient_norm() const;
+
+  // One update with the gradients times `gradient_scale`, then drops the gradients.
+  void step(double learning_rate, double gradient_scale);
+
+  std::int64_t steps() const { return steps_; }
+
+  // "first_moment.NAME" and "second_moment.NAME" of every parameter, in the parameters' order;
+  // they share memory with this object.
+  std::vector<nn::NamedTensor> moments() const;
+  // For a resume: after the moments were copied into the tensors of moments().
+  void set_steps(std::int64_t steps) { steps_ = steps; }
+
+ private:
+  std::vector<nn::NamedTensor> parameters_;
+  std::vector<at::Tensor> first_, second_;
+  AdamOptions options_;
+  std::int64_t steps_ = 0;
+};
+
+// The factor that brings a gradient of norm `norm` down to `clip`; 1 when it is short enough or
+// clip is 0.
+double clip_scale(double norm, double clip);
+
+}  // namespace ql::train

@@ -1,0 +1,119 @@
+#include "train/checkpoint.h"
+
+#include <ATen/core/grad_mode.h>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "nn/safetensors.h"
+#include "nn/weights.h"
+
+namespace ql::train {
+namespace {
+
+constexpr const char* kFormat = "ql-training-state";
+constexpr std::int64_t kVersion = 1;
+constexpr const char* kWeights = "model.safetensors";
+constexpr const char* kOptimizer = "optimizer.safetensors";
+constexpr const char* kMemory = "memory.safetensors";
+constexpr const char* kCovered[] = {"model.json", kWeights, kOptimizer, kMemory};
+
+constexpr const char* kCure = "restore the folder from a copy, or start again with --force";
+
+std::string file_hash(const fs::path& path) { return content_hash(MappedFile(path).view()); }
+
+// The checksum of state.json covers the file as it is without the checksum.
+std::string state_checksum(Json json) {
+  json.erase("checksum");
+  return content_hash(dump_json(json));
+}
+
+Json read_verified_json(const fs::path& path) {
+  const Json json = read_json(path);
+  const JsonObject object(json, path.string());
+  if (object.text("format") != kFormat) {
+    throw FormatError(path.string(), fmt::format("\"format\" is \"{}\", expected \"{}\"",
+                                                 object.text("format"), kFormat));
+  }
+  if (object.integer("version") != kVersion) {
+    throw FormatError(path.string(),
+                      fmt::format("version {} is unknown, this program reads version {}",
+                                  object.integer("version"), kVersion),
+                      "use the program that wrote it, or a newer one");
+  }
+  object.refuse_unknown({"format", "version", "state", "files", "checksum"});
+  if (object.text("checksum") != state_checksum(json)) {
+    throw FormatError(path.string(), "checksum mismatch: the file is damaged", kCure);
+  }
+  return json;
+}
+
+// Copies every tensor of `wanted` from the file, which must hold exactly these.
+void restore(const fs::path& path, const std::vector<nn::NamedTensor>& wanted) {
+  const nn::TensorFile file = nn::read_safetensors(path);
+  if (file.tensors.size() != wanted.size()) {
+    throw FormatError(path.string(), fmt::format("has {} tensors, expected {}", file.tensors.size(),
+                                                 wanted.size()));
+  }
+  for (const nn::NamedTensor& target : wanted) {
+    const at::Tensor& source = file.at(target.name);
+    if (source.sizes() != target.tensor.sizes() ||
+        source.scalar_type() != target.tensor.scalar_type()) {
+      throw FormatError(
+          path.string() + ": " + target.name,
+          fmt::format("is {} {}, expected {} {}", c10::toString(source.scalar_type()),
+                      c10::str(source.sizes()), c10::toString(target.tensor.scalar_type()),
+                      c10::str(target.tensor.sizes())));
+    }
+    target.tensor.copy_(source);
+  }
+}
+
+}  // namespace
+
+void write_checkpoint(const fs::path& folder, const net::ModelFile& description,
+                      const Learner& learner, const TrainingState& state) {
+  AtomicFolder atomic(folder);
+  const fs::path& temporary = atomic.temporary();
+  const std::map<std::string, std::string> metadata = {{"step", std::to_string(state.step)}};
+  write_file_atomically(temporary / "model.json", dump_json(net::model_file_to_json(description)));
+  nn::write_safetensors(temporary / kWeights, learner.model().parameters(), metadata);
+  nn::write_safetensors(temporary / kOptimizer, learner.adam().moments(), metadata);
+  nn::write_safetensors(temporary / kMemory, learner.memory().states, metadata);
+
+  Json json = {{"format", kFormat}, {"version", kVersion}, {"state", state_to_json(state)}};
+  for (const char* name : kCovered) {
+    json["files"][name] = file_hash(temporary / name);
+  }
+  json["checksum"] = state_checksum(json);
+  write_file_atomically(temporary / "state.json", dump_json(json));
+  atomic.commit();
+}
+
+TrainingState read_state(const fs::path& folder) {
+  const fs::path path = folder / "state.json";
+  const Json json = read_verified_json(path);
+  return state_from_json(JsonObject(json, path.string()).object("state"));
+}
+
+TrainingState read_checkpoint(const fs::path& folder, Learner& learner) {
+  const fs::path path = folder / "state.json";
+  const Json json = read_verified_json(path);
+  const JsonObject object(json, path.string());
+  const JsonObject files = object.object("files");
+  for (const char* name : kCovered) {
+    if (file_hash(folder / name) != files.text(name)) {
+      throw FormatError((folder / name).string(),
+                        "checksum mismatch with state.json: the file is damaged", kCure);
+    }
+  }
+  TrainingState state = state_from_json(object.object("state"));
+  const at::NoGradGuard no_gradient;
+  nn::load_weights(learner.model(), nn::read_safetensors(folder / kWeights));
+  restore(folder / kOptimizer, learner.adam().moments());
+  learner.adam().set_steps(state.step);
+  restore(folder / kMemory, learner.memory().states);
+  return state;
+}
+
+}  // namespace ql::train

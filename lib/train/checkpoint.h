@@ -1,0 +1,26 @@
+// Checkpoint folders: model.json, model.safetensors, optimizer.safetensors, memory.safetensors,
+// state.json. ql-checkpoint(5) has every key. A folder is whole or absent.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "net/model_file.h"
+#include "train/learner.h"
+#include "train/state.h"
+
+namespace ql::train {
+
+// Replaces `folder`.
+void write_checkpoint(const std::filesystem::path& folder, const net::ModelFile& description,
+                      const Learner& learner, const TrainingState& state);
+
+// state.json alone, its checksum verified. Throws FormatError with the reason.
+TrainingState read_state(const std::filesystem::path& folder);
+
+// Verifies every file against state.json, then restores weights, moments and memory. Throws
+// FormatError with file and reason; `learner` is then of no use. A file that is missing is a
+// SystemError.
+TrainingState read_checkpoint(const std::filesystem::path& folder, Learner& learner);
+
+}  // namespace ql::train

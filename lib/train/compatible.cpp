@@ -1,0 +1,86 @@
+#include "train/compatible.h"
+
+#include <fmt/ranges.h>
+
+#include <set>
+#include <vector>
+
+#include "base/error.h"
+#include "train/config.h"
+
+namespace ql::train {
+namespace {
+
+void compare_objects(const Json& saved, const Json& now, std::vector<std::string>& differences) {
+  std::set<std::string> keys;
+  for (const Json* json : {&saved, &now}) {
+    for (const auto& item : json->items()) {
+      keys.insert(item.key());
+    }
+  }
+  const auto text = [](const Json& json, const std::string& key) {
+    return json.contains(key) ? json[key].dump() : std::string("absent");
+  };
+  for (const std::string& key : keys) {
+    if (text(saved, key) != text(now, key) && !may_change_on_resume(key)) {
+      differences.push_back(
+          fmt::format("{} was {} and is {}", key, text(saved, key), text(now, key)));
+    }
+  }
+}
+
+void compare_data(const char* option, const DataIdentity& saved, const DataIdentity& now,
+                  std::vector<std::string>& differences) {
+  if (saved.hash != now.hash) {
+    differences.push_back(
+        fmt::format("{} was {} ({} tokens, hash {}) and is {} ({} tokens, hash {})", option,
+                    saved.name, saved.tokens, saved.hash, now.name, now.tokens, now.hash));
+  }
+}
+
+}  // namespace
+
+net::Network with_vocabulary(const net::Network& network, const std::string& where,
+                             const shard::TokenReader& data) {
+  const std::int64_t size = data.vocabulary().size;
+  if (network.vocab_size != 0 && network.vocab_size != size) {
+    throw Error(where,
+                fmt::format("vocab_size is {}, but {} was made with a vocabulary of {} entries",
+                            network.vocab_size, data.name(), size),
+                "leave vocab_size out: it is taken from the data");
+  }
+  net::Network complete = network;
+  complete.vocab_size = size;
+  return complete;
+}
+
+void require_same_vocabulary(const std::string& where, const shard::VocabularyInfo& vocabulary,
+                             const std::string& other_where, const shard::VocabularyInfo& other) {
+  const bool other_hash = vocabulary.hash != other.hash;
+  const bool both_known = !vocabulary.hash.empty() && !other.hash.empty();
+  if (vocabulary.size != other.size || (both_known && other_hash)) {
+    throw Error(where,
+                fmt::format("made with another vocabulary ({} entries, hash {}) than {} ({} "
+                            "entries, hash {})",
+                            vocabulary.size, vocabulary.hash, other_where, other.size, other.hash),
+                "encode all texts with the vocabulary of the training text");
+  }
+}
+
+void require_same_training(const std::string& where, const net::ModelFile& saved,
+                           const TrainingState& saved_state, const net::ModelFile& now,
+                           const DataIdentity& data, const DataIdentity& validation) {
+  std::vector<std::string> differences;
+  compare_objects(net::network_to_json(saved.network), net::network_to_json(now.network),
+                  differences);
+  compare_objects(saved.training, now.training, differences);
+  compare_data("--data", saved_state.data, data, differences);
+  compare_data("--valid", saved_state.validation, validation, differences);
+  if (!differences.empty()) {
+    throw Error(where, fmt::format("cannot resume: {}", fmt::join(differences, "; ")),
+                "use the same preset, options and data, or start a new training from these weights "
+                "with --init and another -o");
+  }
+}
+
+}  // namespace ql::train

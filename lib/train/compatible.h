@@ -1,0 +1,29 @@
+// What has to fit together before a training may start or go on.
+#pragma once
+
+#include <string>
+
+#include "net/model_file.h"
+#include "shard/token_info.h"
+#include "shard/token_reader.h"
+#include "train/state.h"
+
+namespace ql::train {
+
+// The network with vocab_size from the data. Throws Error when `network` (of the preset `where`)
+// has another one.
+net::Network with_vocabulary(const net::Network& network, const std::string& where,
+                             const shard::TokenReader& data);
+
+// Throws Error that names both places when size or hash of the vocabularies differ. Imported ids
+// have no hash: then only the sizes are compared.
+void require_same_vocabulary(const std::string& where, const shard::VocabularyInfo& vocabulary,
+                             const std::string& other_where, const shard::VocabularyInfo& other);
+
+// Throws Error that lists every key of network and training, and the data, that differ between the
+// checkpoint `where` and now (apart from may_change_on_resume).
+void require_same_training(const std::string& where, const net::ModelFile& saved,
+                           const TrainingState& saved_state, const net::ModelFile& now,
+                           const DataIdentity& data, const DataIdentity& validation);
+
+}  // namespace ql::train

@@ -1,0 +1,138 @@
+#include "train/config.h"
+
+#include <set>
+
+#include "base/error.h"
+
+namespace ql::train {
+namespace {
+
+// One place that knows every key: `visit(key, member)` for each of them, in the order of the file.
+template <typename Config, typename Visitor>
+void for_each_key(Config& config, Visitor&& visit) {
+  visit("batch", config.batch);
+  visit("steps", config.steps);
+  visit("minutes", config.minutes);
+  visit("learning_rate", config.learning_rate);
+  visit("min_lr_ratio", config.min_lr_ratio);
+  visit("warmup_steps", config.warmup_steps);
+  visit("clip", config.clip);
+  visit("adam_beta1", config.adam_beta1);
+  visit("adam_beta2", config.adam_beta2);
+  visit("adam_epsilon", config.adam_epsilon);
+  visit("eval_interval", config.eval_interval);
+  visit("checkpoint_interval", config.checkpoint_interval);
+  visit("log_interval", config.log_interval);
+  visit("seed", config.seed);
+  visit("eval_segment", config.eval_segment);
+  visit("eval_memory", config.eval_memory);
+  visit("eval_compressed_memory", config.eval_compressed_memory);
+}
+
+struct Reader {
+  const JsonObject& json;
+  void operator()(const std::string& key, std::int64_t& value) const {
+    if (json.has(key)) {
+      value = json.integer(key);
+    }
+  }
+  void operator()(const std::string& key, double& value) const {
+    if (json.has(key)) {
+      value = json.real(key);
+    }
+  }
+  void operator()(const std::string& key, std::optional<std::int64_t>& value) const {
+    if (json.has(key)) {
+      value = json.integer(key);
+    }
+  }
+};
+
+struct Writer {
+  Json& json;
+  template <typename Number>
+  void operator()(const std::string& key, const Number& value) const {
+    json[key] = value;
+  }
+  void operator()(const std::string& key, const std::optional<std::int64_t>& value) const {
+    if (value) {
+      json[key] = *value;
+    }
+  }
+};
+
+struct Check {
+  const std::string& where;
+  template <typename Number>
+  void operator()(bool holds, const char* key, Number value, const char* allowed) const {
+    if (!holds) {
+      throw ConfigError(where + ": " + key, fmt::format("{} is not possible", value),
+                        fmt::format("it has to be {}", allowed));
+    }
+  }
+};
+
+}  // namespace
+
+void TrainingConfig::check(const std::string& where) const {
+  const Check require{where};
+  require(batch >= 1, "batch", batch, "at least 1");
+  require(steps >= 1, "steps", steps, "at least 1");
+  require(minutes >= 0, "minutes", minutes, "0 (no budget) or more");
+  require(learning_rate > 0, "learning_rate", learning_rate, "above 0");
+  require(min_lr_ratio >= 0 && min_lr_ratio <= 1, "min_lr_ratio", min_lr_ratio, "from 0 to 1");
+  require(warmup_steps >= 0, "warmup_steps", warmup_steps, "0 or more");
+  require(clip >= 0, "clip", clip, "0 (no clipping) or more");
+  require(adam_beta1 >= 0 && adam_beta1 < 1, "adam_beta1", adam_beta1, "from 0 to below 1");
+  require(adam_beta2 >= 0 && adam_beta2 < 1, "adam_beta2", adam_beta2, "from 0 to below 1");
+  require(adam_epsilon > 0, "adam_epsilon", adam_epsilon, "above 0");
+  require(eval_interval >= 1, "eval_interval", eval_interval, "at least 1");
+  require(checkpoint_interval >= 1, "checkpoint_interval", checkpoint_interval, "at least 1");
+  require(log_interval >= 1, "log_interval", log_interval, "at least 1");
+  require(seed >= 0, "seed", seed, "0 or more");
+  require(!eval_segment || *eval_segment >= 1, "eval_segment", eval_segment.value_or(1),
+          "at least 1");
+  require(!eval_memory || *eval_memory >= 0, "eval_memory", eval_memory.value_or(0), "0 or more");
+  require(!eval_compressed_memory || *eval_compressed_memory >= 0, "eval_compressed_memory",
+          eval_compressed_memory.value_or(0), "0 or more");
+}
+
+net::Lengths TrainingConfig::evaluation_lengths(const net::Lengths& training) const {
+  net::Lengths lengths = training;
+  lengths.segment = eval_segment.value_or(training.segment);
+  lengths.memory = eval_memory.value_or(training.memory);
+  lengths.compressed_memory = eval_compressed_memory.value_or(training.compressed_memory);
+  return lengths;
+}
+
+std::vector<std::string> training_keys() {
+  std::vector<std::string> keys;
+  TrainingConfig config;
+  for_each_key(config, [&](const char* key, auto&) { keys.emplace_back(key); });
+  return keys;
+}
+
+TrainingConfig training_from_json(const JsonObject& json) {
+  const auto keys = training_keys();
+  json.refuse_unknown({keys.begin(), keys.end()});
+  for (const char* key : {"batch", "steps", "learning_rate"}) {
+    json.at(key);  // no sensible default: says that it is missing
+  }
+  TrainingConfig config;
+  for_each_key(config, Reader{json});
+  config.check(json.where());
+  return config;
+}
+
+Json training_to_json(const TrainingConfig& config) {
+  Json json = Json::object();
+  for_each_key(config, Writer{json});
+  return json;
+}
+
+bool may_change_on_resume(const std::string& training_key) {
+  return training_key == "checkpoint_interval" || training_key == "eval_interval" ||
+         training_key == "log_interval";
+}
+
+}  // namespace ql::train

@@ -1,0 +1,51 @@
+// How a network is trained: the "training" object of presets and of model.json. Key names follow
+// the paper's appendix E where it has one. No tensors here.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "net/network.h"
+
+namespace ql::train {
+
+struct TrainingConfig {
+  std::int64_t batch = 0;    // rows: streams that are read side by side
+  std::int64_t steps = 0;    // of the whole training: the length of the schedule
+  double minutes = 0;        // wall-clock budget that ends the schedule earlier; 0: none
+  double learning_rate = 0;  // the highest, reached after the warm-up
+  double min_lr_ratio = 0;   // the last learning rate is min_lr_ratio * learning_rate
+  std::int64_t warmup_steps = 0;
+  double clip = 0;  // largest norm of the whole gradient; 0: no clipping
+  double adam_beta1 = 0.9;
+  double adam_beta2 = 0.999;
+  double adam_epsilon = 1e-8;
+  std::int64_t eval_interval = 1000;        // steps between validations
+  std::int64_t checkpoint_interval = 1000;  // steps between checkpoints
+  std::int64_t log_interval = 100;          // steps averaged in one record of the log
+  std::int64_t seed = 1;                    // of the weights and of every dropout
+  // Lengths of validation; absent: those of training.
+  std::optional<std::int64_t> eval_segment, eval_memory, eval_compressed_memory;
+
+  // Throws ConfigError naming the key, the value and what is allowed. `where` is the file the
+  // values came from.
+  void check(const std::string& where = "training") const;
+  net::Lengths evaluation_lengths(const net::Lengths& training) const;
+};
+
+// Every key of the "training" object, for net::read_preset.
+std::vector<std::string> training_keys();
+
+// Keys that are absent keep their default; batch, steps and learning_rate have none. Unknown keys
+// and wrong types are FormatErrors, impossible values ConfigErrors.
+TrainingConfig training_from_json(const JsonObject& json);
+Json training_to_json(const TrainingConfig& config);
+
+// The keys that --resume lets change: how often something is saved, scored or logged does not touch
+// what is learned.
+bool may_change_on_resume(const std::string& training_key);
+
+}  // namespace ql::train

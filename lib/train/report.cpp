@@ -1,0 +1,65 @@
+#include "train/report.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cmath>
+
+#include "base/number.h"
+#include "net/context.h"
+
+namespace ql::train {
+namespace {
+
+std::string lengths_text(const net::Network& network, const net::Lengths& lengths) {
+  std::string text = fmt::format("segment {}, memory {}", lengths.segment, lengths.memory);
+  if (lengths.compressed_memory > 0) {
+    text += fmt::format(", compressed memory {}", lengths.compressed_memory);
+  }
+  const net::ContextLength context = net::exact_context(network, lengths);
+  return text + fmt::format(": context of {} to {} tokens", with_thousands(context.minimum),
+                            with_thousands(context.maximum));
+}
+
+}  // namespace
+
+std::string figures_text(const Figures& figures, std::int64_t steps) {
+  std::string text = fmt::format(
+      "step {} of {}, loss {:.3f}, perplexity {:.1f}, learning rate {:.1e}, gradient {:.2f}, {} "
+      "tokens/s",
+      with_thousands(figures.step), with_thousands(steps), figures.loss, std::exp(figures.loss),
+      figures.learning_rate, figures.gradient_norm,
+      with_thousands(std::llround(figures.tokens_per_second)));
+  if (figures.seconds_left >= 0) {
+    text += fmt::format(", {} left", human_seconds(figures.seconds_left));
+  }
+  return text;
+}
+
+std::vector<std::string> network_lines(const net::Network& network, std::int64_t parameters) {
+  std::string layers = fmt::format("{} layers", network.layers());
+  if (network.scales.size() > 1 || network.output_layers > 0) {
+    layers += fmt::format(" (scales {}, output {})", fmt::join(network.scales, ","),
+                          network.output_layers);
+  }
+  return {fmt::format("{}: {}, d_model {}, vocabulary {}, {} parameters",
+                      to_text(network.architecture), layers, network.d_model,
+                      with_thousands(network.vocab_size), with_thousands(parameters)),
+          lengths_text(network, network.lengths)};
+}
+
+std::vector<std::string> schedule_lines(const TrainingConfig& config, const Streams& streams,
+                                        const DataIdentity& data, const DataIdentity& validation) {
+  const double epochs =
+      static_cast<double>(config.steps) / static_cast<double>(streams.steps_per_epoch());
+  const std::string budget =
+      config.minutes > 0 ? fmt::format(" or {} minutes", config.minutes) : std::string();
+  return {
+      fmt::format("data {}: {} tokens in {} rows of {}", data.name, with_thousands(data.tokens),
+                  streams.batch(), with_thousands(streams.row_tokens())),
+      fmt::format("validation {}: {} tokens", validation.name, with_thousands(validation.tokens)),
+      fmt::format("{} steps{} of {} tokens ({:.1f} epochs)", with_thousands(config.steps), budget,
+                  with_thousands(streams.batch() * streams.segment()), epochs)};
+}
+
+}  // namespace ql::train

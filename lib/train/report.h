@@ -1,0 +1,38 @@
+// The words of a training: its first lines and the progress line. Pure text; nothing is printed
+// here.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "net/network.h"
+#include "train/config.h"
+#include "train/state.h"
+#include "train/streams.h"
+
+namespace ql::train {
+
+// What the progress line and a "train" record of the log tell.
+struct Figures {
+  std::int64_t step = 0;     // finished steps
+  double loss = 0;           // mean since the last record, nats per token
+  double learning_rate = 0;  // of the last step
+  double gradient_norm = 0;  // mean since the last record, before clipping
+  double tokens_per_second = 0;
+  double seconds_left = 0;  // until the schedule's end; negative: not known yet
+};
+
+// "step 1,200 of 60,000, loss 4.812, perplexity 123.0, learning rate 2.4e-04, gradient 0.35,
+// 1,020 tokens/s, 14h20m left"
+std::string figures_text(const Figures& figures, std::int64_t steps);
+
+// "Transformer-QL, 8 layers (3, 3 + 2 output), d_model 256, 9,254,144 parameters" and the lengths
+// with the context length, one line each.
+std::vector<std::string> network_lines(const net::Network& network, std::int64_t parameters);
+
+// Data, rows and epochs, schedule: one line each.
+std::vector<std::string> schedule_lines(const TrainingConfig& config, const Streams& streams,
+                                        const DataIdentity& data, const DataIdentity& validation);
+
+}  // namespace ql::train

@@ -1,0 +1,57 @@
+#include "train/run_folder.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <system_error>
+#include <utility>
+
+#include "base/error.h"
+
+namespace ql::train {
+
+namespace fs = std::filesystem;
+
+RunFolder::RunFolder(fs::path path, Start start) : path_(std::move(path)) {
+  std::error_code error;
+  fs::create_directories(path_, error);
+  if (error) {
+    throw SystemError(path_.string(), "create the folder", error.value());
+  }
+  lock_ = ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (lock_ < 0) {
+    throw SystemError(path_.string(), "open the folder", errno);
+  }
+  if (::flock(lock_, LOCK_EX | LOCK_NB) != 0) {
+    const int reason = errno;
+    ::close(lock_);
+    if (reason == EWOULDBLOCK) {
+      throw Error(path_.string(), "another training is writing to this folder",
+                  "wait for it or choose another -o");
+    }
+    throw SystemError(path_.string(), "lock the folder", reason);
+  }
+  if (start == Start::kNew && has_checkpoint()) {
+    ::close(lock_);
+    throw Error(path_.string(), "the folder holds a checkpoint of an earlier training",
+                "continue it with --resume, replace it with --force, or choose another -o");
+  }
+}
+
+RunFolder::~RunFolder() { ::close(lock_); }
+
+bool RunFolder::has_checkpoint() const { return fs::exists(last()) || fs::exists(best()); }
+
+void RunFolder::clear() {
+  for (const fs::path& path : {last(), best(), log()}) {
+    std::error_code error;
+    fs::remove_all(path, error);
+    if (error) {
+      throw SystemError(path.string(), "remove", error.value());
+    }
+  }
+}
+
+}  // namespace ql::train

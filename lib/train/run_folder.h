@@ -1,0 +1,36 @@
+// RUN: the folder a training writes to. Holds best/, last/ and log.jsonl.
+#pragma once
+
+#include <filesystem>
+
+namespace ql::train {
+
+enum class Start {
+  kNew,     // refuse a folder that already has a checkpoint
+  kResume,  // go on from last/ when there is one
+  kForce,   // remove what an earlier training left
+};
+
+// Creates the folder and holds a lock on it, so that no second training writes there.
+class RunFolder {
+ public:
+  // Throws Error when another process holds the lock, and for kNew when there is a checkpoint.
+  RunFolder(std::filesystem::path path, Start start);
+  ~RunFolder();
+  RunFolder(const RunFolder&) = delete;
+  RunFolder& operator=(const RunFolder&) = delete;
+
+  std::filesystem::path best() const { return path_ / "best"; }
+  std::filesystem::path last() const { return path_ / "last"; }
+  std::filesystem::path log() const { return path_ / "log.jsonl"; }
+  bool has_checkpoint() const;
+  // Removes checkpoints and log of an earlier training, and what a killed one left under temporary
+  // names.
+  void clear();
+
+ private:
+  std::filesystem::path path_;
+  int lock_ = -1;
+};
+
+}  // namespace ql::train

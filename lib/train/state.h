@@ -1,0 +1,40 @@
+// state.json of a checkpoint: where a training stands. No tensors here.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "base/json.h"
+
+namespace ql::train {
+
+// Which data was read, so that a resume on other data is refused.
+struct DataIdentity {
+  std::string name;  // as given on the command line: for people, not compared
+  std::string hash;  // shard::TokenReader::hash()
+  std::int64_t tokens = 0;
+};
+
+struct Best {
+  std::int64_t step = 0;
+  double loss = 0;  // nats per token of the validation data
+};
+
+struct TrainingState {
+  std::int64_t step = 0;             // finished steps
+  double elapsed = 0;                // seconds of wall time, validation and earlier runs included
+  std::int64_t epoch = 0;            // of the next step; follows from step, kept for readers
+  std::int64_t position = 0;         // of the next step in each row's part; likewise
+  std::int64_t validation_step = 0;  // the last step after which the model was validated; 0: none
+  std::optional<Best> best;
+  double loss_sum = 0;           // of the steps since the last record of the log, nats per token
+  std::int64_t loss_steps = 0;   // how many these are
+  double gradient_norm_sum = 0;  // likewise
+  DataIdentity data, validation;
+};
+
+Json state_to_json(const TrainingState& state);
+TrainingState state_from_json(const JsonObject& json);
+
+}  // namespace ql::train

@@ -1,0 +1,35 @@
+#include "train/streams.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "base/error.h"
+#include "base/number.h"
+
+namespace ql::train {
+
+Streams::Streams(shard::TokenReader& reader, std::int64_t batch, std::int64_t segment)
+    : reader_(reader), batch_(batch), segment_(segment), row_tokens_(reader.tokens() / batch) {
+  if (row_tokens_ < segment + 1) {
+    const std::int64_t largest = reader.tokens() / (segment + 1);
+    throw Error(reader.name(),
+                fmt::format("{} tokens are too few for {} rows: a row needs a segment of {} "
+                            "tokens and one more",
+                            with_thousands(reader.tokens()), batch, segment),
+                largest > 0 ? fmt::format("set batch to {} or less", largest)
+                            : "use a shorter segment or more data");
+  }
+  steps_per_epoch_ = (row_tokens_ - 1) / segment;
+}
+
+void Streams::read(std::int64_t step, std::int64_t* tokens, std::int64_t* targets) {
+  std::vector<std::int64_t> row(static_cast<std::size_t>(segment_) + 1);
+  for (std::int64_t b = 0; b < batch_; ++b) {
+    reader_.read(b * row_tokens_ + position(step), segment_ + 1, row.data(),
+                 static_cast<std::size_t>(b));
+    std::copy(row.begin(), row.end() - 1, tokens + b * segment_);
+    std::copy(row.begin() + 1, row.end(), targets + b * segment_);
+  }
+}
+
+}  // namespace ql::train

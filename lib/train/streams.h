@@ -1,0 +1,42 @@
+// The training data as parallel streams.
+//
+// N tokens and B rows: row b reads the part [b * L, (b + 1) * L) with L = floor(N / B), one segment
+// a step. A step predicts every token of its segment from the one before, so an epoch has
+// floor((L - 1) / segment) steps; the few tokens that do not fill a segment at a part's end are not
+// read. All rows reach the end of their parts together; then each starts its part again, and the
+// caller starts with an empty memory.
+//
+// What a step reads follows from its number alone: there is nothing to save for a resume.
+#pragma once
+
+#include <cstdint>
+
+#include "shard/token_reader.h"
+
+namespace ql::train {
+
+class Streams {
+ public:
+  // `reader` must outlive the streams. Throws Error when the data is too short for one step, naming
+  // the largest batch that would do.
+  Streams(shard::TokenReader& reader, std::int64_t batch, std::int64_t segment);
+
+  std::int64_t batch() const { return batch_; }
+  std::int64_t segment() const { return segment_; }
+  std::int64_t row_tokens() const { return row_tokens_; }  // L
+  std::int64_t steps_per_epoch() const { return steps_per_epoch_; }
+  std::int64_t epoch(std::int64_t step) const { return step / steps_per_epoch_; }
+  bool starts_epoch(std::int64_t step) const { return step % steps_per_epoch_ == 0; }
+  // Where step `step` begins in each row's part.
+  std::int64_t position(std::int64_t step) const { return step % steps_per_epoch_ * segment_; }
+
+  // Tokens and targets of step `step` (from 0), each [batch, segment], row-major: target j is token
+  // j + 1 of the row.
+  void read(std::int64_t step, std::int64_t* tokens, std::int64_t* targets);
+
+ private:
+  shard::TokenReader& reader_;
+  std::int64_t batch_, segment_, row_tokens_, steps_per_epoch_ = 0;
+};
+
+}  // namespace ql::train

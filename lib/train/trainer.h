@@ -1,0 +1,33 @@
+// A whole training: from configuration and data to RUN/best, RUN/last and RUN/log.jsonl.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+
+#include "net/network.h"
+#include "shard/token_reader.h"
+#include "train/config.h"
+#include "train/run_folder.h"
+#include "train/state.h"
+
+namespace ql::train {
+
+struct TrainingTask {
+  std::filesystem::path run;
+  Start start = Start::kNew;
+  net::Network network;  // vocab_size as the data has it
+  TrainingConfig config;
+  std::filesystem::path init;  // checkpoint whose weights to start from; empty: new weights
+  std::int64_t stop_at = 0;    // stop with a checkpoint after this step; 0: at the schedule's end
+  Json provenance;
+};
+
+// Trains until the schedule's end, stop_at, or a signal. The state at the end is in RUN/last.
+//
+// Throws ConfigError when the lengths do not fit, Error when the data does not (vocabulary of
+// `validation` or of `init` differs, too few tokens), when a resume differs from what was trained,
+// and when loss or gradient is not finite; Interrupted, after a checkpoint, on SIGINT and SIGTERM.
+TrainingState train(const TrainingTask& task, shard::TokenReader& data,
+                    shard::TokenReader& validation);
+
+}  // namespace ql::train

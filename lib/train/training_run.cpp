@@ -1,0 +1,155 @@
+#include "train/training_run.h"
+
+#include <cmath>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/number.h"
+#include "base/signals.h"
+#include "eval/evaluate.h"
+#include "train/checkpoint.h"
+#include "train/schedule.h"
+
+namespace ql::train {
+
+double TrainingRun::progress() const {
+  return training_progress(task_.config, state_.step, watch_.total());
+}
+
+// A validation that a signal broke off is still due after a resume.
+bool TrainingRun::validation_due(bool finished) const {
+  const bool scheduled = state_.step % task_.config.eval_interval == 0 || finished;
+  return scheduled && state_.step > 0 && state_.validation_step != state_.step;
+}
+
+void TrainingRun::run() {
+  for (;;) {
+    const bool finished = progress() >= 1;
+    if (finished && state_.loss_steps > 0) {
+      log_steps();
+    }
+    if (stop_signal() == 0 && validation_due(finished)) {
+      try {
+        validate();
+      } catch (const Interrupted&) {
+        log_debug("validation broken off");
+      }
+    }
+    const bool pause = finished || (task_.stop_at > 0 && state_.step >= task_.stop_at);
+    const bool due = state_.step % task_.config.checkpoint_interval == 0;
+    if (unsaved_ && (due || pause || stop_signal() != 0)) {
+      save(folder_.last());
+      unsaved_ = false;
+    }
+    check_for_stop();
+    if (pause) {
+      line_.clear();
+      return;
+    }
+    train_step();
+    line_.show(progress(), [this] { return figures_text(figures(), task_.config.steps); });
+    if (state_.step % task_.config.log_interval == 0) {
+      log_steps();
+    }
+  }
+}
+
+void TrainingRun::train_step() {
+  const Stopwatch watch;
+  learning_rate_ = learning_rate(task_.config, state_.step, progress());
+  const StepResult result = learner_.step(streams_, state_.step, learning_rate_);
+  unsaved_ = true;
+  ++state_.step;
+  ++state_.loss_steps;
+  state_.loss_sum += result.loss;
+  state_.gradient_norm_sum += result.gradient_norm;
+  ++timed_steps_;
+  step_seconds_ += watch.run();
+}
+
+Figures TrainingRun::figures() const {
+  Figures figures;
+  figures.step = state_.step;
+  const auto steps = static_cast<double>(std::max<std::int64_t>(1, state_.loss_steps));
+  figures.loss = state_.loss_sum / steps;
+  figures.gradient_norm = state_.gradient_norm_sum / steps;
+  figures.learning_rate = learning_rate_;
+  const std::int64_t tokens = timed_steps_ * streams_.batch() * streams_.segment();
+  figures.tokens_per_second = static_cast<double>(tokens) / std::max(step_seconds_, 1e-9);
+  const double done = progress() - progress_at_start_;
+  figures.seconds_left = done > 0 ? watch_.run() * (1 - progress()) / done : -1;
+  return figures;
+}
+
+void TrainingRun::log_steps() {
+  const Figures now = figures();
+  log_debug("{}", figures_text(now, task_.config.steps));
+  log_->append({{"kind", "train"},
+                {"step", now.step},
+                {"epoch", streams_.epoch(now.step - 1)},
+                {"loss", now.loss},
+                {"perplexity", std::exp(now.loss)},
+                {"learning_rate", now.learning_rate},
+                {"gradient_norm", now.gradient_norm},
+                {"tokens_per_second", now.tokens_per_second},
+                {"elapsed", watch_.total()}});
+  state_.loss_steps = 0;
+  state_.loss_sum = state_.gradient_norm_sum = 0;
+  timed_steps_ = 0;
+  step_seconds_ = 0;
+}
+
+void TrainingRun::validate() {
+  eval::EvaluationOptions options;
+  options.lengths = task_.config.evaluation_lengths(task_.network.lengths);
+  options.progress = [&](std::int64_t targets) {
+    check_for_stop();
+    line_.show(progress(), [&] {
+      return fmt::format("step {}, validation, {} targets", with_thousands(state_.step),
+                         with_thousands(targets));
+    });
+  };
+  const eval::Evaluation result =
+      eval::evaluate(learner_.model(), eval::source_of(validation_data_), options);
+  unsaved_ = true;
+  state_.validation_step = state_.step;
+  const double loss = result.mean();
+  const bool best = std::isfinite(loss) && (!state_.best || loss < state_.best->loss);
+  log_info("step {}: validation loss {:.4f}, perplexity {:.2f}{}", with_thousands(state_.step),
+           loss, result.perplexity(), best ? ", the best so far" : "");
+  log_->append({{"kind", "validation"},
+                {"step", state_.step},
+                {"loss", loss},
+                {"perplexity", result.perplexity()},
+                {"targets", result.targets},
+                {"segment", options.lengths.segment},
+                {"memory", options.lengths.memory},
+                {"compressed_memory", options.lengths.compressed_memory},
+                {"best", best},
+                {"seconds", result.seconds},
+                {"elapsed", watch_.total()}});
+  if (best) {
+    state_.best = Best{state_.step, loss};
+    save(folder_.best());
+  }
+}
+
+void TrainingRun::save(const std::filesystem::path& folder) {
+  state_.elapsed = watch_.total();
+  state_.epoch = streams_.epoch(state_.step);
+  state_.position = streams_.position(state_.step);
+  log_->sync();
+  write_checkpoint(folder, description_, learner_, state_);
+  log_debug("step {}: wrote {}", state_.step, folder.string());
+}
+
+TrainingState train(const TrainingTask& task, shard::TokenReader& data,
+                    shard::TokenReader& validation) {
+  TrainingRun run(task, data, validation);
+  run.start();
+  run.announce();
+  run.run();
+  return run.state();
+}
+
+}  // namespace ql::train

@@ -1,0 +1,74 @@
+// The training behind train/trainer.h, step by step. Used by its sources only.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <optional>
+
+#include "base/progress.h"
+#include "net/model_file.h"
+#include "train/learner.h"
+#include "train/report.h"
+#include "train/run_log.h"
+#include "train/streams.h"
+#include "train/trainer.h"
+
+namespace ql::train {
+
+// Wall time of a training over all its runs.
+class Stopwatch {
+ public:
+  explicit Stopwatch(double before = 0) : before_(before), start_(Clock::now()) {}
+  double before() const { return before_; }  // of earlier runs
+  double run() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
+  double total() const { return before_ + run(); }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  double before_;
+  Clock::time_point start_;
+};
+
+class TrainingRun {
+ public:
+  TrainingRun(const TrainingTask& task, shard::TokenReader& data, shard::TokenReader& validation);
+
+  // Restores RUN/last, or begins anew with fresh weights or those of task.init.
+  void start();
+  // The first lines: network, lengths, data, schedule, memory.
+  void announce() const;
+  // Until the schedule's end, stop_at or a signal.
+  void run();
+  const TrainingState& state() const { return state_; }
+
+ private:
+  void resume();
+  void begin();
+
+  double progress() const;
+  bool validation_due(bool finished) const;
+  void train_step();
+  void log_steps();
+  void validate();
+  void save(const std::filesystem::path& folder);
+  Figures figures() const;
+
+  const TrainingTask& task_;
+  shard::TokenReader& validation_data_;
+  Streams streams_;
+  net::ModelFile description_;  // model.json of the checkpoints
+  RunFolder folder_;
+  Learner learner_;
+  TrainingState state_;
+  std::optional<RunLog> log_;
+  Progress line_;
+  bool unsaved_ = false;  // RUN/last is older than state_
+
+  Stopwatch watch_;
+  double progress_at_start_ = 0;  // of this run
+  double learning_rate_ = 0;      // of the last step
+  double step_seconds_ = 0;       // of this run's steps since the last record of the log
+  std::int64_t timed_steps_ = 0;  // the steps that took them
+};
+
+}  // namespace ql::train

@@ -1,0 +1,144 @@
+#include "train/adam.h"
+
+#include <ATen/Parallel.h>
+
+#include <cmath>
+
+#include "torch_doctest.h"
+
+namespace ql::train {
+namespace {
+
+// Adam for one number, as in the paper's algorithm 1.
+struct ScalarAdam {
+  double beta1, beta2, epsilon;
+  double first = 0, second = 0;
+  int t = 0;
+  double update(double weight, double gradient, double rate) {
+    ++t;
+    first = beta1 * first + (1 - beta1) * gradient;
+    second = beta2 * second + (1 - beta2) * gradient * gradient;
+    const double first_hat = first / (1 - std::pow(beta1, t));
+    const double second_hat = second / (1 - std::pow(beta2, t));
+    return weight - rate * first_hat / (std::sqrt(second_hat) + epsilon);
+  }
+};
+
+// A number that depends on place and step, also zero and tiny ones.
+double gradient_at(std::int64_t element, int step) {
+  const double wave = std::sin(static_cast<double>(element * 7 + step * 13));
+  return element % 5 == 0 ? 0.0 : wave * std::pow(10.0, -static_cast<double>(element % 4));
+}
+
+std::vector<nn::NamedTensor> parameters(at::ScalarType type) {
+  // Below, at and above the size of a block of work.
+  std::vector<nn::NamedTensor> made;
+  for (const std::int64_t size : {1, 3, 16384, 40001}) {
+    at::Tensor tensor = at::linspace(-1, 1, size, type);
+    tensor.set_requires_grad(true);
+    made.push_back({"p" + std::to_string(size), tensor});
+  }
+  return made;
+}
+
+void set_gradients(std::vector<nn::NamedTensor>& made, int step) {
+  for (nn::NamedTensor& parameter : made) {
+    const at::Tensor gradient = at::empty(parameter.tensor.sizes(), at::kDouble);
+    for (std::int64_t i = 0; i < gradient.numel(); ++i) {
+      gradient.data_ptr<double>()[i] = gradient_at(i, step);
+    }
+    parameter.tensor.mutable_grad() = gradient.to(parameter.tensor.scalar_type());
+  }
+}
+
+void compare_with_oracle(at::ScalarType type, double tolerance) {
+  auto made = parameters(type);
+  Adam adam(made, {0.8, 0.95, 1e-6});
+  std::vector<std::vector<ScalarAdam>> oracles;
+  std::vector<std::vector<double>> weights;
+  for (const nn::NamedTensor& parameter : made) {
+    const auto size = static_cast<std::size_t>(parameter.tensor.numel());
+    oracles.emplace_back(size, ScalarAdam{0.8, 0.95, 1e-6});
+    const at::Tensor wide = parameter.tensor.detach().to(at::kDouble);
+    weights.emplace_back(wide.data_ptr<double>(), wide.data_ptr<double>() + size);
+  }
+  for (int step = 0; step < 4; ++step) {
+    const double rate = 0.01 / (1 + step), scale = step % 2 == 0 ? 1.0 : 0.3;
+    set_gradients(made, step);
+    adam.step(rate, scale);
+    double worst = 0;
+    for (std::size_t p = 0; p < made.size(); ++p) {
+      CHECK_FALSE(made[p].tensor.grad().defined());
+      const at::Tensor wide = made[p].tensor.detach().to(at::kDouble);
+      for (std::size_t i = 0; i < weights[p].size(); ++i) {
+        const double gradient = gradient_at(static_cast<std::int64_t>(i), step) * scale;
+        weights[p][i] = oracles[p][i].update(weights[p][i], gradient, rate);
+        worst = std::max(worst, std::abs(weights[p][i] - wide.data_ptr<double>()[i]));
+      }
+    }
+    CHECK(worst < tolerance);
+  }
+  CHECK(adam.steps() == 4);
+}
+
+}  // namespace
+
+TEST_CASE("Adam follows the scalar algorithm") {
+  compare_with_oracle(at::kDouble, 1e-12);
+  compare_with_oracle(at::kFloat, 2e-6);
+}
+
+TEST_CASE("the gradient's norm is over all parameters, whatever the threads") {
+  auto made = parameters(at::kFloat);
+  set_gradients(made, 1);
+  made[1].tensor.mutable_grad().reset();  // no gradient counts as zeros
+  double squares = 0;
+  for (std::size_t p : {0U, 2U, 3U}) {
+    for (std::int64_t i = 0; i < made[p].tensor.numel(); ++i) {
+      squares += std::pow(static_cast<double>(static_cast<float>(gradient_at(i, 1))), 2);
+    }
+  }
+  const Adam adam(made, {});
+  const double norm = adam.gradient_norm();
+  CHECK(norm == doctest::Approx(std::sqrt(squares)).epsilon(1e-12));
+  const int threads = at::get_num_threads();
+  at::set_num_threads(threads == 1 ? 2 : 1);
+  CHECK(adam.gradient_norm() == norm);
+  at::set_num_threads(threads);
+}
+
+TEST_CASE("a gradient that is not contiguous is read in the parameter's order") {
+  at::Tensor weight = at::zeros({2, 3}, at::kFloat);
+  weight.set_requires_grad(true);
+  Adam adam({{"w", weight}}, {0.0, 0.0, 1e-12});
+  weight.mutable_grad() = at::tensor({1., -1., 2., -2., 3., -3.}, at::kFloat).view({3, 2}).t();
+  adam.step(0.5, 1);  // without moments the step is the gradient's sign
+  const at::Tensor expected = at::tensor({-.5, -.5, -.5, .5, .5, .5}, at::kFloat).view({2, 3});
+  CHECK(at::allclose(weight, expected));
+}
+
+TEST_CASE("clipping shortens only what is longer") {
+  CHECK(clip_scale(2.0, 0.5) == 0.25);
+  CHECK(clip_scale(0.5, 0.5) == 1.0);
+  CHECK(clip_scale(0.4, 0.5) == 1.0);
+  CHECK(clip_scale(100, 0) == 1.0);
+}
+
+TEST_CASE("Adam refuses tensors it cannot update in place") {
+  CHECK_THROWS_AS(Adam({{"w", at::zeros({4, 6}).t()}}, {}), std::invalid_argument);
+  CHECK_THROWS_AS(Adam({{"w", at::zeros({4}, at::kLong)}}, {}), std::invalid_argument);
+}
+
+TEST_CASE("moments are named after their parameters and shared") {
+  auto made = parameters(at::kFloat);
+  Adam adam(made, {});
+  const auto moments = adam.moments();
+  REQUIRE(moments.size() == 8);
+  CHECK(moments[0].name == "first_moment.p1");
+  CHECK(moments[7].name == "second_moment.p40001");
+  set_gradients(made, 2);
+  adam.step(0.1, 1);
+  CHECK(moments[7].tensor.abs().sum().item<double>() > 0);
+}
+
+}  // namespace ql::train

@@ -1,0 +1,96 @@
+#include "train/config.h"
+
+#include <doctest/doctest.h>
+
+#include "base/error.h"
+#include "train_support.h"
+
+namespace ql::train {
+namespace {
+
+TrainingConfig parse(const std::string& text) {
+  const Json json = parse_json(text, "preset.json");
+  return training_from_json(JsonObject(json, "preset.json: training"));
+}
+
+}  // namespace
+
+TEST_CASE("a training configuration survives its JSON") {
+  TrainingConfig config = test::tiny_config();
+  config.minutes = 1.5;
+  config.adam_beta1 = 0.8;
+  config.adam_beta2 = 0.95;
+  config.adam_epsilon = 1e-6;
+  config.eval_memory = 0;
+  const Json json = training_to_json(config);
+  const TrainingConfig again = training_from_json(JsonObject(json, "test"));
+  CHECK(training_to_json(again) == json);
+  CHECK(again.eval_memory == 0);
+  CHECK_FALSE(again.eval_segment.has_value());
+  CHECK(again.adam_beta2 == 0.95);
+}
+
+TEST_CASE("every key is known to the presets") {
+  TrainingConfig config = test::tiny_config();
+  config.eval_segment = config.eval_memory = config.eval_compressed_memory = 1;
+  const Json json = training_to_json(config);
+  CHECK(json.size() == training_keys().size());
+  for (const std::string& key : training_keys()) {
+    CHECK_MESSAGE(json.contains(key), key);
+  }
+}
+
+TEST_CASE("defaults, and what has none") {
+  const TrainingConfig config = parse(R"({"batch": 2, "steps": 3, "learning_rate": 0.1})");
+  CHECK(config.adam_beta1 == 0.9);
+  CHECK(config.clip == 0);
+  CHECK_THROWS_AS(parse(R"({"batch": 2, "steps": 3})"), FormatError);
+}
+
+TEST_CASE("impossible values name the key and the cure") {
+  const auto refused = [](const char* key, const char* value) {
+    const std::string text = std::string(R"({"batch": 2, "steps": 3, "learning_rate": 0.1, ")") +
+                             key + "\": " + value + "}";
+    std::string replaced = text;
+    for (const char* twice : {"\"batch\": 2, ", "\"steps\": 3, ", "\"learning_rate\": 0.1, "}) {
+      if (std::string(twice).find(key) == 1) {
+        replaced.erase(replaced.find(twice), std::string(twice).size());
+      }
+    }
+    try {
+      parse(replaced);
+    } catch (const Error& error) {
+      return std::string(error.what()).find(key) != std::string::npos;
+    }
+    return false;
+  };
+  CHECK(refused("batch", "0"));
+  CHECK(refused("steps", "-1"));
+  CHECK(refused("learning_rate", "0"));
+  CHECK(refused("min_lr_ratio", "1.5"));
+  CHECK(refused("warmup_steps", "-1"));
+  CHECK(refused("warmup_steps", "1.5"));
+  CHECK(refused("clip", "-0.1"));
+  CHECK(refused("adam_beta1", "1"));
+  CHECK(refused("adam_beta2", "-0.5"));
+  CHECK(refused("adam_epsilon", "0"));
+  CHECK(refused("eval_interval", "0"));
+  CHECK(refused("checkpoint_interval", "0"));
+  CHECK(refused("log_interval", "0"));
+  CHECK(refused("seed", "-1"));
+  CHECK(refused("minutes", "-1"));
+  CHECK(refused("eval_segment", "0"));
+  CHECK(refused("eval_memory", "-1"));
+  CHECK(refused("learning_rat", "1"));
+}
+
+TEST_CASE("validation lengths are those of training unless given") {
+  TrainingConfig config = test::tiny_config();
+  const net::Lengths training{8, 16, 4};
+  CHECK(config.evaluation_lengths(training) == training);
+  config.eval_memory = 0;
+  config.eval_segment = 2;
+  CHECK(config.evaluation_lengths(training) == net::Lengths{2, 0, 4});
+}
+
+}  // namespace ql::train

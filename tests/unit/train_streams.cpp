@@ -1,0 +1,95 @@
+#include "train/streams.h"
+
+#include <doctest/doctest.h>
+
+#include "base/error.h"
+#include "scratch.h"
+#include "train_support.h"
+
+namespace ql::train {
+namespace {
+
+// Which tokens row `row` reads in step `step`: walks there one step at a time.
+std::vector<std::int64_t> oracle(const std::vector<shard::TokenId>& ids, std::int64_t batch,
+                                 std::int64_t segment, std::int64_t row, std::int64_t step) {
+  const std::int64_t length = static_cast<std::int64_t>(ids.size()) / batch;
+  std::int64_t offset = 0;
+  for (std::int64_t s = 0; s < step; ++s) {
+    offset += segment;
+    if (offset + segment + 1 > length) {
+      offset = 0;
+    }
+  }
+  std::vector<std::int64_t> tokens;
+  for (std::int64_t i = 0; i <= segment; ++i) {
+    tokens.push_back(ids[static_cast<std::size_t>(row * length + offset + i)]);
+  }
+  return tokens;
+}
+
+void compare_with_oracle(std::size_t count, std::int64_t batch, std::int64_t segment) {
+  const test::ScratchFolder scratch;
+  const auto ids = test::scrambled(count, 97);
+  test::pack(scratch / "data", ids, 97);
+  shard::TokenReader reader(scratch / "data");
+  Streams streams(reader, batch, segment);
+  const auto size = static_cast<std::size_t>(batch * segment);
+  std::vector<std::int64_t> tokens(size), targets(size);
+  std::int64_t epochs = 0;
+  for (std::int64_t step = 0; epochs < 4; ++step) {
+    epochs += streams.starts_epoch(step) ? 1 : 0;
+    CHECK(streams.epoch(step) == epochs - 1);
+    streams.read(step, tokens.data(), targets.data());
+    for (std::int64_t row = 0; row < batch; ++row) {
+      const auto expected = oracle(ids, batch, segment, row, step);
+      const auto* row_tokens = tokens.data() + row * segment;
+      const auto* row_targets = targets.data() + row * segment;
+      REQUIRE(std::vector(row_tokens, row_tokens + segment) ==
+              std::vector(expected.begin(), expected.end() - 1));
+      REQUIRE(std::vector(row_targets, row_targets + segment) ==
+              std::vector(expected.begin() + 1, expected.end()));
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("rows read their parts in segments, over and over") {
+  compare_with_oracle(1000, 3, 7);
+  compare_with_oracle(1000, 1, 16);
+  compare_with_oracle(50, 10, 4);    // one step an epoch, nothing left over
+  compare_with_oracle(59, 10, 4);    // a tail that no row reads
+  compare_with_oracle(91, 10, 4);    // two steps an epoch
+  compare_with_oracle(2, 1, 1);      // the smallest data there is
+  compare_with_oracle(700, 100, 3);  // many rows in one frame
+}
+
+TEST_CASE("an epoch reads every target of a part but an unfilled segment") {
+  const test::ScratchFolder scratch;
+  test::pack(scratch / "data", test::scrambled(100, 5), 5);
+  shard::TokenReader reader(scratch / "data");
+  CHECK(Streams(reader, 4, 8).steps_per_epoch() == 3);  // parts of 25: 24 targets
+  CHECK(Streams(reader, 4, 7).steps_per_epoch() == 3);  // 3 targets are left out
+  CHECK(Streams(reader, 4, 24).steps_per_epoch() == 1);
+  CHECK(Streams(reader, 4, 8).position(5) == 16);
+}
+
+TEST_CASE("too little data names the largest batch") {
+  const test::ScratchFolder scratch;
+  test::pack(scratch / "data", test::scrambled(100, 5), 5);
+  shard::TokenReader reader(scratch / "data");
+  const auto said = [&](std::int64_t batch, std::int64_t segment) {
+    try {
+      Streams(reader, batch, segment);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  CHECK(said(11, 9).find("set batch to 10 or less") != std::string::npos);
+  CHECK(said(10, 9).empty());
+  CHECK(said(1, 100).find("shorter segment") != std::string::npos);
+  CHECK(said(1, 99).empty());
+}
+
+}  // namespace ql::train
