@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "net/context.h"
+#include "net/dependency.h"
 
 namespace ql::eval {
 namespace {
@@ -22,11 +22,10 @@ std::int64_t automatic_batch(std::int64_t segments, std::int64_t warm_up) {
 
 }  // namespace
 
-std::int64_t warm_up_segments(const net::Network& network, const net::Lengths& lengths) {
-  if (!net::make_geometry(network, lengths).recurrent) {
-    return 0;
-  }
-  return divide_up(net::exact_context(network, lengths).maximum, lengths.segment);
+std::int64_t warm_up_segments(const net::Geometry& geometry) {
+  const std::vector<std::int64_t> oldest = net::oldest_dependencies(geometry);
+  const std::int64_t tokens = -*std::min_element(oldest.begin(), oldest.end());
+  return tokens > 0 ? divide_up(tokens, geometry.lengths.segment) : 0;
 }
 
 ColumnPlan plan_columns(std::int64_t segments, std::int64_t warm_up, std::int64_t batch) {

@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "net/network.h"
+#include "net/geometry.h"
 
 namespace ql::eval {
 
@@ -27,9 +27,9 @@ struct ColumnPlan {
   std::vector<Column> columns;  // in stream order; their scored ranges cover every segment once
 };
 
-// Segments that a column has to read before its first scored one: the exact context length
-// (net/context.h) in whole segments; none where no memory passes from one segment to the next.
-std::int64_t warm_up_segments(const net::Network& network, const net::Lengths& lengths);
+// Segments that a column has to read before its first scored one: as far as any output of a segment
+// depends on tokens before it (net/dependency.h), in whole segments.
+std::int64_t warm_up_segments(const net::Geometry& geometry);
 
 // Shares `segments` (at least 1) among at most `batch` columns such that all read equally long
 // (the last one may end earlier). The first column needs no warm-up and scores more than the

@@ -2,13 +2,11 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
-#include <limits>
 #include <vector>
 
-#include "base/error.h"
 #include "base/signals.h"
 #include "eval/columns.h"
+#include "eval/token_check.h"
 #include "net/geometry.h"
 
 namespace ql::eval {
@@ -60,25 +58,12 @@ class Reader {
     const std::int64_t begin = segment_index * segment_;
     const std::int64_t count = std::min(segment_, source_.tokens - 1 - begin);
     source_.read(begin, count + 1, window_.data(), column);
-    check(begin, count + 1);
+    check_ids(source_, begin, window_.data(), count + 1, vocab_size_);
     const std::int64_t row = static_cast<std::int64_t>(column) * segment_;
     std::copy_n(window_.data(), count, tokens.data_ptr<std::int64_t>() + row);
     std::copy_n(window_.data() + 1, count, targets.data_ptr<std::int64_t>() + row);
     if (scored) {
       runs.push_back({row, begin + 1, count});
-    }
-  }
-
-  void check(std::int64_t begin, std::int64_t count) const {
-    for (std::int64_t i = 0; i < count; ++i) {
-      const std::int64_t id = window_[static_cast<std::size_t>(i)];
-      if (id < 0 || id >= vocab_size_) {
-        throw Error(
-            source_.name,
-            fmt::format("token {} is {}, but the model's vocabulary has {} entries (0 to {})",
-                        begin + i, id, vocab_size_, vocab_size_ - 1),
-            "encode the data with the vocabulary the model was trained on");
-      }
     }
   }
 
@@ -129,19 +114,6 @@ void add_losses(const at::Tensor& losses, const std::vector<Run>& runs, Evaluati
 
 }  // namespace
 
-double Evaluation::mean() const { return nll / static_cast<double>(targets); }
-
-double Evaluation::perplexity() const { return std::exp(mean()); }
-
-double Evaluation::standard_error() const {
-  if (targets < 2) {
-    return std::numeric_limits<double>::quiet_NaN();
-  }
-  const auto count = static_cast<double>(targets);
-  const double variance = std::max(0.0, squares / count - mean() * mean());
-  return std::sqrt(variance / (count - 1));
-}
-
 TokenSource source_of(shard::TokenReader& reader) {
   return {reader.name(), reader.tokens(),
           [&reader](std::int64_t begin, std::int64_t count, std::int64_t* out, std::size_t cursor) {
@@ -152,15 +124,11 @@ TokenSource source_of(shard::TokenReader& reader) {
 Evaluation evaluate(const nn::Model& model, const TokenSource& source,
                     const EvaluationOptions& options) {
   const net::Geometry geometry = net::make_geometry(model.network(), options.lengths);
-  if (source.tokens < 2) {
-    throw Error(source.name, fmt::format("{} tokens leave nothing to predict", source.tokens),
-                "give at least two");
-  }
+  check_length(source);
   const auto start = std::chrono::steady_clock::now();
   const std::int64_t segment = options.lengths.segment;
   const std::int64_t segments = (source.tokens - 2) / segment + 1;
-  const ColumnPlan plan =
-      plan_columns(segments, warm_up_segments(model.network(), options.lengths), options.batch);
+  const ColumnPlan plan = plan_columns(segments, warm_up_segments(geometry), options.batch);
   Reader reader(source, plan, segment, model.network().vocab_size);
   Evaluation result;
   result.batch = static_cast<std::int64_t>(plan.columns.size());

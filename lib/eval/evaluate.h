@@ -8,9 +8,9 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
-#include <string>
 
+#include "eval/evaluation.h"
+#include "eval/token_source.h"
 #include "net/network.h"
 #include "nn/model.h"
 #include "shard/token_reader.h"
@@ -20,34 +20,11 @@ namespace ql::eval {
 struct EvaluationOptions {
   net::Lengths lengths;
   std::int64_t batch = 0;  // columns at most; 0: chosen from the stream's and the context's length
-  // Called for every scored target: position of the first target token in the stream, and losses in
-  // nats of `count` targets from there on. Calls for one column come in order; columns interleave.
-  std::function<void(std::int64_t position, const double* losses, std::int64_t count)> sink;
-  std::function<void(std::int64_t targets_done)> progress;
+  LossSink sink;
+  TargetProgress progress;
 };
 
-struct Evaluation {
-  std::int64_t targets = 0;  // stream length - 1: the first token has nothing before it
-  double nll = 0;            // sum in nats
-  double squares = 0;        // sum of squared losses
-  std::int64_t batch = 0;    // columns used
-  std::int64_t warm_up = 0;  // tokens read twice: not scored at column starts, all columns together
-  double seconds = 0;
-  double mean() const;        // nll / targets
-  double perplexity() const;  // exp(mean)
-  // Standard error of mean(), taking the losses as independent; NaN below two targets.
-  double standard_error() const;
-};
-
-// Tokens 0 .. tokens-1 of some store.
-struct TokenSource {
-  std::string name;  // for messages
-  std::int64_t tokens = 0;
-  // As TokenReader::read: `cursor` is the column.
-  std::function<void(std::int64_t begin, std::int64_t count, std::int64_t* out, std::size_t cursor)>
-      read;
-};
-// `reader` must outlive the result.
+// The tokens of a packed folder; `reader` must outlive the result.
 TokenSource source_of(shard::TokenReader& reader);
 
 // Throws Error for a stream of fewer than two tokens and for ids outside the model's vocabulary,

@@ -1,0 +1,72 @@
+#include "eval/data_set.h"
+
+#include <algorithm>
+#include <memory>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/signals.h"
+#include "shard/token_reader.h"
+#include "shard/token_stream.h"
+
+namespace ql::eval {
+namespace {
+
+DataSet open_folder(const std::string& path) {
+  const auto reader = std::make_shared<shard::TokenReader>(path);
+  TokenSource source{path, reader->tokens(),
+                     [reader](std::int64_t begin, std::int64_t count, std::int64_t* out,
+                              std::size_t cursor) { reader->read(begin, count, out, cursor); }};
+  return {path, reader->vocabulary(), reader->counts(), std::move(source)};
+}
+
+DataSet read_standard_input() {
+  InputFile input("-");
+  shard::TokenStreamReader stream(input);
+  const auto ids = std::make_shared<std::vector<shard::TokenId>>();
+  shard::TokenStreamReader::Block block;
+  while (stream.next(block)) {
+    check_for_stop();
+    ids->insert(ids->end(), block.ids.begin(), block.ids.end());
+  }
+  TokenSource source{
+      input.name(), static_cast<std::int64_t>(ids->size()),
+      [ids](std::int64_t begin, std::int64_t count, std::int64_t* out, std::size_t) {
+        if (begin < 0 || count < 0 || begin > static_cast<std::int64_t>(ids->size()) - count) {
+          throw std::out_of_range("tokens outside the stream");
+        }
+        std::copy_n(ids->begin() + begin, count, out);
+      }};
+  return {"-", stream.header().vocabulary, stream.counts(), std::move(source)};
+}
+
+}  // namespace
+
+DataSet open_data(const std::string& path) {
+  return path == "-" ? read_standard_input() : open_folder(path);
+}
+
+void check_vocabulary(const std::string& trained_on,
+                      const std::optional<shard::VocabularyInfo>& vocabulary, const DataSet& data) {
+  if (!vocabulary || vocabulary->hash.empty() || data.vocabulary.hash.empty()) {
+    const bool data_is_silent = data.vocabulary.hash.empty();
+    log_warning("{} does not say which vocabulary it was made with; {} is trusted to match it",
+                data_is_silent ? data.source.name : trained_on,
+                data_is_silent ? trained_on : data.source.name);
+    return;
+  }
+  if (vocabulary->hash != data.vocabulary.hash) {
+    throw Error(data.source.name,
+                fmt::format("made with another vocabulary ({} entries, hash {}) than {} ({} "
+                            "entries, hash {})",
+                            data.vocabulary.size, data.vocabulary.hash, trained_on,
+                            vocabulary->size, vocabulary->hash),
+                "encode the text with the vocabulary of the training data (qltok encode --vocab)");
+  }
+}
+
+}  // namespace ql::eval

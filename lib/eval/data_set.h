@@ -1,0 +1,30 @@
+// What is evaluated on: a packed folder, or a token stream on standard input.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "eval/token_source.h"
+#include "shard/token_info.h"
+
+namespace ql::eval {
+
+struct DataSet {
+  std::string name;  // as given: a folder, or "-"
+  shard::VocabularyInfo vocabulary;
+  std::optional<shard::TextCounts> counts;  // of the whole text behind the tokens
+  TokenSource source;                       // keeps alive what it reads from
+};
+
+// `path` is a folder with a manifest, or "-": then the whole stream is read here, checked to its
+// end block, and kept in memory (4 bytes a token), because columns read it at several places.
+// Throws FormatError for damaged data and for a stream whose producer did not finish.
+DataSet open_data(const std::string& path);
+
+// Tokens of another vocabulary would give a number without a meaning: throws Error that names both
+// sides when their hashes differ. Where a side has no hash (imported ids) it only warns; evaluate()
+// still checks every id. `trained_on` names the model or the data the counts come from.
+void check_vocabulary(const std::string& trained_on,
+                      const std::optional<shard::VocabularyInfo>& vocabulary, const DataSet& data);
+
+}  // namespace ql::eval

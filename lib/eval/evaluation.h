@@ -1,0 +1,30 @@
+// What an evaluation found, whatever model it was.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+namespace ql::eval {
+
+struct Evaluation {
+  std::int64_t targets = 0;  // stream length - 1: the first token has nothing before it
+  double nll = 0;            // sum of the losses in nats
+  double squares = 0;        // sum of the squared losses
+  std::int64_t batch = 0;    // columns read side by side
+  std::int64_t warm_up = 0;  // tokens read twice: not scored at column starts, all columns together
+  double seconds = 0;
+
+  double mean() const;        // nll / targets
+  double perplexity() const;  // exp(mean)
+  // Standard error of mean(), taking the losses as independent; NaN below two targets.
+  double standard_error() const;
+};
+
+// Called for scored targets: position of the first target token in the stream, and losses in nats
+// of `count` targets from there on. Every target is handed over once; calls for one column come in
+// order, columns interleave.
+using LossSink =
+    std::function<void(std::int64_t position, const double* losses, std::int64_t count)>;
+using TargetProgress = std::function<void(std::int64_t targets_done)>;
+
+}  // namespace ql::eval

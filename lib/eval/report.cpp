@@ -1,0 +1,136 @@
+#include "eval/report.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "net/context.h"
+
+namespace ql::eval {
+namespace {
+
+Json finite(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
+
+// nll per unit of the original text; null where the text has no such unit or is not known.
+double per_unit(double nll, std::int64_t units) {
+  return units > 0 ? nll / static_cast<double>(units) : std::nan("");
+}
+
+void add_subject(Json& row, const Subject& subject) {
+  row["arch"] = subject.network ? net::to_text(subject.network->architecture) : "unigram";
+  row["parameters"] = subject.parameters;
+  for (const char* key :
+       {"segment", "memory", "compressed_memory", "context", "context_min", "context_max"}) {
+    row[key] = nullptr;
+  }
+  if (!subject.network) {
+    return;
+  }
+  row["segment"] = subject.lengths.segment;
+  row["memory"] = subject.lengths.memory;
+  if (subject.network->architecture == net::Architecture::kCompressive) {
+    row["compressed_memory"] = subject.lengths.compressed_memory;
+  }
+  row["context"] = net::paper_context(*subject.network, subject.lengths).mean();
+  const net::ContextLength exact = net::exact_context(*subject.network, subject.lengths);
+  row["context_min"] = exact.minimum;
+  row["context_max"] = exact.maximum;
+}
+
+void add_text_figures(Json& row, const std::optional<shard::TextCounts>& counts,
+                      std::int64_t tokens, double nll) {
+  const double ln2 = std::log(2.0);
+  for (const char* key :
+       {"words", "bytes", "characters", "unknown", "unknown_rate", "word_perplexity",
+        "byte_perplexity", "bits_per_byte", "bits_per_character"}) {
+    row[key] = nullptr;
+  }
+  if (!counts) {
+    return;
+  }
+  row["words"] = counts->words;
+  row["bytes"] = counts->bytes;
+  row["characters"] = counts->characters;
+  row["unknown"] = counts->unknown;
+  row["unknown_rate"] = static_cast<double>(counts->unknown) / static_cast<double>(tokens);
+  row["word_perplexity"] = finite(std::exp(per_unit(nll, counts->words)));
+  row["byte_perplexity"] = finite(std::exp(per_unit(nll, counts->bytes)));
+  row["bits_per_byte"] = finite(per_unit(nll, counts->bytes) / ln2);
+  row["bits_per_character"] = finite(per_unit(nll, counts->characters) / ln2);
+}
+
+std::string escape(const std::string& text) {
+  std::string escaped;
+  for (const char letter : text) {
+    switch (letter) {
+      case '\t':
+        escaped += "\\t";
+        break;
+      case '\n':
+        escaped += "\\n";
+        break;
+      case '\r':
+        escaped += "\\r";
+        break;
+      case '\\':
+        escaped += "\\\\";
+        break;
+      default:
+        escaped += letter;
+    }
+  }
+  return escaped;
+}
+
+std::string cell(const Json& value) {
+  if (value.is_null()) {
+    return "-";
+  }
+  if (value.is_string()) {
+    return escape(value.get<std::string>());
+  }
+  if (value.is_number_float()) {
+    return fmt::format("{:.8g}", value.get<double>());
+  }
+  return value.dump();
+}
+
+}  // namespace
+
+Json report_row(const Subject& subject, const DataSet& data, const Evaluation& result) {
+  Json row = Json::object();
+  row["checkpoint"] = subject.name;
+  row["data"] = data.name;
+  add_subject(row, subject);
+  row["tokens"] = data.source.tokens;
+  row["targets"] = result.targets;
+  row["nll"] = finite(result.nll);
+  row["perplexity"] = finite(result.perplexity());
+  row["standard_error"] = finite(result.standard_error());
+  add_text_figures(row, data.counts, data.source.tokens, result.nll);
+  row["batch"] = result.batch;
+  row["warm_up"] = result.warm_up;
+  row["tokens_per_second"] =
+      finite(std::round(static_cast<double>(result.targets) / result.seconds));
+  return row;
+}
+
+std::string tsv_header(const Json& row) {
+  std::string line;
+  for (const auto& [key, value] : row.items()) {
+    line += (line.empty() ? "" : "\t") + key;
+  }
+  return line + "\n";
+}
+
+std::string tsv_line(const Json& row) {
+  std::string line;
+  bool first = true;
+  for (const auto& [key, value] : row.items()) {
+    line += (first ? "" : "\t") + cell(value);
+    first = false;
+  }
+  return line + "\n";
+}
+
+}  // namespace ql::eval

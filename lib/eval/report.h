@@ -1,0 +1,31 @@
+// One row of results: the numbers, and beside them every setting and count they depend on.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "base/json.h"
+#include "eval/data_set.h"
+#include "eval/evaluation.h"
+#include "net/network.h"
+
+namespace ql::eval {
+
+// What was evaluated. A unigram model has no network and no lengths.
+struct Subject {
+  std::string name;  // the checkpoint, or the training data of a unigram model
+  std::optional<net::Network> network;
+  net::Lengths lengths;         // of this evaluation
+  std::int64_t parameters = 0;  // numbers that were learned
+};
+
+// A flat object with the same keys in the same order for every row (qleval(1) explains each); a
+// number that is not known, does not apply or is not finite is null.
+Json report_row(const Subject& subject, const DataSet& data, const Evaluation& result);
+
+// The keys of a row, and a row, as tab-separated lines. Null is "-"; a tab, line end or backslash
+// within a text becomes \t, \n, \r or two backslashes; real numbers have eight digits.
+std::string tsv_header(const Json& row);
+std::string tsv_line(const Json& row);
+
+}  // namespace ql::eval

@@ -1,0 +1,155 @@
+#include "eval/study.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "base/error.h"
+#include "base/progress.h"
+#include "eval/data_set.h"
+#include "eval/evaluate.h"
+#include "eval/loss_file.h"
+#include "eval/report.h"
+#include "eval/token_check.h"
+#include "eval/unigram.h"
+#include "net/geometry.h"
+#include "net/model_file.h"
+#include "nn/weights.h"
+
+namespace ql::eval {
+namespace {
+
+struct Checkpoint {
+  std::string name;
+  net::ModelFile model;
+  std::vector<net::Lengths> lengths;  // to evaluate with
+};
+
+std::vector<std::int64_t> or_default(const std::vector<std::int64_t>& list, std::int64_t value) {
+  return list.empty() ? std::vector<std::int64_t>{value} : list;
+}
+
+std::vector<net::Lengths> all_lengths(const StudyOptions& options, const net::Lengths& trained) {
+  std::vector<net::Lengths> all;
+  for (const std::int64_t segment : or_default(options.segments, trained.segment)) {
+    for (const std::int64_t memory : or_default(options.memories, trained.memory)) {
+      for (const std::int64_t compressed :
+           or_default(options.compressed_memories, trained.compressed_memory)) {
+        all.push_back({segment, memory, compressed});
+      }
+    }
+  }
+  return all;
+}
+
+Checkpoint read_checkpoint(const std::string& name, const StudyOptions& options) {
+  Checkpoint checkpoint{name, net::read_model_file(name), {}};
+  checkpoint.lengths = all_lengths(options, checkpoint.model.network.lengths);
+  for (const net::Lengths& lengths : checkpoint.lengths) {
+    try {
+      net::make_geometry(checkpoint.model.network, lengths);
+    } catch (const ConfigError& error) {
+      throw ConfigError(name, error.what());
+    }
+  }
+  return checkpoint;
+}
+
+std::size_t rows_of(const StudyOptions& options, const std::vector<Checkpoint>& checkpoints) {
+  std::size_t subjects = options.unigram ? 1 : 0;
+  for (const Checkpoint& checkpoint : checkpoints) {
+    subjects += checkpoint.lengths.size();
+  }
+  return subjects * options.data.size();
+}
+
+// Progress and the loss file around one evaluation.
+template <typename Run>
+Evaluation observe(const std::string& title, const DataSet& data, const StudyOptions& options,
+                   const Run& run) {
+  const std::int64_t targets = data.source.tokens - 1;
+  std::optional<LossFile> losses;
+  LossSink sink;
+  if (options.loss_file) {
+    losses.emplace(*options.loss_file, targets);
+    sink = [&losses](std::int64_t position, const double* values, std::int64_t count) {
+      losses->put(position, values, count);
+    };
+  }
+  Progress progress(title, "tokens", targets);
+  const Evaluation result = run(sink, [&progress](std::int64_t done) { progress.update(done); });
+  if (losses) {
+    losses->commit();
+  }
+  progress.finish(fmt::format("perplexity {:.2f}", result.perplexity()));
+  return result;
+}
+
+Json unigram_row(const Unigram& unigram, const DataSet& data, const StudyOptions& options) {
+  const Evaluation result = observe(fmt::format("unigram, {}", data.name), data, options,
+                                    [&](const LossSink& sink, const TargetProgress& progress) {
+                                      return unigram.evaluate(data.source, sink, progress);
+                                    });
+  return report_row({*options.unigram, std::nullopt, {}, data.vocabulary.size}, data, result);
+}
+
+Json network_row(const nn::Model& model, const std::string& name, const net::Lengths& lengths,
+                 const DataSet& data, const StudyOptions& options) {
+  const Evaluation result =
+      observe(fmt::format("{}, {}, {}/{}", name, data.name, lengths.segment, lengths.memory), data,
+              options, [&](const LossSink& sink, const TargetProgress& progress) {
+                return evaluate(model, data.source, {lengths, options.batch, sink, progress});
+              });
+  return report_row({name, model.network(), lengths, model.parameter_count()}, data, result);
+}
+
+void run_unigram(const std::vector<DataSet>& data, const StudyOptions& options,
+                 const std::function<void(const Json&)>& row) {
+  const DataSet training = open_data(*options.unigram);
+  for (const DataSet& set : data) {
+    check_vocabulary(training.name, training.vocabulary, set);
+  }
+  Progress progress(fmt::format("counting {}", training.name), "tokens", training.source.tokens);
+  const Unigram unigram(training.source, training.vocabulary.size,
+                        [&progress](std::int64_t done) { progress.update(done); });
+  progress.finish();
+  for (const DataSet& set : data) {
+    row(unigram_row(unigram, set, options));
+  }
+}
+
+}  // namespace
+
+void run_study(const StudyOptions& options, const std::function<void(const Json& row)>& row) {
+  std::vector<Checkpoint> checkpoints;
+  for (const std::string& name : options.checkpoints) {
+    checkpoints.push_back(read_checkpoint(name, options));
+  }
+  const std::size_t rows = rows_of(options, checkpoints);
+  if (options.loss_file && rows != 1) {
+    throw UsageError("--per-token",
+                     fmt::format("holds the losses of one row, but this call has {}", rows),
+                     "evaluate one model with one pair of lengths on one data set");
+  }
+  std::vector<DataSet> data;
+  for (const std::string& path : options.data) {
+    data.push_back(open_data(path));
+    check_length(data.back().source);
+    for (const Checkpoint& checkpoint : checkpoints) {
+      check_vocabulary(checkpoint.name, checkpoint.model.vocabulary, data.back());
+    }
+  }
+  if (options.unigram) {
+    run_unigram(data, options, row);
+  }
+  for (const Checkpoint& checkpoint : checkpoints) {
+    const nn::Model model = nn::load_model(checkpoint.name);
+    for (const DataSet& set : data) {
+      for (const net::Lengths& lengths : checkpoint.lengths) {
+        row(network_row(model, checkpoint.name, lengths, set, options));
+      }
+    }
+  }
+}
+
+}  // namespace ql::eval

@@ -1,0 +1,34 @@
+// Every combination of models, data and lengths that one call of qleval asks for.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+
+namespace ql::eval {
+
+struct StudyOptions {
+  std::vector<std::string> checkpoints;  // folders with model.json and model.safetensors
+  std::optional<std::string> unigram;    // training data of the unigram baseline
+  std::vector<std::string> data;         // folders with a manifest; "-" once
+  // Lengths to combine; an empty list stands for the length each checkpoint was trained with.
+  std::vector<std::int64_t> segments, memories, compressed_memories;
+  std::int64_t batch = 0;                // as EvaluationOptions
+  std::optional<std::string> loss_file;  // LossFile's path; only for a study of one row
+};
+
+// Calls `row` with each report_row() as soon as it is known: first the unigram model, then the
+// checkpoints in the order given; within each the data; within those segment, memory and
+// compressed memory lengths, the last one changing fastest.
+//
+// Everything that can be checked without evaluating is checked before the first evaluation: the
+// models' files, every combination of lengths, the data and their vocabularies. Throws UsageError
+// for a loss file with several rows, otherwise what evaluate(), open_data() and check_vocabulary()
+// throw.
+void run_study(const StudyOptions& options, const std::function<void(const Json& row)>& row);
+
+}  // namespace ql::eval

@@ -1,0 +1,26 @@
+#include "eval/token_check.h"
+
+#include "base/error.h"
+
+namespace ql::eval {
+
+void check_length(const TokenSource& source) {
+  if (source.tokens < 2) {
+    throw Error(source.name, fmt::format("{} tokens leave nothing to predict", source.tokens),
+                "give at least two");
+  }
+}
+
+void check_ids(const TokenSource& source, std::int64_t begin, const std::int64_t* ids,
+               std::int64_t count, std::int64_t vocab_size) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    if (ids[i] < 0 || ids[i] >= vocab_size) {
+      throw Error(source.name,
+                  fmt::format("token {} is {}, but the vocabulary has {} entries (0 to {})",
+                              begin + i, ids[i], vocab_size, vocab_size - 1),
+                  "encode the text with the vocabulary of the training data");
+    }
+  }
+}
+
+}  // namespace ql::eval

@@ -1,0 +1,20 @@
+// Tokens at any place of some store, as the evaluators read them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+
+namespace ql::eval {
+
+struct TokenSource {
+  std::string name;         // for messages
+  std::int64_t tokens = 0;  // positions are 0 .. tokens-1
+  // Copies tokens [begin, begin + count) to out. `cursor` names one of several independent places
+  // of reading, as in shard::TokenReader. Throws std::out_of_range outside the stream.
+  std::function<void(std::int64_t begin, std::int64_t count, std::int64_t* out, std::size_t cursor)>
+      read;
+};
+
+}  // namespace ql::eval

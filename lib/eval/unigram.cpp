@@ -1,0 +1,79 @@
+#include "eval/unigram.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/signals.h"
+#include "eval/token_check.h"
+
+namespace ql::eval {
+namespace {
+
+constexpr std::int64_t kTokensPerRead = 65536;
+
+// Calls `use` with every piece of tokens [begin, source.tokens).
+template <typename Use>
+void for_each_piece(const TokenSource& source, std::int64_t begin, std::int64_t vocab_size,
+                    const Use& use) {
+  std::vector<std::int64_t> ids;
+  while (begin < source.tokens) {
+    check_for_stop();
+    ids.resize(static_cast<std::size_t>(std::min(kTokensPerRead, source.tokens - begin)));
+    const auto count = static_cast<std::int64_t>(ids.size());
+    source.read(begin, count, ids.data(), 0);
+    check_ids(source, begin, ids.data(), count, vocab_size);
+    use(begin, ids);
+    begin += count;
+  }
+}
+
+}  // namespace
+
+Unigram::Unigram(const TokenSource& source, std::int64_t vocab_size,
+                 const TargetProgress& progress) {
+  std::vector<std::int64_t> counts(static_cast<std::size_t>(vocab_size));
+  for_each_piece(source, 0, vocab_size, [&](std::int64_t begin, const auto& ids) {
+    for (const std::int64_t id : ids) {
+      ++counts[static_cast<std::size_t>(id)];
+    }
+    if (progress) {
+      progress(begin + static_cast<std::int64_t>(ids.size()));
+    }
+  });
+  const double log_total = std::log(static_cast<double>(source.tokens + vocab_size));
+  losses_.reserve(counts.size());
+  for (const std::int64_t count : counts) {
+    losses_.push_back(log_total - std::log(static_cast<double>(count + 1)));
+  }
+}
+
+Evaluation Unigram::evaluate(const TokenSource& source, const LossSink& sink,
+                             const TargetProgress& progress) const {
+  check_length(source);
+  const auto start = std::chrono::steady_clock::now();
+  Evaluation result;
+  result.batch = 1;
+  std::vector<double> losses;
+  for_each_piece(source, 1, static_cast<std::int64_t>(losses_.size()),
+                 [&](std::int64_t begin, const auto& ids) {
+                   losses.clear();
+                   for (const std::int64_t id : ids) {
+                     losses.push_back(loss(id));
+                     result.nll += losses.back();
+                     result.squares += losses.back() * losses.back();
+                   }
+                   result.targets += static_cast<std::int64_t>(ids.size());
+                   if (sink) {
+                     sink(begin, losses.data(), static_cast<std::int64_t>(losses.size()));
+                   }
+                   if (progress) {
+                     progress(result.targets);
+                   }
+                 });
+  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return result;
+}
+
+}  // namespace ql::eval

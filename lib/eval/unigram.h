@@ -1,0 +1,31 @@
+// The baseline every language model has to beat: each token by its frequency in the training data,
+// whatever stands before it.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "eval/evaluation.h"
+#include "eval/token_source.h"
+
+namespace ql::eval {
+
+// p(w) = (count(w) + 1) / (N + V): maximum likelihood with one added to every count, so that tokens
+// unseen in training have a probability.
+class Unigram {
+ public:
+  // Counts every token of `source`. Throws Error for ids outside the vocabulary.
+  Unigram(const TokenSource& source, std::int64_t vocab_size, const TargetProgress& progress = {});
+
+  // -ln p(id), nats.
+  double loss(std::int64_t id) const { return losses_[static_cast<std::size_t>(id)]; }
+
+  // Scores the same targets as evaluate() of a network: all tokens but the first.
+  Evaluation evaluate(const TokenSource& source, const LossSink& sink = {},
+                      const TargetProgress& progress = {}) const;
+
+ private:
+  std::vector<double> losses_;  // of every id
+};
+
+}  // namespace ql::eval
