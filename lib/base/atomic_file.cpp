@@ -35,7 +35,7 @@ void sync_path(const fs::path& path, const std::string& where) {
 
 }  // namespace internal
 
-AtomicFile::AtomicFile(fs::path path) : path_(internal::final_path(path)) {
+AtomicFile::AtomicFile(const fs::path& path) : path_(internal::final_path(path)) {
   struct stat status = {};
   if (::stat(path_.c_str(), &status) == 0) {
     if (S_ISDIR(status.st_mode)) throw SystemError(path_.string(), "write", EISDIR);

@@ -45,7 +45,7 @@ void replace_in_two_steps(const fs::path& fresh, const fs::path& path) {
 
 }  // namespace
 
-AtomicFolder::AtomicFolder(fs::path path) : path_(internal::final_path(path)) {
+AtomicFolder::AtomicFolder(const fs::path& path) : path_(internal::final_path(path)) {
   std::error_code error;
   const fs::file_status status = fs::status(path_, error);
   if (fs::exists(status) && !fs::is_directory(status)) {

@@ -19,7 +19,7 @@ std::string read_file(const fs::path& path, std::int64_t limit = INT64_MAX);
 // under the final name. Every error is a SystemError that names the final path.
 class AtomicFile {
  public:
-  explicit AtomicFile(fs::path path);
+  explicit AtomicFile(const fs::path& path);
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
@@ -40,7 +40,7 @@ void write_file_atomically(const fs::path& path, std::string_view text);
 // into place (an existing folder of that name is replaced in one rename and then removed).
 class AtomicFolder {
  public:
-  explicit AtomicFolder(fs::path path);
+  explicit AtomicFolder(const fs::path& path);
   ~AtomicFolder();
   AtomicFolder(const AtomicFolder&) = delete;
   AtomicFolder& operator=(const AtomicFolder&) = delete;

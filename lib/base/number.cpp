@@ -115,7 +115,7 @@ std::string human_seconds(double seconds) {
   if (whole < 60) return fmt::format("{}s", whole);
   if (whole < 3600) return fmt::format("{}m{:02}s", whole / 60, whole % 60);
   const std::int64_t minutes = (whole + 30) / 60;
-  if (minutes < 24 * 60) return fmt::format("{}h{:02}m", minutes / 60, minutes % 60);
+  if (minutes < 1440) return fmt::format("{}h{:02}m", minutes / 60, minutes % 60);
   const std::int64_t hours = (whole + 1800) / 3600;
   return fmt::format("{}d{:02}h", hours / 24, hours % 24);
 }

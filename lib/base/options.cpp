@@ -13,7 +13,7 @@ namespace ql {
 namespace internal {
 
 const std::vector<Option>& common_options() {
-  static const std::vector<Option> kOptions = [] {
+  static const std::vector<Option> options_of_all = [] {
     std::vector<Option> options(4);
     options[0].name = "help";
     options[0].letter = 'h';
@@ -29,7 +29,7 @@ const std::vector<Option>& common_options() {
     options[3].help = "Print details of what is done, too.";
     return options;
   }();
-  return kOptions;
+  return options_of_all;
 }
 
 std::vector<const Option*> all_options(const Command& command) {
@@ -95,9 +95,9 @@ const Option& Options::option(const std::string& name) const {
 }
 
 const std::vector<std::string>& Options::values(const std::string& name) const {
-  static const std::vector<std::string> kNone;
+  static const std::vector<std::string> none;
   const auto found = values_.find(name);
-  return found == values_.end() ? kNone : found->second;
+  return found == values_.end() ? none : found->second;
 }
 
 const std::string& Options::single(const std::string& name) const {

@@ -79,7 +79,7 @@ namespace {
 using internal::all_options;
 
 // What cxxopts stores for a flag; no user types this, so --quiet=yes can be told from --quiet.
-const char* const kFlagMark = "\001";
+constexpr const char* kFlagMark = "\001";
 
 // Composes UsageErrors for one command.
 class Complaint {

@@ -79,7 +79,7 @@ fs::path claim_temporary(const fs::path& path) {
   const std::string name = path.filename().string();
   remove_leftovers(folder, name);
 
-  const fs::path temporary = folder / fmt::format(".{}.{}.tmp", name, getpid());
+  fs::path temporary = folder / fmt::format(".{}.{}.tmp", name, getpid());
   const std::lock_guard<std::mutex> lock(claims().mutex);
   if (!claims().paths.insert(fs::absolute(temporary)).second) {
     throw Error(path.string(), "this process is already writing it");

@@ -1,6 +1,8 @@
 #include <doctest/doctest.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 
 #include <atomic>
@@ -35,6 +37,20 @@ std::string complaint(const Function& function) {
     return error.what();
   }
   return "";
+}
+
+// Mounts a file system of 64 KiB that only this process sees; false where that is not allowed.
+bool mount_small_disk(const fs::path& folder) {
+  const std::string user = "0 " + std::to_string(::getuid()) + " 1";
+  const std::string group = "0 " + std::to_string(::getgid()) + " 1";
+  if (::unshare(CLONE_NEWNS) != 0) {
+    if (::unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) return false;
+    spill("/proc/self/uid_map", user);
+    spill("/proc/self/setgroups", "deny");
+    spill("/proc/self/gid_map", group);
+  }
+  return ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+         ::mount("none", folder.c_str(), "tmpfs", 0, "size=64k") == 0;
 }
 
 }  // namespace
@@ -223,6 +239,22 @@ TEST_CASE("a killed writer of a folder leaves the old one") {
   AtomicFolder(scratch / "run").commit();
   CHECK(fs::is_empty(scratch / "run"));
   CHECK(scratch.entries() == 1);
+}
+
+TEST_CASE("a full disk") {
+  const ScratchFolder scratch;
+  const auto ending = in_child([&] {
+    if (!mount_small_disk(scratch.path())) return 77;
+    spill(scratch / "a.txt", "old");
+    const std::string said =
+        complaint([&] { write_file_atomically(scratch / "a.txt", std::string(1 << 20, 'x')); });
+    const std::string expected = (scratch / "a.txt").string() + ": cannot write: no space left";
+    if (said.find(expected) != 0) throw std::runtime_error(said);
+    return slurp(scratch / "a.txt") == "old" && scratch.entries() == 1 ? 0 : 2;
+  });
+  if (ending.exit_code == 77) return;
+  CHECK(ending.exit_code == 0);
+  CHECK(ending.err == "");
 }
 
 TEST_CASE("folders that cannot be made") {
