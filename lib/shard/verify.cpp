@@ -64,8 +64,12 @@ class Verifier {
     const std::string text = read_manifest_text(place_);
     const Json json = parse_json(text, where);
     Manifest manifest = manifest_from_json(json, where);
+    // A flipped bit in the key's own name looks like a key that was deleted.
+    if (manifest.checksum.empty())
+      throw FormatError(where, "no checksum: it cannot be verified",
+                        "if you edited it, `qlbin merge` packs a copy that can be");
     // The checksum covers values, not their spelling.
-    if (!manifest.checksum.empty() && text != dump_json(json))
+    if (text != dump_json(json))
       throw FormatError(where, "the text is not as qlbin wrote it",
                         "it is damaged or was reformatted; if you edited it, delete the key "
                         "\"checksum\"");

@@ -1,0 +1,145 @@
+#include <doctest/doctest.h>
+
+#include "shard/pack_target.h"
+#include "shard/seek_table.h"
+#include "unit/shard_support.h"
+
+namespace ql::shard {
+
+using namespace test;
+using ql::test::ScratchFolder;
+using ql::test::slurp;
+using ql::test::spill;
+
+namespace {
+
+const Documents kDocuments{{1, 2, 3}, {4, 5}};
+
+void start_and_give_up(const fs::path& folder, bool force) {
+  PackOptions options;
+  options.force = force;
+  PackWriter writer(folder, header_of(10), options);
+  send(kDocuments, writer);
+}
+
+}  // namespace
+
+TEST_CASE("nothing is left of a pack that was not finished") {
+  const ScratchFolder scratch;
+  start_and_give_up(scratch / "data", false);
+  CHECK(scratch.entries() == 0);
+}
+
+TEST_CASE("an existing folder stays as it is until the new one is whole") {
+  const ScratchFolder scratch;
+  pack(scratch / "data", kDocuments, header_of(10));
+  const std::string manifest = slurp(scratch / "data" / "manifest.json");
+  const std::string refusal = complaint([&] { pack(scratch / "data", {{1}}, header_of(10)); });
+  CHECK(contains(refusal, "holds packed data already"));
+  CHECK(contains(refusal, "--force"));
+  start_and_give_up(scratch / "data", true);
+  CHECK(slurp(scratch / "data" / "manifest.json") == manifest);
+  CHECK(scratch.entries() == 1);
+
+  PackOptions force;
+  force.force = true;
+  pack(scratch / "data", {{9}}, header_of(10), force);
+  TokenReader reader(scratch / "data");
+  CHECK(read_all(reader) == std::vector<std::int64_t>{9});
+  CHECK(scratch.entries() == 1);
+}
+
+TEST_CASE("a folder with anything else in it is never replaced") {
+  const ScratchFolder scratch;
+  PackOptions force;
+  force.force = true;
+  const auto refusal = [&] {
+    return complaint([&] { pack(scratch / "data", kDocuments, header_of(10), force); });
+  };
+  SUBCASE("a file of the user's") {
+    pack(scratch / "data", kDocuments, header_of(10));
+    spill(scratch / "data" / "notes.txt", "mine");
+    CHECK(contains(refusal(), "\"notes.txt\", which qlbin did not put there"));
+  }
+  SUBCASE("a folder of the user's") {
+    pack(scratch / "data", kDocuments, header_of(10));
+    fs::create_directory(scratch / "data" / "shard-00001.zst");
+    CHECK(contains(refusal(), "\"shard-00001.zst\""));
+  }
+  SUBCASE("no manifest") {
+    fs::create_directory(scratch / "data");
+    spill(scratch / "data" / "vocabulary.json", "{}");
+    CHECK(contains(refusal(), "has no manifest.json"));
+  }
+  SUBCASE("a file instead of a folder") {
+    spill(scratch / "data", "mine");
+    CHECK(contains(refusal(), "is not a folder"));
+  }
+  SUBCASE("a link to packed data") {
+    pack(scratch / "real", kDocuments, header_of(10));
+    fs::create_directory_symlink("real", scratch / "data");
+    CHECK(contains(refusal(), "is not a folder"));
+  }
+  CHECK(fs::exists(scratch / "data"));
+}
+
+TEST_CASE("an empty folder may be used, parents are made, a trailing slash is no matter") {
+  const ScratchFolder scratch;
+  fs::create_directory(scratch / "data");
+  pack(scratch / "data", kDocuments, header_of(10));
+  pack((scratch / "new/parent/data/").string(), kDocuments, header_of(10));
+  TokenReader reader(scratch / "new/parent/data");
+  CHECK(reader.tokens() == 5);
+  for (const char* name : {"", ".", "..", "/", "a/.."})
+    CHECK_THROWS_AS(prepare_pack_target(name, false), UsageError);
+}
+
+TEST_CASE("sizes that the format cannot hold are refused") {
+  const ScratchFolder scratch;
+  const auto refusal = [&](std::int64_t shard_tokens, std::int64_t frame_tokens,
+                           std::int64_t vocabulary) {
+    PackOptions options;
+    options.shard_tokens = shard_tokens;
+    options.frame_tokens = frame_tokens;
+    return complaint([&] { PackWriter writer(scratch / "data", header_of(vocabulary), options); });
+  };
+  CHECK(contains(refusal(100, 0, 10), "expected 1 to 33554432"));
+  CHECK(contains(refusal(100, (32 << 20) + 1, 10), "expected 1 to 33554432"));
+  CHECK(contains(refusal(100, (16 << 20) + 1, 70000), "expected 1 to 16777216"));
+  CHECK(contains(refusal(0, 10, 10), "at least one token"));
+  CHECK(contains(refusal(kMostFrames + 1, 1, 10), "smaller shards or larger frames"));
+  CHECK(contains(refusal(INT64_MAX, 65536, 10), "smaller shards or larger frames"));
+  CHECK(refusal(kMostFrames, 1, 10).empty());
+  CHECK(refusal(100, 32 << 20, 10).empty());
+}
+
+TEST_CASE("the same tokens give the same bytes, in whatever pieces they come") {
+  const ScratchFolder scratch;
+  const Documents documents = random_documents(300, 10, 11);
+  PackOptions options;
+  options.shard_tokens = 100;
+  options.frame_tokens = 30;
+  pack(scratch / "whole", documents, header_of(10, "v"), options);
+  PackWriter writer(scratch / "pieces", header_of(10, "v"), options);
+  for (const auto& document : documents) {
+    writer.begin_document();
+    for (const TokenId id : document) writer.write(&id, 1);
+  }
+  writer.finish(kSomeCounts);
+  for (const char* file : {"manifest.json", "documents.zst", "vocabulary.json", "shard-00000.zst",
+                           "shard-00001.zst", "shard-00002.zst"})
+    CHECK(slurp(scratch / "whole" / file) == slurp(scratch / "pieces" / file));
+}
+
+TEST_CASE("misuse of the writer is a programming error") {
+  const ScratchFolder scratch;
+  PackWriter writer(scratch / "data", header_of(10), {});
+  const TokenId foreign = 10;
+  CHECK_THROWS_AS(writer.write(&foreign, 1), std::logic_error);
+  writer.finish(std::nullopt);
+  CHECK_THROWS_AS(writer.finish(std::nullopt), std::logic_error);
+  const TokenId id = 1;
+  CHECK_THROWS_AS(writer.write(&id, 1), std::logic_error);
+}
+
+}  // namespace ql::shard

@@ -1,0 +1,177 @@
+#include <doctest/doctest.h>
+
+#include <set>
+
+#include "shard/token_cursor.h"
+#include "unit/shard_support.h"
+
+namespace ql::shard {
+
+using namespace test;
+using ql::test::ScratchFolder;
+
+namespace {
+
+struct Sizes {
+  std::int64_t shard_tokens, frame_tokens;
+};
+
+// Random ranges through random cursors against the plain list.
+void check_against_list(TokenReader& reader, const std::vector<std::int64_t>& ids, unsigned seed) {
+  std::mt19937_64 random(seed);
+  const auto total = static_cast<std::int64_t>(ids.size());
+  std::vector<std::int64_t> out;
+  for (int round = 0; round < 200; ++round) {
+    const auto begin = static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(total + 1));
+    const auto count =
+        static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(total - begin + 1));
+    out.assign(static_cast<std::size_t>(count), -1);
+    reader.read(begin, count, out.data(), random() % 5);
+    REQUIRE(out == std::vector<std::int64_t>(ids.begin() + begin, ids.begin() + begin + count));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("random ranges equal those of a plain list, whatever the shards and frames") {
+  for (const std::int64_t vocabulary : {300, 70000}) {
+    const Documents documents = random_documents(257, vocabulary, 5);
+    std::set<std::string> hashes;
+    for (const Sizes& sizes : {Sizes{1000, 1000}, Sizes{257, 257}, Sizes{256, 16}, Sizes{100, 7},
+                               Sizes{64, 64}, Sizes{30, 100}, Sizes{50, 1}, Sizes{33, 2}}) {
+      CAPTURE(sizes.shard_tokens);
+      CAPTURE(sizes.frame_tokens);
+      const ScratchFolder scratch;
+      PackOptions options;
+      options.shard_tokens = sizes.shard_tokens;
+      options.frame_tokens = sizes.frame_tokens;
+      const Manifest packed =
+          pack(scratch / "data", documents, header_of(vocabulary, "words"), options);
+      TokenReader reader(scratch / "data");
+      CHECK(reader.tokens() == 257);
+      CHECK(reader.documents() == static_cast<std::int64_t>(documents.size()));
+      CHECK(reader.document_starts() == all_starts(documents));
+      CHECK(reader.vocabulary() == header_of(vocabulary).vocabulary);
+      CHECK(reader.vocabulary_text() == "words");
+      CHECK(reader.manifest().checksum == packed.checksum);
+      CHECK(packed.shards.size() ==
+            static_cast<std::size_t>((257 + sizes.shard_tokens - 1) / sizes.shard_tokens));
+      check_against_list(reader, all_ids(documents), 6);
+      hashes.insert(reader.hash());
+    }
+    CHECK_MESSAGE(hashes.size() == 1, "the data's hash must not depend on how it is packed");
+  }
+}
+
+TEST_CASE("the data's hash tells ids and document starts apart") {
+  const ScratchFolder scratch;
+  std::set<std::string> hashes;
+  int number = 0;
+  for (const Documents& documents : {Documents{{1, 2, 3}}, Documents{{1, 2}, {3}},
+                                     Documents{{1}, {2, 3}}, Documents{{1, 2, 4}}, Documents{}}) {
+    const fs::path folder = scratch / std::to_string(number++);
+    hashes.insert(pack(folder, documents, header_of(10)).data_hash);
+  }
+  CHECK(hashes.size() == 5);
+}
+
+TEST_CASE("data without tokens is good data") {
+  const ScratchFolder scratch;
+  pack(scratch / "data", {}, header_of(10));
+  TokenReader reader(scratch / "data");
+  CHECK(reader.tokens() == 0);
+  CHECK(reader.documents() == 0);
+  CHECK(reader.document_starts().empty());
+  CHECK(reader.vocabulary_text().empty());
+  reader.read(0, 0, nullptr);
+  std::int64_t id = 0;
+  CHECK_THROWS_AS(reader.read(0, 1, &id), std::out_of_range);
+}
+
+TEST_CASE("reads outside the data are refused") {
+  const ScratchFolder scratch;
+  pack(scratch / "data", {{1, 2, 3}}, header_of(10));
+  TokenReader reader(scratch / "data" / "manifest.json");
+  CHECK(reader.name() == (scratch / "data").string());
+  std::int64_t out[4] = {};
+  CHECK_THROWS_AS(reader.read(-1, 1, out), std::out_of_range);
+  CHECK_THROWS_AS(reader.read(0, 4, out), std::out_of_range);
+  CHECK_THROWS_AS(reader.read(4, 0, out), std::out_of_range);
+  CHECK_THROWS_AS(reader.read(0, -1, out), std::out_of_range);
+  CHECK_THROWS_AS(reader.read(INT64_MAX, INT64_MAX, out), std::out_of_range);
+  reader.read(3, 0, out);
+}
+
+TEST_CASE("more shards than may be open at once") {
+  const ScratchFolder scratch;
+  // Also the smallest shards and frames that there are.
+  const Documents documents = random_documents(80, 50, 7);
+  PackOptions options;
+  options.shard_tokens = 1;
+  options.frame_tokens = 1;
+  pack(scratch / "data", documents, header_of(50), options);
+  TokenReader reader(scratch / "data");
+  check_against_list(reader, all_ids(documents), 8);
+  const auto open_files =
+      std::distance(fs::directory_iterator("/proc/self/fd"), fs::directory_iterator());
+  CHECK(open_files < 75);
+}
+
+TEST_CASE("a cursor reads on where it was saved") {
+  const ScratchFolder scratch;
+  const Documents documents = random_documents(500, 50, 9);
+  const std::vector<std::int64_t> ids = all_ids(documents);
+  PackOptions options;
+  options.shard_tokens = 123;
+  options.frame_tokens = 10;
+  pack(scratch / "data", documents, header_of(50), options);
+  TokenReader reader(scratch / "data");
+  std::mt19937_64 random(10);
+  std::vector<std::int64_t> read;
+  Json saved = TokenCursor(reader).to_json();
+  // A new cursor for each piece, as after a restart.
+  for (bool more = true; more;) {
+    TokenReader again(scratch / "data");
+    TokenCursor cursor(again, random() % 3);
+    cursor.restore(JsonObject(parse_json(dump_json(saved), "state.json"), "state.json"));
+    std::int64_t piece[37];
+    const auto count = static_cast<std::int64_t>(1 + random() % 37);
+    const std::int64_t got = cursor.read(count, piece);
+    read.insert(read.end(), piece, piece + got);
+    more = got == count;
+    CHECK(cursor.position() == static_cast<std::int64_t>(read.size()));
+    CHECK(cursor.remaining() == 500 - cursor.position());
+    saved = cursor.to_json();
+  }
+  CHECK(read == ids);
+}
+
+TEST_CASE("a cursor is not restored on other data, but on the same data packed anew") {
+  const ScratchFolder scratch;
+  pack(scratch / "one", {{1, 2, 3}}, header_of(10));
+  pack(scratch / "other", {{1, 2, 4}}, header_of(10));
+  PackOptions options;
+  options.frame_tokens = 1;
+  options.level = 19;
+  pack(scratch / "again", {{1, 2, 3}}, header_of(10), options);
+  TokenReader one(scratch / "one"), other(scratch / "other"), again(scratch / "again");
+  Json saved = TokenCursor(one, 0, 2).to_json();
+
+  TokenCursor cursor(other);
+  const std::string text =
+      complaint([&] { cursor.restore(JsonObject(saved, "state.json: data")); });
+  CHECK(contains(text, "state.json: data: the position was saved on data " + one.hash()));
+  CHECK(cursor.position() == 0);
+
+  TokenCursor same(again);
+  same.restore(JsonObject(saved, ""));
+  CHECK(same.position() == 2);
+  for (const char* position : {"-1", "4", "1.5", "\"1\""}) {
+    saved["position"] = Json::parse(position);
+    CHECK_THROWS_AS(same.restore(JsonObject(saved, "state.json")), FormatError);
+  }
+  CHECK_THROWS_AS(same.seek(4), std::out_of_range);
+  CHECK_THROWS_AS(TokenCursor(one, 0, -1), std::out_of_range);
+}
+
+}  // namespace ql::shard
