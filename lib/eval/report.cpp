@@ -17,7 +17,7 @@ double per_unit(double nll, std::int64_t units) {
 }
 
 void add_subject(Json& row, const Subject& subject) {
-  row["arch"] = subject.network ? net::to_text(subject.network->architecture) : "unigram";
+  row["arch"] = subject.network ? net::to_short_text(subject.network->architecture) : "unigram";
   row["parameters"] = subject.parameters;
   for (const char* key :
        {"segment", "memory", "compressed_memory", "context", "context_min", "context_max"}) {
@@ -28,9 +28,7 @@ void add_subject(Json& row, const Subject& subject) {
   }
   row["segment"] = subject.lengths.segment;
   row["memory"] = subject.lengths.memory;
-  if (subject.network->architecture == net::Architecture::kCompressive) {
-    row["compressed_memory"] = subject.lengths.compressed_memory;
-  }
+  row["compressed_memory"] = subject.lengths.compressed_memory;
   row["context"] = net::paper_context(*subject.network, subject.lengths).mean();
   const net::ContextLength exact = net::exact_context(*subject.network, subject.lengths);
   row["context_min"] = exact.minimum;

@@ -1,0 +1,111 @@
+// The cutting of a stream into columns: every segment scored once, nothing read too late.
+#include <algorithm>
+
+#include "eval/columns.h"
+#include "net/geometry.h"
+#include "net/network.h"
+#include "torch_doctest.h"
+
+namespace ql::eval {
+namespace {
+
+void check_plan(std::int64_t segments, std::int64_t warm_up, std::int64_t batch) {
+  CAPTURE(segments);
+  CAPTURE(warm_up);
+  CAPTURE(batch);
+  const ColumnPlan plan = plan_columns(segments, warm_up, batch);
+  std::int64_t scored = 0, longest = 0;
+  for (const Column& column : plan.columns) {
+    CHECK(column.score_from == scored);
+    CHECK(column.end > column.score_from);
+    CHECK(column.read_from >= 0);
+    if (column.read_from > 0) {
+      CHECK(column.score_from - column.read_from >= warm_up);
+    }
+    scored = column.end;
+    longest = std::max(longest, column.end - column.read_from);
+  }
+  CHECK(scored == segments);
+  CHECK(plan.steps == longest);
+  CHECK(plan.columns.front().read_from == 0);
+  const auto columns = static_cast<std::int64_t>(plan.columns.size());
+  if (batch > 0) {
+    CHECK(columns <= batch);
+  } else {
+    CHECK(columns <= 64);
+    CHECK((columns - 1) * warm_up * 8 <= segments);
+  }
+}
+
+// The fewest steps in which `batch` columns of equal length can read everything, found by trying.
+std::int64_t fewest_steps(std::int64_t segments, std::int64_t warm_up, std::int64_t batch) {
+  std::int64_t steps = 1;
+  while (steps + (batch - 1) * std::max<std::int64_t>(0, steps - warm_up) < segments) {
+    ++steps;
+  }
+  return steps;
+}
+
+TEST_CASE("every segment is scored once and every column is warm") {
+  for (std::int64_t segments = 1; segments <= 40; ++segments) {
+    for (std::int64_t warm_up = 0; warm_up <= 12; ++warm_up) {
+      for (const std::int64_t batch : {0, 1, 2, 3, 7, 64, 1000}) {
+        check_plan(segments, warm_up, batch);
+      }
+    }
+  }
+  check_plan(61'391, 34, 0);
+}
+
+TEST_CASE("columns are as short as they can be") {
+  for (std::int64_t segments = 1; segments <= 40; ++segments) {
+    for (const std::int64_t warm_up : {0, 1, 5}) {
+      for (const std::int64_t batch : {1, 2, 3, 7, 64}) {
+        CHECK(plan_columns(segments, warm_up, batch).steps ==
+              fewest_steps(segments, warm_up, batch));
+      }
+    }
+  }
+}
+
+TEST_CASE("huge numbers do not overflow") {
+  const std::int64_t huge = std::int64_t{1} << 60;
+  const ColumnPlan plan = plan_columns(huge, huge - 8, 4);
+  CHECK(plan.columns.size() == 4);
+  CHECK(plan.columns.back().end == huge);
+  CHECK(plan_columns(5, 2, INT64_MAX).columns.size() == 3);
+}
+
+TEST_CASE("the automatic batch grows with the stream") {
+  CHECK(plan_columns(100, 34, 0).columns.size() == 1);
+  CHECK(plan_columns(1000, 34, 0).columns.size() == 4);
+  CHECK(plan_columns(100'000, 34, 0).columns.size() == 64);
+  CHECK(plan_columns(1000, 0, 0).columns.size() <= 64);
+  CHECK(plan_columns(1000, 0, 0).columns.size() >= 60);
+}
+
+std::int64_t warm_up(net::Architecture architecture, std::vector<std::int64_t> scales,
+                     std::int64_t output_layers, std::int64_t rate, net::Lengths lengths) {
+  net::Network network;
+  network.architecture = architecture;
+  network.scales = std::move(scales);
+  network.output_layers = output_layers;
+  network.rate = rate;
+  network.d_model = network.n_head = network.d_head = network.d_inner = network.vocab_size = 1;
+  return warm_up_segments(net::make_geometry(network, lengths));
+}
+
+TEST_CASE("the warm-up is the exact context at a segment's start") {
+  using net::Architecture;
+  CHECK(warm_up(Architecture::kTransformerQl, {3, 3}, 2, 2, {4, 12, 0}) == 136 / 4);
+  CHECK(warm_up(Architecture::kTransformerQl, {3, 3}, 2, 4, {16, 48, 0}) == 864 / 16);
+  CHECK(warm_up(Architecture::kTransformerQl, {3, 3}, 2, 2, {8, 0, 0}) == 32 / 8);
+  CHECK(warm_up(Architecture::kTransformerXl, {8}, 0, 2, {4, 12, 0}) == 96 / 4);
+  // The memory's one state was made from its own segment's start on, and so on layer by layer.
+  CHECK(warm_up(Architecture::kTransformerXl, {3}, 0, 2, {4, 1, 0}) == 3);
+  CHECK(warm_up(Architecture::kMultiScale, {2, 2}, 1, 2, {8, 0, 0}) == 0);
+  CHECK(warm_up(Architecture::kVanilla, {4}, 0, 2, {8, 0, 0}) == 0);
+}
+
+}  // namespace
+}  // namespace ql::eval

@@ -1,0 +1,250 @@
+// Evaluation in columns against the obvious reader: one stream, batch 1, segment by segment from
+// the first token on.
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "eval/columns.h"
+#include "eval/evaluate.h"
+#include "nn_support.h"
+#include "torch_doctest.h"
+
+namespace ql::eval {
+namespace {
+
+using net::Architecture;
+using test::random_model;
+using test::small_network;
+using Ids = std::vector<std::int64_t>;
+
+constexpr std::int64_t kLength = 150;
+
+struct Case {
+  std::string name;
+  net::Network network;
+};
+
+net::Network with(net::Network network, std::int64_t rate, net::Pool pool) {
+  network.rate = rate;
+  network.pool = pool;
+  return network;
+}
+
+std::vector<Case> cases() {
+  const auto ql = Architecture::kTransformerQl;
+  net::Network post = small_network(Architecture::kTransformerXl, {2}, 0, {3, 5, 0});
+  post.pre_lnorm = false;
+  return {
+      {"two scales", small_network(ql, {1, 1}, 1, {4, 4, 0})},
+      {"three scales", small_network(ql, {1, 1, 1}, 1, {4, 8, 0})},
+      {"mean pooling", with(small_network(ql, {1, 2}, 1, {4, 2, 0}), 2, net::Pool::kMean)},
+      {"rate 4", with(small_network(ql, {1, 1}, 0, {4, 4, 0}), 4, net::Pool::kMax)},
+      {"zero memory", small_network(ql, {2, 1}, 1, {4, 0, 0})},
+      {"memory longer than segment", small_network(ql, {1, 1}, 1, {2, 8, 0})},
+      {"Transformer-XL", small_network(Architecture::kTransformerXl, {3}, 0, {4, 6, 0})},
+      {"post-norm Transformer-XL", post},
+      {"segment of one", small_network(Architecture::kTransformerXl, {2}, 0, {1, 3, 0})},
+      {"Multi-scale", small_network(Architecture::kMultiScale, {1, 1}, 1, {4, 0, 0})},
+      {"vanilla", small_network(Architecture::kVanilla, {2}, 0, {4, 0, 0})},
+  };
+}
+
+Ids random_ids(std::int64_t count, std::int64_t vocab_size) {
+  const at::Tensor tokens = test::random_tokens(1, count, vocab_size, 5);
+  const auto* data = tokens.data_ptr<std::int64_t>();
+  return {data, data + count};
+}
+
+TokenSource source_from(const Ids& ids) {
+  return {"ids", static_cast<std::int64_t>(ids.size()),
+          [&ids](std::int64_t begin, std::int64_t count, std::int64_t* out, std::size_t) {
+            REQUIRE(begin >= 0);
+            REQUIRE(begin + count <= static_cast<std::int64_t>(ids.size()));
+            std::copy_n(ids.begin() + begin, count, out);
+          }};
+}
+
+// The loss of ids[p] for every p >= first, with zero memories before segment `first` / n_s;
+// 0 before. The end of the last segment is filled with a token of the vocabulary.
+std::vector<double> read_single_stream(const nn::Model& model, const net::Lengths& lengths,
+                                       const Ids& ids, std::int64_t first = 0) {
+  const at::NoGradGuard no_gradient;
+  const net::Geometry geometry = net::make_geometry(model.network(), lengths);
+  nn::Memory memory = model.start_memory(geometry, 1);
+  std::vector<double> losses(ids.size());
+  const auto inputs = static_cast<std::int64_t>(ids.size()) - 1;
+  for (std::int64_t begin = first; begin < inputs; begin += lengths.segment) {
+    at::Tensor tokens = at::full({1, lengths.segment}, 3, at::kLong);
+    at::Tensor targets = tokens.clone();
+    for (std::int64_t i = 0; i < lengths.segment && begin + i < inputs; ++i) {
+      tokens[0][i] = ids.at(static_cast<std::size_t>(begin + i));
+      targets[0][i] = ids.at(static_cast<std::size_t>(begin + i + 1));
+    }
+    const at::Tensor states = model.forward(geometry, tokens, memory, {});
+    const at::Tensor segment_losses = model.losses(states, targets);
+    for (std::int64_t i = 0; i < lengths.segment && begin + i < inputs; ++i) {
+      losses.at(static_cast<std::size_t>(begin + i + 1)) = segment_losses[0][i].item<double>();
+    }
+  }
+  return losses;
+}
+
+struct Scored {
+  Evaluation evaluation;
+  std::vector<double> losses;  // by position
+  std::vector<int> times;      // how often each position was handed to the sink
+};
+
+Scored score(const nn::Model& model, const net::Lengths& lengths, const Ids& ids,
+             std::int64_t batch) {
+  Scored scored{{}, std::vector<double>(ids.size()), std::vector<int>(ids.size())};
+  EvaluationOptions options;
+  options.lengths = lengths;
+  options.batch = batch;
+  options.sink = [&scored](std::int64_t position, const double* losses, std::int64_t count) {
+    for (std::int64_t i = 0; i < count; ++i) {
+      scored.losses.at(static_cast<std::size_t>(position + i)) = losses[i];
+      ++scored.times.at(static_cast<std::size_t>(position + i));
+    }
+  };
+  scored.evaluation = evaluate(model, source_from(ids), options);
+  return scored;
+}
+
+void check_scored(const Scored& scored, const std::vector<double>& expected, double tolerance) {
+  const auto length = static_cast<std::int64_t>(scored.losses.size());
+  CHECK(scored.evaluation.targets == length - 1);
+  CHECK(scored.times.front() == 0);
+  CHECK(std::all_of(scored.times.begin() + 1, scored.times.end(), [](int n) { return n == 1; }));
+  double worst = 0, nll = 0, squares = 0;
+  for (std::size_t p = 1; p < scored.losses.size(); ++p) {
+    worst = std::max(worst, std::abs(scored.losses[p] - expected.at(p)));
+    nll += expected[p];
+    squares += expected[p] * expected[p];
+  }
+  CHECK(worst <= tolerance);
+  CHECK(scored.evaluation.nll == doctest::Approx(nll).epsilon(tolerance));
+  CHECK(scored.evaluation.squares == doctest::Approx(squares).epsilon(tolerance));
+}
+
+void check_case(const Case& the_case, at::ScalarType type, double tolerance) {
+  CAPTURE(the_case.name);
+  const nn::Model model = random_model(the_case.network, 7, type);
+  const net::Lengths lengths = the_case.network.lengths;
+  const Ids ids = random_ids(kLength, the_case.network.vocab_size);
+  // By causality the losses of a shorter stream are the first ones of the longer.
+  const std::vector<double> expected = read_single_stream(model, lengths, ids);
+  const std::int64_t n_s = lengths.segment;
+  for (const std::int64_t length :
+       {std::int64_t{2}, n_s, n_s + 1, n_s + 2, 11 * n_s + 1, kLength}) {
+    if (length < 2) {
+      continue;
+    }
+    const Ids prefix(ids.begin(), ids.begin() + length);
+    for (const std::int64_t batch : {0, 1, 2, 5, 1000}) {
+      CAPTURE(length);
+      CAPTURE(batch);
+      check_scored(score(model, lengths, prefix, batch), expected, tolerance);
+    }
+  }
+}
+
+TEST_CASE("losses equal those of a single stream in float64") {
+  for (const Case& the_case : cases()) {
+    check_case(the_case, at::kDouble, 1e-9);
+  }
+}
+
+TEST_CASE("losses equal those of a single stream in float32") {
+  check_case(cases()[1], at::kFloat, 1e-5);
+  check_case(cases()[6], at::kFloat, 1e-5);
+}
+
+TEST_CASE("lengths need not be those of training") {
+  const net::Network network = cases()[0].network;
+  const nn::Model model = random_model(network, 9);
+  const Ids ids = random_ids(kLength, network.vocab_size);
+  for (const net::Lengths lengths : {net::Lengths{2, 6, 0}, net::Lengths{8, 0, 0}}) {
+    check_scored(score(model, lengths, ids, 4), read_single_stream(model, lengths, ids), 1e-9);
+  }
+}
+
+TEST_CASE("one segment of warm-up less would be noticed") {
+  for (const Case& the_case : cases()) {
+    CAPTURE(the_case.name);
+    const net::Lengths lengths = the_case.network.lengths;
+    const std::int64_t warm_up =
+        warm_up_segments(net::make_geometry(the_case.network, lengths)) * lengths.segment;
+    if (warm_up == 0) {
+      continue;
+    }
+    const nn::Model model = random_model(the_case.network, 7);
+    const Ids ids = random_ids(kLength, the_case.network.vocab_size);
+    const std::vector<double> expected = read_single_stream(model, lengths, ids);
+    double worst = 0;
+    for (std::int64_t start = warm_up; worst < 1e-6 && start + lengths.segment < kLength;
+         start += lengths.segment) {
+      const Ids prefix(ids.begin(), ids.begin() + start + lengths.segment + 1);
+      const std::vector<double> late =
+          read_single_stream(model, lengths, prefix, start - warm_up + lengths.segment);
+      for (std::int64_t i = 1; i <= lengths.segment; ++i) {
+        const auto p = static_cast<std::size_t>(start + i);
+        worst = std::max(worst, std::abs(late.at(p) - expected.at(p)));
+      }
+    }
+    CHECK(worst >= 1e-6);
+  }
+}
+
+TEST_CASE("what was read twice is counted") {
+  const net::Network network = cases()[6].network;
+  const nn::Model model = random_model(network, 7);
+  const Ids ids = random_ids(4 * 25 + 1, network.vocab_size);
+  const Evaluation result = score(model, network.lengths, ids, 3).evaluation;
+  CHECK(result.batch == 3);
+  CHECK(result.warm_up == 2 * 6 * 4);
+  CHECK(result.seconds > 0);
+}
+
+TEST_CASE("a softmax of several blocks keeps its order") {
+  net::Network network = small_network(Architecture::kVanilla, {1}, 0, {4, 0, 0});
+  network.vocab_size = 200'000;  // 41 rows a block, 64 rows a step
+  const nn::Model model = random_model(network, 3, at::kFloat);
+  const Ids ids = random_ids(65, network.vocab_size);
+  check_scored(score(model, network.lengths, ids, 16),
+               read_single_stream(model, network.lengths, ids), 1e-4);
+}
+
+TEST_CASE("what cannot be evaluated is refused") {
+  const net::Network network = cases()[0].network;
+  const nn::Model model = random_model(network, 7);
+  CHECK_THROWS_WITH_AS(score(model, network.lengths, {}, 0),
+                       "ids: 0 tokens leave nothing to predict; give at least two", Error);
+  CHECK_THROWS_AS(score(model, network.lengths, {1}, 0), Error);
+  for (const std::int64_t wrong : {std::int64_t{-1}, network.vocab_size}) {
+    Ids ids = random_ids(20, network.vocab_size);
+    ids.back() = wrong;  // a target, never an input
+    CHECK_THROWS_AS(score(model, network.lengths, ids, 2), Error);
+    ids.back() = 0;
+    ids.front() = wrong;  // an input, never a target
+    CHECK_THROWS_AS(score(model, network.lengths, ids, 2), Error);
+  }
+  CHECK_THROWS_AS(score(model, {3, 0, 0}, {1, 2, 3}, 0), ConfigError);
+}
+
+TEST_CASE("progress ends with every target") {
+  const net::Network network = cases()[0].network;
+  const nn::Model model = random_model(network, 7);
+  const Ids ids = random_ids(50, network.vocab_size);
+  EvaluationOptions options;
+  options.lengths = network.lengths;
+  std::vector<std::int64_t> seen;
+  options.progress = [&seen](std::int64_t done) { seen.push_back(done); };
+  evaluate(model, source_from(ids), options);
+  CHECK(std::is_sorted(seen.begin(), seen.end()));
+  CHECK(seen.back() == 49);
+}
+
+}  // namespace
+}  // namespace ql::eval

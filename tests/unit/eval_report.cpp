@@ -1,0 +1,115 @@
+// Rows of results: the numbers by hand, and how they are written.
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "eval/report.h"
+#include "torch_doctest.h"
+
+namespace ql::eval {
+namespace {
+
+net::Network paper_network() {
+  net::Network network;
+  network.vocab_size = 100;
+  network.d_model = 8;
+  network.n_head = 2;
+  network.d_head = 4;
+  network.d_inner = 8;
+  network.scales = {3, 3};
+  network.output_layers = 2;
+  network.lengths = {4, 12, 0};
+  return network;
+}
+
+DataSet data_set(std::int64_t tokens) {
+  DataSet data;
+  data.name = "data/test";
+  data.source.tokens = tokens;
+  return data;
+}
+
+// Four targets with losses 1, 2, 3, 6 nats.
+Evaluation four_losses() {
+  Evaluation result;
+  result.targets = 4;
+  result.nll = 12;
+  result.squares = 50;
+  result.batch = 2;
+  result.warm_up = 8;
+  result.seconds = 0.5;
+  return result;
+}
+
+TEST_CASE("mean, perplexity and standard error") {
+  const Evaluation result = four_losses();
+  CHECK(result.mean() == 3);
+  CHECK(result.perplexity() == doctest::Approx(std::exp(3)));
+  // sample variance (4 + 1 + 0 + 9) / 3, divided by 4
+  CHECK(result.standard_error() == doctest::Approx(std::sqrt(14.0 / 3 / 4)));
+  Evaluation single;
+  single.targets = 1;
+  single.nll = 2;
+  single.squares = 4;
+  CHECK(std::isnan(single.standard_error()));
+}
+
+TEST_CASE("a row of a network holds settings, context and counts") {
+  DataSet data = data_set(5);
+  data.counts = shard::TextCounts{48, 40, 6, 2, 1};
+  const Json row = report_row({"runs/ql", paper_network(), {4, 12, 0}, 1234}, data, four_losses());
+  CHECK(row["checkpoint"] == "runs/ql");
+  CHECK(row["data"] == "data/test");
+  CHECK(row["arch"] == "ql");
+  CHECK(row["parameters"] == 1234);
+  CHECK(row["segment"] == 4);
+  CHECK(row["memory"] == 12);
+  CHECK(row["context"] == 138);
+  CHECK(row["context_min"] == 136);
+  CHECK(row["context_max"] == 139);
+  CHECK(row["tokens"] == 5);
+  CHECK(row["targets"] == 4);
+  CHECK(row["unknown"] == 1);
+  CHECK(row["unknown_rate"] == 0.2);
+  CHECK(row["word_perplexity"].get<double>() == doctest::Approx(std::exp(2)));
+  CHECK(row["byte_perplexity"].get<double>() == doctest::Approx(std::exp(0.25)));
+  CHECK(row["bits_per_byte"].get<double>() == doctest::Approx(0.25 / std::log(2)));
+  CHECK(row["bits_per_character"].get<double>() == doctest::Approx(0.3 / std::log(2)));
+  CHECK(row["batch"] == 2);
+  CHECK(row["warm_up"] == 8);
+  CHECK(row["tokens_per_second"] == 8);
+}
+
+TEST_CASE("what is not known or not finite is null") {
+  Evaluation result = four_losses();
+  result.nll = 1e6;  // a perplexity beyond double precision
+  const Json row = report_row({"data/train", std::nullopt, {}, 100}, data_set(5), result);
+  CHECK(row["arch"] == "unigram");
+  for (const char* key :
+       {"segment", "memory", "compressed_memory", "context", "context_min", "context_max", "words",
+        "bytes", "characters", "unknown", "unknown_rate", "word_perplexity", "byte_perplexity",
+        "bits_per_byte", "bits_per_character", "perplexity"}) {
+    CAPTURE(key);
+    CHECK(row[key].is_null());
+  }
+}
+
+TEST_CASE("every row has the same keys, and a text without words no word perplexity") {
+  DataSet data = data_set(5);
+  data.counts = shard::TextCounts{5, 5, 0, 0, 0};
+  const Json network = report_row({"a", paper_network(), {8, 24, 0}, 1}, data, four_losses());
+  const Json unigram = report_row({"b", std::nullopt, {}, 1}, data_set(5), four_losses());
+  CHECK(tsv_header(network) == tsv_header(unigram));
+  CHECK(network["word_perplexity"].is_null());
+  CHECK(network["byte_perplexity"].is_number());
+}
+
+TEST_CASE("a line has one field a column, whatever the names hold") {
+  const Json row{{"checkpoint", "a\tb\nc\\d\re"}, {"n", 12}, {"x", 0.1 + 0.2}, {"none", nullptr}};
+  CHECK(tsv_header(row) == "checkpoint\tn\tx\tnone\n");
+  CHECK(tsv_line(row) == "a\\tb\\nc\\\\d\\re\t12\t0.3\t-\n");
+  CHECK(tsv_line(Json{{"big", 123456789.25}}) == "1.2345679e+08\n");
+}
+
+}  // namespace
+}  // namespace ql::eval
