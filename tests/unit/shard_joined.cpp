@@ -1,0 +1,120 @@
+#include <doctest/doctest.h>
+
+#include "shard/joined_data.h"
+#include "shard/lineage.h"
+#include "unit/shard_support.h"
+
+namespace ql::shard {
+
+using namespace test;
+using ql::test::ScratchFolder;
+
+namespace {
+
+// The documents in a range of tokens of a list: the oracle of JoinedData::copy.
+Documents cut(const Documents& documents, TokenRange range) {
+  Documents part;
+  std::int64_t position = 0;
+  for (const auto& document : documents) {
+    std::vector<TokenId> ids;
+    for (const TokenId id : document) {
+      if (position >= range.begin && position < range.end) ids.push_back(id);
+      ++position;
+    }
+    if (!ids.empty()) part.push_back(ids);
+  }
+  return part;
+}
+
+Documents copied(JoinedData& data, TokenRange range) {
+  ListSink sink;
+  data.copy(range, sink, [](std::int64_t) {});
+  return sink.documents;
+}
+
+}  // namespace
+
+TEST_CASE("every range over several folders equals that of a plain list") {
+  const ScratchFolder scratch;
+  Documents all;
+  std::vector<std::string> folders;
+  for (const std::size_t tokens : {11U, 0U, 1U, 20U}) {
+    const Documents documents = random_documents(tokens, 50, static_cast<unsigned>(tokens), 5);
+    folders.push_back((scratch / std::to_string(tokens)).string());
+    PackOptions options;
+    options.frame_tokens = 3;
+    options.shard_tokens = 8;
+    pack(folders.back(), documents, header_of(50), options);
+    all.insert(all.end(), documents.begin(), documents.end());
+  }
+  JoinedData data(folders);
+  CHECK(data.tokens() == 32);
+  CHECK(data.documents() == static_cast<std::int64_t>(all.size()));
+  CHECK(data.counts()->bytes == 4 * kSomeCounts.bytes);
+  for (std::int64_t begin = 0; begin <= 32; ++begin)
+    for (std::int64_t end = begin; end <= 32; ++end)
+      CHECK(copied(data, {begin, end}) == cut(all, {begin, end}));
+  const std::int64_t documents = data.documents();
+  for (std::int64_t begin = 0; begin <= documents; ++begin)
+    for (std::int64_t end = begin; end <= documents; ++end)
+      CHECK(copied(data, data.tokens_of_documents({begin, end})) ==
+            Documents(all.begin() + begin, all.begin() + end));
+}
+
+TEST_CASE("a large range comes in pieces and keeps its documents whole") {
+  const ScratchFolder scratch;
+  const Documents documents = random_documents(300000, 50, 15, 100000);
+  pack(scratch / "data", documents, header_of(50));
+  JoinedData data({(scratch / "data").string()});
+  CHECK(copied(data, {0, 300000}) == documents);
+}
+
+TEST_CASE("different vocabularies do not join") {
+  const ScratchFolder scratch;
+  StreamHeader other = header_of(50);
+  other.vocabulary.hash = "other";
+  pack(scratch / "a", {{1}}, header_of(50));
+  pack(scratch / "b", {{1}}, other);
+  const std::string text = complaint([&] {
+    JoinedData data({(scratch / "a").string(), (scratch / "b").string()});
+  });
+  CHECK(contains(text, "only data made with one vocabulary can be joined"));
+}
+
+TEST_CASE("ranges are read strictly") {
+  const auto range = [](const std::string& text) {
+    const TokenRange parsed = parse_range(text, 10'000, "range", "tokens");
+    return std::make_pair(parsed.begin, parsed.end);
+  };
+  using Pair = std::pair<std::int64_t, std::int64_t>;
+  CHECK(range("2:5") == Pair(2, 5));
+  CHECK(range(":5") == Pair(0, 5));
+  CHECK(range("1k:") == Pair(1000, 10'000));
+  CHECK(range(":") == Pair(0, 10'000));
+  CHECK(range("10k:10k") == Pair(10'000, 10'000));
+  for (const char* wrong : {"", "5", "5:2", "-1:5", "1:2:3", "a:b", "1.5:2", " 1:2"})
+    CHECK_THROWS_AS(range(wrong), UsageError);
+  for (const char* beyond : {"0:10001", "10001:", "20000:30000"}) {
+    CHECK(contains(complaint([&] { range(beyond); }), "beyond the data's 10000 tokens"));
+    CHECK_THROWS_AS(range(beyond), Error);
+  }
+}
+
+TEST_CASE("history stays readable however often data is packed again") {
+  Json history = Json{{"tool", "first"}};
+  for (int generation = 0; generation < 100; ++generation) {
+    if (generation % 2 == 0)
+      history = lineage(Json::object(), history);
+    else
+      history =
+          lineage(Json::object(),
+                  Json::array({Json{{"provenance", history}}, Json{{"provenance", history}}}));
+    CHECK(history.dump().size() < (256 << 10));
+    CHECK(history.contains("input"));
+  }
+  CHECK_NOTHROW(parse_json(dump_json(history), "history"));
+  const Json young = lineage(Json::object(), lineage(Json::object(), Json{{"tool", "first"}}));
+  CHECK(young["input"]["input"]["tool"] == "first");
+}
+
+}  // namespace ql::shard
