@@ -82,20 +82,23 @@ void pack(const Options& options) {
     pack_plain_ids(options, input);
 }
 
+std::string info_of(const std::string& path, const std::string& format) {
+  const PackedFolder place = find_packed_folder(path);
+  const Manifest manifest = read_manifest(place);
+  if (format == "tsv") return info_tsv(place.name, manifest);
+  if (format == "json") return info_json(place.name, manifest);
+  return info_text(place.name, manifest);
+}
+
 void info(const Options& options) {
-  OutputStream out(false);
   const std::string format = options.text("format");
-  if (format == "tsv") out.write(info_tsv_header());
-  for (const std::string& path : options.positional()) {
-    const PackedFolder place = find_packed_folder(path);
-    const Manifest manifest = read_manifest(place);
-    if (format == "tsv")
-      out.write(info_tsv(place.name, manifest));
-    else if (format == "json")
-      out.write(info_json(place.name, manifest));
-    else
-      out.write(info_text(place.name, manifest));
-  }
+  std::vector<std::string> parts;
+  for (const std::string& path : options.positional()) parts.push_back(info_of(path, format));
+  OutputStream out(false);
+  if (format == "json")
+    out.write(fmt::format("[{}]\n", fmt::join(parts, ",\n ")));
+  else
+    out.write(fmt::format("{}{}", format == "tsv" ? info_tsv_header() : "", fmt::join(parts, "")));
   out.close();
 }
 

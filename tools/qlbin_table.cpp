@@ -82,12 +82,13 @@ Command pack() {
 
 Command info() {
   Command command{"info", "say what packed data holds", "MANIFEST...", {}, {}};
-  command.options = {choice("format",
-                            "How to say it: text for people, one line of tab-separated values per "
-                            "MANIFEST under a line of names, or one JSON object per line.",
-                            {"text", "tsv", "json"})};
+  command.options = {
+      choice("format",
+             "How to say it: text for people, a line of tab-separated values per MANIFEST under "
+             "a line of names, or a JSON list with an object per MANIFEST.",
+             {"text", "tsv", "json"})};
   command.examples = {{"qlbin info data/train data/valid", "Two data sets"},
-                      {"qlbin info --format json data/train | jq .tokens", "In a script"}};
+                      {"qlbin info --format json data/train | jq '.[0].tokens'", "In a script"}};
   return command;
 }
 

@@ -123,7 +123,7 @@ std::string info_json(const std::string& name, const Manifest& manifest) {
   json["data_hash"] = manifest.data_hash;
   json["provenance"] = manifest.provenance;
   // A folder's name may be any bytes.
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 }  // namespace ql::shard

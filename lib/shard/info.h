@@ -14,7 +14,7 @@ std::string info_text(const std::string& name, const Manifest& manifest);
 std::string info_tsv_header();
 std::string info_tsv(const std::string& name, const Manifest& manifest);
 
-// One line with a JSON object.
+// A JSON object without line ends.
 std::string info_json(const std::string& name, const Manifest& manifest);
 
 }  // namespace ql::shard
