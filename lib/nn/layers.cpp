@@ -30,8 +30,7 @@ at::Tensor attend(const LayerContext& context, const at::Tensor& window, std::in
 
   AttentionInput input;
   input.queries = queries.view({batch, segment, heads, d_head});
-  input.keys = keys_values.select(2, 0);
-  input.values = keys_values.select(2, 1);
+  input.keys_values = keys_values;
   input.positions = at::linear(positions, parameters.r_net).view({length, heads, d_head});
   input.content_bias = parameters.r_w_bias;
   input.position_bias = parameters.r_r_bias;

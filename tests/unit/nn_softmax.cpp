@@ -1,0 +1,122 @@
+// Cross entropy by blocks against ATen's log_softmax over the whole matrix.
+#include "nn/softmax.h"
+
+#include <cstdint>
+
+#include "nn_support.h"
+#include "torch_doctest.h"
+
+namespace ql {
+namespace {
+
+struct Problem {
+  at::Tensor states, weight, bias, targets;
+};
+
+Problem random_problem(std::int64_t rows, std::int64_t vocab, at::ScalarType type,
+                       double size = 1) {
+  Problem problem;
+  problem.states = at::randn({rows, 6}, type).mul_(size).set_requires_grad(true);
+  problem.weight = at::randn({vocab, 6}, type).set_requires_grad(true);
+  problem.bias = at::randn({vocab}, type).set_requires_grad(true);
+  problem.targets = at::randint(vocab, {rows}, at::kLong);
+  return problem;
+}
+
+at::Tensor losses(const Problem& problem) {
+  return nn::cross_entropy(problem.states, problem.weight, problem.bias, problem.targets);
+}
+
+at::Tensor plain_losses(const Problem& problem) {
+  return -at::log_softmax(at::linear(problem.states, problem.weight, problem.bias), -1)
+              .gather(1, problem.targets.unsqueeze(1))
+              .squeeze(1);
+}
+
+struct Gradients {
+  at::Tensor states, weight, bias;
+};
+
+Gradients gradients(const Problem& problem, const at::Tensor& loss) {
+  loss.backward();
+  Gradients result{problem.states.grad().clone(), problem.weight.grad().clone(),
+                   problem.bias.grad().clone()};
+  for (const at::Tensor& leaf : {problem.states, problem.weight, problem.bias}) {
+    leaf.mutable_grad() = at::Tensor();
+  }
+  return result;
+}
+
+void check_equal(const Gradients& a, const Gradients& b, double tolerance) {
+  CHECK(test::largest_difference(a.states, b.states) < tolerance);
+  CHECK(test::largest_difference(a.weight, b.weight) < tolerance);
+  CHECK(test::largest_difference(a.bias, b.bias) < tolerance);
+}
+
+}  // namespace
+
+TEST_CASE("losses and gradients equal those of the whole matrix") {
+  at::manual_seed(1);
+  // The last ones make several blocks, with a short one at the end.
+  const std::int64_t shapes[][2] = {{1, 1},     {1, 2},       {3, 17},     {5, 1000},
+                                    {40, 2049}, {70, 150000}, {33, 200001}};
+  for (const auto& shape : shapes) {
+    CAPTURE(shape[0]);
+    CAPTURE(shape[1]);
+    const Problem problem = random_problem(shape[0], shape[1], at::kDouble);
+    CHECK(test::largest_difference(losses(problem), plain_losses(problem)) < 1e-10);
+    {
+      const at::NoGradGuard no_grad;
+      CHECK(test::largest_difference(losses(problem), plain_losses(problem)) < 1e-10);
+    }
+    check_equal(gradients(problem, losses(problem).mean()),
+                gradients(problem, plain_losses(problem).mean()), 1e-10);
+    const at::Tensor factors = at::randn({shape[0]}, at::kDouble);
+    check_equal(gradients(problem, (losses(problem) * factors).sum()),
+                gradients(problem, (plain_losses(problem) * factors).sum()), 1e-10);
+  }
+}
+
+TEST_CASE("float32 losses stay exact for large vocabularies and far logits") {
+  at::manual_seed(2);
+  for (const double size : {0.1, 1.0, 30.0}) {
+    CAPTURE(size);
+    const Problem problem = random_problem(20, 50000, at::kFloat, size);
+    Problem wide = problem;
+    wide.states = problem.states.detach().to(at::kDouble);
+    wide.weight = problem.weight.detach().to(at::kDouble);
+    wide.bias = problem.bias.detach().to(at::kDouble);
+    const at::Tensor expected = plain_losses(wide);
+    const at::Tensor found = losses(problem);
+    CHECK(at::isfinite(found).all().item<bool>());
+    CHECK(test::largest_difference(found, expected) <
+          4e-7 * (10 + expected.abs().max().item<double>()));
+  }
+}
+
+TEST_CASE("probabilities sum to 1") {
+  at::manual_seed(3);
+  const std::int64_t vocab = 101;
+  const Problem problem = random_problem(4, vocab, at::kDouble);
+  at::Tensor sums = at::zeros({4}, at::kDouble);
+  for (std::int64_t id = 0; id < vocab; ++id) {
+    sums += nn::cross_entropy(problem.states, problem.weight, problem.bias,
+                              at::full({4}, id, at::kLong))
+                .detach()
+                .neg()
+                .exp();
+  }
+  CHECK(test::largest_difference(sums, at::ones({4}, at::kDouble)) < 1e-12);
+}
+
+TEST_CASE("a second backward pass gives the same gradients") {
+  at::manual_seed(4);
+  const Problem problem = random_problem(3, 9, at::kDouble);
+  const at::Tensor loss = losses(problem).sum();
+  loss.backward({}, true);
+  const at::Tensor once = problem.weight.grad().clone();
+  loss.backward();
+  CHECK(test::largest_difference(problem.weight.grad(), once * 2) < 1e-12);
+}
+
+}  // namespace ql
