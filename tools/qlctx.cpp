@@ -52,6 +52,6 @@ void report(const ql::Options& options) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  static const ql::ToolTable kTable = make_table();
-  return ql::run_tool(kTable, argc, argv, report);
+  static const ql::ToolTable table = make_table();
+  return ql::run_tool(table, argc, argv, report);
 }

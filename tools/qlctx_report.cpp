@@ -66,7 +66,11 @@ std::string cell(const Json& value) {
   if (value.is_array()) {
     return fmt::format("{}", fmt::join(value.get<std::vector<std::int64_t>>(), ","));
   }
-  return value.is_number_float() ? fmt::format("{}", value.get<double>()) : value.dump();
+  if (value.is_number_float()) {
+    const auto number = value.get<double>();  // a mean: whole or a half
+    return fmt::format("{:.{}f}", number, number == std::floor(number) ? 0 : 1);
+  }
+  return value.dump();
 }
 
 }  // namespace

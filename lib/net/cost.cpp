@@ -12,7 +12,7 @@ std::int64_t parameters_of_layer(const Network& network) {
   const std::int64_t attention = 5 * d_heads * network.d_model;  // queries, keys, values, r, o
   const std::int64_t feed_forward =
       2 * network.d_inner * network.d_model + network.d_inner + network.d_model;
-  const std::int64_t layer_norms = 2 * 2 * network.d_model;
+  const std::int64_t layer_norms = std::int64_t{4} * network.d_model;  // two norms, weight and bias
   const std::int64_t convolution =
       learns_compression(network)
           ? network.rate * network.d_model * network.d_model + network.d_model

@@ -9,8 +9,9 @@ constexpr int kModelVersion = 1;
 
 }  // namespace
 ModelFile read_model_file(const std::filesystem::path& path) {
+  std::error_code unknown;  // read_json finds better words for a path that cannot be reached
   const std::filesystem::path file =
-      std::filesystem::is_directory(path) ? path / "model.json" : path;
+      std::filesystem::is_directory(path, unknown) ? path / "model.json" : path;
   const Json json = read_json(file);
   const JsonObject object(json, file.string());
   check_format(object, "ql-model", kModelVersion);

@@ -16,12 +16,12 @@ void check_own_lengths(const Network& network, const std::string& where) {
 }  // namespace
 
 const std::vector<std::string>& network_keys() {
-  static const std::vector<std::string> kKeys{
+  static const std::vector<std::string> keys{
       "architecture", "vocab_size", "d_model",       "n_head",   "d_head",
       "d_inner",      "scales",     "output_layers", "rate",     "pool",
       "pre_lnorm",    "untie_r",    "segment",       "memory",   "compressed_memory",
       "dropout",      "dropatt",    "droppath",      "init_std", "proj_init_std"};
-  return kKeys;
+  return keys;
 }
 
 Network network_from_json(const JsonObject& json) {

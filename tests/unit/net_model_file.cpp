@@ -39,16 +39,16 @@ class Scratch {
   std::filesystem::path folder_;
 };
 
-const std::vector<std::string> kTrainingKeys{"batch", "steps", "learning_rate", "seed"};
+const std::vector<std::string> training_keys{"batch", "steps", "learning_rate", "seed"};
 
-const char* const kPreset = R"({"format": "ql-preset", "version": 1, "about": "small",
+constexpr const char* kPreset = R"({"format": "ql-preset", "version": 1, "about": "small",
   "network": {"architecture": "transformer-ql", "d_model": 8, "n_head": 2, "d_head": 4,
               "d_inner": 16, "scales": [1, 1], "output_layers": 1, "segment": 4, "memory": 4},
   "training": {"batch": 2, "steps": 100}})";
 
 Preset read_with(const std::vector<std::string>& overrides) {
   const Scratch scratch;
-  return read_preset(scratch.write("small.json", kPreset), overrides, kTrainingKeys);
+  return read_preset(scratch.write("small.json", kPreset), overrides, training_keys);
 }
 
 // The message without the scratch folder's name.
@@ -71,7 +71,7 @@ std::string message_of_preset(const std::string& text,
                               const std::vector<std::string>& overrides = {}) {
   const Scratch scratch;
   const auto path = scratch.write("small.json", text);
-  return message_of(scratch, [&] { read_preset(path, overrides, kTrainingKeys); });
+  return message_of(scratch, [&] { read_preset(path, overrides, training_keys); });
 }
 
 }  // namespace

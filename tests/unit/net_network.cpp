@@ -15,7 +15,7 @@ using namespace ql::net::testing;
 
 namespace {
 
-const char* const kWhole = R"({
+constexpr const char* kWhole = R"({
   "architecture": "transformer-ql", "vocab_size": 11492, "d_model": 256, "n_head": 4,
   "d_head": 64, "d_inner": 1024, "scales": [3, 3], "output_layers": 2, "rate": 2, "pool": "max",
   "pre_lnorm": true, "untie_r": false, "segment": 8, "memory": 8, "compressed_memory": 0,
