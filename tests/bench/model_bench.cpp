@@ -23,7 +23,7 @@ void matrix_product(benchmark::State& state) {
   const at::Tensor a = at::rand({n, n});
   const at::Tensor b = at::rand({n, n});
   at::Tensor product = at::empty({n, n});
-  for (auto _ : state) {
+  while (state.KeepRunning()) {
     at::mm_out(product, a, b);
     benchmark::DoNotOptimize(product.data_ptr());
   }
@@ -79,7 +79,7 @@ void train_step(benchmark::State& state, const std::string& preset) {
   ql::nn::StepOptions step;
   step.training = true;
   step.seed = 1;
-  for (auto _ : state) {
+  while (state.KeepRunning()) {
     bench.loss(step).backward();
     for (const ql::nn::NamedTensor& parameter : bench.model.parameters()) {
       parameter.tensor.mutable_grad().reset();
@@ -94,7 +94,7 @@ BENCHMARK_CAPTURE(train_step, demo_xl, "demo-xl")->Unit(benchmark::kMillisecond)
 void evaluation_step(benchmark::State& state, const std::string& preset) {
   const at::NoGradGuard no_gradient;
   Bench bench(preset);
-  for (auto _ : state) benchmark::DoNotOptimize(bench.loss({}).item<float>());
+  while (state.KeepRunning()) benchmark::DoNotOptimize(bench.loss({}).item<float>());
   bench.report(state, 1);
 }
 BENCHMARK_CAPTURE(evaluation_step, demo_ql, "demo-ql")
@@ -105,6 +105,6 @@ BENCHMARK_CAPTURE(evaluation_step, demo_xl, "demo-xl")
     ->UseRealTime();
 
 // As the tools do, before the first tensor.
-[[maybe_unused]] const ql::nn::ThreadSetup kThreads = ql::nn::set_up_threads(0);
+[[maybe_unused]] const ql::nn::ThreadSetup thread_setup = ql::nn::set_up_threads(0);
 
 }  // namespace

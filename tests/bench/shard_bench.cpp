@@ -66,7 +66,7 @@ void pack_sample(const std::filesystem::path& folder) {
 }
 
 void write_token_stream(benchmark::State& state) {
-  for (auto _ : state) {
+  while (state.KeepRunning()) {
     std::size_t bytes = 0;
     ql::shard::TokenStreamWriter writer([&](const void*, std::size_t size) { bytes += size; },
                                         sample_header());
@@ -93,7 +93,7 @@ void read_token_stream(benchmark::State& state) {
     writer.write(sample_tokens().data(), kTokens);
     writer.finish({});
   }
-  for (auto _ : state) {
+  while (state.KeepRunning()) {
     ql::InputFile input(path.string());
     ql::shard::TokenStreamReader reader(input);
     ql::shard::TokenStreamReader::Block block;
@@ -105,7 +105,7 @@ BENCHMARK(read_token_stream)->Unit(benchmark::kMillisecond);
 
 void pack_shards(benchmark::State& state) {
   const ScratchFolder scratch;
-  for (auto _ : state) pack_sample(scratch.path() / "data");
+  while (state.KeepRunning()) pack_sample(scratch.path() / "data");
   state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(kTokens));
 }
 BENCHMARK(pack_shards)->Unit(benchmark::kMillisecond)->UseRealTime();
@@ -120,7 +120,7 @@ void read_rows(benchmark::State& state) {
   const std::int64_t row_tokens = reader.tokens() / rows;
   std::vector<std::int64_t> ids(static_cast<std::size_t>(segment));
   std::int64_t at = 0;
-  for (auto _ : state) {
+  while (state.KeepRunning()) {
     for (std::int64_t row = 0; row < rows; ++row) {
       reader.read(row * row_tokens + at, segment, ids.data(), static_cast<std::size_t>(row));
     }
