@@ -1,15 +1,14 @@
 // How fast tokens flow: through the token stream, into shards, and out of them again.
 #include <benchmark/benchmark.h>
-#include <unistd.h>
 
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <random>
-#include <string>
 #include <vector>
 
 #include "base/file.h"
+#include "scratch_folder.h"
 #include "shard/pack_writer.h"
 #include "shard/token_reader.h"
 #include "shard/token_stream.h"
@@ -39,22 +38,6 @@ ql::shard::StreamHeader sample_header() {
   header.provenance = ql::Json::object();
   return header;
 }
-
-// A folder of its own, gone at the end.
-class ScratchFolder {
- public:
-  ScratchFolder()
-      : path_(std::filesystem::temp_directory_path() / ("ql-bench." + std::to_string(::getpid()))) {
-    std::filesystem::create_directory(path_);
-  }
-  ~ScratchFolder() { std::filesystem::remove_all(path_); }
-  ScratchFolder(const ScratchFolder&) = delete;
-  ScratchFolder& operator=(const ScratchFolder&) = delete;
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
 
 void pack_sample(const std::filesystem::path& folder) {
   ql::shard::PackOptions options;
