@@ -50,9 +50,12 @@ at::Tensor cross_entropy(const at::Tensor& states, const at::Tensor& weight, con
       at::GradMode::is_enabled() &&
       (states.requires_grad() || weight.requires_grad() || bias.requires_grad());
   if (!with_gradients) {
-    return softmax_blocks({states.contiguous(), weight, bias, targets}, at::Tensor(), nullptr);
+    return softmax_blocks(
+        {states.contiguous(), weight.contiguous(), bias.contiguous(), targets.contiguous()},
+        at::Tensor(), nullptr);
   }
-  return CrossEntropy::apply(states.contiguous(), weight, bias, targets);
+  return CrossEntropy::apply(states.contiguous(), weight.contiguous(), bias.contiguous(),
+                             targets.contiguous());
 }
 
 }  // namespace ql::nn
