@@ -77,6 +77,14 @@ TEST_CASE("losses and gradients equal those of the whole matrix") {
   }
 }
 
+TEST_CASE("strided input is read as such") {
+  at::manual_seed(5);
+  Problem problem = random_problem(4, 9, at::kDouble);
+  problem.targets = at::randint(9, {4, 3}, at::kLong).select(1, 1);
+  problem.states = at::randn({6, 4}, at::kDouble).t();
+  CHECK(test::largest_difference(losses(problem), plain_losses(problem)) < 1e-12);
+}
+
 TEST_CASE("float32 losses stay exact for large vocabularies and far logits") {
   at::manual_seed(2);
   for (const double size : {0.1, 1.0, 30.0}) {

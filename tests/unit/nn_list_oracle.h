@@ -1,0 +1,62 @@
+// The network's step as the design tells it, slow and obvious, for one stream: every state that was
+// ever kept stays in a list under its absolute index, and plain loops over doubles do the rest.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "net/network.h"
+#include "nn/model.h"
+
+namespace ql::test {
+
+using State = std::vector<double>;
+
+class ListOracle {
+ public:
+  explicit ListOracle(const nn::Model& model);
+
+  // The losses of `targets` when `tokens`, a whole number of segments, are read from the start.
+  std::vector<double> losses(const net::Lengths& lengths, const std::vector<std::int64_t>& tokens,
+                             const std::vector<std::int64_t>& targets);
+
+ private:
+  // The states of one place (a layer's input or a scale's output): the segment begins at the
+  // absolute index `begin`, the kept states of all earlier steps lie before it.
+  struct Place {
+    std::map<std::int64_t, State> kept;
+    std::int64_t begin = 0;
+    std::vector<State> segment;
+  };
+  struct Scale {
+    std::int64_t layers, segment, memory, granularity, shift;
+  };
+
+  std::vector<Scale> make_scales(const net::Lengths& lengths) const;
+  State at(const Place& place, std::int64_t index) const;
+  void enter(Place& place, std::vector<State> segment, const Scale& scale, std::int64_t step);
+  void leave(Place& place, const Scale& scale) const;
+  std::vector<State> run_layers(std::vector<State> states, const Scale& scale, std::int64_t step);
+  std::vector<State> run_layer(const Place& place, const Scale& scale, std::int64_t layer) const;
+  State attend(const Place& place, std::int64_t index, const Scale& scale,
+               const std::string& layer) const;
+  State pool(const Place& place, std::int64_t coarse_index) const;
+
+  State product(const std::string& name, const State& input, std::int64_t first_row,
+                std::int64_t rows) const;
+  State normalize(const std::string& name, State input) const;
+  double bias(const std::string& layer, const std::string& which, std::int64_t index) const;
+  double loss(const State& state, std::int64_t target) const;
+
+  net::Network network_;
+  bool recurrent_;
+  std::map<std::string, std::vector<double>> weights_;
+  std::vector<Place> places_;
+  std::size_t next_place_ = 0;
+  std::int64_t next_layer_ = 0;
+};
+
+}  // namespace ql::test
