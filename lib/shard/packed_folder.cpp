@@ -20,6 +20,9 @@ PackedFolder find_packed_folder(const fs::path& path) {
   const fs::file_status status = fs::status(path, error);
   if (!fs::exists(status)) throw SystemError(path.string(), "open", error ? error.value() : ENOENT);
   if (!fs::is_directory(status)) {
+    if (path.extension() != ".json")
+      throw FormatError(path.string(), "neither a packed folder nor its manifest.json",
+                        "name the folder that the file is in");
     const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
     return {folder, path, folder.string()};
   }

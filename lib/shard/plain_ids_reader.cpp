@@ -32,14 +32,17 @@ class TextIdParser {
     throw FormatError(fmt::format("{}: line {}", name_, line_), what, cure);
   }
 
+  [[noreturn]] void fail_foreign(const char* more_digits) const {
+    fail(fmt::format("id {}{} is outside the vocabulary of {} entries", number_, more_digits,
+                     vocabulary_.size),
+         "set --vocab-size to the number of entries");
+  }
+
   void take(char letter) {
     if (letter >= '0' && letter <= '9') {
       number_ = number_ * 10 + (letter - '0');
       in_number_ = true;
-      if (number_ >= vocabulary_.size)
-        fail(fmt::format("an id is outside the vocabulary of {} entries ({}...)", vocabulary_.size,
-                         number_),
-             "set --vocab-size to the number of entries");
+      if (number_ > INT64_MAX / 20) fail_foreign("...");
     } else if (letter == ' ' || letter == '\t' || letter == '\r') {
       end_number();
     } else if (letter == '\n') {
@@ -56,6 +59,7 @@ class TextIdParser {
 
   void end_number() {
     if (!in_number_) return;
+    if (number_ >= vocabulary_.size) fail_foreign("");
     if (document_begins_) {
       write();
       sink_.begin_document();

@@ -62,7 +62,8 @@ TEST_CASE("text ids: what is no id is named with its line") {
   CHECK(contains(verdict("-1\n"), "line 1: '-' is no digit"));
   CHECK(contains(verdict("1.5\n"), "'.' is no digit"));
   CHECK(contains(verdict(std::string("1\0002\n", 4)), "byte 0x00 is no digit"));
-  CHECK(contains(verdict("\n\n1000\n"), "line 3: an id is outside the vocabulary of 1000 entries"));
+  CHECK(
+      contains(verdict("\n\n1000\n"), "line 3: id 1000 is outside the vocabulary of 1000 entries"));
   CHECK(contains(verdict("99999999999999999999999999\n"), "outside the vocabulary"));
 }
 
