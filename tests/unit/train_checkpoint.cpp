@@ -1,0 +1,142 @@
+#include "train/checkpoint.h"
+
+#include "base/error.h"
+#include "scratch.h"
+#include "torch_doctest.h"
+#include "train_support.h"
+
+namespace ql::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Trained {
+  test::ScratchFolder scratch;
+  TrainingConfig config = test::tiny_config();
+  net::Network network;
+  net::ModelFile description;
+  TrainingState state;
+
+  explicit Trained(const net::Network& built) : network(built) {
+    test::pack(scratch / "data", test::scrambled(300, 23), 23);
+    shard::TokenReader reader(scratch / "data");
+    description.network = network;
+    description.vocabulary = reader.vocabulary();
+    description.training = training_to_json(config);
+    description.provenance = Json::object();
+    Streams streams(reader, config.batch, network.lengths.segment);
+    Learner learner(network, config);
+    for (std::int64_t step = 0; step < 3; ++step) {
+      learner.step(streams, step, 0.01);
+    }
+    state.step = 3;
+    state.elapsed = 1.0 / 3;
+    state.position = 12;
+    state.validation_step = 2;
+    state.best = Best{2, 3.25};
+    state.loss_sum = 0.1 + 0.2;
+    state.loss_steps = 2;
+    state.gradient_norm_sum = 1e-300;
+    state.data = {"data", "abc", 300};
+    state.validation = {"valid", "def", 30};
+    write_checkpoint(folder(), description, learner, state);
+  }
+  fs::path folder() const { return scratch / "last"; }
+};
+
+std::string refusal(const fs::path& folder, Learner& learner) {
+  try {
+    read_checkpoint(folder, learner);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("a checkpoint brings everything back") {
+  for (const net::Network& network : {test::tiny_ql(), test::tiny_xl()}) {
+    const Trained trained(network);
+    Learner learner(network, trained.config);
+    const TrainingState state = read_checkpoint(trained.folder(), learner);
+    CHECK(state_to_json(state) == state_to_json(trained.state));
+    CHECK(state.loss_sum == trained.state.loss_sum);
+    CHECK(learner.adam().steps() == 3);
+
+    // What was restored, written again, is the same files.
+    const fs::path again = trained.scratch / "again";
+    write_checkpoint(again, trained.description, learner, state);
+    for (const auto& entry : fs::directory_iterator(trained.folder())) {
+      CHECK_MESSAGE(test::slurp(entry.path()) == test::slurp(again / entry.path().filename()),
+                    entry.path().filename().string());
+    }
+    CHECK(std::distance(fs::directory_iterator(again), fs::directory_iterator()) == 5);
+  }
+}
+
+TEST_CASE("every damaged file of a checkpoint is refused") {
+  const Trained trained(test::tiny_xl());
+  Learner learner(trained.network, trained.config);
+  std::uint32_t random = 1;
+  for (const char* name : {"model.json", "model.safetensors", "optimizer.safetensors",
+                           "memory.safetensors", "state.json"}) {
+    CAPTURE(std::string(name));
+    const fs::path path = trained.folder() / name;
+    const std::string whole = test::slurp(path);
+    for (int flip = 0; flip < 40; ++flip) {
+      random = random * 1664525U + 1013904223U;
+      std::string damaged = whole;
+      const std::size_t at = (random >> 8U) % damaged.size();
+      damaged[at] = static_cast<char>(damaged[at] ^ (1 << (random >> 29U)));
+      test::spill(path, damaged);
+      CAPTURE(at);
+      CHECK(refusal(trained.folder(), learner).find(name) != std::string::npos);
+    }
+    for (const std::size_t length :
+         {std::size_t{0}, std::size_t{1}, whole.size() / 2, whole.size() - 2}) {
+      test::spill(path, whole.substr(0, length));
+      CHECK(refusal(trained.folder(), learner).find(name) != std::string::npos);
+    }
+    fs::remove(path);
+    CHECK(refusal(trained.folder(), learner).find(name) != std::string::npos);
+    test::spill(path, whole);
+  }
+  CHECK(refusal(trained.folder(), learner).empty());
+}
+
+TEST_CASE("a checkpoint of another network is refused, the tensor named") {
+  const Trained trained(test::tiny_xl());
+  net::Network wider = trained.network;
+  wider.d_inner = 48;
+  Learner learner(wider, trained.config);
+  CHECK(refusal(trained.folder(), learner).find("CoreNet") != std::string::npos);
+
+  TrainingConfig more_rows = trained.config;
+  more_rows.batch = 4;
+  Learner with_more_rows(trained.network, more_rows);
+  CHECK(refusal(trained.folder(), with_more_rows).find("memory.0") != std::string::npos);
+}
+
+TEST_CASE("another format or version says so") {
+  const Trained trained(test::tiny_xl());
+  const fs::path path = trained.folder() / "state.json";
+  const auto said = [&](const char* key, const Json& value) {
+    Json json = parse_json(test::slurp(path), "state.json");
+    json[key] = value;
+    test::spill(trained.scratch / "other" / "state.json", dump_json(json));
+    try {
+      read_state(trained.scratch / "other");
+    } catch (const FormatError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  fs::create_directory(trained.scratch / "other");
+  CHECK(said("version", 2).find("version 2 is unknown") != std::string::npos);
+  CHECK(said("format", "ql-model").find("ql-training-state") != std::string::npos);
+  CHECK(said("surprise", 1).find("surprise") != std::string::npos);
+  CHECK(said("checksum", "0").find("checksum mismatch") != std::string::npos);
+}
+
+}  // namespace ql::train

@@ -1,0 +1,277 @@
+#include "train/trainer.h"
+
+#include "base/error.h"
+#include "scratch.h"
+#include "torch_doctest.h"
+#include "train/checkpoint.h"
+#include "train_support.h"
+
+namespace ql::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Workplace {
+  test::ScratchFolder scratch;
+  TrainingTask task;
+
+  explicit Workplace(const net::Network& network) {
+    test::pack(scratch / "data", test::scrambled(200, 23), 23);  // 16 steps an epoch
+    test::pack(scratch / "valid", test::scrambled(90, 23), 23);
+    task.run = scratch / "run";
+    task.network = network;
+    task.config = test::tiny_config();
+    task.provenance = Json::object();
+  }
+  TrainingState train(const char* data = "data", const char* valid = "valid") const {
+    shard::TokenReader data_reader(scratch / data), valid_reader(scratch / valid);
+    return train::train(task, data_reader, valid_reader);
+  }
+  std::string refusal(const char* data = "data", const char* valid = "valid") const {
+    try {
+      train(data, valid);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  }
+  // The log without what the clock says.
+  std::vector<Json> log() const {
+    std::vector<Json> records;
+    const std::string text = test::slurp(task.run / "log.jsonl");
+    for (std::size_t begin = 0; begin < text.size();) {
+      const std::size_t end = text.find('\n', begin);
+      Json record = parse_json(text.substr(begin, end - begin), "log");
+      for (const char* key : {"elapsed", "seconds", "tokens_per_second"}) {
+        record.erase(key);
+      }
+      records.push_back(record);
+      begin = end + 1;
+    }
+    return records;
+  }
+  std::string file(const char* name) const { return test::slurp(task.run / name); }
+};
+
+void check_same_result(const Workplace& a, const Workplace& b) {
+  for (const char* checkpoint : {"last", "best"}) {
+    for (const char* name : {"model.safetensors", "optimizer.safetensors", "memory.safetensors"}) {
+      const std::string path = std::string(checkpoint) + "/" + name;
+      CAPTURE(path);
+      const bool same = a.file(path.c_str()) == b.file(path.c_str());
+      CHECK(same);
+    }
+  }
+  CHECK(a.log() == b.log());
+}
+
+}  // namespace
+
+TEST_CASE("twenty steps are ten, a resume and ten, bit for bit") {
+  for (const net::Network& network : {test::tiny_ql(), test::tiny_xl()}) {
+    CAPTURE(net::to_text(network.architecture));
+    const Workplace whole(network);
+    const TrainingState end = whole.train();
+    CHECK(end.step == 20);
+    CHECK(end.best.has_value());
+    CHECK(whole.log().size() == 7 + 3);  // steps 3, 6 .. 18, 20; validations 7, 14, 20
+
+    Workplace parts(network);
+    // At the end of an epoch, between two records of the log, right after a validation.
+    for (const std::int64_t stop : {3, 7, 10, 16}) {
+      parts.task.stop_at = stop;
+      CHECK(parts.train().step == stop);
+      parts.task.start = Start::kResume;
+    }
+    parts.task.stop_at = 0;
+    CHECK(parts.train().step == 20);
+    check_same_result(whole, parts);
+  }
+}
+
+TEST_CASE("a training that is done stays as it is") {
+  Workplace place(test::tiny_xl());
+  place.train();
+  const std::string log = place.file("log.jsonl"), state = place.file("last/state.json");
+  place.task.start = Start::kResume;
+  CHECK(place.train().step == 20);
+  CHECK(place.file("log.jsonl") == log);
+  CHECK(place.file("last/state.json") == state);
+}
+
+TEST_CASE("a training that lost its later half does it again") {
+  Workplace whole(test::tiny_ql()), killed(test::tiny_ql());
+  whole.train();
+  killed.task.stop_at = 10;
+  killed.train();
+  fs::copy(killed.task.run / "last", killed.scratch / "at-ten");
+  killed.task.start = Start::kResume;
+  killed.task.stop_at = 0;
+  killed.train();
+  // As if the process had died before its next checkpoint, half a line in the log.
+  fs::remove_all(killed.task.run / "last");
+  fs::copy(killed.scratch / "at-ten", killed.task.run / "last");
+  test::spill(killed.task.run / "log.jsonl", killed.file("log.jsonl") + "{\"kind\":");
+  killed.train();
+  check_same_result(whole, killed);
+}
+
+TEST_CASE("the best checkpoint is the one with the lowest validation loss") {
+  Workplace place(test::tiny_xl());
+  place.task.config.eval_interval = 2;
+  const TrainingState state = place.train();
+  double lowest = 1e9;
+  std::int64_t lowest_step = 0;
+  for (const Json& record : place.log()) {
+    if (record["kind"] == "validation") {
+      CHECK(record["targets"] == 89);
+      const bool better = record["loss"].get<double>() < lowest;
+      CHECK(record["best"] == better);
+      lowest_step = better ? record["step"].get<std::int64_t>() : lowest_step;
+      lowest = std::min(lowest, record["loss"].get<double>());
+    }
+  }
+  REQUIRE(state.best.has_value());
+  CHECK(state.best->loss == lowest);
+  CHECK(state.best->step == lowest_step);
+  CHECK(read_state(place.task.run / "best").step == lowest_step);
+}
+
+TEST_CASE("a resume refuses what would be another training") {
+  Workplace place(test::tiny_ql());
+  place.task.stop_at = 5;
+  place.train();
+  place.task.start = Start::kResume;
+  const auto contains = [](const std::string& text, const char* part) {
+    return text.find(part) != std::string::npos;
+  };
+  const TrainingTask same = place.task;
+  place.task.network.dropout = 0.2;
+  place.task.config.learning_rate = 0.5;
+  const std::string said = place.refusal();
+  CHECK(contains(said, "dropout was 0.1 and is 0.2"));
+  CHECK(contains(said, "learning_rate was 0.003 and is 0.5"));
+  CHECK(contains(said, "--init"));
+
+  place.task = same;
+  test::pack(place.scratch / "other", test::scrambled(201, 23), 23);
+  CHECK(contains(place.refusal("other"), "--data was"));
+  CHECK(contains(place.refusal("data", "other"), "--valid was"));
+
+  place.task.config.log_interval = 5;
+  place.task.config.checkpoint_interval = 2;
+  place.task.config.eval_interval = 3;
+  place.task.stop_at = 6;
+  CHECK(place.refusal().empty());
+}
+
+TEST_CASE("a folder with a checkpoint is replaced only with force") {
+  Workplace place(test::tiny_xl());
+  place.task.stop_at = 8;
+  place.train();
+  const std::string said = place.refusal();
+  CHECK(said.find("--resume") != std::string::npos);
+  CHECK(said.find("--force") != std::string::npos);
+  place.task.start = Start::kForce;
+  place.task.stop_at = 2;
+  CHECK(place.train().step == 2);
+  CHECK_FALSE(fs::exists(place.task.run / "best"));
+  CHECK(read_state(place.task.run / "last").step == 2);
+}
+
+TEST_CASE("a resume without a checkpoint starts anew") {
+  Workplace place(test::tiny_xl());
+  place.task.start = Start::kResume;
+  place.task.stop_at = 2;
+  CHECK(place.train().step == 2);
+}
+
+TEST_CASE("two trainings cannot share a folder") {
+  Workplace place(test::tiny_xl());
+  const RunFolder held(place.task.run, Start::kNew);
+  CHECK(place.refusal().find("another training") != std::string::npos);
+}
+
+TEST_CASE("weights of a Transformer-XL start a Transformer-QL of the same depth") {
+  Workplace xl(test::tiny_xl()), ql(test::tiny_ql());
+  xl.task.stop_at = 5;
+  xl.train();
+  ql.task.init = xl.task.run / "last";
+  ql.task.config.learning_rate = 1e-30;  // leaves the weights as they came
+  ql.task.config.steps = 1;
+  ql.train();
+  CHECK(ql.file("last/model.safetensors").size() == xl.file("last/model.safetensors").size());
+  Learner learner(test::tiny_ql(), ql.task.config), origin(test::tiny_xl(), xl.task.config);
+  read_checkpoint(ql.task.run / "last", learner);
+  read_checkpoint(xl.task.run / "last", origin);
+  for (std::size_t i = 0; i < learner.model().parameters().size(); ++i) {
+    CHECK(at::equal(learner.model().parameters()[i].tensor, origin.model().parameters()[i].tensor));
+  }
+
+  ql.task.start = Start::kForce;
+  ql.task.network.d_inner = 48;
+  CHECK(ql.refusal().find("CoreNet") != std::string::npos);
+}
+
+TEST_CASE("vocabularies have to agree") {
+  Workplace place(test::tiny_xl());
+  test::pack(place.scratch / "other", test::scrambled(90, 23), 23, "another hash");
+  CHECK(place.refusal("data", "other").find("another vocabulary") != std::string::npos);
+  test::pack(place.scratch / "larger", test::scrambled(90, 23), 24);
+  CHECK(place.refusal("data", "larger").find("24 entries") != std::string::npos);
+  test::pack(place.scratch / "imported", test::scrambled(90, 23), 23, "");
+  place.task.stop_at = 1;
+  CHECK(place.refusal("data", "imported").empty());
+
+  place.task.init = place.task.run / "last";
+  place.task.run = place.scratch / "second";
+  test::pack(place.scratch / "other-data", test::scrambled(200, 23), 23, "another hash");
+  CHECK(place.refusal("other-data", "other").find("another vocabulary") != std::string::npos);
+}
+
+TEST_CASE("validation has its own lengths, and impossible ones are refused at once") {
+  Workplace place(test::tiny_ql());
+  place.task.config.eval_segment = 2;
+  place.task.config.eval_memory = 10;
+  place.task.config.steps = 1;
+  place.train();
+  const Json record = place.log().back();
+  CHECK(record["segment"] == 2);
+  CHECK(record["memory"] == 10);
+  place.task.run = place.scratch / "odd";
+  place.task.config.eval_segment = 3;
+  CHECK_THROWS_AS(place.train(), ConfigError);
+  CHECK_FALSE(fs::exists(place.task.run));
+}
+
+TEST_CASE("a budget of minutes completes the schedule") {
+  Workplace place(test::tiny_xl());
+  place.task.config.steps = 1'000'000'000;
+  place.task.config.minutes = 0.5 / 60;
+  place.task.config.log_interval = 1;
+  place.task.config.min_lr_ratio = 0;
+  const TrainingState state = place.train();
+  CHECK(state.step > 0);
+  CHECK(state.step < 1'000'000);
+  CHECK(state.elapsed >= 0.5);
+  CHECK(state.validation_step == state.step);
+  place.task.start = Start::kResume;
+  CHECK(place.train().step == state.step);
+}
+
+TEST_CASE("training that turns infinite keeps the last checkpoint") {
+  Workplace place(test::tiny_xl());
+  place.task.config.checkpoint_interval = 1;
+  place.task.config.learning_rate = 1e30;
+  place.task.config.warmup_steps = 0;
+  place.task.config.clip = 0;
+  const std::string said = place.refusal();
+  CHECK(said.find("step ") == 0);
+  CHECK(said.find("lower learning_rate") != std::string::npos);
+  Learner learner(test::tiny_xl(), place.task.config);
+  const std::int64_t step = read_state(place.task.run / "last").step;
+  CHECK(step >= 1);
+  CHECK(said.find(std::to_string(step + 1)) != std::string::npos);
+}
+
+}  // namespace ql::train
