@@ -46,8 +46,7 @@ std::string percent(std::int64_t part, std::int64_t whole) {
 void warn_of_reserved(std::int64_t count) {
   if (count == 0) return;
   ql::log_warning(
-      "{} words of the text are literally <eos>; they count as <unk>, because <eos> "
-      "stands for line ends",
+      "words <eos> in the text: {}; they become <unk>, because <eos> stands for line ends",
       ql::with_thousands(count));
 }
 
@@ -72,14 +71,19 @@ void make_vocabulary(const Options& options) {
   rules.eos = chosen(options, "eos", presence);
   rules.unk = chosen(options, "unk", presence);
   rules.invalid = invalid_text(options);
+
+  // Opened first: a folder that is not there should not cost the time of counting.
+  std::optional<ql::AtomicFile> file;
+  if (options.text("output") != "-") file.emplace(options.text("output"));
   const auto built = ql::text::build_vocabulary(options.positional(), rules);
   const std::string text = built.vocabulary.to_text(ql::provenance(configuration(options)));
-  if (options.text("output") == "-") {
+  if (file) {
+    file->write(text);
+    file->commit();
+  } else {
     ql::OutputStream out(false);
     out.write(text);
     out.close();
-  } else {
-    ql::write_file_atomically(options.text("output"), text);
   }
   ql::log_info("lines: {}, tokens: {}{}", ql::with_thousands(built.lines),
                ql::with_thousands(built.tokens),

@@ -44,7 +44,8 @@ DocumentRule::DocumentRule(const std::string& rule) {
 
 bool DocumentRule::begins_at(std::string_view line, const LineHistory& before) const {
   if (kind_ == Kind::kLine) return true;
-  if (kind_ == Kind::kBlank) return before.any_text && before.after_blank && !has_blank_head(line);
+  if (!before.any_text) return false;
+  if (kind_ == Kind::kBlank) return before.after_blank && !has_blank_head(line);
   if (kind_ != Kind::kPattern || line.size() > kLineHead) return false;
   if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
   const auto flags =

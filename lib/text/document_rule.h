@@ -34,6 +34,7 @@ class DocumentRule {
   // "none"   all files together are one
   // anything else is an ECMAScript regular expression, searched in every line (without its line
   //          end, by bytes) of at most kLineHead bytes: a line where it is found begins a document
+  // Blank lines before the first text belong to the first document (but not for "line").
   // Throws UsageError for a regular expression that is none.
   explicit DocumentRule(const std::string& rule);
 

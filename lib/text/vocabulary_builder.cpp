@@ -29,6 +29,10 @@ bool wants_unk(const VocabularyRules& rules) {
   return rules.type == TokenType::kWord || rules.type == TokenType::kChar;
 }
 
+std::int64_t specials(const VocabularyRules& rules) {
+  return (wants_eos(rules) ? 1 : 0) + (wants_unk(rules) ? 1 : 0);
+}
+
 void check_rules(const VocabularyRules& rules) {
   const char* type = token_type_name(rules.type);
   const bool bytes = rules.type == TokenType::kByte;
@@ -41,6 +45,9 @@ void check_rules(const VocabularyRules& rules) {
     throw UsageError("--max-size", "there are always 256 bytes", "leave the option out");
   if (rules.max_size == 0 && pieces)
     throw UsageError("--max-size", "--type sentencepiece needs a size", "try --max-size 8000");
+  if (rules.max_size > 0 && rules.max_size <= specials(rules))
+    throw UsageError("--max-size",
+                     fmt::format("{} leaves no room beside <eos> and <unk>", rules.max_size));
   if (rules.eos == Presence::kNever && pieces)
     throw UsageError("--eos", "a sentencepiece vocabulary always has <eos>",
                      "encode with --eos none to have no use for it");
@@ -77,19 +84,13 @@ std::int64_t take(std::vector<TokenCount>& counts, const char* token) {
 }
 
 // Sorts, and drops what is too rare or too much; returns the occurrences of what it dropped.
-std::int64_t select(std::vector<TokenCount>& counts, const VocabularyRules& rules,
-                    std::size_t specials) {
+std::int64_t select(std::vector<TokenCount>& counts, const VocabularyRules& rules) {
   std::sort(counts.begin(), counts.end(), [](const TokenCount& a, const TokenCount& b) {
     return a.count != b.count ? a.count > b.count : a.token < b.token;
   });
   std::size_t kept = counts.size();
-  if (rules.max_size > 0) {
-    const auto room = static_cast<std::size_t>(rules.max_size);
-    if (room <= specials)
-      throw UsageError("--max-size",
-                       fmt::format("{} leaves no room beside {} specials", room, specials));
-    kept = std::min(kept, room - specials);
-  }
+  if (rules.max_size > 0)
+    kept = std::min(kept, static_cast<std::size_t>(rules.max_size - specials(rules)));
   while (kept > 0 && counts[kept - 1].count < rules.min_count) --kept;
   std::int64_t dropped = 0;
   for (std::size_t i = kept; i < counts.size(); ++i) dropped += counts[i].count;
@@ -127,8 +128,7 @@ BuiltVocabulary count_vocabulary(const std::vector<std::string>& files,
   const std::int64_t reserved = is_word && eos ? take(counts, kEos) : 0;
   const std::int64_t unk_in_text = is_word && unk ? take(counts, kUnk) : 0;
   std::int64_t unknown = reserved;
-  if (rules.type != TokenType::kByte)
-    unknown += select(counts, rules, (eos ? 1 : 0) + (unk ? 1 : 0));
+  if (rules.type != TokenType::kByte) unknown += select(counts, rules);
 
   VocabularyContent content;
   content.type = rules.type;

@@ -10,6 +10,7 @@ namespace {
 
 constexpr const char* kFormat = "ql-vocabulary";
 constexpr std::int64_t kVersion = 1;
+constexpr const char* kCure = "make one with qltok vocab";
 
 // A choice among names.
 template <typename Parse>
@@ -52,12 +53,14 @@ std::string model_of(const JsonObject& object) {
 }  // namespace
 
 Vocabulary parse_vocabulary(std::string_view text, const std::string& where) {
+  const std::size_t begin = text.find_first_not_of(" \t\r\n");
+  if (begin == std::string_view::npos || text[begin] != '{')
+    throw FormatError(where, "not a vocabulary file, which is a JSON object", kCure);
   const Json json = parse_json(text, where);
   const JsonObject object(json, where);
   if (!object.has("format") || object.text("format") != kFormat)
-    throw FormatError(where,
-                      fmt::format("not a vocabulary: \"format\": \"{}\" is missing", kFormat),
-                      "make one with qltok vocab");
+    throw FormatError(
+        where, fmt::format("not a vocabulary: \"format\": \"{}\" is missing", kFormat), kCure);
   const std::int64_t version = object.integer("version");
   if (version != kVersion)
     throw FormatError(

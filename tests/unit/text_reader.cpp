@@ -1,0 +1,143 @@
+#include "text/text_reader.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "text/utf8.h"
+#include "text/words.h"
+#include "unit/text_support.h"
+
+namespace ql::text {
+namespace {
+
+using testing::contains;
+using testing::error_of;
+using testing::TextFiles;
+
+std::vector<TextBlock> read_blocks(const TextFiles& files, LineCut cut, std::size_t block_bytes) {
+  TextReader reader(files.names(), cut, block_bytes);
+  std::vector<TextBlock> blocks;
+  for (TextBlock block; reader.next(block);) blocks.push_back(block);
+  return blocks;
+}
+
+// What stands before each position of each text, as the documentation words it.
+std::vector<std::vector<LineHistory>> histories(const std::vector<std::string>& texts) {
+  std::vector<std::vector<LineHistory>> all;
+  LineHistory history;
+  for (const std::string& text : texts) {
+    all.emplace_back();
+    std::string line;
+    for (const char c : text) {
+      all.back().push_back(history);
+      line.push_back(c);
+      if (c != '\n') continue;
+      history.add(is_all_blank(line.substr(0, kLineHead)));
+      line.clear();
+    }
+    all.back().push_back(history);
+    if (!line.empty()) history.add(is_all_blank(line.substr(0, kLineHead)));
+  }
+  return all;
+}
+
+void check_cut(const std::string& before, LineCut cut) {
+  if (before.empty() || before.back() == '\n') return;
+  const std::size_t line_begin = before.rfind('\n') + 1;
+  CHECK(before.size() - line_begin > kLineHead);
+  REQUIRE(cut != LineCut::kNever);
+  if (cut == LineCut::kAtBlank) CHECK(is_blank(before.back()));
+  if (cut == LineCut::kAtCodePoint) CHECK(incomplete_suffix(before) == 0);
+}
+
+void check_blocks(const std::vector<std::string>& texts, LineCut cut, std::size_t block_bytes) {
+  const TextFiles files(texts);
+  const auto history_at = histories(texts);
+  std::size_t file = 0;
+  std::int64_t line = 1;
+  std::string before;  // of the file's text
+  for (const TextBlock& block : read_blocks(files, cut, block_bytes)) {
+    REQUIRE(file < texts.size());
+    const TextPlace& place = block.place;
+    CHECK(place.file == files.names()[file]);
+    CHECK(place.starts_file == before.empty());
+    CHECK(place.offset == static_cast<std::int64_t>(before.size()));
+    CHECK(place.line == line);
+    CHECK(place.continues_line == (!before.empty() && before.back() != '\n'));
+    CHECK(place.continues_word == (place.continues_line && !is_blank(before.back())));
+    const LineHistory& history = history_at[file][before.size()];
+    CHECK(place.lines_before.any_text == history.any_text);
+    CHECK(place.lines_before.after_blank == history.after_blank);
+    if (place.continues_line)
+      CHECK(place.head_blank == has_blank_head(before.substr(before.rfind('\n') + 1)));
+    check_cut(before, cut);
+    before += block.text;
+    line += std::count(block.text.begin(), block.text.end(), '\n');
+    if (!block.ends_file) continue;
+    CHECK(before == texts[file]);
+    before.clear();
+    line = 1;
+    ++file;
+  }
+  CHECK(file == texts.size());
+  CHECK(before.empty());
+}
+
+TEST_CASE("blocks join to the text and know their place") {
+  testing::Random random(5);
+  for (int round = 0; round < 12; ++round) {
+    std::vector<std::string> texts;
+    for (std::size_t count = 1 + testing::below(random, 3); count > 0; --count)
+      texts.push_back(testing::random_lines(random));
+    for (const LineCut cut :
+         {LineCut::kAtBlank, LineCut::kAtCodePoint, LineCut::kAnywhere, LineCut::kNever}) {
+      for (const std::size_t block_bytes : {1, 3, 64, 1024, 1025, 1 << 20})
+        check_blocks(texts, cut, block_bytes);
+    }
+  }
+}
+
+TEST_CASE("empty files and missing line feeds") {
+  for (const LineCut cut : {LineCut::kAtBlank, LineCut::kAnywhere}) {
+    check_blocks({""}, cut, 4);
+    check_blocks({"", "", "a"}, cut, 4);
+    check_blocks({"abcd", "e"}, cut, 4);
+    check_blocks({"abc\n", "\n"}, cut, 4);
+    check_blocks({std::string(5000, 'x'), "\n"}, cut, 1000);
+    check_blocks({std::string(5000, ' '), "a"}, cut, 1000);
+  }
+}
+
+TEST_CASE("blocks of a long line stay near their size") {
+  std::string text;
+  for (int i = 0; i < 20000; ++i) text += "the ";
+  const TextFiles files({text});
+  for (const TextBlock& block : read_blocks(files, LineCut::kAtBlank, 2000))
+    CHECK(block.text.size() <= 2000);
+}
+
+TEST_CASE("what must stay together has a limit") {
+  const TextFiles files({"a b\n" + std::string(5000, 'x')});
+  const auto read_all = [&](LineCut cut) {
+    return error_of([&] {
+      TextReader reader(files.names(), cut, 100, 3000);
+      for (TextBlock block; reader.next(block);) {
+      }
+    });
+  };
+  CHECK(contains(read_all(LineCut::kAtBlank), "0.txt: line 2: a word of more than 2.9 KiB"));
+  CHECK(contains(read_all(LineCut::kNever), "0.txt: line 2: a line of more than 2.9 KiB"));
+  CHECK(read_all(LineCut::kAnywhere) == "");
+}
+
+TEST_CASE("a file that is not there is named") {
+  TextReader reader({"no/such/file.txt"}, LineCut::kAtBlank);
+  TextBlock block;
+  CHECK(contains(error_of([&] { reader.next(block); }), "no/such/file.txt"));
+}
+
+}  // namespace
+}  // namespace ql::text

@@ -1,0 +1,157 @@
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "text/decoder.h"
+#include "text/encode_files.h"
+#include "text/vocabulary_builder.h"
+#include "unit/text_support.h"
+
+namespace ql::text {
+namespace {
+
+using testing::contains;
+using testing::error_of;
+using testing::TextFiles;
+
+// Stems and endings: the library learns from what different words share.
+std::string training_text() {
+  testing::Random random(9);
+  const std::vector<std::string> stems = {"walk", "talk", "play", "jump", "look", "öffn", "call"};
+  const std::vector<std::string> endings = {"", "s", "ed", "ing", "er", "ers", "er's"};
+  std::string text;
+  for (int line = 0; line < 300; ++line) {
+    for (int word = 0; word < 8; ++word) {
+      text += testing::random_text(random, stems, 1) + testing::random_text(random, endings, 1);
+      text += testing::below(random, 20) == 0 ? "\t" : " ";
+    }
+    text += "\n";
+  }
+  return text;
+}
+
+VocabularyRules rules_with(std::int64_t size, Presence unk = Presence::kAuto) {
+  VocabularyRules rules;
+  rules.type = TokenType::kSentencePiece;
+  rules.max_size = size;
+  rules.unk = unk;
+  return rules;
+}
+
+BuiltVocabulary train(const std::string& text, const VocabularyRules& rules) {
+  const TextFiles files({text});
+  return build_vocabulary(files.names(), rules);
+}
+
+struct Result {
+  std::vector<TokenId> ids;
+  std::string decoded;
+  EncodeTotals totals;
+};
+
+class Recorder : public shard::TokenSink {
+ public:
+  Recorder(Decoder& decoder, Result& result) : decoder_(decoder), result_(result) {}
+  void begin_document() override { decoder_.begin_document(); }
+  void write(const TokenId* ids, std::size_t count) override {
+    decoder_.write(ids, count);
+    result_.ids.insert(result_.ids.end(), ids, ids + count);
+  }
+  void finish(const std::optional<shard::TextCounts>&) override { decoder_.finish(); }
+
+ private:
+  Decoder& decoder_;
+  Result& result_;
+};
+
+Result encode(const std::string& text, const Vocabulary& vocabulary, EosRule eos,
+              std::size_t block_bytes = 64, int threads = 1) {
+  const TextFiles files({text});
+  const Encoder encoder(vocabulary, {eos});
+  Result result;
+  Decoder decoder(vocabulary, {eos}, [&result](std::string_view s) { result.decoded += s; });
+  Recorder recorder(decoder, result);
+  result.totals = encode_files(
+      files.names(), encoder, threads, recorder, [] {}, block_bytes);
+  recorder.finish(std::nullopt);
+  return result;
+}
+
+TEST_CASE("pieces learn words and carry every text") {
+  const BuiltVocabulary built = train(training_text(), rules_with(320));
+  const Vocabulary& vocabulary = built.vocabulary;
+  CHECK(vocabulary.size() <= 320);
+  CHECK(vocabulary.token(0) == "<eos>");
+  CHECK(vocabulary.token(1) == "<unk>");
+  CHECK(vocabulary.eos() == TokenId{0});
+  CHECK(vocabulary.unk() == TokenId{1});
+  CHECK(built.unknown == 0);
+  CHECK(built.lines == 300);
+  CHECK(vocabulary.counts()[0] == 300);
+  CHECK(encode("walking talkers", vocabulary, EosRule::kLine).ids.size() <= 6);
+
+  testing::Random random(10);
+  for (int round = 0; round < 100; ++round) {
+    const std::string text = testing::random_lines(random) + training_text().substr(0, 200);
+    for (const EosRule eos : {EosRule::kNone, EosRule::kLine, EosRule::kDouble}) {
+      const Result result = encode(text, vocabulary, eos);
+      REQUIRE(result.decoded == text);
+      CHECK(result.totals.counts.unknown == 0);
+      CHECK(encode(text, vocabulary, eos, 100000, 3).ids == result.ids);
+    }
+  }
+}
+
+TEST_CASE("long lines are cut the same way wherever they stand") {
+  const Vocabulary vocabulary = train(training_text(), rules_with(320)).vocabulary;
+  std::string line;
+  while (line.size() < 200000) line += "walking talkers öffned ";
+  const std::string solid(150000, 'x');
+  const Result alone = encode(line + "\n" + solid, vocabulary, EosRule::kLine);
+  CHECK(alone.decoded == line + "\n" + solid);
+  const Result behind = encode("a\n" + line + "\n" + solid, vocabulary, EosRule::kLine, 5000, 2);
+  const std::size_t more = behind.ids.size() - alone.ids.size();
+  CHECK(std::vector<TokenId>(behind.ids.begin() + static_cast<std::ptrdiff_t>(more),
+                             behind.ids.end()) == alone.ids);
+}
+
+TEST_CASE("with <unk> there are no byte pieces") {
+  const Vocabulary vocabulary =
+      train(training_text(), rules_with(40, Presence::kAlways)).vocabulary;
+  CHECK(vocabulary.size() <= 40);
+  CHECK(encode("walk", vocabulary, EosRule::kLine).totals.counts.unknown == 0);
+  const Result result = encode("walk \u65E5 \xE2\x96\x81\n", vocabulary, EosRule::kLine);
+  CHECK(result.totals.counts.unknown == 2);
+  CHECK(result.decoded == "walk \uFFFD \uFFFD\n");
+  CHECK(encode("a\n", vocabulary, EosRule::kNone).totals.counts.unknown == 1);
+}
+
+TEST_CASE("the same text gives the same model, the file brings it back") {
+  const Vocabulary made = train(training_text(), rules_with(320)).vocabulary;
+  CHECK(train(training_text(), rules_with(320)).vocabulary.hash() == made.hash());
+  CHECK(train(training_text(), rules_with(290)).vocabulary.hash() != made.hash());
+  const std::string text = made.to_text(Json::object());
+  const Vocabulary read = parse_vocabulary(text, "v.json");
+  CHECK(read.hash() == made.hash());
+  CHECK(encode("jumped", read, EosRule::kLine).ids == encode("jumped", made, EosRule::kLine).ids);
+
+  Json json = parse_json(text, "v.json");
+  json["tokens"][280] = "something else";
+  CHECK(contains(error_of([&] { parse_vocabulary(dump_json(json), "v.json"); }),
+                 "tokens[280]: 'something else', but the model's piece is"));
+  json = parse_json(text, "v.json");
+  json["model"] = "AAAA";
+  CHECK(contains(error_of([&] { parse_vocabulary(dump_json(json), "v.json"); }), "v.json: model"));
+  json["model"] = "?";
+  CHECK(contains(error_of([&] { parse_vocabulary(dump_json(json), "v.json"); }), "not base64"));
+}
+
+TEST_CASE("a size that does not fit is explained") {
+  CHECK(contains(error_of([] { train(training_text(), rules_with(100)); }), "100 pieces"));
+  CHECK(contains(error_of([] { train("\n\n", rules_with(300)); }), "no text"));
+}
+
+}  // namespace
+}  // namespace ql::text

@@ -1,0 +1,76 @@
+// Random text and small helpers for the tests of lib/text.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "unit/scratch.h"
+
+namespace ql::text::testing {
+
+using Random = std::mt19937;
+
+inline std::size_t below(Random& random, std::size_t limit) { return random() % limit; }
+
+// `count` parts drawn from `parts`, with nothing between them.
+inline std::string random_text(Random& random, const std::vector<std::string>& parts,
+                               std::size_t count) {
+  std::string text;
+  for (std::size_t i = 0; i < count; ++i) text += parts[below(random, parts.size())];
+  return text;
+}
+
+// What the text types have to cope with: blanks of all kinds, letters whose case is tricky, 1 to 4
+// bytes a letter, NUL, words that look like specials.
+inline std::vector<std::string> tricky_parts() {
+  return {" ",      " ",    "\n",     "\n", "\t",    "\r\n",    "\v",      "a",
+          "the",    "B",    "É",      "İ",  "Σ",     "ΑΣ",      "ẞ",       "\xE2\x96\x81",
+          "\u00A0", "😀",    "\uFFFD", "'",  "<unk>", " <unk> ", " <eos> ", std::string(1, '\0'),
+          "\u2028", "日本", " x "};
+}
+
+// A tricky text with, now and then, a line much longer than LineHead bytes.
+inline std::string random_lines(Random& random) {
+  std::string text = random_text(random, tricky_parts(), below(random, 60));
+  if (below(random, 3) == 0) text += random_text(random, {"ab ", "é", "Σ ", "word", " "}, 1500);
+  if (below(random, 6) == 0) text += std::string(1500, ' ');
+  return text + random_text(random, tricky_parts(), below(random, 60));
+}
+
+// The message of the ql::Error that `work` throws, "" when it throws none.
+template <typename Work>
+std::string error_of(const Work& work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+inline bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+// Files with these texts, in a folder that goes away.
+class TextFiles {
+ public:
+  explicit TextFiles(const std::vector<std::string>& texts) {
+    for (const std::string& text : texts) {
+      names_.push_back(folder_ / (std::to_string(names_.size()) + ".txt"));
+      test::spill(names_.back(), text);
+    }
+  }
+  const std::vector<std::string>& names() const { return names_; }
+
+ private:
+  test::ScratchFolder folder_;
+  std::vector<std::string> names_;
+};
+
+}  // namespace ql::text::testing

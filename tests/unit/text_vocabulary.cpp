@@ -1,0 +1,264 @@
+#include "text/vocabulary.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "text/vocabulary_builder.h"
+#include "unit/text_support.h"
+
+namespace ql::text {
+namespace {
+
+using testing::contains;
+using testing::error_of;
+using testing::TextFiles;
+
+BuiltVocabulary build(const std::string& text, const VocabularyRules& rules = {}) {
+  const TextFiles files({text});
+  return build_vocabulary(files.names(), rules);
+}
+
+std::vector<std::string> tokens_of(const Vocabulary& vocabulary) {
+  std::vector<std::string> tokens;
+  for (TokenId id = 0; id < vocabulary.size(); ++id) tokens.emplace_back(vocabulary.token(id));
+  return tokens;
+}
+
+using Texts = std::vector<std::string>;
+using Counts = std::vector<std::int64_t>;
+
+TEST_CASE("words are sorted by count and then by bytes, behind the specials") {
+  const auto built = build("b a c\nb \xC3\xA9 c b <unk>\n");
+  CHECK(tokens_of(built.vocabulary) == Texts{"<eos>", "<unk>", "b", "c", "a", "é"});
+  CHECK(built.vocabulary.counts() == Counts{2, 1, 3, 2, 1, 1});
+  CHECK(built.vocabulary.eos() == TokenId{0});
+  CHECK(built.vocabulary.unk() == TokenId{1});
+  CHECK(built.lines == 2);
+  CHECK(built.tokens == 8);
+  CHECK(built.types == 5);
+  CHECK(built.unknown == 0);
+}
+
+TEST_CASE("rare words and words beyond the size become <unk>") {
+  const std::string text = "a a a b b c d <unk> <eos>\n";
+  VocabularyRules rules;
+  rules.min_count = 2;
+  auto built = build(text, rules);
+  CHECK(tokens_of(built.vocabulary) == Texts{"<eos>", "<unk>", "a", "b"});
+  CHECK(built.vocabulary.counts() == Counts{1, 4, 3, 2});
+  CHECK(built.unknown == 3);
+  CHECK(built.reserved == 1);
+  rules.min_count = 1;
+  rules.max_size = 3;
+  built = build(text, rules);
+  CHECK(tokens_of(built.vocabulary) == Texts{"<eos>", "<unk>", "a"});
+  CHECK(built.unknown == 5);
+}
+
+TEST_CASE("specials exist as wanted") {
+  VocabularyRules rules;
+  rules.eos = Presence::kNever;
+  const auto no_eos = build("a <eos> a\n", rules);
+  CHECK(tokens_of(no_eos.vocabulary) == Texts{"<unk>", "a", "<eos>"});
+  CHECK(no_eos.vocabulary.unk() == TokenId{0});
+  CHECK(no_eos.reserved == 0);
+  rules.unk = Presence::kNever;
+  CHECK(tokens_of(build("a a <unk>\n", rules).vocabulary) == Texts{"a", "<unk>"});
+  CHECK_FALSE(build("a", rules).vocabulary.unk().has_value());
+}
+
+TEST_CASE("characters") {
+  const auto built = build("b\xC3\xA9\xC3\xA9\n", {TokenType::kChar});
+  CHECK(tokens_of(built.vocabulary) == Texts{"<unk>", "é", "\n", "b"});
+  CHECK(built.vocabulary.counts() == Counts{0, 2, 1, 1});
+}
+
+TEST_CASE("bytes are their own ids, whatever the text is") {
+  const auto built = build("ba\xFF\n", {TokenType::kByte});
+  CHECK(built.vocabulary.size() == 256);
+  CHECK(built.vocabulary.token('a') == "<0x61>");
+  CHECK(built.vocabulary.counts()['a'] == 1);
+  CHECK(built.types == 4);
+  CHECK(built.vocabulary.hash() == build("", {TokenType::kByte}).vocabulary.hash());
+}
+
+TEST_CASE("lower-casing happens before counting") {
+  VocabularyRules rules;
+  rules.lowercase = true;
+  CHECK(tokens_of(build("The THE the ΑΣ\n", rules).vocabulary) ==
+        Texts{"<eos>", "<unk>", "the", "ας"});
+}
+
+TEST_CASE("the line style is padded only when every line is") {
+  const std::map<std::string, LineStyle> expected = {{" a b \n \n c \n", LineStyle::kPadded},
+                                                     {" a b \n \n c ", LineStyle::kPadded},
+                                                     {"a b\n", LineStyle::kPlain},
+                                                     {" a b \n\n", LineStyle::kPlain},
+                                                     {" a  b \n", LineStyle::kPlain},
+                                                     {" a b\n", LineStyle::kPlain},
+                                                     {" a\tb \n", LineStyle::kPlain},
+                                                     {" a b \r\n", LineStyle::kPlain},
+                                                     {"  a \n", LineStyle::kPlain},
+                                                     {" a \n  \n", LineStyle::kPlain},
+                                                     {"a \n", LineStyle::kPlain}};
+  for (const auto& [text, style] : expected) {
+    CAPTURE(text);
+    CHECK(build(text).vocabulary.line_style() == style);
+  }
+  std::string line = " ";
+  while (line.size() < 3 * TextReader::kBlockBytes) line += "word ";
+  CHECK(build(line + "\n").vocabulary.line_style() == LineStyle::kPadded);
+  CHECK(build(line + " \n").vocabulary.line_style() == LineStyle::kPlain);
+}
+
+TEST_CASE("counting agrees with a map") {
+  testing::Random random(8);
+  for (int round = 0; round < 30; ++round) {
+    const std::string text = testing::random_text(random, {"a", "b", "é", "😀"}, 500);
+    std::map<std::string, std::int64_t> oracle;
+    for (std::size_t i = 0; i < text.size();) {
+      std::size_t size = 1;
+      while (i + size < text.size() && (text[i + size] & 0xC0) == 0x80) ++size;
+      ++oracle[text.substr(i, size)];
+      i += size;
+    }
+    const Vocabulary vocabulary = build(text, {TokenType::kChar}).vocabulary;
+    REQUIRE(vocabulary.size() == oracle.size() + 1);
+    for (TokenId id = 1; id < vocabulary.size(); ++id) {
+      CHECK(vocabulary.counts()[id] == oracle[std::string(vocabulary.token(id))]);
+      if (id > 1) CHECK(vocabulary.counts()[id] <= vocabulary.counts()[id - 1]);
+    }
+  }
+}
+
+TEST_CASE("rules that contradict each other are usage errors") {
+  const auto refused = [](const std::function<void(VocabularyRules&)>& change) {
+    VocabularyRules rules;
+    change(rules);
+    CHECK_THROWS_AS(build("a", rules), UsageError);
+  };
+  refused([](VocabularyRules& r) { r.type = TokenType::kByte, r.lowercase = true; });
+  refused([](VocabularyRules& r) { r.type = TokenType::kByte, r.min_count = 2; });
+  refused([](VocabularyRules& r) { r.type = TokenType::kByte, r.max_size = 300; });
+  refused([](VocabularyRules& r) { r.max_size = 2; });
+  refused([](VocabularyRules& r) { r.type = TokenType::kSentencePiece; });
+  refused([](VocabularyRules& r) {
+    r.type = TokenType::kSentencePiece, r.max_size = 300, r.eos = Presence::kNever;
+  });
+  refused([](VocabularyRules& r) {
+    r.type = TokenType::kSentencePiece, r.max_size = 300, r.min_count = 2;
+  });
+}
+
+TEST_CASE("no text, no vocabulary") {
+  for (const char* text : {"", " \n\n \t"})
+    CHECK(contains(error_of([&] { build(text); }), "no text"));
+  CHECK(contains(error_of([] { build("", {TokenType::kChar}); }), "no text"));
+}
+
+TEST_CASE("the file brings everything back") {
+  for (const TokenType type : {TokenType::kWord, TokenType::kChar, TokenType::kByte}) {
+    VocabularyRules rules;
+    rules.type = type;
+    const Vocabulary made = build(" a b \n " + std::string(1, '\0') + "\" \n", rules).vocabulary;
+    const Vocabulary read = parse_vocabulary(made.to_text(Json{{"who", "a test"}}), "v.json");
+    CHECK(tokens_of(read) == tokens_of(made));
+    CHECK(read.counts() == made.counts());
+    CHECK(read.hash() == made.hash());
+    CHECK(read.info() == made.info());
+    CHECK(read.line_style() == made.line_style());
+    CHECK(read.to_text(Json{{"who", "a test"}}) == made.to_text(Json{{"who", "a test"}}));
+  }
+}
+
+TEST_CASE("the hash is about what ids mean") {
+  const std::string hash = build("a b a\n").vocabulary.hash();
+  CHECK(build("b a a a\na\n").vocabulary.hash() == hash);  // other counts, same order
+  CHECK(build(" b a a \n").vocabulary.hash() == hash);     // another line style
+  CHECK(build("b b a\n").vocabulary.hash() != hash);
+  CHECK(build("a b a c\n").vocabulary.hash() != hash);
+  VocabularyRules rules;
+  rules.lowercase = true;
+  CHECK(build("a b a\n", rules).vocabulary.hash() != hash);
+  rules = {};
+  rules.unk = Presence::kNever;
+  CHECK(build("a b a\n", rules).vocabulary.hash() != hash);
+}
+
+// The message for a vocabulary file changed by hand; its hash is right unless `change` breaks it.
+std::string error_for(const std::function<void(Json&)>& change, TokenType type = TokenType::kWord) {
+  VocabularyRules rules;
+  rules.type = type;
+  Json json = parse_json(build("a b a\n", rules).vocabulary.to_text(Json::object()), "v.json");
+  change(json);
+  return error_of([&] { parse_vocabulary(dump_json(json), "v.json"); });
+}
+
+TEST_CASE("a changed vocabulary file is refused, with the place") {
+  CHECK(error_for([](Json&) {}) == "");
+  CHECK(error_for([](Json& j) { j["later"] = 1; }) == "");
+  CHECK(contains(error_for([](Json& j) { j.erase("format"); }), "v.json: not a vocabulary"));
+  CHECK(contains(error_for([](Json& j) { j["version"] = 2; }), "version 2 of the format"));
+  CHECK(contains(error_for([](Json& j) { j["type"] = "letter"; }), "found 'letter'"));
+  CHECK(contains(error_for([](Json& j) { j["line_style"] = "x"; }), "line_style"));
+  CHECK(contains(error_for([](Json& j) { j["tokens"][3] = "a"; }), "tokens[3]: 'a' again"));
+  CHECK(contains(error_for([](Json& j) { j["tokens"][3] = "x y"; }), "tokens[3]: a word"));
+  CHECK(contains(error_for([](Json& j) { j["tokens"][3] = ""; }), "tokens[3]: a word"));
+  CHECK(contains(error_for([](Json& j) { j["tokens"][3] = 7; }), "tokens[3]: a text expected"));
+  CHECK(contains(error_for([](Json& j) { j["tokens"][3] = "c"; }), "the hash is"));
+  CHECK(contains(error_for([](Json& j) { j["tokens"] = "a"; }), "tokens: an array"));
+  CHECK(contains(error_for([](Json& j) { j["tokens"] = Json::array(); }), "no tokens"));
+  CHECK(contains(error_for([](Json& j) { j["counts"].push_back(1); }), "4 counts expected"));
+  CHECK(contains(error_for([](Json& j) { j["counts"][2] = -1; }), "counts[2]"));
+  CHECK(error_for([](Json& j) { j["counts"][2] = 1.5; }) != "");
+  CHECK(contains(error_for([](Json& j) { j["specials"]["eos"] = 4; }), "only 4 tokens"));
+  CHECK(contains(error_for([](Json& j) { j["specials"]["eos"] = 1; }), "are both 1"));
+  CHECK(error_for([](Json& j) { j["specials"]["eos"] = -1; }) != "");
+  CHECK(error_for([](Json& j) { j["specials"]["bos"] = 2; }) != "");
+  CHECK(error_for([](Json& j) { j["lowercase"] = "no"; }) != "");
+  CHECK(error_for([](Json& j) { j.erase("hash"); }) != "");
+}
+
+TEST_CASE("characters and bytes are checked, too") {
+  const auto in_chars = [](const std::function<void(Json&)>& change) {
+    return error_for(change, TokenType::kChar);
+  };
+  CHECK(in_chars([](Json&) {}) == "");
+  CHECK(contains(in_chars([](Json& j) { j["tokens"][2] = "bc"; }), "one code point"));
+  CHECK(contains(in_chars([](Json& j) { j["tokens"][2] = ""; }), "one code point"));
+  const auto in_bytes = [](const std::function<void(Json&)>& change) {
+    return error_for(change, TokenType::kByte);
+  };
+  CHECK(in_bytes([](Json&) {}) == "");
+  CHECK(contains(in_bytes([](Json& j) { j["tokens"][2] = "<0x7a>"; }), "<0x02> is missing"));
+  CHECK(contains(in_bytes([](Json& j) { j["lowercase"] = true; }), "lower-cased"));
+  CHECK(contains(in_bytes([](Json& j) {
+                   j["tokens"].push_back("x");
+                   j["counts"].push_back(0);
+                 }),
+                 "256 tokens expected"));
+}
+
+TEST_CASE("no flipped byte and no cut gives another vocabulary") {
+  const Vocabulary made = build("a b a\n").vocabulary;
+  const std::string text = made.to_text(Json::object());
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    for (int bit = 0; bit < 8; ++bit) {
+      std::string damaged = text;
+      damaged[i] = static_cast<char>(damaged[i] ^ (1 << bit));
+      std::string hash = made.hash();
+      error_of([&] { hash = parse_vocabulary(damaged, "v.json").hash(); });
+      REQUIRE(hash == made.hash());
+    }
+    if (i + 1 < text.size())
+      REQUIRE(error_of([&] { parse_vocabulary(text.substr(0, i), "v.json"); }) != "");
+  }
+}
+
+}  // namespace
+}  // namespace ql::text
