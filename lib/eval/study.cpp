@@ -20,7 +20,8 @@ namespace ql::eval {
 namespace {
 
 struct Checkpoint {
-  std::string name;
+  std::string name;  // as given
+  std::filesystem::path folder;
   net::ModelFile model;
   std::vector<net::Lengths> lengths;  // to evaluate with
 };
@@ -43,7 +44,14 @@ std::vector<net::Lengths> all_lengths(const StudyOptions& options, const net::Le
 }
 
 Checkpoint read_checkpoint(const std::string& name, const StudyOptions& options) {
-  Checkpoint checkpoint{name, net::read_model_file(name), {}};
+  Checkpoint checkpoint{name, name, net::read_model_file(name), {}};
+  if (!std::filesystem::is_directory(name)) {  // its model.json was given
+    checkpoint.folder = checkpoint.folder.parent_path();
+  }
+  if (!std::filesystem::exists(checkpoint.folder / "model.safetensors")) {
+    throw Error(name, "the checkpoint has no weights (model.safetensors)",
+                "give a folder that qltrain wrote, such as RUN/best");
+  }
   checkpoint.lengths = all_lengths(options, checkpoint.model.network.lengths);
   for (const net::Lengths& lengths : checkpoint.lengths) {
     try {
@@ -143,7 +151,7 @@ void run_study(const StudyOptions& options, const std::function<void(const Json&
     run_unigram(data, options, row);
   }
   for (const Checkpoint& checkpoint : checkpoints) {
-    const nn::Model model = nn::load_model(checkpoint.name);
+    const nn::Model model = nn::load_model(checkpoint.folder);
     for (const DataSet& set : data) {
       for (const net::Lengths& lengths : checkpoint.lengths) {
         row(network_row(model, checkpoint.name, lengths, set, options));

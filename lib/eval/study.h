@@ -12,9 +12,10 @@
 namespace ql::eval {
 
 struct StudyOptions {
-  std::vector<std::string> checkpoints;  // folders with model.json and model.safetensors
-  std::optional<std::string> unigram;    // training data of the unigram baseline
-  std::vector<std::string> data;         // folders with a manifest; "-" once
+  std::vector<std::string>
+      checkpoints;  // folders with model.json and model.safetensors, or that model.json
+  std::optional<std::string> unigram;  // training data of the unigram baseline
+  std::vector<std::string> data;       // folders with a manifest; "-" once
   // Lengths to combine; an empty list stands for the length each checkpoint was trained with.
   std::vector<std::int64_t> segments, memories, compressed_memories;
   std::int64_t batch = 0;                // as EvaluationOptions

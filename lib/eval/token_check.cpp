@@ -6,8 +6,8 @@ namespace ql::eval {
 
 void check_length(const TokenSource& source) {
   if (source.tokens < 2) {
-    throw Error(source.name, fmt::format("{} tokens leave nothing to predict", source.tokens),
-                "give at least two");
+    throw Error(source.name, fmt::format("expected at least 2 tokens, found {}", source.tokens),
+                "the first token is only read, so one alone leaves nothing to predict");
   }
 }
 

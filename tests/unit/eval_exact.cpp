@@ -220,7 +220,9 @@ TEST_CASE("what cannot be evaluated is refused") {
   const net::Network network = cases()[0].network;
   const nn::Model model = random_model(network, 7);
   CHECK_THROWS_WITH_AS(score(model, network.lengths, {}, 0),
-                       "ids: 0 tokens leave nothing to predict; give at least two", Error);
+                       "ids: expected at least 2 tokens, found 0; the first token is only read, so "
+                       "one alone leaves nothing to predict",
+                       Error);
   CHECK_THROWS_AS(score(model, network.lengths, {1}, 0), Error);
   for (const std::int64_t wrong : {std::int64_t{-1}, network.vocab_size}) {
     Ids ids = random_ids(20, network.vocab_size);
