@@ -7,17 +7,6 @@
 
 namespace ql::nn {
 
-std::int64_t output_memory(const net::Geometry& geometry, std::size_t index) {
-  const net::ScaleGeometry& scale = geometry.scales[index];
-  if (!geometry.recurrent) {
-    return 0;
-  }
-  if (index + 1 < geometry.scales.size()) {
-    return scale.memory;
-  }
-  return scale.granularity > 1 && scale.segment == scale.shift ? 1 : 0;
-}
-
 std::vector<std::int64_t> memory_lengths(const net::Geometry& geometry) {
   std::vector<std::int64_t> lengths;
   auto add = [&](std::int64_t length) {
@@ -25,11 +14,11 @@ std::vector<std::int64_t> memory_lengths(const net::Geometry& geometry) {
       lengths.push_back(length);
     }
   };
-  for (std::size_t i = 0; i < geometry.scales.size(); ++i) {
-    for (std::int64_t layer = 0; layer < geometry.scales[i].layers; ++layer) {
-      add(geometry.scales[i].memory);
+  for (const net::ScaleGeometry& scale : geometry.scales) {
+    for (std::int64_t layer = 0; layer < scale.layers; ++layer) {
+      add(scale.memory);
     }
-    add(output_memory(geometry, i));
+    add(scale.output_memory);
   }
   for (std::int64_t layer = 0; layer < geometry.output.layers; ++layer) {
     add(geometry.output.memory);

@@ -20,10 +20,6 @@ struct Memory {
   std::vector<NamedTensor> states;
 };
 
-// The states that the output of scale `index` (0-based) keeps: all of its memory when it is
-// compressed, one when accumulation reads the state before the segment, else none.
-std::int64_t output_memory(const net::Geometry& geometry, std::size_t index);
-
 // The number of states of every memory, in order; none is 0.
 std::vector<std::int64_t> memory_lengths(const net::Geometry& geometry);
 

@@ -27,13 +27,6 @@ void check_network(const net::Network& network) {
                       fmt::format("expected at least 1, found {}", network.vocab_size),
                       "take it from the vocabulary of the training data");
   }
-  if (network.d_model % 2 != 0) {
-    throw ConfigError("d_model",
-                      fmt::format("expected an even number (one sine and one cosine for each "
-                                  "frequency), found {}",
-                                  network.d_model),
-                      fmt::format("use {}", network.d_model + 1));
-  }
 }
 
 void check_geometry(const net::Network& network, const net::Geometry& geometry) {
@@ -72,7 +65,7 @@ class Step {
     for (std::size_t i = 0; i < geometry_.scales.size(); ++i) {
       const net::ScaleGeometry& scale = geometry_.scales[i];
       states = run_layers(states, scale);
-      const std::int64_t kept = output_memory(geometry_, i);
+      const std::int64_t kept = scale.output_memory;
       const at::Tensor window = memory_.join(states, kept, scale.shift);
       if (geometry_.accumulates()) {
         const at::Tensor previous = kept > 0 ? window.narrow(1, kept - 1, 1) : at::Tensor();
