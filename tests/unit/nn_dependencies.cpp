@@ -1,0 +1,118 @@
+// What the running model depends on, found by changing one input token at a time, against the
+// intervals that lib/net propagates.
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "net/context.h"
+#include "net/dependency.h"
+#include "net/geometry.h"
+#include "nn/model.h"
+#include "nn_support.h"
+#include "torch_doctest.h"
+
+namespace ql {
+namespace {
+
+struct Case {
+  net::Architecture architecture;
+  std::vector<std::int64_t> scales;
+  std::int64_t output_layers;
+  net::Lengths lengths;
+  std::int64_t rate;
+};
+
+constexpr auto kQl = net::Architecture::kTransformerQl;
+
+const Case kCases[] = {
+    {kQl, {1, 1}, 1, {4, 12, 0}, 2},  // the paper's training lengths, fewer layers
+    {kQl, {2, 1}, 1, {4, 4, 0}, 2},
+    {kQl, {1, 1}, 0, {8, 4, 0}, 2},
+    {kQl, {2, 2}, 1, {8, 0, 0}, 2},
+    {kQl, {1, 1, 1}, 1, {4, 4, 0}, 2},
+    {kQl, {1, 1}, 1, {8, 24, 0}, 4},
+    {kQl, {1, 1}, 1, {3, 9, 0}, 3},
+    {kQl, {1, 1, 1}, 0, {9, 9, 0}, 3},
+    {kQl, {1, 1}, 1, {2, 6, 0}, 2},
+    {net::Architecture::kTransformerXl, {3}, 0, {4, 7, 0}, 2},
+    {net::Architecture::kTransformerXl, {2}, 0, {6, 2, 0}, 2},
+    {net::Architecture::kMultiScale, {1, 1}, 1, {8, 0, 0}, 2},
+    {net::Architecture::kMultiScale, {1, 1, 1}, 1, {8, 0, 0}, 2},
+    {net::Architecture::kVanilla, {2}, 0, {7, 0, 0}, 2},
+};
+
+// The output states [batch, segment, d_model] of the last segment of streams [batch, length].
+at::Tensor last_states(const nn::Model& model, const net::Geometry& geometry,
+                       const at::Tensor& tokens) {
+  const at::NoGradGuard no_grad;
+  nn::Memory memory = model.start_memory(geometry, tokens.size(0));
+  const std::int64_t segment = geometry.lengths.segment;
+  at::Tensor states;
+  for (std::int64_t start = 0; start < tokens.size(1); start += segment) {
+    states = model.forward(geometry, tokens.narrow(1, start, segment), memory, {});
+  }
+  return states;
+}
+
+// moves[x][p]: whether a change of token x moves the state at position p of the last segment. In
+// row x of the batch token x is another one; the same batch without changes is what it is compared
+// with, so that equal numbers are equal to the last bit.
+at::Tensor find_moves(const nn::Model& model, const net::Geometry& geometry, std::int64_t length,
+                      std::uint64_t seed) {
+  const std::int64_t vocab = model.network().vocab_size;
+  const at::Tensor tokens = test::random_tokens(1, length, vocab, seed).repeat({length, 1});
+  at::Tensor changed = tokens.clone();
+  for (std::int64_t x = 0; x < length; ++x) {
+    std::int64_t& id = changed.data_ptr<std::int64_t>()[x * length + x];
+    id = (id + 1 + static_cast<std::int64_t>(seed) % (vocab - 1)) % vocab;
+  }
+  return last_states(model, geometry, tokens).ne(last_states(model, geometry, changed)).any(-1);
+}
+
+}  // namespace
+
+TEST_CASE("the running model depends on exactly the tokens that lib/net says") {
+  for (const Case& entry : kCases) {
+    for (const bool pre_lnorm : {true, false}) {
+      net::Network network =
+          test::small_network(entry.architecture, entry.scales, entry.output_layers, entry.lengths);
+      network.rate = entry.rate;
+      network.pre_lnorm = pre_lnorm;
+      CAPTURE(net::to_text(entry.architecture));
+      CAPTURE(entry.lengths.segment);
+      CAPTURE(entry.lengths.memory);
+      CAPTURE(entry.scales.size());
+      CAPTURE(pre_lnorm);
+      const net::Geometry geometry = net::make_geometry(network, entry.lengths);
+      const net::ContextLength exact = net::exact_context(network, entry.lengths);
+      const std::int64_t segment = entry.lengths.segment;
+      // Room for more than the expected context, whole segments.
+      const std::int64_t length = (exact.maximum / segment + 3) * segment;
+
+      // A maximum or a ReLU may hide a token from one input: join what several show.
+      at::Tensor moves;
+      for (std::uint64_t seed = 1; seed <= 6; ++seed) {
+        const nn::Model model = test::random_model(network, seed);
+        const at::Tensor found = find_moves(model, geometry, length, seed);
+        moves = moves.defined() ? moves.logical_or(found) : found;
+      }
+      const std::vector<std::int64_t> expected = net::oldest_dependencies(geometry);
+      std::int64_t shortest = length, longest = 0;
+      for (std::int64_t position = 0; position < segment; ++position) {
+        CAPTURE(position);
+        const at::Tensor tokens = moves.select(1, position).nonzero();
+        const std::int64_t here = length - segment + position;
+        const std::int64_t oldest = tokens.min().item<std::int64_t>();
+        CHECK(tokens.max().item<std::int64_t>() == here);
+        CHECK(oldest - (length - segment) == expected[static_cast<std::size_t>(position)]);
+        shortest = std::min(shortest, here - oldest);
+        longest = std::max(longest, here - oldest);
+      }
+      CHECK(shortest == exact.minimum);
+      CHECK(longest == exact.maximum);
+    }
+  }
+}
+
+}  // namespace ql

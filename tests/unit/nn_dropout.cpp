@@ -1,0 +1,121 @@
+// Philox, dropout and droppath: known answers, statistics, and that nothing depends on threads.
+#include "nn/dropout.h"
+
+#include <ATen/Parallel.h>
+
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include "nn/philox.h"
+#include "nn_support.h"
+#include "torch_doctest.h"
+
+namespace ql {
+namespace {
+
+at::Tensor mask(at::IntArrayRef shape, double rate, const nn::StepOptions& step,
+                nn::Place place = {nn::Place::kInner}, at::ScalarType type = at::kFloat) {
+  return nn::dropout_mask(shape, rate, step, place, type);
+}
+
+void check_words(const nn::PhiloxCounter& found, std::uint32_t a, std::uint32_t b, std::uint32_t c,
+                 std::uint32_t d) {
+  CHECK(found.word[0] == a);
+  CHECK(found.word[1] == b);
+  CHECK(found.word[2] == c);
+  CHECK(found.word[3] == d);
+}
+
+}  // namespace
+
+TEST_CASE("Philox gives the numbers that its authors publish") {
+  check_words(nn::philox({{0, 0, 0, 0}}, 0), 0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8);
+  check_words(nn::philox({{0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff}}, 0xffffffffffffffff),
+              0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd);
+  check_words(nn::philox({{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}}, 0x299f31d0a4093822),
+              0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1);
+}
+
+TEST_CASE("dropout drops at its rate and keeps the mean") {
+  constexpr std::int64_t kSize = 200000;
+  for (const double rate : {0.1, 0.15, 0.5, 0.9}) {
+    CAPTURE(rate);
+    const at::Tensor factors = mask({kSize}, rate, {true, 5, 9});
+    const auto zeros = static_cast<double>(factors.eq(0).sum().item<std::int64_t>());
+    const double deviation = std::sqrt(kSize * rate * (1 - rate));
+    CHECK(std::abs(zeros - kSize * rate) < 5 * deviation + 2);
+    const at::Tensor kept = factors.masked_select(factors.ne(0));
+    CHECK(kept.min().item<float>() == doctest::Approx(1 / (1 - rate)).epsilon(1e-4));
+    CHECK(kept.max().item<float>() == kept.min().item<float>());
+  }
+  CHECK(at::equal(mask({9}, 0, {true, 1, 1}), at::ones({9})));
+}
+
+TEST_CASE("a mask is a function of seed, step, place and element") {
+  const at::Tensor base = mask({40000}, 0.5, {true, 1, 1}, {nn::Place::kInner, 2});
+  CHECK(at::equal(base, mask({200, 200}, 0.5, {true, 1, 1}, {nn::Place::kInner, 2}).flatten()));
+  CHECK(at::equal(base.to(at::kDouble),
+                  mask({40000}, 0.5, {true, 1, 1}, {nn::Place::kInner, 2}, at::kDouble)));
+  // A shorter mask is the beginning of a longer one, also where it ends inside a block.
+  CHECK(at::equal(base.narrow(0, 0, 13), mask({13}, 0.5, {true, 1, 1}, {nn::Place::kInner, 2})));
+  const at::Tensor others[] = {
+      mask({40000}, 0.5, {true, 2, 1}, {nn::Place::kInner, 2}),
+      mask({40000}, 0.5, {true, 1ULL << 40, 1}, {nn::Place::kInner, 2}),
+      mask({40000}, 0.5, {true, 1, 2}, {nn::Place::kInner, 2}),
+      mask({40000}, 0.5, {true, 1, (1ULL << 40) + 1}, {nn::Place::kInner, 2}),
+      mask({40000}, 0.5, {true, 1, 1}, {nn::Place::kInner, 3}),
+      mask({40000}, 0.5, {true, 1, 1}, {nn::Place::kFeedForward, 2}),
+      base.roll(1)};
+  for (const at::Tensor& other : others) {
+    const double same = base.eq(other).to(at::kDouble).mean().item<double>();
+    CHECK(same == doctest::Approx(0.5).epsilon(0.05));
+  }
+}
+
+TEST_CASE("a mask does not depend on the number of threads") {
+  const int threads = at::get_num_threads();
+  at::set_num_threads(1);
+  const at::Tensor one = mask({123457}, 0.3, {true, 3, 4});
+  at::set_num_threads(3);
+  const at::Tensor three = mask({123457}, 0.3, {true, 3, 4});
+  at::set_num_threads(threads);
+  CHECK(at::equal(one, three));
+}
+
+TEST_CASE("dropout touches nothing outside of training") {
+  const at::Tensor states = at::randn({3, 4});
+  CHECK(nn::dropout(states, 0.5, {}, {nn::Place::kFinal}).is_same(states));
+  CHECK(nn::dropout(states, 0, {true, 1, 1}, {nn::Place::kFinal}).is_same(states));
+  CHECK(!at::equal(nn::dropout(states, 0.5, {true, 1, 1}, {nn::Place::kFinal}), states));
+}
+
+TEST_CASE("droppath leaves out the scales below j with probability p / (S - 1) each") {
+  constexpr std::uint64_t kSteps = 40000;
+  constexpr double kRate = 0.3;
+  for (const std::int64_t scales : {2, 3, 5}) {
+    std::vector<double> counts(static_cast<std::size_t>(scales), 0.0);
+    for (std::uint64_t step = 0; step < kSteps; ++step) {
+      const std::int64_t first = nn::droppath_first_scale(scales, kRate, {true, 8, step});
+      REQUIRE((first >= 0 && first < scales));
+      ++counts[static_cast<std::size_t>(first)];
+    }
+    CHECK(counts[0] / kSteps == doctest::Approx(1 - kRate).epsilon(0.03));
+    for (std::size_t j = 1; j < counts.size(); ++j) {
+      CHECK(counts[j] / kSteps ==
+            doctest::Approx(kRate / static_cast<double>(scales - 1)).epsilon(0.1));
+    }
+  }
+  CHECK(nn::droppath_first_scale(3, 0.9, {false, 8, 1}) == 0);
+  CHECK(nn::droppath_first_scale(3, 0, {true, 8, 1}) == 0);
+  CHECK(nn::droppath_first_scale(1, 0.9, {true, 8, 1}) == 0);
+  // nn_gradients.cpp relies on this: some of its steps drop scale 1, some do not.
+  bool dropped = false, kept = false;
+  for (std::uint64_t step = 1; step <= 4; ++step) {
+    (nn::droppath_first_scale(2, 0.5, {true, 7, step}) == 1 ? dropped : kept) = true;
+  }
+  CHECK(dropped);
+  CHECK(kept);
+}
+
+}  // namespace ql

@@ -1,0 +1,121 @@
+// Gradients of the whole model against finite differences in double. Dropout's masks are a function
+// of the step, so they hold still while a parameter moves.
+#include <cmath>
+#include <cstdint>
+#include <string>
+
+#include "net/geometry.h"
+#include "nn/model.h"
+#include "nn_support.h"
+#include "torch_doctest.h"
+
+namespace ql {
+namespace {
+
+struct Problem {
+  nn::Model model;
+  net::Geometry geometry;
+  at::Tensor tokens, targets;
+};
+
+Problem make_problem(net::Network network, std::uint64_t seed) {
+  network.dropout = 0.2;
+  network.dropatt = 0.2;
+  if (network.scales.size() > 1) {
+    network.droppath = 0.5;
+  }
+  const std::int64_t segment = network.lengths.segment;
+  return {test::random_model(network, seed), net::make_geometry(network, network.lengths),
+          test::random_tokens(3, segment, network.vocab_size, seed + 1),
+          test::random_tokens(3, segment, network.vocab_size, seed + 2)};
+}
+
+at::Tensor loss_of_step(const Problem& problem, nn::Memory memory, std::uint64_t step) {
+  const at::Tensor states =
+      problem.model.forward(problem.geometry, problem.tokens, memory, {true, 7, step});
+  const at::Tensor losses = problem.model.losses(states, problem.targets);
+  return (losses * at::arange(1, losses.numel() + 1, at::kDouble).view(losses.sizes())).sum();
+}
+
+// The loss of the step with one number of one parameter moved by `change`. The memory stays what
+// the earlier step left: no gradient may come from there.
+double moved_loss(const Problem& problem, const nn::Memory& memory, std::uint64_t step,
+                  const at::Tensor& parameter, std::int64_t index, double change) {
+  const at::NoGradGuard no_grad;
+  double& value = parameter.data_ptr<double>()[index];
+  const double before = value;
+  value = before + change;
+  const double loss = loss_of_step(problem, memory, step).item<double>();
+  value = before;
+  return loss;
+}
+
+void check_gradients(const Problem& problem, std::uint64_t step) {
+  // An earlier step, recorded by autograd, fills the memory.
+  nn::Memory memory = problem.model.start_memory(problem.geometry, 3);
+  problem.model.forward(problem.geometry, problem.targets, memory, {true, 7, step + 100});
+  for (const nn::NamedTensor& state : memory.states) {
+    CHECK(!state.tensor.requires_grad());
+  }
+  loss_of_step(problem, memory, step).backward();
+  for (const nn::NamedTensor& parameter : problem.model.parameters()) {
+    CAPTURE(parameter.name);
+    const at::Tensor gradient = parameter.tensor.grad();
+    REQUIRE(gradient.defined());
+    CHECK(gradient.abs().max().item<double>() > 0);
+    const std::int64_t size = parameter.tensor.numel();
+    for (std::int64_t trial = 0; trial < 5; ++trial) {
+      const std::int64_t index = (trial * 7919 + 3) % size;
+      constexpr double kChange = 1e-6;
+      const double slope = (moved_loss(problem, memory, step, parameter.tensor, index, kChange) -
+                            moved_loss(problem, memory, step, parameter.tensor, index, -kChange)) /
+                           (2 * kChange);
+      const double found = gradient.flatten()[index].item<double>();
+      CHECK(std::abs(found - slope) < 1e-5 * (1 + std::abs(slope)));
+    }
+    parameter.tensor.mutable_grad() = at::Tensor();
+  }
+}
+
+net::Network ql_network(net::Lengths lengths) {
+  return test::small_network(net::Architecture::kTransformerQl, {1, 1}, 1, lengths);
+}
+
+}  // namespace
+
+TEST_CASE("gradients equal finite differences: Transformer-QL") {
+  net::Network network = ql_network({4, 4, 0});
+  // Among these steps are some with droppath and some without (see nn_dropout.cpp).
+  for (std::uint64_t step = 1; step <= 4; ++step) {
+    CAPTURE(step);
+    network.pre_lnorm = step % 2 == 0;
+    network.pool = step > 2 ? net::Pool::kMean : net::Pool::kMax;
+    check_gradients(make_problem(network, step), step);
+  }
+}
+
+TEST_CASE("gradients equal finite differences: old states in the segment, three scales") {
+  check_gradients(make_problem(ql_network({4, 12, 0}), 1), 1);
+  check_gradients(
+      make_problem(test::small_network(net::Architecture::kTransformerQl, {1, 1, 1}, 0, {4, 4, 0}),
+                   2),
+      2);
+}
+
+TEST_CASE("gradients equal finite differences: Transformer-XL with biases of every layer") {
+  net::Network network = test::small_network(net::Architecture::kTransformerXl, {2}, 0, {3, 4, 0});
+  network.untie_r = true;
+  check_gradients(make_problem(network, 3), 1);
+  network.pre_lnorm = false;
+  check_gradients(make_problem(network, 4), 2);
+}
+
+TEST_CASE("gradients equal finite differences: Multi-scale and vanilla") {
+  check_gradients(
+      make_problem(test::small_network(net::Architecture::kMultiScale, {1, 1}, 1, {8, 0, 0}), 5),
+      1);
+  check_gradients(
+      make_problem(test::small_network(net::Architecture::kVanilla, {2}, 0, {5, 0, 0}), 6), 1);
+}
+
+}  // namespace ql

@@ -1,0 +1,215 @@
+// The model as a whole: sizes, initial values, refusals, and how a step treats its memory.
+#include "nn/model.h"
+
+#include <ATen/Parallel.h>
+
+#include <cstdint>
+#include <string>
+
+#include "base/error.h"
+#include "net/cost.h"
+#include "net/geometry.h"
+#include "nn_support.h"
+#include "torch_doctest.h"
+
+namespace ql {
+namespace {
+
+constexpr auto kQl = net::Architecture::kTransformerQl;
+
+net::Network ql_network() { return test::small_network(kQl, {1, 2}, 1, {4, 4, 0}); }
+
+bool equal_weights(const nn::Model& a, const nn::Model& b) {
+  for (std::size_t i = 0; i < a.parameters().size(); ++i) {
+    if (!at::equal(a.parameters()[i].tensor, b.parameters()[i].tensor)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+TEST_CASE("parameters and memories are as many as lib/net counts") {
+  net::Network networks[] = {
+      ql_network(),
+      test::small_network(kQl, {1, 1, 1}, 0, {8, 8, 0}),
+      test::small_network(kQl, {1, 1}, 2, {4, 12, 0}),
+      test::small_network(kQl, {2, 2}, 1, {8, 0, 0}),
+      test::small_network(net::Architecture::kTransformerXl, {3}, 0, {3, 5, 0}),
+      test::small_network(net::Architecture::kMultiScale, {1, 2}, 1, {8, 0, 0}),
+      test::small_network(net::Architecture::kVanilla, {2}, 0, {5, 0, 0})};
+  for (net::Network& network : networks) {
+    for (const bool untie_r : {false, true}) {
+      network.untie_r = untie_r;
+      const nn::Model model(network, at::kFloat);
+      const net::Cost cost = net::cost(network, network.lengths);
+      CHECK(model.parameter_count() == cost.parameters);
+      const nn::Memory memory = model.start_memory(net::make_geometry(network, network.lengths), 2);
+      std::int64_t states = 0;
+      for (const nn::NamedTensor& state : memory.states) {
+        CHECK(state.tensor.size(0) == 2);
+        CHECK(state.tensor.size(2) == network.d_model);
+        CHECK(state.tensor.abs().max().item<float>() == 0);
+        states += state.tensor.size(1);
+      }
+      CHECK(states == cost.memory_states);
+    }
+  }
+}
+
+TEST_CASE("a Transformer-QL has the parameters of a Transformer-XL of its depth") {
+  const nn::Model ql_model(ql_network(), at::kFloat);
+  const nn::Model xl_model(
+      test::small_network(net::Architecture::kTransformerXl, {4}, 0, {4, 4, 0}), at::kFloat);
+  REQUIRE(ql_model.parameters().size() == xl_model.parameters().size());
+  for (std::size_t i = 0; i < ql_model.parameters().size(); ++i) {
+    CHECK(ql_model.parameters()[i].name == xl_model.parameters()[i].name);
+  }
+  CHECK(ql_model.parameter_count() == xl_model.parameter_count());
+}
+
+TEST_CASE("the same seed gives the same weights with any number of threads") {
+  net::Network network = ql_network();
+  network.vocab_size = 5000;
+  nn::Model a(network, at::kFloat), b(network, at::kFloat), c(network, at::kFloat);
+  const int threads = at::get_num_threads();
+  at::set_num_threads(1);
+  a.initialise(11);
+  at::set_num_threads(3);
+  b.initialise(11);
+  at::set_num_threads(threads);
+  c.initialise(12);
+  CHECK(equal_weights(a, b));
+  CHECK(!equal_weights(a, c));
+}
+
+TEST_CASE("initial values have the distributions of appendix E") {
+  net::Network network = ql_network();
+  network.d_model = 64;
+  network.d_inner = 96;
+  network.vocab_size = 3000;
+  network.init_std = 0.02;
+  nn::Model model(network, at::kDouble);
+  model.initialise(3);
+  at::Tensor norm_weights = at::zeros({0}, at::kDouble);
+  for (const nn::NamedTensor& parameter : model.parameters()) {
+    CAPTURE(parameter.name);
+    const at::Tensor values = parameter.tensor.detach().flatten();
+    const bool is_attention_bias = parameter.name == "r_w_bias" || parameter.name == "r_r_bias";
+    if (parameter.name.find("layer_norm.weight") != std::string::npos) {
+      norm_weights = at::cat({norm_weights, values});
+    } else if (parameter.name.find("bias") != std::string::npos && !is_attention_bias) {
+      CHECK(values.abs().max().item<double>() == 0);
+    } else if (values.numel() > 1000) {
+      CHECK(std::abs(values.mean().item<double>()) < 5 * 0.02 / std::sqrt(values.numel()));
+      CHECK(values.std().item<double>() == doctest::Approx(0.02).epsilon(0.05));
+      // A normal distribution has 68.3 % within one deviation.
+      CHECK(values.abs().lt(0.02).to(at::kDouble).mean().item<double>() ==
+            doctest::Approx(0.683).epsilon(0.04));
+    } else {
+      CHECK(values.abs().max().item<double>() > 0);
+    }
+  }
+  CHECK(norm_weights.mean().item<double>() == doctest::Approx(1).epsilon(0.01));
+  CHECK(norm_weights.std().item<double>() == doctest::Approx(0.02).epsilon(0.2));
+}
+
+TEST_CASE("no two parameters begin with the same numbers") {
+  nn::Model model(test::small_network(net::Architecture::kTransformerXl, {2}, 0, {4, 4, 0}),
+                  at::kFloat);
+  model.initialise(1);
+  CHECK(!at::equal(model.parameters()[4].tensor, model.parameters()[15].tensor));
+  CHECK(model.parameters()[4].name == "layers.0.dec_attn.qkv_net.weight");
+  CHECK(model.parameters()[15].name == "layers.1.dec_attn.qkv_net.weight");
+}
+
+TEST_CASE("streams of a batch do not meet, and lengths may differ from training's") {
+  const nn::Model model = test::random_model(ql_network(), 5);
+  const at::Tensor tokens = test::random_tokens(3, 24, 11, 1);
+  const at::Tensor targets = test::random_tokens(3, 24, 11, 2);
+  for (const net::Lengths lengths : {net::Lengths{4, 4, 0}, {2, 6, 0}, {8, 0, 0}, {12, 4, 0}}) {
+    const at::Tensor together = test::read_streams(model, lengths, tokens, targets);
+    for (std::int64_t row = 0; row < 3; ++row) {
+      const at::Tensor alone =
+          test::read_streams(model, lengths, tokens.narrow(0, row, 1), targets.narrow(0, row, 1));
+      CHECK(test::largest_difference(alone, together.narrow(0, row, 1)) < 1e-12);
+    }
+  }
+}
+
+TEST_CASE("a training step is a function of its seed and step") {
+  net::Network network = ql_network();
+  network.dropout = 0.2;
+  network.dropatt = 0.2;
+  network.droppath = 0.3;
+  const nn::Model model = test::random_model(network, 5);
+  const net::Geometry geometry = net::make_geometry(network, network.lengths);
+  const at::Tensor tokens = test::random_tokens(3, 4, 11, 1);
+  const auto run = [&](const nn::StepOptions& step) {
+    nn::Memory memory = model.start_memory(geometry, 3);
+    return model.forward(geometry, tokens, memory, step).detach();
+  };
+  CHECK(at::equal(run({true, 1, 1}), run({true, 1, 1})));
+  CHECK(!at::equal(run({true, 1, 1}), run({true, 1, 2})));
+  CHECK(!at::equal(run({true, 1, 1}), run({true, 2, 1})));
+  CHECK(!at::equal(run({true, 1, 1}), run({})));
+  CHECK(at::equal(run({false, 1, 1}), run({})));
+}
+
+TEST_CASE("what does not fit together is refused") {
+  const net::Network network = ql_network();
+  const nn::Model model = test::random_model(network, 1);
+  const net::Geometry geometry = net::make_geometry(network, network.lengths);
+  const at::Tensor tokens = test::random_tokens(2, 4, 11, 1);
+  nn::Memory memory = model.start_memory(geometry, 2);
+  const auto forward = [&](const at::Tensor& ids) {
+    return model.forward(geometry, ids, memory, {});
+  };
+  CHECK_NOTHROW(forward(tokens));
+  CHECK_THROWS_AS(forward(tokens.narrow(1, 0, 3)), ConfigError);
+  CHECK_THROWS_AS(forward(tokens.narrow(0, 0, 1)), ConfigError);  // the memory has two streams
+  CHECK_THROWS_AS(forward(tokens.to(at::kInt)), ConfigError);
+  CHECK_THROWS_AS(forward(tokens.flatten()), ConfigError);
+  CHECK_THROWS_AS(forward(at::Tensor()), ConfigError);
+  CHECK_THROWS_WITH_AS(forward(tokens.add(11)), doctest::Contains("outside the vocabulary of 11"),
+                       FormatError);
+  CHECK_THROWS_AS(forward(tokens.sub(12)), FormatError);
+
+  nn::Memory other = model.start_memory(net::make_geometry(network, {4, 8, 0}), 2);
+  CHECK_THROWS_WITH_AS(model.forward(geometry, tokens, other, {}), doctest::Contains("memory.0"),
+                       ConfigError);
+  other.states.pop_back();
+  CHECK_THROWS_AS(model.forward(geometry, tokens, other, {}), ConfigError);
+  const net::Network deeper = test::small_network(kQl, {2, 2}, 1, {4, 4, 0});
+  CHECK_THROWS_AS(model.start_memory(net::make_geometry(deeper, deeper.lengths), 2), ConfigError);
+
+  const at::Tensor states = at::zeros({2, 4, 8}, at::kDouble);
+  CHECK_NOTHROW(model.losses(states, tokens));
+  CHECK_THROWS_AS(model.losses(states.narrow(1, 0, 3), tokens), ConfigError);
+  CHECK_THROWS_AS(model.losses(states, tokens.add(11)), FormatError);
+}
+
+TEST_CASE("networks that cannot be built are refused") {
+  net::Network network = ql_network();
+  network.vocab_size = 0;
+  CHECK_THROWS_AS(nn::Model(network, at::kFloat), ConfigError);
+  network = ql_network();
+  network.d_model = 7;
+  CHECK_THROWS_AS(nn::Model(network, at::kFloat), ConfigError);
+  network = test::small_network(net::Architecture::kCompressive, {2}, 0, {4, 4, 4});
+  CHECK_THROWS_WITH_AS(nn::Model(network, at::kFloat), doctest::Contains("qlctx"), ConfigError);
+}
+
+TEST_CASE("evaluation records no gradient") {
+  const nn::Model model = test::random_model(ql_network(), 1);
+  const net::Geometry geometry = net::make_geometry(model.network(), model.network().lengths);
+  nn::Memory memory = model.start_memory(geometry, 1);
+  const at::NoGradGuard no_grad;
+  const at::Tensor tokens = test::random_tokens(1, 4, 11, 1);
+  const at::Tensor states = model.forward(geometry, tokens, memory, {});
+  CHECK(!states.requires_grad());
+  CHECK(!model.losses(states, tokens).requires_grad());
+}
+
+}  // namespace ql
