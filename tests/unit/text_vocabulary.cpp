@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/hash.h"
 #include "text/vocabulary_builder.h"
 #include "unit/text_support.h"
 
@@ -174,6 +175,20 @@ TEST_CASE("the file brings everything back") {
     CHECK(read.line_style() == made.line_style());
     CHECK(read.to_text(Json{{"who", "a test"}}) == made.to_text(Json{{"who", "a test"}}));
   }
+}
+
+TEST_CASE("the hash is the one that ql-vocabulary(5) defines") {
+  const std::string defined =
+      "ql-vocabulary 1\ntype word\nlowercase false\neos 0\nunk 1\ntokens 4\n"
+      "5 <eos>\n5 <unk>\n3 the\n3 cat\n";
+  CHECK(build("the the cat\n").vocabulary.hash() == content_hash(defined));
+  CHECK(content_hash(defined) == "faca7de68311fbab1677bcbaf6a4a3fc");
+  VocabularyRules rules;
+  rules.lowercase = true;
+  rules.eos = Presence::kNever;
+  CHECK(build("a", rules).vocabulary.hash() ==
+        content_hash("ql-vocabulary 1\ntype word\nlowercase true\neos none\nunk 0\ntokens 2\n"
+                     "5 <unk>\n1 a\n"));
 }
 
 TEST_CASE("the hash is about what ids mean") {
