@@ -111,12 +111,18 @@ Json network_row(const nn::Model& model, const std::string& name, const net::Len
   return report_row({name, model.network(), lengths, model.parameter_count()}, data, result);
 }
 
-void run_unigram(const std::vector<DataSet>& data, const StudyOptions& options,
-                 const std::function<void(const Json&)>& row) {
-  const DataSet training = open_data(*options.unigram);
+void run_checkpoint(const Checkpoint& checkpoint, const std::vector<DataSet>& data,
+                    const StudyOptions& options, const std::function<void(const Json&)>& row) {
+  const nn::Model model = nn::load_model(checkpoint.folder);
   for (const DataSet& set : data) {
-    check_vocabulary(training.name, training.vocabulary, set);
+    for (const net::Lengths& lengths : checkpoint.lengths) {
+      row(network_row(model, checkpoint.name, lengths, set, options));
+    }
   }
+}
+
+void run_unigram(const DataSet& training, const std::vector<DataSet>& data,
+                 const StudyOptions& options, const std::function<void(const Json&)>& row) {
   Progress progress(fmt::format("counting {}", training.name), "tokens", training.source.tokens);
   const Unigram unigram(training.source, training.vocabulary.size,
                         [&progress](std::int64_t done) { progress.update(done); });
@@ -147,16 +153,18 @@ void run_study(const StudyOptions& options, const std::function<void(const Json&
       check_vocabulary(checkpoint.name, checkpoint.model.vocabulary, data.back());
     }
   }
+  std::optional<DataSet> training;
   if (options.unigram) {
-    run_unigram(data, options, row);
+    training = open_data(*options.unigram);
+    for (const DataSet& set : data) {
+      check_vocabulary(training->name, training->vocabulary, set);
+    }
   }
   for (const Checkpoint& checkpoint : checkpoints) {
-    const nn::Model model = nn::load_model(checkpoint.folder);
-    for (const DataSet& set : data) {
-      for (const net::Lengths& lengths : checkpoint.lengths) {
-        row(network_row(model, checkpoint.name, lengths, set, options));
-      }
-    }
+    run_checkpoint(checkpoint, data, options, row);
+  }
+  if (training) {
+    run_unigram(*training, data, options, row);
   }
 }
 

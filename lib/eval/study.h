@@ -22,9 +22,9 @@ struct StudyOptions {
   std::optional<std::string> loss_file;  // LossFile's path; only for a study of one row
 };
 
-// Calls `row` with each report_row() as soon as it is known: first the unigram model, then the
-// checkpoints in the order given; within each the data; within those segment, memory and
-// compressed memory lengths, the last one changing fastest.
+// Calls `row` with each report_row() as soon as it is known: the checkpoints in the order
+// given, last the unigram model; within each the data; within those segment, memory and compressed
+// memory lengths, the last one changing fastest.
 //
 // Everything that can be checked without evaluating is checked before the first evaluation: the
 // models' files, every combination of lengths, the data and their vocabularies. Throws UsageError
