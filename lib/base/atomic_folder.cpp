@@ -12,6 +12,23 @@
 
 namespace ql {
 
+namespace internal {
+
+void replace_in_two_steps(const fs::path& fresh, const fs::path& path) {
+  const fs::path old = fresh.string() + kMovedAway;
+  if (::rename(path.c_str(), old.c_str()) != 0) {
+    throw SystemError(path.string(), "move the old folder away", errno);
+  }
+  if (::rename(fresh.c_str(), path.c_str()) != 0) {
+    const int failed = errno;
+    ::rename(old.c_str(), path.c_str());
+    throw SystemError(path.string(), "rename into place", failed);
+  }
+  ::rename(old.c_str(), fresh.c_str());
+}
+
+}  // namespace internal
+
 namespace {
 
 void sync_tree(const fs::path& folder, const std::string& where) {
@@ -27,20 +44,6 @@ bool exchange(const fs::path& a, const fs::path& b, const std::string& where) {
   if (::renameat2(AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), RENAME_EXCHANGE) == 0) return true;
   if (errno == EINVAL || errno == ENOSYS || errno == ENOTSUP) return false;
   throw SystemError(where, "rename into place", errno);
-}
-
-// Two renames: for an instant there is no folder of that name, but never half of one.
-void replace_in_two_steps(const fs::path& fresh, const fs::path& path) {
-  const fs::path old = fresh.string() + ".old";
-  if (::rename(path.c_str(), old.c_str()) != 0) {
-    throw SystemError(path.string(), "move the old folder away", errno);
-  }
-  if (::rename(fresh.c_str(), path.c_str()) != 0) {
-    const int failed = errno;
-    ::rename(old.c_str(), path.c_str());
-    throw SystemError(path.string(), "rename into place", failed);
-  }
-  ::rename(old.c_str(), fresh.c_str());
 }
 
 }  // namespace
@@ -76,7 +79,7 @@ void AtomicFolder::commit() {
       throw SystemError(path_.string(), "rename into place", errno);
     }
   } else if (!exchange(temporary_, path_, path_.string())) {
-    replace_in_two_steps(temporary_, path_);
+    internal::replace_in_two_steps(temporary_, path_);
   }
   committed_ = true;
   // What was replaced has the temporary name now.

@@ -9,8 +9,17 @@ namespace ql::internal {
 
 // The temporary name of `path` for this process: ".NAME.PID.tmp" in the same folder. Removes what
 // dead processes left there for the same name, and what a former process with our number left.
-// `path` has to be in final_path()'s form. Throws SystemError when the folder cannot be read.
+// `path` has to be in final_path()'s form. Throws Error when there is no such folder. Processes are
+// told apart by their number: two machines must not write one name at once.
 fs::path claim_temporary(const fs::path& path);
+
+// Added to a temporary name: an old folder that makes room for its successor.
+constexpr const char* kMovedAway = ".old";
+
+// Puts the folder `fresh` in the place of `path` by two renames, for file systems that cannot
+// exchange names: for an instant there is no `path`, but never half of one. The old folder ends
+// under the name `fresh`.
+void replace_in_two_steps(const fs::path& fresh, const fs::path& path);
 
 // Ends the claim; removes the file or folder of that name if it is still there. Never throws.
 void release_temporary(const fs::path& temporary) noexcept;

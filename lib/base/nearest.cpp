@@ -33,9 +33,12 @@ std::string nearest(std::string_view typed, const std::vector<std::string>& cand
   std::string best;
   std::size_t best_distance = std::numeric_limits<std::size_t>::max();
   for (const std::string& candidate : candidates) {
+    const std::size_t shorter = std::min(typed.size(), candidate.size());
+    const std::size_t longer = std::max(typed.size(), candidate.size());
+    // The lengths alone may tell that too much would have to change, however long `typed` is.
+    if ((longer - shorter) * 3 > longer) continue;
     const std::size_t distance = edit_distance(typed, candidate);
-    const bool near_enough = distance * 3 <= std::max(typed.size(), candidate.size());
-    if (near_enough && distance < best_distance) {
+    if (distance * 3 <= longer && distance < best_distance) {
       best = candidate;
       best_distance = distance;
     }

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <cctype>
 #include <stdexcept>
 
 #include "base/number.h"
@@ -13,7 +14,7 @@ namespace ql {
 namespace internal {
 
 const std::vector<Option>& common_options() {
-  static const std::vector<Option> options_of_all = [] {
+  static const std::vector<Option> common = [] {
     std::vector<Option> options(4);
     options[0].name = "help";
     options[0].letter = 'h';
@@ -29,7 +30,7 @@ const std::vector<Option>& common_options() {
     options[3].help = "Print details of what is done, too.";
     return options;
   }();
-  return options_of_all;
+  return common;
 }
 
 std::vector<const Option*> all_options(const Command& command) {
@@ -62,6 +63,12 @@ PositionalRange positional_range(const Command& command) {
     if (item.find("...") != std::string::npos) range.maximum = SIZE_MAX;
   }
   return range;
+}
+
+std::string sentence(std::string text) {
+  if (text.empty()) return text;
+  text[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(text[0])));
+  return text.back() == '.' ? text : text + ".";
 }
 
 std::vector<std::string> wrap(std::string_view text, std::size_t width) {

@@ -28,6 +28,10 @@ void append_wrapped(std::string& out, const std::string& first, const std::strin
   if (text.empty()) out += '\n';
 }
 
+std::string paragraph(const std::string& summary) {
+  return fmt::format("{}\n", fmt::join(internal::wrap(internal::sentence(summary), kWidth), "\n"));
+}
+
 std::string option_text(const Option& option) {
   std::string text = option.help;
   if (!option.choices.empty()) {
@@ -63,8 +67,7 @@ std::string usage(const ToolTable& tool, const Command& command) {
 std::string command_help(const ToolTable& tool, const Command& command) {
   std::string out;
   append_wrapped(out, "Usage:", usage(tool, command), 7);
-  const std::string& summary = command.summary.empty() ? tool.summary : command.summary;
-  out += fmt::format("\n{}\n", fmt::join(internal::wrap(summary, kWidth), "\n"));
+  out += "\n" + paragraph(command.summary.empty() ? tool.summary : command.summary);
   out += "\nOptions:\n";
   for (const Option* option : internal::all_options(command)) append_option(out, *option);
   if (command.examples.empty()) return out;
@@ -77,8 +80,8 @@ std::string command_help(const ToolTable& tool, const Command& command) {
 }
 
 std::string tool_help(const ToolTable& tool) {
-  std::string out = fmt::format("Usage: {} COMMAND [OPTION...] [ARGUMENT...]\n\n{}\n\nCommands:\n",
-                                tool.name, tool.summary);
+  std::string out = fmt::format("Usage: {} COMMAND [OPTION...] [ARGUMENT...]\n\n{}\nCommands:\n",
+                                tool.name, paragraph(tool.summary));
   for (const Command& command : tool.commands) {
     append_wrapped(out, "  " + command.name, command.summary, 14);
   }

@@ -1,7 +1,7 @@
 // The OPTIONS section of a man page in mdoc(7).
 #include <fmt/format.h>
 
-#include <cctype>
+#include <algorithm>
 
 #include "base/options.h"
 #include "base/options_internal.h"
@@ -23,6 +23,14 @@ std::string escape(const std::string& text) {
     }
   }
   return escaped;
+}
+
+// Leading dashes belong to an option and must stay dashes, not hyphens.
+std::string escape_word(const std::string& word) {
+  const std::size_t dashes = std::min(word.find_first_not_of('-'), word.size());
+  std::string escaped;
+  for (std::size_t i = 0; i < dashes; ++i) escaped += "\\-";
+  return escaped + escape(word.substr(dashes));
 }
 
 // One argument of a macro: quoted, and never taken for a macro itself.
@@ -54,7 +62,7 @@ std::string text_lines(const std::string& text) {
     line.clear();
   };
   for (const std::string& word : internal::wrap(text, 1)) {
-    const std::string escaped = escape(word);
+    const std::string escaped = escape_word(word);
     if (!line.empty() && line.size() + 1 + escaped.size() > kWidth) finish_line();
     line += line.empty() ? escaped : " " + escaped;
     if (ends_sentence(word)) finish_line();
@@ -88,12 +96,6 @@ std::string option_list(const std::vector<Option>& options) {
   return list + ".El\n";
 }
 
-std::string sentence(std::string text) {
-  if (text.empty()) return text;
-  text[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(text[0])));
-  return ends_sentence(text) ? text : text + ".";
-}
-
 }  // namespace
 
 std::string render_man_options(const ToolTable& tool) {
@@ -107,7 +109,7 @@ std::string render_man_options(const ToolTable& tool) {
   std::string page;
   for (const Command& command : tool.commands) {
     page += fmt::format(".Ss {} {}\n", tool.name, command.name);
-    page += text_lines(sentence(command.summary));
+    page += text_lines(internal::sentence(command.summary));
     page += option_list(command.options);
   }
   page += ".Ss All commands\n";

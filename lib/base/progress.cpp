@@ -86,8 +86,7 @@ void print_above_progress(const std::string& line) {
 }
 
 std::string progress_text(const std::string& title, const std::string& unit, std::int64_t done,
-                          std::int64_t total, double seconds, const std::string& note) {
-  const double rate = seconds > 0 ? static_cast<double>(done) / seconds : 0;
+                          std::int64_t total, double per_second, const std::string& note) {
   std::string text = title + ": " + with_thousands(done);
   if (total > 0) {
     const double part = static_cast<double>(done) / static_cast<double>(total);
@@ -95,9 +94,9 @@ std::string progress_text(const std::string& title, const std::string& unit, std
   } else {
     text += " " + unit;
   }
-  if (rate > 0) text += fmt::format(", {}/s", rate_text(rate));
-  if (rate > 0 && total > done) {
-    text += fmt::format(", {} left", human_seconds(static_cast<double>(total - done) / rate));
+  if (per_second > 0) text += fmt::format(", {}/s", rate_text(per_second));
+  if (per_second > 0 && total > done) {
+    text += fmt::format(", {} left", human_seconds(static_cast<double>(total - done) / per_second));
   }
   if (!note.empty()) text += ", " + note;
   return text;
@@ -141,13 +140,20 @@ void Progress::draw(bool bar, double part, const std::string& text) {
   screen().drawn = true;
 }
 
+double Progress::rate() const {
+  const double time = seconds();
+  return time > 0 ? static_cast<double>(done_ - resumed_) / time : 0;
+}
+
+void Progress::resume_at(std::int64_t done) { resumed_ = done_ = done; }
+
 void Progress::update(std::int64_t done, const std::string& note) {
   done_ = done;
   bool bar = false;
   if (!is_time_to_draw(bar)) return;
   const double part =
       total_ > 0 ? std::max(0.0, static_cast<double>(done_) / static_cast<double>(total_)) : -1.0;
-  draw(bar, part, progress_text(title_, unit_, done_, total_, seconds(), note));
+  draw(bar, part, progress_text(title_, unit_, done_, total_, rate(), note));
 }
 
 void Progress::show(double part, const std::function<std::string()>& words) {
@@ -158,12 +164,9 @@ void Progress::show(double part, const std::function<std::string()>& words) {
 void Progress::finish(const std::string& note) {
   if (std::exchange(finished_, true)) return;
   clear();
-  const double time = seconds();
-  std::string text =
-      fmt::format("{}: {} {} in {}", title_, with_thousands(done_), unit_, human_seconds(time));
-  if (done_ > 0 && time > 0) {
-    text += fmt::format(", {}/s", rate_text(static_cast<double>(done_) / time));
-  }
+  std::string text = fmt::format("{}: {} {} in {}", title_, with_thousands(done_ - resumed_), unit_,
+                                 human_seconds(seconds()));
+  if (rate() > 0) text += fmt::format(", {}/s", rate_text(rate()));
   if (!note.empty()) text += ", " + note;
   log_line(LogLevel::kInfo, text);
 }

@@ -26,6 +26,10 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
+  // Says that `done` of the total stem from an earlier run: they count for the rest that is left
+  // but not for the rate. Call it before the first update().
+  void resume_at(std::int64_t done);
+
   // `done` is absolute. Cheap: looks at the clock and returns when it is too early to draw.
   // `note` is shown behind the bar (loss, perplexity ...).
   void update(std::int64_t done, const std::string& note = "");
@@ -39,11 +43,12 @@ class Progress {
 
  private:
   double seconds() const;
+  double rate() const;
   bool is_time_to_draw(bool& bar);
   static void draw(bool bar, double part, const std::string& text);
   using Clock = std::chrono::steady_clock;
   std::string title_, unit_;
-  std::int64_t total_, done_ = 0;
+  std::int64_t total_, resumed_ = 0, done_ = 0;
   Clock::time_point start_, last_draw_;
   bool finished_ = false;
 };
@@ -51,8 +56,8 @@ class Progress {
 // Prints a line on stderr; a drawn bar makes room for it. Any thread may call it.
 void print_above_progress(const std::string& line);
 
-// What a Progress shows after `seconds`: "read: 12,000 of 48,000 tokens (25%), 6,000/s, 6.0s left".
+// What a Progress shows at this rate: "read: 12,000 of 48,000 tokens (25%), 6,000/s, 6.0s left".
 std::string progress_text(const std::string& title, const std::string& unit, std::int64_t done,
-                          std::int64_t total, double seconds, const std::string& note);
+                          std::int64_t total, double per_second, const std::string& note);
 
 }  // namespace ql

@@ -1,9 +1,11 @@
 #include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <mutex>
 #include <set>
+#include <string_view>
 #include <system_error>
 
 #include "base/error.h"
@@ -24,28 +26,36 @@ Claims& claims() {
   return instance;
 }
 
-// The process number in ".NAME.PID.tmp", or 0 when `file` is no temporary of `name`.
-pid_t owner(const std::string& file, const std::string& name) {
-  const std::string front = "." + name + ".";
-  const std::string back = ".tmp";
-  if (file.size() <= front.size() + back.size()) return 0;
-  if (file.compare(0, front.size(), front) != 0) return 0;
-  if (file.compare(file.size() - back.size(), back.size(), back) != 0) return 0;
-  const std::string digits = file.substr(front.size(), file.size() - front.size() - back.size());
-  if (digits.find_first_not_of("0123456789") != std::string::npos) return 0;
+// Takes `end` off the back of `text`; false when it is not there.
+bool strip_end(std::string_view& text, std::string_view end) {
+  if (text.size() < end.size() || text.substr(text.size() - end.size()) != end) return false;
+  text.remove_suffix(end.size());
+  return true;
+}
+
+// The process number in ".NAME.PID.tmp" without ".NAME." and ".tmp", or 0.
+pid_t owner(std::string_view digits) {
+  if (digits.find_first_not_of("0123456789") != std::string_view::npos) return 0;
   const auto number = parse_integer(digits);
   return number && *number > 0 && *number <= INT32_MAX ? static_cast<pid_t>(*number) : 0;
 }
 
 bool is_alive(pid_t process) { return kill(process, 0) == 0 || errno == EPERM; }
 
-void remove_leftovers(const fs::path& folder, const std::string& name) {
+void remove_leftovers(const fs::path& path) {
+  const std::string front = "." + path.filename().string() + ".";
   std::error_code error;
-  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
+  for (fs::directory_iterator entry(folder_of(path), error), end; !error && entry != end;
        entry.increment(error)) {
-    const pid_t process = owner(entry->path().filename().string(), name);
-    if (process == 0 || process == getpid() || is_alive(process)) continue;
+    const std::string file = entry->path().filename().string();
+    if (file.rfind(front, 0) != 0) continue;
+    std::string_view rest = std::string_view(file).substr(front.size());
+    // What was moved away may be all there is, until its successor is in place.
     std::error_code ignored;
+    if (strip_end(rest, kMovedAway) && !fs::exists(path, ignored)) continue;
+    if (!strip_end(rest, ".tmp")) continue;
+    const pid_t process = owner(rest);
+    if (process == 0 || process == getpid() || is_alive(process)) continue;
     fs::remove_all(entry->path(), ignored);
   }
 }
@@ -53,14 +63,14 @@ void remove_leftovers(const fs::path& folder, const std::string& name) {
 }  // namespace
 
 fs::path final_path(const fs::path& path) {
-  fs::path clean = path.lexically_normal();
-  if (!clean.has_filename()) clean = clean.parent_path();
-  const fs::path name = clean.filename();
+  std::string text = path.string();
+  while (text.size() > 1 && text.back() == '/') text.pop_back();
+  const fs::path name = fs::path(text).filename();
   if (name.empty() || name == "." || name == "..") {
     throw Error(path.string(), "this is not a name that can be written or replaced",
                 "give the name of a file or folder");
   }
-  return clean;
+  return text;
 }
 
 fs::path folder_of(const fs::path& path) {
@@ -69,23 +79,25 @@ fs::path folder_of(const fs::path& path) {
 
 fs::path claim_temporary(const fs::path& path) {
   const fs::path folder = folder_of(path);
-  std::error_code error;
-  const fs::file_status status = fs::status(folder, error);
-  if (!fs::exists(status)) {
+  struct stat status = {};
+  if (::stat(folder.c_str(), &status) != 0) {
+    if (errno != ENOENT) throw SystemError(path.string(), "create", errno);
     throw Error(path.string(), fmt::format("the folder {} does not exist", folder.string()),
                 "create it first");
   }
-  if (!fs::is_directory(status)) throw SystemError(path.string(), "create", ENOTDIR);
-  const std::string name = path.filename().string();
-  remove_leftovers(folder, name);
+  if (!S_ISDIR(status.st_mode)) throw SystemError(path.string(), "create", ENOTDIR);
+  remove_leftovers(path);
 
-  fs::path temporary = folder / fmt::format(".{}.{}.tmp", name, getpid());
+  // Absolute, so that it is found again when the program changes its folder.
+  fs::path temporary =
+      fs::absolute(folder) / fmt::format(".{}.{}.tmp", path.filename().string(), getpid());
   const std::lock_guard<std::mutex> lock(claims().mutex);
-  if (!claims().paths.insert(fs::absolute(temporary)).second) {
+  if (!claims().paths.insert(temporary).second) {
     throw Error(path.string(), "this process is already writing it");
   }
   // Where process numbers start anew (containers) a leftover may carry our own.
-  fs::remove_all(temporary, error);
+  std::error_code ignored;
+  fs::remove_all(temporary, ignored);
   return temporary;
 }
 
@@ -94,7 +106,7 @@ void release_temporary(const fs::path& temporary) noexcept {
   try {
     fs::remove_all(temporary, ignored);
     const std::lock_guard<std::mutex> lock(claims().mutex);
-    claims().paths.erase(fs::absolute(temporary));
+    claims().paths.erase(temporary);
   } catch (...) {
     // Only memory can run out here; the next run removes what is left.
   }

@@ -1,5 +1,6 @@
 #include "base/tool.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
 #include <unistd.h>
@@ -78,6 +79,15 @@ bool answer(const ToolTable& table, const Options& options) {
   return true;
 }
 
+// A file opened later must not get the number of a closed standard stream and then receive what
+// is meant for that stream. Opened the wrong way round, so that using it remains an error.
+void occupy_standard_descriptors() {
+  for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(descriptor, F_GETFD) >= 0 || errno != EBADF) continue;
+    ::open("/dev/null", descriptor == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+  }
+}
+
 void set_up_words(const std::string& tool) {
   const char* terminal = std::getenv("TERM");
   ProgressStyle style;
@@ -147,6 +157,7 @@ int run_tool(const ToolTable& table, int argc, char** argv,
              const std::function<void(const Options&)>& body) {
   std::signal(SIGPIPE, SIG_IGN);
   return guarded(table.name, [&] {
+    occupy_standard_descriptors();
     install_signal_handlers();
     set_up_words(table.name);
     const std::vector<std::string> arguments(argv + (argc > 0 ? 1 : 0), argv + argc);

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/file_internal.h"
 #include "unit/scratch.h"
 
 namespace ql {
@@ -255,6 +256,43 @@ TEST_CASE("a full disk") {
   if (ending.exit_code == 77) return;
   CHECK(ending.exit_code == 0);
   CHECK(ending.err == "");
+}
+
+TEST_CASE("a folder is replaced in two steps where names cannot be exchanged") {
+  const ScratchFolder scratch;
+  fs::create_directory(scratch / "run");
+  spill(scratch / "run/old", "old");
+  fs::create_directory(scratch / "fresh");
+  spill(scratch / "fresh/new", "new");
+  internal::replace_in_two_steps(scratch / "fresh", scratch / "run");
+  CHECK(slurp(scratch / "run/new") == "new");
+  CHECK(slurp(scratch / "fresh/old") == "old");
+  CHECK(scratch.entries() == 2);
+  CHECK_THROWS_AS(internal::replace_in_two_steps(scratch / "none", scratch / "run"), SystemError);
+  CHECK(slurp(scratch / "run/new") == "new");
+}
+
+TEST_CASE("an old folder that was moved away is kept until there is a new one") {
+  const ScratchFolder scratch;
+  const std::string away = ".run." + std::to_string(dead_process()) + ".tmp.old";
+  fs::create_directory(scratch / away);
+  AtomicFolder(scratch / "run").commit();
+  CHECK(fs::exists(scratch / away));
+  AtomicFolder(scratch / "run").commit();
+  CHECK_FALSE(fs::exists(scratch / away));
+}
+
+TEST_CASE("a change of the current folder loses no temporary file") {
+  const ScratchFolder scratch;
+  const auto ending = in_child([&] {
+    fs::current_path(scratch.path());
+    {
+      AtomicFile file("a.txt");
+      fs::current_path("/");
+    }
+    return scratch.entries() == 0 ? 0 : 1;
+  });
+  CHECK(ending.exit_code == 0);
 }
 
 TEST_CASE("folders that cannot be made") {

@@ -31,7 +31,7 @@ TEST_CASE("help of a tool") {
   CHECK(render_help(test::sample_table(), nullptr) ==
         R"(Usage: qlbox COMMAND [OPTION...] [ARGUMENT...]
 
-a tool for tests
+A tool for tests.
 
 Commands:
   pack        write a token stream as shards
@@ -45,7 +45,7 @@ TEST_CASE("help of a command") {
   CHECK(render_help(test::sample_table(), test::sample_table().commands.data()) ==
         R"(Usage: qlbox pack --output DIR [OPTION...] [FILE...|-]
 
-write a token stream as shards
+Write a token stream as shards.
 
 Options:
   -o, --output DIR        Folder to write. Required.
@@ -72,7 +72,7 @@ Examples:
 
 TEST_CASE("help of a tool without commands") {
   const std::string help = render_help(test::plain_table(), nullptr);
-  CHECK(help.find("Usage: qlone [OPTION...] INPUT [OUTPUT]\n\none thing well done\n") == 0);
+  CHECK(help.find("Usage: qlone [OPTION...] INPUT [OUTPUT]\n\nOne thing well done.\n") == 0);
   CHECK(help == render_help(test::plain_table(), test::plain_table().commands.data()));
 }
 
@@ -140,10 +140,11 @@ TEST_CASE("the man page's options escape what mdoc would interpret") {
         std::string::npos);
   ToolTable table = test::plain_table();
   Option& option = table.commands[0].options[0];
-  option.help = "'quoted' first.";
+  option.help = "'quoted' first, see --help.";
   option.value_name = "a \"b\" c";
   CHECK(render_man_options(table).find(".It Fl l , Fl \\-level Ar \"a \\(dqb\\(dq c\"\n"
-                                       "\\&'quoted' first.\n") != std::string::npos);
+                                       "\\&'quoted' first, see \\-\\-help.\n") !=
+        std::string::npos);
 }
 
 TEST_CASE("completion of commands, options and values") {

@@ -168,6 +168,12 @@ TEST_CASE("what is missing or too much") {
   const std::string see = "; see 'qlbox pack --help'";
   CHECK(complaint({"pack"}) == "pack: option --output DIR is required" + see);
   CHECK(complaint({"pack", "-o"}) == "pack: option -o needs a value" + see);
+  CHECK(complaint({"pack", "-o", "--force"}) ==
+        "pack: option -o needs a value, found the option --force" + see);
+  CHECK(pack_complaint({"--vocab", "--rate=3"}) ==
+        "pack: option --vocab needs a value, found the option --rate" + see);
+  CHECK(pack({"--vocab=--force"}).text("vocab") == "--force");
+  CHECK(pack({"--vocab", "--forced"}).text("vocab") == "--forced");
   CHECK(pack_complaint({"--rate"}) == "pack: option --rate needs a value" + see);
   CHECK(pack_complaint({"--rate", "1", "-r", "2"}) ==
         "pack: option --rate is given twice, '1' and '2'" + see);

@@ -38,13 +38,13 @@ std::size_t count(const std::string& text, const std::string& part) {
 }  // namespace
 
 TEST_CASE("the words of a progress") {
-  CHECK(progress_text("read", "tokens", 12000, 48000, 2, "") ==
+  CHECK(progress_text("read", "tokens", 12000, 48000, 6000, "") ==
         "read: 12,000 of 48,000 tokens (25%), 6,000/s, 6.0s left");
   CHECK(progress_text("read", "tokens", 0, 48000, 0, "") == "read: 0 of 48,000 tokens (0%)");
-  CHECK(progress_text("read", "lines", 5, 0, 2, "loss 3.1") == "read: 5 lines, 2.5/s, loss 3.1");
-  CHECK(progress_text("read", "steps", 999, 1000, 1, "") ==
+  CHECK(progress_text("read", "lines", 5, 0, 2.5, "loss 3.1") == "read: 5 lines, 2.5/s, loss 3.1");
+  CHECK(progress_text("read", "steps", 999, 1000, 999, "") ==
         "read: 999 of 1,000 steps (99%), 999/s, 0.0s left");
-  CHECK(progress_text("read", "steps", 1000, 1000, 1, "") ==
+  CHECK(progress_text("read", "steps", 1000, 1000, 1000, "") ==
         "read: 1,000 of 1,000 steps (100%), 1,000/s");
 }
 
@@ -55,7 +55,7 @@ TEST_CASE("without a terminal: a line now and then, and a summary") {
     Progress progress("read", "tokens", 1000);
     for (int i = 1; i <= 10; ++i) {
       std::this_thread::sleep_for(milliseconds(10));
-      progress.update(100 * i, "x");
+      progress.update(std::int64_t{100} * i, "x");
     }
     progress.finish("done");
     progress.finish("again");
@@ -77,6 +77,24 @@ TEST_CASE("the usual interval keeps short runs to one line") {
     progress.finish();
   });
   CHECK(count(ending.err, "\n") == 1);
+}
+
+TEST_CASE("what an earlier run did counts for the total, not for the rate") {
+  ProgressStyle style;
+  style.line_interval = milliseconds(0);
+  const auto ending = logging(style, [] {
+    Progress progress("train", "steps", 1'000'000'000);
+    progress.resume_at(999'999'990);
+    std::this_thread::sleep_for(milliseconds(50));
+    progress.update(999'999'995);
+    progress.finish();
+  });
+  // Five steps in 50 ms or somewhat more.
+  CHECK(ending.err.find("(99%), ") != std::string::npos);
+  CHECK(count(ending.err, "train: 5 steps in 0.") == 1);
+  const std::size_t rate = ending.err.find("(99%), ") + 7;
+  CHECK(std::stod(ending.err.substr(rate)) <= 100);
+  CHECK(std::stod(ending.err.substr(rate)) > 0.5);
 }
 
 TEST_CASE("quiet means nothing") {
@@ -145,6 +163,7 @@ TEST_CASE("lines of many threads stay whole") {
   const auto ending = logging(style, [] {
     Progress progress("read", "tokens");
     std::vector<std::thread> threads;
+    threads.reserve(4);
     for (int i = 0; i < 4; ++i) {
       threads.emplace_back([] {
         for (int j = 0; j < 50; ++j) log_info("whole line");

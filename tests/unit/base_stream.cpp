@@ -15,7 +15,6 @@ namespace ql {
 
 using test::in_child;
 using test::ScratchFolder;
-using test::slurp;
 using test::spill;
 
 TEST_CASE("reading whole files") {

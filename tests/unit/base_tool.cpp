@@ -9,6 +9,7 @@
 #include <system_error>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/provenance.h"
 #include "base/signals.h"
@@ -29,6 +30,7 @@ Ending run(
     const std::string& output = "", const ToolTable& table = test::plain_table()) {
   arguments.insert(arguments.begin(), "/usr/bin/program");
   std::vector<char*> argv;
+  argv.reserve(arguments.size() + 1);
   for (std::string& argument : arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);
   const int argc = static_cast<int>(arguments.size());
@@ -142,6 +144,24 @@ TEST_CASE("a closed pipe behind standard output ends quietly") {
     CHECK(ending.exit_code == 141);
     CHECK(ending.err.empty());
   }
+}
+
+TEST_CASE("a closed stdout is an error, and no file takes its place") {
+  const test::ScratchFolder scratch;
+  const Ending ending = in_child([&] {
+    ::close(STDOUT_FILENO);
+    std::string program = "qlone", argument = "a";
+    char* argv[] = {program.data(), argument.data(), nullptr};
+    return run_tool(test::plain_table(), 2, argv, [&](const Options&) {
+      AtomicFile file(scratch / "f");
+      fmt::print("words");
+      std::fflush(stdout);
+      file.commit();
+    });
+  });
+  CHECK(ending.exit_code == 1);
+  CHECK(ending.err.find("standard output") != std::string::npos);
+  CHECK(test::slurp(scratch / "f").empty());
 }
 
 TEST_CASE("the level of the words") {

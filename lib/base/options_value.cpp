@@ -1,0 +1,66 @@
+// What a value typed on the command line has to look like.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/number.h"
+#include "base/options_internal.h"
+
+namespace ql {
+
+namespace internal {
+
+namespace {
+
+std::string integer_problem(const Option& option, const std::string& text) {
+  const auto value = parse_integer(text);
+  if (!value) return "expected a whole number like 12, 10k, 64M or 64Ki";
+  const std::int64_t low = option.minimum, high = option.maximum;
+  if (*value >= low && *value <= high) return "";
+  if (high == INT64_MAX) return fmt::format("expected at least {}", low);
+  if (low == INT64_MIN) return fmt::format("expected at most {}", high);
+  return fmt::format("expected {} to {}", low, high);
+}
+
+std::string choice_problem(const Option& option, const std::string& text) {
+  const std::vector<std::string>& choices = option.choices;
+  if (std::find(choices.begin(), choices.end(), text) != choices.end()) return "";
+  return fmt::format("expected one of {}", fmt::join(choices, ", "));
+}
+
+}  // namespace
+
+std::string value_problem(const Option& option, const std::string& value) {
+  switch (option.type) {
+    case OptionType::kFlag:
+    case OptionType::kText:
+      return "";
+    case OptionType::kFile:
+      return value.empty() ? "expected the name of a file" : "";
+    case OptionType::kFolder:
+      return value.empty() ? "expected the name of a folder" : "";
+    case OptionType::kInteger:
+      return integer_problem(option, value);
+    case OptionType::kReal:
+      return parse_real(value) ? "" : "expected a number like 0.25 or 2.5e-4";
+    case OptionType::kChoice:
+      return choice_problem(option, value);
+    case OptionType::kIntegerList:
+    case OptionType::kTextList:
+      break;
+  }
+  for (const std::string& item : split(value, ',')) {
+    std::string problem;
+    if (item.empty()) {
+      problem = "expected items separated by single commas";
+    } else if (option.type == OptionType::kIntegerList) {
+      problem = integer_problem(option, item);
+    }
+    if (!problem.empty()) return problem;
+  }
+  return "";
+}
+
+}  // namespace internal
+
+}  // namespace ql
