@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <set>
 #include <string>
 #include <vector>
@@ -22,7 +23,8 @@ std::string find_fault(const at::Tensor& source, const at::Tensor& target) {
   if (!source.is_floating_point()) {
     return "expected floating-point numbers";
   }
-  if (!at::isfinite(source).all().item<bool>()) {
+  // Checked as the model will hold them: a large float64 may not fit its float32.
+  if (!at::isfinite(source.to(target.options())).all().item<bool>()) {
     return "it holds NaN or infinite values";
   }
   return "";
@@ -49,8 +51,13 @@ void load_weights(Model& model, const TensorFile& file, const std::string& ignor
     }
   }
   if (!faults.empty()) {
+    constexpr std::size_t kShown = 8;
+    const std::size_t more = faults.size() - std::min(faults.size(), kShown);
+    faults.resize(faults.size() - more);
     throw FormatError(
-        file.where, fmt::format("the weights do not fit the network: {}", fmt::join(faults, ", ")),
+        file.where,
+        fmt::format("the weights do not fit the network: {}{}", fmt::join(faults, ", "),
+                    more > 0 ? fmt::format(" and {} more", more) : ""),
         "use the model.json that belongs to these weights");
   }
   const at::NoGradGuard no_grad;

@@ -57,9 +57,8 @@ void check_equal(const Gradients& a, const Gradients& b, double tolerance) {
 
 TEST_CASE("losses and gradients equal those of the whole matrix") {
   at::manual_seed(1);
-  // The last ones make several blocks, with a short one at the end.
-  const std::int64_t shapes[][2] = {{1, 1},     {1, 2},       {3, 17},     {5, 1000},
-                                    {40, 2049}, {70, 150000}, {33, 200001}};
+  // The last one makes two blocks, the second of one row.
+  const std::int64_t shapes[][2] = {{1, 1}, {1, 2}, {3, 17}, {5, 1000}, {40, 2049}, {33, 131100}};
   for (const auto& shape : shapes) {
     CAPTURE(shape[0]);
     CAPTURE(shape[1]);
