@@ -36,9 +36,10 @@ Option whole_number(const char* name, std::int64_t minimum, const char* help) {
 }
 
 std::vector<Option> option_table() {
-  Option set = option("set", OptionType::kText, "KEY=VALUE",
-                      "Replace one value of the preset's network or training. The keys are those "
-                      "of qltrain(1), KEYS.");
+  Option set =
+      option("set", OptionType::kText, "KEY=VALUE",
+             "Replace one value of the preset's network or training. ql-checkpoint(5) lists "
+             "the keys.");
   set.repeatable = true;
   Option threads = whole_number("threads", 0, "Threads to compute with; 0 is one a physical core.");
   threads.default_value = "0";
@@ -136,7 +137,8 @@ void run(const ql::Options& options) {
   task.provenance = ql::provenance(configuration);
 
   const auto setup = ql::nn::set_up_threads(static_cast<int>(options.integer("threads")));
-  ql::log_info("{} threads, {} ({:.0f} GFLOP/s)", setup.threads, setup.blas, setup.gflops);
+  task.machine = fmt::format("{} thread{}, {} ({:.0f} GFLOP/s)", setup.threads,
+                             setup.threads == 1 ? "" : "s", setup.blas, setup.gflops);
   const ql::train::TrainingState state = ql::train::train(task, data, validation);
   ql::log_info("stopped after step {} of {}: {}", ql::with_thousands(state.step),
                ql::with_thousands(task.config.steps), (task.run / "last").string());

@@ -46,7 +46,7 @@ void apply_override(const std::string& assignment, const std::vector<std::string
     const std::string near = nearest(key, known);
     throw UsageError(
         "--set " + assignment, fmt::format("unknown key '{}'", key),
-        near.empty() ? "qltrain(1) lists the keys" : fmt::format("did you mean '{}'?", near));
+        near.empty() ? "ql-checkpoint(5) lists the keys" : fmt::format("did you mean '{}'?", near));
   }
   (of_network ? network : training)[key] = value_from_text(key, assignment.substr(equals + 1));
 }

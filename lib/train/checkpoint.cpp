@@ -18,7 +18,9 @@ constexpr const char* kOptimizer = "optimizer.safetensors";
 constexpr const char* kMemory = "memory.safetensors";
 constexpr const char* kCovered[] = {"model.json", kWeights, kOptimizer, kMemory};
 
-constexpr const char* kCure = "restore the folder from a copy, or start again with --force";
+constexpr const char* kCure =
+    "restore the folder from a copy, or start again with --force, perhaps from other weights with "
+    "--init";
 
 std::string file_hash(const fs::path& path) { return content_hash(MappedFile(path).view()); }
 

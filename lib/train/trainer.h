@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <string>
 
 #include "net/network.h"
 #include "shard/token_reader.h"
@@ -20,6 +21,7 @@ struct TrainingTask {
   std::filesystem::path init;  // checkpoint whose weights to start from; empty: new weights
   std::int64_t stop_at = 0;    // stop with a checkpoint after this step; 0: at the schedule's end
   Json provenance;
+  std::string machine;  // threads and BLAS: said before the other first lines
 };
 
 // Trains until the schedule's end, stop_at, or a signal. The state at the end is in RUN/last.

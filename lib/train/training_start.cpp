@@ -30,7 +30,11 @@ const TrainingTask& checked(const TrainingTask& task, const shard::TokenReader& 
                             const shard::TokenReader& validation) {
   require_same_vocabulary(validation.name(), validation.vocabulary(), data.name(),
                           data.vocabulary());
-  net::make_geometry(task.network, task.config.evaluation_lengths(task.network.lengths));
+  try {
+    net::make_geometry(task.network, task.config.evaluation_lengths(task.network.lengths));
+  } catch (const ConfigError& error) {
+    throw ConfigError("lengths of validation", error.what());
+  }
   return task;
 }
 
@@ -91,6 +95,9 @@ void TrainingRun::begin() {
 void TrainingRun::announce() const {
   const std::int64_t parameters = learner_.model().parameter_count();
   std::vector<std::string> lines = network_lines(task_.network, parameters);
+  if (!task_.machine.empty()) {
+    lines.insert(lines.begin(), task_.machine);
+  }
   for (std::string& line : schedule_lines(task_.config, streams_, state_.data, state_.validation)) {
     lines.push_back(std::move(line));
   }

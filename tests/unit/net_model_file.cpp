@@ -154,7 +154,7 @@ TEST_CASE("--set with a wrong key or value") {
   CHECK(message_of_preset(kPreset, {"droput=0.2"}) ==
         "--set droput=0.2: unknown key 'droput'; did you mean 'dropout'?");
   CHECK(message_of_preset(kPreset, {"zzzzzz=1"}) ==
-        "--set zzzzzz=1: unknown key 'zzzzzz'; qltrain(1) lists the keys");
+        "--set zzzzzz=1: unknown key 'zzzzzz'; ql-checkpoint(5) lists the keys");
   CHECK(message_of_preset(kPreset, {"dropout"}) ==
         "--set dropout: expected KEY=VALUE; for example --set dropout=0.2");
   CHECK(message_of_preset(kPreset, {"=3"}) ==

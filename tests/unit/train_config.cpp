@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "train_support.h"
 
 namespace ql::train {
@@ -37,6 +38,15 @@ TEST_CASE("every key is known to the presets") {
   CHECK(json.size() == training_keys().size());
   for (const std::string& key : training_keys()) {
     CHECK_MESSAGE(json.contains(key), key);
+  }
+}
+
+TEST_CASE("ql-checkpoint(5) describes every key of network and training") {
+  const std::string page = read_file(QL_TEST_DATA "/../man/ql-checkpoint.5");
+  std::vector<std::string> keys = training_keys();
+  keys.insert(keys.end(), net::network_keys().begin(), net::network_keys().end());
+  for (const std::string& key : keys) {
+    CHECK_MESSAGE(page.find(".It Cm " + key + " Pq") != std::string::npos, key);
   }
 }
 
