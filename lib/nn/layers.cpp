@@ -60,15 +60,21 @@ at::Tensor run_layer(const LayerContext& context, const at::Tensor& window, std:
   const AttentionParameters& attention = context.parameters.attention;
   const FeedForwardParameters& forward = context.parameters.feed_forward;
   const at::Tensor recent = window.narrow(1, window.size(1) - segment, segment);
+  const at::Tensor attended =
+      recent + attend(context, attention_states(context, window), segment, positions);
   if (context.network.pre_lnorm) {
-    const at::Tensor normal = normalize(window, attention.norm_weight, attention.norm_bias);
-    const at::Tensor states = recent + attend(context, normal, segment, positions);
+    const at::Tensor& states = attended;
     return states +
            feed_forward(context, normalize(states, forward.norm_weight, forward.norm_bias));
   }
-  const at::Tensor states = normalize(recent + attend(context, window, segment, positions),
-                                      attention.norm_weight, attention.norm_bias);
+  const at::Tensor states = normalize(attended, attention.norm_weight, attention.norm_bias);
   return normalize(states + feed_forward(context, states), forward.norm_weight, forward.norm_bias);
+}
+
+at::Tensor attention_states(const LayerContext& context, const at::Tensor& states) {
+  const AttentionParameters& attention = context.parameters.attention;
+  return context.network.pre_lnorm ? normalize(states, attention.norm_weight, attention.norm_bias)
+                                   : states;
 }
 
 at::Tensor position_table(std::int64_t length, std::int64_t d_model,

@@ -26,6 +26,9 @@ struct LayerContext {
 at::Tensor run_layer(const LayerContext& context, const at::Tensor& window, std::int64_t segment,
                      const at::Tensor& positions);
 
+// What queries, keys and values are made from: `states` themselves, normalized if `pre_lnorm`.
+at::Tensor attention_states(const LayerContext& context, const at::Tensor& states);
+
 // Sinusoids [length, d_model] of the distances length-1, ..., 0: sines, then cosines.
 at::Tensor position_table(std::int64_t length, std::int64_t d_model,
                           const at::TensorOptions& options);

@@ -7,43 +7,48 @@
 
 namespace ql::nn {
 
-std::vector<std::int64_t> memory_lengths(const net::Geometry& geometry) {
-  std::vector<std::int64_t> lengths;
-  auto add = [&](std::int64_t length) {
+std::vector<MemoryPlace> memory_places(const net::Geometry& geometry) {
+  std::vector<MemoryPlace> places;
+  std::size_t number = 0;
+  auto add = [&](std::int64_t length, std::int64_t compressed) {
     if (length > 0) {
-      lengths.push_back(length);
+      places.push_back({fmt::format("memory.{}", number), length});
     }
+    if (compressed > 0) {
+      places.push_back({fmt::format("compressed_memory.{}", number), compressed});
+    }
+    number += length > 0 || compressed > 0 ? 1 : 0;
   };
   for (const net::ScaleGeometry& scale : geometry.scales) {
     for (std::int64_t layer = 0; layer < scale.layers; ++layer) {
-      add(scale.memory);
+      add(scale.memory, geometry.compressed_memory);
     }
-    add(scale.output_memory);
+    add(scale.output_memory, 0);
   }
   for (std::int64_t layer = 0; layer < geometry.output.layers; ++layer) {
-    add(geometry.output.memory);
+    add(geometry.output.memory, 0);
   }
-  return lengths;
+  return places;
 }
 
 void check_memory(const Memory& memory, const net::Geometry& geometry, std::int64_t batch,
                   std::int64_t d_model) {
-  const std::vector<std::int64_t> lengths = memory_lengths(geometry);
+  const std::vector<MemoryPlace> places = memory_places(geometry);
   constexpr const char* kCure = "start the memory anew for these lengths and this batch";
-  if (memory.states.size() != lengths.size()) {
+  if (memory.states.size() != places.size()) {
     throw ConfigError("memory",
                       fmt::format("the network keeps {} memories with these lengths, found {}",
-                                  lengths.size(), memory.states.size()),
+                                  places.size(), memory.states.size()),
                       kCure);
   }
-  for (std::size_t i = 0; i < lengths.size(); ++i) {
+  for (std::size_t i = 0; i < places.size(); ++i) {
     const NamedTensor& state = memory.states[i];
-    const std::vector<std::int64_t> expected = {batch, lengths[i], d_model};
+    const std::vector<std::int64_t> expected = {batch, places[i].length, d_model};
     if (!state.tensor.defined() || state.tensor.sizes() != at::IntArrayRef(expected)) {
       const std::string found = state.tensor.defined()
                                     ? fmt::format("{}", fmt::join(state.tensor.sizes(), " x "))
                                     : "nothing";
-      throw ConfigError(state.name,
+      throw ConfigError(places[i].name,
                         fmt::format("expected {}, found {}", fmt::join(expected, " x "), found),
                         kCure);
     }
@@ -54,12 +59,18 @@ at::Tensor MemoryWalk::join(const at::Tensor& segment, std::int64_t length, std:
   if (length == 0) {
     return segment;
   }
-  const at::Tensor& memory = memory_.states[next_.states.size()].tensor;
-  at::Tensor window = at::cat({memory, segment}, 1);
+  const at::Tensor window = at::cat({here().tensor, segment}, 1);
   // concat(memory, segment[:shift]) is the window's first length + shift states.
-  next_.states.push_back(
-      {fmt::format("memory.{}", next_.states.size()), window.detach().narrow(1, shift, length)});
+  next_.states.push_back({here().name, window.detach().narrow(1, shift, length)});
   return window;
+}
+
+at::Tensor MemoryWalk::join_compressed(const at::Tensor& compressed, const at::Tensor& window,
+                                       std::int64_t length) {
+  const NamedTensor& memory = here();
+  const at::Tensor all = at::cat({memory.tensor, compressed.detach()}, 1);
+  next_.states.push_back({memory.name, all.narrow(1, all.size(1) - length, length)});
+  return at::cat({memory.tensor, window}, 1);
 }
 
 }  // namespace ql::nn

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "net/geometry.h"
@@ -15,13 +16,19 @@ namespace ql::nn {
 
 // What a step leaves for the next one, without gradient. Starts as zeros.
 struct Memory {
-  // "memory.0", "memory.1", ... [batch, states, d_model] in the order in which a step meets them;
-  // places that keep nothing are left out.
+  // "memory.0", "memory.1", ... [batch, states, d_model] in the order in which a step meets them,
+  // each followed by its "compressed_memory.N" where there is one. Places that keep nothing are
+  // left out.
   std::vector<NamedTensor> states;
 };
 
-// The number of states of every memory, in order; none is 0.
-std::vector<std::int64_t> memory_lengths(const net::Geometry& geometry);
+struct MemoryPlace {
+  std::string name;
+  std::int64_t length;  // states; at least 1
+};
+
+// Every memory of a network, in order.
+std::vector<MemoryPlace> memory_places(const net::Geometry& geometry);
 
 // Throws ConfigError unless `memory` is one of `geometry`, `batch` and `d_model`.
 void check_memory(const Memory& memory, const net::Geometry& geometry, std::int64_t batch,
@@ -34,9 +41,15 @@ class MemoryWalk {
   // The window concat(memory, segment) of the next place, which keeps `length` states. The place's
   // new memory is the last `length` of concat(memory, segment[:shift]).
   at::Tensor join(const at::Tensor& segment, std::int64_t length, std::int64_t shift);
+  // concat(compressed memory, window); the new compressed memory is the last `length` of
+  // concat(compressed memory, compressed).
+  at::Tensor join_compressed(const at::Tensor& compressed, const at::Tensor& window,
+                             std::int64_t length);
   Memory next() const { return next_; }
 
  private:
+  const NamedTensor& here() const { return memory_.states[next_.states.size()]; }
+
   const Memory& memory_;
   Memory next_;
 };

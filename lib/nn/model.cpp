@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "nn/accumulation.h"
+#include "nn/compression.h"
 #include "nn/initialisation.h"
 #include "nn/layers.h"
 #include "nn/pooling.h"
@@ -17,11 +18,6 @@ namespace {
 
 void check_network(const net::Network& network) {
   network.check();
-  if (network.architecture == net::Architecture::kCompressive) {
-    throw ConfigError("architecture", "the compressive transformer cannot be run or trained",
-                      "qlctx computes its context length; choose transformer-ql, transformer-xl, "
-                      "multi-scale or vanilla to train");
-  }
   if (network.vocab_size < 1) {
     throw ConfigError("vocab_size",
                       fmt::format("expected at least 1, found {}", network.vocab_size),
@@ -35,7 +31,8 @@ void check_geometry(const net::Network& network, const net::Geometry& geometry) 
     layers.push_back(scale.layers);
   }
   if (layers != network.scales || geometry.output.layers != network.output_layers ||
-      (geometry.scales.size() > 1 && geometry.rate != network.rate)) {
+      (geometry.scales.size() > 1 && geometry.rate != network.rate) ||
+      (geometry.compressed_memory > 0 && network.architecture != net::Architecture::kCompressive)) {
     throw ConfigError("geometry", "it was made for another network",
                       "make it from this model's network");
   }
@@ -56,6 +53,7 @@ class Step {
       longest = std::max(longest, scale.window());
     }
     longest = std::max(longest, geometry.output.layers > 0 ? geometry.output.window() : 0);
+    longest += geometry.compressed_memory;
     positions_ = dropout(position_table(longest, network.d_model, tensor_options), network.dropout,
                          options, {Place::kPosition});
   }
@@ -84,18 +82,40 @@ class Step {
 
   Memory next_memory() const { return memory_.next(); }
 
+  // Mean over the layers; undefined when no layer learns to compress.
+  at::Tensor reconstruction() const {
+    return reconstruction_.defined() ? reconstruction_ / static_cast<double>(layer_) : at::Tensor();
+  }
+
  private:
   at::Tensor run_layers(at::Tensor states, const net::ScaleGeometry& scale) {
     const std::int64_t longest = positions_.size(0);
     for (std::int64_t i = 0; i < scale.layers; ++i, ++layer_) {
-      const at::Tensor window = memory_.join(states, scale.memory, scale.shift);
+      at::Tensor window = memory_.join(states, scale.memory, scale.shift);
       const LayerContext context{network_, parameters_.layers[static_cast<std::size_t>(layer_)],
                                  options_, layer_};
+      if (geometry_.compressed_memory > 0) {
+        window = join_compressed(context, window, scale.segment);
+      }
       // Shorter windows see the shorter distances: the end of the table.
       states = run_layer(context, window, scale.segment,
                          positions_.narrow(0, longest - window.size(1), window.size(1)));
     }
     return states;
+  }
+
+  // The compressed memory in front of `window`. The oldest `count` states of the window leave it
+  // after this step and enter the compressed memory.
+  at::Tensor join_compressed(const LayerContext& context, const at::Tensor& window,
+                             std::int64_t count) {
+    const at::Tensor leaving = window.detach().narrow(1, 0, count);
+    const at::Tensor compressed = compress_memories(network_, context.parameters, leaving);
+    if (options_.training && compressed.requires_grad()) {
+      const at::Tensor queries = window.narrow(1, window.size(1) - count, count);
+      const at::Tensor loss = reconstruction_loss(context, queries, leaving, compressed);
+      reconstruction_ = reconstruction_.defined() ? reconstruction_ + loss : loss;
+    }
+    return memory_.join_compressed(compressed, window, geometry_.compressed_memory);
   }
 
   const net::Network& network_;
@@ -104,6 +124,7 @@ class Step {
   MemoryWalk memory_;
   const StepOptions& options_;
   at::Tensor positions_;
+  at::Tensor reconstruction_;  // summed over the layers so far
   std::int64_t layer_ = 0;
 };
 
@@ -128,9 +149,9 @@ void Model::initialise(std::uint64_t seed) { nn::initialise(parameters_, network
 Memory Model::start_memory(const net::Geometry& geometry, std::int64_t batch) const {
   check_geometry(network_, geometry);
   Memory memory;
-  for (const std::int64_t length : memory_lengths(geometry)) {
-    memory.states.push_back({fmt::format("memory.{}", memory.states.size()),
-                             at::zeros({batch, length, network_.d_model}, options_)});
+  for (const MemoryPlace& place : memory_places(geometry)) {
+    memory.states.push_back(
+        {place.name, at::zeros({batch, place.length, network_.d_model}, options_)});
   }
   return memory;
 }
@@ -154,7 +175,7 @@ at::Tensor Model::check_ids(const at::Tensor& ids, const char* what) const {
 }
 
 at::Tensor Model::forward(const net::Geometry& geometry, const at::Tensor& tokens, Memory& memory,
-                          const StepOptions& step) const {
+                          const StepOptions& step, at::Tensor* reconstruction) const {
   check_geometry(network_, geometry);
   const at::Tensor ids = check_ids(tokens, "tokens");
   if (ids.size(1) != geometry.lengths.segment) {
@@ -167,6 +188,9 @@ at::Tensor Model::forward(const net::Geometry& geometry, const at::Tensor& token
   Step run(network_, parameters_, geometry, memory, step, options_);
   at::Tensor states = run.run(dropout(embedded, network_.dropout, step, {Place::kEmbedding}));
   memory = run.next_memory();
+  if (reconstruction != nullptr) {
+    *reconstruction = run.reconstruction();
+  }
   return states;
 }
 

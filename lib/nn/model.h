@@ -46,8 +46,12 @@ class Model {
   // `memory` by the next step's. `geometry` is of this network with any lengths. Throws
   // ConfigError when tokens, geometry and memory do not fit together, FormatError for a token that
   // is not in the vocabulary (checked for tokens on the CPU).
+  //
+  // `reconstruction`, if given, becomes the auxiliary loss by which a compressive network learns
+  // its convolution (nn/compression.h): a scalar to add to the loss with a small weight (the paper:
+  // 0.01), or undefined when there is nothing to learn.
   at::Tensor forward(const net::Geometry& geometry, const at::Tensor& tokens, Memory& memory,
-                     const StepOptions& step) const;
+                     const StepOptions& step, at::Tensor* reconstruction = nullptr) const;
 
   // Negative log-likelihood of every target [batch, segment] under the softmax over `states`.
   // Throws as forward() does.

@@ -44,7 +44,13 @@ Parameters make_parameters(const net::Network& network, const at::TensorOptions&
     feed_forward.outer_bias = add(layer + "pos_ff.CoreNet.3.bias", {d_model});
     feed_forward.norm_weight = add(layer + "pos_ff.layer_norm.weight", {d_model});
     feed_forward.norm_bias = add(layer + "pos_ff.layer_norm.bias", {d_model});
-    parameters.layers.push_back({attention, feed_forward});
+    CompressionParameters compression;
+    if (network.architecture == net::Architecture::kCompressive &&
+        network.pool == net::Pool::kConvolution) {
+      compression.weight = add(layer + "compress.weight", {d_model, d_model, network.rate});
+      compression.bias = add(layer + "compress.bias", {d_model});
+    }
+    parameters.layers.push_back({attention, feed_forward, compression});
   }
   return parameters;
 }

@@ -30,9 +30,16 @@ struct FeedForwardParameters {
   at::Tensor norm_bias;     // [d_model]
 };
 
+// The convolution that compresses old memories; undefined unless the network learns one.
+struct CompressionParameters {
+  at::Tensor weight;  // [d_model, d_model, rate]: outputs, inputs, place in the group
+  at::Tensor bias;    // [d_model]
+};
+
 struct LayerParameters {
   AttentionParameters attention;
   FeedForwardParameters feed_forward;
+  CompressionParameters compression;
 };
 
 struct Parameters {

@@ -26,10 +26,16 @@ net::Network read_golden_network(const std::string& name) {
   network.n_head = object.integer("n_head");
   network.d_head = object.integer("d_head");
   network.d_inner = object.integer("d_inner");
-  network.scales = object.integers("scales");
-  network.output_layers = object.integer("output_layers");
   network.rate = object.integer("c");
-  network.pool = net::pool_from_text(object.text("pool"), name);
+  if (network.architecture == net::Architecture::kCompressive) {
+    network.scales = {object.integer("layers")};
+    network.pool = object.text("compress") == "conv" ? net::Pool::kConvolution : net::Pool::kMax;
+    network.lengths.compressed_memory = object.integer("n_cm");
+  } else {
+    network.scales = object.integers("scales");
+    network.output_layers = object.integer("output_layers");
+    network.pool = net::pool_from_text(object.text("pool"), name);
+  }
   network.pre_lnorm = object.boolean("pre_lnorm");
   network.lengths.segment = object.integer("n_s");
   network.lengths.memory = object.integer("n_m");
