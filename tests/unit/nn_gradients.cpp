@@ -118,4 +118,70 @@ TEST_CASE("gradients equal finite differences: Multi-scale and vanilla") {
       make_problem(test::small_network(net::Architecture::kVanilla, {2}, 0, {5, 0, 0}), 6), 1);
 }
 
+TEST_CASE("gradients equal finite differences: Compressive, by mean") {
+  net::Network network = test::small_network(net::Architecture::kCompressive, {2}, 0, {4, 2, 4});
+  network.pool = net::Pool::kMean;
+  check_gradients(make_problem(network, 8), 1);
+}
+
+TEST_CASE("the reconstruction loss teaches the convolution and nothing else") {
+  net::Network network = test::small_network(net::Architecture::kCompressive, {2}, 0, {4, 6, 4});
+  network.pool = net::Pool::kConvolution;
+  for (const bool pre_lnorm : {true, false}) {
+    network.pre_lnorm = pre_lnorm;
+    const Problem problem = make_problem(network, 9);
+    nn::Memory memory = problem.model.start_memory(problem.geometry, 3);
+    for (std::uint64_t step = 0; step < 3; ++step) {
+      problem.model.forward(problem.geometry, problem.targets, memory, {true, 7, step});
+    }
+    const auto reconstruction = [&](bool training) {
+      nn::Memory copy = memory;
+      at::Tensor loss = at::ones({1});
+      problem.model.forward(problem.geometry, problem.tokens, copy, {training, 7, 9}, &loss);
+      return loss;
+    };
+    CHECK(!reconstruction(false).defined());
+    reconstruction(true).backward();
+    for (const nn::NamedTensor& parameter : problem.model.parameters()) {
+      CAPTURE(parameter.name);
+      const at::Tensor gradient = parameter.tensor.grad();
+      if (parameter.name.find("compress") == std::string::npos) {
+        CHECK(!gradient.defined());
+        continue;
+      }
+      REQUIRE(gradient.defined());
+      for (std::int64_t index = 0; index < parameter.tensor.numel(); index += 13) {
+        constexpr double kChange = 1e-6;
+        double& value = parameter.tensor.data_ptr<double>()[index];
+        const double before = value;
+        double losses[2];
+        for (const int side : {0, 1}) {
+          value = before + (side == 0 ? kChange : -kChange);
+          const double found = reconstruction(true).item<double>();
+          losses[side] = found;
+        }
+        value = before;
+        const double slope = (losses[0] - losses[1]) / (2 * kChange);
+        CHECK(std::abs(gradient.flatten()[index].item<double>() - slope) <
+              1e-6 * (1 + std::abs(slope)));
+      }
+    }
+    // The loss of the targets does not reach it: it comes through memories alone.
+    for (const nn::NamedTensor& parameter : problem.model.parameters()) {
+      parameter.tensor.mutable_grad() = at::Tensor();
+    }
+    loss_of_step(problem, memory, 9).backward();
+    for (const nn::NamedTensor& parameter : problem.model.parameters()) {
+      CHECK(parameter.tensor.grad().defined() ==
+            (parameter.name.find("compress") == std::string::npos));
+    }
+  }
+  network.pool = net::Pool::kMax;
+  const Problem problem = make_problem(network, 9);
+  nn::Memory memory = problem.model.start_memory(problem.geometry, 3);
+  at::Tensor loss = at::ones({1});
+  problem.model.forward(problem.geometry, problem.tokens, memory, {true, 7, 1}, &loss);
+  CHECK(!loss.defined());
+}
+
 }  // namespace ql

@@ -30,6 +30,7 @@ class ListOracle {
     std::map<std::int64_t, State> kept;
     std::int64_t begin = 0;
     std::vector<State> segment;
+    std::vector<State> compressed;  // of a compressive network: all there ever were
   };
   struct Scale {
     std::int64_t layers, segment, memory, granularity, shift;
@@ -38,12 +39,12 @@ class ListOracle {
   std::vector<Scale> make_scales(const net::Lengths& lengths) const;
   State at(const Place& place, std::int64_t index) const;
   void enter(Place& place, std::vector<State> segment, const Scale& scale, std::int64_t step);
-  void leave(Place& place, const Scale& scale) const;
+  void leave(Place& place, const Scale& scale, std::int64_t layer) const;
   std::vector<State> run_layers(std::vector<State> states, const Scale& scale, std::int64_t step);
   std::vector<State> run_layer(const Place& place, const Scale& scale, std::int64_t layer) const;
   State attend(const Place& place, std::int64_t index, const Scale& scale,
                const std::string& layer) const;
-  State pool(const Place& place, std::int64_t coarse_index) const;
+  State squeeze(const Place& place, std::int64_t first, std::int64_t layer) const;
 
   State product(const std::string& name, const State& input, std::int64_t first_row,
                 std::int64_t rows) const;
@@ -53,6 +54,7 @@ class ListOracle {
 
   net::Network network_;
   bool recurrent_;
+  std::int64_t compressed_ = 0;  // n_cm
   std::map<std::string, std::vector<double>> weights_;
   std::vector<Place> places_;
   std::size_t next_place_ = 0;

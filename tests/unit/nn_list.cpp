@@ -1,0 +1,94 @@
+// The model against the list of all its states, over many geometries.
+#include <cstdint>
+#include <vector>
+
+#include "nn_list_oracle.h"
+#include "nn_support.h"
+#include "torch_doctest.h"
+
+namespace ql::test {
+namespace {
+
+struct Case {
+  net::Architecture architecture;
+  std::vector<std::int64_t> scales;
+  std::int64_t output_layers;
+  net::Lengths lengths;
+  std::int64_t rate;
+};
+
+constexpr auto kQl = net::Architecture::kTransformerQl;
+constexpr auto kXl = net::Architecture::kTransformerXl;
+constexpr auto kMultiScale = net::Architecture::kMultiScale;
+constexpr auto kVanilla = net::Architecture::kVanilla;
+constexpr auto kCompressive = net::Architecture::kCompressive;
+
+const Case kCases[] = {
+    {kQl, {2, 1}, 1, {4, 4, 0}, 2},     // all lengths equal
+    {kQl, {1, 1}, 0, {4, 12, 0}, 2},    // segments of scale 2 recompute old states; no output block
+    {kQl, {1, 1}, 1, {8, 4, 0}, 2},     // memory < segment
+    {kQl, {2, 1}, 1, {8, 0, 0}, 2},     // no memory at scale 1, but at scale 2
+    {kQl, {1, 2, 1}, 1, {4, 4, 0}, 2},  // three scales
+    {kQl, {1, 1, 1}, 2, {8, 16, 0}, 2},  // three scales, long memory
+    {kQl, {1, 1}, 1, {8, 24, 0}, 4},     // rate 4
+    {kQl, {2, 1}, 1, {3, 9, 0}, 3},      // rate 3
+    {kQl, {1, 1, 1}, 1, {9, 3, 0}, 3},   // rate 3 three times
+    {kQl, {1, 1}, 1, {2, 0, 0}, 2},      // the smallest
+    {kQl, {2}, 1, {3, 2, 0}, 2},         // one scale and an output block
+    {kXl, {3}, 0, {3, 5, 0}, 2},
+    {kXl, {2}, 0, {1, 4, 0}, 2},
+    {kXl, {2}, 0, {4, 1, 0}, 2},
+    {kXl, {2}, 0, {4, 0, 0}, 2},
+    {kMultiScale, {1, 1}, 1, {6, 0, 0}, 2},
+    {kMultiScale, {1, 2, 1}, 1, {8, 0, 0}, 2},
+    {kMultiScale, {1, 1}, 1, {6, 0, 0}, 3},
+    {kVanilla, {2}, 0, {5, 0, 0}, 2},
+    {kVanilla, {2}, 0, {1, 0, 0}, 2},
+    {kCompressive, {2}, 0, {4, 6, 4}, 2},
+    {kCompressive, {2}, 0, {4, 2, 3}, 2},  // memory < segment
+    {kCompressive, {2}, 0, {6, 0, 5}, 3},  // no memory
+    {kCompressive, {2}, 0, {4, 5, 1}, 2},  // fewer than a step compresses
+    {kCompressive, {2}, 0, {4, 5, 0}, 2},  // none: Transformer-XL
+};
+
+}  // namespace
+
+TEST_CASE("the model's losses equal those of the list of all states") {
+  std::uint64_t seed = 0;
+  for (const Case& entry : kCases) {
+    for (int variant = 0; variant < 4; ++variant) {
+      net::Network network =
+          small_network(entry.architecture, entry.scales, entry.output_layers, entry.lengths);
+      network.rate = entry.rate;
+      network.pre_lnorm = variant % 2 == 0;
+      network.untie_r = variant / 2 == 0;
+      network.pool = variant == 1 || variant == 2 ? net::Pool::kMean : net::Pool::kMax;
+      if (entry.architecture == kCompressive && variant > 1) {
+        network.pool = net::Pool::kConvolution;
+      }
+      const std::int64_t length = entry.lengths.segment * 6;
+      const nn::Model model = random_model(network, ++seed);
+      // Two streams, so that a mix-up of streams would show.
+      const at::Tensor tokens = random_tokens(2, length, network.vocab_size, seed);
+      const at::Tensor targets = random_tokens(2, length, network.vocab_size, seed + 1000);
+      const at::Tensor losses = read_streams(model, entry.lengths, tokens, targets);
+      CAPTURE(net::to_text(entry.architecture));
+      CAPTURE(entry.lengths.segment);
+      CAPTURE(entry.lengths.memory);
+      CAPTURE(entry.scales.size());
+      CAPTURE(variant);
+      for (std::int64_t stream = 0; stream < 2; ++stream) {
+        const auto list = [&](const at::Tensor& ids) {
+          const auto* data = ids.data_ptr<std::int64_t>() + stream * length;
+          return std::vector<std::int64_t>(data, data + length);
+        };
+        ListOracle oracle(model);
+        std::vector<double> expected = oracle.losses(entry.lengths, list(tokens), list(targets));
+        const at::Tensor wanted = at::from_blob(expected.data(), {length}, at::kDouble);
+        CHECK(largest_difference(losses[stream], wanted) < 1e-9);
+      }
+    }
+  }
+}
+
+}  // namespace ql::test
