@@ -109,11 +109,9 @@ class PieceEncoder : public LineEncoder {
   }
 
  private:
-  static constexpr std::size_t kLongestPiece = 64 * 1024;
-
   void encode_plain(std::string_view text, std::vector<TokenId>& ids, Unknowns& unknowns) const {
     while (!text.empty()) {
-      const std::size_t size = piece_size(text);
+      const std::size_t size = sentencepiece_part(text);
       const std::size_t begin = ids.size();
       vocabulary_.model().encode(text.substr(0, size), ids);
       std::for_each(ids.begin() + static_cast<std::ptrdiff_t>(begin), ids.end(), [&](TokenId& id) {
@@ -121,15 +119,6 @@ class PieceEncoder : public LineEncoder {
       });
       text.remove_prefix(size);
     }
-  }
-
-  // Long text is cut before a blank, where pieces begin anyway, or else between code points.
-  static std::size_t piece_size(std::string_view text) {
-    if (text.size() <= kLongestPiece) return text.size();
-    const std::string_view head = text.substr(0, kLongestPiece);
-    const std::size_t blank = head.rfind(' ');
-    if (blank != std::string_view::npos && blank > 0) return blank;
-    return head.size() - incomplete_suffix(head);
   }
 
   // Bytes that the library must not see: as byte pieces, or <unk> where the model has none.

@@ -3,8 +3,18 @@
 #include <sentencepiece_processor.h>
 
 #include "base/error.h"
+#include "text/utf8.h"
 
 namespace ql::text {
+
+std::size_t sentencepiece_part(std::string_view text) {
+  constexpr std::size_t kLongestPart = 64 * 1024;
+  if (text.size() <= kLongestPart) return text.size();
+  const std::string_view head = text.substr(0, kLongestPart);
+  const std::size_t blank = head.rfind(' ');
+  if (blank != std::string_view::npos && blank > 0) return blank;
+  return head.size() - incomplete_suffix(head);
+}
 
 struct SentencePieceModel::State {
   sentencepiece::SentencePieceProcessor processor;
@@ -32,6 +42,10 @@ const std::string& SentencePieceModel::piece(std::uint32_t id) const {
 
 bool SentencePieceModel::is_byte(std::uint32_t id) const {
   return state_->processor.IsByte(static_cast<int>(id));
+}
+
+bool SentencePieceModel::is_control(std::uint32_t id) const {
+  return state_->processor.IsControl(static_cast<int>(id));
 }
 
 std::uint32_t SentencePieceModel::unk() const {

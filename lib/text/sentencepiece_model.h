@@ -13,6 +13,11 @@ namespace ql::text {
 // The library writes a blank as U+2581 in its pieces.
 constexpr std::string_view kPieceBlank = "\xE2\x96\x81";
 
+// How much of the beginning of `text`, valid UTF-8, to give to the library at once: it takes memory
+// for all it gets. Long text is cut before a blank, where pieces begin anyway, or else between code
+// points.
+std::size_t sentencepiece_part(std::string_view text);
+
 class SentencePieceModel {
  public:
   // `serialized` is a model as the library writes it. Throws FormatError at `where`.
@@ -24,6 +29,8 @@ class SentencePieceModel {
   const std::string& piece(std::uint32_t id) const;
   // True for the 256 pieces that stand for one byte each, written "<0x41>".
   bool is_byte(std::uint32_t id) const;
+  // True for pieces that text never becomes, such as <eos>.
+  bool is_control(std::uint32_t id) const;
   std::uint32_t unk() const;
   // Appends the ids of `text`, valid UTF-8. May be called from several threads.
   void encode(std::string_view text, std::vector<std::uint32_t>& ids) const;

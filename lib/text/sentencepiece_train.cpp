@@ -9,25 +9,28 @@
 namespace ql::text {
 namespace {
 
-// Feeds the library; it keeps its own copy of every line.
-class Lines : public sentencepiece::SentenceIterator {
+// Feeds the library; it keeps its own copy. In parts, because it leaves out every part with a
+// character that it reserves.
+class Parts : public sentencepiece::SentenceIterator {
  public:
-  explicit Lines(const std::vector<std::string_view>& lines) : lines_(lines) { load(); }
-  bool done() const override { return next_ == lines_.size(); }
+  explicit Parts(const std::vector<std::string_view>& lines) : lines_(lines) { Next(); }
+  bool done() const override { return done_; }
   void Next() override {
-    ++next_;
-    load();
+    while (rest_.empty() && next_line_ < lines_.size()) rest_ = lines_[next_line_++];
+    done_ = rest_.empty();
+    const std::size_t size = sentencepiece_part(rest_);
+    part_ = rest_.substr(0, size);
+    rest_.remove_prefix(size);
   }
-  const std::string& value() const override { return line_; }
+  const std::string& value() const override { return part_; }
   sentencepiece::util::Status status() const override { return {}; }
 
  private:
-  void load() {
-    if (!done()) line_ = lines_[next_];
-  }
   const std::vector<std::string_view>& lines_;
-  std::size_t next_ = 0;
-  std::string line_;
+  std::size_t next_line_ = 0;
+  std::string_view rest_;  // of the line before next_line_
+  std::string part_;
+  bool done_ = false;
 };
 
 }  // namespace
@@ -54,7 +57,7 @@ std::string train_sentencepiece(const std::vector<std::string_view>& lines,
       {"num_threads", "4"},
       {"minloglevel", "3"},
   };
-  Lines iterator(lines);
+  Parts iterator(lines);
   std::string model;
   const auto status = sentencepiece::SentencePieceTrainer::Train(settings, &iterator, &model);
   if (status.ok()) return model;

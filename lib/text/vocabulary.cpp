@@ -34,19 +34,20 @@ void check_special(const std::optional<TokenId>& id, std::size_t size, const cha
         where, fmt::format("specials: {} is {}, but there are only {} tokens", name, *id, size));
 }
 
-void check_bytes(const TokenTable& tokens, std::size_t specials, const std::string& where) {
-  for (int byte = 0; byte < 256; ++byte) {
-    const std::string token = byte_token(static_cast<unsigned char>(byte));
-    if (tokens.find(token) == TokenTable::kNone)
-      throw FormatError(where, fmt::format("the byte token {} is missing", token));
-  }
-  if (tokens.size() != 256 + specials)
+void check_byte(std::string_view token, const std::string& where) {
+  if (!parse_byte_token(token))
+    throw FormatError(where, fmt::format("a byte such as <0x0A> expected, found '{}'", token));
+}
+
+// All tokens differ, so that 256 bytes are all bytes.
+void check_byte_count(std::size_t size, std::size_t specials, const std::string& where) {
+  if (size != 256 + specials)
     throw FormatError(where, fmt::format("{} tokens expected (256 bytes and {} specials), found {}",
-                                         256 + specials, specials, tokens.size()));
+                                         256 + specials, specials, size));
 }
 
 void check_pieces(const TokenTable& tokens, const SentencePieceModel& model,
-                  const std::optional<TokenId>& unk, const std::string& where) {
+                  const VocabularyContent& content, const std::string& where) {
   if (model.size() != tokens.size())
     throw FormatError(
         where, fmt::format("{} tokens, but the model has {} pieces", tokens.size(), model.size()));
@@ -54,9 +55,12 @@ void check_pieces(const TokenTable& tokens, const SentencePieceModel& model,
     if (tokens.token(id) != model.piece(id))
       throw FormatError(place(where, id), fmt::format("'{}', but the model's piece is '{}'",
                                                       tokens.token(id), model.piece(id)));
+    if (model.is_byte(id)) check_byte(tokens.token(id), place(where, id));
   }
-  if (unk != model.unk())
+  if (content.unk != model.unk())
     throw FormatError(where, fmt::format("specials: unk must be {} as in the model", model.unk()));
+  if (content.eos && !model.is_control(*content.eos))
+    throw FormatError(where, "specials: eos must be a control piece of the model");
 }
 
 std::string hash_of(const VocabularyContent& content, const TokenTable& tokens) {
@@ -150,13 +154,14 @@ Vocabulary::Vocabulary(VocabularyContent content, const std::string& where)
     if (is_special(id)) continue;
     if (content_.type == TokenType::kWord) check_word(token, place(where, id));
     if (content_.type == TokenType::kChar) check_char(token, place(where, id));
+    if (content_.type == TokenType::kByte) check_byte(token, place(where, id));
   }
   content_.tokens = {};
   if (content_.type == TokenType::kByte)
-    check_bytes(tokens_, (content_.eos ? 1 : 0) + (content_.unk ? 1 : 0), where);
+    check_byte_count(size, (content_.eos ? 1 : 0) + (content_.unk ? 1 : 0), where);
   if (content_.type == TokenType::kSentencePiece) {
     model_ = std::make_shared<const SentencePieceModel>(content_.model, where + ": model");
-    check_pieces(tokens_, *model_, content_.unk, where);
+    check_pieces(tokens_, *model_, content_, where);
   }
   hash_ = hash_of(content_, tokens_);
 }

@@ -142,10 +142,23 @@ TEST_CASE("the same text gives the same model, the file brings it back") {
   CHECK(contains(error_of([&] { parse_vocabulary(dump_json(json), "v.json"); }),
                  "tokens[280]: 'something else', but the model's piece is"));
   json = parse_json(text, "v.json");
+  json["specials"]["eos"] = 300;
+  CHECK(contains(error_of([&] { parse_vocabulary(dump_json(json), "v.json"); }), "control piece"));
+  json = parse_json(text, "v.json");
   json["model"] = "AAAA";
   CHECK(contains(error_of([&] { parse_vocabulary(dump_json(json), "v.json"); }), "v.json: model"));
   json["model"] = "?";
   CHECK(contains(error_of([&] { parse_vocabulary(dump_json(json), "v.json"); }), "not base64"));
+}
+
+TEST_CASE("a character that the library reserves spoils only its neighbourhood") {
+  std::string text = training_text() + training_text();
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  while (text.size() < 200000) text += text;
+  text += "\u2585";  // U+2585 stands for unknown text inside the library
+  const Vocabulary vocabulary = train(text, rules_with(320)).vocabulary;
+  CHECK(encode("walking talkers", vocabulary, EosRule::kLine).ids.size() <= 6);
+  CHECK(encode("a \u2585 b", vocabulary, EosRule::kLine).decoded == "a \u2585 b");
 }
 
 TEST_CASE("a size that does not fit is explained") {

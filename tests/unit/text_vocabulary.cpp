@@ -250,13 +250,21 @@ TEST_CASE("characters and bytes are checked, too") {
     return error_for(change, TokenType::kByte);
   };
   CHECK(in_bytes([](Json&) {}) == "");
-  CHECK(contains(in_bytes([](Json& j) { j["tokens"][2] = "<0x7a>"; }), "<0x02> is missing"));
+  CHECK(contains(in_bytes([](Json& j) { j["tokens"][2] = "<0x7a>"; }), "tokens[2]: a byte"));
+  // A byte that is said to be special, so that another token could stand for none.
+  CHECK(contains(in_bytes([](Json& j) {
+                   j["specials"]["eos"] = 64;
+                   j["tokens"].push_back("x");
+                   j["counts"].push_back(0);
+                 }),
+                 "tokens[256]: a byte"));
+  CHECK(contains(in_bytes([](Json& j) { j["specials"]["eos"] = 64; }), "257 tokens expected"));
   CHECK(contains(in_bytes([](Json& j) { j["lowercase"] = true; }), "lower-cased"));
   CHECK(contains(in_bytes([](Json& j) {
                    j["tokens"].push_back("x");
                    j["counts"].push_back(0);
                  }),
-                 "256 tokens expected"));
+                 "tokens[256]: a byte"));
 }
 
 TEST_CASE("no flipped byte and no cut gives another vocabulary") {
