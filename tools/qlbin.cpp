@@ -31,10 +31,12 @@ TokensDone shown_by(Progress& progress) {
 }
 
 void pack_stream(const Options& options, InputFile& input) {
-  for (const char* name : {"vocab-size", "eos"})
-    if (options.given(name))
+  for (const char* name : {"vocab-size", "eos"}) {
+    if (options.given(name)) {
       throw UsageError("", fmt::format("--{} does not go with a token stream", name),
                        "the stream says it itself");
+    }
+  }
   TokenStreamReader stream(input);
   StreamHeader header = stream.header();
   header.provenance = lineage(options.resolved(), header.provenance);
@@ -46,15 +48,17 @@ void pack_stream(const Options& options, InputFile& input) {
 }
 
 VocabularyInfo typed_vocabulary(const Options& options) {
-  if (!options.has("vocab-size"))
+  if (!options.has("vocab-size")) {
     throw UsageError("", fmt::format("--input {} needs --vocab-size", options.text("input")),
                      "give the number of entries in the vocabulary");
+  }
   VocabularyInfo vocabulary;
   vocabulary.size = options.integer("vocab-size");
   if (!options.has("eos")) return vocabulary;
-  if (options.integer("eos") >= vocabulary.size)
+  if (options.integer("eos") >= vocabulary.size) {
     throw UsageError("", fmt::format("--eos {} is outside the vocabulary of {} entries",
                                      options.integer("eos"), vocabulary.size));
+  }
   vocabulary.eos = static_cast<TokenId>(options.integer("eos"));
   return vocabulary;
 }
@@ -65,21 +69,23 @@ void pack_plain_ids(const Options& options, InputFile& input) {
   header.provenance = provenance(options.resolved());
   PackWriter writer(options.text("output"), header, pack_options(options));
   Progress progress("pack", "tokens");
-  if (options.text("input") == "ids")
+  if (options.text("input") == "ids") {
     read_text_ids(input, header.vocabulary, writer, shown_by(progress));
-  else
+  } else {
     read_raw_ids(input, options.text("input") == "u16" ? 2 : 4, header.vocabulary, writer,
                  shown_by(progress));
+  }
   writer.finish(std::nullopt);
   progress.finish();
 }
 
 void pack(const Options& options) {
   InputFile input(options.positional().empty() ? "-" : options.positional().front());
-  if (options.text("input") == "stream")
+  if (options.text("input") == "stream") {
     pack_stream(options, input);
-  else
+  } else {
     pack_plain_ids(options, input);
+  }
 }
 
 std::string info_of(const std::string& path, const std::string& format) {
@@ -95,10 +101,11 @@ void info(const Options& options) {
   std::vector<std::string> parts;
   for (const std::string& path : options.positional()) parts.push_back(info_of(path, format));
   OutputStream out(false);
-  if (format == "json")
+  if (format == "json") {
     out.write(fmt::format("[{}]\n", fmt::join(parts, ",\n ")));
-  else
+  } else {
     out.write(fmt::format("{}{}", format == "tsv" ? info_tsv_header() : "", fmt::join(parts, "")));
+  }
   out.close();
 }
 
@@ -113,27 +120,30 @@ void verify(const Options& options) {
     Progress progress("verify", "tokens");
     const Verification result = verify_folder(
         path, [&](const std::string& problem) { out.write(problem + "\n"); }, shown_by(progress));
-    if (result.problems == 0)
+    if (result.problems == 0) {
       out.write(fmt::format("{}: good: {}, {}, {}\n", path, counted(result.tokens, "token"),
                             counted(result.documents, "document"),
                             counted(result.shards, "shard")));
+    }
     problems += result.problems;
     damaged += result.problems == 0 ? 0 : 1;
     progress.clear();
     out.flush();
   }
   out.close();
-  if (problems > 0)
+  if (problems > 0) {
     throw Error("", fmt::format("bad places: {}, in {} of {} folders", problems, damaged,
                                 options.positional().size()));
+  }
 }
 
 TokenRange chosen_range(const Options& options, const JoinedData& data) {
   if (options.given("range") && options.given("documents"))
     throw UsageError("", "--range and --documents exclude each other", "give one of them");
-  if (options.given("documents"))
+  if (options.given("documents")) {
     return data.tokens_of_documents(
         parse_range(options.text("documents"), data.documents(), "documents", "documents"));
+  }
   if (options.given("range"))
     return parse_range(options.text("range"), data.tokens(), "range", "tokens");
   return {0, data.tokens()};

@@ -29,18 +29,20 @@ std::vector<std::int64_t> read_document_starts(const PackedFolder& place,
   const DocumentStartsEntry& entry = manifest.document_starts;
   const std::string name = (place.folder / entry.file).string();
   const RandomAccessFile file(path_inside(place, entry.file));
-  if (file.size() != entry.bytes_compressed)
+  if (file.size() != entry.bytes_compressed) {
     throw FormatError(name,
                       fmt::format("{} bytes, expected {}", file.size(), entry.bytes_compressed),
                       kDamagedCure);
+  }
   std::string frame(static_cast<std::size_t>(file.size()), '\0');
   file.read(0, frame.data(), frame.size());
   if (content_hash(frame) != entry.hash) throw FormatError(name, "hash mismatch", kDamagedCure);
-  if (entry.bytes / kLargestRatio > file.size())
+  if (entry.bytes / kLargestRatio > file.size()) {
     throw FormatError(
         name,
         fmt::format("{} documents cannot come from {} bytes", manifest.documents, file.size()),
         kDamagedCure);
+  }
   std::string bytes;
   const std::string problem =
       FrameDecompressor().decompress(frame, static_cast<std::size_t>(entry.bytes), bytes);
@@ -50,12 +52,13 @@ std::vector<std::int64_t> read_document_starts(const PackedFolder& place,
   for (std::size_t i = 0; i < starts.size(); ++i) {
     const auto start = load_little_endian<std::uint64_t>(&bytes[i * 8]);
     const bool ordered = i == 0 ? start == 0 : start > static_cast<std::uint64_t>(starts[i - 1]);
-    if (!ordered || start >= static_cast<std::uint64_t>(manifest.tokens))
+    if (!ordered || start >= static_cast<std::uint64_t>(manifest.tokens)) {
       throw FormatError(name,
                         fmt::format("document {}: start {} is out of order or beyond the {} "
                                     "tokens",
                                     i, start, manifest.tokens),
                         kDamagedCure);
+    }
     starts[i] = static_cast<std::int64_t>(start);
   }
   return starts;

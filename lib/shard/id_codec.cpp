@@ -26,19 +26,21 @@ void decode_as(const char* bytes, std::vector<TokenId>& ids) {
 }  // namespace
 
 void append_ids(std::string& bytes, const TokenId* ids, std::size_t count, int bytes_per_id) {
-  if (bytes_per_id == 2)
+  if (bytes_per_id == 2) {
     append_as<std::uint16_t>(bytes, ids, count);
-  else
+  } else {
     append_as<std::uint32_t>(bytes, ids, count);
+  }
 }
 
 void decode_ids(const void* bytes, std::size_t size, int bytes_per_id, std::vector<TokenId>& ids) {
   ids.resize(size / static_cast<std::size_t>(bytes_per_id));
   const auto* text = static_cast<const char*>(bytes);
-  if (bytes_per_id == 2)
+  if (bytes_per_id == 2) {
     decode_as<std::uint16_t>(text, ids);
-  else
+  } else {
     decode_as<std::uint32_t>(text, ids);
+  }
 }
 
 std::int64_t first_foreign_id(const TokenId* ids, std::size_t count, std::int64_t vocabulary_size) {

@@ -67,9 +67,10 @@ void append_commands(std::string& text, const Json& provenance, const char* labe
   if (input == provenance.end()) return;
   if (input->is_object()) append_commands(text, *input, "from");
   if (!input->is_array()) return;
-  for (const Json& item : *input)
+  for (const Json& item : *input) {
     if (item.is_object() && item.contains("provenance"))
       append_commands(text, item["provenance"], "from");
+  }
 }
 
 }  // namespace
@@ -101,11 +102,12 @@ std::string info_tsv(const std::string& name, const Manifest& manifest) {
                                  manifest.documents, dtype(manifest), manifest.vocabulary.size,
                                  manifest.vocabulary.hash, manifest.vocabulary.type,
                                  manifest.shards.size(), sizes.bytes, sizes.bytes_compressed);
-  if (manifest.counts)
+  if (manifest.counts) {
     line += fmt::format("\t{}\t{}\t{}\t{}\t{}", manifest.counts->bytes, manifest.counts->characters,
                         manifest.counts->words, manifest.counts->lines, manifest.counts->unknown);
-  else
+  } else {
     line += "\t\t\t\t\t";
+  }
   return line + "\t" + manifest.data_hash + "\n";
 }
 

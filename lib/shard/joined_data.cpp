@@ -27,14 +27,16 @@ TokenRange parse_range(const std::string& text, std::int64_t total, const std::s
   std::optional<std::int64_t> begin = 0, end = total;
   if (ends.size() == 2 && !ends[0].empty()) begin = parse_integer(ends[0]);
   if (ends.size() == 2 && !ends[1].empty()) end = parse_integer(ends[1]);
-  if (ends.size() != 2 || !begin || !end || *begin < 0 || (!ends[1].empty() && *end < *begin))
+  if (ends.size() != 2 || !begin || !end || *begin < 0 || (!ends[1].empty() && *end < *begin)) {
     throw UsageError("--" + option, fmt::format("'{}' is no range", text),
                      fmt::format("expected A:B, from {} A up to but without B; a missing A or B is "
                                  "the beginning or the end",
                                  unit));
-  if (*begin > total || *end > total)
+  }
+  if (*begin > total || *end > total) {
     throw Error("--" + option,
                 fmt::format("{} reaches beyond the data's {} {}", text, total, unit));
+  }
   return {*begin, *end};
 }
 
@@ -42,12 +44,13 @@ JoinedData::JoinedData(const std::vector<std::string>& folders) {
   for (const std::string& folder : folders) {
     readers_.emplace_back(folder);
     const TokenReader& reader = readers_.back();
-    if (reader.vocabulary() != readers_.front().vocabulary())
+    if (reader.vocabulary() != readers_.front().vocabulary()) {
       throw Error(
           reader.name(),
           fmt::format("its vocabulary ({}) is not that of {} ({})", describe(reader.vocabulary()),
                       readers_.front().name(), describe(readers_.front().vocabulary())),
           "only data made with one vocabulary can be joined");
+    }
     tokens_ += reader.tokens();
     documents_ += reader.documents();
   }

@@ -16,9 +16,12 @@ constexpr std::int64_t kVersion = 1;
 constexpr std::int64_t kMostTokens = std::int64_t{1} << 60;  // bytes of ids fit into 64 bits
 constexpr const char* kDamagedCure = "the folder is damaged: fetch or pack it again";
 
-const std::set<std::string> kKnownKeys{"format", "version",         "dtype",      "vocabulary",
-                                       "tokens", "documents",       "counts",     "data_hash",
-                                       "shards", "document_starts", "provenance", "checksum"};
+const std::set<std::string>& known_keys() {
+  static const std::set<std::string> keys{"format", "version",         "dtype",      "vocabulary",
+                                          "tokens", "documents",       "counts",     "data_hash",
+                                          "shards", "document_starts", "provenance", "checksum"};
+  return keys;
+}
 
 const char* dtype_of(const Manifest& manifest) {
   return manifest.bytes_per_id() == 2 ? "u16" : "u32";
@@ -31,9 +34,10 @@ std::string checksum_of(Json json) {
 
 std::string file_name(const JsonObject& json) {
   std::string file = json.text("file");
-  if (file.empty() || !is_inside_path(file))
+  if (file.empty() || !is_inside_path(file)) {
     throw FormatError(json.where(), fmt::format("file \"{}\" is not inside the folder", file),
                       "nothing outside a packed folder is read");
+  }
   return file;
 }
 
@@ -55,9 +59,10 @@ ShardEntry shard_from_json(const JsonObject& json, int bytes_per_id) {
   shard.bytes = json.integer("bytes", 1);
   shard.bytes_compressed = json.integer("bytes_compressed", 1);
   shard.hash = json.text("hash");
-  if (shard.bytes != shard.tokens * bytes_per_id)
+  if (shard.bytes != shard.tokens * bytes_per_id) {
     throw FormatError(json.where(), fmt::format("{} tokens of {} bytes in {} bytes", shard.tokens,
                                                 bytes_per_id, shard.bytes));
+  }
   return shard;
 }
 
@@ -75,9 +80,10 @@ void read_shards(const JsonObject& object, Manifest& manifest) {
     tokens += shard.tokens;
     manifest.shards.push_back(shard);
   }
-  if (tokens != manifest.tokens)
+  if (tokens != manifest.tokens) {
     throw FormatError(object.where(),
                       fmt::format("{} tokens, but its shards have {}", manifest.tokens, tokens));
+  }
 }
 
 void read_document_starts(const JsonObject& object, Manifest& manifest) {
@@ -89,28 +95,32 @@ void read_document_starts(const JsonObject& object, Manifest& manifest) {
   entry.hash = json.text("hash");
   const bool possible =
       manifest.documents <= manifest.tokens && (manifest.documents > 0) == (manifest.tokens > 0);
-  if (!possible || entry.bytes != 8 * manifest.documents)
+  if (!possible || entry.bytes != 8 * manifest.documents) {
     throw FormatError(json.where(), fmt::format("{} bytes for {} documents of {} tokens",
                                                 entry.bytes, manifest.documents, manifest.tokens));
+  }
 }
 
 void read_vocabulary(const JsonObject& object, Manifest& manifest) {
   const JsonObject json = object.object("vocabulary");
   manifest.vocabulary = vocabulary_info_from_json(json);
-  if (json.has("file") && !json.at("file").is_null())
+  if (json.has("file") && !json.at("file").is_null()) {
     manifest.vocabulary_file =
         VocabularyFileEntry{file_name(json), json.integer("file_bytes", 0), json.text("file_hash")};
+  }
 }
 
 void check_identity(const JsonObject& object) {
-  if (object.text("format") != kFormat)
+  if (object.text("format") != kFormat) {
     throw FormatError(object.where(), fmt::format("format \"{}\", expected \"{}\"",
                                                   object.text("format"), kFormat));
+  }
   const std::int64_t version = object.integer("version");
-  if (version != kVersion)
+  if (version != kVersion) {
     throw FormatError(object.where(),
                       fmt::format("version {} of the format, expected {}", version, kVersion),
                       "use the version of the tools that packed it");
+  }
 }
 
 // The checksum as found, "" without one.
@@ -120,10 +130,11 @@ std::string check_checksum(const Json& json, const JsonObject& object) {
     return "";
   }
   std::string found = object.text("checksum");
-  if (found != checksum_of(json))
+  if (found != checksum_of(json)) {
     throw FormatError(object.where(), "checksum mismatch",
                       "the file is damaged: fetch or pack it again; if you edited it, delete the "
                       "key \"checksum\"");
+  }
   return found;
 }
 
@@ -131,12 +142,13 @@ std::string check_checksum(const Json& json, const JsonObject& object) {
 
 Json manifest_to_json(const Manifest& manifest) {
   Json shards = Json::array();
-  for (const ShardEntry& shard : manifest.shards)
+  for (const ShardEntry& shard : manifest.shards) {
     shards.push_back(Json{{"file", shard.file},
                           {"tokens", shard.tokens},
                           {"bytes", shard.bytes},
                           {"bytes_compressed", shard.bytes_compressed},
                           {"hash", shard.hash}});
+  }
   Json json{{"format", kFormat},           {"version", kVersion},
             {"dtype", dtype_of(manifest)}, {"vocabulary", vocabulary_to_json(manifest)},
             {"tokens", manifest.tokens},   {"documents", manifest.documents}};
@@ -160,9 +172,10 @@ Manifest manifest_from_json(const Json& json, const std::string& where) {
   manifest.checksum = check_checksum(json, object);
   read_vocabulary(object, manifest);
   const std::string dtype = object.text("dtype");
-  if (dtype != dtype_of(manifest))
+  if (dtype != dtype_of(manifest)) {
     throw FormatError(where, fmt::format("dtype {}, expected {} for a vocabulary of {} entries",
                                          dtype, dtype_of(manifest), manifest.vocabulary.size));
+  }
   manifest.tokens = object.integer("tokens", 0, kMostTokens);
   manifest.documents = object.integer("documents", 0, kMostTokens);
   if (object.has("counts")) manifest.counts = text_counts_from_json(object.object("counts"));
@@ -171,7 +184,7 @@ Manifest manifest_from_json(const Json& json, const std::string& where) {
   read_document_starts(object, manifest);
   manifest.provenance = object.at("provenance");
   for (const auto& [key, value] : json.items())
-    if (kKnownKeys.count(key) == 0) manifest.unknown[key] = value;
+    if (known_keys().count(key) == 0) manifest.unknown[key] = value;
   return manifest;
 }
 

@@ -35,18 +35,22 @@ void check_existing(const fs::path& folder, bool force) {
   if (status.type() != fs::file_type::directory)
     throw Error(name, "exists and is not a folder", "choose another name");
   if (fs::is_empty(folder)) return;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder))
-    if (!is_packed_file(entry))
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+    if (!is_packed_file(entry)) {
       throw Error(name,
                   fmt::format("exists and holds \"{}\", which qlbin did not put there",
                               entry.path().filename().string()),
                   "choose another name, or remove the folder yourself");
-  if (!fs::exists(folder / "manifest.json"))
+    }
+  }
+  if (!fs::exists(folder / "manifest.json")) {
     throw Error(name, "exists, is not empty and has no manifest.json",
                 "choose another name, or remove the folder yourself");
-  if (!force)
+  }
+  if (!force) {
     throw Error(name, "holds packed data already",
                 "choose another name, or replace it with --force");
+  }
 }
 
 }  // namespace
@@ -54,9 +58,10 @@ void check_existing(const fs::path& folder, bool force) {
 fs::path prepare_pack_target(const fs::path& folder, bool force) {
   fs::path target = folder.lexically_normal();
   if (!target.has_filename()) target = target.parent_path();
-  if (!target.has_filename() || target.filename() == "." || target.filename() == "..")
+  if (!target.has_filename() || target.filename() == "." || target.filename() == "..") {
     throw UsageError("", fmt::format("\"{}\" cannot become a packed folder", folder.string()),
                      "give the folder a name of its own");
+  }
   try {
     if (target.has_parent_path()) fs::create_directories(target.parent_path());
     check_existing(target, force);

@@ -19,17 +19,19 @@ namespace {
 
 void check_sizes(const PackOptions& options, int bytes_per_id) {
   const std::int64_t largest = kLargestFrameBytes / bytes_per_id;
-  if (options.frame_tokens < 1 || options.frame_tokens > largest)
+  if (options.frame_tokens < 1 || options.frame_tokens > largest) {
     throw UsageError(
         "", fmt::format("{} tokens in a frame, expected 1 to {}", options.frame_tokens, largest));
+  }
   if (options.shard_tokens < 1) throw UsageError("", "a shard needs at least one token");
   const std::int64_t frames = (options.shard_tokens - 1) / options.frame_tokens + 1;
-  if (frames > kMostFrames)
+  if (frames > kMostFrames) {
     throw UsageError("",
                      fmt::format("{} tokens in a shard make {} frames of {}, but a shard can "
                                  "hold only {}",
                                  options.shard_tokens, frames, options.frame_tokens, kMostFrames),
                      "use smaller shards or larger frames");
+  }
 }
 
 void write_new_file(const fs::path& folder, const std::string& shown_folder,
@@ -84,9 +86,10 @@ struct PackWriter::State {
 
   void write_frame() {
     if (frame.empty()) return;
-    if (!shard)
+    if (!shard) {
       shard =
           std::make_unique<ShardWriter>(folder.temporary(), shown_folder, manifest.shards.size());
+    }
     shard->write_frame(frame, compressor);
     data_hasher.update(frame.data(), frame.size());
     tokens_in_shard += static_cast<std::int64_t>(frame.size()) / bytes_per_id;

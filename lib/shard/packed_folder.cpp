@@ -20,16 +20,18 @@ PackedFolder find_packed_folder(const fs::path& path) {
   const fs::file_status status = fs::status(path, error);
   if (!fs::exists(status)) throw SystemError(path.string(), "open", error ? error.value() : ENOENT);
   if (!fs::is_directory(status)) {
-    if (path.extension() != ".json")
+    if (path.extension() != ".json") {
       throw FormatError(path.string(), "neither a packed folder nor its manifest.json",
                         "name the folder that the file is in");
+    }
     const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
     return {folder, path, folder.string()};
   }
   const fs::path manifest = path / "manifest.json";
-  if (!fs::exists(manifest, error))
+  if (!fs::exists(manifest, error)) {
     throw FormatError(path.string(), "no manifest.json in this folder: no data was packed here",
                       "pack some with `qlbin pack -o DIR`");
+  }
   return {path, manifest, path.string()};
 }
 
@@ -47,10 +49,11 @@ std::string read_vocabulary_text(const PackedFolder& place, const Manifest& mani
   const VocabularyFileEntry& entry = *manifest.vocabulary_file;
   const fs::path path = path_inside(place, entry.file);
   const std::int64_t size = RandomAccessFile(path).size();
-  if (size != entry.bytes)
+  if (size != entry.bytes) {
     throw FormatError(path.string(),
                       fmt::format("{} bytes, but the manifest says {}", size, entry.bytes),
                       kDamagedCure);
+  }
   std::string text = read_file(path, entry.bytes);
   if (content_hash(text) != entry.hash)
     throw FormatError(path.string(), "hash mismatch", kDamagedCure);
@@ -58,15 +61,16 @@ std::string read_vocabulary_text(const PackedFolder& place, const Manifest& mani
 }
 
 fs::path path_inside(const PackedFolder& place, const std::string& file) {
-  const fs::path path = place.folder / file;
+  fs::path path = place.folder / file;
   std::error_code error;
   const fs::path root = fs::canonical(place.folder, error);
   if (error) throw SystemError(place.name, "open", error.value());
   const fs::path target = fs::canonical(path, error);
   if (error) throw SystemError(path.string(), "open", error.value());
-  if (!is_inside_path(file) || !is_inside_path(target.lexically_relative(root)))
+  if (!is_inside_path(file) || !is_inside_path(target.lexically_relative(root))) {
     throw FormatError(path.string(), "a link leads out of the folder",
                       "nothing outside a packed folder is read: copy the file into it");
+  }
   return path;
 }
 

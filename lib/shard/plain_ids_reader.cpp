@@ -106,19 +106,21 @@ void read_raw_ids(InputFile& input, int bytes_per_id, const VocabularyInfo& voca
   std::int64_t tokens = 0;
   while (const std::size_t got = input.read_fully(buffer.data(), buffer.size())) {
     check_for_stop();
-    if (got % static_cast<std::size_t>(bytes_per_id) != 0)
+    if (got % static_cast<std::size_t>(bytes_per_id) != 0) {
       throw FormatError(input.name(),
                         fmt::format("the input ends within an id of {} bytes, after {} tokens",
                                     bytes_per_id, tokens + static_cast<std::int64_t>(ids.size())),
                         "it is cut off, or its ids have another width");
+    }
     decode_ids(buffer.data(), got, bytes_per_id, ids);
     const std::int64_t foreign = first_foreign_id(ids.data(), ids.size(), vocabulary.size);
-    if (foreign >= 0)
+    if (foreign >= 0) {
       throw FormatError(
           input.name(),
           fmt::format("token {}: id {} is outside the vocabulary of {} entries", tokens + foreign,
                       ids[static_cast<std::size_t>(foreign)], vocabulary.size),
           "set --vocab-size to the number of entries, or --input to the width");
+    }
     sink.write(ids.data(), ids.size());
     tokens += static_cast<std::int64_t>(ids.size());
     done(tokens);

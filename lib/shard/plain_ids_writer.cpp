@@ -30,10 +30,11 @@ void TextIdWriter::finish(const std::optional<TextCounts>& /*counts*/) {
 
 RawIdWriter::RawIdWriter(ByteSink sink, int bytes_per_id, const VocabularyInfo& vocabulary)
     : sink_(std::move(sink)), bytes_per_id_(bytes_per_id) {
-  if (bytes_per_id == 2 && vocabulary.size > 65536)
+  if (bytes_per_id == 2 && vocabulary.size > 65536) {
     throw Error(
         "", fmt::format("ids of a vocabulary with {} entries do not fit into u16", vocabulary.size),
         "use u32");
+  }
 }
 
 void RawIdWriter::begin_document() {}

@@ -37,9 +37,10 @@ void RandomAccessFile::read(std::int64_t offset, void* data, std::size_t size) c
     const ssize_t got = ::pread(descriptor_, out, size, offset);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) throw SystemError(name_, "read", errno);
-    if (got == 0)
+    if (got == 0) {
       throw FormatError(name_,
                         fmt::format("the file ends at byte {}, {} bytes too early", offset, size));
+    }
     out += got;
     offset += got;
     size -= static_cast<std::size_t>(got);

@@ -48,9 +48,10 @@ std::vector<SeekEntry> read_seek_table(const RandomAccessFile& file, const std::
   file.read(file.size() - kFooterBytes, footer, sizeof footer);
   if (load_little_endian<std::uint32_t>(footer + 5) != kSeekableMagic)
     fail(name, "its magic number is missing at the file's end");
-  if (footer[4] != kWithChecksums)
+  if (footer[4] != kWithChecksums) {
     fail(name, fmt::format("descriptor {:#04x}, expected {:#04x} (with checksums)", footer[4],
                            kWithChecksums));
+  }
   const std::int64_t frames = load_little_endian<std::uint32_t>(footer);
   const std::int64_t table_bytes = kHeaderBytes + frames * kEntryBytes + kFooterBytes;
   if (frames < 1 || frames > kMostFrames || table_bytes > file.size())
@@ -70,17 +71,20 @@ std::vector<SeekEntry> read_seek_table(const RandomAccessFile& file, const std::
     entries[i] = {load_little_endian<std::uint32_t>(entry),
                   load_little_endian<std::uint32_t>(entry + 4),
                   load_little_endian<std::uint32_t>(entry + 8)};
-    if (entries[i].content_bytes < 1 || entries[i].content_bytes > kLargestFrameBytes)
+    if (entries[i].content_bytes < 1 || entries[i].content_bytes > kLargestFrameBytes) {
       fail(name, fmt::format("frame {}: {} bytes of content, expected 1 to {}", i,
                              entries[i].content_bytes, kLargestFrameBytes));
-    if (entries[i].frame_bytes > 2 * kLargestFrameBytes)
+    }
+    if (entries[i].frame_bytes > 2 * kLargestFrameBytes) {
       fail(name, fmt::format("frame {}: {} bytes in the file, more than any frame needs", i,
                              entries[i].frame_bytes));
+    }
     frame_bytes += entries[i].frame_bytes;
   }
-  if (frame_bytes != table_start)
+  if (frame_bytes != table_start) {
     fail(name,
          fmt::format("its frames take {} bytes, but {} precede it", frame_bytes, table_start));
+  }
   return entries;
 }
 

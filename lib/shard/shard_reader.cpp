@@ -21,32 +21,35 @@ ShardReader::ShardReader(const PackedFolder& place, const ShardEntry& entry, std
       vocabulary_size_(vocabulary.size),
       bytes_per_id_(bytes_per_id) {
   const RandomAccessFile& opened = file();
-  if (opened.size() != entry.bytes_compressed)
+  if (opened.size() != entry.bytes_compressed) {
     throw FormatError(
         name_,
         fmt::format("{} bytes, but the manifest says {}", opened.size(), entry.bytes_compressed),
         kDamagedCure);
+  }
   frames_ = read_seek_table(opened, name_);
   frame_begins_.reserve(frames_.size() + 1);
   frame_offsets_.reserve(frames_.size());
   std::int64_t position = begin, offset = 0;
   for (std::size_t i = 0; i < frames_.size(); ++i) {
-    if (frames_[i].content_bytes % static_cast<std::uint32_t>(bytes_per_id) != 0)
+    if (frames_[i].content_bytes % static_cast<std::uint32_t>(bytes_per_id) != 0) {
       throw FormatError(
           name_,
           fmt::format("frame {}: {} bytes are no whole number of ids", i, frames_[i].content_bytes),
           kDamagedCure);
+    }
     frame_begins_.push_back(position);
     frame_offsets_.push_back(offset);
     position += frames_[i].content_bytes / static_cast<std::uint32_t>(bytes_per_id);
     offset += frames_[i].frame_bytes;
   }
   frame_begins_.push_back(position);
-  if (position - begin != entry.tokens)
+  if (position - begin != entry.tokens) {
     throw FormatError(name_,
                       fmt::format("the seek table has {} tokens, but the manifest says {}",
                                   position - begin, entry.tokens),
                       kDamagedCure);
+  }
 }
 
 const RandomAccessFile& ShardReader::file() {
@@ -74,10 +77,11 @@ void ShardReader::read_frame(std::size_t frame, FrameDecompressor& decompressor,
   if (seek_checksum(content_.data(), content_.size()) != entry.checksum) fail("checksum mismatch");
   decode_ids(content_.data(), content_.size(), bytes_per_id_, ids);
   const std::int64_t foreign = first_foreign_id(ids.data(), ids.size(), vocabulary_size_);
-  if (foreign >= 0)
+  if (foreign >= 0) {
     fail(fmt::format("token {}: id {} is outside the vocabulary of {} entries",
                      frame_begin(frame) + foreign, ids[static_cast<std::size_t>(foreign)],
                      vocabulary_size_));
+  }
 }
 
 }  // namespace ql::shard

@@ -13,9 +13,10 @@ TokenCursor::TokenCursor(TokenReader& reader, std::size_t slot, std::int64_t pos
 }
 
 void TokenCursor::seek(std::int64_t position) {
-  if (position < 0 || position > reader_->tokens())
+  if (position < 0 || position > reader_->tokens()) {
     throw std::out_of_range(
         fmt::format("{}: position {} of {} tokens", reader_->name(), position, reader_->tokens()));
+  }
   position_ = position;
 }
 
@@ -32,13 +33,14 @@ Json TokenCursor::to_json() const {
 
 void TokenCursor::restore(const JsonObject& saved) {
   const std::string data = saved.text("data");
-  if (data != reader_->hash() || saved.integer("tokens") != reader_->tokens())
+  if (data != reader_->hash() || saved.integer("tokens") != reader_->tokens()) {
     throw FormatError(saved.where(),
                       fmt::format("the position was saved on data {} with {} tokens, but {} is "
                                   "data {} with {}",
                                   data, saved.integer("tokens"), reader_->name(), reader_->hash(),
                                   reader_->tokens()),
                       "go on with the same data, or start anew");
+  }
   position_ = saved.integer("position", 0, reader_->tokens());
 }
 

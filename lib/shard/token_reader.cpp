@@ -103,9 +103,10 @@ std::string TokenReader::vocabulary_text() const {
 void TokenReader::read(std::int64_t begin, std::int64_t count, std::int64_t* out,
                        std::size_t cursor) {
   State& state = *state_;
-  if (begin < 0 || count < 0 || begin > tokens() - count)
+  if (begin < 0 || count < 0 || begin > tokens() - count) {
     throw std::out_of_range(
         fmt::format("{}: tokens {} to {} asked of {}", name(), begin, begin + count, tokens()));
+  }
   if (cursor >= state.cursors.size()) state.cursors.resize(cursor + 1);
   CachedFrame& cached = state.cursors[cursor];
   while (count > 0) {

@@ -50,11 +50,12 @@ struct TokenStreamReader::State {
     bytes.resize(input.read_fully(bytes.data(), bytes.size()));
     check_magic(bytes);
     const auto length = load_little_endian<std::uint32_t>(&bytes[kStreamMagic.size() + 4]);
-    if (length > kLargestStreamHeader)
+    if (length > kLargestStreamHeader) {
       throw FormatError(input.name(),
                         fmt::format("header: its length of {} bytes exceeds the limit of {}",
                                     length, kLargestStreamHeader),
                         kDamagedCure);
+    }
     const std::size_t start = bytes.size();
     bytes.resize(start + length + 8);
     const std::size_t got = input.read_fully(&bytes[start], length + 8);
@@ -82,17 +83,19 @@ struct TokenStreamReader::State {
                         "wrote anything",
                         "look at its messages, then run it again");
     }
-    if (start != kStreamMagic.substr(0, start.size()))
+    if (start != kStreamMagic.substr(0, start.size())) {
       throw FormatError(input.name(), "not a token stream (it does not begin with \"QLTOKENS\")",
                         "make one from text with `qltok encode`, or pack plain ids with `qlbin "
                         "pack --input u16` (u32, ids)");
+    }
     if (bytes.size() != kStreamMagic.size() + 8) fail_in_header();
     const auto version = load_little_endian<std::uint32_t>(&bytes[kStreamMagic.size()]);
-    if (version != kStreamVersion)
+    if (version != kStreamVersion) {
       throw FormatError(input.name(),
                         fmt::format("version {} of the token stream format, expected {}", version,
                                     kStreamVersion),
                         "use the same version of the tools at both ends of the pipe");
+    }
   }
 
   void read_header_json(std::string_view text) {
@@ -101,10 +104,11 @@ struct TokenStreamReader::State {
     const JsonObject object(json, where);
     header.vocabulary = vocabulary_info_from_json(object.object("vocabulary"));
     const std::int64_t bytes_per_id = object.integer("bytes_per_id");
-    if (bytes_per_id != header.bytes_per_id())
+    if (bytes_per_id != header.bytes_per_id()) {
       throw FormatError(where,
                         fmt::format("{} bytes per id, expected {} for {} entries", bytes_per_id,
                                     header.bytes_per_id(), header.vocabulary.size));
+    }
     header.provenance = object.at("provenance");
   }
 
@@ -114,9 +118,10 @@ struct TokenStreamReader::State {
     std::string bytes(8, '\0');
     read_exactly(bytes.data(), bytes.size());
     const auto length = load_little_endian<std::uint32_t>(&bytes[4]);
-    if (length > kLargestBlockPayload)
+    if (length > kLargestBlockPayload) {
       fail(fmt::format("its length of {} bytes exceeds the limit of {}", length,
                        kLargestBlockPayload));
+    }
     bytes.resize(8 + length + 8);
     read_exactly(&bytes[8], length + 8);
     const auto seed = static_cast<std::uint64_t>(block_number);
@@ -142,15 +147,17 @@ struct TokenStreamReader::State {
     const std::uint64_t starts = size < 8 ? 0 : load_little_endian<std::uint32_t>(&payload[4]);
     const auto bytes_per_id = static_cast<std::uint64_t>(header.bytes_per_id());
     if (tokens < 1 || tokens > kLargestBlockTokens || starts > tokens ||
-        size != 8 + 4 * starts + bytes_per_id * tokens)
+        size != 8 + 4 * starts + bytes_per_id * tokens) {
       fail(fmt::format("{} tokens and {} document starts do not fit into {} bytes", tokens, starts,
                        size));
+    }
     block.document_starts.resize(starts);
     for (std::size_t i = 0; i < starts; ++i) {
       const auto start = load_little_endian<std::uint32_t>(&payload[8 + 4 * i]);
-      if (start >= tokens || (i > 0 && start <= block.document_starts[i - 1]))
+      if (start >= tokens || (i > 0 && start <= block.document_starts[i - 1])) {
         fail(fmt::format("document start {} is out of order or beyond the block's {} tokens", start,
                          tokens));
+      }
       block.document_starts[i] = start;
     }
     if (seen.tokens == 0 && (starts == 0 || block.document_starts[0] != 0))
@@ -164,11 +171,12 @@ struct TokenStreamReader::State {
     decode_ids(bytes.data(), bytes.size(), header.bytes_per_id(), block.ids);
     const std::int64_t foreign =
         first_foreign_id(block.ids.data(), block.ids.size(), header.vocabulary.size);
-    if (foreign >= 0)
+    if (foreign >= 0) {
       fail(fmt::format("token {}: id {} is outside the vocabulary of {} entries",
                        seen.tokens + foreign, block.ids[static_cast<std::size_t>(foreign)],
                        header.vocabulary.size),
            "its producer is at fault");
+    }
     ids_hasher.update(bytes.data(), bytes.size());
   }
 
@@ -176,14 +184,16 @@ struct TokenStreamReader::State {
     const std::string where = fmt::format("{}: block {}", input.name(), block_number);
     const Json json = parse_json(payload, where);
     totals = stream_totals_from_json(JsonObject(json, where));
-    if (totals.tokens != seen.tokens || totals.documents != seen.documents)
+    if (totals.tokens != seen.tokens || totals.documents != seen.documents) {
       fail(fmt::format("the end block counts {} tokens in {} documents, but {} in {} were read",
                        totals.tokens, totals.documents, seen.tokens, seen.documents));
+    }
     if (totals.ids_hash != ids_hasher.digest()) fail("the hash of all ids does not match");
     char extra = 0;
-    if (input.read(&extra, 1) != 0)
+    if (input.read(&extra, 1) != 0) {
       throw FormatError(input.name(), "data follows the end block",
                         "a stream ends there; join data sets with `qlbin merge` or `qlbin cat`");
+    }
     finished = true;
   }
 };

@@ -36,9 +36,10 @@ struct TokenStreamWriter::State {
         {"vocabulary", vocabulary_info_to_json(vocabulary)},
         {"provenance",
          header.provenance}}.dump();
-    if (json.size() > kLargestStreamHeader)
+    if (json.size() > kLargestStreamHeader) {
       throw Error("token stream", fmt::format("the header of {} bytes exceeds the limit of {}",
                                               json.size(), kLargestStreamHeader));
+    }
     std::string bytes(kStreamMagic);
     append_little_endian(bytes, kStreamVersion);
     append_little_endian(bytes, static_cast<std::uint32_t>(json.size()));
@@ -57,10 +58,11 @@ struct TokenStreamWriter::State {
   }
 
   void write_vocabulary(std::string_view text) {
-    if (text.size() > kLargestVocabularyText)
+    if (text.size() > kLargestVocabularyText) {
       throw Error("token stream", fmt::format("the vocabulary file of {} bytes exceeds the limit "
                                               "of {}",
                                               text.size(), kLargestVocabularyText));
+    }
     for (; !text.empty(); text.remove_prefix(std::min(text.size(), kVocabularyBytesPerBlock)))
       write_block(kVocabularyBlock, text.substr(0, kVocabularyBytesPerBlock));
   }

@@ -36,10 +36,11 @@ class Verifier {
       tokens_ += entry.tokens;
     }
     check([&] { verify_document_starts(*manifest); });
-    if (result_.problems == 0 && data_hasher_.digest() != manifest->data_hash)
+    if (result_.problems == 0 && data_hasher_.digest() != manifest->data_hash) {
       report(
           FormatError(place_.name, "the hash of the data is not the manifest's",
                       "shards were exchanged or the manifest was edited: pack the folder again"));
+    }
     return result_;
   }
 
@@ -65,14 +66,16 @@ class Verifier {
     const Json json = parse_json(text, where);
     Manifest manifest = manifest_from_json(json, where);
     // A flipped bit in the key's own name looks like a key that was deleted.
-    if (manifest.checksum.empty())
+    if (manifest.checksum.empty()) {
       throw FormatError(where, "no checksum: it cannot be verified",
                         "if you edited it, `qlbin merge` packs a copy that can be");
+    }
     // The checksum covers values, not their spelling.
-    if (text != dump_json(json))
+    if (text != dump_json(json)) {
       throw FormatError(where, "the text is not as qlbin wrote it",
                         "it is damaged or was reformatted; if you edited it, delete the key "
                         "\"checksum\"");
+    }
     return manifest;
   }
 

@@ -16,9 +16,10 @@ struct FrameCompressor::State {
 
   void set(ZSTD_cParameter parameter, int value) const {
     const std::size_t result = ZSTD_CCtx_setParameter(context, parameter, value);
-    if (ZSTD_isError(result) != 0)
+    if (ZSTD_isError(result) != 0) {
       throw Error("zstd", fmt::format("parameter {} = {}: {}", static_cast<int>(parameter), value,
                                       ZSTD_getErrorName(result)));
+    }
   }
 };
 
@@ -63,9 +64,10 @@ std::string FrameDecompressor::decompress(std::string_view frame, std::size_t co
   if (frame_size != frame.size())
     return fmt::format("{} bytes, but its zstd frame has {}", frame.size(), frame_size);
   const unsigned long long stated = ZSTD_getFrameContentSize(frame.data(), frame.size());
-  if (stated != content_size)
+  if (stated != content_size) {
     return fmt::format("the zstd frame does not state its content's size of {} bytes",
                        content_size);
+  }
   content.resize(content_size);
   const std::size_t size = ZSTD_decompressDCtx(state_->context, content.data(), content.size(),
                                                frame.data(), frame.size());

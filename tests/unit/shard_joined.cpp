@@ -51,14 +51,17 @@ TEST_CASE("every range over several folders equals that of a plain list") {
   CHECK(data.tokens() == 32);
   CHECK(data.documents() == static_cast<std::int64_t>(all.size()));
   CHECK(data.counts()->bytes == 4 * kSomeCounts.bytes);
-  for (std::int64_t begin = 0; begin <= 32; ++begin)
+  for (std::int64_t begin = 0; begin <= 32; ++begin) {
     for (std::int64_t end = begin; end <= 32; ++end)
       CHECK(copied(data, {begin, end}) == cut(all, {begin, end}));
+  }
   const std::int64_t documents = data.documents();
-  for (std::int64_t begin = 0; begin <= documents; ++begin)
-    for (std::int64_t end = begin; end <= documents; ++end)
+  for (std::int64_t begin = 0; begin <= documents; ++begin) {
+    for (std::int64_t end = begin; end <= documents; ++end) {
       CHECK(copied(data, data.tokens_of_documents({begin, end})) ==
             Documents(all.begin() + begin, all.begin() + end));
+    }
+  }
 }
 
 TEST_CASE("a large range comes in pieces and keeps its documents whole") {
@@ -103,12 +106,13 @@ TEST_CASE("ranges are read strictly") {
 TEST_CASE("history stays readable however often data is packed again") {
   Json history = Json{{"tool", "first"}};
   for (int generation = 0; generation < 100; ++generation) {
-    if (generation % 2 == 0)
+    if (generation % 2 == 0) {
       history = lineage(Json::object(), history);
-    else
+    } else {
       history =
           lineage(Json::object(),
                   Json::array({Json{{"provenance", history}}, Json{{"provenance", history}}}));
+    }
     CHECK(history.dump().size() < (256 << 10));
     CHECK(history.contains("input"));
   }

@@ -24,9 +24,10 @@ inline Documents random_documents(std::size_t tokens, std::int64_t vocabulary, u
   while (tokens > 0) {
     const std::size_t length = std::min(tokens, 1 + random() % longest);
     documents.emplace_back();
-    for (std::size_t i = 0; i < length; ++i)
+    for (std::size_t i = 0; i < length; ++i) {
       documents.back().push_back(
           static_cast<TokenId>(random() % static_cast<std::uint64_t>(vocabulary)));
+    }
     tokens -= length;
   }
   return documents;
