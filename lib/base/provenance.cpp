@@ -6,10 +6,10 @@ namespace ql {
 
 namespace {
 
-// A command line may hold any bytes, JSON only UTF-8: others become U+FFFD.
-std::string valid_utf8(const std::string& text) {
-  const std::string quoted = Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
-  return Json::parse(quoted).get<std::string>();
+// A command line and the file names in it may hold any bytes, JSON only UTF-8: others become
+// U+FFFD.
+Json valid_utf8(const Json& json) {
+  return Json::parse(json.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
 }  // namespace
@@ -18,7 +18,7 @@ Json provenance(const Json& configuration) {
   return Json{{"tool", tool_name()},
               {"version", version()},
               {"command", valid_utf8(command_line())},
-              {"configuration", configuration}};
+              {"configuration", valid_utf8(configuration)}};
 }
 
 }  // namespace ql
