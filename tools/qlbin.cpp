@@ -8,6 +8,7 @@
 #include "shard/info.h"
 #include "shard/joined_data.h"
 #include "shard/lineage.h"
+#include "shard/pack_target.h"
 #include "shard/pack_writer.h"
 #include "shard/plain_ids.h"
 #include "shard/verify.h"
@@ -80,6 +81,8 @@ void pack_plain_ids(const Options& options, InputFile& input) {
 }
 
 void pack(const Options& options) {
+  // Now, not when a slow producer has finished its first block.
+  check_pack_target(options.text("output"), options.flag("force"));
   InputFile input(options.positional().empty() ? "-" : options.positional().front());
   if (options.text("input") == "stream") {
     pack_stream(options, input);

@@ -55,7 +55,7 @@ void check_existing(const fs::path& folder, bool force) {
 
 }  // namespace
 
-fs::path prepare_pack_target(const fs::path& folder, bool force) {
+fs::path check_pack_target(const fs::path& folder, bool force) {
   fs::path target = folder.lexically_normal();
   if (!target.has_filename()) target = target.parent_path();
   if (!target.has_filename() || target.filename() == "." || target.filename() == "..") {
@@ -63,11 +63,18 @@ fs::path prepare_pack_target(const fs::path& folder, bool force) {
                      "give the folder a name of its own");
   }
   try {
-    if (target.has_parent_path()) fs::create_directories(target.parent_path());
     check_existing(target, force);
   } catch (const fs::filesystem_error& error) {
-    throw SystemError(target.string(), "create the folder", error.code().value());
+    throw SystemError(target.string(), "examine", error.code().value());
   }
+  return target;
+}
+
+fs::path prepare_pack_target(const fs::path& folder, bool force) {
+  fs::path target = check_pack_target(folder, force);
+  std::error_code error;
+  if (target.has_parent_path()) fs::create_directories(target.parent_path(), error);
+  if (error) throw SystemError(target.string(), "create the folder around it", error.value());
   return target;
 }
 

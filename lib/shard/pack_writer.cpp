@@ -3,13 +3,12 @@
 #include <algorithm>
 #include <stdexcept>
 #include <string>
-#include <vector>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/hash.h"
-#include "shard/document_starts.h"
 #include "shard/id_codec.h"
+#include "shard/little_endian.h"
 #include "shard/pack_target.h"
 #include "shard/shard_writer.h"
 
@@ -60,8 +59,8 @@ struct PackWriter::State {
   FrameCompressor compressor;
   std::unique_ptr<ShardWriter> shard;
   std::int64_t tokens_in_shard = 0;
-  std::string frame;  // ids as bytes
-  std::vector<std::int64_t> document_starts;
+  std::string frame;            // ids as bytes
+  std::string document_starts;  // as documents.zst holds them
   bool document_begins = true;
   bool finished = false;
   ContentHasher data_hasher;
@@ -76,7 +75,8 @@ struct PackWriter::State {
 
   void append(const TokenId* ids, std::size_t count) {
     if (document_begins) {
-      document_starts.push_back(manifest.tokens);
+      append_little_endian(document_starts, static_cast<std::uint64_t>(manifest.tokens));
+      ++manifest.documents;
       document_begins = false;
     }
     append_ids(frame, ids, count, bytes_per_id);
@@ -105,7 +105,7 @@ struct PackWriter::State {
   }
 
   void write_document_starts() {
-    const std::string bytes = encode_document_starts(document_starts);
+    const std::string& bytes = document_starts;
     data_hasher.update(bytes.data(), bytes.size());
     const std::string_view file = compressor.compress(bytes);
     manifest.document_starts = {"documents.zst", static_cast<std::int64_t>(bytes.size()),
@@ -157,7 +157,6 @@ void PackWriter::finish(const std::optional<TextCounts>& counts) {
   state.write_vocabulary();
   Manifest& manifest = state.manifest;
   manifest.vocabulary = state.header.vocabulary;
-  manifest.documents = static_cast<std::int64_t>(state.document_starts.size());
   manifest.counts = counts;
   manifest.data_hash = state.data_hasher.digest();
   manifest.provenance = state.header.provenance;
@@ -165,7 +164,7 @@ void PackWriter::finish(const std::optional<TextCounts>& counts) {
   manifest.checksum = json["checksum"].get<std::string>();
   write_new_file(state.folder.temporary(), state.shown_folder, "manifest.json", dump_json(json));
   // A second look: nobody may have put something of theirs there meanwhile.
-  prepare_pack_target(state.shown_folder, state.options.force);
+  check_pack_target(state.shown_folder, state.options.force);
   state.folder.commit();
 }
 

@@ -16,6 +16,7 @@ namespace {
 
 // Well below the usual limit of 1024 open files.
 constexpr std::size_t kMostOpenShards = 64;
+constexpr std::size_t kMostCursors = std::size_t{1} << 20;
 constexpr std::size_t kNoShard = SIZE_MAX;
 
 struct CachedFrame {
@@ -107,6 +108,7 @@ void TokenReader::read(std::int64_t begin, std::int64_t count, std::int64_t* out
     throw std::out_of_range(
         fmt::format("{}: tokens {} to {} asked of {}", name(), begin, begin + count, tokens()));
   }
+  if (cursor >= kMostCursors) throw std::out_of_range(fmt::format("cursor {}", cursor));
   if (cursor >= state.cursors.size()) state.cursors.resize(cursor + 1);
   CachedFrame& cached = state.cursors[cursor];
   while (count > 0) {

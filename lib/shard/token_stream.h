@@ -27,6 +27,7 @@ struct StreamHeader {
 
 class TokenStreamWriter : public TokenSink {
  public:
+  // A provenance of more than a megabyte is left out with a warning.
   TokenStreamWriter(ByteSink sink, const StreamHeader& header);
   ~TokenStreamWriter() override;
   void begin_document() override;

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/log.h"
 #include "shard/id_codec.h"
 #include "shard/little_endian.h"
 #include "shard/token_stream.h"
@@ -30,15 +31,19 @@ struct TokenStreamWriter::State {
   StreamTotals totals;
   ContentHasher ids_hasher;
 
+  std::string header_json(const Json& provenance) const {
+    return Json{{"bytes_per_id", bytes_per_id},
+                {"vocabulary", vocabulary_info_to_json(vocabulary)},
+                {"provenance", provenance}}
+        .dump();
+  }
+
   void write_header(const StreamHeader& header) {
-    const std::string json = Json{
-        {"bytes_per_id", bytes_per_id},
-        {"vocabulary", vocabulary_info_to_json(vocabulary)},
-        {"provenance",
-         header.provenance}}.dump();
+    std::string json = header_json(header.provenance);
     if (json.size() > kLargestStreamHeader) {
-      throw Error("token stream", fmt::format("the header of {} bytes exceeds the limit of {}",
-                                              json.size(), kLargestStreamHeader));
+      // A command line may name thousands of files.
+      log_warning("token stream: a provenance of {} bytes is too long and left out", json.size());
+      json = header_json(Json::object());
     }
     std::string bytes(kStreamMagic);
     append_little_endian(bytes, kStreamVersion);

@@ -121,4 +121,13 @@ TEST_CASE("history stays readable however often data is packed again") {
   CHECK(young["input"]["input"]["tool"] == "first");
 }
 
+TEST_CASE("file names that are not UTF-8 do not get into the way") {
+  const Json made = lineage(Json{{"output",
+                                  "a\xff"
+                                  "b"}},
+                            Json::object());
+  CHECK(made["configuration"]["output"] == "a\uFFFDb");
+  CHECK_NOTHROW(dump_json(made));
+}
+
 }  // namespace ql::shard

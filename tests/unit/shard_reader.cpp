@@ -99,6 +99,7 @@ TEST_CASE("reads outside the data are refused") {
   CHECK_THROWS_AS(reader.read(4, 0, out), std::out_of_range);
   CHECK_THROWS_AS(reader.read(0, -1, out), std::out_of_range);
   CHECK_THROWS_AS(reader.read(INT64_MAX, INT64_MAX, out), std::out_of_range);
+  CHECK_THROWS_AS(reader.read(0, 1, out, SIZE_MAX), std::out_of_range);
   reader.read(3, 0, out);
 }
 
