@@ -94,7 +94,7 @@ ql::Command command() {
              "baseline to beat."),
       per_token(),
       format(),
-      number("batch", 1 << 20,
+      number("batch", 1 << 14,
              "Columns of the stream to read side by side, at most: a matter of speed and memory, "
              "not of the result. 0 chooses."),
       number("threads", 1024, "Threads; 0 uses every core this process may use.")};
