@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <system_error>
+#include <utility>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -63,7 +64,7 @@ AtomicFolder::AtomicFolder(const fs::path& path) : path_(internal::final_path(pa
 }
 
 AtomicFolder::~AtomicFolder() {
-  if (!committed_) internal::release_temporary(temporary_);
+  if (!temporary_.empty()) internal::release_temporary(temporary_);
 }
 
 void AtomicFolder::commit() {
@@ -82,9 +83,9 @@ void AtomicFolder::commit() {
     internal::replace_in_two_steps(temporary_, path_);
   }
   committed_ = true;
-  // What was replaced has the temporary name now.
-  internal::release_temporary(temporary_);
+  // What was replaced has the temporary name now; it goes when the new folder is sure to stay.
   internal::sync_path(internal::folder_of(path_), path_.string());
+  internal::release_temporary(std::exchange(temporary_, {}));
 }
 
 }  // namespace ql
