@@ -39,8 +39,9 @@ std::string shell_quoted(const std::string& text) {
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./,:@%^";
   if (!text.empty() && text.find_first_not_of(kPlain) == std::string::npos) return text;
   std::string quoted = "'";
-  for (const char letter : text)
+  for (const char letter : text) {
     quoted += letter == '\'' ? std::string("'\\''") : std::string(1, letter);
+  }
   return quoted + "'";
 }
 
