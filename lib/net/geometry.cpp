@@ -9,7 +9,7 @@ namespace ql::net {
 namespace {
 
 // The valid values of one length: multiples of `unit` from `minimum` to `maximum`, which are
-// multiples themselves. `reason` completes "the segment 5 must be ...".
+// multiples themselves.
 struct Rule {
   std::int64_t minimum = 0;
   std::int64_t maximum = kMaxLength;
@@ -172,6 +172,7 @@ void keep_outputs(Geometry& geometry) {
 }  // namespace
 
 std::vector<Lengths> nearest_valid_lengths(const Network& network, const Lengths& lengths) {
+  network.check_layers();
   const std::optional<Rules> rules = rules_of(network);
   if (!rules) {
     return {};
