@@ -23,6 +23,13 @@ Sizes total_sizes(const Manifest& manifest) {
   return sizes;
 }
 
+// A damaged or hostile manifest must not talk to the terminal, nor add columns.
+std::string printable(std::string text) {
+  for (char& letter : text)
+    if (static_cast<unsigned char>(letter) < ' ' || letter == 127) letter = '?';
+  return text;
+}
+
 const char* dtype(const Manifest& manifest) { return manifest.bytes_per_id() == 2 ? "u16" : "u32"; }
 
 std::string describe(const VocabularyInfo& vocabulary) {
@@ -50,13 +57,6 @@ std::string describe_shards(const Manifest& manifest) {
       human_bytes(sizes.bytes), dtype(manifest), human_bytes(sizes.bytes_compressed));
 }
 
-// A damaged or hostile manifest must not talk to the terminal.
-std::string printable(std::string text) {
-  for (char& letter : text)
-    if (static_cast<unsigned char>(letter) < ' ' || letter == 127) letter = '?';
-  return text;
-}
-
 // The command lines that made the data, the last first.
 void append_commands(std::string& text, const Json& provenance, const char* label) {
   if (!provenance.is_object()) return;
@@ -78,7 +78,7 @@ void append_commands(std::string& text, const Json& provenance, const char* labe
 std::string info_text(const std::string& name, const Manifest& manifest) {
   std::string text = name + "\n";
   const auto line = [&](const char* label, const std::string& value) {
-    text += fmt::format("  {:<12}{}\n", label, value);
+    text += fmt::format("  {:<12}{}\n", label, printable(value));
   };
   line("tokens", with_thousands(manifest.tokens));
   line("documents", with_thousands(manifest.documents));
@@ -98,17 +98,18 @@ std::string info_tsv_header() {
 
 std::string info_tsv(const std::string& name, const Manifest& manifest) {
   const Sizes sizes = total_sizes(manifest);
-  std::string line = fmt::format("{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}", name, manifest.tokens,
-                                 manifest.documents, dtype(manifest), manifest.vocabulary.size,
-                                 manifest.vocabulary.hash, manifest.vocabulary.type,
-                                 manifest.shards.size(), sizes.bytes, sizes.bytes_compressed);
+  std::string line =
+      fmt::format("{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}", name, manifest.tokens,
+                  manifest.documents, dtype(manifest), manifest.vocabulary.size,
+                  printable(manifest.vocabulary.hash), printable(manifest.vocabulary.type),
+                  manifest.shards.size(), sizes.bytes, sizes.bytes_compressed);
   if (manifest.counts) {
     line += fmt::format("\t{}\t{}\t{}\t{}\t{}", manifest.counts->bytes, manifest.counts->characters,
                         manifest.counts->words, manifest.counts->lines, manifest.counts->unknown);
   } else {
     line += "\t\t\t\t\t";
   }
-  return line + "\t" + manifest.data_hash + "\n";
+  return line + "\t" + printable(manifest.data_hash) + "\n";
 }
 
 std::string info_json(const std::string& name, const Manifest& manifest) {

@@ -13,7 +13,8 @@ namespace {
 
 constexpr const char* kFormat = "ql-manifest";
 constexpr std::int64_t kVersion = 1;
-constexpr std::int64_t kMostTokens = std::int64_t{1} << 60;  // bytes of ids fit into 64 bits
+// So that sums of bytes fit into 64 bits.
+constexpr std::int64_t kMostTokens = std::int64_t{1} << 60, kMostBytes = 4 * kMostTokens;
 constexpr const char* kDamagedCure = "the folder is damaged: fetch or pack it again";
 
 const std::set<std::string>& known_keys() {
@@ -70,13 +71,16 @@ void read_shards(const JsonObject& object, Manifest& manifest) {
   const Json& list = object.at("shards");
   if (!list.is_array()) throw FormatError(object.where() + ": shards", "expected a list");
   std::set<std::string> files;
-  std::int64_t tokens = 0;
+  std::int64_t tokens = 0, bytes_compressed = 0;
   for (std::size_t i = 0; i < list.size(); ++i) {
     const std::string where = fmt::format("{}: shards[{}]", object.where(), i);
     const ShardEntry shard = shard_from_json(JsonObject(list[i], where), manifest.bytes_per_id());
     if (!files.insert(shard.file).second)
       throw FormatError(where, fmt::format("file \"{}\" is listed twice", shard.file));
-    if (shard.tokens > kMostTokens - tokens) throw FormatError(where, "too many tokens");
+    if (shard.tokens > kMostTokens - tokens ||
+        shard.bytes_compressed > kMostBytes - bytes_compressed)
+      throw FormatError(where, "more tokens than there can be");
+    bytes_compressed += shard.bytes_compressed;
     tokens += shard.tokens;
     manifest.shards.push_back(shard);
   }

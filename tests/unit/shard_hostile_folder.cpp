@@ -1,8 +1,11 @@
 // Packed folders whose hashes are right, or taken away, and whose content is wrong.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+
 #include "base/hash.h"
 #include "base/log.h"
+#include "shard/info.h"
 #include "shard/little_endian.h"
 #include "shard/manifest.h"
 #include "shard/seek_table.h"
@@ -156,6 +159,7 @@ TEST_CASE("numbers in a manifest are read strictly") {
       [](Json& json) { json["shards"].push_back(json["shards"][0]); },
       [](Json& json) { json["shards"][0]["bytes"] = 12; },
       [](Json& json) { json["shards"][0]["bytes_compressed"] = 1; },
+      [](Json& json) { json["shards"][0]["bytes_compressed"] = INT64_MAX; },
       [](Json& json) { json["shards"][0]["tokens"] = INT64_MAX; },
       [](Json& json) { json["shards"][0]["tokens"] = 0; },
       [](Json& json) { json["shards"][0]["tokens"] = std::uint64_t{1} << 63; },
@@ -171,6 +175,23 @@ TEST_CASE("numbers in a manifest are read strictly") {
     CHECK_FALSE(verdict_after(edit).empty());
   }
   CHECK(verdict_after([](Json&) {}).empty());
+}
+
+TEST_CASE("a manifest cannot talk to the terminal") {
+  const ScratchFolder scratch;
+  pack(scratch / "data", {{1}}, header_of(10));
+  edit_manifest(scratch / "data", [](Json& json) {
+    json["vocabulary"]["type"] = "\x1b[31m\tword\n";
+    json["provenance"]["command"] = "\x1b]0;title\x07";
+  });
+  const Manifest manifest = read_manifest(find_packed_folder(scratch / "data"));
+  const std::string text = info_text("data", manifest), tsv = info_tsv("data", manifest);
+  for (const std::string& said : {text, tsv, info_json("data", manifest)})
+    CHECK(said.find('\x1b') == std::string::npos);
+  CHECK(contains(text, "?]0;title?"));
+  const std::string header = info_tsv_header();
+  CHECK(std::count(tsv.begin(), tsv.end(), '\t') == std::count(header.begin(), header.end(), '\t'));
+  CHECK(std::count(tsv.begin(), tsv.end(), '\n') == 1);
 }
 
 TEST_CASE("a huge number of documents allocates nothing") {
