@@ -3,10 +3,33 @@
 // easy as 1, 2, 3", 2011).
 #pragma once
 
-#include <array>
 #include <cstdint>
 
 namespace ql::nn {
+
+constexpr int kPhiloxRounds = 10;
+
+// The key of a round.
+struct PhiloxKey {
+  explicit PhiloxKey(std::uint64_t key)
+      : low(static_cast<std::uint32_t>(key)), high(static_cast<std::uint32_t>(key >> 32)) {}
+  void advance() {
+    low += 0x9E3779B9;
+    high += 0xBB67AE85;
+  }
+  std::uint32_t low, high;
+};
+
+// One round over the counter's four words, where they stand: many counters make vectors.
+inline void philox_round(std::uint32_t& a, std::uint32_t& b, std::uint32_t& c, std::uint32_t& d,
+                         const PhiloxKey& key) {
+  const std::uint64_t product_a = std::uint64_t{0xD2511F53} * a;
+  const std::uint64_t product_c = std::uint64_t{0xCD9E8D57} * c;
+  a = static_cast<std::uint32_t>(product_c >> 32) ^ b ^ key.low;
+  b = static_cast<std::uint32_t>(product_c);
+  c = static_cast<std::uint32_t>(product_a >> 32) ^ d ^ key.high;
+  d = static_cast<std::uint32_t>(product_a);
+}
 
 struct PhiloxCounter {
   std::uint32_t word[4];
@@ -14,21 +37,9 @@ struct PhiloxCounter {
 
 // The four random words of `counter` under the 64-bit `key`.
 inline PhiloxCounter philox(PhiloxCounter counter, std::uint64_t key) {
-  constexpr std::uint64_t kMultiplier0 = 0xD2511F53;
-  constexpr std::uint64_t kMultiplier1 = 0xCD9E8D57;
-  constexpr std::uint32_t kWeyl0 = 0x9E3779B9;
-  constexpr std::uint32_t kWeyl1 = 0xBB67AE85;
-  auto key0 = static_cast<std::uint32_t>(key);
-  auto key1 = static_cast<std::uint32_t>(key >> 32);
-  for (int round = 0; round < 10; ++round) {
-    const std::uint64_t product0 = kMultiplier0 * counter.word[0];
-    const std::uint64_t product1 = kMultiplier1 * counter.word[2];
-    counter = {{static_cast<std::uint32_t>(product1 >> 32) ^ counter.word[1] ^ key0,
-                static_cast<std::uint32_t>(product1),
-                static_cast<std::uint32_t>(product0 >> 32) ^ counter.word[3] ^ key1,
-                static_cast<std::uint32_t>(product0)}};
-    key0 += kWeyl0;
-    key1 += kWeyl1;
+  PhiloxKey round_key(key);
+  for (int round = 0; round < kPhiloxRounds; ++round, round_key.advance()) {
+    philox_round(counter.word[0], counter.word[1], counter.word[2], counter.word[3], round_key);
   }
   return counter;
 }

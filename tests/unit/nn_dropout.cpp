@@ -37,6 +37,19 @@ TEST_CASE("Philox gives the numbers that its authors publish") {
               0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1);
 }
 
+TEST_CASE("a mask is made of Philox's numbers in their documented order") {
+  const nn::StepOptions step{true, 77, (1ULL << 33) + 5};
+  const at::Tensor factors = mask({1000}, 0.25, step, {nn::Place::kInner, 3});
+  for (std::int64_t element = 0; element < 1000; ++element) {
+    const std::int64_t group = element / 128, number = element % 128 / 16, call = element % 16;
+    const nn::PhiloxCounter words = nn::philox({{static_cast<std::uint32_t>(group * 16 + call),
+                                                 nn::Place{nn::Place::kInner, 3}.id(), 5, 2}},
+                                               77);
+    const std::uint32_t bits = words.word[number / 2] >> (16 * (number % 2)) & 0xFFFF;
+    CHECK(factors[element].item<float>() == (bits < 16384 ? 0.0F : 65536.0F / 49152));
+  }
+}
+
 TEST_CASE("dropout drops at its rate and keeps the mean") {
   constexpr std::int64_t kSize = 200000;
   for (const double rate : {0.1, 0.15, 0.5, 0.9}) {
