@@ -24,6 +24,7 @@ void for_each_key(Config& config, Visitor&& visit) {
   visit("checkpoint_interval", config.checkpoint_interval);
   visit("log_interval", config.log_interval);
   visit("seed", config.seed);
+  visit("recons_loss_weight", config.recons_loss_weight);
   visit("eval_segment", config.eval_segment);
   visit("eval_memory", config.eval_memory);
   visit("eval_compressed_memory", config.eval_compressed_memory);
@@ -46,6 +47,11 @@ struct Reader {
       value = json.integer(key);
     }
   }
+  void operator()(const std::string& key, std::optional<double>& value) const {
+    if (json.has(key)) {
+      value = json.real(key);
+    }
+  }
 };
 
 struct Writer {
@@ -54,7 +60,8 @@ struct Writer {
   void operator()(const std::string& key, const Number& value) const {
     json[key] = value;
   }
-  void operator()(const std::string& key, const std::optional<std::int64_t>& value) const {
+  template <typename Number>
+  void operator()(const std::string& key, const std::optional<Number>& value) const {
     if (value) {
       json[key] = *value;
     }
@@ -90,6 +97,8 @@ void TrainingConfig::check(const std::string& where) const {
   require(checkpoint_interval >= 1, "checkpoint_interval", checkpoint_interval, "at least 1");
   require(log_interval >= 1, "log_interval", log_interval, "at least 1");
   require(seed >= 0, "seed", seed, "0 or more");
+  require(!recons_loss_weight || *recons_loss_weight >= 0, "recons_loss_weight",
+          recons_loss_weight.value_or(0), "0 or more");
   require(!eval_segment || *eval_segment >= 1, "eval_segment", eval_segment.value_or(1),
           "at least 1");
   require(!eval_memory || *eval_memory >= 0, "eval_memory", eval_memory.value_or(0), "0 or more");

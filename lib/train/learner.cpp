@@ -7,6 +7,9 @@
 namespace ql::train {
 namespace {
 
+// recons_loss_weight of the paper's appendix E.
+constexpr double kReconstructionWeight = 0.01;
+
 void require_finite(double value, const char* what, std::int64_t step) {
   if (!std::isfinite(value)) {
     throw Error(fmt::format("step {}", step + 1),
@@ -40,12 +43,14 @@ StepResult Learner::step(Streams& streams, std::int64_t step, double learning_ra
   options.seed = static_cast<std::uint64_t>(config_.seed);
   options.step = static_cast<std::uint64_t>(step);
 
-  const at::Tensor states = model_.forward(geometry_, tokens, memory_, options);
+  at::Tensor reconstruction;
+  const at::Tensor states = model_.forward(geometry_, tokens, memory_, options, &reconstruction);
   const at::Tensor loss = model_.losses(states, targets).mean();
   StepResult result;
   result.loss = loss.item<double>();
   require_finite(result.loss, "loss", step);
-  loss.backward();
+  const double weight = config_.recons_loss_weight.value_or(kReconstructionWeight);
+  (reconstruction.defined() ? loss + weight * reconstruction : loss).backward();
   result.gradient_norm = adam_.gradient_norm();
   require_finite(result.gradient_norm, "gradient's norm", step);
   adam_.step(learning_rate, clip_scale(result.gradient_norm, config_.clip));

@@ -34,6 +34,7 @@ TEST_CASE("a training configuration survives its JSON") {
 TEST_CASE("every key is known to the presets") {
   TrainingConfig config = test::tiny_config();
   config.eval_segment = config.eval_memory = config.eval_compressed_memory = 1;
+  config.recons_loss_weight = 0.5;
   const Json json = training_to_json(config);
   CHECK(json.size() == training_keys().size());
   for (const std::string& key : training_keys()) {

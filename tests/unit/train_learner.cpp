@@ -31,7 +31,7 @@ std::pair<double, double> learn(net::Network network, std::int64_t steps) {
 }  // namespace
 
 TEST_CASE("a tiny network learns a repeating sentence") {
-  for (const net::Network& network : {test::tiny_ql(), test::tiny_xl()}) {
+  for (const net::Network& network : {test::tiny_ql(), test::tiny_xl(), test::tiny_compressive()}) {
     const auto [first, last] = learn(network, 150);
     CAPTURE(net::to_text(network.architecture));
     CHECK(first == doctest::Approx(std::log(23.0)).epsilon(0.1));
@@ -64,6 +64,29 @@ TEST_CASE("memory is carried from step to step") {
   Learner with(test::tiny_xl(), config), without(test::tiny_xl(), config);
   with.step(streams, 0, 0);
   CHECK(with.step(streams, 1, 0).loss != without.step(streams, 1, 0).loss);
+}
+
+TEST_CASE("a convolution learns by the weight of its reconstruction") {
+  const test::ScratchFolder scratch;
+  test::pack(scratch / "data", test::scrambled(300, 23), 23);
+  shard::TokenReader reader(scratch / "data");
+  Streams streams(reader, 3, 4);
+  const auto convolution_after = [&](std::optional<double> weight) {
+    TrainingConfig config = test::tiny_config();
+    config.recons_loss_weight = weight;
+    Learner learner(test::tiny_compressive(), config);
+    for (std::int64_t step = 0; step < 3; ++step) {
+      learner.step(streams, step, 0.01);
+    }
+    for (const nn::NamedTensor& parameter : learner.model().parameters()) {
+      if (parameter.name == "layers.1.compress.weight") {
+        return parameter.tensor.detach().clone();
+      }
+    }
+    return at::Tensor();
+  };
+  CHECK(at::equal(convolution_after({}), convolution_after(0.01)));
+  CHECK(!at::equal(convolution_after(0.01), convolution_after(0)));
 }
 
 TEST_CASE("what is not finite stops the training and leaves the weights alone") {

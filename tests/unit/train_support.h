@@ -76,6 +76,14 @@ inline net::Network tiny_xl() {
   return network;
 }
 
+inline net::Network tiny_compressive() {
+  net::Network network = tiny_xl();
+  network.architecture = net::Architecture::kCompressive;
+  network.pool = net::Pool::kConvolution;
+  network.lengths.compressed_memory = 4;
+  return network;
+}
+
 inline train::TrainingConfig tiny_config() {
   train::TrainingConfig config;
   config.batch = 3;
