@@ -59,7 +59,7 @@ at::Tensor MemoryWalk::join(const at::Tensor& segment, std::int64_t length, std:
   if (length == 0) {
     return segment;
   }
-  const at::Tensor window = at::cat({here().tensor, segment}, 1);
+  at::Tensor window = at::cat({here().tensor, segment}, 1);
   // concat(memory, segment[:shift]) is the window's first length + shift states.
   next_.states.push_back({here().name, window.detach().narrow(1, shift, length)});
   return window;

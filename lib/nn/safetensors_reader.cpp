@@ -112,7 +112,8 @@ std::vector<Entry> read_header(std::string_view text, std::uint64_t data_size, T
   for (const auto& item : json.items()) {
     const std::string& name = item.key();
     if (name != kSafetensorsMetadata) {
-      entries.push_back(read_entry(name, JsonObject(item.value(), where + ": " + name)));
+      entries.push_back(
+          read_entry(name, JsonObject(item.value(), fmt::format("{}: {}", where, name))));
       continue;
     }
     const JsonObject metadata = header.object(name);

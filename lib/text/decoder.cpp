@@ -10,7 +10,7 @@
 namespace ql::text {
 namespace {
 
-constexpr std::size_t kPassOnBytes = 64 * 1024;
+constexpr std::size_t kPassOnBytes = std::size_t{64} * 1024;
 
 std::string piece_text(const Vocabulary& vocabulary, TokenId id) {
   const std::string_view piece = vocabulary.token(id);
@@ -51,10 +51,11 @@ void Decoder::write(const TokenId* ids, std::size_t count) {
   const bool words = vocabulary_.type() == TokenType::kWord;
   for (std::size_t i = 0; i < count; ++i) {
     const TokenId id = ids[i];
-    if (id >= vocabulary_.size())
+    if (id >= vocabulary_.size()) {
       throw Error("",
                   fmt::format("token id {}: the vocabulary has {} entries", id, vocabulary_.size()),
                   "give the vocabulary that the text was encoded with");
+    }
     if (id == vocabulary_.eos()) {
       add_eos();
     } else if (words) {

@@ -13,9 +13,10 @@ namespace ql::text {
 
 Encoder::Encoder(const Vocabulary& vocabulary, EncodeOptions options)
     : vocabulary_(vocabulary), options_(std::move(options)), lines_(make_line_encoder(vocabulary)) {
-  if (options_.eos != EosRule::kNone && !vocabulary_.eos())
+  if (options_.eos != EosRule::kNone && !vocabulary_.eos()) {
     throw UsageError("--eos", "the vocabulary has no <eos>",
                      "give --eos none, or make the vocabulary with --eos always");
+  }
 }
 
 EncodedBlock Encoder::encode(TextBlock block) const {

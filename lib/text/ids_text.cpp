@@ -12,7 +12,7 @@
 namespace ql::text {
 namespace {
 
-constexpr std::size_t kReadBytes = 64 * 1024;
+constexpr std::size_t kReadBytes = std::size_t{64} * 1024;
 
 // Digits arrive one by one, so that a number may span two reads.
 class IdsTextReader {
@@ -36,10 +36,11 @@ class IdsTextReader {
     if (c >= '0' && c <= '9') {
       number_ = number_ * 10 + (c - '0');
       inside_number_ = true;
-      if (number_ >= vocabulary_size_)
+      if (number_ >= vocabulary_size_) {
         fail(fmt::format("token id {}{}: the vocabulary has {} entries", number_,
                          number_ < 100'000'000 ? "" : "...", vocabulary_size_),
              "give the vocabulary that the text was encoded with");
+      }
     } else if (is_blank(c)) {
       end_number();
       if (c == '\n') end_line();

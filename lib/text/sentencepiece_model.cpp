@@ -8,7 +8,7 @@
 namespace ql::text {
 
 std::size_t sentencepiece_part(std::string_view text) {
-  constexpr std::size_t kLongestPart = 64 * 1024;
+  constexpr std::size_t kLongestPart = std::size_t{64} * 1024;
   if (text.size() <= kLongestPart) return text.size();
   const std::string_view head = text.substr(0, kLongestPart);
   const std::size_t blank = head.rfind(' ');

@@ -13,7 +13,7 @@ namespace {
 // character that it reserves.
 class Parts : public sentencepiece::SentenceIterator {
  public:
-  explicit Parts(const std::vector<std::string_view>& lines) : lines_(lines) { Next(); }
+  explicit Parts(const std::vector<std::string_view>& lines) : lines_(lines) { Parts::Next(); }
   bool done() const override { return done_; }
   void Next() override {
     while (rest_.empty() && next_line_ < lines_.size()) rest_ = lines_[next_line_++];

@@ -41,7 +41,7 @@ enum class LineCut {
 
 class TextReader {
  public:
-  static constexpr std::size_t kBlockBytes = 256 * 1024;
+  static constexpr std::size_t kBlockBytes = std::size_t{256} * 1024;
   // The most that is kept together: a word (kAtBlank) or a line (kNever) above it is an Error.
   static constexpr std::size_t kLongestUnit = std::size_t{256} << 20;
 

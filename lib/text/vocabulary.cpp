@@ -29,9 +29,10 @@ void check_char(std::string_view token, const std::string& where) {
 
 void check_special(const std::optional<TokenId>& id, std::size_t size, const char* name,
                    const std::string& where) {
-  if (id && *id >= size)
+  if (id && *id >= size) {
     throw FormatError(
         where, fmt::format("specials: {} is {}, but there are only {} tokens", name, *id, size));
+  }
 }
 
 void check_byte(std::string_view token, const std::string& where) {
@@ -41,20 +42,23 @@ void check_byte(std::string_view token, const std::string& where) {
 
 // All tokens differ, so that 256 bytes are all bytes.
 void check_byte_count(std::size_t size, std::size_t specials, const std::string& where) {
-  if (size != 256 + specials)
+  if (size != 256 + specials) {
     throw FormatError(where, fmt::format("{} tokens expected (256 bytes and {} specials), found {}",
                                          256 + specials, specials, size));
+  }
 }
 
 void check_pieces(const TokenTable& tokens, const SentencePieceModel& model,
                   const VocabularyContent& content, const std::string& where) {
-  if (model.size() != tokens.size())
+  if (model.size() != tokens.size()) {
     throw FormatError(
         where, fmt::format("{} tokens, but the model has {} pieces", tokens.size(), model.size()));
+  }
   for (std::uint32_t id = 0; id < tokens.size(); ++id) {
-    if (tokens.token(id) != model.piece(id))
+    if (tokens.token(id) != model.piece(id)) {
       throw FormatError(place(where, id), fmt::format("'{}', but the model's piece is '{}'",
                                                       tokens.token(id), model.piece(id)));
+    }
     if (model.is_byte(id)) check_byte(tokens.token(id), place(where, id));
   }
   if (content.unk != model.unk())
@@ -135,9 +139,10 @@ Vocabulary::Vocabulary(VocabularyContent content, const std::string& where)
     : content_(std::move(content)) {
   const std::size_t size = content_.tokens.size();
   if (size == 0) throw FormatError(where, "no tokens");
-  if (content_.counts.size() != size)
+  if (content_.counts.size() != size) {
     throw FormatError(where, fmt::format("{} counts expected, one for each token, found {}", size,
                                          content_.counts.size()));
+  }
   check_special(content_.eos, size, "eos", where);
   check_special(content_.unk, size, "unk", where);
   if (content_.eos && content_.eos == content_.unk)
@@ -148,9 +153,10 @@ Vocabulary::Vocabulary(VocabularyContent content, const std::string& where)
     const std::string& token = content_.tokens[id];
     if (content_.counts[id] < 0)
       throw FormatError(fmt::format("{}: counts[{}]", where, id), "a count below 0");
-    if (tokens_.insert(token) != id)
+    if (tokens_.insert(token) != id) {
       throw FormatError(place(where, id), fmt::format("'{}' again; it is tokens[{}] already", token,
                                                       tokens_.find(token)));
+    }
     if (is_special(id)) continue;
     if (content_.type == TokenType::kWord) check_word(token, place(where, id));
     if (content_.type == TokenType::kChar) check_char(token, place(where, id));

@@ -45,12 +45,14 @@ void check_rules(const VocabularyRules& rules) {
     throw UsageError("--max-size", "there are always 256 bytes", "leave the option out");
   if (rules.max_size == 0 && pieces)
     throw UsageError("--max-size", "--type sentencepiece needs a size", "try --max-size 8000");
-  if (rules.max_size > 0 && rules.max_size <= specials(rules))
+  if (rules.max_size > 0 && rules.max_size <= specials(rules)) {
     throw UsageError("--max-size",
                      fmt::format("{} leaves no room beside <eos> and <unk>", rules.max_size));
-  if (rules.eos == Presence::kNever && pieces)
+  }
+  if (rules.eos == Presence::kNever && pieces) {
     throw UsageError("--eos", "a sentencepiece vocabulary always has <eos>",
                      "encode with --eos none to have no use for it");
+  }
 }
 
 // Calls add(line, begins, ended) for every line or piece of one, valid and lower-cased as wanted.

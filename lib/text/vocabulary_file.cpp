@@ -18,9 +18,10 @@ auto choice(const JsonObject& object, const std::string& key, const Parse& parse
             const char* allowed) {
   const std::string name = object.text(key);
   const auto value = parse(name);
-  if (!value)
+  if (!value) {
     throw FormatError(object.where(),
                       fmt::format("{}: one of {} expected, found '{}'", key, allowed, name));
+  }
   return *value;
 }
 
@@ -36,9 +37,10 @@ std::vector<std::string> texts(const JsonObject& object, const std::string& key)
   std::vector<std::string> values;
   values.reserve(array.size());
   for (const Json& value : array) {
-    if (!value.is_string())
+    if (!value.is_string()) {
       throw FormatError(fmt::format("{}: {}[{}]", object.where(), key, values.size()),
                         fmt::format("a text expected, found {}", value.dump()));
+    }
     values.push_back(value.get<std::string>());
   }
   return values;
@@ -58,15 +60,17 @@ Vocabulary parse_vocabulary(std::string_view text, const std::string& where) {
     throw FormatError(where, "not a vocabulary file, which is a JSON object", kCure);
   const Json json = parse_json(text, where);
   const JsonObject object(json, where);
-  if (!object.has("format") || object.text("format") != kFormat)
+  if (!object.has("format") || object.text("format") != kFormat) {
     throw FormatError(
         where, fmt::format("not a vocabulary: \"format\": \"{}\" is missing", kFormat), kCure);
+  }
   const std::int64_t version = object.integer("version");
-  if (version != kVersion)
+  if (version != kVersion) {
     throw FormatError(
         where,
         fmt::format("version {} of the format; this program reads version {}", version, kVersion),
         "use a newer version of the toolkit");
+  }
   VocabularyContent content;
   content.type = choice(object, "type", parse_token_type, "word, char, byte, sentencepiece");
   content.lowercase = object.boolean("lowercase");
@@ -80,11 +84,12 @@ Vocabulary parse_vocabulary(std::string_view text, const std::string& where) {
   content.counts = object.integers("counts");
   if (content.type == TokenType::kSentencePiece) content.model = model_of(object);
   Vocabulary vocabulary(std::move(content), where);
-  if (object.text("hash") != vocabulary.hash())
+  if (object.text("hash") != vocabulary.hash()) {
     throw FormatError(where,
                       fmt::format("the hash is {}, but the content has {}", object.text("hash"),
                                   vocabulary.hash()),
                       "the file was changed or damaged: make it again with qltok vocab");
+  }
   return vocabulary;
 }
 

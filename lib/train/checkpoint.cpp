@@ -31,7 +31,7 @@ std::string state_checksum(Json json) {
 }
 
 Json read_verified_json(const fs::path& path) {
-  const Json json = read_json(path);
+  Json json = read_json(path);
   const JsonObject object(json, path.string());
   if (object.text("format") != kFormat) {
     throw FormatError(path.string(), fmt::format("\"format\" is \"{}\", expected \"{}\"",

@@ -30,7 +30,7 @@ void run_softmax(benchmark::State& state) {
   const at::Tensor weight = leaf({vocab, kModel});
   const at::Tensor bias = leaf({vocab});
   const at::Tensor targets = at::randint(vocab, {kBatch * kSegment}, at::kLong);
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     nn::cross_entropy(states, weight, bias, targets).mean().backward();
     clear({states, weight, bias});
   }
@@ -49,7 +49,7 @@ void run_attention(benchmark::State& state) {
   input.probability_mask =
       nn::dropout_mask({kBatch, heads, kSegment, kSegment + memory}, 0.1, {true, 1, 1},
                        {nn::Place::kAttentionProbability}, at::kFloat);
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     nn::relative_attention(input).sum().backward();
     clear({input.queries, keys_values, input.positions, input.content_bias, input.position_bias});
   }
@@ -57,7 +57,7 @@ void run_attention(benchmark::State& state) {
 BENCHMARK(run_attention)->Arg(16)->Arg(48)->Unit(benchmark::kMillisecond)->UseRealTime();
 
 void run_dropout(benchmark::State& state) {
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     benchmark::DoNotOptimize(nn::dropout_mask({kBatch, kSegment, 4 * kModel}, 0.1, {true, 1, 1},
                                               {nn::Place::kInner}, at::kFloat));
   }

@@ -39,7 +39,7 @@ class Scratch {
   std::filesystem::path folder_;
 };
 
-const std::vector<std::string> training_keys{"batch", "steps", "learning_rate", "seed"};
+const std::vector<std::string> kTrainingKeys{"batch", "steps", "learning_rate", "seed"};
 
 constexpr const char* kPreset = R"({"format": "ql-preset", "version": 1, "about": "small",
   "network": {"architecture": "transformer-ql", "d_model": 8, "n_head": 2, "d_head": 4,
@@ -48,7 +48,7 @@ constexpr const char* kPreset = R"({"format": "ql-preset", "version": 1, "about"
 
 Preset read_with(const std::vector<std::string>& overrides) {
   const Scratch scratch;
-  return read_preset(scratch.write("small.json", kPreset), overrides, training_keys);
+  return read_preset(scratch.write("small.json", kPreset), overrides, kTrainingKeys);
 }
 
 // The message without the scratch folder's name.
@@ -71,7 +71,7 @@ std::string message_of_preset(const std::string& text,
                               const std::vector<std::string>& overrides = {}) {
   const Scratch scratch;
   const auto path = scratch.write("small.json", text);
-  return message_of(scratch, [&] { read_preset(path, overrides, training_keys); });
+  return message_of(scratch, [&] { read_preset(path, overrides, kTrainingKeys); });
 }
 
 }  // namespace

@@ -13,9 +13,9 @@ using namespace ql::net;
 
 namespace {
 
-const std::filesystem::path presets = std::filesystem::path(QL_SHARE) / "presets";
+const std::filesystem::path kPresets = std::filesystem::path(QL_SHARE) / "presets";
 
-Preset preset(const std::string& name) { return read_preset(presets / (name + ".json"), {}, {}); }
+Preset preset(const std::string& name) { return read_preset(kPresets / (name + ".json"), {}, {}); }
 
 double mean(const std::string& name, const Lengths& lengths) {
   return paper_context(preset(name).network, lengths).mean();
@@ -25,7 +25,7 @@ double mean(const std::string& name, const Lengths& lengths) {
 
 TEST_CASE("every preset can be read and built, and says what it is") {
   int count = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(presets)) {
+  for (const auto& entry : std::filesystem::directory_iterator(kPresets)) {
     CAPTURE(entry.path().string());
     const Preset found = read_preset(entry.path(), {}, {});
     CHECK_NOTHROW(make_geometry(found.network, found.network.lengths));

@@ -16,7 +16,6 @@ namespace ql::shard {
 
 using namespace test;
 using ql::test::ScratchFolder;
-using ql::test::slurp;
 
 namespace {
 

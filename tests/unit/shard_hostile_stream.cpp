@@ -114,7 +114,7 @@ TEST_CASE("blocks that were lost, doubled or exchanged are found") {
                               .bytes.substr(head.size() + both.size());
   CHECK(verdict(head + first + second + end).empty());
   for (const std::string& middle : {second, first, second + first, first + first + second})
-    CHECK(contains(verdict(head + middle + end), "checksum mismatch"));
+    CHECK(contains(verdict(std::string(head).append(middle).append(end)), "checksum mismatch"));
 }
 
 TEST_CASE("no size is believed before it is checked") {

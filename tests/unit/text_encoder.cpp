@@ -75,8 +75,12 @@ std::vector<Line> naive_lines(const std::string& text) {
   std::vector<Line> lines;
   std::string line;
   for (const char c : text) {
-    if (c == '\n') lines.push_back({line, true});
-    line = c == '\n' ? "" : line + c;
+    if (c == '\n') {
+      lines.push_back({line, true});
+      line.clear();
+    } else {
+      line += c;
+    }
   }
   if (!line.empty()) lines.push_back({line, false});
   return lines;

@@ -107,9 +107,9 @@ TEST_CASE("the line style is padded only when every line is") {
                                                      {"  a \n", LineStyle::kPlain},
                                                      {" a \n  \n", LineStyle::kPlain},
                                                      {"a \n", LineStyle::kPlain}};
-  for (const auto& [text, style] : expected) {
-    CAPTURE(text);
-    CHECK(build(text).vocabulary.line_style() == style);
+  for (const auto& pair : expected) {
+    CAPTURE(pair.first);
+    CHECK(build(pair.first).vocabulary.line_style() == pair.second);
   }
   std::string line = " ";
   while (line.size() < 3 * TextReader::kBlockBytes) line += "word ";
