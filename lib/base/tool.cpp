@@ -139,8 +139,15 @@ int guarded(const std::string& tool, const std::function<void()>& work) {
     return fail(tool, error.what());
   } catch (const std::logic_error& error) {
     return fail(tool, fmt::format("internal error: {}; please report it", error.what()));
-  } catch (const std::exception& error) {
+  } catch (const Error& error) {
     return fail(tool, error.what());
+  } catch (const std::exception& error) {
+    // LibTorch's errors: the first line says what, the rest is a stack.
+    const std::string text = error.what();
+    const bool memory = text.find("can't allocate memory") != std::string::npos ||
+                        text.find("out of memory") != std::string::npos;
+    return fail(tool, text.substr(0, text.find('\n')) +
+                          (memory ? "; use smaller sizes or a machine with more memory" : ""));
   } catch (...) {
     return fail(tool, "internal error: an unknown exception; please report it");
   }

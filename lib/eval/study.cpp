@@ -46,7 +46,8 @@ std::vector<net::Lengths> all_lengths(const StudyOptions& options, const net::Le
 Checkpoint read_checkpoint(const std::string& name, const StudyOptions& options) {
   Checkpoint checkpoint{name, name, net::read_model_file(name), {}};
   if (!std::filesystem::is_directory(name)) {  // its model.json was given
-    checkpoint.folder = checkpoint.folder.parent_path();
+    const std::filesystem::path folder = checkpoint.folder.parent_path();
+    checkpoint.folder = folder.empty() ? std::filesystem::path(".") : folder;
   }
   if (!std::filesystem::exists(checkpoint.folder / "model.safetensors")) {
     throw Error(name, "the checkpoint has no weights (model.safetensors)",

@@ -9,6 +9,9 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/json.h"
 #include "net/model_file.h"
 
 namespace ql::nn {
@@ -30,6 +33,26 @@ std::string find_fault(const at::Tensor& source, const at::Tensor& target) {
   return "";
 }
 
+constexpr const char* kEmbedding = "word_emb.emb_layers.0.weight";
+constexpr const char* kTiedEmbedding = "crit.out_layers.0.weight";
+constexpr const char* kConstant = "pos_emb.inv_freq";
+
+// What is wrong with a tensor that is no parameter; empty for those of the public code's state that
+// say nothing new.
+std::string find_surplus_fault(const NamedTensor& tensor, const TensorFile& file) {
+  if (tensor.name == kConstant) {
+    return "";
+  }
+  if (tensor.name != kTiedEmbedding || !file.has(kEmbedding)) {
+    return "the network has no such tensor";
+  }
+  const at::Tensor& embedding = file.at(kEmbedding);
+  const bool same = tensor.tensor.sizes() == embedding.sizes() &&
+                    tensor.tensor.scalar_type() == embedding.scalar_type() &&
+                    at::equal(tensor.tensor, embedding);
+  return same ? "" : fmt::format("the network ties it to '{}', but they differ", kEmbedding);
+}
+
 }  // namespace
 
 void load_weights(Model& model, const TensorFile& file, const std::string& ignore_prefix) {
@@ -46,8 +69,12 @@ void load_weights(Model& model, const TensorFile& file, const std::string& ignor
   }
   for (const NamedTensor& tensor : file.tensors) {
     const bool ignored = !ignore_prefix.empty() && tensor.name.rfind(ignore_prefix, 0) == 0;
-    if (!ignored && known.count(tensor.name) == 0) {
-      faults.push_back(fmt::format("'{}': the network has no such tensor", tensor.name));
+    if (ignored || known.count(tensor.name) != 0) {
+      continue;
+    }
+    const std::string fault = find_surplus_fault(tensor, file);
+    if (!fault.empty()) {
+      faults.push_back(fmt::format("'{}': {}", tensor.name, fault));
     }
   }
   if (!faults.empty()) {
@@ -67,9 +94,26 @@ void load_weights(Model& model, const TensorFile& file, const std::string& ignor
   }
 }
 
+TensorFile read_weights(const std::filesystem::path& folder) {
+  const std::filesystem::path state = folder / "state.json";
+  if (std::filesystem::exists(state)) {
+    const Json json = read_json(state);
+    const JsonObject files = JsonObject(json, state.string()).object("files");
+    for (const char* name : {"model.json", "model.safetensors"}) {
+      const std::filesystem::path path = folder / name;
+      if (content_hash(MappedFile(path).view()) != files.text(name)) {
+        throw FormatError(path.string(), "checksum mismatch with state.json: the file is damaged",
+                          "restore the folder from a copy; if the file was changed on purpose, "
+                          "copy model.json and model.safetensors alone to another folder");
+      }
+    }
+  }
+  return read_safetensors(folder / "model.safetensors");
+}
+
 Model load_model(const std::filesystem::path& folder, const at::TensorOptions& options) {
   Model model(net::read_model_file(folder).network, options);
-  load_weights(model, read_safetensors(folder / "model.safetensors"));
+  load_weights(model, read_weights(folder));
   return model;
 }
 

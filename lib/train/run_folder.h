@@ -7,7 +7,7 @@ namespace ql::train {
 
 enum class Start {
   kNew,     // refuse a folder that already has a checkpoint
-  kResume,  // go on from last/ when there is one
+  kResume,  // go on from last/, or from best/ when it alone exists
   kForce,   // remove what an earlier training left
 };
 

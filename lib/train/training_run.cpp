@@ -24,7 +24,8 @@ bool TrainingRun::validation_due(bool finished) const {
 
 void TrainingRun::run() {
   for (;;) {
-    const bool finished = progress() >= 1;
+    // A budget that is spent at once still leaves one step: there has to be a checkpoint.
+    const bool finished = state_.step > 0 && progress() >= 1;
     if (finished && state_.loss_steps > 0) {
       log_steps();
     }
@@ -99,9 +100,9 @@ void TrainingRun::log_steps() {
   step_seconds_ = 0;
 }
 
-void TrainingRun::validate() {
+eval::Evaluation TrainingRun::evaluate(const net::Lengths& lengths) {
   eval::EvaluationOptions options;
-  options.lengths = task_.config.evaluation_lengths(task_.network.lengths);
+  options.lengths = lengths;
   options.progress = [&](std::int64_t targets) {
     check_for_stop();
     line_.show(progress(), [&] {
@@ -109,8 +110,22 @@ void TrainingRun::validate() {
                          with_thousands(targets));
     });
   };
-  const eval::Evaluation result =
-      eval::evaluate(learner_.model(), eval::source_of(validation_data_), options);
+  try {
+    return eval::evaluate(learner_.model(), eval::source_of(validation_data_), options);
+  } catch (const Interrupted&) {
+    throw;
+  } catch (const std::exception&) {
+    // Damaged validation data must not cost the steps since the last checkpoint.
+    if (unsaved_) {
+      save(folder_.last());
+    }
+    throw;
+  }
+}
+
+void TrainingRun::validate() {
+  const net::Lengths lengths = task_.config.evaluation_lengths(task_.network.lengths);
+  const eval::Evaluation result = evaluate(lengths);
   unsaved_ = true;
   state_.validation_step = state_.step;
   const double loss = result.mean();
@@ -122,9 +137,9 @@ void TrainingRun::validate() {
                 {"loss", loss},
                 {"perplexity", result.perplexity()},
                 {"targets", result.targets},
-                {"segment", options.lengths.segment},
-                {"memory", options.lengths.memory},
-                {"compressed_memory", options.lengths.compressed_memory},
+                {"segment", lengths.segment},
+                {"memory", lengths.memory},
+                {"compressed_memory", lengths.compressed_memory},
                 {"best", best},
                 {"seconds", result.seconds},
                 {"elapsed", watch_.total()}});

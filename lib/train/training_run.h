@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "base/progress.h"
+#include "eval/evaluation.h"
 #include "net/model_file.h"
 #include "train/learner.h"
 #include "train/report.h"
@@ -33,7 +34,8 @@ class TrainingRun {
  public:
   TrainingRun(const TrainingTask& task, shard::TokenReader& data, shard::TokenReader& validation);
 
-  // Restores RUN/last, or begins anew with fresh weights or those of task.init.
+  // Restores RUN/last (RUN/best where it alone exists), or begins anew with fresh weights or those
+  // of task.init.
   void start();
   // The first lines: network, lengths, data, schedule, memory.
   void announce() const;
@@ -42,13 +44,14 @@ class TrainingRun {
   const TrainingState& state() const { return state_; }
 
  private:
-  void resume();
+  void resume(const std::filesystem::path& checkpoint);
   void begin();
 
   double progress() const;
   bool validation_due(bool finished) const;
   void train_step();
   void log_steps();
+  eval::Evaluation evaluate(const net::Lengths& lengths);
   void validate();
   void save(const std::filesystem::path& folder);
   Figures figures() const;

@@ -2,7 +2,8 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/number.h"
-#include "nn/safetensors.h"
+#include "eval/evaluate.h"
+#include "eval/token_check.h"
 #include "nn/weights.h"
 #include "train/checkpoint.h"
 #include "train/compatible.h"
@@ -27,9 +28,10 @@ net::ModelFile describe(const TrainingTask& task, const shard::TokenReader& data
 }
 
 const TrainingTask& checked(const TrainingTask& task, const shard::TokenReader& data,
-                            const shard::TokenReader& validation) {
+                            shard::TokenReader& validation) {
   require_same_vocabulary(validation.name(), validation.vocabulary(), data.name(),
                           data.vocabulary());
+  eval::check_length(eval::source_of(validation));
   try {
     net::make_geometry(task.network, task.config.evaluation_lengths(task.network.lengths));
   } catch (const ConfigError& error) {
@@ -54,8 +56,10 @@ TrainingRun::TrainingRun(const TrainingTask& task, shard::TokenReader& data,
 }
 
 void TrainingRun::start() {
-  if (task_.start == Start::kResume && fs::exists(folder_.last())) {
-    resume();
+  if (task_.start == Start::kResume && folder_.has_checkpoint()) {
+    // A training that was killed before its first RUN/last may have a RUN/best, which is a whole
+    // checkpoint, too: it must not be cleared away.
+    resume(fs::exists(folder_.last()) ? folder_.last() : folder_.best());
   } else {
     begin();
   }
@@ -64,16 +68,16 @@ void TrainingRun::start() {
   progress_at_start_ = progress();
 }
 
-void TrainingRun::resume() {
-  const net::ModelFile saved = net::read_model_file(folder_.last());
-  require_same_training(folder_.last().string(), saved, read_state(folder_.last()), description_,
+void TrainingRun::resume(const fs::path& checkpoint) {
+  const net::ModelFile saved = net::read_model_file(checkpoint);
+  require_same_training(checkpoint.string(), saved, read_state(checkpoint), description_,
                         state_.data, state_.validation);
-  const TrainingState saved_state = read_checkpoint(folder_.last(), learner_);
+  const TrainingState saved_state = read_checkpoint(checkpoint, learner_);
   const DataIdentity data = state_.data, validation = state_.validation;
   state_ = saved_state;
   state_.data = data;
   state_.validation = validation;
-  log_info("resuming after step {}", with_thousands(state_.step));
+  log_info("resuming after step {} of {}", with_thousands(state_.step), checkpoint.string());
 }
 
 void TrainingRun::begin() {
@@ -86,7 +90,7 @@ void TrainingRun::begin() {
       require_same_vocabulary(task_.init.string(), *origin.vocabulary, state_.data.name,
                               *description_.vocabulary);
     }
-    nn::load_weights(learner_.model(), nn::read_safetensors(task_.init / "model.safetensors"));
+    nn::load_weights(learner_.model(), nn::read_weights(task_.init));
     log_info("weights from {} ({})", task_.init.string(), to_text(origin.network.architecture));
   }
   folder_.clear();

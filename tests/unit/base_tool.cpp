@@ -64,6 +64,9 @@ TEST_CASE("errors become one line and an exit code") {
       {run_throwing(Error("f", "broken", "mend it")), 1, "qlone: error: f: broken; mend it\n"},
       {run_throwing(UsageError("", "bad use")), 2, "qlone: error: bad use\n"},
       {run_throwing(FormatError("f", "cut off")), 1, "qlone: error: f: cut off\n"},
+      {run_throwing(std::runtime_error("can't allocate memory: 9 bytes\nframe #0: f")), 1,
+       "qlone: error: can't allocate memory: 9 bytes; use smaller sizes or a machine with more "
+       "memory\n"},
       {run_throwing(SystemError("f", "open", ENOENT)), 1,
        "qlone: error: f: cannot open: no such file or directory\n"},
       {run_throwing(SystemError("f", "write", ENOSPC)), 1,

@@ -47,6 +47,10 @@ std::vector<Case> cases() {
       {"segment of one", small_network(Architecture::kTransformerXl, {2}, 0, {1, 3, 0})},
       {"Multi-scale", small_network(Architecture::kMultiScale, {1, 1}, 1, {4, 0, 0})},
       {"vanilla", small_network(Architecture::kVanilla, {2}, 0, {4, 0, 0})},
+      {"Compressive", small_network(Architecture::kCompressive, {2}, 0, {4, 6, 3})},
+      {"Compressive, convolution, no memory",
+       with(small_network(Architecture::kCompressive, {2}, 0, {6, 0, 3}), 3,
+            net::Pool::kConvolution)},
   };
 }
 

@@ -55,9 +55,10 @@ double golden_difference(const std::string& name, const net::Network& network,
 }  // namespace
 
 TEST_CASE("golden networks give their losses") {
-  for (const char* name : {"ql_two_scales_max", "ql_two_scales_mean", "ql_three_scales",
-                           "ql_rate_four", "ql_short_memory", "ql_zero_memory", "multi_scale",
-                           "multi_scale_three", "xl_prelnorm", "xl_postlnorm"}) {
+  for (const char* name :
+       {"ql_two_scales_max", "ql_two_scales_mean", "ql_three_scales", "ql_rate_four",
+        "ql_short_memory", "ql_zero_memory", "multi_scale", "multi_scale_three", "xl_prelnorm",
+        "xl_postlnorm", "compressive_conv", "compressive_max"}) {
     CAPTURE(name);
     const net::Network network = read_golden_network(name);
     CHECK(golden_difference(name, network, at::kDouble) < 1e-9);

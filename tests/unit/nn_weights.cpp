@@ -95,6 +95,19 @@ TEST_CASE("weights that do not fit are refused by name") {
   CHECK_THROWS_AS(nn::load_weights(model, file), FormatError);
 }
 
+TEST_CASE("what the public code's state holds twice is accepted") {
+  nn::TensorFile file = weights_file();
+  file.tensors.push_back({"crit.out_layers.0.weight", file.tensors[0].tensor.clone()});
+  file.tensors.push_back({"pos_emb.inv_freq", at::ones({4})});
+  nn::Model model(network(), at::kFloat);
+  CHECK_NOTHROW(nn::load_weights(model, file));
+  check_refused(
+      [](nn::TensorFile& other) {
+        other.tensors.push_back({"crit.out_layers.0.weight", other.tensors[0].tensor + 1});
+      },
+      "'crit.out_layers.0.weight': the network ties it to 'word_emb.emb_layers.0.weight'");
+}
+
 TEST_CASE("a checkpoint folder gives its model") {
   const test::ScratchFolder folder;
   const nn::Model model = test::random_model(network(), 4, at::kFloat);

@@ -31,7 +31,7 @@ TEST_CASE("a token stream gives back what was written") {
   check_round_trip({{7}}, 8, "");
   check_round_trip({{0}, {1}, {2}}, 3, "the vocabulary");
   check_round_trip(random_documents(1000, 65536, 1), 65536, std::string(1000, 'v'));
-  check_round_trip(random_documents(1000, 65537, 2), 65537, "\0binary\n");
+  check_round_trip(random_documents(1000, 65537, 2), 65537, std::string("\0binary\n", 8));
   check_round_trip({{4294967295U, 0}}, std::int64_t{1} << 32, "");
 }
 

@@ -1,6 +1,7 @@
 #include "train/checkpoint.h"
 
 #include "base/error.h"
+#include "nn/weights.h"
 #include "scratch.h"
 #include "torch_doctest.h"
 #include "train_support.h"
@@ -103,6 +104,27 @@ TEST_CASE("every damaged file of a checkpoint is refused") {
     test::spill(path, whole);
   }
   CHECK(refusal(trained.folder(), learner).empty());
+}
+
+TEST_CASE("a flipped bit in network or weights is refused for evaluation, too") {
+  const Trained trained(test::tiny_xl());
+  CHECK_NOTHROW(nn::load_model(trained.folder()));
+  for (const char* name : {"model.json", "model.safetensors"}) {
+    const fs::path path = trained.folder() / name;
+    const std::string whole = test::slurp(path);
+    std::string damaged = whole;
+    // A digit of a number stays one, and so does a weight.
+    const std::size_t at = whole.find("\"dropout\": 0.1");
+    const std::size_t place = at == std::string::npos ? whole.size() - 6 : at + 13;
+    damaged[place] = static_cast<char>(damaged[place] ^ 1);
+    test::spill(path, damaged);
+    CHECK_THROWS_WITH_AS(nn::load_model(trained.folder()), doctest::Contains("checksum mismatch"),
+                         FormatError);
+    test::spill(path, whole);
+  }
+  // Network and weights are enough; then there is nothing to compare with.
+  fs::remove(trained.folder() / "state.json");
+  CHECK_NOTHROW(nn::load_model(trained.folder()));
 }
 
 TEST_CASE("a checkpoint of another network is refused, the tensor named") {

@@ -186,6 +186,48 @@ TEST_CASE("a resume without a checkpoint starts anew") {
   CHECK(place.train().step == 2);
 }
 
+TEST_CASE("a resume goes on from the best checkpoint when there is no last one") {
+  Workplace whole(test::tiny_ql()), killed(test::tiny_ql());
+  whole.train();
+  // As if the process had been killed between the first validation and the first RUN/last.
+  killed.task.config.checkpoint_interval = 1000;
+  killed.task.stop_at = 7;
+  killed.train();
+  REQUIRE(fs::exists(killed.task.run / "best"));
+  fs::remove_all(killed.task.run / "last");
+  killed.task.start = Start::kResume;
+  killed.task.stop_at = 0;
+  killed.train();
+  check_same_result(whole, killed);
+}
+
+TEST_CASE("validation data without a target is refused before the first step") {
+  Workplace place(test::tiny_xl());
+  test::pack(place.scratch / "one", test::scrambled(1, 23), 23);
+  CHECK(place.refusal("data", "one").find("expected at least 2 tokens") != std::string::npos);
+  CHECK_FALSE(fs::exists(place.task.run));
+}
+
+TEST_CASE("damaged validation data does not cost the steps before it") {
+  Workplace place(test::tiny_xl());
+  place.task.config.checkpoint_interval = 1000;
+  const fs::path shard = place.scratch / "valid" / "shard-00000.zst";
+  std::string bytes = test::slurp(shard);
+  for (std::size_t i = 20; i < 28; ++i) {
+    bytes[i] = static_cast<char>(~bytes[i]);
+  }
+  test::spill(shard, bytes);
+  CHECK_FALSE(place.refusal().empty());
+  CHECK(read_state(place.task.run / "last").step == 7);
+}
+
+TEST_CASE("a budget that is spent at once leaves a checkpoint") {
+  Workplace place(test::tiny_xl());
+  place.task.config.minutes = 1e-12;
+  CHECK(place.train().step == 1);
+  CHECK(read_state(place.task.run / "last").step == 1);
+}
+
 TEST_CASE("two trainings cannot share a folder") {
   Workplace place(test::tiny_xl());
   const RunFolder held(place.task.run, Start::kNew);
