@@ -1,6 +1,6 @@
 // The Transformer-QL family as one network driven by its geometry (share/doc/design.md, "The
-// network"). Parameters are named as the public PyTorch Transformer-XL names them, so published
-// weights load.
+// network"). Parameters are named as the public PyTorch Transformer-XL names them, so that
+// weights of its networks with a full softmax load.
 //
 // Shapes: tokens [batch, segment] int64, states [batch, length, d_model], losses [batch, segment]
 // in nats.
