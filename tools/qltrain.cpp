@@ -118,8 +118,9 @@ ql::train::Start start_of(const ql::Options& options) {
 
 void run(const ql::Options& options) {
   const std::string preset_path = options.text("model");
+  const std::vector<std::string> assignments = overrides(options);
   const ql::net::Preset preset =
-      ql::net::read_preset(preset_path, overrides(options), ql::train::training_keys());
+      ql::net::read_preset(preset_path, assignments, ql::train::training_keys());
   ql::shard::TokenReader data(options.text("data"));
   ql::shard::TokenReader validation(options.text("valid"));
 
@@ -127,7 +128,8 @@ void run(const ql::Options& options) {
   task.run = options.text("output");
   task.start = start_of(options);
   task.network = ql::train::with_vocabulary(preset.network, preset_path, data);
-  task.config = ql::train::training_from_json({preset.training, preset_path + ": training"});
+  task.config = ql::train::training_from_json(
+      {preset.training, preset_path + (assignments.empty() ? "" : " with --set") + ": training"});
   task.init = options.has("init") ? options.text("init") : "";
   task.stop_at = options.has("stop-at") ? options.integer("stop-at") : 0;
   ql::Json configuration = ql::Json::object();

@@ -1,5 +1,8 @@
 #include "net/model_file.h"
 
+#include <fmt/format.h>
+
+#include "base/error.h"
 #include "net/file_format.h"
 
 namespace ql::net {
@@ -8,10 +11,17 @@ namespace {
 constexpr int kModelVersion = 1;
 
 }  // namespace
+
 ModelFile read_model_file(const std::filesystem::path& path) {
   std::error_code unknown;  // read_json finds better words for a path that cannot be reached
-  const std::filesystem::path file =
-      std::filesystem::is_directory(path, unknown) ? path / "model.json" : path;
+  const bool folder = std::filesystem::is_directory(path, unknown);
+  const std::filesystem::path file = folder ? path / "model.json" : path;
+  if (folder && !std::filesystem::exists(file, unknown)) {
+    const bool run = std::filesystem::exists(path / "best" / "model.json", unknown);
+    throw Error(path.string(), "no checkpoint is there: model.json is missing",
+                run ? fmt::format("give the best one of this run: {}", (path / "best").string())
+                    : "give RUN/best or RUN/last of qltrain -o RUN");
+  }
   const Json json = read_json(file);
   const JsonObject object(json, file.string());
   check_format(object, "ql-model", kModelVersion);

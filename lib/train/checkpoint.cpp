@@ -98,18 +98,21 @@ TrainingState read_state(const fs::path& folder) {
   return state_from_json(JsonObject(json, path.string()).object("state"));
 }
 
-TrainingState read_checkpoint(const fs::path& folder, Learner& learner) {
+void verify_checkpoint(const fs::path& folder) {
   const fs::path path = folder / "state.json";
   const Json json = read_verified_json(path);
-  const JsonObject object(json, path.string());
-  const JsonObject files = object.object("files");
+  const JsonObject files = JsonObject(json, path.string()).object("files");
   for (const char* name : kCovered) {
     if (file_hash(folder / name) != files.text(name)) {
       throw FormatError((folder / name).string(),
                         "checksum mismatch with state.json: the file is damaged", kCure);
     }
   }
-  TrainingState state = state_from_json(object.object("state"));
+}
+
+TrainingState read_checkpoint(const fs::path& folder, Learner& learner) {
+  verify_checkpoint(folder);
+  TrainingState state = read_state(folder);
   const at::NoGradGuard no_gradient;
   nn::load_weights(learner.model(), nn::read_safetensors(folder / kWeights));
   restore(folder / kOptimizer, learner.adam().moments());

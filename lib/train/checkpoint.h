@@ -18,9 +18,12 @@ void write_checkpoint(const std::filesystem::path& folder, const net::ModelFile&
 // state.json alone, its checksum verified. Throws FormatError with the reason.
 TrainingState read_state(const std::filesystem::path& folder);
 
-// Verifies every file against state.json, then restores weights, moments and memory. Throws
-// FormatError with file and reason; `learner` is then of no use. A file that is missing is a
-// SystemError.
+// Compares every file with state.json. Throws FormatError with file and reason; a file that is
+// missing is a SystemError.
+void verify_checkpoint(const std::filesystem::path& folder);
+
+// After verify_checkpoint, restores weights, moments and memory. On an exception `learner` is of no
+// use.
 TrainingState read_checkpoint(const std::filesystem::path& folder, Learner& learner);
 
 }  // namespace ql::train

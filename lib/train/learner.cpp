@@ -14,8 +14,8 @@ void require_finite(double value, const char* what, std::int64_t step) {
   if (!std::isfinite(value)) {
     throw Error(fmt::format("step {}", step + 1),
                 fmt::format("the {} is {}", what, std::isnan(value) ? "not a number" : "infinite"),
-                "train again with a lower learning_rate, more warmup_steps or a smaller clip (the "
-                "last checkpoint is kept: --init can start from it)");
+                "train again with a lower learning_rate, more warmup_steps or a smaller clip; "
+                "--init can start from a checkpoint of this run, if it has one");
   }
 }
 

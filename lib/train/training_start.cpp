@@ -69,6 +69,8 @@ void TrainingRun::start() {
 }
 
 void TrainingRun::resume(const fs::path& checkpoint) {
+  // Before anything is compared: a damaged number is no changed setting.
+  verify_checkpoint(checkpoint);
   const net::ModelFile saved = net::read_model_file(checkpoint);
   require_same_training(checkpoint.string(), saved, read_state(checkpoint), description_,
                         state_.data, state_.validation);

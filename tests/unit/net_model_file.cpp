@@ -127,7 +127,12 @@ TEST_CASE("other formats, versions and folders are refused") {
         "model.json: the key 'network' is missing");
   CHECK(said("[]") == "model.json: expected an object, found a list");
   std::filesystem::remove(scratch.folder() / "model.json");
-  CHECK_THROWS_AS(read_model_file(scratch.folder()), SystemError);
+  CHECK_THROWS_WITH_AS(read_model_file(scratch.folder()), doctest::Contains("give RUN/best"),
+                       Error);
+  std::filesystem::create_directory(scratch.folder() / "best");
+  scratch.write("best/model.json", "{}");
+  CHECK_THROWS_WITH_AS(read_model_file(scratch.folder()),
+                       doctest::Contains((scratch.folder() / "best").c_str()), Error);
 }
 
 TEST_CASE("--set changes a preset's network and training") {
