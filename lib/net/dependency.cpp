@@ -35,16 +35,16 @@ struct States {
   }
 };
 
-// Causal attention over the `reach` newest states of the memory and over the segment.
-void run_layer(States& states, std::int64_t reach) {
-  const std::int64_t first = states.at(-reach);
-  std::fill(states.segment.begin(), states.segment.end(), first);
-}
-
+// Layers of causal attention over the `reach` newest states of the memory and over the segment.
 void run_layers(States& states, const ScaleGeometry& scale, std::int64_t reach) {
-  for (std::int64_t layer = 0; layer < scale.layers; ++layer) {
-    run_layer(states, reach);
+  if (scale.layers == 0) {
+    return;
   }
+  // Every state of the segment sees the same oldest state; after one layer all are equal, and each
+  // further layer goes back by as many steps as the oldest memory is old.
+  const std::int64_t steps_back = reach > 0 ? 1 + (reach - 1) / states.shift : 0;
+  const std::int64_t first = states.at(-reach) - (scale.layers - 1) * steps_back * states.stride;
+  std::fill(states.segment.begin(), states.segment.end(), first);
 }
 
 // Pools groups of `rate` states of concat(memory, segment); the last group ends with the segment.
