@@ -1,6 +1,7 @@
 // qlbin: token streams to zstd shards with a manifest, and back.
 #include "base/error.h"
 #include "base/file.h"
+#include "base/printable.h"
 #include "base/progress.h"
 #include "base/provenance.h"
 #include "base/tool.h"
@@ -122,7 +123,8 @@ void verify(const Options& options) {
   for (const std::string& path : options.positional()) {
     Progress progress("verify", "tokens");
     const Verification result = verify_folder(
-        path, [&](const std::string& problem) { out.write(problem + "\n"); }, shown_by(progress));
+        path, [&](const std::string& problem) { out.write(printable(problem) + "\n"); },
+        shown_by(progress));
     if (result.problems == 0) {
       out.write(fmt::format("{}: good: {}, {}, {}\n", path, counted(result.tokens, "token"),
                             counted(result.documents, "document"),

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/json.h"
+#include "base/log.h"
 
 namespace ql::ctx {
 namespace {
@@ -83,6 +84,11 @@ std::vector<Row> make_rows(const Request& request, const std::string& method) {
                     method == "exact" ? net::exact_context(network, lengths)
                                       : net::paper_context(network, lengths),
                     net::cost(network, lengths)});
+    for (const net::ScaleGeometry& scale : rows.back().geometry.scales) {
+      log_debug("segment {}, memory {}: granularity {}: {} layers, segment {}, memory {}, shift {}",
+                lengths.segment, lengths.memory, scale.granularity, scale.layers, scale.segment,
+                scale.memory, scale.shift);
+    }
   }
   return rows;
 }

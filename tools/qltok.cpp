@@ -15,6 +15,7 @@
 #include "base/tool.h"
 #include "qltok_table.h"
 #include "shard/token_stream.h"
+#include "shard/token_stream_format.h"
 #include "text/decoder.h"
 #include "text/encode_files.h"
 #include "text/ids_text.h"
@@ -48,6 +49,11 @@ void warn_of_reserved(std::int64_t count) {
   ql::log_warning(
       "words <eos> in the text: {}; they become <unk>, because <eos> stands for line ends",
       ql::with_thousands(count));
+}
+
+// A token stream carries no more.
+std::string read_vocabulary_text(const std::string& path) {
+  return ql::read_file(path, static_cast<std::int64_t>(ql::shard::kLargestVocabularyText));
 }
 
 // How the command went about it, for the artefact. What only changes speed is left out.
@@ -139,7 +145,7 @@ void encode(const Options& options) {
   ql::OutputStream out(!as_text);
   const std::string path = options.text("vocab");
   ql::shard::StreamHeader header;
-  header.vocabulary_text = ql::read_file(path);
+  header.vocabulary_text = read_vocabulary_text(path);
   const Vocabulary vocabulary = ql::text::parse_vocabulary(header.vocabulary_text, path);
   const ql::text::Encoder encoder(vocabulary, encode_options(options, vocabulary));
   header.vocabulary = vocabulary.info();
@@ -170,8 +176,8 @@ Vocabulary stream_vocabulary(const Options& options, const ql::shard::StreamHead
   if (!given && header.vocabulary_text.empty())
     throw ql::Error(stream, "the token stream brings no vocabulary", "give one with --vocab");
   const std::string where = given ? options.text("vocab") : stream + ": vocabulary";
-  Vocabulary vocabulary =
-      ql::text::parse_vocabulary(given ? ql::read_file(where) : header.vocabulary_text, where);
+  Vocabulary vocabulary = ql::text::parse_vocabulary(
+      given ? read_vocabulary_text(where) : header.vocabulary_text, where);
   if (!info.hash.empty() && info.hash != vocabulary.hash())
     throw ql::Error(where,
                     fmt::format("the vocabulary has the hash {}, but {} was made with {}",
@@ -198,7 +204,7 @@ void decode(const Options& options) {
     if (!options.has("vocab"))
       throw ql::UsageError("--input ids", "ids bring no vocabulary", "give one with --vocab");
     const std::string path = options.text("vocab");
-    const Vocabulary vocabulary = ql::text::parse_vocabulary(ql::read_file(path), path);
+    const Vocabulary vocabulary = ql::text::parse_vocabulary(read_vocabulary_text(path), path);
     ql::text::Decoder decoder(vocabulary, decode_options(options, vocabulary), write);
     ql::text::read_ids_text(
         input, vocabulary.size(),

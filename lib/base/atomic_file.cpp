@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <system_error>
 #include <utility>
 
 #include "base/error.h"
@@ -35,6 +36,30 @@ void sync_path(const fs::path& path, const std::string& where) {
 
 }  // namespace internal
 
+namespace {
+
+// Where the symbolic links at `path` lead: the file is replaced there, and the links stay. A link
+// of /proc, as behind /dev/stdout, stands for an open file, which renaming cannot replace.
+fs::path behind_links(const fs::path& path) {
+  constexpr int kMostLinks = 40;
+  fs::path target = path;
+  std::error_code error;
+  for (int links = 0; fs::is_symlink(fs::symlink_status(target, error)); ++links) {
+    if (links == kMostLinks) throw SystemError(path.string(), "write", ELOOP);
+    const fs::path folder = internal::folder_of(target);
+    if (fs::canonical(folder, error).native().rfind("/proc/", 0) == 0) {
+      throw Error(path.string(), "this stands for an open file, expected the name of a file",
+                  "choose another name");
+    }
+    const fs::path next = fs::read_symlink(target, error);
+    if (error) throw SystemError(path.string(), "read the link", error.value());
+    target = internal::final_path(folder / next);
+  }
+  return target;
+}
+
+}  // namespace
+
 AtomicFile::AtomicFile(const fs::path& path) : path_(internal::final_path(path)) {
   struct stat status = {};
   if (::stat(path_.c_str(), &status) == 0) {
@@ -45,6 +70,7 @@ AtomicFile::AtomicFile(const fs::path& path) : path_(internal::final_path(path))
                   "choose another name");
     }
   }
+  path_ = behind_links(path_);
   temporary_ = internal::claim_temporary(path_);
   descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (descriptor_ < 0) {

@@ -16,7 +16,8 @@ std::string read_file(const fs::path& path, std::int64_t limit = INT64_MAX);
 
 // Writes under a temporary name in the same folder; commit() fsyncs, renames and fsyncs the folder.
 // Without commit() the destructor removes the temporary file: nothing half-written is ever seen
-// under the final name. Every error is a SystemError that names the final path.
+// under the final name. Symbolic links are followed. Every error is a SystemError that names the
+// final path.
 class AtomicFile {
  public:
   explicit AtomicFile(const fs::path& path);

@@ -1,5 +1,6 @@
 #include "base/signals.h"
 
+#include <array>
 #include <atomic>
 #include <csignal>
 
@@ -12,6 +13,8 @@ namespace {
 std::atomic<int> requested_stop{0};
 static_assert(std::atomic<int>::is_always_lock_free, "the signal handler must not lock");
 
+constexpr std::array<int, 2> kStopSignals{SIGINT, SIGTERM};
+
 extern "C" void ql_on_stop_signal(int signal_number) {
   int none = 0;
   if (requested_stop.compare_exchange_strong(none, signal_number)) return;
@@ -19,19 +22,44 @@ extern "C" void ql_on_stop_signal(int signal_number) {
   std::raise(signal_number);
 }
 
-}  // namespace
-
-void install_signal_handlers() {
+void install_handler(int signal_number) {
   struct sigaction action = {};
   action.sa_handler = ql_on_stop_signal;
   sigemptyset(&action.sa_mask);
   // Without SA_RESTART a waiting read() returns and can look at stop_signal().
   action.sa_flags = 0;
-  for (const int signal_number : {SIGINT, SIGTERM}) {
+  sigaction(signal_number, &action, nullptr);
+}
+
+}  // namespace
+
+void install_signal_handlers() {
+  for (const int signal_number : kStopSignals) {
     struct sigaction before = {};
     sigaction(signal_number, nullptr, &before);
     // nohup and background jobs of a script ignore signals on purpose.
-    if (before.sa_handler != SIG_IGN) sigaction(signal_number, &action, nullptr);
+    if (before.sa_handler != SIG_IGN) install_handler(signal_number);
+  }
+}
+
+StopAtOnce::StopAtOnce() {
+  for (std::size_t i = 0; i < kStopSignals.size(); ++i) {
+    struct sigaction action = {};
+    sigaction(kStopSignals[i], nullptr, &action);
+    // What a parent ignores and what another program installed stays.
+    replaced_[i] = action.sa_handler == ql_on_stop_signal;
+    if (replaced_[i]) std::signal(kStopSignals[i], SIG_DFL);
+  }
+  if (stop_signal() == 0) return;
+  restore();
+  check_for_stop();
+}
+
+StopAtOnce::~StopAtOnce() { restore(); }
+
+void StopAtOnce::restore() {
+  for (std::size_t i = 0; i < kStopSignals.size(); ++i) {
+    if (replaced_[i]) install_handler(kStopSignals[i]);
   }
 }
 

@@ -29,8 +29,11 @@ void wait_for_input(int descriptor) {
 InputFile::InputFile(const std::string& path)
     : name_(path == "-" ? "standard input" : path), descriptor_(STDIN_FILENO) {
   if (path != "-") {
-    descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (descriptor_ < 0) throw SystemError(name_, "open", errno);
+    // Opening a named pipe waits for its writer; a signal ends the wait.
+    while ((descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC)) < 0) {
+      if (errno != EINTR) throw SystemError(name_, "open", errno);
+      check_for_stop();
+    }
   }
   struct stat status = {};
   int failed = ::fstat(descriptor_, &status) != 0 ? errno : 0;
@@ -121,6 +124,8 @@ void OutputStream::write_through(const void* data, std::size_t size) {
     }
     bytes += written;
     size -= static_cast<std::size_t>(written);
+    // A signal makes a write() that waits return with what the pipe has taken so far, and no EINTR.
+    if (size > 0) check_for_stop();
   }
 }
 

@@ -18,6 +18,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/options_internal.h"
+#include "base/printable.h"
 #include "base/progress.h"
 #include "base/signals.h"
 
@@ -97,7 +98,7 @@ void set_up_words(const std::string& tool) {
   set_progress_style(style);
   set_log_sink([tool](LogLevel level, const std::string& line) {
     const char* kind = level == LogLevel::kWarning ? "warning: " : "";
-    print_above_progress(fmt::format("{}: {}{}", tool, kind, line));
+    print_above_progress(printable_lines(fmt::format("{}: {}{}", tool, kind, line)));
   });
 }
 
@@ -116,7 +117,7 @@ void finish_standard_output() {
 }
 
 int fail(const std::string& tool, const std::string& text, ExitCode code = ExitCode::kFailed) {
-  print_above_progress(fmt::format("{}: error: {}", tool, text));
+  print_above_progress(printable_lines(fmt::format("{}: error: {}", tool, text)));
   return static_cast<int>(code);
 }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/number.h"
+#include "base/printable.h"
 
 namespace ql::shard {
 
@@ -21,13 +22,6 @@ Sizes total_sizes(const Manifest& manifest) {
     sizes.bytes_compressed += shard.bytes_compressed;
   }
   return sizes;
-}
-
-// A damaged or hostile manifest must not talk to the terminal, nor add columns.
-std::string printable(std::string text) {
-  for (char& letter : text)
-    if (static_cast<unsigned char>(letter) < ' ' || letter == 127) letter = '?';
-  return text;
 }
 
 const char* dtype(const Manifest& manifest) { return manifest.bytes_per_id() == 2 ? "u16" : "u32"; }
@@ -76,7 +70,7 @@ void append_commands(std::string& text, const Json& provenance, const char* labe
 }  // namespace
 
 std::string info_text(const std::string& name, const Manifest& manifest) {
-  std::string text = name + "\n";
+  std::string text = printable(name) + "\n";
   const auto line = [&](const char* label, const std::string& value) {
     text += fmt::format("  {:<12}{}\n", label, printable(value));
   };
@@ -99,7 +93,7 @@ std::string info_tsv_header() {
 std::string info_tsv(const std::string& name, const Manifest& manifest) {
   const Sizes sizes = total_sizes(manifest);
   std::string line =
-      fmt::format("{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}", name, manifest.tokens,
+      fmt::format("{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}", printable(name), manifest.tokens,
                   manifest.documents, dtype(manifest), manifest.vocabulary.size,
                   printable(manifest.vocabulary.hash), printable(manifest.vocabulary.type),
                   manifest.shards.size(), sizes.bytes, sizes.bytes_compressed);

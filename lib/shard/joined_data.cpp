@@ -122,6 +122,8 @@ void JoinedData::copy(TokenRange range, TokenSink& sink, const TokensDone& done)
       done(range.begin - first);
     }
     before += reader.tokens();
+    // Many folders would keep more files open than a process may have.
+    reader.close_files();
   }
 }
 

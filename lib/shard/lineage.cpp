@@ -1,5 +1,7 @@
 #include "shard/lineage.h"
 
+#include <algorithm>
+
 #include "base/provenance.h"
 
 namespace ql::shard {
@@ -9,6 +11,17 @@ namespace {
 // Each generation nests up to three levels; base/json.h reads 64.
 constexpr int kMostGenerations = 8;
 constexpr std::size_t kMostBytes = std::size_t{256} << 10;
+
+// What readers of a stream or manifest add is far less than the rest up to 64.
+constexpr int kDeepest = 48;
+
+// Levels of objects and lists.
+int depth_of(const Json& json) {
+  int below = 0;
+  if (!json.is_structured()) return below;
+  for (const Json& item : json) below = std::max(below, depth_of(item));
+  return below + 1;
+}
 
 // Keeps `generations` of what is below.
 Json trimmed(const Json& input, int generations) {
@@ -37,7 +50,7 @@ Json lineage(const Json& configuration, const Json& input) {
   Json made = provenance(configuration);
   for (int generations = kMostGenerations; generations >= 0; --generations) {
     made["input"] = trimmed(input, generations);
-    if (made.dump().size() <= kMostBytes) return made;
+    if (made.dump().size() <= kMostBytes && depth_of(made) <= kDeepest) return made;
   }
   made.erase("input");
   return made;

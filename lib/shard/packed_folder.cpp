@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/log.h"
 #include "shard/manifest.h"
 #include "shard/raw_file.h"
 
@@ -41,6 +42,7 @@ std::string read_manifest_text(const PackedFolder& place) {
 
 Manifest read_manifest(const PackedFolder& place) {
   const std::string where = place.manifest.string();
+  log_debug("reading {}", where);
   return manifest_from_json(parse_json(read_manifest_text(place), where), where);
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "shard/id_codec.h"
 
 namespace ql::shard {
@@ -50,6 +51,7 @@ ShardReader::ShardReader(const PackedFolder& place, const ShardEntry& entry, std
                                   position - begin, entry.tokens),
                       kDamagedCure);
   }
+  log_debug("reading {}: {} tokens in {} frames", name_, entry.tokens, frames_.size());
 }
 
 const RandomAccessFile& ShardReader::file() {

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "base/log.h"
+
 namespace ql::shard {
 
 namespace {
@@ -39,6 +41,8 @@ ShardEntry ShardWriter::finish(int bytes_per_id) {
   file_.close();
   entry_.tokens = entry_.bytes / bytes_per_id;
   entry_.hash = hasher_.digest();
+  log_debug("{}: {} tokens in {} frames, {} bytes", entry_.file, entry_.tokens, frames_.size(),
+            entry_.bytes_compressed);
   return entry_;
 }
 

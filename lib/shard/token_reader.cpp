@@ -123,4 +123,11 @@ void TokenReader::read(std::int64_t begin, std::int64_t count, std::int64_t* out
   }
 }
 
+void TokenReader::close_files() {
+  State& state = *state_;
+  for (const std::size_t shard : state.open_shards) state.shards[shard].close();
+  state.open_shards.clear();
+  state.cursors.clear();
+}
+
 }  // namespace ql::shard

@@ -42,6 +42,8 @@ class TokenReader {
   // std::out_of_range outside the data. Memory: a decoded frame for each cursor from 0 to the
   // highest one used.
   void read(std::int64_t begin, std::int64_t count, std::int64_t* out, std::size_t cursor = 0);
+  // Closes the shards and forgets the decoded frames; the next read() opens what it needs.
+  void close_files();
 
  private:
   struct State;

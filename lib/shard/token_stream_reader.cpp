@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/log.h"
 #include "base/signals.h"
 #include "shard/id_codec.h"
 #include "shard/little_endian.h"
@@ -199,6 +200,7 @@ struct TokenStreamReader::State {
 };
 
 TokenStreamReader::TokenStreamReader(InputFile& input) : state_(std::make_unique<State>(input)) {
+  log_debug("reading {}", input.name());
   state_->read_header();
   state_->read_vocabulary();
 }

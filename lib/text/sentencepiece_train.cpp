@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "base/error.h"
+#include "base/signals.h"
 #include "text/sentencepiece_model.h"
 
 namespace ql::text {
@@ -59,6 +60,7 @@ std::string train_sentencepiece(const std::vector<std::string_view>& lines,
   };
   Parts iterator(lines);
   std::string model;
+  const StopAtOnce unheard;  // training takes minutes and does not look at signals
   const auto status = sentencepiece::SentencePieceTrainer::Train(settings, &iterator, &model);
   if (status.ok()) return model;
   throw ConfigError("SentencePiece",

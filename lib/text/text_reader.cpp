@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/number.h"
 #include "base/signals.h"
 #include "text/lines.h"
@@ -42,6 +43,7 @@ bool TextReader::open_next_file() {
   place_ = TextPlace();
   place_.lines_before = history;
   place_.file = input_->name();
+  log_debug("reading {}", place_.file);
   return true;
 }
 

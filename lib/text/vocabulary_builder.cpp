@@ -18,6 +18,8 @@ namespace {
 constexpr const char* kEos = "<eos>";
 constexpr const char* kUnk = "<unk>";
 constexpr const char* kWhere = "the new vocabulary";
+// The library multiplies the size by 1.1 in 32 bits and never ends when that overflows.
+constexpr std::int64_t kMostPieces = std::int64_t{1} << 24;
 
 bool wants_eos(const VocabularyRules& rules) {
   if (rules.eos != Presence::kAuto) return rules.eos == Presence::kAlways;
@@ -45,6 +47,10 @@ void check_rules(const VocabularyRules& rules) {
     throw UsageError("--max-size", "there are always 256 bytes", "leave the option out");
   if (rules.max_size == 0 && pieces)
     throw UsageError("--max-size", "--type sentencepiece needs a size", "try --max-size 8000");
+  if (pieces && rules.max_size > kMostPieces) {
+    throw UsageError("--max-size",
+                     fmt::format("{} pieces, expected at most {}", rules.max_size, kMostPieces));
+  }
   if (rules.max_size > 0 && rules.max_size <= specials(rules)) {
     throw UsageError("--max-size",
                      fmt::format("{} leaves no room beside <eos> and <unk>", rules.max_size));

@@ -155,6 +155,36 @@ TEST_CASE("names that cannot be written") {
   CHECK_FALSE(trial(scratch / std::string(300, 'n')).empty());
 }
 
+TEST_CASE("symbolic links stay, the file behind them is replaced") {
+  const ScratchFolder scratch;
+  fs::create_directory(scratch / "far");
+  spill(scratch / "far" / "real", "old");
+  fs::create_symlink("far/real", scratch / "near");
+  fs::create_symlink("near", scratch / "link");
+  write_file_atomically(scratch / "link", "new");
+  CHECK(fs::is_symlink(scratch / "link"));
+  CHECK(fs::is_symlink(scratch / "near"));
+  CHECK(slurp(scratch / "far" / "real") == "new");
+  fs::create_symlink("far/none", scratch / "dangling");
+  write_file_atomically(scratch / "dangling", "first");
+  CHECK(slurp(scratch / "far" / "none") == "first");
+  fs::create_symlink("loop", scratch / "loop");
+  CHECK_FALSE(complaint([&] { write_file_atomically(scratch / "loop", "x"); }).empty());
+}
+
+TEST_CASE("a link to an open file, as /dev/stdout is, stays") {
+  const ScratchFolder scratch;
+  const auto ending = in_child(
+      [&] {
+        fs::create_symlink("/proc/self/fd/1", scratch / "stdout");
+        const std::string said = complaint([&] { write_file_atomically(scratch / "stdout", "x"); });
+        return said.find("stands for an open file") != std::string::npos ? 0 : 1;
+      },
+      (scratch / "file").string());
+  CHECK(ending.exit_code == 0);
+  CHECK(fs::is_symlink(scratch / "stdout"));
+}
+
 TEST_CASE("a plain name goes to the current folder") {
   const ScratchFolder scratch;
   const auto ending = in_child([&] {

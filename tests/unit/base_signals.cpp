@@ -38,6 +38,28 @@ TEST_CASE("the first signal asks, the second ends") {
   }
 }
 
+TEST_CASE("a call that cannot ask is ended by the first signal") {
+  const auto during = in_child([] {
+    install_signal_handlers();
+    const StopAtOnce unheard;
+    ::raise(SIGTERM);
+    return 0;
+  });
+  CHECK(during.signal == SIGTERM);
+  const auto after = in_child([] {
+    install_signal_handlers();
+    { const StopAtOnce unheard; }
+    ::raise(SIGTERM);
+    try {
+      const StopAtOnce too_late;
+    } catch (const Interrupted&) {
+      return stop_signal() == SIGTERM ? 0 : 1;
+    }
+    return 2;
+  });
+  CHECK(after.exit_code == 0);
+}
+
 TEST_CASE("a signal that the parent ignores stays ignored") {
   const auto ending = in_child([] {
     ::signal(SIGINT, SIG_IGN);

@@ -181,6 +181,20 @@ TEST_CASE("the level of the words") {
         "qlone: error: bad\n");
 }
 
+TEST_CASE("no control character reaches the terminal") {
+  CHECK(run({"a"}, [](const Options&) { log_warning("a\x1b[31m\r\x7f"); }).err ==
+        "qlone: warning: a?[31m??\n");
+  // U+009B begins escape sequences, too; U+00A0 and other letters do not.
+  CHECK(run({"a"}, [](const Options&) {
+          throw Error(
+              "\xC2\x9B"
+              "31m",
+              "\xC2\xA0\xC3\x9B");
+        }).err == "qlone: error: ?31m: \xC2\xA0\xC3\x9B\n");
+  CHECK(run({"a"}, [](const Options&) { throw Error("", "two\n\tlines"); }).err ==
+        "qlone: error: two\n\tlines\n");
+}
+
 TEST_CASE("the library alone is silent") {
   const Ending ending = in_child([] {
     log_warning("nobody listens");

@@ -121,6 +121,13 @@ TEST_CASE("history stays readable however often data is packed again") {
   CHECK(young["input"]["input"]["tool"] == "first");
 }
 
+TEST_CASE("a deep history stays readable in a manifest") {
+  Json deep = Json::object();
+  for (int level = 0; level < 61; ++level) deep = Json{{"a", deep}};
+  const Json made = lineage(Json::object(), Json::array({Json{{"provenance", deep}}}));
+  CHECK_NOTHROW(parse_json(dump_json(Json{{"provenance", made}}), "manifest"));
+}
+
 TEST_CASE("file names that are not UTF-8 do not get into the way") {
   const Json made = lineage(Json{{"output",
                                   "a\xff"
