@@ -10,8 +10,8 @@ namespace ql::ctx {
 namespace {
 
 // What parameters and operations are counted from: the first four are needed for it.
-const std::vector<std::string> size_options{"d-model", "n-head", "d-head", "d-inner"};
-const std::vector<std::string> cost_options{"d-model",    "n-head",  "d-head",     "d-inner",
+const std::vector<std::string> kSizeOptions{"d-model", "n-head", "d-head", "d-inner"};
+const std::vector<std::string> kCostOptions{"d-model",    "n-head",  "d-head",     "d-inner",
                                             "vocab-size", "untie-r", "convolution"};
 
 bool has_scales(net::Architecture architecture) {
@@ -39,10 +39,10 @@ std::vector<std::int64_t> scales_from_options(const Options& options,
 
 void read_sizes(const Options& options, Request& request) {
   const auto given = [&](const std::string& name) { return options.given(name); };
-  if (std::none_of(cost_options.begin(), cost_options.end(), given)) {
+  if (std::none_of(kCostOptions.begin(), kCostOptions.end(), given)) {
     return;
   }
-  for (const std::string& name : size_options) {
+  for (const std::string& name : kSizeOptions) {
     if (!options.given(name)) {
       throw UsageError("--" + name, "missing",
                        "parameters and operations are counted from --d-model, --n-head, --d-head "
@@ -89,7 +89,7 @@ Request request_from_arch(const Options& options) {
 }
 
 Request request_from_file(const Options& options, const std::string& source) {
-  std::vector<std::string> surplus = cost_options;
+  std::vector<std::string> surplus = kCostOptions;
   surplus.insert(surplus.end(), {"arch", "scales", "layers", "output-layers", "rate"});
   for (const std::string& name : surplus) {
     if (options.given(name)) {

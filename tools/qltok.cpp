@@ -178,11 +178,12 @@ Vocabulary stream_vocabulary(const Options& options, const ql::shard::StreamHead
   const std::string where = given ? options.text("vocab") : stream + ": vocabulary";
   Vocabulary vocabulary = ql::text::parse_vocabulary(
       given ? read_vocabulary_text(where) : header.vocabulary_text, where);
-  if (!info.hash.empty() && info.hash != vocabulary.hash())
+  if (!info.hash.empty() && info.hash != vocabulary.hash()) {
     throw ql::Error(where,
                     fmt::format("the vocabulary has the hash {}, but {} was made with {}",
                                 vocabulary.hash(), stream, info.hash),
                     "give the vocabulary that the text was encoded with, or leave out --vocab");
+  }
   return vocabulary;
 }
 

@@ -19,13 +19,13 @@ struct CloseCaseMap {
 
 // Shared by all threads: ICU's mapping only reads it.
 const UCaseMap* case_map() {
-  static const std::unique_ptr<UCaseMap, CloseCaseMap> shared = [] {
+  static const std::unique_ptr<UCaseMap, CloseCaseMap> kMap = [] {
     UErrorCode error = U_ZERO_ERROR;
     std::unique_ptr<UCaseMap, CloseCaseMap> map(ucasemap_open("", 0, &error));
     if (U_FAILURE(error)) throw Error("ICU", u_errorName(error));
     return map;
   }();
-  return shared.get();
+  return kMap.get();
 }
 
 }  // namespace

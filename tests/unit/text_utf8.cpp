@@ -43,7 +43,7 @@ void check_sequence(const std::string& bytes, long& wrong) {
 }
 
 const std::set<std::string>& proper_beginnings() {
-  static const std::set<std::string> kept = [] {
+  static const std::set<std::string> kAll = [] {
     std::set<std::string> all;
     for (char32_t c = 0x80; c <= kLastCodePoint; ++c) {
       if (c >= 0xD800 && c <= 0xDFFF) continue;
@@ -55,7 +55,7 @@ const std::set<std::string>& proper_beginnings() {
     }
     return all;
   }();
-  return kept;
+  return kAll;
 }
 
 TEST_CASE("every code point survives") {
