@@ -106,7 +106,7 @@ void TokenReader::read(std::int64_t begin, std::int64_t count, std::int64_t* out
   State& state = *state_;
   if (begin < 0 || count < 0 || begin > tokens() - count) {
     throw std::out_of_range(
-        fmt::format("{}: tokens {} to {} asked of {}", name(), begin, begin + count, tokens()));
+        fmt::format("{}: {} tokens from {} on asked of {}", name(), count, begin, tokens()));
   }
   if (cursor >= kMostCursors) throw std::out_of_range(fmt::format("cursor {}", cursor));
   if (cursor >= state.cursors.size()) state.cursors.resize(cursor + 1);
