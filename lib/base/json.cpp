@@ -123,6 +123,20 @@ std::vector<std::int64_t> JsonObject::integers(const std::string& key) const {
   return values;
 }
 
+std::vector<bool> JsonObject::booleans(const std::string& key) const {
+  const Json& list = at(key);
+  const std::string where = fmt::format("{}: {}", where_, key);
+  if (!list.is_array()) wrong_type(where, "a list of true and false", list);
+  std::vector<bool> values;
+  values.reserve(list.size());
+  for (const Json& item : list) {
+    if (!item.is_boolean())
+      wrong_type(fmt::format("{}[{}]", where, values.size()), "true or false", item);
+    values.push_back(item.get<bool>());
+  }
+  return values;
+}
+
 void JsonObject::refuse_unknown(const std::set<std::string>& known) const {
   for (const auto& item : json_->items()) {
     if (known.count(item.key()) != 0) continue;

@@ -37,6 +37,7 @@ class JsonObject {
                        std::int64_t maximum = INT64_MAX) const;
   double real(const std::string& key) const;
   std::vector<std::int64_t> integers(const std::string& key) const;
+  std::vector<bool> booleans(const std::string& key) const;
   // Throws when a key outside `known` is present, with the nearest known one.
   void refuse_unknown(const std::set<std::string>& known) const;
   const std::string& where() const { return where_; }

@@ -1,5 +1,9 @@
 #include "net/cost.h"
 
+#include <vector>
+
+#include "net/clusters.h"
+
 namespace ql::net {
 namespace {
 
@@ -20,9 +24,25 @@ std::int64_t parameters_of_layer(const Network& network) {
   return attention + feed_forward + layer_norms + convolution;
 }
 
+// Embeddings, biases and projections of all clusters.
+std::int64_t parameters_of_vocabulary(const Network& network) {
+  std::int64_t count = 0;
+  std::int64_t projections = 0;  // that the softmax does not share
+  std::int64_t index = 0;
+  for (const Cluster& cluster : clusters(network)) {
+    count += cluster.size() * (cluster.width + 1);
+    const std::int64_t projection = cluster.projected ? network.d_model * cluster.width : 0;
+    const bool own_table = index == 0 || !shares_embedding(network);
+    projections += (own_table ? projection : 0) + (cluster.tied_projection ? 0 : projection);
+    count += index > 0 ? network.embedding_width() + 1 : 0;  // its column of the head
+    ++index;
+  }
+  return count + projections;
+}
+
 std::int64_t count_parameters(const Network& network) {
   const std::int64_t biases_u_v = 2 * network.n_head * network.d_head;
-  return network.vocab_size * (network.d_model + 1) +
+  return (network.vocab_size > 0 ? parameters_of_vocabulary(network) : 0) +
          network.layers() * parameters_of_layer(network) +
          (network.untie_r ? network.layers() : 1) * biases_u_v;
 }
@@ -43,6 +63,19 @@ double products_of_layer(const Network& network, const ScaleGeometry& scale,
   return projections + attention + feed_forward + convolution;
 }
 
+// Of the softmax over one state: all ids, or with cutoffs the head alone, for which tails a target
+// needs depends on the data.
+double products_of_head(const Network& network) {
+  if (network.vocab_size == 0) {
+    return 0;
+  }
+  const std::vector<Cluster> all = clusters(network);
+  const auto width = static_cast<double>(all.front().width);
+  const double projection =
+      all.front().projected ? static_cast<double>(network.d_model) * width : 0;
+  return projection + width * static_cast<double>(all.front().size() + network.cutoffs.size());
+}
+
 double count_flops_per_token(const Network& network, const Geometry& geometry) {
   double products = 0;
   const auto add = [&](const ScaleGeometry& scale) {
@@ -53,9 +86,7 @@ double count_flops_per_token(const Network& network, const Geometry& geometry) {
     add(scale);
   }
   add(geometry.output);
-  const auto softmax =
-      static_cast<double>(network.d_model) * static_cast<double>(network.vocab_size);
-  return 2 * (products / static_cast<double>(geometry.lengths.segment) + softmax);
+  return 2 * (products / static_cast<double>(geometry.lengths.segment) + products_of_head(network));
 }
 
 std::int64_t count_memory_states(const Geometry& geometry) {

@@ -18,7 +18,8 @@ struct Cost {
   //   attention of each state to the memories and to the states up to itself: content scores,
   //   position scores, weighted values;
   //   the projection of the heads, the feed-forward layer, a compressive network's convolution;
-  //   the softmax over the vocabulary.
+  //   the softmax over the vocabulary, of an adaptive softmax the head: which of its tails are
+  //   computed depends on the targets.
   // Left out: the projected position table, which does not depend on the tokens.
   double forward_flops_per_token = 0;
   // States of d_model numbers that a stream keeps between steps: the inputs of all layers, the

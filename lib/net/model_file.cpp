@@ -4,16 +4,37 @@
 
 #include "base/error.h"
 #include "net/file_format.h"
+#include "net/public_config.h"
 
 namespace ql::net {
 namespace {
 
 constexpr int kModelVersion = 1;
 
+// The library's configuration says nothing about the vocabulary or the training.
+ModelFile read_public(const std::filesystem::path& file) {
+  const Json json = read_json(file);
+  if (!is_public_config(json)) {
+    throw FormatError(
+        file.string(), "expected \"model_type\": \"transfo-xl\"",
+        "a checkpoint folder has a model.json or the config.json of a Transformer-XL");
+  }
+  ModelFile model;
+  model.network = network_from_public_config(JsonObject(json, file.string()));
+  model.training = Json::object();
+  model.provenance = Json::object();
+  return model;
+}
+
 }  // namespace
 
 ModelFile read_model_file(const std::filesystem::path& path) {
   std::error_code unknown;  // read_json finds better words for a path that cannot be reached
+  if (std::filesystem::is_directory(path, unknown) &&
+      !std::filesystem::exists(path / "model.json", unknown) &&
+      std::filesystem::exists(path / "config.json", unknown)) {
+    return read_public(path / "config.json");
+  }
   const bool folder = std::filesystem::is_directory(path, unknown);
   const std::filesystem::path file = folder ? path / "model.json" : path;
   if (folder && !std::filesystem::exists(file, unknown)) {

@@ -76,6 +76,47 @@ void check_deviation(const std::string& where, const char* key, double value) {
   }
 }
 
+void check_clusters(const Network& network, const std::string& where) {
+  if (network.cutoffs_from_data && network.vocab_size > 0) {
+    throw ConfigError(where, "cutoffs is auto, but the vocabulary is set",
+                      "leave vocab_size out, for qltrain to choose both for its data, or name the "
+                      "cutoffs");
+  }
+  check_size(where, "div_val", network.div_val, kMaxWidth);
+  check_size(where, "d_embed", network.embedding_width(), kMaxWidth);
+  std::int64_t width = network.embedding_width();
+  std::int64_t previous = 0;
+  for (const std::int64_t cutoff : network.cutoffs) {
+    if (cutoff <= previous) {
+      throw ConfigError(where,
+                        fmt::format("cutoffs: {} follows {}, each must be greater than the one "
+                                    "before and than 0",
+                                    cutoff, previous),
+                        "give them in increasing order, as in [2000, 10000]");
+    }
+    if (network.vocab_size > 0 && cutoff >= network.vocab_size) {
+      throw ConfigError(where,
+                        fmt::format("cutoffs: {} is not below the {} entries of the vocabulary",
+                                    cutoff, network.vocab_size),
+                        "qltrain --set cutoffs=auto chooses them for its data");
+    }
+    width /= network.div_val;
+    if (width < 1) {
+      throw ConfigError(where,
+                        fmt::format("div_val is {}: nothing is left of d_embed {} in the cluster "
+                                    "from {} on",
+                                    network.div_val, network.embedding_width(), cutoff),
+                        "use a smaller div_val or fewer cutoffs");
+    }
+    previous = cutoff;
+  }
+  const std::size_t clusters = network.cutoffs.size() + 1;
+  if (!network.tie_projs.empty() && network.tie_projs.size() != clusters) {
+    throw ConfigError(where, fmt::format("tie_projs has {} values, expected {}: one a cluster",
+                                         network.tie_projs.size(), clusters));
+  }
+}
+
 }  // namespace
 
 std::int64_t Network::layers() const {
@@ -126,6 +167,10 @@ void Network::check(const std::string& where) const {
     throw ConfigError(where, fmt::format("d_model is {}, must be even", d_model),
                       "half of a position's encoding are sines, half cosines");
   }
+  if (clamp_len == 0 || clamp_len < -1) {
+    throw ConfigError(where, fmt::format("clamp_len is {}, must be at least 1", clamp_len),
+                      "-1 clamps no distance");
+  }
   if (pool == Pool::kConvolution && architecture != Architecture::kCompressive) {
     throw ConfigError(where,
                       fmt::format("pool is convolution, which only a compressive network "
@@ -142,6 +187,7 @@ void Network::check(const std::string& where) const {
   }
   check_deviation(where, "init_std", init_std);
   check_deviation(where, "proj_init_std", proj_init_std);
+  check_clusters(*this, where);
 }
 
 std::string to_text(Architecture architecture) { return names_of(architecture).name; }

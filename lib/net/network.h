@@ -42,13 +42,23 @@ struct Network {
   std::int64_t rate = 2;             // compression rate c
   Pool pool = Pool::kMax;
   bool pre_lnorm = true;
-  bool untie_r = false;  // every layer its own biases u and v
-  Lengths lengths;       // n_s, n_m, n_cm of training
+  bool untie_r = false;         // every layer its own biases u and v
+  std::int64_t clamp_len = -1;  // distances beyond it count as it; -1: all are told apart
+  Lengths lengths;              // n_s, n_m, n_cm of training
   double dropout = 0.0;
   double dropatt = 0.0;
   double droppath = 0.0;
   double init_std = 0.02;
-  double proj_init_std = 0.01;
+  double proj_init_std = 0.01;  // of projections between embeddings and d_model
+  // Adaptive input and softmax (net/clusters.h). Without cutoffs the softmax is a plain one.
+  std::vector<std::int64_t> cutoffs;  // first ids of the second cluster, the third, ...
+  bool cutoffs_from_data = false;     // of a preset: to be chosen for the training data
+  std::int64_t div_val = 1;           // each cluster's embeddings are narrower by this factor
+  std::int64_t d_embed = 0;           // of the first cluster; 0: d_model
+  bool proj_same_dim = true;          // project embeddings of d_model, too, when div_val > 1
+  std::vector<bool> tie_projs;  // a cluster's two projections are one; empty: all but the first
+
+  std::int64_t embedding_width() const { return d_embed > 0 ? d_embed : d_model; }
 
   // Layers with parameters: all scales and the output block.
   std::int64_t layers() const;

@@ -5,6 +5,8 @@
 namespace ql::net {
 namespace {
 
+constexpr const char* kFromData = "auto";
+
 void check_own_lengths(const Network& network, const std::string& where) {
   try {
     make_geometry(network, network.lengths);
@@ -17,10 +19,12 @@ void check_own_lengths(const Network& network, const std::string& where) {
 
 const std::vector<std::string>& network_keys() {
   static const std::vector<std::string> keys{
-      "architecture", "vocab_size", "d_model",       "n_head",   "d_head",
-      "d_inner",      "scales",     "output_layers", "rate",     "pool",
-      "pre_lnorm",    "untie_r",    "segment",       "memory",   "compressed_memory",
-      "dropout",      "dropatt",    "droppath",      "init_std", "proj_init_std"};
+      "architecture",      "vocab_size", "d_model",       "n_head",   "d_head",
+      "d_inner",           "scales",     "output_layers", "rate",     "pool",
+      "pre_lnorm",         "untie_r",    "clamp_len",     "segment",  "memory",
+      "compressed_memory", "dropout",    "dropatt",       "droppath", "init_std",
+      "proj_init_std",     "cutoffs",    "div_val",       "d_embed",  "proj_same_dim",
+      "tie_projs"};
   return keys;
 }
 
@@ -52,6 +56,7 @@ Network network_from_json(const JsonObject& json) {
   }
   network.pre_lnorm = boolean("pre_lnorm", network.pre_lnorm);
   network.untie_r = boolean("untie_r", network.untie_r);
+  network.clamp_len = integer("clamp_len", network.clamp_len);
   network.lengths.segment = json.integer("segment");
   network.lengths.memory = integer("memory", network.lengths.memory);
   network.lengths.compressed_memory =
@@ -61,6 +66,17 @@ Network network_from_json(const JsonObject& json) {
   network.droppath = real("droppath", network.droppath);
   network.init_std = real("init_std", network.init_std);
   network.proj_init_std = real("proj_init_std", network.proj_init_std);
+  if (json.has("cutoffs")) {
+    network.cutoffs_from_data = json.at("cutoffs") == kFromData;
+    network.cutoffs =
+        network.cutoffs_from_data ? std::vector<std::int64_t>() : json.integers("cutoffs");
+  }
+  network.div_val = integer("div_val", network.div_val);
+  network.d_embed = json.has("d_embed") ? json.integer("d_embed", 1) : 0;
+  network.proj_same_dim = boolean("proj_same_dim", network.proj_same_dim);
+  if (json.has("tie_projs")) {
+    network.tie_projs = json.booleans("tie_projs");
+  }
   network.check(json.where());
   check_own_lengths(network, json.where());
   return network;
@@ -80,6 +96,7 @@ Json network_to_json(const Network& network) {
   json["pool"] = to_text(network.pool);
   json["pre_lnorm"] = network.pre_lnorm;
   json["untie_r"] = network.untie_r;
+  json["clamp_len"] = network.clamp_len;
   json["segment"] = network.lengths.segment;
   json["memory"] = network.lengths.memory;
   json["compressed_memory"] = network.lengths.compressed_memory;
@@ -88,6 +105,13 @@ Json network_to_json(const Network& network) {
   json["droppath"] = network.droppath;
   json["init_std"] = network.init_std;
   json["proj_init_std"] = network.proj_init_std;
+  json["cutoffs"] = network.cutoffs_from_data ? Json(kFromData) : Json(network.cutoffs);
+  json["div_val"] = network.div_val;
+  json["d_embed"] = network.embedding_width();
+  json["proj_same_dim"] = network.proj_same_dim;
+  if (!network.tie_projs.empty()) {
+    json["tie_projs"] = network.tie_projs;
+  }
   return json;
 }
 

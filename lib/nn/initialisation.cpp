@@ -51,13 +51,14 @@ void initialise(Parameters& parameters, const net::Network& network, std::uint64
     const bool is_norm = parameter.name.find("layer_norm") != std::string::npos;
     const bool is_attention_bias =
         ends_with(parameter.name, "r_w_bias") || ends_with(parameter.name, "r_r_bias");
-    if (ends_with(parameter.name, ".bias") && !is_attention_bias) {
+    const bool is_projection = parameter.name.find("_projs.") != std::string::npos;
+    if (ends_with(parameter.name, "bias") && !is_attention_bias) {
       parameter.tensor.zero_();
       continue;
     }
-    const at::Tensor values =
-        normal_numbers(parameter.tensor.numel(), number, seed) * network.init_std +
-        (is_norm ? 1.0 : 0.0);
+    const at::Tensor values = normal_numbers(parameter.tensor.numel(), number, seed) *
+                                  (is_projection ? network.proj_init_std : network.init_std) +
+                              (is_norm ? 1.0 : 0.0);
     parameter.tensor.copy_(values.view(parameter.tensor.sizes()));
   }
 }

@@ -2,10 +2,57 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <functional>
 #include <string>
 #include <utility>
 
+#include "net/clusters.h"
+
 namespace ql::nn {
+namespace {
+
+using Add = std::function<at::Tensor(std::string, at::IntArrayRef)>;
+
+void add_vocabulary(const net::Network& network, Parameters& parameters, const Add& add) {
+  const std::vector<net::Cluster> clusters = net::clusters(network);
+  std::vector<net::Cluster> tables = clusters;
+  if (net::shares_embedding(network)) {
+    tables.resize(1);
+    tables.front().end = network.vocab_size;
+  }
+  for (std::size_t i = 0; i < tables.size(); ++i) {
+    parameters.embeddings.push_back(
+        add(fmt::format("word_emb.emb_layers.{}.weight", i), {tables[i].size(), tables[i].width}));
+  }
+  for (std::size_t i = 0; i < tables.size(); ++i) {
+    parameters.embedding_projections.push_back(
+        tables[i].projected
+            ? add(fmt::format("word_emb.emb_projs.{}", i), {network.d_model, tables[i].width})
+            : at::Tensor());
+  }
+  if (clusters.size() > 1) {
+    const auto tails = static_cast<std::int64_t>(clusters.size()) - 1;
+    parameters.cluster_weight = add("crit.cluster_weight", {tails, clusters.front().width});
+    parameters.cluster_bias = add("crit.cluster_bias", {tails});
+  }
+  for (std::size_t i = 0; i < tables.size(); ++i) {
+    parameters.output_biases.push_back(
+        add(fmt::format("crit.out_layers.{}.bias", i), {tables[i].size()}));
+  }
+  for (std::size_t i = 0; i < clusters.size(); ++i) {
+    at::Tensor projection;
+    if (clusters[i].projected) {
+      projection =
+          clusters[i].tied_projection
+              ? parameters.embedding_projections[std::min(i, tables.size() - 1)]
+              : add(fmt::format("crit.out_projs.{}", i), {network.d_model, clusters[i].width});
+    }
+    parameters.output_projections.push_back(projection);
+  }
+}
+
+}  // namespace
 
 Parameters make_parameters(const net::Network& network, const at::TensorOptions& options) {
   Parameters parameters;
@@ -19,8 +66,7 @@ Parameters make_parameters(const net::Network& network, const at::TensorOptions&
   const std::int64_t d_heads = network.n_head * network.d_head;
   const std::vector<std::int64_t> bias_shape = {network.n_head, network.d_head};
 
-  parameters.embedding = add("word_emb.emb_layers.0.weight", {network.vocab_size, d_model});
-  parameters.output_bias = add("crit.out_layers.0.bias", {network.vocab_size});
+  add_vocabulary(network, parameters, add);
   at::Tensor r_w_bias;
   at::Tensor r_r_bias;
   if (!network.untie_r) {

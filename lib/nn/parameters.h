@@ -43,8 +43,14 @@ struct LayerParameters {
 };
 
 struct Parameters {
-  at::Tensor embedding;    // [vocab_size, d_model], tied: also the softmax's weight
-  at::Tensor output_bias;  // [vocab_size]
+  // Of each cluster (net/clusters.h): embeddings [ids, width], tied: also the softmax's weights.
+  // With div_val 1 one table serves all clusters.
+  std::vector<at::Tensor> embeddings;
+  std::vector<at::Tensor> output_biases;          // [ids], as many as tables
+  std::vector<at::Tensor> embedding_projections;  // [d_model, width] or undefined, one a table
+  std::vector<at::Tensor> output_projections;     // likewise, one a cluster
+  at::Tensor cluster_weight;                      // [clusters - 1, d_embed]; undefined for one
+  at::Tensor cluster_bias;                        // [clusters - 1]
   std::vector<LayerParameters> layers;
 
   // Every tensor above once, in a fixed order.

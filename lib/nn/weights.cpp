@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -33,9 +34,27 @@ std::string find_fault(const at::Tensor& source, const at::Tensor& target) {
   return "";
 }
 
-constexpr const char* kEmbedding = "word_emb.emb_layers.0.weight";
-constexpr const char* kTiedEmbedding = "crit.out_layers.0.weight";
 constexpr const char* kConstant = "pos_emb.inv_freq";
+// A popular Python library puts it before the names of everything but the softmax.
+constexpr const char* kLibraryPrefix = "transformer.";
+
+// The parameter that the public code's state holds a second time as `name`, or "".
+std::string tied_to(const std::string& name) {
+  const std::pair<const char*, const char*> prefixes[] = {
+      {"crit.out_layers.", "word_emb.emb_layers."}, {"crit.out_projs.", "word_emb.emb_projs."}};
+  for (const auto& [copy, original] : prefixes) {
+    if (name.rfind(copy, 0) == 0) {
+      return original + name.substr(std::string(copy).size());
+    }
+  }
+  for (const char* bias : {"r_w_bias", "r_r_bias"}) {
+    const std::string end = std::string(".dec_attn.") + bias;
+    if (name.size() > end.size() && name.compare(name.size() - end.size(), end.size(), end) == 0) {
+      return bias;  // shared by all layers, and listed in each
+    }
+  }
+  return "";
+}
 
 // What is wrong with a tensor that is no parameter; empty for those of the public code's state that
 // say nothing new.
@@ -43,14 +62,15 @@ std::string find_surplus_fault(const NamedTensor& tensor, const TensorFile& file
   if (tensor.name == kConstant) {
     return "";
   }
-  if (tensor.name != kTiedEmbedding || !file.has(kEmbedding)) {
+  const std::string original_name = tied_to(tensor.name);
+  if (original_name.empty() || !file.has(original_name)) {
     return "the network has no such tensor";
   }
-  const at::Tensor& embedding = file.at(kEmbedding);
-  const bool same = tensor.tensor.sizes() == embedding.sizes() &&
-                    tensor.tensor.scalar_type() == embedding.scalar_type() &&
-                    at::equal(tensor.tensor, embedding);
-  return same ? "" : fmt::format("the network ties it to '{}', but they differ", kEmbedding);
+  const at::Tensor& original = file.at(original_name);
+  const bool same = tensor.tensor.sizes() == original.sizes() &&
+                    tensor.tensor.scalar_type() == original.scalar_type() &&
+                    at::equal(tensor.tensor, original);
+  return same ? "" : fmt::format("the network ties it to '{}', but they differ", original_name);
 }
 
 }  // namespace
@@ -108,7 +128,13 @@ TensorFile read_weights(const std::filesystem::path& folder) {
       }
     }
   }
-  return read_safetensors(folder / "model.safetensors");
+  TensorFile file = read_safetensors(folder / "model.safetensors");
+  for (NamedTensor& tensor : file.tensors) {
+    if (tensor.name.rfind(kLibraryPrefix, 0) == 0) {
+      tensor.name.erase(0, std::string(kLibraryPrefix).size());
+    }
+  }
+  return file;
 }
 
 Model load_model(const std::filesystem::path& folder, const at::TensorOptions& options) {

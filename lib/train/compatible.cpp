@@ -1,11 +1,16 @@
 #include "train/compatible.h"
 
+#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <set>
 #include <vector>
 
 #include "base/error.h"
+#include "base/log.h"
+#include "eval/evaluate.h"
+#include "eval/token_counts.h"
+#include "net/propose_cutoffs.h"
 #include "train/config.h"
 
 namespace ql::train {
@@ -38,10 +43,20 @@ void compare_data(const char* option, const DataIdentity& saved, const DataIdent
   }
 }
 
+void choose_cutoffs(net::Network& network, shard::TokenReader& data) {
+  const std::vector<std::int64_t> counts =
+      eval::count_tokens(eval::source_of(data), network.vocab_size);
+  const double plain = net::softmax_products(network, counts);
+  network.cutoffs = net::propose_cutoffs(network, counts);
+  const double chosen = net::softmax_products(network, counts);
+  log_info("cutoffs [{}]: the softmax has {:.1f} times less to compute than without",
+           fmt::join(network.cutoffs, ", "), plain / chosen);
+}
+
 }  // namespace
 
 net::Network with_vocabulary(const net::Network& network, const std::string& where,
-                             const shard::TokenReader& data) {
+                             shard::TokenReader& data) {
   const std::int64_t size = data.vocabulary().size;
   if (network.vocab_size != 0 && network.vocab_size != size) {
     throw Error(where,
@@ -51,6 +66,11 @@ net::Network with_vocabulary(const net::Network& network, const std::string& whe
   }
   net::Network complete = network;
   complete.vocab_size = size;
+  if (complete.cutoffs_from_data) {
+    complete.cutoffs_from_data = false;
+    choose_cutoffs(complete, data);
+  }
+  complete.check(where);
   return complete;
 }
 

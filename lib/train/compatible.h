@@ -10,10 +10,10 @@
 
 namespace ql::train {
 
-// The network with vocab_size from the data. Throws Error when `network` (of the preset `where`)
-// has another one.
+// The network with vocab_size, and cutoffs that are "auto", from the data. Throws Error when
+// `network` (of the preset `where`) has another size or does not fit it.
 net::Network with_vocabulary(const net::Network& network, const std::string& where,
-                             const shard::TokenReader& data);
+                             shard::TokenReader& data);
 
 // Throws Error that names both places when size or hash of the vocabularies differ. Imported ids
 // have no hash: then only the sizes are compared.

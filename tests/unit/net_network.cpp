@@ -18,8 +18,10 @@ namespace {
 constexpr const char* kWhole = R"({
   "architecture": "transformer-ql", "vocab_size": 11492, "d_model": 256, "n_head": 4,
   "d_head": 64, "d_inner": 1024, "scales": [3, 3], "output_layers": 2, "rate": 2, "pool": "max",
-  "pre_lnorm": true, "untie_r": false, "segment": 8, "memory": 8, "compressed_memory": 0,
-  "dropout": 0.1, "dropatt": 0.2, "droppath": 0.3, "init_std": 0.02, "proj_init_std": 0.01})";
+  "pre_lnorm": true, "untie_r": false, "clamp_len": 40, "segment": 8, "memory": 8,
+  "compressed_memory": 0, "dropout": 0.1, "dropatt": 0.2, "droppath": 0.3, "init_std": 0.02,
+  "proj_init_std": 0.01, "cutoffs": [2000, 5000], "div_val": 2, "d_embed": 128,
+  "proj_same_dim": false, "tie_projs": [true, false, true]})";
 
 // kWhole after an edit.
 Network edited(const std::function<void(Json&)>& edit) {

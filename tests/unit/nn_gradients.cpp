@@ -118,6 +118,20 @@ TEST_CASE("gradients equal finite differences: Multi-scale and vanilla") {
       make_problem(test::small_network(net::Architecture::kVanilla, {2}, 0, {5, 0, 0}), 6), 1);
 }
 
+TEST_CASE("gradients equal finite differences: adaptive input and softmax") {
+  net::Network network = test::small_network(net::Architecture::kTransformerXl, {1}, 0, {6, 4, 0});
+  network.cutoffs = {3, 7};
+  network.proj_init_std = 0.5;
+  network.clamp_len = 3;
+  network.div_val = 2;
+  check_gradients(make_problem(network, 3), 1);
+  network.tie_projs = {true, false, true};
+  check_gradients(make_problem(network, 4), 2);
+  network.div_val = 1;
+  network.d_embed = 5;
+  check_gradients(make_problem(network, 5), 3);
+}
+
 TEST_CASE("gradients equal finite differences: Compressive, by mean") {
   net::Network network = test::small_network(net::Architecture::kCompressive, {2}, 0, {4, 2, 4});
   network.pool = net::Pool::kMean;

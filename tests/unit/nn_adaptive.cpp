@@ -1,0 +1,200 @@
+// Adaptive input and softmax against definitions written out row by row.
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "net/cost.h"
+#include "nn/model.h"
+#include "nn_support.h"
+#include "torch_doctest.h"
+
+namespace ql {
+namespace {
+
+struct Case {
+  const char* name;
+  std::vector<std::int64_t> cutoffs;
+  std::int64_t div_val, d_embed;
+  bool proj_same_dim;
+  std::vector<bool> tie_projs;
+};
+
+const std::vector<Case> kCases = {
+    {"plain", {}, 1, 8, true, {}},
+    {"plain, narrow embeddings", {}, 1, 6, true, {}},
+    {"plain, tied projection", {}, 1, 6, true, {true}},
+    {"one width", {3, 7}, 1, 8, true, {}},
+    {"one narrow width", {3, 7}, 1, 6, true, {}},
+    {"falling widths", {3, 7}, 2, 8, true, {}},
+    {"falling widths, first unprojected", {3, 7}, 2, 8, false, {}},
+    {"falling widths, own projections", {4}, 4, 8, true, {false, false}},
+    {"falling widths, tied projections", {1, 2, 3}, 2, 16, true, {true, true, true, true}},
+};
+
+net::Network network_of(const Case& one) {
+  net::Network network =
+      test::small_network(net::Architecture::kTransformerXl, {1}, 0, net::Lengths{4, 4, 0});
+  network.cutoffs = one.cutoffs;
+  network.div_val = one.div_val;
+  network.d_embed = one.d_embed;
+  network.proj_same_dim = one.proj_same_dim;
+  network.tie_projs = one.tie_projs;
+  network.proj_init_std = 0.5;
+  network.check();
+  return network;
+}
+
+at::Tensor find(const nn::Model& model, const std::string& name) {
+  for (const nn::NamedTensor& parameter : model.parameters()) {
+    if (parameter.name == name) return parameter.tensor.detach();
+  }
+  return {};
+}
+
+// The cluster of an id, and its place in it.
+struct Place {
+  std::size_t cluster;
+  std::int64_t index;
+};
+Place place_of(const net::Network& network, std::int64_t id) {
+  std::size_t cluster = 0;
+  std::int64_t begin = 0;
+  for (const std::int64_t cutoff : network.cutoffs) {
+    if (id >= cutoff) {
+      ++cluster;
+      begin = cutoff;
+    }
+  }
+  return {cluster, id - begin};
+}
+
+// Row by row: the public convention, names and all.
+struct Oracle {
+  const nn::Model& model;
+  const net::Network& network = model.network();
+
+  at::Tensor row(std::int64_t id) const {
+    const Place place = place_of(network, id);
+    return network.div_val == 1
+               ? find(model, "word_emb.emb_layers.0.weight")[id]
+               : find(model, "word_emb.emb_layers." + std::to_string(place.cluster) +
+                                 ".weight")[place.index];
+  }
+  double bias(std::int64_t id) const {
+    const Place place = place_of(network, id);
+    return (network.div_val == 1 ? find(model, "crit.out_layers.0.bias")[id]
+                                 : find(model, "crit.out_layers." + std::to_string(place.cluster) +
+                                                   ".bias")[place.index])
+        .item<double>();
+  }
+  at::Tensor projection(const char* kind, std::size_t cluster) const {
+    return find(model, kind + std::to_string(cluster));
+  }
+  at::Tensor projected(const at::Tensor& state, std::size_t cluster) const {
+    at::Tensor matrix = projection("crit.out_projs.", cluster);
+    if (!matrix.defined()) {
+      matrix = projection("word_emb.emb_projs.", network.div_val == 1 ? 0 : cluster);
+      if (cluster < network.tie_projs.size() ? !network.tie_projs[cluster] : cluster == 0) {
+        matrix = at::Tensor();
+      }
+    }
+    return matrix.defined() ? matrix.t().mv(state) : state;
+  }
+  double score(const at::Tensor& state, std::int64_t id) const {
+    return projected(state, place_of(network, id).cluster).dot(row(id)).item<double>() + bias(id);
+  }
+  double loss(const at::Tensor& state, std::int64_t target) const {
+    const Place place = place_of(network, target);
+    double head_sum = 0, own = 0;
+    const std::int64_t clusters = static_cast<std::int64_t>(network.cutoffs.size()) + 1;
+    for (std::int64_t id = 0; id < network.vocab_size; ++id) {
+      if (place_of(network, id).cluster == 0) head_sum += std::exp(score(state, id));
+    }
+    double cluster_score = 0;
+    for (std::int64_t i = 1; i < clusters; ++i) {
+      // Column -i of the head belongs to cluster i.
+      const std::int64_t column = clusters - 1 - i;
+      const double value =
+          projected(state, 0).dot(find(model, "crit.cluster_weight")[column]).item<double>() +
+          find(model, "crit.cluster_bias")[column].item<double>();
+      head_sum += std::exp(value);
+      if (static_cast<std::size_t>(i) == place.cluster) cluster_score = value;
+    }
+    if (place.cluster == 0) return std::log(head_sum) - score(state, target);
+    for (std::int64_t id = 0; id < network.vocab_size; ++id) {
+      if (place_of(network, id).cluster == place.cluster) own += std::exp(score(state, id));
+    }
+    return std::log(head_sum) - cluster_score + std::log(own) - score(state, target);
+  }
+  at::Tensor embedding(std::int64_t id) const {
+    const at::Tensor matrix =
+        projection("word_emb.emb_projs.", network.div_val == 1 ? 0 : place_of(network, id).cluster);
+    return (matrix.defined() ? matrix.mv(row(id)) : row(id)) * std::sqrt(8.0);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("the softmax of every division is the definition's") {
+  for (const Case& one : kCases) {
+    CAPTURE(one.name);
+    const nn::Model model = test::random_model(network_of(one), 5);
+    const Oracle oracle{model};
+    const std::int64_t vocabulary = model.network().vocab_size;
+    const at::Tensor states = at::sin(at::arange(8 * vocabulary, at::kDouble)).view({1, -1, 8});
+    const at::Tensor targets = at::arange(vocabulary, at::kLong).unsqueeze(0);
+    const at::Tensor losses = model.losses(states, targets);
+    for (std::int64_t i = 0; i < vocabulary; ++i) {
+      CHECK(losses[0][i].item<double>() ==
+            doctest::Approx(oracle.loss(states[0][i], i)).epsilon(1e-12));
+    }
+    // All targets at one state: probabilities of everything there is.
+    const at::Tensor same = states.narrow(1, 3, 1).expand({1, vocabulary, 8});
+    CHECK((-model.losses(same, targets)).exp().sum().item<double>() == doctest::Approx(1));
+  }
+}
+
+TEST_CASE("the input of every division is the definition's") {
+  for (const Case& one : kCases) {
+    CAPTURE(one.name);
+    net::Network network = network_of(one);
+    network.lengths = {11, 0, 0};
+    const nn::Model model = test::random_model(network, 6);
+    const Oracle oracle{model};
+    const at::Tensor ids = test::random_tokens(2, 11, network.vocab_size, 3);
+    const at::Tensor vectors = model.embed(ids);
+    for (std::int64_t i = 0; i < ids.numel(); ++i) {
+      const std::int64_t id = ids.flatten()[i].item<std::int64_t>();
+      CHECK(test::largest_difference(vectors.view({-1, 8})[i], oracle.embedding(id)) < 1e-12);
+    }
+  }
+}
+
+TEST_CASE("parameters of every division are counted") {
+  for (const Case& one : kCases) {
+    CAPTURE(one.name);
+    const net::Network network = network_of(one);
+    CHECK(nn::Model(network, at::kFloat).parameter_count() ==
+          net::cost(network, network.lengths).parameters);
+  }
+}
+
+TEST_CASE("divisions that cannot be are refused") {
+  const auto refused = [](const std::function<void(net::Network&)>& change) {
+    net::Network network = network_of(kCases[5]);
+    change(network);
+    CHECK_THROWS_AS(nn::Model(network, at::kFloat), ConfigError);
+  };
+  refused([](net::Network& network) { network.cutoffs = {0, 7}; });
+  refused([](net::Network& network) { network.cutoffs = {7, 3}; });
+  refused([](net::Network& network) { network.cutoffs = {3, 3}; });
+  refused([](net::Network& network) { network.cutoffs = {3, 11}; });
+  refused([](net::Network& network) { network.div_val = 0; });
+  refused([](net::Network& network) { network.div_val = 8; });
+  refused([](net::Network& network) { network.tie_projs = {true}; });
+}
+
+}  // namespace ql
