@@ -34,7 +34,6 @@ std::int64_t warm_up_segments(const net::Geometry& geometry);
 // Shares `segments` (at least 1) among at most `batch` columns such that all read equally long
 // (the last one may end earlier). The first column needs no warm-up and scores more than the
 // others. Fewer columns than asked for come back where more would not shorten the reading.
-// `batch` 0: up to 64 columns while the segments read twice stay below an eighth of the stream.
 ColumnPlan plan_columns(std::int64_t segments, std::int64_t warm_up, std::int64_t batch);
 
 }  // namespace ql::eval

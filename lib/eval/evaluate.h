@@ -1,10 +1,15 @@
 // Exact perplexity: every target scored once, in one unbroken stream.
 //
-// The stream is cut into `batch` columns that are read side by side (eval/columns.h). Each column
-// first reads, and does not score, as many tokens before its start as the network's exact context
-// length reaches back, on segment boundaries of the stream. The losses are therefore those of
-// reading the whole stream with batch 1. What a batch size changes is the order of floating-point
-// sums, nothing else.
+// Layer by layer: a chunk of the stream goes through the first layer, then through the second, and
+// so on, with its segments as a batch and memories carried from chunk to chunk. Every state is
+// computed once.
+//
+// Or step by step, the stream cut into `batch` columns that are read side by side
+// (eval/columns.h). Each column first reads, and does not score, as many tokens before its start as
+// the network's exact context length reaches back, on segment boundaries of the stream.
+//
+// Both give the losses of reading the whole stream with batch 1, but for the order of
+// floating-point sums.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +24,8 @@ namespace ql::eval {
 
 struct EvaluationOptions {
   net::Lengths lengths;
-  std::int64_t batch = 0;  // columns at most; 0: chosen from the stream's and the context's length
+  std::int64_t batch = 0;  // 0: layer by layer; else step by step, this many columns at most
+  std::int64_t chunk = 0;  // tokens that go through a layer at once; 0: by the memory there is
   LossSink sink;
   TargetProgress progress;
 };

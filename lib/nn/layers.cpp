@@ -14,19 +14,16 @@ at::Tensor normalize(const at::Tensor& states, const at::Tensor& weight, const a
   return at::layer_norm(states, {states.size(-1)}, weight, bias, kLayerNormEpsilon);
 }
 
-at::Tensor attend(const LayerContext& context, const at::Tensor& window, std::int64_t segment,
-                  const at::Tensor& positions) {
+at::Tensor attend(const LayerContext& context, const at::Tensor& normalized,
+                  const at::Tensor& keys_values, const at::Tensor& positions) {
   const net::Network& network = context.network;
   const AttentionParameters& parameters = context.parameters.attention;
-  const std::int64_t batch = window.size(0), length = window.size(1);
+  const std::int64_t batch = normalized.size(0), segment = normalized.size(1);
+  const std::int64_t length = keys_values.size(1);
   const std::int64_t heads = network.n_head, d_head = network.d_head, d_heads = heads * d_head;
 
   // The memory needs no queries: two products cost less than one over the whole window.
-  const at::Tensor recent = window.narrow(1, length - segment, segment);
-  const at::Tensor queries = at::linear(recent, parameters.qkv_net.narrow(0, 0, d_heads));
-  const at::Tensor keys_values =
-      at::linear(window, parameters.qkv_net.narrow(0, d_heads, 2 * d_heads))
-          .view({batch, length, 2, heads, d_head});
+  const at::Tensor queries = at::linear(normalized, parameters.qkv_net.narrow(0, 0, d_heads));
 
   AttentionInput input;
   input.queries = queries.view({batch, segment, heads, d_head});
@@ -37,7 +34,7 @@ at::Tensor attend(const LayerContext& context, const at::Tensor& window, std::in
   if (context.step.training && network.dropatt > 0) {
     input.probability_mask =
         dropout_mask({batch, heads, segment, length}, network.dropatt, context.step,
-                     {Place::kAttentionProbability, context.layer}, window.options());
+                     {Place::kAttentionProbability, context.layer}, normalized.options());
   }
   const at::Tensor sums = relative_attention(input).reshape({batch, segment, d_heads});
   return dropout(at::linear(sums, parameters.o_net), network.dropout, context.step,
@@ -57,11 +54,19 @@ at::Tensor feed_forward(const LayerContext& context, const at::Tensor& states) {
 
 at::Tensor run_layer(const LayerContext& context, const at::Tensor& window, std::int64_t segment,
                      const at::Tensor& positions) {
+  const std::int64_t memory = window.size(1) - segment;
+  const at::Tensor normalized = attention_states(context, window);
+  return run_layer(context, window.narrow(1, memory, segment),
+                   normalized.narrow(1, memory, segment), project_keys_values(context, normalized),
+                   positions);
+}
+
+at::Tensor run_layer(const LayerContext& context, const at::Tensor& recent,
+                     const at::Tensor& normalized, const at::Tensor& keys_values,
+                     const at::Tensor& positions) {
   const AttentionParameters& attention = context.parameters.attention;
   const FeedForwardParameters& forward = context.parameters.feed_forward;
-  const at::Tensor recent = window.narrow(1, window.size(1) - segment, segment);
-  const at::Tensor attended =
-      recent + attend(context, attention_states(context, window), segment, positions);
+  const at::Tensor attended = recent + attend(context, normalized, keys_values, positions);
   if (context.network.pre_lnorm) {
     const at::Tensor& states = attended;
     return states +
@@ -71,16 +76,28 @@ at::Tensor run_layer(const LayerContext& context, const at::Tensor& window, std:
   return normalize(states + feed_forward(context, states), forward.norm_weight, forward.norm_bias);
 }
 
+at::Tensor project_keys_values(const LayerContext& context, const at::Tensor& normalized) {
+  const net::Network& network = context.network;
+  const std::int64_t d_heads = network.n_head * network.d_head;
+  const at::Tensor weight = context.parameters.attention.qkv_net.narrow(0, d_heads, 2 * d_heads);
+  return at::linear(normalized, weight)
+      .view({normalized.size(0), normalized.size(1), 2, network.n_head, network.d_head});
+}
+
 at::Tensor attention_states(const LayerContext& context, const at::Tensor& states) {
   const AttentionParameters& attention = context.parameters.attention;
   return context.network.pre_lnorm ? normalize(states, attention.norm_weight, attention.norm_bias)
                                    : states;
 }
 
-at::Tensor position_table(std::int64_t length, std::int64_t d_model,
+at::Tensor position_table(const net::Network& network, std::int64_t length,
                           const at::TensorOptions& options) {
   const auto wide = at::TensorOptions(at::kDouble);
-  const at::Tensor distances = at::arange(length - 1, -1, -1, wide);
+  const std::int64_t d_model = network.d_model;
+  at::Tensor distances = at::arange(length - 1, -1, -1, wide);
+  if (network.clamp_len > 0) {
+    distances = distances.clamp_max(network.clamp_len);
+  }
   const at::Tensor frequencies =
       at::pow(10000.0, at::arange(0, d_model, 2, wide) / static_cast<double>(-d_model));
   const at::Tensor angles = distances.unsqueeze(1) * frequencies.unsqueeze(0);

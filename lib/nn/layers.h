@@ -26,11 +26,23 @@ struct LayerContext {
 at::Tensor run_layer(const LayerContext& context, const at::Tensor& window, std::int64_t segment,
                      const at::Tensor& positions);
 
+// The same in parts, for keys and values that come from elsewhere than a window's states: `states`
+// [batch, segment, d_model], `normalized` their attention_states(), `keys_values` [batch, window,
+// 2, n_head, d_head] those of the whole window.
+at::Tensor run_layer(const LayerContext& context, const at::Tensor& states,
+                     const at::Tensor& normalized, const at::Tensor& keys_values,
+                     const at::Tensor& positions);
+
+// Keys and values [batch, length, 2, n_head, d_head] of attention_states() [batch, length,
+// d_model].
+at::Tensor project_keys_values(const LayerContext& context, const at::Tensor& normalized);
+
 // What queries, keys and values are made from: `states` themselves, normalized if `pre_lnorm`.
 at::Tensor attention_states(const LayerContext& context, const at::Tensor& states);
 
-// Sinusoids [length, d_model] of the distances length-1, ..., 0: sines, then cosines.
-at::Tensor position_table(std::int64_t length, std::int64_t d_model,
+// Sinusoids [length, d_model] of the distances length-1, ..., 0: sines, then cosines. Distances
+// above network.clamp_len, if it is set, have its sinusoids.
+at::Tensor position_table(const net::Network& network, std::int64_t length,
                           const at::TensorOptions& options);
 
 }  // namespace ql::nn

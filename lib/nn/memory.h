@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "net/geometry.h"
@@ -45,6 +46,9 @@ class MemoryWalk {
   // concat(compressed memory, compressed).
   at::Tensor join_compressed(const at::Tensor& compressed, const at::Tensor& window,
                              std::int64_t length);
+  // For those who join by themselves: the next place's memory, and what it becomes.
+  const at::Tensor& current() const { return here().tensor; }
+  void pass(at::Tensor next) { next_.states.push_back({here().name, std::move(next)}); }
   Memory next() const { return next_; }
 
  private:

@@ -3,15 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "base/error.h"
 #include "nn/accumulation.h"
+#include "nn/adaptive_softmax.h"
 #include "nn/compression.h"
+#include "nn/consecutive.h"
+#include "nn/embedding.h"
 #include "nn/initialisation.h"
 #include "nn/layers.h"
 #include "nn/pooling.h"
-#include "nn/softmax.h"
 
 namespace ql::nn {
 namespace {
@@ -38,24 +39,29 @@ void check_geometry(const net::Network& network, const net::Geometry& geometry) 
   }
 }
 
+// What the rows of a batch are: a step of each of several streams, or consecutive steps of one.
+enum class Rows { kStreams, kConsecutive };
+
 // A step in progress: the memories it walks through and what every layer needs.
 class Step {
  public:
   Step(const net::Network& network, const Parameters& parameters, const net::Geometry& geometry,
-       const Memory& memory, const StepOptions& options, const at::TensorOptions& tensor_options)
+       const Memory& memory, const StepOptions& options, const at::TensorOptions& tensor_options,
+       Rows rows)
       : network_(network),
         parameters_(parameters),
         geometry_(geometry),
         memory_(memory),
-        options_(options) {
+        options_(options),
+        rows_(rows) {
     std::int64_t longest = 0;
     for (const net::ScaleGeometry& scale : geometry.scales) {
       longest = std::max(longest, scale.window());
     }
     longest = std::max(longest, geometry.output.layers > 0 ? geometry.output.window() : 0);
     longest += geometry.compressed_memory;
-    positions_ = dropout(position_table(longest, network.d_model, tensor_options), network.dropout,
-                         options, {Place::kPosition});
+    positions_ = dropout(position_table(network, longest, tensor_options), network.dropout, options,
+                         {Place::kPosition});
   }
 
   at::Tensor run(at::Tensor states) {
@@ -64,7 +70,7 @@ class Step {
       const net::ScaleGeometry& scale = geometry_.scales[i];
       states = run_layers(states, scale);
       const std::int64_t kept = scale.output_memory;
-      const at::Tensor window = memory_.join(states, kept, scale.shift);
+      const at::Tensor window = join(states, kept, scale.shift);
       if (geometry_.accumulates()) {
         const at::Tensor previous = kept > 0 ? window.narrow(1, kept - 1, 1) : at::Tensor();
         upsampled.push_back(upsample(states, previous, scale));
@@ -89,19 +95,69 @@ class Step {
 
  private:
   at::Tensor run_layers(at::Tensor states, const net::ScaleGeometry& scale) {
-    const std::int64_t longest = positions_.size(0);
     for (std::int64_t i = 0; i < scale.layers; ++i, ++layer_) {
-      at::Tensor window = memory_.join(states, scale.memory, scale.shift);
       const LayerContext context{network_, parameters_.layers[static_cast<std::size_t>(layer_)],
                                  options_, layer_};
-      if (geometry_.compressed_memory > 0) {
-        window = join_compressed(context, window, scale.segment);
-      }
-      // Shorter windows see the shorter distances: the end of the table.
-      states = run_layer(context, window, scale.segment,
-                         positions_.narrow(0, longest - window.size(1), window.size(1)));
+      states = rows_ == Rows::kConsecutive ? run_consecutive_layer(context, states, scale)
+                                           : run_stream_layer(context, states, scale);
     }
     return states;
+  }
+
+  // Shorter windows see the shorter distances: the end of the table.
+  at::Tensor positions(std::int64_t window) const {
+    return positions_.narrow(0, positions_.size(0) - window, window);
+  }
+
+  at::Tensor run_stream_layer(const LayerContext& context, const at::Tensor& states,
+                              const net::ScaleGeometry& scale) {
+    at::Tensor window = memory_.join(states, scale.memory, scale.shift);
+    if (geometry_.compressed_memory > 0) {
+      window = join_compressed(context, window, scale.segment);
+    }
+    return run_layer(context, window, scale.segment, positions(window.size(1)));
+  }
+
+  // Every state's keys and values are made once, when it is in a segment.
+  at::Tensor run_consecutive_layer(const LayerContext& context, const at::Tensor& states,
+                                   const net::ScaleGeometry& scale) {
+    const auto keys_values = [&](const at::Tensor& input) {
+      return project_keys_values(context, attention_states(context, input));
+    };
+    const at::Tensor normalized = attention_states(context, states);
+    const at::Tensor own = project_keys_values(context, normalized);
+    std::vector<at::Tensor> window;  // the oldest last
+    window.push_back(own);
+    at::Tensor leaving = states;  // of a Compressive Transformer: all states of the step's window
+    if (scale.memory > 0) {
+      const at::Tensor carry = memory_.current();
+      window.push_back(memories_before(keys_values(carry), own.narrow(1, 0, scale.shift)));
+      if (geometry_.compressed_memory > 0) {
+        const at::Tensor stream = at::cat({carry.squeeze(0), states.flatten(0, 1)});
+        leaving = stream.narrow(0, 0, states.size(0) * scale.segment).view(states.sizes());
+      }
+      memory_.pass(memory_after(carry, states.narrow(1, 0, scale.shift)));
+    }
+    if (geometry_.compressed_memory > 0) {
+      const at::Tensor compressed = compress_memories(network_, context.parameters, leaving);
+      const at::Tensor carry = memory_.current();
+      window.push_back(memories_before(keys_values(carry), keys_values(compressed)));
+      memory_.pass(memory_after(carry, compressed));
+    }
+    std::reverse(window.begin(), window.end());
+    const at::Tensor all = window.size() == 1 ? own : at::cat(window, 1);
+    return run_layer(context, states, normalized, all, positions(all.size(1)));
+  }
+
+  // The window of a scale's output.
+  at::Tensor join(const at::Tensor& states, std::int64_t length, std::int64_t shift) {
+    if (rows_ == Rows::kStreams || length == 0) {
+      return memory_.join(states, length, shift);
+    }
+    const at::Tensor carry = memory_.current();
+    const at::Tensor entering = states.narrow(1, 0, shift);
+    memory_.pass(memory_after(carry, entering));
+    return at::cat({memories_before(carry, entering), states}, 1);
   }
 
   // The compressed memory in front of `window`. The oldest `count` states of the window leave it
@@ -123,6 +179,7 @@ class Step {
   const net::Geometry& geometry_;
   MemoryWalk memory_;
   const StepOptions& options_;
+  Rows rows_;
   at::Tensor positions_;
   at::Tensor reconstruction_;  // summed over the layers so far
   std::int64_t layer_ = 0;
@@ -174,18 +231,38 @@ at::Tensor Model::check_ids(const at::Tensor& ids, const char* what) const {
   return ids.to(options_.device());
 }
 
-at::Tensor Model::forward(const net::Geometry& geometry, const at::Tensor& tokens, Memory& memory,
-                          const StepOptions& step, at::Tensor* reconstruction) const {
+at::Tensor Model::embed(const at::Tensor& tokens) const {
+  return nn::embed(network_, parameters_, check_ids(tokens, "tokens"));
+}
+
+at::Tensor Model::check_tokens(const net::Geometry& geometry, const at::Tensor& tokens) const {
   check_geometry(network_, geometry);
   const at::Tensor ids = check_ids(tokens, "tokens");
   if (ids.size(1) != geometry.lengths.segment) {
     throw ConfigError("tokens", fmt::format("expected segments of {} tokens, found {}",
                                             geometry.lengths.segment, ids.size(1)));
   }
+  return ids;
+}
+
+at::Tensor Model::forward_stream(const net::Geometry& geometry, const at::Tensor& tokens,
+                                 Memory& memory) const {
+  const at::NoGradGuard no_gradient;
+  const at::Tensor ids = check_tokens(geometry, tokens);
+  check_memory(memory, geometry, 1, network_.d_model);
+  const StepOptions evaluation;
+  Step run(network_, parameters_, geometry, memory, evaluation, options_, Rows::kConsecutive);
+  const at::Tensor states = run.run(nn::embed(network_, parameters_, ids));
+  memory = run.next_memory();
+  return states;
+}
+
+at::Tensor Model::forward(const net::Geometry& geometry, const at::Tensor& tokens, Memory& memory,
+                          const StepOptions& step, at::Tensor* reconstruction) const {
+  const at::Tensor ids = check_tokens(geometry, tokens);
   check_memory(memory, geometry, ids.size(0), network_.d_model);
-  const at::Tensor embedded =
-      at::embedding(parameters_.embedding, ids) * std::sqrt(static_cast<double>(network_.d_model));
-  Step run(network_, parameters_, geometry, memory, step, options_);
+  const at::Tensor embedded = nn::embed(network_, parameters_, ids);
+  Step run(network_, parameters_, geometry, memory, step, options_, Rows::kStreams);
   at::Tensor states = run.run(dropout(embedded, network_.dropout, step, {Place::kEmbedding}));
   memory = run.next_memory();
   if (reconstruction != nullptr) {
@@ -201,8 +278,7 @@ at::Tensor Model::losses(const at::Tensor& states, const at::Tensor& targets) co
     throw ConfigError("states", fmt::format("expected {} x {} x {} for these targets", ids.size(0),
                                             ids.size(1), network_.d_model));
   }
-  return cross_entropy(states.flatten(0, 1), parameters_.embedding, parameters_.output_bias,
-                       ids.flatten())
+  return adaptive_cross_entropy(network_, parameters_, states.flatten(0, 1), ids.flatten())
       .view(ids.sizes());
 }
 

@@ -1,6 +1,6 @@
 // The Transformer-QL family as one network driven by its geometry (share/doc/design.md, "The
 // network"). Parameters are named as the public PyTorch Transformer-XL names them, so that
-// weights of its networks with a full softmax load.
+// published weights load.
 //
 // Shapes: tokens [batch, segment] int64, states [batch, length, d_model], losses [batch, segment]
 // in nats.
@@ -40,6 +40,10 @@ class Model {
   // Paper, appendix E (nn/initialisation.h). The same seed gives the same weights.
   void initialise(std::uint64_t seed);
 
+  // The vectors [batch, segment, d_model] that tokens [batch, segment] enter the network as.
+  // Throws as forward() does.
+  at::Tensor embed(const at::Tensor& tokens) const;
+
   Memory start_memory(const net::Geometry& geometry, std::int64_t batch) const;
 
   // The last layer's output states [batch, segment, d_model] for tokens [batch, segment]. Replaces
@@ -53,11 +57,18 @@ class Model {
   at::Tensor forward(const net::Geometry& geometry, const at::Tensor& tokens, Memory& memory,
                      const StepOptions& step, at::Tensor* reconstruction = nullptr) const;
 
+  // The same without dropout and gradient for consecutive segments of one stream: tokens
+  // [segments, segment] go through the first layer, then through the second, and so on; `memory` is
+  // of batch 1. The states equal those of forward(), segment by segment.
+  at::Tensor forward_stream(const net::Geometry& geometry, const at::Tensor& tokens,
+                            Memory& memory) const;
+
   // Negative log-likelihood of every target [batch, segment] under the softmax over `states`.
   // Throws as forward() does.
   at::Tensor losses(const at::Tensor& states, const at::Tensor& targets) const;
 
  private:
+  at::Tensor check_tokens(const net::Geometry& geometry, const at::Tensor& tokens) const;
   at::Tensor check_ids(const at::Tensor& ids, const char* what) const;
 
   net::Network network_;

@@ -29,12 +29,7 @@ void check_plan(std::int64_t segments, std::int64_t warm_up, std::int64_t batch)
   CHECK(plan.steps == longest);
   CHECK(plan.columns.front().read_from == 0);
   const auto columns = static_cast<std::int64_t>(plan.columns.size());
-  if (batch > 0) {
-    CHECK(columns <= batch);
-  } else {
-    CHECK(columns <= 64);
-    CHECK((columns - 1) * warm_up * 8 <= segments);
-  }
+  CHECK(columns <= batch);
 }
 
 // The fewest steps in which `batch` columns of equal length can read everything, found by trying.
@@ -49,12 +44,12 @@ std::int64_t fewest_steps(std::int64_t segments, std::int64_t warm_up, std::int6
 TEST_CASE("every segment is scored once and every column is warm") {
   for (std::int64_t segments = 1; segments <= 40; ++segments) {
     for (std::int64_t warm_up = 0; warm_up <= 12; ++warm_up) {
-      for (const std::int64_t batch : {0, 1, 2, 3, 7, 64, 1000}) {
+      for (const std::int64_t batch : {1, 2, 3, 7, 64, 1000}) {
         check_plan(segments, warm_up, batch);
       }
     }
   }
-  check_plan(61'391, 34, 0);
+  check_plan(61'391, 34, 64);
 }
 
 TEST_CASE("columns are as short as they can be") {
@@ -74,14 +69,6 @@ TEST_CASE("huge numbers do not overflow") {
   CHECK(plan.columns.size() == 4);
   CHECK(plan.columns.back().end == huge);
   CHECK(plan_columns(5, 2, INT64_MAX).columns.size() == 3);
-}
-
-TEST_CASE("the automatic batch grows with the stream") {
-  CHECK(plan_columns(100, 34, 0).columns.size() == 1);
-  CHECK(plan_columns(1000, 34, 0).columns.size() == 4);
-  CHECK(plan_columns(100'000, 34, 0).columns.size() == 64);
-  CHECK(plan_columns(1000, 0, 0).columns.size() <= 64);
-  CHECK(plan_columns(1000, 0, 0).columns.size() >= 60);
 }
 
 std::int64_t warm_up(net::Architecture architecture, std::vector<std::int64_t> scales,

@@ -101,11 +101,12 @@ struct Scored {
 };
 
 Scored score(const nn::Model& model, const net::Lengths& lengths, const Ids& ids,
-             std::int64_t batch) {
+             std::int64_t batch, std::int64_t chunk = 0) {
   Scored scored{{}, std::vector<double>(ids.size()), std::vector<int>(ids.size())};
   EvaluationOptions options;
   options.lengths = lengths;
   options.batch = batch;
+  options.chunk = chunk;
   options.sink = [&scored](std::int64_t position, const double* losses, std::int64_t count) {
     for (std::int64_t i = 0; i < count; ++i) {
       scored.losses.at(static_cast<std::size_t>(position + i)) = losses[i];
@@ -151,6 +152,11 @@ void check_case(const Case& the_case, at::ScalarType type, double tolerance) {
       CAPTURE(batch);
       check_scored(score(model, lengths, prefix, batch), expected, tolerance);
     }
+    for (const std::int64_t chunk : {std::int64_t{1}, 2 * n_s, 3 * n_s + 1, 7 * n_s}) {
+      CAPTURE(length);
+      CAPTURE(chunk);
+      check_scored(score(model, lengths, prefix, 0, chunk), expected, tolerance);
+    }
   }
 }
 
@@ -170,6 +176,7 @@ TEST_CASE("lengths need not be those of training") {
   const nn::Model model = random_model(network, 9);
   const Ids ids = random_ids(kLength, network.vocab_size);
   for (const net::Lengths lengths : {net::Lengths{2, 6, 0}, net::Lengths{8, 0, 0}}) {
+    check_scored(score(model, lengths, ids, 0, 24), read_single_stream(model, lengths, ids), 1e-9);
     check_scored(score(model, lengths, ids, 4), read_single_stream(model, lengths, ids), 1e-9);
   }
 }

@@ -1,4 +1,5 @@
 // The model against the list of all its states, over many geometries.
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -51,22 +52,73 @@ const Case kCases[] = {
     {kCompressive, {2}, 0, {4, 5, 0}, 2},  // none: Transformer-XL
 };
 
+// Four variants of a case.
+net::Network network_of(const Case& entry, int variant) {
+  net::Network network =
+      small_network(entry.architecture, entry.scales, entry.output_layers, entry.lengths);
+  network.rate = entry.rate;
+  network.pre_lnorm = variant % 2 == 0;
+  network.untie_r = variant / 2 == 0;
+  network.pool = variant == 1 || variant == 2 ? net::Pool::kMean : net::Pool::kMax;
+  if (entry.architecture == kCompressive && variant > 1) {
+    network.pool = net::Pool::kConvolution;
+  }
+  return network;
+}
+
+// One stream through forward_stream() in chunks of `segments` segments.
+at::Tensor read_chunks(const nn::Model& model, const net::Lengths& lengths,
+                       const at::Tensor& tokens, std::int64_t segments) {
+  const net::Geometry geometry = net::make_geometry(model.network(), lengths);
+  nn::Memory memory = model.start_memory(geometry, 1);
+  const at::Tensor rows = tokens.view({-1, lengths.segment});
+  std::vector<at::Tensor> states;
+  for (std::int64_t row = 0; row < rows.size(0); row += segments) {
+    const std::int64_t count = std::min(segments, rows.size(0) - row);
+    states.push_back(model.forward_stream(geometry, rows.narrow(0, row, count), memory));
+  }
+  return at::cat(states).flatten(0, 1);
+}
+
 }  // namespace
+
+TEST_CASE("layer by layer, the states are those of step by step") {
+  std::uint64_t seed = 0;
+  for (const Case& entry : kCases) {
+    for (int variant = 0; variant < 4; ++variant) {
+      CAPTURE(net::to_text(entry.architecture));
+      CAPTURE(entry.lengths.segment);
+      CAPTURE(entry.lengths.memory);
+      CAPTURE(variant);
+      const nn::Model model = random_model(network_of(entry, variant), ++seed);
+      const std::int64_t length = entry.lengths.segment * 11;
+      const at::Tensor tokens = random_tokens(1, length, model.network().vocab_size, seed);
+      const at::Tensor expected = read_chunks(model, entry.lengths, tokens, 11);
+      {
+        const at::NoGradGuard no_gradient;
+        const net::Geometry geometry = net::make_geometry(model.network(), entry.lengths);
+        nn::Memory memory = model.start_memory(geometry, 1);
+        for (std::int64_t start = 0; start < length; start += entry.lengths.segment) {
+          const at::Tensor states =
+              model.forward(geometry, tokens.narrow(1, start, entry.lengths.segment), memory, {});
+          CHECK(largest_difference(states[0], expected.narrow(0, start, entry.lengths.segment)) <
+                1e-11);
+        }
+      }
+      for (const std::int64_t segments : {1, 2, 3, 7}) {
+        CHECK(largest_difference(read_chunks(model, entry.lengths, tokens, segments), expected) <
+              1e-11);
+      }
+    }
+  }
+}
 
 TEST_CASE("the model's losses equal those of the list of all states") {
   std::uint64_t seed = 0;
   for (const Case& entry : kCases) {
     for (int variant = 0; variant < 4; ++variant) {
-      net::Network network =
-          small_network(entry.architecture, entry.scales, entry.output_layers, entry.lengths);
-      network.rate = entry.rate;
-      network.pre_lnorm = variant % 2 == 0;
-      network.untie_r = variant / 2 == 0;
-      network.pool = variant == 1 || variant == 2 ? net::Pool::kMean : net::Pool::kMax;
-      if (entry.architecture == kCompressive && variant > 1) {
-        network.pool = net::Pool::kConvolution;
-      }
       const std::int64_t length = entry.lengths.segment * 6;
+      const net::Network network = network_of(entry, variant);
       const nn::Model model = random_model(network, ++seed);
       // Two streams, so that a mix-up of streams would show.
       const at::Tensor tokens = random_tokens(2, length, network.vocab_size, seed);

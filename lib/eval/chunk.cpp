@@ -1,0 +1,51 @@
+#include "eval/chunk.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+namespace ql::eval {
+namespace {
+
+constexpr double kMostBytes = 256.0 * (1 << 20);
+constexpr double kShareOfFree = 1.0 / 8;
+
+double free_bytes() {
+  const long pages = ::sysconf(_SC_AVPHYS_PAGES), size = ::sysconf(_SC_PAGESIZE);
+  return pages > 0 && size > 0 ? static_cast<double>(pages) * static_cast<double>(size)
+                               : kMostBytes / kShareOfFree;
+}
+
+}  // namespace
+
+double bytes_per_segment(const net::Network& network, const net::Geometry& geometry) {
+  const auto d_model = static_cast<double>(network.d_model);
+  const auto d_heads = static_cast<double>(network.n_head * network.d_head);
+  const auto heads = static_cast<double>(network.n_head);
+  const auto d_inner = static_cast<double>(network.d_inner);
+  const auto of_layer = [&](const net::ScaleGeometry& scale) {
+    const auto segment = static_cast<double>(scale.segment);
+    const auto window = static_cast<double>(scale.window() + geometry.compressed_memory);
+    const double attention =
+        2 * window * d_heads + heads * segment * window + 3 * segment * d_heads;
+    const double feed_forward = 2 * segment * d_inner;
+    return 4 * (std::max(attention, feed_forward) + window * d_model + 6 * segment * d_model);
+  };
+  double bytes = geometry.output.layers > 0 ? of_layer(geometry.output) : 0;
+  for (const net::ScaleGeometry& scale : geometry.scales) {
+    bytes = std::max(bytes, of_layer(scale));
+  }
+  // The up-sampled states of every scale wait for their average.
+  return bytes + 4 *
+                     static_cast<double>(geometry.scales.size() *
+                                         static_cast<std::size_t>(geometry.lengths.segment)) *
+                     d_model;
+}
+
+std::int64_t automatic_segments(const net::Network& network, const net::Geometry& geometry) {
+  const double bytes = std::min(kMostBytes, kShareOfFree * free_bytes());
+  return std::max<std::int64_t>(
+      1, static_cast<std::int64_t>(bytes / bytes_per_segment(network, geometry)));
+}
+
+}  // namespace ql::eval

@@ -1,0 +1,58 @@
+#include "eval/stream_scorer.h"
+
+#include <algorithm>
+
+#include "eval/chunk.h"
+#include "eval/losses.h"
+
+namespace ql::eval {
+
+StreamScorer::StreamScorer(const nn::Model& model, const net::Lengths& lengths, std::int64_t chunk)
+    : model_(model),
+      geometry_(net::make_geometry(model.network(), lengths)),
+      segments_(chunk > 0 ? std::max<std::int64_t>(1, chunk / lengths.segment)
+                          : automatic_segments(model.network(), geometry_)),
+      memory_(model.start_memory(geometry_, 1)) {}
+
+void StreamScorer::put(const std::int64_t* ids, std::int64_t count, const LossSink& sink) {
+  waiting_.insert(waiting_.end(), ids, ids + count);
+  // One more than a chunk: the last token read has the next one as its target.
+  while (static_cast<std::int64_t>(waiting_.size()) > chunk_tokens()) {
+    score(chunk_tokens(), sink);
+  }
+}
+
+void StreamScorer::put_waiting(const LossSink& sink) {
+  const std::int64_t segment = geometry_.lengths.segment;
+  const std::int64_t ready = (static_cast<std::int64_t>(waiting_.size()) - 1) / segment * segment;
+  if (ready > 0) {
+    score(ready, sink);
+  }
+}
+
+void StreamScorer::finish(const LossSink& sink) {
+  const std::int64_t left = static_cast<std::int64_t>(waiting_.size()) - 1;
+  if (left > 0) {
+    score(left, sink);
+  }
+}
+
+void StreamScorer::score(std::int64_t count, const LossSink& sink) {
+  const at::NoGradGuard no_gradient;
+  const std::int64_t segment = geometry_.lengths.segment;
+  const std::int64_t segments = (count + segment - 1) / segment;
+  // What lies behind the end of the stream is 0: it is causal, so nothing that is scored sees it.
+  const at::Tensor tokens = at::zeros({segments, segment}, at::kLong);
+  std::copy_n(waiting_.begin(), count, tokens.data_ptr<std::int64_t>());
+  const at::Tensor targets = at::empty({count}, at::kLong);
+  std::copy_n(waiting_.begin() + 1, count, targets.data_ptr<std::int64_t>());
+
+  const at::Tensor states = model_.forward_stream(geometry_, tokens, memory_);
+  const at::Tensor losses =
+      losses_in_blocks(model_, states.flatten(0, 1).narrow(0, 0, count), targets);
+  sink(position_ + 1, losses.data_ptr<double>(), count);
+  waiting_.erase(waiting_.begin(), waiting_.begin() + count);
+  position_ += count;
+}
+
+}  // namespace ql::eval

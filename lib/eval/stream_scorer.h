@@ -1,0 +1,40 @@
+// Scores one stream as it comes, layer by layer (nn/consecutive.h): chunk by chunk, memories passed
+// on. What is kept is a chunk, however long the stream.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "eval/evaluation.h"
+#include "net/geometry.h"
+#include "nn/model.h"
+
+namespace ql::eval {
+
+class StreamScorer {
+ public:
+  // `chunk` tokens go through a layer at once, rounded to whole segments; 0: as many as the memory
+  // allows (eval/chunk.h). `model` must outlive it. Throws ConfigError for lengths that do not fit.
+  StreamScorer(const nn::Model& model, const net::Lengths& lengths, std::int64_t chunk);
+
+  // The next ids of the stream; calls `sink` for every chunk that is complete.
+  void put(const std::int64_t* ids, std::int64_t count, const LossSink& sink);
+  // Scores all whole segments that are there: while more of the stream is waited for.
+  void put_waiting(const LossSink& sink);
+  // The end of the stream: calls `sink` for the rest.
+  void finish(const LossSink& sink);
+
+  std::int64_t chunk_tokens() const { return segments_ * geometry_.lengths.segment; }
+
+ private:
+  void score(std::int64_t count, const LossSink& sink);
+
+  const nn::Model& model_;
+  net::Geometry geometry_;
+  std::int64_t segments_;  // of a chunk
+  nn::Memory memory_;
+  std::vector<std::int64_t> waiting_;  // from the first token that was not read yet
+  std::int64_t position_ = 0;          // of that token
+};
+
+}  // namespace ql::eval

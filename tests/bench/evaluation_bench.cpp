@@ -1,0 +1,77 @@
+// Tokens a second of exact evaluation, layer by layer and step by step, for networks of the paper's
+// SimpleBooks-2 size at the lengths 04/12 (Compressive 04/06/06), random weights and tokens. The
+// matrix product of the same run is the measure: `flops` beside `flops`.
+#include <ATen/ATen.h>
+#include <benchmark/benchmark.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "eval/evaluate.h"
+#include "net/cost.h"
+#include "net/model_file.h"
+#include "nn/model.h"
+#include "nn/threads.h"
+
+namespace {
+
+constexpr std::int64_t kVocabulary = 10437;
+
+void matrix_product(benchmark::State& state) {
+  const at::NoGradGuard no_gradient;
+  constexpr std::int64_t kSize = 1024;
+  const at::Tensor a = at::rand({kSize, kSize}), b = at::rand({kSize, kSize});
+  at::Tensor product = at::empty({kSize, kSize});
+  while (state.KeepRunning()) {
+    at::mm_out(product, a, b);
+    benchmark::DoNotOptimize(product.data_ptr());
+  }
+  state.counters["flops"] = benchmark::Counter(2.0 * kSize * kSize * kSize,
+                                               benchmark::Counter::kIsIterationInvariantRate);
+}
+BENCHMARK(matrix_product)->UseRealTime();
+
+void evaluation(benchmark::State& state, const std::string& name, const ql::net::Lengths& lengths) {
+  const std::int64_t tokens = state.range(0), batch = state.range(1);
+  ql::net::Network network =
+      ql::net::read_preset(std::string(QL_SHARE) + "/presets/simplebooks-2-" + name + ".json", {},
+                           {})
+          .network;
+  network.vocab_size = kVocabulary;
+  ql::nn::Model model(network, at::TensorOptions(at::kFloat));
+  model.initialise(1);
+  const at::Tensor ids = at::randint(kVocabulary, {tokens + 1}, at::kLong);
+  const ql::eval::TokenSource source{
+      "random", tokens + 1,
+      [&ids](std::int64_t begin, std::int64_t count, std::int64_t* out, std::size_t) {
+        std::copy_n(ids.data_ptr<std::int64_t>() + begin, count, out);
+      }};
+  ql::eval::EvaluationOptions options;
+  options.lengths = lengths;
+  options.batch = batch;
+  while (state.KeepRunning()) {
+    benchmark::DoNotOptimize(ql::eval::evaluate(model, source, options).nll);
+  }
+  state.SetItemsProcessed(state.iterations() * tokens);
+  state.counters["flops"] = benchmark::Counter(
+      static_cast<double>(tokens) * ql::net::cost(network, lengths).forward_flops_per_token,
+      benchmark::Counter::kIsIterationInvariantRate);
+}
+
+const ql::net::Lengths kLengths{4, 12, 0}, kCompressive{4, 6, 6};
+#define QL_EVALUATION(NAME, PRESET, LENGTHS)           \
+  BENCHMARK_CAPTURE(evaluation, NAME, PRESET, LENGTHS) \
+      ->ArgNames({"tokens", "columns"})                \
+      ->Args({16384, 0})                               \
+      ->Args({2048, 1})                                \
+      ->Unit(benchmark::kMillisecond)                  \
+      ->UseRealTime()
+QL_EVALUATION(xl, "xl", kLengths);
+QL_EVALUATION(ql, "ql", kLengths);
+QL_EVALUATION(compressive, "compressive", kCompressive);
+
+// As the tools do, before the first tensor.
+[[maybe_unused]] const ql::nn::ThreadSetup thread_setup = ql::nn::set_up_threads(0);
+
+}  // namespace
