@@ -13,10 +13,25 @@
 
 namespace {
 
+// 0 for layer by layer.
+std::int64_t columns(const ql::Options& options) {
+  const bool stepwise = options.text("method") == "stepwise";
+  if (!stepwise && options.given("batch")) {
+    throw ql::UsageError("--batch", "layer by layer there is one stream and no columns",
+                         "add --method stepwise, or leave --batch out");
+  }
+  if (stepwise && options.given("chunk")) {
+    throw ql::UsageError("--chunk", "step by step there are no chunks",
+                         "use --method layerwise, or leave --chunk out");
+  }
+  return stepwise ? options.integer("batch") : 0;
+}
+
 ql::eval::StudyOptions study_options(const ql::Options& options) {
   ql::eval::StudyOptions study;
   study.checkpoints = options.texts("model");
   study.data = options.texts("data");
+  study.data.insert(study.data.end(), options.positional().begin(), options.positional().end());
   if (options.has("unigram")) {
     study.unigram = options.text("unigram");
   }
@@ -26,7 +41,8 @@ ql::eval::StudyOptions study_options(const ql::Options& options) {
   study.segments = list("segment");
   study.memories = list("memory");
   study.compressed_memories = list("compressed-memory");
-  study.batch = options.integer("batch");
+  study.batch = columns(options);
+  study.chunk = options.integer("chunk");
   if (options.has("per-token")) {
     study.loss_file = options.text("per-token");
   }
@@ -34,6 +50,10 @@ ql::eval::StudyOptions study_options(const ql::Options& options) {
 }
 
 void check(const ql::eval::StudyOptions& study) {
+  if (study.data.empty()) {
+    throw ql::UsageError("", "no data to score",
+                         "give a folder that qlbin packed, or - for a token stream");
+  }
   if (study.checkpoints.empty() && !study.unigram) {
     throw ql::UsageError("", "nothing to evaluate", "give --model CHECKPOINT or --unigram DIR");
   }
@@ -43,9 +63,47 @@ void check(const ql::eval::StudyOptions& study) {
   }
 }
 
+ql::eval::Unit unit_of(const ql::Options& options) {
+  const std::string per = options.text("per");
+  return per == "line"           ? ql::eval::Unit::kLine
+         : per == "doubled-line" ? ql::eval::Unit::kDoubledLine
+                                 : ql::eval::Unit::kDocument;
+}
+
+// One row for every line or document on standard output, the table on standard error.
+void score_units(const ql::Options& options, const ql::eval::StudyOptions& study) {
+  for (const char* other : {"per-token", "unigram"}) {
+    if (options.has(other)) {
+      throw ql::UsageError("--per", fmt::format("has no place for --{}", other),
+                           "make a call of its own for it");
+    }
+  }
+  if (study.batch > 0) {
+    throw ql::UsageError("--per", "works layer by layer only", "leave --method out");
+  }
+  ql::OutputStream out(/*binary=*/false);
+  const bool json = options.text("format") == "json";
+  bool first = true;
+  const ql::Json row =
+      ql::eval::run_unit_study(study, unit_of(options), [&](const ql::eval::UnitSum& sum) {
+        const ql::Json unit = ql::eval::unit_row(sum);
+        out.write(json ? unit.dump() + "\n"
+                       : (first ? ql::eval::tsv_header(unit) : "") + ql::eval::tsv_line(unit));
+        first = false;
+        out.flush();
+      });
+  out.close();
+  std::fputs((ql::eval::tsv_header(row) + ql::eval::tsv_line(row)).c_str(), stderr);
+}
+
 void evaluate(const ql::Options& options) {
   const ql::eval::StudyOptions study = study_options(options);
   check(study);
+  if (options.has("per")) {
+    ql::nn::set_up_threads(static_cast<int>(options.integer("threads")));
+    score_units(options, study);
+    return;
+  }
   if (!study.checkpoints.empty()) {
     ql::nn::set_up_threads(static_cast<int>(options.integer("threads")));
   }

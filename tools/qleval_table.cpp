@@ -28,8 +28,19 @@ Option data() {
   Option option = folder("data", "DIR",
                          "Packed data (qlbin pack) to score, or - for a token stream (qltok "
                          "encode) on standard input.");
-  option.required = true;
   option.repeatable = true;
+  return option;
+}
+
+Option per() {
+  Option option;
+  option.name = "per";
+  option.type = OptionType::kChoice;
+  option.value_name = "UNIT";
+  option.help =
+      "Print the loss of every line, doubled-line (from <eos> to <eos>) or document as soon as it "
+      "is known, and the table on standard error. Only for a call of a single row.";
+  option.choices = {"line", "doubled-line", "document"};
   return option;
 }
 
@@ -67,20 +78,35 @@ Option lengths(const std::string& name, std::int64_t minimum, const std::string&
   return option;
 }
 
-Option number(const std::string& name, std::int64_t maximum, const std::string& help) {
+Option method() {
+  Option option;
+  option.name = "method";
+  option.type = OptionType::kChoice;
+  option.value_name = "METHOD";
+  option.help =
+      "layerwise: long chunks of the stream go through layer after layer. stepwise: segment after "
+      "segment goes through all layers, as in training. The losses are the same.";
+  option.choices = {"layerwise", "stepwise"};
+  option.default_value = "layerwise";
+  return option;
+}
+
+Option number(const std::string& name, const std::string& default_value, std::int64_t minimum,
+              std::int64_t maximum, const std::string& help) {
   Option option;
   option.name = name;
   option.type = OptionType::kInteger;
   option.value_name = "N";
   option.help = help;
-  option.default_value = "0";
-  option.minimum = 0;
+  option.default_value = default_value;
+  option.minimum = minimum;
   option.maximum = maximum;
   return option;
 }
 
 ql::Command command() {
   ql::Command all;
+  all.positional = "[DIR...|-]";
   all.options = {
       model(),
       data(),
@@ -92,19 +118,26 @@ ql::Command command() {
       folder("unigram", "DIR",
              "Also score a unigram model of this training data (or - for a token stream), the "
              "baseline to beat."),
+      per(),
       per_token(),
       format(),
-      number("batch", 1 << 14,
-             "Columns of the stream to read side by side, at most: a matter of speed and memory, "
-             "not of the result. 0 chooses."),
-      number("threads", 1024, "Threads; 0 uses every core this process may use.")};
+      method(),
+      number("chunk", "0", 0, kLongest,
+             "Tokens that go through a layer at once, layer by layer: a matter of speed and "
+             "memory, not of the result. 0 chooses by the memory there is."),
+      number("batch", "1", 1, 1 << 14,
+             "Columns of the stream to read side by side, at most, step by step. Each is warmed by "
+             "the context length, so that the result is the same."),
+      number("threads", "0", 0, 1024, "Threads; 0 uses every core this process may use.")};
   all.examples = {
       {"qleval -m runs/ql/best --data data/test",
        "the test perplexity with the lengths of training"},
       {"qleval -m runs/ql/best -m runs/xl/best --data data/test --segment 4,8 --memory 12,24",
        "two models, four pairs of lengths each"},
-      {"qltok encode --vocab v.json new.txt | qleval -m runs/ql/best --data -",
+      {"qltok encode --vocab v.json new.txt | qleval -m runs/ql/best -",
        "score a text without packing it"},
+      {"qltok encode --vocab v.json new.txt | qleval -m runs/ql/best - --per line",
+       "the perplexity of every line, as it comes"},
       {"qleval --unigram data/train --data data/test", "the baseline alone"},
       {"qleval -m runs/ql/best --data data/test --per-token - | od -f -An -v -w4",
        "the loss of every token, one a line"}};

@@ -151,9 +151,11 @@ void encode(const Options& options) {
   header.vocabulary = vocabulary.info();
   header.provenance = ql::provenance(configuration(options));
   const std::unique_ptr<ql::shard::TokenSink> sink = make_sink(as_text, out, header);
-  const auto totals =
-      encode_files(options.positional(), encoder, static_cast<int>(options.integer("threads")),
-                   *sink, [&out] { out.flush(); });
+  const auto totals = encode_files(options.positional(), encoder,
+                                   static_cast<int>(options.integer("threads")), *sink, [&] {
+                                     sink->flush();
+                                     out.flush();
+                                   });
   sink->finish(totals.counts);
   out.close();
   report(totals, vocabulary);

@@ -18,10 +18,18 @@ namespace {
 constexpr std::size_t kBufferBytes = std::size_t{1} << 20;
 constexpr int kPollMilliseconds = 250;
 
+// Long enough for a busy producer's next write, too short for a person to notice.
+constexpr int kMomentMilliseconds = 20;
+
+// Whether input, or its end, comes in that time.
+bool comes_within(int descriptor, int milliseconds) {
+  pollfd event = {descriptor, POLLIN, 0};
+  return ::poll(&event, 1, milliseconds) > 0;
+}
+
 // Waits for input or a signal that asks us to stop, whichever thread the signal went to.
 void wait_for_input(int descriptor) {
-  pollfd event = {descriptor, POLLIN, 0};
-  while (::poll(&event, 1, kPollMilliseconds) <= 0) check_for_stop();
+  while (!comes_within(descriptor, kPollMilliseconds)) check_for_stop();
 }
 
 }  // namespace
@@ -72,6 +80,21 @@ std::size_t InputFile::read_fully(void* data, std::size_t size) {
   }
   return done;
 }
+
+std::size_t InputFile::read_what_comes(void* data, std::size_t size) {
+  if (!waits_) return read_fully(data, size);
+  char* bytes = static_cast<char*>(data);
+  std::size_t done = 0;
+  while (done < size) {
+    const std::size_t got = read(bytes + done, size - done);
+    if (got == 0) break;
+    done += got;
+    if (!comes_within(descriptor_, kMomentMilliseconds)) break;
+  }
+  return done;
+}
+
+bool InputFile::has_more() const { return !waits_ || comes_within(descriptor_, 0); }
 
 OutputStream::OutputStream(bool binary) {
   if (binary && ::isatty(STDOUT_FILENO) == 1) {

@@ -113,6 +113,16 @@ Json report_row(const Subject& subject, const DataSet& data, const Evaluation& r
   return row;
 }
 
+Json unit_row(const UnitSum& sum) {
+  Json row = Json::object();
+  row["unit"] = sum.number;
+  row["targets"] = sum.targets;
+  row["unknown"] = sum.unknown;
+  row["nll"] = finite(sum.nll);
+  row["perplexity"] = finite(std::exp(per_unit(sum.nll, sum.targets)));
+  return row;
+}
+
 std::string tsv_header(const Json& row) {
   std::string line;
   for (const auto& [key, value] : row.items()) {

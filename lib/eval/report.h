@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "eval/data_set.h"
 #include "eval/evaluation.h"
+#include "eval/units.h"
 #include "net/network.h"
 
 namespace ql::eval {
@@ -22,6 +23,9 @@ struct Subject {
 // A flat object with the same keys in the same order for every row (qleval(1) explains each); a
 // number that is not known, does not apply or is not finite is null.
 Json report_row(const Subject& subject, const DataSet& data, const Evaluation& result);
+
+// A line or document: unit (its number), targets, unknown, nll, perplexity (null without targets).
+Json unit_row(const UnitSum& sum);
 
 // The keys of a row, and a row, as tab-separated lines. Null is "-"; a tab, line end or backslash
 // within a text becomes \t, \n, \r or two backslashes; real numbers have eight digits.

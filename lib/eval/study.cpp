@@ -107,7 +107,8 @@ Json network_row(const nn::Model& model, const std::string& name, const net::Len
   const Evaluation result =
       observe(fmt::format("{}, {}, {}/{}", name, data.name, lengths.segment, lengths.memory), data,
               options, [&](const LossSink& sink, const TargetProgress& progress) {
-                return evaluate(model, data.source, {lengths, options.batch, sink, progress});
+                return evaluate(model, data.source,
+                                {lengths, options.batch, options.chunk, sink, progress});
               });
   return report_row({name, model.network(), lengths, model.parameter_count()}, data, result);
 }
@@ -167,6 +168,34 @@ void run_study(const StudyOptions& options, const std::function<void(const Json&
   if (training) {
     run_unigram(*training, data, options, row);
   }
+}
+
+Json run_unit_study(const StudyOptions& options, Unit unit, const UnitSums::Sink& sink) {
+  std::vector<Checkpoint> checkpoints;
+  for (const std::string& name : options.checkpoints) {
+    checkpoints.push_back(read_checkpoint(name, options));
+  }
+  const std::size_t rows = rows_of(options, checkpoints);
+  if (rows != 1 || checkpoints.empty()) {
+    throw UsageError("--per",
+                     fmt::format("scores the text with one network, but this call has {} rows{}",
+                                 rows, checkpoints.empty() ? " of none" : ""),
+                     "give one checkpoint with one pair of lengths and one data set");
+  }
+  const Checkpoint& checkpoint = checkpoints.front();
+  const nn::Model model = nn::load_model(checkpoint.folder);
+  Progress progress(fmt::format("{}, {}", checkpoint.name, options.data.front()), "tokens");
+  UnitOptions unit_options;
+  unit_options.unit = unit;
+  unit_options.lengths = checkpoint.lengths.front();
+  unit_options.chunk = options.chunk;
+  unit_options.progress = [&progress](std::int64_t done) { progress.update(done); };
+  const UnitStudy study = score_units(model, checkpoint.name, checkpoint.model.vocabulary,
+                                      options.data.front(), unit_options, sink);
+  progress.finish(fmt::format("perplexity {:.2f}", study.evaluation.perplexity()));
+  return report_row(
+      {checkpoint.name, model.network(), unit_options.lengths, model.parameter_count()}, study.data,
+      study.evaluation);
 }
 
 }  // namespace ql::eval

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "eval/score_units.h"
 
 namespace ql::eval {
 
@@ -18,7 +19,7 @@ struct StudyOptions {
   std::vector<std::string> data;       // folders with a manifest; "-" once
   // Lengths to combine; an empty list stands for the length each checkpoint was trained with.
   std::vector<std::int64_t> segments, memories, compressed_memories;
-  std::int64_t batch = 0;                // as EvaluationOptions
+  std::int64_t batch = 0, chunk = 0;     // as EvaluationOptions
   std::optional<std::string> loss_file;  // LossFile's path; only for a study of one row
 };
 
@@ -31,5 +32,10 @@ struct StudyOptions {
 // for a loss file with several rows, otherwise what evaluate(), open_data() and check_vocabulary()
 // throw.
 void run_study(const StudyOptions& options, const std::function<void(const Json& row)>& row);
+
+// One checkpoint with one choice of lengths on one data set, line by line or document by document
+// (eval/score_units.h): `unit` gets every sum as soon as it is known, the result is report_row().
+// Throws UsageError for anything else than one row, otherwise what score_units() throws.
+Json run_unit_study(const StudyOptions& options, Unit unit, const UnitSums::Sink& sink);
 
 }  // namespace ql::eval

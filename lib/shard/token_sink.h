@@ -24,6 +24,8 @@ class TokenSink {
   virtual void begin_document() = 0;
   // Ids must be below the vocabulary's size (std::logic_error).
   virtual void write(const TokenId* ids, std::size_t count) = 0;
+  // Passes on what is buffered: for producers whose reader should not wait for a full block.
+  virtual void flush() {}
   // Nothing counts as written before this returns.
   virtual void finish(const std::optional<TextCounts>& counts) = 0;
 };

@@ -32,8 +32,7 @@ class TokenStreamWriter : public TokenSink {
   ~TokenStreamWriter() override;
   void begin_document() override;
   void write(const TokenId* ids, std::size_t count) override;
-  // Writes what is buffered now: for producers whose reader should not wait for a full block.
-  void flush();
+  void flush() override;
   // Writes what is buffered and the end block. Without it readers report a producer that died.
   void finish(const std::optional<TextCounts>& counts) override;
 

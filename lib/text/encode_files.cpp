@@ -67,6 +67,8 @@ EncodeTotals encode_files(const std::vector<std::string>& files, const Encoder& 
         policy, [&encoder](TextBlock text) { return encoder.encode(std::move(text)); },
         std::move(block)));
     if (running.size() >= static_cast<std::size_t>(std::max(threads, 1))) collect_first();
+    // While more text is waited for, all of what has come is passed on.
+    while (!reader.has_more() && !running.empty()) collect_first();
   }
   while (!running.empty()) collect_first();
   return collector.totals();

@@ -54,11 +54,12 @@ std::size_t TextReader::read_until_cut() {
     const std::size_t old_size = buffer_.size();
     const std::size_t more = old_size < block_bytes_ ? block_bytes_ - old_size : block_bytes_;
     buffer_.resize(old_size + more);
-    const std::size_t got = input_->read_fully(buffer_.data() + old_size, more);
+    const std::size_t got = input_->read_what_comes(buffer_.data() + old_size, more);
     buffer_.resize(old_size + got);
-    input_ended_ = got < more;
+    input_ended_ = got == 0 || (got < more && !input_->is_pipe());
     if (input_ended_) return buffer_.size();
-    const std::size_t cut = cut_position(searched);
+    // The line that a pipe has not delivered in full is left together: it will come.
+    const std::size_t cut = got < more ? line_end(searched) : cut_position(searched);
     if (cut > 0) return cut;
     if (buffer_.size() > longest_unit_) {
       throw Error(fmt::format("{}: line {}", place_.file, place_.line),
@@ -72,9 +73,14 @@ std::size_t TextReader::read_until_cut() {
 
 // Where the buffer can be cut, 0 for nowhere. Up to `searched` there is no such place.
 std::size_t TextReader::cut_position(std::size_t searched) const {
-  const std::string_view fresh = std::string_view(buffer_).substr(searched);
-  const std::size_t newline = fresh.rfind('\n');
-  return newline == std::string_view::npos ? cut_inside_line(searched) : searched + newline + 1;
+  const std::size_t end = line_end(searched);
+  return end > 0 ? end : cut_inside_line(searched);
+}
+
+// The end of the last whole line, 0 if there is none behind `searched`.
+std::size_t TextReader::line_end(std::size_t searched) const {
+  const std::size_t newline = std::string_view(buffer_).substr(searched).rfind('\n');
+  return newline == std::string_view::npos ? 0 : searched + newline + 1;
 }
 
 std::size_t TextReader::cut_inside_line(std::size_t searched) const {

@@ -50,14 +50,18 @@ class TextReader {
              std::size_t longest_unit = kLongestUnit);
 
   // The next block, of about block_bytes or less where the text can be cut so. Blocks never span
-  // files; an empty file gives one empty block. False behind the last file. Blocks depend on the
-  // text alone, not on how a pipe delivers it. The first kLineHead bytes of a line stay together.
+  // files; an empty file gives one empty block. False behind the last file. Blocks of files depend
+  // on the text alone; what a pipe delivers slowly comes in shorter ones, of whole lines. The first
+  // kLineHead bytes of a line stay together.
   bool next(TextBlock& block);
+  // False when next() would have to wait for a pipe.
+  bool has_more() const { return !input_ || input_->has_more(); }
 
  private:
   bool open_next_file();
   std::size_t read_until_cut();
   std::size_t cut_position(std::size_t searched) const;
+  std::size_t line_end(std::size_t searched) const;
   std::size_t cut_inside_line(std::size_t searched) const;
   void advance(const TextBlock& block);
 

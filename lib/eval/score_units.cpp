@@ -1,0 +1,168 @@
+#include "eval/score_units.h"
+
+#include <algorithm>
+#include <chrono>
+#include <vector>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/signals.h"
+#include "eval/losses.h"
+#include "eval/stream_scorer.h"
+#include "eval/token_check.h"
+#include "shard/token_reader.h"
+#include "shard/token_stream.h"
+
+namespace ql::eval {
+namespace {
+
+constexpr std::int64_t kTokensPerRead = 65536;
+
+// One pass over a stream: tokens go to the scorer, their losses to the sums of units.
+class Pass {
+ public:
+  Pass(const nn::Model& model, const DataSet& data, const UnitOptions& options,
+       const UnitSums::Sink& sink)
+      : options_(options),
+        eos_(data.vocabulary.eos),
+        name_(data.source.name),
+        scorer_(model, options.lengths, options.chunk),
+        sums_(data.vocabulary.unk, sink) {
+    if (options.unit != Unit::kDocument && !eos_) {
+      throw Error(name_, "lines cannot be told apart: the vocabulary has no <eos>",
+                  "encode with a vocabulary that has one, or use --per document");
+    }
+    evaluation.batch = 1;
+    evaluation_options_.sink = [this](std::int64_t position, const double* losses,
+                                      std::int64_t count) {
+      sums_.put_losses(position, losses, count);
+    };
+  }
+
+  // The next tokens; `starts` are the positions among them where documents begin.
+  template <typename Id, typename Start>
+  void put(const std::vector<Id>& ids, const std::vector<Start>& starts) {
+    check_for_stop();
+    auto start = starts.begin();
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      for (; start != starts.end() && static_cast<std::size_t>(*start) == i; ++start) {
+        begin_document();
+      }
+      put_token(static_cast<std::int64_t>(ids[i]));
+    }
+    for (; start != starts.end(); ++start) {
+      begin_document();
+    }
+    wide_.assign(ids.begin(), ids.end());
+    scorer_.put(wide_.data(), static_cast<std::int64_t>(wide_.size()), adder());
+    if (options_.progress) {
+      options_.progress(evaluation.targets);
+    }
+  }
+
+  // Nothing more has come: what can be said is said.
+  void catch_up() { scorer_.put_waiting(adder()); }
+
+  void finish() {
+    if (tokens_ == 0) {
+      throw Error(name_, "expected at least 1 token, found 0");
+    }
+    scorer_.finish(adder());
+    sums_.finish();
+    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start_;
+    evaluation.seconds = elapsed.count();
+  }
+
+  Evaluation evaluation;
+
+ private:
+  LossSink adder() {
+    return [this](std::int64_t position, const double* losses, std::int64_t count) {
+      add_losses(losses, position, count, evaluation_options_, evaluation);
+    };
+  }
+  void begin_document() {
+    if (options_.unit == Unit::kDocument && documents_++ > 0) {
+      sums_.end_unit();
+    }
+  }
+  void put_token(std::int64_t id) {
+    ++tokens_;
+    sums_.put_token(id);
+    if (options_.unit == Unit::kDocument || id != static_cast<std::int64_t>(*eos_)) {
+      return;
+    }
+    inside_ = options_.unit == Unit::kDoubledLine && !inside_;
+    if (!inside_) {
+      sums_.end_unit();
+    }
+  }
+
+  const UnitOptions& options_;
+  std::optional<shard::TokenId> eos_;
+  std::string name_;
+  StreamScorer scorer_;
+  UnitSums sums_;
+  EvaluationOptions evaluation_options_;
+  std::vector<std::int64_t> wide_;
+  std::int64_t tokens_ = 0, documents_ = 0;
+  bool inside_ = false;  // of a line that began with <eos>
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+void put_all(shard::TokenReader& reader, Unit unit, Pass& pass) {
+  static const std::vector<std::int64_t> kNone;
+  const std::vector<std::int64_t>& all = unit == Unit::kDocument ? reader.document_starts() : kNone;
+  auto next = all.begin();
+  std::vector<std::int64_t> starts, ids;
+  for (std::int64_t begin = 0; begin < reader.tokens(); begin += kTokensPerRead) {
+    const std::int64_t count = std::min(kTokensPerRead, reader.tokens() - begin);
+    ids.resize(static_cast<std::size_t>(count));
+    reader.read(begin, count, ids.data());
+    starts.clear();
+    // Those at the very end of the data belong to documents without a token.
+    for (; next != all.end() && (*next < begin + count || begin + count == reader.tokens());
+         ++next) {
+      starts.push_back(*next - begin);
+    }
+    pass.put(ids, starts);
+  }
+}
+
+}  // namespace
+
+UnitStudy score_units(const nn::Model& model, const std::string& model_name,
+                      const std::optional<shard::VocabularyInfo>& trained_with,
+                      const std::string& path, const UnitOptions& options,
+                      const UnitSums::Sink& sink) {
+  const auto check = [&](const DataSet& data) {
+    check_vocabulary(model_name, trained_with, data);
+    return data;
+  };
+  if (path == "-") {
+    InputFile input(path);
+    shard::TokenStreamReader stream(input);
+    DataSet data = check({path, stream.header().vocabulary, {}, {input.name(), 0, {}}});
+    Pass pass(model, data, options, sink);
+    shard::TokenStreamReader::Block block;
+    while (stream.next(block)) {
+      pass.put(block.ids, block.document_starts);
+      if (!input.has_more()) {
+        pass.catch_up();
+      }
+    }
+    pass.finish();
+    data.counts = stream.counts();
+    data.source.tokens = stream.tokens();
+    return {pass.evaluation, data};
+  }
+  shard::TokenReader reader(path);
+  const DataSet data =
+      check({path, reader.vocabulary(), reader.counts(), {path, reader.tokens(), {}}});
+  Pass pass(model, data, options, sink);
+  put_all(reader, options.unit, pass);
+  pass.finish();
+  return {pass.evaluation, data};
+}
+
+}  // namespace ql::eval

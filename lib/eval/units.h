@@ -1,0 +1,50 @@
+// Sums of losses by line or by document.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <optional>
+
+#include "shard/token_info.h"
+
+namespace ql::eval {
+
+struct UnitSum {
+  std::int64_t number = 0;   // from 1
+  std::int64_t targets = 0;  // scored tokens; the first token of the stream is none
+  std::int64_t unknown = 0;  // targets and inputs that are <unk>
+  double nll = 0;            // nats
+};
+
+// Tokens and ends come first, the losses of those tokens later; a unit is handed over as soon as
+// the losses behind its end arrive, or at finish().
+class UnitSums {
+ public:
+  using Sink = std::function<void(const UnitSum&)>;
+  UnitSums(std::optional<shard::TokenId> unknown, Sink sink);
+
+  void put_token(std::int64_t id);
+  // The unit that the tokens so far belong to is complete.
+  void end_unit();
+  // Losses of targets from `position` of the stream on, in order.
+  void put_losses(std::int64_t position, const double* losses, std::int64_t count);
+  // The end of the stream: a unit that was begun and not ended is handed over, too.
+  void finish();
+
+ private:
+  struct Open {
+    std::int64_t end = 0;  // position behind its last token
+    std::int64_t unknown = 0;
+  };
+  void hand_over();
+
+  std::optional<shard::TokenId> unknown_;
+  Sink sink_;
+  std::deque<Open> ended_;
+  Open open_;    // counts the tokens since the last end; its end is where the stream is
+  UnitSum sum_;  // of the unit whose losses arrive
+  std::int64_t last_end_ = 0;
+};
+
+}  // namespace ql::eval
