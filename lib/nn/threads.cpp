@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <dlfcn.h>
+#include <malloc.h>
 #include <sched.h>
 
 #include <algorithm>
@@ -98,6 +99,15 @@ double measured_gflops() {
 
 }  // namespace
 
+void keep_freed_memory() {
+#if defined(__GLIBC__)
+  // As far as glibc lets it be set.
+  constexpr int kLargestThreshold = 32 << 20;
+  ::mallopt(M_MMAP_THRESHOLD, kLargestThreshold);
+  ::mallopt(M_TRIM_THRESHOLD, 16 * kLargestThreshold);
+#endif
+}
+
 int usable_cores() {
   cpu_set_t allowed;
   std::set<std::pair<std::string, std::string>> cores;
@@ -119,6 +129,7 @@ ThreadSetup set_up_threads(int threads) {
   if (threads > kMostThreads) {
     throw UsageError("--threads", fmt::format("{} is more than {}", threads, kMostThreads));
   }
+  keep_freed_memory();
   ThreadSetup setup;
   setup.threads = threads > 0 ? threads : usable_cores();
   at::set_num_threads(setup.threads);

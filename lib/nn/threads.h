@@ -12,13 +12,18 @@ namespace ql::nn {
 // group's quota. At least 1.
 int usable_cores();
 
+// Lets the memory of tensors that come and go every step stay with the process: fresh pages of the
+// system would cost a tenth of the time.
+void keep_freed_memory();
+
 struct ThreadSetup {
   int threads = 1;
   std::string blas;   // "OpenBLAS 0.3.21", "MKL", or the library's file
   double gflops = 0;  // measured on a product of two 512 x 512 matrices in float32
 };
 
-// Sets the threads of LibTorch and of the BLAS beneath it (0: usable_cores()), measures for some
+// Sets the threads of LibTorch and of the BLAS beneath it (0: usable_cores()), keeps freed memory,
+// measures for some
 // milliseconds, and logs a warning with the cure when the BLAS is slow or keeps a second pool of
 // threads. Call it before the first tensor operation. Throws UsageError above 1024 threads.
 ThreadSetup set_up_threads(int threads);

@@ -50,6 +50,7 @@ void evaluation(benchmark::State& state, const std::string& name, const ql::net:
   ql::eval::EvaluationOptions options;
   options.lengths = lengths;
   options.batch = batch;
+  options.chunk = state.range(2);
   while (state.KeepRunning()) {
     benchmark::DoNotOptimize(ql::eval::evaluate(model, source, options).nll);
   }
@@ -62,9 +63,9 @@ void evaluation(benchmark::State& state, const std::string& name, const ql::net:
 const ql::net::Lengths kLengths{4, 12, 0}, kCompressive{4, 6, 6};
 #define QL_EVALUATION(NAME, PRESET, LENGTHS)           \
   BENCHMARK_CAPTURE(evaluation, NAME, PRESET, LENGTHS) \
-      ->ArgNames({"tokens", "columns"})                \
-      ->Args({16384, 0})                               \
-      ->Args({2048, 1})                                \
+      ->ArgNames({"tokens", "columns", "chunk"})       \
+      ->Args({16384, 0, 0})                            \
+      ->Args({2048, 1, 0})                             \
       ->Unit(benchmark::kMillisecond)                  \
       ->UseRealTime()
 QL_EVALUATION(xl, "xl", kLengths);

@@ -42,7 +42,7 @@ void run_attention(benchmark::State& state) {
   nn::AttentionInput input;
   input.queries = leaf({kBatch, kSegment, heads, d_head});
   const at::Tensor keys_values = leaf({kBatch, kSegment + memory, 2, heads, d_head});
-  input.keys_values = keys_values;
+  input.keys_values = {keys_values};
   input.positions = leaf({kSegment + memory, heads, d_head});
   input.content_bias = leaf({heads, d_head});
   input.position_bias = leaf({heads, d_head});
