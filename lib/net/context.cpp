@@ -2,12 +2,18 @@
 
 #include <algorithm>
 
+#include "base/error.h"
 #include "net/dependency.h"
 
 namespace ql::net {
 
 ContextLength paper_context(const Network& network, const Lengths& lengths) {
   const Geometry geometry = make_geometry(network, lengths);
+  if (geometry.scales.front().reach.limited()) {
+    throw ConfigError(network.same_length ? "same_length" : "attention_window",
+                      "the paper's formula is for attention to the whole window",
+                      "ask for the exact context length");
+  }
   ContextLength context;
   for (std::size_t i = 0; i < geometry.scales.size(); ++i) {
     const ScaleGeometry& scale = geometry.scales[i];

@@ -1,5 +1,6 @@
 #include "net/cost.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "net/clusters.h"
@@ -11,9 +12,24 @@ bool learns_compression(const Network& network) {
   return network.architecture == Architecture::kCompressive && network.pool == Pool::kConvolution;
 }
 
+// Of what tells positions apart in one layer, but for u and v.
+std::int64_t parameters_of_encoding(const Network& network) {
+  const std::int64_t d_heads = network.n_head * network.d_head;
+  switch (network.encoding) {
+    case Encoding::kTransformerXl:
+      return d_heads * network.d_model;
+    case Encoding::kShaw:
+      return (network.clamp_len + 1) * d_heads;
+    case Encoding::kAbsolute:
+      break;
+  }
+  return 0;
+}
+
 std::int64_t parameters_of_layer(const Network& network) {
   const std::int64_t d_heads = network.n_head * network.d_head;
-  const std::int64_t attention = 5 * d_heads * network.d_model;  // queries, keys, values, r, o
+  const std::int64_t attention =
+      4 * d_heads * network.d_model + parameters_of_encoding(network);  // queries, keys, values, o
   const std::int64_t feed_forward =
       2 * network.d_inner * network.d_model + network.d_inner + network.d_model;
   const std::int64_t layer_norms = std::int64_t{4} * network.d_model;  // two norms, weight and bias
@@ -41,10 +57,49 @@ std::int64_t parameters_of_vocabulary(const Network& network) {
 }
 
 std::int64_t count_parameters(const Network& network) {
-  const std::int64_t biases_u_v = 2 * network.n_head * network.d_head;
+  const std::int64_t biases_u_v =
+      network.encoding == Encoding::kTransformerXl ? 2 * network.n_head * network.d_head : 0;
   return (network.vocab_size > 0 ? parameters_of_vocabulary(network) : 0) +
          network.layers() * parameters_of_layer(network) +
          (network.untie_r ? network.layers() : 1) * biases_u_v;
+}
+
+// Keys that the queries of a segment see together, on the average over the heads.
+double seen_keys(const ScaleGeometry& scale, std::int64_t compressed_memory) {
+  const auto segment = static_cast<double>(scale.segment);
+  const std::int64_t memory = scale.memory + compressed_memory;
+  const AttentionReach& reach = scale.reach;
+  if (!reach.limited()) {
+    return segment * static_cast<double>(memory) + segment * (segment + 1) / 2;
+  }
+  std::vector<std::int64_t> dilations = reach.dilations;
+  if (dilations.empty()) {
+    dilations.push_back(1);
+  }
+  double keys = 0;
+  for (const std::int64_t dilation : dilations) {
+    // Query i reaches (memory + i) / dilation + 1 keys, from `full` on no more than the span.
+    const std::int64_t full =
+        std::clamp<std::int64_t>((reach.span - 1) * dilation - memory, 0, scale.segment);
+    for (std::int64_t i = 0; i < full; ++i) {
+      keys += static_cast<double>((memory + i) / dilation + 1);
+    }
+    keys += static_cast<double>(scale.segment - full) * static_cast<double>(reach.span);
+  }
+  return keys / static_cast<double>(dilations.size());
+}
+
+// Of weighing the values of one layer in one step.
+double products_of_attention(const Network& network, const ScaleGeometry& scale,
+                             std::int64_t compressed_memory) {
+  const auto d_heads = static_cast<double>(network.n_head * network.d_head);
+  if (network.attention == Attention::kLinear) {
+    // Every state of the window adds its key and value to a matrix, every query reads it.
+    const std::int64_t states = scale.window() + compressed_memory + scale.segment;
+    return static_cast<double>(states * network.d_head) * d_heads;
+  }
+  const double factors = network.encoding == Encoding::kAbsolute ? 2 : 3;
+  return factors * seen_keys(scale, compressed_memory) * d_heads;
 }
 
 // Products of one layer in one step: the number of multiplications.
@@ -53,10 +108,8 @@ double products_of_layer(const Network& network, const ScaleGeometry& scale,
   const auto segment = static_cast<double>(scale.segment);
   const auto d_model = static_cast<double>(network.d_model);
   const auto d_heads = static_cast<double>(network.n_head * network.d_head);
-  const double attended =
-      segment * static_cast<double>(scale.memory + compressed_memory) + segment * (segment + 1) / 2;
   const double projections = 4 * segment * d_model * d_heads;
-  const double attention = 3 * attended * d_heads;
+  const double attention = products_of_attention(network, scale, compressed_memory);
   const double feed_forward = 2 * segment * d_model * static_cast<double>(network.d_inner);
   // One of `rate` states comes out of the convolution, and each takes `rate` products.
   const double convolution = learns_compression(network) ? segment * d_model * d_model : 0;

@@ -15,8 +15,9 @@ struct Cost {
   // products are counted, each that is needed once:
   //   queries, keys and values of the segment's states (a memory's keys and values were computed
   //   when its states were the segment's), at scales above 1 those of re-computed states again;
-  //   attention of each state to the memories and to the states up to itself: content scores,
-  //   position scores, weighted values;
+  //   attention of each state to the memories and to the states up to itself that it sees: content
+  //   scores, position scores, weighted values; linear attention: keys times values of the window,
+  //   queries times their sum;
   //   the projection of the heads, the feed-forward layer, a compressive network's convolution;
   //   the softmax over the vocabulary, of an adaptive softmax the head: which of its tails are
   //   computed depends on the targets.

@@ -15,12 +15,13 @@ constexpr std::int64_t kNothing = INT64_MAX;
 // Every step does the same `stride` tokens later, so the memory need not be kept: its states are
 // the first `shift` states of the segment as they were one step ago, two steps ago, and so on.
 //
-// A later state never reaches further back than an earlier one: so it is with the tokens, and every
-// operation below keeps it so. Of any run of states, the first therefore decides.
+// A later state reaches further back than an earlier one only behind layers with a limited window:
+// dilated, or in front of a compressed memory. Elsewhere the first of any run of states decides.
 struct States {
   std::vector<std::int64_t> segment;
   std::int64_t shift = 0;   // states that enter the memory in a step
   std::int64_t stride = 0;  // tokens in a step
+  bool ordered = true;      // a later state never reaches further back
 
   std::int64_t size() const { return static_cast<std::int64_t>(segment.size()); }
 
@@ -35,15 +36,80 @@ struct States {
   }
 };
 
-// Layers of causal attention over the `reach` newest states of the memory and over the segment.
-void run_layers(States& states, const ScaleGeometry& scale, std::int64_t reach) {
+// The oldest token of the `count` states from `first` on.
+std::int64_t oldest_of(const States& states, std::int64_t first, std::int64_t count) {
+  std::int64_t oldest = states.at(first);
+  for (std::int64_t k = 1; k < count && !states.ordered; ++k) {
+    oldest = std::min(oldest, states.at(first + k));
+  }
+  return oldest;
+}
+
+// The window of a layer: the segment's states, at negative indexes the memory's, below those the
+// compressed memory's, each of them made of `rate` states that left the memory.
+struct Window {
+  const States& states;
+  std::int64_t memory, compressed_memory, rate;
+
+  std::int64_t at(std::int64_t index) const {
+    const std::int64_t left = -memory - index;  // number of a compressed state, the newest is 1
+    return left > 0 ? oldest_of(states, -memory - left * rate, rate) : states.at(index);
+  }
+};
+
+// The oldest token that query `i` sees of the window with this dilation, `span` keys at most.
+std::int64_t oldest_seen(const Window& window, std::int64_t i, std::int64_t span,
+                         std::int64_t dilation) {
+  const std::int64_t reachable = i + window.memory + window.compressed_memory;
+  const std::int64_t count = std::min(span, reachable / dilation + 1);
+  std::int64_t oldest = window.at(i - (count - 1) * dilation);
+  for (std::int64_t k = 0; k + 1 < count && !window.states.ordered; ++k) {
+    oldest = std::min(oldest, window.at(i - k * dilation));
+  }
+  return oldest;
+}
+
+// A layer whose queries do not see the whole window, or whose input is not ordered.
+void run_limited_layer(States& states, const ScaleGeometry& scale, const Geometry& geometry) {
+  const States input = states;
+  const Window window{input, scale.memory, geometry.compressed_memory, geometry.rate};
+  std::vector<std::int64_t> dilations = scale.reach.dilations;
+  if (dilations.empty()) {
+    dilations.push_back(1);
+  }
+  std::sort(dilations.begin(), dilations.end());
+  dilations.erase(std::unique(dilations.begin(), dilations.end()), dilations.end());
+  const std::int64_t span =
+      scale.reach.limited() ? scale.reach.span : scale.window() + geometry.compressed_memory;
+  for (std::int64_t i = 0; i < input.size(); ++i) {
+    std::int64_t& oldest = states.segment[static_cast<std::size_t>(i)];
+    for (const std::int64_t dilation : dilations) {
+      oldest = std::min(oldest, oldest_seen(window, i, span, dilation));
+    }
+  }
+  // With a compressed memory the first query of a segment reaches further than the last one before.
+  states.ordered = !scale.reach.limited() ||
+                   (input.ordered && dilations.back() == 1 && geometry.compressed_memory == 0);
+}
+
+// Layers of causal attention over memory and segment.
+void run_layers(States& states, const ScaleGeometry& scale, const Geometry& geometry) {
   if (scale.layers == 0) {
     return;
   }
+  std::int64_t left = scale.layers;
+  for (; left > 0 && (scale.reach.limited() || !states.ordered); --left) {
+    run_limited_layer(states, scale, geometry);
+  }
+  if (left == 0) {
+    return;
+  }
   // Every state of the segment sees the same oldest state; after one layer all are equal, and each
-  // further layer goes back by as many steps as the oldest memory is old.
+  // further layer goes back by as many steps as the oldest memory is old. What leaves the memory
+  // of a Compressive Transformer stays in reach, `rate` states in one.
+  const std::int64_t reach = scale.memory + geometry.compressed_memory * geometry.rate;
   const std::int64_t steps_back = reach > 0 ? 1 + (reach - 1) / states.shift : 0;
-  const std::int64_t first = states.at(-reach) - (scale.layers - 1) * steps_back * states.stride;
+  const std::int64_t first = states.at(-reach) - (left - 1) * steps_back * states.stride;
   std::fill(states.segment.begin(), states.segment.end(), first);
 }
 
@@ -52,8 +118,9 @@ States compress(const States& fine, const ScaleGeometry& coarse, std::int64_t ra
   States states;
   states.shift = coarse.shift;
   states.stride = fine.stride;
+  states.ordered = fine.ordered;
   for (std::int64_t i = 0; i < coarse.segment; ++i) {
-    states.segment.push_back(fine.at(fine.size() - (coarse.segment - i) * rate));
+    states.segment.push_back(oldest_of(fine, fine.size() - (coarse.segment - i) * rate, rate));
   }
   return states;
 }
@@ -87,8 +154,7 @@ std::vector<std::int64_t> oldest_dependencies(const Geometry& geometry) {
     if (i > 0) {
       states = compress(states, scale, geometry.rate);
     }
-    // What leaves the memory of a Compressive Transformer stays in reach, c states in one.
-    run_layers(states, scale, scale.memory + geometry.compressed_memory * geometry.rate);
+    run_layers(states, scale, geometry);
     accumulate(states, scale, geometry.recurrent, tokens);
   }
 
@@ -96,7 +162,10 @@ std::vector<std::int64_t> oldest_dependencies(const Geometry& geometry) {
   output.segment = std::move(tokens);
   output.shift = geometry.lengths.segment;
   output.stride = geometry.lengths.segment;
-  run_layers(output, geometry.output, geometry.output.memory);
+  // Without recurrence only later tokens have coarse states, which may reach further back.
+  output.ordered =
+      states.ordered && (geometry.recurrent || !geometry.scales.front().reach.limited());
+  run_layers(output, geometry.output, geometry);
   return output.segment;
 }
 

@@ -48,10 +48,6 @@ std::optional<std::int64_t> coarsest_granularity(const Network& network) {
   return granularity;
 }
 
-bool keeps_memory(Architecture architecture) {
-  return architecture != Architecture::kMultiScale && architecture != Architecture::kVanilla;
-}
-
 Rule multiples_of(std::int64_t unit, std::int64_t minimum) {
   return {minimum, kMaxLength / unit * unit, unit};
 }
@@ -69,6 +65,9 @@ std::optional<Rules> rules_of(const Network& network) {
   // n_s is a multiple of c when there is a compression, so n_w is one exactly when n_m is.
   const bool pools_memory = network.scales.size() > 1;
   rules.memory = multiples_of(pools_memory ? network.rate : 1, 0);
+  if (network.same_length) {
+    rules.memory.minimum = rules.memory.unit;
+  }
   if (!keeps_memory(network.architecture)) {
     rules.memory.maximum = 0;
   }
@@ -107,6 +106,9 @@ std::string broken_rule(const Network& network, const Lengths& lengths, const Ru
   if (!rules.memory.allows(lengths.memory)) {
     if (!keeps_memory(network.architecture)) {
       return fmt::format("a {} network keeps no memory", name);
+    }
+    if (network.same_length && lengths.memory == 0) {
+      return "with same_length a query sees as many keys as the memory has states: it needs one";
     }
     if (lengths.memory < 0 || lengths.memory > rules.memory.maximum) {
       return range_text("memory", rules.memory);
@@ -158,6 +160,18 @@ void check_lengths(const Network& network, const Lengths& lengths) {
   }
   throw ConfigError(where, broken_rule(network, lengths, *rules),
                     "nearest valid: " + describe_changes(lengths, nearest));
+}
+
+void limit_attention(const Network& network, Geometry& geometry) {
+  const auto limit = [&](ScaleGeometry& scale) {
+    scale.reach.span =
+        network.same_length ? scale.memory + geometry.compressed_memory : network.attention_window;
+    scale.reach.dilations = network.attention_dilation;
+  };
+  for (ScaleGeometry& scale : geometry.scales) {
+    limit(scale);
+  }
+  limit(geometry.output);
 }
 
 void keep_outputs(Geometry& geometry) {
@@ -225,6 +239,7 @@ Geometry make_geometry(const Network& network, const Lengths& lengths) {
     geometry.output.layers = network.output_layers;
     geometry.output.output_memory = 0;
   }
+  limit_attention(network, geometry);
   return geometry;
 }
 

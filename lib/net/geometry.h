@@ -12,6 +12,15 @@ namespace ql::net {
 // The longest segment, memory and compressed memory, so that no product of lengths overflows.
 constexpr std::int64_t kMaxLength = std::int64_t{1} << 24;
 
+// Which of the keys before it a query sees: those at the distances 0, d, 2d, ..., (span-1) d of its
+// head's dilation d.
+struct AttentionReach {
+  std::int64_t span = 0;                // 0: as many as there are
+  std::vector<std::int64_t> dilations;  // one a head; empty: 1
+
+  bool limited() const { return span > 0; }
+};
+
 struct ScaleGeometry {
   std::int64_t layers = 0;
   std::int64_t segment = 0;      // n_s(i): states of this scale in a segment
@@ -21,6 +30,7 @@ struct ScaleGeometry {
   // States of the last layer's output that are kept for the next step: all of `memory` where they
   // are compressed, one where accumulation reads the newest of them, else none.
   std::int64_t output_memory = 0;
+  AttentionReach reach;
   std::int64_t window() const { return segment + memory; }
 };
 
@@ -39,6 +49,7 @@ struct Geometry {
 // h(i) = n_s / g(i); n_w must divide by c and n_s by g(S).
 // Multi-scale: n_s(i) = n_s / g(i), no memory. Transformer-XL: one scale. Vanilla: one scale, no
 // memory. Compressive: one scale and n_cm compressed states per layer, n_s divides by c.
+// same_length needs a memory.
 // Needs Network::check_layers only. Throws ConfigError that names the rule and the nearest valid
 // lengths.
 Geometry make_geometry(const Network& network, const Lengths& lengths);

@@ -31,14 +31,24 @@ const ArchitectureName& names_of(Architecture architecture) {
   throw std::logic_error("not an architecture");
 }
 
-struct PoolName {
-  Pool pool;
+template <typename Value>
+struct Name {
+  Value value;
   const char* name;
 };
-constexpr std::array<PoolName, 3> kPoolNames{{
+constexpr std::array<Name<Pool>, 3> kPoolNames{{
     {Pool::kMax, "max"},
     {Pool::kMean, "mean"},
     {Pool::kConvolution, "convolution"},
+}};
+constexpr std::array<Name<Encoding>, 3> kEncodingNames{{
+    {Encoding::kTransformerXl, "transformer-xl"},
+    {Encoding::kShaw, "shaw"},
+    {Encoding::kAbsolute, "absolute"},
+}};
+constexpr std::array<Name<Attention>, 2> kAttentionNames{{
+    {Attention::kSoftmax, "softmax"},
+    {Attention::kLinear, "linear"},
 }};
 
 template <typename Names>
@@ -48,6 +58,29 @@ std::string list_names(const Names& names) {
     list += (list.empty() ? "" : ", ") + std::string(entry.name);
   }
   return list;
+}
+
+template <typename Names, typename Value>
+std::string name_in(const Names& names, Value value) {
+  for (const auto& entry : names) {
+    if (entry.value == value) {
+      return entry.name;
+    }
+  }
+  throw std::logic_error("a value without a name");
+}
+
+// `kind` for the message: "pool".
+template <typename Value, std::size_t Count>
+Value value_of(const std::array<Name<Value>, Count>& names, const char* kind,
+               const std::string& text, const std::string& where) {
+  for (const auto& entry : names) {
+    if (text == entry.name) {
+      return entry.value;
+    }
+  }
+  throw ConfigError(where, fmt::format("unknown {} '{}'", kind, text),
+                    "known are " + list_names(names));
 }
 
 bool has_scales(Architecture architecture) {
@@ -73,6 +106,80 @@ void check_deviation(const std::string& where, const char* key, double value) {
   if (!(value >= 0) || !std::isfinite(value)) {
     throw ConfigError(where,
                       fmt::format("{} is {}, must be a finite number of at least 0", key, value));
+  }
+}
+
+void check_encoding(const Network& network, const std::string& where) {
+  if (network.clamp_len == 0 || network.clamp_len < -1) {
+    throw ConfigError(where, fmt::format("clamp_len is {}, must be at least 1", network.clamp_len),
+                      "-1 clamps no distance");
+  }
+  check_size(where, "clamp_len", network.clamp_len, kMaxWidth, -1);
+  if (network.encoding == Encoding::kShaw && network.clamp_len < 0) {
+    throw ConfigError(where, "encoding is shaw, but clamp_len is not set",
+                      "set it to the largest distance that gets a vector of its own");
+  }
+  if (network.encoding != Encoding::kAbsolute) {
+    return;
+  }
+  if (network.architecture != Architecture::kVanilla) {
+    throw ConfigError(
+        where,
+        fmt::format("encoding is absolute, but this network is {}", to_text(network.architecture)),
+        "a place in the segment says nothing about a memory or a pooled state: use "
+        "it with vanilla");
+  }
+  if (network.clamp_len > 0) {
+    throw ConfigError(where, "clamp_len is set, but encoding is absolute",
+                      "it has no distances: leave clamp_len out");
+  }
+}
+
+void check_attention(const Network& network, const std::string& where) {
+  check_size(where, "attention_window", network.attention_window, kMaxWidth, 0);
+  if (network.same_length) {
+    if (network.attention_window > 0) {
+      throw ConfigError(where, "same_length and attention_window are both set",
+                        "each says how many keys a query sees: leave one out");
+    }
+    if (!keeps_memory(network.architecture)) {
+      throw ConfigError(where,
+                        fmt::format("same_length is set, but a {} network keeps no memory",
+                                    to_text(network.architecture)),
+                        "use attention_window");
+    }
+  }
+  for (const std::int64_t dilation : network.attention_dilation) {
+    check_size(where, "attention_dilation", dilation, kMaxWidth);
+  }
+  if (!network.attention_dilation.empty()) {
+    if (network.attention_window == 0) {
+      throw ConfigError(where, "attention_dilation is set, but attention_window is not",
+                        "it spreads the keys of that window");
+    }
+    const auto heads = static_cast<std::int64_t>(network.attention_dilation.size());
+    if (heads != network.n_head) {
+      throw ConfigError(where, fmt::format("attention_dilation has {} values, expected {}: one a "
+                                           "head",
+                                           heads, network.n_head));
+    }
+  }
+  if (network.attention != Attention::kLinear) {
+    return;
+  }
+  if (network.same_length || network.attention_window > 0) {
+    throw ConfigError(where,
+                      fmt::format("attention is linear, but {} is set",
+                                  network.same_length ? "same_length" : "attention_window"),
+                      "linear attention is one sum over the whole window: leave it out");
+  }
+  if (network.encoding == Encoding::kShaw) {
+    throw ConfigError(where, "attention is linear, but encoding is shaw",
+                      "feature maps know no distances: use transformer-xl or absolute");
+  }
+  if (network.dropatt > 0) {
+    throw ConfigError(where, fmt::format("attention is linear, but dropatt is {}", network.dropatt),
+                      "it has no probabilities to drop: set dropatt to 0");
   }
 }
 
@@ -167,10 +274,7 @@ void Network::check(const std::string& where) const {
     throw ConfigError(where, fmt::format("d_model is {}, must be even", d_model),
                       "half of a position's encoding are sines, half cosines");
   }
-  if (clamp_len == 0 || clamp_len < -1) {
-    throw ConfigError(where, fmt::format("clamp_len is {}, must be at least 1", clamp_len),
-                      "-1 clamps no distance");
-  }
+  check_encoding(*this, where);
   if (pool == Pool::kConvolution && architecture != Architecture::kCompressive) {
     throw ConfigError(where,
                       fmt::format("pool is convolution, which only a compressive network "
@@ -187,21 +291,21 @@ void Network::check(const std::string& where) const {
   }
   check_deviation(where, "init_std", init_std);
   check_deviation(where, "proj_init_std", proj_init_std);
+  check_attention(*this, where);
   check_clusters(*this, where);
+}
+
+bool keeps_memory(Architecture architecture) {
+  return architecture != Architecture::kMultiScale && architecture != Architecture::kVanilla;
 }
 
 std::string to_text(Architecture architecture) { return names_of(architecture).name; }
 
 std::string to_short_text(Architecture architecture) { return names_of(architecture).short_name; }
 
-std::string to_text(Pool pool) {
-  for (const PoolName& entry : kPoolNames) {
-    if (entry.pool == pool) {
-      return entry.name;
-    }
-  }
-  throw std::logic_error("not a pool");
-}
+std::string to_text(Pool pool) { return name_in(kPoolNames, pool); }
+std::string to_text(Encoding encoding) { return name_in(kEncodingNames, encoding); }
+std::string to_text(Attention attention) { return name_in(kAttentionNames, attention); }
 
 Architecture architecture_from_text(const std::string& text, const std::string& where) {
   for (const ArchitectureName& entry : kArchitectureNames) {
@@ -214,13 +318,15 @@ Architecture architecture_from_text(const std::string& text, const std::string& 
 }
 
 Pool pool_from_text(const std::string& text, const std::string& where) {
-  for (const PoolName& entry : kPoolNames) {
-    if (text == entry.name) {
-      return entry.pool;
-    }
-  }
-  throw ConfigError(where, fmt::format("unknown pool '{}'", text),
-                    "known are " + list_names(kPoolNames));
+  return value_of(kPoolNames, "pool", text, where);
+}
+
+Encoding encoding_from_text(const std::string& text, const std::string& where) {
+  return value_of(kEncodingNames, "encoding", text, where);
+}
+
+Attention attention_from_text(const std::string& text, const std::string& where) {
+  return value_of(kAttentionNames, "attention", text, where);
 }
 
 }  // namespace ql::net

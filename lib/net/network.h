@@ -17,6 +17,19 @@ enum class Architecture { kTransformerQl, kTransformerXl, kCompressive, kMultiSc
 // compression of old memories (max, mean, convolution).
 enum class Pool { kMax, kMean, kConvolution };
 
+// How a query knows where a key stands.
+enum class Encoding {
+  kTransformerXl,  // sinusoids of the distance, projected, and biases u and v (Dai et al., 2019)
+  kShaw,           // a learned vector for each distance up to clamp_len (Shaw et al., 2018)
+  kAbsolute        // sinusoids of the place in the segment, added to the embedding (Vaswani et al.)
+};
+
+// How a query weighs the values.
+enum class Attention {
+  kSoftmax,
+  kLinear  // by products of feature maps, in time linear in the window (Katharopoulos et al., 2020)
+};
+
 // The lengths that may differ between training and evaluation. A struct, so that two integers can
 // never be swapped.
 struct Lengths {
@@ -44,7 +57,12 @@ struct Network {
   bool pre_lnorm = true;
   bool untie_r = false;         // every layer its own biases u and v
   std::int64_t clamp_len = -1;  // distances beyond it count as it; -1: all are told apart
-  Lengths lengths;              // n_s, n_m, n_cm of training
+  Encoding encoding = Encoding::kTransformerXl;
+  Attention attention = Attention::kSoftmax;
+  bool same_length = false;           // every query sees as many keys as the memory has states
+  std::int64_t attention_window = 0;  // keys that a query sees at most; 0: all before it
+  std::vector<std::int64_t> attention_dilation;  // of each head's window; empty: 1
+  Lengths lengths;                               // n_s, n_m, n_cm of training
   double dropout = 0.0;
   double dropatt = 0.0;
   double droppath = 0.0;
@@ -71,6 +89,9 @@ struct Network {
   void check_layers(const std::string& where = "") const;
 };
 
+// False for Multi-scale and vanilla.
+bool keeps_memory(Architecture architecture);
+
 // Bounds that keep every product of sizes inside 64 bits.
 constexpr std::int64_t kMaxLayers = 4096;
 constexpr std::int64_t kMaxRate = 4096;
@@ -80,11 +101,15 @@ constexpr std::int64_t kMaxVocabulary = std::int64_t{1} << 31;
 // "transformer-ql", "transformer-xl", "compressive", "multi-scale", "vanilla": as written to files.
 std::string to_text(Architecture architecture);
 std::string to_text(Pool pool);
+std::string to_text(Encoding encoding);
+std::string to_text(Attention attention);
 // qlctx's names: "ql", "xl", "compressive", "multiscale", "vanilla".
 std::string to_short_text(Architecture architecture);
 // Also accepts qlctx's short names. Throws ConfigError with the known names.
 Architecture architecture_from_text(const std::string& text, const std::string& where);
 Pool pool_from_text(const std::string& text, const std::string& where);
+Encoding encoding_from_text(const std::string& text, const std::string& where);
+Attention attention_from_text(const std::string& text, const std::string& where);
 
 // The "network" object of model.json and presets, checked with check() and make_geometry.
 // Unknown keys are refused with the nearest one. Keys left out take the defaults above;

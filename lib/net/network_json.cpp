@@ -19,12 +19,13 @@ void check_own_lengths(const Network& network, const std::string& where) {
 
 const std::vector<std::string>& network_keys() {
   static const std::vector<std::string> keys{
-      "architecture",      "vocab_size", "d_model",       "n_head",   "d_head",
-      "d_inner",           "scales",     "output_layers", "rate",     "pool",
-      "pre_lnorm",         "untie_r",    "clamp_len",     "segment",  "memory",
-      "compressed_memory", "dropout",    "dropatt",       "droppath", "init_std",
-      "proj_init_std",     "cutoffs",    "div_val",       "d_embed",  "proj_same_dim",
-      "tie_projs"};
+      "architecture",      "vocab_size", "d_model",       "n_head",      "d_head",
+      "d_inner",           "scales",     "output_layers", "rate",        "pool",
+      "pre_lnorm",         "untie_r",    "clamp_len",     "segment",     "memory",
+      "compressed_memory", "dropout",    "dropatt",       "droppath",    "init_std",
+      "proj_init_std",     "cutoffs",    "div_val",       "d_embed",     "proj_same_dim",
+      "tie_projs",         "encoding",   "attention",     "same_length", "attention_window",
+      "attention_dilation"};
   return keys;
 }
 
@@ -77,6 +78,17 @@ Network network_from_json(const JsonObject& json) {
   if (json.has("tie_projs")) {
     network.tie_projs = json.booleans("tie_projs");
   }
+  if (json.has("encoding")) {
+    network.encoding = encoding_from_text(json.text("encoding"), json.where() + ": encoding");
+  }
+  if (json.has("attention")) {
+    network.attention = attention_from_text(json.text("attention"), json.where() + ": attention");
+  }
+  network.same_length = boolean("same_length", network.same_length);
+  network.attention_window = integer("attention_window", network.attention_window);
+  if (json.has("attention_dilation")) {
+    network.attention_dilation = json.integers("attention_dilation");
+  }
   network.check(json.where());
   check_own_lengths(network, json.where());
   return network;
@@ -112,6 +124,11 @@ Json network_to_json(const Network& network) {
   if (!network.tie_projs.empty()) {
     json["tie_projs"] = network.tie_projs;
   }
+  json["encoding"] = to_text(network.encoding);
+  json["attention"] = to_text(network.attention);
+  json["same_length"] = network.same_length;
+  json["attention_window"] = network.attention_window;
+  json["attention_dilation"] = network.attention_dilation;
   return json;
 }
 

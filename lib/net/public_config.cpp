@@ -34,9 +34,6 @@ Network network_from_public_config(const JsonObject& json) {
     return json.has(key) ? json.boolean(key) : fallback;
   };
   require(integer("attn_type", 0) == 0, json, "attn_type", "relative attention only, 0");
-  require(!boolean("same_length", false), json, "same_length",
-          "causal attention over memory and segment only, false; the weights are the same: set it "
-          "to false to use them so");
   require(real("layer_norm_epsilon", kLayerNormEpsilon) == kLayerNormEpsilon, json,
           "layer_norm_epsilon", "1e-5");
   require(boolean("tie_word_embeddings", true), json, "tie_word_embeddings", "tied embeddings");
@@ -54,6 +51,7 @@ Network network_from_public_config(const JsonObject& json) {
   network.untie_r = boolean("untie_r", true);
   network.clamp_len = integer("clamp_len", -1);
   network.clamp_len = network.clamp_len > 0 ? network.clamp_len : -1;
+  network.same_length = boolean("same_length", false);
   network.lengths.segment = integer("tgt_len", kFormerSegment);
   network.lengths.memory = integer("mem_len", 0);
   network.dropout = real("dropout", 0);

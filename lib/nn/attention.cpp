@@ -13,24 +13,52 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
+using Optional = c10::optional<at::Tensor>;
+
+// An undefined tensor as autograd wants it.
+Optional optional(const at::Tensor& tensor) {
+  return tensor.defined() ? Optional(tensor) : Optional();
+}
+
+// What FusedAttention keeps besides tensors.
+struct FusedOptions {
+  at::Tensor mask;
+  net::AttentionReach reach;
+};
+
 struct FusedAttention : torch::autograd::Function<FusedAttention> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& queries,
-                            const at::Tensor& keys_values, const at::Tensor& positions,
-                            const at::Tensor& content_bias, const at::Tensor& position_bias,
-                            const c10::optional<at::Tensor>& probability_mask) {
-    const at::Tensor mask = probability_mask.value_or(at::Tensor());
-    const AttentionInput input{queries, keys_values, positions, content_bias, position_bias, mask};
-    AttentionResult result = attention_forward(input);
-    context->save_for_backward({queries, keys_values, positions, content_bias, position_bias});
-    context->saved_data["mask"] = mask;
+                            const at::Tensor& keys_values, const Optional& positions,
+                            const Optional& content_bias, const Optional& position_bias,
+                            const FusedOptions& options) {
+    AttentionInput input;
+    input.queries = queries;
+    input.keys_values = {keys_values};
+    input.positions = positions.value_or(at::Tensor());
+    input.content_bias = content_bias.value_or(at::Tensor());
+    input.position_bias = position_bias.value_or(at::Tensor());
+    input.probability_mask = options.mask;
+    input.reach = options.reach;
+    AttentionResult result = attention_forward(input, true);
+    context->save_for_backward(
+        {queries, keys_values, input.positions, input.content_bias, input.position_bias});
+    context->saved_data["mask"] = options.mask;
     context->saved_data["probabilities"] = result.probabilities;
+    context->saved_data["span"] = options.reach.span;
+    context->saved_data["dilations"] = options.reach.dilations;
     return result.sums;
   }
 
   static variable_list backward(AutogradContext* context, variable_list outputs) {
     const variable_list saved = context->get_saved_variables();
-    const AttentionInput input{saved[0], saved[1], saved[2],
-                               saved[3], saved[4], context->saved_data["mask"].toTensor()};
+    const AttentionInput input{
+        saved[0],
+        {saved[1]},
+        saved[2],
+        saved[3],
+        saved[4],
+        context->saved_data["mask"].toTensor(),
+        {context->saved_data["span"].toInt(), context->saved_data["dilations"].toIntVector()}};
     const AttentionGradients gradients = attention_backward(
         input, context->saved_data["probabilities"].toTensor(), outputs[0].contiguous());
     return {gradients.queries,      gradients.keys_values,   gradients.positions,
@@ -49,47 +77,84 @@ at::Tensor relative_shift(const at::Tensor& by_row) {
   return padded.narrow(2, 1, window).reshape({batch, heads, segment, window});
 }
 
-// True where a query must not see a key: [segment, window], j > m + i.
-at::Tensor future_mask(std::int64_t segment, std::int64_t window, const at::Device& device) {
-  const auto options = at::TensorOptions(at::kLong).device(device);
+// True where a query does not see a key: [H, segment, window], or [segment, window] when all heads
+// see the same.
+at::Tensor hidden_keys(const AttentionInput& input) {
+  const std::int64_t segment = input.queries.size(1), window = input.window();
+  const auto options = at::TensorOptions(at::kLong).device(input.queries.device());
   const at::Tensor query = at::arange(window - segment, window, options).unsqueeze(1);
-  return at::arange(window, options).unsqueeze(0).gt(query);
+  const at::Tensor distance = query - at::arange(window, options).unsqueeze(0);
+  const at::Tensor future = distance.lt(0);
+  const net::AttentionReach& reach = input.reach;
+  if (reach.dilations.empty()) {
+    return reach.span > 0 ? future.logical_or(distance.ge(reach.span)) : future;
+  }
+  const at::Tensor step = at::tensor(reach.dilations, options).view({-1, 1, 1});
+  const at::Tensor hidden = future.logical_or(distance.remainder(step).ne(0));
+  return reach.span > 0 ? hidden.logical_or(distance.ge(step * reach.span)) : hidden;
+}
+
+at::Tensor join(const std::vector<at::Tensor>& parts) {
+  return parts.size() == 1 ? parts.front() : at::cat(parts, 1);
+}
+
+at::Tensor with_bias(const at::Tensor& queries, const at::Tensor& bias) {
+  return (bias.defined() ? queries + bias : queries).transpose(1, 2);
+}
+
+at::Tensor contiguous(const at::Tensor& tensor) {
+  return tensor.defined() ? tensor.contiguous() : tensor;
+}
+
+// Contiguous but for the distance between its streams.
+bool has_plain_streams(const at::Tensor& part) {
+  return part.size(0) == 0 || part.select(0, 0).is_contiguous();
 }
 
 }  // namespace
+
+std::int64_t AttentionInput::window() const {
+  std::int64_t length = 0;
+  for (const at::Tensor& part : keys_values) {
+    length += part.size(1);
+  }
+  return length;
+}
 
 at::Tensor relative_attention(const AttentionInput& input) {
   if (!input.queries.is_cpu()) {
     return attention_of_operations(input);
   }
-  const AttentionInput plain{input.queries.contiguous(),       input.keys_values.contiguous(),
-                             input.positions.contiguous(),     input.content_bias.contiguous(),
-                             input.position_bias.contiguous(), input.probability_mask};
+  AttentionInput plain = input;
+  plain.queries = input.queries.contiguous();
+  plain.positions = contiguous(input.positions);
+  plain.content_bias = contiguous(input.content_bias);
+  plain.position_bias = contiguous(input.position_bias);
   if (!at::GradMode::is_enabled()) {
-    return attention_forward(plain).sums;
+    for (at::Tensor& part : plain.keys_values) {
+      part = has_plain_streams(part) ? part : part.contiguous();
+    }
+    return attention_forward(plain, false).sums;
   }
-  c10::optional<at::Tensor> mask;
-  if (plain.probability_mask.defined()) {
-    mask = plain.probability_mask;
-  }
-  return FusedAttention::apply(plain.queries, plain.keys_values, plain.positions,
-                               plain.content_bias, plain.position_bias, mask);
+  return FusedAttention::apply(plain.queries, join(plain.keys_values).contiguous(),
+                               optional(plain.positions), optional(plain.content_bias),
+                               optional(plain.position_bias),
+                               FusedOptions{plain.probability_mask, plain.reach});
 }
 
 at::Tensor attention_of_operations(const AttentionInput& input) {
-  const std::int64_t segment = input.queries.size(1);
-  const std::int64_t window = input.keys_values.size(1);
   const double scale = 1 / std::sqrt(static_cast<double>(input.queries.size(3)));
-  const at::Tensor keys = input.keys_values.select(2, 0), values = input.keys_values.select(2, 1);
+  const at::Tensor keys_values = join(input.keys_values);
+  const at::Tensor keys = keys_values.select(2, 0), values = keys_values.select(2, 1);
 
-  const at::Tensor content_queries = (input.queries + input.content_bias).transpose(1, 2);
-  const at::Tensor position_queries = (input.queries + input.position_bias).transpose(1, 2);
-  at::Tensor scores = at::matmul(content_queries, keys.permute({0, 2, 3, 1}));
+  at::Tensor scores =
+      at::matmul(with_bias(input.queries, input.content_bias), keys.permute({0, 2, 3, 1}));
+  if (input.positions.defined()) {
+    scores = scores + relative_shift(at::matmul(with_bias(input.queries, input.position_bias),
+                                                input.positions.permute({1, 2, 0})));
+  }
   scores =
-      scores + relative_shift(at::matmul(position_queries, input.positions.permute({1, 2, 0})));
-  scores = (scores * scale)
-               .masked_fill(future_mask(segment, window, scores.device()),
-                            -std::numeric_limits<double>::infinity());
+      (scores * scale).masked_fill(hidden_keys(input), -std::numeric_limits<double>::infinity());
   at::Tensor probabilities = at::softmax(scores, -1);
   if (input.probability_mask.defined()) {
     probabilities = probabilities * input.probability_mask;

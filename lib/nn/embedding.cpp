@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "net/clusters.h"
+#include "nn/layers.h"
 
 namespace ql::nn {
 namespace {
@@ -37,7 +38,11 @@ at::Tensor embed(const net::Network& network, const Parameters& parameters, cons
           ? look_up(parameters.embeddings.front(), parameters.embedding_projections.front(), ids)
           : look_up_clusters(network, parameters, ids.flatten())
                 .view({ids.size(0), ids.size(1), network.d_model});
-  return vectors * std::sqrt(static_cast<double>(network.d_model));
+  const at::Tensor scaled = vectors * std::sqrt(static_cast<double>(network.d_model));
+  if (network.encoding != net::Encoding::kAbsolute) {
+    return scaled;
+  }
+  return scaled + position_table(network, ids.size(1), scaled.options()).flip(0);
 }
 
 }  // namespace ql::nn

@@ -1,8 +1,7 @@
 #include "nn/layers.h"
 
-#include <vector>
-
 #include "nn/attention.h"
+#include "nn/linear_attention.h"
 
 namespace ql::nn {
 namespace {
@@ -14,12 +13,33 @@ at::Tensor normalize(const at::Tensor& states, const at::Tensor& weight, const a
   return at::layer_norm(states, {states.size(-1)}, weight, bias, kLayerNormEpsilon);
 }
 
+// What distance adds to the scores: [window, n_head, d_head] with row k for distance window-1-k, or
+// undefined.
+at::Tensor project_positions(const LayerContext& context, const at::Tensor& sinusoids) {
+  const net::Network& network = context.network;
+  const AttentionParameters& parameters = context.parameters.attention;
+  switch (network.encoding) {
+    case net::Encoding::kTransformerXl:
+      return at::linear(sinusoids, parameters.r_net)
+          .view({sinusoids.size(0), network.n_head, network.d_head});
+    case net::Encoding::kShaw: {
+      const at::Tensor distances =
+          at::arange(sinusoids.size(0) - 1, -1, -1,
+                     at::TensorOptions(at::kLong).device(parameters.r_emb.device()))
+              .clamp_max(network.clamp_len);
+      return parameters.r_emb.index_select(0, distances);
+    }
+    case net::Encoding::kAbsolute:
+      break;
+  }
+  return {};
+}
+
 at::Tensor attend(const LayerContext& context, const at::Tensor& normalized,
-                  const at::Tensor& keys_values, const at::Tensor& positions) {
+                  const std::vector<at::Tensor>& keys_values, const at::Tensor& positions) {
   const net::Network& network = context.network;
   const AttentionParameters& parameters = context.parameters.attention;
   const std::int64_t batch = normalized.size(0), segment = normalized.size(1);
-  const std::int64_t length = keys_values.size(1);
   const std::int64_t heads = network.n_head, d_head = network.d_head, d_heads = heads * d_head;
 
   // The memory needs no queries: two products cost less than one over the whole window.
@@ -28,23 +48,25 @@ at::Tensor attend(const LayerContext& context, const at::Tensor& normalized,
   AttentionInput input;
   input.queries = queries.view({batch, segment, heads, d_head});
   input.keys_values = keys_values;
-  input.positions = at::linear(positions, parameters.r_net).view({length, heads, d_head});
+  input.positions = project_positions(context, positions);
   input.content_bias = parameters.r_w_bias;
   input.position_bias = parameters.r_r_bias;
+  input.reach = context.reach;
   if (context.step.training && network.dropatt > 0) {
     input.probability_mask =
-        dropout_mask({batch, heads, segment, length}, network.dropatt, context.step,
+        dropout_mask({batch, heads, segment, input.window()}, network.dropatt, context.step,
                      {Place::kAttentionProbability, context.layer}, normalized.options());
   }
-  const at::Tensor sums = relative_attention(input).reshape({batch, segment, d_heads});
-  return dropout(at::linear(sums, parameters.o_net), network.dropout, context.step,
-                 {Place::kAttentionOutput, context.layer});
+  const at::Tensor sums = network.attention == net::Attention::kLinear ? linear_attention(input)
+                                                                       : relative_attention(input);
+  return dropout(at::linear(sums.reshape({batch, segment, d_heads}), parameters.o_net),
+                 network.dropout, context.step, {Place::kAttentionOutput, context.layer});
 }
 
 at::Tensor feed_forward(const LayerContext& context, const at::Tensor& states) {
   const FeedForwardParameters& parameters = context.parameters.feed_forward;
   const double rate = context.network.dropout;
-  at::Tensor inner = at::relu(at::linear(states, parameters.inner_weight, parameters.inner_bias));
+  at::Tensor inner = at::linear(states, parameters.inner_weight, parameters.inner_bias).relu_();
   inner = dropout(inner, rate, context.step, {Place::kInner, context.layer});
   return dropout(at::linear(inner, parameters.outer_weight, parameters.outer_bias), rate,
                  context.step, {Place::kFeedForward, context.layer});
@@ -57,12 +79,12 @@ at::Tensor run_layer(const LayerContext& context, const at::Tensor& window, std:
   const std::int64_t memory = window.size(1) - segment;
   const at::Tensor normalized = attention_states(context, window);
   return run_layer(context, window.narrow(1, memory, segment),
-                   normalized.narrow(1, memory, segment), project_keys_values(context, normalized),
-                   positions);
+                   normalized.narrow(1, memory, segment),
+                   {project_keys_values(context, normalized)}, positions);
 }
 
 at::Tensor run_layer(const LayerContext& context, const at::Tensor& recent,
-                     const at::Tensor& normalized, const at::Tensor& keys_values,
+                     const at::Tensor& normalized, const std::vector<at::Tensor>& keys_values,
                      const at::Tensor& positions) {
   const AttentionParameters& attention = context.parameters.attention;
   const FeedForwardParameters& forward = context.parameters.feed_forward;

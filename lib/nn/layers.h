@@ -5,7 +5,9 @@
 #include <ATen/ATen.h>
 
 #include <cstdint>
+#include <vector>
 
+#include "net/geometry.h"
 #include "net/network.h"
 #include "nn/dropout.h"
 #include "nn/parameters.h"
@@ -18,6 +20,7 @@ struct LayerContext {
   const LayerParameters& parameters;
   const StepOptions& step;
   std::int64_t layer;  // its index: names its random numbers
+  net::AttentionReach reach = {};
 };
 
 // `window` [batch, memory + segment, d_model] holds un-normalized states; `positions`
@@ -27,10 +30,10 @@ at::Tensor run_layer(const LayerContext& context, const at::Tensor& window, std:
                      const at::Tensor& positions);
 
 // The same in parts, for keys and values that come from elsewhere than a window's states: `states`
-// [batch, segment, d_model], `normalized` their attention_states(), `keys_values` [batch, window,
-// 2, n_head, d_head] those of the whole window.
+// [batch, segment, d_model], `normalized` their attention_states(), `keys_values` those of the
+// window, as AttentionInput has them.
 at::Tensor run_layer(const LayerContext& context, const at::Tensor& states,
-                     const at::Tensor& normalized, const at::Tensor& keys_values,
+                     const at::Tensor& normalized, const std::vector<at::Tensor>& keys_values,
                      const at::Tensor& positions);
 
 // Keys and values [batch, length, 2, n_head, d_head] of attention_states() [batch, length,

@@ -97,7 +97,7 @@ class Step {
   at::Tensor run_layers(at::Tensor states, const net::ScaleGeometry& scale) {
     for (std::int64_t i = 0; i < scale.layers; ++i, ++layer_) {
       const LayerContext context{network_, parameters_.layers[static_cast<std::size_t>(layer_)],
-                                 options_, layer_};
+                                 options_, layer_, scale.reach};
       states = rows_ == Rows::kConsecutive ? run_consecutive_layer(context, states, scale)
                                            : run_stream_layer(context, states, scale);
     }
@@ -145,8 +145,8 @@ class Step {
       memory_.pass(memory_after(carry, compressed));
     }
     std::reverse(window.begin(), window.end());
-    const at::Tensor all = window.size() == 1 ? own : at::cat(window, 1);
-    return run_layer(context, states, normalized, all, positions(all.size(1)));
+    return run_layer(context, states, normalized, window,
+                     positions(scale.window() + geometry_.compressed_memory));
   }
 
   // The window of a scale's output.

@@ -69,7 +69,8 @@ Parameters make_parameters(const net::Network& network, const at::TensorOptions&
   add_vocabulary(network, parameters, add);
   at::Tensor r_w_bias;
   at::Tensor r_r_bias;
-  if (!network.untie_r) {
+  const bool projects_positions = network.encoding == net::Encoding::kTransformerXl;
+  if (projects_positions && !network.untie_r) {
     r_w_bias = add("r_w_bias", bias_shape);
     r_r_bias = add("r_r_bias", bias_shape);
   }
@@ -77,12 +78,20 @@ Parameters make_parameters(const net::Network& network, const at::TensorOptions&
     const std::string layer = fmt::format("layers.{}.", i);
     AttentionParameters attention;
     attention.qkv_net = add(layer + "dec_attn.qkv_net.weight", {3 * d_heads, d_model});
-    attention.r_net = add(layer + "dec_attn.r_net.weight", {d_heads, d_model});
+    if (projects_positions) {
+      attention.r_net = add(layer + "dec_attn.r_net.weight", {d_heads, d_model});
+    } else if (network.encoding == net::Encoding::kShaw) {
+      attention.r_emb =
+          add(layer + "dec_attn.r_emb", {network.clamp_len + 1, network.n_head, network.d_head});
+    }
     attention.o_net = add(layer + "dec_attn.o_net.weight", {d_model, d_heads});
     attention.norm_weight = add(layer + "dec_attn.layer_norm.weight", {d_model});
     attention.norm_bias = add(layer + "dec_attn.layer_norm.bias", {d_model});
-    attention.r_w_bias = network.untie_r ? add(layer + "dec_attn.r_w_bias", bias_shape) : r_w_bias;
-    attention.r_r_bias = network.untie_r ? add(layer + "dec_attn.r_r_bias", bias_shape) : r_r_bias;
+    if (projects_positions) {
+      const bool own = network.untie_r;
+      attention.r_w_bias = own ? add(layer + "dec_attn.r_w_bias", bias_shape) : r_w_bias;
+      attention.r_r_bias = own ? add(layer + "dec_attn.r_r_bias", bias_shape) : r_r_bias;
+    }
     FeedForwardParameters feed_forward;
     feed_forward.inner_weight = add(layer + "pos_ff.CoreNet.0.weight", {network.d_inner, d_model});
     feed_forward.inner_bias = add(layer + "pos_ff.CoreNet.0.bias", {network.d_inner});

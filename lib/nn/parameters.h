@@ -13,7 +13,8 @@ namespace ql::nn {
 
 struct AttentionParameters {
   at::Tensor qkv_net;      // [3 * n_head * d_head, d_model]: queries, keys, values
-  at::Tensor r_net;        // [n_head * d_head, d_model]
+  at::Tensor r_net;        // [n_head * d_head, d_model]; of encoding transformer-xl, as u and v
+  at::Tensor r_emb;        // [clamp_len + 1, n_head, d_head]: of encoding shaw, row d is distance d
   at::Tensor o_net;        // [d_model, n_head * d_head]
   at::Tensor norm_weight;  // [d_model]
   at::Tensor norm_bias;    // [d_model]

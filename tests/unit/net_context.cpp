@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include "base/error.h"
 #include "unit/net_networks.h"
 
 using namespace ql::net;
@@ -77,4 +78,17 @@ TEST_CASE("long lengths cost no more than their window") {
   // 30,000 segments deep: n_m / n_s * layers.
   check_exact(xl(8), {2, 8192, 0}, 65536, 65537);
   CHECK(paper_context(quadratic({1365, 1365, 1365}, 1, 256), {65536, 1 << 24, 0}).minimum > 0);
+}
+
+TEST_CASE("the paper's formula is refused where queries see few keys, the exact lengths are not") {
+  Network network = xl(8);
+  network.same_length = true;
+  CHECK_THROWS_WITH_AS(paper_context(network, {4, 12, 0}),
+                       "same_length: the paper's formula is for attention to the whole window; ask "
+                       "for the exact context length",
+                       ql::ConfigError);
+  // Eleven tokens back in each of eight layers, whatever the place in the segment.
+  const ContextLength exact = exact_context(network, {4, 12, 0});
+  CHECK(exact.minimum == 88);
+  CHECK(exact.maximum == 88);
 }

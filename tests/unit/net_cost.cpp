@@ -78,6 +78,41 @@ TEST_CASE("operations of a Compressive Transformer: longer attention and a convo
         doctest::Approx(2.0 * 2 * 2 * 24 * 24 / 4));
 }
 
+TEST_CASE("operations where queries see few keys, or sums") {
+  Network network = tiny(xl(1));
+  const double whole = cost(network, {4, 6, 0}).forward_flops_per_token;
+  const auto less = [&](const Network& other) {
+    return (whole - cost(other, {4, 6, 0}).forward_flops_per_token) * 4 / (2 * 3 * 24);
+  };
+  // The queries see 7, 8, 9 and 10 keys; with a window of 8 two of them lose 1 and 2 of them.
+  network.attention_window = 8;
+  CHECK(less(network) == doctest::Approx(3));
+  // Of every head's third, third and second keys: 3, 3, 3, 4 of (7, 8, 9, 10), and 2 each.
+  network.attention_window = 5;
+  network.attention_dilation = {3, 3, 5};
+  CHECK(less(network) == doctest::Approx(34 - (2 * (3 + 3 + 3 + 4) + 4 * 2) / 3.0));
+  network.attention_dilation = {};
+  network.attention_window = 0;
+  network.same_length = true;
+  CHECK(less(network) == doctest::Approx(34 - 4 * 6));
+  network.same_length = false;
+  network.attention = Attention::kLinear;
+  // 10 states add their keys times values, 4 queries read the sum: 24 x 8 products each.
+  CHECK(cost(network, {4, 6, 0}).forward_flops_per_token - whole ==
+        doctest::Approx(2.0 * (14 * 24 * 8 - 34 * 3 * 24) / 4));
+}
+
+TEST_CASE("other encodings have other parameters") {
+  Network network = tiny(xl(4));
+  const std::int64_t usual = cost(network, {4, 12, 0}).parameters;
+  network.encoding = Encoding::kShaw;
+  network.clamp_len = 9;
+  // Without u, v and four times r_net, but with ten vectors in each of four layers.
+  CHECK(cost(network, {4, 12, 0}).parameters == usual - 48 - 4 * 24 * 24 + 4 * 10 * 24);
+  network.encoding = Encoding::kAbsolute;
+  CHECK(cost(network, {4, 12, 0}).parameters == usual - 48 - 4 * 24 * 24);
+}
+
 TEST_CASE("memory states of a stream") {
   // Inputs of 3 + 3 + 2 layers and the output of scale 1, 12 states each.
   CHECK(cost(paper_ql(), {4, 12, 0}).memory_states == 9 * 12);

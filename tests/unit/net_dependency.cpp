@@ -104,22 +104,45 @@ class Oracle {
  private:
   Segment run_layer(const Segment& input, std::int64_t memory, std::int64_t granularity) {
     const std::int64_t first = input.begin()->first;
-    TokenSet seen;
+    const std::deque<TokenSet>& compressed = compressed_[place_];
+    std::vector<TokenSet> window(static_cast<std::size_t>(lengths_.compressed_memory) -
+                                 compressed.size());
+    window.insert(window.end(), compressed.begin(), compressed.end());
     for (std::int64_t number = first - memory; number < first; ++number) {
-      seen |= histories_[place_].at(number);
+      window.push_back(histories_[place_].at(number));
     }
-    for (const TokenSet& state : compressed_[place_]) {
-      seen |= state;
+    const std::size_t before = window.size();
+    for (const auto& [number, state] : input) {
+      window.push_back(state);
     }
     Segment output;
-    for (const auto& [number, state] : input) {
-      seen |= state;
-      output[number] = seen;
+    for (std::size_t i = before; i < window.size(); ++i) {
+      output[first + static_cast<std::int64_t>(i - before)] = look_back(window, i, before);
     }
     remember(input, granularity);
     forget_into_compressed(input);
     ++place_;
     return output;
+  }
+
+  // What the query at `index` of the window sees.
+  TokenSet look_back(const std::vector<TokenSet>& window, std::size_t index,
+                     std::size_t before) const {
+    const std::size_t span =
+        network_.same_length ? before : static_cast<std::size_t>(network_.attention_window);
+    std::vector<std::int64_t> dilations = network_.attention_dilation;
+    dilations.resize(std::max<std::size_t>(1, dilations.size()), 1);
+    TokenSet seen;
+    for (const std::int64_t dilation : dilations) {
+      for (std::size_t k = 0; span == 0 || k < span; ++k) {
+        const std::size_t distance = k * static_cast<std::size_t>(dilation);
+        if (distance > index) {
+          break;
+        }
+        seen |= window[index - distance];
+      }
+    }
+    return seen;
   }
 
   // What leaves the segment at the end of the step: the tokens' worth of one step, oldest first.
@@ -177,6 +200,9 @@ void compare_with_oracle(const Network& network, const Lengths& lengths) {
   CAPTURE(network.scales.size());
   CAPTURE(network.rate);
   CAPTURE(network.output_layers);
+  CAPTURE(network.same_length);
+  CAPTURE(network.attention_window);
+  CAPTURE(network.attention_dilation.size());
   CAPTURE(lengths.segment);
   CAPTURE(lengths.memory);
   CAPTURE(lengths.compressed_memory);
@@ -204,7 +230,10 @@ void compare_with_oracle(const Network& network, const Lengths& lengths) {
 
 // The stream must be long enough for memories to fill and for the reach itself.
 bool fits(const Network& network, const Lengths& lengths) {
-  const ContextLength estimate = paper_context(network, lengths);
+  Network unlimited = network;
+  unlimited.same_length = false;
+  unlimited.attention_window = 0;
+  const ContextLength estimate = paper_context(unlimited, lengths);
   return estimate.maximum + (2 + network.layers()) * lengths.segment < kTokens / 2;
 }
 
@@ -227,7 +256,8 @@ TEST_CASE("oldest_dependencies equals sets for random networks of every architec
     return std::uniform_int_distribution<std::int64_t>(low, high)(random);
   };
   std::map<Architecture, int> compared;
-  for (int i = 0; i < 400; ++i) {
+  int limited = 0, dilated = 0;
+  for (int i = 0; i < 800; ++i) {
     const std::int64_t rate = pick(2, 4);
     std::vector<std::int64_t> scales;
     for (std::int64_t scale = pick(1, 3); scale > 0; --scale) {
@@ -239,13 +269,23 @@ TEST_CASE("oldest_dependencies equals sets for random networks of every architec
                                       compressive(pick(1, 3), rate),
                                       multi_scale(scales, pick(0, 2), rate),
                                       vanilla(pick(1, 3))};
-    const Network& network = family[static_cast<std::size_t>(pick(0, 5))];
+    Network network = family[static_cast<std::size_t>(pick(0, 5))];
+    if (i % 4 == 1) {
+      network.attention_window = pick(1, 12);
+    } else if (i % 4 == 2) {
+      network.attention_window = pick(1, 6);
+      network.attention_dilation = {pick(1, 4), pick(1, 4)};
+    } else if (i % 4 == 3) {
+      network.same_length = keeps_memory(network.architecture);
+    }
     // Made valid by the library's own advice; memories shorter, equal and longer than segments.
     const Lengths lengths =
         nearest_valid_lengths(network, {pick(1, 20), pick(0, 24), pick(0, 6)}).back();
     if (fits(network, lengths)) {
       compare_with_oracle(network, lengths);
       ++compared[network.architecture];
+      limited += network.same_length || network.attention_window > 0 ? 1 : 0;
+      dilated += network.attention_dilation.empty() ? 0 : 1;
     }
   }
   CHECK(compared[Architecture::kTransformerQl] > 50);
@@ -253,4 +293,6 @@ TEST_CASE("oldest_dependencies equals sets for random networks of every architec
   CHECK(compared[Architecture::kCompressive] > 30);
   CHECK(compared[Architecture::kMultiScale] > 30);
   CHECK(compared[Architecture::kVanilla] > 30);
+  CHECK(limited > 200);
+  CHECK(dilated > 100);
 }

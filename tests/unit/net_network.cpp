@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "net/geometry.h"
 #include "unit/net_networks.h"
 
 using namespace ql;
@@ -21,7 +22,9 @@ constexpr const char* kWhole = R"({
   "pre_lnorm": true, "untie_r": false, "clamp_len": 40, "segment": 8, "memory": 8,
   "compressed_memory": 0, "dropout": 0.1, "dropatt": 0.2, "droppath": 0.3, "init_std": 0.02,
   "proj_init_std": 0.01, "cutoffs": [2000, 5000], "div_val": 2, "d_embed": 128,
-  "proj_same_dim": false, "tie_projs": [true, false, true]})";
+  "proj_same_dim": false, "tie_projs": [true, false, true], "encoding": "shaw",
+  "attention": "softmax", "same_length": false, "attention_window": 6,
+  "attention_dilation": [1, 1, 2, 3]})";
 
 // kWhole after an edit.
 Network edited(const std::function<void(Json&)>& edit) {
@@ -164,6 +167,81 @@ TEST_CASE("check refuses what cannot be built and says how to mend it") {
   refused([](Network& n) { n.pool = Pool::kConvolution; },
           "pool is convolution, which only a compressive network learns; this one is "
           "transformer-ql; use max or mean");
+}
+
+TEST_CASE("check: encodings and what a query sees") {
+  const auto refused = [](const Network& good, const std::function<void(Network&)>& edit,
+                          const std::string& reason) {
+    Network network = good;
+    edit(network);
+    CHECK(message_of(network) == "net: " + reason);
+  };
+  const Network ql = with_sizes(paper_ql()), plain = with_sizes(vanilla(8));
+  refused(
+      ql, [](Network& n) { n.clamp_len = 0; },
+      "clamp_len is 0, must be at least 1; -1 clamps no distance");
+  refused(
+      ql, [](Network& n) { n.encoding = Encoding::kShaw; },
+      "encoding is shaw, but clamp_len is not set; set it to the largest distance that gets a "
+      "vector of its own");
+  refused(
+      ql, [](Network& n) { n.encoding = Encoding::kAbsolute; },
+      "encoding is absolute, but this network is transformer-ql; a place in the segment says "
+      "nothing about a memory or a pooled state: use it with vanilla");
+  refused(
+      plain, [](Network& n) { n.encoding = Encoding::kAbsolute, n.clamp_len = 3; },
+      "clamp_len is set, but encoding is absolute; it has no distances: leave clamp_len out");
+  refused(
+      ql, [](Network& n) { n.same_length = true, n.attention_window = 3; },
+      "same_length and attention_window are both set; each says how many keys a query sees: "
+      "leave one out");
+  refused(
+      plain, [](Network& n) { n.same_length = true; },
+      "same_length is set, but a vanilla network keeps no memory; use attention_window");
+  refused(
+      ql,
+      [](Network& n) {
+        n.attention_dilation = {1, 1, 2, 2};
+      },
+      "attention_dilation is set, but attention_window is not; it spreads the keys of that "
+      "window");
+  refused(
+      ql,
+      [](Network& n) {
+        n.attention_window = 3, n.attention_dilation = {1, 2};
+      },
+      "attention_dilation has 2 values, expected 4: one a head");
+  refused(
+      ql, [](Network& n) { n.attention = Attention::kLinear, n.attention_window = 3; },
+      "attention is linear, but attention_window is set; linear attention is one sum over the "
+      "whole window: leave it out");
+  refused(
+      ql, [](Network& n) { n.attention = Attention::kLinear, n.dropatt = 0.1; },
+      "attention is linear, but dropatt is 0.1; it has no probabilities to drop: set dropatt "
+      "to 0");
+  refused(
+      ql,
+      [](Network& n) {
+        n.attention = Attention::kLinear;
+        n.encoding = Encoding::kShaw;
+        n.clamp_len = 3;
+      },
+      "attention is linear, but encoding is shaw; feature maps know no distances: use "
+      "transformer-xl or absolute");
+}
+
+TEST_CASE("same_length needs a memory") {
+  Network network = xl(8);
+  network.same_length = true;
+  try {
+    make_geometry(network, {4, 0, 0});
+    CHECK(false);
+  } catch (const ConfigError& error) {
+    CHECK(std::string(error.what()) ==
+          "segment 4, memory 0: with same_length a query sees as many keys as the memory has "
+          "states: it needs one; nearest valid: memory 1");
+  }
+  CHECK(make_geometry(network, {4, 12, 0}).scales.front().reach.span == 12);
 }
 
 TEST_CASE("check: networks of one scale") {

@@ -16,7 +16,7 @@ const char* const kConfig =
   "d_head": 32, "d_inner": 64, "d_model": 128, "div_val": 4, "dropatt": 0.0, "dropout": 0.1,
   "eos_token_id": 0, "ext_len": 0, "init": "normal", "init_range": 0.01, "init_std": 0.02,
   "layer_norm_epsilon": 1e-05, "mem_len": 16, "n_head": 4, "n_layer": 3, "pre_lnorm": false,
-  "proj_init_std": 0.01, "same_length": false, "sample_softmax": -1, "tgt_len": 8,
+  "proj_init_std": 0.01, "same_length": true, "sample_softmax": -1, "tgt_len": 8,
   "tie_projs": [false, true, true, true], "tie_weight": true, "untie_r": true,
   "vocab_size": 267})";
 
@@ -43,6 +43,7 @@ TEST_CASE("the public library's configuration becomes a network") {
   CHECK(network.clamp_len == 10);
   CHECK(network.dropout == 0.1);
   CHECK(network.untie_r);
+  CHECK(network.same_length);
   CHECK_FALSE(network.pre_lnorm);
 }
 
@@ -73,7 +74,6 @@ TEST_CASE("what this network cannot do is refused by its key") {
     return std::string();
   };
   CHECK(refusal("attn_type", 2).find("c.json: attn_type") == 0);
-  CHECK(refusal("same_length", true).find("c.json: same_length") == 0);
   CHECK(refusal("layer_norm_epsilon", 1e-6).find("c.json: layer_norm_epsilon") == 0);
   CHECK(refusal("tie_weight", false).find("c.json: tie_weight") == 0);
   CHECK(refusal("cutoffs", {20, 40, 267}).find("267") != std::string::npos);

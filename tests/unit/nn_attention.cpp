@@ -28,15 +28,34 @@ at::Tensor random(at::IntArrayRef shape) {
   return at::randn(shape, at::kDouble).set_requires_grad(true);
 }
 
-nn::AttentionInput random_input(const Shape& shape, bool with_mask) {
+// Which of the keys a query sees, and what else an input may lack.
+enum class Kind { kWhole, kMasked, kWindow, kDilated, kDilatedMasked, kWithoutBias, kContentOnly };
+constexpr Kind kKinds[] = {Kind::kWhole,      Kind::kMasked,        Kind::kWindow,
+                           Kind::kDilated,    Kind::kDilatedMasked, Kind::kWithoutBias,
+                           Kind::kContentOnly};
+
+nn::AttentionInput random_input(const Shape& shape, Kind kind) {
   const std::int64_t window = shape.segment + shape.memory;
   nn::AttentionInput input;
   input.queries = random({shape.batch, shape.segment, shape.heads, shape.width});
-  input.keys_values = random({shape.batch, window, 2, shape.heads, shape.width});
-  input.positions = random({window, shape.heads, shape.width});
-  input.content_bias = random({shape.heads, shape.width});
-  input.position_bias = random({shape.heads, shape.width});
-  if (with_mask) {
+  input.keys_values = {random({shape.batch, window, 2, shape.heads, shape.width})};
+  if (kind != Kind::kContentOnly) {
+    input.positions = random({window, shape.heads, shape.width});
+  }
+  if (kind != Kind::kContentOnly && kind != Kind::kWithoutBias) {
+    input.content_bias = random({shape.heads, shape.width});
+    input.position_bias = random({shape.heads, shape.width});
+  }
+  if (kind == Kind::kWindow) {
+    input.reach.span = 3;
+  }
+  if (kind == Kind::kDilated || kind == Kind::kDilatedMasked) {
+    input.reach.span = 4;
+    for (std::int64_t head = 0; head < shape.heads; ++head) {
+      input.reach.dilations.push_back(1 + 2 * head);
+    }
+  }
+  if (kind == Kind::kMasked || kind == Kind::kDilatedMasked) {
     input.probability_mask =
         nn::dropout_mask({shape.batch, shape.heads, shape.segment, window}, 0.3, {true, 1, 2},
                          {nn::Place::kAttentionProbability}, at::kDouble);
@@ -45,19 +64,31 @@ nn::AttentionInput random_input(const Shape& shape, bool with_mask) {
 }
 
 std::vector<at::Tensor> leaves(const nn::AttentionInput& input) {
-  return {input.queries, input.keys_values, input.positions, input.content_bias,
-          input.position_bias};
+  std::vector<at::Tensor> all = {input.queries, input.keys_values.front()};
+  for (const at::Tensor& optional : {input.positions, input.content_bias, input.position_bias}) {
+    if (optional.defined()) {
+      all.push_back(optional);
+    }
+  }
+  return all;
+}
+
+at::Tensor or_zeros(const at::Tensor& tensor, at::IntArrayRef shape) {
+  return tensor.defined() ? tensor : at::zeros(shape, at::kDouble);
 }
 
 // Every number by its definition: for each stream, head and query the keys one by one, their
 // distance counted in window positions.
 at::Tensor attention_oracle(const Shape& shape, const nn::AttentionInput& input) {
-  const auto q = input.queries.accessor<double, 4>();
-  const auto kv = input.keys_values.accessor<double, 5>();
-  const auto r = input.positions.accessor<double, 3>();
-  const auto u = input.content_bias.accessor<double, 2>();
-  const auto v = input.position_bias.accessor<double, 2>();
   const std::int64_t window = shape.segment + shape.memory;
+  const at::Tensor positions = or_zeros(input.positions, {window, shape.heads, shape.width});
+  const at::Tensor content_bias = or_zeros(input.content_bias, {shape.heads, shape.width});
+  const at::Tensor position_bias = or_zeros(input.position_bias, {shape.heads, shape.width});
+  const auto q = input.queries.accessor<double, 4>();
+  const auto kv = input.keys_values.front().accessor<double, 5>();
+  const auto r = positions.accessor<double, 3>();
+  const auto u = content_bias.accessor<double, 2>();
+  const auto v = position_bias.accessor<double, 2>();
   at::Tensor sums = at::zeros({shape.batch, shape.segment, shape.heads, shape.width}, at::kDouble);
   auto out = sums.accessor<double, 4>();
   for (std::int64_t b = 0; b < shape.batch; ++b) {
@@ -67,7 +98,12 @@ at::Tensor attention_oracle(const Shape& shape, const nn::AttentionInput& input)
         double sum = 0;
         for (std::int64_t j = 0; j < window; ++j) {
           const std::int64_t distance = shape.memory + i - j;
-          if (distance < 0) {
+          const std::int64_t dilation = input.reach.dilations.empty()
+                                            ? 1
+                                            : input.reach.dilations[static_cast<std::size_t>(h)];
+          const bool in_reach = distance % dilation == 0 &&
+                                (input.reach.span == 0 || distance / dilation < input.reach.span);
+          if (distance < 0 || !in_reach) {
             weights.push_back(0);
             continue;
           }
@@ -110,10 +146,11 @@ std::vector<at::Tensor> gradients(const nn::AttentionInput& input, const at::Ten
 TEST_CASE("attention equals the double loop") {
   at::manual_seed(1);
   for (const Shape& shape : kShapes) {
-    for (const bool with_mask : {false, true}) {
+    for (const Kind kind : kKinds) {
       CAPTURE(shape.segment);
       CAPTURE(shape.memory);
-      const nn::AttentionInput input = random_input(shape, with_mask);
+      CAPTURE(static_cast<int>(kind));
+      const nn::AttentionInput input = random_input(shape, kind);
       const at::Tensor expected = attention_oracle(shape, input);
       CHECK(test::largest_difference(nn::relative_attention(input), expected) < 1e-10);
       CHECK(test::largest_difference(nn::attention_of_operations(input), expected) < 1e-10);
@@ -126,10 +163,10 @@ TEST_CASE("attention equals the double loop") {
 TEST_CASE("attention's own gradients equal those of ATen's operations") {
   at::manual_seed(2);
   for (const Shape& shape : kShapes) {
-    for (const bool with_mask : {false, true}) {
+    for (const Kind kind : kKinds) {
       CAPTURE(shape.segment);
       CAPTURE(shape.memory);
-      const nn::AttentionInput input = random_input(shape, with_mask);
+      const nn::AttentionInput input = random_input(shape, kind);
       const at::Tensor factors = at::randn_like(input.queries);
       const auto expected = gradients(input, nn::attention_of_operations(input), factors);
       const auto found = gradients(input, nn::relative_attention(input), factors);
@@ -145,9 +182,9 @@ TEST_CASE("attention's own gradients equal those of ATen's operations") {
 TEST_CASE("attention in float32 stays close to float64") {
   at::manual_seed(3);
   const Shape shape{3, 16, 48, 2, 32};
-  const nn::AttentionInput input = random_input(shape, true);
+  const nn::AttentionInput input = random_input(shape, Kind::kMasked);
   nn::AttentionInput narrow = input;
-  for (at::Tensor* tensor : {&narrow.queries, &narrow.keys_values, &narrow.positions,
+  for (at::Tensor* tensor : {&narrow.queries, &narrow.keys_values.front(), &narrow.positions,
                              &narrow.content_bias, &narrow.position_bias}) {
     *tensor = tensor->detach().to(at::kFloat).set_requires_grad(true);
   }
@@ -164,10 +201,29 @@ TEST_CASE("attention in float32 stays close to float64") {
   }
 }
 
+TEST_CASE("a window may come in parts, of streams that overlap") {
+  at::manual_seed(5);
+  const at::NoGradGuard no_grad;
+  const Shape shape{6, 4, 9, 2, 8};
+  for (const Kind kind : kKinds) {
+    nn::AttentionInput input = random_input(shape, kind);
+    const at::Tensor own = input.keys_values.front().narrow(1, 9, 4).contiguous();
+    const at::Tensor stream = at::randn({6 + 4, 2, 2, 8}, at::kDouble);
+    const at::Tensor memory = stream.unfold(0, 5, 1).movedim(-1, 1);  // of 6 streams, one apart
+    const at::Tensor oldest = at::randn({6, 4, 2, 2, 8}, at::kDouble);
+    input.keys_values = {at::cat({oldest, memory, own}, 1)};
+    const at::Tensor expected = attention_oracle(shape, input);
+    input.keys_values = {oldest, memory, own};
+    CHECK(input.window() == 13);
+    CHECK(test::largest_difference(nn::relative_attention(input), expected) < 1e-10);
+    CHECK(test::largest_difference(nn::attention_of_operations(input), expected) < 1e-10);
+  }
+}
+
 TEST_CASE("attention does not depend on the number of threads") {
   at::manual_seed(4);
   const Shape shape{21, 4, 8, 2, 8};
-  const nn::AttentionInput input = random_input(shape, true);
+  const nn::AttentionInput input = random_input(shape, Kind::kMasked);
   const at::Tensor factors = at::randn_like(input.queries);
   const int threads = at::get_num_threads();
   at::set_num_threads(1);

@@ -2,6 +2,7 @@
 // intervals that lib/net propagates.
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -86,7 +87,36 @@ std::vector<std::int64_t> oldest(const at::Tensor& moves) {
   return result;
 }
 
+// The exact context with one limit on what a query sees; `change` sets it.
+void check_limit(const std::function<void(net::Network&)>& change) {
+  net::Network network = test::small_network(kQl, {1, 1}, 1, {4, 8, 0});
+  change(network);
+  CAPTURE(net::network_to_json(network).dump());
+  const net::Geometry geometry = net::make_geometry(network, network.lengths);
+  const std::vector<std::int64_t> expected = net::oldest_dependencies(geometry);
+  const std::int64_t length = (net::exact_context(network, network.lengths).maximum / 4 + 3) * 4;
+  at::Tensor moves = at::zeros({length, 4}, at::kBool);
+  for (std::uint64_t seed = 1; seed <= 2 || (seed <= 10 && oldest(moves) != expected); ++seed) {
+    moves = moves.logical_or(find_moves(test::random_model(network, seed), geometry, length, seed));
+  }
+  CHECK(oldest(moves) == expected);
+}
+
 }  // namespace
+
+TEST_CASE("the running model depends on exactly those tokens where queries see few keys") {
+  check_limit([](net::Network& network) { network.same_length = true; });
+  check_limit([](net::Network& network) { network.attention_window = 5; });
+  check_limit([](net::Network& network) {
+    network.attention_window = 3;
+    network.attention_dilation = {1, 4};
+  });
+  check_limit([](net::Network& network) {
+    network.attention_window = 2;
+    network.attention_dilation = {3, 3};
+  });
+  check_limit([](net::Network& network) { network.attention = net::Attention::kLinear; });
+}
 
 TEST_CASE("the running model depends on exactly the tokens that lib/net says") {
   for (const Case& entry : kCases) {

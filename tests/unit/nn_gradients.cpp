@@ -20,7 +20,7 @@ struct Problem {
 
 Problem make_problem(net::Network network, std::uint64_t seed) {
   network.dropout = 0.2;
-  network.dropatt = 0.2;
+  network.dropatt = network.attention == net::Attention::kLinear ? 0 : 0.2;
   if (network.scales.size() > 1) {
     network.droppath = 0.5;
   }
@@ -130,6 +130,37 @@ TEST_CASE("gradients equal finite differences: adaptive input and softmax") {
   network.div_val = 1;
   network.d_embed = 5;
   check_gradients(make_problem(network, 5), 3);
+}
+
+TEST_CASE("gradients equal finite differences: other encodings") {
+  net::Network network = ql_network({4, 8, 0});
+  network.encoding = net::Encoding::kShaw;
+  network.clamp_len = 4;
+  check_gradients(make_problem(network, 3), 2);
+  network = test::small_network(net::Architecture::kVanilla, {2}, 0, {5, 0, 0});
+  network.encoding = net::Encoding::kAbsolute;
+  check_gradients(make_problem(network, 4), 1);
+}
+
+TEST_CASE("gradients equal finite differences: queries that see few keys") {
+  net::Network network = ql_network({4, 8, 0});
+  network.same_length = true;
+  check_gradients(make_problem(network, 3), 2);
+  network.same_length = false;
+  network.attention_window = 3;
+  check_gradients(make_problem(network, 4), 2);
+  network.attention_dilation = {2, 3};
+  check_gradients(make_problem(network, 5), 2);
+}
+
+TEST_CASE("gradients equal finite differences: linear attention") {
+  net::Network network = ql_network({4, 8, 0});
+  network.attention = net::Attention::kLinear;
+  check_gradients(make_problem(network, 3), 2);
+  // More queries than a block, whose memory is a sum.
+  network = test::small_network(net::Architecture::kTransformerXl, {1}, 0, {70, 5, 0});
+  network.attention = net::Attention::kLinear;
+  check_gradients(make_problem(network, 4), 1);
 }
 
 TEST_CASE("gradients equal finite differences: Compressive, by mean") {

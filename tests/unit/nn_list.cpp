@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "net/cost.h"
+#include "net/network.h"
 #include "nn_list_oracle.h"
 #include "nn_support.h"
 #include "torch_doctest.h"
@@ -66,6 +68,64 @@ net::Network network_of(const Case& entry, int variant) {
   return network;
 }
 
+// The ways to attend, besides that of the paper.
+enum class Way {
+  kClamped,
+  kShaw,
+  kAbsolute,
+  kSameLength,
+  kWindow,
+  kDilatedWindow,
+  kLinear,
+  kLinearAbsolute
+};
+constexpr Way kWays[] = {Way::kClamped, Way::kShaw,          Way::kAbsolute, Way::kSameLength,
+                         Way::kWindow,  Way::kDilatedWindow, Way::kLinear,   Way::kLinearAbsolute};
+
+// False where the network cannot attend so.
+bool attend_so(Way way, net::Network& network) {
+  const bool absolute = way == Way::kAbsolute || way == Way::kLinearAbsolute;
+  if (absolute && network.architecture != kVanilla) {
+    return false;
+  }
+  if (way == Way::kSameLength && network.lengths.memory == 0) {
+    return false;
+  }
+  if (absolute) {
+    network.encoding = net::Encoding::kAbsolute;
+  }
+  if (way == Way::kShaw) {
+    network.encoding = net::Encoding::kShaw;
+  }
+  network.clamp_len = way == Way::kClamped || way == Way::kShaw ? 3 : -1;
+  network.same_length = way == Way::kSameLength;
+  network.attention_window = way == Way::kWindow ? 3 : way == Way::kDilatedWindow ? 2 : 0;
+  if (way == Way::kDilatedWindow) {
+    network.attention_dilation = {1, 3};
+  }
+  if (way == Way::kLinear || way == Way::kLinearAbsolute) {
+    network.attention = net::Attention::kLinear;
+  }
+  return true;
+}
+
+std::vector<net::Network> all_networks() {
+  std::vector<net::Network> all;
+  for (const Case& entry : kCases) {
+    for (int variant = 0; variant < 4; ++variant) {
+      all.push_back(network_of(entry, variant));
+    }
+    int variant = 0;
+    for (const Way way : kWays) {
+      net::Network network = network_of(entry, variant++ % 4);
+      if (attend_so(way, network)) {
+        all.push_back(network);
+      }
+    }
+  }
+  return all;
+}
+
 // One stream through forward_stream() in chunks of `segments` segments.
 at::Tensor read_chunks(const nn::Model& model, const net::Lengths& lengths,
                        const at::Tensor& tokens, std::int64_t segments) {
@@ -84,61 +144,49 @@ at::Tensor read_chunks(const nn::Model& model, const net::Lengths& lengths,
 
 TEST_CASE("layer by layer, the states are those of step by step") {
   std::uint64_t seed = 0;
-  for (const Case& entry : kCases) {
-    for (int variant = 0; variant < 4; ++variant) {
-      CAPTURE(net::to_text(entry.architecture));
-      CAPTURE(entry.lengths.segment);
-      CAPTURE(entry.lengths.memory);
-      CAPTURE(variant);
-      const nn::Model model = random_model(network_of(entry, variant), ++seed);
-      const std::int64_t length = entry.lengths.segment * 11;
-      const at::Tensor tokens = random_tokens(1, length, model.network().vocab_size, seed);
-      const at::Tensor expected = read_chunks(model, entry.lengths, tokens, 11);
-      {
-        const at::NoGradGuard no_gradient;
-        const net::Geometry geometry = net::make_geometry(model.network(), entry.lengths);
-        nn::Memory memory = model.start_memory(geometry, 1);
-        for (std::int64_t start = 0; start < length; start += entry.lengths.segment) {
-          const at::Tensor states =
-              model.forward(geometry, tokens.narrow(1, start, entry.lengths.segment), memory, {});
-          CHECK(largest_difference(states[0], expected.narrow(0, start, entry.lengths.segment)) <
-                1e-11);
-        }
+  for (const net::Network& network : all_networks()) {
+    CAPTURE(net::network_to_json(network).dump());
+    const net::Lengths& lengths = network.lengths;
+    const nn::Model model = random_model(network, ++seed);
+    CHECK(model.parameter_count() == net::cost(network, lengths).parameters);
+    const std::int64_t length = lengths.segment * 11;
+    const at::Tensor tokens = random_tokens(1, length, network.vocab_size, seed);
+    const at::Tensor expected = read_chunks(model, lengths, tokens, 11);
+    {
+      const at::NoGradGuard no_gradient;
+      const net::Geometry geometry = net::make_geometry(network, lengths);
+      nn::Memory memory = model.start_memory(geometry, 1);
+      for (std::int64_t start = 0; start < length; start += lengths.segment) {
+        const at::Tensor states =
+            model.forward(geometry, tokens.narrow(1, start, lengths.segment), memory, {});
+        CHECK(largest_difference(states[0], expected.narrow(0, start, lengths.segment)) < 1e-11);
       }
-      for (const std::int64_t segments : {1, 2, 3, 7}) {
-        CHECK(largest_difference(read_chunks(model, entry.lengths, tokens, segments), expected) <
-              1e-11);
-      }
+    }
+    for (const std::int64_t segments : {1, 2, 3, 7}) {
+      CHECK(largest_difference(read_chunks(model, lengths, tokens, segments), expected) < 1e-11);
     }
   }
 }
 
 TEST_CASE("the model's losses equal those of the list of all states") {
   std::uint64_t seed = 0;
-  for (const Case& entry : kCases) {
-    for (int variant = 0; variant < 4; ++variant) {
-      const std::int64_t length = entry.lengths.segment * 6;
-      const net::Network network = network_of(entry, variant);
-      const nn::Model model = random_model(network, ++seed);
-      // Two streams, so that a mix-up of streams would show.
-      const at::Tensor tokens = random_tokens(2, length, network.vocab_size, seed);
-      const at::Tensor targets = random_tokens(2, length, network.vocab_size, seed + 1000);
-      const at::Tensor losses = read_streams(model, entry.lengths, tokens, targets);
-      CAPTURE(net::to_text(entry.architecture));
-      CAPTURE(entry.lengths.segment);
-      CAPTURE(entry.lengths.memory);
-      CAPTURE(entry.scales.size());
-      CAPTURE(variant);
-      for (std::int64_t stream = 0; stream < 2; ++stream) {
-        const auto list = [&](const at::Tensor& ids) {
-          const auto* data = ids.data_ptr<std::int64_t>() + stream * length;
-          return std::vector<std::int64_t>(data, data + length);
-        };
-        ListOracle oracle(model);
-        std::vector<double> expected = oracle.losses(entry.lengths, list(tokens), list(targets));
-        const at::Tensor wanted = at::from_blob(expected.data(), {length}, at::kDouble);
-        CHECK(largest_difference(losses[stream], wanted) < 1e-9);
-      }
+  for (const net::Network& network : all_networks()) {
+    CAPTURE(net::network_to_json(network).dump());
+    const std::int64_t length = network.lengths.segment * 6;
+    const nn::Model model = random_model(network, ++seed);
+    // Two streams, so that a mix-up of streams would show.
+    const at::Tensor tokens = random_tokens(2, length, network.vocab_size, seed);
+    const at::Tensor targets = random_tokens(2, length, network.vocab_size, seed + 1000);
+    const at::Tensor losses = read_streams(model, network.lengths, tokens, targets);
+    for (std::int64_t stream = 0; stream < 2; ++stream) {
+      const auto list = [&](const at::Tensor& ids) {
+        const auto* data = ids.data_ptr<std::int64_t>() + stream * length;
+        return std::vector<std::int64_t>(data, data + length);
+      };
+      ListOracle oracle(model);
+      std::vector<double> expected = oracle.losses(network.lengths, list(tokens), list(targets));
+      const at::Tensor wanted = at::from_blob(expected.data(), {length}, at::kDouble);
+      CHECK(largest_difference(losses[stream], wanted) < 1e-9);
     }
   }
 }

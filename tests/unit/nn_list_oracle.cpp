@@ -103,8 +103,70 @@ State ListOracle::normalize(const std::string& name, State input) const {
 
 double ListOracle::bias(const std::string& layer, const std::string& which,
                         std::int64_t index) const {
+  if (network_.encoding != net::Encoding::kTransformerXl) {
+    return 0;
+  }
   const std::string name = network_.untie_r ? layer + "dec_attn." + which : which;
   return weights_.at(name)[static_cast<std::size_t>(index)];
+}
+
+State ListOracle::sinusoid(std::int64_t place) const {
+  State result(static_cast<std::size_t>(network_.d_model));
+  const std::int64_t half = network_.d_model / 2;
+  for (std::int64_t i = 0; i < half; ++i) {
+    const double angle =
+        static_cast<double>(place) *
+        std::pow(10000.0, -2.0 * static_cast<double>(i) / static_cast<double>(network_.d_model));
+    result[static_cast<std::size_t>(i)] = std::sin(angle);
+    result[static_cast<std::size_t>(half + i)] = std::cos(angle);
+  }
+  return result;
+}
+
+// What stands for a distance, all heads in a row.
+State ListOracle::position(std::int64_t distance, const std::string& layer) const {
+  const std::int64_t all = network_.n_head * network_.d_head;
+  if (network_.clamp_len > 0) {
+    distance = std::min(distance, network_.clamp_len);
+  }
+  switch (network_.encoding) {
+    case net::Encoding::kTransformerXl:
+      return product(layer + "dec_attn.r_net.weight", sinusoid(distance), 0, all);
+    case net::Encoding::kShaw: {
+      const auto row = weights_.at(layer + "dec_attn.r_emb").begin() + distance * all;
+      return {row, row + all};
+    }
+    case net::Encoding::kAbsolute:
+      break;
+  }
+  return State(static_cast<std::size_t>(all), 0.0);
+}
+
+// How much the query weighs a key, before they are made to sum to 1. `query_end` and `key_end` are
+// distances from the newest place of the window.
+double ListOracle::weigh(const State& query, const State& key, std::int64_t query_end,
+                         std::int64_t key_end, std::int64_t head, const std::string& layer) const {
+  const auto add = [](const State& x, std::size_t i, double y) { return x[i] + y; };
+  const auto feature = [](double x) { return x > 0 ? x + 1 : std::exp(x); };
+  const bool linear = network_.attention == net::Attention::kLinear;
+  const State of_query = linear ? position(query_end, layer) : State();
+  const State of_key = position(linear ? key_end : key_end - query_end, layer);
+  double sum = 0;
+  for (std::int64_t n = head * network_.d_head; n < (head + 1) * network_.d_head; ++n) {
+    const auto i = static_cast<std::size_t>(n);
+    const double u = bias(layer, "r_w_bias", n), v = bias(layer, "r_r_bias", n);
+    sum += linear ? feature(add(query, i, u) + of_query[i]) * feature(add(key, i, v) + of_key[i])
+                  : add(query, i, u) * key[i] + add(query, i, v) * of_key[i];
+  }
+  return linear ? sum : std::exp(sum / std::sqrt(static_cast<double>(network_.d_head)));
+}
+
+bool ListOracle::sees(std::int64_t distance, std::int64_t head, std::int64_t memory) const {
+  const std::int64_t span = network_.same_length ? memory : network_.attention_window;
+  const std::int64_t dilation = network_.attention_dilation.empty()
+                                    ? 1
+                                    : network_.attention_dilation[static_cast<std::size_t>(head)];
+  return distance % dilation == 0 && (span == 0 || distance / dilation < span);
 }
 
 State ListOracle::attend(const Place& place, std::int64_t index, const Scale& scale,
@@ -127,29 +189,18 @@ State ListOracle::attend(const Place& place, std::int64_t index, const Scale& sc
   }
   const std::string qkv = layer + "dec_attn.qkv_net.weight";
   const State query = product(qkv, input(at(place, index)), 0, all);
+  const std::int64_t end = place.begin + scale.segment - 1 - index;
   State sums(static_cast<std::size_t>(all), 0.0);
-  std::vector<double> totals(static_cast<std::size_t>(heads), 0.0);
+  const bool linear = network_.attention == net::Attention::kLinear;
+  std::vector<double> totals(static_cast<std::size_t>(heads), linear ? 1e-6 : 0.0);
   for (const auto& [seen, distance] : sights) {
     const State key = product(qkv, seen, all, all);
     const State value = product(qkv, seen, 2 * all, all);
-    State sinusoid(static_cast<std::size_t>(network_.d_model));
-    const std::int64_t half = network_.d_model / 2;
-    for (std::int64_t i = 0; i < half; ++i) {
-      const double angle =
-          static_cast<double>(distance) *
-          std::pow(10000.0, -2.0 * static_cast<double>(i) / static_cast<double>(network_.d_model));
-      sinusoid[static_cast<std::size_t>(i)] = std::sin(angle);
-      sinusoid[static_cast<std::size_t>(half + i)] = std::cos(angle);
-    }
-    const State position = product(layer + "dec_attn.r_net.weight", sinusoid, 0, all);
     for (std::int64_t head = 0; head < heads; ++head) {
-      double score = 0;
-      for (std::int64_t n = head * width; n < (head + 1) * width; ++n) {
-        const auto i = static_cast<std::size_t>(n);
-        score += (query[i] + bias(layer, "r_w_bias", n)) * key[i];
-        score += (query[i] + bias(layer, "r_r_bias", n)) * position[i];
+      if (!sees(distance, head, scale.memory + compressed_)) {
+        continue;
       }
-      const double weight = std::exp(score / std::sqrt(static_cast<double>(width)));
+      const double weight = weigh(query, key, end, end + distance, head, layer);
       totals[static_cast<std::size_t>(head)] += weight;
       for (std::int64_t n = head * width; n < (head + 1) * width; ++n) {
         sums[static_cast<std::size_t>(n)] += weight * value[static_cast<std::size_t>(n)];
@@ -250,6 +301,11 @@ std::vector<double> ListOracle::losses(const net::Lengths& lengths,
         embedded.push_back(weights_.at("word_emb.emb_layers.0.weight")[static_cast<std::size_t>(
                                tokens[start + p] * network_.d_model + n)] *
                            std::sqrt(static_cast<double>(network_.d_model)));
+      }
+      if (network_.encoding == net::Encoding::kAbsolute) {
+        const State of_place = sinusoid(static_cast<std::int64_t>(p));
+        std::transform(embedded.begin(), embedded.end(), of_place.begin(), embedded.begin(),
+                       std::plus<>());
       }
       states.push_back(embedded);
     }

@@ -44,6 +44,11 @@ class ListOracle {
   std::vector<State> run_layer(const Place& place, const Scale& scale, std::int64_t layer) const;
   State attend(const Place& place, std::int64_t index, const Scale& scale,
                const std::string& layer) const;
+  State sinusoid(std::int64_t place) const;
+  State position(std::int64_t distance, const std::string& layer) const;
+  double weigh(const State& query, const State& key, std::int64_t query_end, std::int64_t key_end,
+               std::int64_t head, const std::string& layer) const;
+  bool sees(std::int64_t distance, std::int64_t head, std::int64_t memory) const;
   State squeeze(const Place& place, std::int64_t first, std::int64_t layer) const;
 
   State product(const std::string& name, const State& input, std::int64_t first_row,

@@ -1,0 +1,70 @@
+#include "nn/linear_attention.h"
+
+#include <algorithm>
+
+namespace ql::nn {
+namespace {
+
+// Queries that are compared with each other pair by pair: small beside the window, and large enough
+// for matrix products.
+constexpr std::int64_t kBlock = 64;
+// Keeps the quotient finite where all features vanish.
+constexpr double kSmallestSum = 1e-6;
+
+// [batch, length, H, d_head] -> [batch, H, length, d_head]; `positions` [length, H, d_head].
+at::Tensor features(const at::Tensor& states, const at::Tensor& bias, const at::Tensor& positions) {
+  at::Tensor sum = bias.defined() ? states + bias : states;
+  sum = positions.defined() ? sum + positions : sum;
+  return (at::elu(sum) + 1).transpose(1, 2);
+}
+
+at::Tensor last_rows(const at::Tensor& positions, std::int64_t count) {
+  return positions.defined() ? positions.narrow(0, positions.size(0) - count, count) : positions;
+}
+
+// Sums over the keys so far.
+struct Sums {
+  at::Tensor values;   // of key x value [batch, H, d_head, d_head]
+  at::Tensor weights;  // of key [batch, H, d_head, 1]
+
+  void add(const at::Tensor& keys, const at::Tensor& of_values) {
+    values = values + at::matmul(keys.transpose(2, 3), of_values);
+    weights = weights + keys.sum(2).unsqueeze(3);
+  }
+};
+
+}  // namespace
+
+at::Tensor linear_attention(const AttentionInput& input) {
+  const std::int64_t segment = input.queries.size(1), memory = input.window() - segment;
+  const at::Tensor keys_values =
+      input.keys_values.size() == 1 ? input.keys_values.front() : at::cat(input.keys_values, 1);
+  const at::Tensor queries =
+      features(input.queries, input.content_bias, last_rows(input.positions, segment));
+  const at::Tensor keys = features(keys_values.select(2, 0), input.position_bias, input.positions);
+  const at::Tensor values = keys_values.select(2, 1).transpose(1, 2);
+
+  const std::int64_t batch = queries.size(0), heads = queries.size(1), width = queries.size(3);
+  Sums sums{at::zeros({batch, heads, width, width}, queries.options()),
+            at::zeros({batch, heads, width, 1}, queries.options())};
+  if (memory > 0) {
+    sums.add(keys.narrow(2, 0, memory), values.narrow(2, 0, memory));
+  }
+  std::vector<at::Tensor> results;
+  for (std::int64_t first = 0; first < segment; first += kBlock) {
+    const std::int64_t count = std::min(kBlock, segment - first);
+    const at::Tensor query = queries.narrow(2, first, count);
+    const at::Tensor key = keys.narrow(2, memory + first, count);
+    const at::Tensor value = values.narrow(2, memory + first, count);
+    const at::Tensor pairs = at::tril(at::matmul(query, key.transpose(2, 3)));
+    const at::Tensor numerator = at::matmul(query, sums.values) + at::matmul(pairs, value);
+    const at::Tensor denominator = at::matmul(query, sums.weights) + pairs.sum(3, true);
+    results.push_back(numerator / (denominator + kSmallestSum));
+    if (first + count < segment) {
+      sums.add(key, value);
+    }
+  }
+  return at::cat(results, 2).transpose(1, 2);
+}
+
+}  // namespace ql::nn
