@@ -7,7 +7,7 @@
 namespace ql::eval {
 namespace {
 
-constexpr double kMostBytes = 256.0 * (1 << 20);
+constexpr double kMostBytes = 64.0 * (1 << 20);
 constexpr double kShareOfFree = 1.0 / 8;
 
 double free_bytes() {

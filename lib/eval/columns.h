@@ -28,7 +28,9 @@ struct ColumnPlan {
 };
 
 // Segments that a column has to read before its first scored one: as far as any output of a segment
-// depends on tokens before it (net/dependency.h), in whole segments.
+// depends on tokens before it (net/dependency.h), in whole segments. kWholeStream where the states
+// that are kept depend on all before them (Geometry::keeps_most_used): only one column is exact.
+constexpr std::int64_t kWholeStream = INT64_MAX;
 std::int64_t warm_up_segments(const net::Geometry& geometry);
 
 // Shares `segments` (at least 1) among at most `batch` columns such that all read equally long

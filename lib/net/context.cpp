@@ -17,7 +17,7 @@ ContextLength paper_context(const Network& network, const Lengths& lengths) {
   ContextLength context;
   for (std::size_t i = 0; i < geometry.scales.size(); ++i) {
     const ScaleGeometry& scale = geometry.scales[i];
-    const std::int64_t reach = scale.memory + geometry.compressed_memory * geometry.rate;
+    const std::int64_t reach = scale.memory + geometry.compressed_reach;
     context.minimum += scale.layers * reach * scale.granularity;
     if (i + 1 < geometry.scales.size()) {
       // The states before the segment that the compression takes in.

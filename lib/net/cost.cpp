@@ -8,10 +8,6 @@
 namespace ql::net {
 namespace {
 
-bool learns_compression(const Network& network) {
-  return network.architecture == Architecture::kCompressive && network.pool == Pool::kConvolution;
-}
-
 // Of what tells positions apart in one layer, but for u and v.
 std::int64_t parameters_of_encoding(const Network& network) {
   const std::int64_t d_heads = network.n_head * network.d_head;
@@ -34,10 +30,10 @@ std::int64_t parameters_of_layer(const Network& network) {
       2 * network.d_inner * network.d_model + network.d_inner + network.d_model;
   const std::int64_t layer_norms = std::int64_t{4} * network.d_model;  // two norms, weight and bias
   const std::int64_t convolution =
-      learns_compression(network)
-          ? network.rate * network.d_model * network.d_model + network.d_model
-          : 0;
-  return attention + feed_forward + layer_norms + convolution;
+      network.rate * network.d_model * network.d_model + network.d_model;
+  const std::int64_t convolutions =
+      (network.learns_compression() ? 1 : 0) + (network.learns_decoder() ? 1 : 0);
+  return attention + feed_forward + layer_norms + convolutions * convolution;
 }
 
 // Embeddings, biases and projections of all clusters.
@@ -112,7 +108,7 @@ double products_of_layer(const Network& network, const ScaleGeometry& scale,
   const double attention = products_of_attention(network, scale, compressed_memory);
   const double feed_forward = 2 * segment * d_model * static_cast<double>(network.d_inner);
   // One of `rate` states comes out of the convolution, and each takes `rate` products.
-  const double convolution = learns_compression(network) ? segment * d_model * d_model : 0;
+  const double convolution = network.learns_compression() ? segment * d_model * d_model : 0;
   return projections + attention + feed_forward + convolution;
 }
 

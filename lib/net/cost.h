@@ -18,7 +18,8 @@ struct Cost {
   //   attention of each state to the memories and to the states up to itself that it sees: content
   //   scores, position scores, weighted values; linear attention: keys times values of the window,
   //   queries times their sum;
-  //   the projection of the heads, the feed-forward layer, a compressive network's convolution;
+  //   the projection of the heads, the feed-forward layer, a compressive network's convolution,
+  //   but not the decoder that teaches it;
   //   the softmax over the vocabulary, of an adaptive softmax the head: which of its tails are
   //   computed depends on the targets.
   // Left out: the projected position table, which does not depend on the tokens.

@@ -36,31 +36,48 @@ struct States {
   }
 };
 
-// The oldest token of the `count` states from `first` on.
-std::int64_t oldest_of(const States& states, std::int64_t first, std::int64_t count) {
+// The oldest token of the `count` states from `first` on, `step` apart.
+std::int64_t oldest_of(const States& states, std::int64_t first, std::int64_t count,
+                       std::int64_t step = 1) {
   std::int64_t oldest = states.at(first);
   for (std::int64_t k = 1; k < count && !states.ordered; ++k) {
-    oldest = std::min(oldest, states.at(first + k));
+    oldest = std::min(oldest, states.at(first + k * step));
   }
   return oldest;
 }
 
 // The window of a layer: the segment's states, at negative indexes the memory's, below those the
-// compressed memory's, each of them made of `rate` states that left the memory.
+// compressed memory's, made of the states that left the memory.
 struct Window {
   const States& states;
-  std::int64_t memory, compressed_memory, rate;
+  const ScaleGeometry& scale;
+  const Geometry& geometry;
 
   std::int64_t at(std::int64_t index) const {
-    const std::int64_t left = -memory - index;  // number of a compressed state, the newest is 1
-    return left > 0 ? oldest_of(states, -memory - left * rate, rate) : states.at(index);
+    const std::int64_t number = -scale.memory - index;  // of a compressed state, 1 is the newest
+    return number > 0 ? compressed(number) : states.at(index);
+  }
+
+  std::int64_t compressed(std::int64_t number) const {
+    const std::int64_t rate = geometry.rate, of_step = scale.segment / rate;
+    const std::int64_t steps = (number - 1) / of_step + 1;  // back to the one it was made in
+    const std::int64_t begin = -scale.memory - steps * scale.segment;  // of what left then
+    const std::int64_t place = steps * of_step - number;               // among what it became
+    switch (geometry.pool) {
+      case Pool::kDilatedConvolution:
+        return oldest_of(states, begin + place, rate, of_step);
+      case Pool::kMostUsed:  // any that has so many before and behind it
+        return oldest_of(states, begin + place, scale.segment - of_step + 1);
+      default:
+        return oldest_of(states, begin + place * rate, rate);
+    }
   }
 };
 
 // The oldest token that query `i` sees of the window with this dilation, `span` keys at most.
 std::int64_t oldest_seen(const Window& window, std::int64_t i, std::int64_t span,
                          std::int64_t dilation) {
-  const std::int64_t reachable = i + window.memory + window.compressed_memory;
+  const std::int64_t reachable = i + window.scale.memory + window.geometry.compressed_memory;
   const std::int64_t count = std::min(span, reachable / dilation + 1);
   std::int64_t oldest = window.at(i - (count - 1) * dilation);
   for (std::int64_t k = 0; k + 1 < count && !window.states.ordered; ++k) {
@@ -72,7 +89,7 @@ std::int64_t oldest_seen(const Window& window, std::int64_t i, std::int64_t span
 // A layer whose queries do not see the whole window, or whose input is not ordered.
 void run_limited_layer(States& states, const ScaleGeometry& scale, const Geometry& geometry) {
   const States input = states;
-  const Window window{input, scale.memory, geometry.compressed_memory, geometry.rate};
+  const Window window{input, scale, geometry};
   std::vector<std::int64_t> dilations = scale.reach.dilations;
   if (dilations.empty()) {
     dilations.push_back(1);
@@ -106,8 +123,8 @@ void run_layers(States& states, const ScaleGeometry& scale, const Geometry& geom
   }
   // Every state of the segment sees the same oldest state; after one layer all are equal, and each
   // further layer goes back by as many steps as the oldest memory is old. What leaves the memory
-  // of a Compressive Transformer stays in reach, `rate` states in one.
-  const std::int64_t reach = scale.memory + geometry.compressed_memory * geometry.rate;
+  // of a Compressive Transformer stays in reach, compressed.
+  const std::int64_t reach = scale.memory + geometry.compressed_reach;
   const std::int64_t steps_back = reach > 0 ? 1 + (reach - 1) / states.shift : 0;
   const std::int64_t first = states.at(-reach) - (left - 1) * steps_back * states.stride;
   std::fill(states.segment.begin(), states.segment.end(), first);

@@ -183,6 +183,21 @@ void keep_outputs(Geometry& geometry) {
   }
 }
 
+// The n_s states that leave the memory in a step become b = n_s / c. Of the oldest step in the
+// compressed memory the last p of b are there, if n_cm is no multiple of b. The state with number
+// b - p among them is made from states number (b - p) * c on, when each takes its c neighbours.
+// Where its c states are spread over the step, or it is one of those that were chosen in their
+// order, it reaches back to number b - p: as many states must come before it, and may be no more.
+std::int64_t compressed_reach(const Network& network, const Lengths& lengths) {
+  const std::int64_t of_step = lengths.segment / network.rate;
+  const std::int64_t kept = lengths.compressed_memory % of_step;
+  const bool spreads = network.pool == Pool::kDilatedConvolution || network.pool == Pool::kMostUsed;
+  if (!spreads || kept == 0) {
+    return lengths.compressed_memory * network.rate;
+  }
+  return lengths.compressed_memory / of_step * lengths.segment + lengths.segment - (of_step - kept);
+}
+
 }  // namespace
 
 std::vector<Lengths> nearest_valid_lengths(const Network& network, const Lengths& lengths) {
@@ -214,8 +229,12 @@ Geometry make_geometry(const Network& network, const Lengths& lengths) {
   Geometry geometry;
   geometry.lengths = lengths;
   geometry.rate = network.rate;
+  geometry.pool = network.pool;
   geometry.recurrent = keeps_memory(network.architecture);
   geometry.compressed_memory = lengths.compressed_memory;
+  if (lengths.compressed_memory > 0) {
+    geometry.compressed_reach = compressed_reach(network, lengths);
+  }
 
   const std::int64_t window = lengths.segment + lengths.memory;
   ScaleGeometry scale;

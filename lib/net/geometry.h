@@ -41,7 +41,14 @@ struct Geometry {
   ScaleGeometry output;                // layers == 0: no output block and no accumulation
   bool recurrent = true;               // false: Multi-scale and vanilla keep no memory
   std::int64_t compressed_memory = 0;  // n_cm of every layer; 0 unless Compressive
+  // States before the memory back to the oldest that the compressed memory can be made from:
+  // n_cm * c, or more where one is made from all over its step and not all of a step are kept.
+  std::int64_t compressed_reach = 0;
+  Pool pool = Pool::kMax;
 
+  // Which old states are kept depends on the attention of their step, which saw the ones kept
+  // before: on all of the past, however far the kept ones reach.
+  bool keeps_most_used() const { return compressed_memory > 0 && pool == Pool::kMostUsed; }
   bool accumulates() const { return scales.size() > 1 || output.layers > 0; }
 };
 

@@ -36,10 +36,17 @@ struct Name {
   Value value;
   const char* name;
 };
-constexpr std::array<Name<Pool>, 3> kPoolNames{{
+constexpr std::array<Name<Pool>, 5> kPoolNames{{
     {Pool::kMax, "max"},
     {Pool::kMean, "mean"},
     {Pool::kConvolution, "convolution"},
+    {Pool::kDilatedConvolution, "dilated-convolution"},
+    {Pool::kMostUsed, "most-used"},
+}};
+
+constexpr std::array<Name<CompressionLoss>, 2> kCompressionLossNames{{
+    {CompressionLoss::kAttentionReconstruction, "attention-reconstruction"},
+    {CompressionLoss::kAutoEncoding, "auto-encoding"},
 }};
 constexpr std::array<Name<Encoding>, 3> kEncodingNames{{
     {Encoding::kTransformerXl, "transformer-xl"},
@@ -177,9 +184,32 @@ void check_attention(const Network& network, const std::string& where) {
     throw ConfigError(where, "attention is linear, but encoding is shaw",
                       "feature maps know no distances: use transformer-xl or absolute");
   }
+  if (network.pool == Pool::kMostUsed) {
+    throw ConfigError(where, "attention is linear, but pool is most-used",
+                      "it has no probabilities to choose by: use another pool");
+  }
   if (network.dropatt > 0) {
     throw ConfigError(where, fmt::format("attention is linear, but dropatt is {}", network.dropatt),
                       "it has no probabilities to drop: set dropatt to 0");
+  }
+}
+
+void check_compression(const Network& network, const std::string& where) {
+  const bool of_scales = network.pool == Pool::kMax || network.pool == Pool::kMean;
+  if (!of_scales && network.architecture != Architecture::kCompressive) {
+    throw ConfigError(
+        where,
+        fmt::format("pool is {}, which only a compressive network has; this one is {}",
+                    to_text(network.pool), to_text(network.architecture)),
+        "use max or mean");
+  }
+  if (network.compression_loss == CompressionLoss::kAutoEncoding && !network.learns_compression()) {
+    throw ConfigError(where,
+                      fmt::format("compression_loss is auto-encoding, which decodes what a "
+                                  "convolution compressed; pool is {}",
+                                  to_text(network.pool)),
+                      "leave compression_loss out, or set the pool of a compressive network to "
+                      "convolution or dilated-convolution");
   }
 }
 
@@ -230,6 +260,15 @@ std::int64_t Network::layers() const {
   return std::accumulate(scales.begin(), scales.end(), output_layers);
 }
 
+bool Network::learns_compression() const {
+  return architecture == Architecture::kCompressive &&
+         (pool == Pool::kConvolution || pool == Pool::kDilatedConvolution);
+}
+
+bool Network::learns_decoder() const {
+  return learns_compression() && compression_loss == CompressionLoss::kAutoEncoding;
+}
+
 void Network::check_layers(const std::string& where) const {
   const std::string name = to_text(architecture);
   if (scales.empty()) {
@@ -275,13 +314,7 @@ void Network::check(const std::string& where) const {
                       "half of a position's encoding are sines, half cosines");
   }
   check_encoding(*this, where);
-  if (pool == Pool::kConvolution && architecture != Architecture::kCompressive) {
-    throw ConfigError(where,
-                      fmt::format("pool is convolution, which only a compressive network "
-                                  "learns; this one is {}",
-                                  to_text(architecture)),
-                      "use max or mean");
-  }
+  check_compression(*this, where);
   check_probability(where, "dropout", dropout);
   check_probability(where, "dropatt", dropatt);
   check_probability(where, "droppath", droppath);
@@ -306,6 +339,7 @@ std::string to_short_text(Architecture architecture) { return names_of(architect
 std::string to_text(Pool pool) { return name_in(kPoolNames, pool); }
 std::string to_text(Encoding encoding) { return name_in(kEncodingNames, encoding); }
 std::string to_text(Attention attention) { return name_in(kAttentionNames, attention); }
+std::string to_text(CompressionLoss loss) { return name_in(kCompressionLossNames, loss); }
 
 Architecture architecture_from_text(const std::string& text, const std::string& where) {
   for (const ArchitectureName& entry : kArchitectureNames) {
@@ -327,6 +361,10 @@ Encoding encoding_from_text(const std::string& text, const std::string& where) {
 
 Attention attention_from_text(const std::string& text, const std::string& where) {
   return value_of(kAttentionNames, "attention", text, where);
+}
+
+CompressionLoss compression_loss_from_text(const std::string& text, const std::string& where) {
+  return value_of(kCompressionLossNames, "compression_loss", text, where);
 }
 
 }  // namespace ql::net

@@ -13,9 +13,13 @@ namespace ql::net {
 
 enum class Architecture { kTransformerQl, kTransformerXl, kCompressive, kMultiScale, kVanilla };
 
-// The compression between two scales (paper, section 2.3: f_c), and the Compressive Transformer's
-// compression of old memories (max, mean, convolution).
-enum class Pool { kMax, kMean, kConvolution };
+// The compression between two scales (paper, section 2.3: f_c; max or mean), and the Compressive
+// Transformer's compression of old memories (any; Rae et al., 2020).
+enum class Pool { kMax, kMean, kConvolution, kDilatedConvolution, kMostUsed };
+
+// What teaches a learned compression: that attention over the compressed states gives what it gave
+// over the old ones, or that the old ones can be decoded from them.
+enum class CompressionLoss { kAttentionReconstruction, kAutoEncoding };
 
 // How a query knows where a key stands.
 enum class Encoding {
@@ -54,6 +58,7 @@ struct Network {
   std::int64_t output_layers = 0;    // after accumulation; 0 for XL, vanilla, Compressive
   std::int64_t rate = 2;             // compression rate c
   Pool pool = Pool::kMax;
+  CompressionLoss compression_loss = CompressionLoss::kAttentionReconstruction;
   bool pre_lnorm = true;
   bool untie_r = false;         // every layer its own biases u and v
   std::int64_t clamp_len = -1;  // distances beyond it count as it; -1: all are told apart
@@ -81,6 +86,11 @@ struct Network {
   // Layers with parameters: all scales and the output block.
   std::int64_t layers() const;
 
+  // Whether every layer has a convolution that compresses its old memories, and whether it has a
+  // decoder for them as well.
+  bool learns_compression() const;
+  bool learns_decoder() const;
+
   // Throws ConfigError naming the key and the cure when a value cannot be built (sizes not
   // positive, probabilities outside [0, 1), and all of check_layers). `where` is the file the
   // values came from. Lengths are checked by make_geometry.
@@ -103,6 +113,7 @@ std::string to_text(Architecture architecture);
 std::string to_text(Pool pool);
 std::string to_text(Encoding encoding);
 std::string to_text(Attention attention);
+std::string to_text(CompressionLoss loss);
 // qlctx's names: "ql", "xl", "compressive", "multiscale", "vanilla".
 std::string to_short_text(Architecture architecture);
 // Also accepts qlctx's short names. Throws ConfigError with the known names.
@@ -110,6 +121,7 @@ Architecture architecture_from_text(const std::string& text, const std::string& 
 Pool pool_from_text(const std::string& text, const std::string& where);
 Encoding encoding_from_text(const std::string& text, const std::string& where);
 Attention attention_from_text(const std::string& text, const std::string& where);
+CompressionLoss compression_loss_from_text(const std::string& text, const std::string& where);
 
 // The "network" object of model.json and presets, checked with check() and make_geometry.
 // Unknown keys are refused with the nearest one. Keys left out take the defaults above;

@@ -18,14 +18,38 @@ void check_own_lengths(const Network& network, const std::string& where) {
 }  // namespace
 
 const std::vector<std::string>& network_keys() {
-  static const std::vector<std::string> keys{
-      "architecture",      "vocab_size", "d_model",       "n_head",      "d_head",
-      "d_inner",           "scales",     "output_layers", "rate",        "pool",
-      "pre_lnorm",         "untie_r",    "clamp_len",     "segment",     "memory",
-      "compressed_memory", "dropout",    "dropatt",       "droppath",    "init_std",
-      "proj_init_std",     "cutoffs",    "div_val",       "d_embed",     "proj_same_dim",
-      "tie_projs",         "encoding",   "attention",     "same_length", "attention_window",
-      "attention_dilation"};
+  static const std::vector<std::string> keys{"architecture",
+                                             "vocab_size",
+                                             "d_model",
+                                             "n_head",
+                                             "d_head",
+                                             "d_inner",
+                                             "scales",
+                                             "output_layers",
+                                             "rate",
+                                             "pool",
+                                             "pre_lnorm",
+                                             "untie_r",
+                                             "clamp_len",
+                                             "segment",
+                                             "memory",
+                                             "compressed_memory",
+                                             "compression_loss",
+                                             "dropout",
+                                             "dropatt",
+                                             "droppath",
+                                             "init_std",
+                                             "proj_init_std",
+                                             "cutoffs",
+                                             "div_val",
+                                             "d_embed",
+                                             "proj_same_dim",
+                                             "tie_projs",
+                                             "encoding",
+                                             "attention",
+                                             "same_length",
+                                             "attention_window",
+                                             "attention_dilation"};
   return keys;
 }
 
@@ -54,6 +78,10 @@ Network network_from_json(const JsonObject& json) {
   network.rate = integer("rate", network.rate);
   if (json.has("pool")) {
     network.pool = pool_from_text(json.text("pool"), json.where() + ": pool");
+  }
+  if (json.has("compression_loss")) {
+    network.compression_loss = compression_loss_from_text(json.text("compression_loss"),
+                                                          json.where() + ": compression_loss");
   }
   network.pre_lnorm = boolean("pre_lnorm", network.pre_lnorm);
   network.untie_r = boolean("untie_r", network.untie_r);
@@ -112,6 +140,7 @@ Json network_to_json(const Network& network) {
   json["segment"] = network.lengths.segment;
   json["memory"] = network.lengths.memory;
   json["compressed_memory"] = network.lengths.compressed_memory;
+  json["compression_loss"] = to_text(network.compression_loss);
   json["dropout"] = network.dropout;
   json["dropatt"] = network.dropatt;
   json["droppath"] = network.droppath;

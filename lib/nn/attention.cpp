@@ -111,6 +111,21 @@ bool has_plain_streams(const at::Tensor& part) {
   return part.size(0) == 0 || part.select(0, 0).is_contiguous();
 }
 
+// Before dropout: [batch, H, segment, window].
+at::Tensor probabilities_of_operations(const AttentionInput& input) {
+  const double scale = 1 / std::sqrt(static_cast<double>(input.queries.size(3)));
+  const at::Tensor keys = join(input.keys_values).select(2, 0);
+  at::Tensor scores =
+      at::matmul(with_bias(input.queries, input.content_bias), keys.permute({0, 2, 3, 1}));
+  if (input.positions.defined()) {
+    scores = scores + relative_shift(at::matmul(with_bias(input.queries, input.position_bias),
+                                                input.positions.permute({1, 2, 0})));
+  }
+  scores =
+      (scores * scale).masked_fill(hidden_keys(input), -std::numeric_limits<double>::infinity());
+  return at::softmax(scores, -1);
+}
+
 }  // namespace
 
 std::int64_t AttentionInput::window() const {
@@ -143,23 +158,17 @@ at::Tensor relative_attention(const AttentionInput& input) {
 }
 
 at::Tensor attention_of_operations(const AttentionInput& input) {
-  const double scale = 1 / std::sqrt(static_cast<double>(input.queries.size(3)));
-  const at::Tensor keys_values = join(input.keys_values);
-  const at::Tensor keys = keys_values.select(2, 0), values = keys_values.select(2, 1);
-
-  at::Tensor scores =
-      at::matmul(with_bias(input.queries, input.content_bias), keys.permute({0, 2, 3, 1}));
-  if (input.positions.defined()) {
-    scores = scores + relative_shift(at::matmul(with_bias(input.queries, input.position_bias),
-                                                input.positions.permute({1, 2, 0})));
-  }
-  scores =
-      (scores * scale).masked_fill(hidden_keys(input), -std::numeric_limits<double>::infinity());
-  at::Tensor probabilities = at::softmax(scores, -1);
+  const at::Tensor values = join(input.keys_values).select(2, 1);
+  at::Tensor probabilities = probabilities_of_operations(input);
   if (input.probability_mask.defined()) {
     probabilities = probabilities * input.probability_mask;
   }
   return at::matmul(probabilities, values.transpose(1, 2)).transpose(1, 2);
+}
+
+at::Tensor attention_usage(const AttentionInput& input) {
+  const at::NoGradGuard no_gradient;
+  return probabilities_of_operations(input).mean(at::IntArrayRef{1, 2});
 }
 
 }  // namespace ql::nn

@@ -36,4 +36,9 @@ at::Tensor relative_attention(const AttentionInput& input);
 // The same by ATen's operations, on any device.
 at::Tensor attention_of_operations(const AttentionInput& input);
 
+// How much attention each key gets: its probability, before dropout, averaged over the heads and
+// over all queries of the segment; a query that does not see it counts 0. [batch, window], without
+// gradient. A second pass over the scores.
+at::Tensor attention_usage(const AttentionInput& input);
+
 }  // namespace ql::nn

@@ -1,6 +1,8 @@
 #include "nn/compression.h"
 
 #include <cmath>
+#include <stdexcept>
+#include <tuple>
 
 #include "nn/pooling.h"
 
@@ -16,22 +18,25 @@ LayerParameters hold(const LayerParameters& parameters) {
   return held;
 }
 
-}  // namespace
-
-at::Tensor compress_memories(const net::Network& network, const LayerParameters& parameters,
-                             const at::Tensor& states) {
-  const std::int64_t rate = network.rate;
-  if (network.pool != net::Pool::kConvolution) {
-    return compress(states, network.pool, rate, states.size(1) / rate);
-  }
-  // One product over groups of states; the weight's columns in the order of a group's numbers.
-  const at::Tensor groups = states.unflatten(1, {states.size(1) / rate, rate}).flatten(2, 3);
-  const at::Tensor weight = parameters.compression.weight.transpose(1, 2).flatten(1, 2);
-  return at::linear(groups, weight, parameters.compression.bias);
+// The c states that each compressed one is made from by a convolution: [batch, n / c, c, d_model].
+at::Tensor convolution_groups(const net::Network& network, const at::Tensor& states) {
+  const std::int64_t rate = network.rate, count = states.size(1) / rate;
+  return network.pool == net::Pool::kDilatedConvolution
+             ? states.unflatten(1, {rate, count}).transpose(1, 2)
+             : states.unflatten(1, {count, rate});
 }
 
-at::Tensor reconstruction_loss(const LayerContext& context, const at::Tensor& recent,
-                               const at::Tensor& states, const at::Tensor& compressed) {
+at::Tensor keep_most_used(const at::Tensor& states, const at::Tensor& usage, std::int64_t count) {
+  // A stable sort of the newest first leaves the newer of two equals in front.
+  const at::Tensor newest_first = usage.flip(1);
+  const at::Tensor ages = std::get<1>(at::sort(newest_first, /*stable=*/true, 1, true));
+  const at::Tensor kept = usage.size(1) - 1 - ages.narrow(1, 0, count);
+  const at::Tensor in_order = std::get<0>(at::sort(kept, 1));
+  return states.gather(1, in_order.unsqueeze(2).expand({-1, -1, states.size(2)}));
+}
+
+at::Tensor attention_reconstruction(const LayerContext& context, const at::Tensor& recent,
+                                    const at::Tensor& states, const at::Tensor& compressed) {
   const LayerParameters held = hold(context.parameters);
   const LayerContext fixed{context.network, held, context.step, context.layer};
   const std::int64_t heads = context.network.n_head, d_head = context.network.d_head;
@@ -49,6 +54,44 @@ at::Tensor reconstruction_loss(const LayerContext& context, const at::Tensor& re
     return at::matmul(at::softmax(scores, -1), project(memory, 2));
   };
   return (attend(compressed) - attend(states)).square().mean();
+}
+
+at::Tensor auto_encoding(const LayerContext& context, const at::Tensor& states,
+                         const at::Tensor& compressed) {
+  const CompressionParameters& parameters = context.parameters.compression;
+  const at::Tensor groups = convolution_groups(context.network, states);
+  // One product, its outputs in the order of a group's numbers.
+  const at::Tensor weight = parameters.decoder_weight.permute({2, 1, 0}).flatten(0, 1);
+  const at::Tensor decoded = at::linear(compressed, weight).view(groups.sizes());
+  return (decoded + parameters.decoder_bias - groups).square().mean();
+}
+
+}  // namespace
+
+at::Tensor compress_memories(const net::Network& network, const LayerParameters& parameters,
+                             const at::Tensor& states, const at::Tensor& usage) {
+  const std::int64_t count = states.size(1) / network.rate;
+  if (network.pool == net::Pool::kMostUsed) {
+    return keep_most_used(states, usage, count);
+  }
+  if (!network.learns_compression()) {
+    return compress(states, network.pool, network.rate, count);
+  }
+  // One product over groups of states; the weight's columns in the order of a group's numbers.
+  const at::Tensor groups = convolution_groups(network, states).flatten(2, 3);
+  const at::Tensor weight = parameters.compression.weight.transpose(1, 2).flatten(1, 2);
+  return at::linear(groups, weight, parameters.compression.bias);
+}
+
+at::Tensor compression_loss(const LayerContext& context, const at::Tensor& recent,
+                            const at::Tensor& states, const at::Tensor& compressed) {
+  switch (context.network.compression_loss) {
+    case net::CompressionLoss::kAttentionReconstruction:
+      return attention_reconstruction(context, recent, states, compressed);
+    case net::CompressionLoss::kAutoEncoding:
+      return auto_encoding(context, states, compressed);
+  }
+  throw std::logic_error("not a compression loss");
 }
 
 }  // namespace ql::nn

@@ -10,16 +10,22 @@
 
 namespace ql::nn {
 
-// `states` [batch, n, d_model], n a multiple of the rate -> [batch, n / rate, d_model], by the
-// network's pool: maximum, mean, or the layer's convolution.
+// The `states` [batch, n, d_model] of one step, n a multiple of the rate c -> [batch, n / c,
+// d_model], by the network's pool:
+//   maximum, mean, or the layer's convolution of c neighbours;
+//   the layer's convolution dilated by n / c: of the states k, k + n/c, k + 2n/c, ...;
+//   the n / c states with the most `usage` [batch, n] (nn/attention.h), in their order in time, of
+//   equals the newer. Other pools do not look at `usage`.
 at::Tensor compress_memories(const net::Network& network, const LayerParameters& parameters,
-                             const at::Tensor& states);
+                             const at::Tensor& states, const at::Tensor& usage);
 
-// Attention reconstruction: how much a layer's content attention (without positions) over the
-// `compressed` states differs from that over the states they were made of, for the queries of the
-// layer's input `recent`: the mean square of the difference. The gradient reaches `compressed`
-// alone, thus the convolution's weights, never the network.
-at::Tensor reconstruction_loss(const LayerContext& context, const at::Tensor& recent,
-                               const at::Tensor& states, const at::Tensor& compressed);
+// The loss by which a layer learns its compression, for the layer's input `recent`, states without
+// gradient and what compress_memories() made of them; a mean square. Attention reconstruction: of
+// the difference between the layer's content attention (without positions) over `compressed` and
+// that over `states`, for the queries of `recent`. Auto-encoding: of the difference between
+// `states` and what the layer's decoder makes of `compressed`. The gradient reaches `compressed`,
+// thus the convolution's weights, and the decoder's, never the network.
+at::Tensor compression_loss(const LayerContext& context, const at::Tensor& recent,
+                            const at::Tensor& states, const at::Tensor& compressed);
 
 }  // namespace ql::nn

@@ -52,6 +52,9 @@ at::Tensor attend(const LayerContext& context, const at::Tensor& normalized,
   input.content_bias = parameters.r_w_bias;
   input.position_bias = parameters.r_r_bias;
   input.reach = context.reach;
+  if (context.usage != nullptr) {
+    *context.usage = attention_usage(input);
+  }
   if (context.step.training && network.dropatt > 0) {
     input.probability_mask =
         dropout_mask({batch, heads, segment, input.window()}, network.dropatt, context.step,

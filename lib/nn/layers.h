@@ -21,6 +21,7 @@ struct LayerContext {
   const StepOptions& step;
   std::int64_t layer;  // its index: names its random numbers
   net::AttentionReach reach = {};
+  at::Tensor* usage = nullptr;  // if given, becomes the attention_usage() of the window
 };
 
 // `window` [batch, memory + segment, d_model] holds un-normalized states; `positions`

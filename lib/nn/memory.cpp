@@ -65,12 +65,15 @@ at::Tensor MemoryWalk::join(const at::Tensor& segment, std::int64_t length, std:
   return window;
 }
 
-at::Tensor MemoryWalk::join_compressed(const at::Tensor& compressed, const at::Tensor& window,
-                                       std::int64_t length) {
-  const NamedTensor& memory = here();
-  const at::Tensor all = at::cat({memory.tensor, compressed.detach()}, 1);
-  next_.states.push_back({memory.name, all.narrow(1, all.size(1) - length, length)});
-  return at::cat({memory.tensor, window}, 1);
+void MemoryWalk::pass_compressed(const at::Tensor& compressed) {
+  const std::int64_t length = current().size(1);
+  const at::Tensor all = at::cat({current(), compressed.detach()}, 1);
+  pass(all.narrow(1, all.size(1) - length, length));
+}
+
+Memory MemoryWalk::following(std::int64_t places) const {
+  const auto first = memory_.states.begin() + static_cast<std::ptrdiff_t>(next_.states.size());
+  return {{first, first + places}};
 }
 
 }  // namespace ql::nn

@@ -42,13 +42,14 @@ class MemoryWalk {
   // The window concat(memory, segment) of the next place, which keeps `length` states. The place's
   // new memory is the last `length` of concat(memory, segment[:shift]).
   at::Tensor join(const at::Tensor& segment, std::int64_t length, std::int64_t shift);
-  // concat(compressed memory, window); the new compressed memory is the last `length` of
-  // concat(compressed memory, compressed).
-  at::Tensor join_compressed(const at::Tensor& compressed, const at::Tensor& window,
-                             std::int64_t length);
+  // The next place's compressed memory: the newest of concat(compressed memory, compressed).
+  void pass_compressed(const at::Tensor& compressed);
   // For those who join by themselves: the next place's memory, and what it becomes.
   const at::Tensor& current() const { return here().tensor; }
   void pass(at::Tensor next) { next_.states.push_back({here().name, std::move(next)}); }
+  // The memories of the next `places`, for those who walk through them many times: they pass what
+  // these become at last.
+  Memory following(std::int64_t places) const;
   Memory next() const { return next_; }
 
  private:

@@ -98,8 +98,13 @@ class Step {
     for (std::int64_t i = 0; i < scale.layers; ++i, ++layer_) {
       const LayerContext context{network_, parameters_.layers[static_cast<std::size_t>(layer_)],
                                  options_, layer_, scale.reach};
-      states = rows_ == Rows::kConsecutive ? run_consecutive_layer(context, states, scale)
-                                           : run_stream_layer(context, states, scale);
+      if (rows_ == Rows::kStreams) {
+        states = run_stream_layer(context, states, scale, memory_);
+      } else if (network_.pool == net::Pool::kMostUsed && geometry_.compressed_memory > 0) {
+        states = run_waiting_layer(context, states, scale);
+      } else {
+        states = run_consecutive_layer(context, states, scale);
+      }
     }
     return states;
   }
@@ -110,12 +115,52 @@ class Step {
   }
 
   at::Tensor run_stream_layer(const LayerContext& context, const at::Tensor& states,
-                              const net::ScaleGeometry& scale) {
-    at::Tensor window = memory_.join(states, scale.memory, scale.shift);
+                              const net::ScaleGeometry& scale, MemoryWalk& memory) {
+    const at::Tensor window = memory.join(states, scale.memory, scale.shift);
     if (geometry_.compressed_memory > 0) {
-      window = join_compressed(context, window, scale.segment);
+      return run_compressive_layer(context, window, scale.segment, memory);
     }
     return run_layer(context, window, scale.segment, positions(window.size(1)));
+  }
+
+  // The compressed memory stands before `window`, whose oldest `segment` states leave it after this
+  // step and enter the compressed memory.
+  at::Tensor run_compressive_layer(LayerContext context, const at::Tensor& window,
+                                   std::int64_t segment, MemoryWalk& memory) {
+    at::Tensor usage;
+    if (network_.pool == net::Pool::kMostUsed) {
+      context.usage = &usage;
+    }
+    const at::Tensor all = at::cat({memory.current(), window}, 1);
+    at::Tensor output = run_layer(context, all, segment, positions(all.size(1)));
+    if (usage.defined()) {
+      usage = usage.narrow(1, geometry_.compressed_memory, segment);
+    }
+    const at::Tensor leaving = window.detach().narrow(1, 0, segment);
+    const at::Tensor compressed = compress_memories(network_, context.parameters, leaving, usage);
+    if (options_.training && compressed.requires_grad()) {
+      const at::Tensor queries = window.narrow(1, window.size(1) - segment, segment);
+      const at::Tensor loss = compression_loss(context, queries, leaving, compressed);
+      reconstruction_ = reconstruction_.defined() ? reconstruction_ + loss : loss;
+    }
+    memory.pass_compressed(compressed);
+    return output;
+  }
+
+  // What a step leaves in the compressed memory depends on its attention, so the next one waits.
+  at::Tensor run_waiting_layer(const LayerContext& context, const at::Tensor& states,
+                               const net::ScaleGeometry& scale) {
+    Memory memory = memory_.following(scale.memory > 0 ? 2 : 1);
+    std::vector<at::Tensor> outputs;
+    for (std::int64_t step = 0; step < states.size(0); ++step) {
+      MemoryWalk walk(memory);
+      outputs.push_back(run_stream_layer(context, states.narrow(0, step, 1), scale, walk));
+      memory = walk.next();
+    }
+    for (const NamedTensor& state : memory.states) {
+      memory_.pass(state.tensor);
+    }
+    return at::cat(outputs);
   }
 
   // Every state's keys and values are made once, when it is in a segment.
@@ -139,7 +184,7 @@ class Step {
       memory_.pass(memory_after(carry, states.narrow(1, 0, scale.shift)));
     }
     if (geometry_.compressed_memory > 0) {
-      const at::Tensor compressed = compress_memories(network_, context.parameters, leaving);
+      const at::Tensor compressed = compress_memories(network_, context.parameters, leaving, {});
       const at::Tensor carry = memory_.current();
       window.push_back(memories_before(keys_values(carry), keys_values(compressed)));
       memory_.pass(memory_after(carry, compressed));
@@ -158,20 +203,6 @@ class Step {
     const at::Tensor entering = states.narrow(1, 0, shift);
     memory_.pass(memory_after(carry, entering));
     return at::cat({memories_before(carry, entering), states}, 1);
-  }
-
-  // The compressed memory in front of `window`. The oldest `count` states of the window leave it
-  // after this step and enter the compressed memory.
-  at::Tensor join_compressed(const LayerContext& context, const at::Tensor& window,
-                             std::int64_t count) {
-    const at::Tensor leaving = window.detach().narrow(1, 0, count);
-    const at::Tensor compressed = compress_memories(network_, context.parameters, leaving);
-    if (options_.training && compressed.requires_grad()) {
-      const at::Tensor queries = window.narrow(1, window.size(1) - count, count);
-      const at::Tensor loss = reconstruction_loss(context, queries, leaving, compressed);
-      reconstruction_ = reconstruction_.defined() ? reconstruction_ + loss : loss;
-    }
-    return memory_.join_compressed(compressed, window, geometry_.compressed_memory);
   }
 
   const net::Network& network_;

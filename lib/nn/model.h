@@ -52,14 +52,15 @@ class Model {
   // is not in the vocabulary (checked for tokens on the CPU).
   //
   // `reconstruction`, if given, becomes the auxiliary loss by which a compressive network learns
-  // its convolution (nn/compression.h): a scalar to add to the loss with a small weight (the paper:
-  // 0.01), or undefined when there is nothing to learn.
+  // its convolution and decoder (nn/compression.h): a scalar to add to the loss with a small weight
+  // (the paper: 0.01), or undefined when there is nothing to learn.
   at::Tensor forward(const net::Geometry& geometry, const at::Tensor& tokens, Memory& memory,
                      const StepOptions& step, at::Tensor* reconstruction = nullptr) const;
 
   // The same without dropout and gradient for consecutive segments of one stream: tokens
   // [segments, segment] go through the first layer, then through the second, and so on; `memory` is
-  // of batch 1. The states equal those of forward(), segment by segment.
+  // of batch 1. The states equal those of forward(), segment by segment. With the pool most-used a
+  // layer still takes its segments one by one: what it keeps of one depends on the one before.
   at::Tensor forward_stream(const net::Geometry& geometry, const at::Tensor& tokens,
                             Memory& memory) const;
 

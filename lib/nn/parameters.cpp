@@ -100,10 +100,14 @@ Parameters make_parameters(const net::Network& network, const at::TensorOptions&
     feed_forward.norm_weight = add(layer + "pos_ff.layer_norm.weight", {d_model});
     feed_forward.norm_bias = add(layer + "pos_ff.layer_norm.bias", {d_model});
     CompressionParameters compression;
-    if (network.architecture == net::Architecture::kCompressive &&
-        network.pool == net::Pool::kConvolution) {
+    if (network.learns_compression()) {
       compression.weight = add(layer + "compress.weight", {d_model, d_model, network.rate});
       compression.bias = add(layer + "compress.bias", {d_model});
+    }
+    if (network.learns_decoder()) {
+      compression.decoder_weight =
+          add(layer + "decompress.weight", {d_model, d_model, network.rate});
+      compression.decoder_bias = add(layer + "decompress.bias", {d_model});
     }
     parameters.layers.push_back({attention, feed_forward, compression});
   }

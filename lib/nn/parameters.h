@@ -31,10 +31,13 @@ struct FeedForwardParameters {
   at::Tensor norm_bias;     // [d_model]
 };
 
-// The convolution that compresses old memories; undefined unless the network learns one.
+// The convolution that compresses old memories, and the transposed one that decodes them, which
+// training alone uses; undefined unless the network learns them.
 struct CompressionParameters {
-  at::Tensor weight;  // [d_model, d_model, rate]: outputs, inputs, place in the group
-  at::Tensor bias;    // [d_model]
+  at::Tensor weight;          // [d_model, d_model, rate]: outputs, inputs, place in the group
+  at::Tensor bias;            // [d_model]
+  at::Tensor decoder_weight;  // [d_model, d_model, rate]: inputs, outputs, place in the group
+  at::Tensor decoder_bias;    // [d_model]
 };
 
 struct LayerParameters {

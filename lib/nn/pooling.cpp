@@ -15,6 +15,8 @@ at::Tensor compress(const at::Tensor& window, net::Pool pool, std::int64_t rate,
     case net::Pool::kMean:
       return groups.mean(2);
     case net::Pool::kConvolution:
+    case net::Pool::kDilatedConvolution:
+    case net::Pool::kMostUsed:
       break;
   }
   throw ConfigError("pool", "scales are compressed by max or mean, found " + net::to_text(pool),

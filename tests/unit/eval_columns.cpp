@@ -82,6 +82,19 @@ std::int64_t warm_up(net::Architecture architecture, std::vector<std::int64_t> s
   return warm_up_segments(net::make_geometry(network, lengths));
 }
 
+TEST_CASE("where all of the past decides what is kept, one column reads it all") {
+  net::Network network;
+  network.architecture = net::Architecture::kCompressive;
+  network.pool = net::Pool::kMostUsed;
+  network.scales = {2};
+  const auto columns = [&](const net::Lengths& lengths) {
+    const std::int64_t warm_up = warm_up_segments(net::make_geometry(network, lengths));
+    return plan_columns(100, warm_up, 4).columns.size();
+  };
+  CHECK(columns({4, 6, 2}) == 1);
+  CHECK(columns({4, 6, 0}) == 4);
+}
+
 TEST_CASE("the warm-up is the exact context at a segment's start") {
   using net::Architecture;
   CHECK(warm_up(Architecture::kTransformerQl, {3, 3}, 2, 2, {4, 12, 0}) == 136 / 4);

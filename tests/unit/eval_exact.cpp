@@ -51,6 +51,9 @@ std::vector<Case> cases() {
       {"Compressive, convolution, no memory",
        with(small_network(Architecture::kCompressive, {2}, 0, {6, 0, 3}), 3,
             net::Pool::kConvolution)},
+      {"Compressive, dilated convolution, part of a step",
+       with(small_network(Architecture::kCompressive, {2}, 0, {6, 4, 3}), 3,
+            net::Pool::kDilatedConvolution)},
   };
 }
 
@@ -164,6 +167,18 @@ TEST_CASE("losses equal those of a single stream in float64") {
   for (const Case& the_case : cases()) {
     check_case(the_case, at::kDouble, 1e-9);
   }
+}
+
+TEST_CASE("what is kept by its use is kept as in a single stream") {
+  const Case the_case{
+      "Compressive, most used",
+      with(small_network(Architecture::kCompressive, {2}, 0, {4, 3, 3}), 2, net::Pool::kMostUsed)};
+  check_case(the_case, at::kDouble, 1e-9);
+  const nn::Model model = random_model(the_case.network, 7);
+  const Ids ids = random_ids(kLength, the_case.network.vocab_size);
+  // Nothing less than the whole stream warms a column.
+  CHECK(score(model, the_case.network.lengths, ids, 5).evaluation.batch == 1);
+  CHECK(score(model, the_case.network.lengths, ids, 5).evaluation.warm_up == 0);
 }
 
 TEST_CASE("losses equal those of a single stream in float32") {

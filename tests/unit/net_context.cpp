@@ -74,6 +74,30 @@ TEST_CASE("exact: values worked out by hand or by figure 5") {
   check_exact(multi_scale({3, 3}, 2), {16, 0, 0}, 0, 15);
 }
 
+TEST_CASE("compressed memories: a step of which not all is kept reaches further where it spreads") {
+  const auto with = [](Pool pool) {
+    Network network = compressive(1, 3);
+    network.pool = pool;
+    return network;
+  };
+  // 12 states a step become 4. Three steps and one state of a fourth: its last one. A group's one
+  // reaches 3 states back into that step; one of spread states, or the last of 4 kept ones, at most
+  // 12 - 3 = 9.
+  for (const Pool pool : {Pool::kMax, Pool::kMean, Pool::kConvolution}) {
+    CHECK(paper_context(with(pool), {12, 5, 13}).minimum == 5 + 3 * 12 + 3);
+  }
+  for (const Pool pool : {Pool::kDilatedConvolution, Pool::kMostUsed}) {
+    CHECK(paper_context(with(pool), {12, 5, 13}).minimum == 5 + 3 * 12 + 9);
+    CHECK(paper_context(with(pool), {12, 5, 15}).minimum == 5 + 3 * 12 + 11);
+    CHECK(paper_context(with(pool), {12, 5, 16}).minimum == 5 + 4 * 12);
+    CHECK(paper_context(with(pool), {12, 5, 0}).minimum == 5);
+    check_exact(with(pool), {12, 5, 13}, 50, 61);
+    check_exact(with(pool), {12, 5, 1}, 14, 25);
+    check_exact(with(pool), {3, 5, 2}, 11, 13);  // a step becomes one state
+  }
+  check_exact(with(Pool::kMax), {12, 5, 13}, 44, 55);
+}
+
 TEST_CASE("long lengths cost no more than their window") {
   // 30,000 segments deep: n_m / n_s * layers.
   check_exact(xl(8), {2, 8192, 0}, 65536, 65537);

@@ -29,6 +29,13 @@ TEST_CASE("parameters equal the tensors of weights that other programs wrote") {
   CHECK(cost(network, {4, 6, 6}).parameters == 18529);
   network.pool = Pool::kConvolution;
   CHECK(cost(network, {4, 6, 6}).parameters == 22057);
+  network.pool = Pool::kDilatedConvolution;
+  CHECK(cost(network, {4, 6, 6}).parameters == 22057);
+  network.compression_loss = CompressionLoss::kAutoEncoding;  // a decoder as large
+  CHECK(cost(network, {4, 6, 6}).parameters == 22057 + (22057 - 18529));
+  network.compression_loss = CompressionLoss::kAttentionReconstruction;
+  network.pool = Pool::kMostUsed;
+  CHECK(cost(network, {4, 6, 6}).parameters == 18529);
 }
 
 TEST_CASE("parameters: untied biases, no vocabulary, no sizes") {
@@ -76,6 +83,14 @@ TEST_CASE("operations of a Compressive Transformer: longer attention and a convo
   // Four states a step become two, each from 2 x 24 numbers to 24: per token half of that.
   CHECK(cost(network, {4, 6, 6}).forward_flops_per_token - with ==
         doctest::Approx(2.0 * 2 * 2 * 24 * 24 / 4));
+  const double convolution = cost(network, {4, 6, 6}).forward_flops_per_token;
+  network.pool = Pool::kDilatedConvolution;
+  CHECK(cost(network, {4, 6, 6}).forward_flops_per_token == convolution);
+  network.compression_loss = CompressionLoss::kAutoEncoding;  // nothing is decoded but in training
+  CHECK(cost(network, {4, 6, 6}).forward_flops_per_token == convolution);
+  network.compression_loss = CompressionLoss::kAttentionReconstruction;
+  network.pool = Pool::kMostUsed;
+  CHECK(cost(network, {4, 6, 6}).forward_flops_per_token == with);
 }
 
 TEST_CASE("operations where queries see few keys, or sums") {
@@ -126,7 +141,8 @@ TEST_CASE("memory states of a stream") {
 
 TEST_CASE("the largest sizes do not overflow") {
   Network network = compressive(kMaxLayers, kMaxRate);
-  network.pool = Pool::kConvolution;
+  network.pool = Pool::kDilatedConvolution;
+  network.compression_loss = CompressionLoss::kAutoEncoding;
   network.vocab_size = kMaxVocabulary;
   network.d_model = kMaxWidth;
   network.n_head = 1;
@@ -135,7 +151,7 @@ TEST_CASE("the largest sizes do not overflow") {
   network.untie_r = true;
   const Cost most = cost(network, {kMaxLength, kMaxLength, kMaxLength});
   const double width = static_cast<double>(kMaxWidth);
-  CHECK(static_cast<double>(most.parameters) > kMaxLayers * width * width * kMaxRate);
+  CHECK(static_cast<double>(most.parameters) > 2.0 * kMaxLayers * width * width * kMaxRate);
   CHECK(most.memory_states == kMaxLayers * 2 * kMaxLength);
   CHECK(most.forward_flops_per_token > 0);
 }

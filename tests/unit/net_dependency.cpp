@@ -165,17 +165,36 @@ class Oracle {
     for (const auto& [number, state] : states) {
       recent.push_back(state);
     }
-    for (std::int64_t i = 0; i < lengths_.segment / network_.rate; ++i) {
+    const std::int64_t count = lengths_.segment / network_.rate;
+    for (std::int64_t k = 0; k < count; ++k) {
       TokenSet group;
-      for (std::int64_t j = 0; j < network_.rate; ++j) {
-        group |= recent.front();
-        recent.pop_front();
+      for (const std::int64_t index : sources(k, count)) {
+        group |= recent[static_cast<std::size_t>(index)];
       }
       compressed.push_back(group);
     }
+    recent.erase(recent.begin(), recent.begin() + lengths_.segment);
     while (static_cast<std::int64_t>(compressed.size()) > lengths_.compressed_memory) {
       compressed.pop_front();
     }
+  }
+
+  // Which of the states that leave in a step number `k` of the `count` compressed ones is made
+  // from.
+  std::vector<std::int64_t> sources(std::int64_t k, std::int64_t count) const {
+    std::vector<std::int64_t> indexes;
+    for (std::int64_t i = 0; i < lengths_.segment; ++i) {
+      const bool dilated = i % count == k;
+      const bool neighbour = i / network_.rate == k;
+      // Number k of `count` chosen ones has k chosen ones before it and the rest after it.
+      const bool choice = i >= k && lengths_.segment - 1 - i >= count - 1 - k;
+      if (network_.pool == Pool::kDilatedConvolution ? dilated
+          : network_.pool == Pool::kMostUsed         ? choice
+                                                     : neighbour) {
+        indexes.push_back(i);
+      }
+    }
+    return indexes;
   }
 
   Network network_;
@@ -197,6 +216,7 @@ std::int64_t first_of(const TokenSet& set) {
 void compare_with_oracle(const Network& network, const Lengths& lengths) {
   const std::string name = to_text(network.architecture);
   CAPTURE(name);
+  CAPTURE(to_text(network.pool));
   CAPTURE(network.scales.size());
   CAPTURE(network.rate);
   CAPTURE(network.output_layers);
@@ -246,6 +266,13 @@ TEST_CASE("oldest_dependencies equals sets carried through the steps") {
   compare_with_oracle(paper_ql(), {2, 30, 0});
   compare_with_oracle(xl(8), {2, 30, 0});
   compare_with_oracle(compressive(8), {4, 6, 6});
+  for (const Pool pool : {Pool::kMax, Pool::kDilatedConvolution, Pool::kMostUsed}) {
+    Network network = compressive(3, 3);
+    network.pool = pool;
+    for (std::int64_t compressed = 0; compressed <= 9; ++compressed) {
+      compare_with_oracle(network, {12, 5, compressed});
+    }
+  }
   compare_with_oracle(multi_scale({1, 2, 1}, 1), {12, 0, 0});
   compare_with_oracle(vanilla(2), {7, 0, 0});
 }
@@ -277,6 +304,10 @@ TEST_CASE("oldest_dependencies equals sets for random networks of every architec
       network.attention_dilation = {pick(1, 4), pick(1, 4)};
     } else if (i % 4 == 3) {
       network.same_length = keeps_memory(network.architecture);
+    }
+    if (network.architecture == Architecture::kCompressive) {
+      const Pool pools[] = {Pool::kMax, Pool::kDilatedConvolution, Pool::kMostUsed};
+      network.pool = pools[compared[Architecture::kCompressive] % 3];
     }
     // Made valid by the library's own advice; memories shorter, equal and longer than segments.
     const Lengths lengths =

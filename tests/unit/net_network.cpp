@@ -20,7 +20,7 @@ constexpr const char* kWhole = R"({
   "architecture": "transformer-ql", "vocab_size": 11492, "d_model": 256, "n_head": 4,
   "d_head": 64, "d_inner": 1024, "scales": [3, 3], "output_layers": 2, "rate": 2, "pool": "max",
   "pre_lnorm": true, "untie_r": false, "clamp_len": 40, "segment": 8, "memory": 8,
-  "compressed_memory": 0, "dropout": 0.1, "dropatt": 0.2, "droppath": 0.3, "init_std": 0.02,
+  "compressed_memory": 0, "compression_loss": "attention-reconstruction", "dropout": 0.1, "dropatt": 0.2, "droppath": 0.3, "init_std": 0.02,
   "proj_init_std": 0.01, "cutoffs": [2000, 5000], "div_val": 2, "d_embed": 128,
   "proj_same_dim": false, "tie_projs": [true, false, true], "encoding": "shaw",
   "attention": "softmax", "same_length": false, "attention_window": 6,
@@ -40,6 +40,11 @@ std::string message_of(const std::function<void(Json&)>& edit) {
     return error.what();
   }
   return "valid";
+}
+
+Network with_lengths(Network network) {
+  network.lengths = {4, 6, 6};
+  return network;
 }
 
 std::string message_of(const Network& network) {
@@ -74,15 +79,16 @@ TEST_CASE("a network is read from JSON and written back unchanged") {
 
 TEST_CASE("keys may be left out, but not those without a default") {
   const Network network = edited([](Json& json) {
-    for (const char* key :
-         {"vocab_size", "output_layers", "rate", "pool", "pre_lnorm", "untie_r", "memory",
-          "compressed_memory", "dropout", "dropatt", "droppath", "init_std", "proj_init_std"}) {
+    for (const char* key : {"vocab_size", "output_layers", "rate", "pool", "compression_loss",
+                            "pre_lnorm", "untie_r", "memory", "compressed_memory", "dropout",
+                            "dropatt", "droppath", "init_std", "proj_init_std"}) {
       json.erase(key);
     }
   });
   CHECK(network.vocab_size == 0);
   CHECK(network.rate == 2);
   CHECK(network.pre_lnorm);
+  CHECK(network.compression_loss == CompressionLoss::kAttentionReconstruction);
   CHECK(network.init_std == 0.02);
   for (const char* key :
        {"architecture", "d_model", "n_head", "d_head", "d_inner", "scales", "segment"}) {
@@ -100,7 +106,11 @@ TEST_CASE("wrong keys, types and lengths name the file and the key") {
         "test.json: architecture: unknown architecture 'lstm'; known are transformer-ql, "
         "transformer-xl, compressive, multi-scale, vanilla");
   CHECK(message_of([](Json& json) { json["pool"] = "min"; }) ==
-        "test.json: pool: unknown pool 'min'; known are max, mean, convolution");
+        "test.json: pool: unknown pool 'min'; known are max, mean, convolution, "
+        "dilated-convolution, most-used");
+  CHECK(message_of([](Json& json) { json["compression_loss"] = "none"; }) ==
+        "test.json: compression_loss: unknown compression_loss 'none'; known are "
+        "attention-reconstruction, auto-encoding");
   CHECK(message_of([](Json& json) {
           json["segment"] = 7;
         }).find("test.json: segment 7, memory 8: the segment must be a multiple of 2") == 0);
@@ -115,8 +125,13 @@ TEST_CASE("names of architectures and pools") {
   }
   CHECK(to_text(Architecture::kMultiScale) == "multi-scale");
   CHECK(to_short_text(Architecture::kMultiScale) == "multiscale");
-  for (const Pool pool : {Pool::kMax, Pool::kMean, Pool::kConvolution}) {
+  for (const Pool pool :
+       {Pool::kMax, Pool::kMean, Pool::kConvolution, Pool::kDilatedConvolution, Pool::kMostUsed}) {
     CHECK(pool_from_text(to_text(pool), "") == pool);
+  }
+  for (const CompressionLoss loss :
+       {CompressionLoss::kAttentionReconstruction, CompressionLoss::kAutoEncoding}) {
+    CHECK(compression_loss_from_text(to_text(loss), "") == loss);
   }
 }
 
@@ -165,7 +180,13 @@ TEST_CASE("check refuses what cannot be built and says how to mend it") {
   refused([](Network& n) { n.proj_init_std = std::numeric_limits<double>::infinity(); },
           "proj_init_std is inf, must be a finite number of at least 0");
   refused([](Network& n) { n.pool = Pool::kConvolution; },
-          "pool is convolution, which only a compressive network learns; this one is "
+          "pool is convolution, which only a compressive network has; this one is "
+          "transformer-ql; use max or mean");
+  refused([](Network& n) { n.pool = Pool::kDilatedConvolution; },
+          "pool is dilated-convolution, which only a compressive network has; this one is "
+          "transformer-ql; use max or mean");
+  refused([](Network& n) { n.pool = Pool::kMostUsed; },
+          "pool is most-used, which only a compressive network has; this one is "
           "transformer-ql; use max or mean");
 }
 
@@ -216,6 +237,11 @@ TEST_CASE("check: encodings and what a query sees") {
       "attention is linear, but attention_window is set; linear attention is one sum over the "
       "whole window: leave it out");
   refused(
+      with_sizes(compressive(8)),
+      [](Network& n) { n.attention = Attention::kLinear, n.pool = Pool::kMostUsed; },
+      "attention is linear, but pool is most-used; it has no probabilities to choose by: use "
+      "another pool");
+  refused(
       ql, [](Network& n) { n.attention = Attention::kLinear, n.dropatt = 0.1; },
       "attention is linear, but dropatt is 0.1; it has no probabilities to drop: set dropatt "
       "to 0");
@@ -264,4 +290,24 @@ TEST_CASE("check: networks of one scale") {
   network = with_sizes(compressive(8, 1));
   CHECK(message_of(network) == "net: rate is 1, a compressive network compresses by 2 or more");
   CHECK(message_of(with_sizes(quadratic({4}, 2, 1))) == "valid");  // nothing is compressed
+}
+
+TEST_CASE("check: auto-encoding needs a convolution") {
+  Network network = with_sizes(compressive(8));
+  network.compression_loss = CompressionLoss::kAutoEncoding;
+  for (const Pool pool : {Pool::kMax, Pool::kMean, Pool::kMostUsed}) {
+    network.pool = pool;
+    CHECK(message_of(network) ==
+          "net: compression_loss is auto-encoding, which decodes what a convolution compressed; "
+          "pool is " +
+              to_text(pool) +
+              "; leave compression_loss out, or set the pool of a compressive network to "
+              "convolution or dilated-convolution");
+  }
+  for (const Pool pool : {Pool::kConvolution, Pool::kDilatedConvolution}) {
+    network.pool = pool;
+    CHECK(message_of(network) == "valid");
+    CHECK(
+        network_from_json(JsonObject(network_to_json(with_lengths(network)), "")).learns_decoder());
+  }
 }

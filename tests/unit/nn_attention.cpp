@@ -160,6 +160,28 @@ TEST_CASE("attention equals the double loop") {
   }
 }
 
+TEST_CASE("usage is what a value of one key, zero elsewhere, adds on average") {
+  at::manual_seed(5);
+  for (const Shape& shape : kShapes) {
+    for (const Kind kind : {Kind::kMasked, Kind::kDilated}) {
+      nn::AttentionInput input = random_input(shape, kind);
+      const at::Tensor usage = nn::attention_usage(input);
+      CHECK(!usage.requires_grad());
+      const std::int64_t window = shape.segment + shape.memory;
+      REQUIRE((usage.sizes() == at::IntArrayRef{shape.batch, window}));
+      input.probability_mask = at::Tensor();  // usage is that before dropout
+      for (std::int64_t key = 0; key < window; ++key) {
+        at::Tensor& keys_values = input.keys_values.front();
+        keys_values = keys_values.detach().clone();
+        keys_values.select(2, 1).zero_();
+        keys_values.select(2, 1).select(1, key).fill_(1);
+        const at::Tensor expected = attention_oracle(shape, input).mean(at::IntArrayRef{1, 2, 3});
+        CHECK(test::largest_difference(usage.select(1, key), expected) < 1e-12);
+      }
+    }
+  }
+}
+
 TEST_CASE("attention's own gradients equal those of ATen's operations") {
   at::manual_seed(2);
   for (const Shape& shape : kShapes) {

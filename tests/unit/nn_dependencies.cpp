@@ -22,9 +22,11 @@ struct Case {
   std::int64_t output_layers;
   net::Lengths lengths;
   std::int64_t rate;
+  net::Pool pool = net::Pool::kMax;
 };
 
 constexpr auto kQl = net::Architecture::kTransformerQl;
+constexpr auto kCompressive = net::Architecture::kCompressive;
 
 const Case kCases[] = {
     {kQl, {1, 1}, 1, {4, 12, 0}, 2},  // the paper's training lengths, fewer layers
@@ -38,9 +40,15 @@ const Case kCases[] = {
     {kQl, {1, 1}, 1, {2, 6, 0}, 2},
     {net::Architecture::kTransformerXl, {3}, 0, {4, 7, 0}, 2},
     {net::Architecture::kTransformerXl, {2}, 0, {6, 2, 0}, 2},
-    {net::Architecture::kCompressive, {2}, 0, {4, 6, 6}, 2},
-    {net::Architecture::kCompressive, {2}, 0, {6, 0, 3}, 3},
-    {net::Architecture::kCompressive, {2}, 0, {4, 6, 1}, 2},
+    {kCompressive, {2}, 0, {4, 6, 6}, 2},
+    {kCompressive, {2}, 0, {6, 0, 3}, 3},
+    {kCompressive, {2}, 0, {4, 6, 1}, 2},
+    {kCompressive, {2}, 0, {6, 0, 3}, 3, net::Pool::kConvolution},
+    {kCompressive, {2}, 0, {6, 0, 3}, 3, net::Pool::kDilatedConvolution},
+    {kCompressive, {2}, 0, {4, 6, 6}, 2, net::Pool::kDilatedConvolution},
+    {kCompressive, {2}, 0, {6, 2, 1}, 2, net::Pool::kDilatedConvolution},
+    {kCompressive, {1}, 0, {9, 4, 5}, 3, net::Pool::kDilatedConvolution},
+    {kCompressive, {2}, 0, {3, 4, 2}, 3, net::Pool::kDilatedConvolution},
     {net::Architecture::kMultiScale, {1, 1}, 1, {8, 0, 0}, 2},
     {net::Architecture::kMultiScale, {1, 1, 1}, 1, {8, 0, 0}, 2},
     {net::Architecture::kVanilla, {2}, 0, {7, 0, 0}, 2},
@@ -60,16 +68,16 @@ at::Tensor last_states(const nn::Model& model, const net::Geometry& geometry,
 }
 
 // moves[x][p]: whether a change of token x moves the state at position p of the last segment. In
-// row x of the batch token x is another one; the same batch without changes is what it is compared
-// with, so that equal numbers are equal to the last bit.
+// row x of the batch token x is another one, `change` further in the vocabulary; the same batch
+// without changes is what it is compared with, so that equal numbers are equal to the last bit.
 at::Tensor find_moves(const nn::Model& model, const net::Geometry& geometry, std::int64_t length,
-                      std::uint64_t seed) {
+                      std::uint64_t seed, std::int64_t change) {
   const std::int64_t vocab = model.network().vocab_size;
   const at::Tensor tokens = test::random_tokens(1, length, vocab, seed).repeat({length, 1});
   at::Tensor changed = tokens.clone();
   for (std::int64_t x = 0; x < length; ++x) {
     std::int64_t& id = changed.data_ptr<std::int64_t>()[x * length + x];
-    id = (id + 1 + static_cast<std::int64_t>(seed) % (vocab - 1)) % vocab;
+    id = (id + change) % vocab;
   }
   return last_states(model, geometry, tokens).ne(last_states(model, geometry, changed)).any(-1);
 }
@@ -97,9 +105,27 @@ void check_limit(const std::function<void(net::Network&)>& change) {
   const std::int64_t length = (net::exact_context(network, network.lengths).maximum / 4 + 3) * 4;
   at::Tensor moves = at::zeros({length, 4}, at::kBool);
   for (std::uint64_t seed = 1; seed <= 2 || (seed <= 10 && oldest(moves) != expected); ++seed) {
-    moves = moves.logical_or(find_moves(test::random_model(network, seed), geometry, length, seed));
+    moves =
+        moves.logical_or(find_moves(test::random_model(network, seed), geometry, length, seed, 5));
   }
   CHECK(oldest(moves) == expected);
+}
+
+// A vocabulary of pairs, id and id + kPairs, that are almost the same vector: who is exchanged for
+// its like moves every state that is computed from it, but hardly any attention.
+constexpr std::int64_t kPairs = 6;
+
+nn::Model model_of_pairs(net::Network network, std::uint64_t seed) {
+  network.vocab_size = 2 * kPairs;
+  nn::Model model = test::random_model(network, seed);
+  const at::NoGradGuard no_grad;
+  for (const nn::NamedTensor& parameter : model.parameters()) {
+    if (parameter.name == "word_emb.emb_layers.0.weight") {
+      at::Tensor second = parameter.tensor.narrow(0, kPairs, kPairs);
+      second.mul_(1e-7).add_(parameter.tensor.narrow(0, 0, kPairs));
+    }
+  }
+  return model;
 }
 
 }  // namespace
@@ -124,8 +150,10 @@ TEST_CASE("the running model depends on exactly the tokens that lib/net says") {
       net::Network network =
           test::small_network(entry.architecture, entry.scales, entry.output_layers, entry.lengths);
       network.rate = entry.rate;
+      network.pool = entry.pool;
       network.pre_lnorm = pre_lnorm;
       CAPTURE(net::to_text(entry.architecture));
+      CAPTURE(net::to_text(entry.pool));
       CAPTURE(entry.lengths.segment);
       CAPTURE(entry.lengths.memory);
       CAPTURE(entry.scales.size());
@@ -141,7 +169,8 @@ TEST_CASE("the running model depends on exactly the tokens that lib/net says") {
       at::Tensor moves = at::zeros({length, segment}, at::kBool);
       for (std::uint64_t seed = 1; seed <= 2 || (seed <= 10 && oldest(moves) != expected); ++seed) {
         const nn::Model model = test::random_model(network, seed);
-        moves = moves.logical_or(find_moves(model, geometry, length, seed));
+        const std::int64_t change = 1 + static_cast<std::int64_t>(seed) % (network.vocab_size - 1);
+        moves = moves.logical_or(find_moves(model, geometry, length, seed, change));
       }
       CHECK(oldest(moves) == expected);
       std::int64_t shortest = length, longest = 0;
@@ -156,6 +185,46 @@ TEST_CASE("the running model depends on exactly the tokens that lib/net says") {
       CHECK(longest == exact.maximum);
     }
   }
+}
+
+TEST_CASE("the most used states are computed from the tokens that lib/net says") {
+  for (const Case& entry :
+       {Case{kCompressive, {1}, 0, {4, 6, 3}, 2}, Case{kCompressive, {1}, 0, {6, 2, 1}, 2},
+        Case{kCompressive, {2}, 0, {6, 1, 3}, 3}, Case{kCompressive, {2}, 0, {4, 0, 5}, 2},
+        Case{kCompressive, {2}, 0, {4, 3, 4}, 2}}) {
+    net::Network network =
+        test::small_network(entry.architecture, entry.scales, entry.output_layers, entry.lengths);
+    network.rate = entry.rate;
+    network.pool = net::Pool::kMostUsed;
+    CAPTURE(entry.lengths.segment);
+    CAPTURE(entry.lengths.memory);
+    CAPTURE(entry.lengths.compressed_memory);
+    const net::Geometry geometry = net::make_geometry(network, entry.lengths);
+    const std::int64_t segment = entry.lengths.segment;
+    const std::int64_t length =
+        (net::exact_context(network, entry.lengths).maximum / segment + 4) * segment;
+    // A stream shows what its own choices reach: the worst case is what many show together.
+    const std::vector<std::int64_t> expected = net::oldest_dependencies(geometry);
+    at::Tensor moves = at::zeros({length, segment}, at::kBool);
+    for (std::uint64_t seed = 1; seed <= 20 || (seed <= 200 && oldest(moves) != expected); ++seed) {
+      const nn::Model model = model_of_pairs(network, seed);
+      moves = moves.logical_or(find_moves(model, geometry, length, seed, kPairs));
+    }
+    CHECK(oldest(moves) == expected);
+  }
+}
+
+TEST_CASE("which states are the most used may depend on older tokens than they do") {
+  const net::Lengths lengths{4, 2, 3};
+  net::Network network = test::small_network(kCompressive, {1}, 0, lengths);
+  network.pool = net::Pool::kMostUsed;
+  const net::Geometry geometry = net::make_geometry(network, lengths);
+  at::Tensor moves = at::zeros({40, 4}, at::kBool);
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    moves = moves.logical_or(find_moves(test::random_model(network, seed), geometry, 40, seed, 5));
+  }
+  CHECK(oldest(moves).front() < net::oldest_dependencies(geometry).front());
+  CHECK(geometry.keeps_most_used());
 }
 
 }  // namespace ql

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "net/geometry.h"
 #include "nn/model.h"
@@ -169,11 +170,31 @@ TEST_CASE("gradients equal finite differences: Compressive, by mean") {
   check_gradients(make_problem(network, 8), 1);
 }
 
-TEST_CASE("the reconstruction loss teaches the convolution and nothing else") {
-  net::Network network = test::small_network(net::Architecture::kCompressive, {2}, 0, {4, 6, 4});
-  network.pool = net::Pool::kConvolution;
-  for (const bool pre_lnorm : {true, false}) {
-    network.pre_lnorm = pre_lnorm;
+TEST_CASE("gradients equal finite differences: Compressive, by use") {
+  net::Network network = test::small_network(net::Architecture::kCompressive, {2}, 0, {4, 2, 3});
+  network.pool = net::Pool::kMostUsed;
+  check_gradients(make_problem(network, 8), 1);
+}
+
+TEST_CASE("the auxiliary loss teaches convolution and decoder and nothing else") {
+  using net::CompressionLoss;
+  constexpr auto kCompressive = net::Architecture::kCompressive;
+  std::vector<net::Network> networks;
+  for (const net::Pool pool : {net::Pool::kConvolution, net::Pool::kDilatedConvolution}) {
+    for (const CompressionLoss loss :
+         {CompressionLoss::kAttentionReconstruction, CompressionLoss::kAutoEncoding}) {
+      // With the shorter memory, states of the segment itself leave.
+      for (const net::Lengths lengths : {net::Lengths{4, 6, 4}, {4, 1, 3}}) {
+        networks.push_back(test::small_network(kCompressive, {2}, 0, lengths));
+        networks.back().pool = pool;
+        networks.back().compression_loss = loss;
+        networks.back().pre_lnorm = lengths.memory > 1;
+      }
+    }
+  }
+  for (const net::Network& network : networks) {
+    CAPTURE(net::to_text(network.pool));
+    CAPTURE(net::to_text(network.compression_loss));
     const Problem problem = make_problem(network, 9);
     nn::Memory memory = problem.model.start_memory(problem.geometry, 3);
     for (std::uint64_t step = 0; step < 3; ++step) {
@@ -221,12 +242,15 @@ TEST_CASE("the reconstruction loss teaches the convolution and nothing else") {
             (parameter.name.find("compress") == std::string::npos));
     }
   }
-  network.pool = net::Pool::kMax;
-  const Problem problem = make_problem(network, 9);
-  nn::Memory memory = problem.model.start_memory(problem.geometry, 3);
-  at::Tensor loss = at::ones({1});
-  problem.model.forward(problem.geometry, problem.tokens, memory, {true, 7, 1}, &loss);
-  CHECK(!loss.defined());
+  net::Network network = networks.front();
+  for (const net::Pool pool : {net::Pool::kMax, net::Pool::kMean, net::Pool::kMostUsed}) {
+    network.pool = pool;
+    const Problem problem = make_problem(network, 9);
+    nn::Memory memory = problem.model.start_memory(problem.geometry, 3);
+    at::Tensor loss = at::ones({1});
+    problem.model.forward(problem.geometry, problem.tokens, memory, {true, 7, 1}, &loss);
+    CHECK(!loss.defined());
+  }
 }
 
 }  // namespace ql

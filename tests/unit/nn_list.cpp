@@ -52,9 +52,13 @@ const Case kCases[] = {
     {kCompressive, {2}, 0, {6, 0, 5}, 3},  // no memory
     {kCompressive, {2}, 0, {4, 5, 1}, 2},  // fewer than a step compresses
     {kCompressive, {2}, 0, {4, 5, 0}, 2},  // none: Transformer-XL
+    {kCompressive, {2}, 0, {6, 4, 4}, 2},  // more than one step's, no multiple of it
+    {kCompressive, {2}, 0, {6, 0, 4}, 2},  // the same without memory
+    {kCompressive, {1}, 0, {3, 7, 2}, 3},  // a step becomes one state
 };
 
-// Four variants of a case.
+int variants_of(const Case& entry) { return entry.architecture == kCompressive ? 8 : 4; }
+
 net::Network network_of(const Case& entry, int variant) {
   net::Network network =
       small_network(entry.architecture, entry.scales, entry.output_layers, entry.lengths);
@@ -63,7 +67,9 @@ net::Network network_of(const Case& entry, int variant) {
   network.untie_r = variant / 2 == 0;
   network.pool = variant == 1 || variant == 2 ? net::Pool::kMean : net::Pool::kMax;
   if (entry.architecture == kCompressive && variant > 1) {
-    network.pool = net::Pool::kConvolution;
+    network.pool = variant < 4   ? net::Pool::kConvolution
+                   : variant < 6 ? net::Pool::kDilatedConvolution
+                                 : net::Pool::kMostUsed;
   }
   return network;
 }
@@ -91,6 +97,9 @@ bool attend_so(Way way, net::Network& network) {
   if (way == Way::kSameLength && network.lengths.memory == 0) {
     return false;
   }
+  if (way == Way::kLinear && network.pool == net::Pool::kMostUsed) {
+    return false;
+  }
   if (absolute) {
     network.encoding = net::Encoding::kAbsolute;
   }
@@ -112,7 +121,7 @@ bool attend_so(Way way, net::Network& network) {
 std::vector<net::Network> all_networks() {
   std::vector<net::Network> all;
   for (const Case& entry : kCases) {
-    for (int variant = 0; variant < 4; ++variant) {
+    for (int variant = 0; variant < variants_of(entry); ++variant) {
       all.push_back(network_of(entry, variant));
     }
     int variant = 0;
@@ -124,6 +133,32 @@ std::vector<net::Network> all_networks() {
     }
   }
   return all;
+}
+
+// The losses of two streams, so that a mix-up of streams would show, against the oracle's.
+void check_losses(const nn::Model& model, const net::Lengths& lengths, std::int64_t length,
+                  std::uint64_t seed) {
+  const std::int64_t vocab_size = model.network().vocab_size;
+  const at::Tensor tokens = random_tokens(2, length, vocab_size, seed);
+  const at::Tensor targets = random_tokens(2, length, vocab_size, seed + 1000);
+  const at::Tensor losses = read_streams(model, lengths, tokens, targets);
+  CAPTURE(net::to_text(model.network().architecture));
+  CAPTURE(net::to_text(model.network().pool));
+  CAPTURE(lengths.segment);
+  CAPTURE(lengths.memory);
+  CAPTURE(lengths.compressed_memory);
+  CAPTURE(model.network().scales.size());
+  CAPTURE(seed);
+  for (std::int64_t stream = 0; stream < 2; ++stream) {
+    const auto list = [&](const at::Tensor& ids) {
+      const auto* data = ids.data_ptr<std::int64_t>() + stream * length;
+      return std::vector<std::int64_t>(data, data + length);
+    };
+    ListOracle oracle(model);
+    std::vector<double> expected = oracle.losses(lengths, list(tokens), list(targets));
+    const at::Tensor wanted = at::from_blob(expected.data(), {length}, at::kDouble);
+    CHECK(largest_difference(losses[stream], wanted) < 1e-9);
+  }
 }
 
 // One stream through forward_stream() in chunks of `segments` segments.
@@ -172,23 +207,36 @@ TEST_CASE("the model's losses equal those of the list of all states") {
   std::uint64_t seed = 0;
   for (const net::Network& network : all_networks()) {
     CAPTURE(net::network_to_json(network).dump());
-    const std::int64_t length = network.lengths.segment * 6;
     const nn::Model model = random_model(network, ++seed);
-    // Two streams, so that a mix-up of streams would show.
-    const at::Tensor tokens = random_tokens(2, length, network.vocab_size, seed);
-    const at::Tensor targets = random_tokens(2, length, network.vocab_size, seed + 1000);
-    const at::Tensor losses = read_streams(model, network.lengths, tokens, targets);
-    for (std::int64_t stream = 0; stream < 2; ++stream) {
-      const auto list = [&](const at::Tensor& ids) {
-        const auto* data = ids.data_ptr<std::int64_t>() + stream * length;
-        return std::vector<std::int64_t>(data, data + length);
-      };
-      ListOracle oracle(model);
-      std::vector<double> expected = oracle.losses(network.lengths, list(tokens), list(targets));
-      const at::Tensor wanted = at::from_blob(expected.data(), {length}, at::kDouble);
-      CHECK(largest_difference(losses[stream], wanted) < 1e-9);
+    check_losses(model, network.lengths, network.lengths.segment * 6, seed);
+  }
+}
+
+TEST_CASE("a Compressive Transformer's lengths need not be those of training") {
+  std::uint64_t seed = 0;
+  const Case trained{kCompressive, {2}, 0, {4, 5, 2}, 2};
+  for (int variant = 0; variant < variants_of(trained); ++variant) {
+    const nn::Model model = random_model(network_of(trained, variant), ++seed);
+    for (const net::Lengths lengths : {net::Lengths{8, 2, 7}, {2, 9, 3}, {6, 0, 4}, {4, 4, 0}}) {
+      check_losses(model, lengths, 48, seed);
     }
   }
+}
+
+TEST_CASE("a dilated convolution of a step that becomes one state is a convolution") {
+  net::Network network = small_network(kCompressive, {2}, 0, {3, 4, 2});
+  network.rate = 3;
+  const auto losses = [&](net::Pool pool, const net::Lengths& lengths) {
+    network.pool = pool;
+    const nn::Model model = random_model(network, 3);
+    return read_streams(model, lengths, random_tokens(2, 24, 11, 1), random_tokens(2, 24, 11, 2));
+  };
+  const auto difference = [&](const net::Lengths& lengths) {
+    return largest_difference(losses(net::Pool::kConvolution, lengths),
+                              losses(net::Pool::kDilatedConvolution, lengths));
+  };
+  CHECK(difference({3, 4, 2}) == 0);
+  CHECK(difference({6, 4, 2}) > 1e-3);
 }
 
 }  // namespace ql::test

@@ -49,12 +49,15 @@ void ListOracle::enter(Place& place, std::vector<State> segment, const Scale& sc
   // The segment ends with the newest state that this step completes.
   place.begin = (step + 1) * scale.shift - scale.segment;
   place.segment = std::move(segment);
+  place.usage.clear();
 }
 
 // The oldest `shift` states of the segment will not be computed again.
 void ListOracle::leave(Place& place, const Scale& scale, std::int64_t layer) const {
-  for (std::int64_t i = 0; compressed_ > 0 && layer >= 0 && i < scale.segment; i += network_.rate) {
-    place.compressed.push_back(squeeze(place, place.begin - scale.memory + i, layer));
+  if (compressed_ > 0 && layer >= 0) {
+    for (const State& state : compress(place, place.begin - scale.memory, scale.segment, layer)) {
+      place.compressed.push_back(state);
+    }
   }
   for (std::int64_t i = 0; recurrent_ && i < scale.shift; ++i) {
     place.kept[place.begin + i] = place.segment[static_cast<std::size_t>(i)];
@@ -169,7 +172,7 @@ bool ListOracle::sees(std::int64_t distance, std::int64_t head, std::int64_t mem
   return distance % dilation == 0 && (span == 0 || distance / dilation < span);
 }
 
-State ListOracle::attend(const Place& place, std::int64_t index, const Scale& scale,
+State ListOracle::attend(Place& place, std::int64_t index, const Scale& scale,
                          const std::string& layer) const {
   const std::int64_t heads = network_.n_head, width = network_.d_head, all = heads * width;
   const auto input = [&](const State& state) {
@@ -193,15 +196,16 @@ State ListOracle::attend(const Place& place, std::int64_t index, const Scale& sc
   State sums(static_cast<std::size_t>(all), 0.0);
   const bool linear = network_.attention == net::Attention::kLinear;
   std::vector<double> totals(static_cast<std::size_t>(heads), linear ? 1e-6 : 0.0);
+  std::vector<std::vector<double>> weights(static_cast<std::size_t>(heads));  // by sight
   for (const auto& [seen, distance] : sights) {
     const State key = product(qkv, seen, all, all);
     const State value = product(qkv, seen, 2 * all, all);
     for (std::int64_t head = 0; head < heads; ++head) {
-      if (!sees(distance, head, scale.memory + compressed_)) {
-        continue;
-      }
-      const double weight = weigh(query, key, end, end + distance, head, layer);
+      const double weight = sees(distance, head, scale.memory + compressed_)
+                                ? weigh(query, key, end, end + distance, head, layer)
+                                : 0;
       totals[static_cast<std::size_t>(head)] += weight;
+      weights[static_cast<std::size_t>(head)].push_back(weight);
       for (std::int64_t n = head * width; n < (head + 1) * width; ++n) {
         sums[static_cast<std::size_t>(n)] += weight * value[static_cast<std::size_t>(n)];
       }
@@ -210,10 +214,16 @@ State ListOracle::attend(const Place& place, std::int64_t index, const Scale& sc
   for (std::size_t n = 0; n < sums.size(); ++n) {
     sums[n] /= totals[n / static_cast<std::size_t>(width)];
   }
+  for (std::size_t head = 0; head < weights.size(); ++head) {
+    for (std::int64_t i = 0; i < nearest; ++i) {  // the sights before the compressed ones
+      place.usage[index - i] += weights[head][static_cast<std::size_t>(i)] / totals[head] /
+                                static_cast<double>(heads * scale.segment);
+    }
+  }
   return product(layer + "dec_attn.o_net.weight", sums, 0, network_.d_model);
 }
 
-std::vector<State> ListOracle::run_layer(const Place& place, const Scale& scale,
+std::vector<State> ListOracle::run_layer(Place& place, const Scale& scale,
                                          std::int64_t layer_index) const {
   const std::string layer = "layers." + std::to_string(layer_index) + ".";
   const auto add = [](State a, const State& b) {
@@ -241,15 +251,49 @@ std::vector<State> ListOracle::run_layer(const Place& place, const Scale& scale,
   return outputs;
 }
 
-// The `rate` states from the index `first` on as one.
-State ListOracle::squeeze(const Place& place, std::int64_t first, std::int64_t layer) const {
+// What becomes of the `count` states from the index `first` on.
+std::vector<State> ListOracle::compress(const Place& place, std::int64_t first, std::int64_t count,
+                                        std::int64_t layer) const {
+  const std::int64_t rate = network_.rate;
+  std::vector<State> result;
+  if (network_.pool == net::Pool::kMostUsed) {
+    std::map<std::int64_t, State> kept;
+    while (static_cast<std::int64_t>(kept.size()) < count / rate) {
+      std::int64_t best = -1;
+      double most = -1;
+      for (std::int64_t i = 0; i < count; ++i) {
+        const auto found = place.usage.find(first + i);
+        const double usage = found == place.usage.end() ? 0.0 : found->second;
+        if (kept.count(i) == 0 && usage >= most) {  // of two equals the newer
+          best = i;
+          most = usage;
+        }
+      }
+      kept[best] = at(place, first + best);
+    }
+    for (const auto& [index, state] : kept) {
+      result.push_back(state);
+    }
+    return result;
+  }
+  const bool dilated = network_.pool == net::Pool::kDilatedConvolution;
+  for (std::int64_t k = 0; k < count / rate; ++k) {
+    result.push_back(dilated ? squeeze(place, first + k, count / rate, layer)
+                             : squeeze(place, first + k * rate, 1, layer));
+  }
+  return result;
+}
+
+// The `rate` states from the index `first` on, every `stride`-th, as one.
+State ListOracle::squeeze(const Place& place, std::int64_t first, std::int64_t stride,
+                          std::int64_t layer) const {
   State result = at(place, first);
-  if (network_.pool == net::Pool::kConvolution) {
+  if (network_.pool == net::Pool::kConvolution || network_.pool == net::Pool::kDilatedConvolution) {
     const std::string name = "layers." + std::to_string(layer) + ".compress.";
     const std::size_t size = result.size(), rate = static_cast<std::size_t>(network_.rate);
     result = weights_.at(name + "bias");
     for (std::size_t i = 0; i < rate; ++i) {
-      const State state = at(place, first + static_cast<std::int64_t>(i));
+      const State state = at(place, first + static_cast<std::int64_t>(i) * stride);
       for (std::size_t from = 0; from < size; ++from) {
         for (std::size_t to = 0; to < size; ++to) {
           result[to] += weights_.at(name + "weight")[(to * size + from) * rate + i] * state[from];
@@ -260,7 +304,7 @@ State ListOracle::squeeze(const Place& place, std::int64_t first, std::int64_t l
   }
   const bool is_maximum = network_.pool == net::Pool::kMax;
   for (std::int64_t i = 1; i < network_.rate; ++i) {
-    const State state = at(place, first + i);
+    const State state = at(place, first + i * stride);
     for (std::size_t n = 0; n < result.size(); ++n) {
       result[n] = is_maximum ? std::max(result[n], state[n]) : result[n] + state[n];
     }
@@ -332,7 +376,7 @@ std::vector<double> ListOracle::losses(const net::Lengths& lengths,
         states.clear();
         for (std::int64_t k = (step + 1) * next.shift - next.segment; k < (step + 1) * next.shift;
              ++k) {
-          states.push_back(squeeze(output, k * network_.rate, -1));
+          states.push_back(squeeze(output, k * network_.rate, 1, -1));
         }
       }
       leave(output, scale, -1);

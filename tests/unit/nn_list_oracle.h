@@ -30,7 +30,8 @@ class ListOracle {
     std::map<std::int64_t, State> kept;
     std::int64_t begin = 0;
     std::vector<State> segment;
-    std::vector<State> compressed;  // of a compressive network: all there ever were
+    std::vector<State> compressed;         // of a compressive network: all there ever were
+    std::map<std::int64_t, double> usage;  // in this step: attention to the states, by index
   };
   struct Scale {
     std::int64_t layers, segment, memory, granularity, shift;
@@ -41,15 +42,18 @@ class ListOracle {
   void enter(Place& place, std::vector<State> segment, const Scale& scale, std::int64_t step);
   void leave(Place& place, const Scale& scale, std::int64_t layer) const;
   std::vector<State> run_layers(std::vector<State> states, const Scale& scale, std::int64_t step);
-  std::vector<State> run_layer(const Place& place, const Scale& scale, std::int64_t layer) const;
-  State attend(const Place& place, std::int64_t index, const Scale& scale,
+  std::vector<State> run_layer(Place& place, const Scale& scale, std::int64_t layer) const;
+  State attend(Place& place, std::int64_t index, const Scale& scale,
                const std::string& layer) const;
   State sinusoid(std::int64_t place) const;
   State position(std::int64_t distance, const std::string& layer) const;
   double weigh(const State& query, const State& key, std::int64_t query_end, std::int64_t key_end,
                std::int64_t head, const std::string& layer) const;
   bool sees(std::int64_t distance, std::int64_t head, std::int64_t memory) const;
-  State squeeze(const Place& place, std::int64_t first, std::int64_t layer) const;
+  std::vector<State> compress(const Place& place, std::int64_t first, std::int64_t count,
+                              std::int64_t layer) const;
+  State squeeze(const Place& place, std::int64_t first, std::int64_t stride,
+                std::int64_t layer) const;
 
   State product(const std::string& name, const State& input, std::int64_t first_row,
                 std::int64_t rows) const;

@@ -3,6 +3,7 @@
 
 #include <ATen/Parallel.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 
@@ -19,6 +20,14 @@ constexpr auto kQl = net::Architecture::kTransformerQl;
 
 net::Network ql_network() { return test::small_network(kQl, {1, 2}, 1, {4, 4, 0}); }
 
+net::Network compressive_network(
+    net::Pool pool, net::CompressionLoss loss = net::CompressionLoss::kAttentionReconstruction) {
+  net::Network network = test::small_network(net::Architecture::kCompressive, {2}, 0, {4, 3, 3});
+  network.pool = pool;
+  network.compression_loss = loss;
+  return network;
+}
+
 bool equal_weights(const nn::Model& a, const nn::Model& b) {
   for (std::size_t i = 0; i < a.parameters().size(); ++i) {
     if (!at::equal(a.parameters()[i].tensor, b.parameters()[i].tensor)) {
@@ -26,6 +35,30 @@ bool equal_weights(const nn::Model& a, const nn::Model& b) {
     }
   }
   return true;
+}
+
+void check_initial_values(const nn::Model& model) {
+  at::Tensor norm_weights = at::zeros({0}, at::kDouble);
+  for (const nn::NamedTensor& parameter : model.parameters()) {
+    CAPTURE(parameter.name);
+    const at::Tensor values = parameter.tensor.detach().flatten();
+    const bool is_attention_bias = parameter.name == "r_w_bias" || parameter.name == "r_r_bias";
+    if (parameter.name.find("layer_norm.weight") != std::string::npos) {
+      norm_weights = at::cat({norm_weights, values});
+    } else if (parameter.name.find("bias") != std::string::npos && !is_attention_bias) {
+      CHECK(values.abs().max().item<double>() == 0);
+    } else if (values.numel() > 1000) {
+      CHECK(std::abs(values.mean().item<double>()) < 5 * 0.02 / std::sqrt(values.numel()));
+      CHECK(values.std().item<double>() == doctest::Approx(0.02).epsilon(0.05));
+      // A normal distribution has 68.3 % within one deviation.
+      CHECK(values.abs().lt(0.02).to(at::kDouble).mean().item<double>() ==
+            doctest::Approx(0.683).epsilon(0.04));
+    } else {
+      CHECK(values.abs().max().item<double>() > 0);
+    }
+  }
+  CHECK(norm_weights.mean().item<double>() == doctest::Approx(1).epsilon(0.01));
+  CHECK(norm_weights.std().item<double>() == doctest::Approx(0.02).epsilon(0.2));
 }
 
 }  // namespace
@@ -38,7 +71,10 @@ TEST_CASE("parameters and memories are as many as lib/net counts") {
       test::small_network(kQl, {2, 2}, 1, {8, 0, 0}),
       test::small_network(net::Architecture::kTransformerXl, {3}, 0, {3, 5, 0}),
       test::small_network(net::Architecture::kMultiScale, {1, 2}, 1, {8, 0, 0}),
-      test::small_network(net::Architecture::kVanilla, {2}, 0, {5, 0, 0})};
+      test::small_network(net::Architecture::kVanilla, {2}, 0, {5, 0, 0}),
+      compressive_network(net::Pool::kMostUsed),
+      compressive_network(net::Pool::kConvolution),
+      compressive_network(net::Pool::kDilatedConvolution, net::CompressionLoss::kAutoEncoding)};
   for (net::Network& network : networks) {
     for (const bool untie_r : {false, true}) {
       network.untie_r = untie_r;
@@ -85,34 +121,28 @@ TEST_CASE("the same seed gives the same weights with any number of threads") {
 }
 
 TEST_CASE("initial values have the distributions of appendix E") {
-  net::Network network = ql_network();
-  network.d_model = 64;
-  network.d_inner = 96;
-  network.vocab_size = 3000;
-  network.init_std = 0.02;
-  nn::Model model(network, at::kDouble);
-  model.initialise(3);
-  at::Tensor norm_weights = at::zeros({0}, at::kDouble);
-  for (const nn::NamedTensor& parameter : model.parameters()) {
-    CAPTURE(parameter.name);
-    const at::Tensor values = parameter.tensor.detach().flatten();
-    const bool is_attention_bias = parameter.name == "r_w_bias" || parameter.name == "r_r_bias";
-    if (parameter.name.find("layer_norm.weight") != std::string::npos) {
-      norm_weights = at::cat({norm_weights, values});
-    } else if (parameter.name.find("bias") != std::string::npos && !is_attention_bias) {
-      CHECK(values.abs().max().item<double>() == 0);
-    } else if (values.numel() > 1000) {
-      CHECK(std::abs(values.mean().item<double>()) < 5 * 0.02 / std::sqrt(values.numel()));
-      CHECK(values.std().item<double>() == doctest::Approx(0.02).epsilon(0.05));
-      // A normal distribution has 68.3 % within one deviation.
-      CHECK(values.abs().lt(0.02).to(at::kDouble).mean().item<double>() ==
-            doctest::Approx(0.683).epsilon(0.04));
-    } else {
-      CHECK(values.abs().max().item<double>() > 0);
-    }
-  }
-  CHECK(norm_weights.mean().item<double>() == doctest::Approx(1).epsilon(0.01));
-  CHECK(norm_weights.std().item<double>() == doctest::Approx(0.02).epsilon(0.2));
+  const auto model_of = [](net::Network network) {
+    network.d_model = 64;
+    network.d_inner = 96;
+    network.vocab_size = 3000;
+    network.init_std = 0.02;
+    nn::Model model(network, at::kDouble);
+    model.initialise(3);
+    return model;
+  };
+  const nn::Model model = model_of(ql_network());
+  check_initial_values(model);
+  const nn::Model compressive =
+      model_of(compressive_network(net::Pool::kConvolution, net::CompressionLoss::kAutoEncoding));
+  check_initial_values(compressive);
+  const auto learned =
+      std::count_if(compressive.parameters().begin(), compressive.parameters().end(),
+                    [](const nn::NamedTensor& parameter) {
+                      return parameter.name == "layers.1.compress.weight" ||
+                             parameter.name == "layers.1.decompress.weight" ||
+                             parameter.name == "layers.1.decompress.bias";
+                    });
+  CHECK(learned == 3);
 }
 
 TEST_CASE("no two parameters begin with the same numbers") {

@@ -57,7 +57,10 @@ std::string refusal(const fs::path& folder, Learner& learner) {
 }  // namespace
 
 TEST_CASE("a checkpoint brings everything back") {
-  for (const net::Network& network : {test::tiny_ql(), test::tiny_xl()}) {
+  for (const net::Network& network :
+       {test::tiny_ql(), test::tiny_xl(),
+        test::tiny_compressive(net::Pool::kDilatedConvolution,
+                               net::CompressionLoss::kAutoEncoding)}) {
     const Trained trained(network);
     Learner learner(network, trained.config);
     const TrainingState state = read_checkpoint(trained.folder(), learner);

@@ -31,9 +31,15 @@ std::pair<double, double> learn(net::Network network, std::int64_t steps) {
 }  // namespace
 
 TEST_CASE("a tiny network learns a repeating sentence") {
-  for (const net::Network& network : {test::tiny_ql(), test::tiny_xl(), test::tiny_compressive()}) {
+  std::vector<net::Network> networks{test::tiny_ql(), test::tiny_xl()};
+  for (const net::Pool pool : {net::Pool::kMax, net::Pool::kMean, net::Pool::kConvolution,
+                               net::Pool::kDilatedConvolution, net::Pool::kMostUsed}) {
+    networks.push_back(test::tiny_compressive(pool));
+  }
+  for (const net::Network& network : networks) {
     const auto [first, last] = learn(network, 150);
     CAPTURE(net::to_text(network.architecture));
+    CAPTURE(net::to_text(network.pool));
     CHECK(first == doctest::Approx(std::log(23.0)).epsilon(0.1));
     CHECK(last < 0.1 * first);
   }
@@ -87,6 +93,50 @@ TEST_CASE("a convolution learns by the weight of its reconstruction") {
   };
   CHECK(at::equal(convolution_after({}), convolution_after(0.01)));
   CHECK(!at::equal(convolution_after(0.01), convolution_after(0)));
+}
+
+TEST_CASE("a decoder learns beside the network") {
+  const test::ScratchFolder scratch;
+  test::pack(scratch / "data", test::repeating(2000, 23), 23);
+  shard::TokenReader reader(scratch / "data");
+  for (const net::Pool pool : {net::Pool::kConvolution, net::Pool::kDilatedConvolution}) {
+    net::Network network = test::tiny_compressive(pool, net::CompressionLoss::kAutoEncoding);
+    network.init_std = 0.2;
+    network.dropout = network.dropatt = 0;
+    TrainingConfig config = test::tiny_config();
+    config.batch = 8;
+    config.recons_loss_weight = 1;
+    Streams streams(reader, config.batch, network.lengths.segment);
+    Learner learner(network, config);
+    // The mean square of what the decoder leaves over, as a part of that of the memories.
+    const auto left_over = [&] {
+      nn::Memory memory = learner.memory();
+      double squares = 0;
+      for (const nn::NamedTensor& state : memory.states) {
+        if (state.name.rfind("memory.", 0) == 0) {  // n_m = n_s: all of it leaves in this step
+          squares +=
+              state.tensor.square().mean().item<double>() / static_cast<double>(network.layers());
+        }
+      }
+      at::Tensor loss;
+      learner.model().forward(net::make_geometry(network, network.lengths),
+                              at::zeros({config.batch, network.lengths.segment}, at::kLong), memory,
+                              {true, 1, 1}, &loss);
+      return loss.item<double>() / squares;
+    };
+    double first = 0, last = 0, first_left = 0;
+    for (std::int64_t step = 0; step < 150; ++step) {
+      last = learner.step(streams, step, 0.01).loss;
+      if (step == 1) {
+        first = last;
+        first_left = left_over();
+      }
+    }
+    CAPTURE(net::to_text(pool));
+    CHECK(last < 0.1 * first);
+    CHECK(first_left > 0.5);
+    CHECK(left_over() < 0.2 * first_left);
+  }
 }
 
 TEST_CASE("what is not finite stops the training and leaves the weights alone") {

@@ -76,10 +76,13 @@ inline net::Network tiny_xl() {
   return network;
 }
 
-inline net::Network tiny_compressive() {
+inline net::Network tiny_compressive(
+    net::Pool pool = net::Pool::kConvolution,
+    net::CompressionLoss loss = net::CompressionLoss::kAttentionReconstruction) {
   net::Network network = tiny_xl();
   network.architecture = net::Architecture::kCompressive;
-  network.pool = net::Pool::kConvolution;
+  network.pool = pool;
+  network.compression_loss = loss;
   network.lengths.compressed_memory = 4;
   return network;
 }
