@@ -41,7 +41,12 @@ std::vector<const Option*> all_options(const Command& command) {
 }
 
 bool has_named_commands(const ToolTable& tool) {
-  return !tool.commands.empty() && !tool.commands.front().name.empty();
+  return !tool.commands.empty() && !tool.commands.back().name.empty();
+}
+
+const Command* default_command(const ToolTable& tool) {
+  const bool unnamed = !tool.commands.empty() && tool.commands.front().name.empty();
+  return unnamed ? tool.commands.data() : nullptr;
 }
 
 std::string full_name(const ToolTable& tool, const Command& command) {

@@ -40,7 +40,9 @@ struct Example {
   std::string meaning;
 };
 
-// A tool without subcommands has one Command with an empty name.
+// A tool without subcommands has one Command with an empty name. Such a command at the head of others
+// is the tool's default: what runs when the first argument is not the name of another. With others
+// beside it, it takes no positional arguments: they could not be told from a mistyped name.
 struct Command {
   std::string name;        // "pack"
   std::string summary;     // one line, lower case, no full stop
@@ -98,7 +100,8 @@ class Options {
 // Options that every command has (help, version, quiet, verbose) are added by parse and render.
 Options parse_options(const ToolTable& tool, const std::vector<std::string>& arguments);
 
-// --help of the tool (command == nullptr: the list of commands) or of one command.
+// --help of the tool (command == nullptr: the list of commands, after the help of the default
+// command if there is one) or of one command.
 std::string render_help(const ToolTable& tool, const Command* command);
 
 // The OPTIONS section of the tool's man page in mdoc(7) macros.

@@ -29,6 +29,13 @@ std::string pattern(const Command& command, const Option& option) {
   return text;
 }
 
+std::string option_names(const Command& command) {
+  std::string names;
+  for (const Option* option : internal::all_options(command)) names += "--" + option->name + " ";
+  names.pop_back();
+  return names;
+}
+
 std::string value_cases(const ToolTable& tool) {
   std::string cases;
   for (const Command& command : tool.commands) {
@@ -45,10 +52,8 @@ std::string value_cases(const ToolTable& tool) {
 std::string word_cases(const ToolTable& tool) {
   std::string cases;
   for (const Command& command : tool.commands) {
-    std::string names;
-    for (const Option* option : internal::all_options(command)) names += "--" + option->name + " ";
-    names.pop_back();
-    cases += fmt::format("    '{}:option') _{}_offer -W '{}' ;;\n", command.name, tool.name, names);
+    cases += fmt::format("    '{}:option') _{}_offer -W '{}' ;;\n", command.name, tool.name,
+                         option_names(command));
     if (!command.positional.empty()) {
       cases += fmt::format("    '{}:argument') _{}_offer -f ;;\n", command.name, tool.name);
     }
@@ -59,14 +64,21 @@ std::string word_cases(const ToolTable& tool) {
 std::string command_choice(const ToolTable& tool) {
   if (!internal::has_named_commands(tool)) return "  local command=''\n";
   std::string names;
-  for (const Command& command : tool.commands) names += command.name + " ";
-  return fmt::format(
-      "  local command=${{COMP_WORDS[1]-}}\n"
-      "  if [ \"$COMP_CWORD\" -eq 1 ]; then\n"
-      "    _{}_offer -W '{}--help --version'\n"
-      "    return\n"
-      "  fi\n",
-      tool.name, names);
+  for (const Command& command : tool.commands) {
+    if (!command.name.empty()) names += command.name + " ";
+  }
+  std::string options = "--help --version";
+  std::string choice = "  local command=${COMP_WORDS[1]-}\n";
+  if (const Command* unnamed = internal::default_command(tool)) {
+    options = option_names(*unnamed);
+    choice += "  case $command in -*) command='' ;; esac\n";
+  }
+  return choice + fmt::format(
+                      "  if [ \"$COMP_CWORD\" -eq 1 ]; then\n"
+                      "    _{}_offer -W '{}{}'\n"
+                      "    return\n"
+                      "  fi\n",
+                      tool.name, names, options);
 }
 
 }  // namespace

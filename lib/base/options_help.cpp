@@ -70,8 +70,7 @@ std::string command_help(const ToolTable& tool, const Command& command) {
   out += "\n" + paragraph(command.summary.empty() ? tool.summary : command.summary);
   out += "\nOptions:\n";
   for (const Option* option : internal::all_options(command)) append_option(out, *option);
-  if (command.examples.empty()) return out;
-  out += "\nExamples:\n";
+  if (!command.examples.empty()) out += "\nExamples:\n";
   for (const Example& example : command.examples) {
     append_wrapped(out, "", example.meaning + ":", 2);
     out += fmt::format("    {}\n", example.command);
@@ -79,22 +78,29 @@ std::string command_help(const ToolTable& tool, const Command& command) {
   return out;
 }
 
-std::string tool_help(const ToolTable& tool) {
-  std::string out = fmt::format("Usage: {} COMMAND [OPTION...] [ARGUMENT...]\n\n{}\nCommands:\n",
-                                tool.name, paragraph(tool.summary));
+void append_commands(std::string& out, const ToolTable& tool) {
+  out += "\nCommands:\n";
   for (const Command& command : tool.commands) {
-    append_wrapped(out, "  " + command.name, command.summary, 14);
+    if (!command.name.empty()) append_wrapped(out, "  " + command.name, command.summary, 14);
   }
   out += fmt::format("\n'{} COMMAND --help' describes a command and its options.\n", tool.name);
+}
+
+std::string tool_help(const ToolTable& tool) {
+  std::string out = fmt::format("Usage: {} COMMAND [OPTION...] [ARGUMENT...]\n\n{}", tool.name,
+                                paragraph(tool.summary));
+  append_commands(out, tool);
   return out;
 }
 
 }  // namespace
 
 std::string render_help(const ToolTable& tool, const Command* command) {
-  if (command != nullptr) return command_help(tool, *command);
-  if (internal::has_named_commands(tool)) return tool_help(tool);
-  return command_help(tool, tool.commands.front());
+  if (command == nullptr) command = internal::default_command(tool);
+  if (command == nullptr) return tool_help(tool);
+  std::string out = command_help(tool, *command);
+  if (command->name.empty() && internal::has_named_commands(tool)) append_commands(out, tool);
+  return out;
 }
 
 }  // namespace ql

@@ -16,8 +16,11 @@ const std::vector<Option>& common_options();
 // The command's own options followed by the common ones.
 std::vector<const Option*> all_options(const Command& command);
 
-// True when the tool's first argument picks a command.
+// True when the tool's first argument can pick a command.
 bool has_named_commands(const ToolTable& tool);
+
+// The command that needs no name, or null: of a tool that has no other, or beside named ones.
+const Command* default_command(const ToolTable& tool);
 
 // "qlbin pack", or "qltrain" for a tool without named commands.
 std::string full_name(const ToolTable& tool, const Command& command);

@@ -108,7 +108,7 @@ std::string render_man_options(const ToolTable& tool) {
   }
   std::string page;
   for (const Command& command : tool.commands) {
-    page += fmt::format(".Ss {} {}\n", tool.name, command.name);
+    page += fmt::format(".Ss {}\n", internal::full_name(tool, command));
     page += text_lines(internal::sentence(command.summary));
     page += option_list(command.options);
   }

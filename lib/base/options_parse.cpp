@@ -43,11 +43,19 @@ using internal::Complaint;
 
 const Command& pick_command(const ToolTable& tool, const std::vector<std::string>& arguments) {
   if (tool.commands.empty()) throw std::logic_error("option table: no command");
-  if (!internal::has_named_commands(tool)) return tool.commands.front();
+  const Command* unnamed = internal::default_command(tool);
+  if (!internal::has_named_commands(tool)) return *unnamed;
+  if (unnamed != nullptr && !unnamed->positional.empty()) {
+    throw std::logic_error("option table: a default command with positional arguments");
+  }
   std::vector<std::string> names;
-  for (const Command& command : tool.commands) names.push_back(command.name);
+  for (const Command& command : tool.commands) {
+    if (!command.name.empty()) names.push_back(command.name);
+  }
   const Complaint complaint(tool, nullptr);
   const std::string expected = fmt::format("expected one of {}", fmt::join(names, ", "));
+  const bool by_option = arguments.empty() || arguments.front().rfind('-', 0) == 0;
+  if (unnamed != nullptr && by_option) return *unnamed;
   if (arguments.empty()) complaint.raise("no command given, " + expected);
   const std::string& typed = arguments.front();
   for (const Command& command : tool.commands) {
@@ -93,8 +101,8 @@ void check_positional(const Command& command, const std::vector<std::string>& po
 Options parse_options(const ToolTable& tool, const std::vector<std::string>& arguments) {
   const Command& command = pick_command(tool, arguments);
   const Complaint complaint(tool, &command);
-  const std::vector<std::string> rest(
-      arguments.begin() + (internal::has_named_commands(tool) ? 1 : 0), arguments.end());
+  const std::vector<std::string> rest(arguments.begin() + (command.name.empty() ? 0 : 1),
+                                      arguments.end());
   internal::SplitLine line = internal::split_line(rest, internal::all_options(command), complaint);
 
   Options options;

@@ -76,6 +76,29 @@ TEST_CASE("help of a tool without commands") {
   CHECK(help == render_help(test::plain_table(), test::plain_table().commands.data()));
 }
 
+TEST_CASE("help of a default command names the others") {
+  const ToolTable& table = test::mixed_table();
+  const std::string expected = R"(Usage: qltwo [OPTION...]
+
+Look at boxes.
+
+Options:
+  -l, --level N           Level. Default: 3.
+  -h, --help              Print this help and exit.
+  -V, --version           Print the version and exit.
+  -q, --quiet             Print errors only: no progress, notes or warnings.
+  -v, --verbose           Print details of what is done, too.
+
+Commands:
+  plan        plan a box
+
+'qltwo COMMAND --help' describes a command and its options.
+)";
+  CHECK(render_help(table, nullptr) == expected);
+  CHECK(render_help(table, table.commands.data()) == expected);
+  CHECK(render_help(table, &table.commands[1]).find("Commands:") == std::string::npos);
+}
+
 TEST_CASE("help stays within 80 columns") {
   ToolTable table = test::plain_table();
   Option& option = table.commands[0].options[0];
@@ -134,6 +157,13 @@ Print details of what is done, too.
 )");
 }
 
+TEST_CASE("the man page's options of a default command stand under the tool's name") {
+  const std::string options = render_man_options(test::mixed_table());
+  CHECK(options.rfind(".Ss qltwo\nLook at boxes.\n.Bl -tag -width Ds\n.It Fl l ,", 0) == 0);
+  CHECK(options.find(".Ss qltwo plan\nPlan a box.\n") != std::string::npos);
+  CHECK(options.find(".Ss All commands\n") != std::string::npos);
+}
+
 TEST_CASE("the man page's options escape what mdoc would interpret") {
   const std::string options = render_man_options(test::plain_table());
   CHECK(options.find("Level; 'low' \\e \"high\".\n\\&.5 is no level.\nDefault: 3.\n") !=
@@ -166,6 +196,14 @@ TEST_CASE("completion of a tool without commands") {
   CHECK(complete("qlone --l", test::plain_table()) == "--level\n");
   CHECK(complete("qlone fi", test::plain_table()) == "file one\n");
   CHECK(complete("qlone -l ''", test::plain_table()) == "\n");
+}
+
+TEST_CASE("completion of a default command") {
+  const ToolTable& table = test::mixed_table();
+  CHECK(complete("qltwo ''", table) == "plan|--level|--help|--version|--quiet|--verbose\n");
+  CHECK(complete("qltwo --l", table) == "--level\n");
+  CHECK(complete("qltwo -l 3 --", table) == "--level|--help|--version|--quiet|--verbose\n");
+  CHECK(complete("qltwo plan --s", table) == "--size\n");
 }
 
 }  // namespace ql

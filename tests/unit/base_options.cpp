@@ -201,6 +201,24 @@ TEST_CASE("--help and --version need no complete command line") {
   CHECK(parse_options(test::plain_table(), {"-h", "a", "b", "c"}).flag("help"));
 }
 
+TEST_CASE("a default command runs where no other is named") {
+  const ToolTable& table = test::mixed_table();
+  CHECK(parse_options(table, {}).command().name.empty());
+  CHECK(parse_options(table, {"-l", "7"}).integer("level") == 7);
+  CHECK(parse_options(table, {"plan", "--size", "2"}).integer("size") == 2);
+  CHECK(parse_options(table, {"-l", "7", "-q"}).flag("quiet"));
+  CHECK(complaint({"pln"}, table) ==
+        "unknown command 'pln', expected one of plan; did you mean plan? (see 'qltwo --help')");
+  CHECK(complaint({""}, table) == "unexpected argument ''; see 'qltwo --help'");
+  CHECK(complaint({"-l", "1", "plan"}, table) == "unexpected argument 'plan'; see 'qltwo --help'");
+  CHECK(complaint({"--size", "2"}, table) == "unknown option --size; see 'qltwo --help'");
+  CHECK(complaint({"plan", "-l", "1"}, table) ==
+        "plan: unknown option -l; see 'qltwo plan --help'");
+  ToolTable ambiguous = table;
+  ambiguous.commands[0].positional = "[FILE]";
+  CHECK_THROWS_AS(parse_options(ambiguous, {"plan"}), std::logic_error);
+}
+
 TEST_CASE("misuse of the table is a programming error") {
   const Options options = pack({});
   CHECK_THROWS_AS(options.text("no-such"), std::logic_error);

@@ -111,6 +111,10 @@ TEST_CASE("questions are answered without a run") {
   CHECK(run({"--help"}, never, "", table).out == render_help(table, nullptr));
   CHECK(run({"-h"}, never, "", table).out == render_help(table, nullptr));
   CHECK(run({"pack", "-h"}, never, "", table).out == render_help(table, table.commands.data()));
+  const ToolTable& mixed = test::mixed_table();
+  CHECK(run({"--help"}, never, "", mixed).out == render_help(mixed, nullptr));
+  CHECK(run({"-l", "1", "-h"}, never, "", mixed).out == render_help(mixed, nullptr));
+  CHECK(run({"plan", "-h"}, never, "", mixed).out == render_help(mixed, &mixed.commands[1]));
   CHECK(run({"--version"}, never, "", table).exit_code == 0);
   CHECK(run({"info", "--version"}, never, "", table).out ==
         fmt::format("qlbox (transformer-ql) {}\n", version()));

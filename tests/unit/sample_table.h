@@ -69,4 +69,20 @@ inline const ToolTable& plain_table() {
   return table;
 }
 
+// A tool with a default command and one with a name.
+inline const ToolTable& mixed_table() {
+  static const ToolTable table = [] {
+    Command unnamed;
+    unnamed.summary = "look at boxes";
+    unnamed.options = {make_option("level", 'l', OptionType::kInteger, "N", "Level.", "3")};
+    Command plan;
+    plan.name = "plan";
+    plan.summary = "plan a box";
+    plan.options = {make_option("size", 0, OptionType::kInteger, "N", "Size.")};
+    plan.examples = {{"qltwo plan --size 3", "Plan a small box"}};
+    return ToolTable{"qltwo", "boxes", {unnamed, plan}};
+  }();
+  return table;
+}
+
 }  // namespace ql::test
