@@ -1,6 +1,7 @@
 // qlctx: context length and cost of a network, from its geometry.
 #include "base/file.h"
 #include "base/tool.h"
+#include "qlctx_plan.h"
 #include "qlctx_report.h"
 #include "qlctx_request.h"
 
@@ -36,16 +37,18 @@ ql::ToolTable make_table() {
       {"qlctx -m runs/ql/best --segment 8 --memory 24 --method exact",
        "a trained network with other lengths than in training"},
   };
-  return {"qlctx", command.summary, {command}};
+  return {"qlctx", command.summary, {command, ql::ctx::plan_command()}};
 }
 
 void report(const ql::Options& options) {
+  if (options.command().name == "plan") {
+    ql::ctx::plan(options);
+    return;
+  }
   const ql::ctx::Request request = ql::ctx::make_request(options);
-  const std::string method = options.text("method");
-  const std::vector<ql::ctx::Row> rows = ql::ctx::make_rows(request, method);
+  const std::vector<ql::ctx::Row> rows = ql::ctx::make_rows(request, options.text("method"));
   ql::OutputStream output(false);
-  output.write(options.text("format") == "json" ? ql::ctx::render_json(request, method, rows)
-                                                : ql::ctx::render_tsv(request, method, rows));
+  output.write(ql::ctx::render(rows, options.text("format")));
   output.close();
 }
 

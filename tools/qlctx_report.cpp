@@ -12,8 +12,8 @@ namespace ql::ctx {
 namespace {
 
 // A row as JSON, from which the TSV is printed too: the two cannot differ.
-Json row_to_json(const Request& request, const std::string& method, const Row& row) {
-  const net::Network& network = request.network;
+Json row_to_json(const Row& row) {
+  const net::Network& network = row.network;
   const net::Lengths& lengths = row.geometry.lengths;
   const bool compresses =
       network.scales.size() > 1 || network.architecture == net::Architecture::kCompressive;
@@ -25,15 +25,16 @@ Json row_to_json(const Request& request, const std::string& method, const Row& r
   json["min"] = row.context.minimum;
   json["max"] = row.context.maximum;
   json["mean"] = row.context.mean();
-  json["method"] = method;
+  json["method"] = row.method;
   json["compressed_memory"] = lengths.compressed_memory;
   json["scales"] = network.scales;
   json["output_layers"] = network.output_layers;
   json["rate"] = compresses ? Json(network.rate) : Json();
-  json["parameters"] = request.has_sizes ? Json(row.cost.parameters) : Json();
+  json["parameters"] = row.has_sizes ? Json(row.cost.parameters) : Json();
   json["flops_per_token"] =
-      request.has_sizes ? Json(std::llround(row.cost.forward_flops_per_token)) : Json();
+      row.has_sizes ? Json(std::llround(row.cost.forward_flops_per_token)) : Json();
   json["memory_states"] = row.cost.memory_states;
+  json.update(row.more);
   return json;
 }
 
@@ -74,31 +75,11 @@ std::string cell(const Json& value) {
   return value.dump();
 }
 
-}  // namespace
-
-std::vector<Row> make_rows(const Request& request, const std::string& method) {
-  std::vector<Row> rows;
-  for (const net::Lengths& lengths : request.lengths) {
-    const net::Network& network = request.network;
-    rows.push_back({net::make_geometry(network, lengths),
-                    method == "exact" ? net::exact_context(network, lengths)
-                                      : net::paper_context(network, lengths),
-                    net::cost(network, lengths)});
-    for (const net::ScaleGeometry& scale : rows.back().geometry.scales) {
-      log_debug("segment {}, memory {}: granularity {}: {} layers, segment {}, memory {}, shift {}",
-                lengths.segment, lengths.memory, scale.granularity, scale.layers, scale.segment,
-                scale.memory, scale.shift);
-    }
-  }
-  return rows;
-}
-
-std::string render_tsv(const Request& request, const std::string& method,
-                       const std::vector<Row>& rows) {
+std::string render_tsv(const std::vector<Row>& rows) {
   std::string header, body;
   for (const Row& row : rows) {
     std::vector<std::string> names, cells;
-    const Json json = row_to_json(request, method, row);
+    const Json json = row_to_json(row);
     for (const auto& [key, value] : json.items()) {
       names.push_back(key);
       cells.push_back(cell(value));
@@ -109,15 +90,42 @@ std::string render_tsv(const Request& request, const std::string& method,
   return header + body;
 }
 
-std::string render_json(const Request& request, const std::string& method,
-                        const std::vector<Row>& rows) {
+std::string render_json(const std::vector<Row>& rows) {
   Json list = Json::array();
   for (const Row& row : rows) {
-    Json json = row_to_json(request, method, row);
+    Json json = row_to_json(row);
     json["geometry"] = geometry_to_json(row.geometry);
     list.push_back(std::move(json));
   }
   return dump_json(list);
+}
+
+}  // namespace
+
+std::vector<Row> make_rows(const Request& request, const std::string& method) {
+  std::vector<Row> rows;
+  for (const net::Lengths& lengths : request.lengths) {
+    const net::Network& network = request.network;
+    Row row;
+    row.network = network;
+    row.has_sizes = request.has_sizes;
+    row.geometry = net::make_geometry(network, lengths);
+    row.context = method == "exact" ? net::exact_context(network, lengths)
+                                    : net::paper_context(network, lengths);
+    row.method = method;
+    row.cost = net::cost(network, lengths);
+    rows.push_back(std::move(row));
+    for (const net::ScaleGeometry& scale : rows.back().geometry.scales) {
+      log_debug("segment {}, memory {}: granularity {}: {} layers, segment {}, memory {}, shift {}",
+                lengths.segment, lengths.memory, scale.granularity, scale.layers, scale.segment,
+                scale.memory, scale.shift);
+    }
+  }
+  return rows;
+}
+
+std::string render(const std::vector<Row>& rows, const std::string& format) {
+  return format == "json" ? render_json(rows) : render_tsv(rows);
 }
 
 }  // namespace ql::ctx

@@ -9,10 +9,17 @@
 namespace ql::ctx {
 namespace {
 
-// What parameters and operations are counted from: the first four are needed for it.
-const std::vector<std::string> kSizeOptions{"d-model", "n-head", "d-head", "d-inner"};
-const std::vector<std::string> kCostOptions{"d-model",    "n-head",  "d-head",     "d-inner",
-                                            "vocab-size", "untie-r", "convolution"};
+// What parameters and operations cannot be counted without.
+const std::vector<std::string> kNeededSizes{"d-model", "n-head", "d-head", "d-inner"};
+
+Option option(std::string name, OptionType type, std::string value_name, std::string help) {
+  Option made;
+  made.name = std::move(name);
+  made.type = type;
+  made.value_name = std::move(value_name);
+  made.help = std::move(help);
+  return made;
+}
 
 bool has_scales(net::Architecture architecture) {
   return architecture == net::Architecture::kTransformerQl ||
@@ -37,38 +44,6 @@ std::vector<std::int64_t> scales_from_options(const Options& options,
   return has_scales(architecture) ? std::vector<std::int64_t>{3, 3} : std::vector<std::int64_t>{8};
 }
 
-void read_sizes(const Options& options, Request& request) {
-  const auto given = [&](const std::string& name) { return options.given(name); };
-  if (std::none_of(kCostOptions.begin(), kCostOptions.end(), given)) {
-    return;
-  }
-  for (const std::string& name : kSizeOptions) {
-    if (!options.given(name)) {
-      throw UsageError("--" + name, "missing",
-                       "parameters and operations are counted from --d-model, --n-head, --d-head "
-                       "and --d-inner together");
-    }
-  }
-  net::Network& network = request.network;
-  request.has_sizes = true;
-  network.d_model = options.integer("d-model");
-  network.n_head = options.integer("n-head");
-  network.d_head = options.integer("d-head");
-  network.d_inner = options.integer("d-inner");
-  if (options.given("vocab-size")) {
-    network.vocab_size = options.integer("vocab-size");
-  }
-  network.untie_r = options.flag("untie-r");
-  if (options.flag("convolution")) {
-    if (network.architecture != net::Architecture::kCompressive) {
-      throw UsageError("--convolution", "given for another architecture than compressive",
-                       "the others pool by maximum or mean, which has no parameters");
-    }
-    network.pool = net::Pool::kConvolution;
-  }
-  network.check();
-}
-
 Request request_from_arch(const Options& options) {
   Request request;
   net::Network& network = request.network;
@@ -81,7 +56,14 @@ Request request_from_arch(const Options& options) {
   }
   network.rate = options.integer("rate");
   network.check_layers();
-  read_sizes(options, request);
+  request.has_sizes = read_sizes(options, network);
+  if (request.has_sizes) {
+    if (options.flag("convolution") && network.architecture != net::Architecture::kCompressive) {
+      throw UsageError("--convolution", "given for another architecture than compressive",
+                       "the others pool by maximum or mean, which has no parameters");
+    }
+    network.check();
+  }
   if (!options.given("segment")) {
     throw UsageError("--segment", "missing", "give one or more lengths, as in --segment 4,8");
   }
@@ -89,14 +71,7 @@ Request request_from_arch(const Options& options) {
 }
 
 Request request_from_file(const Options& options, const std::string& source) {
-  std::vector<std::string> surplus = kCostOptions;
-  surplus.insert(surplus.end(), {"arch", "scales", "layers", "output-layers", "rate"});
-  for (const std::string& name : surplus) {
-    if (options.given(name)) {
-      throw UsageError("--" + name, "given together with --" + source,
-                       "the file describes the network: leave one of them out");
-    }
-  }
+  refuse_beside_file(options, source, {"arch", "scales", "layers", "output-layers", "rate"});
   Request request;
   request.has_sizes = true;
   request.network = source == "model" ? net::read_model_file(options.text("model")).network
@@ -111,16 +86,67 @@ std::vector<std::int64_t> lengths_of(const Options& options, const std::string& 
 
 }  // namespace
 
+bool read_sizes(const Options& options, net::Network& network) {
+  const std::vector<Option> sizes = size_options();
+  if (std::none_of(sizes.begin(), sizes.end(),
+                   [&](const Option& size) { return options.given(size.name); })) {
+    return false;
+  }
+  for (const std::string& name : kNeededSizes) {
+    if (!options.given(name)) {
+      throw UsageError("--" + name, "missing",
+                       "parameters and operations are counted from --d-model, --n-head, --d-head "
+                       "and --d-inner together");
+    }
+  }
+  network.d_model = options.integer("d-model");
+  network.n_head = options.integer("n-head");
+  network.d_head = options.integer("d-head");
+  network.d_inner = options.integer("d-inner");
+  if (options.given("vocab-size")) {
+    network.vocab_size = options.integer("vocab-size");
+  }
+  network.untie_r = options.flag("untie-r");
+  if (options.flag("convolution")) {
+    network.pool = net::Pool::kConvolution;
+  }
+  return true;
+}
+
+void refuse_beside_file(const Options& options, const std::string& source,
+                        const std::vector<std::string>& names) {
+  std::vector<std::string> surplus = names;
+  for (const Option& size : size_options()) {
+    surplus.push_back(size.name);
+  }
+  for (const std::string& name : surplus) {
+    if (options.given(name)) {
+      throw UsageError("--" + name, "given together with --" + source,
+                       "the file describes the network: leave one of them out");
+    }
+  }
+}
+
+std::vector<Option> size_options() {
+  std::vector<Option> options;
+  options.push_back(option("d-model", OptionType::kInteger, "N",
+                           "Width of a state. With the next three options, parameters and "
+                           "operations are counted."));
+  options.push_back(option("n-head", OptionType::kInteger, "N", "Attention heads of a layer."));
+  options.push_back(option("d-head", OptionType::kInteger, "N", "Width of a head."));
+  options.push_back(
+      option("d-inner", OptionType::kInteger, "N", "Inner width of the feed-forward layers."));
+  options.push_back(option("vocab-size", OptionType::kInteger, "N",
+                           "Words in the vocabulary. When left out, embedding and softmax are not "
+                           "counted."));
+  options.push_back(option("untie-r", OptionType::kFlag, "",
+                           "Count biases u and v for every layer, as untie_r does."));
+  options.push_back(option("convolution", OptionType::kFlag, "",
+                           "Count the learned convolution of a Compressive Transformer."));
+  return options;
+}
+
 std::vector<Option> request_options() {
-  const auto option = [](std::string name, OptionType type, std::string value_name,
-                         std::string help) {
-    Option made;
-    made.name = std::move(name);
-    made.type = type;
-    made.value_name = std::move(value_name);
-    made.help = std::move(help);
-    return made;
-  };
   std::vector<Option> options;
   options.push_back(option("arch", OptionType::kChoice, "NAME", "Architecture of the network."));
   options.back().choices = {"ql", "xl", "compressive", "multiscale", "vanilla"};
@@ -150,20 +176,8 @@ std::vector<Option> request_options() {
   options.push_back(
       option("rate", OptionType::kInteger, "C", "Compression rate: states that become one."));
   options.back().default_value = "2";
-  options.push_back(option("d-model", OptionType::kInteger, "N",
-                           "Width of a state. With the next three options, parameters and "
-                           "operations are counted."));
-  options.push_back(option("n-head", OptionType::kInteger, "N", "Attention heads of a layer."));
-  options.push_back(option("d-head", OptionType::kInteger, "N", "Width of a head."));
-  options.push_back(
-      option("d-inner", OptionType::kInteger, "N", "Inner width of the feed-forward layers."));
-  options.push_back(option("vocab-size", OptionType::kInteger, "N",
-                           "Words in the vocabulary. When left out, embedding and softmax are not "
-                           "counted."));
-  options.push_back(option("untie-r", OptionType::kFlag, "",
-                           "Count biases u and v for every layer, as untie_r does."));
-  options.push_back(option("convolution", OptionType::kFlag, "",
-                           "Count the learned convolution of a Compressive Transformer."));
+  const std::vector<Option> sizes = size_options();
+  options.insert(options.end(), sizes.begin(), sizes.end());
   return options;
 }
 

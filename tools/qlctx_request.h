@@ -14,8 +14,18 @@ struct Request {
   std::vector<net::Lengths> lengths;  // every combination of the lists, the segment slowest
 };
 
-// The part of the option table that describes the network and the lengths.
+// The part of the option table that describes the network and the lengths, and the part of it that
+// gives the sizes.
 std::vector<Option> request_options();
+std::vector<Option> size_options();
+
+// Puts the sizes of size_options() into `network`. False when none of them was given; throws
+// UsageError when some are missing of those that are needed together.
+bool read_sizes(const Options& options, net::Network& network);
+// Throws UsageError when one of these options was given, or one of size_options(): --`source` names
+// a file that says the same.
+void refuse_beside_file(const Options& options, const std::string& source,
+                        const std::vector<std::string>& names);
 
 // Throws UsageError for options that do not go together, ConfigError for a network that cannot be
 // built, FormatError for a damaged checkpoint or preset. Lengths are not checked here.

@@ -1,0 +1,254 @@
+#include "net/plan.h"
+
+#include <algorithm>
+#include <cmath>
+#include <tuple>
+
+#include "base/error.h"
+
+namespace ql::net {
+namespace {
+
+bool has_scales(Architecture architecture) {
+  return architecture == Architecture::kTransformerQl || architecture == Architecture::kMultiScale;
+}
+
+// Appends all ways to give `layers` layers to `scales` further scales, at least one each; what is
+// left is the output block.
+void divide(Network& network, std::int64_t layers, std::size_t scales,
+            std::vector<Network>& divisions) {
+  if (scales == 0) {
+    network.output_layers = layers;
+    divisions.push_back(network);
+    return;
+  }
+  const auto others = static_cast<std::int64_t>(scales) - 1;
+  for (std::int64_t here = 1; here <= layers - others; ++here) {
+    network.scales.push_back(here);
+    divide(network, layers - here, scales - 1, divisions);
+    network.scales.pop_back();
+  }
+}
+
+// 1, 2, 3, 4, 6, 8, 12, ... times `unit`, from `minimum` on until `enough` is reached.
+std::vector<std::int64_t> grid(std::int64_t unit, std::int64_t minimum, std::int64_t enough) {
+  std::vector<std::int64_t> lengths;
+  for (std::int64_t power = 1; lengths.empty() || lengths.back() < enough; power *= 2) {
+    for (const std::int64_t value : {power, power + power / 2}) {
+      const std::int64_t length = value * unit;
+      const bool new_value = value == power || power > 1;
+      if (length > kMaxLength) {
+        return lengths;
+      }
+      if (new_value && length >= minimum && (lengths.empty() || lengths.back() < enough)) {
+        lengths.push_back(length);
+      }
+    }
+  }
+  return lengths;
+}
+
+std::int64_t granularity_of_last_scale(const Network& network) {
+  std::int64_t granularity = 1;
+  for (std::size_t scale = 1; scale < network.scales.size(); ++scale) {
+    granularity *= network.rate;
+    if (granularity > kMaxLength) {
+      break;
+    }
+  }
+  return granularity;
+}
+
+// What "cheaper" looks at; operations as they are printed.
+struct Price {
+  std::int64_t operations = 0;
+  std::int64_t memory_states = 0;
+
+  bool covers(const Price& other) const {
+    return operations <= other.operations && memory_states <= other.memory_states;
+  }
+  bool operator==(const Price& other) const { return covers(other) && other.covers(*this); }
+};
+
+Price price_of(const Cost& cost) {
+  return {std::llround(cost.forward_flops_per_token), cost.memory_states};
+}
+
+// Whether `a` is printed in the place of `b`, which costs the same.
+bool preferred(const Plan& a, const Plan& b) {
+  const auto rank = [](const Plan& plan) {
+    std::vector<std::int64_t> layers = plan.network.scales;  // most at the finest scale: negated
+    std::transform(layers.begin(), layers.end(), layers.begin(), std::negate<>());
+    return std::make_tuple(plan.network.scales.size(), layers, plan.network.rate,
+                           plan.lengths.segment, -plan.lengths.memory,
+                           plan.lengths.compressed_memory);
+  };
+  return rank(a) < rank(b);
+}
+
+// The plans that no other undercuts, so far.
+class Front {
+ public:
+  // Whether a plan of this price can still enter; a plan that can, may yet lose to an equal one.
+  bool admits(const Price& price) const {
+    return std::none_of(plans_.begin(), plans_.end(), [&](const Plan& plan) {
+      const Price other = price_of(plan.cost);
+      return other.covers(price) && !(other == price);
+    });
+  }
+
+  // Requires admits().
+  void add(const Plan& plan) {
+    const Price price = price_of(plan.cost);
+    for (Plan& other : plans_) {
+      if (price_of(other.cost) == price) {
+        if (preferred(plan, other)) {
+          other = plan;
+        }
+        return;
+      }
+    }
+    const auto undercut = [&](const Plan& other) { return price.covers(price_of(other.cost)); };
+    plans_.erase(std::remove_if(plans_.begin(), plans_.end(), undercut), plans_.end());
+    plans_.push_back(plan);
+  }
+
+  std::vector<Plan> cheapest_first() const {
+    std::vector<Plan> sorted = plans_;
+    std::sort(sorted.begin(), sorted.end(), [](const Plan& a, const Plan& b) {
+      const Price x = price_of(a.cost), y = price_of(b.cost);
+      return std::tie(x.operations, x.memory_states) < std::tie(y.operations, y.memory_states);
+    });
+    return sorted;
+  }
+
+ private:
+  std::vector<Plan> plans_;
+};
+
+// Lengths of one network that differ in the last one only and grow. Of these, only the shortest
+// that reach far enough matter: longer ones cost more.
+struct Chain {
+  const Network* network = nullptr;
+  std::vector<Lengths> lengths;
+  std::int64_t least_operations = 0;
+};
+
+std::vector<Chain> chains_of(const Network& network, std::int64_t context,
+                             const std::vector<std::int64_t>& segments) {
+  const bool compressive = network.architecture == Architecture::kCompressive;
+  const bool several = network.scales.size() > 1;
+  const std::int64_t segment_unit = compressive ? network.rate : granularity_of_last_scale(network);
+  std::vector<Chain> chains;
+  const std::int64_t longest = std::max(context, segment_unit);
+  for (const std::int64_t segment : segments.empty() ? grid(segment_unit, 1, context) : segments) {
+    const bool fits = segment >= 1 && segment <= kMaxLength && segment % segment_unit == 0;
+    if (!fits || (segments.empty() && segment > longest)) {
+      continue;
+    }
+    const std::int64_t enough = std::max(context, segment);
+    std::vector<std::int64_t> memories = grid(several ? network.rate : 1, segment, enough);
+    if (several) {
+      memories.insert(memories.begin(), 0);
+    }
+    Chain chain{&network, {}, 0};
+    for (const std::int64_t memory : memories) {
+      if (!compressive) {
+        chain.lengths.push_back({segment, memory, 0});
+        continue;
+      }
+      chain.lengths.clear();
+      for (const std::int64_t compressed : grid(1, segment / network.rate, enough)) {
+        chain.lengths.push_back({segment, memory, compressed});
+      }
+      chains.push_back(chain);
+    }
+    if (!compressive) {
+      chains.push_back(chain);
+    }
+  }
+  for (Chain& chain : chains) {
+    chain.least_operations = price_of(cost(network, chain.lengths.front())).operations;
+  }
+  return chains;
+}
+
+// Offers the first lengths that reach `context` tokens.
+void search(const Chain& chain, std::int64_t context, Front& front) {
+  for (const Lengths& lengths : chain.lengths) {
+    const Cost price = cost(*chain.network, lengths);
+    if (!front.admits(price_of(price))) {
+      return;
+    }
+    const ContextLength reached = exact_context(*chain.network, lengths);
+    if (reached.minimum >= context) {
+      front.add({*chain.network, lengths, reached, price});
+      return;
+    }
+  }
+}
+
+bool keeps_memory(const Network& network) {
+  return network.architecture != Architecture::kMultiScale &&
+         network.architecture != Architecture::kVanilla;
+}
+
+}  // namespace
+
+std::vector<Network> divisions_of_layers(const Network& network, Architecture architecture,
+                                         std::int64_t layers,
+                                         const std::vector<std::int64_t>& rates) {
+  std::vector<Network> divisions;
+  Network division = network;
+  division.architecture = architecture;
+  division.output_layers = 0;
+  if (division.pool == Pool::kConvolution && architecture != Architecture::kCompressive) {
+    division.pool = Pool::kMax;
+  }
+  if (!has_scales(architecture)) {
+    division.scales = {layers};
+    division.droppath = 0;
+    const bool compresses = architecture == Architecture::kCompressive;
+    for (std::size_t i = 0; i < (compresses ? rates.size() : 1); ++i) {
+      division.rate = compresses ? rates[i] : network.rate;
+      divisions.push_back(division);
+    }
+    return divisions;
+  }
+  for (const std::int64_t rate : rates) {
+    division.rate = rate;
+    for (std::size_t scales = 2; scales <= kMaxPlannedScales; ++scales) {
+      division.scales.clear();
+      divide(division, layers, scales, divisions);
+    }
+  }
+  return divisions;
+}
+
+std::vector<Plan> cheapest_plans(const std::vector<Network>& networks, std::int64_t context,
+                                 const std::vector<std::int64_t>& segments) {
+  if (context < 1 || context > kMaxPlannedContext) {
+    throw ConfigError("context",
+                      fmt::format("expected 1 to {}, found {}", kMaxPlannedContext, context));
+  }
+  std::vector<Chain> chains;
+  for (const Network& network : networks) {
+    network.check();
+    // Without recurrence a segment's first position sees nothing before it.
+    if (keeps_memory(network)) {
+      const std::vector<Chain> own = chains_of(network, context, segments);
+      chains.insert(chains.end(), own.begin(), own.end());
+    }
+  }
+  // The cheap ones first: they spare the exact lengths of long segments, which take longest.
+  std::stable_sort(chains.begin(), chains.end(), [](const Chain& a, const Chain& b) {
+    return a.least_operations < b.least_operations;
+  });
+  Front front;
+  for (const Chain& chain : chains) {
+    search(chain, context, front);
+  }
+  return front.cheapest_first();
+}
+
+}  // namespace ql::net
