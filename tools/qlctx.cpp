@@ -16,10 +16,11 @@ ql::ToolTable make_table() {
   method.type = ql::OptionType::kChoice;
   method.value_name = "NAME";
   method.help =
-      "How context lengths are computed: by the formula behind the paper's tables, or exactly, "
-      "from what every output state depends on.";
+      "How context lengths are found: by the formula behind the paper's tables, exactly, from what "
+      "every output state depends on, or measured by gradients of the running network, all three "
+      "side by side.";
   method.default_value = "paper";
-  method.choices = {"paper", "exact"};
+  method.choices = {"paper", "exact", "measured"};
   command.options.push_back(method);
   ql::Option format;
   format.name = "format";
@@ -36,6 +37,8 @@ ql::ToolTable make_table() {
        "the paper's Compressive Transformer"},
       {"qlctx -m runs/ql/best --segment 8 --memory 24 --method exact",
        "a trained network with other lengths than in training"},
+      {"qlctx -m runs/ql/best --method measured | cut -f 2,3,16-",
+       "do the trained weights look back as far as the geometry lets them?"},
   };
   return {"qlctx", command.summary, {command, ql::ctx::plan_command()}};
 }

@@ -3,10 +3,14 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cmath>
 
+#include "base/error.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "net/dependency.h"
+#include "qlctx_measure.h"
 
 namespace ql::ctx {
 namespace {
@@ -100,6 +104,48 @@ std::string render_json(const std::vector<Row>& rows) {
   return dump_json(list);
 }
 
+// Which methods agree: the estimate is compared by its minimum, because its maximum counts one
+// token more by convention; the others at every position of a segment.
+std::string agreement(const net::ContextLength& paper, const net::ContextLength& exact,
+                      const net::ContextLength& measured, bool same_positions) {
+  const bool paper_exact = paper.minimum == exact.minimum;
+  if (same_positions) {
+    return paper_exact ? "paper=exact=measured" : "exact=measured";
+  }
+  if (paper_exact) {
+    return "paper=exact";
+  }
+  return paper.minimum == measured.minimum ? "paper=measured" : "none";
+}
+
+void add_measured(const Request& request, std::vector<Row>& rows) {
+  if (!request.has_sizes) {
+    throw UsageError("--method measured", "runs a network, and its sizes are unknown",
+                     "give --d-model, --n-head, --d-head and --d-inner, --preset or --model");
+  }
+  const std::vector<std::vector<std::int64_t>> measured = measure(request);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    Row& row = rows[i];
+    std::vector<std::int64_t> exact = net::oldest_dependencies(row.geometry);
+    for (std::size_t position = 0; position < exact.size(); ++position) {
+      exact[position] = static_cast<std::int64_t>(position) - exact[position];
+    }
+    const auto range = [](const std::vector<std::int64_t>& lengths) {
+      const auto [shortest, longest] = std::minmax_element(lengths.begin(), lengths.end());
+      return net::ContextLength{*shortest, *longest};
+    };
+    const net::ContextLength paper = row.context;
+    row.context = range(measured[i]);
+    row.more["paper_min"] = paper.minimum;
+    row.more["paper_max"] = paper.maximum;
+    row.more["exact_min"] = range(exact).minimum;
+    row.more["exact_max"] = range(exact).maximum;
+    row.more["measured_min"] = row.context.minimum;
+    row.more["measured_max"] = row.context.maximum;
+    row.more["agree"] = agreement(paper, range(exact), row.context, measured[i] == exact);
+  }
+}
+
 }  // namespace
 
 std::vector<Row> make_rows(const Request& request, const std::string& method) {
@@ -120,6 +166,9 @@ std::vector<Row> make_rows(const Request& request, const std::string& method) {
                 lengths.segment, lengths.memory, scale.granularity, scale.layers, scale.segment,
                 scale.memory, scale.shift);
     }
+  }
+  if (method == "measured") {
+    add_measured(request, rows);
   }
   return rows;
 }

@@ -23,8 +23,8 @@ struct Row {
   Json more = Json::object();  // further columns, of a method or a command
 };
 
-// `method` is "paper" or "exact". Throws ConfigError for the first combination that cannot be
-// built.
+// `method` is "paper", "exact" or "measured". Throws ConfigError for the first combination that
+// cannot be built, and for "measured" as measure() does, UsageError for a network without sizes.
 std::vector<Row> make_rows(const Request& request, const std::string& method);
 
 // "tsv": a header line and one line per row, tab-separated; "-" where nothing is known or nothing

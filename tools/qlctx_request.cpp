@@ -74,6 +74,7 @@ Request request_from_file(const Options& options, const std::string& source) {
   refuse_beside_file(options, source, {"arch", "scales", "layers", "output-layers", "rate"});
   Request request;
   request.has_sizes = true;
+  request.checkpoint = source == "model" ? options.text("model") : "";
   request.network = source == "model" ? net::read_model_file(options.text("model")).network
                                       : net::read_preset(options.text("preset"), {}, {}).network;
   return request;

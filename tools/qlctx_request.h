@@ -1,6 +1,7 @@
 // The network and the lengths that a qlctx command line asks about.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "base/options.h"
@@ -10,6 +11,7 @@ namespace ql::ctx {
 
 struct Request {
   net::Network network;
+  std::string checkpoint;             // of --model: where the weights are; else empty
   bool has_sizes = false;             // d_model and so on are known: costs can be counted
   std::vector<net::Lengths> lengths;  // every combination of the lists, the segment slowest
 };

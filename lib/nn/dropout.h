@@ -14,6 +14,8 @@ struct StepOptions {
   bool training = false;
   std::uint64_t seed = 0;
   std::uint64_t step = 0;
+  // Gradients also flow through memories: to measure context, never to train.
+  bool through_memory = false;
 };
 
 // Where in the network a mask is used; two places never share random numbers.

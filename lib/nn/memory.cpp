@@ -61,13 +61,13 @@ at::Tensor MemoryWalk::join(const at::Tensor& segment, std::int64_t length, std:
   }
   at::Tensor window = at::cat({here().tensor, segment}, 1);
   // concat(memory, segment[:shift]) is the window's first length + shift states.
-  next_.states.push_back({here().name, window.detach().narrow(1, shift, length)});
+  next_.states.push_back({here().name, kept(window).narrow(1, shift, length)});
   return window;
 }
 
 void MemoryWalk::pass_compressed(const at::Tensor& compressed) {
   const std::int64_t length = current().size(1);
-  const at::Tensor all = at::cat({current(), compressed.detach()}, 1);
+  const at::Tensor all = at::cat({current(), kept(compressed)}, 1);
   pass(all.narrow(1, all.size(1) - length, length));
 }
 

@@ -15,7 +15,8 @@
 
 namespace ql::nn {
 
-// What a step leaves for the next one, without gradient. Starts as zeros.
+// What a step leaves for the next one, without gradient (but see StepOptions::through_memory).
+// Starts as zeros.
 struct Memory {
   // "memory.0", "memory.1", ... [batch, states, d_model] in the order in which a step meets them,
   // each followed by its "compressed_memory.N" where there is one. Places that keep nothing are
@@ -38,7 +39,9 @@ void check_memory(const Memory& memory, const net::Geometry& geometry, std::int6
 // Walks through the memories in the order of a step, joining and shifting them.
 class MemoryWalk {
  public:
-  explicit MemoryWalk(const Memory& memory) : memory_(memory) {}
+  // `keep_gradient`: what enters the next memory stays part of the graph.
+  explicit MemoryWalk(const Memory& memory, bool keep_gradient = false)
+      : memory_(memory), keep_gradient_(keep_gradient) {}
   // The window concat(memory, segment) of the next place, which keeps `length` states. The place's
   // new memory is the last `length` of concat(memory, segment[:shift]).
   at::Tensor join(const at::Tensor& segment, std::int64_t length, std::int64_t shift);
@@ -54,8 +57,12 @@ class MemoryWalk {
 
  private:
   const NamedTensor& here() const { return memory_.states[next_.states.size()]; }
+  at::Tensor kept(const at::Tensor& states) const {
+    return keep_gradient_ ? states : states.detach();
+  }
 
   const Memory& memory_;
+  bool keep_gradient_;
   Memory next_;
 };
 

@@ -39,6 +39,14 @@ void check_geometry(const net::Network& network, const net::Geometry& geometry) 
   }
 }
 
+void check_embedded(const at::Tensor& embedded, std::int64_t segment, std::int64_t d_model) {
+  if (!embedded.defined() || embedded.dim() != 3 || embedded.size(1) != segment ||
+      embedded.size(2) != d_model) {
+    throw ConfigError("embedded tokens",
+                      fmt::format("expected batch x {} x {} numbers", segment, d_model));
+  }
+}
+
 // What the rows of a batch are: a step of each of several streams, or consecutive steps of one.
 enum class Rows { kStreams, kConsecutive };
 
@@ -51,7 +59,7 @@ class Step {
       : network_(network),
         parameters_(parameters),
         geometry_(geometry),
-        memory_(memory),
+        memory_(memory, options.through_memory),
         options_(options),
         rows_(rows) {
     std::int64_t longest = 0;
@@ -136,7 +144,8 @@ class Step {
     if (usage.defined()) {
       usage = usage.narrow(1, geometry_.compressed_memory, segment);
     }
-    const at::Tensor leaving = window.detach().narrow(1, 0, segment);
+    const at::Tensor kept = options_.through_memory ? window : window.detach();
+    const at::Tensor leaving = kept.narrow(1, 0, segment);
     const at::Tensor compressed = compress_memories(network_, context.parameters, leaving, usage);
     if (options_.training && compressed.requires_grad()) {
       const at::Tensor queries = window.narrow(1, window.size(1) - segment, segment);
@@ -291,8 +300,16 @@ at::Tensor Model::forward_stream(const net::Geometry& geometry, const at::Tensor
 at::Tensor Model::forward(const net::Geometry& geometry, const at::Tensor& tokens, Memory& memory,
                           const StepOptions& step, at::Tensor* reconstruction) const {
   const at::Tensor ids = check_tokens(geometry, tokens);
-  check_memory(memory, geometry, ids.size(0), network_.d_model);
-  const at::Tensor embedded = nn::embed(network_, parameters_, ids);
+  return forward_embedded(geometry, nn::embed(network_, parameters_, ids), memory, step,
+                          reconstruction);
+}
+
+at::Tensor Model::forward_embedded(const net::Geometry& geometry, const at::Tensor& embedded,
+                                   Memory& memory, const StepOptions& step,
+                                   at::Tensor* reconstruction) const {
+  check_geometry(network_, geometry);
+  check_embedded(embedded, geometry.lengths.segment, network_.d_model);
+  check_memory(memory, geometry, embedded.size(0), network_.d_model);
   Step run(network_, parameters_, geometry, memory, step, options_, Rows::kStreams);
   at::Tensor states = run.run(dropout(embedded, network_.dropout, step, {Place::kEmbedding}));
   memory = run.next_memory();

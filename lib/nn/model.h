@@ -57,7 +57,13 @@ class Model {
   at::Tensor forward(const net::Geometry& geometry, const at::Tensor& tokens, Memory& memory,
                      const StepOptions& step, at::Tensor* reconstruction = nullptr) const;
 
-  // The same without dropout and gradient for consecutive segments of one stream: tokens
+  // The same from the vectors that embed() makes of a segment's tokens: who holds them can ask for
+  // the gradient with respect to a token.
+  at::Tensor forward_embedded(const net::Geometry& geometry, const at::Tensor& embedded,
+                              Memory& memory, const StepOptions& step,
+                              at::Tensor* reconstruction = nullptr) const;
+
+  // forward() without dropout and gradient for consecutive segments of one stream: tokens
   // [segments, segment] go through the first layer, then through the second, and so on; `memory` is
   // of batch 1. The states equal those of forward(), segment by segment. With the pool most-used a
   // layer still takes its segments one by one: what it keeps of one depends on the one before.

@@ -10,49 +10,16 @@
 #include "net/dependency.h"
 #include "net/geometry.h"
 #include "nn/model.h"
+#include "nn_dependency_cases.h"
 #include "nn_support.h"
 #include "torch_doctest.h"
 
 namespace ql {
 namespace {
 
-struct Case {
-  net::Architecture architecture;
-  std::vector<std::int64_t> scales;
-  std::int64_t output_layers;
-  net::Lengths lengths;
-  std::int64_t rate;
-  net::Pool pool = net::Pool::kMax;
-};
-
-constexpr auto kQl = net::Architecture::kTransformerQl;
-constexpr auto kCompressive = net::Architecture::kCompressive;
-
-const Case kCases[] = {
-    {kQl, {1, 1}, 1, {4, 12, 0}, 2},  // the paper's training lengths, fewer layers
-    {kQl, {2, 1}, 1, {4, 4, 0}, 2},
-    {kQl, {1, 1}, 0, {8, 4, 0}, 2},
-    {kQl, {2, 2}, 1, {8, 0, 0}, 2},
-    {kQl, {1, 1, 1}, 1, {4, 4, 0}, 2},
-    {kQl, {1, 1}, 1, {8, 24, 0}, 4},
-    {kQl, {1, 1}, 1, {3, 9, 0}, 3},
-    {kQl, {1, 1, 1}, 0, {9, 9, 0}, 3},
-    {kQl, {1, 1}, 1, {2, 6, 0}, 2},
-    {net::Architecture::kTransformerXl, {3}, 0, {4, 7, 0}, 2},
-    {net::Architecture::kTransformerXl, {2}, 0, {6, 2, 0}, 2},
-    {kCompressive, {2}, 0, {4, 6, 6}, 2},
-    {kCompressive, {2}, 0, {6, 0, 3}, 3},
-    {kCompressive, {2}, 0, {4, 6, 1}, 2},
-    {kCompressive, {2}, 0, {6, 0, 3}, 3, net::Pool::kConvolution},
-    {kCompressive, {2}, 0, {6, 0, 3}, 3, net::Pool::kDilatedConvolution},
-    {kCompressive, {2}, 0, {4, 6, 6}, 2, net::Pool::kDilatedConvolution},
-    {kCompressive, {2}, 0, {6, 2, 1}, 2, net::Pool::kDilatedConvolution},
-    {kCompressive, {1}, 0, {9, 4, 5}, 3, net::Pool::kDilatedConvolution},
-    {kCompressive, {2}, 0, {3, 4, 2}, 3, net::Pool::kDilatedConvolution},
-    {net::Architecture::kMultiScale, {1, 1}, 1, {8, 0, 0}, 2},
-    {net::Architecture::kMultiScale, {1, 1, 1}, 1, {8, 0, 0}, 2},
-    {net::Architecture::kVanilla, {2}, 0, {7, 0, 0}, 2},
-};
+using test::kCompressive;
+using test::kQl;
+using Case = test::DependencyCase;
 
 // The output states [batch, segment, d_model] of the last segment of streams [batch, length].
 at::Tensor last_states(const nn::Model& model, const net::Geometry& geometry,
@@ -145,7 +112,7 @@ TEST_CASE("the running model depends on exactly those tokens where queries see f
 }
 
 TEST_CASE("the running model depends on exactly the tokens that lib/net says") {
-  for (const Case& entry : kCases) {
+  for (const test::DependencyCase& entry : test::kDependencyCases) {
     for (const bool pre_lnorm : {true, false}) {
       net::Network network =
           test::small_network(entry.architecture, entry.scales, entry.output_layers, entry.lengths);

@@ -1,0 +1,96 @@
+// qlctx-measure: what qlctx runs for --method measured, so that LibTorch stays out of qlctx. Prints
+// one JSON object; installed where programs find it and users do not stumble over it.
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/tool.h"
+#include "net/network.h"
+#include "nn/measure_context.h"
+#include "nn/model.h"
+#include "nn/threads.h"
+#include "nn/weights.h"
+
+namespace {
+
+ql::Option option(std::string name, ql::OptionType type, std::string value_name, std::string help) {
+  ql::Option made;
+  made.name = std::move(name);
+  made.type = type;
+  made.value_name = std::move(value_name);
+  made.help = std::move(help);
+  return made;
+}
+
+ql::ToolTable make_table() {
+  ql::Command command;
+  command.summary = "context lengths of a running network; use qlctx --method measured instead";
+  command.options.push_back(option("model", ql::OptionType::kFile, "CHECKPOINT",
+                                   "Measure the weights of this checkpoint folder."));
+  command.options.push_back(option("network", ql::OptionType::kText, "JSON",
+                                   "Measure this network of model.json with random weights."));
+  command.options.push_back(option("lengths", ql::OptionType::kIntegerList, "N,N,N",
+                                   "Segment, memory and compressed memory."));
+  command.options.back().repeatable = true;
+  command.options.back().required = true;
+  command.examples = {{"qlctx-measure --model runs/ql/best --lengths 4,12,0", "what qlctx asks"}};
+  return {"qlctx-measure", command.summary, {command}};
+}
+
+constexpr std::uint64_t kSeed = 1;
+
+ql::nn::Model read_model(const ql::Options& options) {
+  if (options.has("model") == options.has("network")) {
+    throw ql::UsageError("", "expected --model or --network");
+  }
+  if (options.has("model")) {
+    return ql::nn::load_model(options.text("model"), at::kDouble);
+  }
+  const ql::Json json = ql::parse_json(options.text("network"), "--network");
+  ql::nn::Model model(ql::net::network_from_json(ql::JsonObject(json, "--network")), at::kDouble);
+  model.initialise(kSeed);
+  return model;
+}
+
+// Only derivatives with respect to tokens are wanted.
+ql::nn::Model make_model(const ql::Options& options) {
+  ql::nn::Model model = read_model(options);
+  for (const ql::nn::NamedTensor& parameter : model.parameters()) {
+    at::Tensor tensor = parameter.tensor;
+    tensor.requires_grad_(false);
+  }
+  return model;
+}
+
+void measure(const ql::Options& options) {
+  const std::vector<std::int64_t> numbers = options.integers("lengths");
+  if (numbers.size() % 3 != 0) {
+    throw ql::UsageError("--lengths", "expected three numbers in every use");
+  }
+  // Backward passes of small products: threads would wait for each other longer than they work.
+  ql::nn::set_up_threads(1);
+  const ql::nn::Model model = make_model(options);
+  ql::nn::MeasureOptions measuring;
+  measuring.seed = kSeed;
+  ql::Json rows = ql::Json::array();
+  for (std::size_t i = 0; i < numbers.size(); i += 3) {
+    const ql::net::Lengths lengths{numbers[i], numbers[i + 1], numbers[i + 2]};
+    const ql::nn::MeasuredContext measured = ql::nn::measure_context(model, lengths, measuring);
+    rows.push_back({{"lengths", measured.lengths},
+                    {"streams", measured.streams},
+                    {"stream_tokens", measured.stream_tokens}});
+  }
+  ql::OutputStream output(false);
+  output.write(ql::dump_json({{"rows", std::move(rows)}}));
+  output.close();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  static const ql::ToolTable table = make_table();
+  return ql::run_tool(table, argc, argv, measure);
+}

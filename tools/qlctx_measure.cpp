@@ -1,0 +1,98 @@
+#include "qlctx_measure.h"
+
+#include <fmt/format.h>
+
+#include <csignal>
+#include <filesystem>
+#include <string>
+
+#include "base/child.h"
+#include "base/error.h"
+#include "base/json.h"
+#include "base/log.h"
+
+namespace ql::ctx {
+namespace {
+
+constexpr const char* kProgram = "qlctx-measure";
+
+// In the build folder it lies beside qlctx, installed in libexec (QL_LIBEXEC is relative to bin).
+std::filesystem::path find_program() {
+  const std::filesystem::path here = program_folder();
+  const std::filesystem::path beside = here / kProgram;
+  const std::filesystem::path installed = (here / QL_LIBEXEC / kProgram).lexically_normal();
+  for (const std::filesystem::path& path : {beside, installed}) {
+    if (std::filesystem::exists(path)) {
+      return path;
+    }
+  }
+  throw Error(kProgram,
+              fmt::format("found neither as {} nor as {}", beside.string(), installed.string()),
+              "--method measured needs an installation that was built with LibTorch (QL_TORCH=ON)");
+}
+
+// Random weights: which words there are, and how probable, makes no difference to what depends on
+// what, so a preset without a vocabulary gets a small one.
+net::Network runnable(net::Network network) {
+  network.cutoffs_from_data = false;
+  if (network.vocab_size == 0) {
+    network.vocab_size = (network.cutoffs.empty() ? 0 : network.cutoffs.back()) + 256;
+  }
+  return network;
+}
+
+std::vector<std::string> arguments_of(const Request& request) {
+  std::vector<std::string> arguments;
+  if (!request.checkpoint.empty()) {
+    arguments = {"--model=" + request.checkpoint};
+  } else {
+    net::Network network = runnable(request.network);
+    network.lengths = request.lengths.front();
+    arguments = {"--network=" + net::network_to_json(network).dump()};
+  }
+  for (const net::Lengths& lengths : request.lengths) {
+    arguments.push_back(fmt::format("--lengths={},{},{}", lengths.segment, lengths.memory,
+                                    lengths.compressed_memory));
+  }
+  if (log_level() == LogLevel::kQuiet) {
+    arguments.emplace_back("--quiet");
+  } else if (log_level() == LogLevel::kDebug) {
+    arguments.emplace_back("--verbose");
+  }
+  return arguments;
+}
+
+}  // namespace
+
+std::vector<std::vector<std::int64_t>> measure(const Request& request) {
+  const ChildResult result = run_child(find_program(), arguments_of(request));
+  for (const int signal_number : {SIGINT, SIGTERM}) {
+    if (result.exit_code == 128 + signal_number) {
+      throw Interrupted(signal_number);
+    }
+  }
+  if (result.exit_code != 0) {
+    throw Error(kProgram, fmt::format("ended with exit status {}", result.exit_code),
+                "its own message stands above");
+  }
+  const Json json = parse_json(result.output, kProgram);
+  const JsonObject answer(json, kProgram);
+  std::vector<std::vector<std::int64_t>> rows;
+  std::int64_t streams = 0;
+  for (const Json& item : answer.at("rows")) {
+    const JsonObject row(item, kProgram);
+    rows.push_back(row.integers("lengths"));
+    streams += row.integer("streams");
+  }
+  if (rows.size() != request.lengths.size()) {
+    throw FormatError(
+        kProgram,
+        fmt::format("answered for {} lengths, expected {}", rows.size(), request.lengths.size()),
+        "it belongs to another version of qlctx");
+  }
+  log_info("measured by the gradients of {} random streams, {} weights", streams,
+           request.checkpoint.empty() ? "random" : "trained");
+  return rows;
+}
+
+}  // namespace ql::ctx
