@@ -9,6 +9,7 @@
 #include <map>
 #include <random>
 
+#include "net/cone.h"
 #include "net/context.h"
 #include "unit/net_networks.h"
 
@@ -212,6 +213,21 @@ std::int64_t first_of(const TokenSet& set) {
   return token;
 }
 
+// The tokens of an output state's cone, as tokens of a stream in which the segment begins at
+// `begin`.
+TokenSet tokens_of(const Cone& cone, const Place& tokens, std::int64_t begin) {
+  TokenSet set;
+  for (std::size_t k = 0; k < cone.front().size(); ++k) {
+    for (std::size_t i = 0; i < cone.front()[k].size(); ++i) {
+      if (cone.front()[k][i]) {
+        set.set(static_cast<std::size_t>(begin + first_token(tokens, static_cast<std::int64_t>(k),
+                                                             static_cast<std::int64_t>(i))));
+      }
+    }
+  }
+  return set;
+}
+
 // The last two steps of a stream of kTokens must agree with oldest_dependencies.
 void compare_with_oracle(const Network& network, const Lengths& lengths) {
   const std::string name = to_text(network.architecture);
@@ -226,24 +242,30 @@ void compare_with_oracle(const Network& network, const Lengths& lengths) {
   CAPTURE(lengths.segment);
   CAPTURE(lengths.memory);
   CAPTURE(lengths.compressed_memory);
-  const std::vector<std::int64_t> oldest = oldest_dependencies(make_geometry(network, lengths));
+  const Geometry geometry = make_geometry(network, lengths);
+  const std::vector<std::int64_t> oldest = oldest_dependencies(geometry);
   Oracle oracle(network, lengths);
   for (std::int64_t begin = 0; begin + lengths.segment <= kTokens; begin += lengths.segment) {
     const Segment states = oracle.step(begin);
     const bool last_steps = begin + 3 * lengths.segment > kTokens;
-    bool causal = true, reached = true, exact = true;
+    bool causal = true, reached = true, exact = true, same_cone = true;
     for (const auto& [token, set] : states) {
       const std::int64_t found = first_of(set);
       const std::int64_t expected = begin + oldest[static_cast<std::size_t>(token - begin)];
       causal = causal && (set >> (static_cast<std::size_t>(token) + 1)).none();
       reached = reached && found >= expected;
       exact = exact && found == expected;
+      if (last_steps) {
+        same_cone = same_cone && set == tokens_of(cone_of(geometry, token - begin),
+                                                  places(geometry).front(), begin);
+      }
     }
     CHECK(static_cast<std::int64_t>(states.size()) == lengths.segment);
     CHECK(causal);
     CHECK(reached);  // never further back, not even while the memories fill
     if (last_steps) {
       CHECK(exact);
+      CHECK(same_cone);
     }
   }
 }

@@ -1,0 +1,124 @@
+// Places and the states of a cone. That a cone ends in the right tokens, net_dependency.cpp checks.
+#include "net/cone.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+#include "net/cost.h"
+#include "net/dependency.h"
+#include "unit/net_networks.h"
+
+using namespace ql::net;
+using namespace ql::net::testing;
+
+namespace {
+
+struct Case {
+  Network network;
+  Lengths lengths;
+};
+
+std::vector<Case> cases() {
+  return {{paper_ql(), {4, 12, 0}},
+          {quadratic({1, 1, 1}, 1), {4, 4, 0}},
+          {quadratic({2, 1}, 0), {8, 0, 0}},
+          {quadratic({1, 2}, 1, 3), {9, 3, 0}},
+          {xl(3), {4, 7, 0}},
+          {compressive(2), {4, 6, 6}},
+          {multi_scale({1, 2}, 1), {8, 0, 0}},
+          {vanilla(2), {7, 0, 0}}};
+}
+
+// The first tokens of the states of one place in a cone, each once, in order.
+std::vector<std::int64_t> tokens_of(const Cone& cone, const std::vector<Place>& all,
+                                    std::size_t place) {
+  std::vector<std::int64_t> tokens;
+  for (std::size_t k = 0; k < cone[place].size(); ++k) {
+    for (std::size_t i = 0; i < cone[place][k].size(); ++i) {
+      if (cone[place][k][i]) {
+        tokens.push_back(
+            first_token(all[place], static_cast<std::int64_t>(k), static_cast<std::int64_t>(i)));
+      }
+    }
+  }
+  std::sort(tokens.begin(), tokens.end());
+  tokens.erase(std::unique(tokens.begin(), tokens.end()), tokens.end());
+  return tokens;
+}
+
+}  // namespace
+
+TEST_CASE("the memories of all places are those that a stream keeps") {
+  for (const Case& entry : cases()) {
+    std::int64_t states = 0;
+    for (const Place& place : places(make_geometry(entry.network, entry.lengths))) {
+      states += place.memory + place.compressed_memory;
+    }
+    CHECK(states == cost(entry.network, entry.lengths).memory_states);
+  }
+}
+
+TEST_CASE("places of figure 5") {
+  using Source = Place::Source;
+  const std::vector<Place> all = places(make_geometry(quadratic({1, 1, 1}, 1), {4, 4, 0}));
+  const std::vector<Source> expected = {Source::kTokens,   Source::kLayer,      Source::kCompressed,
+                                        Source::kLayer,    Source::kCompressed, Source::kLayer,
+                                        Source::kAveraged, Source::kLayer};
+  REQUIRE(all.size() == expected.size());
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    CHECK(all[i].source == expected[i]);
+    CHECK(all[i].segment == 4);
+  }
+  CHECK(all[4].granularity == 4);
+  CHECK(all[4].shift == 1);
+  CHECK(all.back().scale == 3);
+}
+
+TEST_CASE("the tokens of figure 5's output state, place by place") {
+  // The last state of every row of the figure, by its oldest token; t is the token of position 3.
+  const Geometry geometry = make_geometry(quadratic({1, 1, 1}, 1), {4, 4, 0});
+  const std::vector<Place> all = places(geometry);
+  const Cone cone = cone_of(geometry, 3);
+  // Of the output layer's input, the window: 8 states. Each of these needs the states of every
+  // scale that end at or before it.
+  CHECK(tokens_of(cone, all, 7) == std::vector<std::int64_t>{3});
+  CHECK(tokens_of(cone, all, 6) == std::vector<std::int64_t>{-4, -3, -2, -1, 0, 1, 2, 3});
+  // Scale 3: states of four tokens. Token -4 takes the one that ends at -5.
+  CHECK(tokens_of(cone, all, 5) == std::vector<std::int64_t>{-8, -4, 0});
+  CHECK(tokens_of(cone, all, 0).front() == 3 - 47);
+}
+
+TEST_CASE("a cone is causal, whole, and contains what is nearer") {
+  for (const Case& entry : cases()) {
+    const Geometry geometry = make_geometry(entry.network, entry.lengths);
+    const std::vector<Place> all = places(geometry);
+    const std::vector<std::int64_t> oldest = oldest_dependencies(geometry);
+    for (std::int64_t position = 0; position < entry.lengths.segment; ++position) {
+      const Cone cone = cone_of(geometry, position);
+      REQUIRE(cone.size() == all.size());
+      for (std::size_t place = 0; place < all.size(); ++place) {
+        REQUIRE(cone[place].size() == cone.front().size());
+        for (const std::int64_t token : tokens_of(cone, all, place)) {
+          CHECK(token + all[place].granularity - 1 <= position);
+          CHECK(token >= oldest[static_cast<std::size_t>(position)]);
+        }
+      }
+      const std::vector<std::int64_t> tokens = tokens_of(cone, all, 0);
+      CHECK(tokens.front() == oldest[static_cast<std::size_t>(position)]);
+      CHECK(tokens.back() == position);
+      CHECK(tokens_of(cone, all, all.size() - 1) == std::vector<std::int64_t>{position});
+    }
+  }
+}
+
+TEST_CASE("tokens of states inside and before a segment") {
+  // Granularity 2, four states of which two are new: tokens -4 .. 3.
+  const Place place = places(make_geometry(paper_ql(), {4, 12, 0}))[4];
+  CHECK(place.granularity == 2);
+  CHECK(first_token(place, 0, 0) == -4);
+  CHECK(first_token(place, 0, 3) == 2);
+  CHECK(first_token(place, 0, -1) == -6);
+  // The newest state of the memory is the second of the segment a step ago.
+  CHECK(first_token(place, 1, 1) == -6);
+}
