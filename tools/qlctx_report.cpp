@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -106,16 +107,17 @@ std::string render_json(const std::vector<Row>& rows) {
 
 // Which methods agree: the estimate is compared by its minimum, because its maximum counts one
 // token more by convention; the others at every position of a segment.
-std::string agreement(const net::ContextLength& paper, const net::ContextLength& exact,
-                      const net::ContextLength& measured, bool same_positions) {
-  const bool paper_exact = paper.minimum == exact.minimum;
+std::string agreement(const std::optional<net::ContextLength>& paper,
+                      const net::ContextLength& exact, const net::ContextLength& measured,
+                      bool same_positions) {
+  const bool paper_exact = paper && paper->minimum == exact.minimum;
   if (same_positions) {
     return paper_exact ? "paper=exact=measured" : "exact=measured";
   }
   if (paper_exact) {
     return "paper=exact";
   }
-  return paper.minimum == measured.minimum ? "paper=measured" : "none";
+  return paper && paper->minimum == measured.minimum ? "paper=measured" : "none";
 }
 
 void add_measured(const Request& request, std::vector<Row>& rows) {
@@ -134,10 +136,13 @@ void add_measured(const Request& request, std::vector<Row>& rows) {
       const auto [shortest, longest] = std::minmax_element(lengths.begin(), lengths.end());
       return net::ContextLength{*shortest, *longest};
     };
-    const net::ContextLength paper = row.context;
+    std::optional<net::ContextLength> paper;
+    if (net::has_paper_context(row.network)) {
+      paper = net::paper_context(row.network, row.geometry.lengths);
+    }
     row.context = range(measured[i]);
-    row.more["paper_min"] = paper.minimum;
-    row.more["paper_max"] = paper.maximum;
+    row.more["paper_min"] = paper ? Json(paper->minimum) : Json();
+    row.more["paper_max"] = paper ? Json(paper->maximum) : Json();
     row.more["exact_min"] = range(exact).minimum;
     row.more["exact_max"] = range(exact).maximum;
     row.more["measured_min"] = row.context.minimum;
@@ -156,8 +161,14 @@ std::vector<Row> make_rows(const Request& request, const std::string& method) {
     row.network = network;
     row.has_sizes = request.has_sizes;
     row.geometry = net::make_geometry(network, lengths);
-    row.context = method == "exact" ? net::exact_context(network, lengths)
-                                    : net::paper_context(network, lengths);
+    if (method == "paper" && !net::has_paper_context(network)) {
+      throw UsageError("--method paper",
+                       "the paper's formula is for queries that see the whole window, and "
+                       "same_length or attention_window limits them here",
+                       "use --method exact");
+    }
+    row.context = method == "paper" ? net::paper_context(network, lengths)
+                                    : net::exact_context(network, lengths);
     row.method = method;
     row.cost = net::cost(network, lengths);
     rows.push_back(std::move(row));

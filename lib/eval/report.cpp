@@ -29,7 +29,9 @@ void add_subject(Json& row, const Subject& subject) {
   row["segment"] = subject.lengths.segment;
   row["memory"] = subject.lengths.memory;
   row["compressed_memory"] = subject.lengths.compressed_memory;
-  row["context"] = net::paper_context(*subject.network, subject.lengths).mean();
+  row["context"] = net::has_paper_context(*subject.network)
+                       ? Json(net::paper_context(*subject.network, subject.lengths).mean())
+                       : Json();
   const net::ContextLength exact = net::exact_context(*subject.network, subject.lengths);
   row["context_min"] = exact.minimum;
   row["context_max"] = exact.maximum;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "net/window.h"
+
 namespace ql::net {
 namespace {
 
@@ -52,28 +54,31 @@ class Follower {
 
   void follow_step(std::size_t place, std::int64_t step) {
     const std::vector<bool> states = cone_[place][static_cast<std::size_t>(step)];
-    const auto last = std::find(states.rbegin(), states.rend(), true);
-    if (last == states.rend()) {
-      return;
-    }
-    if (places_[place].source == Place::Source::kLayer) {
-      // The last state attends to the memory and to all states up to itself, and so to what the
-      // states before it attend to.
-      const Place& input = places_[place - 1];
-      const std::int64_t reach = input.memory + input.compressed_memory * geometry_.rate;
-      for (std::int64_t index = -reach; index < states.rend() - last; ++index) {
-        mark(place - 1, step, index);
-      }
-      return;
-    }
     for (std::size_t index = 0; index < states.size(); ++index) {
       if (!states[index]) {
         continue;
       }
-      if (places_[place].source == Place::Source::kCompressed) {
+      if (places_[place].source == Place::Source::kLayer) {
+        follow_query(place, step, static_cast<std::int64_t>(index));
+      } else if (places_[place].source == Place::Source::kCompressed) {
         follow_pool(place, step, static_cast<std::int64_t>(index));
       } else {
         follow_average(place, step, static_cast<std::int64_t>(index));
+      }
+    }
+  }
+
+  void follow_query(std::size_t place, std::int64_t step, std::int64_t query) {
+    const std::size_t number = places_[place].scale;
+    const ScaleGeometry& scale =
+        number < geometry_.scales.size() ? geometry_.scales[number] : geometry_.output;
+    for (const std::int64_t dilation : distinct_dilations(scale.reach)) {
+      const std::int64_t count = keys_seen(geometry_, scale, query, dilation);
+      for (std::int64_t k = 0; k < count; ++k) {
+        const StateRun run = states_at(geometry_, scale, query - k * dilation);
+        for (std::int64_t i = 0; i < run.count; ++i) {
+          mark(place - 1, step, run.first + i * run.step);
+        }
       }
     }
   }

@@ -7,9 +7,13 @@
 
 namespace ql::net {
 
+bool has_paper_context(const Network& network) {
+  return !network.same_length && network.attention_window == 0;
+}
+
 ContextLength paper_context(const Network& network, const Lengths& lengths) {
   const Geometry geometry = make_geometry(network, lengths);
-  if (geometry.scales.front().reach.limited()) {
+  if (!has_paper_context(network)) {
     throw ConfigError(network.same_length ? "same_length" : "attention_window",
                       "the paper's formula is for attention to the whole window",
                       "ask for the exact context length");

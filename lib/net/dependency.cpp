@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "net/window.h"
+
 namespace ql::net {
 namespace {
 
@@ -36,52 +38,10 @@ struct States {
   }
 };
 
-// The oldest token of the `count` states from `first` on, `step` apart.
-std::int64_t oldest_of(const States& states, std::int64_t first, std::int64_t count,
-                       std::int64_t step = 1) {
-  std::int64_t oldest = states.at(first);
-  for (std::int64_t k = 1; k < count && !states.ordered; ++k) {
-    oldest = std::min(oldest, states.at(first + k * step));
-  }
-  return oldest;
-}
-
-// The window of a layer: the segment's states, at negative indexes the memory's, below those the
-// compressed memory's, made of the states that left the memory.
-struct Window {
-  const States& states;
-  const ScaleGeometry& scale;
-  const Geometry& geometry;
-
-  std::int64_t at(std::int64_t index) const {
-    const std::int64_t number = -scale.memory - index;  // of a compressed state, 1 is the newest
-    return number > 0 ? compressed(number) : states.at(index);
-  }
-
-  std::int64_t compressed(std::int64_t number) const {
-    const std::int64_t rate = geometry.rate, of_step = scale.segment / rate;
-    const std::int64_t steps = (number - 1) / of_step + 1;  // back to the one it was made in
-    const std::int64_t begin = -scale.memory - steps * scale.segment;  // of what left then
-    const std::int64_t place = steps * of_step - number;               // among what it became
-    switch (geometry.pool) {
-      case Pool::kDilatedConvolution:
-        return oldest_of(states, begin + place, rate, of_step);
-      case Pool::kMostUsed:  // any that has so many before and behind it
-        return oldest_of(states, begin + place, scale.segment - of_step + 1);
-      default:
-        return oldest_of(states, begin + place * rate, rate);
-    }
-  }
-};
-
-// The oldest token that query `i` sees of the window with this dilation, `span` keys at most.
-std::int64_t oldest_seen(const Window& window, std::int64_t i, std::int64_t span,
-                         std::int64_t dilation) {
-  const std::int64_t reachable = i + window.scale.memory + window.geometry.compressed_memory;
-  const std::int64_t count = std::min(span, reachable / dilation + 1);
-  std::int64_t oldest = window.at(i - (count - 1) * dilation);
-  for (std::int64_t k = 0; k + 1 < count && !window.states.ordered; ++k) {
-    oldest = std::min(oldest, window.at(i - k * dilation));
+std::int64_t oldest_of(const States& states, const StateRun& run) {
+  std::int64_t oldest = states.at(run.first);
+  for (std::int64_t k = 1; k < run.count && !states.ordered; ++k) {
+    oldest = std::min(oldest, states.at(run.first + k * run.step));
   }
   return oldest;
 }
@@ -89,19 +49,15 @@ std::int64_t oldest_seen(const Window& window, std::int64_t i, std::int64_t span
 // A layer whose queries do not see the whole window, or whose input is not ordered.
 void run_limited_layer(States& states, const ScaleGeometry& scale, const Geometry& geometry) {
   const States input = states;
-  const Window window{input, scale, geometry};
-  std::vector<std::int64_t> dilations = scale.reach.dilations;
-  if (dilations.empty()) {
-    dilations.push_back(1);
-  }
-  std::sort(dilations.begin(), dilations.end());
-  dilations.erase(std::unique(dilations.begin(), dilations.end()), dilations.end());
-  const std::int64_t span =
-      scale.reach.limited() ? scale.reach.span : scale.window() + geometry.compressed_memory;
+  const std::vector<std::int64_t> dilations = distinct_dilations(scale.reach);
   for (std::int64_t i = 0; i < input.size(); ++i) {
     std::int64_t& oldest = states.segment[static_cast<std::size_t>(i)];
     for (const std::int64_t dilation : dilations) {
-      oldest = std::min(oldest, oldest_seen(window, i, span, dilation));
+      const std::int64_t count = keys_seen(geometry, scale, i, dilation);
+      // Ordered states need a look at the first key only.
+      for (std::int64_t k = input.ordered ? count - 1 : 0; k < count; ++k) {
+        oldest = std::min(oldest, oldest_of(input, states_at(geometry, scale, i - k * dilation)));
+      }
     }
   }
   // With a compressed memory the first query of a segment reaches further than the last one before.
@@ -137,7 +93,7 @@ States compress(const States& fine, const ScaleGeometry& coarse, std::int64_t ra
   states.stride = fine.stride;
   states.ordered = fine.ordered;
   for (std::int64_t i = 0; i < coarse.segment; ++i) {
-    states.segment.push_back(oldest_of(fine, fine.size() - (coarse.segment - i) * rate, rate));
+    states.segment.push_back(oldest_of(fine, {fine.size() - (coarse.segment - i) * rate, rate, 1}));
   }
   return states;
 }
