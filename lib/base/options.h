@@ -40,9 +40,9 @@ struct Example {
   std::string meaning;
 };
 
-// A tool without subcommands has one Command with an empty name. Such a command at the head of others
-// is the tool's default: what runs when the first argument is not the name of another. With others
-// beside it, it takes no positional arguments: they could not be told from a mistyped name.
+// A tool without subcommands has one Command with an empty name. Such a command at the head of
+// others is the tool's default: what runs when the first argument is not the name of another. With
+// others beside it, it takes no positional arguments: they could not be told from a mistyped name.
 struct Command {
   std::string name;        // "pack"
   std::string summary;     // one line, lower case, no full stop

@@ -148,7 +148,7 @@ std::vector<Chain> chains_of(const Network& network, std::int64_t context,
     }
     const std::int64_t enough = std::max(context, segment);
     std::vector<std::int64_t> memories = grid(several ? network.rate : 1, segment, enough);
-    if (several) {
+    if (several && !network.same_length) {
       memories.insert(memories.begin(), 0);
     }
     Chain chain{&network, {}, 0};
@@ -188,9 +188,16 @@ void search(const Chain& chain, std::int64_t context, Front& front) {
   }
 }
 
-bool keeps_memory(const Network& network) {
-  return network.architecture != Architecture::kMultiScale &&
-         network.architecture != Architecture::kVanilla;
+// Takes back what the architecture cannot have.
+void make_possible(Network& network) {
+  if (network.architecture != Architecture::kCompressive) {
+    network.pool = network.pool == Pool::kMean ? Pool::kMean : Pool::kMax;
+    network.compression_loss = CompressionLoss::kAttentionReconstruction;
+  }
+  if (network.architecture != Architecture::kVanilla && network.encoding == Encoding::kAbsolute) {
+    network.encoding = Encoding::kTransformerXl;
+  }
+  network.same_length = network.same_length && keeps_memory(network.architecture);
 }
 
 }  // namespace
@@ -202,9 +209,7 @@ std::vector<Network> divisions_of_layers(const Network& network, Architecture ar
   Network division = network;
   division.architecture = architecture;
   division.output_layers = 0;
-  if (division.pool == Pool::kConvolution && architecture != Architecture::kCompressive) {
-    division.pool = Pool::kMax;
-  }
+  make_possible(division);
   if (!has_scales(architecture)) {
     division.scales = {layers};
     division.droppath = 0;
@@ -235,7 +240,7 @@ std::vector<Plan> cheapest_plans(const std::vector<Network>& networks, std::int6
   for (const Network& network : networks) {
     network.check();
     // Without recurrence a segment's first position sees nothing before it.
-    if (keeps_memory(network)) {
+    if (keeps_memory(network.architecture)) {
       const std::vector<Chain> own = chains_of(network, context, segments);
       chains.insert(chains.end(), own.begin(), own.end());
     }

@@ -91,14 +91,16 @@ at::Tensor run_layer(const LayerContext& context, const at::Tensor& recent,
                      const at::Tensor& positions) {
   const AttentionParameters& attention = context.parameters.attention;
   const FeedForwardParameters& forward = context.parameters.feed_forward;
-  const at::Tensor attended = recent + attend(context, normalized, keys_values, positions);
+  // Sums are made in place: nothing else holds, and no gradient needs, what the parts return.
+  const at::Tensor attended = attend(context, normalized, keys_values, positions).add_(recent);
   if (context.network.pre_lnorm) {
     const at::Tensor& states = attended;
-    return states +
-           feed_forward(context, normalize(states, forward.norm_weight, forward.norm_bias));
+    return feed_forward(context, normalize(states, forward.norm_weight, forward.norm_bias))
+        .add_(states);
   }
   const at::Tensor states = normalize(attended, attention.norm_weight, attention.norm_bias);
-  return normalize(states + feed_forward(context, states), forward.norm_weight, forward.norm_bias);
+  return normalize(feed_forward(context, states).add_(states), forward.norm_weight,
+                   forward.norm_bias);
 }
 
 at::Tensor project_keys_values(const LayerContext& context, const at::Tensor& normalized) {
