@@ -29,7 +29,10 @@ double bytes_per_segment(const net::Network& network, const net::Geometry& geome
     const double attention =
         2 * window * d_heads + heads * segment * window + 3 * segment * d_heads;
     const double feed_forward = 2 * segment * d_inner;
-    return 4 * (std::max(attention, feed_forward) + window * d_model + 6 * segment * d_model);
+    // Keys and values of memories once more, with those of other documents replaced.
+    const double replaced = network.reset_memory_at_documents ? 2 * window * d_heads : 0;
+    return 4 * (std::max(attention + replaced, feed_forward) + window * d_model +
+                6 * segment * d_model);
   };
   double bytes = geometry.output.layers > 0 ? of_layer(geometry.output) : 0;
   for (const net::ScaleGeometry& scale : geometry.scales) {

@@ -20,7 +20,8 @@ DataSet open_folder(const std::string& path) {
   const auto reader = std::make_shared<shard::TokenReader>(path);
   TokenSource source{path, reader->tokens(),
                      [reader](std::int64_t begin, std::int64_t count, std::int64_t* out,
-                              std::size_t cursor) { reader->read(begin, count, out, cursor); }};
+                              std::size_t cursor) { reader->read(begin, count, out, cursor); },
+                     [reader]() -> decltype(auto) { return reader->document_starts(); }};
   return {path, reader->vocabulary(), reader->counts(), std::move(source)};
 }
 
@@ -28,9 +29,13 @@ DataSet read_standard_input() {
   InputFile input("-");
   shard::TokenStreamReader stream(input);
   const auto ids = std::make_shared<std::vector<shard::TokenId>>();
+  const auto starts = std::make_shared<std::vector<std::int64_t>>();
   shard::TokenStreamReader::Block block;
   while (stream.next(block)) {
     check_for_stop();
+    for (const std::uint32_t start : block.document_starts) {
+      starts->push_back(static_cast<std::int64_t>(ids->size()) + start);
+    }
     ids->insert(ids->end(), block.ids.begin(), block.ids.end());
   }
   TokenSource source{
@@ -40,7 +45,8 @@ DataSet read_standard_input() {
           throw std::out_of_range("tokens outside the stream");
         }
         std::copy_n(ids->begin() + begin, count, out);
-      }};
+      },
+      [starts]() -> decltype(auto) { return *starts; }};
   return {"-", stream.header().vocabulary, stream.counts(), std::move(source)};
 }
 

@@ -12,7 +12,8 @@ TokenSource source_of(shard::TokenReader& reader) {
   return {reader.name(), reader.tokens(),
           [&reader](std::int64_t begin, std::int64_t count, std::int64_t* out, std::size_t cursor) {
             reader.read(begin, count, out, cursor);
-          }};
+          },
+          [&reader]() -> decltype(auto) { return reader.document_starts(); }};
 }
 
 Evaluation evaluate(const nn::Model& model, const TokenSource& source,

@@ -6,6 +6,7 @@
 #include "eval/losses.h"
 #include "eval/methods.h"
 #include "eval/token_check.h"
+#include "shard/document_age.h"
 
 namespace ql::eval {
 namespace {
@@ -20,22 +21,23 @@ struct Run {
 class Reader {
  public:
   Reader(const TokenSource& source, const ColumnPlan& plan, std::int64_t segment,
-         std::int64_t vocab_size)
+         const net::Network& network)
       : source_(source),
         plan_(plan),
         segment_(segment),
-        vocab_size_(vocab_size),
+        network_(network),
         window_(static_cast<std::size_t>(segment) + 1) {
     const auto shape = {static_cast<std::int64_t>(plan.columns.size()), segment};
     tokens = at::zeros(shape, at::kLong);
     targets = at::zeros(shape, at::kLong);
   }
 
-  // Fills tokens, targets and runs for this step of every column. What lies behind the end of the
-  // stream or of a column stays 0: it is causal, so nothing that is scored sees it.
+  // Fills tokens, targets, ages and runs for this step of every column. What lies behind the end of
+  // the stream or of a column stays 0: it is causal, so nothing that is scored sees it.
   void read(std::int64_t step) {
     tokens.zero_();
     targets.zero_();
+    ages.assign(network_.reset_memory_at_documents ? plan_.columns.size() : 0, 0);
     runs.clear();
     for (std::size_t k = 0; k < plan_.columns.size(); ++k) {
       const Column& column = plan_.columns[k];
@@ -45,18 +47,22 @@ class Reader {
     }
   }
 
-  at::Tensor tokens, targets;  // [batch, segment]
-  std::vector<Run> runs;       // what is scored in this step, rows ascending
+  at::Tensor tokens, targets;      // [batch, segment]
+  std::vector<std::int64_t> ages;  // of StepOptions
+  std::vector<Run> runs;           // what is scored in this step, rows ascending
 
  private:
   void read_column(std::size_t column, std::int64_t segment_index, bool scored) {
     const std::int64_t begin = segment_index * segment_;
     const std::int64_t count = std::min(segment_, source_.tokens - 1 - begin);
     source_.read(begin, count + 1, window_.data(), column);
-    check_ids(source_, begin, window_.data(), count + 1, vocab_size_);
+    check_ids(source_, begin, window_.data(), count + 1, network_.vocab_size);
     const std::int64_t row = static_cast<std::int64_t>(column) * segment_;
     std::copy_n(window_.data(), count, tokens.data_ptr<std::int64_t>() + row);
     std::copy_n(window_.data() + 1, count, targets.data_ptr<std::int64_t>() + row);
+    if (network_.reset_memory_at_documents) {
+      ages[column] = shard::document_age(source_.document_starts(), begin);
+    }
     if (scored) {
       runs.push_back({row, begin + 1, count});
     }
@@ -64,7 +70,8 @@ class Reader {
 
   const TokenSource& source_;
   const ColumnPlan& plan_;
-  std::int64_t segment_, vocab_size_;
+  std::int64_t segment_;
+  const net::Network& network_;
   std::vector<std::int64_t> window_;
 };
 
@@ -86,7 +93,7 @@ Evaluation evaluate_columns(const nn::Model& model, const TokenSource& source,
   const std::int64_t segment = options.lengths.segment;
   const std::int64_t segments = (source.tokens - 2) / segment + 1;
   const ColumnPlan plan = plan_columns(segments, warm_up_segments(geometry), options.batch);
-  Reader reader(source, plan, segment, model.network().vocab_size);
+  Reader reader(source, plan, segment, model.network());
   Evaluation result;
   result.batch = static_cast<std::int64_t>(plan.columns.size());
   for (const Column& column : plan.columns) {
@@ -99,7 +106,10 @@ Evaluation evaluate_columns(const nn::Model& model, const TokenSource& source,
   for (std::int64_t step = 0; step < plan.steps; ++step) {
     check_for_stop();
     reader.read(step);
-    const at::Tensor states = model.forward(geometry, reader.tokens.to(device), memory, {});
+    nn::StepOptions step_options;
+    step_options.ages = reader.ages;
+    const at::Tensor states =
+        model.forward(geometry, reader.tokens.to(device), memory, step_options);
     if (!reader.runs.empty()) {
       const at::Tensor losses = scored_losses(model, states.flatten(0, 1),
                                               reader.targets.to(device).flatten(), reader.runs);

@@ -17,6 +17,11 @@ Evaluation evaluate_layerwise(const nn::Model& model, const TokenSource& source,
   const auto add = [&](std::int64_t position, const double* losses, std::int64_t count) {
     add_losses(losses, position, count, options, result);
   };
+  if (model.network().reset_memory_at_documents) {
+    for (const std::int64_t start : source.document_starts()) {
+      scorer.put_document(start);
+    }
+  }
   std::vector<std::int64_t> ids;
   for (std::int64_t begin = 0; begin < source.tokens;) {
     check_for_stop();

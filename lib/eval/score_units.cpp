@@ -39,10 +39,14 @@ class Pass {
     };
   }
 
-  // The next tokens; `starts` are the positions among them where documents begin.
+  // The next tokens; `starts` are the positions among them where documents begin, for what reads
+  // documents.
   template <typename Id, typename Start>
   void put(const std::vector<Id>& ids, const std::vector<Start>& starts) {
     check_for_stop();
+    for (const Start position : starts) {
+      scorer_.put_document(tokens_ + static_cast<std::int64_t>(position));
+    }
     auto start = starts.begin();
     for (std::size_t i = 0; i < ids.size(); ++i) {
       for (; start != starts.end() && static_cast<std::size_t>(*start) == i; ++start) {
@@ -110,9 +114,9 @@ class Pass {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
-void put_all(shard::TokenReader& reader, Unit unit, Pass& pass) {
+void put_all(shard::TokenReader& reader, bool with_documents, Pass& pass) {
   static const std::vector<std::int64_t> kNone;
-  const std::vector<std::int64_t>& all = unit == Unit::kDocument ? reader.document_starts() : kNone;
+  const std::vector<std::int64_t>& all = with_documents ? reader.document_starts() : kNone;
   auto next = all.begin();
   std::vector<std::int64_t> starts, ids;
   for (std::int64_t begin = 0; begin < reader.tokens(); begin += kTokensPerRead) {
@@ -160,7 +164,9 @@ UnitStudy score_units(const nn::Model& model, const std::string& model_name,
   const DataSet data =
       check({path, reader.vocabulary(), reader.counts(), {path, reader.tokens(), {}}});
   Pass pass(model, data, options, sink);
-  put_all(reader, options.unit, pass);
+  const bool with_documents =
+      options.unit == Unit::kDocument || model.network().reset_memory_at_documents;
+  put_all(reader, with_documents, pass);
   pass.finish();
   return {pass.evaluation, data};
 }

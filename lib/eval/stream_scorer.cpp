@@ -14,6 +14,12 @@ StreamScorer::StreamScorer(const nn::Model& model, const net::Lengths& lengths, 
                           : automatic_segments(model.network(), geometry_)),
       memory_(model.start_memory(geometry_, 1)) {}
 
+void StreamScorer::put_document(std::int64_t position) {
+  if (model_.network().reset_memory_at_documents) {
+    starts_.push_back(position);
+  }
+}
+
 void StreamScorer::put(const std::int64_t* ids, std::int64_t count, const LossSink& sink) {
   waiting_.insert(waiting_.end(), ids, ids + count);
   // One more than a chunk: the last token read has the next one as its target.
@@ -37,6 +43,19 @@ void StreamScorer::finish(const LossSink& sink) {
   }
 }
 
+// Of the documents that the first tokens of the next segments belong to.
+std::vector<std::int64_t> StreamScorer::next_ages(std::int64_t segments) {
+  std::vector<std::int64_t> ages;
+  for (std::int64_t i = 0; i < segments; ++i) {
+    const std::int64_t first = position_ + i * geometry_.lengths.segment;
+    for (; !starts_.empty() && starts_.front() <= first; starts_.pop_front()) {
+      document_ = starts_.front();
+    }
+    ages.push_back(first - document_);
+  }
+  return ages;
+}
+
 void StreamScorer::score(std::int64_t count, const LossSink& sink) {
   const at::NoGradGuard no_gradient;
   const std::int64_t segment = geometry_.lengths.segment;
@@ -47,7 +66,9 @@ void StreamScorer::score(std::int64_t count, const LossSink& sink) {
   const at::Tensor targets = at::empty({count}, at::kLong);
   std::copy_n(waiting_.begin() + 1, count, targets.data_ptr<std::int64_t>());
 
-  const at::Tensor states = model_.forward_stream(geometry_, tokens, memory_);
+  const bool resets = model_.network().reset_memory_at_documents;
+  const at::Tensor states = model_.forward_stream(
+      geometry_, tokens, memory_, resets ? next_ages(segments) : std::vector<std::int64_t>());
   const at::Tensor losses =
       losses_in_blocks(model_, states.flatten(0, 1).narrow(0, 0, count), targets);
   sink(position_ + 1, losses.data_ptr<double>(), count);

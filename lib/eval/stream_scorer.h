@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <vector>
 
 #include "eval/evaluation.h"
@@ -17,6 +18,9 @@ class StreamScorer {
   // allows (eval/chunk.h). `model` must outlive it. Throws ConfigError for lengths that do not fit.
   StreamScorer(const nn::Model& model, const net::Lengths& lengths, std::int64_t chunk);
 
+  // A document begins with the token at `position` of the stream: ascending, each before its token
+  // is put. Only networks that reset their memory there take notice.
+  void put_document(std::int64_t position);
   // The next ids of the stream; calls `sink` for every chunk that is complete.
   void put(const std::int64_t* ids, std::int64_t count, const LossSink& sink);
   // Scores all whole segments that are there: while more of the stream is waited for.
@@ -28,6 +32,7 @@ class StreamScorer {
 
  private:
   void score(std::int64_t count, const LossSink& sink);
+  std::vector<std::int64_t> next_ages(std::int64_t segments);
 
   const nn::Model& model_;
   net::Geometry geometry_;
@@ -35,6 +40,8 @@ class StreamScorer {
   nn::Memory memory_;
   std::vector<std::int64_t> waiting_;  // from the first token that was not read yet
   std::int64_t position_ = 0;          // of that token
+  std::int64_t document_ = 0;          // where the document of the last segment began
+  std::deque<std::int64_t> starts_;    // of the documents after it
 };
 
 }  // namespace ql::eval

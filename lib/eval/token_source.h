@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 namespace ql::eval {
 
@@ -15,6 +16,9 @@ struct TokenSource {
   // of reading, as in shard::TokenReader. Throws std::out_of_range outside the stream.
   std::function<void(std::int64_t begin, std::int64_t count, std::int64_t* out, std::size_t cursor)>
       read;
+  // Ascending positions where documents start. Called for networks that reset their memory there,
+  // which cannot be evaluated without it.
+  std::function<const std::vector<std::int64_t>&()> document_starts = {};
 };
 
 }  // namespace ql::eval

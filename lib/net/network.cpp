@@ -94,6 +94,10 @@ bool has_scales(Architecture architecture) {
   return architecture == Architecture::kTransformerQl || architecture == Architecture::kMultiScale;
 }
 
+bool keeps_memory(Architecture architecture) {
+  return architecture != Architecture::kMultiScale && architecture != Architecture::kVanilla;
+}
+
 void check_size(const std::string& where, const char* key, std::int64_t value, std::int64_t maximum,
                 std::int64_t minimum = 1) {
   if (value < minimum || value > maximum) {
@@ -315,6 +319,13 @@ void Network::check(const std::string& where) const {
   }
   check_encoding(*this, where);
   check_compression(*this, where);
+  if (reset_memory_at_documents && !keeps_memory(architecture)) {
+    throw ConfigError(where,
+                      fmt::format("reset_memory_at_documents is true, but a {} network keeps no "
+                                  "memory",
+                                  to_text(architecture)),
+                      "set it to false");
+  }
   check_probability(where, "dropout", dropout);
   check_probability(where, "dropatt", dropatt);
   check_probability(where, "droppath", droppath);

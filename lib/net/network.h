@@ -68,6 +68,9 @@ struct Network {
   std::int64_t attention_window = 0;  // keys that a query sees at most; 0: all before it
   std::vector<std::int64_t> attention_dilation;  // of each head's window; empty: 1
   Lengths lengths;                               // n_s, n_m, n_cm of training
+  // Memories forget what belongs to another document than the segment's first token
+  // (net/document_reset.h).
+  bool reset_memory_at_documents = false;
   double dropout = 0.0;
   double dropatt = 0.0;
   double droppath = 0.0;

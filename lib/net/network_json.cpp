@@ -35,6 +35,7 @@ const std::vector<std::string>& network_keys() {
                                              "memory",
                                              "compressed_memory",
                                              "compression_loss",
+                                             "reset_memory_at_documents",
                                              "dropout",
                                              "dropatt",
                                              "droppath",
@@ -90,6 +91,8 @@ Network network_from_json(const JsonObject& json) {
   network.lengths.memory = integer("memory", network.lengths.memory);
   network.lengths.compressed_memory =
       integer("compressed_memory", network.lengths.compressed_memory);
+  network.reset_memory_at_documents =
+      boolean("reset_memory_at_documents", network.reset_memory_at_documents);
   network.dropout = real("dropout", network.dropout);
   network.dropatt = real("dropatt", network.dropatt);
   network.droppath = real("droppath", network.droppath);
@@ -141,6 +144,7 @@ Json network_to_json(const Network& network) {
   json["memory"] = network.lengths.memory;
   json["compressed_memory"] = network.lengths.compressed_memory;
   json["compression_loss"] = to_text(network.compression_loss);
+  json["reset_memory_at_documents"] = network.reset_memory_at_documents;
   json["dropout"] = network.dropout;
   json["dropatt"] = network.dropatt;
   json["droppath"] = network.droppath;

@@ -197,7 +197,10 @@ void make_possible(Network& network) {
   if (network.architecture != Architecture::kVanilla && network.encoding == Encoding::kAbsolute) {
     network.encoding = Encoding::kTransformerXl;
   }
-  network.same_length = network.same_length && keeps_memory(network.architecture);
+  if (!keeps_memory(network.architecture)) {
+    network.same_length = false;
+    network.reset_memory_at_documents = false;
+  }
 }
 
 }  // namespace

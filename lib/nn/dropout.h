@@ -5,6 +5,7 @@
 #include <ATen/ATen.h>
 
 #include <cstdint>
+#include <vector>
 
 namespace ql::nn {
 
@@ -16,6 +17,9 @@ struct StepOptions {
   std::uint64_t step = 0;
   // Gradients also flow through memories: to measure context, never to train.
   bool through_memory = false;
+  // For every row, how many tokens of its document stand before the segment; given exactly for a
+  // network with reset_memory_at_documents (nn/document_reset.h).
+  std::vector<std::int64_t> ages = {};
 };
 
 // Where in the network a mask is used; two places never share random numbers.

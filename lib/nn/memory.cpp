@@ -10,23 +10,24 @@ namespace ql::nn {
 std::vector<MemoryPlace> memory_places(const net::Geometry& geometry) {
   std::vector<MemoryPlace> places;
   std::size_t number = 0;
-  auto add = [&](std::int64_t length, std::int64_t compressed) {
+  auto add = [&](const net::ScaleGeometry& scale, std::int64_t length, std::int64_t compressed) {
     if (length > 0) {
-      places.push_back({fmt::format("memory.{}", number), length});
+      places.push_back({fmt::format("memory.{}", number), length, net::memory_cover(scale)});
     }
     if (compressed > 0) {
-      places.push_back({fmt::format("compressed_memory.{}", number), compressed});
+      places.push_back({fmt::format("compressed_memory.{}", number), compressed,
+                        net::compressed_memory_cover(geometry)});
     }
     number += length > 0 || compressed > 0 ? 1 : 0;
   };
   for (const net::ScaleGeometry& scale : geometry.scales) {
     for (std::int64_t layer = 0; layer < scale.layers; ++layer) {
-      add(scale.memory, geometry.compressed_memory);
+      add(scale, scale.memory, geometry.compressed_memory);
     }
-    add(scale.output_memory, 0);
+    add(scale, scale.output_memory, 0);
   }
   for (std::int64_t layer = 0; layer < geometry.output.layers; ++layer) {
-    add(geometry.output.memory, 0);
+    add(geometry.output, geometry.output.memory, 0);
   }
   return places;
 }

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "net/document_reset.h"
 #include "net/geometry.h"
 #include "nn/named_tensor.h"
 
@@ -27,6 +28,7 @@ struct Memory {
 struct MemoryPlace {
   std::string name;
   std::int64_t length;  // states; at least 1
+  net::MemoryCover cover;
 };
 
 // Every memory of a network, in order.

@@ -9,6 +9,7 @@
 #include "nn/adaptive_softmax.h"
 #include "nn/compression.h"
 #include "nn/consecutive.h"
+#include "nn/document_reset.h"
 #include "nn/embedding.h"
 #include "nn/initialisation.h"
 #include "nn/layers.h"
@@ -47,6 +48,18 @@ void check_embedded(const at::Tensor& embedded, std::int64_t segment, std::int64
   }
 }
 
+void check_ages(const net::Network& network, const std::vector<std::int64_t>& ages,
+                std::int64_t rows) {
+  const std::int64_t expected = network.reset_memory_at_documents ? rows : 0;
+  const auto found = static_cast<std::int64_t>(ages.size());
+  if (found != expected ||
+      std::any_of(ages.begin(), ages.end(), [](auto age) { return age < 0; })) {
+    throw ConfigError("ages", fmt::format("expected {} of at least 0, found {}", expected, found),
+                      "a network that resets its memory at documents, and no other, needs one for "
+                      "every row");
+  }
+}
+
 // What the rows of a batch are: a step of each of several streams, or consecutive steps of one.
 enum class Rows { kStreams, kConsecutive };
 
@@ -78,7 +91,7 @@ class Step {
       const net::ScaleGeometry& scale = geometry_.scales[i];
       states = run_layers(states, scale);
       const std::int64_t kept = scale.output_memory;
-      const at::Tensor window = join(states, kept, scale.shift);
+      const at::Tensor window = join(states, scale);
       if (geometry_.accumulates()) {
         const at::Tensor previous = kept > 0 ? window.narrow(1, kept - 1, 1) : at::Tensor();
         upsampled.push_back(upsample(states, previous, scale));
@@ -162,6 +175,7 @@ class Step {
     Memory memory = memory_.following(scale.memory > 0 ? 2 : 1);
     std::vector<at::Tensor> outputs;
     for (std::int64_t step = 0; step < states.size(0); ++step) {
+      forget_before(step, scale, memory);
       MemoryWalk walk(memory);
       outputs.push_back(run_stream_layer(context, states.narrow(0, step, 1), scale, walk));
       memory = walk.next();
@@ -172,11 +186,39 @@ class Step {
     return at::cat(outputs);
   }
 
+  // The memories of one layer, the compressed one last, as the step of one row finds them.
+  void forget_before(std::int64_t row, const net::ScaleGeometry& scale, Memory& memory) const {
+    if (options_.ages.empty()) {
+      return;
+    }
+    for (NamedTensor& state : memory.states) {
+      const net::MemoryCover cover = &state == &memory.states.back()
+                                         ? net::compressed_memory_cover(geometry_)
+                                         : net::memory_cover(scale);
+      const at::Tensor mask =
+          forgotten_states(cover, state.tensor.size(1),
+                           {options_.ages[static_cast<std::size_t>(row)]}, state.tensor.device());
+      if (mask.defined()) {
+        state.tensor = replace_forgotten(state.tensor, mask, at::zeros({}, state.tensor.options()));
+      }
+    }
+  }
+
   // Every state's keys and values are made once, when it is in a segment.
   at::Tensor run_consecutive_layer(const LayerContext& context, const at::Tensor& states,
                                    const net::ScaleGeometry& scale) {
     const auto keys_values = [&](const at::Tensor& input) {
       return project_keys_values(context, attention_states(context, input));
+    };
+    // Keys and values of the memories of all steps, as the step of each finds them.
+    const auto memories = [&](const at::Tensor& carry, const at::Tensor& entering,
+                              const net::MemoryCover& cover) {
+      const at::Tensor all = memories_before(keys_values(carry), entering);
+      const at::Tensor mask = forgotten(cover, carry.size(1));
+      if (!mask.defined()) {
+        return all;
+      }
+      return replace_forgotten(all, mask, keys_values(at::zeros_like(carry.narrow(1, 0, 1))));
     };
     const at::Tensor normalized = attention_states(context, states);
     const at::Tensor own = project_keys_values(context, normalized);
@@ -185,17 +227,20 @@ class Step {
     at::Tensor leaving = states;  // of a Compressive Transformer: all states of the step's window
     if (scale.memory > 0) {
       const at::Tensor carry = memory_.current();
-      window.push_back(memories_before(keys_values(carry), own.narrow(1, 0, scale.shift)));
+      const net::MemoryCover cover = net::memory_cover(scale);
+      window.push_back(memories(carry, own.narrow(1, 0, scale.shift), cover));
       if (geometry_.compressed_memory > 0) {
         const at::Tensor stream = at::cat({carry.squeeze(0), states.flatten(0, 1)});
         leaving = stream.narrow(0, 0, states.size(0) * scale.segment).view(states.sizes());
+        leaving = forget_leaving(leaving, scale);
       }
       memory_.pass(memory_after(carry, states.narrow(1, 0, scale.shift)));
     }
     if (geometry_.compressed_memory > 0) {
       const at::Tensor compressed = compress_memories(network_, context.parameters, leaving, {});
       const at::Tensor carry = memory_.current();
-      window.push_back(memories_before(keys_values(carry), keys_values(compressed)));
+      window.push_back(
+          memories(carry, keys_values(compressed), net::compressed_memory_cover(geometry_)));
       memory_.pass(memory_after(carry, compressed));
     }
     std::reverse(window.begin(), window.end());
@@ -203,15 +248,38 @@ class Step {
                      positions(scale.window() + geometry_.compressed_memory));
   }
 
+  // Which states of a memory of `length` each consecutive step has forgotten; undefined: none.
+  at::Tensor forgotten(const net::MemoryCover& cover, std::int64_t length) const {
+    return forgotten_states(cover, length, options_.ages, positions_.device());
+  }
+
+  // Of the states that leave the window of each step, those that came from its memory, which is
+  // their first part.
+  at::Tensor forget_leaving(const at::Tensor& leaving, const net::ScaleGeometry& scale) const {
+    const at::Tensor mask = forgotten(net::memory_cover(scale), scale.memory);
+    if (!mask.defined()) {
+      return leaving;
+    }
+    const at::Tensor of_window = at::constant_pad_nd(mask, {0, scale.segment}, 0);
+    return replace_forgotten(leaving, of_window.narrow(1, 0, scale.segment),
+                             at::zeros({}, leaving.options()));
+  }
+
   // The window of a scale's output.
-  at::Tensor join(const at::Tensor& states, std::int64_t length, std::int64_t shift) {
+  at::Tensor join(const at::Tensor& states, const net::ScaleGeometry& scale) {
+    const std::int64_t length = scale.output_memory;
     if (rows_ == Rows::kStreams || length == 0) {
-      return memory_.join(states, length, shift);
+      return memory_.join(states, length, scale.shift);
     }
     const at::Tensor carry = memory_.current();
-    const at::Tensor entering = states.narrow(1, 0, shift);
+    const at::Tensor entering = states.narrow(1, 0, scale.shift);
     memory_.pass(memory_after(carry, entering));
-    return at::cat({memories_before(carry, entering), states}, 1);
+    at::Tensor before = memories_before(carry, entering);
+    const at::Tensor mask = forgotten(net::memory_cover(scale), length);
+    if (mask.defined()) {
+      before = replace_forgotten(before, mask, at::zeros({}, before.options()));
+    }
+    return at::cat({before, states}, 1);
   }
 
   const net::Network& network_;
@@ -286,11 +354,13 @@ at::Tensor Model::check_tokens(const net::Geometry& geometry, const at::Tensor& 
 }
 
 at::Tensor Model::forward_stream(const net::Geometry& geometry, const at::Tensor& tokens,
-                                 Memory& memory) const {
+                                 Memory& memory, const std::vector<std::int64_t>& ages) const {
   const at::NoGradGuard no_gradient;
   const at::Tensor ids = check_tokens(geometry, tokens);
   check_memory(memory, geometry, 1, network_.d_model);
-  const StepOptions evaluation;
+  check_ages(network_, ages, ids.size(0));
+  StepOptions evaluation;
+  evaluation.ages = ages;
   Step run(network_, parameters_, geometry, memory, evaluation, options_, Rows::kConsecutive);
   const at::Tensor states = run.run(nn::embed(network_, parameters_, ids));
   memory = run.next_memory();
@@ -310,6 +380,10 @@ at::Tensor Model::forward_embedded(const net::Geometry& geometry, const at::Tens
   check_geometry(network_, geometry);
   check_embedded(embedded, geometry.lengths.segment, network_.d_model);
   check_memory(memory, geometry, embedded.size(0), network_.d_model);
+  check_ages(network_, step.ages, embedded.size(0));
+  if (network_.reset_memory_at_documents) {
+    memory = forget_other_documents(memory, geometry, step.ages);
+  }
   Step run(network_, parameters_, geometry, memory, step, options_, Rows::kStreams);
   at::Tensor states = run.run(dropout(embedded, network_.dropout, step, {Place::kEmbedding}));
   memory = run.next_memory();

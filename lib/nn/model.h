@@ -48,8 +48,8 @@ class Model {
 
   // The last layer's output states [batch, segment, d_model] for tokens [batch, segment]. Replaces
   // `memory` by the next step's. `geometry` is of this network with any lengths. Throws
-  // ConfigError when tokens, geometry and memory do not fit together, FormatError for a token that
-  // is not in the vocabulary (checked for tokens on the CPU).
+  // ConfigError when tokens, geometry, memory and `step.ages` do not fit together, FormatError for
+  // a token that is not in the vocabulary (checked for tokens on the CPU).
   //
   // `reconstruction`, if given, becomes the auxiliary loss by which a compressive network learns
   // its convolution and decoder (nn/compression.h): a scalar to add to the loss with a small weight
@@ -65,10 +65,11 @@ class Model {
 
   // forward() without dropout and gradient for consecutive segments of one stream: tokens
   // [segments, segment] go through the first layer, then through the second, and so on; `memory` is
-  // of batch 1. The states equal those of forward(), segment by segment. With the pool most-used a
-  // layer still takes its segments one by one: what it keeps of one depends on the one before.
-  at::Tensor forward_stream(const net::Geometry& geometry, const at::Tensor& tokens,
-                            Memory& memory) const;
+  // of batch 1, `ages` those of StepOptions, one a segment. The states equal those of forward(),
+  // segment by segment. With the pool most-used a layer still takes its segments one by one: what
+  // it keeps of one depends on the one before.
+  at::Tensor forward_stream(const net::Geometry& geometry, const at::Tensor& tokens, Memory& memory,
+                            const std::vector<std::int64_t>& ages = {}) const;
 
   // Negative log-likelihood of every target [batch, segment] under the softmax over `states`.
   // Throws as forward() does.

@@ -42,6 +42,9 @@ StepResult Learner::step(Streams& streams, std::int64_t step, double learning_ra
   options.training = true;
   options.seed = static_cast<std::uint64_t>(config_.seed);
   options.step = static_cast<std::uint64_t>(step);
+  if (model_.network().reset_memory_at_documents) {
+    options.ages = streams.document_ages(step);
+  }
 
   at::Tensor reconstruction;
   const at::Tensor states = model_.forward(geometry_, tokens, memory_, options, &reconstruction);

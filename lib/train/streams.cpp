@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/number.h"
+#include "shard/document_age.h"
 
 namespace ql::train {
 
@@ -30,6 +31,15 @@ void Streams::read(std::int64_t step, std::int64_t* tokens, std::int64_t* target
     std::copy(row.begin(), row.end() - 1, tokens + b * segment_);
     std::copy(row.begin() + 1, row.end(), targets + b * segment_);
   }
+}
+
+std::vector<std::int64_t> Streams::document_ages(std::int64_t step) const {
+  std::vector<std::int64_t> ages;
+  for (std::int64_t b = 0; b < batch_; ++b) {
+    ages.push_back(
+        shard::document_age(reader_.document_starts(), b * row_tokens_ + position(step)));
+  }
+  return ages;
 }
 
 }  // namespace ql::train

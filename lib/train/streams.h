@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "shard/token_reader.h"
 
@@ -33,6 +34,10 @@ class Streams {
   // Tokens and targets of step `step` (from 0), each [batch, segment], row-major: target j is token
   // j + 1 of the row.
   void read(std::int64_t step, std::int64_t* tokens, std::int64_t* targets);
+
+  // For every row, how many tokens of the document that step `step` begins in stand before it: in
+  // the data, so that a part that begins inside a document goes on with it, from an empty memory.
+  std::vector<std::int64_t> document_ages(std::int64_t step) const;
 
  private:
   shard::TokenReader& reader_;

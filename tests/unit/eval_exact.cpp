@@ -63,13 +63,18 @@ Ids random_ids(std::int64_t count, std::int64_t vocab_size) {
   return {data, data + count};
 }
 
+// Some documents begin with a segment, some follow each other in one.
+const Ids kDocuments{0, 5, 6, 16, 17, 40, 72, 100, 101, 149};
+const Ids& documents() { return kDocuments; }
+
 TokenSource source_from(const Ids& ids) {
   return {"ids", static_cast<std::int64_t>(ids.size()),
           [&ids](std::int64_t begin, std::int64_t count, std::int64_t* out, std::size_t) {
             REQUIRE(begin >= 0);
             REQUIRE(begin + count <= static_cast<std::int64_t>(ids.size()));
             std::copy_n(ids.begin() + begin, count, out);
-          }};
+          },
+          documents};
 }
 
 // The loss of ids[p] for every p >= first, with zero memories before segment `first` / n_s;
@@ -88,7 +93,11 @@ std::vector<double> read_single_stream(const nn::Model& model, const net::Length
       tokens[0][i] = ids.at(static_cast<std::size_t>(begin + i));
       targets[0][i] = ids.at(static_cast<std::size_t>(begin + i + 1));
     }
-    const at::Tensor states = model.forward(geometry, tokens, memory, {});
+    nn::StepOptions step;
+    if (model.network().reset_memory_at_documents) {
+      step.ages = {begin - *(std::upper_bound(kDocuments.begin(), kDocuments.end(), begin) - 1)};
+    }
+    const at::Tensor states = model.forward(geometry, tokens, memory, step);
     const at::Tensor segment_losses = model.losses(states, targets);
     for (std::int64_t i = 0; i < lengths.segment && begin + i < inputs; ++i) {
       losses.at(static_cast<std::size_t>(begin + i + 1)) = segment_losses[0][i].item<double>();
@@ -179,6 +188,16 @@ TEST_CASE("what is kept by its use is kept as in a single stream") {
   // Nothing less than the whole stream warms a column.
   CHECK(score(model, the_case.network.lengths, ids, 5).evaluation.batch == 1);
   CHECK(score(model, the_case.network.lengths, ids, 5).evaluation.warm_up == 0);
+}
+
+TEST_CASE("losses equal those of a single stream with memory reset at documents") {
+  for (Case& the_case : cases()) {
+    const Architecture architecture = the_case.network.architecture;
+    if (architecture != Architecture::kMultiScale && architecture != Architecture::kVanilla) {
+      the_case.network.reset_memory_at_documents = true;
+      check_case(the_case, at::kDouble, 1e-9);
+    }
+  }
 }
 
 TEST_CASE("losses equal those of a single stream in float32") {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "eval/evaluate.h"
 #include "eval/score_units.h"
 #include "eval/stream_scorer.h"
 #include "nn_support.h"
@@ -56,6 +57,35 @@ TEST_CASE("a stream that ends with a unit has no further one") {
   sums.end_unit();
   sums.finish();
   CHECK(lines.text == "1: 0 0 0\n");
+}
+
+TEST_CASE("units of a network that resets its memory add up to its evaluation") {
+  const test::ScratchFolder scratch;
+  test::pack(scratch / "data", test::scrambled(500, 23), 23, "made up", {3, 64, 65, 200, 333});
+  net::Network network = test::tiny_ql();
+  network.reset_memory_at_documents = true;
+  const nn::Model model = test::random_model(network, 3, at::kDouble);
+  shard::TokenReader reader(scratch / "data");
+  EvaluationOptions whole;
+  whole.lengths = network.lengths;
+  const double expected = evaluate(model, source_of(reader), whole).nll;
+  network.reset_memory_at_documents = false;
+  const nn::Model other = test::random_model(network, 3, at::kDouble);
+  CHECK(std::abs(evaluate(other, source_of(reader), whole).nll - expected) > 1e-3);
+  UnitOptions options;
+  options.lengths = network.lengths;
+  options.unit = Unit::kDocument;
+  for (const std::int64_t chunk : {0, 4, 20}) {
+    options.chunk = chunk;
+    double nll = 0;
+    std::int64_t documents = 0;
+    score_units(model, "model", {}, scratch / "data", options, [&](const UnitSum& sum) {
+      nll += sum.nll;
+      ++documents;
+    });
+    CHECK(documents == 6);
+    CHECK(nll == doctest::Approx(expected).epsilon(1e-10));
+  }
 }
 
 TEST_CASE("lines and documents of a packed folder add up to the whole") {

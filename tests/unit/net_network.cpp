@@ -20,7 +20,8 @@ constexpr const char* kWhole = R"({
   "architecture": "transformer-ql", "vocab_size": 11492, "d_model": 256, "n_head": 4,
   "d_head": 64, "d_inner": 1024, "scales": [3, 3], "output_layers": 2, "rate": 2, "pool": "max",
   "pre_lnorm": true, "untie_r": false, "clamp_len": 40, "segment": 8, "memory": 8,
-  "compressed_memory": 0, "compression_loss": "attention-reconstruction", "dropout": 0.1, "dropatt": 0.2, "droppath": 0.3, "init_std": 0.02,
+  "compressed_memory": 0, "compression_loss": "attention-reconstruction",
+  "reset_memory_at_documents": true, "dropout": 0.1, "dropatt": 0.2, "droppath": 0.3, "init_std": 0.02,
   "proj_init_std": 0.01, "cutoffs": [2000, 5000], "div_val": 2, "d_embed": 128,
   "proj_same_dim": false, "tie_projs": [true, false, true], "encoding": "shaw",
   "attention": "softmax", "same_length": false, "attention_window": 6,
@@ -66,6 +67,7 @@ TEST_CASE("a network is read from JSON and written back unchanged") {
   CHECK(network.output_layers == 2);
   CHECK(network.layers() == 8);
   CHECK(network.lengths == Lengths{8, 8, 0});
+  CHECK(network.reset_memory_at_documents);
   CHECK(network.dropatt == 0.2);
   CHECK(network.droppath == 0.3);
   const Json whole = parse_json(kWhole, "test.json");
@@ -79,9 +81,10 @@ TEST_CASE("a network is read from JSON and written back unchanged") {
 
 TEST_CASE("keys may be left out, but not those without a default") {
   const Network network = edited([](Json& json) {
-    for (const char* key : {"vocab_size", "output_layers", "rate", "pool", "compression_loss",
-                            "pre_lnorm", "untie_r", "memory", "compressed_memory", "dropout",
-                            "dropatt", "droppath", "init_std", "proj_init_std"}) {
+    for (const char* key :
+         {"vocab_size", "output_layers", "rate", "pool", "compression_loss", "pre_lnorm", "untie_r",
+          "memory", "compressed_memory", "reset_memory_at_documents", "dropout", "dropatt",
+          "droppath", "init_std", "proj_init_std"}) {
       json.erase(key);
     }
   });
@@ -89,6 +92,7 @@ TEST_CASE("keys may be left out, but not those without a default") {
   CHECK(network.rate == 2);
   CHECK(network.pre_lnorm);
   CHECK(network.compression_loss == CompressionLoss::kAttentionReconstruction);
+  CHECK(!network.reset_memory_at_documents);
   CHECK(network.init_std == 0.02);
   for (const char* key :
        {"architecture", "d_model", "n_head", "d_head", "d_inner", "scales", "segment"}) {
@@ -268,6 +272,18 @@ TEST_CASE("same_length needs a memory") {
           "states: it needs one; nearest valid: memory 1");
   }
   CHECK(make_geometry(network, {4, 12, 0}).scales.front().reach.span == 12);
+}
+
+TEST_CASE("check: only what keeps a memory can reset it") {
+  for (Network network : {paper_ql(), xl(2), compressive(2), multi_scale({1, 1}, 1), vanilla(2)}) {
+    network = with_sizes(network);
+    network.reset_memory_at_documents = true;
+    const std::string name = to_text(network.architecture);
+    const bool refused = name == "multi-scale" || name == "vanilla";
+    CHECK(message_of(network) == (refused ? "net: reset_memory_at_documents is true, but a " +
+                                                name + " network keeps no memory; set it to false"
+                                          : "valid"));
+  }
 }
 
 TEST_CASE("check: networks of one scale") {

@@ -34,6 +34,12 @@ std::vector<ListOracle::Scale> ListOracle::make_scales(const net::Lengths& lengt
   return scales;
 }
 
+// Zeros in place of what belongs to an earlier document.
+State ListOracle::recall(const Kept& kept) const {
+  const bool other = kept.newest < document_ && kept.computed < document_;
+  return other ? State(kept.state.size(), 0.0) : kept.state;
+}
+
 // Zeros where nothing was ever kept: the memory of the start.
 State ListOracle::at(const Place& place, std::int64_t index) const {
   if (index >= place.begin) {
@@ -41,7 +47,7 @@ State ListOracle::at(const Place& place, std::int64_t index) const {
   }
   const auto found = place.kept.find(index);
   return found == place.kept.end() ? State(static_cast<std::size_t>(network_.d_model), 0.0)
-                                   : found->second;
+                                   : recall(found->second);
 }
 
 void ListOracle::enter(Place& place, std::vector<State> segment, const Scale& scale,
@@ -55,12 +61,20 @@ void ListOracle::enter(Place& place, std::vector<State> segment, const Scale& sc
 // The oldest `shift` states of the segment will not be computed again.
 void ListOracle::leave(Place& place, const Scale& scale, std::int64_t layer) const {
   if (compressed_ > 0 && layer >= 0) {
-    for (const State& state : compress(place, place.begin - scale.memory, scale.segment, layer)) {
-      place.compressed.push_back(state);
+    const std::int64_t first = place.begin - scale.memory;
+    const bool spread =
+        network_.pool == net::Pool::kDilatedConvolution || network_.pool == net::Pool::kMostUsed;
+    std::int64_t newest = first - 1;
+    for (const State& state : compress(place, first, scale.segment, layer)) {
+      newest += network_.rate;
+      const std::int64_t covered = spread ? first + scale.segment - 1 : newest;
+      place.compressed.push_back({state, covered, begin_});
     }
   }
   for (std::int64_t i = 0; recurrent_ && i < scale.shift; ++i) {
-    place.kept[place.begin + i] = place.segment[static_cast<std::size_t>(i)];
+    const std::int64_t index = place.begin + i;
+    place.kept[index] = {place.segment[static_cast<std::size_t>(i)],
+                         (index + 1) * scale.granularity - 1, begin_};
   }
 }
 
@@ -186,9 +200,10 @@ State ListOracle::attend(Place& place, std::int64_t index, const Scale& scale,
   const std::int64_t nearest = index - place.begin + scale.memory + 1;
   for (std::int64_t i = 0; i < compressed_; ++i) {
     const auto count = static_cast<std::int64_t>(place.compressed.size());
-    sights.emplace_back(input(i < count ? place.compressed[static_cast<std::size_t>(count - 1 - i)]
-                                        : State(static_cast<std::size_t>(network_.d_model), 0.0)),
-                        nearest + i);
+    sights.emplace_back(
+        input(i < count ? recall(place.compressed[static_cast<std::size_t>(count - 1 - i)])
+                        : State(static_cast<std::size_t>(network_.d_model), 0.0)),
+        nearest + i);
   }
   const std::string qkv = layer + "dec_attn.qkv_net.weight";
   const State query = product(qkv, input(at(place, index)), 0, all);
@@ -327,7 +342,8 @@ double ListOracle::loss(const State& state, std::int64_t target) const {
 
 std::vector<double> ListOracle::losses(const net::Lengths& lengths,
                                        const std::vector<std::int64_t>& tokens,
-                                       const std::vector<std::int64_t>& targets) {
+                                       const std::vector<std::int64_t>& targets,
+                                       const std::vector<std::int64_t>& document_starts) {
   const std::vector<Scale> scales = make_scales(lengths);
   const std::size_t count = network_.scales.size();
   compressed_ = lengths.compressed_memory;
@@ -336,6 +352,11 @@ std::vector<double> ListOracle::losses(const net::Lengths& lengths,
   const auto segment = static_cast<std::size_t>(lengths.segment);
   for (std::size_t start = 0; start < tokens.size(); start += segment) {
     const auto step = static_cast<std::int64_t>(start / segment);
+    begin_ = static_cast<std::int64_t>(start);
+    document_ = 0;
+    for (const std::int64_t document : document_starts) {
+      document_ = network_.reset_memory_at_documents && document <= begin_ ? document : document_;
+    }
     next_place_ = 0;
     next_layer_ = 0;
     std::vector<State> states;

@@ -20,17 +20,25 @@ class ListOracle {
   explicit ListOracle(const nn::Model& model);
 
   // The losses of `targets` when `tokens`, a whole number of segments, are read from the start.
+  // A network that resets its memory at documents does so at `document_starts`, ascending.
   std::vector<double> losses(const net::Lengths& lengths, const std::vector<std::int64_t>& tokens,
-                             const std::vector<std::int64_t>& targets);
+                             const std::vector<std::int64_t>& targets,
+                             const std::vector<std::int64_t>& document_starts = {});
 
  private:
+  // A state of an earlier step.
+  struct Kept {
+    State state;
+    std::int64_t newest = 0;    // token that it covers
+    std::int64_t computed = 0;  // the token that its step began with
+  };
   // The states of one place (a layer's input or a scale's output): the segment begins at the
   // absolute index `begin`, the kept states of all earlier steps lie before it.
   struct Place {
-    std::map<std::int64_t, State> kept;
+    std::map<std::int64_t, Kept> kept;
     std::int64_t begin = 0;
     std::vector<State> segment;
-    std::vector<State> compressed;         // of a compressive network: all there ever were
+    std::vector<Kept> compressed;          // of a compressive network: all there ever were
     std::map<std::int64_t, double> usage;  // in this step: attention to the states, by index
   };
   struct Scale {
@@ -38,6 +46,7 @@ class ListOracle {
   };
 
   std::vector<Scale> make_scales(const net::Lengths& lengths) const;
+  State recall(const Kept& kept) const;
   State at(const Place& place, std::int64_t index) const;
   void enter(Place& place, std::vector<State> segment, const Scale& scale, std::int64_t step);
   void leave(Place& place, const Scale& scale, std::int64_t layer) const;
@@ -68,6 +77,8 @@ class ListOracle {
   std::vector<Place> places_;
   std::size_t next_place_ = 0;
   std::int64_t next_layer_ = 0;
+  std::int64_t begin_ = 0;     // the first token of the step
+  std::int64_t document_ = 0;  // the first token of its document
 };
 
 }  // namespace ql::test

@@ -72,6 +72,31 @@ TEST_CASE("memory is carried from step to step") {
   CHECK(with.step(streams, 1, 0).loss != without.step(streams, 1, 0).loss);
 }
 
+TEST_CASE("a step of a network that resets its memory knows its documents") {
+  const test::ScratchFolder scratch;
+  test::pack(scratch / "data", test::scrambled(300, 23), 23, "made up", {4, 6, 104, 110, 205});
+  shard::TokenReader reader(scratch / "data");
+  net::Network network = test::tiny_ql();
+  network.dropout = network.dropatt = network.droppath = 0;
+  network.reset_memory_at_documents = true;
+  const TrainingConfig config = test::tiny_config();
+  Streams streams(reader, 3, 4);
+  Learner learner(network, config);
+  const net::Geometry geometry = net::make_geometry(network, network.lengths);
+  nn::Memory memory = learner.model().start_memory(geometry, 3);
+  // Rows begin with tokens 0, 100 and 200.
+  const std::vector<std::int64_t> ages[] = {{0, 94, 90}, {0, 0, 94}, {2, 4, 3}, {6, 2, 7}};
+  for (std::int64_t step = 0; step < 4; ++step) {
+    const at::Tensor tokens = at::empty({3, 4}, at::kLong), targets = at::empty({3, 4}, at::kLong);
+    streams.read(step, tokens.data_ptr<std::int64_t>(), targets.data_ptr<std::int64_t>());
+    nn::StepOptions options;
+    options.ages = ages[step];
+    const at::Tensor states = learner.model().forward(geometry, tokens, memory, options);
+    const double expected = learner.model().losses(states, targets).mean().item<double>();
+    CHECK(learner.step(streams, step, 0).loss == doctest::Approx(expected).epsilon(1e-6));
+  }
+}
+
 TEST_CASE("a convolution learns by the weight of its reconstruction") {
   const test::ScratchFolder scratch;
   test::pack(scratch / "data", test::scrambled(300, 23), 23);

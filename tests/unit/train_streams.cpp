@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "scratch.h"
 #include "train_support.h"
@@ -62,6 +64,25 @@ TEST_CASE("rows read their parts in segments, over and over") {
   compare_with_oracle(91, 10, 4);    // two steps an epoch
   compare_with_oracle(2, 1, 1);      // the smallest data there is
   compare_with_oracle(700, 100, 3);  // many rows in one frame
+}
+
+TEST_CASE("rows know the documents they are in") {
+  const test::ScratchFolder scratch;
+  const std::vector<std::size_t> starts{5, 30, 31, 47, 88};
+  test::pack(scratch / "data", test::scrambled(100, 5), 5, "made up", starts);
+  shard::TokenReader reader(scratch / "data");
+  const Streams streams(reader, 3, 4);
+  for (std::int64_t step = 0; step < 2 * streams.steps_per_epoch(); ++step) {
+    const std::vector<std::int64_t> ages = streams.document_ages(step);
+    REQUIRE(ages.size() == 3);
+    for (std::int64_t row = 0; row < 3; ++row) {
+      std::int64_t token = row * 33 + streams.position(step), age = 0;
+      for (; token > 0 && std::count(starts.begin(), starts.end(), token) == 0; --token) {
+        ++age;
+      }
+      CHECK(ages[static_cast<std::size_t>(row)] == age);
+    }
+  }
 }
 
 TEST_CASE("an epoch reads every target of a part but an unfilled segment") {

@@ -11,9 +11,10 @@
 
 namespace ql::test {
 
-// Packs `ids` into `folder`, in several shards and frames.
+// Packs `ids` into `folder`, in several shards and frames. Documents start at 0 and `starts`.
 inline void pack(const std::filesystem::path& folder, const std::vector<shard::TokenId>& ids,
-                 std::int64_t vocabulary, const std::string& hash = "made up") {
+                 std::int64_t vocabulary, const std::string& hash = "made up",
+                 const std::vector<std::size_t>& starts = {}) {
   shard::StreamHeader header;
   header.vocabulary.size = vocabulary;
   header.vocabulary.hash = hash;
@@ -22,8 +23,16 @@ inline void pack(const std::filesystem::path& folder, const std::vector<shard::T
   options.shard_tokens = 200;
   options.frame_tokens = 64;
   shard::PackWriter writer(folder, header, options);
-  writer.begin_document();
-  writer.write(ids.data(), ids.size());
+  std::size_t written = 0;
+  const auto write_to = [&](std::size_t end) {
+    writer.begin_document();
+    writer.write(ids.data() + written, end - written);
+    written = end;
+  };
+  for (const std::size_t start : starts) {
+    write_to(start);
+  }
+  write_to(ids.size());
   writer.finish(std::nullopt);
 }
 

@@ -1,0 +1,31 @@
+// Which states of a memory belong to the document that is being read: a network with
+// reset_memory_at_documents keeps these and replaces the others by zeros
+// (share/doc/design.md, "Documents").
+#pragma once
+
+#include <cstdint>
+
+#include "net/geometry.h"
+
+namespace ql::net {
+
+// Which tokens the states of a memory cover, before the step whose segment begins at token T.
+struct MemoryCover {
+  std::int64_t granularity = 1;  // tokens of a state
+  std::int64_t behind = 0;       // tokens between the end of the newest state and T
+  std::int64_t shift = 0;        // states that enter in a step, which is shift * granularity tokens
+  std::int64_t together = 1;     // so many states cover the tokens of all of them
+};
+
+// Of the memories of a scale's layers and of its output. They end where the scale's own segment
+// begins: before T when old states are computed again.
+MemoryCover memory_cover(const ScaleGeometry& scale);
+// Of a Compressive Transformer's compressed memories.
+MemoryCover compressed_memory_cover(const Geometry& geometry);
+
+// How many of the newest states belong to the document that began `age` tokens before T: those that
+// cover a token of it, and those that a step computed that began inside it. May be more than the
+// memory holds; none when T begins the document.
+std::int64_t document_states(const MemoryCover& cover, std::int64_t age);
+
+}  // namespace ql::net

@@ -1,0 +1,81 @@
+// Which states belong to a document, against a walk over all of them.
+#include "net/document_reset.h"
+
+#include <doctest/doctest.h>
+
+#include "unit/net_networks.h"
+
+using namespace ql::net;
+using namespace ql::net::testing;
+
+namespace {
+
+// Counts, from the newest state on, those of a memory that cover a token from `start` on or were
+// computed in a step that began there or later. State q covers the tokens from q * granularity on.
+std::int64_t walk(const ScaleGeometry& scale, std::int64_t step, std::int64_t start) {
+  const std::int64_t tokens = scale.shift * scale.granularity;
+  const auto first_of_segment = [&](std::int64_t s) {
+    return (s + 1) * scale.shift - scale.segment;
+  };
+  std::int64_t count = 0;
+  for (std::int64_t q = first_of_segment(step) - 1;; --q) {
+    std::int64_t computed = step;  // the step that it left the segment in
+    while (first_of_segment(computed) > q) {
+      --computed;
+    }
+    if ((q + 1) * scale.granularity - 1 < start && computed * tokens < start) {
+      return count;
+    }
+    ++count;
+  }
+}
+
+}  // namespace
+
+TEST_CASE("the states of a document are its newest ones, as many as a walk counts") {
+  const Network networks[] = {xl(2), quadratic({1, 1}, 1), quadratic({1, 1, 1}, 0),
+                              quadratic({2, 1}, 1, 3), quadratic({2}, 1)};
+  const Lengths lengths[] = {{4, 4, 0},   {4, 12, 0}, {8, 4, 0}, {8, 0, 0},
+                             {12, 36, 0}, {9, 9, 0},  {4, 8, 0}};
+  int checked = 0;
+  for (const Network& network : networks) {
+    for (const Lengths& pair : lengths) {
+      if (!(nearest_valid_lengths(network, pair) == std::vector<Lengths>{pair})) {
+        continue;
+      }
+      const Geometry geometry = make_geometry(network, pair);
+      std::vector<ScaleGeometry> scales = geometry.scales;
+      if (geometry.output.layers > 0) {
+        scales.push_back(geometry.output);
+      }
+      for (const ScaleGeometry& scale : scales) {
+        CAPTURE(pair.segment);
+        CAPTURE(pair.memory);
+        CAPTURE(scale.granularity);
+        for (std::int64_t age = 0; age < 5 * pair.segment; ++age) {
+          CAPTURE(age);
+          const std::int64_t first = 100 * pair.segment;
+          CHECK(document_states(memory_cover(scale), age) == walk(scale, 100, first - age));
+          ++checked;
+        }
+      }
+    }
+  }
+  CHECK(checked > 1000);
+}
+
+TEST_CASE("the compressed memory ends where the memory begins") {
+  const Geometry geometry = make_geometry(compressive(2), {4, 6, 8});
+  const MemoryCover cover = compressed_memory_cover(geometry);
+  // Zeros that steps inside the document compressed count as its own: 2 a step.
+  const std::int64_t expected[] = {0, 0, 0, 0, 2, 2, 2, 2, 4, 4, 4, 4, 6};
+  for (std::int64_t age = 0; age < 13; ++age) {
+    CHECK(document_states(cover, age) == expected[age]);
+  }
+  // Without a memory before it, a state counts as soon as it covers one token.
+  const MemoryCover next = compressed_memory_cover(make_geometry(compressive(2), {4, 0, 8}));
+  const std::int64_t all[] = {0, 1, 1, 2, 2, 3, 3, 4, 4};
+  for (std::int64_t age = 0; age < 9; ++age) {
+    CHECK(document_states(next, age) == all[age]);
+  }
+}
