@@ -25,6 +25,7 @@ void for_each_key(Config& config, Visitor&& visit) {
   visit("log_interval", config.log_interval);
   visit("seed", config.seed);
   visit("recons_loss_weight", config.recons_loss_weight);
+  visit("half_loss", config.half_loss);
   visit("eval_segment", config.eval_segment);
   visit("eval_memory", config.eval_memory);
   visit("eval_compressed_memory", config.eval_compressed_memory);
@@ -42,6 +43,11 @@ struct Reader {
       value = json.real(key);
     }
   }
+  void operator()(const std::string& key, bool& value) const {
+    if (json.has(key)) {
+      value = json.boolean(key);
+    }
+  }
   void operator()(const std::string& key, std::optional<std::int64_t>& value) const {
     if (json.has(key)) {
       value = json.integer(key);
@@ -56,12 +62,12 @@ struct Reader {
 
 struct Writer {
   Json& json;
-  template <typename Number>
-  void operator()(const std::string& key, const Number& value) const {
+  template <typename Value>
+  void operator()(const std::string& key, const Value& value) const {
     json[key] = value;
   }
-  template <typename Number>
-  void operator()(const std::string& key, const std::optional<Number>& value) const {
+  template <typename Value>
+  void operator()(const std::string& key, const std::optional<Value>& value) const {
     if (value) {
       json[key] = *value;
     }

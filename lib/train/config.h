@@ -30,6 +30,9 @@ struct TrainingConfig {
   // Weight of the loss by which a Compressive Transformer learns its convolution and decoder
   // (nn/compression.h); absent: the paper's 0.01. Other networks do not read it.
   std::optional<double> recons_loss_weight;
+  // Trains on the newer half of every segment's targets alone; the older floor(segment / 2) tokens
+  // give context (the ablation of the Transformer-XL paper).
+  bool half_loss = false;
   // Lengths of validation; absent: those of training.
   std::optional<std::int64_t> eval_segment, eval_memory, eval_compressed_memory;
 

@@ -48,7 +48,10 @@ StepResult Learner::step(Streams& streams, std::int64_t step, double learning_ra
 
   at::Tensor reconstruction;
   const at::Tensor states = model_.forward(geometry_, tokens, memory_, options, &reconstruction);
-  const at::Tensor loss = model_.losses(states, targets).mean();
+  const std::int64_t context = config_.half_loss ? streams.segment() / 2 : 0;
+  const std::int64_t counted = streams.segment() - context;
+  const at::Tensor loss =
+      model_.losses(states.narrow(1, context, counted), targets.narrow(1, context, counted)).mean();
   StepResult result;
   result.loss = loss.item<double>();
   require_finite(result.loss, "loss", step);

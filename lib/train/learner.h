@@ -11,7 +11,7 @@
 namespace ql::train {
 
 struct StepResult {
-  double loss = 0;           // mean over the step's targets, nats
+  double loss = 0;           // mean over the targets that are trained on, nats
   double gradient_norm = 0;  // before clipping
 };
 

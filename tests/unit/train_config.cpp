@@ -23,10 +23,12 @@ TEST_CASE("a training configuration survives its JSON") {
   config.adam_beta2 = 0.95;
   config.adam_epsilon = 1e-6;
   config.eval_memory = 0;
+  config.half_loss = true;
   const Json json = training_to_json(config);
   const TrainingConfig again = training_from_json(JsonObject(json, "test"));
   CHECK(training_to_json(again) == json);
   CHECK(again.eval_memory == 0);
+  CHECK(again.half_loss);
   CHECK_FALSE(again.eval_segment.has_value());
   CHECK(again.adam_beta2 == 0.95);
 }
@@ -55,6 +57,7 @@ TEST_CASE("defaults, and what has none") {
   const TrainingConfig config = parse(R"({"batch": 2, "steps": 3, "learning_rate": 0.1})");
   CHECK(config.adam_beta1 == 0.9);
   CHECK(config.clip == 0);
+  CHECK_FALSE(config.half_loss);
   CHECK_THROWS_AS(parse(R"({"batch": 2, "steps": 3})"), FormatError);
 }
 
@@ -92,6 +95,7 @@ TEST_CASE("impossible values name the key and the cure") {
   CHECK(refused("minutes", "-1"));
   CHECK(refused("eval_segment", "0"));
   CHECK(refused("eval_memory", "-1"));
+  CHECK(refused("half_loss", "1"));
   CHECK(refused("learning_rat", "1"));
 }
 

@@ -97,6 +97,48 @@ TEST_CASE("a step of a network that resets its memory knows its documents") {
   }
 }
 
+TEST_CASE("half of the loss trains on the newer half of every segment") {
+  for (const std::int64_t segment : {1, 4, 5}) {
+    CAPTURE(segment);
+    const test::ScratchFolder scratch;
+    test::pack(scratch / "data", test::scrambled(300, 23), 23);
+    shard::TokenReader reader(scratch / "data");
+    Streams streams(reader, 3, segment);
+    net::Network network = test::tiny_xl();
+    network.lengths.segment = segment;
+    TrainingConfig config = test::tiny_config();
+    config.half_loss = true;
+    config.clip = 0;
+    Learner learner(network, config);
+    nn::Memory memory = learner.memory();
+    // The same step by hand: all losses, those of the older half times zero.
+    const at::Tensor tokens = at::empty({3, segment}, at::kLong), targets = at::empty_like(tokens);
+    streams.read(0, tokens.data_ptr<std::int64_t>(), targets.data_ptr<std::int64_t>());
+    nn::StepOptions options;
+    options.training = true;
+    options.seed = static_cast<std::uint64_t>(config.seed);
+    nn::Model& model = learner.model();
+    const at::Tensor states =
+        model.forward(net::make_geometry(network, network.lengths), tokens, memory, options);
+    const at::Tensor mask = at::arange(segment).ge(segment / 2).to(at::kFloat);
+    const at::Tensor loss = (model.losses(states, targets) * mask).sum() / (3 * mask.sum());
+    loss.backward();
+    std::vector<at::Tensor> gradients;
+    for (const nn::NamedTensor& parameter : model.parameters()) {
+      gradients.push_back(parameter.tensor.grad().clone());
+      parameter.tensor.mutable_grad() = at::Tensor();
+    }
+    CHECK(learner.step(streams, 0, 0).loss == doctest::Approx(loss.item<double>()).epsilon(1e-6));
+    // The first moment after one step is (1 - beta1) times the gradient.
+    const std::vector<nn::NamedTensor> moments = learner.adam().moments();
+    for (std::size_t i = 0; i < gradients.size(); ++i) {
+      CAPTURE(moments[i].name);
+      const at::Tensor found = moments[i].tensor / (1 - config.adam_beta1);
+      CHECK(at::allclose(found, gradients[i], 1e-4, 1e-7));
+    }
+  }
+}
+
 TEST_CASE("a convolution learns by the weight of its reconstruction") {
   const test::ScratchFolder scratch;
   test::pack(scratch / "data", test::scrambled(300, 23), 23);
