@@ -13,6 +13,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "eval/evaluation.h"
 #include "eval/token_source.h"
@@ -26,6 +27,7 @@ struct EvaluationOptions {
   net::Lengths lengths;
   std::int64_t batch = 0;  // 0: layer by layer; else step by step, this many columns at most
   std::int64_t chunk = 0;  // tokens that go through a layer at once; 0: by the memory there is
+  std::optional<shard::TokenId> unknown;  // the vocabulary's <unk>
   LossSink sink;
   TargetProgress progress;
 };

@@ -115,7 +115,8 @@ Evaluation evaluate_columns(const nn::Model& model, const TokenSource& source,
                                               reader.targets.to(device).flatten(), reader.runs);
       const double* values = losses.data_ptr<double>();
       for (const Run& run : reader.runs) {
-        add_losses(values, run.position, run.count, options, result);
+        const std::int64_t* ids = reader.targets.data_ptr<std::int64_t>() + run.row;
+        add_losses(run.position, ids, values, run.count, options, result);
         values += run.count;
       }
     }

@@ -14,8 +14,9 @@ Evaluation evaluate_layerwise(const nn::Model& model, const TokenSource& source,
   StreamScorer scorer(model, options.lengths, options.chunk);
   Evaluation result;
   result.batch = 1;
-  const auto add = [&](std::int64_t position, const double* losses, std::int64_t count) {
-    add_losses(losses, position, count, options, result);
+  const auto add = [&](std::int64_t position, const std::int64_t* ids, const double* losses,
+                       std::int64_t count) {
+    add_losses(position, ids, losses, count, options, result);
   };
   if (model.network().reset_memory_at_documents) {
     for (const std::int64_t start : source.document_starts()) {

@@ -6,11 +6,17 @@
 
 namespace ql::eval {
 
-double Evaluation::mean() const { return nll / static_cast<double>(targets); }
+void LossSums::add(double loss) {
+  ++targets;
+  nll += loss;
+  squares += loss * loss;
+}
 
-double Evaluation::perplexity() const { return std::exp(mean()); }
+double LossSums::mean() const { return nll / static_cast<double>(targets); }
 
-double Evaluation::standard_error() const {
+double LossSums::perplexity() const { return std::exp(mean()); }
+
+double LossSums::standard_error() const {
   if (targets < 2) {
     return std::numeric_limits<double>::quiet_NaN();
   }

@@ -6,18 +6,24 @@
 
 namespace ql::eval {
 
-struct Evaluation {
-  std::int64_t targets = 0;  // stream length - 1: the first token has nothing before it
-  double nll = 0;            // sum of the losses in nats
-  double squares = 0;        // sum of the squared losses
-  std::int64_t batch = 0;    // columns read side by side
-  std::int64_t warm_up = 0;  // tokens read twice: not scored at column starts, all columns together
-  double seconds = 0;
+struct LossSums {
+  std::int64_t targets = 0;
+  double nll = 0;      // sum of the losses in nats
+  double squares = 0;  // sum of the squared losses
 
+  void add(double loss);
   double mean() const;        // nll / targets
   double perplexity() const;  // exp(mean)
   // Standard error of mean(), taking the losses as independent; NaN below two targets.
   double standard_error() const;
+};
+
+// Over all targets, which are one less than the stream has tokens: the first has nothing before it.
+struct Evaluation : LossSums {
+  LossSums known;            // over the targets that are not <unk>
+  std::int64_t batch = 0;    // columns read side by side
+  std::int64_t warm_up = 0;  // tokens read twice: not scored at column starts, all columns together
+  double seconds = 0;
 };
 
 // Called for scored targets: position of the first target token in the stream, and losses in nats
@@ -25,6 +31,9 @@ struct Evaluation {
 // order, columns interleave.
 using LossSink =
     std::function<void(std::int64_t position, const double* losses, std::int64_t count)>;
+// The same with the ids of the targets.
+using TargetSink = std::function<void(std::int64_t position, const std::int64_t* ids,
+                                      const double* losses, std::int64_t count)>;
 using TargetProgress = std::function<void(std::int64_t targets_done)>;
 
 }  // namespace ql::eval

@@ -27,16 +27,17 @@ at::Tensor losses_in_blocks(const nn::Model& model, const at::Tensor& states,
   return at::cat(losses).to(at::kCPU, at::kDouble).contiguous();
 }
 
-void add_losses(const double* losses, std::int64_t position, std::int64_t count,
-                const EvaluationOptions& options, Evaluation& result) {
+void add_losses(std::int64_t position, const std::int64_t* ids, const double* losses,
+                std::int64_t count, const EvaluationOptions& options, Evaluation& result) {
   for (std::int64_t i = 0; i < count; ++i) {
-    result.nll += losses[i];
-    result.squares += losses[i] * losses[i];
+    result.add(losses[i]);
+    if (!options.unknown || ids[i] != static_cast<std::int64_t>(*options.unknown)) {
+      result.known.add(losses[i]);
+    }
   }
   if (options.sink) {
     options.sink(position, losses, count);
   }
-  result.targets += count;
 }
 
 }  // namespace ql::eval

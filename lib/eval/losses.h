@@ -15,8 +15,9 @@ namespace ql::eval {
 at::Tensor losses_in_blocks(const nn::Model& model, const at::Tensor& states,
                             const at::Tensor& targets);
 
-// Adds the losses of `count` targets from `position` of the stream on, and hands them to the sink.
-void add_losses(const double* losses, std::int64_t position, std::int64_t count,
-                const EvaluationOptions& options, Evaluation& result);
+// Adds the losses of `count` targets `ids` from `position` of the stream on, and hands them to the
+// sink.
+void add_losses(std::int64_t position, const std::int64_t* ids, const double* losses,
+                std::int64_t count, const EvaluationOptions& options, Evaluation& result);
 
 }  // namespace ql::eval

@@ -59,6 +59,30 @@ void add_text_figures(Json& row, const std::optional<shard::TextCounts>& counts,
   row["bits_per_character"] = finite(per_unit(nll, counts->characters) / ln2);
 }
 
+// What is left when targets that are <unk> are left out. Only in a vocabulary of words each of them
+// stands for a word; how many bytes it stands for was not counted.
+void add_known_figures(Json& row, const DataSet& data, const Evaluation& result) {
+  for (const char* key : {"unknown_targets", "known_perplexity", "known_standard_error",
+                          "known_word_perplexity", "known_bits_per_byte"}) {
+    row[key] = nullptr;
+  }
+  if (!data.vocabulary.unk) {
+    return;
+  }
+  const LossSums& known = result.known;
+  const std::int64_t unknown = result.targets - known.targets;
+  row["unknown_targets"] = unknown;
+  row["known_perplexity"] = finite(known.perplexity());
+  row["known_standard_error"] = finite(known.standard_error());
+  if (data.counts) {
+    if (data.vocabulary.type == "word") {
+      row["known_word_perplexity"] =
+          finite(std::exp(per_unit(known.nll, data.counts->words - unknown)));
+    }
+    row["known_bits_per_byte"] = finite(per_unit(known.nll, data.counts->bytes) / std::log(2.0));
+  }
+}
+
 std::string escape(const std::string& text) {
   std::string escaped;
   for (const char letter : text) {
@@ -108,6 +132,7 @@ Json report_row(const Subject& subject, const DataSet& data, const Evaluation& r
   row["perplexity"] = finite(result.perplexity());
   row["standard_error"] = finite(result.standard_error());
   add_text_figures(row, data.counts, data.source.tokens, result.nll);
+  add_known_figures(row, data, result);
   row["batch"] = result.batch;
   row["warm_up"] = result.warm_up;
   row["tokens_per_second"] =

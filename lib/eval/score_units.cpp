@@ -33,6 +33,7 @@ class Pass {
                   "encode with a vocabulary that has one, or use --per document");
     }
     evaluation.batch = 1;
+    evaluation_options_.unknown = data.vocabulary.unk;
     evaluation_options_.sink = [this](std::int64_t position, const double* losses,
                                       std::int64_t count) {
       sums_.put_losses(position, losses, count);
@@ -80,9 +81,10 @@ class Pass {
   Evaluation evaluation;
 
  private:
-  LossSink adder() {
-    return [this](std::int64_t position, const double* losses, std::int64_t count) {
-      add_losses(losses, position, count, evaluation_options_, evaluation);
+  TargetSink adder() {
+    return [this](std::int64_t position, const std::int64_t* ids, const double* losses,
+                  std::int64_t count) {
+      add_losses(position, ids, losses, count, evaluation_options_, evaluation);
     };
   }
   void begin_document() {

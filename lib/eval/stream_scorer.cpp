@@ -20,7 +20,7 @@ void StreamScorer::put_document(std::int64_t position) {
   }
 }
 
-void StreamScorer::put(const std::int64_t* ids, std::int64_t count, const LossSink& sink) {
+void StreamScorer::put(const std::int64_t* ids, std::int64_t count, const TargetSink& sink) {
   waiting_.insert(waiting_.end(), ids, ids + count);
   // One more than a chunk: the last token read has the next one as its target.
   while (static_cast<std::int64_t>(waiting_.size()) > chunk_tokens()) {
@@ -28,7 +28,7 @@ void StreamScorer::put(const std::int64_t* ids, std::int64_t count, const LossSi
   }
 }
 
-void StreamScorer::put_waiting(const LossSink& sink) {
+void StreamScorer::put_waiting(const TargetSink& sink) {
   const std::int64_t segment = geometry_.lengths.segment;
   const std::int64_t ready = (static_cast<std::int64_t>(waiting_.size()) - 1) / segment * segment;
   if (ready > 0) {
@@ -36,7 +36,7 @@ void StreamScorer::put_waiting(const LossSink& sink) {
   }
 }
 
-void StreamScorer::finish(const LossSink& sink) {
+void StreamScorer::finish(const TargetSink& sink) {
   const std::int64_t left = static_cast<std::int64_t>(waiting_.size()) - 1;
   if (left > 0) {
     score(left, sink);
@@ -56,7 +56,7 @@ std::vector<std::int64_t> StreamScorer::next_ages(std::int64_t segments) {
   return ages;
 }
 
-void StreamScorer::score(std::int64_t count, const LossSink& sink) {
+void StreamScorer::score(std::int64_t count, const TargetSink& sink) {
   const at::NoGradGuard no_gradient;
   const std::int64_t segment = geometry_.lengths.segment;
   const std::int64_t segments = (count + segment - 1) / segment;
@@ -71,7 +71,7 @@ void StreamScorer::score(std::int64_t count, const LossSink& sink) {
       geometry_, tokens, memory_, resets ? next_ages(segments) : std::vector<std::int64_t>());
   const at::Tensor losses =
       losses_in_blocks(model_, states.flatten(0, 1).narrow(0, 0, count), targets);
-  sink(position_ + 1, losses.data_ptr<double>(), count);
+  sink(position_ + 1, targets.data_ptr<std::int64_t>(), losses.data_ptr<double>(), count);
   waiting_.erase(waiting_.begin(), waiting_.begin() + count);
   position_ += count;
 }

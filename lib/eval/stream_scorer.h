@@ -22,16 +22,16 @@ class StreamScorer {
   // is put. Only networks that reset their memory there take notice.
   void put_document(std::int64_t position);
   // The next ids of the stream; calls `sink` for every chunk that is complete.
-  void put(const std::int64_t* ids, std::int64_t count, const LossSink& sink);
+  void put(const std::int64_t* ids, std::int64_t count, const TargetSink& sink);
   // Scores all whole segments that are there: while more of the stream is waited for.
-  void put_waiting(const LossSink& sink);
+  void put_waiting(const TargetSink& sink);
   // The end of the stream: calls `sink` for the rest.
-  void finish(const LossSink& sink);
+  void finish(const TargetSink& sink);
 
   std::int64_t chunk_tokens() const { return segments_ * geometry_.lengths.segment; }
 
  private:
-  void score(std::int64_t count, const LossSink& sink);
+  void score(std::int64_t count, const TargetSink& sink);
   std::vector<std::int64_t> next_ages(std::int64_t segments);
 
   const nn::Model& model_;

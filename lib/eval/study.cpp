@@ -95,10 +95,11 @@ Evaluation observe(const std::string& title, const DataSet& data, const StudyOpt
 }
 
 Json unigram_row(const Unigram& unigram, const DataSet& data, const StudyOptions& options) {
-  const Evaluation result = observe(fmt::format("unigram, {}", data.name), data, options,
-                                    [&](const LossSink& sink, const TargetProgress& progress) {
-                                      return unigram.evaluate(data.source, sink, progress);
-                                    });
+  const Evaluation result =
+      observe(fmt::format("unigram, {}", data.name), data, options,
+              [&](const LossSink& sink, const TargetProgress& progress) {
+                return unigram.evaluate(data.source, sink, progress, data.vocabulary.unk);
+              });
   return report_row({*options.unigram, std::nullopt, {}, data.vocabulary.size}, data, result);
 }
 
@@ -107,8 +108,9 @@ Json network_row(const nn::Model& model, const std::string& name, const net::Len
   const Evaluation result =
       observe(fmt::format("{}, {}, {}/{}", name, data.name, lengths.segment, lengths.memory), data,
               options, [&](const LossSink& sink, const TargetProgress& progress) {
-                return evaluate(model, data.source,
-                                {lengths, options.batch, options.chunk, sink, progress});
+                return evaluate(
+                    model, data.source,
+                    {lengths, options.batch, options.chunk, data.vocabulary.unk, sink, progress});
               });
   return report_row({name, model.network(), lengths, model.parameter_count()}, data, result);
 }

@@ -18,7 +18,8 @@ Unigram::Unigram(const TokenSource& source, std::int64_t vocab_size,
 }
 
 Evaluation Unigram::evaluate(const TokenSource& source, const LossSink& sink,
-                             const TargetProgress& progress) const {
+                             const TargetProgress& progress,
+                             std::optional<shard::TokenId> unknown) const {
   check_length(source);
   const auto start = std::chrono::steady_clock::now();
   Evaluation result;
@@ -29,10 +30,11 @@ Evaluation Unigram::evaluate(const TokenSource& source, const LossSink& sink,
                    losses.clear();
                    for (const std::int64_t id : ids) {
                      losses.push_back(loss(id));
-                     result.nll += losses.back();
-                     result.squares += losses.back() * losses.back();
+                     result.add(losses.back());
+                     if (!unknown || id != static_cast<std::int64_t>(*unknown)) {
+                       result.known.add(losses.back());
+                     }
                    }
-                   result.targets += static_cast<std::int64_t>(ids.size());
                    if (sink) {
                      sink(begin, losses.data(), static_cast<std::int64_t>(losses.size()));
                    }

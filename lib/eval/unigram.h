@@ -3,10 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "eval/evaluation.h"
 #include "eval/token_source.h"
+#include "shard/token_info.h"
 
 namespace ql::eval {
 
@@ -20,9 +22,11 @@ class Unigram {
   // -ln p(id), nats.
   double loss(std::int64_t id) const { return losses_[static_cast<std::size_t>(id)]; }
 
-  // Scores the same targets as evaluate() of a network: all tokens but the first.
+  // Scores the same targets as evaluate() of a network: all tokens but the first. `unknown` is the
+  // vocabulary's <unk>.
   Evaluation evaluate(const TokenSource& source, const LossSink& sink = {},
-                      const TargetProgress& progress = {}) const;
+                      const TargetProgress& progress = {},
+                      std::optional<shard::TokenId> unknown = {}) const;
 
  private:
   std::vector<double> losses_;  // of every id

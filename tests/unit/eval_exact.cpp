@@ -106,6 +106,8 @@ std::vector<double> read_single_stream(const nn::Model& model, const net::Length
   return losses;
 }
 
+constexpr shard::TokenId kUnknown = 4;
+
 struct Scored {
   Evaluation evaluation;
   std::vector<double> losses;  // by position
@@ -119,6 +121,7 @@ Scored score(const nn::Model& model, const net::Lengths& lengths, const Ids& ids
   options.lengths = lengths;
   options.batch = batch;
   options.chunk = chunk;
+  options.unknown = kUnknown;
   options.sink = [&scored](std::int64_t position, const double* losses, std::int64_t count) {
     for (std::int64_t i = 0; i < count; ++i) {
       scored.losses.at(static_cast<std::size_t>(position + i)) = losses[i];
@@ -129,17 +132,25 @@ Scored score(const nn::Model& model, const net::Lengths& lengths, const Ids& ids
   return scored;
 }
 
-void check_scored(const Scored& scored, const std::vector<double>& expected, double tolerance) {
+void check_scored(const Scored& scored, const Ids& ids, const std::vector<double>& expected,
+                  double tolerance) {
   const auto length = static_cast<std::int64_t>(scored.losses.size());
   CHECK(scored.evaluation.targets == length - 1);
   CHECK(scored.times.front() == 0);
   CHECK(std::all_of(scored.times.begin() + 1, scored.times.end(), [](int n) { return n == 1; }));
   double worst = 0, nll = 0, squares = 0;
+  LossSums known;
   for (std::size_t p = 1; p < scored.losses.size(); ++p) {
     worst = std::max(worst, std::abs(scored.losses[p] - expected.at(p)));
     nll += expected[p];
     squares += expected[p] * expected[p];
+    if (ids.at(p) != kUnknown) {
+      known.add(expected[p]);
+    }
   }
+  CHECK(scored.evaluation.known.targets == known.targets);
+  CHECK(scored.evaluation.known.nll == doctest::Approx(known.nll).epsilon(tolerance));
+  CHECK(scored.evaluation.known.squares == doctest::Approx(known.squares).epsilon(tolerance));
   CHECK(worst <= tolerance);
   CHECK(scored.evaluation.nll == doctest::Approx(nll).epsilon(tolerance));
   CHECK(scored.evaluation.squares == doctest::Approx(squares).epsilon(tolerance));
@@ -162,12 +173,12 @@ void check_case(const Case& the_case, at::ScalarType type, double tolerance) {
     for (const std::int64_t batch : {0, 1, 2, 5, 1000}) {
       CAPTURE(length);
       CAPTURE(batch);
-      check_scored(score(model, lengths, prefix, batch), expected, tolerance);
+      check_scored(score(model, lengths, prefix, batch), prefix, expected, tolerance);
     }
     for (const std::int64_t chunk : {std::int64_t{1}, 2 * n_s, 3 * n_s + 1, 7 * n_s}) {
       CAPTURE(length);
       CAPTURE(chunk);
-      check_scored(score(model, lengths, prefix, 0, chunk), expected, tolerance);
+      check_scored(score(model, lengths, prefix, 0, chunk), prefix, expected, tolerance);
     }
   }
 }
@@ -210,8 +221,9 @@ TEST_CASE("lengths need not be those of training") {
   const nn::Model model = random_model(network, 9);
   const Ids ids = random_ids(kLength, network.vocab_size);
   for (const net::Lengths lengths : {net::Lengths{2, 6, 0}, net::Lengths{8, 0, 0}}) {
-    check_scored(score(model, lengths, ids, 0, 24), read_single_stream(model, lengths, ids), 1e-9);
-    check_scored(score(model, lengths, ids, 4), read_single_stream(model, lengths, ids), 1e-9);
+    const std::vector<double> expected = read_single_stream(model, lengths, ids);
+    check_scored(score(model, lengths, ids, 0, 24), ids, expected, 1e-9);
+    check_scored(score(model, lengths, ids, 4), ids, expected, 1e-9);
   }
 }
 
@@ -257,7 +269,7 @@ TEST_CASE("a softmax of several blocks keeps its order") {
   network.vocab_size = 200'000;  // 41 rows a block, 64 rows a step
   const nn::Model model = random_model(network, 3, at::kFloat);
   const Ids ids = random_ids(65, network.vocab_size);
-  check_scored(score(model, network.lengths, ids, 16),
+  check_scored(score(model, network.lengths, ids, 16), ids,
                read_single_stream(model, network.lengths, ids), 1e-4);
 }
 

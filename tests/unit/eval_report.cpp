@@ -35,6 +35,9 @@ Evaluation four_losses() {
   result.targets = 4;
   result.nll = 12;
   result.squares = 50;
+  result.known.targets = 3;  // without the target of 6 nats
+  result.known.nll = 6;
+  result.known.squares = 14;
   result.batch = 2;
   result.warm_up = 8;
   result.seconds = 0.5;
@@ -47,7 +50,7 @@ TEST_CASE("mean, perplexity and standard error") {
   CHECK(result.perplexity() == doctest::Approx(std::exp(3)));
   // sample variance (4 + 1 + 0 + 9) / 3, divided by 4
   CHECK(result.standard_error() == doctest::Approx(std::sqrt(14.0 / 3 / 4)));
-  Evaluation single;
+  LossSums single;
   single.targets = 1;
   single.nll = 2;
   single.squares = 4;
@@ -78,6 +81,36 @@ TEST_CASE("a row of a network holds settings, context and counts") {
   CHECK(row["batch"] == 2);
   CHECK(row["warm_up"] == 8);
   CHECK(row["tokens_per_second"] == 8);
+}
+
+TEST_CASE("figures with and without <unk>") {
+  DataSet data = data_set(5);
+  data.counts = shard::TextCounts{48, 40, 6, 2, 1};
+  data.vocabulary.type = "word";
+  data.vocabulary.unk = 3;
+  for (const bool network : {true, false}) {
+    Subject subject{"a", std::nullopt, {4, 12, 0}, 1};
+    if (network) {
+      subject.network = paper_network();
+    }
+    const Json row = report_row(subject, data, four_losses());
+    CHECK(row["perplexity"].get<double>() == doctest::Approx(std::exp(3)));
+    CHECK(row["unknown_targets"] == 1);
+    CHECK(row["known_perplexity"].get<double>() == doctest::Approx(std::exp(2)));
+    // sample variance (1 + 0 + 1) / 2, divided by 3
+    CHECK(row["known_standard_error"].get<double>() == doctest::Approx(std::sqrt(1.0 / 3)));
+    CHECK(row["known_word_perplexity"].get<double>() == doctest::Approx(std::exp(6.0 / 5)));
+    CHECK(row["known_bits_per_byte"].get<double>() == doctest::Approx(0.125 / std::log(2)));
+  }
+  data.vocabulary.type = "char";  // an unknown character is no word
+  CHECK(report_row({"a", std::nullopt, {}, 1}, data, four_losses())["known_word_perplexity"]
+            .is_null());
+  data.vocabulary.unk.reset();
+  const Json row = report_row({"a", std::nullopt, {}, 1}, data, four_losses());
+  for (const char* key : {"unknown_targets", "known_perplexity", "known_standard_error",
+                          "known_word_perplexity", "known_bits_per_byte"}) {
+    CHECK(row[key].is_null());
+  }
 }
 
 TEST_CASE("what is not known or not finite is null") {

@@ -79,6 +79,17 @@ TEST_CASE("every token but the first is scored") {
   CHECK(std::accumulate(losses.begin(), losses.end(), 0.0) == doctest::Approx(nll));
 }
 
+TEST_CASE("<unk> is left out of what is known") {
+  const Unigram unigram(source_from({2, 2, 0, 2}), 4);
+  const Evaluation result = unigram.evaluate(source_from({0, 2, 3, 0, 3}), {}, {}, 3);
+  CHECK(result.targets == 4);
+  CHECK(result.known.targets == 2);
+  CHECK(result.known.nll == doctest::Approx(-std::log(4.0 / 8) - std::log(2.0 / 8)));
+  const Evaluation all = unigram.evaluate(source_from({0, 2, 3, 0, 3}));
+  CHECK(all.known.targets == 4);
+  CHECK(all.known.nll == all.nll);
+}
+
 TEST_CASE("ids outside the vocabulary and streams without a target are refused") {
   CHECK_THROWS_AS(Unigram(source_from({0, 4}), 4), Error);
   const Unigram unigram(source_from({0, 1}), 4);

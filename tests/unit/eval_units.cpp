@@ -120,7 +120,9 @@ TEST_CASE("a scorer gives the same losses however the ids come") {
   const auto losses = [&](std::int64_t chunk, std::int64_t piece) {
     StreamScorer scorer(model, sized.lengths, chunk);
     std::vector<double> all(101);
-    const LossSink sink = [&](std::int64_t position, const double* values, std::int64_t count) {
+    const TargetSink sink = [&](std::int64_t position, const std::int64_t* targets,
+                                const double* values, std::int64_t count) {
+      CHECK(std::equal(targets, targets + count, ids.data_ptr<std::int64_t>() + position));
       std::copy_n(values, count, all.begin() + position);
     };
     for (std::int64_t begin = 0; begin < 101; begin += piece) {
