@@ -94,10 +94,6 @@ bool has_scales(Architecture architecture) {
   return architecture == Architecture::kTransformerQl || architecture == Architecture::kMultiScale;
 }
 
-bool keeps_memory(Architecture architecture) {
-  return architecture != Architecture::kMultiScale && architecture != Architecture::kVanilla;
-}
-
 void check_size(const std::string& where, const char* key, std::int64_t value, std::int64_t maximum,
                 std::int64_t minimum = 1) {
   if (value < minimum || value > maximum) {

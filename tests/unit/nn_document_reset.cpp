@@ -45,7 +45,9 @@ const Case kCases[] = {
     {kCompressive, {2}, 0, {4, 5, 1}, 2},
 };
 
-// Four variants of a case, each with other weights.
+constexpr int kVariants = 7;
+
+// Variants of a case, each with other weights.
 nn::Model model_of(const Case& entry, int variant, bool resets) {
   net::Network network =
       small_network(entry.architecture, entry.scales, entry.output_layers, entry.lengths);
@@ -53,7 +55,15 @@ nn::Model model_of(const Case& entry, int variant, bool resets) {
   network.pre_lnorm = variant % 2 == 0;
   network.pool = variant == 1 || variant == 2 ? net::Pool::kMean : net::Pool::kMax;
   if (entry.architecture == kCompressive && variant > 1) {
-    network.pool = net::Pool::kConvolution;
+    constexpr net::Pool kPools[] = {net::Pool::kConvolution, net::Pool::kConvolution,
+                                    net::Pool::kDilatedConvolution, net::Pool::kMostUsed,
+                                    net::Pool::kMean};
+    network.pool = kPools[variant - 2];
+  }
+  if (variant == 4) {
+    network.attention_window = 5;
+  } else if (variant == 6) {
+    network.attention = net::Attention::kLinear;
   }
   network.reset_memory_at_documents = resets;
   return random_model(network, static_cast<std::uint64_t>(variant) + 1);
@@ -114,7 +124,7 @@ std::vector<Starts> some_starts(std::int64_t segment, std::int64_t length) {
 template <typename Check>
 void for_every_model(const Check& check) {
   for (const Case& entry : kCases) {
-    for (int variant = 0; variant < 4; ++variant) {
+    for (int variant = 0; variant < kVariants; ++variant) {
       CAPTURE(net::to_text(entry.architecture));
       CAPTURE(entry.lengths.segment);
       CAPTURE(entry.lengths.memory);

@@ -15,7 +15,7 @@
 namespace ql::train {
 namespace {
 
-constexpr std::size_t kTokens = 200;
+constexpr std::size_t kTokens = 90;  // 14 steps an epoch
 constexpr std::int64_t kSteps = 20;
 
 using States = std::vector<at::Tensor>;  // of one row, each [d_model]
@@ -205,8 +205,9 @@ struct Comparison {
     network.d_model = 8;
     network.d_head = 4;
     network.scales = {2};
-    network.lengths = {4, 6, 0};
+    network.lengths = {3, 4, 0};
     network.init_std = 0.3;
+    config.batch = 2;
     config.learning_rate = 0.01;
     config.steps = kSteps;
     config.log_interval = 1;
@@ -242,7 +243,9 @@ struct Comparison {
   std::vector<double> expected(bool carries_memory) const {
     SlowTransformerXl slow(network, config,
                            nn::read_safetensors(scratch / "init" / "last" / "model.safetensors"));
-    const std::size_t batch = 3, segment = 4, part = kTokens / batch;
+    const auto batch = static_cast<std::size_t>(config.batch);
+    const auto segment = static_cast<std::size_t>(network.lengths.segment);
+    const std::size_t part = kTokens / batch;
     std::vector<double> losses;
     std::size_t begin = 0;
     for (std::int64_t step = 0; step < kSteps; ++step) {
