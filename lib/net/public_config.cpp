@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "net/geometry.h"
 
 namespace ql::net {
 namespace {
@@ -58,7 +59,7 @@ Network network_from_public_config(const JsonObject& json) {
   network.dropatt = real("dropatt", 0);
   network.init_std = real("init_std", network.init_std);
   network.proj_init_std = real("proj_init_std", network.proj_init_std);
-  if (boolean("adaptive", true) && json.has("cutoffs")) {
+  if (json.has("cutoffs")) {  // the library divides by them whatever `adaptive` says
     network.cutoffs = json.integers("cutoffs");
   }
   network.div_val = integer("div_val", 1);
@@ -70,6 +71,11 @@ Network network_from_public_config(const JsonObject& json) {
     network.tie_projs = json.booleans("tie_projs");
   }
   network.check(json.where());
+  try {
+    make_geometry(network, network.lengths);
+  } catch (const ConfigError& error) {
+    throw ConfigError(json.where(), error.what());
+  }
   return network;
 }
 

@@ -12,8 +12,8 @@ bool is_public_config(const Json& json);
 
 // The network: architecture transformer-xl, memory mem_len, segment tgt_len (newer files do not
 // have it: 128, the library's former default). Keys about generation and of the library itself are
-// passed over. Throws ConfigError for what this network cannot do, as another attention or
-// same_length, with the key.
+// passed over. Throws ConfigError for what this network cannot do, as another attention, with the
+// key, and for lengths that do not fit.
 Network network_from_public_config(const JsonObject& json);
 
 }  // namespace ql::net

@@ -39,12 +39,14 @@ constexpr const char* kConstant = "pos_emb.inv_freq";
 constexpr const char* kLibraryPrefix = "transformer.";
 
 // The parameter that the public code's state holds a second time as `name`, or "".
-std::string tied_to(const std::string& name) {
+std::string tied_to(const std::string& name, const TensorFile& file) {
   const std::pair<const char*, const char*> prefixes[] = {
       {"crit.out_layers.", "word_emb.emb_layers."}, {"crit.out_projs.", "word_emb.emb_projs."}};
   for (const auto& [copy, original] : prefixes) {
     if (name.rfind(copy, 0) == 0) {
-      return original + name.substr(std::string(copy).size());
+      const std::string own = original + name.substr(std::string(copy).size());
+      // One table serves all clusters when it is the only one (div_val 1).
+      return file.has(own) ? own : original + std::string("0");
     }
   }
   for (const char* bias : {"r_w_bias", "r_r_bias"}) {
@@ -56,13 +58,41 @@ std::string tied_to(const std::string& name) {
   return "";
 }
 
+// Names and order of the clusters as the public code has them. The library keeps the clusters'
+// columns of the head in order, the public code in reverse; its prefix tells whose weights these
+// are.
+void drop_library_prefix(TensorFile& file) {
+  const std::string prefix = kLibraryPrefix;
+  std::set<std::string> names;
+  bool is_library = false;
+  for (NamedTensor& tensor : file.tensors) {
+    if (tensor.name.rfind(prefix, 0) == 0) {
+      tensor.name.erase(0, prefix.size());
+      is_library = true;
+    }
+    if (!names.insert(tensor.name).second) {
+      throw FormatError(
+          file.where,
+          fmt::format("'{}' is there with and without the prefix {}", tensor.name, prefix),
+          "remove one of the two");
+    }
+  }
+  for (NamedTensor& tensor : file.tensors) {
+    const bool of_clusters =
+        tensor.name == "crit.cluster_weight" || tensor.name == "crit.cluster_bias";
+    if (is_library && of_clusters && tensor.tensor.dim() > 0) {
+      tensor.tensor = tensor.tensor.flip(0);
+    }
+  }
+}
+
 // What is wrong with a tensor that is no parameter; empty for those of the public code's state that
 // say nothing new.
 std::string find_surplus_fault(const NamedTensor& tensor, const TensorFile& file) {
   if (tensor.name == kConstant) {
     return "";
   }
-  const std::string original_name = tied_to(tensor.name);
+  const std::string original_name = tied_to(tensor.name, file);
   if (original_name.empty() || !file.has(original_name)) {
     return "the network has no such tensor";
   }
@@ -129,11 +159,7 @@ TensorFile read_weights(const std::filesystem::path& folder) {
     }
   }
   TensorFile file = read_safetensors(folder / "model.safetensors");
-  for (NamedTensor& tensor : file.tensors) {
-    if (tensor.name.rfind(kLibraryPrefix, 0) == 0) {
-      tensor.name.erase(0, std::string(kLibraryPrefix).size());
-    }
-  }
+  drop_library_prefix(file);
   return file;
 }
 

@@ -3,6 +3,8 @@
 
 #include <functional>
 #include <limits>
+#include <memory>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -124,6 +126,80 @@ TEST_CASE("a checkpoint folder gives its model") {
     CHECK(at::equal(loaded.parameters()[i].tensor, model.parameters()[i].tensor));
   }
   CHECK_THROWS_AS(nn::load_model(folder / "nowhere"), Error);
+}
+
+namespace {
+
+// The weights of an adaptive Transformer-XL as the public code's state has them, in a folder.
+struct PublicState {
+  PublicState() {
+    net::Network adaptive =
+        test::small_network(net::Architecture::kTransformerXl, {1}, 0, {4, 4, 0});
+    adaptive.cutoffs = {3, 6, 9};
+    adaptive.d_embed = 4;
+    adaptive.proj_init_std = 0.5;
+    model = std::make_unique<nn::Model>(test::random_model(adaptive, 4));
+    for (const nn::NamedTensor& parameter : model->parameters()) {
+      tensors.push_back({parameter.name, parameter.tensor.detach().clone()});
+    }
+  }
+  at::Tensor& at(const std::string& name) {
+    for (nn::NamedTensor& tensor : tensors) {
+      if (tensor.name == name) {
+        return tensor.tensor;
+      }
+    }
+    throw std::logic_error(name);
+  }
+  // Loads them, and says by how much the losses differ from the model's.
+  double difference() const {
+    const test::ScratchFolder scratch;
+    nn::write_safetensors(scratch / "model.safetensors", tensors, {});
+    nn::Model read(model->network(), at::kDouble);
+    nn::load_weights(read, nn::read_weights(scratch.path()));
+    const at::Tensor tokens = test::random_tokens(1, 12, 11, 1);
+    const at::Tensor targets = at::arange(12).remainder(11).unsqueeze(0);
+    return test::largest_difference(
+        test::read_streams(read, model->network().lengths, tokens, targets),
+        test::read_streams(*model, model->network().lengths, tokens, targets));
+  }
+
+  std::unique_ptr<nn::Model> model;
+  std::vector<nn::NamedTensor> tensors;
+};
+
+}  // namespace
+
+TEST_CASE("the public code's state has tied tensors a second time") {
+  PublicState state;
+  state.tensors.push_back({"crit.out_layers.0.weight", state.at("word_emb.emb_layers.0.weight")});
+  // One projection serves all clusters of one table.
+  state.tensors.push_back({"crit.out_projs.2", state.at("word_emb.emb_projs.0")});
+  state.tensors.push_back({"layers.0.dec_attn.r_w_bias", state.at("r_w_bias")});
+  state.tensors.push_back({"pos_emb.inv_freq", at::ones({4})});
+  CHECK(state.difference() == 0);
+  state.tensors[state.tensors.size() - 3].tensor = state.at("word_emb.emb_projs.0") + 1;
+  CHECK_THROWS_WITH_AS(
+      state.difference(),
+      doctest::Contains("'crit.out_projs.2': the network ties it to 'word_emb.emb_projs.0'"),
+      FormatError);
+}
+
+TEST_CASE("the library's prefix is dropped, and its clusters turned round") {
+  PublicState state;
+  for (nn::NamedTensor& tensor : state.tensors) {
+    if (tensor.name.rfind("crit.", 0) != 0) {
+      tensor.name = "transformer." + tensor.name;
+    }
+  }
+  CHECK(state.difference() > 1e-3);
+  state.at("crit.cluster_weight") = state.at("crit.cluster_weight").flip(0);
+  state.at("crit.cluster_bias") = state.at("crit.cluster_bias").flip(0);
+  CHECK(state.difference() == 0);
+  state.tensors.push_back({"r_w_bias", at::ones({2, 3})});
+  CHECK_THROWS_WITH_AS(state.difference(),
+                       doctest::Contains("'r_w_bias' is there with and without the prefix"),
+                       FormatError);
 }
 
 }  // namespace ql
