@@ -3,24 +3,41 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
+#include "base/error.h"
 #include "base/signals.h"
 
 namespace ql::nn {
 namespace {
 
+// A graph of more numbers is refused: 16 GiB of float64.
+constexpr double kLargestGraph = 2.0 * (1 << 30);
+
 // How many positions one backward pass may differentiate: each is a row of a batch, and the graph
-// holds the windows of all layers and steps for every row.
+// holds the windows of all layers and steps for every row. Throws ConfigError when one is too much.
 std::int64_t rows_at_once(const net::Network& network, const net::Geometry& geometry,
                           std::int64_t steps, std::int64_t graph_numbers) {
-  std::int64_t windows = geometry.output.layers * geometry.output.window();
+  double windows =
+      static_cast<double>(geometry.output.layers) * static_cast<double>(geometry.output.window());
   for (const net::ScaleGeometry& scale : geometry.scales) {
-    windows += scale.layers * (scale.window() + geometry.compressed_memory);
+    windows += static_cast<double>(scale.layers) *
+               static_cast<double>(scale.window() + geometry.compressed_memory);
   }
-  const std::int64_t width = 6 * network.d_model + 2 * network.d_inner;
-  const std::int64_t row = std::max<std::int64_t>(1, steps * windows * width);
-  return std::clamp<std::int64_t>(graph_numbers / row, 1, geometry.lengths.segment);
+  const double width =
+      6 * static_cast<double>(network.d_model) + 2 * static_cast<double>(network.d_inner);
+  const double row = static_cast<double>(steps) * windows * width;
+  if (row > kLargestGraph) {
+    throw ConfigError(
+        "measured context",
+        fmt::format("a gradient through all {} steps of this network needs about {:.0f} GiB", steps,
+                    row * sizeof(double) / (1 << 30)),
+        "ask for the exact length, or measure shorter segments and memories");
+  }
+  const double rows = std::max(1.0, static_cast<double>(graph_numbers) / std::max(1.0, row));
+  return std::min(static_cast<std::int64_t>(std::min(rows, 1e9)), geometry.lengths.segment);
 }
 
 class Measurement {
@@ -37,8 +54,8 @@ class Measurement {
   const std::vector<std::int64_t>& longest() const { return longest_; }
 
   void add_stream(at::Generator& random, std::int64_t graph_numbers) {
-    const at::Tensor ids =
-        at::randint(model_.network().vocab_size, {1, tokens()}, random, at::kLong);
+    const at::Tensor ids = at::randint(model_.network().vocab_size,
+                                       {steps_, geometry_.lengths.segment}, random, at::kLong);
     const std::int64_t segment = geometry_.lengths.segment;
     const std::int64_t rows = rows_at_once(model_.network(), geometry_, steps_, graph_numbers);
     for (std::int64_t first = 0; first < segment; first += rows) {
@@ -52,7 +69,9 @@ class Measurement {
   void add_positions(const at::Tensor& ids, std::int64_t first, std::int64_t rows,
                      at::Generator& random) {
     const std::int64_t segment = geometry_.lengths.segment;
-    const at::Tensor embedded = model_.embed(ids).detach().repeat({rows, 1, 1}).requires_grad_();
+    // Every segment is embedded for itself, as it is read.
+    const at::Tensor stream = model_.embed(ids).detach().flatten(0, 1);
+    const at::Tensor embedded = stream.repeat({rows, 1, 1}).requires_grad_();
     const at::Tensor states = read(embedded);
     at::Tensor projection = at::zeros_like(states);
     for (std::int64_t row = 0; row < rows; ++row) {
@@ -60,6 +79,10 @@ class Measurement {
       state.copy_(at::randn(state.sizes(), random, at::kDouble));
     }
     const at::Tensor gradient = torch::autograd::grad({states}, {embedded}, {projection}).front();
+    if (!at::isfinite(gradient).all().item<bool>()) {
+      throw Error("measured context", "a gradient is not finite",
+                  "the weights are too large to differentiate: ask for the exact length");
+    }
     const at::Tensor depends = gradient.ne(0).any(-1).to(at::kCPU);  // [rows, tokens]
     for (std::int64_t row = 0; row < rows; ++row) {
       const std::int64_t position = first + row;
@@ -80,6 +103,9 @@ class Measurement {
     const std::int64_t segment = geometry_.lengths.segment;
     at::Tensor states;
     for (std::int64_t i = 0; i < steps_; ++i) {
+      if (model_.network().reset_memory_at_documents) {  // one document, from the first token on
+        step.ages.assign(static_cast<std::size_t>(embedded.size(0)), i * segment);
+      }
       states = model_.forward_embedded(geometry_, embedded.narrow(1, i * segment, segment), memory,
                                        step);
     }

@@ -89,6 +89,27 @@ TEST_CASE("other lengths than in training, a convolution, clusters and mean pool
   CHECK(nn::measure_context(learned, {4, 6, 2}).lengths == exact_lengths(compressive, {4, 6, 2}));
 }
 
+TEST_CASE("memory that is reset at documents, absolute encoding, limited windows") {
+  net::Network network =
+      test::small_network(net::Architecture::kTransformerQl, {1, 1}, 1, {4, 4, 0});
+  network.reset_memory_at_documents = true;
+  network.attention_window = 3;
+  CHECK(nn::measure_context(test::random_model(network, 3), {4, 8, 0}).lengths ==
+        exact_lengths(network, {4, 8, 0}));
+  network = test::small_network(net::Architecture::kVanilla, {2}, 0, {7, 0, 0});
+  network.encoding = net::Encoding::kAbsolute;
+  CHECK(nn::measure_context(test::random_model(network, 3), {7, 0, 0}).lengths ==
+        exact_lengths(network, {7, 0, 0}));
+}
+
+TEST_CASE("a graph that no machine holds is refused") {
+  const net::Network network =
+      test::small_network(net::Architecture::kTransformerXl, {8}, 0, {4, 4, 0});
+  const nn::Model model = test::random_model(network, 3);
+  CHECK_THROWS_WITH_AS(nn::measure_context(model, {128, 1 << 20, 0}),
+                       doctest::Contains("ask for the exact length"), ConfigError);
+}
+
 TEST_CASE("positions in several passes give what one pass gives") {
   const test::DependencyCase& entry = test::kDependencyCases[0];
   const net::Network network = network_of(entry);
