@@ -60,6 +60,18 @@ std::int64_t count_parameters(const Network& network) {
          (network.untie_r ? network.layers() : 1) * biases_u_v;
 }
 
+// Of each head, or one for all.
+std::vector<std::int64_t> dilations_of(const AttentionReach& reach) {
+  return reach.dilations.empty() ? std::vector<std::int64_t>{1} : reach.dilations;
+}
+
+// The sum of i / divisor, rounded down, over 0 <= i < count.
+double sum_of_quotients(std::int64_t count, std::int64_t divisor) {
+  const auto whole = static_cast<double>(count / divisor);
+  return static_cast<double>(divisor) * whole * (whole - 1) / 2 +
+         whole * static_cast<double>(count % divisor);
+}
+
 // Keys that the queries of a segment see together, on the average over the heads.
 double seen_keys(const ScaleGeometry& scale, std::int64_t compressed_memory) {
   const auto segment = static_cast<double>(scale.segment);
@@ -68,21 +80,16 @@ double seen_keys(const ScaleGeometry& scale, std::int64_t compressed_memory) {
   if (!reach.limited()) {
     return segment * static_cast<double>(memory) + segment * (segment + 1) / 2;
   }
-  std::vector<std::int64_t> dilations = reach.dilations;
-  if (dilations.empty()) {
-    dilations.push_back(1);
-  }
   double keys = 0;
-  for (const std::int64_t dilation : dilations) {
+  for (const std::int64_t dilation : dilations_of(reach)) {
     // Query i reaches (memory + i) / dilation + 1 keys, from `full` on no more than the span.
     const std::int64_t full =
         std::clamp<std::int64_t>((reach.span - 1) * dilation - memory, 0, scale.segment);
-    for (std::int64_t i = 0; i < full; ++i) {
-      keys += static_cast<double>((memory + i) / dilation + 1);
-    }
+    keys += sum_of_quotients(memory + full, dilation) - sum_of_quotients(memory, dilation) +
+            static_cast<double>(full);
     keys += static_cast<double>(scale.segment - full) * static_cast<double>(reach.span);
   }
-  return keys / static_cast<double>(dilations.size());
+  return keys / static_cast<double>(dilations_of(reach).size());
 }
 
 // Of weighing the values of one layer in one step.

@@ -5,13 +5,11 @@
 #include <tuple>
 
 #include "base/error.h"
+#include "base/signals.h"
+#include "net/window.h"
 
 namespace ql::net {
 namespace {
-
-bool has_scales(Architecture architecture) {
-  return architecture == Architecture::kTransformerQl || architecture == Architecture::kMultiScale;
-}
 
 // Appends all ways to give `layers` layers to `scales` further scales, at least one each; what is
 // left is the output block.
@@ -167,18 +165,53 @@ std::vector<Chain> chains_of(const Network& network, std::int64_t context,
       chains.push_back(chain);
     }
   }
+  chains.erase(std::remove_if(chains.begin(), chains.end(),
+                              [](const Chain& chain) { return chain.lengths.empty(); }),
+               chains.end());
   for (Chain& chain : chains) {
     chain.least_operations = price_of(cost(network, chain.lengths.front())).operations;
   }
   return chains;
 }
 
+// No less than the exact context. Looking it up takes no time; the exact length of limited windows
+// takes long where there are many of them.
+double most_context(const Geometry& geometry) {
+  const auto rate = static_cast<double>(geometry.rate);
+  double tokens = static_cast<double>(geometry.lengths.segment);
+  const auto add = [&](const ScaleGeometry& scale) {
+    const std::int64_t window = scale.window() + geometry.compressed_memory;
+    std::int64_t farthest = window;
+    if (scale.reach.limited()) {
+      const std::vector<std::int64_t> dilations = distinct_dilations(scale.reach);
+      farthest = std::min(window, (scale.reach.span - 1) * dilations.back());
+    }
+    const double places =
+        static_cast<double>(farthest) * (geometry.compressed_memory > 0 ? rate + 1 : 1);
+    // A layer's step, and pooling or accumulation behind the last one.
+    // What a step compressed may lie in one place.
+    const double step = geometry.compressed_memory > 0 ? static_cast<double>(scale.segment) : 0;
+    tokens += (static_cast<double>(scale.layers) * (places + step) +
+               static_cast<double>(window) * rate) *
+              static_cast<double>(scale.granularity);
+  };
+  for (const ScaleGeometry& scale : geometry.scales) {
+    add(scale);
+  }
+  add(geometry.output);
+  return tokens;
+}
+
 // Offers the first lengths that reach `context` tokens.
 void search(const Chain& chain, std::int64_t context, Front& front) {
   for (const Lengths& lengths : chain.lengths) {
+    check_for_stop();
     const Cost price = cost(*chain.network, lengths);
     if (!front.admits(price_of(price))) {
       return;
+    }
+    if (most_context(make_geometry(*chain.network, lengths)) < static_cast<double>(context)) {
+      continue;
     }
     const ContextLength reached = exact_context(*chain.network, lengths);
     if (reached.minimum >= context) {

@@ -25,8 +25,9 @@ constexpr std::size_t kMaxPlannedScales = 3;
 // `network` with its `layers` layers in every place where an architecture can have them: two or
 // three scales and an output block, which may be empty, for Transformer-QL and Multi-scale (with
 // one scale they are a Transformer-XL and a vanilla network), at every one of the rates; one scale
-// for the others, at every rate for the Compressive Transformer. Sizes and the rest stay as they
-// are.
+// for the others, at every rate for the Compressive Transformer. Of the other keys, those that an
+// architecture cannot have are set back to their defaults: the pools and the loss of Compressive,
+// absolute encoding, same_length and reset_memory_at_documents.
 std::vector<Network> divisions_of_layers(const Network& network, Architecture architecture,
                                          std::int64_t layers,
                                          const std::vector<std::int64_t>& rates);

@@ -155,6 +155,21 @@ TEST_CASE("the cheapest plans equal those of an enumeration") {
   }
 }
 
+TEST_CASE("plans of networks with limited windows are those of the enumeration") {
+  Network network = with_sizes({});
+  network.attention_window = 6;
+  for (const Architecture architecture :
+       {Architecture::kTransformerQl, Architecture::kTransformerXl, Architecture::kCompressive}) {
+    const std::vector<Network> networks = divisions_of_layers(network, architecture, 4, {2});
+    compare(cheapest_plans(networks, 15), cheapest_of(enumerate(networks, 15)));
+  }
+  network.attention_window = 0;
+  network.same_length = true;
+  const std::vector<Network> networks =
+      divisions_of_layers(network, Architecture::kTransformerQl, 4, {2});
+  compare(cheapest_plans(networks, 15), cheapest_of(enumerate(networks, 15)));
+}
+
 TEST_CASE("segments that are asked for") {
   const std::vector<Network> networks =
       divisions_of_layers(with_sizes({}), Architecture::kTransformerQl, 4, {2, 3});
