@@ -1,19 +1,30 @@
 #include "eval/chunk.h"
 
-#include <unistd.h>
-
 #include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <limits>
+#include <string>
 
 namespace ql::eval {
 namespace {
 
 constexpr double kMostBytes = 64.0 * (1 << 20);
-constexpr double kShareOfFree = 1.0 / 8;
+constexpr double kShareOfAvailable = 1.0 / 8;
 
-double free_bytes() {
-  const long pages = ::sysconf(_SC_AVPHYS_PAGES), size = ::sysconf(_SC_PAGESIZE);
-  return pages > 0 && size > 0 ? static_cast<double>(pages) * static_cast<double>(size)
-                               : kMostBytes / kShareOfFree;
+// What the kernel would give without swapping, as a power of two: the same on the next run, for the
+// shape of the products decides the last digits.
+double available_bytes() {
+  std::ifstream file("/proc/meminfo");
+  std::string name;
+  double kibibytes = 0;
+  while (file >> name && name != "MemAvailable:") {
+    file.ignore(std::numeric_limits<std::streamsize>::max(), '\n');
+  }
+  if (!(file >> kibibytes) || kibibytes < 1) {
+    return kMostBytes / kShareOfAvailable;
+  }
+  return std::exp2(std::floor(std::log2(kibibytes * 1024)));
 }
 
 }  // namespace
@@ -46,7 +57,7 @@ double bytes_per_segment(const net::Network& network, const net::Geometry& geome
 }
 
 std::int64_t automatic_segments(const net::Network& network, const net::Geometry& geometry) {
-  const double bytes = std::min(kMostBytes, kShareOfFree * free_bytes());
+  const double bytes = std::min(kMostBytes, kShareOfAvailable * available_bytes());
   return std::max<std::int64_t>(
       1, static_cast<std::int64_t>(bytes / bytes_per_segment(network, geometry)));
 }
