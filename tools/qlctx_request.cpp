@@ -21,18 +21,13 @@ Option option(std::string name, OptionType type, std::string value_name, std::st
   return made;
 }
 
-bool has_scales(net::Architecture architecture) {
-  return architecture == net::Architecture::kTransformerQl ||
-         architecture == net::Architecture::kMultiScale;
-}
-
 std::vector<std::int64_t> scales_from_options(const Options& options,
                                               net::Architecture architecture) {
   if (options.given("layers")) {
     if (options.given("scales")) {
       throw UsageError("--layers", "given together with --scales", "leave one of them out");
     }
-    if (has_scales(architecture)) {
+    if (net::has_scales(architecture)) {
       throw UsageError("--layers", "this architecture has scales",
                        "use --scales and --output-layers");
     }
@@ -41,7 +36,8 @@ std::vector<std::int64_t> scales_from_options(const Options& options,
   if (options.given("scales")) {
     return options.integers("scales");
   }
-  return has_scales(architecture) ? std::vector<std::int64_t>{3, 3} : std::vector<std::int64_t>{8};
+  return net::has_scales(architecture) ? std::vector<std::int64_t>{3, 3}
+                                       : std::vector<std::int64_t>{8};
 }
 
 Request request_from_arch(const Options& options) {
@@ -52,7 +48,7 @@ Request request_from_arch(const Options& options) {
   if (options.given("output-layers")) {
     network.output_layers = options.integer("output-layers");
   } else {
-    network.output_layers = has_scales(network.architecture) ? 2 : 0;
+    network.output_layers = net::has_scales(network.architecture) ? 2 : 0;
   }
   network.rate = options.integer("rate");
   network.check_layers();

@@ -127,9 +127,10 @@ void run(const ql::Options& options) {
   ql::train::TrainingTask task;
   task.run = options.text("output");
   task.start = start_of(options);
-  task.network = ql::train::with_vocabulary(preset.network, preset_path, data);
   task.config = ql::train::training_from_json(
       {preset.training, preset_path + (assignments.empty() ? "" : " with --set") + ": training"});
+  // Last of what is checked: it may read all of the data.
+  task.network = ql::train::with_vocabulary(preset.network, preset_path, data);
   task.init = options.has("init") ? options.text("init") : "";
   task.stop_at = options.has("stop-at") ? options.integer("stop-at") : 0;
   ql::Json configuration = ql::Json::object();

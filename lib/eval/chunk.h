@@ -11,8 +11,9 @@ namespace ql::eval {
 // Bytes that a segment needs while it is in the layer that needs most, float32.
 double bytes_per_segment(const net::Network& network, const net::Geometry& geometry);
 
-// Segments of a chunk: as many as fill 64 MiB or an eighth of the available memory, if that is less; at
-// least 1. Longer chunks are slower: their tensors leave the caches between two operations.
+// Segments of a chunk: as many as fill 64 MiB or an eighth of the available memory, if that is
+// less; at least 1. Longer chunks are slower: their tensors leave the caches between two
+// operations.
 std::int64_t automatic_segments(const net::Network& network, const net::Geometry& geometry);
 
 }  // namespace ql::eval

@@ -13,8 +13,7 @@ std::vector<Cluster> clusters(const Network& network) {
     cluster.width = width;
     cluster.projected =
         width != network.d_model || (!shares_embedding(network) && network.proj_same_dim);
-    // The public training script ties all projections but that of the most frequent ids.
-    cluster.tied_projection = network.tie_projs.empty() ? i > 0 : network.tie_projs[i];
+    cluster.tied_projection = network.resolved_tie_projs()[i];
     all.push_back(cluster);
     begin = cluster.end;
     width /= network.div_val;

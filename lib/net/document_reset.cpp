@@ -10,9 +10,7 @@ MemoryCover memory_cover(const ScaleGeometry& scale) {
 
 MemoryCover compressed_memory_cover(const Geometry& geometry) {
   const std::int64_t of_step = geometry.lengths.segment / geometry.rate;
-  const bool spreads =
-      geometry.pool == Pool::kDilatedConvolution || geometry.pool == Pool::kMostUsed;
-  return {geometry.rate, geometry.lengths.memory, of_step, spreads ? of_step : 1};
+  return {geometry.rate, geometry.lengths.memory, of_step, spreads(geometry.pool) ? of_step : 1};
 }
 
 std::int64_t document_states(const MemoryCover& cover, std::int64_t age) {

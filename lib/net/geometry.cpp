@@ -191,8 +191,7 @@ void keep_outputs(Geometry& geometry) {
 std::int64_t compressed_reach(const Network& network, const Lengths& lengths) {
   const std::int64_t of_step = lengths.segment / network.rate;
   const std::int64_t kept = lengths.compressed_memory % of_step;
-  const bool spreads = network.pool == Pool::kDilatedConvolution || network.pool == Pool::kMostUsed;
-  if (!spreads || kept == 0) {
+  if (!spreads(network.pool) || kept == 0) {
     return lengths.compressed_memory * network.rate;
   }
   return lengths.compressed_memory / of_step * lengths.segment + lengths.segment - (of_step - kept);

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "net/geometry.h"
 
 namespace ql::net {
 namespace {
@@ -90,10 +91,6 @@ Value value_of(const std::array<Name<Value>, Count>& names, const char* kind,
                     "known are " + list_names(names));
 }
 
-bool has_scales(Architecture architecture) {
-  return architecture == Architecture::kTransformerQl || architecture == Architecture::kMultiScale;
-}
-
 void check_size(const std::string& where, const char* key, std::int64_t value, std::int64_t maximum,
                 std::int64_t minimum = 1) {
   if (value < minimum || value > maximum) {
@@ -143,7 +140,7 @@ void check_encoding(const Network& network, const std::string& where) {
 }
 
 void check_attention(const Network& network, const std::string& where) {
-  check_size(where, "attention_window", network.attention_window, kMaxWidth, 0);
+  check_size(where, "attention_window", network.attention_window, kMaxLength, 0);
   if (network.same_length) {
     if (network.attention_window > 0) {
       throw ConfigError(where, "same_length and attention_window are both set",
@@ -157,7 +154,7 @@ void check_attention(const Network& network, const std::string& where) {
     }
   }
   for (const std::int64_t dilation : network.attention_dilation) {
-    check_size(where, "attention_dilation", dilation, kMaxWidth);
+    check_size(where, "attention_dilation", dilation, kMaxLength);
   }
   if (!network.attention_dilation.empty()) {
     if (network.attention_window == 0) {
@@ -256,6 +253,16 @@ void check_clusters(const Network& network, const std::string& where) {
 
 }  // namespace
 
+std::vector<bool> Network::resolved_tie_projs() const {
+  if (!tie_projs.empty()) {
+    return tie_projs;
+  }
+  // The public training script ties all projections but that of the most frequent ids.
+  std::vector<bool> resolved(cutoffs.size() + 1, true);
+  resolved.front() = false;
+  return resolved;
+}
+
 std::int64_t Network::layers() const {
   return std::accumulate(scales.begin(), scales.end(), output_layers);
 }
@@ -338,6 +345,12 @@ void Network::check(const std::string& where) const {
 bool keeps_memory(Architecture architecture) {
   return architecture != Architecture::kMultiScale && architecture != Architecture::kVanilla;
 }
+
+bool has_scales(Architecture architecture) {
+  return architecture == Architecture::kTransformerQl || architecture == Architecture::kMultiScale;
+}
+
+bool spreads(Pool pool) { return pool == Pool::kDilatedConvolution || pool == Pool::kMostUsed; }
 
 std::string to_text(Architecture architecture) { return names_of(architecture).name; }
 

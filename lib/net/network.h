@@ -84,6 +84,8 @@ struct Network {
   bool proj_same_dim = true;          // project embeddings of d_model, too, when div_val > 1
   std::vector<bool> tie_projs;  // a cluster's two projections are one; empty: all but the first
 
+  // tie_projs, with its default written out.
+  std::vector<bool> resolved_tie_projs() const;
   std::int64_t embedding_width() const { return d_embed > 0 ? d_embed : d_model; }
 
   // Layers with parameters: all scales and the output block.
@@ -104,6 +106,11 @@ struct Network {
 
 // False for Multi-scale and vanilla.
 bool keeps_memory(Architecture architecture);
+// True for Transformer-QL and Multi-scale.
+bool has_scales(Architecture architecture);
+// Whether a compressed state is made of states from all over the step that left the memory, not of
+// `rate` neighbours.
+bool spreads(Pool pool);
 
 // Bounds that keep every product of sizes inside 64 bits.
 constexpr std::int64_t kMaxLayers = 4096;

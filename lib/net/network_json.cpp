@@ -154,8 +154,8 @@ Json network_to_json(const Network& network) {
   json["div_val"] = network.div_val;
   json["d_embed"] = network.embedding_width();
   json["proj_same_dim"] = network.proj_same_dim;
-  if (!network.tie_projs.empty()) {
-    json["tie_projs"] = network.tie_projs;
+  if (!network.cutoffs_from_data) {  // their number is not known yet
+    json["tie_projs"] = network.resolved_tie_projs();
   }
   json["encoding"] = to_text(network.encoding);
   json["attention"] = to_text(network.attention);

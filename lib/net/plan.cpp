@@ -191,9 +191,9 @@ double most_context(const Geometry& geometry) {
     // A layer's step, and pooling or accumulation behind the last one.
     // What a step compressed may lie in one place.
     const double step = geometry.compressed_memory > 0 ? static_cast<double>(scale.segment) : 0;
-    tokens += (static_cast<double>(scale.layers) * (places + step) +
-               static_cast<double>(window) * rate) *
-              static_cast<double>(scale.granularity);
+    tokens +=
+        (static_cast<double>(scale.layers) * (places + step) + static_cast<double>(window) * rate) *
+        static_cast<double>(scale.granularity);
   };
   for (const ScaleGeometry& scale : geometry.scales) {
     add(scale);

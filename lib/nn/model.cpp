@@ -28,13 +28,18 @@ void check_network(const net::Network& network) {
 }
 
 void check_geometry(const net::Network& network, const net::Geometry& geometry) {
-  std::vector<std::int64_t> layers;
-  for (const net::ScaleGeometry& scale : geometry.scales) {
-    layers.push_back(scale.layers);
-  }
-  if (layers != network.scales || geometry.output.layers != network.output_layers ||
-      (geometry.scales.size() > 1 && geometry.rate != network.rate) ||
-      (geometry.compressed_memory > 0 && network.architecture != net::Architecture::kCompressive)) {
+  const net::Geometry own = net::make_geometry(network, geometry.lengths);
+  const auto same = [](const net::ScaleGeometry& a, const net::ScaleGeometry& b) {
+    return a.layers == b.layers && a.segment == b.segment && a.memory == b.memory &&
+           a.granularity == b.granularity && a.shift == b.shift &&
+           a.output_memory == b.output_memory && a.reach.span == b.reach.span &&
+           a.reach.dilations == b.reach.dilations;
+  };
+  if (!std::equal(own.scales.begin(), own.scales.end(), geometry.scales.begin(),
+                  geometry.scales.end(), same) ||
+      !same(own.output, geometry.output) || own.recurrent != geometry.recurrent ||
+      own.rate != geometry.rate || own.pool != geometry.pool ||
+      own.compressed_memory != geometry.compressed_memory) {
     throw ConfigError("geometry", "it was made for another network",
                       "make it from this model's network");
   }
@@ -81,8 +86,11 @@ class Step {
     }
     longest = std::max(longest, geometry.output.layers > 0 ? geometry.output.window() : 0);
     longest += geometry.compressed_memory;
-    positions_ = dropout(position_table(network, longest, tensor_options), network.dropout, options,
-                         {Place::kPosition});
+    // Other encodings need its length alone.
+    positions_ = network.encoding == net::Encoding::kTransformerXl
+                     ? dropout(position_table(network, longest, tensor_options), network.dropout,
+                               options, {Place::kPosition})
+                     : at::empty({longest, 0}, tensor_options);
   }
 
   at::Tensor run(at::Tensor states) {

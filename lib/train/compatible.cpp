@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/progress.h"
 #include "eval/evaluate.h"
 #include "eval/token_counts.h"
 #include "net/propose_cutoffs.h"
@@ -44,8 +45,11 @@ void compare_data(const char* option, const DataIdentity& saved, const DataIdent
 }
 
 void choose_cutoffs(net::Network& network, shard::TokenReader& data) {
+  Progress progress(fmt::format("counting {}", data.name()), "tokens", data.tokens());
   const std::vector<std::int64_t> counts =
-      eval::count_tokens(eval::source_of(data), network.vocab_size);
+      eval::count_tokens(eval::source_of(data), network.vocab_size,
+                         [&progress](std::int64_t done) { progress.update(done); });
+  progress.finish();
   const double plain = net::softmax_products(network, counts);
   network.cutoffs = net::propose_cutoffs(network, counts);
   const double chosen = net::softmax_products(network, counts);

@@ -149,6 +149,8 @@ TEST_CASE("--set changes a preset's network and training") {
   CHECK(preset.training == parse_json(R"({"batch": 2, "steps": 20000, "seed": 7,
                                           "learning_rate": 2.5e-4})",
                                       ""));
+  CHECK(read_with({"attention_window=8", "attention_dilation=1,4"}).network.attention_dilation ==
+        std::vector<std::int64_t>{1, 4});
   CHECK(read_with({"scales=[2, 3]"}).network.scales == std::vector<std::int64_t>{2, 3});
   CHECK(read_with({"scales=4"}).network.scales == std::vector<std::int64_t>{4});
   CHECK(read_with({"architecture=xl", "scales=4", "output_layers=0"}).network.architecture ==
