@@ -83,8 +83,9 @@ class InputFile {
   std::size_t read(void* data, std::size_t size);
   // Reads exactly `size` bytes or returns how many there were before the end.
   std::size_t read_fully(void* data, std::size_t size);
-  // As read_fully(), but of a pipe it takes what has come when nothing more comes for a moment: the
-  // reader need not wait for a full buffer. At least 1 byte, 0 only at the end.
+  // As read_fully(), but of a pipe it takes what has come when nothing more comes for a moment, or
+  // when little by little comes for longer: the reader need not wait for a full buffer. At least 1
+  // byte, 0 only at the end.
   std::size_t read_what_comes(void* data, std::size_t size);
   // Whether more has come already, or the end; always true of a regular file.
   bool has_more() const;

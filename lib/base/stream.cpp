@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -15,21 +16,24 @@ namespace ql {
 
 namespace {
 
-constexpr std::size_t kBufferBytes = std::size_t{1} << 20;
-constexpr int kPollMilliseconds = 250;
+using Clock = std::chrono::steady_clock;
 
-// Long enough for a busy producer's next write, too short for a person to notice.
-constexpr int kMomentMilliseconds = 20;
+constexpr std::size_t kBufferBytes = std::size_t{1} << 20;
+constexpr std::chrono::milliseconds kPoll{250};
+
+// A silence that is long enough for a busy producer's next write, and what a trickle without such a
+// silence is given in all; both too short for a person to notice.
+constexpr std::chrono::milliseconds kSilence{20}, kTrickle{50};
 
 // Whether input, or its end, comes in that time.
-bool comes_within(int descriptor, int milliseconds) {
+bool comes_within(int descriptor, std::chrono::milliseconds time) {
   pollfd event = {descriptor, POLLIN, 0};
-  return ::poll(&event, 1, milliseconds) > 0;
+  return ::poll(&event, 1, static_cast<int>(time.count())) > 0;
 }
 
 // Waits for input or a signal that asks us to stop, whichever thread the signal went to.
 void wait_for_input(int descriptor) {
-  while (!comes_within(descriptor, kPollMilliseconds)) check_for_stop();
+  while (!comes_within(descriptor, kPoll)) check_for_stop();
 }
 
 }  // namespace
@@ -84,17 +88,22 @@ std::size_t InputFile::read_fully(void* data, std::size_t size) {
 std::size_t InputFile::read_what_comes(void* data, std::size_t size) {
   if (!waits_) return read_fully(data, size);
   char* bytes = static_cast<char*>(data);
-  std::size_t done = 0;
+  std::size_t done = read(bytes, size);
+  if (done == 0) return 0;
+  const auto deadline = Clock::now() + kTrickle;
   while (done < size) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
+    if (left.count() <= 0 || !comes_within(descriptor_, std::min(left, kSilence))) break;
     const std::size_t got = read(bytes + done, size - done);
     if (got == 0) break;
     done += got;
-    if (!comes_within(descriptor_, kMomentMilliseconds)) break;
   }
   return done;
 }
 
-bool InputFile::has_more() const { return !waits_ || comes_within(descriptor_, 0); }
+bool InputFile::has_more() const {
+  return !waits_ || comes_within(descriptor_, std::chrono::milliseconds(0));
+}
 
 OutputStream::OutputStream(bool binary) {
   if (binary && ::isatty(STDOUT_FILENO) == 1) {
@@ -138,7 +147,7 @@ void OutputStream::write_through(const void* data, std::size_t size) {
       if (errno == EPIPE) throw BrokenPipe();
       if (errno == EAGAIN) {
         pollfd event = {STDOUT_FILENO, POLLOUT, 0};
-        ::poll(&event, 1, kPollMilliseconds);
+        ::poll(&event, 1, static_cast<int>(kPoll.count()));
       } else if (errno != EINTR) {
         throw SystemError("standard output", "write", errno);
       }

@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <signal.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <thread>
@@ -83,6 +84,77 @@ TEST_CASE("standard input arrives in the pieces that the producer wrote") {
     const std::size_t got = file.read_fully(buffer, 16);
     producer.join();
     return file.name() == "standard input" && std::string(buffer, got) == "abcdefg" ? 0 : 1;
+  });
+  CHECK(ending.exit_code == 0);
+}
+
+TEST_CASE("whether more has come") {
+  const auto ending = in_child([] {
+    int ends[2];
+    if (::pipe(ends) != 0) return 98;
+    ::dup2(ends[0], STDIN_FILENO);
+    const InputFile file("-");
+    if (!file.is_pipe() || file.has_more()) return 1;
+    if (::write(ends[1], "a", 1) != 1 || !file.has_more()) return 2;
+    char byte = 0;
+    if (InputFile("-").read(&byte, 1) != 1 || file.has_more()) return 3;
+    ::close(ends[1]);
+    return file.has_more() ? 0 : 4;
+  });
+  CHECK(ending.exit_code == 0);
+  const ScratchFolder scratch;
+  spill(scratch / "f", "");
+  const InputFile file(scratch / "f");
+  CHECK_FALSE(file.is_pipe());
+  CHECK(file.has_more());
+}
+
+TEST_CASE("what a pipe has delivered is taken after a silence") {
+  const auto ending = in_child([] {
+    int ends[2];
+    if (::pipe(ends) != 0) return 98;
+    ::dup2(ends[0], STDIN_FILENO);
+    InputFile file("-");
+    char buffer[16];
+    // The pipe stays open: read_fully() would wait for ever.
+    ::alarm(10);
+    if (::write(ends[1], "abcde", 5) != 5) return 98;
+    if (file.read_what_comes(buffer, 2) != 2 || std::string(buffer, 2) != "ab") return 1;
+    if (file.read_what_comes(buffer, 16) != 3 || std::string(buffer, 3) != "cde") return 2;
+    if (::write(ends[1], "f", 1) != 1) return 98;
+    ::close(ends[1]);
+    if (file.read_what_comes(buffer, 16) != 1 || buffer[0] != 'f') return 3;
+    return file.read_what_comes(buffer, 16) == 0 ? 0 : 4;
+  });
+  CHECK(ending.exit_code == 0);
+  const ScratchFolder scratch;
+  spill(scratch / "f", "abc");
+  InputFile file(scratch / "f");
+  char buffer[16];
+  CHECK(file.read_what_comes(buffer, 2) == 2);
+  CHECK(file.read_what_comes(buffer, 16) == 1);
+  CHECK(file.read_what_comes(buffer, 16) == 0);
+}
+
+TEST_CASE("a steady trickle is not waited for without end") {
+  const auto ending = in_child([] {
+    int ends[2];
+    if (::pipe(ends) != 0) return 98;
+    ::dup2(ends[0], STDIN_FILENO);
+    constexpr std::size_t kBytes = 500;
+    std::atomic<bool> seen = false;
+    std::thread producer([&] {
+      for (std::size_t i = 0; i < kBytes && !seen; ++i) {
+        if (::write(ends[1], "x", 1) != 1) return;
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      }
+      ::close(ends[1]);
+    });
+    char buffer[2 * kBytes];
+    const std::size_t got = InputFile("-").read_what_comes(buffer, sizeof buffer);
+    seen = true;
+    producer.join();
+    return got > 0 && got < kBytes ? 0 : 1;
   });
   CHECK(ending.exit_code == 0);
 }
