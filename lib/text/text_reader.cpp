@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <system_error>
 #include <utility>
 
 #include "base/error.h"
@@ -35,6 +36,14 @@ bool TextReader::next(TextBlock& block) {
   return true;
 }
 
+bool TextReader::has_more() const {
+  if (input_) return input_->has_more();
+  if (next_file_ == files_.size()) return true;
+  // Opening a named pipe waits for its writer.
+  std::error_code cannot_tell;
+  return files_[next_file_] != "-" && fs::is_regular_file(files_[next_file_], cannot_tell);
+}
+
 bool TextReader::open_next_file() {
   if (next_file_ == files_.size()) return false;
   input_ = std::make_unique<InputFile>(files_[next_file_++]);
@@ -49,7 +58,7 @@ bool TextReader::open_next_file() {
 
 // Reads until the buffer can be cut; returns where. The end of the file is a place to cut.
 std::size_t TextReader::read_until_cut() {
-  for (std::size_t searched = 0;;) {
+  for (std::size_t line_ends_searched = 0, blanks_searched = 0;;) {
     check_for_stop();
     const std::size_t old_size = buffer_.size();
     const std::size_t more = old_size < block_bytes_ ? block_bytes_ - old_size : block_bytes_;
@@ -58,23 +67,21 @@ std::size_t TextReader::read_until_cut() {
     buffer_.resize(old_size + got);
     input_ended_ = got == 0 || (got < more && !input_->is_pipe());
     if (input_ended_) return buffer_.size();
-    // The line that a pipe has not delivered in full is left together: it will come.
-    const std::size_t cut = got < more ? line_end(searched) : cut_position(searched);
-    if (cut > 0) return cut;
+    if (const std::size_t cut = line_end(line_ends_searched); cut > 0) return cut;
+    line_ends_searched = buffer_.size();
+    // The rest of a line that a pipe has not delivered yet will come: less than a block is left
+    // together.
+    if (buffer_.size() >= block_bytes_) {
+      if (const std::size_t cut = cut_inside_line(blanks_searched); cut > 0) return cut;
+      blanks_searched = buffer_.size();
+    }
     if (buffer_.size() > longest_unit_) {
       throw Error(fmt::format("{}: line {}", place_.file, place_.line),
                   fmt::format("a {} of more than {}", cut_ == LineCut::kNever ? "line" : "word",
                               human_bytes(static_cast<std::int64_t>(longest_unit_))),
                   "break it with line ends");
     }
-    searched = buffer_.size();
   }
-}
-
-// Where the buffer can be cut, 0 for nowhere. Up to `searched` there is no such place.
-std::size_t TextReader::cut_position(std::size_t searched) const {
-  const std::size_t end = line_end(searched);
-  return end > 0 ? end : cut_inside_line(searched);
 }
 
 // The end of the last whole line, 0 if there is none behind `searched`.
@@ -83,6 +90,8 @@ std::size_t TextReader::line_end(std::size_t searched) const {
   return newline == std::string_view::npos ? 0 : searched + newline + 1;
 }
 
+// Where the line that the buffer holds can be cut, 0 for nowhere. Up to `searched` there is no such
+// place.
 std::size_t TextReader::cut_inside_line(std::size_t searched) const {
   std::size_t cut = buffer_.size();
   switch (cut_) {

@@ -54,13 +54,12 @@ class TextReader {
   // on the text alone; what a pipe delivers slowly comes in shorter ones, of whole lines. The first
   // kLineHead bytes of a line stay together.
   bool next(TextBlock& block);
-  // False when next() would have to wait for a pipe.
-  bool has_more() const { return !input_ || input_->has_more(); }
+  // False when next() may have to wait: for what a pipe delivers, or for its writer.
+  bool has_more() const;
 
  private:
   bool open_next_file();
   std::size_t read_until_cut();
-  std::size_t cut_position(std::size_t searched) const;
   std::size_t line_end(std::size_t searched) const;
   std::size_t cut_inside_line(std::size_t searched) const;
   void advance(const TextBlock& block);

@@ -1,9 +1,16 @@
 #include "text/text_reader.h"
 
 #include <doctest/doctest.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
+#include <csignal>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "text/utf8.h"
@@ -117,6 +124,60 @@ TEST_CASE("blocks of a long line stay near their size") {
   const TextFiles files({text});
   for (const TextBlock& block : read_blocks(files, LineCut::kAtBlank, 2000))
     CHECK(block.text.size() <= 2000);
+}
+
+TEST_CASE("a long line that a pipe delivers piece by piece is cut like any other") {
+  constexpr std::size_t kBlock = 2000, kLongestUnit = 3000, kPiece = 700;
+  std::string text;
+  while (text.size() < 10000) text += "the ";
+  const test::ScratchFolder scratch;
+  const std::string pipe = scratch / "pipe";
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  const auto before = std::signal(SIGPIPE, SIG_IGN);
+  std::thread producer([&] {
+    const int descriptor = ::open(pipe.c_str(), O_WRONLY);
+    for (std::size_t at = 0; at < text.size(); at += kPiece) {
+      const std::size_t size = std::min(kPiece, text.size() - at);
+      if (::write(descriptor, text.data() + at, size) < 0) break;
+      std::this_thread::sleep_for(std::chrono::milliseconds(40));
+    }
+    ::close(descriptor);
+  });
+  std::string joined;
+  const std::string error = error_of([&] {
+    TextReader reader({pipe}, LineCut::kAtBlank, kBlock, kLongestUnit);
+    for (TextBlock block; reader.next(block);) {
+      CHECK(block.text.size() <= kBlock + kPiece);
+      if (!block.ends_file) check_cut(joined + block.text, LineCut::kAtBlank);
+      joined += block.text;
+    }
+  });
+  producer.join();
+  std::signal(SIGPIPE, before);
+  CHECK(error == "");
+  CHECK(joined == text);
+}
+
+TEST_CASE("between files there is more when the next one need not be waited for") {
+  const TextFiles files({"a\n", "b\n"});
+  const test::ScratchFolder scratch;
+  const std::string pipe = scratch / "pipe";
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  const std::vector<std::pair<std::string, bool>> cases = {
+      {files.names()[1], true}, {pipe, false}, {"-", false}, {scratch / "none", false}};
+  for (const auto& [second, more] : cases) {
+    CAPTURE(second);
+    TextReader reader({files.names()[0], second}, LineCut::kAtBlank);
+    CHECK(reader.has_more());
+    TextBlock block;
+    REQUIRE(reader.next(block));
+    REQUIRE(block.ends_file);
+    CHECK(reader.has_more() == more);
+  }
+  TextReader last({files.names()[0]}, LineCut::kAtBlank);
+  TextBlock block;
+  REQUIRE(last.next(block));
+  CHECK(last.has_more());
 }
 
 TEST_CASE("what must stay together has a limit") {
