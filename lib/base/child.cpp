@@ -74,9 +74,17 @@ pid_t start(const std::string& program, const std::vector<std::string>& argument
   return child;
 }
 
+// Passes on a stop that is asked for, whichever thread the signal went to: a child that has closed
+// its output may still work.
 int wait_for(pid_t child) {
+  constexpr int kPatience = 10;  // milliseconds until the next look at stop_signal()
   int status = 0;
-  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  for (bool stopped = false; ::waitpid(child, &status, WNOHANG) == 0;) {
+    if (!stopped && stop_signal() != 0) {
+      ::kill(child, stop_signal());
+      stopped = true;
+    }
+    ::poll(nullptr, 0, kPatience);
   }
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
@@ -119,7 +127,6 @@ ChildResult run_child(const std::filesystem::path& program,
     wait_for(child);
     throw;
   }
-  if (stop_signal() != 0) ::kill(child, stop_signal());
   result.exit_code = wait_for(child);
   check_for_stop();
   return result;

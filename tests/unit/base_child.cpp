@@ -47,25 +47,29 @@ TEST_CASE("a program that is not there") {
                        "/nowhere/program: cannot start it: no such file or directory", SystemError);
 }
 
-TEST_CASE("a stop ends the child, too") {
-  // In a process of its own: a stop that was asked for stays so.
-  const pid_t process = ::fork();
-  REQUIRE(process >= 0);
-  if (process == 0) {
-    install_signal_handlers();
-    ::alarm(10);
-    int code = 1;
-    try {
-      run_child("/bin/sh", {"-c", "kill -s TERM $PPID; exec sleep 30"});
-    } catch (const Interrupted& stop) {
-      code = stop.signal_number() == SIGTERM ? 0 : 2;
+TEST_CASE("a stop ends the child, too, whether its output is open or closed") {
+  for (const char* script : {"kill -s TERM $PPID; exec sleep 30",
+                             "exec >&-; sleep 0.3; kill -s TERM $PPID; exec sleep 30"}) {
+    CAPTURE(script);
+    // In a process of its own: a stop that was asked for stays so.
+    const pid_t process = ::fork();
+    REQUIRE(process >= 0);
+    if (process == 0) {
+      install_signal_handlers();
+      ::alarm(10);
+      int code = 1;
+      try {
+        run_child("/bin/sh", {"-c", script});
+      } catch (const Interrupted& stop) {
+        code = stop.signal_number() == SIGTERM ? 0 : 2;
+      }
+      ::_exit(code);
     }
-    ::_exit(code);
+    int status = 0;
+    REQUIRE(::waitpid(process, &status, 0) == process);
+    CHECK(WIFEXITED(status));
+    CHECK(WEXITSTATUS(status) == 0);
   }
-  int status = 0;
-  REQUIRE(::waitpid(process, &status, 0) == process);
-  CHECK(WIFEXITED(status));
-  CHECK(WEXITSTATUS(status) == 0);
 }
 
 TEST_CASE("the program's folder") {
