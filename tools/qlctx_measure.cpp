@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <csignal>
+#include <cstring>
 #include <filesystem>
 #include <string>
 
@@ -62,6 +63,35 @@ std::vector<std::string> arguments_of(const Request& request) {
   return arguments;
 }
 
+Error killed(int signal_number) {
+  if (signal_number == SIGKILL) {
+    return Error(kProgram, "was killed (SIGKILL), most often because memory ran out",
+                 "try shorter lengths, or a machine with more memory");
+  }
+  return Error(
+      kProgram,
+      fmt::format("was ended by signal {} ({})", signal_number, ::strsignal(signal_number)),
+      "this is a mistake in it: please report it");
+}
+
+void check_rows(const std::vector<std::vector<std::int64_t>>& rows,
+                const std::vector<net::Lengths>& lengths) {
+  const char* cure = "it belongs to another version of qlctx";
+  if (rows.size() != lengths.size()) {
+    throw FormatError(
+        kProgram, fmt::format("answered for {} lengths, expected {}", rows.size(), lengths.size()),
+        cure);
+  }
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (static_cast<std::int64_t>(rows[i].size()) != lengths[i].segment) {
+      throw FormatError(kProgram,
+                        fmt::format("answered for {} positions of a segment of {}", rows[i].size(),
+                                    lengths[i].segment),
+                        cure);
+    }
+  }
+}
+
 }  // namespace
 
 std::vector<std::vector<std::int64_t>> measure(const Request& request) {
@@ -70,6 +100,9 @@ std::vector<std::vector<std::int64_t>> measure(const Request& request) {
     if (result.exit_code == 128 + signal_number) {
       throw Interrupted(signal_number);
     }
+  }
+  if (result.exit_code > 128) {
+    throw killed(result.exit_code - 128);
   }
   if (result.exit_code != 0) {
     throw Error(kProgram, fmt::format("ended with exit status {}", result.exit_code),
@@ -84,12 +117,7 @@ std::vector<std::vector<std::int64_t>> measure(const Request& request) {
     rows.push_back(row.integers("lengths"));
     streams += row.integer("streams");
   }
-  if (rows.size() != request.lengths.size()) {
-    throw FormatError(
-        kProgram,
-        fmt::format("answered for {} lengths, expected {}", rows.size(), request.lengths.size()),
-        "it belongs to another version of qlctx");
-  }
+  check_rows(rows, request.lengths);
   log_info("measured by the gradients of {} random streams, {} weights", streams,
            request.checkpoint.empty() ? "random" : "trained");
   return rows;
