@@ -144,7 +144,7 @@ Json unit_row(const UnitSum& sum) {
   Json row = Json::object();
   row["unit"] = sum.number;
   row["targets"] = sum.targets;
-  row["unknown"] = sum.unknown;
+  row["unknown_targets"] = sum.unknown_targets;
   row["nll"] = finite(sum.nll);
   row["perplexity"] = finite(std::exp(per_unit(sum.nll, sum.targets)));
   return row;

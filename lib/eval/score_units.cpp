@@ -25,11 +25,12 @@ class Pass {
        const UnitSums::Sink& sink)
       : options_(options),
         eos_(data.vocabulary.eos),
-        name_(data.source.name),
+        source_(data.source),
+        vocab_size_(model.network().vocab_size),
         scorer_(model, options.lengths, options.chunk),
         sums_(data.vocabulary.unk, sink) {
     if (options.unit != Unit::kDocument && !eos_) {
-      throw Error(name_, "lines cannot be told apart: the vocabulary has no <eos>",
+      throw Error(source_.name, "lines cannot be told apart: the vocabulary has no <eos>",
                   "encode with a vocabulary that has one, or use --per document");
     }
     evaluation.batch = 1;
@@ -45,24 +46,23 @@ class Pass {
   template <typename Id, typename Start>
   void put(const std::vector<Id>& ids, const std::vector<Start>& starts) {
     check_for_stop();
+    wide_.assign(ids.begin(), ids.end());
+    const auto count = static_cast<std::int64_t>(wide_.size());
+    check_ids(source_, tokens_, wide_.data(), count, vocab_size_);
     for (const Start position : starts) {
       scorer_.put_document(tokens_ + static_cast<std::int64_t>(position));
     }
     auto start = starts.begin();
-    for (std::size_t i = 0; i < ids.size(); ++i) {
-      for (; start != starts.end() && static_cast<std::size_t>(*start) == i; ++start) {
+    for (std::int64_t i = 0; i < count; ++i) {
+      for (; start != starts.end() && static_cast<std::int64_t>(*start) == i; ++start) {
         begin_document();
       }
-      put_token(static_cast<std::int64_t>(ids[i]));
+      put_token(wide_[static_cast<std::size_t>(i)]);
     }
     for (; start != starts.end(); ++start) {
       begin_document();
     }
-    wide_.assign(ids.begin(), ids.end());
-    scorer_.put(wide_.data(), static_cast<std::int64_t>(wide_.size()), adder());
-    if (options_.progress) {
-      options_.progress(evaluation.targets);
-    }
+    scorer_.put(wide_.data(), count, adder());
   }
 
   // Nothing more has come: what can be said is said.
@@ -70,7 +70,8 @@ class Pass {
 
   void finish() {
     if (tokens_ == 0) {
-      throw Error(name_, "expected at least 1 token, found 0");
+      throw Error(source_.name, "expected at least 1 token, found 0",
+                  "an empty text has no lines or documents to score: look at what made it");
     }
     scorer_.finish(adder());
     sums_.finish();
@@ -81,10 +82,15 @@ class Pass {
   Evaluation evaluation;
 
  private:
+  // Called for every chunk, of which there may be many between two calls of put().
   TargetSink adder() {
     return [this](std::int64_t position, const std::int64_t* ids, const double* losses,
                   std::int64_t count) {
       add_losses(position, ids, losses, count, evaluation_options_, evaluation);
+      if (options_.progress) {
+        options_.progress(evaluation.targets);
+      }
+      check_for_stop();
     };
   }
   void begin_document() {
@@ -95,24 +101,29 @@ class Pass {
   void put_token(std::int64_t id) {
     ++tokens_;
     sums_.put_token(id);
-    if (options_.unit == Unit::kDocument || id != static_cast<std::int64_t>(*eos_)) {
+    if (options_.unit == Unit::kDocument) {
       return;
     }
-    inside_ = options_.unit == Unit::kDoubledLine && !inside_;
-    if (!inside_) {
+    // Any token opens a line, not <eos> alone: a stream that begins inside a line is off only
+    // there.
+    const bool opens = options_.unit == Unit::kDoubledLine && !inside_;
+    const bool ends = !opens && id == static_cast<std::int64_t>(*eos_);
+    inside_ = !ends;
+    if (ends) {
       sums_.end_unit();
     }
   }
 
   const UnitOptions& options_;
   std::optional<shard::TokenId> eos_;
-  std::string name_;
+  TokenSource source_;
+  std::int64_t vocab_size_;
   StreamScorer scorer_;
   UnitSums sums_;
   EvaluationOptions evaluation_options_;
   std::vector<std::int64_t> wide_;
   std::int64_t tokens_ = 0, documents_ = 0;
-  bool inside_ = false;  // of a line that began with <eos>
+  bool inside_ = false;  // of a line
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 

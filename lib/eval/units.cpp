@@ -8,23 +8,26 @@ UnitSums::UnitSums(std::optional<shard::TokenId> unknown, Sink sink)
     : unknown_(unknown), sink_(std::move(sink)) {}
 
 void UnitSums::put_token(std::int64_t id) {
+  const bool is_target = open_.end > 0;
   ++open_.end;
-  open_.unknown += unknown_ && id == static_cast<std::int64_t>(*unknown_) ? 1 : 0;
+  if (is_target && unknown_ && id == static_cast<std::int64_t>(*unknown_)) {
+    ++open_.unknown_targets;
+  }
 }
 
 void UnitSums::end_unit() {
   ended_.push_back(open_);
   last_end_ = open_.end;
-  open_.unknown = 0;
+  open_.unknown_targets = 0;
+  hand_over_scored();
 }
 
 void UnitSums::put_losses(std::int64_t position, const double* losses, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) {
-    while (!ended_.empty() && ended_.front().end <= position + i) {
-      hand_over();
-    }
     sum_.nll += losses[i];
     ++sum_.targets;
+    scored_ = position + i + 1;
+    hand_over_scored();
   }
 }
 
@@ -37,9 +40,15 @@ void UnitSums::finish() {
   }
 }
 
+void UnitSums::hand_over_scored() {
+  while (!ended_.empty() && ended_.front().end <= scored_) {
+    hand_over();
+  }
+}
+
 void UnitSums::hand_over() {
   ++sum_.number;
-  sum_.unknown = ended_.front().unknown;
+  sum_.unknown_targets = ended_.front().unknown_targets;
   ended_.pop_front();
   sink_(sum_);
   sum_.targets = 0;

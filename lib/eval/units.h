@@ -11,14 +11,14 @@
 namespace ql::eval {
 
 struct UnitSum {
-  std::int64_t number = 0;   // from 1
-  std::int64_t targets = 0;  // scored tokens; the first token of the stream is none
-  std::int64_t unknown = 0;  // targets and inputs that are <unk>
-  double nll = 0;            // nats
+  std::int64_t number = 0;           // from 1
+  std::int64_t targets = 0;          // scored tokens; the first token of the stream is none
+  std::int64_t unknown_targets = 0;  // of them, <unk>
+  double nll = 0;                    // nats
 };
 
-// Tokens and ends come first, the losses of those tokens later; a unit is handed over as soon as
-// the losses behind its end arrive, or at finish().
+// Tokens come first, their losses later; a unit is handed over as soon as its end and its last loss
+// are known, or at finish().
 class UnitSums {
  public:
   using Sink = std::function<void(const UnitSum&)>;
@@ -35,8 +35,9 @@ class UnitSums {
  private:
   struct Open {
     std::int64_t end = 0;  // position behind its last token
-    std::int64_t unknown = 0;
+    std::int64_t unknown_targets = 0;
   };
+  void hand_over_scored();
   void hand_over();
 
   std::optional<shard::TokenId> unknown_;
@@ -45,6 +46,7 @@ class UnitSums {
   Open open_;    // counts the tokens since the last end; its end is where the stream is
   UnitSum sum_;  // of the unit whose losses arrive
   std::int64_t last_end_ = 0;
+  std::int64_t scored_ = 1;  // position behind the last loss; the first token has none
 };
 
 }  // namespace ql::eval

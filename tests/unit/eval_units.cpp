@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "eval/evaluate.h"
 #include "eval/score_units.h"
 #include "eval/stream_scorer.h"
@@ -18,36 +20,201 @@
 namespace ql::eval {
 namespace {
 
-// "number: targets unknown nll", one unit a line.
+// "number: targets unknown_targets nll", one unit a line.
 struct Lines {
   std::string text;
   UnitSums::Sink sink() {
     return [this](const UnitSum& sum) {
-      text += fmt::format("{}: {} {} {}\n", sum.number, sum.targets, sum.unknown, sum.nll);
+      text += fmt::format("{}: {} {} {}\n", sum.number, sum.targets, sum.unknown_targets, sum.nll);
     };
   }
 };
+
+constexpr shard::TokenId kEos = 0, kUnknown = 1;
+
+net::Network words_network() {
+  net::Network network = test::tiny_ql();
+  network.vocab_size = 23;
+  return network;
+}
+
+// Packs `ids` as words, with <eos> and <unk>; documents start at 0 and `starts`.
+void pack_words(const std::filesystem::path& folder, const std::vector<shard::TokenId>& ids,
+                const std::vector<std::int64_t>& starts = {}) {
+  shard::StreamHeader header;
+  header.vocabulary.size = 23;
+  header.vocabulary.hash = "made up";
+  header.vocabulary.type = "word";
+  header.vocabulary.eos = kEos;
+  header.vocabulary.unk = kUnknown;
+  shard::PackWriter writer(folder, header, {});
+  writer.begin_document();
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    if (std::count(starts.begin(), starts.end(), static_cast<std::int64_t>(i)) > 0) {
+      writer.begin_document();
+    }
+    writer.write(&ids[i], 1);
+  }
+  writer.finish(std::nullopt);
+}
+
+std::vector<UnitSum> units_of(const nn::Model& model, const std::filesystem::path& folder,
+                              Unit unit) {
+  UnitOptions options;
+  options.unit = unit;
+  options.lengths = model.network().lengths;
+  options.chunk = 8;
+  std::vector<UnitSum> units;
+  score_units(model, "model", {}, folder, options,
+              [&](const UnitSum& sum) { units.push_back(sum); });
+  return units;
+}
+
+// Of each unit, the position behind its last token.
+std::vector<std::int64_t> ends_of(const nn::Model& model, const std::filesystem::path& folder,
+                                  Unit unit) {
+  std::vector<std::int64_t> ends;
+  for (const UnitSum& sum : units_of(model, folder, unit)) {
+    // The first token is no target.
+    ends.push_back((ends.empty() ? 1 : ends.back()) + sum.targets);
+  }
+  return ends;
+}
 
 }  // namespace
 
 TEST_CASE("losses go to the unit of their token") {
   Lines lines;
   UnitSums sums(7, lines.sink());
-  // a b | c <unk> d | | e: the third unit has no token.
-  for (const int id : {1, 2}) sums.put_token(id);
+  // <unk> b | c <unk> d | | e: the third unit has no token, and the first token is no target.
+  for (const int id : {7, 2}) sums.put_token(id);
   sums.end_unit();
+  CHECK(lines.text.empty());
+  // The last loss of a unit is enough: no token behind it need be scored.
   const double first[] = {0.5};
   sums.put_losses(1, first, 1);
-  CHECK(lines.text.empty());
+  CHECK(lines.text == "1: 1 0 0.5\n");
   for (const int id : {3, 7, 4}) sums.put_token(id);
   sums.end_unit();
   sums.end_unit();
   sums.put_token(5);
   const double second[] = {1, 2, 4, 8};
-  sums.put_losses(2, second, 4);
+  sums.put_losses(2, second, 2);
+  CHECK(lines.text == "1: 1 0 0.5\n");
+  sums.put_losses(4, second + 2, 2);
   CHECK(lines.text == "1: 1 0 0.5\n2: 3 1 7\n3: 0 0 0\n");
   sums.finish();
   CHECK(lines.text == "1: 1 0 0.5\n2: 3 1 7\n3: 0 0 0\n4: 1 0 8\n");
+}
+
+TEST_CASE("a unit whose end is known after its losses is handed over then") {
+  Lines lines;
+  UnitSums sums({}, lines.sink());
+  for (const int id : {1, 2}) sums.put_token(id);
+  const double losses[] = {0.5};
+  sums.put_losses(1, losses, 1);
+  CHECK(lines.text.empty());
+  sums.end_unit();
+  CHECK(lines.text == "1: 1 0 0.5\n");
+}
+
+TEST_CASE("doubled lines, wherever the stream begins") {
+  const nn::Model model = test::random_model(words_network(), 3, at::kFloat);
+  struct Case {
+    std::vector<shard::TokenId> ids;
+    std::vector<std::int64_t> ends;
+  };
+  const std::vector<Case> cases = {
+      {{0, 2, 0, 0, 3, 0, 0, 4, 0}, {3, 6, 9}},  // from the beginning of a line
+      {{2, 0, 0, 3, 0, 0, 4, 0}, {2, 5, 8}},     // inside a line
+      {{0, 0, 2, 0, 0, 3, 0}, {2, 4, 7}},        // at the end of a line: right after the next one
+      {{0, 2, 0, 0, 0, 0, 3, 0}, {3, 5, 8}},     // an empty line
+      {{0, 2, 0, 0, 3}, {3, 5}},                 // a line that was not finished
+      {{2, 3, 0, 4, 0, 5, 6, 0}, {3, 5, 8}},     // one <eos> a line
+      {{2, 0, 0, 3, 0, 4, 0}, {2, 5, 7}},        // and an empty line: part of the next one
+  };
+  for (const Case& one : cases) {
+    const test::ScratchFolder scratch;
+    pack_words(scratch / "data", one.ids);
+    CHECK(ends_of(model, scratch / "data", Unit::kDoubledLine) == one.ends);
+  }
+}
+
+TEST_CASE("the loss of a unit is the sum of its tokens' losses") {
+  const test::ScratchFolder scratch;
+  std::vector<shard::TokenId> ids = test::scrambled(300, 23);
+  for (std::size_t i = 0; i < ids.size(); i += 7) {
+    ids[i] = i % 3 == 0 ? kUnknown : kEos;
+  }
+  const std::vector<std::int64_t> starts = {3, 64, 65, 200, 299};
+  pack_words(scratch / "data", ids, starts);
+  const nn::Model model = test::random_model(words_network(), 3, at::kDouble);
+  shard::TokenReader reader(scratch / "data");
+  std::vector<double> losses(ids.size(), 0);
+  EvaluationOptions options;
+  options.lengths = model.network().lengths;
+  options.sink = [&](std::int64_t position, const double* values, std::int64_t count) {
+    std::copy_n(values, count, losses.begin() + position);
+  };
+  evaluate(model, source_of(reader), options);
+
+  for (const Unit unit : {Unit::kLine, Unit::kDoubledLine, Unit::kDocument}) {
+    CAPTURE(static_cast<int>(unit));
+    // The positions behind the last tokens, split by hand.
+    std::vector<std::int64_t> ends;
+    bool inside = false;
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      const auto next = static_cast<std::int64_t>(i) + 1;
+      const bool is_eos = ids[i] == kEos;
+      const bool ends_line = is_eos && (unit == Unit::kLine || inside);
+      inside = !ends_line;
+      const bool ends_document = std::count(starts.begin(), starts.end(), next) > 0;
+      if (unit == Unit::kDocument ? ends_document : ends_line) ends.push_back(next);
+    }
+    if (ends.back() < 300) ends.push_back(300);
+    const std::vector<UnitSum> units = units_of(model, scratch / "data", unit);
+    REQUIRE(units.size() == ends.size());
+    REQUIRE(units.size() >= 6);
+    std::int64_t begin = 0;
+    for (std::size_t i = 0; i < units.size(); ++i) {
+      double nll = 0;
+      std::int64_t targets = 0, unknown_targets = 0;
+      for (std::int64_t at = std::max<std::int64_t>(begin, 1); at < ends[i]; ++at) {
+        nll += losses[static_cast<std::size_t>(at)];
+        unknown_targets += ids[static_cast<std::size_t>(at)] == kUnknown ? 1 : 0;
+        ++targets;
+      }
+      begin = ends[i];
+      CHECK(units[i].number == static_cast<std::int64_t>(i) + 1);
+      CHECK(units[i].targets == targets);
+      CHECK(units[i].unknown_targets == unknown_targets);
+      CHECK(units[i].nll == doctest::Approx(nll).epsilon(1e-10));
+    }
+  }
+}
+
+TEST_CASE("ids that the network does not have are named with their place") {
+  const test::ScratchFolder scratch;
+  net::Network network = words_network();
+  network.vocab_size = 20;
+  const nn::Model model = test::random_model(network, 3, at::kFloat);
+  pack_words(scratch / "data", {2, 3, 0, 19, 20, 0});
+  CHECK_THROWS_WITH_AS(
+      units_of(model, scratch / "data", Unit::kLine),
+      doctest::Contains("data: token 4 is 20, but the vocabulary has 20 entries (0 to 19)"), Error);
+}
+
+TEST_CASE("progress is told after every chunk") {
+  const test::ScratchFolder scratch;
+  pack_words(scratch / "data", test::scrambled(101, 23));
+  const nn::Model model = test::random_model(words_network(), 3, at::kFloat);
+  std::vector<std::int64_t> told;
+  UnitOptions options;
+  options.lengths = model.network().lengths;
+  options.chunk = 40;
+  options.progress = [&](std::int64_t done) { told.push_back(done); };
+  score_units(model, "model", {}, scratch / "data", options, [](const UnitSum&) {});
+  CHECK(told == std::vector<std::int64_t>{40, 80, 100});
 }
 
 TEST_CASE("a stream that ends with a unit has no further one") {
@@ -78,17 +245,17 @@ TEST_CASE("units of a network that resets its memory add up to its evaluation") 
   for (const std::int64_t chunk : {0, 4, 20}) {
     options.chunk = chunk;
     double nll = 0;
-    std::int64_t documents = 0;
+    std::vector<std::int64_t> targets;
     score_units(model, "model", {}, scratch / "data", options, [&](const UnitSum& sum) {
       nll += sum.nll;
-      ++documents;
+      targets.push_back(sum.targets);
     });
-    CHECK(documents == 6);
+    CHECK(targets == std::vector<std::int64_t>{2, 61, 1, 135, 133, 167});
     CHECK(nll == doctest::Approx(expected).epsilon(1e-10));
   }
 }
 
-TEST_CASE("lines and documents of a packed folder add up to the whole") {
+TEST_CASE("data of one document is one unit") {
   constexpr std::int64_t kVocabulary = 23;
   const test::ScratchFolder scratch;
   test::pack(scratch / "data", test::scrambled(500, kVocabulary), kVocabulary);
@@ -106,6 +273,7 @@ TEST_CASE("lines and documents of a packed folder add up to the whole") {
     nll += sum.nll;
   };
   const UnitStudy study = score_units(model, "model", {}, scratch / "data", options, add);
+  CHECK(units == 1);
   CHECK(targets == 499);
   CHECK(study.evaluation.targets == 499);
   CHECK(nll == doctest::Approx(study.evaluation.nll));
@@ -140,6 +308,50 @@ TEST_CASE("a scorer gives the same losses however the ids come") {
       }
     }
   }
+}
+
+TEST_CASE("what waits can be scored at any place, with the same losses") {
+  const nn::Model model = test::random_model(words_network(), 3, at::kDouble);
+  const net::Lengths lengths = model.network().lengths;
+  constexpr std::int64_t kTokens = 61;
+  const at::Tensor ids = test::random_tokens(1, kTokens, 23, 5);
+  // Catches up when as many tokens were put as one of `splits` says.
+  const auto losses = [&](const std::vector<std::int64_t>& splits) {
+    StreamScorer scorer(model, lengths, 40);
+    std::vector<double> all;
+    const TargetSink sink = [&](std::int64_t position, const std::int64_t*, const double* values,
+                                std::int64_t count) {
+      CHECK(position == static_cast<std::int64_t>(all.size()) + 1);
+      all.insert(all.end(), values, values + count);
+    };
+    std::int64_t put = 0;
+    for (const std::int64_t split : splits) {
+      scorer.put(ids.data_ptr<std::int64_t>() + put, split - put, sink);
+      put = split;
+      scorer.put_waiting(sink);
+      // All but the last, which is a target only, and what fills no segment.
+      const std::int64_t segments = std::max<std::int64_t>(split - 1, 0) / lengths.segment;
+      CHECK(static_cast<std::int64_t>(all.size()) == segments * lengths.segment);
+    }
+    scorer.put(ids.data_ptr<std::int64_t>() + put, kTokens - put, sink);
+    scorer.finish(sink);
+    return all;
+  };
+  const std::vector<double> expected = losses({});
+  REQUIRE(expected.size() == kTokens - 1);
+  const auto check = [&](const std::vector<std::int64_t>& splits) {
+    const std::vector<double> found = losses(splits);
+    REQUIRE(found.size() == expected.size());
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      CHECK(std::abs(found[i] - expected[i]) < 1e-10);
+    }
+  };
+  std::vector<std::int64_t> every;
+  for (std::int64_t split = 0; split <= kTokens; ++split) {
+    check({split});
+    every.push_back(split);
+  }
+  check(every);
 }
 
 }  // namespace ql::eval
