@@ -13,6 +13,31 @@
 
 namespace {
 
+// Options that would have no effect, or that --per has no place for.
+void check_combination(const ql::Options& options) {
+  if (options.has("per")) {
+    for (const char* other : {"per-token", "unigram", "batch"}) {
+      if (options.given(other)) {
+        throw ql::UsageError("--per", fmt::format("has no place for --{}", other),
+                             "make a call of its own for it");
+      }
+    }
+    if (options.text("method") == "stepwise") {
+      throw ql::UsageError("--per", "works layer by layer only", "leave --method out");
+    }
+  }
+  if (!options.has("unigram") || options.has("model")) {
+    return;
+  }
+  for (const char* other : {"segment", "memory", "compressed-memory", "method", "batch", "chunk"}) {
+    if (options.given(other)) {
+      throw ql::UsageError(fmt::format("--{}", other),
+                           "is about networks, and a unigram model is none",
+                           "add --model CHECKPOINT, or leave it out");
+    }
+  }
+}
+
 // 0 for layer by layer.
 std::int64_t columns(const ql::Options& options) {
   const bool stepwise = options.text("method") == "stepwise";
@@ -72,31 +97,28 @@ ql::eval::Unit unit_of(const ql::Options& options) {
 
 // One row for every line or document on standard output, the table on standard error.
 void score_units(const ql::Options& options, const ql::eval::StudyOptions& study) {
-  for (const char* other : {"per-token", "unigram"}) {
-    if (options.has(other)) {
-      throw ql::UsageError("--per", fmt::format("has no place for --{}", other),
-                           "make a call of its own for it");
-    }
-  }
-  if (study.batch > 0) {
-    throw ql::UsageError("--per", "works layer by layer only", "leave --method out");
-  }
   ql::OutputStream out(/*binary=*/false);
   const bool json = options.text("format") == "json";
+  const auto object = [](const ql::Json& row) {
+    return row.dump(-1, ' ', false, ql::Json::error_handler_t::replace) + "\n";
+  };
   bool first = true;
   const ql::Json row =
       ql::eval::run_unit_study(study, unit_of(options), [&](const ql::eval::UnitSum& sum) {
         const ql::Json unit = ql::eval::unit_row(sum);
-        out.write(json ? unit.dump() + "\n"
+        out.write(json ? object(unit)
                        : (first ? ql::eval::tsv_header(unit) : "") + ql::eval::tsv_line(unit));
         first = false;
         out.flush();
       });
   out.close();
-  std::fputs((ql::eval::tsv_header(row) + ql::eval::tsv_line(row)).c_str(), stderr);
+  const std::string table =
+      json ? object(row) : ql::eval::tsv_header(row) + ql::eval::tsv_line(row);
+  std::fputs(table.c_str(), stderr);
 }
 
 void evaluate(const ql::Options& options) {
+  check_combination(options);
   const ql::eval::StudyOptions study = study_options(options);
   check(study);
   if (options.has("per")) {

@@ -61,7 +61,8 @@ Option format() {
   option.name = "format";
   option.type = OptionType::kChoice;
   option.value_name = "FORMAT";
-  option.help = "tsv: a table with a header line. json: a list of objects.";
+  option.help =
+      "tsv: a table with a header line. json: a list of objects; with --per one object a line.";
   option.choices = {"tsv", "json"};
   option.default_value = "tsv";
   return option;
