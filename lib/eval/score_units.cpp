@@ -29,7 +29,7 @@ class Pass {
         vocab_size_(model.network().vocab_size),
         scorer_(model, options.lengths, options.chunk),
         sums_(data.vocabulary.unk, sink) {
-    if (options.unit != Unit::kDocument && !eos_) {
+    if (ends_lines() && !eos_) {
       throw Error(source_.name, "lines cannot be told apart: the vocabulary has no <eos>",
                   "encode with a vocabulary that has one, or use --per document");
     }
@@ -66,9 +66,16 @@ class Pass {
   }
 
   // Nothing more has come: what can be said is said.
-  void catch_up() { scorer_.put_waiting(adder()); }
+  void catch_up() {
+    if (options_.unit != Unit::kWhole) {
+      scorer_.put_waiting(adder());
+    }
+  }
 
   void finish() {
+    if (options_.unit == Unit::kWhole) {
+      check_length({source_.name, tokens_, {}});
+    }
     if (tokens_ == 0) {
       throw Error(source_.name, "expected at least 1 token, found 0",
                   "an empty text has no lines or documents to score: look at what made it");
@@ -82,6 +89,9 @@ class Pass {
   Evaluation evaluation;
 
  private:
+  bool ends_lines() const {
+    return options_.unit == Unit::kLine || options_.unit == Unit::kDoubledLine;
+  }
   // Called for every chunk, of which there may be many between two calls of put().
   TargetSink adder() {
     return [this](std::int64_t position, const std::int64_t* ids, const double* losses,
@@ -101,7 +111,7 @@ class Pass {
   void put_token(std::int64_t id) {
     ++tokens_;
     sums_.put_token(id);
-    if (options_.unit == Unit::kDocument) {
+    if (!ends_lines()) {
       return;
     }
     // Any token opens a line, not <eos> alone: a stream that begins inside a line is off only

@@ -136,6 +136,13 @@ void run_unigram(const DataSet& training, const std::vector<DataSet>& data,
   }
 }
 
+// Whether all that is asked for can be said while a stream on standard input is read, once and in
+// order.
+bool needs_one_pass(const StudyOptions& options, std::size_t rows) {
+  return rows == 1 && options.checkpoints.size() == 1 && options.data.front() == "-" &&
+         options.batch == 0 && !options.loss_file;
+}
+
 }  // namespace
 
 void run_study(const StudyOptions& options, const std::function<void(const Json& row)>& row) {
@@ -148,6 +155,10 @@ void run_study(const StudyOptions& options, const std::function<void(const Json&
     throw UsageError("--per-token",
                      fmt::format("holds the losses of one row, but this call has {}", rows),
                      "evaluate one model with one pair of lengths on one data set");
+  }
+  if (needs_one_pass(options, rows)) {
+    row(run_unit_study(options, Unit::kWhole, [](const UnitSum&) {}));
+    return;
   }
   std::vector<DataSet> data;
   for (const std::string& path : options.data) {
