@@ -67,9 +67,9 @@ std::vector<std::int64_t> dilations_of(const AttentionReach& reach) {
 
 // The sum of i / divisor, rounded down, over 0 <= i < count.
 double sum_of_quotients(std::int64_t count, std::int64_t divisor) {
-  const auto whole = static_cast<double>(count / divisor);
-  return static_cast<double>(divisor) * whole * (whole - 1) / 2 +
-         whole * static_cast<double>(count % divisor);
+  const std::int64_t quotient = count / divisor, rest = count % divisor;
+  const auto whole = static_cast<double>(quotient);
+  return static_cast<double>(divisor) * whole * (whole - 1) / 2 + whole * static_cast<double>(rest);
 }
 
 // Keys that the queries of a segment see together, on the average over the heads.

@@ -44,9 +44,11 @@ double products(const Network& network, const Sums& sums) {
 
 std::vector<std::int64_t> candidates(std::int64_t vocab_size) {
   std::vector<std::int64_t> values;
-  for (double value = 1; value < static_cast<double>(vocab_size);
-       value = std::max(value + 1, std::floor(value * kGrowth))) {
-    values.push_back(static_cast<std::int64_t>(value));
+  std::int64_t value = 1;
+  while (value < vocab_size) {
+    values.push_back(value);
+    const double grown = std::floor(static_cast<double>(value) * kGrowth);
+    value = std::max(value + 1, static_cast<std::int64_t>(grown));
   }
   return values;
 }
