@@ -38,7 +38,8 @@ struct UnitStudy {
 // `path` as for open_data(), but a stream on standard input is read as it comes and not kept; what
 // is scored before damage in it is found was whole. Throws Error for lines of a vocabulary without
 // <eos>, otherwise what open_data(), check_vocabulary() and evaluate() throw. A stream of a single
-// token has units without a target, but as a whole it is refused, as an empty one always is. Progress is told after every chunk.
+// token has units without a target, but as a whole it is refused, as an empty one always is.
+// Progress is told after every chunk.
 UnitStudy score_units(const nn::Model& model, const std::string& model_name,
                       const std::optional<shard::VocabularyInfo>& trained_with,
                       const std::string& path, const UnitOptions& options,
