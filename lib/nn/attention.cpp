@@ -22,7 +22,8 @@ Optional optional(const at::Tensor& tensor) {
 
 // What FusedAttention keeps besides tensors.
 struct FusedOptions {
-  at::Tensor mask;
+  at::Tensor kept;
+  double kept_factor = 1;
   net::AttentionReach reach;
 };
 
@@ -37,12 +38,14 @@ struct FusedAttention : torch::autograd::Function<FusedAttention> {
     input.positions = positions.value_or(at::Tensor());
     input.content_bias = content_bias.value_or(at::Tensor());
     input.position_bias = position_bias.value_or(at::Tensor());
-    input.probability_mask = options.mask;
+    input.probability_kept = options.kept;
+    input.kept_factor = options.kept_factor;
     input.reach = options.reach;
     AttentionResult result = attention_forward(input, true);
     context->save_for_backward(
         {queries, keys_values, input.positions, input.content_bias, input.position_bias});
-    context->saved_data["mask"] = options.mask;
+    context->saved_data["kept"] = options.kept;
+    context->saved_data["kept_factor"] = options.kept_factor;
     context->saved_data["probabilities"] = result.probabilities;
     context->saved_data["span"] = options.reach.span;
     context->saved_data["dilations"] = options.reach.dilations;
@@ -57,7 +60,8 @@ struct FusedAttention : torch::autograd::Function<FusedAttention> {
         saved[2],
         saved[3],
         saved[4],
-        context->saved_data["mask"].toTensor(),
+        context->saved_data["kept"].toTensor(),
+        context->saved_data["kept_factor"].toDouble(),
         {context->saved_data["span"].toInt(), context->saved_data["dilations"].toIntVector()}};
     const AttentionGradients gradients = attention_backward(
         input, context->saved_data["probabilities"].toTensor(), outputs[0].contiguous());
@@ -151,17 +155,18 @@ at::Tensor relative_attention(const AttentionInput& input) {
     }
     return attention_forward(plain, false).sums;
   }
-  return FusedAttention::apply(plain.queries, join(plain.keys_values).contiguous(),
-                               optional(plain.positions), optional(plain.content_bias),
-                               optional(plain.position_bias),
-                               FusedOptions{plain.probability_mask, plain.reach});
+  return FusedAttention::apply(
+      plain.queries, join(plain.keys_values).contiguous(), optional(plain.positions),
+      optional(plain.content_bias), optional(plain.position_bias),
+      FusedOptions{plain.probability_kept, plain.kept_factor, plain.reach});
 }
 
 at::Tensor attention_of_operations(const AttentionInput& input) {
   const at::Tensor values = join(input.keys_values).select(2, 1);
   at::Tensor probabilities = probabilities_of_operations(input);
-  if (input.probability_mask.defined()) {
-    probabilities = probabilities * input.probability_mask;
+  if (input.probability_kept.defined()) {
+    probabilities =
+        probabilities * input.probability_kept.to(probabilities.options()) * input.kept_factor;
   }
   return at::matmul(probabilities, values.transpose(1, 2)).transpose(1, 2);
 }

@@ -19,10 +19,13 @@ struct AttentionInput {
   std::vector<at::Tensor> keys_values;
   // [window, H, d_head]: row k is distance window-1-k, projected; undefined: no position scores.
   at::Tensor positions;
-  at::Tensor content_bias;      // u [H, d_head]; undefined: 0
-  at::Tensor position_bias;     // v [H, d_head]; undefined: 0
-  at::Tensor probability_mask;  // dropout's factors [batch, H, segment, window], or undefined
-  net::AttentionReach reach;    // which of the keys before it a query sees
+  at::Tensor content_bias;   // u [H, d_head]; undefined: 0
+  at::Tensor position_bias;  // v [H, d_head]; undefined: 0
+  // Which probabilities dropout keeps, uint8 [batch, H, segment, window] on the CPU; undefined:
+  // all, as they are. The kept ones are multiplied by the factor.
+  at::Tensor probability_kept;
+  double kept_factor = 1;
+  net::AttentionReach reach;  // which of the keys before it a query sees
 
   std::int64_t window() const;  // states of all parts
 };

@@ -39,7 +39,9 @@ struct View {
         positions(data_of(input.positions)),
         content_bias(data_of(input.content_bias)),
         position_bias(data_of(input.position_bias)),
-        mask(data_of(input.probability_mask)),
+        kept(input.probability_kept.defined() ? input.probability_kept.data_ptr<std::uint8_t>()
+                                              : nullptr),
+        kept_factor(static_cast<Real>(input.kept_factor)),
         dilations(input.reach.dilations.empty() ? nullptr : input.reach.dilations.data()),
         scale(static_cast<Real>(1 / std::sqrt(static_cast<double>(width)))) {
     if (input.keys_values.size() > kMostParts) {
@@ -71,7 +73,9 @@ struct View {
   std::int64_t batch, segment, window, heads, width, span;
   Part<Real> parts[kMostParts];
   std::size_t part_count = 0;
-  const Real *queries, *positions, *content_bias, *position_bias, *mask;
+  const Real *queries, *positions, *content_bias, *position_bias;
+  const std::uint8_t* kept;
+  Real kept_factor;
   const std::int64_t* dilations;
   Real scale;
 };
@@ -203,9 +207,9 @@ QL_VECTOR_BODY void forward_head_body(const View<Real>* in, std::int64_t stream,
       row_probabilities[first + k * dilation] = dense[k];
     }
     const Real* weights = row_probabilities;
-    if (in->mask != nullptr) {
+    if (in->kept != nullptr) {
       for (std::int64_t j = first; j <= newest; ++j) {
-        kept[j] = row_probabilities[j] * in->mask[scores_at + j];
+        kept[j] = in->kept[scores_at + j] != 0 ? row_probabilities[j] * in->kept_factor : Real(0);
       }
       weights = kept;
     }
@@ -269,11 +273,11 @@ QL_VECTOR_BODY void backward_head_body(const View<Real>* in, std::int64_t stream
     std::fill(gradient, gradient + window, Real(0));
     add_rows<Real>(gradient + first, sum_gradients + i * row, 1, value_columns + first, window,
                    width, count);
-    if (in->mask != nullptr) {
-      const Real* mask = in->mask + scores_at;
+    if (in->kept != nullptr) {
       for (std::int64_t j = first; j < visible; ++j) {
-        weights[j] = probability[j] * mask[j];
-        gradient[j] *= mask[j];
+        const Real factor = in->kept[scores_at + j] != 0 ? in->kept_factor : Real(0);
+        weights[j] = probability[j] * factor;
+        gradient[j] *= factor;
       }
     } else {
       std::copy(probability + first, probability + visible, weights + first);

@@ -6,65 +6,69 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "nn/dropout_kernel.h"
 #include "nn/philox.h"
 #include "nn/vector.h"
 
 namespace ql::nn {
 namespace {
 
-// One Philox call gives eight numbers of 16 bits. Sixteen calls side by side fill a group: number i
-// of call k is the group's element 16 i + k, so that both can be vectors.
-constexpr std::int64_t kCalls = 16;
-constexpr std::int64_t kGroup = 8 * kCalls;
-constexpr std::int64_t kGroupsPerTask = 256;
 constexpr double kLevels = 65536;
+constexpr std::int64_t kMostElements = (std::int64_t{1} << 32) / kDropoutCalls * kDropoutGroup;
+// Elements that a thread takes at a time.
+constexpr std::int64_t kChunk = 64 * kDropoutGroup;
 
-// Fills a group of factors: 0 where the number is below `dropped`, else `kept`.
+std::uint32_t dropped_levels(double rate) {
+  return static_cast<std::uint32_t>(
+      std::min(kLevels - 1, std::round(std::max(0.0, rate) * kLevels)));
+}
+
+// A mask's elements among those of the whole batch's mask.
+struct Elements {
+  std::int64_t first = 0, count = 0;
+};
+
+Elements elements_of(const at::Tensor& mask, const StepOptions& step) {
+  const std::int64_t count = mask.numel();
+  const std::int64_t first = count == 0 ? 0 : step.first_row * (count / mask.size(0));
+  if (first + count > kMostElements) {
+    throw ConfigError("dropout", "a mask of more than 2^35 elements", "use a smaller batch");
+  }
+  return {first, count};
+}
+
+// Calls function(begin, end) for parts of the elements 0 .. count-1 that end where groups end.
+template <typename Function>
+void for_chunks(const Elements& elements, const Function& function) {
+  const std::int64_t first = elements.first / kChunk;
+  const std::int64_t end = (elements.first + elements.count + kChunk - 1) / kChunk;
+  at::parallel_for(first, end, 1, [&](std::int64_t from, std::int64_t to) {
+    for (std::int64_t chunk = from; chunk < to; ++chunk) {
+      function(std::max<std::int64_t>(0, chunk * kChunk - elements.first),
+               std::min(elements.count, (chunk + 1) * kChunk - elements.first));
+    }
+  });
+}
+
 template <typename Real>
-QL_VECTOR_BODY void fill_group_body(Real* mask, std::uint32_t first_call, std::uint32_t place,
-                                    std::uint64_t step, std::uint64_t seed, std::int32_t dropped,
-                                    Real kept) {
-  std::uint32_t words[4][kCalls];
-  for (std::uint32_t k = 0; k < kCalls; ++k) {
-    words[0][k] = first_call + k;
-    words[1][k] = place;
-    words[2][k] = static_cast<std::uint32_t>(step);
-    words[3][k] = static_cast<std::uint32_t>(step >> 32);
-  }
-  PhiloxKey key(seed);
-  for (int round = 0; round < kPhiloxRounds; ++round, key.advance()) {
-    for (std::int64_t k = 0; k < kCalls; ++k) {
-      philox_round(words[0][k], words[1][k], words[2][k], words[3][k], key);
-    }
-  }
-  for (std::int64_t word = 0; word < 4; ++word) {
-    for (std::int64_t k = 0; k < kCalls; ++k) {
-      const auto low = static_cast<std::int32_t>(words[word][k] & 0xFFFF);
-      const auto high = static_cast<std::int32_t>(words[word][k] >> 16);
-      mask[2 * word * kCalls + k] = low < dropped ? Real(0) : kept;
-      mask[(2 * word + 1) * kCalls + k] = high < dropped ? Real(0) : kept;
-    }
+QL_VECTOR_BODY void make_factors_body(const std::uint8_t* kept, std::int64_t count, Real factor,
+                                      Real* factors) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    factors[i] = kept[i] != 0 ? factor : Real(0);
   }
 }
-QL_VECTOR_KERNEL(fill_group)
+QL_VECTOR_KERNEL(make_factors)
 
 template <typename Real>
-void fill_mask(Real* mask, std::int64_t size, std::int32_t dropped, const StepOptions& step,
-               std::uint32_t place) {
-  const auto kept = static_cast<Real>(kLevels / (kLevels - dropped));
-  const std::int64_t groups = (size + kGroup - 1) / kGroup;
-  at::parallel_for(0, groups, kGroupsPerTask, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t group = begin; group < end; ++group) {
-      const auto first_call = static_cast<std::uint32_t>(group * kCalls);
-      Real* target = mask + group * kGroup;
-      if ((group + 1) * kGroup <= size) {
-        fill_group(target, first_call, place, step.step, step.seed, dropped, kept);
-        continue;
-      }
-      Real whole[kGroup];
-      fill_group(&whole[0], first_call, place, step.step, step.seed, dropped, kept);
-      std::copy(whole, whole + (size - group * kGroup), target);
-    }
+void fill_mask(const at::Tensor& mask, double rate, const StepOptions& step, Place place) {
+  const Elements elements = elements_of(mask, step);
+  const auto factor = static_cast<Real>(dropout_factor(rate));
+  Real* factors = mask.data_ptr<Real>();
+  for_chunks(elements, [&](std::int64_t begin, std::int64_t end) {
+    std::uint8_t kept[kChunk];
+    fill_kept(&kept[0], elements.first + begin, end - begin, {step.seed, step.step, place.id()},
+              dropped_levels(rate));
+    make_factors(static_cast<const std::uint8_t*>(kept), end - begin, factor, factors + begin);
   });
 }
 
@@ -73,25 +77,40 @@ void fill_mask(Real* mask, std::int64_t size, std::int32_t dropped, const StepOp
 at::Tensor dropout_mask(at::IntArrayRef shape, double rate, const StepOptions& step, Place place,
                         const at::TensorOptions& options) {
   const bool wide = options.dtype() == at::kDouble;
-  at::Tensor mask = at::empty(shape, at::TensorOptions(wide ? at::kDouble : at::kFloat));
-  if (mask.numel() > (std::int64_t{1} << 32) / kCalls * kGroup) {
-    throw ConfigError("dropout", "a mask of more than 2^35 elements", "use a smaller batch");
-  }
-  const auto dropped =
-      static_cast<std::uint32_t>(std::min(kLevels - 1, std::round(std::max(0.0, rate) * kLevels)));
+  const at::Tensor mask = at::empty(shape, at::TensorOptions(wide ? at::kDouble : at::kFloat));
   if (wide) {
-    fill_mask(mask.data_ptr<double>(), mask.numel(), dropped, step, place.id());
+    fill_mask<double>(mask, rate, step, place);
   } else {
-    fill_mask(mask.data_ptr<float>(), mask.numel(), dropped, step, place.id());
+    fill_mask<float>(mask, rate, step, place);
   }
   return mask.to(options);
 }
+
+at::Tensor dropout_kept(at::IntArrayRef shape, double rate, const StepOptions& step, Place place) {
+  at::Tensor mask = at::empty(shape, at::TensorOptions(at::kByte));
+  const Elements elements = elements_of(mask, step);
+  auto* kept = mask.data_ptr<std::uint8_t>();
+  for_chunks(elements, [&](std::int64_t begin, std::int64_t end) {
+    fill_kept(kept + begin, elements.first + begin, end - begin, {step.seed, step.step, place.id()},
+              dropped_levels(rate));
+  });
+  return mask;
+}
+
+double dropout_factor(double rate) { return kLevels / (kLevels - dropped_levels(rate)); }
 
 at::Tensor dropout(const at::Tensor& states, double rate, const StepOptions& step, Place place) {
   if (!step.training || rate <= 0) {
     return states;
   }
   return states * dropout_mask(states.sizes(), rate, step, place, states.options());
+}
+
+at::Tensor dropout_of_shared(const at::Tensor& states, double rate, const StepOptions& step,
+                             Place place) {
+  StepOptions of_every_slice = step;
+  of_every_slice.first_row = 0;
+  return dropout(states, rate, of_every_slice, place);
 }
 
 std::int64_t droppath_first_scale(std::int64_t scales, double rate, const StepOptions& step) {

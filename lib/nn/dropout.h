@@ -20,6 +20,9 @@ struct StepOptions {
   // For every row, how many tokens of its document stand before the segment; given exactly for a
   // network with reset_memory_at_documents (nn/document_reset.h).
   std::vector<std::int64_t> ages = {};
+  // The row of the whole batch at which the rows of this step begin, if it is a slice of the batch:
+  // it gets the whole batch's masks, so that slicing changes no result.
+  std::int64_t first_row = 0;
 };
 
 // Where in the network a mask is used; two places never share random numbers.
@@ -40,13 +43,25 @@ struct Place {
   std::uint32_t id() const { return static_cast<std::uint32_t>(layer) * kKinds + kind; }
 };
 
-// Factors [shape]: 0 with probability `rate` (in steps of 1/65536), else 1 / (1 - rate).
-// At most 2^35 elements.
+// Factors [shape]: 0 with probability `rate` (in steps of 1/65536), else dropout_factor(). The
+// first dimension are the batch's rows, from step.first_row on; at most 2^35 elements up to the
+// last.
 at::Tensor dropout_mask(at::IntArrayRef shape, double rate, const StepOptions& step, Place place,
                         const at::TensorOptions& options);
 
+// 1 where dropout_mask() keeps an element, else 0: uint8 [shape], on the CPU. Same random bits.
+at::Tensor dropout_kept(at::IntArrayRef shape, double rate, const StepOptions& step, Place place);
+
+// What dropout multiplies the kept elements by: 65536 / (65536 - dropped levels).
+double dropout_factor(double rate);
+
 // `states` times its mask; `states` itself when not training or rate is 0.
 at::Tensor dropout(const at::Tensor& states, double rate, const StepOptions& step, Place place);
+
+// The same for states without rows of the batch, such as the position table: all slices get the
+// same mask, whatever step.first_row says.
+at::Tensor dropout_of_shared(const at::Tensor& states, double rate, const StepOptions& step,
+                             Place place);
 
 // The first scale (0-based) that enters the average of `scales` scales: 0 unless training, else
 // j-1 with probability rate / (scales - 1) for each j = 2..scales (paper, section 2.3).

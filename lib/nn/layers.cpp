@@ -56,9 +56,10 @@ at::Tensor attend(const LayerContext& context, const at::Tensor& normalized,
     *context.usage = attention_usage(input);
   }
   if (context.step.training && network.dropatt > 0) {
-    input.probability_mask =
-        dropout_mask({batch, heads, segment, input.window()}, network.dropatt, context.step,
-                     {Place::kAttentionProbability, context.layer}, normalized.options());
+    input.probability_kept =
+        dropout_kept({batch, heads, segment, input.window()}, network.dropatt, context.step,
+                     {Place::kAttentionProbability, context.layer});
+    input.kept_factor = dropout_factor(network.dropatt);
   }
   const at::Tensor sums = network.attention == net::Attention::kLinear ? linear_attention(input)
                                                                        : relative_attention(input);

@@ -16,7 +16,7 @@ namespace ql::nn {
 //
 // for the keys j <= m + i of query i at window index m + i. The parameters are thus those of
 // relative attention. Returns [batch, segment, H, d_head]. The
-// input has no reach and no probability_mask.
+// input has no reach and no probability_kept.
 at::Tensor linear_attention(const AttentionInput& input);
 
 }  // namespace ql::nn

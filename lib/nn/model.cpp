@@ -88,8 +88,8 @@ class Step {
     longest += geometry.compressed_memory;
     // Other encodings need its length alone.
     positions_ = network.encoding == net::Encoding::kTransformerXl
-                     ? dropout(position_table(network, longest, tensor_options), network.dropout,
-                               options, {Place::kPosition})
+                     ? dropout_of_shared(position_table(network, longest, tensor_options),
+                                         network.dropout, options, {Place::kPosition})
                      : at::empty({longest, 0}, tensor_options);
   }
 

@@ -8,6 +8,8 @@
 namespace ql::nn {
 
 constexpr int kPhiloxRounds = 10;
+constexpr std::uint32_t kPhiloxFactorA = 0xD2511F53;
+constexpr std::uint32_t kPhiloxFactorC = 0xCD9E8D57;
 
 // The key of a round.
 struct PhiloxKey {
@@ -23,8 +25,8 @@ struct PhiloxKey {
 // One round over the counter's four words, where they stand: many counters make vectors.
 inline void philox_round(std::uint32_t& a, std::uint32_t& b, std::uint32_t& c, std::uint32_t& d,
                          const PhiloxKey& key) {
-  const std::uint64_t product_a = std::uint64_t{0xD2511F53} * a;
-  const std::uint64_t product_c = std::uint64_t{0xCD9E8D57} * c;
+  const std::uint64_t product_a = std::uint64_t{kPhiloxFactorA} * a;
+  const std::uint64_t product_c = std::uint64_t{kPhiloxFactorC} * c;
   a = static_cast<std::uint32_t>(product_c >> 32) ^ b ^ key.low;
   b = static_cast<std::uint32_t>(product_c);
   c = static_cast<std::uint32_t>(product_a >> 32) ^ d ^ key.high;

@@ -46,9 +46,9 @@ void run_attention(benchmark::State& state) {
   input.positions = leaf({kSegment + memory, heads, d_head});
   input.content_bias = leaf({heads, d_head});
   input.position_bias = leaf({heads, d_head});
-  input.probability_mask =
-      nn::dropout_mask({kBatch, heads, kSegment, kSegment + memory}, 0.1, {true, 1, 1},
-                       {nn::Place::kAttentionProbability}, at::kFloat);
+  input.probability_kept = nn::dropout_kept({kBatch, heads, kSegment, kSegment + memory}, 0.1,
+                                            {true, 1, 1}, {nn::Place::kAttentionProbability});
+  input.kept_factor = nn::dropout_factor(0.1);
   for ([[maybe_unused]] auto _ : state) {
     nn::relative_attention(input).sum().backward();
     clear({input.queries, keys_values, input.positions, input.content_bias, input.position_bias});

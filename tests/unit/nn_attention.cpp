@@ -56,9 +56,10 @@ nn::AttentionInput random_input(const Shape& shape, Kind kind) {
     }
   }
   if (kind == Kind::kMasked || kind == Kind::kDilatedMasked) {
-    input.probability_mask =
-        nn::dropout_mask({shape.batch, shape.heads, shape.segment, window}, 0.3, {true, 1, 2},
-                         {nn::Place::kAttentionProbability}, at::kDouble);
+    input.probability_kept =
+        nn::dropout_kept({shape.batch, shape.heads, shape.segment, window}, 0.3, {true, 1, 2},
+                         {nn::Place::kAttentionProbability});
+    input.kept_factor = nn::dropout_factor(0.3);
   }
   return input;
 }
@@ -117,8 +118,9 @@ at::Tensor attention_oracle(const Shape& shape, const nn::AttentionInput& input)
         }
         for (std::int64_t j = 0; j < window; ++j) {
           double weight = weights[static_cast<std::size_t>(j)] / sum;
-          if (input.probability_mask.defined()) {
-            weight *= input.probability_mask.accessor<double, 4>()[b][h][i][j];
+          if (input.probability_kept.defined()) {
+            weight *=
+                input.probability_kept.accessor<std::uint8_t, 4>()[b][h][i][j] * input.kept_factor;
           }
           for (std::int64_t n = 0; n < shape.width; ++n) {
             out[b][i][h][n] += weight * kv[b][j][1][h][n];
@@ -169,7 +171,7 @@ TEST_CASE("usage is what a value of one key, zero elsewhere, adds on average") {
       CHECK(!usage.requires_grad());
       const std::int64_t window = shape.segment + shape.memory;
       REQUIRE((usage.sizes() == at::IntArrayRef{shape.batch, window}));
-      input.probability_mask = at::Tensor();  // usage is that before dropout
+      input.probability_kept = at::Tensor();  // usage is that before dropout
       for (std::int64_t key = 0; key < window; ++key) {
         at::Tensor& keys_values = input.keys_values.front();
         keys_values = keys_values.detach().clone();
@@ -210,7 +212,6 @@ TEST_CASE("attention in float32 stays close to float64") {
                              &narrow.content_bias, &narrow.position_bias}) {
     *tensor = tensor->detach().to(at::kFloat).set_requires_grad(true);
   }
-  narrow.probability_mask = input.probability_mask.to(at::kFloat);
   const at::Tensor expected = nn::relative_attention(input);
   const at::Tensor found = nn::relative_attention(narrow);
   CHECK((found.scalar_type() == at::kFloat));

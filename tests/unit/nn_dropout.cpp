@@ -5,8 +5,10 @@
 
 #include <cmath>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
+#include "nn/dropout_kernel.h"
 #include "nn/philox.h"
 #include "nn_support.h"
 #include "torch_doctest.h"
@@ -83,6 +85,73 @@ TEST_CASE("a mask is a function of seed, step, place and element") {
   for (const at::Tensor& other : others) {
     const double same = base.eq(other).to(at::kDouble).mean().item<double>();
     CHECK(same == doctest::Approx(0.5).epsilon(0.05));
+  }
+}
+
+TEST_CASE("the kept elements are those that the mask does not drop") {
+  for (const double rate : {0.0, 0.1, 0.5, 1.0}) {
+    const nn::StepOptions step{true, 3, 8};
+    const nn::Place place{nn::Place::kFinal, 1};
+    const at::Tensor kept = nn::dropout_kept({3, 1001}, rate, step, place);
+    CHECK((kept.scalar_type() == at::kByte));
+    const at::Tensor factors = kept.to(at::kDouble) * nn::dropout_factor(rate);
+    CHECK(at::equal(factors, mask({3, 1001}, rate, step, place, at::kDouble)));
+  }
+  CHECK(nn::dropout_factor(0) == 1);
+  CHECK(nn::dropout_factor(0.25) == 65536.0 / 49152);
+  CHECK(nn::dropout_factor(1) == 65536);  // the last level is never dropped
+}
+
+TEST_CASE("a slice of the batch gets its rows of the whole batch's mask") {
+  // Rows shorter and longer than a group and a thread's part, and no multiple of either.
+  for (const std::int64_t width : {1, 7, 127, 128, 333, 8193}) {
+    constexpr std::int64_t kRows = 11;
+    nn::StepOptions step{true, 5, 6};
+    const nn::Place place{nn::Place::kInner, 1};
+    const at::Tensor whole = mask({kRows, width}, 0.4, step, place);
+    const at::Tensor kept = nn::dropout_kept({kRows, width}, 0.4, step, place);
+    for (const auto& [first, end] : {std::pair{0, 11}, {0, 4}, {3, 4}, {1, 10}, {7, 11}, {5, 5}}) {
+      CAPTURE(width);
+      CAPTURE(first);
+      step.first_row = first;
+      const std::int64_t rows = end - first;
+      CHECK(at::equal(mask({rows, width}, 0.4, step, place), whole.narrow(0, first, rows)));
+      CHECK(at::equal(nn::dropout_kept({rows, width}, 0.4, step, place),
+                      kept.narrow(0, first, rows)));
+      const at::Tensor states = at::randn({rows, width});
+      CHECK(
+          at::equal(nn::dropout(states, 0.4, step, place), states * whole.narrow(0, first, rows)));
+    }
+  }
+}
+
+TEST_CASE("what the batch's rows share gets the same mask in every slice") {
+  nn::StepOptions step{true, 5, 6};
+  const at::Tensor table = at::randn({9, 31});
+  const at::Tensor whole = nn::dropout_of_shared(table, 0.4, step, {nn::Place::kPosition});
+  const std::int64_t scale = nn::droppath_first_scale(3, 0.9, step);
+  step.first_row = 4;
+  CHECK(at::equal(nn::dropout_of_shared(table, 0.4, step, {nn::Place::kPosition}), whole));
+  CHECK(!at::equal(nn::dropout(table, 0.4, step, {nn::Place::kPosition}), whole));
+  CHECK(nn::droppath_first_scale(3, 0.9, step) == scale);
+}
+
+TEST_CASE("every version of the generator keeps the same elements") {
+  const nn::DropoutStream stream{0x123456789ABCDEF0ULL, (5ULL << 32) + 0x90ABCDEF, 0x80000007};
+  for (const auto version : {nn::VectorVersion::kAvx2, nn::VectorVersion::kAvx512}) {
+    for (const std::uint32_t dropped : {0U, 1U, 6554U, 32768U, 40000U, 65535U}) {
+      if (!nn::has_vector_version(version)) {
+        continue;
+      }
+      // The last element of all ends at 2^35.
+      for (const std::int64_t first :
+           {std::int64_t{0}, std::int64_t{77}, (std::int64_t{1} << 35) - 1000}) {
+        std::vector<std::uint8_t> expected(1000), found(1000);
+        nn::fill_kept(expected.data(), first, 1000, stream, dropped, nn::VectorVersion::kPortable);
+        nn::fill_kept(found.data(), first, 1000, stream, dropped, version);
+        CHECK(expected == found);
+      }
+    }
   }
 }
 

@@ -1,0 +1,26 @@
+// Which elements dropout keeps, from Philox (nn/philox.h).
+#pragma once
+
+#include <cstdint>
+
+#include "nn/vector.h"
+
+namespace ql::nn {
+
+// One Philox call gives eight numbers of 16 bits. Sixteen calls side by side fill a group of 128
+// elements: number i of call k is the group's element 16 i + k, so that both can be vectors. The
+// counter is {16 * group + call, place, low and high word of the step}, the key is the seed.
+struct DropoutStream {
+  std::uint64_t seed = 0, step = 0;
+  std::uint32_t place = 0;
+};
+
+constexpr std::int64_t kDropoutCalls = 16;
+constexpr std::int64_t kDropoutGroup = 8 * kDropoutCalls;
+
+// kept[i] = 1 where the number of element first + i is at least `dropped` < 65536, else 0.
+void fill_kept(std::uint8_t* kept, std::int64_t first, std::int64_t count,
+               const DropoutStream& stream, std::uint32_t dropped,
+               VectorVersion version = best_vector_version());
+
+}  // namespace ql::nn
