@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstddef>
-#include <stdexcept>
 #include <vector>
 
-#include "nn/vector.h"
+#include "nn/attention_rows.h"
+#include "nn/dropout_kernel.h"
+#include "nn/small_product.h"
 
 namespace ql::nn {
 namespace {
@@ -17,6 +17,18 @@ namespace {
 // groups are joined in order. Fixed, so that the result does not depend on the number of threads.
 constexpr std::int64_t kGroup = 8;
 
+// A block of queries: so many that their scores stay in the nearest caches.
+constexpr std::int64_t kBlockBytes = std::int64_t{1} << 15;
+constexpr std::int64_t kLeastBlock = 2 * kMostTileRows;
+
+// An end of a Band that does not bound anything.
+constexpr std::int64_t kFar = std::int64_t{1} << 40;
+
+// Zeros behind (and before) rows of scores: a product that runs along their diagonals reads this
+// far beyond their ends, and rows do not all begin at the same place of a cache.
+constexpr std::int64_t kMargin = 16;
+static_assert(kMargin >= kMostTileRows);
+
 // Keys and values of `length` states of the window; streams are `stride` numbers apart.
 template <typename Real>
 struct Part {
@@ -24,8 +36,8 @@ struct Part {
   std::int64_t length = 0, stride = 0;
 };
 
-// Pointers to the data of an AttentionInput. Rows of queries are `heads * width` apart, rows of
-// keys and values twice that.
+// Pointers to the data of an AttentionInput. Rows of queries are row() apart, rows of keys and
+// values twice that.
 template <typename Real>
 struct View {
   explicit View(const AttentionInput& input)
@@ -36,330 +48,558 @@ struct View {
         width(input.queries.size(3)),
         span(input.reach.span),
         queries(input.queries.data_ptr<Real>()),
-        positions(data_of(input.positions)),
-        content_bias(data_of(input.content_bias)),
-        position_bias(data_of(input.position_bias)),
-        kept(input.probability_kept.defined() ? input.probability_kept.data_ptr<std::uint8_t>()
-                                              : nullptr),
+        positions(data_of<Real>(input.positions)),
+        content_bias(data_of<Real>(input.content_bias)),
+        position_bias(data_of<Real>(input.position_bias)),
+        kept(data_of<std::uint8_t>(input.probability_kept)),
         kept_factor(static_cast<Real>(input.kept_factor)),
-        dilations(input.reach.dilations.empty() ? nullptr : input.reach.dilations.data()),
+        dilations(input.reach.dilations),
         scale(static_cast<Real>(1 / std::sqrt(static_cast<double>(width)))) {
-    if (input.keys_values.size() > kMostParts) {
-      throw std::logic_error("too many parts of a window");
-    }
     for (const at::Tensor& part : input.keys_values) {
-      parts[part_count++] = {part.data_ptr<Real>(), part.size(1), part.stride(0)};
+      parts.push_back({part.data_ptr<Real>(), part.size(1), part.stride(0)});
+    }
+    for (std::int64_t head = 0; head < heads; ++head) {
+      most_keys = std::max(most_keys, distances(head));
     }
   }
 
-  static const Real* data_of(const at::Tensor& tensor) {
-    return tensor.defined() ? tensor.data_ptr<Real>() : nullptr;
+  template <typename Number>
+  static const Number* data_of(const at::Tensor& tensor) {
+    return tensor.defined() ? tensor.data_ptr<Number>() : nullptr;
   }
   std::int64_t row() const { return heads * width; }
   std::int64_t query_at(std::int64_t stream, std::int64_t head) const {
     return stream * segment * row() + head * width;
   }
-  std::int64_t score_at(std::int64_t stream, std::int64_t head) const {
-    return (stream * heads + head) * segment * window;
-  }
   std::int64_t dilation(std::int64_t head) const {
-    return dilations == nullptr ? 1 : dilations[head];
+    return dilations.empty() ? 1 : dilations[static_cast<std::size_t>(head)];
   }
-  // The distance from a query to the oldest key that it may see, the window permitting.
-  std::int64_t farthest(std::int64_t head) const {
-    return span > 0 ? std::min((span - 1) * dilation(head), window) : window;
+  // Rows of the position table that the head uses: as many as a query of it can see keys.
+  std::int64_t distances(std::int64_t head) const { return (window - 1) / dilation(head) + 1; }
+  // Numbers of a row of probabilities that are kept.
+  std::int64_t kept_row() const { return padded<Real>(most_keys); }
+  std::int64_t block() const {
+    const std::int64_t rows = kBlockBytes / static_cast<std::int64_t>(sizeof(Real)) / kept_row();
+    return std::min(segment, std::max(kLeastBlock, rows / kMostTileRows * kMostTileRows));
   }
 
   std::int64_t batch, segment, window, heads, width, span;
-  Part<Real> parts[kMostParts];
-  std::size_t part_count = 0;
+  std::vector<Part<Real>> parts;
   const Real *queries, *positions, *content_bias, *position_bias;
   const std::uint8_t* kept;
   Real kept_factor;
-  const std::int64_t* dilations;
+  std::vector<std::int64_t> dilations;
   Real scale;
+  std::int64_t most_keys = 0;
 };
 
-// sums[n] += sum over k < count of coefficients[k * step] * rows[k * stride + n], n < width.
+// The panels of every head's position table: row t is the distance (distances - 1 - t) * dilation.
 template <typename Real>
-QL_VECTOR_BODY void add_rows(Real* __restrict sums, const Real* coefficients, std::int64_t step,
-                             const Real* rows, std::int64_t stride, std::int64_t count,
-                             std::int64_t width) {
-  std::int64_t k = 0;
-  for (; k + 4 <= count; k += 4) {
-    const Real a = coefficients[k * step], b = coefficients[(k + 1) * step];
-    const Real c = coefficients[(k + 2) * step], d = coefficients[(k + 3) * step];
-    const Real *row_a = rows + k * stride, *row_b = row_a + stride;
-    const Real *row_c = row_b + stride, *row_d = row_c + stride;
-    for (std::int64_t n = 0; n < width; ++n) {
-      sums[n] += a * row_a[n] + b * row_b[n] + c * row_c[n] + d * row_d[n];
-    }
+struct PositionPanels {
+  std::int64_t size = 0;  // of a head
+  std::vector<Real> data;
+  const Real* of(std::int64_t head) const { return data.data() + head * size; }
+};
+
+// Kernel: pack_rows_in or pack_columns_in.
+template <typename Real, typename Kernel>
+PositionPanels<Real> pack_positions(const View<Real>& view, std::int64_t size,
+                                    const Kernel& kernel) {
+  PositionPanels<Real> panels;
+  if (view.positions == nullptr) {
+    return panels;
   }
-  for (; k < count; ++k) {
-    const Real a = coefficients[k * step];
-    const Real* row = rows + k * stride;
-    for (std::int64_t n = 0; n < width; ++n) {
-      sums[n] += a * row[n];
+  panels.size = size;
+  panels.data.resize(static_cast<std::size_t>(view.heads * size));
+  std::vector<const Real*> rows;
+  for (std::int64_t head = 0; head < view.heads; ++head) {
+    rows.clear();
+    for (std::int64_t distance = (view.distances(head) - 1) * view.dilation(head); distance >= 0;
+         distance -= view.dilation(head)) {
+      rows.push_back(view.positions + (view.window - 1 - distance) * view.row() +
+                     head * view.width);
     }
+    Packing<Real> packing;
+    packing.rows = rows.data();
+    packing.count = static_cast<std::int64_t>(rows.size());
+    packing.width = view.width;
+    packing.to = panels.data.data() + head * size;
+    kernel(&packing);
+  }
+  return panels;
+}
+
+// Every dilation-th query of a stream and head, from query `first` on, and the keys that they can
+// see: an attention of its own, whose queries and keys are counted from 0.
+template <typename Real>
+struct Problem {
+  Problem(const View<Real>& in, std::int64_t of_stream, std::int64_t of_head,
+          std::int64_t first_query)
+      : view(in),
+        stream(of_stream),
+        head(of_head),
+        step(in.dilation(of_head)),
+        first(first_query),
+        distances(in.distances(of_head)),
+        queries((in.segment - first_query - 1) / step + 1),
+        memory((in.window - in.segment + first_query) / step),
+        keys(memory + queries),
+        first_key((in.window - in.segment + first_query) % step),
+        farthest(in.span > 0 ? in.span - 1 : keys) {}
+
+  // Of the keys, by query, from query `begin` on.
+  Band seen(std::int64_t begin) const {
+    return {memory + begin - farthest, memory + begin + 1, 1, 0, keys};
+  }
+  // Query i meets key j in row shift - i + j of the position table.
+  std::int64_t shift() const { return distances - keys + queries - 1; }
+  // The rows of the position table that have something for queries from `begin` on.
+  std::int64_t farthest_row() const { return std::max<std::int64_t>(0, distances - 1 - farthest); }
+  Band positions_seen(std::int64_t begin) const {
+    return {shift() - begin, kFar, -1, farthest_row(), distances};
+  }
+  const std::uint8_t* kept(std::int64_t query) const {
+    return view.kept +
+           ((stream * view.heads + head) * view.segment + first + query * step) * view.window +
+           first_key;
+  }
+  std::int64_t kept_at(std::int64_t query) const {
+    return ((stream * view.heads + head) * view.segment + first + query * step) * view.kept_row();
+  }
+  std::int64_t query_at(std::int64_t query) const {
+    return view.query_at(stream, head) + (first + query * step) * view.row();
+  }
+
+  const View<Real>& view;
+  std::int64_t stream, head, step, first, distances, queries, memory, keys, first_key, farthest;
+};
+
+// Memory for the problems of one thread. Rows of scores have margins, see kMargin; `front` makes
+// room for products along diagonals to begin before the first row.
+template <typename Real>
+class Scratch {
+ public:
+  explicit Scratch(const View<Real>& view)
+      : score_stride(view.kept_row() + kMargin),
+        keys(padded<Real>(view.width) * view.most_keys),
+        columns(view.width * view.kept_row()),
+        rows(view.block() * padded<Real>(view.width)),
+        scores((view.block() + 1) * (score_stride + kPanel<Real>)) {}
+
+  Real* take(std::int64_t size, std::int64_t front = 0) {
+    buffers_.emplace_back(static_cast<std::size_t>(size + front));
+    return buffers_.back().data() + front;
+  }
+
+  // Sizes: panels of keys, of their columns, of a block's queries, and a block's scores.
+  std::int64_t score_stride, keys, columns, rows, scores;
+  std::vector<const Real*> key_rows, query_rows, gradient_rows;
+
+ private:
+  std::vector<std::vector<Real>> buffers_;
+};
+
+template <typename Real>
+void find_rows(const Problem<Real>& problem, Scratch<Real>& scratch) {
+  const View<Real>& view = problem.view;
+  scratch.key_rows.clear();
+  std::int64_t begin = 0, key = problem.first_key;
+  const std::int64_t end = problem.first_key + problem.keys * problem.step;
+  for (const Part<Real>& part : view.parts) {
+    const Real* states = part.data + problem.stream * part.stride + problem.head * view.width;
+    for (; key < std::min(end, begin + part.length); key += problem.step) {
+      scratch.key_rows.push_back(states + (key - begin) * 2 * view.row());
+    }
+    begin += part.length;
+  }
+  scratch.query_rows.clear();
+  for (std::int64_t query = 0; query < problem.queries; ++query) {
+    scratch.query_rows.push_back(view.queries + problem.query_at(query));
   }
 }
 
-// to[column * to_stride + row] = from[row * stride + column].
+// Dropout's factors of the queries from `begin` on, in `scratch` with the stride that is returned.
 template <typename Real>
-QL_VECTOR_BODY void transpose(const Real* from, std::int64_t stride, std::int64_t rows,
-                              std::int64_t columns, Real* to, std::int64_t to_stride) {
-  for (std::int64_t row = 0; row < rows; ++row) {
-    for (std::int64_t column = 0; column < columns; ++column) {
-      to[column * to_stride + row] = from[row * stride + column];
-    }
+std::int64_t find_factors(const Problem<Real>& problem, std::int64_t begin, std::int64_t count,
+                          VectorVersion version, Real* factors) {
+  const View<Real>& view = problem.view;
+  if (problem.step == 1) {
+    make_factors_in(version, problem.kept(begin), std::int64_t{1}, count * view.window,
+                    view.kept_factor, factors);
+    return view.window;
   }
-}
-
-// sums[j] += sum over k < width of coefficients[k] * columns[k * stride + j * step], j < count.
-template <typename Real>
-QL_VECTOR_BODY void add_columns(Real* __restrict sums, const Real* coefficients,
-                                const Real* columns, std::int64_t stride, std::int64_t step,
-                                std::int64_t count, std::int64_t width) {
-  if (step == 1) {
-    add_rows<Real>(sums, coefficients, 1, columns, stride, width, count);
-    return;
+  for (std::int64_t query = 0; query < count; ++query) {
+    make_factors_in(version, problem.kept(begin + query), problem.step, problem.keys,
+                    view.kept_factor, factors + query * problem.keys);
   }
-  for (std::int64_t k = 0; k < width; ++k) {
-    for (std::int64_t j = 0; j < count; ++j) {
-      sums[j] += coefficients[k] * columns[k * stride + j * step];
-    }
-  }
-}
-
-// What the scores are made of: (query + bias) * scale.
-template <typename Real>
-QL_VECTOR_BODY void scale_query(const Real* query, const Real* bias, Real scale, std::int64_t width,
-                                Real* scaled) {
-  for (std::int64_t n = 0; n < width; ++n) {
-    scaled[n] = (bias == nullptr ? query[n] : query[n] + bias[n]) * scale;
-  }
+  return problem.keys;
 }
 
 template <typename Real>
-QL_VECTOR_BODY void softmax_row(Real* scores, std::int64_t count) {
-  Real maximum = scores[0];
-  for (std::int64_t j = 1; j < count; ++j) {
-    maximum = maximum < scores[j] ? scores[j] : maximum;
-  }
-  Real sum = 0;
-  for (std::int64_t j = 0; j < count; ++j) {
-    scores[j] = exponential(scores[j] - maximum);
-  }
-  for (std::int64_t j = 0; j < count; ++j) {
-    sum += scores[j];
-  }
-  const Real factor = 1 / sum;
-  for (std::int64_t j = 0; j < count; ++j) {
-    scores[j] *= factor;
-  }
+const Real* bias_of(const Real* biases, const Problem<Real>& problem) {
+  return biases == nullptr ? nullptr : biases + problem.head * problem.view.width;
 }
 
-// One stream and head. `position_columns` is the head's positions transposed [width, window];
-// `probabilities`, if they are kept, begins with the first stream and head. `scratch` holds
-// (width + 3) * window + 2 * width numbers.
 template <typename Real>
-QL_VECTOR_BODY void forward_head_body(const View<Real>* in, std::int64_t stream, std::int64_t head,
-                                      const Real* position_columns, Real* probabilities, Real* sums,
-                                      Real* scratch) {
-  const std::int64_t window = in->window, width = in->width, row = in->row();
-  const std::int64_t dilation = in->dilation(head), farthest = in->farthest(head);
-  Real* key_columns = scratch;
-  Real* kept = key_columns + width * window;  // probabilities after dropout
-  Real* dense = kept + window;                // scores of the keys that are seen, side by side
-  Real* spare = dense + window;
-  Real* content = spare + window;
-  Real* position = content + width;
-  for (std::size_t p = 0, column = 0; p < in->part_count; ++p) {
-    const Part<Real>& part = in->parts[p];
-    transpose<Real>(part.data + stream * part.stride + head * width, 2 * row, part.length, width,
-                    key_columns + column, window);
-    column += static_cast<std::size_t>(part.length);
-  }
-  for (std::int64_t i = 0; i < in->segment; ++i) {
-    const std::int64_t newest = window - in->segment + i;
-    const std::int64_t count = std::min(farthest, newest) / dilation + 1;
-    const std::int64_t first = newest - (count - 1) * dilation;
-    const Real* query = in->queries + in->query_at(stream, head) + i * row;
-    const std::int64_t scores_at = in->score_at(stream, head) + i * window;
-    Real* row_probabilities = probabilities == nullptr ? spare : probabilities + scores_at;
-    Real* scores = dilation == 1 ? row_probabilities + first : dense;
-    std::fill(row_probabilities, row_probabilities + window, Real(0));
-    std::fill(scores, scores + count, Real(0));
-    scale_query<Real>(query,
-                      in->content_bias == nullptr ? nullptr : in->content_bias + head * width,
-                      in->scale, width, content);
-    add_columns<Real>(scores, content, key_columns + first, window, dilation, count, width);
-    if (in->positions != nullptr) {
-      scale_query<Real>(query,
-                        in->position_bias == nullptr ? nullptr : in->position_bias + head * width,
-                        in->scale, width, position);
-      // Key j is at the distance of position row segment-1-i + j.
-      add_columns<Real>(scores, position, position_columns + (in->segment - 1 - i) + first, window,
-                        dilation, count, width);
-    }
-    softmax_row(scores, count);
-    for (std::int64_t k = 0; dilation > 1 && k < count; ++k) {
-      row_probabilities[first + k * dilation] = dense[k];
-    }
-    const Real* weights = row_probabilities;
-    if (in->kept != nullptr) {
-      for (std::int64_t j = first; j <= newest; ++j) {
-        kept[j] = in->kept[scores_at + j] != 0 ? row_probabilities[j] * in->kept_factor : Real(0);
+class Forward {
+ public:
+  Forward(const View<Real>& view, const PositionPanels<Real>& positions, Real* probabilities,
+          Real* sums, VectorVersion version)
+      : view_(view),
+        position_columns_(positions),
+        probabilities_(probabilities),
+        sums_(sums),
+        version_(version),
+        scratch_(view),
+        key_columns_(scratch_.take(scratch_.columns)),
+        values_(scratch_.take(scratch_.keys)),
+        content_(scratch_.take(scratch_.rows)),
+        position_(scratch_.take(scratch_.rows)),
+        scores_(scratch_.take(scratch_.scores)),
+        by_row_(scratch_.take(scratch_.scores)),
+        factors_(scratch_.take(scratch_.scores)) {}
+
+  void run(std::int64_t stream, std::int64_t head) {
+    for (std::int64_t first = 0; first < std::min(view_.segment, view_.dilation(head)); ++first) {
+      const Problem<Real> problem(view_, stream, head, first);
+      find_rows(problem, scratch_);
+      Packing<Real> packing;
+      packing.rows = scratch_.key_rows.data();
+      packing.count = problem.keys;
+      packing.width = view_.width;
+      packing.to = key_columns_;
+      pack_columns_in(version_, &packing);
+      packing.offset = view_.row();
+      packing.to = values_;
+      pack_rows_in(version_, &packing);
+      for (std::int64_t begin = 0; begin < problem.queries; begin += view_.block()) {
+        run_block(problem, begin, std::min(view_.block(), problem.queries - begin));
       }
-      weights = kept;
-    }
-    Real* sum = sums + in->query_at(stream, head) + i * row;
-    std::fill(sum, sum + width, Real(0));
-    for (std::int64_t p = 0, begin = 0; p < static_cast<std::int64_t>(in->part_count); ++p) {
-      const Part<Real>& part = in->parts[p];
-      const std::int64_t from = std::max(first, begin);
-      const std::int64_t to = std::min(newest + 1, begin + part.length);
-      if (from < to) {
-        add_rows<Real>(
-            sum, weights + from, 1,
-            part.data + stream * part.stride + head * width + ((from - begin) * 2 + 1) * row,
-            2 * row, to - from, width);
-      }
-      begin += part.length;
     }
   }
-}
-QL_VECTOR_KERNEL(forward_head)
 
-// Where the gradients of one group of streams go. Positions and biases are [window, width] and
-// [width] of the head; the others as in the input.
+ private:
+  void run_block(const Problem<Real>& problem, std::int64_t begin, std::int64_t count) {
+    const Real* const* queries = scratch_.query_rows.data() + begin;
+    ScoreRows<Real> rows;
+    rows.rows = count;
+    rows.seen = problem.seen(begin);
+    rows.stride = scratch_.score_stride;
+    rows.scores = scores_;
+    scale_rows_in(version_, queries, bias_of(view_.content_bias, problem), view_.scale, count,
+                  view_.width, content_);
+    multiply_scores(content_, count, key_columns_, problem.keys, rows.seen, scores_);
+    if (view_.positions != nullptr) {
+      scale_rows_in(version_, queries, bias_of(view_.position_bias, problem), view_.scale, count,
+                    view_.width, position_);
+      multiply_scores(position_, count, position_columns_.of(problem.head), problem.distances,
+                      problem.positions_seen(begin), by_row_);
+      rows.by_row = by_row_;
+      rows.by_row_stride = scratch_.score_stride;
+      rows.shift = problem.shift() - begin;
+    }
+    if (view_.kept != nullptr) {
+      rows.factor_stride = find_factors(problem, begin, count, version_, factors_);
+      rows.factors = factors_;
+    }
+    if (probabilities_ != nullptr) {
+      rows.probabilities = probabilities_ + problem.kept_at(begin);
+      rows.probability_stride = view_.kept_row() * problem.step;
+    }
+    softmax_rows_in(version_, &rows);
+
+    SmallProduct<Real> product;
+    product.rows = count;
+    product.columns = view_.width;
+    product.inner = problem.keys;
+    product.a = scores_;
+    product.a_row = scratch_.score_stride;
+    product.b = values_;
+    product.b_rows = problem.keys;
+    product.c = sums_ + problem.query_at(begin);
+    product.c_row = problem.step * view_.row();
+    product.column_band = Band::all(view_.width);
+    product.inner_band = rows.seen;
+    multiply_in(version_, &product);
+  }
+
+  // `queries` [count, width] by each of the columns.
+  void multiply_scores(const Real* queries, std::int64_t count, const Real* columns,
+                       std::int64_t column_count, const Band& seen, Real* scores) {
+    SmallProduct<Real> product;
+    product.rows = count;
+    product.columns = column_count;
+    product.inner = view_.width;
+    product.a = queries;
+    product.a_row = view_.width;
+    product.b = columns;
+    product.b_rows = view_.width;
+    product.c = scores;
+    product.c_row = scratch_.score_stride;
+    product.padded = true;
+    product.column_band = seen;
+    product.inner_band = Band::all(view_.width);
+    multiply_in(version_, &product);
+  }
+
+  const View<Real>& view_;
+  const PositionPanels<Real>& position_columns_;
+  Real *probabilities_, *sums_;
+  VectorVersion version_;
+  Scratch<Real> scratch_;
+  Real *key_columns_, *values_, *content_, *position_, *scores_, *by_row_, *factors_;
+};
+
+// Where the gradients of one group of streams go. Positions [window, width] and biases [width] are
+// those of the head; the others are as in the input.
 template <typename Real>
 struct GradientView {
   Real *queries, *keys_values;
   Real *positions, *content_bias, *position_bias;
 };
 
-// One stream and head of a window in one part. `scratch` holds (width + 2 * segment) * window +
-// 2 * segment * width + 2 * width numbers. Keys that a dilation leaves out have the probability 0
-// and thus no gradient.
 template <typename Real>
-QL_VECTOR_BODY void backward_head_body(const View<Real>* in, std::int64_t stream, std::int64_t head,
-                                       const Real* probabilities, const Real* sums_gradient,
-                                       const GradientView<Real>* out, Real* scratch) {
-  const std::int64_t segment = in->segment, window = in->window, width = in->width;
-  const std::int64_t memory = window - segment, row = in->row();
-  const std::int64_t farthest = in->farthest(head),
-                     keys_at = stream * window * 2 * row + head * width;
-  const Real* queries = in->queries + in->query_at(stream, head);
-  const Real* keys = in->parts[0].data + stream * in->parts[0].stride + head * width;
-  const Real* sum_gradients = sums_gradient + in->query_at(stream, head);
-  Real* value_columns = scratch;
-  Real* kept = value_columns + width * window;      // probabilities after dropout
-  Real* score_gradients = kept + segment * window;  // with the scale in them
-  Real* content = score_gradients + segment * window;
-  Real* position = content + segment * width;
-  Real* content_gradient = position + segment * width;
-  Real* position_gradient = content_gradient + width;
-  transpose<Real>(keys + row, 2 * row, window, width, value_columns, window);
+class Backward {
+ public:
+  Backward(const View<Real>& view, const PositionPanels<Real>& positions, const Real* probabilities,
+           const Real* sums_gradient, VectorVersion version)
+      : view_(view),
+        positions_(positions),
+        probabilities_(probabilities),
+        sums_gradient_(sums_gradient),
+        version_(version),
+        scratch_(view),
+        value_columns_(scratch_.take(scratch_.columns)),
+        keys_(scratch_.take(scratch_.keys)),
+        sums_(scratch_.take(scratch_.rows)),
+        content_(scratch_.take(scratch_.rows)),
+        position_(scratch_.take(scratch_.rows)),
+        content_gradient_(scratch_.take(scratch_.rows)),
+        position_gradient_(scratch_.take(scratch_.rows)),
+        gradients_(scratch_.take(scratch_.scores, view.block() + kMargin)),
+        weights_(scratch_.take(scratch_.scores)),
+        factors_(scratch_.take(scratch_.scores)) {}
 
-  for (std::int64_t i = 0; i < segment; ++i) {
-    const std::int64_t visible = memory + i + 1;
-    const std::int64_t first = std::max<std::int64_t>(0, visible - 1 - farthest);
-    const std::int64_t count = visible - first;
-    const std::int64_t scores_at = in->score_at(stream, head) + i * window;
-    const Real* probability = probabilities + scores_at;
-    Real* weights = kept + i * window;
-    Real* gradient = score_gradients + i * window;
-    std::fill(gradient, gradient + window, Real(0));
-    add_rows<Real>(gradient + first, sum_gradients + i * row, 1, value_columns + first, window,
-                   width, count);
-    if (in->kept != nullptr) {
-      for (std::int64_t j = first; j < visible; ++j) {
-        const Real factor = in->kept[scores_at + j] != 0 ? in->kept_factor : Real(0);
-        weights[j] = probability[j] * factor;
-        gradient[j] *= factor;
+  void run(std::int64_t stream, std::int64_t head, const GradientView<Real>& out) {
+    Real* keys_values =
+        out.keys_values + stream * view_.window * 2 * view_.row() + head * view_.width;
+    // Keys of a dilation that no query has.
+    for (std::int64_t residue = view_.segment; residue < view_.dilation(head); ++residue) {
+      clear(keys_values, (view_.window - view_.segment + residue) % view_.dilation(head),
+            view_.window, view_.dilation(head));
+    }
+    for (std::int64_t first = 0; first < std::min(view_.segment, view_.dilation(head)); ++first) {
+      const Problem<Real> problem(view_, stream, head, first);
+      find_rows(problem, scratch_);
+      scratch_.gradient_rows.clear();
+      for (std::int64_t query = 0; query < problem.queries; ++query) {
+        scratch_.gradient_rows.push_back(sums_gradient_ + problem.query_at(query));
       }
-    } else {
-      std::copy(probability + first, probability + visible, weights + first);
-    }
-    Real mean = 0;
-    for (std::int64_t j = first; j < visible; ++j) {
-      mean += probability[j] * gradient[j];
-    }
-    for (std::int64_t j = first; j < visible; ++j) {
-      gradient[j] = probability[j] * (gradient[j] - mean) * in->scale;
-    }
-    for (std::int64_t n = 0; n < width; ++n) {
-      const Real query = queries[i * row + n];
-      content[i * width + n] =
-          in->content_bias == nullptr ? query : query + in->content_bias[head * width + n];
-      position[i * width + n] =
-          in->position_bias == nullptr ? query : query + in->position_bias[head * width + n];
-    }
-    std::fill(content_gradient, content_gradient + 2 * width, Real(0));
-    add_rows<Real>(content_gradient, gradient + first, 1, keys + first * 2 * row, 2 * row, count,
-                   width);
-    if (in->positions != nullptr) {
-      add_rows<Real>(position_gradient, gradient + first, 1,
-                     in->positions + (segment - 1 - i + first) * row + head * width, row, count,
-                     width);
-    }
-    Real* query_gradient = out->queries + in->query_at(stream, head) + i * row;
-    for (std::int64_t n = 0; n < width; ++n) {
-      query_gradient[n] = content_gradient[n] + position_gradient[n];
-      out->content_bias[n] += content_gradient[n];
-      out->position_bias[n] += position_gradient[n];
+      Packing<Real> packing;
+      packing.rows = scratch_.key_rows.data();
+      packing.count = problem.keys;
+      packing.width = view_.width;
+      packing.to = keys_;
+      pack_rows_in(version_, &packing);
+      packing.offset = view_.row();
+      packing.to = value_columns_;
+      pack_columns_in(version_, &packing);
+      for (std::int64_t begin = 0; begin < problem.queries; begin += view_.block()) {
+        run_block(problem, begin, std::min(view_.block(), problem.queries - begin), out,
+                  keys_values + problem.first_key * 2 * view_.row());
+      }
     }
   }
 
-  for (std::int64_t j = 0; j < window; ++j) {
-    const std::int64_t first = std::max<std::int64_t>(0, j - memory);  // the first query to see j
-    const std::int64_t end = std::min(segment, j - memory + farthest + 1);  // behind the last one
-    const std::int64_t count = std::max<std::int64_t>(0, end - first);
-    Real* key = out->keys_values + keys_at + j * 2 * row;
-    std::fill(key, key + width, Real(0));
-    std::fill(key + row, key + row + width, Real(0));
-    add_rows<Real>(key, score_gradients + first * window + j, window, content + first * width,
-                   width, count, width);
-    add_rows<Real>(key + row, kept + first * window + j, window, sum_gradients + first * row, row,
-                   count, width);
+ private:
+  // `keys_values`: the gradients of the problem's first key.
+  void run_block(const Problem<Real>& problem, std::int64_t begin, std::int64_t count,
+                 const GradientView<Real>& out, Real* keys_values) {
+    find_score_gradients(problem, begin, count);
+    const Real* const* queries = scratch_.query_rows.data() + begin;
+    pack(scratch_.gradient_rows.data() + begin, count, nullptr, sums_);
+    pack(queries, count, bias_of(view_.content_bias, problem), content_);
+
+    // Key j is seen by the queries from j - memory to j - memory + farthest.
+    Range keys;
+    find_range(problem.seen(begin), 0, count, keys);
+    // The first block sets what the others add to.
+    if (begin == 0) {
+      clear(keys_values, 0, keys.begin * problem.step, problem.step);
+      clear(keys_values, keys.end * problem.step, problem.keys * problem.step, problem.step);
+    }
+    SmallProduct<Real> product;
+    product.rows = keys.end - keys.begin;
+    product.columns = view_.width;
+    product.inner = count;
+    product.a = weights_ + keys.begin;
+    product.a_row = 1;
+    product.a_inner = scratch_.score_stride;
+    product.b = sums_;
+    product.b_rows = count;
+    product.c_row = problem.step * 2 * view_.row();
+    product.c = keys_values + keys.begin * product.c_row + view_.row();
+    product.add = begin > 0;
+    const std::int64_t nearest = keys.begin - problem.memory - begin;
+    product.column_band = Band::all(view_.width);
+    product.inner_band = {nearest, nearest + problem.farthest + 1, 1, 0, count};
+    multiply_in(version_, &product);
+    product.a = gradients_ + keys.begin;
+    product.b = content_;
+    product.c -= view_.row();
+    multiply_in(version_, &product);
+
+    if (view_.positions != nullptr) {
+      pack(queries, count, bias_of(view_.position_bias, problem), position_);
+      add_position_gradients(problem, begin, count, out.positions);
+    }
+    find_query_gradients(problem, begin, count, out);
   }
-  const std::int64_t nearest_row = std::max<std::int64_t>(0, window - 1 - farthest);
-  for (std::int64_t k = nearest_row; in->positions != nullptr && k < window; ++k) {
-    // Query i meets position row k at key j = k - (segment - 1 - i) >= 0.
-    const std::int64_t first = std::max<std::int64_t>(0, segment - 1 - k);
-    add_rows<Real>(out->positions + k * width,
-                   score_gradients + first * window + k - (segment - 1 - first), window + 1,
-                   position + first * width, width, segment - first, width);
+
+  // Every step-th key and value from `key` up to `end`.
+  void clear(Real* keys_values, std::int64_t key, std::int64_t end, std::int64_t step) {
+    for (; key < end; key += step) {
+      Real* row = keys_values + key * 2 * view_.row();
+      std::fill_n(row, view_.width, Real(0));
+      std::fill_n(row + view_.row(), view_.width, Real(0));
+    }
   }
-}
-QL_VECTOR_KERNEL(backward_head)
+
+  void pack(const Real* const* rows, std::int64_t count, const Real* bias, Real* to) {
+    Packing<Real> packing;
+    packing.rows = rows;
+    packing.count = count;
+    packing.width = view_.width;
+    packing.bias = bias;
+    packing.to = to;
+    pack_rows_in(version_, &packing);
+  }
+
+  // Fills gradients_ and weights_.
+  void find_score_gradients(const Problem<Real>& problem, std::int64_t begin, std::int64_t count) {
+    ScoreRows<Real> rows;
+    rows.rows = count;
+    rows.seen = problem.seen(begin);
+    SmallProduct<Real> product;
+    product.rows = count;
+    product.columns = problem.keys;
+    product.inner = view_.width;
+    product.a = sums_gradient_ + problem.query_at(begin);
+    product.a_row = problem.step * view_.row();
+    product.b = value_columns_;
+    product.b_rows = view_.width;
+    product.c = gradients_;
+    product.c_row = scratch_.score_stride;
+    product.padded = true;
+    product.column_band = rows.seen;
+    product.inner_band = Band::all(view_.width);
+    multiply_in(version_, &product);
+
+    rows.stride = scratch_.score_stride;
+    rows.scores = gradients_;
+    rows.weights = weights_;
+    // Only read in backward.
+    rows.probabilities = const_cast<Real*>(probabilities_) + problem.kept_at(begin);
+    rows.probability_stride = view_.kept_row() * problem.step;
+    rows.scale = view_.scale;
+    if (view_.kept != nullptr) {
+      rows.factor_stride = find_factors(problem, begin, count, version_, factors_);
+      rows.factors = factors_;
+    }
+    softmax_gradient_rows_in(version_, &rows);
+  }
+
+  // The score of query i by row t of the table is that of key t - shift + i: a diagonal.
+  void add_position_gradients(const Problem<Real>& problem, std::int64_t begin, std::int64_t count,
+                              Real* positions) {
+    const std::int64_t shift = problem.shift() - begin;
+    const std::int64_t first = std::max(problem.farthest_row(), shift - (count - 1));
+    SmallProduct<Real> product;
+    product.rows = problem.distances - first;
+    product.columns = view_.width;
+    product.inner = count;
+    product.a = gradients_ + (first - shift);
+    product.a_row = 1;
+    product.a_inner = scratch_.score_stride + 1;
+    product.b = position_;
+    product.b_rows = count;
+    product.c_row = problem.step * view_.width;
+    product.c = positions + (view_.window - 1) * view_.width -
+                (problem.distances - 1 - first) * product.c_row;
+    product.add = true;
+    product.column_band = Band::all(view_.width);
+    product.inner_band = {shift - first, kFar, -1, 0, count};
+    multiply_in(version_, &product);
+  }
+
+  void find_query_gradients(const Problem<Real>& problem, std::int64_t begin, std::int64_t count,
+                            const GradientView<Real>& out) {
+    const std::int64_t width = view_.width, stride = padded<Real>(width);
+    SmallProduct<Real> product;
+    product.rows = count;
+    product.columns = width;
+    product.inner = problem.keys;
+    product.a = gradients_;
+    product.a_row = scratch_.score_stride;
+    product.b = keys_;
+    product.b_rows = problem.keys;
+    product.c = content_gradient_;
+    product.c_row = stride;
+    product.padded = true;
+    product.column_band = Band::all(width);
+    product.inner_band = problem.seen(begin);
+    multiply_in(version_, &product);
+    sum_rows_in(version_, static_cast<const Real*>(content_gradient_), stride, count, width,
+                out.content_bias);
+    if (view_.positions != nullptr) {
+      const std::int64_t shift = problem.shift() - begin;
+      const std::int64_t first = std::max(problem.farthest_row(), shift - (count - 1));
+      product.inner = problem.distances - first;
+      product.a = gradients_ + (first - shift);
+      product.a_row = scratch_.score_stride + 1;
+      product.b = positions_.of(problem.head) + first * kPanel<Real>;
+      product.b_rows = problem.distances;
+      product.c = position_gradient_;
+      product.inner_band = {shift - first, kFar, -1, 0, product.inner};
+      multiply_in(version_, &product);
+      sum_rows_in(version_, static_cast<const Real*>(position_gradient_), stride, count, width,
+                  out.position_bias);
+    }
+    for (std::int64_t query = 0; query < count; ++query) {
+      join_rows_in(version_, static_cast<const Real*>(content_gradient_) + query * stride,
+                   view_.positions == nullptr ? static_cast<const Real*>(nullptr)
+                                              : position_gradient_ + query * stride,
+                   width, out.queries + problem.query_at(begin + query));
+    }
+  }
+
+  const View<Real>& view_;
+  const PositionPanels<Real>& positions_;
+  const Real *probabilities_, *sums_gradient_;
+  VectorVersion version_;
+  Scratch<Real> scratch_;
+  Real *value_columns_, *keys_, *sums_, *content_, *position_;
+  Real *content_gradient_, *position_gradient_, *gradients_, *weights_, *factors_;
+};
 
 template <typename Real>
-AttentionResult forward(const AttentionInput& input, bool keep) {
+AttentionResult forward(const AttentionInput& input, bool keep, VectorVersion version) {
   const View<Real> view(input);
   AttentionResult result;
   result.sums = at::empty(input.queries.sizes(), input.queries.options());
   if (keep) {
     result.probabilities =
-        at::empty({view.batch, view.heads, view.segment, view.window}, input.queries.options());
+        at::empty({view.batch, view.heads, view.segment, view.kept_row()}, input.queries.options());
   }
-  at::Tensor columns;
-  if (view.positions != nullptr) {
-    columns = input.positions.permute({1, 2, 0}).contiguous();
-  }
-  const Real* position_columns = View<Real>::data_of(columns);
+  const PositionPanels<Real> positions =
+      pack_positions(view, view.width * view.kept_row(),
+                     [&](const Packing<Real>* packing) { pack_columns_in(version, packing); });
   Real* probabilities = keep ? result.probabilities.template data_ptr<Real>() : nullptr;
   Real* sums = result.sums.template data_ptr<Real>();
   at::parallel_for(0, view.batch * view.heads, 1, [&](std::int64_t begin, std::int64_t end) {
-    std::vector<Real> scratch(
-        static_cast<std::size_t>((view.width + 3) * view.window + 2 * view.width));
+    Forward<Real> heads(view, positions, probabilities, sums, version);
     for (std::int64_t task = begin; task < end; ++task) {
-      const std::int64_t head = task % view.heads;
-      const Real* of_head = position_columns == nullptr
-                                ? nullptr
-                                : position_columns + head * view.width * view.window;
-      forward_head(&view, task / view.heads, head, of_head, probabilities, sums, scratch.data());
+      heads.run(task / view.heads, task % view.heads);
     }
   });
   return result;
@@ -367,7 +607,7 @@ AttentionResult forward(const AttentionInput& input, bool keep) {
 
 template <typename Real>
 AttentionGradients backward(const AttentionInput& input, const at::Tensor& probabilities,
-                            const at::Tensor& sums_gradient) {
+                            const at::Tensor& sums_gradient, VectorVersion version) {
   const View<Real> view(input);
   const std::int64_t groups = (view.batch + kGroup - 1) / kGroup;
   const auto options = input.queries.options();
@@ -377,24 +617,25 @@ AttentionGradients backward(const AttentionInput& input, const at::Tensor& proba
   // Of every group and head: the gradients of its positions, content bias and position bias.
   const std::int64_t rows = view.window + 2;
   const at::Tensor partial = at::zeros({groups, view.heads, rows, view.width}, options);
+  const PositionPanels<Real> positions =
+      pack_positions(view, padded<Real>(view.width) * view.most_keys,
+                     [&](const Packing<Real>* packing) { pack_rows_in(version, packing); });
   const Real* probability = probabilities.data_ptr<Real>();
   const Real* gradient = sums_gradient.data_ptr<Real>();
   Real* query_gradients = result.queries.data_ptr<Real>();
   Real* key_gradients = result.keys_values.data_ptr<Real>();
   Real* partials = partial.data_ptr<Real>();
   at::parallel_for(0, groups * view.heads, 1, [&](std::int64_t begin, std::int64_t end) {
-    std::vector<Real> scratch(
-        static_cast<std::size_t>((view.width + 2 * view.segment) * view.window +
-                                 2 * view.segment * view.width + 2 * view.width));
+    Backward<Real> heads(view, positions, probability, gradient, version);
     for (std::int64_t task = begin; task < end; ++task) {
       const std::int64_t group = task / view.heads, head = task % view.heads;
-      Real* positions = partials + task * rows * view.width;
-      Real* biases = positions + view.window * view.width;
-      const GradientView<Real> out{query_gradients, key_gradients, positions, biases,
+      Real* of_positions = partials + task * rows * view.width;
+      Real* biases = of_positions + view.window * view.width;
+      const GradientView<Real> out{query_gradients, key_gradients, of_positions, biases,
                                    biases + view.width};
       const std::int64_t last = std::min(view.batch, (group + 1) * kGroup);
       for (std::int64_t stream = group * kGroup; stream < last; ++stream) {
-        backward_head(&view, stream, head, probability, gradient, &out, scratch.data());
+        heads.run(stream, head, out);
       }
     }
   });
@@ -413,16 +654,16 @@ AttentionGradients backward(const AttentionInput& input, const at::Tensor& proba
 
 }  // namespace
 
-AttentionResult attention_forward(const AttentionInput& input, bool keep) {
-  return input.queries.scalar_type() == at::kDouble ? forward<double>(input, keep)
-                                                    : forward<float>(input, keep);
+AttentionResult attention_forward(const AttentionInput& input, bool keep, VectorVersion version) {
+  return input.queries.scalar_type() == at::kDouble ? forward<double>(input, keep, version)
+                                                    : forward<float>(input, keep, version);
 }
 
 AttentionGradients attention_backward(const AttentionInput& input, const at::Tensor& probabilities,
-                                      const at::Tensor& sums_gradient) {
+                                      const at::Tensor& sums_gradient, VectorVersion version) {
   return input.queries.scalar_type() == at::kDouble
-             ? backward<double>(input, probabilities, sums_gradient)
-             : backward<float>(input, probabilities, sums_gradient);
+             ? backward<double>(input, probabilities, sums_gradient, version)
+             : backward<float>(input, probabilities, sums_gradient, version);
 }
 
 }  // namespace ql::nn

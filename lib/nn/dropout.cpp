@@ -8,7 +8,6 @@
 #include "base/error.h"
 #include "nn/dropout_kernel.h"
 #include "nn/philox.h"
-#include "nn/vector.h"
 
 namespace ql::nn {
 namespace {
@@ -51,15 +50,6 @@ void for_chunks(const Elements& elements, const Function& function) {
 }
 
 template <typename Real>
-QL_VECTOR_BODY void make_factors_body(const std::uint8_t* kept, std::int64_t count, Real factor,
-                                      Real* factors) {
-  for (std::int64_t i = 0; i < count; ++i) {
-    factors[i] = kept[i] != 0 ? factor : Real(0);
-  }
-}
-QL_VECTOR_KERNEL(make_factors)
-
-template <typename Real>
 void fill_mask(const at::Tensor& mask, double rate, const StepOptions& step, Place place) {
   const Elements elements = elements_of(mask, step);
   const auto factor = static_cast<Real>(dropout_factor(rate));
@@ -68,7 +58,8 @@ void fill_mask(const at::Tensor& mask, double rate, const StepOptions& step, Pla
     std::uint8_t kept[kChunk];
     fill_kept(&kept[0], elements.first + begin, end - begin, {step.seed, step.step, place.id()},
               dropped_levels(rate));
-    make_factors(static_cast<const std::uint8_t*>(kept), end - begin, factor, factors + begin);
+    make_factors(static_cast<const std::uint8_t*>(kept), std::int64_t{1}, end - begin, factor,
+                 factors + begin);
   });
 }
 

@@ -2,10 +2,16 @@
 #include <benchmark/benchmark.h>
 // benchmark first: glog's CHECK must not meet its own.
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <iterator>
+#include <vector>
 
 #include "nn/attention.h"
 #include "nn/dropout.h"
 #include "nn/softmax.h"
+#include "nn/threads.h"
 
 namespace ql {
 namespace {
@@ -37,32 +43,123 @@ void run_softmax(benchmark::State& state) {
 }
 BENCHMARK(run_softmax)->Arg(15000)->Arg(33278)->Unit(benchmark::kMillisecond)->UseRealTime();
 
-void run_attention(benchmark::State& state) {
-  const std::int64_t memory = state.range(0), heads = 4, d_head = 32;
-  nn::AttentionInput input;
-  input.queries = leaf({kBatch, kSegment, heads, d_head});
-  const at::Tensor keys_values = leaf({kBatch, kSegment + memory, 2, heads, d_head});
-  input.keys_values = {keys_values};
-  input.positions = leaf({kSegment + memory, heads, d_head});
-  input.content_bias = leaf({heads, d_head});
-  input.position_bias = leaf({heads, d_head});
-  input.probability_kept = nn::dropout_kept({kBatch, heads, kSegment, kSegment + memory}, 0.1,
-                                            {true, 1, 1}, {nn::Place::kAttentionProbability});
-  input.kept_factor = nn::dropout_factor(0.1);
-  for ([[maybe_unused]] auto _ : state) {
-    nn::relative_attention(input).sum().backward();
-    clear({input.queries, keys_values, input.positions, input.content_bias, input.position_bias});
+// What follows runs in one thread and is measured in its time, which says more than the clock on a
+// machine that others use.
+struct OneThread {
+  OneThread() {
+    nn::keep_freed_memory();
+    at::set_num_threads(1);
   }
-}
-BENCHMARK(run_attention)->Arg(16)->Arg(48)->Unit(benchmark::kMillisecond)->UseRealTime();
+  ~OneThread() { at::set_num_threads(before); }
+  int before = at::get_num_threads();
+};
 
-void run_dropout(benchmark::State& state) {
+// The matrix product that attention is measured against.
+void run_product(benchmark::State& state) {
+  const OneThread one;
+  const std::int64_t size = 512;
+  const at::Tensor a = at::randn({size, size}), b = at::randn({size, size});
+  at::Tensor c = at::empty({size, size});
   for ([[maybe_unused]] auto _ : state) {
-    benchmark::DoNotOptimize(nn::dropout_mask({kBatch, kSegment, 4 * kModel}, 0.1, {true, 1, 1},
-                                              {nn::Place::kInner}, at::kFloat));
+    at::mm_out(c, a, b);
   }
+  state.counters["GFLOP/s"] = benchmark::Counter(2e-9 * static_cast<double>(size * size * size),
+                                                 benchmark::Counter::kIsIterationInvariantRate);
 }
-BENCHMARK(run_dropout)->Unit(benchmark::kMillisecond)->UseRealTime();
+BENCHMARK(run_product)->Unit(benchmark::kMillisecond);
+
+struct AttentionShape {
+  std::int64_t batch, heads, d_head, segment, window, span = 0, dilation = 1;
+};
+constexpr AttentionShape kAttentionShapes[] = {
+    {128, 4, 64, 8, 16},           // SimpleBooks-2, many short segments
+    {16, 4, 64, 64, 128},          // the same, long ones
+    {8, 8, 64, 128, 256},          // characters
+    {1, 8, 64, 256, 2048},         // a long memory
+    {8, 8, 64, 128, 512, 32, 1},   // a narrow window
+    {8, 8, 64, 128, 512, 32, 16},  // and a wide one with holes
+    {64, 4, 64, 1, 64},            // one token at a time
+    {4, 2, 33, 17, 41},            // no size that fits
+};
+
+enum class Pass { kEvaluation, kForward, kBoth };
+
+nn::AttentionInput attention_input(const AttentionShape& shape, Pass pass) {
+  nn::AttentionInput input;
+  input.queries = leaf({shape.batch, shape.segment, shape.heads, shape.d_head});
+  input.keys_values = {leaf({shape.batch, shape.window, 2, shape.heads, shape.d_head})};
+  input.positions = leaf({shape.window, shape.heads, shape.d_head});
+  input.content_bias = leaf({shape.heads, shape.d_head});
+  input.position_bias = leaf({shape.heads, shape.d_head});
+  input.reach.span = shape.span;
+  if (shape.dilation > 1) {
+    input.reach.dilations.assign(static_cast<std::size_t>(shape.heads), shape.dilation);
+  }
+  if (pass == Pass::kEvaluation) {
+    // Memory and segment in two parts; the streams of the memory are one state apart.
+    const std::int64_t memory = shape.window - shape.segment;
+    const at::Tensor segment = input.keys_values.front().narrow(1, memory, shape.segment);
+    const at::Tensor states = at::randn({shape.batch + memory, 2, shape.heads, shape.d_head});
+    input.keys_values = {states.unfold(0, memory + 1, 1).movedim(-1, 1).narrow(1, 0, memory),
+                         segment.contiguous()};
+    return input;
+  }
+  input.probability_kept = nn::dropout_kept({shape.batch, shape.heads, shape.segment, shape.window},
+                                            0.1, {true, 1, 1}, {nn::Place::kAttentionProbability});
+  input.kept_factor = nn::dropout_factor(0.1);
+  return input;
+}
+
+// Of the pairs of a query and a key that it sees: three products forward, six backward.
+double attention_operations(const AttentionShape& shape, Pass pass) {
+  std::int64_t pairs = 0;
+  for (std::int64_t i = 0; i < shape.segment; ++i) {
+    const std::int64_t keys = (shape.window - shape.segment + i) / shape.dilation + 1;
+    pairs += shape.span > 0 ? std::min(shape.span, keys) : keys;
+  }
+  const double products = pass == Pass::kBoth ? 9 : 3;
+  return products * 2 * static_cast<double>(pairs * shape.d_head * shape.batch * shape.heads);
+}
+
+void run_attention(benchmark::State& state) {
+  const OneThread one;
+  const AttentionShape& shape = kAttentionShapes[state.range(0)];
+  const auto pass = static_cast<Pass>(state.range(1));
+  const nn::AttentionInput input = attention_input(shape, pass);
+  const at::Tensor gradient = at::randn(input.queries.sizes());
+  const at::AutoGradMode mode(pass != Pass::kEvaluation);
+  for ([[maybe_unused]] auto _ : state) {
+    const at::Tensor sums = nn::relative_attention(input);
+    if (pass == Pass::kBoth) {
+      sums.backward(gradient);
+      clear({input.queries, input.keys_values.front(), input.positions, input.content_bias,
+             input.position_bias});
+    }
+  }
+  state.counters["GFLOP/s"] = benchmark::Counter(1e-9 * attention_operations(shape, pass),
+                                                 benchmark::Counter::kIsIterationInvariantRate);
+}
+BENCHMARK(run_attention)
+    ->ArgsProduct({benchmark::CreateDenseRange(0, std::size(kAttentionShapes) - 1, 1),
+                   benchmark::CreateDenseRange(0, 2, 1)})
+    ->ArgNames({"shape", "pass"})
+    ->Unit(benchmark::kMillisecond);
+
+// Nanoseconds an element: as factors, and as bytes.
+void run_dropout(benchmark::State& state) {
+  const OneThread one;
+  const std::vector<std::int64_t> shape = {kBatch, kSegment, 4 * kModel};
+  const nn::StepOptions step{true, 1, 1};
+  for ([[maybe_unused]] auto _ : state) {
+    benchmark::DoNotOptimize(
+        state.range(0) == 0 ? nn::dropout_mask(shape, 0.1, step, {nn::Place::kInner}, at::kFloat)
+                            : nn::dropout_kept(shape, 0.1, step, {nn::Place::kInner}));
+  }
+  state.counters["elements/s"] =
+      benchmark::Counter(static_cast<double>(kBatch * kSegment * 4 * kModel),
+                         benchmark::Counter::kIsIterationInvariantRate);
+}
+BENCHMARK(run_dropout)->Arg(0)->Arg(1)->Unit(benchmark::kMicrosecond);
 
 }  // namespace
 }  // namespace ql

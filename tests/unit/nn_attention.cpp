@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "nn/attention_kernel.h"
 #include "nn/dropout.h"
 #include "nn_support.h"
 #include "torch_doctest.h"
@@ -19,10 +20,10 @@ struct Shape {
 };
 
 // Segment 1, memory 0, memory shorter than, equal to and longer than the segment, window 1, widths
-// around the kernel's unrolling, more streams than one group.
-const Shape kShapes[] = {{1, 1, 0, 1, 1},  {2, 1, 5, 2, 3},  {2, 4, 0, 1, 4},  {3, 5, 2, 2, 5},
-                         {2, 4, 4, 3, 8},  {1, 3, 9, 2, 16}, {19, 2, 3, 2, 7}, {9, 16, 16, 2, 32},
-                         {1, 17, 1, 1, 2}, {2, 8, 24, 2, 33}};
+// around the kernel's panels, more streams than one group, more queries than one block.
+const Shape kShapes[] = {{1, 1, 0, 1, 1},  {2, 1, 5, 2, 3},   {2, 4, 0, 1, 4},   {3, 5, 2, 2, 5},
+                         {2, 4, 4, 3, 8},  {1, 3, 9, 2, 16},  {19, 2, 3, 2, 7},  {9, 16, 16, 2, 32},
+                         {1, 17, 1, 1, 2}, {2, 8, 24, 2, 33}, {1, 61, 20, 3, 5}, {2, 50, 0, 2, 3}};
 
 at::Tensor random(at::IntArrayRef shape) {
   return at::randn(shape, at::kDouble).set_requires_grad(true);
@@ -198,6 +199,39 @@ TEST_CASE("attention's own gradients equal those of ATen's operations") {
         CAPTURE(i);
         CHECK((found[i].sizes() == expected[i].sizes()));
         CHECK(test::largest_difference(found[i], expected[i]) < 1e-10);
+      }
+    }
+  }
+}
+
+TEST_CASE("every version of attention's kernel gives the same") {
+  at::manual_seed(6);
+  const at::NoGradGuard no_grad;
+  for (const Shape& shape : kShapes) {
+    for (const Kind kind : kKinds) {
+      const nn::AttentionInput input = random_input(shape, kind);
+      const at::Tensor factors = at::randn_like(input.queries);
+      constexpr auto kPortable = nn::VectorVersion::kPortable;
+      const nn::AttentionResult expected = nn::attention_forward(input, true, kPortable);
+      const nn::AttentionGradients gradients =
+          nn::attention_backward(input, expected.probabilities, factors, kPortable);
+      for (const auto version : {nn::VectorVersion::kAvx2, nn::VectorVersion::kAvx512}) {
+        if (!nn::has_vector_version(version)) {
+          continue;
+        }
+        const nn::AttentionResult found = nn::attention_forward(input, true, version);
+        CHECK(test::largest_difference(found.sums, expected.sums) < 1e-12);
+        const nn::AttentionGradients others =
+            nn::attention_backward(input, found.probabilities, factors, version);
+        CHECK(test::largest_difference(others.queries, gradients.queries) < 1e-12);
+        CHECK(test::largest_difference(others.keys_values, gradients.keys_values) < 1e-12);
+        if (input.positions.defined()) {
+          CHECK(test::largest_difference(others.positions, gradients.positions) < 1e-11);
+        }
+        if (input.content_bias.defined()) {
+          CHECK(test::largest_difference(others.content_bias, gradients.content_bias) < 1e-11);
+          CHECK(test::largest_difference(others.position_bias, gradients.position_bias) < 1e-11);
+        }
       }
     }
   }
