@@ -163,6 +163,12 @@ struct Problem {
            ((stream * view.heads + head) * view.segment + first + query * step) * view.window +
            first_key;
   }
+  // Whether a product with so many rows had better read its second matrix where it stands than from
+  // panels: they pay when they are read often. (Keys and values in several parts are in no one
+  // place, and a last panel that is not whole would be read beyond its end.)
+  bool has_rows_in_place(std::int64_t rows) const {
+    return rows <= 2 * kMostTileRows && view.width % kPanel<Real> == 0 && view.parts.size() == 1;
+  }
   std::int64_t kept_at(std::int64_t query) const {
     return ((stream * view.heads + head) * view.segment + first + query * step) * view.kept_row();
   }
@@ -240,6 +246,34 @@ const Real* bias_of(const Real* biases, const Problem<Real>& problem) {
   return biases == nullptr ? nullptr : biases + problem.head * problem.view.width;
 }
 
+// Windows this short are read from one end to the other in less time than the memory takes to
+// answer, so that they are asked for one problem ahead.
+constexpr std::int64_t kShortWindow = 64;
+
+template <bool kToWrite, typename Real>
+void prefetch(const Real* rows, std::int64_t count, std::int64_t stride, std::int64_t width) {
+#if defined(__GNUC__)
+  for (std::int64_t row = 0; row < count; ++row) {
+    for (std::int64_t n = 0; n < width; n += kPanel<Real>) {
+      __builtin_prefetch(rows + row * stride + n, kToWrite ? 1 : 0, 2);
+    }
+  }
+#endif
+}
+
+// What a problem reads.
+template <typename Real>
+void prefetch_inputs(const View<Real>& view, std::int64_t stream, std::int64_t head) {
+  if (view.window > kShortWindow) {
+    return;
+  }
+  for (const Part<Real>& part : view.parts) {
+    prefetch<false>(part.data + stream * part.stride + head * view.width, 2 * part.length,
+                    view.row(), view.width);
+  }
+  prefetch<false>(view.queries + view.query_at(stream, head), view.segment, view.row(), view.width);
+}
+
 template <typename Real>
 class Forward {
  public:
@@ -271,15 +305,22 @@ class Forward {
       pack_columns_in(version_, &packing);
       packing.offset = view_.row();
       packing.to = values_;
-      pack_rows_in(version_, &packing);
+      Panels<Real> values = Panels<Real>::packed(values_, problem.keys);
+      if (problem.has_rows_in_place(problem.queries)) {
+        values = Panels<Real>::in_place(scratch_.key_rows.front() + view_.row(),
+                                        problem.step * 2 * view_.row());
+      } else {
+        pack_rows_in(version_, &packing);
+      }
       for (std::int64_t begin = 0; begin < problem.queries; begin += view_.block()) {
-        run_block(problem, begin, std::min(view_.block(), problem.queries - begin));
+        run_block(problem, begin, std::min(view_.block(), problem.queries - begin), values);
       }
     }
   }
 
  private:
-  void run_block(const Problem<Real>& problem, std::int64_t begin, std::int64_t count) {
+  void run_block(const Problem<Real>& problem, std::int64_t begin, std::int64_t count,
+                 const Panels<Real>& values) {
     const Real* const* queries = scratch_.query_rows.data() + begin;
     ScoreRows<Real> rows;
     rows.rows = count;
@@ -314,8 +355,7 @@ class Forward {
     product.inner = problem.keys;
     product.a = scores_;
     product.a_row = scratch_.score_stride;
-    product.b = values_;
-    product.b_rows = problem.keys;
+    product.b = values;
     product.c = sums_ + problem.query_at(begin);
     product.c_row = problem.step * view_.row();
     product.column_band = Band::all(view_.width);
@@ -332,8 +372,7 @@ class Forward {
     product.inner = view_.width;
     product.a = queries;
     product.a_row = view_.width;
-    product.b = columns;
-    product.b_rows = view_.width;
+    product.b = Panels<Real>::packed(columns, view_.width);
     product.c = scores;
     product.c_row = scratch_.score_stride;
     product.padded = true;
@@ -383,6 +422,9 @@ class Backward {
   void run(std::int64_t stream, std::int64_t head, const GradientView<Real>& out) {
     Real* keys_values =
         out.keys_values + stream * view_.window * 2 * view_.row() + head * view_.width;
+    if (view_.window <= kShortWindow) {
+      prefetch<true>(keys_values, 2 * view_.window, view_.row(), view_.width);
+    }
     // Keys of a dilation that no query has.
     for (std::int64_t residue = view_.segment; residue < view_.dilation(head); ++residue) {
       clear(keys_values, (view_.window - view_.segment + residue) % view_.dilation(head),
@@ -400,12 +442,17 @@ class Backward {
       packing.count = problem.keys;
       packing.width = view_.width;
       packing.to = keys_;
-      pack_rows_in(version_, &packing);
+      Panels<Real> keys = Panels<Real>::packed(keys_, problem.keys);
+      if (problem.has_rows_in_place(problem.queries)) {
+        keys = Panels<Real>::in_place(scratch_.key_rows.front(), problem.step * 2 * view_.row());
+      } else {
+        pack_rows_in(version_, &packing);
+      }
       packing.offset = view_.row();
       packing.to = value_columns_;
       pack_columns_in(version_, &packing);
       for (std::int64_t begin = 0; begin < problem.queries; begin += view_.block()) {
-        run_block(problem, begin, std::min(view_.block(), problem.queries - begin), out,
+        run_block(problem, begin, std::min(view_.block(), problem.queries - begin), keys, out,
                   keys_values + problem.first_key * 2 * view_.row());
       }
     }
@@ -414,10 +461,16 @@ class Backward {
  private:
   // `keys_values`: the gradients of the problem's first key.
   void run_block(const Problem<Real>& problem, std::int64_t begin, std::int64_t count,
-                 const GradientView<Real>& out, Real* keys_values) {
+                 const Panels<Real>& key_panels, const GradientView<Real>& out, Real* keys_values) {
     find_score_gradients(problem, begin, count);
     const Real* const* queries = scratch_.query_rows.data() + begin;
-    pack(scratch_.gradient_rows.data() + begin, count, nullptr, sums_);
+    Panels<Real> sums = Panels<Real>::packed(sums_, count);
+    if (problem.has_rows_in_place(problem.keys)) {
+      sums = Panels<Real>::in_place(scratch_.gradient_rows[static_cast<std::size_t>(begin)],
+                                    problem.step * view_.row());
+    } else {
+      pack(scratch_.gradient_rows.data() + begin, count, nullptr, sums_);
+    }
     pack(queries, count, bias_of(view_.content_bias, problem), content_);
 
     // Key j is seen by the queries from j - memory to j - memory + farthest.
@@ -435,8 +488,7 @@ class Backward {
     product.a = weights_ + keys.begin;
     product.a_row = 1;
     product.a_inner = scratch_.score_stride;
-    product.b = sums_;
-    product.b_rows = count;
+    product.b = sums;
     product.c_row = problem.step * 2 * view_.row();
     product.c = keys_values + keys.begin * product.c_row + view_.row();
     product.add = begin > 0;
@@ -445,7 +497,7 @@ class Backward {
     product.inner_band = {nearest, nearest + problem.farthest + 1, 1, 0, count};
     multiply_in(version_, &product);
     product.a = gradients_ + keys.begin;
-    product.b = content_;
+    product.b = Panels<Real>::packed(content_, count);
     product.c -= view_.row();
     multiply_in(version_, &product);
 
@@ -453,7 +505,7 @@ class Backward {
       pack(queries, count, bias_of(view_.position_bias, problem), position_);
       add_position_gradients(problem, begin, count, out.positions);
     }
-    find_query_gradients(problem, begin, count, out);
+    find_query_gradients(problem, begin, count, key_panels, out);
   }
 
   // Every step-th key and value from `key` up to `end`.
@@ -486,8 +538,7 @@ class Backward {
     product.inner = view_.width;
     product.a = sums_gradient_ + problem.query_at(begin);
     product.a_row = problem.step * view_.row();
-    product.b = value_columns_;
-    product.b_rows = view_.width;
+    product.b = Panels<Real>::packed(value_columns_, view_.width);
     product.c = gradients_;
     product.c_row = scratch_.score_stride;
     product.padded = true;
@@ -521,8 +572,7 @@ class Backward {
     product.a = gradients_ + (first - shift);
     product.a_row = 1;
     product.a_inner = scratch_.score_stride + 1;
-    product.b = position_;
-    product.b_rows = count;
+    product.b = Panels<Real>::packed(position_, count);
     product.c_row = problem.step * view_.width;
     product.c = positions + (view_.window - 1) * view_.width -
                 (problem.distances - 1 - first) * product.c_row;
@@ -533,7 +583,7 @@ class Backward {
   }
 
   void find_query_gradients(const Problem<Real>& problem, std::int64_t begin, std::int64_t count,
-                            const GradientView<Real>& out) {
+                            const Panels<Real>& keys, const GradientView<Real>& out) {
     const std::int64_t width = view_.width, stride = padded<Real>(width);
     SmallProduct<Real> product;
     product.rows = count;
@@ -541,8 +591,7 @@ class Backward {
     product.inner = problem.keys;
     product.a = gradients_;
     product.a_row = scratch_.score_stride;
-    product.b = keys_;
-    product.b_rows = problem.keys;
+    product.b = keys;
     product.c = content_gradient_;
     product.c_row = stride;
     product.padded = true;
@@ -557,8 +606,8 @@ class Backward {
       product.inner = problem.distances - first;
       product.a = gradients_ + (first - shift);
       product.a_row = scratch_.score_stride + 1;
-      product.b = positions_.of(problem.head) + first * kPanel<Real>;
-      product.b_rows = problem.distances;
+      product.b = Panels<Real>::packed(positions_.of(problem.head), problem.distances);
+      product.b.data += first * kPanel<Real>;
       product.c = position_gradient_;
       product.inner_band = {shift - first, kFar, -1, 0, product.inner};
       multiply_in(version_, &product);
@@ -599,6 +648,9 @@ AttentionResult forward(const AttentionInput& input, bool keep, VectorVersion ve
   at::parallel_for(0, view.batch * view.heads, 1, [&](std::int64_t begin, std::int64_t end) {
     Forward<Real> heads(view, positions, probabilities, sums, version);
     for (std::int64_t task = begin; task < end; ++task) {
+      if (task + 1 < end) {
+        prefetch_inputs(view, (task + 1) / view.heads, (task + 1) % view.heads);
+      }
       heads.run(task / view.heads, task % view.heads);
     }
   });
@@ -635,6 +687,9 @@ AttentionGradients backward(const AttentionInput& input, const at::Tensor& proba
                                    biases + view.width};
       const std::int64_t last = std::min(view.batch, (group + 1) * kGroup);
       for (std::int64_t stream = group * kGroup; stream < last; ++stream) {
+        if (stream + 1 < last) {
+          prefetch_inputs(view, stream + 1, head);
+        }
         heads.run(stream, head, out);
       }
     }

@@ -27,15 +27,25 @@ struct Band {
   static Band all(std::int64_t size) { return {0, size, 0, 0, size}; }
 };
 
-// A[i][k] = a[i * a_row + k * a_inner], row k of panel p of B begins at b[(p * b_rows + k) *
-// kPanel], and C[i][n] = c[i * c_row + n].
+// Where row k of panel p begins: at data[p * panel + k * row]. A matrix whose width is a multiple
+// of kPanel can be read in place.
+template <typename Real>
+struct Panels {
+  const Real* data = nullptr;
+  std::int64_t panel = 0, row = kPanel<Real>;
+  static Panels packed(const Real* data, std::int64_t rows) {
+    return {data, rows * kPanel<Real>, kPanel<Real>};
+  }
+  static Panels in_place(const Real* data, std::int64_t row) { return {data, kPanel<Real>, row}; }
+};
+
+// A[i][k] = a[i * a_row + k * a_inner] and C[i][n] = c[i * c_row + n].
 template <typename Real>
 struct SmallProduct {
   std::int64_t rows = 0, columns = 0, inner = 0;
   const Real* a = nullptr;
   std::int64_t a_row = 0, a_inner = 1;
-  const Real* b = nullptr;
-  std::int64_t b_rows = 0;
+  Panels<Real> b = {};
   Real* c = nullptr;
   std::int64_t c_row = 0;
   bool add = false;     // to what C holds
@@ -73,6 +83,7 @@ QL_VECTOR_BODY void multiply_rows(const SmallProduct<Real>* product, std::int64_
   find_range(product->column_band, row, kRows, columns);
   find_range(product->inner_band, row, kRows, inner);
   const std::int64_t a_row = product->a_row, a_inner = product->a_inner;
+  const std::int64_t b_row = product->b.row;
   for (std::int64_t panel = columns.begin / kPanel<Real>; panel * kPanel<Real> < columns.end;
        ++panel) {
     Vector sums[kRows][kVectors];
@@ -84,8 +95,8 @@ QL_VECTOR_BODY void multiply_rows(const SmallProduct<Real>* product, std::int64_
       }
     }
     const Real* a = product->a + row * a_row + inner.begin * a_inner;
-    const Real* b = product->b + (panel * product->b_rows + inner.begin) * kPanel<Real>;
-    for (std::int64_t k = inner.begin; k < inner.end; ++k, a += a_inner, b += kPanel<Real>) {
+    const Real* b = product->b.data + panel * product->b.panel + inner.begin * b_row;
+    for (std::int64_t k = inner.begin; k < inner.end; ++k, a += a_inner, b += b_row) {
       Vector of_b[kVectors];
       QL_UNROLL
       for (int v = 0; v < kVectors; ++v) {

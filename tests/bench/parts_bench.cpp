@@ -80,6 +80,7 @@ constexpr AttentionShape kAttentionShapes[] = {
     {8, 8, 64, 128, 512, 32, 16},  // and a wide one with holes
     {64, 4, 64, 1, 64},            // one token at a time
     {4, 2, 33, 17, 41},            // no size that fits
+    {16, 4, 64, 8, 16},            // a slice of the first batch
 };
 
 enum class Pass { kEvaluation, kForward, kBoth };

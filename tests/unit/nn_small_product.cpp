@@ -137,8 +137,10 @@ void check_product(nn::VectorVersion version, Random& random) {
     }
   }
   product.a = a.data();
-  const std::vector<Real> b = random.numbers<Real>(inner * columns);
-  const std::vector<const Real*> b_rows = rows_of(b, inner, columns);
+  const bool in_place = random.below(2) == 0;
+  const std::int64_t b_row = in_place ? nn::padded<Real>(columns) : columns;
+  const std::vector<Real> b = random.numbers<Real>(inner * b_row);
+  const std::vector<const Real*> b_rows = rows_of(b, inner, b_row);
   std::vector<Real> panels(static_cast<std::size_t>(inner * nn::padded<Real>(columns)));
   nn::Packing<Real> packing;
   packing.rows = b_rows.data();
@@ -146,8 +148,8 @@ void check_product(nn::VectorVersion version, Random& random) {
   packing.width = columns;
   packing.to = panels.data();
   nn::pack_rows_in(version, &packing);
-  product.b = panels.data();
-  product.b_rows = inner;
+  product.b = in_place ? nn::Panels<Real>::in_place(b.data(), b_row)
+                       : nn::Panels<Real>::packed(panels.data(), inner);
   product.c_row = (padded ? nn::padded<Real>(columns) : columns) + random.below(2);
   const std::vector<Real> before = random.numbers<Real>(rows * product.c_row);
   std::vector<Real> c = before;
@@ -173,7 +175,7 @@ void check_product(nn::VectorVersion version, Random& random) {
       }
       double sum = add ? before[at] : 0;
       for (std::int64_t k = 0; k < inner; ++k) {
-        sum += static_cast<double>(a[i * product.a_row + k * product.a_inner]) * b[k * columns + n];
+        sum += static_cast<double>(a[i * product.a_row + k * product.a_inner]) * b[k * b_row + n];
       }
       largest = std::max(largest, std::abs(sum - static_cast<double>(c[at])));
     }
