@@ -82,9 +82,9 @@ QL_VECTOR_BODY void softmax_rows_body(const ScoreRows<Real>* in) {
         score += position;
       }
       const Integers key = lanes + static_cast<Integer>(j);
-      score = (key >= static_cast<Integer>(keys.begin)) & (key < static_cast<Integer>(keys.end))
-                  ? score
-                  : lowest;
+      const Integers own =
+          (key >= static_cast<Integer>(keys.begin)) & (key < static_cast<Integer>(keys.end));
+      score = own ? score : lowest;
       store(score, scores + j);
       largest = largest < score ? score : largest;
     }
@@ -96,9 +96,9 @@ QL_VECTOR_BODY void softmax_rows_body(const ScoreRows<Real>* in) {
       score -= maximum;
       exponentiate<kBytes>(score);
       const Integers key = lanes + static_cast<Integer>(j);
-      score = (key >= static_cast<Integer>(keys.begin)) & (key < static_cast<Integer>(keys.end))
-                  ? score
-                  : Vector{};
+      const Integers own =
+          (key >= static_cast<Integer>(keys.begin)) & (key < static_cast<Integer>(keys.end));
+      score = own ? score : Vector{};
       store(score, scores + j);
       sums += score;
     }

@@ -26,9 +26,13 @@
 #if defined(__x86_64__) && defined(__GNUC__)
 #define QL_VECTOR_X86 1
 #define QL_TARGET_AVX2 __attribute__((target("avx2,fma")))
-// Compilers prefer half of AVX-512's registers unless told otherwise.
+#if defined(__clang__)
+#define QL_TARGET_AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,fma")))
+#else
+// GCC would prefer half of AVX-512's registers for loops that it turns into vectors itself.
 #define QL_TARGET_AVX512 \
   __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,fma,prefer-vector-width=512")))
+#endif
 #else
 #define QL_VECTOR_X86 0
 #define QL_TARGET_AVX2

@@ -15,12 +15,40 @@
 namespace ql {
 namespace {
 
-std::vector<nn::VectorVersion> versions() {
-  std::vector<nn::VectorVersion> found;
+// Bodies for the widest registers, run by narrower ones: for processors without AVX-512.
+using nn::multiply_body;
+using nn::pack_columns_body;
+using nn::pack_rows_body;
+QL_VECTOR_VERSIONS(wide_multiply, multiply_body<64>, multiply_body<64>, multiply_body<64>)
+QL_VECTOR_VERSIONS(wide_pack_rows, pack_rows_body<64>, pack_rows_body<64>, pack_rows_body<64>)
+QL_VECTOR_VERSIONS(wide_pack_columns, pack_columns_body<64>, pack_columns_body<64>,
+                   pack_columns_body<64>)
+
+struct Version {
+  nn::VectorVersion version;
+  bool wide;
+
+  template <typename Real>
+  void multiply(const nn::SmallProduct<Real>& product) const {
+    wide ? wide_multiply_in(version, &product) : nn::multiply_in(version, &product);
+  }
+  template <typename Real>
+  void pack_rows(const nn::Packing<Real>& packing) const {
+    wide ? wide_pack_rows_in(version, &packing) : nn::pack_rows_in(version, &packing);
+  }
+  template <typename Real>
+  void pack_columns(const nn::Packing<Real>& packing) const {
+    wide ? wide_pack_columns_in(version, &packing) : nn::pack_columns_in(version, &packing);
+  }
+};
+
+std::vector<Version> versions() {
+  std::vector<Version> found;
   for (const auto version :
        {nn::VectorVersion::kPortable, nn::VectorVersion::kAvx2, nn::VectorVersion::kAvx512}) {
     if (nn::has_vector_version(version)) {
-      found.push_back(version);
+      found.push_back({version, false});
+      found.push_back({version, true});
     }
   }
   return found;
@@ -53,7 +81,7 @@ std::vector<const Real*> rows_of(const std::vector<Real>& matrix, std::int64_t r
 }
 
 template <typename Real>
-void check_packing(nn::VectorVersion version, Random& random) {
+void check_packing(const Version& version, Random& random) {
   constexpr std::int64_t kPanel = nn::kPanel<Real>;
   const std::int64_t count = 1 + random.below(40), width = 1 + random.below(70);
   const std::int64_t offset = random.below(3), stride = offset + width;
@@ -69,7 +97,7 @@ void check_packing(nn::VectorVersion version, Random& random) {
     packing.width = width;
     packing.bias = with_bias ? bias.data() : nullptr;
     packing.to = panels.data();
-    nn::pack_rows_in(version, &packing);
+    version.pack_rows(packing);
     bool same = true;
     for (std::int64_t k = 0; k < count; ++k) {
       for (std::int64_t n = 0; n < nn::padded<Real>(width); ++n) {
@@ -86,7 +114,7 @@ void check_packing(nn::VectorVersion version, Random& random) {
   packing.offset = offset;
   packing.width = width;
   packing.to = panels.data();
-  nn::pack_columns_in(version, &packing);
+  version.pack_columns(packing);
   bool same = true;
   for (std::int64_t k = 0; k < width; ++k) {
     for (std::int64_t n = 0; n < nn::padded<Real>(count); ++n) {
@@ -113,7 +141,7 @@ bool within(const nn::Band& band, std::int64_t row, std::int64_t index) {
 }
 
 template <typename Real>
-void check_product(nn::VectorVersion version, Random& random) {
+void check_product(const Version& version, Random& random) {
   constexpr std::int64_t kPanel = nn::kPanel<Real>;
   const std::int64_t rows = 1 + random.below(40), columns = 1 + random.below(60);
   const std::int64_t inner = 1 + random.below(50);
@@ -147,7 +175,7 @@ void check_product(nn::VectorVersion version, Random& random) {
   packing.count = inner;
   packing.width = columns;
   packing.to = panels.data();
-  nn::pack_rows_in(version, &packing);
+  version.pack_rows(packing);
   product.b = in_place ? nn::Panels<Real>::in_place(b.data(), b_row)
                        : nn::Panels<Real>::packed(panels.data(), inner);
   product.c_row = (padded ? nn::padded<Real>(columns) : columns) + random.below(2);
@@ -158,7 +186,7 @@ void check_product(nn::VectorVersion version, Random& random) {
   product.padded = padded;
   product.column_band = column_band;
   product.inner_band = inner_band;
-  nn::multiply_in(version, &product);
+  version.multiply(product);
 
   double largest = 0;
   bool untouched = true;
@@ -220,8 +248,9 @@ void check_exponentials(nn::VectorVersion version) {
 }  // namespace
 
 TEST_CASE("small products equal the triple loop in every version") {
-  for (const nn::VectorVersion version : versions()) {
-    CAPTURE(static_cast<int>(version));
+  for (const Version& version : versions()) {
+    CAPTURE(static_cast<int>(version.version));
+    CAPTURE(version.wide);
     Random random;
     for (int i = 0; i < 400; ++i) {
       check_product<float>(version, random);
@@ -231,8 +260,9 @@ TEST_CASE("small products equal the triple loop in every version") {
 }
 
 TEST_CASE("panels hold the matrix, transposed or with a bias, in every version") {
-  for (const nn::VectorVersion version : versions()) {
-    CAPTURE(static_cast<int>(version));
+  for (const Version& version : versions()) {
+    CAPTURE(static_cast<int>(version.version));
+    CAPTURE(version.wide);
     Random random;
     for (int i = 0; i < 100; ++i) {
       check_packing<float>(version, random);
@@ -242,9 +272,9 @@ TEST_CASE("panels hold the matrix, transposed or with a bias, in every version")
 }
 
 TEST_CASE("exponentials are those of the standard library in every version") {
-  for (const nn::VectorVersion version : versions()) {
-    check_exponentials<float>(version);
-    check_exponentials<double>(version);
+  for (const Version& version : versions()) {
+    check_exponentials<float>(version.version);
+    check_exponentials<double>(version.version);
   }
 }
 
@@ -252,8 +282,8 @@ TEST_CASE("the version that runs is the widest that the processor has") {
   const nn::VectorVersion best = nn::best_vector_version();
   CHECK(nn::has_vector_version(nn::VectorVersion::kPortable));
   CHECK(nn::has_vector_version(best));
-  for (const nn::VectorVersion version : versions()) {
-    CHECK(version <= best);
+  for (const Version& version : versions()) {
+    CHECK(version.version <= best);
   }
 }
 
