@@ -132,6 +132,33 @@ double products_of_head(const Network& network) {
   return projection + width * static_cast<double>(all.front().size() + network.cutoffs.size());
 }
 
+// Of keys and values that one layer makes of its memory in a step of training.
+double products_of_memory(const Network& network, const ScaleGeometry& scale,
+                          std::int64_t compressed_memory) {
+  return 2 * static_cast<double>(scale.memory + compressed_memory) *
+         static_cast<double>(network.d_model) *
+         static_cast<double>(network.n_head * network.d_head);
+}
+
+double count_training_flops_per_token(const Network& network, const Geometry& geometry,
+                                      double forward_flops_per_token) {
+  double memories = 0, convolutions = 0;
+  const auto add = [&](const ScaleGeometry& scale) {
+    const auto layers = static_cast<double>(scale.layers);
+    memories += layers * products_of_memory(network, scale, geometry.compressed_memory);
+    if (network.learns_compression()) {
+      convolutions += layers * static_cast<double>(scale.segment) *
+                      static_cast<double>(network.d_model) * static_cast<double>(network.d_model);
+    }
+  };
+  for (const ScaleGeometry& scale : geometry.scales) {
+    add(scale);
+  }
+  add(geometry.output);
+  const auto segment = static_cast<double>(geometry.lengths.segment);
+  return 3 * forward_flops_per_token + 2 * (2 * memories - convolutions) / segment;
+}
+
 double count_flops_per_token(const Network& network, const Geometry& geometry) {
   double products = 0;
   const auto add = [&](const ScaleGeometry& scale) {
@@ -157,7 +184,9 @@ std::int64_t count_memory_states(const Geometry& geometry) {
 
 Cost cost(const Network& network, const Lengths& lengths) {
   const Geometry geometry = make_geometry(network, lengths);
-  return {count_parameters(network), count_flops_per_token(network, geometry),
+  const double forward = count_flops_per_token(network, geometry);
+  return {count_parameters(network), forward,
+          count_training_flops_per_token(network, geometry, forward),
           count_memory_states(geometry)};
 }
 

@@ -24,6 +24,11 @@ struct Cost {
   //   computed depends on the targets.
   // Left out: the projected position table, which does not depend on the tokens.
   double forward_flops_per_token = 0;
+  // Of a training step, per token of its segments: the forward pass, where the weights' change
+  // makes the keys and values of memories anew, and twice that for the gradients of weights and
+  // inputs, but for the inputs that memories are: they have none. Of the loss that teaches a
+  // compressive network, the convolution and its gradient are counted, attention or decoder not.
+  double training_flops_per_token = 0;
   // States of d_model numbers that a stream keeps between steps: the inputs of all layers, the
   // outputs of scales that compression or accumulation reads, and compressed memories.
   std::int64_t memory_states = 0;

@@ -74,6 +74,25 @@ TEST_CASE("operations, counted one product at a time") {
   CHECK(cost(network, lengths).forward_flops_per_token == doctest::Approx(operations / 4));
 }
 
+TEST_CASE("operations of training, counted one product at a time") {
+  const Network network = tiny(quadratic({1, 2}, 1));
+  const Lengths lengths{4, 12, 0};
+  double operations = 3 * 4 * cost(network, lengths).forward_flops_per_token;
+  for (int layer = 0; layer < 4; ++layer) {
+    for (int state = 0; state < 12; ++state) {
+      operations += 2 * 2 * 24 * 24;  // keys and values of the memory, made anew
+      operations += 2 * 2 * 24 * 24;  // the gradient of their weights
+    }
+  }
+  CHECK(cost(network, lengths).training_flops_per_token == doctest::Approx(operations / 4));
+  // A convolution acts on memories: its input has no gradient.
+  Network other = tiny(compressive(1));
+  const double without = cost(other, {4, 6, 6}).training_flops_per_token;
+  other.pool = Pool::kConvolution;
+  CHECK(cost(other, {4, 6, 6}).training_flops_per_token - without ==
+        doctest::Approx(2 * 2.0 * 2 * 2 * 24 * 24 / 4));
+}
+
 TEST_CASE("operations of a Compressive Transformer: longer attention and a convolution") {
   Network network = tiny(compressive(1));
   const double without = cost(network, {4, 6, 0}).forward_flops_per_token;
