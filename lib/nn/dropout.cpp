@@ -90,6 +90,13 @@ at::Tensor dropout_kept(at::IntArrayRef shape, double rate, const StepOptions& s
 
 double dropout_factor(double rate) { return kLevels / (kLevels - dropped_levels(rate)); }
 
+KeptElements draw_kept(at::IntArrayRef shape, double rate, const StepOptions& step, Place place) {
+  if (!step.training || rate <= 0) {
+    return {};
+  }
+  return {dropout_kept(shape, rate, step, place), dropout_factor(rate)};
+}
+
 at::Tensor dropout(const at::Tensor& states, double rate, const StepOptions& step, Place place) {
   if (!step.training || rate <= 0) {
     return states;

@@ -55,6 +55,14 @@ at::Tensor dropout_kept(at::IntArrayRef shape, double rate, const StepOptions& s
 // What dropout multiplies the kept elements by: 65536 / (65536 - dropped levels).
 double dropout_factor(double rate);
 
+// A dropout as our own kernels read it.
+struct KeptElements {
+  at::Tensor elements;  // dropout_kept(); undefined: all
+  double factor = 1;
+};
+// Of tensors of `shape` on the CPU; all elements when not training or rate is 0.
+KeptElements draw_kept(at::IntArrayRef shape, double rate, const StepOptions& step, Place place);
+
 // `states` times its mask; `states` itself when not training or rate is 0.
 at::Tensor dropout(const at::Tensor& states, double rate, const StepOptions& step, Place place);
 

@@ -1,13 +1,14 @@
 #include "nn/layers.h"
 
 #include "nn/attention.h"
+#include "nn/feed_forward.h"
+#include "nn/layer_norm.h"
 #include "nn/linear_attention.h"
+#include "nn/residual.h"
+#include "nn/window_projection.h"
 
 namespace ql::nn {
 namespace {
-
-// The public code's default; the golden networks were computed with it.
-constexpr double kLayerNormEpsilon = 1e-5;
 
 at::Tensor normalize(const at::Tensor& states, const at::Tensor& weight, const at::Tensor& bias) {
   return at::layer_norm(states, {states.size(-1)}, weight, bias, kLayerNormEpsilon);
@@ -35,18 +36,25 @@ at::Tensor project_positions(const LayerContext& context, const at::Tensor& sinu
   return {};
 }
 
-at::Tensor attend(const LayerContext& context, const at::Tensor& normalized,
+// The memory needs no queries: two products cost less than one over the whole window.
+at::Tensor project_queries(const LayerContext& context, const at::Tensor& normalized) {
+  const net::Network& network = context.network;
+  const std::int64_t d_heads = network.n_head * network.d_head;
+  return at::linear(normalized, context.parameters.attention.qkv_net.narrow(0, 0, d_heads))
+      .view({normalized.size(0), normalized.size(1), network.n_head, network.d_head});
+}
+
+// The heads' sums [batch, segment, n_head * d_head] for queries [batch, segment, n_head, d_head],
+// projected back to d_model, before dropout.
+at::Tensor attend(const LayerContext& context, const at::Tensor& queries,
                   const std::vector<at::Tensor>& keys_values, const at::Tensor& positions) {
   const net::Network& network = context.network;
   const AttentionParameters& parameters = context.parameters.attention;
-  const std::int64_t batch = normalized.size(0), segment = normalized.size(1);
-  const std::int64_t heads = network.n_head, d_head = network.d_head, d_heads = heads * d_head;
-
-  // The memory needs no queries: two products cost less than one over the whole window.
-  const at::Tensor queries = at::linear(normalized, parameters.qkv_net.narrow(0, 0, d_heads));
+  const std::int64_t batch = queries.size(0), segment = queries.size(1);
+  const std::int64_t heads = network.n_head, d_heads = heads * network.d_head;
 
   AttentionInput input;
-  input.queries = queries.view({batch, segment, heads, d_head});
+  input.queries = queries;
   input.keys_values = keys_values;
   input.positions = project_positions(context, positions);
   input.content_bias = parameters.r_w_bias;
@@ -63,11 +71,10 @@ at::Tensor attend(const LayerContext& context, const at::Tensor& normalized,
   }
   const at::Tensor sums = network.attention == net::Attention::kLinear ? linear_attention(input)
                                                                        : relative_attention(input);
-  return dropout(at::linear(sums.reshape({batch, segment, d_heads}), parameters.o_net),
-                 network.dropout, context.step, {Place::kAttentionOutput, context.layer});
+  return at::linear(sums.reshape({batch, segment, d_heads}), parameters.o_net);
 }
 
-at::Tensor feed_forward(const LayerContext& context, const at::Tensor& states) {
+at::Tensor feed_forward_of_operations(const LayerContext& context, const at::Tensor& states) {
   const FeedForwardParameters& parameters = context.parameters.feed_forward;
   const double rate = context.network.dropout;
   at::Tensor inner = at::linear(states, parameters.inner_weight, parameters.inner_bias).relu_();
@@ -76,10 +83,52 @@ at::Tensor feed_forward(const LayerContext& context, const at::Tensor& states) {
                  context.step, {Place::kFeedForward, context.layer});
 }
 
+KeptElements draw_kept(const LayerContext& context, at::IntArrayRef shape, Place::Kind kind) {
+  return draw_kept(shape, context.network.dropout, context.step, {kind, context.layer});
+}
+
+at::Tensor run_fused_layer(const LayerContext& context, const at::Tensor& window,
+                           const at::Tensor& states, const at::Tensor& positions) {
+  const net::Network& network = context.network;
+  const AttentionParameters& attention = context.parameters.attention;
+  const FeedForwardParameters& forward = context.parameters.feed_forward;
+  const bool before = network.pre_lnorm;
+  const QueriesKeysValues projected = project_window(
+      states, window, before ? attention.norm_weight : at::Tensor(),
+      before ? attention.norm_bias : at::Tensor(), attention.qkv_net, network.n_head);
+  const at::Tensor attended =
+      attend(context, projected.queries, {projected.keys_values}, positions);
+  const KeptElements attended_kept = draw_kept(context, states.sizes(), Place::kAttentionOutput);
+  const auto run_forward = [&](const at::Tensor& input) {
+    const std::int64_t batch = states.size(0), segment = states.size(1);
+    return feed_forward(input, forward.inner_weight, forward.inner_bias, forward.outer_weight,
+                        draw_kept(context, {batch, segment, network.d_inner}, Place::kInner));
+  };
+  const KeptElements kept = draw_kept(context, states.sizes(), Place::kFeedForward);
+  if (before) {
+    const SumAndNorm middle = add_residual_and_normalize(states, attended, {}, attended_kept,
+                                                         forward.norm_weight, forward.norm_bias);
+    return add_residual(middle.sum, run_forward(middle.normalized), forward.outer_bias, kept);
+  }
+  const at::Tensor middle = add_residual_and_normalize(states, attended, {}, attended_kept,
+                                                       attention.norm_weight, attention.norm_bias)
+                                .normalized;
+  return add_residual_and_normalize(middle, run_forward(middle), forward.outer_bias, kept,
+                                    forward.norm_weight, forward.norm_bias)
+      .normalized;
+}
+
 }  // namespace
 
-at::Tensor run_layer(const LayerContext& context, const at::Tensor& window, std::int64_t segment,
-                     const at::Tensor& positions) {
+at::Tensor run_layer(const LayerContext& context, const at::Tensor& window,
+                     const at::Tensor& states, const at::Tensor& positions) {
+  return window.is_cpu() && !context.step.through_memory
+             ? run_fused_layer(context, window, states, positions)
+             : run_layer_of_operations(context, window, states.size(1), positions);
+}
+
+at::Tensor run_layer_of_operations(const LayerContext& context, const at::Tensor& window,
+                                   std::int64_t segment, const at::Tensor& positions) {
   const std::int64_t memory = window.size(1) - segment;
   const at::Tensor normalized = attention_states(context, window);
   return run_layer(context, window.narrow(1, memory, segment),
@@ -93,14 +142,19 @@ at::Tensor run_layer(const LayerContext& context, const at::Tensor& recent,
   const AttentionParameters& attention = context.parameters.attention;
   const FeedForwardParameters& forward = context.parameters.feed_forward;
   // Sums are made in place: nothing else holds, and no gradient needs, what the parts return.
-  const at::Tensor attended = attend(context, normalized, keys_values, positions).add_(recent);
+  const at::Tensor queries = project_queries(context, normalized);
+  const at::Tensor attended =
+      dropout(attend(context, queries, keys_values, positions), context.network.dropout,
+              context.step, {Place::kAttentionOutput, context.layer})
+          .add_(recent);
   if (context.network.pre_lnorm) {
     const at::Tensor& states = attended;
-    return feed_forward(context, normalize(states, forward.norm_weight, forward.norm_bias))
+    return feed_forward_of_operations(context,
+                                      normalize(states, forward.norm_weight, forward.norm_bias))
         .add_(states);
   }
   const at::Tensor states = normalize(attended, attention.norm_weight, attention.norm_bias);
-  return normalize(feed_forward(context, states).add_(states), forward.norm_weight,
+  return normalize(feed_forward_of_operations(context, states).add_(states), forward.norm_weight,
                    forward.norm_bias);
 }
 

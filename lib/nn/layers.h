@@ -24,11 +24,17 @@ struct LayerContext {
   at::Tensor* usage = nullptr;  // if given, becomes the attention_usage() of the window
 };
 
-// `window` [batch, memory + segment, d_model] holds un-normalized states; `positions`
-// [window, d_model] the sinusoids of the distances window-1 .. 0. Returns [batch, segment,
-// d_model].
-at::Tensor run_layer(const LayerContext& context, const at::Tensor& window, std::int64_t segment,
-                     const at::Tensor& positions);
+// `window` [batch, memory + segment, d_model] holds un-normalized states, `states` [batch, segment,
+// d_model] its last ones; `positions` [window, d_model] the sinusoids of the distances window-1 ..
+// 0. Returns [batch, segment, d_model]. On the CPU, operations of our own do it in fewer passes
+// over memory; they take the window's memory as constant, so StepOptions::through_memory goes
+// without.
+at::Tensor run_layer(const LayerContext& context, const at::Tensor& window,
+                     const at::Tensor& states, const at::Tensor& positions);
+
+// The same by ATen's operations, on any device.
+at::Tensor run_layer_of_operations(const LayerContext& context, const at::Tensor& window,
+                                   std::int64_t segment, const at::Tensor& positions);
 
 // The same in parts, for keys and values that come from elsewhere than a window's states: `states`
 // [batch, segment, d_model], `normalized` their attention_states(), `keys_values` those of the

@@ -147,21 +147,22 @@ class Step {
                               const net::ScaleGeometry& scale, MemoryWalk& memory) {
     const at::Tensor window = memory.join(states, scale.memory, scale.shift);
     if (geometry_.compressed_memory > 0) {
-      return run_compressive_layer(context, window, scale.segment, memory);
+      return run_compressive_layer(context, window, states, memory);
     }
-    return run_layer(context, window, scale.segment, positions(window.size(1)));
+    return run_layer(context, window, states, positions(window.size(1)));
   }
 
   // The compressed memory stands before `window`, whose oldest `segment` states leave it after this
   // step and enter the compressed memory.
   at::Tensor run_compressive_layer(LayerContext context, const at::Tensor& window,
-                                   std::int64_t segment, MemoryWalk& memory) {
+                                   const at::Tensor& states, MemoryWalk& memory) {
+    const std::int64_t segment = states.size(1);
     at::Tensor usage;
     if (network_.pool == net::Pool::kMostUsed) {
       context.usage = &usage;
     }
     const at::Tensor all = at::cat({memory.current(), window}, 1);
-    at::Tensor output = run_layer(context, all, segment, positions(all.size(1)));
+    at::Tensor output = run_layer(context, all, states, positions(all.size(1)));
     if (usage.defined()) {
       usage = usage.narrow(1, geometry_.compressed_memory, segment);
     }
