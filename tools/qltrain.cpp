@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "base/number.h"
 #include "base/provenance.h"
+#include "base/system_memory.h"
 #include "base/tool.h"
 #include "net/model_file.h"
 #include "nn/threads.h"
@@ -143,8 +144,9 @@ void run(const ql::Options& options) {
   task.machine = fmt::format("{} thread{}, {} ({:.0f} GFLOP/s)", setup.threads,
                              setup.threads == 1 ? "" : "s", setup.blas, setup.gflops);
   const ql::train::TrainingState state = ql::train::train(task, data, validation);
-  ql::log_info("stopped after step {} of {}: {}", ql::with_thousands(state.step),
-               ql::with_thousands(task.config.steps), (task.run / "last").string());
+  ql::log_info("stopped after step {} of {}, with {} of memory at most: {}",
+               ql::with_thousands(state.step), ql::with_thousands(task.config.steps),
+               ql::human_bytes(ql::peak_resident_bytes()), (task.run / "last").string());
 }
 
 }  // namespace

@@ -105,6 +105,8 @@ void keep_freed_memory() {
   constexpr int kLargestThreshold = 32 << 20;
   ::mallopt(M_MMAP_THRESHOLD, kLargestThreshold);
   ::mallopt(M_TRIM_THRESHOLD, 16 * kLargestThreshold);
+  // Threads that compute slices would each have an arena, and theirs give pages back all the time.
+  ::mallopt(M_ARENA_MAX, 1);
 #endif
 }
 

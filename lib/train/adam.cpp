@@ -7,67 +7,36 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "nn/vector.h"
+
 namespace ql::train {
 namespace {
 
-// Elements of one unit of work. A sum is taken inside each block, then over the blocks in order.
+// Elements of one unit of work.
 constexpr std::int64_t kBlock = 16384;
 
 std::int64_t block_count(std::int64_t elements) { return (elements + kBlock - 1) / kBlock; }
-
-template <typename Scalar>
-double sum_of_squares(const Scalar* values, std::int64_t count) {
-  // Four chains hide the latency of the additions.
-  double sums[4] = {0, 0, 0, 0};
-  std::int64_t i = 0;
-  for (; i + 4 <= count; i += 4) {
-    for (int k = 0; k < 4; ++k) {
-      const double value = values[i + k];
-      sums[k] += value * value;
-    }
-  }
-  for (; i < count; ++i) {
-    sums[0] += static_cast<double>(values[i]) * values[i];
-  }
-  return (sums[0] + sums[1]) + (sums[2] + sums[3]);
-}
-
-double sum_of_squares(const at::Tensor& tensor) {
-  const at::Tensor values = tensor.contiguous();
-  const std::int64_t elements = values.numel();
-  std::vector<double> sums(static_cast<std::size_t>(block_count(elements)));
-  AT_DISPATCH_FLOATING_TYPES(values.scalar_type(), "sum_of_squares", [&] {
-    const scalar_t* data = values.data_ptr<scalar_t>();
-    at::parallel_for(0, block_count(elements), 1, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t block = begin; block < end; ++block) {
-        const std::int64_t start = block * kBlock;
-        sums[static_cast<std::size_t>(block)] =
-            sum_of_squares(data + start, std::min(kBlock, elements - start));
-      }
-    });
-  });
-  double total = 0;
-  for (const double sum : sums) {
-    total += sum;
-  }
-  return total;
-}
 
 // The constants of one update, in the tensors' own precision.
 template <typename Scalar>
 struct Update {
   Scalar beta1, beta2, gradient_scale, step_size, second_correction, epsilon;
-
-  void run(Scalar* __restrict weight, const Scalar* __restrict gradient, Scalar* __restrict first,
-           Scalar* __restrict second, std::int64_t count) const {
-    for (std::int64_t i = 0; i < count; ++i) {
-      const Scalar g = gradient[i] * gradient_scale;
-      first[i] = beta1 * first[i] + (1 - beta1) * g;
-      second[i] = beta2 * second[i] + (1 - beta2) * g * g;
-      weight[i] -= step_size * first[i] / (std::sqrt(second[i]) * second_correction + epsilon);
-    }
-  }
 };
+
+template <typename Scalar>
+QL_VECTOR_BODY void update_body(Update<Scalar> with, Scalar* __restrict weight,
+                                const Scalar* __restrict gradient, Scalar* __restrict first,
+                                Scalar* __restrict second, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    const Scalar g = gradient[i] * with.gradient_scale;
+    first[i] = with.beta1 * first[i] + (1 - with.beta1) * g;
+    second[i] = with.beta2 * second[i] + (1 - with.beta2) * g * g;
+    weight[i] -=
+        with.step_size * first[i] / (std::sqrt(second[i]) * with.second_correction + with.epsilon);
+  }
+}
+
+QL_VECTOR_KERNEL(update)
 
 }  // namespace
 
@@ -84,17 +53,6 @@ Adam::Adam(std::vector<nn::NamedTensor> parameters, const AdamOptions& options)
   }
 }
 
-double Adam::gradient_norm() const {
-  double total = 0;
-  for (const nn::NamedTensor& parameter : parameters_) {
-    const at::Tensor& gradient = parameter.tensor.grad();
-    if (gradient.defined()) {
-      total += sum_of_squares(gradient);
-    }
-  }
-  return std::sqrt(total);
-}
-
 void Adam::step(double learning_rate, double gradient_scale) {
   ++steps_;
   const double correction1 = 1 - std::pow(options_.beta1, static_cast<double>(steps_));
@@ -106,12 +64,12 @@ void Adam::step(double learning_rate, double gradient_scale) {
                                     : at::zeros(parameter.sizes(), first_[p].options());
     const std::int64_t elements = parameter.numel();
     AT_DISPATCH_FLOATING_TYPES(parameter.scalar_type(), "adam", [&] {
-      const Update<scalar_t> update{static_cast<scalar_t>(options_.beta1),
-                                    static_cast<scalar_t>(options_.beta2),
-                                    static_cast<scalar_t>(gradient_scale),
-                                    static_cast<scalar_t>(learning_rate / correction1),
-                                    static_cast<scalar_t>(1 / std::sqrt(correction2)),
-                                    static_cast<scalar_t>(options_.epsilon)};
+      const Update<scalar_t> constants{static_cast<scalar_t>(options_.beta1),
+                                       static_cast<scalar_t>(options_.beta2),
+                                       static_cast<scalar_t>(gradient_scale),
+                                       static_cast<scalar_t>(learning_rate / correction1),
+                                       static_cast<scalar_t>(1 / std::sqrt(correction2)),
+                                       static_cast<scalar_t>(options_.epsilon)};
       scalar_t* weight = parameter.data_ptr<scalar_t>();
       const scalar_t* slope = gradient.data_ptr<scalar_t>();
       scalar_t* first = first_[p].data_ptr<scalar_t>();
@@ -119,7 +77,7 @@ void Adam::step(double learning_rate, double gradient_scale) {
       at::parallel_for(0, block_count(elements), 1, [&](std::int64_t begin, std::int64_t end) {
         const std::int64_t start = begin * kBlock;
         const std::int64_t count = std::min(end * kBlock, elements) - start;
-        update.run(weight + start, slope + start, first + start, second + start, count);
+        update(constants, weight + start, slope + start, first + start, second + start, count);
       });
     });
     parameter.mutable_grad().reset();

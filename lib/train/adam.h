@@ -1,7 +1,5 @@
-// Adam (Kingma and Ba, 2015) with bias correction and clipping of the whole gradient's norm, in one
-// pass over weights, gradient and moments.
-//
-// Everything is summed in an order that does not depend on the number of threads.
+// Adam (Kingma and Ba, 2015) with bias correction and clipping of the whole gradient's norm
+// (train/gradients.h), in one pass over weights, gradient and moments.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -25,10 +23,8 @@ class Adam {
   // (std::invalid_argument). Moments start as zeros.
   Adam(std::vector<nn::NamedTensor> parameters, const AdamOptions& options);
 
-  // The L2 norm of all gradients together. A parameter without a gradient counts as zeros.
-  double gradient_norm() const;
-
-  // One update with the gradients times `gradient_scale`, then drops the gradients.
+  // One update with the parameters' grad() times `gradient_scale`, then drops the gradients. A
+  // parameter without one counts as zeros.
   void step(double learning_rate, double gradient_scale);
 
   std::int64_t steps() const { return steps_; }

@@ -117,7 +117,9 @@ TrainingState read_checkpoint(const fs::path& folder, Learner& learner) {
   nn::load_weights(learner.model(), nn::read_safetensors(folder / kWeights));
   restore(folder / kOptimizer, learner.adam().moments());
   learner.adam().set_steps(state.step);
-  restore(folder / kMemory, learner.memory().states);
+  nn::Memory memory = learner.memory();
+  restore(folder / kMemory, memory.states);
+  learner.set_memory(memory);
   return state;
 }
 

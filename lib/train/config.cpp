@@ -26,6 +26,8 @@ void for_each_key(Config& config, Visitor&& visit) {
   visit("seed", config.seed);
   visit("recons_loss_weight", config.recons_loss_weight);
   visit("half_loss", config.half_loss);
+  visit("slices", config.slices);
+  visit("passes", config.passes);
   visit("eval_segment", config.eval_segment);
   visit("eval_memory", config.eval_memory);
   visit("eval_compressed_memory", config.eval_compressed_memory);
@@ -103,6 +105,8 @@ void TrainingConfig::check(const std::string& where) const {
   require(checkpoint_interval >= 1, "checkpoint_interval", checkpoint_interval, "at least 1");
   require(log_interval >= 1, "log_interval", log_interval, "at least 1");
   require(seed >= 0, "seed", seed, "0 or more");
+  require(slices >= 0, "slices", slices, "0 (as the machine has threads) or more");
+  require(passes >= 0, "passes", passes, "0 (as the memory allows) or more");
   require(!recons_loss_weight || *recons_loss_weight >= 0, "recons_loss_weight",
           recons_loss_weight.value_or(0), "0 or more");
   require(!eval_segment || *eval_segment >= 1, "eval_segment", eval_segment.value_or(1),
@@ -147,7 +151,7 @@ Json training_to_json(const TrainingConfig& config) {
 
 bool may_change_on_resume(const std::string& training_key) {
   return training_key == "checkpoint_interval" || training_key == "eval_interval" ||
-         training_key == "log_interval";
+         training_key == "log_interval" || training_key == "slices" || training_key == "passes";
 }
 
 }  // namespace ql::train

@@ -33,6 +33,10 @@ struct TrainingConfig {
   // Trains on the newer half of every segment's targets alone; the older floor(segment / 2) tokens
   // give context (the ablation of the Transformer-XL paper).
   bool half_loss = false;
+  // Parts of the batch that are computed side by side, and in how many passes each
+  // (train/slices.h); 0: chosen for the machine when the training begins. They touch the rounding
+  // of results alone.
+  std::int64_t slices = 0, passes = 0;
   // Lengths of validation; absent: those of training.
   std::optional<std::int64_t> eval_segment, eval_memory, eval_compressed_memory;
 

@@ -1,38 +1,91 @@
 #include "train/estimate.h"
 
+#include <algorithm>
+
+#include "base/system_memory.h"
+#include "net/cost.h"
+#include "train/slices.h"
+
 namespace ql::train {
 namespace {
 
 constexpr std::int64_t kFloat = 4;
 
-// Numbers that one layer keeps for the backward pass, for one row of the batch.
-std::int64_t layer_numbers(const net::Network& network, const net::ScaleGeometry& scale) {
-  const std::int64_t heads = network.n_head, d_heads = heads * network.d_head;
-  const std::int64_t window = scale.window(), segment = scale.segment;
-  // Of the window: its states, normalized, keys and values. Of scores: as computed, shifted,
-  // softmax, dropout's mask. Of the segment: queries thrice, the residuals and their dropout, and
-  // the inner states before and after dropout with the mask.
-  return window * (2 * network.d_model + 2 * d_heads) + 4 * heads * segment * window +
-         segment * (3 * d_heads + 8 * network.d_model + 3 * network.d_inner);
+// Numbers that one layer keeps for the backward pass, for one row of the batch: of the window the
+// states and what they were normalized to, keys and values; of the segment the queries, the
+// weighted sums, the residual's sum and norm, the inner states; probabilities, and a byte for
+// every element that dropout may have dropped.
+std::int64_t kept_numbers(const net::Network& network, const net::ScaleGeometry& scale,
+                          std::int64_t compressed_memory) {
+  const std::int64_t d_heads = network.n_head * network.d_head, d_model = network.d_model;
+  const std::int64_t window = scale.window() + compressed_memory, segment = scale.segment;
+  const std::int64_t scores = network.n_head * segment * window;
+  return window * (d_model + 2 * d_heads) +
+         segment * (2 * d_heads + (network.pre_lnorm ? 4 : 5) * d_model + network.d_inner) +
+         scores + scores / kFloat;
+}
+
+// What a layer needs besides while it goes backward.
+std::int64_t passing_numbers(const net::Network& network, const net::ScaleGeometry& scale,
+                             std::int64_t compressed_memory) {
+  const std::int64_t d_heads = network.n_head * network.d_head, d_model = network.d_model;
+  const std::int64_t window = scale.window() + compressed_memory, segment = scale.segment;
+  return std::max(segment * (network.d_inner + 3 * d_model),
+                  window * 2 * d_heads + segment * (3 * d_heads + 3 * d_model));
+}
+
+std::int64_t row_numbers(const net::Network& network, const net::Geometry& geometry) {
+  std::int64_t kept = 0, passing = 0;
+  const auto add = [&](const net::ScaleGeometry& scale) {
+    kept += scale.layers * kept_numbers(network, scale, geometry.compressed_memory);
+    passing = std::max(passing, passing_numbers(network, scale, geometry.compressed_memory));
+    if (network.learns_compression()) {
+      // The auxiliary loss attends to the leaving states and to what they are compressed to.
+      kept += scale.layers * 6 * scale.segment * network.n_head * network.d_head;
+    }
+  };
+  for (const net::ScaleGeometry& scale : geometry.scales) {
+    add(scale);
+  }
+  add(geometry.output);
+  return kept + passing;
 }
 
 }  // namespace
 
 MemoryEstimate estimate_memory(const net::Network& network, std::int64_t parameter_count,
-                               std::int64_t batch) {
+                               const TrainingConfig& config, int threads) {
   const net::Geometry geometry = net::make_geometry(network, network.lengths);
-  std::int64_t row = 0;
-  for (const net::ScaleGeometry& scale : geometry.scales) {
-    row += scale.layers * layer_numbers(network, scale);
+  const std::vector<Slice> slices = split_rows(config.batch, config.slices, config.passes);
+  const auto count = static_cast<std::int64_t>(slices.size());
+  const std::int64_t running = std::min<std::int64_t>(count, threads);
+  std::int64_t rows = 0;  // of the largest pass
+  for (const Slice& slice : slices) {
+    rows = std::max(rows, slice.front().count);
+    rows = std::max(rows, slice.back().count);
   }
-  row += geometry.output.layers * layer_numbers(network, geometry.output);
-  // Logits, their softmax and its gradient.
-  row += 3 * geometry.lengths.segment * network.vocab_size;
-
   MemoryEstimate estimate;
-  estimate.parameters = 4 * parameter_count * kFloat;
-  estimate.activations = batch * row * kFloat;
+  estimate.process = resident_bytes();
+  estimate.parameters = 3 * parameter_count * kFloat;
+  estimate.gradients = count * parameter_count * kFloat;
+  // Old and new ones; a memory is a part of its whole window.
+  estimate.memories = 3 * config.batch * net::cost(network, network.lengths).memory_states *
+                      network.d_model * kFloat;
+  estimate.activations = running * rows * row_numbers(network, geometry) * kFloat;
   return estimate;
+}
+
+std::int64_t choose_passes(const net::Network& network, std::int64_t parameter_count,
+                           TrainingConfig config, int threads, std::int64_t available) {
+  const std::int64_t slices = std::max<std::int64_t>(1, config.slices);
+  const std::int64_t most = (config.batch + slices - 1) / slices;
+  for (config.passes = 1; config.passes < most; ++config.passes) {
+    const MemoryEstimate estimate = estimate_memory(network, parameter_count, config, threads);
+    if (estimate.total() - estimate.process <= available) {
+      break;
+    }
+  }
+  return config.passes;
 }
 
 }  // namespace ql::train

@@ -1,20 +1,31 @@
-// The memory that a training will need, said before it starts.
+// The memory that a training on the CPU will need, said before it starts.
 #pragma once
 
 #include <cstdint>
 
 #include "net/geometry.h"
+#include "train/config.h"
 
 namespace ql::train {
 
+// Bytes.
 struct MemoryEstimate {
-  std::int64_t parameters = 0;   // bytes of weights, gradients and Adam's two moments
-  std::int64_t activations = 0;  // bytes kept from forward to backward
-  std::int64_t total() const { return parameters + activations; }
+  std::int64_t process = 0;      // what this process holds already: programs and libraries
+  std::int64_t parameters = 0;   // weights and Adam's two moments
+  std::int64_t gradients = 0;    // of every slice
+  std::int64_t memories = 0;     // recurrent memories of all rows
+  std::int64_t activations = 0;  // from forward to backward, of the passes that run side by side
+  std::int64_t total() const { return process + parameters + gradients + memories + activations; }
 };
 
-// Counts the large tensors of a step in float32, as lib/nn computes it.
+// Counts the large tensors of a step in float32, as lib/nn computes it. The configuration's slices
+// and passes count 1 where they are 0; as many slices run side by side as there are threads.
 MemoryEstimate estimate_memory(const net::Network& network, std::int64_t parameter_count,
-                               std::int64_t batch);
+                               const TrainingConfig& config, int threads);
+
+// The fewest passes with which the training fits into `available` bytes beyond what the process
+// holds already; as many as a slice has rows when it does not fit at all.
+std::int64_t choose_passes(const net::Network& network, std::int64_t parameter_count,
+                           TrainingConfig config, int threads, std::int64_t available);
 
 }  // namespace ql::train

@@ -1,6 +1,10 @@
 #include "train/learner.h"
 
+#include <ATen/Parallel.h>
+#include <torch/csrc/autograd/autograd.h>
+
 #include <cmath>
+#include <utility>
 
 #include "base/error.h"
 
@@ -19,45 +23,144 @@ void require_finite(double value, const char* what, std::int64_t step) {
   }
 }
 
+// The gradients of one pass more.
+void add_gradients(Gradients& sum, Gradients more) {
+  if (sum.empty()) {
+    sum = std::move(more);
+    return;
+  }
+  for (std::size_t i = 0; i < sum.size(); ++i) {
+    if (sum[i].defined() && more[i].defined()) {
+      sum[i].add_(more[i]);
+    } else if (more[i].defined()) {
+      sum[i] = more[i];
+    }
+  }
+}
+
 }  // namespace
+
+// Tokens and targets of a step, [batch, segment], and how it runs.
+struct Learner::Batch {
+  at::Tensor tokens, targets;
+  nn::StepOptions options;
+  std::int64_t context = 0;  // the oldest targets of every segment, which are not trained on
+
+  std::int64_t rows() const { return tokens.size(0); }
+  std::int64_t counted() const { return tokens.size(1) - context; }
+  nn::StepOptions options_of(const RowRange& range) const {
+    nn::StepOptions own = options;
+    own.first_row = range.first;
+    if (!options.ages.empty()) {
+      const auto first = options.ages.begin() + range.first;
+      own.ages.assign(first, first + range.count);
+    }
+    return own;
+  }
+};
 
 Learner::Learner(const net::Network& network, const TrainingConfig& config)
     : config_(config),
       geometry_(net::make_geometry(network, network.lengths)),
       model_(network, at::TensorOptions().dtype(at::kFloat)),
-      adam_(model_.parameters(), {config.adam_beta1, config.adam_beta2, config.adam_epsilon}) {
+      adam_(model_.parameters(), {config.adam_beta1, config.adam_beta2, config.adam_epsilon}),
+      slices_(split_rows(config.batch, config.slices, config.passes)) {
   model_.initialise(static_cast<std::uint64_t>(config.seed));
-  memory_ = model_.start_memory(geometry_, config.batch);
+  set_memory(model_.start_memory(geometry_, config.batch));
+}
+
+nn::Memory Learner::memory() const {
+  nn::Memory whole = memories_.front().front();
+  for (std::size_t state = 0; state < whole.states.size(); ++state) {
+    std::vector<at::Tensor> rows;
+    for (const std::vector<nn::Memory>& slice : memories_) {
+      for (const nn::Memory& pass : slice) {
+        rows.push_back(pass.states[state].tensor);
+      }
+    }
+    whole.states[state].tensor = at::cat(rows);
+  }
+  return whole;
+}
+
+void Learner::set_memory(const nn::Memory& memory) {
+  memories_.clear();
+  for (const Slice& slice : slices_) {
+    memories_.emplace_back();
+    for (const RowRange& rows : slice) {
+      nn::Memory own = memory;
+      for (nn::NamedTensor& state : own.states) {
+        state.tensor = state.tensor.narrow(0, rows.first, rows.count).clone();
+      }
+      memories_.back().push_back(std::move(own));
+    }
+  }
+}
+
+Learner::SliceResult Learner::run_slice(std::size_t slice, const Batch& batch) {
+  std::vector<at::Tensor> parameters;
+  for (const nn::NamedTensor& parameter : model_.parameters()) {
+    parameters.push_back(parameter.tensor);
+  }
+  SliceResult result;
+  for (std::size_t pass = 0; pass < slices_[slice].size(); ++pass) {
+    const RowRange& rows = slices_[slice][pass];
+    const at::Tensor tokens = batch.tokens.narrow(0, rows.first, rows.count);
+    const at::Tensor targets =
+        batch.targets.narrow(0, rows.first, rows.count).narrow(1, batch.context, batch.counted());
+    at::Tensor reconstruction;
+    const at::Tensor states = model_.forward(geometry_, tokens, memories_[slice][pass],
+                                             batch.options_of(rows), &reconstruction);
+    const at::Tensor sum =
+        model_.losses(states.narrow(1, batch.context, batch.counted()), targets).sum();
+    result.loss += sum.item<double>();
+    at::Tensor loss = sum / static_cast<double>(batch.rows() * batch.counted());
+    if (reconstruction.defined()) {
+      const double share = static_cast<double>(rows.count) / static_cast<double>(batch.rows());
+      loss = loss +
+             share * config_.recons_loss_weight.value_or(kReconstructionWeight) * reconstruction;
+    }
+    add_gradients(result.gradients,
+                  torch::autograd::grad({loss}, parameters, {}, c10::nullopt, false, true));
+  }
+  return result;
 }
 
 StepResult Learner::step(Streams& streams, std::int64_t step, double learning_rate) {
+  Batch batch;
   const auto shape = {streams.batch(), streams.segment()};
-  const at::Tensor tokens = at::empty(shape, at::kLong);
-  const at::Tensor targets = at::empty(shape, at::kLong);
-  streams.read(step, tokens.data_ptr<std::int64_t>(), targets.data_ptr<std::int64_t>());
+  batch.tokens = at::empty(shape, at::kLong);
+  batch.targets = at::empty(shape, at::kLong);
+  streams.read(step, batch.tokens.data_ptr<std::int64_t>(), batch.targets.data_ptr<std::int64_t>());
   if (streams.starts_epoch(step)) {
-    memory_ = model_.start_memory(geometry_, config_.batch);
+    set_memory(model_.start_memory(geometry_, config_.batch));
   }
-  nn::StepOptions options;
-  options.training = true;
-  options.seed = static_cast<std::uint64_t>(config_.seed);
-  options.step = static_cast<std::uint64_t>(step);
+  batch.options.training = true;
+  batch.options.seed = static_cast<std::uint64_t>(config_.seed);
+  batch.options.step = static_cast<std::uint64_t>(step);
   if (model_.network().reset_memory_at_documents) {
-    options.ages = streams.document_ages(step);
+    batch.options.ages = streams.document_ages(step);
   }
+  batch.context = config_.half_loss ? streams.segment() / 2 : 0;
 
-  at::Tensor reconstruction;
-  const at::Tensor states = model_.forward(geometry_, tokens, memory_, options, &reconstruction);
-  const std::int64_t context = config_.half_loss ? streams.segment() / 2 : 0;
-  const std::int64_t counted = streams.segment() - context;
-  const at::Tensor loss =
-      model_.losses(states.narrow(1, context, counted), targets.narrow(1, context, counted)).mean();
+  // Inside, every operation has one thread. A slice that is alone has them all.
+  std::vector<SliceResult> results(slices_.size());
+  at::parallel_for(0, static_cast<std::int64_t>(slices_.size()), 1,
+                   [&](std::int64_t begin, std::int64_t end) {
+                     for (std::int64_t slice = begin; slice < end; ++slice) {
+                       const auto index = static_cast<std::size_t>(slice);
+                       results[index] = run_slice(index, batch);
+                     }
+                   });
+
   StepResult result;
-  result.loss = loss.item<double>();
+  std::vector<Gradients> gradients;
+  for (SliceResult& slice : results) {
+    result.loss += slice.loss / static_cast<double>(batch.rows() * batch.counted());
+    gradients.push_back(std::move(slice.gradients));
+  }
   require_finite(result.loss, "loss", step);
-  const double weight = config_.recons_loss_weight.value_or(kReconstructionWeight);
-  (reconstruction.defined() ? loss + weight * reconstruction : loss).backward();
-  result.gradient_norm = adam_.gradient_norm();
+  result.gradient_norm = join_gradients(model_.parameters(), gradients);
   require_finite(result.gradient_norm, "gradient's norm", step);
   adam_.step(learning_rate, clip_scale(result.gradient_norm, config_.clip));
   return result;

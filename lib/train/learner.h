@@ -2,10 +2,14 @@
 // of training, without files, clocks or words.
 #pragma once
 
+#include <vector>
+
 #include "net/geometry.h"
 #include "nn/model.h"
 #include "train/adam.h"
 #include "train/config.h"
+#include "train/gradients.h"
+#include "train/slices.h"
 #include "train/streams.h"
 
 namespace ql::train {
@@ -18,7 +22,7 @@ struct StepResult {
 class Learner {
  public:
   // `network` with its vocab_size. The weights are initialised with the configuration's seed; the
-  // memory starts as zeros.
+  // memory starts as zeros. The configuration's slices and passes count 1 where they are 0.
   Learner(const net::Network& network, const TrainingConfig& config);
 
   // Step number `step` (from 0) of the training: forward, backward, clip, update. At the start of
@@ -30,15 +34,25 @@ class Learner {
   const nn::Model& model() const { return model_; }
   Adam& adam() { return adam_; }
   const Adam& adam() const { return adam_; }
-  nn::Memory& memory() { return memory_; }
-  const nn::Memory& memory() const { return memory_; }
+  // Of all rows; a copy.
+  nn::Memory memory() const;
+  void set_memory(const nn::Memory& memory);
 
  private:
+  // What a slice computes of a step.
+  struct SliceResult {
+    double loss = 0;  // summed over the targets that are trained on
+    Gradients gradients;
+  };
+  struct Batch;
+  SliceResult run_slice(std::size_t slice, const Batch& batch);
+
   TrainingConfig config_;
   net::Geometry geometry_;
   nn::Model model_;
   Adam adam_;
-  nn::Memory memory_;
+  std::vector<Slice> slices_;
+  std::vector<std::vector<nn::Memory>> memories_;  // of every pass of every slice
 };
 
 }  // namespace ql::train

@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/number.h"
 #include "net/context.h"
+#include "train/slices.h"
 
 namespace ql::train {
 namespace {
@@ -60,6 +62,28 @@ std::vector<std::string> schedule_lines(const TrainingConfig& config, const Stre
       fmt::format("validation {}: {} tokens", validation.name, with_thousands(validation.tokens)),
       fmt::format("{} steps{} of {} tokens ({:.1f} epochs)", with_thousands(config.steps), budget,
                   with_thousands(streams.batch() * streams.segment()), epochs)};
+}
+
+std::string slices_line(const TrainingConfig& config) {
+  const std::vector<Slice> slices = split_rows(config.batch, config.slices, config.passes);
+  std::int64_t rows = 0;
+  std::size_t passes = 0;
+  for (const Slice& slice : slices) {
+    rows = std::max(rows, slice.back().first + slice.back().count - slice.front().first);
+    passes = std::max(passes, slice.size());
+  }
+  return fmt::format("{} slice{} of up to {} row{}, each in {} pass{}", slices.size(),
+                     slices.size() == 1 ? "" : "s", rows, rows == 1 ? "" : "s", passes,
+                     passes == 1 ? "" : "es");
+}
+
+std::string memory_line(const MemoryEstimate& memory) {
+  return fmt::format(
+      "memory needed: about {} ({} for weights and optimizer, {} for gradients, {} for memories, "
+      "{} "
+      "from forward to backward)",
+      human_bytes(memory.total()), human_bytes(memory.parameters), human_bytes(memory.gradients),
+      human_bytes(memory.memories), human_bytes(memory.activations));
 }
 
 }  // namespace ql::train

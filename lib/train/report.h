@@ -8,6 +8,7 @@
 
 #include "net/network.h"
 #include "train/config.h"
+#include "train/estimate.h"
 #include "train/state.h"
 #include "train/streams.h"
 
@@ -34,5 +35,11 @@ std::vector<std::string> network_lines(const net::Network& network, std::int64_t
 // Data, rows and epochs, schedule: one line each.
 std::vector<std::string> schedule_lines(const TrainingConfig& config, const Streams& streams,
                                         const DataIdentity& data, const DataIdentity& validation);
+
+// "2 slices of 64 rows, in 1 pass each"
+std::string slices_line(const TrainingConfig& config);
+
+// "memory needed: about 640 MiB (107 MiB for weights and optimizer, ...)"
+std::string memory_line(const MemoryEstimate& memory);
 
 }  // namespace ql::train

@@ -160,7 +160,8 @@ void TrainingRun::save(const std::filesystem::path& folder) {
 
 TrainingState train(const TrainingTask& task, shard::TokenReader& data,
                     shard::TokenReader& validation) {
-  TrainingRun run(task, data, validation);
+  const TrainingTask complete = with_slices(task);
+  TrainingRun run(complete, data, validation);
   run.start();
   run.announce();
   run.run();

@@ -8,6 +8,7 @@
 #include "base/progress.h"
 #include "eval/evaluation.h"
 #include "net/model_file.h"
+#include "train/estimate.h"
 #include "train/learner.h"
 #include "train/report.h"
 #include "train/run_log.h"
@@ -57,6 +58,7 @@ class TrainingRun {
   Figures figures() const;
 
   const TrainingTask& task_;
+  MemoryEstimate memory_;  // before anything of it is taken
   shard::TokenReader& validation_data_;
   Streams streams_;
   net::ModelFile description_;  // model.json of the checkpoints

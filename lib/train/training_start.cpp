@@ -1,14 +1,21 @@
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/number.h"
+#include "base/system_memory.h"
 #include "eval/evaluate.h"
 #include "eval/token_check.h"
+#include "net/cost.h"
 #include "nn/weights.h"
 #include "train/checkpoint.h"
 #include "train/compatible.h"
 #include "train/estimate.h"
 #include "train/schedule.h"
+#include "train/slices.h"
 #include "train/training_run.h"
 
 namespace ql::train {
@@ -42,9 +49,44 @@ const TrainingTask& checked(const TrainingTask& task, const shard::TokenReader& 
 
 }  // namespace
 
+TrainingTask with_slices(TrainingTask task) {
+  TrainingConfig& config = task.config;
+  const fs::path last = task.run / "last", best = task.run / "best";
+  const fs::path checkpoint = fs::exists(last) ? last : best;
+  if (task.start == Start::kResume && fs::exists(checkpoint)) {
+    const net::ModelFile file = net::read_model_file(checkpoint);
+    const JsonObject saved(file.training, checkpoint.string());
+    // A checkpoint that does not know the keys was made by a training that did not split batches.
+    const auto complete = [&saved](std::int64_t& value, const char* key) {
+      if (value == 0) {
+        value = saved.has(key) ? saved.integer(key, 1) : 1;
+      }
+    };
+    complete(config.slices, "slices");
+    complete(config.passes, "passes");
+  }
+  if (config.slices == 0) {
+    config.slices =
+        choose_slices(config.batch, task.network.lengths.segment, at::get_num_threads());
+  }
+  if (config.passes == 0) {
+    // Something is left for the system's cache of files.
+    const std::int64_t available = available_bytes() / 10 * 9;
+    config.passes =
+        available == 0
+            ? 1
+            : choose_passes(task.network, net::cost(task.network, task.network.lengths).parameters,
+                            config, at::get_num_threads(), available);
+  }
+  return task;
+}
+
 TrainingRun::TrainingRun(const TrainingTask& task, shard::TokenReader& data,
                          shard::TokenReader& validation)
     : task_(checked(task, data, validation)),
+      memory_(estimate_memory(task.network,
+                              net::cost(task.network, task.network.lengths).parameters, task.config,
+                              at::get_num_threads())),
       validation_data_(validation),
       streams_(data, task.config.batch, task.network.lengths.segment),
       description_(describe(task, data)),
@@ -107,9 +149,8 @@ void TrainingRun::announce() const {
   for (std::string& line : schedule_lines(task_.config, streams_, state_.data, state_.validation)) {
     lines.push_back(std::move(line));
   }
-  const MemoryEstimate memory = estimate_memory(task_.network, parameters, task_.config.batch);
-  lines.push_back(fmt::format("memory needed: about {} ({} for weights and optimizer)",
-                              human_bytes(memory.total()), human_bytes(memory.parameters)));
+  lines.push_back(slices_line(task_.config));
+  lines.push_back(memory_line(memory_));
   for (const std::string& line : lines) {
     log_info("{}", line);
   }

@@ -1,7 +1,5 @@
 #include "train/adam.h"
 
-#include <ATen/Parallel.h>
-
 #include <cmath>
 
 #include "torch_doctest.h"
@@ -86,25 +84,6 @@ void compare_with_oracle(at::ScalarType type, double tolerance) {
 TEST_CASE("Adam follows the scalar algorithm") {
   compare_with_oracle(at::kDouble, 1e-12);
   compare_with_oracle(at::kFloat, 2e-6);
-}
-
-TEST_CASE("the gradient's norm is over all parameters, whatever the threads") {
-  auto made = parameters(at::kFloat);
-  set_gradients(made, 1);
-  made[1].tensor.mutable_grad().reset();  // no gradient counts as zeros
-  double squares = 0;
-  for (std::size_t p : {0U, 2U, 3U}) {
-    for (std::int64_t i = 0; i < made[p].tensor.numel(); ++i) {
-      squares += std::pow(static_cast<double>(static_cast<float>(gradient_at(i, 1))), 2);
-    }
-  }
-  const Adam adam(made, {});
-  const double norm = adam.gradient_norm();
-  CHECK(norm == doctest::Approx(std::sqrt(squares)).epsilon(1e-12));
-  const int threads = at::get_num_threads();
-  at::set_num_threads(threads == 1 ? 2 : 1);
-  CHECK(adam.gradient_norm() == norm);
-  at::set_num_threads(threads);
 }
 
 TEST_CASE("a gradient that is not contiguous is read in the parameter's order") {

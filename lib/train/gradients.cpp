@@ -1,0 +1,101 @@
+#include "train/gradients.h"
+
+#include <ATen/Dispatch.h>
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "nn/vector.h"
+
+namespace ql::train {
+namespace {
+
+// Elements of one unit of work. A sum is taken inside each block, then over the blocks in order.
+constexpr std::int64_t kBlock = 16384;
+
+std::int64_t block_count(std::int64_t elements) { return (elements + kBlock - 1) / kBlock; }
+
+template <typename Scalar>
+QL_VECTOR_BODY void add_block_body(Scalar* sum, const Scalar* other, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    sum[i] += other[i];
+  }
+}
+
+QL_VECTOR_KERNEL(add_block)
+
+// Squares of float are exact in double, and small ones do not vanish beside large ones.
+template <typename Scalar>
+QL_VECTOR_BODY double sum_squares_body(const Scalar* values, std::int64_t count) {
+  double lanes[nn::kLanes] = {};
+  std::int64_t i = 0;
+  for (; i + nn::kLanes <= count; i += nn::kLanes) {
+    for (std::int64_t lane = 0; lane < nn::kLanes; ++lane) {
+      const double value = values[i + lane];
+      lanes[lane] += value * value;
+    }
+  }
+  for (; i < count; ++i) {
+    lanes[0] += static_cast<double>(values[i]) * static_cast<double>(values[i]);
+  }
+  double sum = 0;
+  for (std::int64_t lane = 0; lane < nn::kLanes; ++lane) {
+    sum += lanes[lane];
+  }
+  return sum;
+}
+QL_VECTOR_KERNEL(sum_squares)
+
+// The first becomes the sum; returns that of its squares.
+double join(const std::vector<at::Tensor>& addends) {
+  const at::Tensor& sum = addends.front();
+  const std::int64_t elements = sum.numel();
+  std::vector<double> squares(static_cast<std::size_t>(block_count(elements)));
+  AT_DISPATCH_FLOATING_TYPES(sum.scalar_type(), "join_gradients", [&] {
+    at::parallel_for(0, block_count(elements), 1, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t block = begin; block < end; ++block) {
+        const std::int64_t start = block * kBlock;
+        const std::int64_t count = std::min(kBlock, elements - start);
+        scalar_t* values = sum.data_ptr<scalar_t>() + start;
+        for (std::size_t i = 1; i < addends.size(); ++i) {
+          add_block(values, static_cast<const scalar_t*>(addends[i].data_ptr<scalar_t>()) + start,
+                    count);
+        }
+        squares[static_cast<std::size_t>(block)] =
+            sum_squares(static_cast<const scalar_t*>(values), count);
+      }
+    });
+  });
+  double total = 0;
+  for (const double square : squares) {
+    total += square;
+  }
+  return total;
+}
+
+}  // namespace
+
+double join_gradients(const std::vector<nn::NamedTensor>& parameters,
+                      const std::vector<Gradients>& slices) {
+  double total = 0;
+  for (std::size_t p = 0; p < parameters.size(); ++p) {
+    std::vector<at::Tensor> addends;
+    for (const Gradients& slice : slices) {
+      if (slice[p].defined()) {
+        addends.push_back(slice[p].contiguous());
+      }
+    }
+    const at::Tensor& parameter = parameters[p].tensor;
+    if (addends.empty()) {
+      parameter.mutable_grad().reset();
+      continue;
+    }
+    total += join(addends);
+    parameter.mutable_grad() = addends.front();
+  }
+  return std::sqrt(total);
+}
+
+}  // namespace ql::train

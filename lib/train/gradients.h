@@ -1,0 +1,21 @@
+// The gradients of a step, which the slices of its batch compute each for itself, as one.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <vector>
+
+#include "nn/named_tensor.h"
+
+namespace ql::train {
+
+// Of every parameter, in the parameters' order; undefined where the loss does not depend on it.
+using Gradients = std::vector<at::Tensor>;
+
+// Adds up the slices' gradients, in the slices' order, as the parameters' grad(); returns the L2
+// norm of all of them together. One pass over memory; in the same order for any number of threads.
+// The tensors of the first slice that has a gradient are written to.
+double join_gradients(const std::vector<nn::NamedTensor>& parameters,
+                      const std::vector<Gradients>& slices);
+
+}  // namespace ql::train

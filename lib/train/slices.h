@@ -1,0 +1,30 @@
+// How the rows of a batch are split for a step on the CPU. A slice goes through forward and
+// backward pass on one thread: matrix products of some hundred rows are as fast that way as on all
+// threads together, and everything between them is faster. A slice that would need too much memory
+// goes in several passes.
+//
+// The sums of a step depend on the slices and passes, never on the number of threads.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace ql::train {
+
+// Rows of the batch that go through the network together.
+struct RowRange {
+  std::int64_t first, count;
+};
+
+// A slice is its passes, in order.
+using Slice = std::vector<RowRange>;
+
+// `batch` rows in `slices` parts of nearly equal size, each in `passes` parts likewise; at most one
+// part for every row.
+std::vector<Slice> split_rows(std::int64_t batch, std::int64_t slices, std::int64_t passes);
+
+// The slices for a training on so many threads: one a thread, at least two and of at least 64
+// tokens, so that one and two threads compute the same.
+std::int64_t choose_slices(std::int64_t batch, std::int64_t segment, int threads);
+
+}  // namespace ql::train

@@ -1,0 +1,102 @@
+#include "train/gradients.h"
+
+#include <ATen/Parallel.h>
+
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "torch_doctest.h"
+
+namespace ql::train {
+namespace {
+
+// Below, at and above the size of a block of work.
+const std::vector<std::int64_t> kSizes = {1, 3, 16384, 40001};
+
+std::vector<nn::NamedTensor> parameters(at::ScalarType type) {
+  std::vector<nn::NamedTensor> made;
+  for (const std::int64_t size : kSizes) {
+    made.push_back({"p" + std::to_string(size), at::zeros({size}, type).set_requires_grad(true)});
+  }
+  return made;
+}
+
+std::vector<Gradients> random_gradients(std::size_t slices, at::ScalarType type) {
+  at::manual_seed(7);
+  std::vector<Gradients> made(slices);
+  for (Gradients& slice : made) {
+    for (const std::int64_t size : kSizes) {
+      slice.push_back(at::randn({size}, type));
+    }
+  }
+  return made;
+}
+
+std::vector<Gradients> copy_of(const std::vector<Gradients>& gradients) {
+  std::vector<Gradients> copies = gradients;
+  for (Gradients& slice : copies) {
+    for (at::Tensor& gradient : slice) {
+      gradient = gradient.defined() ? gradient.clone() : gradient;
+    }
+  }
+  return copies;
+}
+
+}  // namespace
+
+TEST_CASE("gradients of slices are added up, and their norm is over all parameters") {
+  for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
+    for (const std::size_t slices : {1U, 2U, 5U}) {
+      CAPTURE(slices);
+      const auto made = parameters(type);
+      std::vector<Gradients> gradients = random_gradients(slices, type);
+      gradients.back()[0] = at::Tensor();  // this slice does not depend on it
+      for (Gradients& slice : gradients) {
+        slice[1] = at::Tensor();  // and none on that
+      }
+      const std::vector<Gradients> before = copy_of(gradients);
+      made[1].tensor.mutable_grad() = at::ones({3}, type);  // of an earlier step
+      const double norm = join_gradients(made, gradients);
+      double squares = 0;
+      for (std::size_t p = 0; p < made.size(); ++p) {
+        at::Tensor sum = at::zeros({kSizes[p]}, type);
+        for (const Gradients& slice : before) {
+          sum = slice[p].defined() ? sum + slice[p] : sum;
+        }
+        const at::Tensor& found = made[p].tensor.grad();
+        CHECK(found.defined() == (p != 1 && (p != 0 || slices > 1)));
+        CHECK((!found.defined() || at::equal(found, sum)));
+        squares += sum.to(at::kDouble).square().sum().item<double>();
+      }
+      CHECK(norm == doctest::Approx(std::sqrt(squares)).epsilon(1e-12));
+    }
+  }
+}
+
+TEST_CASE("joined gradients do not depend on the number of threads") {
+  const int threads = at::get_num_threads();
+  std::vector<double> norms;
+  std::vector<at::Tensor> sums;
+  for (const int used : {1, 2, 3}) {
+    at::set_num_threads(used);
+    const auto made = parameters(at::kFloat);
+    norms.push_back(join_gradients(made, random_gradients(3, at::kFloat)));
+    sums.push_back(made.back().tensor.grad());
+  }
+  at::set_num_threads(threads);
+  CHECK(norms[1] == norms[0]);
+  CHECK(norms[2] == norms[0]);
+  CHECK(at::equal(sums[1], sums[0]));
+  CHECK(at::equal(sums[2], sums[0]));
+}
+
+TEST_CASE("a gradient that is not contiguous is joined in the parameter's order") {
+  const at::Tensor weight = at::zeros({2, 3}).set_requires_grad(true);
+  const at::Tensor gradient = at::arange(6, at::kFloat).view({3, 2}).t();
+  join_gradients({{"w", weight}}, {{gradient}, {gradient}});
+  CHECK(at::equal(weight.grad(), gradient * 2));
+}
+
+}  // namespace ql::train
