@@ -1,8 +1,10 @@
 #include "nn/embedding.h"
 
 #include <cmath>
+#include <vector>
 
 #include "net/clusters.h"
+#include "nn/cluster_rows.h"
 #include "nn/layers.h"
 
 namespace ql::nn {
@@ -13,21 +15,22 @@ at::Tensor look_up(const at::Tensor& table, const at::Tensor& projection, const 
   return projection.defined() ? at::linear(vectors, projection) : vectors;
 }
 
+// ids [rows]; returns [rows, d_model]. Cluster after cluster, then in the rows' order.
 at::Tensor look_up_clusters(const net::Network& network, const Parameters& parameters,
                             const at::Tensor& ids) {
-  at::Tensor vectors =
-      at::zeros({ids.size(0), network.d_model}, parameters.embeddings.front().options());
-  const std::vector<net::Cluster> clusters = net::clusters(network);
-  for (std::size_t i = 0; i < clusters.size(); ++i) {
-    const at::Tensor rows =
-        at::nonzero(ids.ge(clusters[i].begin).logical_and(ids.lt(clusters[i].end))).squeeze(1);
-    if (rows.numel() > 0) {
-      const at::Tensor own = ids.index_select(0, rows) - clusters[i].begin;
-      vectors = vectors.index_copy(
-          0, rows, look_up(parameters.embeddings[i], parameters.embedding_projections[i], own));
+  std::vector<std::int64_t> ends;
+  for (const net::Cluster& cluster : net::clusters(network)) {
+    ends.push_back(cluster.end);
+  }
+  const ClusterRows rows = rows_by_cluster(ids, ends);
+  std::vector<at::Tensor> vectors;
+  for (std::size_t i = 0; i < ends.size(); ++i) {
+    if (rows.count(i) > 0) {
+      vectors.push_back(
+          look_up(parameters.embeddings[i], parameters.embedding_projections[i], rows.ids_of(i)));
     }
   }
-  return vectors;
+  return at::cat(vectors).index_select(0, rows.places);
 }
 
 }  // namespace

@@ -402,15 +402,26 @@ at::Tensor Model::forward_embedded(const net::Geometry& geometry, const at::Tens
   return states;
 }
 
-at::Tensor Model::losses(const at::Tensor& states, const at::Tensor& targets) const {
+at::Tensor Model::check_targets(const at::Tensor& states, const at::Tensor& targets) const {
   const at::Tensor ids = check_ids(targets, "targets");
   if (states.dim() != 3 || states.size(0) != ids.size(0) || states.size(1) != ids.size(1) ||
       states.size(2) != network_.d_model) {
     throw ConfigError("states", fmt::format("expected {} x {} x {} for these targets", ids.size(0),
                                             ids.size(1), network_.d_model));
   }
-  return adaptive_cross_entropy(network_, parameters_, states.flatten(0, 1), ids.flatten())
+  return ids;
+}
+
+at::Tensor Model::losses(const at::Tensor& states, const at::Tensor& targets) const {
+  const at::Tensor ids = check_targets(states, targets);
+  return cross_entropy(states.flatten(0, 1), softmax_weights(network_, parameters_), ids.flatten())
       .view(ids.sizes());
+}
+
+at::Tensor Model::loss(const at::Tensor& states, const at::Tensor& targets, double factor) const {
+  const at::Tensor ids = check_targets(states, targets);
+  return cross_entropy_sum(states.flatten(0, 1), softmax_weights(network_, parameters_),
+                           ids.flatten(), factor);
 }
 
 }  // namespace ql::nn

@@ -75,9 +75,14 @@ class Model {
   // Throws as forward() does.
   at::Tensor losses(const at::Tensor& states, const at::Tensor& targets) const;
 
+  // The sum of losses() times `factor`, a scalar: the mean with 1 / targets.numel(). For training,
+  // whose gradients are made with the factor from the start (nn/softmax.h).
+  at::Tensor loss(const at::Tensor& states, const at::Tensor& targets, double factor) const;
+
  private:
   at::Tensor check_tokens(const net::Geometry& geometry, const at::Tensor& tokens) const;
   at::Tensor check_ids(const at::Tensor& ids, const char* what) const;
+  at::Tensor check_targets(const at::Tensor& states, const at::Tensor& targets) const;
 
   net::Network network_;
   at::TensorOptions options_;

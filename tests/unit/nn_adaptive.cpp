@@ -157,6 +157,42 @@ TEST_CASE("the softmax of every division is the definition's") {
   }
 }
 
+TEST_CASE("the loss is the mean of the losses, and its gradients are") {
+  for (const Case& one : kCases) {
+    CAPTURE(one.name);
+    const nn::Model model = test::random_model(network_of(one), 7);
+    const at::Tensor states = at::sin(at::arange(80, at::kDouble)).view({2, 5, 8});
+    const at::Tensor targets = test::random_tokens(2, 5, model.network().vocab_size, 8);
+    const auto gradients_of = [&](const at::Tensor& loss, const at::Tensor& leaf) {
+      loss.backward();
+      std::vector<at::Tensor> found = {leaf.grad()};
+      for (const nn::NamedTensor& parameter : model.parameters()) {
+        found.push_back(parameter.tensor.grad());
+        parameter.tensor.mutable_grad() = at::Tensor();
+      }
+      return found;
+    };
+    const at::Tensor leaf = states.clone().set_requires_grad(true);
+    const at::Tensor other = states.clone().set_requires_grad(true);
+    const at::Tensor mean = model.losses(leaf, targets).mean();
+    const at::Tensor loss = model.loss(other, targets, 0.1);
+    CHECK(loss.dim() == 0);
+    CHECK(test::largest_difference(mean, loss) < 1e-12);
+    const std::vector<at::Tensor> slow = gradients_of(mean, leaf);
+    const std::vector<at::Tensor> fast = gradients_of(loss, other);
+    for (std::size_t i = 0; i < slow.size(); ++i) {
+      REQUIRE(slow[i].defined() == fast[i].defined());
+      if (slow[i].defined()) CHECK(test::largest_difference(slow[i], fast[i]) < 1e-12);
+    }
+    CHECK(fast.front().abs().max().item<double>() > 0);
+  }
+  const nn::Model model = test::random_model(network_of(kCases[0]), 7);
+  CHECK_THROWS_AS(model.loss(at::zeros({2, 5, 7}, at::kDouble), at::zeros({2, 5}, at::kLong), 1),
+                  ConfigError);
+  CHECK_THROWS_AS(model.loss(at::zeros({2, 5, 8}, at::kDouble), at::full({2, 5}, 11, at::kLong), 1),
+                  FormatError);
+}
+
 TEST_CASE("the input of every division is the definition's") {
   for (const Case& one : kCases) {
     CAPTURE(one.name);

@@ -1,7 +1,11 @@
 // Cross entropy by blocks against ATen's log_softmax over the whole matrix.
 #include "nn/softmax.h"
 
+#include <ATen/Parallel.h>
+
 #include <cstdint>
+#include <thread>
+#include <vector>
 
 #include "nn_support.h"
 #include "torch_doctest.h"
@@ -57,8 +61,9 @@ void check_equal(const Gradients& a, const Gradients& b, double tolerance) {
 
 TEST_CASE("losses and gradients equal those of the whole matrix") {
   at::manual_seed(1);
-  // The last one makes two blocks, the second of one row.
-  const std::int64_t shapes[][2] = {{1, 1}, {1, 2}, {3, 17}, {5, 1000}, {40, 2049}, {33, 131100}};
+  // Panels have 2048 columns. The last one makes two blocks, the second a row shorter.
+  const std::int64_t shapes[][2] = {{1, 1},     {1, 2},     {3, 17},   {5, 1000},
+                                    {40, 2048}, {40, 2049}, {7, 9000}, {141, 60000}};
   for (const auto& shape : shapes) {
     CAPTURE(shape[0]);
     CAPTURE(shape[1]);
@@ -73,6 +78,49 @@ TEST_CASE("losses and gradients equal those of the whole matrix") {
     const at::Tensor factors = at::randn({shape[0]}, at::kDouble);
     check_equal(gradients(problem, (losses(problem) * factors).sum()),
                 gradients(problem, (plain_losses(problem) * factors).sum()), 1e-10);
+  }
+}
+
+TEST_CASE("maxima that rise and fall from panel to panel change nothing") {
+  at::manual_seed(6);
+  for (const double slope : {-0.01, 0.0001, 0.01, 0.1}) {
+    CAPTURE(slope);
+    Problem problem = random_problem(9, 7001, at::kDouble);
+    problem.bias = at::arange(7001, at::kDouble).mul_(slope).set_requires_grad(true);
+    CHECK(test::largest_difference(losses(problem), plain_losses(problem)) < 1e-10);
+    check_equal(gradients(problem, losses(problem).sum()),
+                gradients(problem, plain_losses(problem).sum()), 1e-10);
+  }
+}
+
+TEST_CASE("threads change nothing, be they those of a tensor or the caller's") {
+  at::manual_seed(7);
+  const int threads = at::get_num_threads();
+  const Problem problem = random_problem(50, 5000, at::kDouble);
+  const at::Tensor expected = plain_losses(problem);
+  const Gradients slow = gradients(problem, expected.mean());
+  for (const int count : {1, 2, 5}) {
+    at::set_num_threads(count);
+    CHECK(test::largest_difference(losses(problem), expected) < 1e-10);
+    check_equal(gradients(problem, losses(problem).mean()), slow, 1e-10);
+  }
+  at::set_num_threads(threads);
+  std::vector<std::thread> callers;
+  std::vector<Gradients> found(3);
+  for (Gradients& own : found) {
+    callers.emplace_back([&problem, &own] {
+      Problem copy = problem;
+      for (at::Tensor* leaf : {&copy.states, &copy.weight, &copy.bias}) {
+        *leaf = leaf->detach().requires_grad_(true);
+      }
+      own = gradients(copy, losses(copy).mean());
+    });
+  }
+  for (std::thread& caller : callers) {
+    caller.join();
+  }
+  for (const Gradients& own : found) {
+    check_equal(own, slow, 1e-10);
   }
 }
 
