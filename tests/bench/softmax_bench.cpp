@@ -1,0 +1,213 @@
+// The softmax of a training step, forward and backward, beside its matrix products alone: both are
+// timed in turn, `ratio` is that of their medians, `work_ratio` in processor time. `largest_MiB` is
+// the largest tensor that the whole allocates, `sum_MiB` all of them together.
+#include <benchmark/benchmark.h>
+// benchmark first: glog's CHECK must not meet its own.
+#include <ATen/ATen.h>
+#include <errno.h>
+#include <stdlib.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <ctime>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "nn/adaptive_softmax.h"
+#include "nn/cluster_rows.h"
+#include "nn/threads.h"
+
+namespace {
+
+std::atomic<std::size_t> largest_allocation{0}, sum_of_allocations{0};
+
+}  // namespace
+
+// LibTorch has its tensors from here, and the program's own version comes before the C library's.
+extern "C" int posix_memalign(void** memory, std::size_t alignment, std::size_t size) {
+  std::size_t largest = largest_allocation;
+  while (size > largest && !largest_allocation.compare_exchange_weak(largest, size)) {
+  }
+  sum_of_allocations += size;
+  *memory = ::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
+  return *memory == nullptr ? ENOMEM : 0;
+}
+
+namespace ql {
+namespace {
+
+struct Shape {
+  std::int64_t rows, d_model, vocab_size;
+  std::vector<std::int64_t> cutoffs;
+  std::int64_t div_val;
+};
+
+const Shape kSimpleBooks512{512, 256, 11492, {}, 1};
+const Shape kSimpleBooks1024{1024, 256, 11492, {}, 1};
+const Shape kWikiText103{4096, 1024, 267735, {20000, 40000, 200000}, 4};
+const Shape kWikiText103Shared{1024, 256, 267735, {20000, 40000, 200000}, 1};
+
+struct Problem {
+  explicit Problem(const Shape& shape) {
+    net::Network network;
+    network.vocab_size = shape.vocab_size;
+    network.d_model = shape.d_model;
+    network.n_head = 1;
+    network.d_head = network.d_inner = 1;
+    network.cutoffs = shape.cutoffs;
+    network.div_val = shape.div_val;
+    network.scales = {1};
+    network.lengths = {4, 4, 0};
+    network.check();
+    parameters = nn::make_parameters(network, at::kFloat);
+    {
+      const at::NoGradGuard no_gradient;
+      for (const nn::NamedTensor& parameter : parameters.named) {
+        at::Tensor tensor = parameter.tensor;
+        tensor.normal_(0, 0.02);
+      }
+    }
+    weights = nn::softmax_weights(network, parameters);
+    states = at::randn({shape.rows, shape.d_model}).set_requires_grad(true);
+    targets = at::empty({shape.rows}, at::kLong);
+    // Zipf's law: the chance of id i is as 1 / (i + 1), by the inverse of its sum's logarithm.
+    std::mt19937_64 random(1);
+    std::uniform_real_distribution<double> uniform(0, std::log(shape.vocab_size + 1.0));
+    for (std::int64_t row = 0; row < shape.rows; ++row) {
+      targets.data_ptr<std::int64_t>()[row] =
+          std::min(static_cast<std::int64_t>(std::exp(uniform(random))) - 1, shape.vocab_size - 1);
+    }
+    const nn::ClusterRows rows = nn::rows_by_cluster(targets, weights.ends);
+    std::int64_t most = 0;
+    for (std::size_t i = 0; i < weights.ends.size(); ++i) {
+      const std::int64_t ids = weights.ends[i] - (i > 0 ? weights.ends[i - 1] : 0);
+      clusters.push_back({i > 0 ? rows.count(i) : shape.rows, ids});
+      most = std::max(most, clusters.back().rows * ids);
+    }
+    probabilities = at::rand({most});
+    weight_gradient = at::empty(weights.weights.front().sizes());
+  }
+
+  // Logits, the gradients of states and weight, and the three products of a projection.
+  void products() {
+    const at::NoGradGuard no_gradient;
+    for (std::size_t i = 0; i < clusters.size(); ++i) {
+      const auto [rows, ids] = clusters[i];
+      if (rows == 0) {
+        continue;
+      }
+      const bool shared = weights.weights.size() < clusters.size();
+      const at::Tensor weight =
+          shared ? weights.weights[0].narrow(0, weights.ends[i] - ids, ids) : weights.weights[i];
+      at::Tensor own_states = states.narrow(0, 0, rows), gradient = at::empty_like(own_states);
+      const at::Tensor& projection = weights.projections[i];
+      at::Tensor projected = own_states, projected_gradient = gradient;
+      if (projection.defined()) {
+        projected = at::empty({rows, weight.size(1)});
+        projected_gradient = at::empty_like(projected);
+        at::mm_out(projected, own_states, projection);
+      }
+      at::Tensor matrix = probabilities.narrow(0, 0, rows * ids).view({rows, ids});
+      at::Tensor column_gradient = weight_gradients(ids, weight.size(1));
+      at::mm_out(matrix, projected, weight.t());
+      at::mm_out(projected_gradient, matrix, weight);
+      at::mm_out(column_gradient, matrix.t(), projected);
+      if (projection.defined()) {
+        at::Tensor projection_gradient = at::empty_like(projection);
+        at::mm_out(gradient, projected_gradient, projection.t());
+        at::mm_out(projection_gradient, own_states.t(), projected_gradient);
+      }
+    }
+  }
+  at::Tensor weight_gradients(std::int64_t ids, std::int64_t width) {
+    if (weight_gradient.numel() < ids * width) {
+      weight_gradient = at::empty({ids * width});
+    }
+    return weight_gradient.flatten().narrow(0, 0, ids * width).view({ids, width});
+  }
+
+  void whole() {
+    nn::cross_entropy_sum(states, weights, targets, 1 / static_cast<double>(states.size(0)))
+        .backward();
+    states.mutable_grad().reset();
+    for (const nn::NamedTensor& parameter : parameters.named) {
+      parameter.tensor.mutable_grad().reset();
+    }
+  }
+  void losses() {
+    const at::NoGradGuard no_gradient;
+    nn::cross_entropy(states, weights, targets);
+  }
+
+  struct Cluster {
+    std::int64_t rows, ids;
+  };
+  std::vector<Cluster> clusters;
+  nn::Parameters parameters;
+  nn::SoftmaxWeights weights;
+  at::Tensor states, targets, probabilities, weight_gradient;
+};
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+// Milliseconds by the clock, and of all threads' work: the latter holds on a busy machine as well.
+struct Times {
+  std::vector<double> wall, work;
+
+  template <typename Run>
+  void take(const Run& run) {
+    const auto start = std::chrono::steady_clock::now();
+    const std::clock_t work_start = std::clock();
+    run();
+    wall.push_back(
+        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start)
+            .count());
+    work.push_back(1e3 * static_cast<double>(std::clock() - work_start) / CLOCKS_PER_SEC);
+  }
+};
+
+void training(benchmark::State& state, const Shape& shape) {
+  nn::set_up_threads(static_cast<int>(state.range(0)));
+  Problem problem(shape);
+  Times products, whole, losses;
+  problem.products();
+  problem.whole();
+  largest_allocation = 0;
+  sum_of_allocations = 0;
+  problem.whole();
+  state.counters["largest_MiB"] = static_cast<double>(largest_allocation) / (1 << 20);
+  state.counters["sum_MiB"] = static_cast<double>(sum_of_allocations) / (1 << 20);
+  for ([[maybe_unused]] auto _ : state) {
+    products.take([&] { problem.products(); });
+    whole.take([&] { problem.whole(); });
+    losses.take([&] { problem.losses(); });
+    state.SetIterationTime(whole.wall.back() / 1e3);
+  }
+  state.counters["products_ms"] = median(products.wall);
+  state.counters["losses_ms"] = median(losses.wall);
+  state.counters["ratio"] = median(whole.wall) / median(products.wall);
+  state.counters["work_ratio"] = median(whole.work) / median(products.work);
+  nn::set_up_threads(0);
+}
+#define QL_SOFTMAX(NAME, SHAPE, ITERATIONS) \
+  BENCHMARK_CAPTURE(training, NAME, SHAPE)  \
+      ->ArgName("threads")                  \
+      ->Arg(1)                              \
+      ->Arg(2)                              \
+      ->Iterations(ITERATIONS)              \
+      ->Unit(benchmark::kMillisecond)       \
+      ->UseManualTime()
+QL_SOFTMAX(softmax_simplebooks_512, kSimpleBooks512, 15);
+QL_SOFTMAX(softmax_simplebooks_1024, kSimpleBooks1024, 15);
+QL_SOFTMAX(softmax_wikitext103, kWikiText103, 3);
+QL_SOFTMAX(softmax_wikitext103_shared, kWikiText103Shared, 3);
+
+}  // namespace
+}  // namespace ql
