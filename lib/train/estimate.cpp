@@ -10,6 +10,8 @@ namespace ql::train {
 namespace {
 
 constexpr std::int64_t kFloat = 4;
+// Logits of one block of rows (nn/softmax.h).
+constexpr std::int64_t kSoftmaxBlock = std::int64_t{28} << 20;
 
 // Numbers that one layer keeps for the backward pass, for one row of the batch: of the window the
 // states and what they were normalized to, keys and values; of the segment the queries, the
@@ -19,7 +21,8 @@ std::int64_t kept_numbers(const net::Network& network, const net::ScaleGeometry&
                           std::int64_t compressed_memory) {
   const std::int64_t d_heads = network.n_head * network.d_head, d_model = network.d_model;
   const std::int64_t window = scale.window() + compressed_memory, segment = scale.segment;
-  const std::int64_t scores = network.n_head * segment * window;
+  const std::int64_t keys = (window + 15) / 16 * 16;  // whole vectors of 64 bytes
+  const std::int64_t scores = network.n_head * segment * keys;
   return window * (d_model + 2 * d_heads) +
          segment * (2 * d_heads + (network.pre_lnorm ? 4 : 5) * d_model + network.d_inner) +
          scores + scores / kFloat;
@@ -71,7 +74,9 @@ MemoryEstimate estimate_memory(const net::Network& network, std::int64_t paramet
   // Old and new ones; a memory is a part of its whole window.
   estimate.memories = 3 * config.batch * net::cost(network, network.lengths).memory_states *
                       network.d_model * kFloat;
-  estimate.activations = running * rows * row_numbers(network, geometry) * kFloat;
+  const std::int64_t logits = rows * geometry.lengths.segment * network.vocab_size * kFloat;
+  estimate.activations =
+      running * (rows * row_numbers(network, geometry) * kFloat + std::min(logits, kSoftmaxBlock));
   return estimate;
 }
 

@@ -111,10 +111,9 @@ Learner::SliceResult Learner::run_slice(std::size_t slice, const Batch& batch) {
     at::Tensor reconstruction;
     const at::Tensor states = model_.forward(geometry_, tokens, memories_[slice][pass],
                                              batch.options_of(rows), &reconstruction);
-    const at::Tensor sum =
-        model_.losses(states.narrow(1, batch.context, batch.counted()), targets).sum();
-    result.loss += sum.item<double>();
-    at::Tensor loss = sum / static_cast<double>(batch.rows() * batch.counted());
+    at::Tensor loss = model_.loss(states.narrow(1, batch.context, batch.counted()), targets,
+                                  1 / static_cast<double>(batch.rows() * batch.counted()));
+    result.loss += loss.item<double>();
     if (reconstruction.defined()) {
       const double share = static_cast<double>(rows.count) / static_cast<double>(batch.rows());
       loss = loss +
@@ -156,7 +155,7 @@ StepResult Learner::step(Streams& streams, std::int64_t step, double learning_ra
   StepResult result;
   std::vector<Gradients> gradients;
   for (SliceResult& slice : results) {
-    result.loss += slice.loss / static_cast<double>(batch.rows() * batch.counted());
+    result.loss += slice.loss;
     gradients.push_back(std::move(slice.gradients));
   }
   require_finite(result.loss, "loss", step);

@@ -41,7 +41,7 @@ class Learner {
  private:
   // What a slice computes of a step.
   struct SliceResult {
-    double loss = 0;  // summed over the targets that are trained on
+    double loss = 0;  // its part of the mean over the targets that are trained on
     Gradients gradients;
   };
   struct Batch;
