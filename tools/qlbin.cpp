@@ -1,4 +1,5 @@
 // qlbin: token streams to zstd shards with a manifest, and back.
+#include "base/cores.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/printable.h"
@@ -19,12 +20,24 @@ namespace {
 using namespace ql;
 using namespace ql::shard;
 
+int threads(const Options& options) {
+  return threads_or_cores(static_cast<int>(options.integer("threads")));
+}
+
+// How the command went about it, for the artefact. What only changes speed is left out.
+Json configuration(const Options& options) {
+  Json json = options.resolved();
+  json.erase("threads");
+  return json;
+}
+
 PackOptions pack_options(const Options& options) {
   PackOptions pack;
   pack.shard_tokens = options.integer("shard-tokens");
   pack.frame_tokens = options.integer("frame-tokens");
   pack.level = static_cast<int>(options.integer("level"));
   pack.force = options.flag("force");
+  pack.threads = threads(options);
   return pack;
 }
 
@@ -41,7 +54,7 @@ void pack_stream(const Options& options, InputFile& input) {
   }
   TokenStreamReader stream(input);
   StreamHeader header = stream.header();
-  header.provenance = lineage(options.resolved(), header.provenance);
+  header.provenance = lineage(configuration(options), header.provenance);
   PackWriter writer(options.text("output"), header, pack_options(options));
   Progress progress("pack", "tokens");
   copy_stream(stream, writer, shown_by(progress));
@@ -68,7 +81,7 @@ VocabularyInfo typed_vocabulary(const Options& options) {
 void pack_plain_ids(const Options& options, InputFile& input) {
   StreamHeader header;
   header.vocabulary = typed_vocabulary(options);
-  header.provenance = provenance(options.resolved());
+  header.provenance = provenance(configuration(options));
   PackWriter writer(options.text("output"), header, pack_options(options));
   Progress progress("pack", "tokens");
   if (options.text("input") == "ids") {
@@ -124,7 +137,7 @@ void verify(const Options& options) {
     Progress progress("verify", "tokens");
     const Verification result = verify_folder(
         path, [&](const std::string& problem) { out.write(printable(problem) + "\n"); },
-        shown_by(progress));
+        shown_by(progress), threads(options));
     if (result.problems == 0) {
       out.write(fmt::format("{}: good: {}, {}, {}\n", path, counted(result.tokens, "token"),
                             counted(result.documents, "document"),
@@ -170,19 +183,20 @@ void cat(const Options& options) {
   const bool whole = range.begin == 0 && range.end == data.tokens();
   const auto sink = make_sink(
       format, [&](const void* bytes, std::size_t size) { out.write(bytes, size); },
-      data.header(options.resolved()));
+      data.header(configuration(options)));
   Progress progress("cat", "tokens", range.end - range.begin);
-  data.copy(range, *sink, shown_by(progress));
+  data.copy(range, threads(options), *sink, shown_by(progress));
   sink->finish(whole ? data.counts() : std::nullopt);
   out.close();
 }
 
 void merge(const Options& options) {
   JoinedData data(options.positional());
-  PackWriter writer(options.text("output"), data.header(options.resolved()), pack_options(options));
+  PackWriter writer(options.text("output"), data.header(configuration(options)),
+                    pack_options(options));
   writer.keep_unknown(data.unknown_keys());
   Progress progress("merge", "tokens", data.tokens());
-  data.copy({0, data.tokens()}, writer, shown_by(progress));
+  data.copy({0, data.tokens()}, threads(options), writer, shown_by(progress));
   writer.finish(data.counts());
   progress.finish();
 }

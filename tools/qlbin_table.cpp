@@ -38,6 +38,12 @@ Option number(const char* name, const char* help, const char* standard, std::int
   return option;
 }
 
+Option threads(const char* remark) {
+  Option option = number("threads", "", "0", 0, 1024);
+  option.help = std::string("Threads; 0 uses every core this process may use. ") + remark;
+  return option;
+}
+
 // What pack and merge have in common.
 std::vector<Option> writing_options() {
   Option output = text("output", "DIR", "Folder to make. It appears whole or not at all.");
@@ -51,10 +57,14 @@ std::vector<Option> writing_options() {
              "Tokens in a frame, the least that is read at once. Larger frames compress better, "
              "smaller ones are faster to reach into.",
              "64Ki", 1, std::int64_t{32} << 20),
-      number("level", "Compression level of zstd.", "3", 1, 22),
+      number(
+          "level",
+          "Compression level of zstd. Higher levels make smaller shards and take longer to pack.",
+          "1", 1, 22),
       flag("force",
            "Replace DIR when it holds packed data. A folder with anything else in it is never "
-           "replaced.")};
+           "replaced."),
+      threads("The files are the same for every N.")};
 }
 
 Command pack() {
@@ -94,6 +104,7 @@ Command info() {
 
 Command verify() {
   Command command{"verify", "read everything and name every damaged place", "MANIFEST...", {}, {}};
+  command.options = {threads("What is found is the same for every N.")};
   command.examples = {{"qlbin verify data/*", "After copying data from elsewhere"}};
   return command;
 }
@@ -108,7 +119,8 @@ Command cat() {
       text("range", "A:B",
            "Only the tokens from A up to but without B, counted from 0 over all MANIFESTs. A "
            "missing A or B is the beginning or the end."),
-      text("documents", "A:B", "Only the documents from A up to but without B, counted likewise.")};
+      text("documents", "A:B", "Only the documents from A up to but without B, counted likewise."),
+      threads("What is written is the same for every N.")};
   command.examples = {{"qlbin cat --documents 0:3 data/train | qltok decode --vocab vocab.json",
                        "Read the first three documents"},
                       {"qlbin cat --output ids --range 1M:1000100 data/train", "Look at some ids"}};

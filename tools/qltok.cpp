@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "base/cores.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -36,6 +37,10 @@ ql::text::InvalidText invalid_text(const Options& options) {
   using ql::text::InvalidText;
   return chosen<InvalidText>(options, "invalid",
                              {{"error", InvalidText::kError}, {"replace", InvalidText::kReplace}});
+}
+
+int threads(const Options& options) {
+  return ql::threads_or_cores(static_cast<int>(options.integer("threads")));
 }
 
 std::string percent(std::int64_t part, std::int64_t whole) {
@@ -81,7 +86,7 @@ void make_vocabulary(const Options& options) {
   // Opened first: a folder that is not there should not cost the time of counting.
   std::optional<ql::AtomicFile> file;
   if (options.text("output") != "-") file.emplace(options.text("output"));
-  const auto built = ql::text::build_vocabulary(options.positional(), rules);
+  const auto built = ql::text::build_vocabulary(options.positional(), rules, threads(options));
   const std::string text = built.vocabulary.to_text(ql::provenance(configuration(options)));
   if (file) {
     file->write(text);
@@ -151,11 +156,10 @@ void encode(const Options& options) {
   header.vocabulary = vocabulary.info();
   header.provenance = ql::provenance(configuration(options));
   const std::unique_ptr<ql::shard::TokenSink> sink = make_sink(as_text, out, header);
-  const auto totals = encode_files(options.positional(), encoder,
-                                   static_cast<int>(options.integer("threads")), *sink, [&] {
-                                     sink->flush();
-                                     out.flush();
-                                   });
+  const auto totals = encode_files(options.positional(), encoder, threads(options), *sink, [&] {
+    sink->flush();
+    out.flush();
+  });
   sink->finish(totals.counts);
   out.close();
   report(totals, vocabulary);

@@ -51,6 +51,12 @@ Option invalid() {
                 "error", {"error", "replace"});
 }
 
+Option threads(const std::string& remark) {
+  Option made = number("threads", "", "0", 0, 1024);
+  made.help = "Threads; 0 uses every core this process may use. " + remark;
+  return made;
+}
+
 Command vocab_command() {
   return {
       "vocab",
@@ -78,7 +84,9 @@ Command vocab_command() {
               "and characters. Sentencepiece: always means that <unk> is used; otherwise 256 byte "
               "pieces stand for what the other pieces do not cover.",
               "auto", {"auto", "always", "never"}),
-       invalid()},
+       invalid(),
+       threads("The vocabulary is the same for every N. Each thread counts apart, in memory of its "
+               "own. Sentencepiece uses one only.")},
       {{"qltok vocab --type word -o words.json train.txt", "All words of a text"},
        {"qltok vocab --min-count 3 --lowercase -o words.json a.txt b.txt",
         "Lower-cased words that occur at least three times"},
@@ -111,7 +119,7 @@ Command encode_command() {
        choice("output", "FORMAT",
               "A token stream, or ids: decimal ids as text, one line a document.", "stream",
               {"stream", "ids"}),
-       number("threads", "Encode with N threads. The ids are the same for every N.", "1", 1, 1024)},
+       threads("The ids are the same for every N.")},
       {{"qltok encode --vocab words.json train.txt | qlbin pack -o data/train",
         "Tokens of a text, packed into shards"},
        {"qltok encode --vocab words.json --document '^ = [^=].* = $' train.txt | qlbin pack -o "

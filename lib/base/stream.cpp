@@ -19,6 +19,10 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kBufferBytes = std::size_t{1} << 20;
+// What is written without a copy into the buffer: the system call costs little beside it.
+constexpr std::size_t kLargeWrite = std::size_t{64} << 10;
+// What a pipe should hold, so that two tools at its ends seldom wait for each other.
+constexpr int kPipeBytes = 1 << 20;
 constexpr std::chrono::milliseconds kPoll{250};
 
 // A silence that is long enough for a busy producer's next write, and what a trickle without such a
@@ -111,6 +115,8 @@ OutputStream::OutputStream(bool binary) {
                      "redirect it to a file or pipe it into the next tool");
   }
   buffer_.reserve(kBufferBytes);
+  // Where this is no pipe, or a user has many already, nothing changes.
+  ::fcntl(STDOUT_FILENO, F_SETPIPE_SZ, kPipeBytes);
 }
 
 OutputStream::~OutputStream() {
@@ -122,8 +128,8 @@ OutputStream::~OutputStream() {
 }
 
 void OutputStream::write(const void* data, std::size_t size) {
-  if (buffer_.size() + size > kBufferBytes) flush();
-  if (size < kBufferBytes) {
+  if (buffer_.size() + size > kBufferBytes || size >= kLargeWrite) flush();
+  if (size < kLargeWrite) {
     buffer_.append(static_cast<const char*>(data), size);
     return;
   }

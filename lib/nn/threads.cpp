@@ -4,17 +4,13 @@
 #include <ATen/Parallel.h>
 #include <dlfcn.h>
 #include <malloc.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <filesystem>
-#include <fstream>
-#include <set>
 #include <sstream>
-#include <utility>
 
+#include "base/cores.h"
 #include "base/error.h"
 #include "base/log.h"
 
@@ -24,29 +20,6 @@ namespace {
 constexpr int kMostThreads = 1024;
 // Per thread. The reference BLAS, which has one thread, stays below; a tuned one is far above.
 constexpr double kSlowGflops = 10;
-
-// The CPUs' numbers of package and core; a CPU without them counts as a core of its own.
-std::pair<std::string, std::string> core_of(int cpu) {
-  const std::string folder = fmt::format("/sys/devices/system/cpu/cpu{}/topology/", cpu);
-  std::string package, core;
-  std::ifstream(folder + "physical_package_id") >> package;
-  std::ifstream(folder + "core_id") >> core;
-  return core.empty() ? std::pair{std::string("cpu"), std::to_string(cpu)}
-                      : std::pair{package, core};
-}
-
-// CPUs' worth of time that the control group grants; 0: no limit.
-double quota() {
-  std::string limit;
-  double period = 0;
-  std::ifstream file("/sys/fs/cgroup/cpu.max");
-  if (!(file >> limit >> period) || limit == "max" || period <= 0) {
-    return 0;
-  }
-  double granted = 0;
-  std::istringstream(limit) >> granted;
-  return granted / period;
-}
 
 template <typename Function>
 Function* symbol(const char* name) {
@@ -110,30 +83,13 @@ void keep_freed_memory() {
 #endif
 }
 
-int usable_cores() {
-  cpu_set_t allowed;
-  std::set<std::pair<std::string, std::string>> cores;
-  if (::sched_getaffinity(0, sizeof allowed, &allowed) == 0) {
-    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-      if (CPU_ISSET(cpu, &allowed)) {
-        cores.insert(core_of(cpu));
-      }
-    }
-  }
-  int count = std::max(1, static_cast<int>(cores.size()));
-  if (const double limit = quota(); limit > 0) {
-    count = std::min(count, std::max(1, static_cast<int>(std::ceil(limit))));
-  }
-  return count;
-}
-
 ThreadSetup set_up_threads(int threads) {
   if (threads > kMostThreads) {
     throw UsageError("--threads", fmt::format("{} is more than {}", threads, kMostThreads));
   }
   keep_freed_memory();
   ThreadSetup setup;
-  setup.threads = threads > 0 ? threads : usable_cores();
+  setup.threads = threads_or_cores(threads);
   at::set_num_threads(setup.threads);
   const Blas blas = find_blas();
   setup.blas = blas.name;

@@ -8,10 +8,6 @@
 
 namespace ql::nn {
 
-// Physical cores this process may use: distinct cores of its CPU affinity, at most the control
-// group's quota. At least 1.
-int usable_cores();
-
 // Lets the memory of tensors that come and go every step stay with the process: fresh pages of the
 // system would cost a tenth of the time.
 void keep_freed_memory();
@@ -22,10 +18,10 @@ struct ThreadSetup {
   double gflops = 0;  // measured on a product of two 512 x 512 matrices in float32
 };
 
-// Sets the threads of LibTorch and of the BLAS beneath it (0: usable_cores()), keeps freed memory,
-// measures for some
-// milliseconds, and logs a warning with the cure when the BLAS is slow or keeps a second pool of
-// threads. Call it before the first tensor operation. Throws UsageError above 1024 threads.
+// Sets the threads of LibTorch and of the BLAS beneath it (0: usable_cores() of base/cores.h),
+// keeps freed memory, measures for some milliseconds, and logs a warning with the cure when the
+// BLAS is slow or keeps a second pool of threads. Call it before the first tensor operation. Throws
+// UsageError above 1024 threads.
 ThreadSetup set_up_threads(int threads);
 
 }  // namespace ql::nn

@@ -1,6 +1,7 @@
 #include "shard/id_codec.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "shard/little_endian.h"
 
@@ -10,6 +11,10 @@ namespace {
 
 template <typename Stored>
 void append_as(std::string& bytes, const TokenId* ids, std::size_t count) {
+  if (kIdsAreBytes && sizeof(Stored) == sizeof(TokenId)) {
+    bytes.append(reinterpret_cast<const char*>(ids), count * sizeof(Stored));
+    return;
+  }
   const std::size_t end = bytes.size();
   bytes.resize(end + count * sizeof(Stored));
   char* out = bytes.data() + end;
@@ -19,6 +24,10 @@ void append_as(std::string& bytes, const TokenId* ids, std::size_t count) {
 
 template <typename Stored>
 void decode_as(const char* bytes, std::vector<TokenId>& ids) {
+  if (kIdsAreBytes && sizeof(Stored) == sizeof(TokenId)) {
+    if (!ids.empty()) std::memcpy(ids.data(), bytes, ids.size() * sizeof(Stored));
+    return;
+  }
   for (std::size_t i = 0; i < ids.size(); ++i)
     ids[i] = load_little_endian<Stored>(bytes + i * sizeof(Stored));
 }

@@ -11,6 +11,9 @@
 
 namespace ql::shard {
 
+// Whether ids of 4 bytes stand in memory as they do in a file.
+constexpr bool kIdsAreBytes = __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__;
+
 // Appends `count` ids with `bytes_per_id` (2 or 4) bytes each.
 void append_ids(std::string& bytes, const TokenId* ids, std::size_t count, int bytes_per_id);
 

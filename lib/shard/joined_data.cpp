@@ -12,11 +12,26 @@ namespace ql::shard {
 
 namespace {
 
-constexpr std::int64_t kTokensAtOnce = 65536;
-
 std::string describe(const VocabularyInfo& vocabulary) {
   return fmt::format("{} entries, hash {}", vocabulary.size,
                      vocabulary.hash.empty() ? "unknown" : vocabulary.hash);
+}
+
+// Sends the tokens from `position` of a folder on, with the document starts among them.
+void send(const std::vector<std::int64_t>& document_starts, std::int64_t position,
+          const TokenId* ids, std::size_t count, TokenSink& sink) {
+  const std::int64_t end = position + static_cast<std::int64_t>(count);
+  auto start = std::lower_bound(document_starts.begin(), document_starts.end(), position);
+  while (position < end) {
+    if (start != document_starts.end() && *start == position) {
+      sink.begin_document();
+      ++start;
+    }
+    const std::int64_t next = start == document_starts.end() ? end : std::min(end, *start);
+    sink.write(ids, static_cast<std::size_t>(next - position));
+    ids += next - position;
+    position = next;
+  }
 }
 
 }  // namespace
@@ -109,38 +124,23 @@ TokenRange JoinedData::tokens_of_documents(TokenRange documents) const {
   return {token_of_document(documents.begin), token_of_document(documents.end)};
 }
 
-void JoinedData::copy(TokenRange range, TokenSink& sink, const TokensDone& done) {
-  std::int64_t before = 0;
-  const std::int64_t first = range.begin;
+void JoinedData::copy(TokenRange range, int threads, TokenSink& sink, const TokensDone& done) {
+  std::int64_t before = 0;  // tokens of the folders before
   for (TokenReader& reader : readers_) {
-    const std::int64_t end = std::min(range.end, before + reader.tokens());
-    while (range.begin < end) {
-      check_for_stop();
-      const std::int64_t part = std::min(kTokensAtOnce, end - range.begin);
-      copy_from(reader, {range.begin - before, range.begin - before + part}, sink);
-      range.begin += part;
-      done(range.begin - first);
+    const std::int64_t begin = std::max(range.begin, before) - before;
+    const std::int64_t end = std::min(range.end, before + reader.tokens()) - before;
+    if (begin < end) {
+      std::int64_t position = begin;
+      reader.read_in_order(begin, end, threads, [&](const TokenId* ids, std::size_t count) {
+        check_for_stop();
+        send(reader.document_starts(), position, ids, count, sink);
+        position += static_cast<std::int64_t>(count);
+        done(before + position - range.begin);
+      });
     }
     before += reader.tokens();
     // Many folders would keep more files open than a process may have.
     reader.close_files();
-  }
-}
-
-void JoinedData::copy_from(TokenReader& reader, TokenRange range, TokenSink& sink) {
-  std::vector<std::int64_t> tokens(static_cast<std::size_t>(range.end - range.begin));
-  reader.read(range.begin, range.end - range.begin, tokens.data());
-  const std::vector<TokenId> ids(tokens.begin(), tokens.end());
-  const std::vector<std::int64_t>& starts = reader.document_starts();
-  auto start = std::lower_bound(starts.begin(), starts.end(), range.begin);
-  for (std::int64_t position = range.begin; position < range.end;) {
-    if (start != starts.end() && *start == position) {
-      sink.begin_document();
-      ++start;
-    }
-    const std::int64_t end = start == starts.end() ? range.end : std::min(range.end, *start);
-    sink.write(ids.data() + (position - range.begin), static_cast<std::size_t>(end - position));
-    position = end;
   }
 }
 

@@ -42,12 +42,11 @@ class JoinedData {
   // The tokens of a range of documents.
   TokenRange tokens_of_documents(TokenRange documents) const;
 
-  // Sends a range of tokens to `sink`, with the document starts in it. Each folder begins a
-  // document. Does not finish the sink.
-  void copy(TokenRange range, TokenSink& sink, const TokensDone& done);
+  // Sends a range of tokens to `sink`, with the document starts in it, while `threads` threads
+  // decode what follows. Each folder begins a document. Does not finish the sink.
+  void copy(TokenRange range, int threads, TokenSink& sink, const TokensDone& done);
 
  private:
-  void copy_from(TokenReader& reader, TokenRange range, TokenSink& sink);
   std::int64_t token_of_document(std::int64_t document) const;
 
   std::vector<TokenReader> readers_;

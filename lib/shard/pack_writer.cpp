@@ -7,6 +7,8 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/object_pool.h"
+#include "base/ordered_jobs.h"
 #include "shard/id_codec.h"
 #include "shard/little_endian.h"
 #include "shard/pack_target.h"
@@ -40,6 +42,11 @@ void write_new_file(const fs::path& folder, const std::string& shown_folder,
   file.close();
 }
 
+struct PackedFrame {
+  std::string content;  // ids as bytes
+  std::string frame;    // compressed
+};
+
 }  // namespace
 
 struct PackWriter::State {
@@ -49,22 +56,24 @@ struct PackWriter::State {
         bytes_per_id(the_header.bytes_per_id()),
         shown_folder(target.string()),
         folder(target),
-        compressor(the_options.level) {}
+        jobs(threads_for_frames(the_options.threads, the_options.frame_tokens * bytes_per_id)) {}
 
   StreamHeader header;
   PackOptions options;
   int bytes_per_id;
   std::string shown_folder;
   AtomicFolder folder;
-  FrameCompressor compressor;
   std::unique_ptr<ShardWriter> shard;
-  std::int64_t tokens_in_shard = 0;
-  std::string frame;            // ids as bytes
-  std::string document_starts;  // as documents.zst holds them
+  std::int64_t tokens_in_shard = 0;  // in frames that were given to the threads
+  std::int64_t tokens_in_file = 0;   // of that, in the shard's file
+  std::string frame;                 // ids as bytes
+  std::string document_starts;       // as documents.zst holds them
   bool document_begins = true;
   bool finished = false;
   ContentHasher data_hasher;
   Manifest manifest;
+  ObjectPool<FrameCompressor> compressors;
+  OrderedJobs<PackedFrame> jobs;
 
   // How many tokens fit before the frame or the shard is full.
   std::int64_t room() const {
@@ -84,29 +93,55 @@ struct PackWriter::State {
     if (room() == 0) write_frame();
   }
 
+  std::unique_ptr<FrameCompressor> take_compressor() {
+    return compressors.take(
+        [this] { return std::make_unique<FrameCompressor>(options.level, bytes_per_id); });
+  }
+
+  // Gives the full frame to the threads that compress.
   void write_frame() {
     if (frame.empty()) return;
+    tokens_in_shard += static_cast<std::int64_t>(frame.size()) / bytes_per_id;
+    if (tokens_in_shard == options.shard_tokens) tokens_in_shard = 0;
+    jobs.add([this, content = std::move(frame)]() mutable {
+      PackedFrame packed;
+      packed.content = std::move(content);
+      std::unique_ptr<FrameCompressor> compressor = take_compressor();
+      compressor->compress(packed.content, packed.frame);
+      compressors.give_back(std::move(compressor));
+      return packed;
+    });
+    frame = std::string();
+    if (jobs.full()) write_to_file(jobs.take());
+  }
+
+  void write_to_file(const PackedFrame& packed) {
     if (!shard) {
       shard =
           std::make_unique<ShardWriter>(folder.temporary(), shown_folder, manifest.shards.size());
     }
-    shard->write_frame(frame, compressor);
-    data_hasher.update(frame.data(), frame.size());
-    tokens_in_shard += static_cast<std::int64_t>(frame.size()) / bytes_per_id;
-    frame.clear();
-    if (tokens_in_shard == options.shard_tokens) finish_shard();
+    shard->write_frame(packed.frame, packed.content.size());
+    data_hasher.update(packed.content.data(), packed.content.size());
+    tokens_in_file += static_cast<std::int64_t>(packed.content.size()) / bytes_per_id;
+    if (tokens_in_file == options.shard_tokens) finish_shard();
+  }
+
+  void write_pending_frames() {
+    write_frame();
+    while (!jobs.empty()) write_to_file(jobs.take());
   }
 
   void finish_shard() {
     if (!shard) return;
     manifest.shards.push_back(shard->finish(bytes_per_id));
     shard.reset();
-    tokens_in_shard = 0;
+    tokens_in_file = 0;
   }
 
   void write_document_starts() {
     const std::string& bytes = document_starts;
     data_hasher.update(bytes.data(), bytes.size());
+    FrameCompressor compressor(options.level);
     const std::string_view file = compressor.compress(bytes);
     manifest.document_starts = {"documents.zst", static_cast<std::int64_t>(bytes.size()),
                                 static_cast<std::int64_t>(file.size()), content_hash(file)};
@@ -151,7 +186,7 @@ void PackWriter::finish(const std::optional<TextCounts>& counts) {
   State& state = *state_;
   if (state.finished) throw std::logic_error("packed folder finished twice");
   state.finished = true;
-  state.write_frame();
+  state.write_pending_frames();
   state.finish_shard();
   state.write_document_starts();
   state.write_vocabulary();

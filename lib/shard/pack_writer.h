@@ -15,8 +15,9 @@ namespace ql::shard {
 struct PackOptions {
   std::int64_t shard_tokens = 64'000'000;  // a shard's last frame may be shorter than the others
   std::int64_t frame_tokens = 65'536;
-  int level = 3;       // of zstd, 1 to 22
+  int level = 1;       // of zstd, 1 to 22
   bool force = false;  // replace a folder that was packed before
+  int threads = 1;     // that compress; the files are the same for any number
 };
 
 // Everything is written under a temporary name beside the folder; finish() gives it the final name

@@ -40,6 +40,10 @@ RawIdWriter::RawIdWriter(ByteSink sink, int bytes_per_id, const VocabularyInfo& 
 void RawIdWriter::begin_document() {}
 
 void RawIdWriter::write(const TokenId* ids, std::size_t count) {
+  if (kIdsAreBytes && bytes_per_id_ == sizeof(TokenId)) {
+    sink_(ids, count * sizeof(TokenId));
+    return;
+  }
   bytes_.clear();
   append_ids(bytes_, ids, count, bytes_per_id_);
   sink_(bytes_.data(), bytes_.size());

@@ -1,6 +1,7 @@
 #include "shard/shard_reader.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -61,23 +62,48 @@ const RandomAccessFile& ShardReader::file() {
 
 std::string ShardReader::hash() { return file().hash(); }
 
+std::int64_t ShardReader::largest_frame() const {
+  std::uint32_t largest = 0;
+  for (const SeekEntry& entry : frames_) largest = std::max(largest, entry.content_bytes);
+  return largest;
+}
+
 std::size_t ShardReader::frame_of(std::int64_t position) const {
   const auto next = std::upper_bound(frame_begins_.begin(), frame_begins_.end(), position);
   return static_cast<std::size_t>(next - frame_begins_.begin()) - 1;
 }
 
-void ShardReader::read_frame(std::size_t frame, FrameDecompressor& decompressor,
-                             std::vector<TokenId>& ids) {
+void ShardReader::read_frame(std::size_t frame, FrameBuffer& buffer) {
+  load_frame(frame, buffer);
+  decode_frame(frame, buffer);
+}
+
+void ShardReader::load_frame(std::size_t frame, FrameBuffer& buffer) {
+  buffer.stored.resize(frames_[frame].frame_bytes);
+  file().read(frame_offsets_[frame], buffer.stored.data(), buffer.stored.size());
+}
+
+void ShardReader::decode_frame(std::size_t frame, FrameBuffer& buffer) const {
   const SeekEntry& entry = frames_[frame];
   const auto fail = [&](const std::string& what) {
     throw FormatError(fmt::format("{}: frame {}", name_, frame), what, kDamagedCure);
   };
-  frame_bytes_.resize(entry.frame_bytes);
-  file().read(frame_offsets_[frame], frame_bytes_.data(), frame_bytes_.size());
-  const std::string problem = decompressor.decompress(frame_bytes_, entry.content_bytes, content_);
+  std::vector<TokenId>& ids = buffer.ids;
+  const bool in_place = kIdsAreBytes && bytes_per_id_ == sizeof(TokenId);
+  if (in_place) {
+    ids.resize(entry.content_bytes / sizeof(TokenId));
+  } else {
+    buffer.content.resize(entry.content_bytes);
+  }
+  void* content = in_place ? static_cast<void*>(ids.data()) : buffer.content.data();
+  const std::string problem =
+      buffer.decompressor.decompress(buffer.stored, entry.content_bytes, content);
   if (!problem.empty()) fail(problem);
-  if (seek_checksum(content_.data(), content_.size()) != entry.checksum) fail("checksum mismatch");
-  decode_ids(content_.data(), content_.size(), bytes_per_id_, ids);
+  // zstd has compared the frame's own checksum, which is the same hash of the same bytes.
+  const std::optional<std::uint32_t> compared = frame_checksum(buffer.stored);
+  const std::uint32_t checksum = compared ? *compared : seek_checksum(content, entry.content_bytes);
+  if (checksum != entry.checksum) fail("checksum mismatch");
+  if (!in_place) decode_ids(content, entry.content_bytes, bytes_per_id_, ids);
   const std::int64_t foreign = first_foreign_id(ids.data(), ids.size(), vocabulary_size_);
   if (foreign >= 0) {
     fail(fmt::format("token {}: id {} is outside the vocabulary of {} entries",

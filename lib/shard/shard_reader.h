@@ -14,6 +14,14 @@
 
 namespace ql::shard {
 
+// A frame on its way from the file to its ids; kept for its memory.
+struct FrameBuffer {
+  std::string stored;  // as in the file
+  std::string content;
+  std::vector<TokenId> ids;
+  FrameDecompressor decompressor;
+};
+
 class ShardReader {
  public:
   // Opens the file and checks its size and seek table against the manifest. `begin` is the position
@@ -27,12 +35,19 @@ class ShardReader {
   // Positions in the data.
   std::int64_t frame_begin(std::size_t frame) const { return frame_begins_[frame]; }
   std::int64_t frame_end(std::size_t frame) const { return frame_begins_[frame + 1]; }
+  // Bytes of the largest frame's content.
+  std::int64_t largest_frame() const;
   // The frame that holds a position of this shard.
   std::size_t frame_of(std::int64_t position) const;
 
-  // Replaces `ids` by the frame's. Throws FormatError unless the frame is exactly what the seek
-  // table says and all its ids belong to the vocabulary.
-  void read_frame(std::size_t frame, FrameDecompressor& decompressor, std::vector<TokenId>& ids);
+  // Replaces buffer.ids by the frame's: load_frame() and then decode_frame().
+  void read_frame(std::size_t frame, FrameBuffer& buffer);
+  // Reads the frame into buffer.stored.
+  void load_frame(std::size_t frame, FrameBuffer& buffer);
+  // Makes buffer.ids from buffer.stored. Throws FormatError unless the frame is exactly what the
+  // seek table says and all its ids belong to the vocabulary. Safe from several threads with a
+  // buffer each.
+  void decode_frame(std::size_t frame, FrameBuffer& buffer) const;
 
   // The file is opened when it is needed; a reader of many shards closes those it has left.
   bool is_open() const { return file_ != nullptr; }
@@ -52,7 +67,6 @@ class ShardReader {
   std::vector<SeekEntry> frames_;
   std::vector<std::int64_t> frame_begins_;   // and the shard's end: positions in the data
   std::vector<std::int64_t> frame_offsets_;  // in the file
-  std::string frame_bytes_, content_;
 };
 
 }  // namespace ql::shard

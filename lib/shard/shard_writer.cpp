@@ -27,13 +27,12 @@ void ShardWriter::write(std::string_view bytes) {
   entry_.bytes_compressed += static_cast<std::int64_t>(bytes.size());
 }
 
-void ShardWriter::write_frame(std::string_view ids, FrameCompressor& compressor) {
-  const std::string_view frame = compressor.compress(ids);
+void ShardWriter::write_frame(std::string_view frame, std::size_t content_bytes) {
   write(frame);
+  // The table repeats the checksum that zstd has computed already.
   frames_.push_back({static_cast<std::uint32_t>(frame.size()),
-                     static_cast<std::uint32_t>(ids.size()),
-                     seek_checksum(ids.data(), ids.size())});
-  entry_.bytes += static_cast<std::int64_t>(ids.size());
+                     static_cast<std::uint32_t>(content_bytes), frame_checksum(frame).value()});
+  entry_.bytes += static_cast<std::int64_t>(content_bytes);
 }
 
 ShardEntry ShardWriter::finish(int bytes_per_id) {

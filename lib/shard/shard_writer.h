@@ -20,8 +20,9 @@ class ShardWriter {
   // `folder` is where the file is created, `shown_folder` what error messages call it.
   ShardWriter(const std::filesystem::path& folder, const std::string& shown_folder,
               std::size_t number);
-  // One frame of ids as bytes: not empty, at most kLargestFrameBytes, at most kMostFrames of them.
-  void write_frame(std::string_view ids, FrameCompressor& compressor);
+  // One frame as FrameCompressor made it of `content_bytes` of ids: at least 1, at most
+  // kLargestFrameBytes; at most kMostFrames of them.
+  void write_frame(std::string_view frame, std::size_t content_bytes);
   // Writes the seek table and closes the file. `bytes_per_id` makes the token count.
   ShardEntry finish(int bytes_per_id);
 

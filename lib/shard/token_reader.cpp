@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "shard/document_starts.h"
+#include "shard/frames_ahead.h"
 #include "shard/manifest.h"
 #include "shard/shard_reader.h"
 
@@ -36,7 +37,7 @@ struct TokenReader::State {
   Manifest manifest;
   std::vector<ShardReader> shards;
   std::vector<std::size_t> open_shards;  // oldest first
-  FrameDecompressor decompressor;
+  FrameBuffer buffer;
   std::vector<CachedFrame> cursors;
   std::optional<std::vector<std::int64_t>> document_starts;
 
@@ -72,7 +73,8 @@ struct TokenReader::State {
     make_room_for(index);
     ShardReader& shard = shards[index];
     const std::size_t frame = shard.frame_of(position);
-    shard.read_frame(frame, decompressor, cached.ids);
+    shard.read_frame(frame, buffer);
+    cached.ids.swap(buffer.ids);
     cached.begin = shard.frame_begin(frame);
     cached.shard = index;
   }
@@ -121,6 +123,36 @@ void TokenReader::read(std::int64_t begin, std::int64_t count, std::int64_t* out
     begin += part;
     count -= part;
   }
+}
+
+void TokenReader::read_in_order(std::int64_t begin, std::int64_t end, int threads,
+                                const UseIds& use) {
+  State& state = *state_;
+  if (begin < 0 || end < begin || end > tokens()) {
+    throw std::out_of_range(
+        fmt::format("{}: tokens {} to {} asked of {}", name(), begin, end, tokens()));
+  }
+  std::int64_t largest = 0;
+  for (const ShardReader& shard : state.shards) largest = std::max(largest, shard.largest_frame());
+  FramesAhead frames(threads, largest);
+  const auto use_first = [&] {
+    FramesAhead::Frame frame = frames.take();
+    const auto size = static_cast<std::int64_t>(frame.ids().size());
+    const std::int64_t from = std::max(begin, frame.begin);
+    const std::int64_t to = std::min(end, frame.begin + size);
+    use(frame.ids().data() + (from - frame.begin), static_cast<std::size_t>(to - from));
+    frames.give_back(std::move(frame));
+  };
+  for (std::int64_t position = begin; position < end;) {
+    const std::size_t index = state.shard_of(position);
+    state.make_room_for(index);
+    ShardReader& shard = state.shards[index];
+    const std::size_t frame = shard.frame_of(position);
+    frames.add(shard, frame);
+    position = shard.frame_end(frame);
+    if (frames.full()) use_first();
+  }
+  while (!frames.empty()) use_first();
 }
 
 void TokenReader::close_files() {

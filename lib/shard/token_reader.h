@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -42,6 +43,11 @@ class TokenReader {
   // std::out_of_range outside the data. Memory: a decoded frame for each cursor from 0 to the
   // highest one used.
   void read(std::int64_t begin, std::int64_t count, std::int64_t* out, std::size_t cursor = 0);
+  // Calls use(ids, count) for tokens [begin, end) in their order, a part of a frame at a time,
+  // while `threads` threads decode the frames behind. Throws what read() throws, once all before
+  // the damage has been used. Memory: two frames for each thread.
+  using UseIds = std::function<void(const TokenId* ids, std::size_t count)>;
+  void read_in_order(std::int64_t begin, std::int64_t end, int threads, const UseIds& use);
   // Closes the shards and forgets the decoded frames; the next read() opens what it needs.
   void close_files();
 

@@ -25,7 +25,8 @@ struct TokenStreamReader::State {
   InputFile& input;
   StreamHeader header;
   std::int64_t block_number = -1;  // of the block read last
-  std::string type, payload;       // of that block
+  std::string block_bytes;         // of that block, and what is left of a longer one before
+  std::string_view type, payload;  // in it
   bool pending = false;            // that block was read but not yet handed on
   bool finished = false;
   StreamTotals seen, totals;  // counted so far; the end block's
@@ -116,21 +117,21 @@ struct TokenStreamReader::State {
   // Reads the next block whole and checks its checksum; allocates no more than the format allows.
   void read_block() {
     ++block_number;
-    std::string bytes(8, '\0');
-    read_exactly(bytes.data(), bytes.size());
-    const auto length = load_little_endian<std::uint32_t>(&bytes[4]);
+    if (block_bytes.size() < 8) block_bytes.resize(8);
+    read_exactly(block_bytes.data(), 8);
+    const auto length = load_little_endian<std::uint32_t>(&block_bytes[4]);
     if (length > kLargestBlockPayload) {
       fail(fmt::format("its length of {} bytes exceeds the limit of {}", length,
                        kLargestBlockPayload));
     }
-    bytes.resize(8 + length + 8);
-    read_exactly(&bytes[8], length + 8);
+    if (block_bytes.size() < 8 + length + 8) block_bytes.resize(8 + length + 8);
+    read_exactly(&block_bytes[8], length + 8);
     const auto seed = static_cast<std::uint64_t>(block_number);
-    if (load_little_endian<std::uint64_t>(&bytes[8 + length]) !=
-        xxh64(bytes.data(), 8 + length, seed))
+    if (load_little_endian<std::uint64_t>(&block_bytes[8 + length]) !=
+        xxh64(block_bytes.data(), 8 + length, seed))
       fail("checksum mismatch");
-    type = bytes.substr(0, 4);
-    payload.assign(bytes, 8, length);
+    type = std::string_view(block_bytes).substr(0, 4);
+    payload = std::string_view(block_bytes).substr(8, length);
   }
 
   void read_vocabulary() {
@@ -163,7 +164,7 @@ struct TokenStreamReader::State {
     }
     if (seen.tokens == 0 && (starts == 0 || block.document_starts[0] != 0))
       fail("no document begins at the first token");
-    take_ids(std::string_view(payload).substr(8 + 4 * starts), block);
+    take_ids(payload.substr(8 + 4 * starts), block);
     seen.tokens += static_cast<std::int64_t>(tokens);
     seen.documents += static_cast<std::int64_t>(starts);
   }

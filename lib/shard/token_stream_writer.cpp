@@ -24,8 +24,9 @@ struct TokenStreamWriter::State {
   VocabularyInfo vocabulary;
   int bytes_per_id = 2;
   std::uint64_t block_number = 0;
-  std::vector<TokenId> ids;                    // of the block being filled
-  std::vector<std::uint32_t> document_starts;  // in that block
+  std::string ids;                             // of the block being filled, as bytes
+  std::string block;                           // kept for its memory
+  std::vector<std::uint32_t> document_starts;  // in the block being filled
   bool document_begins = true;                 // at the next token
   bool finished = false;
   StreamTotals totals;
@@ -53,13 +54,18 @@ struct TokenStreamWriter::State {
     sink(bytes.data(), bytes.size());
   }
 
-  void write_block(std::string_view type, std::string_view payload) {
-    std::string bytes(type);
-    bytes.reserve(payload.size() + 16);
-    append_little_endian(bytes, static_cast<std::uint32_t>(payload.size()));
-    bytes += payload;
-    append_little_endian(bytes, xxh64(bytes.data(), bytes.size(), block_number++));
-    sink(bytes.data(), bytes.size());
+  // The payload comes in two parts.
+  void write_block(std::string_view type, std::string_view head, std::string_view rest = {}) {
+    block = type;
+    append_little_endian(block, static_cast<std::uint32_t>(head.size() + rest.size()));
+    block += head;
+    block += rest;
+    append_little_endian(block, xxh64(block.data(), block.size(), block_number++));
+    sink(block.data(), block.size());
+  }
+
+  std::size_t tokens_in_block() const {
+    return ids.size() / static_cast<std::size_t>(bytes_per_id);
   }
 
   void write_vocabulary(std::string_view text) {
@@ -74,16 +80,14 @@ struct TokenStreamWriter::State {
 
   void write_data() {
     if (ids.empty()) return;
-    std::string payload;
-    append_little_endian(payload, static_cast<std::uint32_t>(ids.size()));
-    append_little_endian(payload, static_cast<std::uint32_t>(document_starts.size()));
-    for (const std::uint32_t start : document_starts) append_little_endian(payload, start);
-    const std::size_t ids_begin = payload.size();
-    append_ids(payload, ids.data(), ids.size(), bytes_per_id);
-    ids_hasher.update(payload.data() + ids_begin, payload.size() - ids_begin);
+    std::string head;
+    append_little_endian(head, static_cast<std::uint32_t>(tokens_in_block()));
+    append_little_endian(head, static_cast<std::uint32_t>(document_starts.size()));
+    for (const std::uint32_t start : document_starts) append_little_endian(head, start);
+    ids_hasher.update(ids.data(), ids.size());
+    write_block(kDataBlock, head, ids);
     ids.clear();
     document_starts.clear();
-    write_block(kDataBlock, payload);
   }
 };
 
@@ -108,16 +112,16 @@ void TokenStreamWriter::write(const TokenId* ids, std::size_t count) {
     throw std::logic_error("token id outside the vocabulary");
   while (count > 0) {
     if (state.document_begins) {
-      state.document_starts.push_back(static_cast<std::uint32_t>(state.ids.size()));
+      state.document_starts.push_back(static_cast<std::uint32_t>(state.tokens_in_block()));
       state.document_begins = false;
       ++state.totals.documents;
     }
-    const std::size_t part = std::min(count, kTokensPerBlock - state.ids.size());
-    state.ids.insert(state.ids.end(), ids, ids + part);
+    const std::size_t part = std::min(count, kTokensPerBlock - state.tokens_in_block());
+    append_ids(state.ids, ids, part, state.bytes_per_id);
     state.totals.tokens += static_cast<std::int64_t>(part);
     ids += part;
     count -= part;
-    if (state.ids.size() == kTokensPerBlock) state.write_data();
+    if (state.tokens_in_block() == kTokensPerBlock) state.write_data();
   }
 }
 

@@ -1,12 +1,14 @@
 #include "shard/verify.h"
 
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/signals.h"
 #include "shard/document_starts.h"
+#include "shard/frames_ahead.h"
 #include "shard/id_codec.h"
 #include "shard/manifest.h"
 #include "shard/shard_reader.h"
@@ -20,8 +22,8 @@ constexpr const char* kDamagedCure = "the file is damaged: fetch or pack the fol
 class Verifier {
  public:
   Verifier(PackedFolder place, const std::function<void(const std::string&)>& problem,
-           const TokensDone& done)
-      : place_(std::move(place)), problem_(problem), done_(done) {}
+           const TokensDone& done, int threads)
+      : place_(std::move(place)), problem_(problem), done_(done), threads_(threads) {}
 
   Verification run() {
     std::optional<Manifest> manifest;
@@ -83,16 +85,24 @@ class Verifier {
     const int bytes_per_id = manifest.bytes_per_id();
     ShardReader shard(place_, entry, tokens_, manifest.vocabulary, bytes_per_id);
     const std::int64_t problems_before = result_.problems;
+    FramesAhead frames(threads_, shard.largest_frame());
+    std::size_t checked = 0;
+    const auto check_first = [&] {
+      check([&] {
+        FramesAhead::Frame frame = frames.take();
+        bytes_.clear();
+        append_ids(bytes_, frame.ids().data(), frame.ids().size(), bytes_per_id);
+        data_hasher_.update(bytes_.data(), bytes_.size());
+        frames.give_back(std::move(frame));
+      });
+      done_(shard.frame_end(checked++));
+    };
     for (std::size_t frame = 0; frame < shard.frames(); ++frame) {
       check_for_stop();
-      check([&] {
-        shard.read_frame(frame, decompressor_, ids_);
-        bytes_.clear();
-        append_ids(bytes_, ids_.data(), ids_.size(), bytes_per_id);
-        data_hasher_.update(bytes_.data(), bytes_.size());
-      });
-      done_(shard.frame_end(frame));
+      frames.add(shard, frame);
+      if (frames.full()) check_first();
     }
+    while (!frames.empty()) check_first();
     if (result_.problems == problems_before && shard.hash() != entry.hash)
       throw FormatError(shard.name(), "hash mismatch, though all frames are good", kDamagedCure);
   }
@@ -105,10 +115,9 @@ class Verifier {
   PackedFolder place_;
   const std::function<void(const std::string&)>& problem_;
   const TokensDone& done_;
+  int threads_;
   Verification result_;
   std::int64_t tokens_ = 0;  // in the shards before
-  FrameDecompressor decompressor_;
-  std::vector<TokenId> ids_;
   std::string bytes_;
   ContentHasher data_hasher_;
 };
@@ -117,7 +126,7 @@ class Verifier {
 
 Verification verify_folder(const std::filesystem::path& folder,
                            const std::function<void(const std::string&)>& problem,
-                           const TokensDone& done) {
+                           const TokensDone& done, int threads) {
   std::optional<PackedFolder> place;
   try {
     place = find_packed_folder(folder);
@@ -127,7 +136,7 @@ Verification verify_folder(const std::filesystem::path& folder,
     nothing.problems = 1;
     return nothing;
   }
-  return Verifier(*place, problem, done).run();
+  return Verifier(*place, problem, done, threads).run();
 }
 
 }  // namespace ql::shard

@@ -20,10 +20,12 @@ struct Verification {
 // makes sense (it cannot behind a damaged manifest). Throws Error only when there is no packed
 // folder.
 //
+// Threads decode frames; the findings and their order are the same for any number.
+//
 // Checked: the manifest's text and checksum, every file's size and hash, every seek table, every
 // frame with its checksums, every id, the document starts, and the hash of the data as a whole.
 Verification verify_folder(const std::filesystem::path& folder,
                            const std::function<void(const std::string&)>& problem,
-                           const TokensDone& done);
+                           const TokensDone& done, int threads = 1);
 
 }  // namespace ql::shard

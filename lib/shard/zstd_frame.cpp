@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 #include <zstd.h>
 
+#include <algorithm>
 #include <new>
 
 #include "base/error.h"
+#include "shard/little_endian.h"
 
 namespace ql::shard {
 
@@ -23,24 +25,31 @@ struct FrameCompressor::State {
   }
 };
 
-FrameCompressor::FrameCompressor(int level) : state_(std::make_unique<State>()) {
+FrameCompressor::FrameCompressor(int level, int bytes_per_id) : state_(std::make_unique<State>()) {
   if (state_->context == nullptr) throw std::bad_alloc();
   state_->set(ZSTD_c_compressionLevel, level);
   state_->set(ZSTD_c_checksumFlag, 1);
   state_->set(ZSTD_c_contentSizeFlag, 1);
+  // Repetitions of less than two ids cost more than they save, in time and in bytes. 7 is the most
+  // that the strategy of level 1 can be told, and the other levels are better left alone.
+  if (level == 1 && bytes_per_id == 4) state_->set(ZSTD_c_minMatch, 7);
 }
 
 FrameCompressor::~FrameCompressor() = default;
 FrameCompressor::FrameCompressor(FrameCompressor&&) noexcept = default;
 
 std::string_view FrameCompressor::compress(std::string_view content) {
-  std::string& frame = state_->frame;
+  compress(content, state_->frame);
+  return state_->frame;
+}
+
+void FrameCompressor::compress(std::string_view content, std::string& frame) {
   frame.resize(ZSTD_compressBound(content.size()));
   const std::size_t size =
       ZSTD_compress2(state_->context, frame.data(), frame.size(), content.data(), content.size());
   if (ZSTD_isError(size) != 0)
     throw Error("zstd", fmt::format("cannot compress: {}", ZSTD_getErrorName(size)));
-  return std::string_view(frame).substr(0, size);
+  frame.resize(size);
 }
 
 struct FrameDecompressor::State {
@@ -57,6 +66,12 @@ FrameDecompressor::FrameDecompressor(FrameDecompressor&&) noexcept = default;
 
 std::string FrameDecompressor::decompress(std::string_view frame, std::size_t content_size,
                                           std::string& content) {
+  content.resize(content_size);
+  return decompress(frame, content_size, content.data());
+}
+
+std::string FrameDecompressor::decompress(std::string_view frame, std::size_t content_size,
+                                          void* content) {
   // ZSTD_decompressDCtx would also take several frames, or skip some: there must be just one.
   const std::size_t frame_size = ZSTD_findFrameCompressedSize(frame.data(), frame.size());
   if (ZSTD_isError(frame_size) != 0)
@@ -68,13 +83,29 @@ std::string FrameDecompressor::decompress(std::string_view frame, std::size_t co
     return fmt::format("the zstd frame does not state its content's size of {} bytes",
                        content_size);
   }
-  content.resize(content_size);
-  const std::size_t size = ZSTD_decompressDCtx(state_->context, content.data(), content.size(),
-                                               frame.data(), frame.size());
+  const std::size_t size =
+      ZSTD_decompressDCtx(state_->context, content, content_size, frame.data(), frame.size());
   if (ZSTD_isError(size) != 0) return fmt::format("damaged ({})", ZSTD_getErrorName(size));
   if (size != content_size)
     return fmt::format("{} bytes of content, expected {}", size, content_size);
   return "";
+}
+
+int threads_for_frames(int threads, std::int64_t frame_bytes) {
+  // For each thread there are two frames, as content and as they are stored.
+  constexpr std::int64_t kMostBytes = std::int64_t{128} << 20;
+  const std::int64_t bytes_per_thread = std::max<std::int64_t>(4 * frame_bytes, 1);
+  return static_cast<int>(
+      std::clamp<std::int64_t>(kMostBytes / bytes_per_thread, 1, std::max(threads, 1)));
+}
+
+std::optional<std::uint32_t> frame_checksum(std::string_view frame) {
+  // The descriptor stands behind the magic number, the checksum at the end (RFC 8878, 3.1.1).
+  constexpr std::size_t kDescriptor = 4, kChecksumBytes = 4;
+  constexpr unsigned char kHasChecksum = 1 << 2;
+  if (frame.size() <= kDescriptor + kChecksumBytes) return std::nullopt;
+  if ((static_cast<unsigned char>(frame[kDescriptor]) & kHasChecksum) == 0) return std::nullopt;
+  return load_little_endian<std::uint32_t>(frame.data() + frame.size() - kChecksumBytes);
 }
 
 }  // namespace ql::shard

@@ -1,9 +1,9 @@
 #include "text/encode_files.h"
 
 #include <algorithm>
-#include <deque>
-#include <future>
 #include <utility>
+
+#include "base/ordered_jobs.h"
 
 namespace ql::text {
 namespace {
@@ -53,24 +53,20 @@ EncodeTotals encode_files(const std::vector<std::string>& files, const Encoder& 
                           const std::function<void()>& after_block, std::size_t block_bytes) {
   TextReader reader(files, encoder.cut(), block_bytes);
   Collector collector(encoder, sink);
-  std::deque<std::future<EncodedBlock>> running;  // in the order of the text
+  OrderedJobs<EncodedBlock> jobs(threads);
   const auto collect_first = [&] {
-    const EncodedBlock block = running.front().get();
-    running.pop_front();
-    collector.add(block);
+    collector.add(jobs.take());
     after_block();
   };
-  const std::launch policy = threads > 1 ? std::launch::async : std::launch::deferred;
   TextBlock block;
   while (reader.next(block)) {
-    running.push_back(std::async(
-        policy, [&encoder](TextBlock text) { return encoder.encode(std::move(text)); },
-        std::move(block)));
-    if (running.size() >= static_cast<std::size_t>(std::max(threads, 1))) collect_first();
+    jobs.add(
+        [&encoder, text = std::move(block)]() mutable { return encoder.encode(std::move(text)); });
+    if (jobs.full()) collect_first();
     // While more text is waited for, all of what has come is passed on.
-    while (!reader.has_more() && !running.empty()) collect_first();
+    while (!reader.has_more() && !jobs.empty()) collect_first();
   }
-  while (!running.empty()) collect_first();
+  while (!jobs.empty()) collect_first();
   return collector.totals();
 }
 

@@ -10,6 +10,12 @@
 #include "text/words.h"
 
 namespace ql::text {
+namespace {
+
+// Of words, about: what the memory for ids is reserved by.
+constexpr std::size_t kBytesPerToken = 4;
+
+}  // namespace
 
 Encoder::Encoder(const Vocabulary& vocabulary, EncodeOptions options)
     : vocabulary_(vocabulary), options_(std::move(options)), lines_(make_line_encoder(vocabulary)) {
@@ -35,6 +41,7 @@ EncodedBlock Encoder::encode(TextBlock block) const {
 void Encoder::encode_lines(const TextBlock& block, std::string_view text,
                            EncodedBlock& encoded) const {
   std::vector<TokenId>& ids = encoded.ids;
+  ids.reserve(text.size() / kBytesPerToken);
   Unknowns unknowns(vocabulary_, options_.unknown);
   TextPlace place = block.place;
   const auto begin_document = [&encoded] {

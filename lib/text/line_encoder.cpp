@@ -23,25 +23,32 @@ std::string shown(std::string_view text) {
 
 class WordEncoder : public LineEncoder {
  public:
-  explicit WordEncoder(const Vocabulary& vocabulary) : vocabulary_(vocabulary) {}
+  explicit WordEncoder(const Vocabulary& vocabulary)
+      : tokens_(vocabulary.tokens()), eos_(vocabulary.eos().value_or(TokenTable::kNone)) {}
 
   void encode(std::string_view line, std::vector<TokenId>& ids, Unknowns& unknowns) const override {
-    for_each_word(line, [&](std::string_view word) {
-      const std::uint32_t id = vocabulary_.find(word);
-      if (id == TokenTable::kNone) {
-        ids.push_back(unknowns.replace(word));
-      } else if (id == vocabulary_.eos()) {
-        ids.push_back(unknowns.replace_reserved(word));
-      } else {
-        ids.push_back(id);
+    std::array<std::string_view, WordSplitter::kMostWords> words;
+    WordSplitter splitter(line);
+    while (const std::size_t count = splitter.next(words.data())) {
+      const std::size_t begin = ids.size();
+      ids.resize(begin + count);
+      TokenId* found = ids.data() + begin;
+      tokens_.find(line, words.data(), count, found);
+      for (std::size_t i = 0; i < count; ++i) {
+        if (found[i] == TokenTable::kNone) {
+          found[i] = unknowns.replace(words[i]);
+        } else if (found[i] == eos_) {
+          found[i] = unknowns.replace_reserved(words[i]);
+        }
       }
-    });
+    }
   }
   // A line end is a blank between words.
   void encode_line_end(std::vector<TokenId>&, Unknowns&) const override {}
 
  private:
-  const Vocabulary& vocabulary_;
+  const TokenTable& tokens_;
+  TokenId eos_;  // kNone: there is none
 };
 
 class CharEncoder : public LineEncoder {

@@ -1,5 +1,9 @@
 #include "text/token_counter.h"
 
+#include <algorithm>
+#include <array>
+#include <functional>
+
 #include "text/utf8.h"
 #include "text/words.h"
 
@@ -20,16 +24,33 @@ bool is_padded(std::string_view line, bool begins) {
   return after_blank;
 }
 
+void add_each(std::vector<std::int64_t>& counts, const std::vector<std::int64_t>& others) {
+  std::transform(counts.begin(), counts.end(), others.begin(), counts.begin(), std::plus<>());
+}
+
 }  // namespace
 
 void WordCounter::add(std::string_view line, bool begins, bool) {
   any_line_ = true;
   all_padded_ = all_padded_ && is_padded(line, begins);
-  for_each_word(line, [this](std::string_view word) {
-    const std::uint32_t id = words_.insert(word);
-    if (id == counts_.size()) counts_.push_back(0);
-    ++counts_[id];
-  });
+  std::array<std::string_view, WordSplitter::kMostWords> words;
+  std::array<std::uint32_t, WordSplitter::kMostWords> ids;
+  WordSplitter splitter(line);
+  while (const std::size_t count = splitter.next(words.data())) {
+    words_.insert(line, words.data(), count, ids.data());
+    counts_.resize(words_.size());
+    for (std::size_t i = 0; i < count; ++i) ++counts_[ids[i]];
+  }
+}
+
+void WordCounter::merge(const WordCounter& other) {
+  any_line_ = any_line_ || other.any_line_;
+  all_padded_ = all_padded_ && other.all_padded_;
+  for (std::uint32_t id = 0; id < other.counts_.size(); ++id) {
+    const std::uint32_t here = words_.insert(other.words_.token(id));
+    counts_.resize(words_.size());
+    counts_[here] += other.counts_[id];
+  }
 }
 
 std::vector<TokenCount> WordCounter::counts() const {
@@ -55,6 +76,8 @@ void CharCounter::add(std::string_view line, bool, bool ended) {
   if (ended) ++counts_['\n'];
 }
 
+void CharCounter::merge(const CharCounter& other) { add_each(counts_, other.counts_); }
+
 std::vector<TokenCount> CharCounter::counts() const {
   std::vector<TokenCount> counts;
   for (char32_t c = 0; c <= kLastCodePoint; ++c) {
@@ -69,6 +92,8 @@ void ByteCounter::add(std::string_view line, bool, bool ended) {
   for (const char c : line) ++counts_[static_cast<unsigned char>(c)];
   if (ended) ++counts_['\n'];
 }
+
+void ByteCounter::merge(const ByteCounter& other) { add_each(counts_, other.counts_); }
 
 std::vector<TokenCount> ByteCounter::counts() const {
   std::vector<TokenCount> counts;

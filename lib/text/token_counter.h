@@ -1,4 +1,5 @@
-// Counts what a text consists of, block by block.
+// Counts what a text consists of, block by block. Parts of a text may be counted apart: merge()
+// adds the counts of another counter of the same kind.
 #pragma once
 
 #include <cstdint>
@@ -29,6 +30,7 @@ class TokenCounter {
 class WordCounter : public TokenCounter {
  public:
   void add(std::string_view line, bool begins, bool ended) override;
+  void merge(const WordCounter& other);
   std::vector<TokenCount> counts() const override;
   // kPadded when every line so far has this form.
   LineStyle line_style() const;
@@ -43,6 +45,7 @@ class CharCounter : public TokenCounter {
  public:
   CharCounter();
   void add(std::string_view line, bool begins, bool ended) override;
+  void merge(const CharCounter& other);
   std::vector<TokenCount> counts() const override;
 
  private:
@@ -53,6 +56,7 @@ class ByteCounter : public TokenCounter {
  public:
   ByteCounter() : counts_(256) {}
   void add(std::string_view line, bool begins, bool ended) override;
+  void merge(const ByteCounter& other);
   // All 256 in their own order.
   std::vector<TokenCount> counts() const override;
 

@@ -1,5 +1,7 @@
 #include "text/token_table.h"
 
+#include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "base/error.h"
@@ -7,83 +9,164 @@
 namespace ql::text {
 namespace {
 
-constexpr std::size_t kFirstSlots = 1024;
+constexpr int kFirstSlotBits = 10;
 constexpr std::uint32_t kMostTokens = std::uint32_t{1} << 31;
+constexpr std::size_t kBatch = 128;  // tokens that are looked for at once
+
+constexpr std::size_t kHeadBytes = 8, kTailBytes = 3;
+constexpr std::size_t kShort = kHeadBytes + kTailBytes;  // bytes of a token that a slot holds
+constexpr std::uint32_t kLong = UINT32_MAX;              // differs from every tail
 
 template <typename Bits>
-std::uint64_t load(const char* data) {
+Bits load(const char* data) {
   Bits bits;
   std::memcpy(&bits, data, sizeof bits);
   return bits;
 }
+
+// The first bytes with zeros behind: what load() of them and of what follows is masked with.
+template <typename Bits>
+std::array<Bits, kShort + 1> masks_from(std::size_t first) {
+  std::array<Bits, kShort + 1> masks{};
+  for (std::size_t size = first; size <= kShort; ++size)
+    std::memset(&masks[size], 0xFF, std::min(size - first, sizeof(Bits)));
+  return masks;
+}
+const auto kHeadOf = masks_from<std::uint64_t>(0);
+const auto kTailOf = masks_from<std::uint32_t>(kHeadBytes);
+
+// The size of a short token as the last byte of its tail.
+const auto kSizeOf = [] {
+  std::array<std::uint32_t, kShort + 1> sizes{};
+  for (std::size_t size = 0; size <= kShort; ++size) {
+    const auto byte = static_cast<unsigned char>(size);
+    std::memcpy(reinterpret_cast<char*>(&sizes[size]) + kTailBytes, &byte, 1);
+  }
+  return sizes;
+}();
 
 std::uint64_t mix(std::uint64_t bits) {
   bits *= 0x9E3779B97F4A7C15u;
   return bits ^ (bits >> 32);
 }
 
-// The last 1 to 8 bytes; loads may overlap, so that their number is fixed.
-std::uint64_t load_rest(const char* data, std::size_t size) {
-  if (size == 8) return load<std::uint64_t>(data);
-  if (size >= 4) return load<std::uint32_t>(data) << 32 | load<std::uint32_t>(data + size - 4);
-  return static_cast<std::uint64_t>(load<std::uint8_t>(data)) << 16 |
-         load<std::uint8_t>(data + size / 2) << 8 | load<std::uint8_t>(data + size - 1);
-}
-
 // Only for this table in memory: words are short, and a call to a hash for long data would cost
 // more than the rest of the lookup.
-std::uint64_t hash_of(std::string_view token) {
+std::uint64_t hash_of_long(std::string_view token) {
   std::uint64_t hash = token.size();
   const char* data = token.data();
-  std::size_t left = token.size();
-  for (; left > 8; left -= 8, data += 8) hash = mix(hash ^ load<std::uint64_t>(data));
-  if (left > 0) hash ^= load_rest(data, left);
-  return mix(mix(hash));
+  for (std::size_t left = token.size(); left > kHeadBytes; left -= kHeadBytes, data += kHeadBytes)
+    hash = mix(hash ^ load<std::uint64_t>(data));
+  return mix(hash ^ load<std::uint64_t>(token.data() + token.size() - kHeadBytes));
 }
 
 }  // namespace
 
-TokenTable::TokenTable() : slots_(kFirstSlots, Slot{0, kNone}) {}
+TokenTable::TokenTable()
+    : begins_(1), slots_(std::size_t{1} << kFirstSlotBits), shift_(64 - kFirstSlotBits) {}
 
-std::size_t TokenTable::slot_of(std::string_view token, std::uint64_t hash) const {
+// Bytes behind the token may be read, up to readable_end: then no branch depends on the size of a
+// short token.
+inline TokenTable::Key TokenTable::key_of(std::string_view token, const char* readable_end) {
+  constexpr std::ptrdiff_t kRead = kHeadBytes + sizeof(std::uint32_t);
+  const char* data = token.data();
+  const std::size_t size = token.size();
+  if (size > kShort || readable_end - data < kRead) return key_of(token);
+  return {load<std::uint64_t>(data) & kHeadOf[size],
+          (load<std::uint32_t>(data + kHeadBytes) & kTailOf[size]) | kSizeOf[size]};
+}
+
+TokenTable::Key TokenTable::key_of(std::string_view token) {
+  if (token.size() > kShort) return {hash_of_long(token), kLong};
+  std::array<char, kHeadBytes + sizeof(std::uint32_t)> bytes{};
+  if (!token.empty()) std::memcpy(bytes.data(), token.data(), token.size());
+  return key_of({bytes.data(), token.size()}, bytes.data() + bytes.size());
+}
+
+inline std::size_t TokenTable::first_slot(const Key& key) const {
+  return mix(mix(key.head + key.tail * 0xD6E8FEB86659FD93u)) >> shift_;
+}
+
+bool TokenTable::is_same(std::uint32_t id, std::string_view token) const {
+  const std::string_view known = this->token(id);
+  if (token.size() > 2 * kHeadBytes || known.size() != token.size()) return known == token;
+  // As in the hash, loads overlap where the size is not 16.
+  const std::size_t last = token.size() - kHeadBytes;
+  return load<std::uint64_t>(known.data()) == load<std::uint64_t>(token.data()) &&
+         load<std::uint64_t>(known.data() + last) == load<std::uint64_t>(token.data() + last);
+}
+
+inline std::size_t TokenTable::slot_of(std::string_view token, const Key& key) const {
   const std::size_t mask = slots_.size() - 1;
-  const auto tag = static_cast<std::uint32_t>(hash >> 32);
-  std::size_t slot = hash & mask;
-  while (slots_[slot].id != kNone &&
-         (slots_[slot].tag != tag || this->token(slots_[slot].id) != token))
-    slot = (slot + 1) & mask;
-  return slot;
+  for (std::size_t index = first_slot(key);; index = (index + 1) & mask) {
+    const Slot& slot = slots_[index];
+    // A free slot looks like the empty token, which has no id either then.
+    if (slot.head == key.head && slot.tail == key.tail &&
+        (key.tail != kLong || is_same(slot.id, token)))
+      return index;
+    if (slot.id == kNone) return index;
+  }
 }
 
 std::uint32_t TokenTable::find(std::string_view token) const {
-  return slots_[slot_of(token, hash_of(token))].id;
+  return slots_[slot_of(token, key_of(token))].id;
 }
 
-std::uint32_t TokenTable::insert(std::string_view token) {
-  const std::uint64_t hash = hash_of(token);
-  std::size_t slot = slot_of(token, hash);
-  if (slots_[slot].id != kNone) return slots_[slot].id;
+std::uint32_t TokenTable::insert(std::string_view token) { return insert(token, key_of(token)); }
+
+std::uint32_t TokenTable::insert(std::string_view token, const Key& key) {
+  std::size_t index = slot_of(token, key);
+  if (slots_[index].id != kNone) return slots_[index].id;
   if (size() >= kMostTokens) throw Error("", "more than 2^31 distinct tokens");
-  if (2 * (ends_.size() + 1) > slots_.size()) {
+  if (8 * (std::size_t{size()} + 1) > 5 * slots_.size()) {
     grow();
-    slot = slot_of(token, hash);
+    index = slot_of(token, key);
   }
   const std::uint32_t id = size();
-  slots_[slot] = {static_cast<std::uint32_t>(hash >> 32), id};
+  slots_[index] = {key.head, key.tail, id};
   bytes_.append(token);
-  ends_.push_back(bytes_.size());
+  begins_.push_back(bytes_.size());
   return id;
 }
 
+template <typename Use>
+void TokenTable::for_each_key(std::string_view text, const std::string_view* tokens,
+                              std::size_t count, const Use& use) const {
+  std::array<Key, kBatch> keys;
+  const char* readable_end = text.data() + text.size();
+  for (std::size_t done = 0; done < count; done += kBatch) {
+    const std::size_t part = std::min(count - done, kBatch);
+    for (std::size_t i = 0; i < part; ++i) {
+      keys[i] = key_of(tokens[done + i], readable_end);
+      __builtin_prefetch(&slots_[first_slot(keys[i])]);
+    }
+    for (std::size_t i = 0; i < part; ++i) use(done + i, keys[i]);
+  }
+}
+
+void TokenTable::find(std::string_view text, const std::string_view* tokens, std::size_t count,
+                      std::uint32_t* ids) const {
+  for_each_key(text, tokens, count,
+               [&](std::size_t i, const Key& key) { ids[i] = slots_[slot_of(tokens[i], key)].id; });
+}
+
+void TokenTable::insert(std::string_view text, const std::string_view* tokens, std::size_t count,
+                        std::uint32_t* ids) {
+  for_each_key(text, tokens, count,
+               [&](std::size_t i, const Key& key) { ids[i] = insert(tokens[i], key); });
+}
+
 void TokenTable::grow() {
-  std::vector<Slot> old(slots_.size() * 2, Slot{0, kNone});
-  old.swap(slots_);
+  slots_.assign(slots_.size() * 2, Slot());
+  --shift_;
   const std::size_t mask = slots_.size() - 1;
-  for (const Slot& taken : old) {
-    if (taken.id == kNone) continue;
-    std::size_t slot = hash_of(token(taken.id)) & mask;
-    while (slots_[slot].id != kNone) slot = (slot + 1) & mask;
-    slots_[slot] = taken;
+  // In the order of arrival: frequent tokens mostly come first, and then stand where they are
+  // looked for first.
+  for (std::uint32_t id = 0; id < size(); ++id) {
+    const Key key = key_of(token(id));
+    std::size_t index = first_slot(key);
+    while (slots_[index].id != kNone) index = (index + 1) & mask;
+    slots_[index] = {key.head, key.tail, id};
   }
 }
 

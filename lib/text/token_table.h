@@ -1,7 +1,8 @@
 // Distinct strings numbered in order of their arrival, found again without an allocation: one
-// arena of bytes and one open-addressing table of 8 bytes a slot.
+// arena of bytes and one open-addressing table of 16 bytes a slot.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -14,11 +15,10 @@ class TokenTable {
   static constexpr std::uint32_t kNone = UINT32_MAX;
 
   TokenTable();
-  std::uint32_t size() const { return static_cast<std::uint32_t>(ends_.size()); }
+  std::uint32_t size() const { return static_cast<std::uint32_t>(begins_.size() - 1); }
   // Valid until the next insert.
   std::string_view token(std::uint32_t id) const {
-    const std::uint64_t begin = id == 0 ? 0 : ends_[id - 1];
-    return std::string_view(bytes_).substr(begin, ends_[id] - begin);
+    return std::string_view(bytes_).substr(begins_[id], begins_[id + 1] - begins_[id]);
   }
   // The token's number, kNone when it is not here.
   std::uint32_t find(std::string_view token) const;
@@ -26,17 +26,41 @@ class TokenTable {
   // tokens.
   std::uint32_t insert(std::string_view token);
 
+  // The same for many tokens at once, which is several times as fast: the memory of all is asked
+  // for before the first is compared. The tokens are parts of `text`.
+  void find(std::string_view text, const std::string_view* tokens, std::size_t count,
+            std::uint32_t* ids) const;
+  void insert(std::string_view text, const std::string_view* tokens, std::size_t count,
+              std::uint32_t* ids);
+
  private:
-  struct Slot {
-    std::uint32_t tag;  // upper half of the hash: spares most comparisons of strings
-    std::uint32_t id;   // kNone: free
+  // A token of up to 11 bytes stands in its slot, so that most lookups see one cache line only; of
+  // a longer one there is a hash.
+  struct Key {
+    std::uint64_t head;  // the first 8 bytes with zeros behind, or the hash
+    std::uint32_t tail;  // 3 more likewise and the size, or kLong
   };
-  std::size_t slot_of(std::string_view token, std::uint64_t hash) const;
+  struct Slot {
+    std::uint64_t head = 0;
+    std::uint32_t tail = 0;
+    std::uint32_t id = kNone;  // kNone: free; then head and tail are those of the empty token
+  };
+  static Key key_of(std::string_view token);
+  static Key key_of(std::string_view token, const char* readable_end);
+  // Calls use(i, key of tokens[i]) for all, with the slots on their way from memory.
+  template <typename Use>
+  void for_each_key(std::string_view text, const std::string_view* tokens, std::size_t count,
+                    const Use& use) const;
+  std::size_t first_slot(const Key& key) const;
+  std::size_t slot_of(std::string_view token, const Key& key) const;
+  std::uint32_t insert(std::string_view token, const Key& key);
+  bool is_same(std::uint32_t id, std::string_view token) const;
   void grow();
 
   std::string bytes_;
-  std::vector<std::uint64_t> ends_;  // of each token in bytes_
-  std::vector<Slot> slots_;          // a power of two, at most half of them taken
+  std::vector<std::uint64_t> begins_;  // of each token in bytes_, and their end
+  std::vector<Slot> slots_;            // a power of two, at most 5/8 of them taken
+  int shift_;                          // leaves as many bits of a hash as a slot's number has
 };
 
 }  // namespace ql::text

@@ -60,6 +60,7 @@ class Vocabulary {
   bool is_special(TokenId id) const { return id == content_.eos || id == content_.unk; }
   std::string_view token(TokenId id) const { return tokens_.token(id); }
   std::uint32_t find(std::string_view token) const { return tokens_.find(token); }
+  const TokenTable& tokens() const { return tokens_; }
   const std::vector<std::int64_t>& counts() const { return content_.counts; }
   const SentencePieceModel& model() const { return *model_; }
 

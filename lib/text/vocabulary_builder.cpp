@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/object_pool.h"
+#include "base/ordered_jobs.h"
 #include "text/line_encoder.h"
 #include "text/lines.h"
 #include "text/lowercase.h"
@@ -61,24 +63,60 @@ void check_rules(const VocabularyRules& rules) {
   }
 }
 
-// Calls add(line, begins, ended) for every line or piece of one, valid and lower-cased as wanted.
+// Calls add(line, begins, ended) for every line or piece of one in the block, valid and lower-cased
+// as wanted. Returns how many lines begin in it.
 template <typename Add>
-std::int64_t for_each_line(const std::vector<std::string>& files, const VocabularyRules& rules,
-                           const Add& add) {
-  TextReader reader(files, line_cut(rules.type, rules.lowercase));
+std::int64_t for_each_line(TextBlock block, const VocabularyRules& rules, const Add& add) {
+  validate_text(block, rules.type, rules.invalid);
+  if (rules.lowercase) block.text = lowercase(block.text);
   std::int64_t count = 0;
-  TextBlock block;
-  while (reader.next(block)) {
-    validate_text(block, rules.type, rules.invalid);
-    if (rules.lowercase) block.text = lowercase(block.text);
-    bool begins = !block.place.continues_line;
-    for (LineSplitter lines(block.text); lines.next();) {
-      add(lines.line(), begins, lines.ended());
-      count += begins ? 1 : 0;
-      begins = lines.ended();
-    }
+  bool begins = !block.place.continues_line;
+  for (LineSplitter lines(block.text); lines.next();) {
+    add(lines.line(), begins, lines.ended());
+    count += begins ? 1 : 0;
+    begins = lines.ended();
   }
   return count;
+}
+
+TextReader reader_of(const std::vector<std::string>& files, const VocabularyRules& rules) {
+  return {files, line_cut(rules.type, rules.lowercase)};
+}
+
+// Every thread counts some of the blocks. Which ones is a matter of chance, their sum is not.
+template <typename Counter>
+Counter count_lines(const std::vector<std::string>& files, const VocabularyRules& rules,
+                    int threads, std::int64_t& lines) {
+  ObjectPool<Counter> counters;
+  {
+    TextReader reader = reader_of(files, rules);
+    OrderedJobs<std::int64_t> jobs(threads);
+    TextBlock block;
+    while (reader.next(block)) {
+      jobs.add([&, text = std::move(block)]() mutable {
+        std::unique_ptr<Counter> counter = counters.take();
+        const std::int64_t begun = for_each_line(
+            std::move(text), rules, [&](std::string_view line, bool begins, bool ended) {
+              counter->add(line, begins, ended);
+            });
+        counters.give_back(std::move(counter));
+        return begun;
+      });
+      if (jobs.full()) lines += jobs.take();
+    }
+    while (!jobs.empty()) lines += jobs.take();
+  }
+  Counter sum;
+  bool first = true;
+  for (const std::unique_ptr<Counter>& counter : counters.idle()) {
+    if (first) {
+      sum = std::move(*counter);
+    } else {
+      sum.merge(*counter);
+    }
+    first = false;
+  }
+  return sum;
 }
 
 // Takes the count of `token` out of `counts`.
@@ -112,19 +150,21 @@ void add_token(VocabularyContent& content, std::string token, std::int64_t count
 }
 
 BuiltVocabulary count_vocabulary(const std::vector<std::string>& files,
-                                 const VocabularyRules& rules) {
-  WordCounter words;
-  std::unique_ptr<TokenCounter> others;
-  if (rules.type == TokenType::kChar) others = std::make_unique<CharCounter>();
-  if (rules.type == TokenType::kByte) others = std::make_unique<ByteCounter>();
-  TokenCounter& counter = others ? *others : words;
-  const std::int64_t lines = for_each_line(
-      files, rules,
-      [&](std::string_view line, bool begins, bool ended) { counter.add(line, begins, ended); });
-
+                                 const VocabularyRules& rules, int threads) {
   const bool is_word = rules.type == TokenType::kWord, eos = wants_eos(rules),
              unk = wants_unk(rules);
-  std::vector<TokenCount> counts = counter.counts();
+  std::int64_t lines = 0;
+  std::vector<TokenCount> counts;
+  LineStyle line_style = LineStyle::kPlain;
+  if (rules.type == TokenType::kChar) {
+    counts = count_lines<CharCounter>(files, rules, threads, lines).counts();
+  } else if (rules.type == TokenType::kByte) {
+    counts = count_lines<ByteCounter>(files, rules, threads, lines).counts();
+  } else {
+    const auto words = count_lines<WordCounter>(files, rules, threads, lines);
+    counts = words.counts();
+    line_style = words.line_style();
+  }
   std::int64_t tokens = 0;
   std::int64_t types = 0;
   for (const TokenCount& each : counts) {
@@ -141,7 +181,7 @@ BuiltVocabulary count_vocabulary(const std::vector<std::string>& files,
   VocabularyContent content;
   content.type = rules.type;
   content.lowercase = rules.lowercase;
-  if (is_word) content.line_style = words.line_style();
+  content.line_style = line_style;
   if (eos) {
     content.eos = 0;
     add_token(content, kEos, lines);
@@ -158,11 +198,14 @@ BuiltVocabulary train_vocabulary(const std::vector<std::string>& files,
                                  const VocabularyRules& rules) {
   std::string text;
   std::vector<std::size_t> ends;  // of the lines in text
-  const std::int64_t line_count =
-      for_each_line(files, rules, [&](std::string_view line, bool, bool) {
-        text.append(line);
-        ends.push_back(text.size());
-      });
+  std::int64_t line_count = 0;
+  TextReader reader = reader_of(files, rules);
+  for (TextBlock block; reader.next(block);) {
+    line_count += for_each_line(std::move(block), rules, [&](std::string_view line, bool, bool) {
+      text.append(line);
+      ends.push_back(text.size());
+    });
+  }
   if (text.empty())
     throw Error("", "no text to make a vocabulary from", "give a file with words in it");
   std::vector<std::string_view> lines;
@@ -198,10 +241,10 @@ BuiltVocabulary train_vocabulary(const std::vector<std::string>& files,
 }  // namespace
 
 BuiltVocabulary build_vocabulary(const std::vector<std::string>& files,
-                                 const VocabularyRules& rules) {
+                                 const VocabularyRules& rules, int threads) {
   check_rules(rules);
   return rules.type == TokenType::kSentencePiece ? train_vocabulary(files, rules)
-                                                 : count_vocabulary(files, rules);
+                                                 : count_vocabulary(files, rules, threads);
 }
 
 }  // namespace ql::text

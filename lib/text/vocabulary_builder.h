@@ -42,8 +42,10 @@ struct BuiltVocabulary {
 // Order of ids: <eos>, <unk> (where they exist), then by falling count, equal counts by bytes.
 // Bytes stand in their own order; sentencepiece in the model's.
 // Throws UsageError for rules that contradict each other, Error for a text without tokens (bytes
-// need none). `files` as TextReader takes them; sentencepiece keeps the whole text in memory.
+// need none). `files` as TextReader takes them; sentencepiece keeps the whole text in memory. The
+// vocabulary is the same for any number of threads; each of them keeps counts of its own, but
+// sentencepiece uses one only.
 BuiltVocabulary build_vocabulary(const std::vector<std::string>& files,
-                                 const VocabularyRules& rules);
+                                 const VocabularyRules& rules, int threads = 1);
 
 }  // namespace ql::text

@@ -2,6 +2,8 @@
 // tab, form feed and carriage return. Other Unicode blanks (U+00A0 ...) belong to words.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 
@@ -16,31 +18,41 @@ inline bool is_all_blank(std::string_view text) {
   return true;
 }
 
+// Which of 64 bytes are blanks: bit i stands for bytes[i].
+constexpr std::size_t kBlankBits = 64;
+std::uint64_t blank_bits(const char* bytes);
+// The same byte by byte: what processors without vectors use, and the other one is tested against.
+std::uint64_t blank_bits_one_by_one(const char* bytes);
+
+// The words of a text, many at a time: the places of all blanks in 64 bytes come at once, and what
+// is done with one word need not wait for the end of the one before.
+class WordSplitter {
+ public:
+  static constexpr std::size_t kMostWords = 128;
+  explicit WordSplitter(std::string_view text) : text_(text) {}
+  // Sets words[0], words[1] ... to the next words and returns how many there are, at most
+  // kMostWords; 0 only at the text's end. They point into the text.
+  std::size_t next(std::string_view* words);
+
+ private:
+  std::string_view text_;
+  std::size_t position_ = 0;  // what stands before has been split
+  std::size_t begin_ = 0;     // of the word that is not at its end there
+  bool inside_word_ = false;
+};
+
 // Calls visit(std::string_view word) for every word.
 template <typename Visit>
 void for_each_word(std::string_view text, Visit&& visit) {
-  std::size_t end = 0;
-  for (;;) {
-    std::size_t begin = end;
-    while (begin < text.size() && is_blank(text[begin])) ++begin;
-    if (begin == text.size()) return;
-    end = begin;
-    while (end < text.size() && !is_blank(text[end])) ++end;
-    visit(text.substr(begin, end - begin));
+  std::array<std::string_view, WordSplitter::kMostWords> words;
+  WordSplitter splitter(text);
+  while (const std::size_t count = splitter.next(words.data())) {
+    for (std::size_t i = 0; i < count; ++i) visit(words[i]);
   }
 }
 
 // How many words begin in `text`; `inside_word` says that a word's beginning stands right before
 // it.
-inline std::int64_t count_word_starts(std::string_view text, bool inside_word) {
-  std::int64_t starts = 0;
-  bool inside = inside_word;
-  for (const char c : text) {
-    const bool word = !is_blank(c);
-    starts += word && !inside ? 1 : 0;
-    inside = word;
-  }
-  return starts;
-}
+std::int64_t count_word_starts(std::string_view text, bool inside_word);
 
 }  // namespace ql::text

@@ -28,7 +28,7 @@ Documents cut(const Documents& documents, TokenRange range) {
 
 Documents copied(JoinedData& data, TokenRange range) {
   ListSink sink;
-  data.copy(range, sink, [](std::int64_t) {});
+  data.copy(range, 2, sink, [](std::int64_t) {});
   return sink.documents;
 }
 

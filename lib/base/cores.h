@@ -1,0 +1,13 @@
+// How many threads a tool should use.
+#pragma once
+
+namespace ql {
+
+// Physical cores this process may use: distinct cores of its CPU affinity, at most the control
+// group's quota. At least 1.
+int usable_cores();
+
+// What an option --threads asks for: 0 means usable_cores().
+inline int threads_or_cores(int threads) { return threads > 0 ? threads : usable_cores(); }
+
+}  // namespace ql
