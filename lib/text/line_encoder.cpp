@@ -27,7 +27,7 @@ class WordEncoder : public LineEncoder {
       : tokens_(vocabulary.tokens()), eos_(vocabulary.eos().value_or(TokenTable::kNone)) {}
 
   void encode(std::string_view line, std::vector<TokenId>& ids, Unknowns& unknowns) const override {
-    std::array<std::string_view, WordSplitter::kMostWords> words;
+    std::array<Word, WordSplitter::kMostWords> words;
     WordSplitter splitter(line);
     while (const std::size_t count = splitter.next(words.data())) {
       const std::size_t begin = ids.size();
@@ -36,9 +36,9 @@ class WordEncoder : public LineEncoder {
       tokens_.find(line, words.data(), count, found);
       for (std::size_t i = 0; i < count; ++i) {
         if (found[i] == TokenTable::kNone) {
-          found[i] = unknowns.replace(words[i]);
+          found[i] = unknowns.replace(words[i].view());
         } else if (found[i] == eos_) {
-          found[i] = unknowns.replace_reserved(words[i]);
+          found[i] = unknowns.replace_reserved(words[i].view());
         }
       }
     }

@@ -33,7 +33,7 @@ void add_each(std::vector<std::int64_t>& counts, const std::vector<std::int64_t>
 void WordCounter::add(std::string_view line, bool begins, bool) {
   any_line_ = true;
   all_padded_ = all_padded_ && is_padded(line, begins);
-  std::array<std::string_view, WordSplitter::kMostWords> words;
+  std::array<Word, WordSplitter::kMostWords> words;
   std::array<std::uint32_t, WordSplitter::kMostWords> ids;
   WordSplitter splitter(line);
   while (const std::size_t count = splitter.next(words.data())) {

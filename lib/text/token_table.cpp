@@ -130,30 +130,31 @@ std::uint32_t TokenTable::insert(std::string_view token, const Key& key) {
 }
 
 template <typename Use>
-void TokenTable::for_each_key(std::string_view text, const std::string_view* tokens,
-                              std::size_t count, const Use& use) const {
+void TokenTable::for_each_key(std::string_view text, const Word* words, std::size_t count,
+                              const Use& use) const {
   std::array<Key, kBatch> keys;
   const char* readable_end = text.data() + text.size();
   for (std::size_t done = 0; done < count; done += kBatch) {
     const std::size_t part = std::min(count - done, kBatch);
     for (std::size_t i = 0; i < part; ++i) {
-      keys[i] = key_of(tokens[done + i], readable_end);
+      keys[i] = key_of(words[done + i].view(), readable_end);
       __builtin_prefetch(&slots_[first_slot(keys[i])]);
     }
     for (std::size_t i = 0; i < part; ++i) use(done + i, keys[i]);
   }
 }
 
-void TokenTable::find(std::string_view text, const std::string_view* tokens, std::size_t count,
+void TokenTable::find(std::string_view text, const Word* words, std::size_t count,
                       std::uint32_t* ids) const {
-  for_each_key(text, tokens, count,
-               [&](std::size_t i, const Key& key) { ids[i] = slots_[slot_of(tokens[i], key)].id; });
+  for_each_key(text, words, count, [&](std::size_t i, const Key& key) {
+    ids[i] = slots_[slot_of(words[i].view(), key)].id;
+  });
 }
 
-void TokenTable::insert(std::string_view text, const std::string_view* tokens, std::size_t count,
+void TokenTable::insert(std::string_view text, const Word* words, std::size_t count,
                         std::uint32_t* ids) {
-  for_each_key(text, tokens, count,
-               [&](std::size_t i, const Key& key) { ids[i] = insert(tokens[i], key); });
+  for_each_key(text, words, count,
+               [&](std::size_t i, const Key& key) { ids[i] = insert(words[i].view(), key); });
 }
 
 void TokenTable::grow() {

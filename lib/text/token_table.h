@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "text/words.h"
+
 namespace ql::text {
 
 class TokenTable {
@@ -26,12 +28,10 @@ class TokenTable {
   // tokens.
   std::uint32_t insert(std::string_view token);
 
-  // The same for many tokens at once, which is several times as fast: the memory of all is asked
-  // for before the first is compared. The tokens are parts of `text`.
-  void find(std::string_view text, const std::string_view* tokens, std::size_t count,
-            std::uint32_t* ids) const;
-  void insert(std::string_view text, const std::string_view* tokens, std::size_t count,
-              std::uint32_t* ids);
+  // The same for many words at once, which is several times as fast: the memory of all is asked
+  // for before the first is compared. The words are parts of `text`.
+  void find(std::string_view text, const Word* words, std::size_t count, std::uint32_t* ids) const;
+  void insert(std::string_view text, const Word* words, std::size_t count, std::uint32_t* ids);
 
  private:
   // A token of up to 11 bytes stands in its slot, so that most lookups see one cache line only; of
@@ -47,9 +47,9 @@ class TokenTable {
   };
   static Key key_of(std::string_view token);
   static Key key_of(std::string_view token, const char* readable_end);
-  // Calls use(i, key of tokens[i]) for all, with the slots on their way from memory.
+  // Calls use(i, key of words[i]) for all, with the slots on their way from memory.
   template <typename Use>
-  void for_each_key(std::string_view text, const std::string_view* tokens, std::size_t count,
+  void for_each_key(std::string_view text, const Word* words, std::size_t count,
                     const Use& use) const;
   std::size_t first_slot(const Key& key) const;
   std::size_t slot_of(std::string_view token, const Key& key) const;

@@ -56,7 +56,7 @@ std::uint64_t blank_bits(const char* bytes) {
 std::uint64_t blank_bits(const char* bytes) { return blank_bits_one_by_one(bytes); }
 #endif
 
-std::size_t WordSplitter::next(std::string_view* words) {
+std::size_t WordSplitter::next(Word* words) {
   std::size_t count = 0;
   while (position_ < text_.size() && count + kMostWordsInBits <= kMostWords) {
     const std::uint64_t word_bits = ~blank_bits_at(text_, position_);
@@ -80,7 +80,7 @@ std::size_t WordSplitter::next(std::string_view* words) {
   }
   if (inside_word_ && position_ >= text_.size() && count < kMostWords) {
     // The text's end ends it: there was no blank behind.
-    words[count++] = text_.substr(begin_);
+    words[count++] = {text_.data() + begin_, text_.size() - begin_};
     inside_word_ = false;
   }
   return count;

@@ -24,6 +24,13 @@ std::uint64_t blank_bits(const char* bytes);
 // The same byte by byte: what processors without vectors use, and the other one is tested against.
 std::uint64_t blank_bits_one_by_one(const char* bytes);
 
+// A word where it stands in a text; arrays of it cost nothing before they are filled.
+struct Word {
+  const char* data;
+  std::size_t size;
+  std::string_view view() const { return {data, size}; }
+};
+
 // The words of a text, many at a time: the places of all blanks in 64 bytes come at once, and what
 // is done with one word need not wait for the end of the one before.
 class WordSplitter {
@@ -32,7 +39,7 @@ class WordSplitter {
   explicit WordSplitter(std::string_view text) : text_(text) {}
   // Sets words[0], words[1] ... to the next words and returns how many there are, at most
   // kMostWords; 0 only at the text's end. They point into the text.
-  std::size_t next(std::string_view* words);
+  std::size_t next(Word* words);
 
  private:
   std::string_view text_;
@@ -44,10 +51,10 @@ class WordSplitter {
 // Calls visit(std::string_view word) for every word.
 template <typename Visit>
 void for_each_word(std::string_view text, Visit&& visit) {
-  std::array<std::string_view, WordSplitter::kMostWords> words;
+  std::array<Word, WordSplitter::kMostWords> words;
   WordSplitter splitter(text);
   while (const std::size_t count = splitter.next(words.data())) {
-    for (std::size_t i = 0; i < count; ++i) visit(words[i]);
+    for (std::size_t i = 0; i < count; ++i) visit(words[i].view());
   }
 }
 

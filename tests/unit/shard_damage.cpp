@@ -22,11 +22,19 @@ void pack_small(const fs::path& folder) {
   pack(folder, kDocuments, header_of(70, kVocabularyText), options);
 }
 
-std::vector<std::string> problems(const fs::path& folder) {
+std::vector<std::string> problems(const fs::path& folder, int threads) {
   std::vector<std::string> found;
   const Verification result = verify_folder(
-      folder, [&](const std::string& problem) { found.push_back(problem); }, [](std::int64_t) {});
+      folder, [&](const std::string& problem) { found.push_back(problem); }, [](std::int64_t) {},
+      threads);
   CHECK(result.problems == static_cast<std::int64_t>(found.size()));
+  return found;
+}
+
+// The same by one thread and by three.
+std::vector<std::string> problems(const fs::path& folder) {
+  const std::vector<std::string> found = problems(folder, 1);
+  CHECK(problems(folder, 3) == found);
   return found;
 }
 

@@ -2,6 +2,7 @@
 
 #include "shard/pack_target.h"
 #include "shard/seek_table.h"
+#include "shard/zstd_frame.h"
 #include "unit/shard_support.h"
 
 namespace ql::shard {
@@ -28,6 +29,65 @@ TEST_CASE("nothing is left of a pack that was not finished") {
   const ScratchFolder scratch;
   start_and_give_up(scratch / "data", false);
   CHECK(scratch.entries() == 0);
+}
+
+TEST_CASE("files are the same for any number of threads, and so is what is read") {
+  const ScratchFolder scratch;
+  for (const std::int64_t vocabulary : {1000, 100000}) {
+    const Documents documents = random_documents(20000, vocabulary, 3, 500);
+    PackOptions options;
+    options.shard_tokens = 3001;
+    options.frame_tokens = 100;
+    options.force = true;
+    pack(scratch / "one", documents, header_of(vocabulary, "words"), options);
+    TokenReader one(scratch / "one");
+    const std::vector<std::int64_t> all = read_all(one);
+    REQUIRE(all == all_ids(documents));
+    for (const int threads : {1, 2, 3, 8}) {
+      options.threads = threads;
+      pack(scratch / "many", documents, header_of(vocabulary, "words"), options);
+      for (const auto& file : fs::directory_iterator(scratch / "one")) {
+        CAPTURE(file.path());
+        CHECK(slurp(scratch / "many" / file.path().filename().string()) == slurp(file.path()));
+      }
+      for (const auto& [begin, end] : std::vector<std::pair<std::int64_t, std::int64_t>>{
+               {0, 20000}, {0, 0}, {99, 101}, {150, 160}, {2950, 9100}, {19999, 20000}}) {
+        std::vector<std::int64_t> read;
+        one.read_in_order(begin, end, threads, [&](const TokenId* ids, std::size_t count) {
+          read.insert(read.end(), ids, ids + count);
+        });
+        CHECK(read == std::vector<std::int64_t>(all.begin() + begin, all.begin() + end));
+      }
+      CHECK_THROWS_AS(one.read_in_order(1, 20001, threads, [](const TokenId*, std::size_t) {}),
+                      std::out_of_range);
+    }
+  }
+}
+
+TEST_CASE("the checksum in a frame is that of the seek table") {
+  std::string frame, content;
+  for (const int bytes_per_id : {0, 2, 4}) {
+    for (const int level : {1, 3, 19}) {
+      FrameCompressor compressor(level, bytes_per_id);
+      for (std::size_t size = 1; size < 5000; size *= 3) {
+        const std::string ids(size, static_cast<char>(size));
+        compressor.compress(ids, frame);
+        CHECK(frame_checksum(frame) == seek_checksum(ids.data(), ids.size()));
+        CHECK(FrameDecompressor().decompress(frame, size, content).empty());
+        CHECK(content == ids);
+      }
+    }
+  }
+  // Descriptor 0x20: one segment, no checksum; an empty raw block of one byte of content.
+  CHECK_FALSE(frame_checksum(std::string("\x28\xB5\x2F\xFD\x20\x01\x09\0\0x", 10)).has_value());
+  CHECK_FALSE(frame_checksum("").has_value());
+}
+
+TEST_CASE("frames that would fill the memory are few at once") {
+  CHECK(threads_for_frames(8, 262144) == 8);
+  CHECK(threads_for_frames(8, std::int64_t{8} << 20) == 4);
+  CHECK(threads_for_frames(8, std::int64_t{64} << 20) == 1);
+  CHECK(threads_for_frames(0, 1) == 1);
 }
 
 TEST_CASE("an existing folder stays as it is until the new one is whole") {

@@ -212,7 +212,8 @@ void check_random_texts(TokenType type, bool lowercase_text) {
                                     UnknownRule::kUnk};
         for (const std::size_t block_bytes : {1, 100, 1025, 1 << 20})
           check_equal(encode(files.names(), vocabulary, options, 1, block_bytes), expected);
-        check_equal(encode(files.names(), vocabulary, options, 3, 50), expected);
+        for (const int threads : {2, 3, 8})
+          check_equal(encode(files.names(), vocabulary, options, threads, 50), expected);
       }
     }
   }

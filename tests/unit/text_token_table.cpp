@@ -4,6 +4,8 @@
 
 #include <map>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "unit/text_support.h"
 
@@ -41,6 +43,36 @@ TEST_CASE("the table agrees with a map") {
     REQUIRE(table.token(id) == token);
     REQUIRE(table.find(token) == id);
   }
+}
+
+TEST_CASE("many at once are found and inserted as one by one") {
+  testing::Random random(4);
+  TokenTable many, one_by_one;
+  for (int round = 0; round < 200; ++round) {
+    // Tokens of one text, up to its last byte: nothing behind it may be read.
+    const std::size_t count = testing::below(random, 300);
+    std::vector<std::size_t> ends(1);
+    std::string bytes;
+    while (ends.size() <= count) {
+      for (std::size_t left = testing::below(random, 28); left > 0; --left)
+        bytes.push_back("ab\0\xFF"[testing::below(random, 4)]);
+      ends.push_back(bytes.size());
+    }
+    const std::vector<char> exact(bytes.begin(), bytes.end());
+    const std::string_view text(exact.data(), exact.size());
+    std::vector<Word> words;
+    for (std::size_t i = 0; i < count; ++i)
+      words.push_back({text.data() + ends[i], ends[i + 1] - ends[i]});
+    std::vector<std::uint32_t> found(count), expected(count);
+    many.find(text, words.data(), count, found.data());
+    for (std::size_t i = 0; i < count; ++i) expected[i] = one_by_one.find(words[i].view());
+    REQUIRE(found == expected);
+    if (round % 3 == 0) continue;
+    many.insert(text, words.data(), count, found.data());
+    for (std::size_t i = 0; i < count; ++i) expected[i] = one_by_one.insert(words[i].view());
+    REQUIRE(found == expected);
+  }
+  CHECK(many.size() == one_by_one.size());
 }
 
 }  // namespace

@@ -131,6 +131,18 @@ TEST_CASE("random bytes become valid, valid text stays as it is") {
 TEST_CASE("code points are counted") {
   CHECK(count_code_points("") == 0);
   CHECK(count_code_points("aé日😀") == 4);
+  testing::Random random(9);
+  for (std::size_t size = 0; size < 5000; size += 1 + size / 20) {
+    std::string bytes;
+    std::int64_t expected = 0;
+    while (bytes.size() < size) {
+      bytes.push_back(static_cast<char>(random()));
+      expected += (bytes.back() & 0xC0) == 0x80 ? 0 : 1;
+    }
+    REQUIRE(count_code_points(bytes) == expected);
+  }
+  // As many as the count of one place among eight has to hold.
+  CHECK(count_code_points(std::string(100000, 'a')) == 100000);
 }
 
 TEST_CASE("an incomplete suffix is the longest end that more input could complete") {

@@ -137,6 +137,48 @@ TEST_CASE("counting agrees with a map") {
   }
 }
 
+TEST_CASE("words are counted as a map does, the same by any number of threads") {
+  testing::Random random(12);
+  // Several blocks of lines, one line of several blocks, words of all lengths up to one that is
+  // longer than a block, and no line feed at the end.
+  std::string text;
+  const auto add_word = [&] {
+    for (std::size_t left = 1 + testing::below(random, 20); left > 0; --left)
+      text += "ab\xC3\xA9"[testing::below(random, 2)];
+    text += " \t\n\r"[testing::below(random, 4)];
+  };
+  while (text.size() < 3 * TextReader::kBlockBytes) add_word();
+  text += std::string(2 * TextReader::kBlockBytes, 'x') + "\n";
+  while (text.size() < 7 * TextReader::kBlockBytes) text += "short ";
+  text += std::string(1, '\0') + " \xE2\x80\xA8 end";
+  std::map<std::string, std::int64_t> oracle;
+  std::string word;
+  for (const char c : text + " ") {
+    if (std::string(" \t\n\r").find(c) == std::string::npos) {
+      word += c;
+    } else if (!word.empty()) {
+      ++oracle[word];
+      word.clear();
+    }
+  }
+  const TextFiles files({text, "", "short short\n"});
+  oracle["short"] += 2;
+  const auto one = build_vocabulary(files.names(), {}, 1);
+  REQUIRE(one.types == static_cast<std::int64_t>(oracle.size()));
+  for (TokenId id = 2; id < one.vocabulary.size(); ++id)
+    REQUIRE(one.vocabulary.counts()[id] == oracle[std::string(one.vocabulary.token(id))]);
+  for (const TokenType type : {TokenType::kWord, TokenType::kChar, TokenType::kByte}) {
+    const auto expected = build_vocabulary(files.names(), {type}, 1);
+    for (const int threads : {2, 3, 8}) {
+      const auto built = build_vocabulary(files.names(), {type}, threads);
+      CHECK(built.vocabulary.to_text({}) == expected.vocabulary.to_text({}));
+      CHECK(built.lines == expected.lines);
+      CHECK(built.tokens == expected.tokens);
+      CHECK(built.types == expected.types);
+    }
+  }
+}
+
 TEST_CASE("rules that contradict each other are usage errors") {
   const auto refused = [](const std::function<void(VocabularyRules&)>& change) {
     VocabularyRules rules;
