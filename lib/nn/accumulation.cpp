@@ -1,5 +1,7 @@
 #include "nn/accumulation.h"
 
+#include <algorithm>
+
 namespace ql::nn {
 
 at::Tensor upsample(const at::Tensor& states, const at::Tensor& previous,
@@ -26,6 +28,13 @@ at::Tensor upsample(const at::Tensor& states, const at::Tensor& previous,
 
 at::Tensor average_scales(const std::vector<at::Tensor>& scales, double droppath,
                           const StepOptions& step) {
+  if (step.scale_weights.defined()) {
+    at::Tensor sum = scales.front() * step.scale_weights.select(0, 0);
+    for (std::size_t i = 1; i < scales.size(); ++i) {
+      sum = sum + scales[i] * step.scale_weights.select(0, static_cast<std::int64_t>(i));
+    }
+    return sum;
+  }
   const auto count = static_cast<std::int64_t>(scales.size());
   const std::int64_t first = droppath_first_scale(count, droppath, step);
   at::Tensor sum = scales[static_cast<std::size_t>(first)];
@@ -33,6 +42,14 @@ at::Tensor average_scales(const std::vector<at::Tensor>& scales, double droppath
     sum = sum + scales[static_cast<std::size_t>(i)];
   }
   return count - first > 1 ? sum / static_cast<double>(count - first) : sum;
+}
+
+std::vector<double> droppath_weights(std::int64_t scales, double droppath,
+                                     const StepOptions& step) {
+  const std::int64_t first = droppath_first_scale(scales, droppath, step);
+  std::vector<double> weights(static_cast<std::size_t>(scales), 0.0);
+  std::fill(weights.begin() + first, weights.end(), 1 / static_cast<double>(scales - first));
+  return weights;
 }
 
 }  // namespace ql::nn

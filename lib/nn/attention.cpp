@@ -4,8 +4,10 @@
 
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "nn/attention_kernel.h"
+#include "nn/device.h"
 
 namespace ql::nn {
 namespace {
@@ -13,7 +15,8 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-using Optional = c10::optional<at::Tensor>;
+// c10::optional until LibTorch 2.3, std::optional since.
+using Optional = decltype(std::declval<c10::IValue&>().toOptional<at::Tensor>());
 
 // An undefined tensor as autograd wants it.
 Optional optional(const at::Tensor& tensor) {
@@ -81,23 +84,6 @@ at::Tensor relative_shift(const at::Tensor& by_row) {
   return padded.narrow(2, 1, window).reshape({batch, heads, segment, window});
 }
 
-// True where a query does not see a key: [H, segment, window], or [segment, window] when all heads
-// see the same.
-at::Tensor hidden_keys(const AttentionInput& input) {
-  const std::int64_t segment = input.queries.size(1), window = input.window();
-  const auto options = at::TensorOptions(at::kLong).device(input.queries.device());
-  const at::Tensor query = at::arange(window - segment, window, options).unsqueeze(1);
-  const at::Tensor distance = query - at::arange(window, options).unsqueeze(0);
-  const at::Tensor future = distance.lt(0);
-  const net::AttentionReach& reach = input.reach;
-  if (reach.dilations.empty()) {
-    return reach.span > 0 ? future.logical_or(distance.ge(reach.span)) : future;
-  }
-  const at::Tensor step = at::tensor(reach.dilations, options).view({-1, 1, 1});
-  const at::Tensor hidden = future.logical_or(distance.remainder(step).ne(0));
-  return reach.span > 0 ? hidden.logical_or(distance.ge(step * reach.span)) : hidden;
-}
-
 at::Tensor join(const std::vector<at::Tensor>& parts) {
   return parts.size() == 1 ? parts.front() : at::cat(parts, 1);
 }
@@ -125,8 +111,11 @@ at::Tensor probabilities_of_operations(const AttentionInput& input) {
     scores = scores + relative_shift(at::matmul(with_bias(input.queries, input.position_bias),
                                                 input.positions.permute({1, 2, 0})));
   }
-  scores =
-      (scores * scale).masked_fill(hidden_keys(input), -std::numeric_limits<double>::infinity());
+  const at::Tensor hidden =
+      input.hidden.defined()
+          ? input.hidden
+          : hidden_keys(input.queries.size(1), input.window(), input.reach, input.queries.device());
+  scores = (scores * scale).masked_fill(hidden, -std::numeric_limits<double>::infinity());
   return at::softmax(scores, -1);
 }
 
@@ -140,8 +129,27 @@ std::int64_t AttentionInput::window() const {
   return length;
 }
 
+at::Tensor hidden_keys(std::int64_t segment, std::int64_t window, const net::AttentionReach& reach,
+                       const at::Device& device) {
+  const auto options = at::TensorOptions(at::kLong).device(device);
+  const at::Tensor query = at::arange(window - segment, window, options).unsqueeze(1);
+  const at::Tensor distance = query - at::arange(window, options).unsqueeze(0);
+  const at::Tensor future = distance.lt(0);
+  if (reach.dilations.empty()) {
+    return reach.span > 0 ? future.logical_or(distance.ge(reach.span)) : future;
+  }
+  // Filled number by number: a list of the host's would have to be copied, and waited for.
+  const at::Tensor step =
+      at::empty({static_cast<std::int64_t>(reach.dilations.size()), 1, 1}, options);
+  for (std::size_t head = 0; head < reach.dilations.size(); ++head) {
+    step.select(0, static_cast<std::int64_t>(head)).fill_(reach.dilations[head]);
+  }
+  const at::Tensor hidden = future.logical_or(distance.remainder(step).ne(0));
+  return reach.span > 0 ? hidden.logical_or(distance.ge(step * reach.span)) : hidden;
+}
+
 at::Tensor relative_attention(const AttentionInput& input) {
-  if (!input.queries.is_cpu()) {
+  if (!uses_kernels(input.queries)) {
     return attention_of_operations(input);
   }
   AttentionInput plain = input;

@@ -21,11 +21,13 @@ struct AttentionInput {
   at::Tensor positions;
   at::Tensor content_bias;   // u [H, d_head]; undefined: 0
   at::Tensor position_bias;  // v [H, d_head]; undefined: 0
-  // Which probabilities dropout keeps, uint8 [batch, H, segment, window] on the CPU; undefined:
-  // all, as they are. The kept ones are multiplied by the factor.
+  // Which probabilities dropout keeps, uint8 [batch, H, segment, window]; undefined: all,
+  // as they are. The kept ones are multiplied by the factor.
   at::Tensor probability_kept;
   double kept_factor = 1;
   net::AttentionReach reach;  // which of the keys before it a query sees
+  // hidden_keys() of these lengths, if made already; kernels do not read it.
+  at::Tensor hidden = {};
 
   std::int64_t window() const;  // states of all parts
 };
@@ -35,6 +37,11 @@ struct AttentionInput {
 // Returns the sums of the values [batch, segment, H, d_head]. On the CPU this is one pass of our
 // own for float32 and float64, elsewhere attention_of_operations().
 at::Tensor relative_attention(const AttentionInput& input);
+
+// True where a query does not see a key: [H, segment, window], or [segment, window] when all heads
+// see the same.
+at::Tensor hidden_keys(std::int64_t segment, std::int64_t window, const net::AttentionReach& reach,
+                       const at::Device& device);
 
 // The same by ATen's operations, on any device.
 at::Tensor attention_of_operations(const AttentionInput& input);

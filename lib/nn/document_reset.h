@@ -18,6 +18,10 @@ namespace ql::nn {
 at::Tensor forgotten_states(const net::MemoryCover& cover, std::int64_t length,
                             const std::vector<std::int64_t>& ages, const at::Device& device);
 
+// The same on the device of `ages` [rows] int64, without a look at their values: always defined.
+at::Tensor forgotten_states(const net::MemoryCover& cover, std::int64_t length,
+                            const at::Tensor& ages);
+
 // `states` [rows, length, ...], those that are `forgotten` replaced by `zero`, which broadcasts.
 at::Tensor replace_forgotten(const at::Tensor& states, const at::Tensor& forgotten,
                              const at::Tensor& zero);
@@ -25,5 +29,8 @@ at::Tensor replace_forgotten(const at::Tensor& states, const at::Tensor& forgott
 // All memories as the step begins with them; one age for every row of the batch.
 Memory forget_other_documents(const Memory& memory, const net::Geometry& geometry,
                               const std::vector<std::int64_t>& ages);
+// With `ages` [rows] int64 on the memories' device.
+Memory forget_other_documents(const Memory& memory, const net::Geometry& geometry,
+                              const at::Tensor& ages);
 
 }  // namespace ql::nn

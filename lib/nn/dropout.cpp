@@ -1,9 +1,11 @@
 #include "nn/dropout.h"
 
+#include <ATen/Context.h>
 #include <ATen/Parallel.h>
 
 #include <algorithm>
 #include <cmath>
+#include <mutex>
 
 #include "base/error.h"
 #include "nn/dropout_kernel.h"
@@ -67,6 +69,9 @@ void fill_mask(const at::Tensor& mask, double rate, const StepOptions& step, Pla
 
 at::Tensor dropout_mask(at::IntArrayRef shape, double rate, const StepOptions& step, Place place,
                         const at::TensorOptions& options) {
+  if (!options.device().is_cpu()) {
+    return at::empty(shape, options).bernoulli_(1 - rate).div_(1 - rate);
+  }
   const bool wide = options.dtype() == at::kDouble;
   const at::Tensor mask = at::empty(shape, at::TensorOptions(wide ? at::kDouble : at::kFloat));
   if (wide) {
@@ -77,7 +82,11 @@ at::Tensor dropout_mask(at::IntArrayRef shape, double rate, const StepOptions& s
   return mask.to(options);
 }
 
-at::Tensor dropout_kept(at::IntArrayRef shape, double rate, const StepOptions& step, Place place) {
+at::Tensor dropout_kept(at::IntArrayRef shape, double rate, const StepOptions& step, Place place,
+                        const at::Device& device) {
+  if (!device.is_cpu()) {
+    return at::empty(shape, at::TensorOptions(at::kByte).device(device)).bernoulli_(1 - rate);
+  }
   at::Tensor mask = at::empty(shape, at::TensorOptions(at::kByte));
   const Elements elements = elements_of(mask, step);
   auto* kept = mask.data_ptr<std::uint8_t>();
@@ -101,6 +110,9 @@ at::Tensor dropout(const at::Tensor& states, double rate, const StepOptions& ste
   if (!step.training || rate <= 0) {
     return states;
   }
+  if (!states.is_cpu()) {
+    return at::dropout(states, rate, /*train=*/true);
+  }
   return states * dropout_mask(states.sizes(), rate, step, place, states.options());
 }
 
@@ -109,6 +121,16 @@ at::Tensor dropout_of_shared(const at::Tensor& states, double rate, const StepOp
   StepOptions of_every_slice = step;
   of_every_slice.first_row = 0;
   return dropout(states, rate, of_every_slice, place);
+}
+
+void seed_generator(const at::Device& device, const StepOptions& step) {
+  // No layer is so far up that its masks would have this number.
+  const PhiloxCounter words = philox({{0, 0xFFFFFFFF, static_cast<std::uint32_t>(step.step),
+                                       static_cast<std::uint32_t>(step.step >> 32)}},
+                                     step.seed);
+  at::Generator generator = at::globalContext().defaultGenerator(device);
+  const std::lock_guard<std::mutex> lock(generator.mutex());
+  generator.set_current_seed(std::uint64_t{words.word[0]} << 32 | words.word[1]);
 }
 
 std::int64_t droppath_first_scale(std::int64_t scales, double rate, const StepOptions& step) {

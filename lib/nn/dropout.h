@@ -1,5 +1,8 @@
 // Dropout and droppath from a counter-based generator: every random bit is a function of (seed,
 // step, place, element index). Nothing to save, and any number of threads gives the same mask.
+//
+// On other devices than the CPU the masks come from the device's own generator, which a CUDA graph
+// can replay: who trains there seeds it for every step, and seed and step then play no part here.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -23,6 +26,10 @@ struct StepOptions {
   // The row of the whole batch at which the rows of this step begin, if it is a slice of the batch:
   // it gets the whole batch's masks, so that slicing changes no result.
   std::int64_t first_row = 0;
+  // For a step that must not wait for the host (train/device_step.h), what the host else chooses
+  // anew in every step, as tensors on the model's device. Undefined: by the host.
+  at::Tensor age_tensor = {};     // `ages` [rows] int64, in its place
+  at::Tensor scale_weights = {};  // [scales]: what average_scales() multiplies each scale by
 };
 
 // Where in the network a mask is used; two places never share random numbers.
@@ -49,8 +56,9 @@ struct Place {
 at::Tensor dropout_mask(at::IntArrayRef shape, double rate, const StepOptions& step, Place place,
                         const at::TensorOptions& options);
 
-// 1 where dropout_mask() keeps an element, else 0: uint8 [shape], on the CPU. Same random bits.
-at::Tensor dropout_kept(at::IntArrayRef shape, double rate, const StepOptions& step, Place place);
+// 1 where dropout_mask() keeps an element, else 0: uint8 [shape]. Same random bits.
+at::Tensor dropout_kept(at::IntArrayRef shape, double rate, const StepOptions& step, Place place,
+                        const at::Device& device = at::kCPU);
 
 // What dropout multiplies the kept elements by: 65536 / (65536 - dropped levels).
 double dropout_factor(double rate);
@@ -70,6 +78,9 @@ at::Tensor dropout(const at::Tensor& states, double rate, const StepOptions& ste
 // same mask, whatever step.first_row says.
 at::Tensor dropout_of_shared(const at::Tensor& states, double rate, const StepOptions& step,
                              Place place);
+
+// Sets the state of the generator of `device` to a function of seed and step.
+void seed_generator(const at::Device& device, const StepOptions& step);
 
 // The first scale (0-based) that enters the average of `scales` scales: 0 unless training, else
 // j-1 with probability rate / (scales - 1) for each j = 2..scales (paper, section 2.3).

@@ -1,6 +1,7 @@
 #include "nn/layers.h"
 
 #include "nn/attention.h"
+#include "nn/device.h"
 #include "nn/feed_forward.h"
 #include "nn/layer_norm.h"
 #include "nn/linear_attention.h"
@@ -12,6 +13,12 @@ namespace {
 
 at::Tensor normalize(const at::Tensor& states, const at::Tensor& weight, const at::Tensor& bias) {
   return at::layer_norm(states, {states.size(-1)}, weight, bias, kLayerNormEpsilon);
+}
+
+// a + b, in place of `a` where it has the precision of `b`: a sum of layers is float32 whatever the
+// precision of their products.
+at::Tensor sum_of(at::Tensor a, const at::Tensor& b) {
+  return a.scalar_type() == b.scalar_type() ? a.add_(b) : a + b;
 }
 
 // What distance adds to the scores: [window, n_head, d_head] with row k for distance window-1-k, or
@@ -60,13 +67,14 @@ at::Tensor attend(const LayerContext& context, const at::Tensor& queries,
   input.content_bias = parameters.r_w_bias;
   input.position_bias = parameters.r_r_bias;
   input.reach = context.reach;
+  input.hidden = context.hidden;
   if (context.usage != nullptr) {
     *context.usage = attention_usage(input);
   }
   if (context.step.training && network.dropatt > 0) {
     input.probability_kept =
         dropout_kept({batch, heads, segment, input.window()}, network.dropatt, context.step,
-                     {Place::kAttentionProbability, context.layer});
+                     {Place::kAttentionProbability, context.layer}, queries.device());
     input.kept_factor = dropout_factor(network.dropatt);
   }
   const at::Tensor sums = network.attention == net::Attention::kLinear ? linear_attention(input)
@@ -122,7 +130,7 @@ at::Tensor run_fused_layer(const LayerContext& context, const at::Tensor& window
 
 at::Tensor run_layer(const LayerContext& context, const at::Tensor& window,
                      const at::Tensor& states, const at::Tensor& positions) {
-  return window.is_cpu() && !context.step.through_memory
+  return uses_kernels(window) && !context.step.through_memory
              ? run_fused_layer(context, window, states, positions)
              : run_layer_of_operations(context, window, states.size(1), positions);
 }
@@ -144,17 +152,17 @@ at::Tensor run_layer(const LayerContext& context, const at::Tensor& recent,
   // Sums are made in place: nothing else holds, and no gradient needs, what the parts return.
   const at::Tensor queries = project_queries(context, normalized);
   const at::Tensor attended =
-      dropout(attend(context, queries, keys_values, positions), context.network.dropout,
-              context.step, {Place::kAttentionOutput, context.layer})
-          .add_(recent);
+      sum_of(dropout(attend(context, queries, keys_values, positions), context.network.dropout,
+                     context.step, {Place::kAttentionOutput, context.layer}),
+             recent);
   if (context.network.pre_lnorm) {
     const at::Tensor& states = attended;
-    return feed_forward_of_operations(context,
-                                      normalize(states, forward.norm_weight, forward.norm_bias))
-        .add_(states);
+    return sum_of(feed_forward_of_operations(
+                      context, normalize(states, forward.norm_weight, forward.norm_bias)),
+                  states);
   }
   const at::Tensor states = normalize(attended, attention.norm_weight, attention.norm_bias);
-  return normalize(feed_forward_of_operations(context, states).add_(states), forward.norm_weight,
+  return normalize(sum_of(feed_forward_of_operations(context, states), states), forward.norm_weight,
                    forward.norm_bias);
 }
 
@@ -174,7 +182,7 @@ at::Tensor attention_states(const LayerContext& context, const at::Tensor& state
 
 at::Tensor position_table(const net::Network& network, std::int64_t length,
                           const at::TensorOptions& options) {
-  const auto wide = at::TensorOptions(at::kDouble);
+  const auto wide = at::TensorOptions(at::kDouble).device(options.device());
   const std::int64_t d_model = network.d_model;
   at::Tensor distances = at::arange(length - 1, -1, -1, wide);
   if (network.clamp_len > 0) {

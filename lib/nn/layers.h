@@ -22,6 +22,7 @@ struct LayerContext {
   std::int64_t layer;  // its index: names its random numbers
   net::AttentionReach reach = {};
   at::Tensor* usage = nullptr;  // if given, becomes the attention_usage() of the window
+  at::Tensor hidden = {};       // hidden_keys() of the window, or undefined
 };
 
 // `window` [batch, memory + segment, d_model] holds un-normalized states, `states` [batch, segment,

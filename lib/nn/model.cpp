@@ -7,8 +7,10 @@
 #include "base/error.h"
 #include "nn/accumulation.h"
 #include "nn/adaptive_softmax.h"
+#include "nn/attention.h"
 #include "nn/compression.h"
 #include "nn/consecutive.h"
+#include "nn/device.h"
 #include "nn/document_reset.h"
 #include "nn/embedding.h"
 #include "nn/initialisation.h"
@@ -124,9 +126,16 @@ class Step {
 
  private:
   at::Tensor run_layers(at::Tensor states, const net::ScaleGeometry& scale) {
+    const bool masks = network_.attention != net::Attention::kLinear && !uses_kernels(states);
+    const at::Tensor hidden =
+        masks ? hidden_keys(scale.segment, scale.window() + geometry_.compressed_memory,
+                            scale.reach, states.device())
+              : at::Tensor();
     for (std::int64_t i = 0; i < scale.layers; ++i, ++layer_) {
-      const LayerContext context{network_, parameters_.layers[static_cast<std::size_t>(layer_)],
-                                 options_, layer_, scale.reach};
+      const LayerContext context{network_,    parameters_.layers[static_cast<std::size_t>(layer_)],
+                                 options_,    layer_,
+                                 scale.reach, nullptr,
+                                 hidden};
       if (rows_ == Rows::kStreams) {
         states = run_stream_layer(context, states, scale, memory_);
       } else if (network_.pool == net::Pool::kMostUsed && geometry_.compressed_memory > 0) {
@@ -335,7 +344,7 @@ at::Tensor Model::check_ids(const at::Tensor& ids, const char* what) const {
     throw ConfigError(what, "expected a batch x segment tensor of int64");
   }
   // On an accelerator the look at the values would stall it; they came through the CPU.
-  if (ids.is_cpu()) {
+  if (uses_kernels(ids)) {
     const std::int64_t lowest = ids.min().item<std::int64_t>();
     const std::int64_t highest = ids.max().item<std::int64_t>();
     if (lowest < 0 || highest >= network_.vocab_size) {
@@ -389,9 +398,13 @@ at::Tensor Model::forward_embedded(const net::Geometry& geometry, const at::Tens
   check_geometry(network_, geometry);
   check_embedded(embedded, geometry.lengths.segment, network_.d_model);
   check_memory(memory, geometry, embedded.size(0), network_.d_model);
-  check_ages(network_, step.ages, embedded.size(0));
-  if (network_.reset_memory_at_documents) {
-    memory = forget_other_documents(memory, geometry, step.ages);
+  if (step.age_tensor.defined()) {
+    memory = forget_other_documents(memory, geometry, step.age_tensor);
+  } else {
+    check_ages(network_, step.ages, embedded.size(0));
+    if (network_.reset_memory_at_documents) {
+      memory = forget_other_documents(memory, geometry, step.ages);
+    }
   }
   Step run(network_, parameters_, geometry, memory, step, options_, Rows::kStreams);
   at::Tensor states = run.run(dropout(embedded, network_.dropout, step, {Place::kEmbedding}));

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "nn/device.h"
 #include "nn/softmax_clusters.h"
 
 namespace ql::nn {
@@ -107,12 +108,12 @@ at::Tensor run(const Problem& problem) {
       with_gradients = with_gradients || (at::GradMode::is_enabled() && tensor.requires_grad());
     }
   }
-  if (problem.states.is_cpu() && with_gradients) {
+  if (uses_kernels(problem.states) && with_gradients) {
     return CrossEntropy::apply(at::TensorList(variables), problem);
   }
   SoftmaxGradients none;
   const at::Tensor losses =
-      problem.states.is_cpu()
+      uses_kernels(problem.states)
           ? clustered_losses(problem.states, problem.weights, problem.targets, at::Tensor(), none)
           : composed_losses(problem.states, problem.weights, problem.targets);
   return problem.summed ? losses.sum() * problem.factor : losses;

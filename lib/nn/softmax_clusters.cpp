@@ -147,7 +147,8 @@ at::Tensor composed_losses(const at::Tensor& states, const SoftmaxWeights& weigh
     const at::Tensor& projection = weights.projections[cluster];
     const at::Tensor projected = projection.defined() ? at::matmul(own, projection) : own;
     const at::Tensor logits = at::linear(projected, tables[cluster], biases[cluster]);
-    return -at::log_softmax(logits, -1).gather(1, ids.unsqueeze(1)).squeeze(1);
+    // The logits may be rounded (nn/device.h), their softmax never is.
+    return -at::log_softmax(logits, -1, tables[cluster].scalar_type()).gather(1, ids.unsqueeze(1)).squeeze(1);
   };
   if (weights.ends.size() == 1) {
     return losses(0, states, targets);

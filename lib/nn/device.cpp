@@ -1,0 +1,127 @@
+#include "nn/device.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Context.h>
+#include <ATen/autocast_mode.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
+#include <torch/version.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace ql::nn {
+namespace {
+
+// LibTorch 2.4 gave all devices one interface and deprecated an own one for each.
+#if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 5)
+
+bool is_autocast(at::DeviceType type) { return at::autocast::is_autocast_enabled(type); }
+at::ScalarType autocast_dtype(at::DeviceType type) {
+  return at::autocast::get_autocast_dtype(type);
+}
+void set_autocast(at::DeviceType type, bool enabled, at::ScalarType dtype) {
+  at::autocast::set_autocast_enabled(type, enabled);
+  at::autocast::set_autocast_dtype(type, dtype);
+}
+
+#else
+
+bool is_autocast(at::DeviceType type) {
+  return type == at::kCPU ? at::autocast::is_cpu_enabled() : at::autocast::is_enabled();
+}
+at::ScalarType autocast_dtype(at::DeviceType type) {
+  return type == at::kCPU ? at::autocast::get_autocast_cpu_dtype()
+                          : at::autocast::get_autocast_gpu_dtype();
+}
+void set_autocast(at::DeviceType type, bool enabled, at::ScalarType dtype) {
+  if (type == at::kCPU) {
+    at::autocast::set_cpu_enabled(enabled);
+    at::autocast::set_autocast_cpu_dtype(dtype);
+  } else {
+    at::autocast::set_enabled(enabled);
+    at::autocast::set_autocast_gpu_dtype(dtype);
+  }
+}
+
+#endif
+
+constexpr const char* kOption = "--device";
+
+bool is_half(Precision precision) {
+  return precision == Precision::kBfloat16 || precision == Precision::kFloat16;
+}
+
+thread_local bool operations_only = false;
+
+// -1: not a device's name. The first device when there is no number.
+int cuda_index(const std::string& name) {
+  if (name == "cuda") {
+    return 0;
+  }
+  const std::string prefix = "cuda:";
+  const std::string number = name.substr(std::min(name.size(), prefix.size()));
+  // Two digits at most: no machine has more devices, and no number overflows.
+  const bool is_number = !number.empty() && number.size() <= 2 &&
+                         number.find_first_not_of("0123456789") == std::string::npos;
+  return name.rfind(prefix, 0) == 0 && is_number ? std::stoi(number) : -1;
+}
+
+}  // namespace
+
+at::Device find_device(const std::string& name) {
+  if (name == "cpu") {
+    return at::kCPU;
+  }
+  const int index = cuda_index(name);
+  if (index < 0) {
+    throw UsageError(kOption, fmt::format("'{}' is not a device", name),
+                     "use cpu, cuda (the first GPU) or cuda:N");
+  }
+  if (!c10::impl::hasDeviceGuardImpl(at::kCUDA)) {
+    throw UsageError(kOption,
+                     fmt::format("{}: this program was built with a LibTorch without CUDA", name),
+                     "leave the option out, or build with a LibTorch for CUDA");
+  }
+  const int count = c10::impl::getDeviceGuardImpl(at::kCUDA)->deviceCount();
+  if (index >= count) {
+    throw UsageError(
+        kOption,
+        count == 0 ? fmt::format("{}: no GPU was found that CUDA can use", name)
+                   : fmt::format("{}: this machine has cuda:0 to cuda:{}", name, count - 1),
+        count == 0 ? "look at what nvidia-smi says, or leave the option out" : "use one of these");
+  }
+  return {at::kCUDA, static_cast<at::DeviceIndex>(index)};
+}
+
+void set_up_precision(const at::Device& device, Precision precision) {
+  if (device.is_cpu() && precision != Precision::kFloat32) {
+    throw UsageError("--precision",
+                     fmt::format("{} is for GPUs: the CPU computes in float32", to_text(precision)),
+                     "add --device cuda, or set it to float32");
+  }
+  at::globalContext().setAllowTF32CuBLAS(precision == Precision::kTf32);
+}
+
+Autocast::Autocast(const at::Device& device, Precision precision)
+    : type_(device.type()),
+      before_(is_autocast(type_)),
+      cache_before_(at::autocast::is_autocast_cache_enabled()),
+      dtype_before_(autocast_dtype(type_)) {
+  const at::ScalarType half = precision == Precision::kFloat16 ? at::kHalf : at::kBFloat16;
+  set_autocast(type_, is_half(precision), is_half(precision) ? half : dtype_before_);
+  // Every weight is read once in a step, and a copy that outlives the step would be of old weights.
+  at::autocast::set_autocast_cache_enabled(false);
+}
+
+Autocast::~Autocast() {
+  set_autocast(type_, before_, dtype_before_);
+  at::autocast::set_autocast_cache_enabled(cache_before_);
+}
+
+bool uses_kernels(const at::Tensor& tensor) { return tensor.is_cpu() && !operations_only; }
+
+OperationsOnly::OperationsOnly() : before_(operations_only) { operations_only = true; }
+OperationsOnly::~OperationsOnly() { operations_only = before_; }
+
+}  // namespace ql::nn

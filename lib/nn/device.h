@@ -1,0 +1,57 @@
+// Where a network computes, and by what: lib/nn's own kernels on the CPU, ATen's operations on
+// every other device.
+#pragma once
+
+#include <c10/core/Device.h>
+#include <c10/core/ScalarType.h>
+
+#include <string>
+
+#include "nn/precision.h"
+
+namespace at {
+class Tensor;
+}
+
+namespace ql::nn {
+
+// "cpu", "cuda" (the first of them) or "cuda:N". Throws UsageError naming --device when it is none
+// of these, when LibTorch was built without CUDA, and when the machine has no such device.
+c10::Device find_device(const std::string& name);
+
+// Lets ATen compute so from now on in this process, as far as it is a matter of the process.
+// Throws UsageError naming --precision when `device` does not: the CPU knows float32 alone.
+void set_up_precision(const c10::Device& device, Precision precision);
+
+// While it lives, ATen's operations on `device` compute in `precision` in this thread: matrix
+// products take float32 numbers and round them. Backward passes follow what forward passes did.
+class Autocast {
+ public:
+  Autocast(const c10::Device& device, Precision precision);
+  ~Autocast();
+  Autocast(const Autocast&) = delete;
+  Autocast& operator=(const Autocast&) = delete;
+
+ private:
+  c10::DeviceType type_;
+  bool before_, cache_before_;
+  c10::ScalarType dtype_before_;
+};
+
+// Whether lib/nn's own kernels compute on this tensor.
+bool uses_kernels(const at::Tensor& tensor);
+
+// While it lives, uses_kernels() is false in this thread: the CPU then computes as every other
+// device does, which tests what no machine at hand has.
+class OperationsOnly {
+ public:
+  OperationsOnly();
+  ~OperationsOnly();
+  OperationsOnly(const OperationsOnly&) = delete;
+  OperationsOnly& operator=(const OperationsOnly&) = delete;
+
+ private:
+  bool before_;
+};
+
+}  // namespace ql::nn

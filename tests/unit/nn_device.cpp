@@ -1,0 +1,150 @@
+#include "nn/device.h"
+
+#include <string>
+
+#include "base/error.h"
+#include "net/document_reset.h"
+#include "nn/accumulation.h"
+#include "nn/document_reset.h"
+#include "nn_support.h"
+#include "torch_doctest.h"
+
+namespace ql::nn {
+namespace {
+
+std::string refusal(const std::string& name) {
+  try {
+    find_device(name);
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+net::Network one_of(net::Architecture architecture) {
+  const bool scales = architecture == net::Architecture::kTransformerQl;
+  return test::small_network(
+      architecture, scales ? std::vector<std::int64_t>{1, 1} : std::vector<std::int64_t>{2},
+      scales ? 1 : 0, {4, 4, 0});
+}
+
+// The losses of two segments and the gradients of their sum.
+std::vector<at::Tensor> compute(const net::Network& network, Precision precision) {
+  const Model model = test::random_model(network, 3, at::kFloat);
+  const net::Geometry geometry = net::make_geometry(network, network.lengths);
+  Memory memory = model.start_memory(geometry, 2);
+  const Autocast autocast(at::kCPU, precision);
+  std::vector<at::Tensor> results;
+  for (std::uint64_t seed = 1; seed <= 2; ++seed) {
+    const at::Tensor tokens = test::random_tokens(2, 4, network.vocab_size, seed);
+    const at::Tensor targets = test::random_tokens(2, 4, network.vocab_size, seed + 9);
+    const at::Tensor losses =
+        model.losses(model.forward(geometry, tokens, memory, {true, 5, seed}), targets);
+    losses.mean().backward();
+    results.push_back(losses.detach());
+  }
+  for (const NamedTensor& parameter : model.parameters()) {
+    results.push_back(parameter.tensor.grad());
+  }
+  return results;
+}
+
+}  // namespace
+
+TEST_CASE("a device is named, and has to be there") {
+  CHECK(find_device("cpu").is_cpu());
+  for (const char* name :
+       {"", "gpu", "cuda:", "cuda:x", "cuda:-1", "cuda:1 ", "cudax", "cuda:100"}) {
+    CAPTURE(name);
+    CHECK(refusal(name).find("is not a device; use cpu, cuda") != std::string::npos);
+  }
+  // Whether the name is right or the device is missing is told apart on any machine.
+  CHECK(refusal("cuda:99").find("--device: cuda:99") != std::string::npos);
+}
+
+TEST_CASE("precisions have names") {
+  for (const std::string& name : precision_names()) {
+    CHECK(to_text(precision_from_text(name, "here")) == name);
+  }
+  CHECK(to_text(Precision::kFloat16) == "float16");
+  CHECK_THROWS_AS(precision_from_text("half", "here"), ConfigError);
+}
+
+TEST_CASE("the CPU computes in float32") {
+  set_up_precision(at::kCPU, Precision::kFloat32);
+  for (const Precision other : {Precision::kTf32, Precision::kBfloat16, Precision::kFloat16}) {
+    CHECK_THROWS_AS(set_up_precision(at::kCPU, other), UsageError);
+  }
+}
+
+TEST_CASE("kernels and operations compute the same network") {
+  for (const auto architecture :
+       {net::Architecture::kTransformerXl, net::Architecture::kTransformerQl}) {
+    for (const bool pre_lnorm : {false, true}) {
+      net::Network network = one_of(architecture);
+      network.pre_lnorm = pre_lnorm;
+      network.dropout = network.dropatt = 0.2;
+      const std::vector<at::Tensor> by_kernels = compute(network, Precision::kFloat32);
+      const OperationsOnly operations;
+      const std::vector<at::Tensor> by_operations = compute(network, Precision::kFloat32);
+      REQUIRE(by_kernels.size() == by_operations.size());
+      for (std::size_t i = 0; i < by_kernels.size(); ++i) {
+        CAPTURE(i);
+        CHECK(at::allclose(by_kernels[i], by_operations[i], 1e-4, 1e-5));
+      }
+    }
+  }
+}
+
+TEST_CASE("autocast rounds products, and only while it lives") {
+  for (const bool pre_lnorm : {false, true}) {
+    net::Network network = one_of(net::Architecture::kTransformerQl);
+    network.pre_lnorm = pre_lnorm;
+    network.init_std = 0.1;
+    const OperationsOnly operations;
+    const std::vector<at::Tensor> exact = compute(network, Precision::kFloat32);
+    const std::vector<at::Tensor> rounded = compute(network, Precision::kBfloat16);
+    const std::vector<at::Tensor> again = compute(network, Precision::kFloat32);
+    for (std::size_t i = 0; i < exact.size(); ++i) {
+      CAPTURE(i);
+      CHECK((rounded[i].scalar_type() == at::kFloat));
+      CHECK(!at::equal(exact[i], rounded[i]));
+      const at::Tensor difference = rounded[i] - exact[i];
+      CHECK(difference.norm().item<double>() < 0.1 * exact[i].norm().item<double>());
+      CHECK(at::equal(exact[i], again[i]));
+    }
+  }
+}
+
+TEST_CASE("ages as a tensor forget the same states") {
+  const net::MemoryCover covers[] = {{1, 0, 4, 1}, {2, 0, 3, 1}, {2, 6, 1, 1}, {3, 5, 2, 2}};
+  const std::vector<std::int64_t> ages = {0, 1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 13, 40, 1000};
+  const at::Tensor tensor = at::tensor(ages, at::kLong);
+  for (const net::MemoryCover& cover : covers) {
+    for (const std::int64_t length : {1, 4, 9}) {
+      const at::Tensor expected = forgotten_states(cover, length, ages, at::kCPU);
+      REQUIRE(expected.defined());
+      CHECK(at::equal(forgotten_states(cover, length, tensor), expected));
+    }
+  }
+}
+
+TEST_CASE("droppath by weights is droppath by choice") {
+  std::vector<at::Tensor> scales;
+  for (int i = 0; i < 4; ++i) {
+    scales.push_back(at::arange(6, at::kDouble).view({1, 2, 3}) * (i + 1) + i);
+  }
+  std::vector<std::int64_t> chosen(4);
+  for (std::uint64_t number = 0; number < 60; ++number) {
+    StepOptions step{true, 7, number};
+    const at::Tensor by_choice = average_scales(scales, 0.6, step);
+    ++chosen[static_cast<std::size_t>(droppath_first_scale(4, 0.6, step))];
+    step.scale_weights = at::tensor(droppath_weights(4, 0.6, step), at::kDouble);
+    CHECK(at::allclose(average_scales(scales, 0.6, step), by_choice));
+  }
+  for (const std::int64_t count : chosen) {
+    CHECK(count > 0);
+  }
+}
+
+}  // namespace ql::nn
