@@ -23,17 +23,41 @@ Streams::Streams(shard::TokenReader& reader, std::int64_t batch, std::int64_t se
   steps_per_epoch_ = (row_tokens_ - 1) / segment;
 }
 
-void Streams::read(std::int64_t step, std::int64_t* tokens, std::int64_t* targets) {
+// The thread of `ahead_` must not outlive the reader, nor what it reads into.
+Streams::~Streams() {
+  if (ahead_.valid()) {
+    ahead_.wait();
+  }
+}
+
+Streams::Batch Streams::read_now(std::int64_t step) const {
+  Batch batch;
   std::vector<std::int64_t> row(static_cast<std::size_t>(segment_) + 1);
   for (std::int64_t b = 0; b < batch_; ++b) {
     reader_.read(b * row_tokens_ + position(step), segment_ + 1, row.data(),
                  static_cast<std::size_t>(b));
-    std::copy(row.begin(), row.end() - 1, tokens + b * segment_);
-    std::copy(row.begin() + 1, row.end(), targets + b * segment_);
+    batch.tokens.insert(batch.tokens.end(), row.begin(), row.end() - 1);
+    batch.targets.insert(batch.targets.end(), row.begin() + 1, row.end());
   }
+  return batch;
+}
+
+void Streams::read(std::int64_t step, std::int64_t* tokens, std::int64_t* targets) {
+  if (ahead_.valid() && next_ != step) {
+    ahead_.wait();
+    ahead_ = {};
+  }
+  const Batch batch = ahead_.valid() ? ahead_.get() : read_now(step);
+  next_ = step + 1;
+  ahead_ = std::async(std::launch::async, [this, step] { return read_now(step + 1); });
+  std::copy(batch.tokens.begin(), batch.tokens.end(), tokens);
+  std::copy(batch.targets.begin(), batch.targets.end(), targets);
 }
 
 std::vector<std::int64_t> Streams::document_ages(std::int64_t step) const {
+  if (ahead_.valid()) {
+    ahead_.wait();  // the reader serves one thread
+  }
   std::vector<std::int64_t> ages;
   for (std::int64_t b = 0; b < batch_; ++b) {
     ages.push_back(

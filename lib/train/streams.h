@@ -6,10 +6,12 @@
 // read. All rows reach the end of their parts together; then each starts its part again, and the
 // caller starts with an empty memory.
 //
-// What a step reads follows from its number alone: there is nothing to save for a resume.
+// What a step reads follows from its number alone: there is nothing to save for a resume. A thread
+// reads the next step meanwhile; what it throws is thrown by the read() of that step.
 #pragma once
 
 #include <cstdint>
+#include <future>
 #include <vector>
 
 #include "shard/token_reader.h"
@@ -21,6 +23,9 @@ class Streams {
   // `reader` must outlive the streams. Throws Error when the data is too short for one step, naming
   // the largest batch that would do.
   Streams(shard::TokenReader& reader, std::int64_t batch, std::int64_t segment);
+  ~Streams();
+  Streams(const Streams&) = delete;
+  Streams& operator=(const Streams&) = delete;
 
   std::int64_t batch() const { return batch_; }
   std::int64_t segment() const { return segment_; }
@@ -41,7 +46,14 @@ class Streams {
 
  private:
   shard::TokenReader& reader_;
+  struct Batch {
+    std::vector<std::int64_t> tokens, targets;
+  };
+  Batch read_now(std::int64_t step) const;
+
   std::int64_t batch_, segment_, row_tokens_, steps_per_epoch_ = 0;
+  std::future<Batch> ahead_;  // of step next_; the reader belongs to its thread until it is there
+  std::int64_t next_ = -1;
 };
 
 }  // namespace ql::train

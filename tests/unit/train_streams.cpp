@@ -3,6 +3,8 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
 
 #include "base/error.h"
 #include "scratch.h"
@@ -64,6 +66,41 @@ TEST_CASE("rows read their parts in segments, over and over") {
   compare_with_oracle(91, 10, 4);    // two steps an epoch
   compare_with_oracle(2, 1, 1);      // the smallest data there is
   compare_with_oracle(700, 100, 3);  // many rows in one frame
+}
+
+TEST_CASE("damage is found by the step that reads it, and by no other") {
+  const test::ScratchFolder scratch;
+  const auto ids = test::scrambled(600, 97);
+  test::pack(scratch / "data", ids, 97);
+  shard::TokenReader reader(scratch / "data");
+  const std::filesystem::path shard = scratch / "data" / reader.manifest().shards.at(1).file;
+  {
+    std::fstream file(shard, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekg(60);
+    const auto byte = static_cast<char>(file.get());
+    file.seekp(60);
+    file.put(static_cast<char>(byte ^ 4));
+  }
+  Streams streams(reader, 1, 50);  // tokens 200 to 399 are in the damaged shard
+  std::vector<std::int64_t> tokens(50), targets(50);
+  const auto reads = [&](std::int64_t step) {
+    try {
+      streams.read(step, tokens.data(), targets.data());
+    } catch (const Error&) {
+      return false;
+    }
+    return tokens.front() == static_cast<std::int64_t>(ids[static_cast<std::size_t>(step) * 50]);
+  };
+  for (int round = 0; round < 2; ++round) {
+    CHECK(reads(0));
+    CHECK(reads(1));
+    CHECK(reads(2));
+    CHECK_FALSE(reads(3));  // its last target is token 200
+    CHECK_FALSE(reads(4));
+    CHECK(reads(9));
+    CHECK(reads(2));
+    CHECK(reads(10));
+  }
 }
 
 TEST_CASE("rows know the documents they are in") {
