@@ -6,6 +6,7 @@
 #include "base/system_memory.h"
 #include "base/tool.h"
 #include "net/model_file.h"
+#include "nn/device.h"
 #include "nn/threads.h"
 #include "train/compatible.h"
 #include "train/trainer.h"
@@ -45,6 +46,13 @@ std::vector<Option> option_table() {
   Option threads = whole_number("threads", 0, "Threads to compute with; 0 is one a physical core.");
   threads.default_value = "0";
   threads.maximum = 1024;
+  Option device = option("device", OptionType::kText, "DEVICE",
+                         "Where to compute: cpu, cuda (the first GPU) or cuda:N.");
+  device.default_value = "cpu";
+  Option precision = option("precision", OptionType::kChoice, "PRECISION",
+                            "Of matrix products: --set precision=PRECISION. All but float32 need a "
+                            "GPU. Weights and optimizer are float32 always.");
+  precision.choices = ql::nn::precision_names();
   return {
       required(option("data", OptionType::kFolder, "DIR", "Training data, packed by qlbin(1).")),
       required(option("valid", OptionType::kFolder, "DIR",
@@ -72,6 +80,11 @@ std::vector<Option> option_table() {
              "training cannot be repeated bit for bit."),
       whole_number("seed", 0, "Seed of the weights and of dropout: --set seed=N."),
       threads,
+      device,
+      precision,
+      option("eager", OptionType::kFlag, "",
+             "On a GPU launch every operation of every step by itself, instead of recording a step "
+             "once and replaying it."),
   };
 }
 
@@ -89,7 +102,10 @@ const ql::ToolTable& table() {
           "continue after an interruption"},
          {"qltrain --data data/train --valid data/valid -m demo-xl.json -o runs/xl --minutes 5 "
           "--set dropout=0.2",
-          "with another dropout, in five minutes"}}}}};
+          "with another dropout, in five minutes"},
+         {"qltrain --data data/train --valid data/valid -m simplebooks-2-ql.json -o runs/big "
+          "--device cuda --precision bfloat16",
+          "on a GPU"}}}}};
   return kTable;
 }
 
@@ -100,6 +116,9 @@ std::vector<std::string> overrides(const ql::Options& options) {
     if (options.given(name)) {
       assignments.push_back(fmt::format("{}={}", name, options.integer(name)));
     }
+  }
+  if (options.given("precision")) {
+    assignments.push_back("precision=" + options.text("precision"));
   }
   if (options.given("minutes")) {
     assignments.push_back(fmt::format("minutes={}", options.real("minutes")));
@@ -117,7 +136,17 @@ ql::train::Start start_of(const ql::Options& options) {
   return options.flag("force") ? ql::train::Start::kForce : ql::train::Start::kNew;
 }
 
+ql::train::Place place_of(const ql::Options& options) {
+  const ql::train::Place place{ql::nn::find_device(options.text("device")), !options.flag("eager")};
+  if (options.flag("eager") && place.device.is_cpu()) {
+    throw ql::UsageError("--eager", "is about GPUs: nothing is recorded on the CPU",
+                         "add --device cuda, or leave it out");
+  }
+  return place;
+}
+
 void run(const ql::Options& options) {
+  const ql::train::Place place = place_of(options);
   const std::string preset_path = options.text("model");
   const std::vector<std::string> assignments = overrides(options);
   const ql::net::Preset preset =
@@ -128,8 +157,10 @@ void run(const ql::Options& options) {
   ql::train::TrainingTask task;
   task.run = options.text("output");
   task.start = start_of(options);
+  task.place = place;
   task.config = ql::train::training_from_json(
       {preset.training, preset_path + (assignments.empty() ? "" : " with --set") + ": training"});
+  ql::nn::set_up_precision(place.device, task.config.precision);
   // Last of what is checked: it may read all of the data.
   task.network = ql::train::with_vocabulary(preset.network, preset_path, data);
   task.init = options.has("init") ? options.text("init") : "";

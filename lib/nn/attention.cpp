@@ -1,27 +1,14 @@
 #include "nn/attention.h"
 
-#include <torch/csrc/autograd/custom_function.h>
-
 #include <cmath>
 #include <limits>
-#include <utility>
 
 #include "nn/attention_kernel.h"
+#include "nn/autograd.h"
 #include "nn/device.h"
 
 namespace ql::nn {
 namespace {
-
-using torch::autograd::AutogradContext;
-using torch::autograd::variable_list;
-
-// c10::optional until LibTorch 2.3, std::optional since.
-using Optional = decltype(std::declval<c10::IValue&>().toOptional<at::Tensor>());
-
-// An undefined tensor as autograd wants it.
-Optional optional(const at::Tensor& tensor) {
-  return tensor.defined() ? Optional(tensor) : Optional();
-}
 
 // What FusedAttention keeps besides tensors.
 struct FusedOptions {
@@ -32,8 +19,8 @@ struct FusedOptions {
 
 struct FusedAttention : torch::autograd::Function<FusedAttention> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& queries,
-                            const at::Tensor& keys_values, const Optional& positions,
-                            const Optional& content_bias, const Optional& position_bias,
+                            const at::Tensor& keys_values, const OptionalTensor& positions,
+                            const OptionalTensor& content_bias, const OptionalTensor& position_bias,
                             const FusedOptions& options) {
     AttentionInput input;
     input.queries = queries;
@@ -164,8 +151,8 @@ at::Tensor relative_attention(const AttentionInput& input) {
     return attention_forward(plain, false).sums;
   }
   return FusedAttention::apply(
-      plain.queries, join(plain.keys_values).contiguous(), optional(plain.positions),
-      optional(plain.content_bias), optional(plain.position_bias),
+      plain.queries, join(plain.keys_values).contiguous(), optional_tensor(plain.positions),
+      optional_tensor(plain.content_bias), optional_tensor(plain.position_bias),
       FusedOptions{plain.probability_kept, plain.kept_factor, plain.reach});
 }
 

@@ -148,7 +148,9 @@ at::Tensor composed_losses(const at::Tensor& states, const SoftmaxWeights& weigh
     const at::Tensor projected = projection.defined() ? at::matmul(own, projection) : own;
     const at::Tensor logits = at::linear(projected, tables[cluster], biases[cluster]);
     // The logits may be rounded (nn/device.h), their softmax never is.
-    return -at::log_softmax(logits, -1, tables[cluster].scalar_type()).gather(1, ids.unsqueeze(1)).squeeze(1);
+    return -at::log_softmax(logits, -1, tables[cluster].scalar_type())
+                .gather(1, ids.unsqueeze(1))
+                .squeeze(1);
   };
   if (weights.ends.size() == 1) {
     return losses(0, states, targets);

@@ -74,13 +74,13 @@ void restore(const fs::path& path, const std::vector<nn::NamedTensor>& wanted) {
 }  // namespace
 
 void write_checkpoint(const fs::path& folder, const net::ModelFile& description,
-                      const Learner& learner, const TrainingState& state) {
+                      const Trainee& learner, const TrainingState& state) {
   AtomicFolder atomic(folder);
   const fs::path& temporary = atomic.temporary();
   const std::map<std::string, std::string> metadata = {{"step", std::to_string(state.step)}};
   write_file_atomically(temporary / "model.json", dump_json(net::model_file_to_json(description)));
   nn::write_safetensors(temporary / kWeights, learner.model().parameters(), metadata);
-  nn::write_safetensors(temporary / kOptimizer, learner.adam().moments(), metadata);
+  nn::write_safetensors(temporary / kOptimizer, learner.moments(), metadata);
   nn::write_safetensors(temporary / kMemory, learner.memory().states, metadata);
 
   Json json = {{"format", kFormat}, {"version", kVersion}, {"state", state_to_json(state)}};
@@ -110,13 +110,13 @@ void verify_checkpoint(const fs::path& folder) {
   }
 }
 
-TrainingState read_checkpoint(const fs::path& folder, Learner& learner) {
+TrainingState read_checkpoint(const fs::path& folder, Trainee& learner) {
   verify_checkpoint(folder);
   TrainingState state = read_state(folder);
   const at::NoGradGuard no_gradient;
   nn::load_weights(learner.model(), nn::read_safetensors(folder / kWeights));
-  restore(folder / kOptimizer, learner.adam().moments());
-  learner.adam().set_steps(state.step);
+  restore(folder / kOptimizer, learner.moments());
+  learner.set_steps(state.step);
   nn::Memory memory = learner.memory();
   restore(folder / kMemory, memory.states);
   learner.set_memory(memory);

@@ -6,14 +6,14 @@
 #include <string>
 
 #include "net/model_file.h"
-#include "train/learner.h"
 #include "train/state.h"
+#include "train/trainee.h"
 
 namespace ql::train {
 
 // Replaces `folder`.
 void write_checkpoint(const std::filesystem::path& folder, const net::ModelFile& description,
-                      const Learner& learner, const TrainingState& state);
+                      const Trainee& learner, const TrainingState& state);
 
 // state.json alone, its checksum verified. Throws FormatError with the reason.
 TrainingState read_state(const std::filesystem::path& folder);
@@ -24,6 +24,6 @@ void verify_checkpoint(const std::filesystem::path& folder);
 
 // After verify_checkpoint, restores weights, moments and memory. On an exception `learner` is of no
 // use.
-TrainingState read_checkpoint(const std::filesystem::path& folder, Learner& learner);
+TrainingState read_checkpoint(const std::filesystem::path& folder, Trainee& learner);
 
 }  // namespace ql::train

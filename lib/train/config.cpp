@@ -24,6 +24,7 @@ void for_each_key(Config& config, Visitor&& visit) {
   visit("checkpoint_interval", config.checkpoint_interval);
   visit("log_interval", config.log_interval);
   visit("seed", config.seed);
+  visit("precision", config.precision);
   visit("recons_loss_weight", config.recons_loss_weight);
   visit("half_loss", config.half_loss);
   visit("slices", config.slices);
@@ -50,6 +51,11 @@ struct Reader {
       value = json.boolean(key);
     }
   }
+  void operator()(const std::string& key, nn::Precision& value) const {
+    if (json.has(key)) {
+      value = nn::precision_from_text(json.text(key), json.where() + ": " + key);
+    }
+  }
   void operator()(const std::string& key, std::optional<std::int64_t>& value) const {
     if (json.has(key)) {
       value = json.integer(key);
@@ -67,6 +73,9 @@ struct Writer {
   template <typename Value>
   void operator()(const std::string& key, const Value& value) const {
     json[key] = value;
+  }
+  void operator()(const std::string& key, nn::Precision value) const {
+    json[key] = nn::to_text(value);
   }
   template <typename Value>
   void operator()(const std::string& key, const std::optional<Value>& value) const {

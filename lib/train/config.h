@@ -9,6 +9,7 @@
 
 #include "base/json.h"
 #include "net/network.h"
+#include "nn/precision.h"
 
 namespace ql::train {
 
@@ -27,6 +28,7 @@ struct TrainingConfig {
   std::int64_t checkpoint_interval = 1000;  // steps between checkpoints
   std::int64_t log_interval = 100;          // steps averaged in one record of the log
   std::int64_t seed = 1;                    // of the weights and of every dropout
+  nn::Precision precision = nn::Precision::kFloat32;
   // Weight of the loss by which a Compressive Transformer learns its convolution and decoder
   // (nn/compression.h); absent: the paper's 0.01. Other networks do not read it.
   std::optional<double> recons_loss_weight;

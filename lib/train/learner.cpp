@@ -3,25 +3,10 @@
 #include <ATen/Parallel.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include <cmath>
 #include <utility>
-
-#include "base/error.h"
 
 namespace ql::train {
 namespace {
-
-// recons_loss_weight of the paper's appendix E.
-constexpr double kReconstructionWeight = 0.01;
-
-void require_finite(double value, const char* what, std::int64_t step) {
-  if (!std::isfinite(value)) {
-    throw Error(fmt::format("step {}", step + 1),
-                fmt::format("the {} is {}", what, std::isnan(value) ? "not a number" : "infinite"),
-                "train again with a lower learning_rate, more warmup_steps or a smaller clip; "
-                "--init can start from a checkpoint of this run, if it has one");
-  }
-}
 
 // The gradients of one pass more.
 void add_gradients(Gradients& sum, Gradients more) {
@@ -119,8 +104,7 @@ Learner::SliceResult Learner::run_slice(std::size_t slice, const Batch& batch) {
       loss = loss +
              share * config_.recons_loss_weight.value_or(kReconstructionWeight) * reconstruction;
     }
-    add_gradients(result.gradients,
-                  torch::autograd::grad({loss}, parameters, {}, c10::nullopt, false, true));
+    add_gradients(result.gradients, torch::autograd::grad({loss}, parameters, {}, {}, false, true));
   }
   return result;
 }

@@ -1,5 +1,5 @@
-// One network being trained: its weights, Adam's moments, the memory of every row. The inner loop
-// of training, without files, clocks or words.
+// One network being trained on the CPU: its weights, Adam's moments, the memory of every row. The
+// inner loop of training, without files, clocks or words.
 #pragma once
 
 #include <vector>
@@ -11,15 +11,11 @@
 #include "train/gradients.h"
 #include "train/slices.h"
 #include "train/streams.h"
+#include "train/trainee.h"
 
 namespace ql::train {
 
-struct StepResult {
-  double loss = 0;           // mean over the targets that are trained on, nats
-  double gradient_norm = 0;  // before clipping
-};
-
-class Learner {
+class Learner : public Trainee {
  public:
   // `network` with its vocab_size. The weights are initialised with the configuration's seed; the
   // memory starts as zeros. The configuration's slices and passes count 1 where they are 0.
@@ -28,15 +24,16 @@ class Learner {
   // Step number `step` (from 0) of the training: forward, backward, clip, update. At the start of
   // an epoch the memory is zeros. Throws Error when loss or gradient is not finite; the weights are
   // then those before the step.
-  StepResult step(Streams& streams, std::int64_t step, double learning_rate);
+  StepResult step(Streams& streams, std::int64_t step, double learning_rate) override;
 
-  nn::Model& model() { return model_; }
-  const nn::Model& model() const { return model_; }
+  nn::Model& model() override { return model_; }
+  const nn::Model& model() const override { return model_; }
   Adam& adam() { return adam_; }
   const Adam& adam() const { return adam_; }
-  // Of all rows; a copy.
-  nn::Memory memory() const;
-  void set_memory(const nn::Memory& memory);
+  nn::Memory memory() const override;
+  void set_memory(const nn::Memory& memory) override;
+  std::vector<nn::NamedTensor> moments() const override { return adam_.moments(); }
+  void set_steps(std::int64_t steps) override { adam_.set_steps(steps); }
 
  private:
   // What a slice computes of a step.

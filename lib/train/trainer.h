@@ -8,6 +8,7 @@
 #include "net/network.h"
 #include "shard/token_reader.h"
 #include "train/config.h"
+#include "train/place.h"
 #include "train/run_folder.h"
 #include "train/state.h"
 
@@ -21,6 +22,7 @@ struct TrainingTask {
   std::filesystem::path init;  // checkpoint whose weights to start from; empty: new weights
   std::int64_t stop_at = 0;    // stop with a checkpoint after this step; 0: at the schedule's end
   Json provenance;
+  Place place;
   std::string machine;  // threads and BLAS: said before the other first lines
 };
 

@@ -7,6 +7,7 @@
 #include "base/number.h"
 #include "base/signals.h"
 #include "eval/evaluate.h"
+#include "nn/device.h"
 #include "train/checkpoint.h"
 #include "train/schedule.h"
 
@@ -26,6 +27,9 @@ void TrainingRun::run() {
   for (;;) {
     // A budget that is spent at once still leaves one step: there has to be a checkpoint.
     const bool finished = state_.step > 0 && progress() >= 1;
+    if (finished) {
+      finish_steps();
+    }
     if (finished && state_.loss_steps > 0) {
       log_steps();
     }
@@ -48,7 +52,10 @@ void TrainingRun::run() {
       return;
     }
     train_step();
-    line_.show(progress(), [this] { return figures_text(figures(), task_.config.steps); });
+    line_.show(progress(), [this] {
+      finish_steps();
+      return figures_text(figures(), task_.config.steps);
+    });
     if (state_.step % task_.config.log_interval == 0) {
       log_steps();
     }
@@ -58,13 +65,23 @@ void TrainingRun::run() {
 void TrainingRun::train_step() {
   const Stopwatch watch;
   learning_rate_ = learning_rate(task_.config, state_.step, progress());
-  const StepResult result = learner_.step(streams_, state_.step, learning_rate_);
+  add(learner_->step(streams_, state_.step, learning_rate_));
   unsaved_ = true;
   ++state_.step;
-  ++state_.loss_steps;
+  ++timed_steps_;
+  step_seconds_ += watch.run();
+}
+
+void TrainingRun::add(const StepResult& result) {
+  state_.loss_steps += result.steps;
   state_.loss_sum += result.loss;
   state_.gradient_norm_sum += result.gradient_norm;
-  ++timed_steps_;
+}
+
+// Before figures that have to be of all steps so far, and before the network is looked at.
+void TrainingRun::finish_steps() {
+  const Stopwatch watch;
+  add(learner_->finish());
   step_seconds_ += watch.run();
 }
 
@@ -83,6 +100,7 @@ Figures TrainingRun::figures() const {
 }
 
 void TrainingRun::log_steps() {
+  finish_steps();
   const Figures now = figures();
   log_debug("{}", figures_text(now, task_.config.steps));
   log_->append({{"kind", "train"},
@@ -111,7 +129,8 @@ eval::Evaluation TrainingRun::evaluate(const net::Lengths& lengths) {
     });
   };
   try {
-    return eval::evaluate(learner_.model(), eval::source_of(validation_data_), options);
+    const nn::Autocast autocast(task_.place.device, task_.config.precision);
+    return eval::evaluate(learner_->model(), eval::source_of(validation_data_), options);
   } catch (const Interrupted&) {
     throw;
   } catch (const std::exception&) {
@@ -124,6 +143,7 @@ eval::Evaluation TrainingRun::evaluate(const net::Lengths& lengths) {
 }
 
 void TrainingRun::validate() {
+  finish_steps();
   const net::Lengths lengths = task_.config.evaluation_lengths(task_.network.lengths);
   const eval::Evaluation result = evaluate(lengths);
   unsaved_ = true;
@@ -150,11 +170,12 @@ void TrainingRun::validate() {
 }
 
 void TrainingRun::save(const std::filesystem::path& folder) {
+  finish_steps();
   state_.elapsed = watch_.total();
   state_.epoch = streams_.epoch(state_.step);
   state_.position = streams_.position(state_.step);
   log_->sync();
-  write_checkpoint(folder, description_, learner_, state_);
+  write_checkpoint(folder, description_, *learner_, state_);
   log_debug("step {}: wrote {}", state_.step, folder.string());
 }
 

@@ -3,16 +3,17 @@
 
 #include <chrono>
 #include <functional>
+#include <memory>
 #include <optional>
 
 #include "base/progress.h"
 #include "eval/evaluation.h"
 #include "net/model_file.h"
 #include "train/estimate.h"
-#include "train/learner.h"
 #include "train/report.h"
 #include "train/run_log.h"
 #include "train/streams.h"
+#include "train/trainee.h"
 #include "train/trainer.h"
 
 namespace ql::train {
@@ -51,6 +52,8 @@ class TrainingRun {
   double progress() const;
   bool validation_due(bool finished) const;
   void train_step();
+  void add(const StepResult& result);
+  void finish_steps();
   void log_steps();
   eval::Evaluation evaluate(const net::Lengths& lengths);
   void validate();
@@ -63,7 +66,7 @@ class TrainingRun {
   Streams streams_;
   net::ModelFile description_;  // model.json of the checkpoints
   RunFolder folder_;
-  Learner learner_;
+  std::unique_ptr<Trainee> learner_;
   TrainingState state_;
   std::optional<RunLog> log_;
   Progress line_;

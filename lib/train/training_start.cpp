@@ -13,6 +13,7 @@
 #include "nn/weights.h"
 #include "train/checkpoint.h"
 #include "train/compatible.h"
+#include "train/device_step.h"
 #include "train/estimate.h"
 #include "train/schedule.h"
 #include "train/slices.h"
@@ -32,6 +33,19 @@ net::ModelFile describe(const TrainingTask& task, const shard::TokenReader& data
   description.training = training_to_json(task.config);
   description.provenance = task.provenance;
   return description;
+}
+
+// Where another device computes than the CPU, and how.
+std::string place_text(const TrainingTask& task) {
+  const char* steps = "every operation is launched by itself";
+  if (task.place.graph) {
+    steps = can_be_recorded(task.network)
+                ? "steps are recorded once and replayed"
+                : "every operation is launched by itself: steps with an adaptive softmax differ, "
+                  "and cannot be recorded";
+  }
+  return fmt::format("{}, {}; {}", task.place.device.str(), nn::to_text(task.config.precision),
+                     steps);
 }
 
 const TrainingTask& checked(const TrainingTask& task, const shard::TokenReader& data,
@@ -91,7 +105,7 @@ TrainingRun::TrainingRun(const TrainingTask& task, shard::TokenReader& data,
       streams_(data, task.config.batch, task.network.lengths.segment),
       description_(describe(task, data)),
       folder_(task.run, task.start),
-      learner_(task.network, task.config),
+      learner_(make_trainee(task.network, task.config, task.place)),
       line_("training", "steps", task.config.steps) {
   state_.data = identity_of(data);
   state_.validation = identity_of(validation);
@@ -116,7 +130,7 @@ void TrainingRun::resume(const fs::path& checkpoint) {
   const net::ModelFile saved = net::read_model_file(checkpoint);
   require_same_training(checkpoint.string(), saved, read_state(checkpoint), description_,
                         state_.data, state_.validation);
-  const TrainingState saved_state = read_checkpoint(checkpoint, learner_);
+  const TrainingState saved_state = read_checkpoint(checkpoint, *learner_);
   const DataIdentity data = state_.data, validation = state_.validation;
   state_ = saved_state;
   state_.data = data;
@@ -134,23 +148,28 @@ void TrainingRun::begin() {
       require_same_vocabulary(task_.init.string(), *origin.vocabulary, state_.data.name,
                               *description_.vocabulary);
     }
-    nn::load_weights(learner_.model(), nn::read_weights(task_.init));
+    nn::load_weights(learner_->model(), nn::read_weights(task_.init));
     log_info("weights from {} ({})", task_.init.string(), to_text(origin.network.architecture));
   }
   folder_.clear();
 }
 
 void TrainingRun::announce() const {
-  const std::int64_t parameters = learner_.model().parameter_count();
+  const std::int64_t parameters = learner_->model().parameter_count();
   std::vector<std::string> lines = network_lines(task_.network, parameters);
   if (!task_.machine.empty()) {
     lines.insert(lines.begin(), task_.machine);
   }
+  if (!task_.place.device.is_cpu()) {
+    lines.insert(lines.begin(), place_text(task_));
+  }
   for (std::string& line : schedule_lines(task_.config, streams_, state_.data, state_.validation)) {
     lines.push_back(std::move(line));
   }
-  lines.push_back(slices_line(task_.config));
-  lines.push_back(memory_line(memory_));
+  if (task_.place.device.is_cpu()) {
+    lines.push_back(slices_line(task_.config));
+    lines.push_back(memory_line(memory_));
+  }
   for (const std::string& line : lines) {
     log_info("{}", line);
   }

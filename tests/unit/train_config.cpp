@@ -24,11 +24,13 @@ TEST_CASE("a training configuration survives its JSON") {
   config.adam_epsilon = 1e-6;
   config.eval_memory = 0;
   config.half_loss = true;
+  config.precision = nn::Precision::kBfloat16;
   const Json json = training_to_json(config);
   const TrainingConfig again = training_from_json(JsonObject(json, "test"));
   CHECK(training_to_json(again) == json);
   CHECK(again.eval_memory == 0);
   CHECK(again.half_loss);
+  CHECK(again.precision == nn::Precision::kBfloat16);
   CHECK_FALSE(again.eval_segment.has_value());
   CHECK(again.adam_beta2 == 0.95);
 }
@@ -96,6 +98,7 @@ TEST_CASE("impossible values name the key and the cure") {
   CHECK(refused("eval_segment", "0"));
   CHECK(refused("eval_memory", "-1"));
   CHECK(refused("half_loss", "1"));
+  CHECK(refused("precision", "\"half\""));
   CHECK(refused("learning_rat", "1"));
 }
 

@@ -4,6 +4,7 @@
 #include "scratch.h"
 #include "torch_doctest.h"
 #include "train/checkpoint.h"
+#include "train/learner.h"
 #include "train_support.h"
 
 namespace ql::train {

@@ -1,0 +1,102 @@
+#include "train/device_adam.h"
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+
+namespace ql::train {
+namespace {
+
+// Parameters begin at multiples of so many numbers: matrix products on a GPU want aligned rows.
+constexpr std::int64_t kAlignment = 64;
+
+}  // namespace
+
+AdamRates adam_rates(const AdamOptions& options, double learning_rate, std::int64_t steps) {
+  const auto t = static_cast<double>(steps);
+  return {learning_rate / (1 - std::pow(options.beta1, t)),
+          1 / std::sqrt(1 - std::pow(options.beta2, t))};
+}
+
+DeviceAdam::DeviceAdam(const std::vector<nn::NamedTensor>& parameters, const AdamOptions& options)
+    : options_(options) {
+  if (parameters.empty()) {
+    throw std::invalid_argument("DeviceAdam: no parameters");
+  }
+  const at::TensorOptions shared = parameters.front().tensor.options().requires_grad(false);
+  std::int64_t end = 0, longest = kAlignment;
+  for (const nn::NamedTensor& parameter : parameters) {
+    const at::Tensor& tensor = parameter.tensor;
+    if (!tensor.is_floating_point() || tensor.scalar_type() != shared.dtype().toScalarType() ||
+        tensor.device() != shared.device()) {
+      throw std::invalid_argument("DeviceAdam: " + parameter.name +
+                                  " is of another type or on another device than the others");
+    }
+    const std::int64_t size = tensor.numel();
+    const std::int64_t padding = (kAlignment - size % kAlignment) % kAlignment;
+    parts_.push_back({parameter, end, size, padding});
+    end += size + padding;
+    longest = std::max(longest, size);
+  }
+  weights_ = at::zeros({end}, shared);
+  first_ = at::zeros({end}, shared);
+  second_ = at::zeros({end}, shared);
+  zeros_ = at::zeros({longest}, shared);
+  const at::NoGradGuard no_gradient;
+  for (Part& part : parts_) {
+    const at::Tensor place = part_of(weights_, part);
+    place.copy_(part.parameter.tensor);
+    part.parameter.tensor.set_data(place);
+  }
+}
+
+at::Tensor DeviceAdam::part_of(const at::Tensor& all, const Part& part) const {
+  return all.narrow(0, part.begin, part.size).view(part.parameter.tensor.sizes());
+}
+
+at::Tensor DeviceAdam::take_gradient() {
+  const at::NoGradGuard no_gradient;
+  std::vector<at::Tensor> gradients;
+  for (Part& part : parts_) {
+    at::Tensor& gradient = part.parameter.tensor.mutable_grad();
+    gradients.push_back(gradient.defined() ? gradient.reshape({part.size})
+                                           : zeros_.narrow(0, 0, part.size));
+    if (part.padding > 0) {
+      gradients.push_back(zeros_.narrow(0, 0, part.padding));
+    }
+    gradient.reset();
+  }
+  return at::cat(gradients);
+}
+
+void DeviceAdam::step(const at::Tensor& gradient, const at::Tensor& gradient_scale,
+                      const at::Tensor& step_size, const at::Tensor& second_correction,
+                      const at::Tensor& applies) {
+  const at::NoGradGuard no_gradient;
+  const at::TensorOptions options = first_.options();
+  // 0 * NaN is NaN: an update that does not apply needs a gradient of zeros, not a factor.
+  const at::Tensor zero = at::zeros({}, options), one = at::ones({}, options);
+  const at::Tensor slope = at::where(applies, gradient * gradient_scale.to(options), zero);
+  const auto decay = [&](double beta) {
+    return at::where(applies, at::full({}, beta, options), one);
+  };
+  first_.mul_(decay(options_.beta1)).add_(slope, 1 - options_.beta1);
+  second_.mul_(decay(options_.beta2)).addcmul_(slope, slope, 1 - options_.beta2);
+  const at::Tensor divisor =
+      second_.sqrt().mul_(second_correction.to(options)).add_(options_.epsilon);
+  const at::Tensor size = at::where(applies, step_size.to(options), zero);
+  weights_.sub_((first_ * size).div_(divisor));
+}
+
+std::vector<nn::NamedTensor> DeviceAdam::moments() const {
+  std::vector<nn::NamedTensor> moments;
+  for (const Part& part : parts_) {
+    moments.push_back({"first_moment." + part.parameter.name, part_of(first_, part)});
+  }
+  for (const Part& part : parts_) {
+    moments.push_back({"second_moment." + part.parameter.name, part_of(second_, part)});
+  }
+  return moments;
+}
+
+}  // namespace ql::train

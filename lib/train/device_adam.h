@@ -1,0 +1,58 @@
+// Adam (train/adam.h) by ATen's operations, on any device. All parameters lie in one tensor, so
+// that an update is a dozen operations, and nothing waits for a number to come back from the
+// device.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "nn/named_tensor.h"
+#include "train/adam.h"
+
+namespace ql::train {
+
+// What changes from step to step, for step number `steps` (from 1).
+struct AdamRates {
+  double step_size = 0;          // learning rate / (1 - beta1^steps)
+  double second_correction = 0;  // 1 / sqrt(1 - beta2^steps)
+};
+AdamRates adam_rates(const AdamOptions& options, double learning_rate, std::int64_t steps);
+
+class DeviceAdam {
+ public:
+  // `parameters` are shared with the model, all of one floating-point type and on one device
+  // (std::invalid_argument). Their values move into one tensor; whoever holds a parameter sees the
+  // new place. Moments start as zeros.
+  DeviceAdam(const std::vector<nn::NamedTensor>& parameters, const AdamOptions& options);
+
+  // The gradients of all parameters, one after another, with zeros between and for those without
+  // one; then drops them.
+  at::Tensor take_gradient();
+
+  // One update with `gradient`, of take_gradient(), times `gradient_scale`. When `applies` is
+  // false, weights and moments keep their values. The other tensors have no dimension: numbers of
+  // any floating-point type, `applies` a bool, all on the device.
+  void step(const at::Tensor& gradient, const at::Tensor& gradient_scale,
+            const at::Tensor& step_size, const at::Tensor& second_correction,
+            const at::Tensor& applies);
+
+  // As Adam::moments().
+  std::vector<nn::NamedTensor> moments() const;
+
+ private:
+  // Where a parameter lies.
+  struct Part {
+    nn::NamedTensor parameter;
+    std::int64_t begin = 0, size = 0, padding = 0;  // in numbers; the padding follows
+  };
+  at::Tensor part_of(const at::Tensor& all, const Part& part) const;
+
+  AdamOptions options_;
+  std::vector<Part> parts_;
+  at::Tensor weights_, first_, second_;  // [numbers]
+  at::Tensor zeros_;                     // as many as the longest padding or gradient needs
+};
+
+}  // namespace ql::train

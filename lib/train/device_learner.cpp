@@ -1,0 +1,101 @@
+#include "train/device_learner.h"
+
+#include <algorithm>
+
+#include "nn/accumulation.h"
+#ifdef QL_CUDA
+#include "train/cuda_steps.h"
+#endif
+
+namespace ql::train {
+namespace {
+
+nn::Model initialised(const net::Network& network, const TrainingConfig& config,
+                      const at::Device& device) {
+  nn::Model model(network, at::TensorOptions(at::kFloat).device(device));
+  model.initialise(static_cast<std::uint64_t>(config.seed));
+  return model;
+}
+
+}  // namespace
+
+DeviceLearner::DeviceLearner(const net::Network& network, const TrainingConfig& config,
+                             const Place& place)
+    : config_(config),
+      model_(initialised(network, config, place.device)),
+      step_(model_, config),
+      host_(config.batch, network.lengths.segment, step_.scales(),
+            at::TensorOptions().pinned_memory(place.device.is_cuda())) {
+#ifdef QL_CUDA
+  if (place.device.is_cuda()) {
+    cuda_ = std::make_unique<CudaSteps>(place.device, place.graph && can_be_recorded(network));
+  }
+#endif
+}
+
+DeviceLearner::~DeviceLearner() = default;
+
+StepResult DeviceLearner::step(Streams& streams, std::int64_t step, double learning_rate) {
+#ifdef QL_CUDA
+  if (cuda_) {
+    cuda_->wait_for_upload();  // `host_` is about to be written
+  }
+#endif
+  const std::int64_t numbers = streams.batch() * streams.segment();
+  streams.read(step, host_.tokens(), host_.tokens() + numbers);
+  if (model_.network().reset_memory_at_documents) {
+    const std::vector<std::int64_t> ages = streams.document_ages(step);
+    std::copy(ages.begin(), ages.end(), host_.tokens() + 2 * numbers);
+  }
+  nn::StepOptions options;
+  options.training = true;
+  options.seed = static_cast<std::uint64_t>(config_.seed);
+  options.step = static_cast<std::uint64_t>(step);
+  ++steps_;
+  host_.set_numbers(adam_rates({config_.adam_beta1, config_.adam_beta2, config_.adam_epsilon},
+                               learning_rate, steps_),
+                    step, nn::droppath_weights(step_.scales(), model_.network().droppath, options));
+
+  const auto upload = [&] {
+    step_.input().ids.copy_(host_.ids, /*non_blocking=*/true);
+    step_.input().numbers.copy_(host_.numbers, /*non_blocking=*/true);
+    if (streams.starts_epoch(step)) {
+      step_.forget();
+    }
+  };
+  const auto compute = [&] { step_.run(step); };
+#ifdef QL_CUDA
+  if (cuda_) {
+    nn::seed_generator(model_.options().device(), options);
+    cuda_->enqueue(upload, compute);
+    return {0, 0, 0};
+  }
+#endif
+  upload();
+  compute();
+  return {0, 0, 0};
+}
+
+void DeviceLearner::set_memory(const nn::Memory& memory) {
+  const at::NoGradGuard no_gradient;
+  for (std::size_t i = 0; i < memory.states.size(); ++i) {
+    // Where it stands: a recorded step reads it from there.
+    step_.memory().states[i].tensor.copy_(memory.states[i].tensor);
+  }
+}
+
+StepResult DeviceLearner::finish() {
+#ifdef QL_CUDA
+  if (cuda_) {
+    cuda_->wait();
+  }
+#endif
+  const StepReport report = step_.take_report();
+  if (report.failed_step >= 0) {
+    require_finite(report.failed_loss, "loss", report.failed_step);
+    require_finite(report.failed_norm, "gradient's norm", report.failed_step);
+  }
+  return {report.loss, report.gradient_norm, report.steps};
+}
+
+}  // namespace ql::train

@@ -1,0 +1,44 @@
+// A network being trained on another device than the CPU. The host reads the next batch and
+// enqueues the next step while the device computes; it asks for losses only when finish() is
+// called.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "train/device_step.h"
+#include "train/trainee.h"
+
+namespace ql::train {
+
+class CudaSteps;
+
+class DeviceLearner : public Trainee {
+ public:
+  // As make_trainee(). On the CPU, too, for tests.
+  DeviceLearner(const net::Network& network, const TrainingConfig& config, const Place& place);
+  ~DeviceLearner() override;
+
+  StepResult step(Streams& streams, std::int64_t step, double learning_rate) override;
+  StepResult finish() override;
+
+  nn::Model& model() override { return model_; }
+  const nn::Model& model() const override { return model_; }
+  nn::Memory memory() const override { return step_.memory(); }
+  void set_memory(const nn::Memory& memory) override;
+  std::vector<nn::NamedTensor> moments() const override { return step_.moments(); }
+  void set_steps(std::int64_t steps) override { steps_ = steps; }
+
+ private:
+  TrainingConfig config_;
+  nn::Model model_;
+  DeviceStep step_;
+  StepInput host_;  // what the next step is told, in memory that a GPU can read by itself
+  std::int64_t steps_ = 0;
+#ifdef QL_CUDA
+  std::unique_ptr<CudaSteps> cuda_;
+#endif
+};
+
+}  // namespace ql::train

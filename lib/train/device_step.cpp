@@ -1,0 +1,139 @@
+#include "train/device_step.h"
+
+#include <algorithm>
+
+#include "net/clusters.h"
+#include "nn/device.h"
+#include "train/trainee.h"
+
+namespace ql::train {
+namespace {
+
+AdamOptions adam_options(const TrainingConfig& config) {
+  return {config.adam_beta1, config.adam_beta2, config.adam_epsilon};
+}
+
+}  // namespace
+
+StepInput::StepInput(std::int64_t batch, std::int64_t segment, std::int64_t scales,
+                     const at::TensorOptions& options)
+    : ids(at::zeros({2 * batch * segment + batch}, options.dtype(at::kLong))),
+      numbers(at::zeros({3 + scales}, options.dtype(at::kDouble))) {}
+
+void StepInput::set_numbers(const AdamRates& rates, std::int64_t step,
+                            const std::vector<double>& weights) {
+  auto* out = numbers.data_ptr<double>();
+  out[0] = rates.step_size;
+  out[1] = rates.second_correction;
+  out[2] = static_cast<double>(step);
+  std::copy(weights.begin(), weights.end(), out + 3);
+}
+
+DeviceStep::DeviceStep(nn::Model& model, const TrainingConfig& config)
+    : model_(model),
+      config_(config),
+      geometry_(net::make_geometry(model.network(), model.network().lengths)),
+      adam_(model.parameters(), adam_options(config)),
+      memory_(model.start_memory(geometry_, config.batch)),
+      input_(config.batch, geometry_.lengths.segment, scales(),
+             at::TensorOptions().device(model.options().device())),
+      report_(at::zeros({6}, input_.numbers.options())),
+      sound_(at::ones({}, report_.options().dtype(at::kBool))),
+      loss_scale_(config.precision == nn::Precision::kFloat16, model.options().device()) {
+  report_.select(0, 3).fill_(-1);
+}
+
+std::int64_t DeviceStep::scales() const {
+  return static_cast<std::int64_t>(geometry_.scales.size());
+}
+
+void DeviceStep::forget() {
+  for (const nn::NamedTensor& state : memory_.states) {
+    state.tensor.zero_();
+  }
+}
+
+DeviceStep::Forward DeviceStep::forward(std::int64_t number) const {
+  const std::int64_t rows = config_.batch, segment = geometry_.lengths.segment;
+  const at::Tensor tokens = input_.ids.narrow(0, 0, rows * segment).view({rows, segment});
+  const at::Tensor targets =
+      input_.ids.narrow(0, rows * segment, rows * segment).view({rows, segment});
+  nn::StepOptions options;
+  options.training = true;
+  options.seed = static_cast<std::uint64_t>(config_.seed);
+  options.step = static_cast<std::uint64_t>(number);
+  options.scale_weights = input_.scale_weights().to(at::kFloat);
+  if (model_.network().reset_memory_at_documents) {
+    options.age_tensor = input_.ids.narrow(0, 2 * rows * segment, rows);
+  }
+  const nn::Autocast autocast(model_.options().device(), config_.precision);
+  nn::Memory memory = memory_;
+  at::Tensor reconstruction;
+  const at::Tensor states = model_.forward(geometry_, tokens, memory, options, &reconstruction);
+  const std::int64_t context = config_.half_loss ? segment / 2 : 0, counted = segment - context;
+  const at::Tensor loss =
+      model_.losses(states.narrow(1, context, counted), targets.narrow(1, context, counted)).mean();
+  const double weight = config_.recons_loss_weight.value_or(kReconstructionWeight);
+  return {loss, reconstruction.defined() ? loss + weight * reconstruction : loss, memory};
+}
+
+void DeviceStep::run(std::int64_t number) {
+  const Forward result = forward(number);
+  (result.total * loss_scale_.factor()).backward();
+  for (std::size_t i = 0; i < memory_.states.size(); ++i) {
+    memory_.states[i].tensor.copy_(result.memory.states[i].tensor);
+  }
+  update(result.loss.detach().to(at::kDouble));
+}
+
+void DeviceStep::update(const at::Tensor& loss) {
+  const at::NoGradGuard no_gradient;
+  const at::Tensor scale = loss_scale_.factor().to(at::kDouble);
+  const at::Tensor gradient = adam_.take_gradient();
+  const at::Tensor norm =
+      at::linalg_vector_norm(gradient, 2, at::OptionalIntArrayRef(), false, at::kDouble) / scale;
+  const at::Tensor finite_loss = at::isfinite(loss), finite_norm = at::isfinite(norm);
+  const at::Tensor applies = sound_.logical_and(finite_loss).logical_and(finite_norm);
+  at::Tensor factor = 1 / scale;
+  if (config_.clip > 0) {
+    factor = factor * (config_.clip / norm).clamp_max(1);
+  }
+  adam_.step(gradient, factor, input_.step_size(), input_.second_correction(), applies);
+
+  // A smaller scale of the loss can cure an overflow, until it is 1.
+  const at::Tensor curable = finite_loss.logical_and(scale.gt(1));
+  const at::Tensor counts = applies.logical_or(sound_.logical_and(curable));
+  const at::Tensor fails = sound_.logical_and(counts.logical_not());
+  const at::Tensor zero = at::zeros({}, report_.options());
+  const at::Tensor sums =
+      at::stack({at::ones_like(zero), loss, at::where(finite_norm, norm, zero)});
+  report_.narrow(0, 0, 3).add_(at::where(counts, sums, zero));
+  const at::Tensor failure = report_.narrow(0, 3, 3);
+  failure.copy_(at::where(fails, at::stack({input_.step(), loss, norm}), failure));
+  sound_.logical_and_(fails.logical_not());
+
+  loss_scale_.update(finite_norm);
+}
+
+StepReport DeviceStep::take_report() {
+  const at::Tensor found = report_.to(at::kCPU, /*non_blocking=*/false, /*copy=*/true);
+  const auto* values = found.data_ptr<double>();
+  report_.narrow(0, 0, 3).zero_();
+  return {static_cast<std::int64_t>(values[0]), values[1], values[2],
+          static_cast<std::int64_t>(values[3]), values[4], values[5]};
+}
+
+std::vector<nn::NamedTensor> DeviceStep::moments() const {
+  std::vector<nn::NamedTensor> moments = adam_.moments();
+  if (loss_scale_.adapts()) {
+    moments.push_back({"loss_scale", loss_scale_.state()});
+  }
+  return moments;
+}
+
+bool can_be_recorded(const net::Network& network) {
+  // The rows of each cluster are picked out, and how many there are is the host's to know.
+  return net::clusters(network).size() == 1;
+}
+
+}  // namespace ql::train

@@ -1,0 +1,92 @@
+// A training step as a fixed list of operations on a device. Nothing in it looks at the host and
+// nothing the host sees depends on it: what differs from step to step is read from tensors that
+// stay where they are. So a step can be enqueued while the one before it still runs, and a GPU can
+// record the list once and replay it.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "net/geometry.h"
+#include "nn/model.h"
+#include "train/config.h"
+#include "train/device_adam.h"
+#include "train/loss_scale.h"
+
+namespace ql::train {
+
+// What the host tells a step: two tensors, so two copies.
+struct StepInput {
+  at::Tensor ids;      // int64: tokens and targets, each batch x segment, then an age for each row
+  at::Tensor numbers;  // float64: see the functions that read them
+
+  // All zeros. `options` carries the device, or pinned memory.
+  StepInput(std::int64_t batch, std::int64_t segment, std::int64_t scales,
+            const at::TensorOptions& options);
+
+  std::int64_t* tokens() const { return ids.data_ptr<std::int64_t>(); }  // of an input on the host
+  // `weights` of droppath, one a scale; `step` from 0.
+  void set_numbers(const AdamRates& rates, std::int64_t step, const std::vector<double>& weights);
+  at::Tensor step_size() const { return numbers.select(0, 0); }
+  at::Tensor second_correction() const { return numbers.select(0, 1); }
+  at::Tensor step() const { return numbers.select(0, 2); }
+  at::Tensor scale_weights() const { return numbers.narrow(0, 3, numbers.size(0) - 3); }
+};
+
+// What the steps since the last look left on the device: one tensor, so one copy.
+struct StepReport {
+  std::int64_t steps = 0;
+  double loss = 0, gradient_norm = 0;  // sums
+  // The first step with a loss or gradient that is not finite, or -1, with both; no step after it
+  // changed anything.
+  std::int64_t failed_step = -1;
+  double failed_loss = 0, failed_norm = 0;
+};
+
+class DeviceStep {
+ public:
+  // `model` must outlive the step; its parameters move (DeviceAdam). The memory starts as zeros.
+  DeviceStep(nn::Model& model, const TrainingConfig& config);
+
+  StepInput& input() { return input_; }
+  std::int64_t scales() const;
+  void forget();  // the memory becomes zeros
+  // Forward, backward, update, memory, report. A loss or gradient that is not finite leaves weights
+  // and moments as they are. `number` of the step is read on the CPU alone, for its dropout.
+  void run(std::int64_t number);
+
+  // Waits for the device; the sums start anew.
+  StepReport take_report();
+
+  nn::Memory& memory() { return memory_; }
+  const nn::Memory& memory() const { return memory_; }
+  // With float16 the scale of the loss is among them.
+  std::vector<nn::NamedTensor> moments() const;
+
+ private:
+  struct Forward {
+    at::Tensor loss;   // mean over the targets
+    at::Tensor total;  // what the gradient is taken of
+    nn::Memory memory;
+  };
+  Forward forward(std::int64_t number) const;
+  void update(const at::Tensor& loss);
+
+  nn::Model& model_;
+  TrainingConfig config_;
+  net::Geometry geometry_;
+  DeviceAdam adam_;
+  nn::Memory memory_;
+  StepInput input_;
+  at::Tensor report_;  // float64 [6]: the members of StepReport
+  at::Tensor sound_;   // bool: no step has failed so far
+  LossScale loss_scale_;
+};
+
+// Whether a step of this network enqueues the same operations whatever its tokens are: only then
+// can it be recorded.
+bool can_be_recorded(const net::Network& network);
+
+}  // namespace ql::train

@@ -1,0 +1,59 @@
+// One network being trained, wherever it computes: train/learner.h on the CPU,
+// train/device_learner.h elsewhere.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "nn/model.h"
+#include "train/config.h"
+#include "train/place.h"
+#include "train/streams.h"
+
+namespace ql::train {
+
+struct StepResult {
+  double loss = 0;           // mean over the targets that are trained on, nats
+  double gradient_norm = 0;  // before clipping
+  std::int64_t steps = 1;    // loss and norm are the sums of so many steps
+};
+
+class Trainee {
+ public:
+  Trainee() = default;
+  Trainee(const Trainee&) = delete;
+  Trainee& operator=(const Trainee&) = delete;
+  virtual ~Trainee() = default;
+
+  // Step number `step` (from 0) of the training: forward, backward, clip, update. At the start of
+  // an epoch the memory is zeros. Returns what became known, which may be of no step yet. Throws
+  // Error when loss or gradient of a step is not finite; the weights are then those before it.
+  virtual StepResult step(Streams& streams, std::int64_t step, double learning_rate) = 0;
+  // Waits for all steps; returns what step() has not. Throws as it does. To be called before
+  // anything else here is looked at.
+  virtual StepResult finish() { return {0, 0, 0}; }
+
+  virtual nn::Model& model() = 0;
+  virtual const nn::Model& model() const = 0;
+  // The memory of all rows; a copy, or shared with the training.
+  virtual nn::Memory memory() const = 0;
+  virtual void set_memory(const nn::Memory& memory) = 0;
+  // What the optimizer carries from step to step; shared with it.
+  virtual std::vector<nn::NamedTensor> moments() const = 0;
+  // For a resume: after the moments were copied into the tensors of moments().
+  virtual void set_steps(std::int64_t steps) = 0;
+};
+
+// recons_loss_weight of the paper's appendix E.
+constexpr double kReconstructionWeight = 0.01;
+
+// Throws Error unless `value`, the `what` of step number `step` (from 0), is a finite number.
+void require_finite(double value, const char* what, std::int64_t step);
+
+// `network` with its vocab_size. The weights are initialised with the configuration's seed; the
+// memory starts as zeros.
+std::unique_ptr<Trainee> make_trainee(const net::Network& network, const TrainingConfig& config,
+                                      const Place& place);
+
+}  // namespace ql::train

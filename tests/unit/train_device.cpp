@@ -1,0 +1,356 @@
+#include <ATen/record_function.h>
+
+#include <cmath>
+#include <limits>
+#include <set>
+#include <string>
+
+#include "base/error.h"
+#include "nn/device.h"
+#include "scratch.h"
+#include "test_device.h"
+#include "torch_doctest.h"
+#include "train/checkpoint.h"
+#include "train/device_learner.h"
+#include "train/learner.h"
+#include "train_support.h"
+
+namespace ql::train {
+namespace {
+
+// Data of several documents, and rows that reach the end of their parts after 8 steps.
+struct Data {
+  Data() {
+    test::pack(scratch / "data", test::scrambled(110, 23), 23, "made up", {4, 6, 41, 80});
+    reader = std::make_unique<shard::TokenReader>(scratch / "data");
+  }
+  test::ScratchFolder scratch;
+  std::unique_ptr<shard::TokenReader> reader;
+};
+
+void set(at::Tensor parameter, double value) {
+  const at::NoGradGuard no_gradient;
+  parameter.view(-1)[3] = value;
+}
+
+double distance(const std::vector<nn::NamedTensor>& a, const std::vector<nn::NamedTensor>& b) {
+  REQUIRE(a.size() == b.size());
+  double largest = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    REQUIRE(a[i].name == b[i].name);
+    const at::Tensor difference = a[i].tensor.detach().cpu() - b[i].tensor.detach().cpu();
+    largest = std::max(largest, difference.abs().max().item<double>());
+  }
+  return largest;
+}
+
+std::vector<at::Tensor> copies(const std::vector<nn::NamedTensor>& tensors) {
+  std::vector<at::Tensor> made;
+  for (const nn::NamedTensor& tensor : tensors) {
+    made.push_back(tensor.tensor.detach().clone());
+  }
+  return made;
+}
+
+bool equal(const std::vector<at::Tensor>& before, const std::vector<nn::NamedTensor>& now) {
+  for (std::size_t i = 0; i < before.size(); ++i) {
+    if (!at::equal(before[i], now[i].tensor)) {
+      return false;
+    }
+  }
+  return before.size() == now.size();
+}
+
+std::vector<net::Network> networks() {
+  std::vector<net::Network> all{test::tiny_ql(), test::tiny_xl(), test::tiny_compressive(),
+                                test::tiny_compressive(net::Pool::kMostUsed)};
+  all.push_back(test::tiny_ql());
+  all.back().reset_memory_at_documents = true;
+  all.back().scales = {1, 1, 1};
+  all.back().lengths = {8, 8, 0};
+  all.push_back(test::tiny_compressive());
+  all.back().reset_memory_at_documents = true;
+  all.push_back(test::tiny_xl());
+  all.back().cutoffs = {7, 15};
+  all.back().div_val = 2;
+  return all;
+}
+
+// The operations of this thread by which the host asks for a number, or for a shape that numbers
+// decide.
+class Questions {
+ public:
+  Questions() {
+    asked().clear();
+    handle_ = at::addThreadLocalCallback(at::RecordFunctionCallback(&note).scopes(
+        {at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION}));
+  }
+  ~Questions() { at::removeCallback(handle_); }
+  Questions(const Questions&) = delete;
+  Questions& operator=(const Questions&) = delete;
+
+  static std::set<std::string>& asked() {
+    static std::set<std::string> names;
+    return names;
+  }
+
+ private:
+  static std::unique_ptr<at::ObserverContext> note(const at::RecordFunction& function) {
+    const std::string name = function.name();
+    for (const char* question : {"aten::item", "aten::_local_scalar_dense", "aten::nonzero",
+                                 "aten::masked_select", "aten::is_nonzero", "aten::equal"}) {
+      if (name == question) {
+        asked().insert(name);
+      }
+    }
+    return nullptr;
+  }
+  at::CallbackHandle handle_;
+};
+
+// On a GPU dropout draws other numbers than on the CPU.
+void without_chance(net::Network& network) {
+  if (!test::device().is_cpu()) {
+    network.dropout = network.dropatt = 0;
+  }
+}
+
+void compare_with_learner(const net::Network& network, TrainingConfig config) {
+  const Data data;
+  Streams streams(*data.reader, config.batch, network.lengths.segment);
+  Learner learner(network, config);
+  DeviceLearner device(network, config, {test::device()});
+  StepResult sum{0, 0, 0};
+  for (std::int64_t step = 0; step < 12; ++step) {
+    const double rate = 0.01 / static_cast<double>(1 + step);
+    const StepResult expected = learner.step(streams, step, rate);
+    CHECK(device.step(streams, step, rate).steps == 0);
+    sum = {sum.loss + expected.loss, sum.gradient_norm + expected.gradient_norm, sum.steps + 1};
+    if (step % 3 == 2) {
+      const StepResult found = device.finish();
+      CHECK(found.steps == sum.steps);
+      CHECK(found.loss == doctest::Approx(sum.loss).epsilon(1e-5));
+      CHECK(found.gradient_norm == doctest::Approx(sum.gradient_norm).epsilon(1e-4));
+      sum = {0, 0, 0};
+    }
+  }
+  CHECK(device.finish().steps == 0);
+  CHECK(distance(learner.model().parameters(), device.model().parameters()) < 2e-4);
+  CHECK(distance(learner.memory().states, device.memory().states) < 2e-3);
+  CHECK(distance(learner.moments(), device.moments()) < 2e-4);
+}
+
+}  // namespace
+
+TEST_CASE("the device's Adam is the kernel's") {
+  for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
+    std::vector<nn::NamedTensor> by_kernel, by_operations;
+    for (const std::int64_t size : {1, 3, 64, 1000}) {
+      for (auto* made : {&by_kernel, &by_operations}) {
+        at::Tensor tensor = at::linspace(-1, 1, size, type);
+        made->push_back({"p" + std::to_string(size), tensor.set_requires_grad(true)});
+      }
+    }
+    const AdamOptions options{0.8, 0.95, 1e-6};
+    Adam kernel(by_kernel, options);
+    DeviceAdam device(by_operations, options);
+    for (std::int64_t step = 1; step <= 4; ++step) {
+      for (std::size_t p = 0; p < by_kernel.size(); ++p) {
+        const at::Tensor places = at::arange(by_kernel[p].tensor.numel(), type);
+        // The second parameter gets no gradient in step 2.
+        const bool none = p == 1 && step == 2;
+        for (auto* made : {&by_kernel, &by_operations}) {
+          (*made)[p].tensor.mutable_grad() =
+              none ? at::Tensor() : (places * 7 + 13 * static_cast<double>(step)).sin();
+        }
+      }
+      const double norm = kernel.gradient_norm();
+      kernel.step(0.01, 0.3);
+      const at::Tensor gradient = device.take_gradient();
+      CHECK(gradient.norm().item<double>() == doctest::Approx(norm).epsilon(1e-5));
+      CHECK_FALSE(by_operations[0].tensor.grad().defined());
+      const AdamRates rates = adam_rates(options, 0.01, step);
+      device.step(gradient, at::scalar_tensor(0.3, at::kDouble),
+                  at::scalar_tensor(rates.step_size, at::kDouble),
+                  at::scalar_tensor(rates.second_correction, at::kDouble),
+                  at::scalar_tensor(true, at::kBool));
+      const double tolerance = type == at::kFloat ? 2e-6 : 1e-12;
+      CHECK(distance(by_kernel, by_operations) < tolerance);
+      CHECK(distance(kernel.moments(), device.moments()) < tolerance);
+    }
+    const std::vector<at::Tensor> weights = copies(by_operations),
+                                  moments = copies(device.moments());
+    for (const double poison : {1.0, std::numeric_limits<double>::quiet_NaN()}) {
+      for (const nn::NamedTensor& parameter : by_operations) {
+        at::Tensor tensor = parameter.tensor;
+        tensor.mutable_grad() = at::full_like(tensor.detach(), poison);
+      }
+      device.step(device.take_gradient(), at::scalar_tensor(poison, at::kDouble),
+                  at::scalar_tensor(0.1, at::kDouble), at::scalar_tensor(1.0, at::kDouble),
+                  at::scalar_tensor(false, at::kBool));
+      CHECK(equal(weights, by_operations));
+      CHECK(equal(moments, device.moments()));
+    }
+  }
+}
+
+TEST_CASE("the device's Adam refuses parameters that cannot lie side by side") {
+  const at::Tensor a = at::zeros({2}, at::kFloat);
+  CHECK_THROWS_AS(DeviceAdam({}, {}), std::invalid_argument);
+  CHECK_THROWS_AS(DeviceAdam({{"a", a}, {"b", at::zeros({2}, at::kDouble)}}, {}),
+                  std::invalid_argument);
+  CHECK_THROWS_AS(DeviceAdam({{"a", at::zeros({2}, at::kLong)}}, {}), std::invalid_argument);
+}
+
+TEST_CASE("a device trains as the CPU's kernels do") {
+  for (net::Network network : networks()) {
+    without_chance(network);
+    CAPTURE(net::to_text(network.architecture));
+    CAPTURE(net::to_text(network.pool));
+    CAPTURE(network.reset_memory_at_documents);
+    TrainingConfig config = test::tiny_config();
+    compare_with_learner(network, config);
+    config.clip = 0;
+    config.half_loss = true;
+    const nn::OperationsOnly operations;
+    compare_with_learner(network, config);
+  }
+}
+
+TEST_CASE("a loss that is not finite stops a device's training, however late it is noticed") {
+  const Data data;
+  Streams streams(*data.reader, 3, 4);
+  DeviceLearner learner(test::tiny_xl(), test::tiny_config(), {test::device()});
+  learner.step(streams, 0, 0.1);
+  CHECK(learner.finish().steps == 1);
+  set(learner.model().parameters().front().tensor, std::numeric_limits<double>::quiet_NaN());
+  const std::vector<at::Tensor> moments = copies(learner.moments());
+  const at::Tensor last = learner.model().parameters().back().tensor.detach().clone();
+  for (std::int64_t step = 6; step < 16; ++step) {
+    learner.step(streams, step, 0.1);
+    if (step == 10) {
+      // Even a sound step after the failed one changes nothing.
+      set(learner.model().parameters().front().tensor, 0);
+      learner.memory().states.front().tensor.zero_();
+    }
+  }
+  std::string said;
+  try {
+    learner.finish();
+  } catch (const Error& error) {
+    said = error.what();
+  }
+  CHECK(said.find("the loss is not a number") != std::string::npos);
+  CHECK(said.find("learning_rate") != std::string::npos);
+  CHECK(equal(moments, learner.moments()));
+  CHECK(at::equal(last, learner.model().parameters().back().tensor));
+}
+
+TEST_CASE("a gradient that is not finite stops it, too") {
+  const Data data;
+  Streams streams(*data.reader, 3, 4);
+  DeviceLearner learner(test::tiny_xl(), test::tiny_config(), {test::device()});
+  learner.model().parameters().back().tensor.register_hook([](const at::Tensor& gradient) {
+    return gradient * std::numeric_limits<double>::infinity();
+  });
+  const std::vector<at::Tensor> weights = copies(learner.model().parameters());
+  learner.step(streams, 0, 0.1);
+  CHECK_THROWS_WITH_AS(learner.finish(), doctest::Contains("gradient's norm"), Error);
+  CHECK(equal(weights, learner.model().parameters()));
+}
+
+TEST_CASE("a device's checkpoint goes on where it was, and on the CPU") {
+  const Data data;
+  net::Network network = test::tiny_ql();
+  without_chance(network);
+  const TrainingConfig config = test::tiny_config();
+  Streams streams(*data.reader, config.batch, network.lengths.segment);
+  DeviceLearner whole(network, config, {test::device()});
+  for (std::int64_t step = 0; step < 5; ++step) {
+    whole.step(streams, step, 0.01);
+  }
+  whole.finish();
+  net::ModelFile description;
+  description.network = network;
+  description.training = training_to_json(config);
+  TrainingState state;
+  state.step = 5;
+  write_checkpoint(data.scratch / "checkpoint", description, whole, state);
+  DeviceLearner resumed(network, config, {test::device()});
+  Learner on_cpu(network, config);
+  read_checkpoint(data.scratch / "checkpoint", resumed);
+  read_checkpoint(data.scratch / "checkpoint", on_cpu);
+  for (std::int64_t step = 5; step < 9; ++step) {
+    whole.step(streams, step, 0.01);
+    resumed.step(streams, step, 0.01);
+    on_cpu.step(streams, step, 0.01);
+  }
+  const double loss = whole.finish().loss, resumed_loss = resumed.finish().loss;
+  // On a GPU sums of embeddings' gradients come in any order.
+  const bool exact = test::device().is_cpu();
+  CHECK((exact ? resumed_loss == loss : std::abs(resumed_loss - loss) < 1e-4));
+  CHECK(distance(whole.moments(), resumed.moments()) <= (exact ? 0 : 1e-5));
+  CHECK(distance(whole.model().parameters(), on_cpu.model().parameters()) < 2e-4);
+}
+
+TEST_CASE("a step that can be recorded asks the device nothing") {
+  int recorded = 0;
+  for (const net::Network& network : networks()) {
+    CAPTURE(net::to_text(network.architecture));
+    CAPTURE(net::to_text(network.pool));
+    TrainingConfig config = test::tiny_config();
+    nn::Model model(network, at::TensorOptions(at::kFloat).device(test::device()));
+    model.initialise(1);
+    DeviceStep step(model, config);
+    const nn::OperationsOnly operations;
+    const Questions questions;
+    step.run(0);
+    CHECK(Questions::asked().empty() == can_be_recorded(network));
+    recorded += can_be_recorded(network) ? 1 : 0;
+    step.take_report();
+  }
+  CHECK(recorded == 6);
+  const Questions questions;
+  at::ones({}, at::kFloat).item<double>();
+  CHECK(Questions::asked().count("aten::item") == 1);
+}
+
+TEST_CASE("the scale of the loss falls at once and rises slowly") {
+  const at::Tensor yes = at::scalar_tensor(true, at::kBool),
+                   no = at::scalar_tensor(false, at::kBool);
+  LossScale scale(true, at::kCPU);
+  const auto factor = [&] { return scale.factor().item<double>(); };
+  CHECK(factor() == LossScale::kFirst);
+  scale.update(yes);
+  scale.update(no);
+  CHECK(factor() == LossScale::kFirst / 2);
+  for (std::int64_t step = 1; step < LossScale::kStepsToDouble; ++step) {
+    scale.update(yes);
+  }
+  CHECK(factor() == LossScale::kFirst / 2);
+  scale.update(yes);
+  CHECK(factor() == LossScale::kFirst);
+  for (int step = 0; step < 30; ++step) {
+    scale.update(no);
+  }
+  CHECK(factor() == 1);
+  scale.state().select(0, 0).fill_(LossScale::kLargest);
+  scale.state().select(0, 1).fill_(LossScale::kStepsToDouble - 1);
+  scale.update(yes);
+  CHECK(factor() == LossScale::kLargest);
+
+  LossScale fixed(false, at::kCPU);
+  fixed.update(no);
+  CHECK(fixed.factor().item<double>() == 1);
+}
+
+TEST_CASE("a step whose operations depend on its tokens cannot be recorded") {
+  net::Network network = test::tiny_xl();
+  CHECK(can_be_recorded(network));
+  network.reset_memory_at_documents = true;
+  CHECK(can_be_recorded(network));
+  network.cutoffs = {7};
+  CHECK_FALSE(can_be_recorded(network));
+}
+
+}  // namespace ql::train
