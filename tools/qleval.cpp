@@ -8,6 +8,7 @@
 #include "base/tool.h"
 #include "eval/report.h"
 #include "eval/study.h"
+#include "nn/device.h"
 #include "nn/threads.h"
 #include "qleval_table.h"
 
@@ -29,7 +30,8 @@ void check_combination(const ql::Options& options) {
   if (!options.has("unigram") || options.has("model")) {
     return;
   }
-  for (const char* other : {"segment", "memory", "compressed-memory", "method", "batch", "chunk"}) {
+  for (const char* other : {"segment", "memory", "compressed-memory", "method", "batch", "chunk",
+                            "device", "precision"}) {
     if (options.given(other)) {
       throw ql::UsageError(fmt::format("--{}", other),
                            "is about networks, and a unigram model is none",
@@ -68,6 +70,9 @@ ql::eval::StudyOptions study_options(const ql::Options& options) {
   study.compressed_memories = list("compressed-memory");
   study.batch = columns(options);
   study.chunk = options.integer("chunk");
+  study.device = ql::nn::find_device(options.text("device"));
+  study.precision = ql::nn::precision_from_text(options.text("precision"), "--precision");
+  ql::nn::set_up_precision(study.device, study.precision);
   if (options.has("per-token")) {
     study.loss_file = options.text("per-token");
   }

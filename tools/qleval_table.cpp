@@ -1,5 +1,7 @@
 #include "qleval_table.h"
 
+#include "nn/precision.h"
+
 namespace {
 
 using ql::Option;
@@ -105,6 +107,29 @@ Option number(const std::string& name, const std::string& default_value, std::in
   return option;
 }
 
+Option device() {
+  Option option;
+  option.name = "device";
+  option.type = OptionType::kText;
+  option.value_name = "DEVICE";
+  option.help = "Where to compute: cpu, cuda (the first GPU) or cuda:N.";
+  option.default_value = "cpu";
+  return option;
+}
+
+Option precision() {
+  Option option;
+  option.name = "precision";
+  option.type = OptionType::kChoice;
+  option.value_name = "PRECISION";
+  option.help =
+      "Of matrix products, whatever the network was trained with. All but float32 need a GPU, and "
+      "change the last digits of the losses.";
+  option.choices = ql::nn::precision_names();
+  option.default_value = "float32";
+  return option;
+}
+
 ql::Command command() {
   ql::Command all;
   all.positional = "[DIR...|-]";
@@ -129,7 +154,9 @@ ql::Command command() {
       number("batch", "1", 1, 1 << 14,
              "Columns of the stream to read side by side, at most, step by step. Each is warmed by "
              "the context length, so that the result is the same."),
-      number("threads", "0", 0, 1024, "Threads; 0 uses every core this process may use.")};
+      number("threads", "0", 0, 1024, "Threads; 0 uses every core this process may use."),
+      device(),
+      precision()};
   all.examples = {
       {"qleval -m runs/ql/best --data data/test",
        "the test perplexity with the lengths of training"},

@@ -11,6 +11,7 @@ namespace {
 
 constexpr double kMostBytes = 64.0 * (1 << 20);
 constexpr double kShareOfAvailable = 1.0 / 8;
+constexpr double kDeviceBytes = 1024.0 * (1 << 20);
 
 // What the kernel would give without swapping, as a power of two: the same on the next run, for the
 // shape of the products decides the last digits.
@@ -56,8 +57,10 @@ double bytes_per_segment(const net::Network& network, const net::Geometry& geome
                      d_model;
 }
 
-std::int64_t automatic_segments(const net::Network& network, const net::Geometry& geometry) {
-  const double bytes = std::min(kMostBytes, kShareOfAvailable * available_bytes());
+std::int64_t automatic_segments(const net::Network& network, const net::Geometry& geometry,
+                                const c10::Device& device) {
+  const double bytes =
+      device.is_cpu() ? std::min(kMostBytes, kShareOfAvailable * available_bytes()) : kDeviceBytes;
   return std::max<std::int64_t>(
       1, static_cast<std::int64_t>(bytes / bytes_per_segment(network, geometry)));
 }

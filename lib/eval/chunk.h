@@ -1,6 +1,8 @@
 // How much of a stream goes through the layers at once.
 #pragma once
 
+#include <c10/core/Device.h>
+
 #include <cstdint>
 
 #include "net/geometry.h"
@@ -13,7 +15,8 @@ double bytes_per_segment(const net::Network& network, const net::Geometry& geome
 
 // Segments of a chunk: as many as fill 64 MiB or an eighth of the available memory, if that is
 // less; at least 1. Longer chunks are slower: their tensors leave the caches between two
-// operations.
-std::int64_t automatic_segments(const net::Network& network, const net::Geometry& geometry);
+// operations. On a GPU as many as fill 1 GiB: there short chunks leave it idle.
+std::int64_t automatic_segments(const net::Network& network, const net::Geometry& geometry,
+                                const c10::Device& device);
 
 }  // namespace ql::eval

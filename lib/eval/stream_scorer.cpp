@@ -10,8 +10,9 @@ namespace ql::eval {
 StreamScorer::StreamScorer(const nn::Model& model, const net::Lengths& lengths, std::int64_t chunk)
     : model_(model),
       geometry_(net::make_geometry(model.network(), lengths)),
-      segments_(chunk > 0 ? std::max<std::int64_t>(1, chunk / lengths.segment)
-                          : automatic_segments(model.network(), geometry_)),
+      segments_(chunk > 0
+                    ? std::max<std::int64_t>(1, chunk / lengths.segment)
+                    : automatic_segments(model.network(), geometry_, model.options().device())),
       memory_(model.start_memory(geometry_, 1)) {}
 
 void StreamScorer::put_document(std::int64_t position) {

@@ -14,6 +14,7 @@
 #include "eval/unigram.h"
 #include "net/geometry.h"
 #include "net/model_file.h"
+#include "nn/device.h"
 #include "nn/weights.h"
 
 namespace ql::eval {
@@ -117,7 +118,9 @@ Json network_row(const nn::Model& model, const std::string& name, const net::Len
 
 void run_checkpoint(const Checkpoint& checkpoint, const std::vector<DataSet>& data,
                     const StudyOptions& options, const std::function<void(const Json&)>& row) {
-  const nn::Model model = nn::load_model(checkpoint.folder);
+  const nn::Model model =
+      nn::load_model(checkpoint.folder, at::TensorOptions(at::kFloat).device(options.device));
+  const nn::Autocast autocast(options.device, options.precision);
   for (const DataSet& set : data) {
     for (const net::Lengths& lengths : checkpoint.lengths) {
       row(network_row(model, checkpoint.name, lengths, set, options));
@@ -196,7 +199,9 @@ Json run_unit_study(const StudyOptions& options, Unit unit, const UnitSums::Sink
                      "give one checkpoint with one pair of lengths and one data set");
   }
   const Checkpoint& checkpoint = checkpoints.front();
-  const nn::Model model = nn::load_model(checkpoint.folder);
+  const nn::Model model =
+      nn::load_model(checkpoint.folder, at::TensorOptions(at::kFloat).device(options.device));
+  const nn::Autocast autocast(options.device, options.precision);
   Progress progress(fmt::format("{}, {}", checkpoint.name, options.data.front()), "tokens");
   UnitOptions unit_options;
   unit_options.unit = unit;

@@ -9,6 +9,7 @@
 
 #include "base/json.h"
 #include "eval/score_units.h"
+#include "nn/precision.h"
 
 namespace ql::eval {
 
@@ -19,7 +20,9 @@ struct StudyOptions {
   std::vector<std::string> data;       // folders with a manifest; "-" once
   // Lengths to combine; an empty list stands for the length each checkpoint was trained with.
   std::vector<std::int64_t> segments, memories, compressed_memories;
-  std::int64_t batch = 0, chunk = 0;     // as EvaluationOptions
+  std::int64_t batch = 0, chunk = 0;  // as EvaluationOptions
+  c10::Device device = c10::DeviceType::CPU;
+  nn::Precision precision = nn::Precision::kFloat32;
   std::optional<std::string> loss_file;  // LossFile's path; only for a study of one row
 };
 
