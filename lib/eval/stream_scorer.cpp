@@ -1,5 +1,7 @@
 #include "eval/stream_scorer.h"
 
+#include <ATen/core/grad_mode.h>
+
 #include <algorithm>
 
 #include "eval/chunk.h"

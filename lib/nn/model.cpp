@@ -1,5 +1,6 @@
 #include "nn/model.h"
 
+#include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
 #include <algorithm>

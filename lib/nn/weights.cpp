@@ -1,5 +1,6 @@
 #include "nn/weights.h"
 
+#include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

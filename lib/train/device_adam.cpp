@@ -1,5 +1,7 @@
 #include "train/device_adam.h"
 
+#include <ATen/core/grad_mode.h>
+
 #include <algorithm>
 #include <cmath>
 #include <stdexcept>

@@ -1,5 +1,7 @@
 #include "train/device_step.h"
 
+#include <ATen/core/grad_mode.h>
+
 #include <algorithm>
 
 #include "net/clusters.h"

@@ -2,6 +2,7 @@
 // SimpleBooks-2 size at the lengths 04/12 (Compressive 04/06/06), random weights and tokens. The
 // matrix product of the same run is the measure: `flops` beside `flops`.
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <benchmark/benchmark.h>
 
 #include <cstdint>

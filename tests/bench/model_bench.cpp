@@ -1,6 +1,7 @@
 // Tokens a second of the demo's two networks, beside what the machine's matrix product reaches in
 // the same run: a rate means nothing without the other.
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <benchmark/benchmark.h>
 
 #include <cstdint>
