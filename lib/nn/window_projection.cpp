@@ -11,10 +11,12 @@ at::Tensor project(const at::Tensor& rows, const at::Tensor& weight, const at::T
   return bias.defined() ? at::addmm(bias, rows, weight.t()) : at::mm(rows, weight.t());
 }
 
-// The last `segment` states of every window, as rows.
+// The last `segment` states of every window, as rows. Contiguous, which reshape() alone does not
+// make a segment of one state.
 at::Tensor recent_rows(const at::Tensor& window, std::int64_t segment) {
   return window.narrow(1, window.size(1) - segment, segment)
-      .reshape({window.size(0) * segment, window.size(2)});
+      .contiguous()
+      .view({window.size(0) * segment, window.size(2)});
 }
 
 struct ProjectWindow : torch::autograd::Function<ProjectWindow> {
@@ -27,7 +29,8 @@ struct ProjectWindow : torch::autograd::Function<ProjectWindow> {
     if (norm_weight) {
       const NormalizedRows rows = normalize_rows(window, at::Tensor(), at::Tensor());
       values = rows.values;
-      deviations = recent_rows(rows.statistics.view({batch, length, 2}), segment).select(1, 1);
+      deviations =
+          recent_rows(rows.statistics.view({batch, length, 2}), segment).select(1, 1).contiguous();
       weight = qkv_net * *norm_weight;
       bias = at::mv(qkv_net, *norm_bias);
     }
