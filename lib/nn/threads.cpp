@@ -57,6 +57,13 @@ Blas find_blas() {
   return {name + " " + version, true, true};
 }
 
+// Whether OpenBLAS was built with POSIX threads of its own (1), and not with OpenMP's (2), which
+// LibTorch shares.
+bool has_own_threads() {
+  auto* threading = symbol<int()>("openblas_get_parallel");
+  return threading != nullptr && threading() == 1;
+}
+
 double measured_gflops() {
   constexpr std::int64_t kSize = 512;
   const at::Tensor a = at::ones({kSize, kSize}, at::kFloat);
@@ -102,15 +109,28 @@ ThreadSetup set_up_threads(int threads) {
     log_warning("matrix products run at only {:.1f} GFLOP/s ({}): install libopenblas0-openmp",
                 setup.gflops, blas.name);
   }
-  // 1: OpenBLAS was built with POSIX threads of its own, 2: with OpenMP's, which LibTorch shares.
-  auto* threading = symbol<int()>("openblas_get_parallel");
-  if (blas.openblas && threading != nullptr && threading() == 1 && setup.threads > 1) {
+  if (blas.openblas && has_own_threads() && setup.threads > 1) {
     log_warning(
         "{} has threads of its own that compete with LibTorch's: install libopenblas0-openmp "
         "instead of libopenblas0-pthread",
         blas.name);
   }
   return setup;
+}
+
+OneThreadProducts::OneThreadProducts() {
+  auto* get = symbol<int()>("openblas_get_num_threads");
+  auto* set = symbol<void(int)>("openblas_set_num_threads");
+  if (has_own_threads() && get != nullptr && set != nullptr) {
+    before_ = get();
+    set(1);
+  }
+}
+
+OneThreadProducts::~OneThreadProducts() {
+  if (before_ > 0) {
+    symbol<void(int)>("openblas_set_num_threads")(before_);
+  }
 }
 
 }  // namespace ql::nn

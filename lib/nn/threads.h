@@ -24,4 +24,18 @@ struct ThreadSetup {
 // UsageError above 1024 threads.
 ThreadSetup set_up_threads(int threads);
 
+// While it lives, matrix products that several threads begin at the same time have one thread each:
+// OpenBLAS with POSIX threads of its own would else let them all wait for these. Other BLAS
+// libraries see to it themselves.
+class OneThreadProducts {
+ public:
+  OneThreadProducts();
+  ~OneThreadProducts();
+  OneThreadProducts(const OneThreadProducts&) = delete;
+  OneThreadProducts& operator=(const OneThreadProducts&) = delete;
+
+ private:
+  int before_ = 0;  // threads of the BLAS; 0: not touched
+};
+
 }  // namespace ql::nn

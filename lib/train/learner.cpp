@@ -5,6 +5,8 @@
 
 #include <utility>
 
+#include "nn/threads.h"
+
 namespace ql::train {
 namespace {
 
@@ -109,6 +111,23 @@ Learner::SliceResult Learner::run_slice(std::size_t slice, const Batch& batch) {
   return result;
 }
 
+std::vector<Learner::SliceResult> Learner::run_slices(const Batch& batch) {
+  std::vector<SliceResult> results(slices_.size());
+  if (slices_.size() == 1) {
+    results[0] = run_slice(0, batch);  // on all threads
+    return results;
+  }
+  const nn::OneThreadProducts one_thread_products;
+  at::parallel_for(0, static_cast<std::int64_t>(slices_.size()), 1,
+                   [&](std::int64_t begin, std::int64_t end) {
+                     for (std::int64_t slice = begin; slice < end; ++slice) {
+                       const auto index = static_cast<std::size_t>(slice);
+                       results[index] = run_slice(index, batch);
+                     }
+                   });
+  return results;
+}
+
 StepResult Learner::step(Streams& streams, std::int64_t step, double learning_rate) {
   Batch batch;
   const auto shape = {streams.batch(), streams.segment()};
@@ -126,21 +145,13 @@ StepResult Learner::step(Streams& streams, std::int64_t step, double learning_ra
   }
   batch.context = config_.half_loss ? streams.segment() / 2 : 0;
 
-  // Inside, every operation has one thread. A slice that is alone has them all.
-  std::vector<SliceResult> results(slices_.size());
-  at::parallel_for(0, static_cast<std::int64_t>(slices_.size()), 1,
-                   [&](std::int64_t begin, std::int64_t end) {
-                     for (std::int64_t slice = begin; slice < end; ++slice) {
-                       const auto index = static_cast<std::size_t>(slice);
-                       results[index] = run_slice(index, batch);
-                     }
-                   });
+  const std::vector<SliceResult> results = run_slices(batch);
 
   StepResult result;
   std::vector<Gradients> gradients;
-  for (SliceResult& slice : results) {
+  for (const SliceResult& slice : results) {
     result.loss += slice.loss;
-    gradients.push_back(std::move(slice.gradients));
+    gradients.push_back(slice.gradients);
   }
   require_finite(result.loss, "loss", step);
   result.gradient_norm = join_gradients(model_.parameters(), gradients);

@@ -43,6 +43,7 @@ class Learner : public Trainee {
   };
   struct Batch;
   SliceResult run_slice(std::size_t slice, const Batch& batch);
+  std::vector<SliceResult> run_slices(const Batch& batch);
 
   TrainingConfig config_;
   net::Geometry geometry_;
