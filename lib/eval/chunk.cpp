@@ -2,9 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
-#include <limits>
-#include <string>
+
+#include "base/system_memory.h"
 
 namespace ql::eval {
 namespace {
@@ -13,19 +12,12 @@ constexpr double kMostBytes = 64.0 * (1 << 20);
 constexpr double kShareOfAvailable = 1.0 / 8;
 constexpr double kDeviceBytes = 1024.0 * (1 << 20);
 
-// What the kernel would give without swapping, as a power of two: the same on the next run, for the
-// shape of the products decides the last digits.
-double available_bytes() {
-  std::ifstream file("/proc/meminfo");
-  std::string name;
-  double kibibytes = 0;
-  while (file >> name && name != "MemAvailable:") {
-    file.ignore(std::numeric_limits<std::streamsize>::max(), '\n');
-  }
-  if (!(file >> kibibytes) || kibibytes < 1) {
-    return kMostBytes / kShareOfAvailable;
-  }
-  return std::exp2(std::floor(std::log2(kibibytes * 1024)));
+// What the system would give, as a power of two: the same on the next run, for the shape of the
+// products decides the last digits.
+double steadily_available_bytes() {
+  const std::int64_t available = available_bytes();
+  return available == 0 ? kMostBytes / kShareOfAvailable
+                        : std::exp2(std::floor(std::log2(static_cast<double>(available))));
 }
 
 }  // namespace
@@ -59,8 +51,9 @@ double bytes_per_segment(const net::Network& network, const net::Geometry& geome
 
 std::int64_t automatic_segments(const net::Network& network, const net::Geometry& geometry,
                                 const c10::Device& device) {
-  const double bytes =
-      device.is_cpu() ? std::min(kMostBytes, kShareOfAvailable * available_bytes()) : kDeviceBytes;
+  const double bytes = device.is_cpu()
+                           ? std::min(kMostBytes, kShareOfAvailable * steadily_available_bytes())
+                           : kDeviceBytes;
   return std::max<std::int64_t>(
       1, static_cast<std::int64_t>(bytes / bytes_per_segment(network, geometry)));
 }

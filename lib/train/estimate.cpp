@@ -10,6 +10,8 @@ namespace ql::train {
 namespace {
 
 constexpr std::int64_t kFloat = 4;
+// What the first step brings in of LibTorch's code and tables, measured.
+constexpr std::int64_t kLibraries = std::int64_t{40} << 20;
 // Logits of one block of rows (nn/softmax.h).
 constexpr std::int64_t kSoftmaxBlock = std::int64_t{28} << 20;
 
@@ -68,7 +70,7 @@ MemoryEstimate estimate_memory(const net::Network& network, std::int64_t paramet
     rows = std::max(rows, slice.back().count);
   }
   MemoryEstimate estimate;
-  estimate.process = resident_bytes();
+  estimate.process = resident_bytes() + kLibraries;
   estimate.parameters = 3 * parameter_count * kFloat;
   estimate.gradients = count * parameter_count * kFloat;
   // Old and new ones; a memory is a part of its whole window.
