@@ -39,9 +39,9 @@ Json row_to_json(const Row& row) {
   json["flops_per_token"] =
       row.has_sizes ? Json(std::llround(row.cost.forward_flops_per_token)) : Json();
   json["memory_states"] = row.cost.memory_states;
+  json.update(row.more);
   json["training_flops_per_token"] =
       row.has_sizes ? Json(std::llround(row.cost.training_flops_per_token)) : Json();
-  json.update(row.more);
   return json;
 }
 
