@@ -175,9 +175,9 @@ void run(const ql::Options& options) {
   task.machine = fmt::format("{} thread{}, {} ({:.0f} GFLOP/s)", setup.threads,
                              setup.threads == 1 ? "" : "s", setup.blas, setup.gflops);
   const ql::train::TrainingState state = ql::train::train(task, data, validation);
-  ql::log_info("stopped after step {} of {}, with {} of memory at most: {}",
-               ql::with_thousands(state.step), ql::with_thousands(task.config.steps),
-               ql::human_bytes(ql::peak_resident_bytes()), (task.run / "last").string());
+  ql::log_info("memory needed: {}", ql::human_bytes(ql::peak_resident_bytes()));
+  ql::log_info("stopped after step {} of {}: {}", ql::with_thousands(state.step),
+               ql::with_thousands(task.config.steps), (task.run / "last").string());
 }
 
 }  // namespace

@@ -164,10 +164,14 @@ TEST_CASE("the device's Adam is the kernel's") {
               none ? at::Tensor() : (places * 7 + 13 * static_cast<double>(step)).sin();
         }
       }
-      const double norm = kernel.gradient_norm();
+      double squares = 0;
+      for (const nn::NamedTensor& parameter : by_kernel) {
+        const at::Tensor& gradient = parameter.tensor.grad();
+        squares += gradient.defined() ? gradient.square().sum().item<double>() : 0;
+      }
       kernel.step(0.01, 0.3);
       const at::Tensor gradient = device.take_gradient();
-      CHECK(gradient.norm().item<double>() == doctest::Approx(norm).epsilon(1e-5));
+      CHECK(gradient.norm().item<double>() == doctest::Approx(std::sqrt(squares)).epsilon(1e-5));
       CHECK_FALSE(by_operations[0].tensor.grad().defined());
       const AdamRates rates = adam_rates(options, 0.01, step);
       device.step(gradient, at::scalar_tensor(0.3, at::kDouble),
@@ -305,7 +309,7 @@ TEST_CASE("a step that can be recorded asks the device nothing") {
     const nn::OperationsOnly operations;
     const Questions questions;
     step.run(0);
-    CHECK(Questions::asked().empty() == can_be_recorded(network));
+    CHECK((!can_be_recorded(network) || Questions::asked().empty()));
     recorded += can_be_recorded(network) ? 1 : 0;
     step.take_report();
   }
