@@ -35,10 +35,13 @@ const char* type_name(const Json& json) {
   throw FormatError(where, fmt::format("expected {}, found {}", expected, type_name(found)));
 }
 
-std::int64_t whole_number(const Json& value, const std::string& where) {
-  if (!value.is_number_integer()) wrong_type(where, "a whole number", value);
+// `where` makes the place's words, which a long list needs for a wrong item alone.
+template <typename Where>
+std::int64_t whole_number(const Json& value, const Where& where) {
+  if (!value.is_number_integer()) wrong_type(where(), "a whole number", value);
   if (value.is_number_unsigned() && value.get<std::uint64_t>() > std::uint64_t{INT64_MAX}) {
-    throw FormatError(where, fmt::format("the number {} is too large", value.get<std::uint64_t>()));
+    throw FormatError(where(),
+                      fmt::format("the number {} is too large", value.get<std::uint64_t>()));
   }
   return value.get<std::int64_t>();
 }
@@ -92,7 +95,7 @@ bool JsonObject::boolean(const std::string& key) const {
 std::int64_t JsonObject::integer(const std::string& key, std::int64_t minimum,
                                  std::int64_t maximum) const {
   const std::string where = fmt::format("{}: {}", where_, key);
-  const std::int64_t value = whole_number(at(key), where);
+  const std::int64_t value = whole_number(at(key), [&]() -> const std::string& { return where; });
   if (value < minimum) {
     throw FormatError(where, fmt::format("expected at least {}, found {}", minimum, value));
   }
@@ -118,7 +121,8 @@ std::vector<std::int64_t> JsonObject::integers(const std::string& key) const {
   std::vector<std::int64_t> values;
   values.reserve(list.size());
   for (const Json& item : list) {
-    values.push_back(whole_number(item, fmt::format("{}[{}]", where, values.size())));
+    values.push_back(
+        whole_number(item, [&] { return fmt::format("{}[{}]", where, values.size()); }));
   }
   return values;
 }

@@ -13,18 +13,23 @@
 namespace ql::text {
 namespace {
 
-std::string place(const std::string& where, std::size_t id) {
-  return fmt::format("{}: tokens[{}]", where, id);
+// A token's place in the file: put into words only when there is something to say of it.
+struct Place {
+  const std::string& where;
+  std::size_t id;
+  std::string text() const { return fmt::format("{}: tokens[{}]", where, id); }
+};
+
+void check_word(std::string_view token, const Place& place) {
+  if (count_word_starts(token, false) != 1 || is_blank(token.front()) || is_blank(token.back())) {
+    throw FormatError(place.text(),
+                      fmt::format("a word without blanks expected, found '{}'", token));
+  }
 }
 
-void check_word(std::string_view token, const std::string& where) {
-  if (count_word_starts(token, false) != 1 || is_blank(token.front()) || is_blank(token.back()))
-    throw FormatError(where, fmt::format("a word without blanks expected, found '{}'", token));
-}
-
-void check_char(std::string_view token, const std::string& where) {
+void check_char(std::string_view token, const Place& place) {
   if (token.empty() || code_point_at(token, 0).length != token.size())
-    throw FormatError(where, fmt::format("one code point expected, found '{}'", token));
+    throw FormatError(place.text(), fmt::format("one code point expected, found '{}'", token));
 }
 
 void check_special(const std::optional<TokenId>& id, std::size_t size, const char* name,
@@ -35,9 +40,11 @@ void check_special(const std::optional<TokenId>& id, std::size_t size, const cha
   }
 }
 
-void check_byte(std::string_view token, const std::string& where) {
-  if (!parse_byte_token(token))
-    throw FormatError(where, fmt::format("a byte such as <0x0A> expected, found '{}'", token));
+void check_byte(std::string_view token, const Place& place) {
+  if (!parse_byte_token(token)) {
+    throw FormatError(place.text(),
+                      fmt::format("a byte such as <0x0A> expected, found '{}'", token));
+  }
 }
 
 // All tokens differ, so that 256 bytes are all bytes.
@@ -56,10 +63,10 @@ void check_pieces(const TokenTable& tokens, const SentencePieceModel& model,
   }
   for (std::uint32_t id = 0; id < tokens.size(); ++id) {
     if (tokens.token(id) != model.piece(id)) {
-      throw FormatError(place(where, id), fmt::format("'{}', but the model's piece is '{}'",
-                                                      tokens.token(id), model.piece(id)));
+      throw FormatError(Place{where, id}.text(), fmt::format("'{}', but the model's piece is '{}'",
+                                                             tokens.token(id), model.piece(id)));
     }
-    if (model.is_byte(id)) check_byte(tokens.token(id), place(where, id));
+    if (model.is_byte(id)) check_byte(tokens.token(id), {where, id});
   }
   if (content.unk != model.unk())
     throw FormatError(where, fmt::format("specials: unk must be {} as in the model", model.unk()));
@@ -77,7 +84,7 @@ std::string hash_of(const VocabularyContent& content, const TokenTable& tokens) 
                   token_type_name(content.type), content.lowercase ? "true" : "false",
                   special(content.eos), special(content.unk), tokens.size()));
   for (std::uint32_t id = 0; id < tokens.size(); ++id) {
-    add(fmt::format("{} ", tokens.token(id).size()));
+    add(std::to_string(tokens.token(id).size()) + ' ');
     add(tokens.token(id));
     add("\n");
   }
@@ -154,13 +161,13 @@ Vocabulary::Vocabulary(VocabularyContent content, const std::string& where)
     if (content_.counts[id] < 0)
       throw FormatError(fmt::format("{}: counts[{}]", where, id), "a count below 0");
     if (tokens_.insert(token) != id) {
-      throw FormatError(place(where, id), fmt::format("'{}' again; it is tokens[{}] already", token,
-                                                      tokens_.find(token)));
+      throw FormatError(Place{where, id}.text(), fmt::format("'{}' again; it is tokens[{}] already",
+                                                             token, tokens_.find(token)));
     }
     if (is_special(id)) continue;
-    if (content_.type == TokenType::kWord) check_word(token, place(where, id));
-    if (content_.type == TokenType::kChar) check_char(token, place(where, id));
-    if (content_.type == TokenType::kByte) check_byte(token, place(where, id));
+    if (content_.type == TokenType::kWord) check_word(token, {where, id});
+    if (content_.type == TokenType::kChar) check_char(token, {where, id});
+    if (content_.type == TokenType::kByte) check_byte(token, {where, id});
   }
   content_.tokens = {};
   if (content_.type == TokenType::kByte)
