@@ -64,7 +64,7 @@ std::vector<Option> writing_options() {
       flag("force",
            "Replace DIR when it holds packed data. A folder with anything else in it is never "
            "replaced."),
-      threads("The files are the same for every N.")};
+      threads("The files are the same for every N, but for the command line that they name.")};
 }
 
 Command pack() {
@@ -120,7 +120,7 @@ Command cat() {
            "Only the tokens from A up to but without B, counted from 0 over all MANIFESTs. A "
            "missing A or B is the beginning or the end."),
       text("documents", "A:B", "Only the documents from A up to but without B, counted likewise."),
-      threads("What is written is the same for every N.")};
+      threads("What is written is the same for every N, but for the command line that it names.")};
   command.examples = {{"qlbin cat --documents 0:3 data/train | qltok decode --vocab vocab.json",
                        "Read the first three documents"},
                       {"qlbin cat --output ids --range 1M:1000100 data/train", "Look at some ids"}};

@@ -85,7 +85,8 @@ Command vocab_command() {
               "pieces stand for what the other pieces do not cover.",
               "auto", {"auto", "always", "never"}),
        invalid(),
-       threads("The vocabulary is the same for every N. Each thread counts apart, in memory of its "
+       threads("The vocabulary is the same for every N, but for the command line that it names. "
+               "Each thread counts apart, in memory of its "
                "own. Sentencepiece uses one only.")},
       {{"qltok vocab --type word -o words.json train.txt", "All words of a text"},
        {"qltok vocab --min-count 3 --lowercase -o words.json a.txt b.txt",

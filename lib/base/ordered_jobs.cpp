@@ -2,8 +2,11 @@
 
 #include <condition_variable>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
+
+#include "base/error.h"
 
 namespace ql {
 
@@ -42,9 +45,11 @@ WorkerThreads::WorkerThreads(int threads) : state_(std::make_unique<State>()) {
   try {
     for (int i = 0; i < threads; ++i)
       state_->threads.emplace_back([state = state_.get()] { state->work(); });
-  } catch (...) {
-    state_->end();  // the system grants no more threads: those that run must not be left behind
-    throw;
+  } catch (const std::system_error&) {
+    // The system grants no more threads: those that run do the same work, only slower.
+    if (state_->threads.empty()) {
+      throw Error("threads", "the system grants no more", "give --threads 1");
+    }
   }
 }
 

@@ -29,7 +29,7 @@ class WorkerThreads {
 
 // while (more work) {
 //   jobs.add(work);
-//   if (jobs.full()) use(jobs.take());
+//   while (jobs.full()) use(jobs.take());
 // }
 // while (!jobs.empty()) use(jobs.take());
 //
@@ -42,19 +42,24 @@ class OrderedJobs {
       : most_pending_(threads > 1 ? kJobsPerThread * static_cast<std::size_t>(threads) : 1),
         workers_(threads > 1 ? std::make_unique<WorkerThreads>(threads) : nullptr) {}
 
-  void add(std::function<Result()> job) {
+  // `bytes`: what the job holds, where that may be much.
+  void add(std::function<Result()> job, std::size_t bytes = 0) {
     auto task = std::make_shared<std::packaged_task<Result()>>(std::move(job));
-    pending_.push_back({task, task->get_future()});
+    pending_.push_back({task, task->get_future(), bytes});
+    pending_bytes_ += bytes;
     if (workers_) workers_->run([task = std::move(task)] { (*task)(); });
   }
   bool empty() const { return pending_.empty(); }
-  // So many jobs are given out that no thread will wait for one: time to take a result. This bounds
-  // the memory.
-  bool full() const { return pending_.size() >= most_pending_; }
+  // So many jobs are given out that no thread will wait for one, or they hold so much: time to take
+  // a result. This bounds the memory.
+  bool full() const {
+    return pending_.size() >= most_pending_ || pending_bytes_ > kMostPendingBytes;
+  }
   // The result of the oldest job, or what that job threw. Waits for it.
   Result take() {
     Pending first = std::move(pending_.front());
     pending_.pop_front();
+    pending_bytes_ -= first.bytes;
     if (!workers_) (*first.task)();
     first.task.reset();
     return first.result.get();
@@ -63,12 +68,14 @@ class OrderedJobs {
  private:
   // One to work on and one to go on with.
   static constexpr std::size_t kJobsPerThread = 2;
+  static constexpr std::size_t kMostPendingBytes = std::size_t{64} << 20;
   struct Pending {
     std::shared_ptr<std::packaged_task<Result()>> task;
     std::future<Result> result;
+    std::size_t bytes;
   };
 
-  std::size_t most_pending_;
+  std::size_t most_pending_, pending_bytes_ = 0;
   std::deque<Pending> pending_;
   std::unique_ptr<WorkerThreads> workers_;  // the first to go: its threads use the tasks
 };

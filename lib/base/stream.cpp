@@ -116,7 +116,9 @@ OutputStream::OutputStream(bool binary) {
   }
   buffer_.reserve(kBufferBytes);
   // Where this is no pipe, or a user has many already, nothing changes.
-  ::fcntl(STDOUT_FILENO, F_SETPIPE_SZ, kPipeBytes);
+  if (const int bytes = ::fcntl(STDOUT_FILENO, F_GETPIPE_SZ); bytes >= 0 && bytes < kPipeBytes) {
+    ::fcntl(STDOUT_FILENO, F_SETPIPE_SZ, kPipeBytes);
+  }
 }
 
 OutputStream::~OutputStream() {

@@ -64,7 +64,10 @@ std::string ShardReader::hash() { return file().hash(); }
 
 std::int64_t ShardReader::largest_frame() const {
   std::uint32_t largest = 0;
-  for (const SeekEntry& entry : frames_) largest = std::max(largest, entry.content_bytes);
+  for (const SeekEntry& entry : frames_) {
+    // A table may claim that little content was stored as much.
+    largest = std::max({largest, entry.content_bytes, entry.frame_bytes});
+  }
   return largest;
 }
 

@@ -59,14 +59,17 @@ EncodeTotals encode_files(const std::vector<std::string>& files, const Encoder& 
     after_block();
   };
   TextBlock block;
-  while (reader.next(block)) {
+  while (reader.next_before_error(block)) {
+    const std::size_t bytes = block.text.size();
     jobs.add(
-        [&encoder, text = std::move(block)]() mutable { return encoder.encode(std::move(text)); });
-    if (jobs.full()) collect_first();
+        [&encoder, text = std::move(block)]() mutable { return encoder.encode(std::move(text)); },
+        bytes);
+    while (jobs.full()) collect_first();
     // While more text is waited for, all of what has come is passed on.
     while (!reader.has_more() && !jobs.empty()) collect_first();
   }
   while (!jobs.empty()) collect_first();
+  reader.rethrow_error();
   return collector.totals();
 }
 

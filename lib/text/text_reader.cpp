@@ -36,6 +36,19 @@ bool TextReader::next(TextBlock& block) {
   return true;
 }
 
+bool TextReader::next_before_error(TextBlock& block) {
+  try {
+    return next(block);
+  } catch (const Error&) {
+    error_ = std::current_exception();
+    return false;
+  }
+}
+
+void TextReader::rethrow_error() const {
+  if (error_) std::rethrow_exception(error_);
+}
+
 bool TextReader::has_more() const {
   if (input_) return input_->has_more();
   if (next_file_ == files_.size()) return true;

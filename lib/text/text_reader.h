@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <string>
 #include <vector>
@@ -54,6 +55,10 @@ class TextReader {
   // on the text alone; what a pipe delivers slowly comes in shorter ones, of whole lines. The first
   // kLineHead bytes of a line stay together.
   bool next(TextBlock& block);
+  // The same, but an error of the input ends the blocks and is kept for rethrow_error(), for those
+  // who are still at work on the blocks before it.
+  bool next_before_error(TextBlock& block);
+  void rethrow_error() const;
   // False when next() may have to wait: for what a pipe delivers, or for its writer.
   bool has_more() const;
 
@@ -72,6 +77,7 @@ class TextReader {
   bool input_ended_ = false;
   std::string buffer_;  // read, not yet given out
   TextPlace place_;     // of the buffer
+  std::exception_ptr error_;
 };
 
 }  // namespace ql::text

@@ -92,19 +92,25 @@ Counter count_lines(const std::vector<std::string>& files, const VocabularyRules
     TextReader reader = reader_of(files, rules);
     OrderedJobs<std::int64_t> jobs(threads);
     TextBlock block;
-    while (reader.next(block)) {
-      jobs.add([&, text = std::move(block)]() mutable {
-        std::unique_ptr<Counter> counter = counters.take();
-        const std::int64_t begun = for_each_line(
-            std::move(text), rules, [&](std::string_view line, bool begins, bool ended) {
-              counter->add(line, begins, ended);
-            });
-        counters.give_back(std::move(counter));
-        return begun;
-      });
-      if (jobs.full()) lines += jobs.take();
+    while (reader.next_before_error(block)) {
+      const std::size_t bytes = block.text.size();
+      jobs.add(
+          [&, text = std::move(block)]() mutable {
+            std::unique_ptr<Counter> counter = counters.take();
+            const std::int64_t begun = for_each_line(
+                std::move(text), rules, [&](std::string_view line, bool begins, bool ended) {
+                  counter->add(line, begins, ended);
+                });
+            counters.give_back(std::move(counter));
+            return begun;
+          },
+          bytes);
+      while (jobs.full()) lines += jobs.take();
+      // While more text is waited for, what is wrong with what has come is said.
+      while (!reader.has_more() && !jobs.empty()) lines += jobs.take();
     }
     while (!jobs.empty()) lines += jobs.take();
+    reader.rethrow_error();
   }
   Counter sum;
   bool first = true;
