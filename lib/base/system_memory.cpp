@@ -18,6 +18,16 @@ std::int64_t number_in(const char* path, std::int64_t otherwise) {
   return file >> number ? number : otherwise;
 }
 
+// Bytes of files that a control group holds in memory.
+std::int64_t cached_files(const char* statistics) {
+  std::ifstream file(statistics);
+  std::int64_t sum = 0, value = 0;
+  for (std::string name; file >> name >> value;) {
+    sum += name == "inactive_file" || name == "active_file" ? value : 0;
+  }
+  return sum;
+}
+
 }  // namespace
 
 std::int64_t resident_bytes() {
@@ -42,10 +52,12 @@ std::int64_t available_bytes() {
   }
   const std::int64_t limit = number_in("/sys/fs/cgroup/memory.max", kUnknown);
   if (limit != kUnknown) {
-    const std::int64_t used = number_in("/sys/fs/cgroup/memory.current", 0);
-    available = std::min(available, std::max<std::int64_t>(0, limit - used));
+    // The group's use counts its cache of files, which it gives up when it must.
+    const std::int64_t used =
+        number_in("/sys/fs/cgroup/memory.current", 0) - cached_files("/sys/fs/cgroup/memory.stat");
+    available = std::min(available, limit - used);
   }
-  return available == kUnknown ? 0 : available;
+  return available == kUnknown ? 0 : std::max<std::int64_t>(1, available);
 }
 
 }  // namespace ql
