@@ -302,8 +302,7 @@ at::Tensor add_rows(const ResidualRows& input) {
   return sum;
 }
 
-NormalizedRows normalize_rows(const at::Tensor& states, const at::Tensor& weight,
-                              const at::Tensor& bias) {
+NormalizedRows normalize_rows(const at::Tensor& states) {
   const std::int64_t width = width_of(states), count = count_of(states);
   NormalizedRows result{at::empty_like(states), at::empty({count, 2}, states.options())};
   AT_DISPATCH_FLOATING_TYPES(states.scalar_type(), "normalize_rows", [&] {
@@ -311,8 +310,9 @@ NormalizedRows normalize_rows(const at::Tensor& states, const at::Tensor& weight
     auto* out = result.values.data_ptr<scalar_t>();
     auto* statistics = result.statistics.data_ptr<scalar_t>();
     for_blocks(count, [&](std::int64_t, std::int64_t first, std::int64_t rows) {
-      normalize_block(in + first * width, data_of<scalar_t>(weight), data_of<scalar_t>(bias), rows,
-                      width, out + first * width, statistics + 2 * first);
+      const scalar_t* none = nullptr;
+      normalize_block(in + first * width, none, none, rows, width, out + first * width,
+                      statistics + 2 * first);
     });
   });
   return result;

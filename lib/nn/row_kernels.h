@@ -19,15 +19,14 @@ struct ResidualRows {
 };
 at::Tensor add_rows(const ResidualRows& input);
 
-// Layer norm by rows; weight and bias undefined: without them.
+// Layer norm by rows, without weight and bias.
 struct NormalizedRows {
   at::Tensor values;
   at::Tensor statistics;  // [rows, 2]: mean and 1 / deviation
 };
-NormalizedRows normalize_rows(const at::Tensor& states, const at::Tensor& weight,
-                              const at::Tensor& bias);
+NormalizedRows normalize_rows(const at::Tensor& states);
 
-// add_rows() and normalize_rows() of its result in one pass.
+// add_rows() and the layer norm of its result, with weight and bias, in one pass.
 struct AddedRows {
   at::Tensor sum;
   NormalizedRows normalized;

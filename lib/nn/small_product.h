@@ -113,7 +113,7 @@ QL_VECTOR_BODY void multiply_rows(const SmallProduct<Real>* product, std::int64_
     }
     const std::int64_t first = panel * kPanel<Real>;
     Real* c = product->c + row * product->c_row + first;
-    if (!product->padded && first + kPanel < Real >> product->columns) {
+    if (!product->padded && product->columns < first + kPanel<Real>) {
       // The last panel goes through memory.
       Real rest[kRows * kPanel<Real>];
       QL_UNROLL

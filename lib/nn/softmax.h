@@ -4,7 +4,7 @@
 // On the CPU the [rows, ids] matrices exist only in parts, and where a gradient is wanted, all
 // gradients are made in the same pass as the losses: from the forward to the backward pass there
 // are the gradients of states, weights, biases and projections, and during the forward pass a
-// buffer of 64 MiB (more for long clusters, see nn/softmax_blocks.h). Other devices keep the
+// buffer for a block of rows (nn/softmax_blocks.h). Other devices keep the
 // logits.
 #pragma once
 

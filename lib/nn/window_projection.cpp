@@ -27,7 +27,7 @@ struct ProjectWindow : torch::autograd::Function<ProjectWindow> {
     const std::int64_t segment = states.size(1), d_heads = qkv_net.size(0) / 3;
     at::Tensor values = window, weight = qkv_net, bias, deviations;
     if (norm_weight) {
-      const NormalizedRows rows = normalize_rows(window, at::Tensor(), at::Tensor());
+      const NormalizedRows rows = normalize_rows(window);
       values = rows.values;
       deviations =
           recent_rows(rows.statistics.view({batch, length, 2}), segment).select(1, 1).contiguous();
@@ -44,7 +44,7 @@ struct ProjectWindow : torch::autograd::Function<ProjectWindow> {
     context->saved_data["window"] = values;
     context->saved_data["recent"] = recent;
     context->saved_data["weight"] = weight;
-    context->saved_data["deviations"] = deviations.defined() ? deviations.contiguous() : deviations;
+    context->saved_data["deviations"] = deviations;
     return {project(recent, part(weight, 0, 1), part(bias, 0, 1)),
             project(all, part(weight, 1, 2), part(bias, 1, 2))};
   }

@@ -57,7 +57,7 @@ TrainingConfig training_from_json(const JsonObject& json);
 Json training_to_json(const TrainingConfig& config);
 
 // The keys that --resume lets change: how often something is saved, scored or logged does not touch
-// what is learned.
+// what is learned, and slices and passes touch its rounding alone.
 bool may_change_on_resume(const std::string& training_key);
 
 }  // namespace ql::train

@@ -42,11 +42,12 @@ StepResult DeviceLearner::step(Streams& streams, std::int64_t step, double learn
   }
 #endif
   const std::int64_t numbers = streams.batch() * streams.segment();
-  streams.read(step, host_.tokens(), host_.tokens() + numbers);
   if (model_.network().reset_memory_at_documents) {
+    // Before read(), which begins to read the next step.
     const std::vector<std::int64_t> ages = streams.document_ages(step);
     std::copy(ages.begin(), ages.end(), host_.tokens() + 2 * numbers);
   }
+  streams.read(step, host_.tokens(), host_.tokens() + numbers);
   nn::StepOptions options;
   options.training = true;
   options.seed = static_cast<std::uint64_t>(config_.seed);

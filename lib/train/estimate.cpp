@@ -12,8 +12,9 @@ namespace {
 constexpr std::int64_t kFloat = 4;
 // What the first step brings in of LibTorch's code and tables, measured.
 constexpr std::int64_t kLibraries = std::int64_t{40} << 20;
-// Logits of one block of rows (nn/softmax.h).
+// Logits of one block of rows (nn/softmax_blocks.cpp), which has at least some rows.
 constexpr std::int64_t kSoftmaxBlock = std::int64_t{28} << 20;
+constexpr std::int64_t kSoftmaxRows = 128;
 
 // Numbers that one layer keeps for the backward pass, for one row of the batch: of the window the
 // states and what they were normalized to, keys and values; of the segment the queries, the
@@ -72,25 +73,37 @@ MemoryEstimate estimate_memory(const net::Network& network, std::int64_t paramet
   MemoryEstimate estimate;
   estimate.process = resident_bytes() + kLibraries;
   estimate.parameters = 3 * parameter_count * kFloat;
-  estimate.gradients = count * parameter_count * kFloat;
+  // A pass after the first one has its own, until they are added to its slice's.
+  const std::int64_t own = slices.front().size() > 1 ? running : 0;
+  estimate.gradients = (count + own) * parameter_count * kFloat;
   // Old and new ones; a memory is a part of its whole window.
   estimate.memories = 3 * config.batch * net::cost(network, network.lengths).memory_states *
                       network.d_model * kFloat;
+  const std::int64_t block = std::max(kSoftmaxBlock, kSoftmaxRows * network.vocab_size * kFloat);
   const std::int64_t logits = rows * geometry.lengths.segment * network.vocab_size * kFloat;
   estimate.activations =
-      running * (rows * row_numbers(network, geometry) * kFloat + std::min(logits, kSoftmaxBlock));
+      running * (rows * row_numbers(network, geometry) * kFloat + std::min(logits, block));
   return estimate;
+}
+
+bool fits(const net::Network& network, std::int64_t parameter_count, const TrainingConfig& config,
+          int threads, std::int64_t available) {
+  const MemoryEstimate estimate = estimate_memory(network, parameter_count, config, threads);
+  return estimate.total() - estimate.process <= available;
+}
+
+TrainingConfig with_most_passes(TrainingConfig config) {
+  const std::int64_t slices = std::max<std::int64_t>(1, config.slices);
+  config.passes = (config.batch + slices - 1) / slices;
+  return config;
 }
 
 std::int64_t choose_passes(const net::Network& network, std::int64_t parameter_count,
                            TrainingConfig config, int threads, std::int64_t available) {
-  const std::int64_t slices = std::max<std::int64_t>(1, config.slices);
-  const std::int64_t most = (config.batch + slices - 1) / slices;
-  for (config.passes = 1; config.passes < most; ++config.passes) {
-    const MemoryEstimate estimate = estimate_memory(network, parameter_count, config, threads);
-    if (estimate.total() - estimate.process <= available) {
-      break;
-    }
+  const std::int64_t most = with_most_passes(config).passes;
+  config.passes = 1;
+  while (config.passes < most && !fits(network, parameter_count, config, threads, available)) {
+    ++config.passes;
   }
   return config.passes;
 }

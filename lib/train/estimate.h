@@ -23,8 +23,15 @@ struct MemoryEstimate {
 MemoryEstimate estimate_memory(const net::Network& network, std::int64_t parameter_count,
                                const TrainingConfig& config, int threads);
 
-// The fewest passes with which the training fits into `available` bytes beyond what the process
-// holds already; as many as a slice has rows when it does not fit at all.
+// Whether that is no more than `available` bytes beyond what the process holds already.
+bool fits(const net::Network& network, std::int64_t parameter_count, const TrainingConfig& config,
+          int threads, std::int64_t available);
+
+// The configuration with a pass for every row of a slice.
+TrainingConfig with_most_passes(TrainingConfig config);
+
+// The fewest passes with which the training fits; as many as a slice has rows when it does not at
+// all.
 std::int64_t choose_passes(const net::Network& network, std::int64_t parameter_count,
                            TrainingConfig config, int threads, std::int64_t available);
 

@@ -133,7 +133,6 @@ StepResult Learner::step(Streams& streams, std::int64_t step, double learning_ra
   const auto shape = {streams.batch(), streams.segment()};
   batch.tokens = at::empty(shape, at::kLong);
   batch.targets = at::empty(shape, at::kLong);
-  streams.read(step, batch.tokens.data_ptr<std::int64_t>(), batch.targets.data_ptr<std::int64_t>());
   if (streams.starts_epoch(step)) {
     set_memory(model_.start_memory(geometry_, config_.batch));
   }
@@ -141,8 +140,10 @@ StepResult Learner::step(Streams& streams, std::int64_t step, double learning_ra
   batch.options.seed = static_cast<std::uint64_t>(config_.seed);
   batch.options.step = static_cast<std::uint64_t>(step);
   if (model_.network().reset_memory_at_documents) {
+    // Before read(), which begins to read the next step.
     batch.options.ages = streams.document_ages(step);
   }
+  streams.read(step, batch.tokens.data_ptr<std::int64_t>(), batch.targets.data_ptr<std::int64_t>());
   batch.context = config_.half_loss ? streams.segment() / 2 : 0;
 
   const std::vector<SliceResult> results = run_slices(batch);

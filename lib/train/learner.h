@@ -23,7 +23,7 @@ class Learner : public Trainee {
 
   // Step number `step` (from 0) of the training: forward, backward, clip, update. At the start of
   // an epoch the memory is zeros. Throws Error when loss or gradient is not finite; the weights are
-  // then those before the step.
+  // then those before the step, the memory is not: there is no going on.
   StepResult step(Streams& streams, std::int64_t step, double learning_rate) override;
 
   nn::Model& model() override { return model_; }

@@ -29,8 +29,9 @@ std::vector<Slice> split_rows(std::int64_t batch, std::int64_t slices, std::int6
 }
 
 std::int64_t choose_slices(std::int64_t batch, std::int64_t segment, int threads) {
-  const std::int64_t most = std::max<std::int64_t>(1, batch * segment / kFewestTokens);
-  return std::min({std::max<std::int64_t>(2, threads), most, batch});
+  const std::int64_t fewest_rows = (kFewestTokens + segment - 1) / segment;
+  const std::int64_t most = std::max<std::int64_t>(1, batch / fewest_rows);
+  return std::min(std::max<std::int64_t>(2, threads), most);
 }
 
 }  // namespace ql::train

@@ -3,7 +3,8 @@
 // threads together, and everything between them is faster. A slice that would need too much memory
 // goes in several passes.
 //
-// The sums of a step depend on the slices and passes, never on the number of threads.
+// The sums of a step depend on the slices and passes, and not on the number of threads, except for
+// a slice that is alone: its products run on all threads.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +25,7 @@ using Slice = std::vector<RowRange>;
 std::vector<Slice> split_rows(std::int64_t batch, std::int64_t slices, std::int64_t passes);
 
 // The slices for a training on so many threads: one a thread, at least two and of at least 64
-// tokens, so that one and two threads compute the same.
+// tokens. So one and two threads compute the same wherever there are two slices.
 std::int64_t choose_slices(std::int64_t batch, std::int64_t segment, int threads);
 
 }  // namespace ql::train

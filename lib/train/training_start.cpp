@@ -1,6 +1,6 @@
 #include <ATen/Parallel.h>
 
-#include <algorithm>
+#include <limits>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -64,6 +64,9 @@ const TrainingTask& checked(const TrainingTask& task, const shard::TokenReader& 
 }  // namespace
 
 TrainingTask with_slices(TrainingTask task) {
+  if (!task.place.device.is_cpu()) {
+    return task;  // all rows at once
+  }
   TrainingConfig& config = task.config;
   const fs::path last = task.run / "last", best = task.run / "best";
   const fs::path checkpoint = fs::exists(last) ? last : best;
@@ -73,24 +76,32 @@ TrainingTask with_slices(TrainingTask task) {
     // A checkpoint that does not know the keys was made by a training that did not split batches.
     const auto complete = [&saved](std::int64_t& value, const char* key) {
       if (value == 0) {
-        value = saved.has(key) ? saved.integer(key, 1) : 1;
+        value = saved.has(key) ? saved.integer(key, 0) : 1;
       }
     };
     complete(config.slices, "slices");
     complete(config.passes, "passes");
   }
+  const int threads = at::get_num_threads();
+  const std::int64_t parameters = net::cost(task.network, task.network.lengths).parameters;
+  const std::int64_t known = available_bytes();
+  // Something is left for the system's cache of files.
+  const std::int64_t available =
+      known == 0 ? std::numeric_limits<std::int64_t>::max() : known - known / 10;
   if (config.slices == 0) {
-    config.slices =
-        choose_slices(config.batch, task.network.lengths.segment, at::get_num_threads());
+    config.slices = choose_slices(config.batch, task.network.lengths.segment, threads);
+    // Passes make activations smaller, and only fewer slices the gradients.
+    while (config.slices > 2 &&
+           !fits(task.network, parameters, with_most_passes(config), threads, available)) {
+      config.slices /= 2;
+    }
   }
   if (config.passes == 0) {
-    // Something is left for the system's cache of files.
-    const std::int64_t available = available_bytes() / 10 * 9;
-    config.passes =
-        available == 0
-            ? 1
-            : choose_passes(task.network, net::cost(task.network, task.network.lengths).parameters,
-                            config, at::get_num_threads(), available);
+    config.passes = choose_passes(task.network, parameters, config, threads, available);
+  }
+  if (!fits(task.network, parameters, config, threads, available)) {
+    log_warning("the training may need more memory than the {} that are available",
+                human_bytes(known));
   }
   return task;
 }

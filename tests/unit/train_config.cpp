@@ -81,6 +81,8 @@ TEST_CASE("impossible values name the key and the cure") {
     return false;
   };
   CHECK(refused("batch", "0"));
+  CHECK(refused("slices", "-1"));
+  CHECK(refused("passes", "-1"));
   CHECK(refused("steps", "-1"));
   CHECK(refused("learning_rate", "0"));
   CHECK(refused("min_lr_ratio", "1.5"));

@@ -10,6 +10,7 @@
 
 #include "scratch.h"
 #include "torch_doctest.h"
+#include "train/estimate.h"
 #include "train/learner.h"
 #include "train_support.h"
 
@@ -93,6 +94,31 @@ TEST_CASE("one and two threads have the same slices, more have as many") {
   CHECK(choose_slices(128, 8, 64) == 16);  // of 64 tokens
   CHECK(choose_slices(1, 4096, 8) == 1);   // a row is not cut
   CHECK(choose_slices(4, 4, 8) == 1);
+  CHECK(choose_slices(3, 50, 2) == 1);  // two rows and one would leave 50 tokens
+  CHECK(choose_slices(7, 40, 4) == 3);
+}
+
+TEST_CASE("memory that is short takes more passes, and the estimate falls with them") {
+  const net::Network network = test::tiny_xl();
+  TrainingConfig config = test::tiny_config();
+  config.batch = 32;
+  config.slices = 2;
+  constexpr std::int64_t kParameters = 1000;
+  CHECK(choose_passes(network, kParameters, config, 2, std::int64_t{1} << 40) == 1);
+  CHECK(choose_passes(network, kParameters, config, 2, 0) == 16);
+  std::int64_t passes_before = 16;
+  for (config.passes = 2; config.passes <= 16; config.passes *= 2) {
+    const MemoryEstimate estimate = estimate_memory(network, kParameters, config, 2);
+    const std::int64_t enough = estimate.total() - estimate.process;
+    const std::int64_t chosen = choose_passes(network, kParameters, config, 2, enough);
+    CHECK(chosen <= config.passes);
+    CHECK(fits(network, kParameters, config, 2, enough));
+    TrainingConfig other = config;
+    other.passes = config.passes / 2;
+    CHECK(estimate.activations < estimate_memory(network, kParameters, other, 2).activations);
+    passes_before = chosen;
+  }
+  CHECK(passes_before > 1);
 }
 
 TEST_CASE("slices and passes change a step by rounding alone") {

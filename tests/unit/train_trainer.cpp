@@ -1,5 +1,7 @@
 #include "train/trainer.h"
 
+#include <ATen/Parallel.h>
+
 #include "base/error.h"
 #include "scratch.h"
 #include "torch_doctest.h"
@@ -91,6 +93,26 @@ TEST_CASE("twenty steps are ten, a resume and ten, bit for bit") {
     CHECK(parts.train().step == 20);
     check_same_result(whole, parts);
   }
+}
+
+TEST_CASE("a resume keeps the slices and passes of its checkpoint, whatever the threads") {
+  const int threads = at::get_num_threads();
+  Workplace whole(test::tiny_ql()), parts(test::tiny_ql());
+  whole.task.config.slices = parts.task.config.slices = 2;
+  whole.task.config.passes = parts.task.config.passes = 2;
+  whole.train();
+  parts.task.stop_at = 10;
+  parts.train();
+  parts.task.start = Start::kResume;
+  parts.task.stop_at = 0;
+  parts.task.config.slices = parts.task.config.passes = 0;
+  at::set_num_threads(threads + 1);
+  parts.train();
+  at::set_num_threads(threads);
+  check_same_result(whole, parts);
+  const Json training = net::read_model_file(parts.task.run / "last").training;
+  CHECK(training["slices"] == 2);
+  CHECK(training["passes"] == 2);
 }
 
 TEST_CASE("a training that is done stays as it is") {
