@@ -5,6 +5,8 @@
 
 #include <cmath>
 #include <cstdint>
+#include <iterator>
+#include <random>
 #include <vector>
 
 #include "nn/attention_kernel.h"
@@ -24,6 +26,21 @@ struct Shape {
 const Shape kShapes[] = {{1, 1, 0, 1, 1},  {2, 1, 5, 2, 3},   {2, 4, 0, 1, 4},   {3, 5, 2, 2, 5},
                          {2, 4, 4, 3, 8},  {1, 3, 9, 2, 16},  {19, 2, 3, 2, 7},  {9, 16, 16, 2, 32},
                          {1, 17, 1, 1, 2}, {2, 8, 24, 2, 33}, {1, 61, 20, 3, 5}, {2, 50, 0, 2, 3}};
+
+// Those, and some that nobody thought of.
+std::vector<Shape> shapes() {
+  std::vector<Shape> all(std::begin(kShapes), std::end(kShapes));
+  std::mt19937 generator(17);
+  const auto up_to = [&generator](std::int64_t most) {
+    return static_cast<std::int64_t>(generator() % static_cast<std::uint32_t>(most + 1));
+  };
+  for (int i = 0; i < 12; ++i) {
+    const std::int64_t batch = 1 + up_to(9), segment = 1 + up_to(20), memory = up_to(30);
+    const std::int64_t heads = 1 + up_to(3), width = 1 + up_to(40);
+    all.push_back({batch, segment, memory, heads, width});
+  }
+  return all;
+}
 
 at::Tensor random(at::IntArrayRef shape) {
   return at::randn(shape, at::kDouble).set_requires_grad(true);
@@ -148,7 +165,7 @@ std::vector<at::Tensor> gradients(const nn::AttentionInput& input, const at::Ten
 
 TEST_CASE("attention equals the double loop") {
   at::manual_seed(1);
-  for (const Shape& shape : kShapes) {
+  for (const Shape& shape : shapes()) {
     for (const Kind kind : kKinds) {
       CAPTURE(shape.segment);
       CAPTURE(shape.memory);
@@ -165,7 +182,7 @@ TEST_CASE("attention equals the double loop") {
 
 TEST_CASE("usage is what a value of one key, zero elsewhere, adds on average") {
   at::manual_seed(5);
-  for (const Shape& shape : kShapes) {
+  for (const Shape& shape : shapes()) {
     for (const Kind kind : {Kind::kMasked, Kind::kDilated}) {
       nn::AttentionInput input = random_input(shape, kind);
       const at::Tensor usage = nn::attention_usage(input);
@@ -187,7 +204,7 @@ TEST_CASE("usage is what a value of one key, zero elsewhere, adds on average") {
 
 TEST_CASE("attention's own gradients equal those of ATen's operations") {
   at::manual_seed(2);
-  for (const Shape& shape : kShapes) {
+  for (const Shape& shape : shapes()) {
     for (const Kind kind : kKinds) {
       CAPTURE(shape.segment);
       CAPTURE(shape.memory);
@@ -207,7 +224,7 @@ TEST_CASE("attention's own gradients equal those of ATen's operations") {
 TEST_CASE("every version of attention's kernel gives the same") {
   at::manual_seed(6);
   const at::NoGradGuard no_grad;
-  for (const Shape& shape : kShapes) {
+  for (const Shape& shape : shapes()) {
     for (const Kind kind : kKinds) {
       const nn::AttentionInput input = random_input(shape, kind);
       const at::Tensor factors = at::randn_like(input.queries);

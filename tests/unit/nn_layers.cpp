@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <random>
 #include <vector>
 
 #include "nn/initialisation.h"
@@ -23,6 +24,10 @@ struct LayerCase {
 
 std::vector<LayerCase> layer_cases() {
   std::vector<LayerCase> cases;
+  std::mt19937 generator(23);
+  const auto up_to = [&generator](std::int64_t most) {
+    return static_cast<std::int64_t>(generator() % static_cast<std::uint32_t>(most + 1));
+  };
   for (const bool pre_lnorm : {false, true}) {
     for (const double dropout : {0.0, 0.3}) {
       cases.push_back({pre_lnorm, dropout, 3, 4, 5, 8, 10});
@@ -30,6 +35,11 @@ std::vector<LayerCase> layer_cases() {
       cases.push_back({pre_lnorm, dropout, 2, 1, 3, 6, 7});
       cases.push_back({pre_lnorm, dropout, 2, 5, 0, 34, 67});
       cases.push_back({pre_lnorm, dropout, 33, 4, 4, 18, 33});  // more rows than a block
+      for (int i = 0; i < 5; ++i) {
+        const std::int64_t batch = 1 + up_to(9), segment = 1 + up_to(9), memory = up_to(12);
+        const std::int64_t d_model = 2 + 2 * up_to(20), d_inner = 1 + up_to(70);
+        cases.push_back({pre_lnorm, dropout, batch, segment, memory, d_model, d_inner});
+      }
     }
   }
   return cases;
