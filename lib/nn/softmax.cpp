@@ -1,18 +1,14 @@
 #include "nn/softmax.h"
 
-#include <torch/csrc/autograd/custom_function.h>
-
 #include <algorithm>
 #include <utility>
 
+#include "nn/autograd.h"
 #include "nn/device.h"
 #include "nn/softmax_clusters.h"
 
 namespace ql::nn {
 namespace {
-
-using torch::autograd::AutogradContext;
-using torch::autograd::variable_list;
 
 // The tensors that have a gradient, in a fixed order; undefined ones too.
 variable_list all_of(const at::Tensor& states, const SoftmaxWeights& weights) {
