@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "shard/damaged.h"
 #include "shard/little_endian.h"
 #include "shard/raw_file.h"
 #include "shard/zstd_frame.h"
@@ -9,8 +10,6 @@
 namespace ql::shard {
 
 namespace {
-
-constexpr const char* kDamagedCure = "the file is damaged: fetch or pack the folder again";
 
 // zstd reaches at most this ratio; a larger claim is not worth an allocation.
 constexpr std::int64_t kLargestRatio = 200'000;
@@ -32,21 +31,21 @@ std::vector<std::int64_t> read_document_starts(const PackedFolder& place,
   if (file.size() != entry.bytes_compressed) {
     throw FormatError(name,
                       fmt::format("{} bytes, expected {}", file.size(), entry.bytes_compressed),
-                      kDamagedCure);
+                      kDamagedFileCure);
   }
   std::string frame(static_cast<std::size_t>(file.size()), '\0');
   file.read(0, frame.data(), frame.size());
-  if (content_hash(frame) != entry.hash) throw FormatError(name, "hash mismatch", kDamagedCure);
+  if (content_hash(frame) != entry.hash) throw FormatError(name, "hash mismatch", kDamagedFileCure);
   if (entry.bytes / kLargestRatio > file.size()) {
     throw FormatError(
         name,
         fmt::format("{} documents cannot come from {} bytes", manifest.documents, file.size()),
-        kDamagedCure);
+        kDamagedFileCure);
   }
   std::string bytes;
   const std::string problem =
       FrameDecompressor().decompress(frame, static_cast<std::size_t>(entry.bytes), bytes);
-  if (!problem.empty()) throw FormatError(name, problem, kDamagedCure);
+  if (!problem.empty()) throw FormatError(name, problem, kDamagedFileCure);
 
   std::vector<std::int64_t> starts(static_cast<std::size_t>(manifest.documents));
   for (std::size_t i = 0; i < starts.size(); ++i) {
@@ -57,7 +56,7 @@ std::vector<std::int64_t> read_document_starts(const PackedFolder& place,
                         fmt::format("document {}: start {} is out of order or beyond the {} "
                                     "tokens",
                                     i, start, manifest.tokens),
-                        kDamagedCure);
+                        kDamagedFileCure);
     }
     starts[i] = static_cast<std::int64_t>(start);
   }

@@ -15,7 +15,6 @@ constexpr const char* kFormat = "ql-manifest";
 constexpr std::int64_t kVersion = 1;
 // So that sums of bytes fit into 64 bits.
 constexpr std::int64_t kMostTokens = std::int64_t{1} << 60, kMostBytes = 4 * kMostTokens;
-constexpr const char* kDamagedCure = "the folder is damaged: fetch or pack it again";
 
 const std::set<std::string>& known_keys() {
   static const std::set<std::string> keys{"format", "version",         "dtype",      "vocabulary",

@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "shard/damaged.h"
 #include "shard/manifest.h"
 #include "shard/raw_file.h"
 
@@ -11,7 +12,6 @@ namespace ql::shard {
 
 namespace {
 
-constexpr const char* kDamagedCure = "the file is damaged: fetch or pack the folder again";
 constexpr std::int64_t kLargestManifest = std::int64_t{256} << 20;
 
 }  // namespace
@@ -54,11 +54,11 @@ std::string read_vocabulary_text(const PackedFolder& place, const Manifest& mani
   if (size != entry.bytes) {
     throw FormatError(path.string(),
                       fmt::format("{} bytes, but the manifest says {}", size, entry.bytes),
-                      kDamagedCure);
+                      kDamagedFileCure);
   }
   std::string text = read_file(path, entry.bytes);
   if (content_hash(text) != entry.hash)
-    throw FormatError(path.string(), "hash mismatch", kDamagedCure);
+    throw FormatError(path.string(), "hash mismatch", kDamagedFileCure);
   return text;
 }
 

@@ -5,15 +5,10 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "shard/damaged.h"
 #include "shard/id_codec.h"
 
 namespace ql::shard {
-
-namespace {
-
-constexpr const char* kDamagedCure = "the file is damaged: fetch or pack the folder again";
-
-}  // namespace
 
 ShardReader::ShardReader(const PackedFolder& place, const ShardEntry& entry, std::int64_t begin,
                          const VocabularyInfo& vocabulary, int bytes_per_id)
@@ -27,7 +22,7 @@ ShardReader::ShardReader(const PackedFolder& place, const ShardEntry& entry, std
     throw FormatError(
         name_,
         fmt::format("{} bytes, but the manifest says {}", opened.size(), entry.bytes_compressed),
-        kDamagedCure);
+        kDamagedFileCure);
   }
   frames_ = read_seek_table(opened, name_);
   frame_begins_.reserve(frames_.size() + 1);
@@ -38,7 +33,7 @@ ShardReader::ShardReader(const PackedFolder& place, const ShardEntry& entry, std
       throw FormatError(
           name_,
           fmt::format("frame {}: {} bytes are no whole number of ids", i, frames_[i].content_bytes),
-          kDamagedCure);
+          kDamagedFileCure);
     }
     frame_begins_.push_back(position);
     frame_offsets_.push_back(offset);
@@ -50,7 +45,7 @@ ShardReader::ShardReader(const PackedFolder& place, const ShardEntry& entry, std
     throw FormatError(name_,
                       fmt::format("the seek table has {} tokens, but the manifest says {}",
                                   position - begin, entry.tokens),
-                      kDamagedCure);
+                      kDamagedFileCure);
   }
   log_debug("reading {}: {} tokens in {} frames", name_, entry.tokens, frames_.size());
 }
@@ -89,7 +84,7 @@ void ShardReader::load_frame(std::size_t frame, FrameBuffer& buffer) {
 void ShardReader::decode_frame(std::size_t frame, FrameBuffer& buffer) const {
   const SeekEntry& entry = frames_[frame];
   const auto fail = [&](const std::string& what) {
-    throw FormatError(fmt::format("{}: frame {}", name_, frame), what, kDamagedCure);
+    throw FormatError(fmt::format("{}: frame {}", name_, frame), what, kDamagedFileCure);
   };
   std::vector<TokenId>& ids = buffer.ids;
   const bool in_place = kIdsAreBytes && bytes_per_id_ == sizeof(TokenId);

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/signals.h"
+#include "shard/damaged.h"
 #include "shard/document_starts.h"
 #include "shard/frames_ahead.h"
 #include "shard/id_codec.h"
@@ -16,8 +17,6 @@
 namespace ql::shard {
 
 namespace {
-
-constexpr const char* kDamagedCure = "the file is damaged: fetch or pack the folder again";
 
 class Verifier {
  public:
@@ -104,7 +103,8 @@ class Verifier {
     }
     while (!frames.empty()) check_first();
     if (result_.problems == problems_before && shard.hash() != entry.hash)
-      throw FormatError(shard.name(), "hash mismatch, though all frames are good", kDamagedCure);
+      throw FormatError(shard.name(), "hash mismatch, though all frames are good",
+                        kDamagedFileCure);
   }
 
   void verify_document_starts(const Manifest& manifest) {
