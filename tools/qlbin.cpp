@@ -35,7 +35,7 @@ PackOptions pack_options(const Options& options) {
   PackOptions pack;
   pack.shard_tokens = options.integer("shard-tokens");
   pack.frame_tokens = options.integer("frame-tokens");
-  pack.level = static_cast<int>(options.integer("level"));
+  if (options.has("level")) pack.level = static_cast<int>(options.integer("level"));
   pack.force = options.flag("force");
   pack.threads = threads(options);
   return pack;

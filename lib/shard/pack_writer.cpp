@@ -54,6 +54,7 @@ struct PackWriter::State {
       : header(the_header),
         options(the_options),
         bytes_per_id(the_header.bytes_per_id()),
+        level(the_options.level.value_or(usual_level(the_header.vocabulary.size))),
         shown_folder(target.string()),
         folder(target),
         jobs(threads_for_frames(the_options.threads, the_options.frame_tokens * bytes_per_id)) {}
@@ -61,6 +62,7 @@ struct PackWriter::State {
   StreamHeader header;
   PackOptions options;
   int bytes_per_id;
+  int level;
   std::string shown_folder;
   AtomicFolder folder;
   std::unique_ptr<ShardWriter> shard;
@@ -95,7 +97,7 @@ struct PackWriter::State {
 
   std::unique_ptr<FrameCompressor> take_compressor() {
     return compressors.take(
-        [this] { return std::make_unique<FrameCompressor>(options.level, bytes_per_id); });
+        [this] { return std::make_unique<FrameCompressor>(level, bytes_per_id); });
   }
 
   // Gives the full frame to the threads that compress.
@@ -141,7 +143,7 @@ struct PackWriter::State {
   void write_document_starts() {
     const std::string& bytes = document_starts;
     data_hasher.update(bytes.data(), bytes.size());
-    FrameCompressor compressor(options.level);
+    FrameCompressor compressor(std::max(level, 1));
     const std::string_view file = compressor.compress(bytes);
     manifest.document_starts = {"documents.zst", static_cast<std::int64_t>(bytes.size()),
                                 static_cast<std::int64_t>(file.size()), content_hash(file)};
@@ -156,6 +158,8 @@ struct PackWriter::State {
     write_new_file(folder.temporary(), shown_folder, manifest.vocabulary_file->file, text);
   }
 };
+
+int usual_level(std::int64_t vocabulary_size) { return vocabulary_size > 1024 ? 0 : 1; }
 
 PackWriter::PackWriter(const fs::path& folder, const StreamHeader& header,
                        const PackOptions& options) {

@@ -15,10 +15,15 @@ namespace ql::shard {
 struct PackOptions {
   std::int64_t shard_tokens = 64'000'000;  // a shard's last frame may be shorter than the others
   std::int64_t frame_tokens = 65'536;
-  int level = 1;       // of zstd, 1 to 22
-  bool force = false;  // replace a folder that was packed before
-  int threads = 1;     // that compress; the files are the same for any number
+  std::optional<int> level;  // of FrameCompressor; absent: usual_level()
+  bool force = false;        // replace a folder that was packed before
+  int threads = 1;           // that compress; the files are the same for any number
 };
+
+// Words and pieces of words hardly repeat in runs: to search for those would take three times as
+// long and save 6 to 8 per cent, hence level 0 for vocabularies of more than 1,024 entries.
+// Characters and bytes repeat, hence level 1.
+int usual_level(std::int64_t vocabulary_size);
 
 // Everything is written under a temporary name beside the folder; finish() gives it the final name
 // in one step. Without finish() nothing is left, and an existing folder stays as it was.

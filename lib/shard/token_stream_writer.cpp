@@ -25,7 +25,6 @@ struct TokenStreamWriter::State {
   int bytes_per_id = 2;
   std::uint64_t block_number = 0;
   std::string ids;                             // of the block being filled, as bytes
-  std::string block;                           // kept for its memory
   std::vector<std::uint32_t> document_starts;  // in the block being filled
   bool document_begins = true;                 // at the next token
   bool finished = false;
@@ -54,14 +53,19 @@ struct TokenStreamWriter::State {
     sink(bytes.data(), bytes.size());
   }
 
-  // The payload comes in two parts.
+  // The payload comes in two parts, the second of which is long and not copied.
   void write_block(std::string_view type, std::string_view head, std::string_view rest = {}) {
-    block = type;
-    append_little_endian(block, static_cast<std::uint32_t>(head.size() + rest.size()));
-    block += head;
-    block += rest;
-    append_little_endian(block, xxh64(block.data(), block.size(), block_number++));
-    sink(block.data(), block.size());
+    std::string start(type);
+    append_little_endian(start, static_cast<std::uint32_t>(head.size() + rest.size()));
+    start += head;
+    Xxh64Hasher hasher(block_number++);
+    hasher.update(start);
+    hasher.update(rest);
+    sink(start.data(), start.size());
+    if (!rest.empty()) sink(rest.data(), rest.size());
+    std::string checksum;
+    append_little_endian(checksum, hasher.digest());
+    sink(checksum.data(), checksum.size());
   }
 
   std::size_t tokens_in_block() const {
@@ -75,7 +79,7 @@ struct TokenStreamWriter::State {
                                               text.size(), kLargestVocabularyText));
     }
     for (; !text.empty(); text.remove_prefix(std::min(text.size(), kVocabularyBytesPerBlock)))
-      write_block(kVocabularyBlock, text.substr(0, kVocabularyBytesPerBlock));
+      write_block(kVocabularyBlock, {}, text.substr(0, kVocabularyBytesPerBlock));
   }
 
   void write_data() {

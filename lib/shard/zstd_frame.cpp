@@ -23,16 +23,27 @@ struct FrameCompressor::State {
                                       ZSTD_getErrorName(result)));
     }
   }
+
+  // zstd has no such level, but its fast strategy can be told to look only at each few thousandth
+  // byte. It would then store bytes as they are; that they shall be coded is a parameter without a
+  // stable name. Without it there is no sense in the other, and level 0 is level 1.
+  void leave_out_search() const {
+    constexpr auto kLiteralCompression = ZSTD_c_experimentalParam5;
+    constexpr int kEnable = 1, kStride = 4096;
+    if (ZSTD_isError(ZSTD_CCtx_setParameter(context, kLiteralCompression, kEnable)) == 0)
+      set(ZSTD_c_targetLength, kStride);
+  }
 };
 
 FrameCompressor::FrameCompressor(int level, int bytes_per_id) : state_(std::make_unique<State>()) {
   if (state_->context == nullptr) throw std::bad_alloc();
-  state_->set(ZSTD_c_compressionLevel, level);
+  state_->set(ZSTD_c_compressionLevel, std::max(level, 1));
   state_->set(ZSTD_c_checksumFlag, 1);
   state_->set(ZSTD_c_contentSizeFlag, 1);
   // Repetitions of less than two ids cost more than they save, in time and in bytes. 7 is the most
   // that the strategy of level 1 can be told, and the other levels are better left alone.
-  if (level == 1 && bytes_per_id == 4) state_->set(ZSTD_c_minMatch, 7);
+  if (level <= 1 && bytes_per_id == 4) state_->set(ZSTD_c_minMatch, 7);
+  if (level == 0) state_->leave_out_search();
 }
 
 FrameCompressor::~FrameCompressor() = default;

@@ -13,8 +13,8 @@ namespace ql::shard {
 
 class FrameCompressor {
  public:
-  // `level` 1 to 22, as of the zstd command. `bytes_per_id`: of the ids in the content; 0 for other
-  // content.
+  // `level` 1 to 22, as of the zstd command, or 0: codes bytes by their frequency and hardly looks
+  // for repetitions. `bytes_per_id`: of the ids in the content; 0 for other content.
   explicit FrameCompressor(int level, int bytes_per_id = 0);
   ~FrameCompressor();
   FrameCompressor(FrameCompressor&&) noexcept;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <stdexcept>
 
 #include "base/error.h"
 
@@ -45,6 +46,8 @@ const auto kSizeOf = [] {
   return sizes;
 }();
 
+bool is_too_full(std::size_t tokens, std::size_t slots) { return 8 * tokens > 5 * slots; }
+
 std::uint64_t mix(std::uint64_t bits) {
   bits *= 0x9E3779B97F4A7C15u;
   return bits ^ (bits >> 32);
@@ -64,6 +67,15 @@ std::uint64_t hash_of_long(std::string_view token) {
 
 TokenTable::TokenTable()
     : begins_(1), slots_(std::size_t{1} << kFirstSlotBits), shift_(64 - kFirstSlotBits) {}
+
+void TokenTable::reserve(std::size_t tokens, std::size_t bytes) {
+  if (size() > 0) throw std::logic_error("room is made before the first token");
+  bytes_.reserve(bytes);
+  begins_.reserve(tokens + 1);
+  std::size_t slots = slots_.size();
+  for (; is_too_full(tokens, slots); slots *= 2) --shift_;
+  slots_.assign(slots, Slot());
+}
 
 // Bytes behind the token may be read, up to readable_end: then no branch depends on the size of a
 // short token.
@@ -118,7 +130,7 @@ std::uint32_t TokenTable::insert(std::string_view token, const Key& key) {
   std::size_t index = slot_of(token, key);
   if (slots_[index].id != kNone) return slots_[index].id;
   if (size() >= kMostTokens) throw Error("", "more than 2^31 distinct tokens");
-  if (8 * (std::size_t{size()} + 1) > 5 * slots_.size()) {
+  if (is_too_full(std::size_t{size()} + 1, slots_.size())) {
     grow();
     index = slot_of(token, key);
   }

@@ -17,6 +17,8 @@ class TokenTable {
   static constexpr std::uint32_t kNone = UINT32_MAX;
 
   TokenTable();
+  // Makes room for that many tokens with so many bytes in all; before the first of them.
+  void reserve(std::size_t tokens, std::size_t bytes);
   std::uint32_t size() const { return static_cast<std::uint32_t>(begins_.size() - 1); }
   // Valid until the next insert.
   std::string_view token(std::uint32_t id) const {

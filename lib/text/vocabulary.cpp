@@ -156,6 +156,9 @@ Vocabulary::Vocabulary(VocabularyContent content, const std::string& where)
     throw FormatError(where, fmt::format("specials: eos and unk are both {}", *content_.eos));
   if (content_.type == TokenType::kByte && content_.lowercase)
     throw FormatError(where, "a vocabulary of bytes cannot be lower-cased");
+  std::size_t bytes = 0;
+  for (const std::string& token : content_.tokens) bytes += token.size();
+  tokens_.reserve(size, bytes);
   for (std::uint32_t id = 0; id < size; ++id) {
     const std::string& token = content_.tokens[id];
     if (content_.counts[id] < 0)

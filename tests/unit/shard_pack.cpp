@@ -67,7 +67,7 @@ TEST_CASE("files are the same for any number of threads, and so is what is read"
 TEST_CASE("the checksum in a frame is that of the seek table") {
   std::string frame, content;
   for (const int bytes_per_id : {0, 2, 4}) {
-    for (const int level : {1, 3, 19}) {
+    for (const int level : {0, 1, 3, 19}) {
       FrameCompressor compressor(level, bytes_per_id);
       for (std::size_t size = 1; size < 5000; size *= 3) {
         const std::string ids(size, static_cast<char>(size));
@@ -81,6 +81,27 @@ TEST_CASE("the checksum in a frame is that of the seek table") {
   // Descriptor 0x20: one segment, no checksum; an empty raw block of one byte of content.
   CHECK_FALSE(frame_checksum(std::string("\x28\xB5\x2F\xFD\x20\x01\x09\0\0x", 10)).has_value());
   CHECK_FALSE(frame_checksum("").has_value());
+}
+
+TEST_CASE("level 0 codes what is frequent in fewer bits and hardly looks for repetitions") {
+  CHECK(usual_level(1024) == 1);
+  CHECK(usual_level(1025) == 0);
+  // Ids below 16 in two bytes: half of the bytes are 0, the others have 4 bits, 5 bits for 16.
+  std::string ids, frame;
+  std::uint32_t state = 1;
+  for (int i = 0; i < 65536; ++i) {
+    state = state * 1664525 + 1013904223;
+    ids += {static_cast<char>(state >> 28), '\0'};
+  }
+  FrameCompressor(0, 2).compress(ids, frame);
+  CHECK(frame.size() < ids.size() * 2 / 5);
+  // The same once more, not in step with the few places looked at, is found by level 1 only.
+  const std::string twice = ids + std::string(2, '\0') + ids;
+  std::string searched;
+  FrameCompressor(0, 2).compress(twice, frame);
+  FrameCompressor(1, 2).compress(twice, searched);
+  CHECK(frame.size() > ids.size() / 2);
+  CHECK(searched.size() < frame.size());
 }
 
 TEST_CASE("frames that would fill the memory are few at once") {
