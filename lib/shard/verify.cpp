@@ -102,9 +102,10 @@ class Verifier {
       if (frames.full()) check_first();
     }
     while (!frames.empty()) check_first();
-    if (result_.problems == problems_before && shard.hash() != entry.hash)
+    if (result_.problems == problems_before && shard.hash() != entry.hash) {
       throw FormatError(shard.name(), "hash mismatch, though all frames are good",
                         kDamagedFileCure);
+    }
   }
 
   void verify_document_starts(const Manifest& manifest) {
