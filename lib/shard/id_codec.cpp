@@ -53,13 +53,22 @@ void decode_ids(const void* bytes, std::size_t size, int bytes_per_id, std::vect
 }
 
 std::int64_t first_foreign_id(const TokenId* ids, std::size_t count, std::int64_t vocabulary_size) {
-  // The maximum vectorizes; the search runs only on damaged data.
-  TokenId largest = 0;
-  for (std::size_t i = 0; i < count; ++i) largest = std::max(largest, ids[i]);
-  if (static_cast<std::int64_t>(largest) < vocabulary_size || count == 0) return -1;
+  // Comparisons of signed numbers are vectorised on every x86-64 processor, those of unsigned ones
+  // are not; a number with the highest bit is foreign to a smaller vocabulary. The search runs only
+  // on damaged data.
+  if (vocabulary_size <= INT32_MAX) {
+    const auto size = static_cast<std::int32_t>(vocabulary_size);
+    std::int32_t foreign = 0;
+    TokenId bits = 0;
+    for (std::size_t k = 0; k < count; ++k) {
+      foreign |= static_cast<std::int32_t>(static_cast<std::int32_t>(ids[k]) >= size);
+      bits |= ids[k];
+    }
+    if (foreign == 0 && bits <= INT32_MAX) return -1;
+  }
   std::size_t i = 0;
-  while (static_cast<std::int64_t>(ids[i]) < vocabulary_size) ++i;
-  return static_cast<std::int64_t>(i);
+  while (i < count && static_cast<std::int64_t>(ids[i]) < vocabulary_size) ++i;
+  return i < count ? static_cast<std::int64_t>(i) : -1;
 }
 
 }  // namespace ql::shard
