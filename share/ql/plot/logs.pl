@@ -1,0 +1,110 @@
+#!/usr/bin/perl
+# The course of trainings for gnuplot: logs.pl steps|tokens|hours -- LOG...
+#
+# The loss is drawn in a straight scale; the axis on the left has the perplexity at its places, which
+# is a logarithmic scale.
+use strict;
+use warnings;
+use Cwd qw(abs_path);
+use File::Basename qw(dirname);
+use FindBin;
+use JSON::PP;
+require "$FindBin::Bin/drawing.pl";
+
+my ($x, undef, @files) = @ARGV;
+my $json = JSON::PP->new->utf8;
+
+sub slurp {
+    my ($file) = @_;
+    open my $input, '<:raw', $file or fail("$file: cannot open: $!");
+    local $/;
+    return scalar <$input>;
+}
+
+# The tokens that a step of this training reads, from the description in its checkpoints.
+sub tokens_of_a_step {
+    my ($log) = @_;
+    for my $checkpoint (qw(last best)) {
+        my $file = dirname($log) . "/$checkpoint/model.json";
+        next if !-e $file;
+        my $model = eval { $json->decode(slurp($file)) } or fail("$file: is not JSON");
+        my $tokens = ($model->{training}{batch} // 0) * ($model->{network}{segment} // 0);
+        fail("$file: has no batch and segment, which --x tokens needs") if $tokens <= 0;
+        return $tokens;
+    }
+    fail(dirname($log), ": has no checkpoint that tells the tokens of a step, which --x tokens needs");
+}
+
+# The curves of a log: kind => [[x, loss], ...]. A last line that is being written is left out.
+sub read_log {
+    my ($file) = @_;
+    my $per_step = $x eq 'tokens' ? tokens_of_a_step($file) : 1;
+    my (%curves, $number);
+    for my $line (split /^/, slurp($file)) {
+        $number++;
+        last if $line !~ /\n\z/;
+        my $record = eval { $json->decode($line) };
+        fail("$file: line $number: is no record of a training")
+            if ref $record ne 'HASH' || grep { !defined $record->{$_} } qw(kind step elapsed);
+        next if $record->{kind} !~ /^(?:train|validation)$/;
+        my $at = $x eq 'hours' ? $record->{elapsed} / 3600 : $record->{step} * $per_step;
+        push @{$curves{$record->{kind}}}, [$at, $record->{loss}];
+    }
+    fail("$file: has no records of training or validation yet") if !%curves;
+    return \%curves;
+}
+
+# Names after the folders of the logs; a log of another name is named by that.
+sub path_of {
+    my ($file) = @_;
+    my @parts = split m{/}, abs_path($file);
+    my $name = pop @parts;
+    push @parts, $name =~ s/\.[^.]*\z//r if $name ne 'log.jsonl';
+    return [@parts];
+}
+
+my @names = short_names(map { path_of($_) } @files);
+my @runs = map { read_log($_) } @files;
+my @points = map { @{$_->{train} // []}, @{$_->{validation} // []} } @runs;
+my @losses = grep { defined } map { $_->[1] } @points;
+fail('no loss is a finite number') if !@losses;
+
+# Some room above and below, also when all losses are the same.
+my ($low, $high) = (least(@losses), most(@losses));
+my $room = 0.04 * ($high - $low) || 0.1;
+($low, $high) = ($low - $room, $high + $room);
+my $furthest = most(map { $_->[0] } @points);
+
+# Numbers of at most four digits at the axis.
+my ($unit, $in) = (1, '');
+for ([1e9, 'billions'], [1e6, 'millions'], [1e3, 'thousands']) {
+    ($unit, $in) = ($_->[0], " ($_->[1])") if $unit == 1 && $furthest >= 10 * $_->[0];
+}
+my %label = (steps => 'steps', tokens => 'tokens read', hours => 'hours of training');
+
+print_frame(2 * @runs);
+print "set border 11\n";
+printf "set xlabel %s\n", quoted($label{$x} . $in);
+printf "set xrange [0:%.9g]\n", ($furthest || 1) / $unit;
+print "set ylabel 'perplexity'\nset y2label 'loss'\n";
+print "set yrange [$low:$high]\nset link y2\nset y2tics\n";
+printf "set ytics (%s)\n", join ', ', map { sprintf "'%.6g' %.9g", $_, log $_ } tics(exp $low, exp $high);
+
+my (@training, @validation);
+for my $i (0 .. $#runs) {
+    for my $kind (qw(train validation)) {
+        my @curve = map { [$_->[0] / $unit, $_->[1]] } @{$runs[$i]{$kind} // []};
+        next if !@curve;
+        print_points("$kind$i", @curve);
+        if ($kind eq 'train') {
+            push @training, sprintf "\$train$i with lines lw 1.2 lc rgb '%s' title %s", pale_colour($i),
+                quoted("$names[$i], training");
+        } else {
+            # Points where there is room for them; a single one would be no line at all.
+            my $style = @curve <= 40 ? 'linespoints pt 7 ps 0.5' : 'lines';
+            push @validation, sprintf "\$validation$i with $style lw 2 lc rgb '%s' title %s", colour($i),
+                quoted("$names[$i], validation");
+        }
+    }
+}
+print 'plot ', join(", \\\n  ", @training, @validation), "\n";

@@ -1,0 +1,117 @@
+#!/usr/bin/perl
+# Tables of qleval for gnuplot: tables.pl X Y -- TABLE...
+#
+# A line for the rows of every model, data and lengths other than X, by the column X.
+use strict;
+use warnings;
+use FindBin;
+require "$FindBin::Bin/drawing.pl";
+
+my ($x, $y, undef, @files) = @ARGV;
+my $number = qr/^[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?$/;
+my %letter = (t => "\t", n => "\n", r => "\r", '\\' => '\\');
+my %label = (
+    segment => 'segment (tokens)',
+    memory => 'memory (states)',
+    compressed_memory => 'compressed memory (states)',
+    context => 'context length (tokens, mean by the paper\'s formula)',
+    context_min => 'context length (tokens, shortest)',
+    context_max => 'context length (tokens, longest)',
+);
+
+# The rows as column => value.
+sub read_table {
+    my ($file) = @_;
+    open my $input, '<:raw', $file or fail("$file: cannot open: $!");
+    chomp(my @lines = <$input>);
+    my @columns = split /\t/, shift @lines;
+    for my $column ($x, $y) {
+        next if grep { $_ eq $column } @columns;
+        fail("$file: has no column $column; it has @columns");
+    }
+    my @rows;
+    for (@lines) {
+        my @cells = map { s/\\([tnr\\])/$letter{$1}/gr } split /\t/, $_, -1;
+        fail("$file: line ", @rows + 2, ': ', scalar @cells, ' columns, expected ', scalar @columns)
+            if @cells != @columns;
+        my %row;
+        @row{@columns} = @cells;
+        push @rows, \%row;
+    }
+    my @drawn = grep { $_->{$x} =~ $number && $_->{$y} =~ $number } @rows;
+    my $left_out = @rows - @drawn;
+    fail("$file: no row has numbers in the columns $x and $y") if !@drawn;
+    note("$file: $left_out row", $left_out == 1 ? '' : 's', " without a number in $x or $y left out")
+        if $left_out;
+    return @drawn;
+}
+
+# Short names of the values of a column: paths without the "best" that all of them may end in.
+sub names_of {
+    my %path = map { $_ => [grep { $_ ne '' } split m{/}] } @_;
+    my @values = sort keys %path;
+    my %seen;
+    my @stems = map { join '/', grep { $_ ne '' } split m{/}, s{/(?:best|last)/*\z}{}r } @values;
+    if (@values == grep { !$seen{$_}++ } @stems) {
+        $path{$values[$_]} = [split m{/}, $stems[$_]] for 0 .. $#values;
+    }
+    my %name;
+    @name{@values} = short_names(@path{@values});
+    return \%name;
+}
+
+my @rows = map { read_table($_) } @files;
+# Along a line only X changes; the memory does, too, where the context is X.
+my @lengths = grep { $_ ne $x } $x =~ /^context/ ? 'segment' : qw(segment memory compressed_memory);
+my (%lines, @order);
+for my $row (@rows) {
+    my $line = join "\t", map { $row->{$_} // '-' } 'checkpoint', 'data', @lengths;
+    push @order, $line if !$lines{$line};
+    push @{$lines{$line}}, $row;
+}
+
+# A line is named by what tells it from the others.
+my @keys = ('checkpoint', grep {
+    my $key = $_;
+    my %values = map { ($lines{$_}[0]{$key} // '-') => 1 } @order;
+    keys %values > 1
+} 'data', @lengths);
+my %names;
+for my $key (qw(checkpoint data)) {
+    $names{$key} = names_of(map { $_->{$key} // '-' } @rows);
+}
+
+my @xs = map { $_->{$x} } @rows;
+my @ys = map { $_->{$y} } @rows;
+print_frame(scalar @order);
+printf "set xlabel %s\nset ylabel %s\n", quoted($label{$x} // $x), quoted($y =~ tr/_/ /r);
+if (least(@xs) > 0 && most(@xs) / least(@xs) >= 16) {
+    # Lengths are few and mostly doubled: each is told.
+    my %places = map { $_ + 0 => 1 } @xs;
+    my @places = sort { $a <=> $b } keys %places;
+    print "set logscale x 2\n";
+    printf "set xtics (%s)\n", join ', ', @places if @places <= 12 && $x !~ /^context/;
+    printf "set xrange [%g:%g]\n", least(@xs) / 1.1, most(@xs) * 1.1;
+} else {
+    my $room = 0.03 * (most(@xs) - least(@xs)) || 1;
+    printf "set xrange [%.9g:%.9g]\n", least(@xs) - $room, most(@xs) + $room;
+}
+if (least(@ys) > 0 && most(@ys) / least(@ys) >= 8) {
+    print "set logscale y\n";
+    printf "set ytics (%s)\n", join ', ', tics(least(@ys) / 1.2, most(@ys) * 1.2);
+    printf "set yrange [%g:%g]\n", least(@ys) / 1.2, most(@ys) * 1.2;
+}
+
+my @plots;
+for my $i (0 .. $#order) {
+    my @points = sort { $a->[0] <=> $b->[0] } map { [$_->{$x}, $_->{$y}] } @{$lines{$order[$i]}};
+    print_points("line$i", @points);
+    my $row = $lines{$order[$i]}[0];
+    my $name = join ', ', map {
+        my $value = $row->{$_} // '-';
+        $names{$_} ? $names{$_}{$value} : (tr/_/ /r) . " $value"
+    } @keys;
+    push @plots, sprintf "\$line$i with linespoints pt 7 ps 0.8 lw 2 lc rgb '%s' title %s",
+        colour($i), quoted($name);
+}
+print 'plot ', join(", \\\n  ", @plots), "\n";
