@@ -7,8 +7,11 @@
 #include <cerrno>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
+#include "base/event_file.h"
+#include "base/uninterrupted.h"
 
 namespace ql::train {
 
@@ -20,7 +23,7 @@ RunFolder::RunFolder(fs::path path, Start start) : path_(std::move(path)) {
   if (error) {
     throw SystemError(path_.string(), "create the folder", error.value());
   }
-  lock_ = ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  lock_ = uninterrupted([&] { return ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); });
   if (lock_ < 0) {
     throw SystemError(path_.string(), "open the folder", errno);
   }
@@ -45,7 +48,9 @@ RunFolder::~RunFolder() { ::close(lock_); }
 bool RunFolder::has_checkpoint() const { return fs::exists(last()) || fs::exists(best()); }
 
 void RunFolder::clear() {
-  for (const fs::path& path : {last(), best(), log()}) {
+  std::vector<fs::path> leftovers = event_files(path_);
+  leftovers.insert(leftovers.end(), {last(), best(), log()});
+  for (const fs::path& path : leftovers) {
     std::error_code error;
     fs::remove_all(path, error);
     if (error) {

@@ -1,4 +1,5 @@
-// RUN: the folder a training writes to. Holds best/, last/ and log.jsonl.
+// RUN: the folder a training writes to. Holds best/, last/, log.jsonl and a TensorBoard
+// event file.
 #pragma once
 
 #include <filesystem>
@@ -24,8 +25,8 @@ class RunFolder {
   std::filesystem::path last() const { return path_ / "last"; }
   std::filesystem::path log() const { return path_ / "log.jsonl"; }
   bool has_checkpoint() const;
-  // Removes checkpoints and log of an earlier training, and what a killed one left under temporary
-  // names.
+  // Removes checkpoints, log and event files of an earlier training, and what a killed one left
+  // under temporary names.
   void clear();
 
  private:

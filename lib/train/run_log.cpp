@@ -1,21 +1,57 @@
 #include "train/run_log.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
-#include <cerrno>
+#include <chrono>
+#include <cmath>
 #include <string>
-#include <utility>
+#include <vector>
 
 #include "base/error.h"
+#include "base/event_file.h"
+#include "base/event_record.h"
 #include "base/file.h"
 
 namespace ql::train {
 namespace {
 
-std::string kept_lines(const fs::path& path, std::int64_t step, std::int64_t validation_step) {
-  const std::string text = read_file(path);
-  std::string kept;
+constexpr const char* kScalars[] = {"loss", "perplexity", "learning_rate", "gradient_norm",
+                                    "tokens_per_second"};
+
+double system_seconds() {
+  const auto since_1970 = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration<double>(since_1970).count();
+}
+
+// A number that is not finite becomes null in the log, and is not a number after that.
+double number_of(const Json& value) {
+  const double number = value.is_number() ? value.get<double>() : std::nan("");
+  return std::isfinite(number) ? number : std::nan("");
+}
+
+// The record as an event; empty when it has none of the scalars. Its time is that of a training
+// that began at `began` and never paused: steady, whatever is done to the system's clock.
+std::string event_of(const Json& record, double began) {
+  std::vector<Scalar> scalars;
+  for (const char* key : kScalars) {
+    if (record.contains(key)) {
+      const std::string kind = record["kind"].get<std::string>();
+      scalars.push_back({kind + "/" + key, number_of(record[key])});
+    }
+  }
+  if (scalars.empty()) {
+    return "";
+  }
+  const double elapsed = record.contains("elapsed") ? number_of(record["elapsed"]) : 0;
+  return scalar_event(began + elapsed, record["step"].get<std::int64_t>(), scalars);
+}
+
+struct Kept {
+  std::string lines, events;
+};
+
+Kept kept_records(const fs::path& path, std::int64_t step, std::int64_t validation_step,
+                  double began) {
+  const std::string text = fs::exists(path) ? read_file(path) : "";
+  Kept kept;
   std::size_t begin = 0;
   for (std::int64_t number = 1;; ++number) {
     const std::size_t end = text.find('\n', begin);
@@ -28,7 +64,8 @@ std::string kept_lines(const fs::path& path, std::int64_t step, std::int64_t val
     const JsonObject record(json, where);
     const bool validation = record.text("kind") == "validation";
     if (record.integer("step") <= (validation ? validation_step : step)) {
-      kept += line + '\n';
+      kept.lines += line + '\n';
+      kept.events += event_of(json, began);
     }
     begin = end + 1;
   }
@@ -36,32 +73,23 @@ std::string kept_lines(const fs::path& path, std::int64_t step, std::int64_t val
 
 }  // namespace
 
-RunLog::RunLog(fs::path path, std::int64_t step, std::int64_t validation_step)
-    : path_(std::move(path)) {
-  write_file_atomically(path_, fs::exists(path_) ? kept_lines(path_, step, validation_step) : "");
-  descriptor_ = ::open(path_.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
-  if (descriptor_ < 0) {
-    throw SystemError(path_.string(), "open", errno);
-  }
+RunLog::RunLog(const fs::path& path, std::int64_t step, std::int64_t validation_step,
+               double elapsed)
+    : began_(system_seconds() - elapsed) {
+  const Kept kept = kept_records(path, step, validation_step, began_);
+  write_file_atomically(path, kept.lines);
+  lines_.emplace(path);
+  events_.emplace(start_event_file(path.parent_path(), began_ + elapsed, kept.events));
 }
 
-RunLog::~RunLog() { ::close(descriptor_); }
-
 void RunLog::append(const Json& record) {
-  const std::string line = record.dump() + '\n';
-  const off_t length = ::lseek(descriptor_, 0, SEEK_END);
-  const ssize_t written = ::write(descriptor_, line.data(), line.size());
-  if (written != static_cast<ssize_t>(line.size())) {
-    const int reason = written < 0 ? errno : ENOSPC;
-    const bool cut_back = length >= 0 && ::ftruncate(descriptor_, length) == 0;
-    throw SystemError(path_.string(), cut_back ? "write" : "write or shorten", reason);
-  }
+  lines_->append(record.dump() + '\n');
+  events_->append(event_of(record, began_));
 }
 
 void RunLog::sync() {
-  if (::fsync(descriptor_) != 0) {
-    throw SystemError(path_.string(), "write", errno);
-  }
+  lines_->sync();
+  events_->sync();
 }
 
 }  // namespace ql::train

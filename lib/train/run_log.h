@@ -1,9 +1,12 @@
-// RUN/log.jsonl: one JSON object a line, whole lines only.
+// RUN/log.jsonl: one JSON object a line, whole lines only. Beside it a TensorBoard event file with
+// the same course of the training.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 
+#include "base/append_file.h"
 #include "base/json.h"
 
 namespace ql::train {
@@ -12,11 +15,10 @@ class RunLog {
  public:
   // Opens for appending. Records that are newer than the checkpoint a resume starts from are cut
   // off first, with a last line that was not finished: "train" records after `step` and
-  // "validation" records after `validation_step`. A new run has step 0.
-  RunLog(std::filesystem::path path, std::int64_t step, std::int64_t validation_step);
-  ~RunLog();
-  RunLog(const RunLog&) = delete;
-  RunLog& operator=(const RunLog&) = delete;
+  // "validation" records after `validation_step`. A new run has step 0. The event file is made anew
+  // from the lines that stay; `elapsed`, the checkpoint's seconds of training, is now on its clock.
+  RunLog(const std::filesystem::path& path, std::int64_t step, std::int64_t validation_step,
+         double elapsed = 0);
 
   // One write of the whole line. When the disk is full the file keeps its earlier length and a
   // SystemError is thrown.
@@ -25,8 +27,8 @@ class RunLog {
   void sync();
 
  private:
-  std::filesystem::path path_;
-  int descriptor_ = -1;
+  double began_;  // seconds since 1970 when the training had none behind it, had it not paused
+  std::optional<AppendFile> lines_, events_;
 };
 
 }  // namespace ql::train

@@ -130,7 +130,7 @@ void TrainingRun::start() {
   } else {
     begin();
   }
-  log_.emplace(folder_.log(), state_.step, state_.validation_step);
+  log_.emplace(folder_.log(), state_.step, state_.validation_step, state_.elapsed);
   watch_ = Stopwatch(state_.elapsed);
   progress_at_start_ = progress();
 }

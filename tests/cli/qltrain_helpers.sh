@@ -55,6 +55,11 @@ without_clock() {
   sed -E 's/"(elapsed|seconds|tokens_per_second)":[^,}]*//g' "$1"
 }
 
+# events_of RUN: what its TensorBoard event file tells, without what differs from run to run.
+events_of() {
+  "$QL_TESTS/cli/read_events.pl" "$1"/events.out.tfevents.*.qltrain | cut -f 2- | grep -v tokens_per_second
+}
+
 # expect_same_training A B
 expect_same_training() {
   for file in last/model.safetensors last/optimizer.safetensors last/memory.safetensors \
@@ -64,6 +69,9 @@ expect_same_training() {
   without_clock "$1/log.jsonl" >log1
   without_clock "$2/log.jsonl" >log2
   diff log1 log2 || fail "the logs of $1 and $2 differ"
+  events_of "$1" >events1
+  events_of "$2" >events2
+  diff events1 events2 || fail "the event files of $1 and $2 differ"
 }
 
 # wait_for_step RUN STEP PROCESS: until RUN/last has STEP steps or the process is gone.
