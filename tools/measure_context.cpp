@@ -88,9 +88,11 @@ void measure(const ql::Options& options) {
   output.close();
 }
 
+const ql::ToolTable& table() {
+  static const ql::ToolTable kTable = make_table();
+  return kTable;
+}
+
 }  // namespace
 
-int main(int argc, char** argv) {
-  static const ql::ToolTable table = make_table();
-  return ql::run_tool(table, argc, argv, measure);
-}
+int main(int argc, char** argv) { return ql::run_tool(table, argc, argv, measure); }

@@ -212,4 +212,4 @@ void run(const Options& options) {
 
 }  // namespace
 
-int main(int argc, char** argv) { return run_tool(qlbin_table(), argc, argv, run); }
+int main(int argc, char** argv) { return run_tool(qlbin_table, argc, argv, run); }

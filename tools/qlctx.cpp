@@ -106,9 +106,11 @@ void report(const ql::Options& options) {
   output.close();
 }
 
+const ql::ToolTable& table() {
+  static const ql::ToolTable kTable = make_table();
+  return kTable;
+}
+
 }  // namespace
 
-int main(int argc, char** argv) {
-  static const ql::ToolTable table = make_table();
-  return ql::run_tool(table, argc, argv, report);
-}
+int main(int argc, char** argv) { return ql::run_tool(table, argc, argv, report); }

@@ -167,4 +167,4 @@ void evaluate(const ql::Options& options) {
 
 }  // namespace
 
-int main(int argc, char** argv) { return ql::run_tool(qleval_table(), argc, argv, evaluate); }
+int main(int argc, char** argv) { return ql::run_tool(qleval_table, argc, argv, evaluate); }

@@ -235,7 +235,7 @@ void decode(const Options& options) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  return ql::run_tool(qltok_table(), argc, argv, [](const Options& options) {
+  return ql::run_tool(qltok_table, argc, argv, [](const Options& options) {
     const std::string& command = options.command().name;
     if (command == "vocab") make_vocabulary(options);
     if (command == "encode") encode(options);

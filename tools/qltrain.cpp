@@ -182,4 +182,4 @@ void run(const ql::Options& options) {
 
 }  // namespace
 
-int main(int argc, char** argv) { return ql::run_tool(table(), argc, argv, run); }
+int main(int argc, char** argv) { return ql::run_tool(table, argc, argv, run); }

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/file_internal.h"
+#include "base/uninterrupted.h"
 
 namespace ql {
 
@@ -18,8 +19,7 @@ namespace internal {
 void write_all(int descriptor, const void* data, std::size_t size, const std::string& where) {
   const char* bytes = static_cast<const char*>(data);
   while (size > 0) {
-    const ssize_t written = ::write(descriptor, bytes, size);
-    if (written < 0 && errno == EINTR) continue;
+    const ssize_t written = uninterrupted([&] { return ::write(descriptor, bytes, size); });
     if (written < 0) throw SystemError(where, "write", errno);
     bytes += written;
     size -= static_cast<std::size_t>(written);
@@ -27,9 +27,9 @@ void write_all(int descriptor, const void* data, std::size_t size, const std::st
 }
 
 void sync_path(const fs::path& path, const std::string& where) {
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int descriptor = uninterrupted([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC); });
   if (descriptor < 0) throw SystemError(where, "open for fsync", errno);
-  const int failed = ::fsync(descriptor) != 0 ? errno : 0;
+  const int failed = uninterrupted([&] { return ::fsync(descriptor); }) != 0 ? errno : 0;
   ::close(descriptor);
   if (failed != 0 && failed != EINVAL) throw SystemError(where, "fsync", failed);
 }
@@ -72,7 +72,8 @@ AtomicFile::AtomicFile(const fs::path& path) : path_(internal::final_path(path))
   }
   path_ = behind_links(path_);
   temporary_ = internal::claim_temporary(path_);
-  descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  descriptor_ = uninterrupted(
+      [&] { return ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666); });
   if (descriptor_ < 0) {
     const int failed = errno;
     internal::release_temporary(temporary_);
@@ -94,8 +95,9 @@ void AtomicFile::write(const void* data, std::size_t size) {
 
 void AtomicFile::commit() {
   if (descriptor_ < 0) throw std::logic_error("AtomicFile::commit twice");
-  if (::fsync(descriptor_) != 0) throw SystemError(path_.string(), "fsync", errno);
-  const int failed = ::close(std::exchange(descriptor_, -1)) != 0 ? errno : 0;
+  if (uninterrupted([&] { return ::fsync(descriptor_); }) != 0)
+    throw SystemError(path_.string(), "fsync", errno);
+  const int failed = close_descriptor(std::exchange(descriptor_, -1)) != 0 ? errno : 0;
   if (failed == 0 && ::rename(temporary_.c_str(), path_.c_str()) == 0) {
     internal::release_temporary(temporary_);
     internal::sync_path(internal::folder_of(path_), path_.string());

@@ -8,11 +8,12 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/uninterrupted.h"
 
 namespace ql {
 
 MappedFile::MappedFile(const fs::path& path) {
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int descriptor = uninterrupted([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC); });
   if (descriptor < 0) throw SystemError(path.string(), "open", errno);
   struct stat status = {};
   int failed = ::fstat(descriptor, &status) != 0 ? errno : 0;

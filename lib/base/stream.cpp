@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/file_internal.h"
 #include "base/signals.h"
+#include "base/uninterrupted.h"
 
 namespace ql {
 
@@ -174,7 +175,7 @@ void OutputStream::close() {
   // Closing a copy makes network file systems report what they could not store, and leaves the
   // descriptor to whoever else uses it.
   const int copy = ::dup(STDOUT_FILENO);
-  if (copy < 0 || ::close(copy) != 0) throw SystemError("standard output", "close", errno);
+  if (copy < 0 || close_descriptor(copy) != 0) throw SystemError("standard output", "close", errno);
 }
 
 }  // namespace ql

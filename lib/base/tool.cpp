@@ -122,7 +122,7 @@ int fail(const std::string& tool, const std::string& text, ExitCode code = ExitC
 }
 
 // Calls `work` and turns whatever it throws into words and an exit code.
-int guarded(const std::string& tool, const std::function<void()>& work) {
+int reported(const std::string& tool, const std::function<void()>& work) {
   try {
     work();
     return static_cast<int>(ExitCode::kDone);
@@ -151,6 +151,21 @@ int guarded(const std::string& tool, const std::function<void()>& work) {
                           (memory ? "; use smaller sizes or a machine with more memory" : ""));
   } catch (...) {
     return fail(tool, "internal error: an unknown exception; please report it");
+  }
+}
+
+// When there is not even memory for the usual words.
+int fail_without_memory(const char* tool) {
+  std::fputs(tool, stderr);
+  std::fputs(": error: out of memory\n", stderr);
+  return static_cast<int>(ExitCode::kFailed);
+}
+
+int guarded(const std::string& tool, const std::function<void()>& work) {
+  try {
+    return reported(tool, work);
+  } catch (const std::bad_alloc&) {
+    return fail_without_memory(tool.c_str());
   }
 }
 
@@ -183,6 +198,17 @@ int run_tool(const ToolTable& table, int argc, char** argv,
     body(options);
     finish_standard_output();
   });
+}
+
+int run_tool(const ToolTable& (*table)(), int argc, char** argv,
+             const std::function<void(const Options&)>& body) {
+  const ToolTable* made = nullptr;
+  try {
+    made = &table();
+  } catch (const std::bad_alloc&) {
+    return fail_without_memory(::program_invocation_short_name);
+  }
+  return run_tool(*made, argc, argv, body);
 }
 
 }  // namespace ql

@@ -20,6 +20,9 @@ const char* version();
 // Afterwards stdout is flushed and checked: a full disk behind `> file` is an error, too.
 int run_tool(const ToolTable& table, int argc, char** argv,
              const std::function<void(const Options&)>& body);
+// As above; there may be no memory even for the table.
+int run_tool(const ToolTable& (*table)(), int argc, char** argv,
+             const std::function<void(const Options&)>& body);
 
 // The command line as typed (shell-quoted), for provenance. Set by run_tool.
 const std::string& command_line();

@@ -10,12 +10,14 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/uninterrupted.h"
 
 namespace ql::shard {
 
 RandomAccessFile::RandomAccessFile(const std::filesystem::path& path) : name_(path.string()) {
   // O_NONBLOCK: opening a named pipe must fail the check below, not wait for a writer.
-  descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  descriptor_ =
+      uninterrupted([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); });
   if (descriptor_ < 0) throw SystemError(name_, "open", errno);
   struct stat status {};
   const bool known = ::fstat(descriptor_, &status) == 0;
@@ -34,8 +36,7 @@ RandomAccessFile::~RandomAccessFile() { ::close(descriptor_); }
 void RandomAccessFile::read(std::int64_t offset, void* data, std::size_t size) const {
   auto* out = static_cast<char*>(data);
   while (size > 0) {
-    const ssize_t got = ::pread(descriptor_, out, size, offset);
-    if (got < 0 && errno == EINTR) continue;
+    const ssize_t got = uninterrupted([&] { return ::pread(descriptor_, out, size, offset); });
     if (got < 0) throw SystemError(name_, "read", errno);
     if (got == 0) {
       throw FormatError(name_,
@@ -61,8 +62,9 @@ std::string RandomAccessFile::hash() const {
 }
 
 NewFile::NewFile(const std::filesystem::path& path, std::string shown_name)
-    : shown_name_(std::move(shown_name)),
-      descriptor_(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666)) {
+    : shown_name_(std::move(shown_name)), descriptor_(uninterrupted([&] {
+        return ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+      })) {
   if (descriptor_ < 0) throw SystemError(shown_name_, "create", errno);
 }
 
@@ -73,8 +75,7 @@ NewFile::~NewFile() {
 void NewFile::write(const void* data, std::size_t size) {
   const auto* in = static_cast<const char*>(data);
   while (size > 0) {
-    const ssize_t put = ::write(descriptor_, in, size);
-    if (put < 0 && errno == EINTR) continue;
+    const ssize_t put = uninterrupted([&] { return ::write(descriptor_, in, size); });
     if (put < 0) throw SystemError(shown_name_, "write", errno);
     in += put;
     size -= static_cast<std::size_t>(put);
@@ -83,7 +84,7 @@ void NewFile::write(const void* data, std::size_t size) {
 
 void NewFile::close() {
   const int descriptor = std::exchange(descriptor_, -1);
-  if (::close(descriptor) != 0) throw SystemError(shown_name_, "write", errno);
+  if (close_descriptor(descriptor) != 0) throw SystemError(shown_name_, "write", errno);
 }
 
 }  // namespace ql::shard

@@ -42,9 +42,8 @@ void TrainingRun::run() {
     }
     const bool pause = finished || (task_.stop_at > 0 && state_.step >= task_.stop_at);
     const bool due = state_.step % task_.config.checkpoint_interval == 0;
-    if (unsaved_ && (due || pause || stop_signal() != 0)) {
-      save(folder_.last());
-      unsaved_ = false;
+    if (due || pause || stop_signal() != 0) {
+      save_unsaved();
     }
     check_for_stop();
     if (pause) {
@@ -62,10 +61,20 @@ void TrainingRun::run() {
   }
 }
 
+// Data that cannot be read any more must not cost the steps since the last checkpoint: a batch is
+// read before anything of its step changes.
 void TrainingRun::train_step() {
   const Stopwatch watch;
   learning_rate_ = learning_rate(task_.config, state_.step, progress());
-  add(learner_->step(streams_, state_.step, learning_rate_));
+  try {
+    add(learner_->step(streams_, state_.step, learning_rate_));
+  } catch (const SystemError&) {
+    save_unsaved();
+    throw;
+  } catch (const FormatError&) {
+    save_unsaved();
+    throw;
+  }
   unsaved_ = true;
   ++state_.step;
   ++timed_steps_;
@@ -135,9 +144,7 @@ eval::Evaluation TrainingRun::evaluate(const net::Lengths& lengths) {
     throw;
   } catch (const std::exception&) {
     // Damaged validation data must not cost the steps since the last checkpoint.
-    if (unsaved_) {
-      save(folder_.last());
-    }
+    save_unsaved();
     throw;
   }
 }
@@ -177,6 +184,13 @@ void TrainingRun::save(const std::filesystem::path& folder) {
   log_->sync();
   write_checkpoint(folder, description_, *learner_, state_);
   log_debug("step {}: wrote {}", state_.step, folder.string());
+}
+
+void TrainingRun::save_unsaved() {
+  if (unsaved_) {
+    save(folder_.last());
+    unsaved_ = false;
+  }
 }
 
 TrainingState train(const TrainingTask& task, shard::TokenReader& data,

@@ -58,6 +58,7 @@ class TrainingRun {
   eval::Evaluation evaluate(const net::Lengths& lengths);
   void validate();
   void save(const std::filesystem::path& folder);
+  void save_unsaved();
   Figures figures() const;
 
   const TrainingTask& task_;
