@@ -50,7 +50,7 @@ fs::path start_event_file(const fs::path& folder, double now, std::string_view e
   for (const fs::path& file : before) {
     seconds = std::max(seconds, *seconds_in(file.filename().string()) + 1);
   }
-  const fs::path path = folder / fmt::format("{}{:010}{}", kFront, seconds, kBack);
+  fs::path path = folder / fmt::format("{}{:010}{}", kFront, seconds, kBack);
   // Under a name that no loader looks at: they would take a temporary file for one more.
   const fs::path fresh = folder / "events.new";
   write_file_atomically(fresh, event_file_start(now) + std::string(events));

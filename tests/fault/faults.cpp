@@ -191,12 +191,13 @@ int main_with_faults(int argc, char** argv, char** environment) {
   return code;
 }
 
-constexpr time_t kDay = 24 * 60 * 60;
+constexpr time_t kDay = 24L * 60 * 60;
 
 }  // namespace
 
 extern "C" {
 
+// NOLINTNEXTLINE(readability-identifier-naming): the name is glibc's
 int __libc_start_main(int (*main)(int, char**, char**), int argc, char** argv, void (*init)(),
                       void (*fini)(), void (*rtld_fini)(), void* stack_end) {
   program = main;
@@ -282,10 +283,12 @@ void* mmap(void* address, size_t length, int protection, int flags, int descript
 }
 
 // glibc's own names: dlsym() itself may allocate.
+// NOLINTBEGIN(readability-identifier-naming)
 void* __libc_malloc(size_t size);
 void* __libc_calloc(size_t count, size_t size);
 void* __libc_realloc(void* memory, size_t size);
 void* __libc_memalign(size_t alignment, size_t size);
+// NOLINTEND(readability-identifier-naming)
 
 void* malloc(size_t size) noexcept {
   return fails_to_allocate(size) ? nullptr : __libc_malloc(size);
