@@ -1,18 +1,17 @@
 #include "shard/document_starts.h"
 
+#include <algorithm>
+
 #include "base/error.h"
-#include "base/hash.h"
 #include "shard/damaged.h"
 #include "shard/little_endian.h"
-#include "shard/raw_file.h"
-#include "shard/zstd_frame.h"
 
 namespace ql::shard {
 
 namespace {
 
-// zstd reaches at most this ratio; a larger claim is not worth an allocation.
-constexpr std::int64_t kLargestRatio = 200'000;
+constexpr const char* kFileName = "documents.zst";
+constexpr std::int64_t kStartsAtOnce = 8192;
 
 }  // namespace
 
@@ -23,44 +22,93 @@ std::string encode_document_starts(const std::vector<std::int64_t>& starts) {
   return bytes;
 }
 
-std::vector<std::int64_t> read_document_starts(const PackedFolder& place,
-                                               const Manifest& manifest) {
+DocumentStartsReader::DocumentStartsReader(const PackedFolder& place, const Manifest& manifest)
+    : name_((place.folder / manifest.document_starts.file).string()),
+      manifest_(manifest),
+      file_(path_inside(place, manifest.document_starts.file)) {
   const DocumentStartsEntry& entry = manifest.document_starts;
-  const std::string name = (place.folder / entry.file).string();
-  const RandomAccessFile file(path_inside(place, entry.file));
-  if (file.size() != entry.bytes_compressed) {
-    throw FormatError(name,
-                      fmt::format("{} bytes, expected {}", file.size(), entry.bytes_compressed),
+  if (file_.size() != entry.bytes_compressed) {
+    throw FormatError(name_,
+                      fmt::format("{} bytes, expected {}", file_.size(), entry.bytes_compressed),
                       kDamagedFileCure);
   }
-  std::string frame(static_cast<std::size_t>(file.size()), '\0');
-  file.read(0, frame.data(), frame.size());
-  if (content_hash(frame) != entry.hash) throw FormatError(name, "hash mismatch", kDamagedFileCure);
-  if (entry.bytes / kLargestRatio > file.size()) {
-    throw FormatError(
-        name,
-        fmt::format("{} documents cannot come from {} bytes", manifest.documents, file.size()),
-        kDamagedFileCure);
-  }
-  std::string bytes;
-  const std::string problem =
-      FrameDecompressor().decompress(frame, static_cast<std::size_t>(entry.bytes), bytes);
-  if (!problem.empty()) throw FormatError(name, problem, kDamagedFileCure);
+  // Before anything is handed on: the frame's own checksum comes only at its end.
+  if (file_.hash() != entry.hash) throw FormatError(name_, "hash mismatch", kDamagedFileCure);
+  frame_.emplace(file_, name_, entry.bytes);
+  if (manifest.documents == 0) frame_->read(nullptr, 0);
+}
 
-  std::vector<std::int64_t> starts(static_cast<std::size_t>(manifest.documents));
+bool DocumentStartsReader::read(std::vector<std::int64_t>& starts) {
+  const std::int64_t count = std::min(kStartsAtOnce, manifest_.documents - documents_);
+  starts.resize(static_cast<std::size_t>(count));
+  if (count == 0) return false;
+  bytes_.resize(starts.size() * 8);
+  frame_->read(bytes_.data(), bytes_.size());
   for (std::size_t i = 0; i < starts.size(); ++i) {
-    const auto start = load_little_endian<std::uint64_t>(&bytes[i * 8]);
-    const bool ordered = i == 0 ? start == 0 : start > static_cast<std::uint64_t>(starts[i - 1]);
-    if (!ordered || start >= static_cast<std::uint64_t>(manifest.tokens)) {
-      throw FormatError(name,
+    const auto start = load_little_endian<std::uint64_t>(&bytes_[i * 8]);
+    const bool ordered = documents_ == 0 ? start == 0 : start > static_cast<std::uint64_t>(last_);
+    if (!ordered || start >= static_cast<std::uint64_t>(manifest_.tokens)) {
+      throw FormatError(name_,
                         fmt::format("document {}: start {} is out of order or beyond the {} "
                                     "tokens",
-                                    i, start, manifest.tokens),
+                                    documents_, start, manifest_.tokens),
                         kDamagedFileCure);
     }
-    starts[i] = static_cast<std::int64_t>(start);
+    starts[i] = last_ = static_cast<std::int64_t>(start);
+    ++documents_;
   }
-  return starts;
+  return true;
+}
+
+DocumentStartsAhead::DocumentStartsAhead(const PackedFolder& place, const Manifest& manifest,
+                                         std::int64_t position)
+    : reader_(place, manifest) {
+  while (reader_.read(starts_)) {
+    if (starts_.back() >= position) break;
+  }
+  at_ = static_cast<std::size_t>(std::lower_bound(starts_.begin(), starts_.end(), position) -
+                                 starts_.begin());
+}
+
+void DocumentStartsAhead::pass() {
+  if (++at_ < starts_.size()) return;
+  reader_.read(starts_);
+  at_ = 0;
+}
+
+std::vector<std::int64_t> read_document_starts(const PackedFolder& place,
+                                               const Manifest& manifest) {
+  DocumentStartsReader reader(place, manifest);
+  std::vector<std::int64_t> all, starts;
+  // A count that lies takes no more memory than the file's size allows.
+  all.reserve(static_cast<std::size_t>(
+      std::min(manifest.documents, manifest.document_starts.bytes_compressed)));
+  while (reader.read(starts)) all.insert(all.end(), starts.begin(), starts.end());
+  return all;
+}
+
+DocumentStartsWriter::DocumentStartsWriter(const std::filesystem::path& folder,
+                                           const std::string& shown_folder, std::int64_t documents,
+                                           int level)
+    : file_(folder / kFileName, (std::filesystem::path(shown_folder) / kFileName).string()),
+      frame_(level, 8 * documents) {
+  entry_.file = kFileName;
+  entry_.bytes = 8 * documents;
+}
+
+void DocumentStartsWriter::write(std::string_view bytes) { put(frame_.write(bytes)); }
+
+DocumentStartsEntry DocumentStartsWriter::finish() {
+  put(frame_.finish());
+  file_.close();
+  entry_.hash = hasher_.digest();
+  return entry_;
+}
+
+void DocumentStartsWriter::put(std::string_view frame) {
+  file_.write(frame.data(), frame.size());
+  hasher_.update(frame.data(), frame.size());
+  entry_.bytes_compressed += static_cast<std::int64_t>(frame.size());
 }
 
 }  // namespace ql::shard

@@ -12,15 +12,15 @@
 
 namespace ql::shard {
 
-// Used as OrderedJobs is. The shards must outlive this object.
+// Used as OrderedJobs is: where frames are so large that those on their way would fill the memory,
+// fewer are.
 class FramesAhead {
  public:
-  // `largest_frame` of the shards, in bytes of content: fewer threads are used where frames are so
-  // large that those on their way would fill the memory.
-  FramesAhead(int threads, std::int64_t largest_frame);
+  explicit FramesAhead(int threads) : jobs_(threads) {}
 
-  // The caller's thread reads the frame from its file. What goes wrong is thrown by take().
-  void add(ShardReader& shard, std::size_t frame);
+  // The caller's thread reads the frame from its file. What goes wrong is thrown by take(). The
+  // shard may be closed before that.
+  void add(const std::shared_ptr<ShardReader>& shard, std::size_t frame);
   bool full() const { return jobs_.full(); }
   bool empty() const { return jobs_.empty(); }
 

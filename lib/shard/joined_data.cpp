@@ -1,11 +1,13 @@
 #include "shard/joined_data.h"
 
 #include <algorithm>
+#include <stdexcept>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "base/number.h"
 #include "base/signals.h"
+#include "shard/document_starts.h"
 #include "shard/lineage.h"
 
 namespace ql::shard {
@@ -18,20 +20,31 @@ std::string describe(const VocabularyInfo& vocabulary) {
 }
 
 // Sends the tokens from `position` of a folder on, with the document starts among them.
-void send(const std::vector<std::int64_t>& document_starts, std::int64_t position,
-          const TokenId* ids, std::size_t count, TokenSink& sink) {
+void send(DocumentStartsAhead& starts, std::int64_t position, const TokenId* ids, std::size_t count,
+          TokenSink& sink) {
   const std::int64_t end = position + static_cast<std::int64_t>(count);
-  auto start = std::lower_bound(document_starts.begin(), document_starts.end(), position);
   while (position < end) {
-    if (start != document_starts.end() && *start == position) {
+    if (starts.next() == position) {
       sink.begin_document();
-      ++start;
+      starts.pass();
     }
-    const std::int64_t next = start == document_starts.end() ? end : std::min(end, *start);
+    const std::int64_t next = std::min(end, starts.next());
     sink.write(ids, static_cast<std::size_t>(next - position));
     ids += next - position;
     position = next;
   }
+}
+
+// Position of a document's first token.
+std::int64_t start_of(const TokenReader& reader, std::int64_t document) {
+  DocumentStartsReader all(reader.place(), reader.manifest());
+  std::vector<std::int64_t> starts;
+  while (all.read(starts)) {
+    const auto count = static_cast<std::int64_t>(starts.size());
+    if (document < count) return starts[static_cast<std::size_t>(document)];
+    document -= count;
+  }
+  throw std::out_of_range(fmt::format("{}: no document {} more", reader.name(), document));
 }
 
 }  // namespace
@@ -65,6 +78,10 @@ JoinedData::JoinedData(const std::vector<std::string>& folders) {
           fmt::format("its vocabulary ({}) is not that of {} ({})", describe(reader.vocabulary()),
                       readers_.front().name(), describe(readers_.front().vocabulary())),
           "only data made with one vocabulary can be joined");
+    }
+    if (reader.tokens() > kMostTokens - tokens_) {
+      throw Error(reader.name(), fmt::format("more than {} tokens together", kMostTokens),
+                  "join fewer folders");
     }
     tokens_ += reader.tokens();
     documents_ += reader.documents();
@@ -112,8 +129,7 @@ Json JoinedData::unknown_keys() const {
 std::int64_t JoinedData::token_of_document(std::int64_t document) const {
   std::int64_t before = 0;
   for (const TokenReader& reader : readers_) {
-    if (document < reader.documents())
-      return before + reader.document_starts()[static_cast<std::size_t>(document)];
+    if (document < reader.documents()) return before + start_of(reader, document);
     document -= reader.documents();
     before += reader.tokens();
   }
@@ -124,6 +140,21 @@ TokenRange JoinedData::tokens_of_documents(TokenRange documents) const {
   return {token_of_document(documents.begin), token_of_document(documents.end)};
 }
 
+void JoinedData::for_each_document(const std::function<void(std::int64_t tokens)>& use) const {
+  for (const TokenReader& reader : readers_) {
+    DocumentStartsReader all(reader.place(), reader.manifest());
+    std::int64_t begin = 0;
+    for (std::vector<std::int64_t> starts; all.read(starts);) {
+      check_for_stop();
+      for (const std::int64_t start : starts) {
+        if (start > 0) use(start - begin);
+        begin = start;
+      }
+    }
+    if (reader.tokens() > 0) use(reader.tokens() - begin);
+  }
+}
+
 void JoinedData::copy(TokenRange range, int threads, TokenSink& sink, const TokensDone& done) {
   std::int64_t before = 0;  // tokens of the folders before
   for (TokenReader& reader : readers_) {
@@ -131,9 +162,10 @@ void JoinedData::copy(TokenRange range, int threads, TokenSink& sink, const Toke
     const std::int64_t end = std::min(range.end, before + reader.tokens()) - before;
     if (begin < end) {
       std::int64_t position = begin;
+      DocumentStartsAhead starts(reader.place(), reader.manifest(), begin);
       reader.read_in_order(begin, end, threads, [&](const TokenId* ids, std::size_t count) {
         check_for_stop();
-        send(reader.document_starts(), position, ids, count, sink);
+        send(starts, position, ids, count, sink);
         position += static_cast<std::int64_t>(count);
         done(before + position - range.begin);
       });

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -26,7 +27,7 @@ TokenRange parse_range(const std::string& text, std::int64_t total, const std::s
 
 class JoinedData {
  public:
-  // Throws Error when the vocabularies differ.
+  // Throws Error when the vocabularies differ. Reads the manifests only.
   explicit JoinedData(const std::vector<std::string>& folders);
 
   std::int64_t tokens() const { return tokens_; }
@@ -36,11 +37,14 @@ class JoinedData {
   // Vocabulary of the data, its text from the first folder that has it, provenance of this run with
   // the folders' as "input".
   StreamHeader header(const Json& configuration) const;
+  const std::vector<TokenReader>& folders() const { return readers_; }
   // Unknown manifest keys on which all folders that have them agree.
   Json unknown_keys() const;
 
-  // The tokens of a range of documents.
+  // The tokens of a range of documents. Reads the document starts before it.
   TokenRange tokens_of_documents(TokenRange documents) const;
+  // Calls use(tokens) with the length of each document, in their order. Keeps none in memory.
+  void for_each_document(const std::function<void(std::int64_t tokens)>& use) const;
 
   // Sends a range of tokens to `sink`, with the document starts in it, while `threads` threads
   // decode what follows. Each folder begins a document. Does not finish the sink.

@@ -13,8 +13,7 @@ namespace {
 
 constexpr const char* kFormat = "ql-manifest";
 constexpr std::int64_t kVersion = 1;
-// So that sums of bytes fit into 64 bits.
-constexpr std::int64_t kMostTokens = std::int64_t{1} << 60, kMostBytes = 4 * kMostTokens;
+constexpr std::int64_t kMostBytes = 4 * kMostTokens;
 
 const std::set<std::string>& known_keys() {
   static const std::set<std::string> keys{"format", "version",         "dtype",      "vocabulary",
@@ -27,9 +26,18 @@ const char* dtype_of(const Manifest& manifest) {
   return manifest.bytes_per_id() == 2 ? "u16" : "u32";
 }
 
-std::string checksum_of(Json json) {
-  json.erase("checksum");
-  return content_hash(json.dump());
+// Of the object's compact text without the key "checksum": put together here, because a copy
+// without the key would take as long as reading the manifest.
+std::string checksum_of(const Json& json) {
+  std::string text = "{";
+  for (const auto& [key, value] : json.items()) {
+    if (key == "checksum") continue;
+    if (text.size() > 1) text += ',';
+    text += Json(key).dump();
+    text += ':';
+    text += value.dump();
+  }
+  return content_hash(text + "}");
 }
 
 std::string file_name(const JsonObject& json) {

@@ -11,6 +11,10 @@
 
 namespace ql::shard {
 
+// In a folder: so that sums of bytes fit into 64 bits.
+constexpr std::int64_t kMostTokens = std::int64_t{1} << 60;
+constexpr std::int64_t kLargestManifest = std::int64_t{256} << 20;  // in bytes
+
 struct ShardEntry {
   std::string file;
   std::int64_t tokens = 0;

@@ -10,12 +10,6 @@
 
 namespace ql::shard {
 
-namespace {
-
-constexpr std::int64_t kLargestManifest = std::int64_t{256} << 20;
-
-}  // namespace
-
 PackedFolder find_packed_folder(const fs::path& path) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);

@@ -6,7 +6,6 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "shard/damaged.h"
-#include "shard/id_codec.h"
 
 namespace ql::shard {
 
@@ -57,13 +56,10 @@ const RandomAccessFile& ShardReader::file() {
 
 std::string ShardReader::hash() { return file().hash(); }
 
-std::int64_t ShardReader::largest_frame() const {
-  std::uint32_t largest = 0;
-  for (const SeekEntry& entry : frames_) {
-    // A table may claim that little content was stored as much.
-    largest = std::max({largest, entry.content_bytes, entry.frame_bytes});
-  }
-  return largest;
+std::size_t ShardReader::frame_memory(std::size_t frame) const {
+  const SeekEntry& entry = frames_[frame];
+  const std::size_t ids = entry.content_bytes / static_cast<std::uint32_t>(bytes_per_id_);
+  return entry.frame_bytes + (in_place() ? 0 : entry.content_bytes) + ids * sizeof(TokenId);
 }
 
 std::size_t ShardReader::frame_of(std::int64_t position) const {
@@ -87,13 +83,12 @@ void ShardReader::decode_frame(std::size_t frame, FrameBuffer& buffer) const {
     throw FormatError(fmt::format("{}: frame {}", name_, frame), what, kDamagedFileCure);
   };
   std::vector<TokenId>& ids = buffer.ids;
-  const bool in_place = kIdsAreBytes && bytes_per_id_ == sizeof(TokenId);
-  if (in_place) {
+  if (in_place()) {
     ids.resize(entry.content_bytes / sizeof(TokenId));
   } else {
     buffer.content.resize(entry.content_bytes);
   }
-  void* content = in_place ? static_cast<void*>(ids.data()) : buffer.content.data();
+  void* content = in_place() ? static_cast<void*>(ids.data()) : buffer.content.data();
   const std::string problem =
       buffer.decompressor.decompress(buffer.stored, entry.content_bytes, content);
   if (!problem.empty()) fail(problem);
@@ -101,13 +96,18 @@ void ShardReader::decode_frame(std::size_t frame, FrameBuffer& buffer) const {
   const std::optional<std::uint32_t> compared = frame_checksum(buffer.stored);
   const std::uint32_t checksum = compared ? *compared : seek_checksum(content, entry.content_bytes);
   if (checksum != entry.checksum) fail("checksum mismatch");
-  if (!in_place) decode_ids(content, entry.content_bytes, bytes_per_id_, ids);
+  if (!in_place()) decode_ids(content, entry.content_bytes, bytes_per_id_, ids);
   const std::int64_t foreign = first_foreign_id(ids.data(), ids.size(), vocabulary_size_);
   if (foreign >= 0) {
     fail(fmt::format("token {}: id {} is outside the vocabulary of {} entries",
                      frame_begin(frame) + foreign, ids[static_cast<std::size_t>(foreign)],
                      vocabulary_size_));
   }
+}
+
+std::string_view ShardReader::content(const FrameBuffer& buffer) const {
+  if (!in_place()) return buffer.content;
+  return {reinterpret_cast<const char*>(buffer.ids.data()), buffer.ids.size() * sizeof(TokenId)};
 }
 
 }  // namespace ql::shard

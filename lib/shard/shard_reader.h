@@ -5,8 +5,10 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "shard/id_codec.h"
 #include "shard/manifest.h"
 #include "shard/raw_file.h"
 #include "shard/seek_table.h"
@@ -35,8 +37,8 @@ class ShardReader {
   // Positions in the data.
   std::int64_t frame_begin(std::size_t frame) const { return frame_begins_[frame]; }
   std::int64_t frame_end(std::size_t frame) const { return frame_begins_[frame + 1]; }
-  // Bytes of the largest frame's content.
-  std::int64_t largest_frame() const;
+  // Bytes that the frame takes in a FrameBuffer.
+  std::size_t frame_memory(std::size_t frame) const;
   // The frame that holds a position of this shard.
   std::size_t frame_of(std::int64_t position) const;
 
@@ -48,6 +50,8 @@ class ShardReader {
   // seek table says and all its ids belong to the vocabulary. Safe from several threads with a
   // buffer each.
   void decode_frame(std::size_t frame, FrameBuffer& buffer) const;
+  // The ids of a decoded frame as bytes of the data's width, as data_hash covers them.
+  std::string_view content(const FrameBuffer& buffer) const;
 
   // The file is opened when it is needed; a reader of many shards closes those it has left.
   bool is_open() const { return file_ != nullptr; }
@@ -58,6 +62,8 @@ class ShardReader {
 
  private:
   const RandomAccessFile& file();
+  // Whether ids are decoded where they are used, without a copy of their bytes.
+  bool in_place() const { return kIdsAreBytes && bytes_per_id_ == sizeof(TokenId); }
 
   std::filesystem::path path_;
   std::string name_;

@@ -8,6 +8,7 @@
 #include "base/hash.h"
 #include "shard/document_starts.h"
 #include "shard/frames_ahead.h"
+#include "shard/lazy_shards.h"
 #include "shard/manifest.h"
 #include "shard/shard_reader.h"
 
@@ -15,8 +16,6 @@ namespace ql::shard {
 
 namespace {
 
-// Well below the usual limit of 1024 open files.
-constexpr std::size_t kMostOpenShards = 64;
 constexpr std::size_t kMostCursors = std::size_t{1} << 20;
 constexpr std::size_t kNoShard = SIZE_MAX;
 
@@ -35,47 +34,22 @@ struct CachedFrame {
 struct TokenReader::State {
   PackedFolder place;
   Manifest manifest;
-  std::vector<ShardReader> shards;
-  std::vector<std::size_t> open_shards;  // oldest first
+  LazyShards shards;
   FrameBuffer buffer;
   std::vector<CachedFrame> cursors;
   std::optional<std::vector<std::int64_t>> document_starts;
 
   explicit State(const fs::path& path)
-      : place(find_packed_folder(path)), manifest(read_manifest(place)) {
-    std::int64_t begin = 0;
-    for (const ShardEntry& entry : manifest.shards) {
-      shards.emplace_back(place, entry, begin, manifest.vocabulary, manifest.bytes_per_id());
-      shards.back().close();
-      begin = shards.back().end();
-    }
-  }
-
-  std::size_t shard_of(std::int64_t position) const {
-    const auto next = std::upper_bound(
-        shards.begin(), shards.end(), position,
-        [](std::int64_t value, const ShardReader& shard) { return value < shard.begin(); });
-    return static_cast<std::size_t>(next - shards.begin()) - 1;
-  }
-
-  void make_room_for(std::size_t shard) {
-    if (shards[shard].is_open()) return;
-    if (open_shards.size() == kMostOpenShards) {
-      shards[open_shards.front()].close();
-      open_shards.erase(open_shards.begin());
-    }
-    open_shards.push_back(shard);
-  }
+      : place(find_packed_folder(path)), manifest(read_manifest(place)), shards(place, manifest) {}
 
   void load(std::int64_t position, CachedFrame& cached) {
     cached.shard = kNoShard;  // stays so when reading throws
-    const std::size_t index = shard_of(position);
-    make_room_for(index);
-    ShardReader& shard = shards[index];
-    const std::size_t frame = shard.frame_of(position);
-    shard.read_frame(frame, buffer);
+    const std::size_t index = shards.shard_of(position);
+    const std::shared_ptr<ShardReader> shard = shards.get(index);
+    const std::size_t frame = shard->frame_of(position);
+    shard->read_frame(frame, buffer);
     cached.ids.swap(buffer.ids);
-    cached.begin = shard.frame_begin(frame);
+    cached.begin = shard->frame_begin(frame);
     cached.shard = index;
   }
 };
@@ -89,6 +63,7 @@ std::int64_t TokenReader::documents() const { return state_->manifest.documents;
 const VocabularyInfo& TokenReader::vocabulary() const { return state_->manifest.vocabulary; }
 const std::optional<TextCounts>& TokenReader::counts() const { return state_->manifest.counts; }
 const Manifest& TokenReader::manifest() const { return state_->manifest; }
+const PackedFolder& TokenReader::place() const { return state_->place; }
 const std::string& TokenReader::name() const { return state_->place.name; }
 const std::string& TokenReader::hash() const { return state_->manifest.data_hash; }
 
@@ -132,9 +107,7 @@ void TokenReader::read_in_order(std::int64_t begin, std::int64_t end, int thread
     throw std::out_of_range(
         fmt::format("{}: tokens {} to {} asked of {}", name(), begin, end, tokens()));
   }
-  std::int64_t largest = 0;
-  for (const ShardReader& shard : state.shards) largest = std::max(largest, shard.largest_frame());
-  FramesAhead frames(threads, largest);
+  FramesAhead frames(threads);
   const auto use_first = [&] {
     FramesAhead::Frame frame = frames.take();
     const auto size = static_cast<std::int64_t>(frame.ids().size());
@@ -144,21 +117,25 @@ void TokenReader::read_in_order(std::int64_t begin, std::int64_t end, int thread
     frames.give_back(std::move(frame));
   };
   for (std::int64_t position = begin; position < end;) {
-    const std::size_t index = state.shard_of(position);
-    state.make_room_for(index);
-    ShardReader& shard = state.shards[index];
-    const std::size_t frame = shard.frame_of(position);
+    std::shared_ptr<ShardReader> shard;
+    try {
+      shard = state.shards.get(state.shards.shard_of(position));
+    } catch (const Error&) {
+      // What is before the bad shard comes first.
+      while (!frames.empty()) use_first();
+      throw;
+    }
+    const std::size_t frame = shard->frame_of(position);
     frames.add(shard, frame);
-    position = shard.frame_end(frame);
-    if (frames.full()) use_first();
+    position = shard->frame_end(frame);
+    while (frames.full()) use_first();
   }
   while (!frames.empty()) use_first();
 }
 
 void TokenReader::close_files() {
   State& state = *state_;
-  for (const std::size_t shard : state.open_shards) state.shards[shard].close();
-  state.open_shards.clear();
+  state.shards.clear();
   state.cursors.clear();
 }
 

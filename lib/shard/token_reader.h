@@ -14,9 +14,10 @@
 
 namespace ql::shard {
 
-// Opens the manifest, checks it against the files' sizes and seek tables, reads frames on demand.
-// One object serves one thread; several cursors may read far apart (each keeps its own frame).
-// Every error is a FormatError or SystemError that names the file.
+// Opens the manifest; each shard is opened, and checked against it, when its first token is read,
+// so that it does not matter how many there are. One object serves one thread; several cursors may
+// read far apart (each keeps its own frame). Every error is a FormatError or SystemError that names
+// the file.
 class TokenReader {
  public:
   // `folder` holds manifest.json; the manifest's own path is accepted, too.
@@ -29,12 +30,14 @@ class TokenReader {
   const VocabularyInfo& vocabulary() const;
   const std::optional<TextCounts>& counts() const;
   // Token positions where documents start, ascending, the first is 0 (empty data: none). Read from
-  // the disk at the first call.
+  // the disk at the first call, and kept, in 8 bytes each: document_starts.h has readers that keep
+  // nothing.
   const std::vector<std::int64_t>& document_starts() const;
   // The vocabulary file's text packed with the data, "" if none.
   std::string vocabulary_text() const;
   const std::string& name() const;  // the folder as given: for messages
   const Manifest& manifest() const;
+  const PackedFolder& place() const;
   // Identity of the data: a hash of all ids and document starts, whatever their compression.
   const std::string& hash() const;
 
@@ -45,10 +48,10 @@ class TokenReader {
   void read(std::int64_t begin, std::int64_t count, std::int64_t* out, std::size_t cursor = 0);
   // Calls use(ids, count) for tokens [begin, end) in their order, a part of a frame at a time,
   // while `threads` threads decode the frames behind. Throws what read() throws, once all before
-  // the damage has been used. Memory: two frames for each thread.
+  // the damage has been used. Memory: two frames for each thread, fewer where they are large.
   using UseIds = std::function<void(const TokenId* ids, std::size_t count)>;
   void read_in_order(std::int64_t begin, std::int64_t end, int threads, const UseIds& use);
-  // Closes the shards and forgets the decoded frames; the next read() opens what it needs.
+  // Closes and forgets the shards and the decoded frames; the next read() opens what it needs.
   void close_files();
 
  private:

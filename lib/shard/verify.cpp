@@ -1,6 +1,8 @@
 #include "shard/verify.h"
 
+#include <memory>
 #include <optional>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -10,7 +12,6 @@
 #include "shard/damaged.h"
 #include "shard/document_starts.h"
 #include "shard/frames_ahead.h"
-#include "shard/id_codec.h"
 #include "shard/manifest.h"
 #include "shard/shard_reader.h"
 
@@ -81,36 +82,39 @@ class Verifier {
   }
 
   void verify_shard(const ShardEntry& entry, const Manifest& manifest) {
-    const int bytes_per_id = manifest.bytes_per_id();
-    ShardReader shard(place_, entry, tokens_, manifest.vocabulary, bytes_per_id);
+    const auto shard = std::make_shared<ShardReader>(place_, entry, tokens_, manifest.vocabulary,
+                                                     manifest.bytes_per_id());
     const std::int64_t problems_before = result_.problems;
-    FramesAhead frames(threads_, shard.largest_frame());
+    FramesAhead frames(threads_);
     std::size_t checked = 0;
     const auto check_first = [&] {
       check([&] {
         FramesAhead::Frame frame = frames.take();
-        bytes_.clear();
-        append_ids(bytes_, frame.ids().data(), frame.ids().size(), bytes_per_id);
-        data_hasher_.update(bytes_.data(), bytes_.size());
+        const std::string_view content = shard->content(*frame.buffer);
+        data_hasher_.update(content.data(), content.size());
         frames.give_back(std::move(frame));
       });
-      done_(shard.frame_end(checked++));
+      done_(shard->frame_end(checked++));
     };
-    for (std::size_t frame = 0; frame < shard.frames(); ++frame) {
+    for (std::size_t frame = 0; frame < shard->frames(); ++frame) {
       check_for_stop();
       frames.add(shard, frame);
-      if (frames.full()) check_first();
+      while (frames.full()) check_first();
     }
     while (!frames.empty()) check_first();
-    if (result_.problems == problems_before && shard.hash() != entry.hash) {
-      throw FormatError(shard.name(), "hash mismatch, though all frames are good",
+    if (result_.problems == problems_before && shard->hash() != entry.hash) {
+      throw FormatError(shard->name(), "hash mismatch, though all frames are good",
                         kDamagedFileCure);
     }
   }
 
   void verify_document_starts(const Manifest& manifest) {
-    const std::string bytes = encode_document_starts(read_document_starts(place_, manifest));
-    data_hasher_.update(bytes.data(), bytes.size());
+    DocumentStartsReader reader(place_, manifest);
+    for (std::vector<std::int64_t> starts; reader.read(starts);) {
+      check_for_stop();
+      const std::string bytes = encode_document_starts(starts);
+      data_hasher_.update(bytes.data(), bytes.size());
+    }
   }
 
   PackedFolder place_;
@@ -119,7 +123,6 @@ class Verifier {
   int threads_;
   Verification result_;
   std::int64_t tokens_ = 0;  // in the shards before
-  std::string bytes_;
   ContentHasher data_hasher_;
 };
 

@@ -33,8 +33,8 @@ void edit_manifest(const fs::path& folder, const Edit& edit) {
 std::string verdict(const fs::path& folder) {
   return complaint([&] {
     TokenReader reader(folder);
-    read_all(reader);
     reader.document_starts();
+    read_all(reader);
     reader.vocabulary_text();
   });
 }

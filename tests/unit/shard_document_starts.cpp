@@ -1,0 +1,166 @@
+// documents.zst in pieces, held to plain lists.
+#include <doctest/doctest.h>
+
+#include "base/hash.h"
+#include "shard/document_starts.h"
+#include "shard/zstd_frame.h"
+#include "unit/shard_support.h"
+
+namespace ql::shard {
+
+using namespace test;
+using ql::test::ScratchFolder;
+using ql::test::slurp;
+
+namespace {
+
+std::vector<std::int64_t> random_starts(std::size_t count, unsigned seed) {
+  std::mt19937_64 random(seed);
+  std::vector<std::int64_t> starts;
+  std::int64_t position = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    starts.push_back(position);
+    position += 1 + static_cast<std::int64_t>(random() % 1000);
+  }
+  return starts;
+}
+
+// A folder with nothing but documents.zst, and as much of a manifest.
+struct StartsFile {
+  explicit StartsFile(const fs::path& the_folder) : place{the_folder, "", "data"} {}
+
+  void write(const std::vector<std::int64_t>& starts, std::size_t piece) {
+    fs::remove(place.folder / "documents.zst");
+    const auto documents = static_cast<std::int64_t>(starts.size());
+    DocumentStartsWriter writer(place.folder, "data", documents, 1);
+    for (std::size_t begin = 0; begin < starts.size(); begin += piece) {
+      const std::size_t end = std::min(starts.size(), begin + piece);
+      writer.write(encode_document_starts({starts.begin() + static_cast<std::ptrdiff_t>(begin),
+                                           starts.begin() + static_cast<std::ptrdiff_t>(end)}));
+    }
+    manifest.document_starts = writer.finish();
+    manifest.documents = documents;
+    manifest.tokens = starts.empty() ? 0 : starts.back() + 1;
+  }
+
+  // A file of other content, with a manifest that agrees in size and hash.
+  void put(const std::string& file, std::int64_t documents, std::int64_t tokens) {
+    overwrite(place.folder / "documents.zst", file);
+    manifest.document_starts = {"documents.zst", 8 * documents,
+                                static_cast<std::int64_t>(file.size()), content_hash(file)};
+    manifest.documents = documents;
+    manifest.tokens = tokens;
+  }
+
+  std::vector<std::int64_t> read() const { return read_document_starts(place, manifest); }
+  std::string verdict() const {
+    return complaint([&] { read(); });
+  }
+
+  PackedFolder place;
+  Manifest manifest;
+};
+
+std::string frame_of(const std::vector<std::int64_t>& starts) {
+  return std::string(FrameCompressor(3).compress(encode_document_starts(starts)));
+}
+
+}  // namespace
+
+TEST_CASE("document starts are read back, whatever the pieces") {
+  const ScratchFolder scratch;
+  StartsFile file(scratch.path());
+  for (const std::size_t count : {0U, 1U, 8191U, 8192U, 8193U, 100000U}) {
+    CAPTURE(count);
+    const std::vector<std::int64_t> starts = random_starts(count, 31);
+    for (const std::size_t piece : {std::size_t{7000}, std::size_t{1} << 20}) {
+      file.write(starts, piece);
+      CHECK(file.read() == starts);
+      // What any zstd decompressor would read.
+      std::string content;
+      const std::string frame = slurp(scratch / "documents.zst");
+      CHECK(FrameDecompressor().decompress(frame, 8 * count, content).empty());
+      CHECK(content == encode_document_starts(starts));
+      CHECK(file.manifest.document_starts.hash == content_hash(frame));
+    }
+    // A frame that was compressed at once.
+    if (count == 0) continue;
+    file.put(frame_of(starts), static_cast<std::int64_t>(count), starts.back() + 1);
+    CHECK(file.read() == starts);
+  }
+}
+
+TEST_CASE("walking along the tokens meets every start") {
+  const ScratchFolder scratch;
+  StartsFile file(scratch.path());
+  for (const std::size_t count : {0U, 1U, 8192U, 20000U}) {
+    const std::vector<std::int64_t> starts = random_starts(count, 32);
+    file.write(starts, 5000);
+    const std::int64_t end = file.manifest.tokens;
+    for (const std::int64_t from :
+         {std::int64_t{0}, std::int64_t{1}, end / 3, end / 2, end - 1, end}) {
+      if (from < 0) continue;
+      CAPTURE(from);
+      auto expected = std::lower_bound(starts.begin(), starts.end(), from);
+      DocumentStartsAhead ahead(file.place, file.manifest, from);
+      for (; expected != starts.end() && ahead.next() == *expected; ++expected) ahead.pass();
+      CHECK(expected == starts.end());
+      CHECK(ahead.next() == DocumentStartsAhead::kNone);
+    }
+  }
+}
+
+TEST_CASE("document starts that are not what the manifest says are refused") {
+  const ScratchFolder scratch;
+  StartsFile file(scratch.path());
+  const std::vector<std::int64_t> starts = random_starts(20000, 33);
+  const std::string frame = frame_of(starts);
+  const std::int64_t tokens = starts.back() + 1;
+  file.put(frame, 20000, tokens);
+  CHECK(file.verdict().empty());
+  const auto verdict = [&](const std::string& bytes, std::int64_t documents, std::int64_t of) {
+    file.put(bytes, documents, of);
+    return file.verdict();
+  };
+  CHECK(contains(verdict(frame, 20000, tokens - 1), "beyond the"));
+  CHECK(contains(verdict(frame, 19999, tokens), "does not state its content's size"));
+  CHECK(contains(verdict(frame + frame, 20000, tokens), "data follows the zstd frame"));
+  CHECK(contains(verdict(frame + "x", 20000, tokens), "data follows the zstd frame"));
+  CHECK(contains(verdict(frame.substr(0, frame.size() / 2), 20000, tokens), "does not end"));
+  CHECK(contains(verdict(frame.substr(0, frame.size() - 1), 20000, tokens), "does not end"));
+  CHECK(contains(verdict("", 0, 0), "does not end"));
+  CHECK(contains(verdict("no frame at all", 1, 1), "does not state"));
+  CHECK(contains(verdict(frame_of({0, 5, 5}), 3, 9), "document 2: start 5 is out of order"));
+  CHECK(contains(verdict(frame_of({1, 5}), 2, 9), "document 0: start 1 is out of order"));
+  CHECK(contains(verdict(frame_of({0, -1}), 2, 9), "document 1: "));
+  std::string damaged = frame;
+  damaged[frame.size() / 2] = static_cast<char>(damaged[frame.size() / 2] ^ 4);
+  CHECK_FALSE(verdict(damaged, 20000, tokens).empty());
+  // Found before anything is handed on.
+  file.put(frame, 20000, tokens);
+  file.manifest.document_starts.hash = "0";
+  CHECK(contains(complaint([&] { DocumentStartsReader reader(file.place, file.manifest); }),
+                 "hash mismatch"));
+}
+
+TEST_CASE("a bomb of document starts is refused at its second start") {
+  const ScratchFolder scratch;
+  StartsFile file(scratch.path());
+  // 32 MB of zeros in a kilobyte or two.
+  const std::string zeros(std::size_t{32} << 20, '\0');
+  const std::string frame(FrameCompressor(19).compress(zeros));
+  CHECK(frame.size() < 16384);
+  const auto documents = static_cast<std::int64_t>(zeros.size() / 8);
+  file.put(frame, documents, documents);
+  CHECK(contains(file.verdict(), "document 1: start 0 is out of order"));
+}
+
+TEST_CASE("a writer wants as many starts as were announced") {
+  const ScratchFolder scratch;
+  DocumentStartsWriter writer(scratch.path(), "data", 2, 1);
+  writer.write(encode_document_starts({0}));
+  CHECK_THROWS_AS(writer.finish(), std::logic_error);
+  CHECK_THROWS_AS(writer.write(encode_document_starts({1, 2})), std::logic_error);
+}
+
+}  // namespace ql::shard
