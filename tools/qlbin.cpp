@@ -1,13 +1,14 @@
 // qlbin: token streams to zstd shards with a manifest, and back.
-#include "base/cores.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/printable.h"
 #include "base/progress.h"
 #include "base/provenance.h"
 #include "base/tool.h"
+#include "qlbin_options.h"
 #include "qlbin_table.h"
 #include "shard/info.h"
+#include "shard/join_packs.h"
 #include "shard/joined_data.h"
 #include "shard/lineage.h"
 #include "shard/pack_target.h"
@@ -19,31 +20,6 @@ namespace {
 
 using namespace ql;
 using namespace ql::shard;
-
-int threads(const Options& options) {
-  return threads_or_cores(static_cast<int>(options.integer("threads")));
-}
-
-// How the command went about it, for the artefact. What only changes speed is left out.
-Json configuration(const Options& options) {
-  Json json = options.resolved();
-  json.erase("threads");
-  return json;
-}
-
-PackOptions pack_options(const Options& options) {
-  PackOptions pack;
-  pack.shard_tokens = options.integer("shard-tokens");
-  pack.frame_tokens = options.integer("frame-tokens");
-  if (options.has("level")) pack.level = static_cast<int>(options.integer("level"));
-  pack.force = options.flag("force");
-  pack.threads = threads(options);
-  return pack;
-}
-
-TokensDone shown_by(Progress& progress) {
-  return [&progress](std::int64_t tokens) { progress.update(tokens); };
-}
 
 void pack_stream(const Options& options, InputFile& input) {
   for (const char* name : {"vocab-size", "eos"}) {
@@ -62,23 +38,11 @@ void pack_stream(const Options& options, InputFile& input) {
   progress.finish();
 }
 
-VocabularyInfo typed_vocabulary(const Options& options) {
+void pack_plain_ids(const Options& options, InputFile& input) {
   if (!options.has("vocab-size")) {
     throw UsageError("", fmt::format("--input {} needs --vocab-size", options.text("input")),
                      "give the number of entries in the vocabulary");
   }
-  VocabularyInfo vocabulary;
-  vocabulary.size = options.integer("vocab-size");
-  if (!options.has("eos")) return vocabulary;
-  if (options.integer("eos") >= vocabulary.size) {
-    throw UsageError("", fmt::format("--eos {} is outside the vocabulary of {} entries",
-                                     options.integer("eos"), vocabulary.size));
-  }
-  vocabulary.eos = static_cast<TokenId>(options.integer("eos"));
-  return vocabulary;
-}
-
-void pack_plain_ids(const Options& options, InputFile& input) {
   StreamHeader header;
   header.vocabulary = typed_vocabulary(options);
   header.provenance = provenance(configuration(options));
@@ -190,8 +154,11 @@ void cat(const Options& options) {
   out.close();
 }
 
-void merge(const Options& options) {
-  JoinedData data(options.positional());
+bool packs_anew(const Options& options) {
+  return options.has("shard-tokens") || options.has("frame-tokens") || options.has("level");
+}
+
+void merge_anew(const Options& options, JoinedData& data) {
   PackWriter writer(options.text("output"), data.header(configuration(options)),
                     pack_options(options));
   writer.keep_unknown(data.unknown_keys());
@@ -199,6 +166,26 @@ void merge(const Options& options) {
   data.copy({0, data.tokens()}, threads(options), writer, shown_by(progress));
   writer.finish(data.counts());
   progress.finish();
+}
+
+void merge_shards(const Options& options, const JoinedData& data) {
+  JoinOptions join;
+  join.force = options.flag("force");
+  join.threads = threads(options);
+  Progress progress("merge", "tokens", data.tokens());
+  const Joined joined = join_packs(data, options.text("output"),
+                                   data.header(configuration(options)), join, shown_by(progress));
+  progress.finish(fmt::format("shards linked: {}, copied: {}", joined.linked, joined.copied));
+}
+
+void merge(const Options& options) {
+  check_pack_target(options.text("output"), options.flag("force"));
+  JoinedData data(options.positional());
+  if (packs_anew(options)) {
+    merge_anew(options, data);
+  } else {
+    merge_shards(options, data);
+  }
 }
 
 void run(const Options& options) {

@@ -44,12 +44,16 @@ Option threads(const char* remark) {
   return option;
 }
 
-// What pack and merge have in common.
-std::vector<Option> writing_options() {
-  Option output = text("output", "DIR", "Folder to make. It appears whole or not at all.");
+Option output_folder(const char* help) {
+  Option output = text("output", "DIR", help);
   output.letter = 'o';
   output.type = OptionType::kFolder;
   output.required = true;
+  return output;
+}
+
+// What pack and merge have in common.
+std::vector<Option> writing_options() {
   Option level = number(
       "level",
       "Compression level of zstd, or 0: hardly any search for repetitions, three times as fast. "
@@ -58,7 +62,7 @@ std::vector<Option> writing_options() {
       "larger than at level 1), else 1.",
       "", 0, 22);
   return {
-      output,
+      output_folder("Folder to make. It appears whole or not at all."),
       number("shard-tokens", "Tokens in a shard; the last may have fewer.", "64M", 1, INT64_MAX),
       number("frame-tokens",
              "Tokens in a frame, the least that is read at once. Larger frames compress better, "
@@ -71,6 +75,26 @@ std::vector<Option> writing_options() {
       threads("The files are the same for every N, but for the command line that they name.")};
 }
 
+// The same without defaults: each of them makes merge pack anew, and then has that of pack.
+std::vector<Option> merging_options() {
+  std::vector<Option> options = writing_options();
+  for (Option& option : options) {
+    if (option.name != "shard-tokens" && option.name != "frame-tokens" && option.name != "level")
+      continue;
+    option.default_value.clear();
+    option.help = "Pack the tokens anew. " + option.help;
+    if (option.name == "shard-tokens") option.help += " Default, when packing anew: 64M.";
+    if (option.name == "frame-tokens") option.help += " Default, when packing anew: 64Ki.";
+  }
+  return options;
+}
+
+Option vocabulary_size(const char* help) {
+  return number("vocab-size", help, "", 1, std::int64_t{1} << 32);
+}
+
+Option eos(const char* help) { return number("eos", help, "", 0, (std::int64_t{1} << 32) - 1); }
+
 Command pack() {
   Command command{"pack", "pack tokens into a folder of shards", "[FILE|-]", writing_options(), {}};
   command.options.push_back(
@@ -78,15 +102,11 @@ Command pack() {
              "What FILE holds: a token stream; text with decimal ids, one line per document; or "
              "little-endian ids of 2 or 4 bytes, one document.",
              {"stream", "ids", "u16", "u32"}));
+  command.options.push_back(vocabulary_size(
+      "Number of entries in the vocabulary, for input that does not say so. All ids must be "
+      "below."));
   command.options.push_back(
-      number("vocab-size",
-             "Number of entries in the vocabulary, for input that does not say so. "
-             "All ids must be below.",
-             "", 1, std::int64_t{1} << 32));
-  command.options.push_back(number("eos",
-                                   "Id of the end-of-sentence token, for input that does not "
-                                   "say so.",
-                                   "", 0, (std::int64_t{1} << 32) - 1));
+      eos("Id of the end-of-sentence token, for input that does not say so."));
   command.examples = {
       {"qltok encode --vocab vocab.json train.txt | qlbin pack -o data/train", "Pack a text"},
       {"qlbin pack -o data/train --input u16 --vocab-size 50257 train.bin",
@@ -132,7 +152,7 @@ Command cat() {
 }
 
 Command merge() {
-  Command command{"merge", "pack several folders into one", "MANIFEST...", writing_options(), {}};
+  Command command{"merge", "join several folders into one", "MANIFEST...", merging_options(), {}};
   command.examples = {
       {"qlbin merge -o data/all data/part-*", "Join parts that were made in parallel"},
       {"qlbin merge -o data/small --level 19 data/train", "Pack the same tokens more tightly"}};

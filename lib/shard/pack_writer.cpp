@@ -9,9 +9,10 @@
 #include "base/hash.h"
 #include "base/object_pool.h"
 #include "base/ordered_jobs.h"
+#include "shard/document_starts.h"
 #include "shard/id_codec.h"
 #include "shard/little_endian.h"
-#include "shard/pack_target.h"
+#include "shard/new_pack.h"
 #include "shard/shard_writer.h"
 
 namespace ql::shard {
@@ -35,13 +36,6 @@ void check_sizes(const PackOptions& options, int bytes_per_id) {
   }
 }
 
-void write_new_file(const fs::path& folder, const std::string& shown_folder,
-                    const std::string& name, std::string_view content) {
-  NewFile file(folder / name, (fs::path(shown_folder) / name).string());
-  file.write(content.data(), content.size());
-  file.close();
-}
-
 struct PackedFrame {
   std::string content;  // ids as bytes
   std::string frame;    // compressed
@@ -55,16 +49,14 @@ struct PackWriter::State {
         options(the_options),
         bytes_per_id(the_header.bytes_per_id()),
         level(the_options.level.value_or(usual_level(the_header.vocabulary.size))),
-        shown_folder(target.string()),
-        folder(target),
+        pack(target, the_options.force),
         jobs(threads_for_frames(the_options.threads, the_options.frame_tokens * bytes_per_id)) {}
 
   StreamHeader header;
   PackOptions options;
   int bytes_per_id;
   int level;
-  std::string shown_folder;
-  AtomicFolder folder;
+  NewPack pack;
   std::unique_ptr<ShardWriter> shard;
   std::int64_t tokens_in_shard = 0;  // in frames that were given to the threads
   std::int64_t tokens_in_file = 0;   // of that, in the shard's file
@@ -119,8 +111,7 @@ struct PackWriter::State {
 
   void write_to_file(const PackedFrame& packed) {
     if (!shard) {
-      shard =
-          std::make_unique<ShardWriter>(folder.temporary(), shown_folder, manifest.shards.size());
+      shard = std::make_unique<ShardWriter>(pack.temporary(), pack.name(), manifest.shards.size());
     }
     shard->write_frame(packed.frame, packed.content.size());
     data_hasher.update(packed.content.data(), packed.content.size());
@@ -141,21 +132,10 @@ struct PackWriter::State {
   }
 
   void write_document_starts() {
-    const std::string& bytes = document_starts;
-    data_hasher.update(bytes.data(), bytes.size());
-    FrameCompressor compressor(std::max(level, 1));
-    const std::string_view file = compressor.compress(bytes);
-    manifest.document_starts = {"documents.zst", static_cast<std::int64_t>(bytes.size()),
-                                static_cast<std::int64_t>(file.size()), content_hash(file)};
-    write_new_file(folder.temporary(), shown_folder, manifest.document_starts.file, file);
-  }
-
-  void write_vocabulary() {
-    const std::string& text = header.vocabulary_text;
-    if (text.empty()) return;
-    manifest.vocabulary_file = VocabularyFileEntry{
-        "vocabulary.json", static_cast<std::int64_t>(text.size()), content_hash(text)};
-    write_new_file(folder.temporary(), shown_folder, manifest.vocabulary_file->file, text);
+    data_hasher.update(document_starts.data(), document_starts.size());
+    DocumentStartsWriter writer(pack.temporary(), pack.name(), manifest.documents, level);
+    writer.write(document_starts);
+    manifest.document_starts = writer.finish();
   }
 };
 
@@ -164,7 +144,7 @@ int usual_level(std::int64_t vocabulary_size) { return vocabulary_size > 1024 ? 
 PackWriter::PackWriter(const fs::path& folder, const StreamHeader& header,
                        const PackOptions& options) {
   check_sizes(options, header.bytes_per_id());
-  state_ = std::make_unique<State>(prepare_pack_target(folder, options.force), header, options);
+  state_ = std::make_unique<State>(folder, header, options);
 }
 
 PackWriter::~PackWriter() = default;
@@ -193,18 +173,13 @@ void PackWriter::finish(const std::optional<TextCounts>& counts) {
   state.write_pending_frames();
   state.finish_shard();
   state.write_document_starts();
-  state.write_vocabulary();
   Manifest& manifest = state.manifest;
   manifest.vocabulary = state.header.vocabulary;
   manifest.counts = counts;
   manifest.data_hash = state.data_hasher.digest();
   manifest.provenance = state.header.provenance;
-  const Json json = manifest_to_json(manifest);
-  manifest.checksum = json["checksum"].get<std::string>();
-  write_new_file(state.folder.temporary(), state.shown_folder, "manifest.json", dump_json(json));
-  // A second look: nobody may have put something of theirs there meanwhile.
-  check_pack_target(state.shown_folder, state.options.force);
-  state.folder.commit();
+  state.pack.write_vocabulary(state.header.vocabulary_text, manifest);
+  state.pack.commit(manifest);
 }
 
 const Manifest& PackWriter::manifest() const { return state_->manifest; }

@@ -48,6 +48,11 @@ void RandomAccessFile::read(std::int64_t offset, void* data, std::size_t size) c
   }
 }
 
+bool RandomAccessFile::hard_link(const std::filesystem::path& name) const {
+  const std::string opened = fmt::format("/proc/self/fd/{}", descriptor_);
+  return ::linkat(AT_FDCWD, opened.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0;
+}
+
 std::string RandomAccessFile::hash() const {
   ContentHasher hasher;
   std::string buffer(std::size_t{1} << 20, '\0');

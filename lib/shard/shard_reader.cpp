@@ -56,6 +56,8 @@ const RandomAccessFile& ShardReader::file() {
 
 std::string ShardReader::hash() { return file().hash(); }
 
+bool ShardReader::hard_link(const std::filesystem::path& name) { return file().hard_link(name); }
+
 std::size_t ShardReader::frame_memory(std::size_t frame) const {
   const SeekEntry& entry = frames_[frame];
   const std::size_t ids = entry.content_bytes / static_cast<std::uint32_t>(bytes_per_id_);

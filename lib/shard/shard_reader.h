@@ -52,10 +52,15 @@ class ShardReader {
   void decode_frame(std::size_t frame, FrameBuffer& buffer) const;
   // The ids of a decoded frame as bytes of the data's width, as data_hash covers them.
   std::string_view content(const FrameBuffer& buffer) const;
+  // What follows the frames in the file.
+  std::string seek_table() const { return encode_seek_table(frames_); }
 
   // The file is opened when it is needed; a reader of many shards closes those it has left.
   bool is_open() const { return file_ != nullptr; }
   void close() { file_.reset(); }
+  // Gives the opened file a second name. False where that cannot be: on another file system, or on
+  // one without such links.
+  bool hard_link(const std::filesystem::path& name);
   const std::string& name() const { return name_; }
   // Of the whole file.
   std::string hash();

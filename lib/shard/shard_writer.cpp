@@ -10,11 +10,13 @@ namespace {
 
 ShardEntry numbered_entry(std::size_t number) {
   ShardEntry entry;
-  entry.file = fmt::format("shard-{:05}.zst", number);
+  entry.file = shard_file_name(number);
   return entry;
 }
 
 }  // namespace
+
+std::string shard_file_name(std::size_t number) { return fmt::format("shard-{:05}.zst", number); }
 
 ShardWriter::ShardWriter(const std::filesystem::path& folder, const std::string& shown_folder,
                          std::size_t number)

@@ -15,6 +15,9 @@
 
 namespace ql::shard {
 
+// The name of a folder's shard: "shard-00000.zst" and so on.
+std::string shard_file_name(std::size_t number);
+
 class ShardWriter {
  public:
   // `folder` is where the file is created, `shown_folder` what error messages call it.

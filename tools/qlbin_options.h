@@ -1,0 +1,22 @@
+// What several commands of qlbin make of their options.
+#pragma once
+
+#include <string>
+
+#include "base/options.h"
+#include "base/progress.h"
+#include "shard/pack_writer.h"
+#include "shard/token_sink.h"
+
+int threads(const ql::Options& options);
+
+// How the command went about it, for the artefact. What only changes speed is left out.
+ql::Json configuration(const ql::Options& options);
+
+// Sizes and level where they are given, else the writer's own.
+ql::shard::PackOptions pack_options(const ql::Options& options);
+
+// Of --vocab-size and --eos. UsageError when the eos is outside.
+ql::shard::VocabularyInfo typed_vocabulary(const ql::Options& options);
+
+ql::shard::TokensDone shown_by(ql::Progress& progress);
