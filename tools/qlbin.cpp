@@ -5,6 +5,7 @@
 #include "base/progress.h"
 #include "base/provenance.h"
 #include "base/tool.h"
+#include "qlbin_exchange.h"
 #include "qlbin_options.h"
 #include "qlbin_table.h"
 #include "shard/info.h"
@@ -195,6 +196,8 @@ void run(const Options& options) {
   if (command == "verify") verify(options);
   if (command == "cat") cat(options);
   if (command == "merge") merge(options);
+  if (command == "import") import_files(options);
+  if (command == "export") export_folders(options);
 }
 
 }  // namespace

@@ -44,6 +44,14 @@ Option threads(const char* remark) {
   return option;
 }
 
+Option format_choice() {
+  Option option = choice("format", "Whose token files: llm.c's, nanoGPT's or Megatron's.",
+                         {"llmc", "nanogpt", "megatron"});
+  option.default_value.clear();
+  option.required = true;
+  return option;
+}
+
 Option output_folder(const char* help) {
   Option output = text("output", "DIR", help);
   output.letter = 'o';
@@ -52,7 +60,7 @@ Option output_folder(const char* help) {
   return output;
 }
 
-// What pack and merge have in common.
+// What pack, import and merge have in common.
 std::vector<Option> writing_options() {
   Option level = number(
       "level",
@@ -159,11 +167,46 @@ Command merge() {
   return command;
 }
 
+Command import_files() {
+  Command command{"import", "pack token files of other programs", "FILE...", writing_options(), {}};
+  command.options.push_back(format_choice());
+  Option size = vocabulary_size("Number of entries in the vocabulary. All ids must be below.");
+  size.required = true;
+  command.options.push_back(size);
+  command.options.push_back(
+      eos("Id of the end-of-sentence token. Of llm.c and nanoGPT, it ends a document; without it "
+          "all FILEs are one document."));
+  command.options.push_back(flag(
+      "eos-first", "The token of --eos begins a document, as in what llm.c's own scripts write."));
+  command.examples = {
+      {"qlbin import --format llmc -o data/train --vocab-size 50257 --eos 50256 --eos-first "
+       "fineweb_train_*.bin",
+       "Files of llm.c's scripts"},
+      {"qlbin import --format megatron -o data/all --vocab-size 50257 my_text_document",
+       "Megatron's my_text_document.bin and my_text_document.idx"}};
+  return command;
+}
+
+Command export_folders() {
+  Command command{"export", "write token files for other programs", "MANIFEST...", {}, {}};
+  command.options = {
+      output_folder("Folder to make, which must not exist or be empty. It appears whole or not at "
+                    "all. The files in it are named after it."),
+      format_choice(),
+      number("file-tokens", "Tokens in each file of llm.c's; the last may have fewer.", "100M", 1,
+             INT32_MAX),
+      threads("The files are the same for every N.")};
+  command.examples = {{"qlbin export --format nanogpt -o out/train data/train",
+                       "Make out/train/train.bin for nanoGPT"}};
+  return command;
+}
+
 }  // namespace
 
 const ql::ToolTable& qlbin_table() {
-  static const ql::ToolTable kTable{"qlbin",
-                                    "Pack token ids into compressed shards and read them back.",
-                                    {pack(), info(), verify(), cat(), merge()}};
+  static const ql::ToolTable kTable{
+      "qlbin",
+      "Pack token ids into compressed shards and read them back.",
+      {pack(), info(), verify(), cat(), merge(), import_files(), export_folders()}};
   return kTable;
 }

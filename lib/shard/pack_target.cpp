@@ -53,28 +53,60 @@ void check_existing(const fs::path& folder, bool force) {
   }
 }
 
-}  // namespace
-
-fs::path check_pack_target(const fs::path& folder, bool force) {
+// Without a trailing slash.
+fs::path named_target(const fs::path& folder) {
   fs::path target = folder.lexically_normal();
   if (!target.has_filename()) target = target.parent_path();
   if (!target.has_filename() || target.filename() == "." || target.filename() == "..") {
-    throw UsageError("", fmt::format("\"{}\" cannot become a packed folder", folder.string()),
+    throw UsageError("", fmt::format("\"{}\" cannot become a new folder", folder.string()),
                      "give the folder a name of its own");
   }
+  return target;
+}
+
+// Runs `check` with the target, and says what file could not be looked at.
+template <typename Check>
+void examine(const fs::path& target, const Check& check) {
   try {
-    check_existing(target, force);
+    check();
   } catch (const fs::filesystem_error& error) {
     throw SystemError(target.string(), "examine", error.code().value());
   }
+}
+
+void make_parents(const fs::path& target) {
+  std::error_code error;
+  if (target.has_parent_path()) fs::create_directories(target.parent_path(), error);
+  if (error) throw SystemError(target.string(), "create the folder around it", error.value());
+}
+
+}  // namespace
+
+fs::path check_pack_target(const fs::path& folder, bool force) {
+  fs::path target = named_target(folder);
+  examine(target, [&] { check_existing(target, force); });
   return target;
 }
 
 fs::path prepare_pack_target(const fs::path& folder, bool force) {
   fs::path target = check_pack_target(folder, force);
-  std::error_code error;
-  if (target.has_parent_path()) fs::create_directories(target.parent_path(), error);
-  if (error) throw SystemError(target.string(), "create the folder around it", error.value());
+  make_parents(target);
+  return target;
+}
+
+fs::path prepare_empty_target(const fs::path& folder) {
+  fs::path target = named_target(folder);
+  examine(target, [&] {
+    const fs::file_status status = fs::symlink_status(target);
+    if (!fs::exists(status)) return;
+    if (status.type() != fs::file_type::directory)
+      throw Error(target.string(), "exists and is not a folder", "choose another name");
+    if (!fs::is_empty(target)) {
+      throw Error(target.string(), "exists and is not empty",
+                  "choose another name, or remove the folder yourself");
+    }
+  });
+  make_parents(target);
   return target;
 }
 

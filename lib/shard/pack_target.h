@@ -1,4 +1,4 @@
-// May a packed folder be put here?
+// May a packed folder, or another new one, be put here?
 #pragma once
 
 #include <filesystem>
@@ -13,5 +13,9 @@ std::filesystem::path check_pack_target(const std::filesystem::path& folder, boo
 
 // The same, and makes the folder's parents.
 std::filesystem::path prepare_pack_target(const std::filesystem::path& folder, bool force);
+
+// For folders that never replace another: throws Error when anything is there but an empty folder.
+// Makes the folder's parents.
+std::filesystem::path prepare_empty_target(const std::filesystem::path& folder);
 
 }  // namespace ql::shard

@@ -1,0 +1,44 @@
+// A run of token ids in a file of another program.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "shard/raw_file.h"
+#include "shard/token_info.h"
+
+namespace ql::shard {
+
+struct ForeignType {
+  int bytes = 2;           // 1, 2, 4 or 8, little-endian
+  bool is_signed = false;  // matters for 2 and 4
+};
+
+class ForeignIds {
+ public:
+  // The ids from byte `offset` of the file on. `file` must outlive this object, which reads it from
+  // front to back; `name` is for messages.
+  ForeignIds(const RandomAccessFile& file, std::string name, std::int64_t offset, ForeignType type,
+             std::int64_t vocabulary_size);
+  // Calls use(ids, count) for the next `count` ids, some thousand at a time. FormatError for an id
+  // outside the vocabulary and when the file ends before.
+  using UseIds = std::function<void(const TokenId* ids, std::size_t count)>;
+  void read(std::int64_t count, const UseIds& use);
+
+ private:
+  void decode(const std::string& bytes);
+
+  const RandomAccessFile& file_;
+  std::string name_;
+  std::int64_t offset_;
+  ForeignType type_;
+  std::int64_t vocabulary_size_;
+  std::int64_t position_ = 0;  // ids read so far
+  std::string bytes_;
+  std::vector<TokenId> ids_;
+};
+
+}  // namespace ql::shard

@@ -1,0 +1,27 @@
+// The first 1,024 bytes of llm.c's token files: 256 i32, of which the first three are a magic
+// number, a version and the number of tokens, and the others 0.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "shard/foreign_ids.h"
+#include "shard/raw_file.h"
+
+namespace ql::shard {
+
+constexpr std::int64_t kLlmcHeaderBytes = 1024;
+constexpr std::int64_t kMostLlmcTokens = INT32_MAX;  // in a file
+
+struct LlmcHeader {
+  ForeignType type;
+  std::int64_t tokens = 0;
+};
+
+// Throws FormatError unless the file's size is what its header says.
+LlmcHeader read_llmc_header(const RandomAccessFile& file, const std::string& name);
+
+// `bytes_per_id`: 2 or 4.
+std::string encode_llmc_header(int bytes_per_id, std::int64_t tokens);
+
+}  // namespace ql::shard
