@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "shard/token_stream_format.h"
 
 namespace ql::shard {
 
@@ -14,6 +15,9 @@ namespace {
 constexpr const char* kFormat = "ql-manifest";
 constexpr std::int64_t kVersion = 1;
 constexpr std::int64_t kMostBytes = 4 * kMostTokens;
+// Far more than anybody adds; keys are looked for one after the other.
+constexpr std::size_t kMostUnknownKeys = 1000;
+constexpr auto kMostVocabularyBytes = static_cast<std::int64_t>(kLargestVocabularyText);
 
 const std::set<std::string>& known_keys() {
   static const std::set<std::string> keys{"format", "version",         "dtype",      "vocabulary",
@@ -106,7 +110,8 @@ void read_document_starts(const JsonObject& object, Manifest& manifest) {
   entry.hash = json.text("hash");
   const bool possible =
       manifest.documents <= manifest.tokens && (manifest.documents > 0) == (manifest.tokens > 0);
-  if (!possible || entry.bytes != 8 * manifest.documents) {
+  // Divided, because eight times the most documents is more than 64 bits hold.
+  if (!possible || entry.bytes % 8 != 0 || entry.bytes / 8 != manifest.documents) {
     throw FormatError(json.where(), fmt::format("{} bytes for {} documents of {} tokens",
                                                 entry.bytes, manifest.documents, manifest.tokens));
   }
@@ -117,7 +122,17 @@ void read_vocabulary(const JsonObject& object, Manifest& manifest) {
   manifest.vocabulary = vocabulary_info_from_json(json);
   if (json.has("file") && !json.at("file").is_null()) {
     manifest.vocabulary_file =
-        VocabularyFileEntry{file_name(json), json.integer("file_bytes", 0), json.text("file_hash")};
+        VocabularyFileEntry{file_name(json), json.integer("file_bytes", 0, kMostVocabularyBytes),
+                            json.text("file_hash")};
+  }
+}
+
+void keep_unknown_keys(const Json& json, const std::string& where, Manifest& manifest) {
+  for (const auto& [key, value] : json.items()) {
+    if (known_keys().count(key) != 0) continue;
+    if (manifest.unknown.size() == kMostUnknownKeys)
+      throw FormatError(where, fmt::format("more than {} unknown keys", kMostUnknownKeys));
+    manifest.unknown[key] = value;
   }
 }
 
@@ -194,8 +209,7 @@ Manifest manifest_from_json(const Json& json, const std::string& where) {
   read_shards(object, manifest);
   read_document_starts(object, manifest);
   manifest.provenance = object.at("provenance");
-  for (const auto& [key, value] : json.items())
-    if (known_keys().count(key) == 0) manifest.unknown[key] = value;
+  keep_unknown_keys(json, where, manifest);
   return manifest;
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/hash.h"
 #include "base/log.h"
+#include "shard/document_starts.h"
 #include "shard/info.h"
 #include "shard/little_endian.h"
 #include "shard/manifest.h"
@@ -47,11 +48,10 @@ std::string verdict_after(const Edit& edit) {
 }
 
 // Packs one shard and replaces it by `bytes`, with a manifest that agrees with it.
-std::string verdict_on_shard(const std::string& bytes, std::int64_t tokens = 5) {
-  const ScratchFolder scratch;
-  pack(scratch / "data", {{1, 2, 3, 4, 5}}, header_of(10));
-  overwrite(scratch / "data" / "shard-00000.zst", bytes);
-  edit_manifest(scratch / "data", [&](Json& json) {
+void pack_shard(const fs::path& folder, const std::string& bytes, std::int64_t tokens) {
+  pack(folder, {{1, 2, 3, 4, 5}}, header_of(10));
+  overwrite(folder / "shard-00000.zst", bytes);
+  edit_manifest(folder, [&](Json& json) {
     Json& shard = json["shards"][0];
     shard["bytes_compressed"] = bytes.size();
     shard["hash"] = content_hash(bytes);
@@ -59,7 +59,23 @@ std::string verdict_on_shard(const std::string& bytes, std::int64_t tokens = 5) 
     shard["bytes"] = 2 * tokens;
     json["tokens"] = tokens;
   });
+}
+
+std::string verdict_on_shard(const std::string& bytes, std::int64_t tokens = 5) {
+  const ScratchFolder scratch;
+  pack_shard(scratch / "data", bytes, tokens);
   return verdict(scratch / "data");
+}
+
+// Of reading one token: for shards that claim more than there is memory.
+std::string verdict_on_token(const std::string& bytes, std::int64_t tokens, std::int64_t position) {
+  const ScratchFolder scratch;
+  pack_shard(scratch / "data", bytes, tokens);
+  return complaint([&] {
+    TokenReader reader(scratch / "data");
+    std::int64_t id = 0;
+    reader.read(position, 1, &id);
+  });
 }
 
 std::string frame_of(const std::string& content) {
@@ -194,14 +210,100 @@ TEST_CASE("a manifest cannot talk to the terminal") {
 }
 
 TEST_CASE("a huge number of documents allocates nothing") {
-  const std::int64_t many = std::int64_t{1} << 56;
-  CHECK_FALSE(verdict_after([&](Json& json) {
-                json["tokens"] = many;
-                json["documents"] = many;
-                json["document_starts"]["bytes"] = 8 * many;
-                json["shards"][0]["tokens"] = many;
-                json["shards"][0]["bytes"] = 2 * many;
-              }).empty());
+  // Eight times the last of these is more than 64 bits hold.
+  for (const int power : {40, 56, 59, 60}) {
+    const std::int64_t many = std::int64_t{1} << power;
+    CAPTURE(many);
+    CHECK_FALSE(verdict_after([&](Json& json) {
+                  json["tokens"] = many;
+                  json["documents"] = many;
+                  json["document_starts"]["bytes"] = power < 60 ? 8 * many : INT64_MAX;
+                  json["shards"][0]["tokens"] = many;
+                  json["shards"][0]["bytes"] = 2 * many;
+                }).empty());
+  }
+}
+
+TEST_CASE("the keys that a manifest may have besides are bounded") {
+  const auto with_keys = [](int count) {
+    return verdict_after([&](Json& json) {
+      for (int i = 0; i < count; ++i) json["key " + std::to_string(i)] = i;
+    });
+  };
+  CHECK(with_keys(1000).empty());
+  CHECK(contains(with_keys(1001), "more than 1000 unknown keys"));
+}
+
+TEST_CASE("a vocabulary file beyond the limit of token streams is refused") {
+  CHECK(contains(verdict_after([](Json& json) {
+                   json["vocabulary"]["file_bytes"] = (std::int64_t{1} << 30) + 1;
+                 }),
+                 "file_bytes: expected at most 1073741824"));
+}
+
+namespace {
+
+// The message about a documents.zst of these bytes, whose hash the manifest has.
+std::string verdict_on_starts(const std::string& file, std::int64_t documents,
+                              std::int64_t tokens) {
+  const ScratchFolder scratch;
+  overwrite(scratch / "documents.zst", file);
+  Manifest manifest;
+  manifest.tokens = tokens;
+  manifest.documents = documents;
+  manifest.document_starts = {"documents.zst", 8 * documents,
+                              static_cast<std::int64_t>(file.size()), content_hash(file)};
+  return complaint([&] {
+    const auto starts = read_document_starts({scratch.path(), {}, "data"}, manifest);
+    CHECK(starts.size() == static_cast<std::size_t>(documents));
+  });
+}
+
+// A frame that says its content is `blocks` blocks of 128 KiB of zeros: four bytes for each.
+std::string frame_of_zeros(std::uint64_t blocks) {
+  std::string frame("\x28\xB5\x2F\xFD\xC0\x38", 6);  // a window of 128 KiB, no checksum
+  append_little_endian(frame, blocks << 17);
+  for (std::uint64_t block = 0; block < blocks; ++block) {
+    const std::uint32_t last = block + 1 == blocks ? 1 : 0, repeated_byte = 1;
+    const std::uint32_t header = last | repeated_byte << 1 | 1U << 17 << 3;
+    frame += {static_cast<char>(header), static_cast<char>(header >> 8),
+              static_cast<char>(header >> 16), '\0'};
+  }
+  return frame;
+}
+
+}  // namespace
+
+TEST_CASE("document starts are read in pieces, each checked before the next") {
+  const std::int64_t many = 300'000;
+  std::vector<std::int64_t> starts(many);
+  for (std::int64_t i = 0; i < many; ++i) starts[static_cast<std::size_t>(i)] = 3 * i;
+  const std::string good = frame_of(encode_document_starts(starts));
+  CHECK(verdict_on_starts(good, many, 3 * many).empty());
+  CHECK(contains(verdict_on_starts(good, many, 3 * many - 3), "document 299999: start 899997"));
+  starts[200'000] = starts[199'999];
+  CHECK(contains(verdict_on_starts(frame_of(encode_document_starts(starts)), many, 3 * many),
+                 "document 200000: start 599997 is out of order"));
+  CHECK(contains(verdict_on_starts(good, many - 1, 3 * many), "does not state"));
+  CHECK(contains(verdict_on_starts(good.substr(0, good.size() - 1), many, 3 * many),
+                 "it ends within its zstd frame"));
+  CHECK(contains(verdict_on_starts(good + "x", many, 3 * many), "data follows its zstd frame"));
+  CHECK(contains(verdict_on_starts(good + good, many, 3 * many), "data follows its zstd frame"));
+  CHECK(contains(verdict_on_starts("no frame at all", many, 3 * many), "does not state"));
+  CHECK(contains(verdict_on_starts("", 0, 0), "does not state"));
+  CHECK(verdict_on_starts(frame_of(""), 0, 0).empty());
+}
+
+TEST_CASE("a documents.zst that unpacks to a terabyte of zeros is refused at once") {
+  // zstd itself agrees that these frames are good.
+  const std::string small = frame_of_zeros(3);
+  std::string content;
+  REQUIRE(FrameDecompressor().decompress(small, 3 << 17, content).empty());
+  REQUIRE(content == std::string(3 << 17, '\0'));
+  const std::int64_t terabyte = std::int64_t{1} << 40;
+  const std::string bomb = frame_of_zeros(static_cast<std::uint64_t>(terabyte >> 17));
+  CHECK(contains(verdict_on_starts(bomb, terabyte / 8, terabyte),
+                 "document 1: start 0 is out of order"));
 }
 
 TEST_CASE("lies in the seek table are found") {
@@ -234,6 +336,29 @@ TEST_CASE("a seek table whose size would overflow is refused") {
     store_little_endian(&bytes[bytes.size() - 9], frames);
     CHECK_FALSE(verdict_on_shard(bytes).empty());
   }
+}
+
+TEST_CASE("a frame that unpacks to more than its entry says is refused") {
+  // 1 GiB of zeros in 32 KiB; the largest content that a table may claim is 64 MiB.
+  const std::string bomb = frame_of_zeros(8192);
+  for (const std::uint32_t claim : {10U, 64U << 20}) {
+    const std::string table =
+        encode_seek_table({{static_cast<std::uint32_t>(bomb.size()), claim, 0}});
+    CHECK(contains(verdict_on_token(bomb + table, claim / 2, 0), "does not state"));
+  }
+  const std::string table =
+      encode_seek_table({{static_cast<std::uint32_t>(bomb.size()), 1U << 30, 0}});
+  CHECK(contains(verdict_on_token(bomb + table, 1 << 29, 0), "1073741824 bytes of content"));
+}
+
+TEST_CASE("a seek table that claims a petabyte allocates nothing for it") {
+  // Two million frames of 64 MiB each, all said to lie in a few bytes.
+  std::vector<SeekEntry> entries(2'000'000, SeekEntry{0, 64U << 20, 0});
+  entries.front() = entry_of(kFiveIds);
+  const std::string bytes = frame_of(kFiveIds) + encode_seek_table(entries);
+  const std::int64_t tokens = 5 + (std::int64_t{1'999'999} << 25);
+  CHECK(verdict_on_token(bytes, tokens, 4).empty());
+  CHECK(contains(verdict_on_token(bytes, tokens, tokens - 1), "frame 1999999: not a zstd frame"));
 }
 
 TEST_CASE("frames that are not what they should be are refused") {
