@@ -3,6 +3,7 @@
 #include <sentencepiece_processor.h>
 
 #include "base/error.h"
+#include "text/sentencepiece_rules.h"
 #include "text/utf8.h"
 
 namespace ql::text {
@@ -22,6 +23,10 @@ struct SentencePieceModel::State {
 
 SentencePieceModel::SentencePieceModel(std::string_view serialized, const std::string& where)
     : state_(std::make_unique<State>()) {
+  if (rewrites_text(serialized)) {
+    throw FormatError(where, "a SentencePiece model that rewrites text, or a damaged one",
+                      "make one with qltok vocab, which keeps text as it is");
+  }
   const auto status = state_->processor.LoadFromSerializedProto(serialized);
   if (!status.ok())
     throw FormatError(where, fmt::format("not a SentencePiece model ({})", status.ToString()));
