@@ -13,7 +13,9 @@
 namespace ql {
 
 MappedFile::MappedFile(const fs::path& path) {
-  const int descriptor = uninterrupted([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC); });
+  // O_NONBLOCK: opening a named pipe must fail the check below, not wait for a writer.
+  const int descriptor =
+      uninterrupted([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); });
   if (descriptor < 0) throw SystemError(path.string(), "open", errno);
   struct stat status = {};
   int failed = ::fstat(descriptor, &status) != 0 ? errno : 0;

@@ -16,6 +16,8 @@ namespace {
 
 // More dimensions than any network has; it bounds what a hostile header can ask for.
 constexpr std::size_t kDimensionLimit = 16;
+// Tensors likewise; they are looked for by name one after the other.
+constexpr std::size_t kTensorLimit = 100'000;
 
 struct Entry {
   std::string name;
@@ -104,21 +106,32 @@ std::string_view header_text(std::string_view file, const std::string& where) {
   return text;
 }
 
+void read_metadata(const Json& json, const std::string& where, TensorFile& file) {
+  const JsonObject texts(json, where);
+  for (const auto& pair : json.items()) {
+    // Not by texts.text(), which searches through all keys.
+    if (!pair.value().is_string()) {
+      throw FormatError(fmt::format("{}: {}", where, pair.key()), "expected a text");
+    }
+    file.metadata[pair.key()] = pair.value().get<std::string>();
+  }
+}
+
 std::vector<Entry> read_header(std::string_view text, std::uint64_t data_size, TensorFile& file) {
   const std::string where = file.where + ": header";
-  const Json json = parse_json(text, where);
-  const JsonObject header(json, where);
+  const Json json = parse_json(text, where);  // an object, as it begins with '{'
+  if (json.size() > kTensorLimit) {
+    throw FormatError(
+        where, fmt::format("expected at most {} tensors, found {}", kTensorLimit, json.size()));
+  }
   std::vector<Entry> entries;
   for (const auto& item : json.items()) {
     const std::string& name = item.key();
-    if (name != kSafetensorsMetadata) {
-      entries.push_back(
-          read_entry(name, JsonObject(item.value(), fmt::format("{}: {}", where, name))));
-      continue;
-    }
-    const JsonObject metadata = header.object(name);
-    for (const auto& pair : item.value().items()) {
-      file.metadata[pair.key()] = metadata.text(pair.key());
+    const std::string place = fmt::format("{}: {}", where, name);
+    if (name == kSafetensorsMetadata) {
+      read_metadata(item.value(), place, file);
+    } else {
+      entries.push_back(read_entry(name, JsonObject(item.value(), place)));
     }
   }
   std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {

@@ -14,6 +14,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/json.h"
+#include "net/cost.h"
 #include "net/model_file.h"
 
 namespace ql::nn {
@@ -104,6 +105,24 @@ std::string find_surplus_fault(const NamedTensor& tensor, const TensorFile& file
   return same ? "" : fmt::format("the network ties it to '{}', but they differ", original_name);
 }
 
+// A few bytes of model.json can ask for more weights than there is memory: they are counted before
+// they are made. Networks that any memory holds are left to load_weights(), which names the
+// tensors.
+void check_count(const net::Network& network, const TensorFile& file) {
+  constexpr std::int64_t kFitsAnywhere = std::int64_t{1} << 24;
+  std::int64_t numbers = 0;
+  for (const NamedTensor& tensor : file.tensors) {
+    numbers += tensor.tensor.numel();
+  }
+  const std::int64_t weights = net::cost(network, network.lengths).parameters;
+  if (weights > std::max(numbers, kFitsAnywhere)) {
+    throw FormatError(
+        file.where,
+        fmt::format("the network of model.json has {} weights, the file {}", weights, numbers),
+        "use the model.json that belongs to these weights");
+  }
+}
+
 }  // namespace
 
 void load_weights(Model& model, const TensorFile& file, const std::string& ignore_prefix) {
@@ -165,8 +184,11 @@ TensorFile read_weights(const std::filesystem::path& folder) {
 }
 
 Model load_model(const std::filesystem::path& folder, const at::TensorOptions& options) {
-  Model model(net::read_model_file(folder).network, options);
-  load_weights(model, read_weights(folder));
+  const net::Network network = net::read_model_file(folder).network;
+  const TensorFile file = read_weights(folder);
+  check_count(network, file);
+  Model model(network, options);
+  load_weights(model, file);
   return model;
 }
 

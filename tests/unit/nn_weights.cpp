@@ -128,6 +128,21 @@ TEST_CASE("a checkpoint folder gives its model") {
   CHECK_THROWS_AS(nn::load_model(folder / "nowhere"), Error);
 }
 
+TEST_CASE("a network that no memory holds is refused before it is built") {
+  const test::ScratchFolder folder;
+  net::ModelFile description;
+  description.network = network();
+  description.network.d_inner = net::kMaxWidth;
+  description.network.d_model = net::kMaxWidth;
+  description.network.scales = {2000, 2000};
+  description.training = Json::object();
+  description.provenance = Json::object();
+  write_file_atomically(folder / "model.json", dump_json(net::model_file_to_json(description)));
+  nn::write_safetensors(folder / "model.safetensors", weights_file().tensors, {});
+  CHECK_THROWS_WITH_AS(nn::load_model(folder.path()), doctest::Contains("weights, the file"),
+                       FormatError);
+}
+
 namespace {
 
 // The weights of an adaptive Transformer-XL as the public code's state has them, in a folder.
