@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "base/error.h"
+#include "net/geometry.h"
+#include "unit/damage.h"
 #include "unit/net_networks.h"
 
 using namespace ql;
@@ -185,4 +187,25 @@ TEST_CASE("presets with damage are refused") {
   CHECK(message_of_preset(R"({"format": "ql-preset", "version": 1, "network": {},
                               "training": 3})") ==
         "small.json: training: expected an object, found a whole number");
+}
+
+// model.json has no checksum of its own; that of a checkpoint is in its state.json.
+TEST_CASE("no damage of any kind to a model.json gives a network that cannot be") {
+  const Scratch scratch;
+  ModelFile model;
+  model.network = read_with({}).network;
+  model.training = model.provenance = Json::object();
+  const std::string good = dump_json(model_file_to_json(model));
+  ql::test::Damage damage(26);
+  for (int round = 0; round < ql::test::damage_rounds(500); ++round) {
+    CAPTURE(round);
+    const std::filesystem::path path = scratch.write("model.json", damage(good));
+    try {
+      const Network network = read_model_file(path).network;
+      CHECK_NOTHROW(network.check());
+      CHECK_NOTHROW(make_geometry(network, network.lengths));
+    } catch (const Error&) {
+      // Refused, as it should be.
+    }
+  }
 }

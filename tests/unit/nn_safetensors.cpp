@@ -2,12 +2,15 @@
 // what is written comes back.
 #include "nn/safetensors.h"
 
+#include <sys/stat.h>
+
 #include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
+#include "damage.h"
 #include "nn_support.h"
 #include "scratch.h"
 #include "torch_doctest.h"
@@ -191,6 +194,51 @@ TEST_CASE("a file cut at any length is refused") {
     CAPTURE(size);
     CHECK_THROWS_AS(read(bytes.substr(0, size)), FormatError);
   }
+}
+
+// The format has no checksum: in files of other programs a flipped bit of a number goes unnoticed.
+// What holds is that nothing else is believed.
+TEST_CASE("no damage of any kind makes the reader give more than the file has") {
+  const test::ScratchFolder folder;
+  nn::write_safetensors(folder / "all", tensors_of_all_types(), {{"a", "b"}});
+  const std::string bytes = test::slurp(folder / "all");
+  test::Damage damage(25);
+  for (int round = 0; round < test::damage_rounds(500); ++round) {
+    CAPTURE(round);
+    const std::string damaged = damage(bytes);
+    try {
+      std::size_t held = 0;
+      for (const nn::NamedTensor& tensor : read(damaged).tensors) {
+        held += tensor.tensor.nbytes();
+      }
+      CHECK(held < damaged.size());
+    } catch (const FormatError&) {
+      // Refused, as it should be.
+    }
+  }
+}
+
+TEST_CASE("tensors and metadata are bounded, however many a header names") {
+  const auto header_with = [](int tensors) {
+    std::string json = R"({"__metadata__":{)";
+    for (int i = 0; i < tensors; ++i) {
+      json += (i > 0 ? ",\"" : "\"") + std::to_string(i) + R"(":"")";
+    }
+    json += "}";
+    for (int i = 0; i < tensors - 1; ++i) {
+      json += ",\"t" + std::to_string(i) + "\":" + entry("U8", "[0]", "[0,0]");
+    }
+    return json + "}";
+  };
+  CHECK(read(make_file(header_with(100'000), 0)).tensors.size() == 99'999);
+  check_refused(make_file(header_with(100'001), 0), "at most 100000 tensors");
+}
+
+TEST_CASE("a named pipe is no safetensors file, and nobody waits for it") {
+  const test::ScratchFolder folder;
+  REQUIRE(::mkfifo((folder / "pipe").c_str(), 0600) == 0);
+  CHECK_THROWS_WITH_AS(nn::read_safetensors(folder / "pipe"), doctest::Contains("map into memory"),
+                       SystemError);
 }
 
 TEST_CASE("a flipped bit in the header is refused or harmless") {

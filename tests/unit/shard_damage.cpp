@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include "shard/verify.h"
+#include "unit/damage.h"
 #include "unit/shard_support.h"
 
 namespace ql::shard {
@@ -108,6 +109,24 @@ TEST_CASE("every cut file, every longer one and every missing one is found") {
     check_never_wrong(scratch / "data");
     overwrite(file, good);
   }
+}
+
+TEST_CASE("no damage of any kind to a packed folder goes unnoticed or gives wrong data") {
+  const ScratchFolder scratch;
+  pack_small(scratch / "data");
+  ql::test::Damage damage(21);
+  for (const fs::path& file : files_of(scratch / "data")) {
+    CAPTURE(file);
+    const std::string good = slurp(file);
+    for (int round = 0; round < ql::test::damage_rounds(100); ++round) {
+      CAPTURE(round);
+      overwrite(file, damage(good));
+      REQUIRE_FALSE(problems(scratch / "data").empty());
+      check_never_wrong(scratch / "data");
+    }
+    overwrite(file, good);
+  }
+  CHECK(problems(scratch / "data").empty());
 }
 
 TEST_CASE("each bad place is named, not only the first") {

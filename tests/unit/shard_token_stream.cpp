@@ -2,6 +2,7 @@
 
 #include <numeric>
 
+#include "unit/damage.h"
 #include "unit/shard_support.h"
 
 namespace ql::shard {
@@ -138,6 +139,19 @@ TEST_CASE("a stream cut anywhere is told from one that finished") {
         (scratch / "stream").string() +
             ": data follows the end block; a stream ends there; join data sets with `qlbin merge` "
             "or `qlbin cat`");
+}
+
+TEST_CASE("no damage of any kind to a stream goes unnoticed") {
+  const ScratchFolder scratch;
+  ql::test::Damage damage(22);
+  for (const std::int64_t vocabulary : {300, 70000}) {
+    const Documents documents = random_documents(100, vocabulary, 3);
+    const std::string good = stream_of(documents, header_of(vocabulary, "vocabulary"));
+    for (int round = 0; round < ql::test::damage_rounds(500); ++round) {
+      CAPTURE(round);
+      CHECK_THROWS_AS(read_stream(scratch, damage(good)), FormatError);
+    }
+  }
 }
 
 TEST_CASE("what is no token stream is told what to do") {
