@@ -1,0 +1,71 @@
+// documents.zst of ql-manifest(5). Eight bytes of tokens, then by mode: 0 the file; 1 the file,
+// whose checksum is repaired; 2 the file's content. Mode bit 2: eight more bytes say how many
+// documents the manifest claims; else it claims what the file states.
+#include "shard/document_starts.h"
+
+#include "base/hash.h"
+#include "fuzz/fuzz.h"
+#include "fuzz/repair.h"
+#include "shard/little_endian.h"
+#include "shard/zstd_frame.h"
+#include "unit/shard_support.h"
+
+namespace ql::fuzz {
+
+namespace {
+
+// A number from 0 to 2^60, as manifests may hold them.
+std::int64_t take_count(std::string_view& bytes) {
+  std::string number(take(bytes, 8));
+  number.resize(8, '\0');
+  return static_cast<std::int64_t>(shard::load_little_endian<std::uint64_t>(number.data()) &
+                                   ((std::uint64_t{1} << 60) - 1));
+}
+
+std::string file_of(unsigned mode, std::string_view bytes) {
+  switch (mode & 3) {
+    case 1:
+      return repaired_frame(std::string(bytes));
+    case 2:
+      return std::string(shard::FrameCompressor(1).compress(bytes));
+    default:
+      return std::string(bytes);
+  }
+}
+
+void check(const std::vector<std::int64_t>& starts, const shard::Manifest& manifest) {
+  require(static_cast<std::int64_t>(starts.size()) == manifest.documents, "all documents start");
+  std::int64_t previous = -1;
+  for (const std::int64_t start : starts) {
+    require(start > previous && start < manifest.tokens, "starts ascend within the tokens");
+    previous = start;
+  }
+  require(starts.empty() || starts.front() == 0, "the first document starts at 0");
+}
+
+}  // namespace
+
+}  // namespace ql::fuzz
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace ql::fuzz;
+  static const ql::test::ScratchFolder folder;
+  Input input = input_of(data, size);
+  ql::shard::Manifest manifest;
+  manifest.tokens = take_count(input.bytes);
+  const bool claims = (input.mode & 4) != 0;
+  if (claims) manifest.documents = take_count(input.bytes);
+  const std::string file = file_of(input.mode, input.bytes);
+  if (!claims) manifest.documents = static_cast<std::int64_t>(stated_size(file) / 8);
+  // So that eight times as many are no more than 64 bits hold: manifests are checked for it.
+  manifest.documents %= std::int64_t{1} << 59;
+  manifest.document_starts = {"documents.zst", 8 * manifest.documents,
+                              static_cast<std::int64_t>(file.size()), ql::content_hash(file)};
+  ql::shard::test::overwrite(folder / "documents.zst", file);
+  std::vector<std::int64_t> starts;
+  const bool good = accepted([&] {
+    starts = read_document_starts({folder.path(), folder / "manifest.json", "data"}, manifest);
+  });
+  if (good) check(starts, manifest);
+  return 0;
+}

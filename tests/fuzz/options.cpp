@@ -1,0 +1,55 @@
+// Command lines of qltok, qlbin and a table with every kind of option; arguments end with a NUL.
+#include "base/options.h"
+
+#include "fuzz/fuzz.h"
+#include "qlbin_table.h"
+#include "qltok_table.h"
+#include "unit/sample_table.h"
+
+namespace ql::fuzz {
+
+namespace {
+
+// The getters promise not to fail because of what was typed.
+void read(const Options& options, const Option& option) {
+  const std::string& name = option.name;
+  options.given(name);
+  if (option.type == OptionType::kFlag) {
+    options.flag(name);
+  } else if (option.type == OptionType::kTextList ||
+             (option.repeatable && option.type != OptionType::kInteger &&
+              option.type != OptionType::kIntegerList)) {
+    options.texts(name);
+  } else if (option.type == OptionType::kIntegerList || option.repeatable) {
+    for (const std::int64_t value : options.integers(name))
+      require(value >= option.minimum && value <= option.maximum, "numbers are in their range");
+  } else if (!options.has(name)) {
+    return;
+  } else if (option.type == OptionType::kInteger) {
+    const std::int64_t value = options.integer(name);
+    require(value >= option.minimum && value <= option.maximum, "numbers are in their range");
+  } else if (option.type == OptionType::kReal) {
+    options.real(name);
+  } else {
+    options.text(name);
+  }
+}
+
+}  // namespace
+
+}  // namespace ql::fuzz
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace ql::fuzz;
+  const Input input = input_of(data, size);
+  const ql::ToolTable* const tables[] = {&qltok_table(), &qlbin_table(), &ql::test::sample_table()};
+  const std::vector<std::string> arguments = split_at_nul(input.bytes);
+  try {
+    const ql::Options options = ql::parse_options(*tables[input.mode % 3], arguments);
+    for (const ql::Option& option : options.command().options) read(options, option);
+    options.resolved();
+  } catch (const ql::UsageError&) {
+    // The only exception that a command line may cause.
+  }
+  return 0;
+}
