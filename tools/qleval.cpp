@@ -1,14 +1,17 @@
 // qleval: perplexity of checkpoints on packed data or a token stream.
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <optional>
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/launch.h"
 #include "base/tool.h"
 #include "eval/report.h"
 #include "eval/study.h"
 #include "nn/device.h"
+#include "nn/process_group.h"
 #include "nn/threads.h"
 #include "qleval_table.h"
 
@@ -93,6 +96,23 @@ void check(const ql::eval::StudyOptions& study) {
   }
 }
 
+// What several processes cannot share.
+void check_processes(const ql::Options& options, const ql::eval::StudyOptions& study) {
+  if (study.group == nullptr) {
+    return;
+  }
+  for (const char* other : {"per", "per-token", "unigram"}) {
+    if (options.has(other)) {
+      throw ql::UsageError(fmt::format("--{}", other), "is the work of one process",
+                           "leave --processes out, or the launcher");
+    }
+  }
+  if (std::count(study.data.begin(), study.data.end(), "-") > 0) {
+    throw ql::UsageError("--data", "several processes cannot share standard input",
+                         "pack the stream with qlbin first");
+  }
+}
+
 ql::eval::Unit unit_of(const ql::Options& options) {
   const std::string per = options.text("per");
   return per == "line"           ? ql::eval::Unit::kLine
@@ -122,10 +142,12 @@ void score_units(const ql::Options& options, const ql::eval::StudyOptions& study
   std::fputs(table.c_str(), stderr);
 }
 
-void evaluate(const ql::Options& options) {
+void evaluate(const ql::Options& options, ql::nn::ProcessGroup* group) {
   check_combination(options);
-  const ql::eval::StudyOptions study = study_options(options);
+  ql::eval::StudyOptions study = study_options(options);
+  study.group = group;
   check(study);
+  check_processes(options, study);
   if (options.has("per")) {
     ql::nn::set_up_threads(static_cast<int>(options.integer("threads")));
     score_units(options, study);
@@ -139,7 +161,11 @@ void evaluate(const ql::Options& options) {
   if (study.loss_file != "-") {
     out.emplace(/*binary=*/false);
   }
-  const auto print = [&out](const std::string& text) {
+  const bool silent = group != nullptr && !group->is_first();
+  const auto print = [&out, silent](const std::string& text) {
+    if (silent) {
+      return;
+    }
     if (out) {
       out->write(text);
       out->flush();
@@ -165,6 +191,14 @@ void evaluate(const ql::Options& options) {
   }
 }
 
+void run(const ql::Options& options) {
+  if (ql::run_processes(static_cast<int>(options.integer("processes")))) {
+    return;
+  }
+  const auto group = ql::nn::join_processes(std::chrono::seconds(options.integer("timeout")));
+  ql::nn::run_in_group(group.get(), [&] { evaluate(options, group.get()); });
+}
+
 }  // namespace
 
-int main(int argc, char** argv) { return ql::run_tool(qleval_table, argc, argv, evaluate); }
+int main(int argc, char** argv) { return ql::run_tool(qleval_table, argc, argv, run); }

@@ -1,5 +1,8 @@
 // qltrain: shards -> checkpoint.
+#include <chrono>
+
 #include "base/error.h"
+#include "base/launch.h"
 #include "base/log.h"
 #include "base/number.h"
 #include "base/provenance.h"
@@ -7,6 +10,7 @@
 #include "base/tool.h"
 #include "net/model_file.h"
 #include "nn/device.h"
+#include "nn/process_group.h"
 #include "nn/threads.h"
 #include "train/compatible.h"
 #include "train/trainer.h"
@@ -46,6 +50,18 @@ std::vector<Option> option_table() {
   Option threads = whole_number("threads", 0, "Threads to compute with; 0 is one a physical core.");
   threads.default_value = "0";
   threads.maximum = 1024;
+  Option processes = whole_number(
+      "processes", 1,
+      "Processes on this machine that share the rows of every batch; the threads are "
+      "divided among them. torchrun, mpirun and srun start them instead, also on several "
+      "machines.");
+  processes.default_value = "1";
+  processes.maximum = 1024;
+  Option timeout =
+      whole_number("timeout", 1,
+                   "Seconds that one of several processes may let the others wait before "
+                   "they end.");
+  timeout.default_value = "600";
   Option device = option("device", OptionType::kText, "DEVICE",
                          "Where to compute: cpu, cuda (the first GPU) or cuda:N.");
   device.default_value = "cpu";
@@ -80,6 +96,8 @@ std::vector<Option> option_table() {
              "training cannot be repeated bit for bit."),
       whole_number("seed", 0, "Seed of the weights and of dropout: --set seed=N."),
       threads,
+      processes,
+      timeout,
       device,
       precision,
       option("eager", OptionType::kFlag, "",
@@ -105,7 +123,10 @@ const ql::ToolTable& table() {
           "with another dropout, in five minutes"},
          {"qltrain --data data/train --valid data/valid -m simplebooks-2-ql.json -o runs/big "
           "--device cuda --precision bfloat16",
-          "on a GPU"}}}}};
+          "on a GPU"},
+         {"torchrun --no-python --nproc-per-node 4 qltrain --data data/train --valid data/valid -m "
+          "demo-ql.json -o runs/ql",
+          "with four processes that share every batch"}}}}};
   return kTable;
 }
 
@@ -145,7 +166,7 @@ ql::train::Place place_of(const ql::Options& options) {
   return place;
 }
 
-void run(const ql::Options& options) {
+void train(const ql::Options& options, ql::nn::ProcessGroup* group) {
   const ql::train::Place place = place_of(options);
   const std::string preset_path = options.text("model");
   const std::vector<std::string> assignments = overrides(options);
@@ -158,6 +179,7 @@ void run(const ql::Options& options) {
   task.run = options.text("output");
   task.start = start_of(options);
   task.place = place;
+  task.group = group;
   task.config = ql::train::training_from_json(
       {preset.training, preset_path + (assignments.empty() ? "" : " with --set") + ": training"});
   ql::nn::set_up_precision(place.device, task.config.precision);
@@ -178,6 +200,14 @@ void run(const ql::Options& options) {
   ql::log_info("memory needed: {}", ql::human_bytes(ql::peak_resident_bytes()));
   ql::log_info("stopped after step {} of {}: {}", ql::with_thousands(state.step),
                ql::with_thousands(task.config.steps), (task.run / "last").string());
+}
+
+void run(const ql::Options& options) {
+  if (ql::run_processes(static_cast<int>(options.integer("processes")))) {
+    return;
+  }
+  const auto group = ql::nn::join_processes(std::chrono::seconds(options.integer("timeout")));
+  ql::nn::run_in_group(group.get(), [&] { train(options, group.get()); });
 }
 
 }  // namespace

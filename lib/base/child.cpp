@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,8 +11,7 @@
 
 #include "base/error.h"
 #include "base/signals.h"
-
-extern char** environ;  // NOLINT(readability-redundant-declaration): POSIX leaves it to the program
+#include "base/spawn_internal.h"
 
 namespace ql {
 
@@ -44,36 +42,6 @@ class Pipe {
   std::array<int, 2> ends_{-1, -1};
 };
 
-pid_t start(const std::string& program, const std::vector<std::string>& arguments, int output) {
-  std::vector<std::string> words{program};
-  words.insert(words.end(), arguments.begin(), arguments.end());
-  std::vector<char*> pointers;
-  pointers.reserve(words.size() + 1);
-  for (std::string& word : words) pointers.push_back(word.data());
-  pointers.push_back(nullptr);
-
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_adddup2(&actions, output, STDOUT_FILENO);
-  // run_tool ignores SIGPIPE, and what is ignored stays so across exec.
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  sigset_t defaults;
-  sigemptyset(&defaults);
-  sigaddset(&defaults, SIGPIPE);
-  posix_spawnattr_setsigdefault(&attributes, &defaults);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
-
-  pid_t child = 0;
-  const int problem =
-      ::posix_spawn(&child, program.c_str(), &actions, &attributes, pointers.data(), environ);
-  posix_spawnattr_destroy(&attributes);
-  posix_spawn_file_actions_destroy(&actions);
-  if (problem != 0) throw SystemError(program, "start it", problem);
-  return child;
-}
-
 // Passes on a stop that is asked for, whichever thread the signal went to: a child that has closed
 // its output may still work.
 int wait_for(pid_t child) {
@@ -86,7 +54,7 @@ int wait_for(pid_t child) {
     }
     ::poll(nullptr, 0, kPatience);
   }
-  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  return internal::exit_code_of(status);
 }
 
 // Until the end of the output, or until we are asked to stop.
@@ -117,7 +85,8 @@ std::filesystem::path program_folder() {
 ChildResult run_child(const std::filesystem::path& program,
                       const std::vector<std::string>& arguments) {
   Pipe pipe(program.string());
-  const pid_t child = start(program.string(), arguments, pipe.write_end());
+  const pid_t child = internal::spawn(
+      {program.string(), arguments, internal::environment(), pipe.write_end(), /*group=*/-1});
   pipe.close_write_end();
   ChildResult result;
   try {

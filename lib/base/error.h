@@ -72,6 +72,18 @@ class BrokenPipe : public std::runtime_error {
   BrokenPipe() : std::runtime_error("standard output was closed") {}
 };
 
+// Others have failed on our behalf and have said why. Ends with their exit code, without a word.
+class AlreadyReported : public std::runtime_error {
+ public:
+  explicit AlreadyReported(int exit_code)
+      : std::runtime_error(fmt::format("ended with exit code {}", exit_code)),
+        exit_code_(exit_code) {}
+  int exit_code() const { return exit_code_; }
+
+ private:
+  int exit_code_;
+};
+
 // A signal asked us to stop and we did so in good order. Ends with 128 + signal.
 class Interrupted : public std::runtime_error {
  public:

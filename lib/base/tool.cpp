@@ -128,6 +128,8 @@ int reported(const std::string& tool, const std::function<void()>& work) {
     return static_cast<int>(ExitCode::kDone);
   } catch (const BrokenPipe&) {
     return 128 + SIGPIPE;
+  } catch (const AlreadyReported& failure) {
+    return failure.exit_code();
   } catch (const Interrupted& stop) {
     log_info("stopped by {}", stop.signal_number() == SIGINT ? "SIGINT" : "SIGTERM");
     return 128 + stop.signal_number();

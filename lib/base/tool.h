@@ -16,7 +16,7 @@ const char* version();
 // --bash-completion on stdout, and calls `body` with the rest. Returns the exit code; every
 // exception ends here as one line "TOOL: error: ..." on stderr:
 //   UsageError 2, Error and std::exception 1, std::bad_alloc 1 with advice,
-//   Interrupted 128 + signal, BrokenPipe 128 + SIGPIPE without a word.
+//   Interrupted 128 + signal; BrokenPipe 128 + SIGPIPE and AlreadyReported without a word.
 // Afterwards stdout is flushed and checked: a full disk behind `> file` is an error, too.
 int run_tool(const ToolTable& table, int argc, char** argv,
              const std::function<void(const Options&)>& body);

@@ -19,6 +19,7 @@
 #include "eval/token_source.h"
 #include "net/network.h"
 #include "nn/model.h"
+#include "nn/process_group.h"
 #include "shard/token_reader.h"
 
 namespace ql::eval {
@@ -30,6 +31,11 @@ struct EvaluationOptions {
   std::optional<shard::TokenId> unknown;  // the vocabulary's <unk>
   LossSink sink;
   TargetProgress progress;
+  // Targets before this position are read, and not scored.
+  std::int64_t first_target = 0;
+  // Of processes that share the work: each reads a part of the stream, as one of the columns above.
+  // All of them then return the same evaluation; the sink gets the own part only.
+  nn::ProcessGroup* group = nullptr;
 };
 
 // The tokens of a packed folder; `reader` must outlive the result.

@@ -29,13 +29,20 @@ at::Tensor losses_in_blocks(const nn::Model& model, const at::Tensor& states,
 
 void add_losses(std::int64_t position, const std::int64_t* ids, const double* losses,
                 std::int64_t count, const EvaluationOptions& options, Evaluation& result) {
+  if (const std::int64_t unscored = options.first_target - position; unscored > 0) {
+    const std::int64_t skipped = std::min(unscored, count);
+    position += skipped;
+    ids += skipped;
+    losses += skipped;
+    count -= skipped;
+  }
   for (std::int64_t i = 0; i < count; ++i) {
     result.add(losses[i]);
     if (!options.unknown || ids[i] != static_cast<std::int64_t>(*options.unknown)) {
       result.known.add(losses[i]);
     }
   }
-  if (options.sink) {
+  if (options.sink && count > 0) {
     options.sink(position, losses, count);
   }
 }

@@ -15,8 +15,8 @@ namespace ql::eval {
 at::Tensor losses_in_blocks(const nn::Model& model, const at::Tensor& states,
                             const at::Tensor& targets);
 
-// Adds the losses of `count` targets `ids` from `position` of the stream on, and hands them to the
-// sink.
+// Adds the losses of `count` targets `ids` from `position` of the stream on, but for those before
+// options.first_target, and hands them to the sink.
 void add_losses(std::int64_t position, const std::int64_t* ids, const double* losses,
                 std::int64_t count, const EvaluationOptions& options, Evaluation& result);
 

@@ -15,4 +15,12 @@ Evaluation evaluate_columns(const nn::Model& model, const TokenSource& source,
 Evaluation evaluate_layerwise(const nn::Model& model, const TokenSource& source,
                               const EvaluationOptions& options);
 
+// One of the two, as the options say, in this process.
+Evaluation evaluate_alone(const nn::Model& model, const TokenSource& source,
+                          const net::Geometry& geometry, const EvaluationOptions& options);
+
+// The same, a part of the stream in each process of options.group.
+Evaluation evaluate_shared(const nn::Model& model, const TokenSource& source,
+                           const net::Geometry& geometry, const EvaluationOptions& options);
+
 }  // namespace ql::eval

@@ -106,13 +106,13 @@ Json unigram_row(const Unigram& unigram, const DataSet& data, const StudyOptions
 
 Json network_row(const nn::Model& model, const std::string& name, const net::Lengths& lengths,
                  const DataSet& data, const StudyOptions& options) {
-  const Evaluation result =
-      observe(fmt::format("{}, {}, {}/{}", name, data.name, lengths.segment, lengths.memory), data,
-              options, [&](const LossSink& sink, const TargetProgress& progress) {
-                return evaluate(
-                    model, data.source,
-                    {lengths, options.batch, options.chunk, data.vocabulary.unk, sink, progress});
-              });
+  const Evaluation result = observe(
+      fmt::format("{}, {}, {}/{}", name, data.name, lengths.segment, lengths.memory), data, options,
+      [&](const LossSink& sink, const TargetProgress& progress) {
+        return evaluate(model, data.source,
+                        {lengths, options.batch, options.chunk, data.vocabulary.unk, sink, progress,
+                         /*first_target=*/0, options.group});
+      });
   return report_row({name, model.network(), lengths, model.parameter_count()}, data, result);
 }
 

@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "eval/score_units.h"
 #include "nn/precision.h"
+#include "nn/process_group.h"
 
 namespace ql::eval {
 
@@ -23,6 +24,7 @@ struct StudyOptions {
   std::int64_t batch = 0, chunk = 0;  // as EvaluationOptions
   c10::Device device = c10::DeviceType::CPU;
   nn::Precision precision = nn::Precision::kFloat32;
+  nn::ProcessGroup* group = nullptr;     // as EvaluationOptions
   std::optional<std::string> loss_file;  // LossFile's path; only for a study of one row
 };
 

@@ -8,11 +8,13 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <optional>
 #include <sstream>
 
 #include "base/cores.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/process_place.h"
 
 namespace ql::nn {
 namespace {
@@ -96,7 +98,9 @@ ThreadSetup set_up_threads(int threads) {
   }
   keep_freed_memory();
   ThreadSetup setup;
-  setup.threads = threads_or_cores(threads);
+  const std::optional<ProcessPlace> place = find_process_place();
+  setup.threads =
+      threads > 0 ? threads : std::max(1, usable_cores() / (place ? place->local_size : 1));
   at::set_num_threads(setup.threads);
   const Blas blas = find_blas();
   setup.blas = blas.name;

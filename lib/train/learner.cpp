@@ -25,19 +25,32 @@ void add_gradients(Gradients& sum, Gradients more) {
   }
 }
 
+// The rows of all processes, from the own ones. Bit patterns are added up as whole numbers: with
+// zeros everywhere else not even the sign of a zero changes.
+at::Tensor all_rows(const at::Tensor& own, nn::ProcessGroup& group, const nn::RowRange& share,
+                    const TrainingConfig& config) {
+  std::vector<std::int64_t> shape = own.sizes().vec();
+  shape[0] = config.batch;
+  const at::Tensor all = at::zeros(shape, own.options());
+  all.narrow(0, share.first, share.count).copy_(own);
+  group.sum(all.view(at::kInt));
+  return all;
+}
+
 }  // namespace
 
-// Tokens and targets of a step, [batch, segment], and how it runs.
+// Tokens and targets of a step, [own rows, segment], and how it runs.
 struct Learner::Batch {
   at::Tensor tokens, targets;
   nn::StepOptions options;
-  std::int64_t context = 0;  // the oldest targets of every segment, which are not trained on
+  std::int64_t context = 0;    // the oldest targets of every segment, which are not trained on
+  std::int64_t rows = 0;       // of all processes
+  std::int64_t first_row = 0;  // among them
 
-  std::int64_t rows() const { return tokens.size(0); }
   std::int64_t counted() const { return tokens.size(1) - context; }
   nn::StepOptions options_of(const RowRange& range) const {
     nn::StepOptions own = options;
-    own.first_row = range.first;
+    own.first_row = first_row + range.first;
     if (!options.ages.empty()) {
       const auto first = options.ages.begin() + range.first;
       own.ages.assign(first, first + range.count);
@@ -46,14 +59,19 @@ struct Learner::Batch {
   }
 };
 
-Learner::Learner(const net::Network& network, const TrainingConfig& config)
+Learner::Learner(const net::Network& network, const TrainingConfig& config, nn::ProcessGroup* group)
     : config_(config),
       geometry_(net::make_geometry(network, network.lengths)),
       model_(network, at::TensorOptions().dtype(at::kFloat)),
       adam_(model_.parameters(), {config.adam_beta1, config.adam_beta2, config.adam_epsilon}),
-      slices_(split_rows(config.batch, config.slices, config.passes)) {
+      group_(group),
+      rows_(group != nullptr ? group->share_of(config.batch) : nn::RowRange{0, config.batch}),
+      slices_(split_rows(rows_.count, config.slices, config.passes)) {
   model_.initialise(static_cast<std::uint64_t>(config.seed));
-  set_memory(model_.start_memory(geometry_, config.batch));
+  set_own_memory(model_.start_memory(geometry_, rows_.count));
+  if (group != nullptr) {
+    shared_ = std::make_unique<Shared>(*group, model_, slices_.size());
+  }
 }
 
 nn::Memory Learner::memory() const {
@@ -66,11 +84,22 @@ nn::Memory Learner::memory() const {
       }
     }
     whole.states[state].tensor = at::cat(rows);
+    if (group_ != nullptr) {
+      whole.states[state].tensor = all_rows(whole.states[state].tensor, *group_, rows_, config_);
+    }
   }
   return whole;
 }
 
 void Learner::set_memory(const nn::Memory& memory) {
+  nn::Memory own = memory;
+  for (nn::NamedTensor& state : own.states) {
+    state.tensor = state.tensor.narrow(0, rows_.first, rows_.count);
+  }
+  set_own_memory(own);
+}
+
+void Learner::set_own_memory(const nn::Memory& memory) {
   memories_.clear();
   for (const Slice& slice : slices_) {
     memories_.emplace_back();
@@ -89,6 +118,7 @@ Learner::SliceResult Learner::run_slice(std::size_t slice, const Batch& batch) {
   for (const nn::NamedTensor& parameter : model_.parameters()) {
     parameters.push_back(parameter.tensor);
   }
+  const nn::Model& model = shared_ ? shared_->replicas.of(slice) : model_;
   SliceResult result;
   for (std::size_t pass = 0; pass < slices_[slice].size(); ++pass) {
     const RowRange& rows = slices_[slice][pass];
@@ -96,17 +126,22 @@ Learner::SliceResult Learner::run_slice(std::size_t slice, const Batch& batch) {
     const at::Tensor targets =
         batch.targets.narrow(0, rows.first, rows.count).narrow(1, batch.context, batch.counted());
     at::Tensor reconstruction;
-    const at::Tensor states = model_.forward(geometry_, tokens, memories_[slice][pass],
-                                             batch.options_of(rows), &reconstruction);
-    at::Tensor loss = model_.loss(states.narrow(1, batch.context, batch.counted()), targets,
-                                  1 / static_cast<double>(batch.rows() * batch.counted()));
+    const at::Tensor states = model.forward(geometry_, tokens, memories_[slice][pass],
+                                            batch.options_of(rows), &reconstruction);
+    at::Tensor loss = model.loss(states.narrow(1, batch.context, batch.counted()), targets,
+                                 1 / static_cast<double>(batch.rows * batch.counted()));
     result.loss += loss.item<double>();
     if (reconstruction.defined()) {
-      const double share = static_cast<double>(rows.count) / static_cast<double>(batch.rows());
+      const double share = static_cast<double>(rows.count) / static_cast<double>(batch.rows);
       loss = loss +
              share * config_.recons_loss_weight.value_or(kReconstructionWeight) * reconstruction;
     }
-    add_gradients(result.gradients, torch::autograd::grad({loss}, parameters, {}, {}, false, true));
+    if (shared_) {
+      shared_->replicas.backward(slice, loss, pass + 1 == slices_[slice].size());
+    } else {
+      add_gradients(result.gradients,
+                    torch::autograd::grad({loss}, parameters, {}, {}, false, true));
+    }
   }
   return result;
 }
@@ -130,11 +165,13 @@ std::vector<Learner::SliceResult> Learner::run_slices(const Batch& batch) {
 
 StepResult Learner::step(Streams& streams, std::int64_t step, double learning_rate) {
   Batch batch;
-  const auto shape = {streams.batch(), streams.segment()};
+  batch.rows = config_.batch;
+  batch.first_row = rows_.first;
+  const auto shape = {rows_.count, streams.segment()};
   batch.tokens = at::empty(shape, at::kLong);
   batch.targets = at::empty(shape, at::kLong);
   if (streams.starts_epoch(step)) {
-    set_memory(model_.start_memory(geometry_, config_.batch));
+    set_own_memory(model_.start_memory(geometry_, rows_.count));
   }
   batch.options.training = true;
   batch.options.seed = static_cast<std::uint64_t>(config_.seed);
@@ -153,6 +190,13 @@ StepResult Learner::step(Streams& streams, std::int64_t step, double learning_ra
   for (const SliceResult& slice : results) {
     result.loss += slice.loss;
     gradients.push_back(slice.gradients);
+  }
+  if (shared_) {
+    gradients = {shared_->exchange.finish()};
+    shared_->replicas.drop_gradients();
+    const at::Tensor loss = at::full({1}, result.loss, at::kDouble);
+    group_->sum(loss);
+    result.loss = loss.item<double>();
   }
   require_finite(result.loss, "loss", step);
   result.gradient_norm = join_gradients(model_.parameters(), gradients);

@@ -2,13 +2,17 @@
 // inner loop of training, without files, clocks or words.
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "net/geometry.h"
 #include "nn/model.h"
+#include "nn/process_group.h"
 #include "train/adam.h"
 #include "train/config.h"
+#include "train/gradient_exchange.h"
 #include "train/gradients.h"
+#include "train/replicas.h"
 #include "train/slices.h"
 #include "train/streams.h"
 #include "train/trainee.h"
@@ -19,7 +23,12 @@ class Learner : public Trainee {
  public:
   // `network` with its vocab_size. The weights are initialised with the configuration's seed; the
   // memory starts as zeros. The configuration's slices and passes count 1 where they are 0.
-  Learner(const net::Network& network, const TrainingConfig& config);
+  //
+  // With a `group`, which must outlive the learner, the processes share the rows of the batch:
+  // step() and memory() are common then (nn/process_group.h), and have the same result in all of
+  // them. What a step computes depends on the number of processes in its rounding alone.
+  Learner(const net::Network& network, const TrainingConfig& config,
+          nn::ProcessGroup* group = nullptr);
 
   // Step number `step` (from 0) of the training: forward, backward, clip, update. At the start of
   // an epoch the memory is zeros. Throws Error when loss or gradient is not finite; the weights are
@@ -42,6 +51,14 @@ class Learner : public Trainee {
     Gradients gradients;
   };
   struct Batch;
+  // Of several processes: how the slices' gradients come together.
+  struct Shared {
+    Shared(nn::ProcessGroup& group, const nn::Model& model, std::size_t slices)
+        : exchange(group, model.parameters(), slices), replicas(model, slices, exchange) {}
+    GradientExchange exchange;
+    Replicas replicas;
+  };
+  void set_own_memory(const nn::Memory& memory);
   SliceResult run_slice(std::size_t slice, const Batch& batch);
   std::vector<SliceResult> run_slices(const Batch& batch);
 
@@ -49,7 +66,10 @@ class Learner : public Trainee {
   net::Geometry geometry_;
   nn::Model model_;
   Adam adam_;
-  std::vector<Slice> slices_;
+  nn::ProcessGroup* group_;
+  nn::RowRange rows_;          // of the batch that this process computes
+  std::vector<Slice> slices_;  // of these rows, the first of which is 0
+  std::unique_ptr<Shared> shared_;
   std::vector<std::vector<nn::Memory>> memories_;  // of every pass of every slice
 };
 

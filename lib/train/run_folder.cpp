@@ -17,7 +17,10 @@ namespace ql::train {
 
 namespace fs = std::filesystem;
 
-RunFolder::RunFolder(fs::path path, Start start) : path_(std::move(path)) {
+RunFolder::RunFolder(fs::path path, Start start, bool reads_only) : path_(std::move(path)) {
+  if (reads_only) {
+    return;
+  }
   std::error_code error;
   fs::create_directories(path_, error);
   if (error) {
@@ -43,7 +46,11 @@ RunFolder::RunFolder(fs::path path, Start start) : path_(std::move(path)) {
   }
 }
 
-RunFolder::~RunFolder() { ::close(lock_); }
+RunFolder::~RunFolder() {
+  if (lock_ >= 0) {
+    ::close(lock_);
+  }
+}
 
 bool RunFolder::has_checkpoint() const { return fs::exists(last()) || fs::exists(best()); }
 

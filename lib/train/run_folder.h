@@ -15,8 +15,10 @@ enum class Start {
 // Creates the folder and holds a lock on it, so that no second training writes there.
 class RunFolder {
  public:
-  // Throws Error when another process holds the lock, and for kNew when there is a checkpoint.
-  RunFolder(std::filesystem::path path, Start start);
+  // Throws Error when another process holds the lock, and for kNew when there is a checkpoint. With
+  // `reads_only` nothing is created, locked or refused: for those who go along with the process
+  // that writes.
+  RunFolder(std::filesystem::path path, Start start, bool reads_only = false);
   ~RunFolder();
   RunFolder(const RunFolder&) = delete;
   RunFolder& operator=(const RunFolder&) = delete;

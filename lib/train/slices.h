@@ -10,12 +10,11 @@
 #include <cstdint>
 #include <vector>
 
+#include "nn/row_range.h"
+
 namespace ql::train {
 
-// Rows of the batch that go through the network together.
-struct RowRange {
-  std::int64_t first, count;
-};
+using nn::RowRange;
 
 // A slice is its passes, in order.
 using Slice = std::vector<RowRange>;

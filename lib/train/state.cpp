@@ -28,6 +28,7 @@ Json state_to_json(const TrainingState& state) {
   json["since_log"] = {{"steps", state.loss_steps},
                        {"loss_sum", state.loss_sum},
                        {"gradient_norm_sum", state.gradient_norm_sum}};
+  json["processes"] = state.processes;
   json["data"] = identity_to_json(state.data);
   json["validation"] = identity_to_json(state.validation);
   return json;
@@ -35,7 +36,7 @@ Json state_to_json(const TrainingState& state) {
 
 TrainingState state_from_json(const JsonObject& json) {
   json.refuse_unknown({"step", "elapsed", "epoch", "position", "validation_step", "best",
-                       "since_log", "data", "validation"});
+                       "since_log", "processes", "data", "validation"});
   TrainingState state;
   state.step = json.integer("step", 0);
   state.elapsed = json.real("elapsed");
@@ -52,6 +53,9 @@ TrainingState state_from_json(const JsonObject& json) {
   state.loss_steps = since.integer("steps", 0, state.step);
   state.loss_sum = since.real("loss_sum");
   state.gradient_norm_sum = since.real("gradient_norm_sum");
+  if (json.has("processes")) {
+    state.processes = json.integer("processes", 1);
+  }
   state.data = identity_from_json(json.object("data"));
   state.validation = identity_from_json(json.object("validation"));
   return state;

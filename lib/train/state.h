@@ -31,6 +31,7 @@ struct TrainingState {
   double loss_sum = 0;           // of the steps since the last record of the log, nats per token
   std::int64_t loss_steps = 0;   // how many these are
   double gradient_norm_sum = 0;  // likewise
+  std::int64_t processes = 1;    // that wrote it together
   DataIdentity data, validation;
 };
 

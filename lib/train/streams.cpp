@@ -9,8 +9,13 @@
 
 namespace ql::train {
 
-Streams::Streams(shard::TokenReader& reader, std::int64_t batch, std::int64_t segment)
-    : reader_(reader), batch_(batch), segment_(segment), row_tokens_(reader.tokens() / batch) {
+Streams::Streams(shard::TokenReader& reader, std::int64_t batch, std::int64_t segment,
+                 const std::optional<nn::RowRange>& own)
+    : reader_(reader),
+      batch_(batch),
+      segment_(segment),
+      row_tokens_(reader.tokens() / batch),
+      own_(own.value_or(nn::RowRange{0, batch})) {
   if (row_tokens_ < segment + 1) {
     const std::int64_t largest = reader.tokens() / (segment + 1);
     throw Error(reader.name(),
@@ -33,8 +38,8 @@ Streams::~Streams() {
 Streams::Batch Streams::read_now(std::int64_t step) const {
   Batch batch;
   std::vector<std::int64_t> row(static_cast<std::size_t>(segment_) + 1);
-  for (std::int64_t b = 0; b < batch_; ++b) {
-    reader_.read(b * row_tokens_ + position(step), segment_ + 1, row.data(),
+  for (std::int64_t b = 0; b < own_.count; ++b) {
+    reader_.read((own_.first + b) * row_tokens_ + position(step), segment_ + 1, row.data(),
                  static_cast<std::size_t>(b));
     batch.tokens.insert(batch.tokens.end(), row.begin(), row.end() - 1);
     batch.targets.insert(batch.targets.end(), row.begin() + 1, row.end());
@@ -59,9 +64,9 @@ std::vector<std::int64_t> Streams::document_ages(std::int64_t step) const {
     ahead_.wait();  // the reader serves one thread
   }
   std::vector<std::int64_t> ages;
-  for (std::int64_t b = 0; b < batch_; ++b) {
-    ages.push_back(
-        shard::document_age(reader_.document_starts(), b * row_tokens_ + position(step)));
+  for (std::int64_t b = 0; b < own_.count; ++b) {
+    ages.push_back(shard::document_age(reader_.document_starts(),
+                                       (own_.first + b) * row_tokens_ + position(step)));
   }
   return ages;
 }

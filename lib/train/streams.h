@@ -12,17 +12,21 @@
 
 #include <cstdint>
 #include <future>
+#include <optional>
 #include <vector>
 
+#include "nn/row_range.h"
 #include "shard/token_reader.h"
 
 namespace ql::train {
 
 class Streams {
  public:
-  // `reader` must outlive the streams. Throws Error when the data is too short for one step, naming
-  // the largest batch that would do.
-  Streams(shard::TokenReader& reader, std::int64_t batch, std::int64_t segment);
+  // `reader` must outlive the streams. `own`: the rows that read() and document_ages() are about,
+  // all when absent. Throws Error when the data is too short for one step, naming the largest batch
+  // that would do.
+  Streams(shard::TokenReader& reader, std::int64_t batch, std::int64_t segment,
+          const std::optional<nn::RowRange>& own = std::nullopt);
   ~Streams();
   Streams(const Streams&) = delete;
   Streams& operator=(const Streams&) = delete;
@@ -36,8 +40,8 @@ class Streams {
   // Where step `step` begins in each row's part.
   std::int64_t position(std::int64_t step) const { return step % steps_per_epoch_ * segment_; }
 
-  // Tokens and targets of step `step` (from 0), each [batch, segment], row-major: target j is token
-  // j + 1 of the row.
+  // Tokens and targets of step `step` (from 0), each [own rows, segment], row-major: target j is
+  // token j + 1 of the row.
   void read(std::int64_t step, std::int64_t* tokens, std::int64_t* targets);
 
   // For every row, how many tokens of the document that step `step` begins in stand before it: in
@@ -52,6 +56,7 @@ class Streams {
   Batch read_now(std::int64_t step) const;
 
   std::int64_t batch_, segment_, row_tokens_, steps_per_epoch_ = 0;
+  nn::RowRange own_;
   std::future<Batch> ahead_;  // of step next_; the reader belongs to its thread until it is there
   std::int64_t next_ = -1;
 };

@@ -18,9 +18,14 @@ void require_finite(double value, const char* what, std::int64_t step) {
 }
 
 std::unique_ptr<Trainee> make_trainee(const net::Network& network, const TrainingConfig& config,
-                                      const Place& place) {
+                                      const Place& place, nn::ProcessGroup* group) {
   if (place.device.is_cpu()) {
-    return std::make_unique<Learner>(network, config);
+    return std::make_unique<Learner>(network, config, group);
+  }
+  if (group != nullptr) {
+    throw UsageError("--device",
+                     fmt::format("{}: several processes train on the CPU only", place.device.str()),
+                     "use one process for a GPU");
   }
   return std::make_unique<DeviceLearner>(network, config, place);
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "nn/model.h"
+#include "nn/process_group.h"
 #include "train/config.h"
 #include "train/place.h"
 #include "train/streams.h"
@@ -52,8 +53,8 @@ constexpr double kReconstructionWeight = 0.01;
 void require_finite(double value, const char* what, std::int64_t step);
 
 // `network` with its vocab_size. The weights are initialised with the configuration's seed; the
-// memory starts as zeros.
+// memory starts as zeros. Throws UsageError for a group of processes anywhere but on the CPU.
 std::unique_ptr<Trainee> make_trainee(const net::Network& network, const TrainingConfig& config,
-                                      const Place& place);
+                                      const Place& place, nn::ProcessGroup* group = nullptr);
 
 }  // namespace ql::train

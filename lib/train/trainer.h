@@ -6,6 +6,7 @@
 #include <string>
 
 #include "net/network.h"
+#include "nn/process_group.h"
 #include "shard/token_reader.h"
 #include "train/config.h"
 #include "train/place.h"
@@ -23,12 +24,13 @@ struct TrainingTask {
   std::int64_t stop_at = 0;    // stop with a checkpoint after this step; 0: at the schedule's end
   Json provenance;
   Place place;
-  std::string machine;  // threads and BLAS: said before the other first lines
+  nn::ProcessGroup* group = nullptr;  // of the processes that train together; must outlive train()
+  std::string machine;                // threads and BLAS: said before the other first lines
 };
 
 // The task with the slices and passes that its configuration leaves open (0): those of the
 // checkpoint that it resumes, so that the sums go on in the same order, else those that suit this
-// machine.
+// machine; with several processes those of the first one.
 TrainingTask with_slices(TrainingTask task);
 
 // Trains until the schedule's end, stop_at, or a signal. The state at the end is in RUN/last.
@@ -36,6 +38,9 @@ TrainingTask with_slices(TrainingTask task);
 // Throws ConfigError when the lengths do not fit, Error when the data does not (vocabulary of
 // `validation` or of `init` differs, too few tokens), when a resume differs from what was trained,
 // and when loss or gradient is not finite; Interrupted, after a checkpoint, on SIGINT and SIGTERM.
+//
+// Processes of a group call it with the same task; all of them read the run's folder, only the
+// first one writes there. They stop together, whichever of them got a signal.
 TrainingState train(const TrainingTask& task, shard::TokenReader& data,
                     shard::TokenReader& validation);
 

@@ -1,8 +1,10 @@
 #include "train/training_run.h"
 
 #include <cmath>
+#include <csignal>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/number.h"
 #include "base/signals.h"
@@ -12,9 +14,39 @@
 #include "train/schedule.h"
 
 namespace ql::train {
+namespace {
+
+std::string hash_of_weights(const nn::Model& model) {
+  ContentHasher hasher;
+  for (const nn::NamedTensor& parameter : model.parameters()) {
+    const at::Tensor tensor = parameter.tensor.detach().cpu().contiguous();
+    hasher.update(tensor.data_ptr(), tensor.nbytes());
+  }
+  return hasher.digest();
+}
+
+}  // namespace
 
 double TrainingRun::progress() const {
-  return training_progress(task_.config, state_.step, watch_.total());
+  return training_progress(task_.config, state_.step,
+                           task_.group == nullptr ? watch_.total() : elapsed_);
+}
+
+// Decisions that depend on clocks and signals have to be the same in all processes.
+void TrainingRun::agree() {
+  elapsed_ = watch_.total();
+  stop_signal_ = stop_signal();
+  if (task_.group == nullptr) {
+    return;
+  }
+  const at::Tensor votes = at::zeros({3}, at::kDouble);
+  auto* vote = votes.data_ptr<double>();
+  vote[0] = is_first() ? elapsed_ : 0;
+  vote[1] = stop_signal_ == SIGINT ? 1 : 0;
+  vote[2] = stop_signal_ == SIGTERM ? 1 : 0;
+  task_.group->sum(votes);
+  elapsed_ = vote[0];
+  stop_signal_ = vote[2] > 0 ? SIGTERM : vote[1] > 0 ? SIGINT : 0;
 }
 
 // A validation that a signal broke off is still due after a resume.
@@ -25,6 +57,7 @@ bool TrainingRun::validation_due(bool finished) const {
 
 void TrainingRun::run() {
   for (;;) {
+    agree();
     // A budget that is spent at once still leaves one step: there has to be a checkpoint.
     const bool finished = state_.step > 0 && progress() >= 1;
     if (finished) {
@@ -33,19 +66,22 @@ void TrainingRun::run() {
     if (finished && state_.loss_steps > 0) {
       log_steps();
     }
-    if (stop_signal() == 0 && validation_due(finished)) {
+    if (stop_signal_ == 0 && validation_due(finished)) {
       try {
         validate();
       } catch (const Interrupted&) {
         log_debug("validation broken off");
       }
+      agree();
     }
     const bool pause = finished || (task_.stop_at > 0 && state_.step >= task_.stop_at);
     const bool due = state_.step % task_.config.checkpoint_interval == 0;
-    if (due || pause || stop_signal() != 0) {
+    if (due || pause || stop_signal_ != 0) {
       save_unsaved();
     }
-    check_for_stop();
+    if (stop_signal_ != 0) {
+      throw Interrupted(stop_signal_);
+    }
     if (pause) {
       line_.clear();
       return;
@@ -69,10 +105,10 @@ void TrainingRun::train_step() {
   try {
     add(learner_->step(streams_, state_.step, learning_rate_));
   } catch (const SystemError&) {
-    save_unsaved();
+    save_before_failing();
     throw;
   } catch (const FormatError&) {
-    save_unsaved();
+    save_before_failing();
     throw;
   }
   unsaved_ = true;
@@ -112,26 +148,35 @@ void TrainingRun::log_steps() {
   finish_steps();
   const Figures now = figures();
   log_debug("{}", figures_text(now, task_.config.steps));
-  log_->append({{"kind", "train"},
-                {"step", now.step},
-                {"epoch", streams_.epoch(now.step - 1)},
-                {"loss", now.loss},
-                {"perplexity", std::exp(now.loss)},
-                {"learning_rate", now.learning_rate},
-                {"gradient_norm", now.gradient_norm},
-                {"tokens_per_second", now.tokens_per_second},
-                {"elapsed", watch_.total()}});
+  append_to_log({{"kind", "train"},
+                 {"step", now.step},
+                 {"epoch", streams_.epoch(now.step - 1)},
+                 {"loss", now.loss},
+                 {"perplexity", std::exp(now.loss)},
+                 {"learning_rate", now.learning_rate},
+                 {"gradient_norm", now.gradient_norm},
+                 {"tokens_per_second", now.tokens_per_second},
+                 {"elapsed", watch_.total()}});
   state_.loss_steps = 0;
   state_.loss_sum = state_.gradient_norm_sum = 0;
   timed_steps_ = 0;
   step_seconds_ = 0;
 }
 
+void TrainingRun::append_to_log(const Json& record) {
+  if (log_) {
+    log_->append(record);
+  }
+}
+
 eval::Evaluation TrainingRun::evaluate(const net::Lengths& lengths) {
   eval::EvaluationOptions options;
   options.lengths = lengths;
+  options.group = task_.group;
   options.progress = [&](std::int64_t targets) {
-    check_for_stop();
+    if (task_.group == nullptr) {
+      check_for_stop();  // several processes have to come to its end together
+    }
     line_.show(progress(), [&] {
       return fmt::format("step {}, validation, {} targets", with_thousands(state_.step),
                          with_thousands(targets));
@@ -144,7 +189,7 @@ eval::Evaluation TrainingRun::evaluate(const net::Lengths& lengths) {
     throw;
   } catch (const std::exception&) {
     // Damaged validation data must not cost the steps since the last checkpoint.
-    save_unsaved();
+    save_before_failing();
     throw;
   }
 }
@@ -159,17 +204,17 @@ void TrainingRun::validate() {
   const bool best = std::isfinite(loss) && (!state_.best || loss < state_.best->loss);
   log_info("step {}: validation loss {:.4f}, perplexity {:.2f}{}", with_thousands(state_.step),
            loss, result.perplexity(), best ? ", the best so far" : "");
-  log_->append({{"kind", "validation"},
-                {"step", state_.step},
-                {"loss", loss},
-                {"perplexity", result.perplexity()},
-                {"targets", result.targets},
-                {"segment", lengths.segment},
-                {"memory", lengths.memory},
-                {"compressed_memory", lengths.compressed_memory},
-                {"best", best},
-                {"seconds", result.seconds},
-                {"elapsed", watch_.total()}});
+  append_to_log({{"kind", "validation"},
+                 {"step", state_.step},
+                 {"loss", loss},
+                 {"perplexity", result.perplexity()},
+                 {"targets", result.targets},
+                 {"segment", lengths.segment},
+                 {"memory", lengths.memory},
+                 {"compressed_memory", lengths.compressed_memory},
+                 {"best", best},
+                 {"seconds", result.seconds},
+                 {"elapsed", watch_.total()}});
   if (best) {
     state_.best = Best{state_.step, loss};
     save(folder_.best());
@@ -179,8 +224,17 @@ void TrainingRun::validate() {
 void TrainingRun::save(const std::filesystem::path& folder) {
   finish_steps();
   state_.elapsed = watch_.total();
+  state_.processes = task_.group != nullptr ? task_.group->size() : 1;
   state_.epoch = streams_.epoch(state_.step);
   state_.position = streams_.position(state_.step);
+  if (task_.group != nullptr) {
+    task_.group->require_same(hash_of_weights(learner_->model()),
+                              fmt::format("weights after step {}", state_.step));
+  }
+  if (!is_first()) {
+    learner_->memory();  // takes part in bringing all rows together
+    return;
+  }
   log_->sync();
   write_checkpoint(folder, description_, *learner_, state_);
   log_debug("step {}: wrote {}", state_.step, folder.string());
@@ -190,6 +244,13 @@ void TrainingRun::save_unsaved() {
   if (unsaved_) {
     save(folder_.last());
     unsaved_ = false;
+  }
+}
+
+// Several processes would have to save together, and the others do not know of what happened here.
+void TrainingRun::save_before_failing() {
+  if (task_.group == nullptr) {
+    save_unsaved();
   }
 }
 

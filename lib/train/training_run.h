@@ -50,6 +50,9 @@ class TrainingRun {
   void begin();
 
   double progress() const;
+  bool is_first() const { return task_.group == nullptr || task_.group->is_first(); }
+  void agree();
+  void append_to_log(const Json& record);
   bool validation_due(bool finished) const;
   void train_step();
   void add(const StepResult& result);
@@ -59,6 +62,7 @@ class TrainingRun {
   void validate();
   void save(const std::filesystem::path& folder);
   void save_unsaved();
+  void save_before_failing();
   Figures figures() const;
 
   const TrainingTask& task_;
@@ -74,6 +78,9 @@ class TrainingRun {
   bool unsaved_ = false;  // RUN/last is older than state_
 
   Stopwatch watch_;
+  // What all processes go by since the last agree():
+  double elapsed_ = 0;            // seconds of the whole training, by the first one's clock
+  int stop_signal_ = 0;           // what asked one of them to stop, or 0
   double progress_at_start_ = 0;  // of this run
   double learning_rate_ = 0;      // of the last step
   double step_seconds_ = 0;       // of this run's steps since the last record of the log

@@ -61,13 +61,24 @@ const TrainingTask& checked(const TrainingTask& task, const shard::TokenReader& 
   return task;
 }
 
-}  // namespace
+// The rows of the batch that this process trains on.
+nn::RowRange own_rows(const TrainingTask& task) {
+  return task.group != nullptr ? task.group->share_of(task.config.batch)
+                               : nn::RowRange{0, task.config.batch};
+}
 
-TrainingTask with_slices(TrainingTask task) {
+// What this process has to do by itself: the configuration with its own rows as the batch.
+TrainingConfig own_config(const TrainingTask& task) {
+  TrainingConfig config = task.config;
+  config.batch = own_rows(task).count;
+  return config;
+}
+
+TrainingTask with_own_slices(TrainingTask task) {
   if (!task.place.device.is_cpu()) {
     return task;  // all rows at once
   }
-  TrainingConfig& config = task.config;
+  TrainingConfig config = own_config(task);
   const fs::path last = task.run / "last", best = task.run / "best";
   const fs::path checkpoint = fs::exists(last) ? last : best;
   if (task.start == Start::kResume && fs::exists(checkpoint)) {
@@ -84,7 +95,8 @@ TrainingTask with_slices(TrainingTask task) {
   }
   const int threads = at::get_num_threads();
   const std::int64_t parameters = net::cost(task.network, task.network.lengths).parameters;
-  const std::int64_t known = available_bytes();
+  const std::int64_t known =
+      available_bytes() / (task.group != nullptr ? task.group->local_size() : 1);
   // Something is left for the system's cache of files.
   const std::int64_t available =
       known == 0 ? std::numeric_limits<std::int64_t>::max() : known - known / 10;
@@ -103,6 +115,19 @@ TrainingTask with_slices(TrainingTask task) {
     log_warning("the training may need more memory than the {} that are available",
                 human_bytes(known));
   }
+  task.config.slices = config.slices;
+  task.config.passes = config.passes;
+  return task;
+}
+
+}  // namespace
+
+TrainingTask with_slices(TrainingTask task) {
+  task = with_own_slices(std::move(task));
+  if (task.group != nullptr) {
+    task.config.slices = task.group->from_first(task.config.slices);
+    task.config.passes = task.group->from_first(task.config.passes);
+  }
   return task;
 }
 
@@ -110,28 +135,42 @@ TrainingRun::TrainingRun(const TrainingTask& task, shard::TokenReader& data,
                          shard::TokenReader& validation)
     : task_(checked(task, data, validation)),
       memory_(estimate_memory(task.network,
-                              net::cost(task.network, task.network.lengths).parameters, task.config,
-                              at::get_num_threads())),
+                              net::cost(task.network, task.network.lengths).parameters,
+                              own_config(task), at::get_num_threads())),
       validation_data_(validation),
-      streams_(data, task.config.batch, task.network.lengths.segment),
+      streams_(data, task.config.batch, task.network.lengths.segment, own_rows(task)),
       description_(describe(task, data)),
-      folder_(task.run, task.start),
-      learner_(make_trainee(task.network, task.config, task.place)),
+      folder_(task.run, task.start, !is_first()),
+      learner_(make_trainee(task.network, task.config, task.place, task.group)),
       line_("training", "steps", task.config.steps) {
+  if (task.group != nullptr) {
+    // The sum over all processes, beside those of the own slices.
+    memory_.gradients += learner_->model().parameter_count() * std::int64_t{sizeof(float)};
+  }
   state_.data = identity_of(data);
   state_.validation = identity_of(validation);
 }
 
 void TrainingRun::start() {
-  if (task_.start == Start::kResume && folder_.has_checkpoint()) {
+  std::string checkpoint;
+  if (is_first() && task_.start == Start::kResume && folder_.has_checkpoint()) {
     // A training that was killed before its first RUN/last may have a RUN/best, which is a whole
     // checkpoint, too: it must not be cleared away.
-    resume(fs::exists(folder_.last()) ? folder_.last() : folder_.best());
-  } else {
-    begin();
+    checkpoint = (fs::exists(folder_.last()) ? folder_.last() : folder_.best()).string();
   }
-  log_.emplace(folder_.log(), state_.step, state_.validation_step, state_.elapsed);
+  if (task_.group != nullptr) {
+    checkpoint = task_.group->from_first(checkpoint);
+  }
+  if (checkpoint.empty()) {
+    begin();
+  } else {
+    resume(checkpoint);
+  }
+  if (is_first()) {
+    log_.emplace(folder_.log(), state_.step, state_.validation_step, state_.elapsed);
+  }
   watch_ = Stopwatch(state_.elapsed);
+  agree();
   progress_at_start_ = progress();
 }
 
@@ -147,6 +186,11 @@ void TrainingRun::resume(const fs::path& checkpoint) {
   state_.data = data;
   state_.validation = validation;
   log_info("resuming after step {} of {}", with_thousands(state_.step), checkpoint.string());
+  const std::int64_t processes = task_.group != nullptr ? task_.group->size() : 1;
+  if (saved_state.processes != processes) {
+    log_info("it was written by {} process{} and goes on with {}: sums are rounded otherwise",
+             saved_state.processes, saved_state.processes == 1 ? "" : "es", processes);
+  }
 }
 
 void TrainingRun::begin() {
@@ -162,7 +206,9 @@ void TrainingRun::begin() {
     nn::load_weights(learner_->model(), nn::read_weights(task_.init));
     log_info("weights from {} ({})", task_.init.string(), to_text(origin.network.architecture));
   }
-  folder_.clear();
+  if (is_first()) {
+    folder_.clear();
+  }
 }
 
 void TrainingRun::announce() const {

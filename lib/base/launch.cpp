@@ -1,0 +1,205 @@
+#include "base/launch.h"
+
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <optional>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/number.h"
+#include "base/process_place.h"
+#include "base/signals.h"
+#include "base/spawn_internal.h"
+
+namespace ql {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Holds the process number of the one that started us.
+constexpr const char* kLauncher = "QL_LAUNCHER";
+// What the others are given to end by themselves once one has failed.
+constexpr std::chrono::seconds kGrace{5};
+
+// A port that nobody uses now. Another program may take it before our first process does, which
+// then says so; no launcher can rule that out.
+int free_port() {
+  const int descriptor = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (descriptor < 0) throw SystemError("--processes", "open a socket", errno);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  auto* any = reinterpret_cast<sockaddr*>(&address);
+  const bool found =
+      ::bind(descriptor, any, size) == 0 && ::getsockname(descriptor, any, &size) == 0;
+  const int problem = errno;
+  ::close(descriptor);
+  if (!found) throw SystemError("--processes", "find a free port", problem);
+  return ntohs(address.sin_port);
+}
+
+class Processes {
+ public:
+  explicit Processes(int count) : pids_(static_cast<std::size_t>(count)) {
+    internal::Spawn request;
+    request.program = fs::read_symlink("/proc/self/exe").string();
+    request.arguments = split_arguments(read_file("/proc/self/cmdline"));
+    request.arguments.erase(request.arguments.begin());
+    const std::vector<std::string> common = common_variables(count);
+    request.group = 0;
+    for (int rank = 0; rank < count; ++rank) {
+      request.environment = common;
+      for (const char* name : {"RANK", "LOCAL_RANK"})
+        request.environment.push_back(fmt::format("{}={}", name, rank));
+      pids_[static_cast<std::size_t>(rank)] = start(request);
+      // A group of their own, so that a key pressed in the terminal reaches them through us alone,
+      // once.
+      if (rank == 0) request.group = pids_.front();
+    }
+  }
+
+  int wait() {
+    while (running_ > 0) {
+      look_for_ends();
+      pass_on_signal();
+      if (deadline_ && Clock::now() > *deadline_) {
+        signal_all(SIGKILL);
+        deadline_.reset();
+      }
+      ::poll(nullptr, 0, kPatience);
+    }
+    return exit_code_;
+  }
+
+ private:
+  static constexpr int kPatience = 10;  // milliseconds until the next look
+
+  static std::vector<std::string> common_variables(int count) {
+    static const std::array<std::string, 8> kOurs{
+        "RANK=",        "WORLD_SIZE=",  "LOCAL_RANK=",  "LOCAL_WORLD_SIZE=",
+        "MASTER_ADDR=", "MASTER_PORT=", "TORCHELASTIC", "QL_LAUNCHER="};
+    std::vector<std::string> variables;
+    for (std::string& variable : internal::environment()) {
+      const bool ours = std::any_of(kOurs.begin(), kOurs.end(), [&](const std::string& start) {
+        return variable.compare(0, start.size(), start) == 0;
+      });
+      if (!ours) variables.push_back(std::move(variable));
+    }
+    for (const char* name : {"WORLD_SIZE", "LOCAL_WORLD_SIZE"})
+      variables.push_back(fmt::format("{}={}", name, count));
+    variables.emplace_back("MASTER_ADDR=127.0.0.1");
+    variables.push_back(fmt::format("MASTER_PORT={}", free_port()));
+    variables.push_back(fmt::format("{}={}", kLauncher, ::getpid()));
+    return variables;
+  }
+
+  pid_t start(const internal::Spawn& request) {
+    try {
+      const pid_t pid = internal::spawn(request);
+      ++running_;
+      return pid;
+    } catch (...) {
+      signal_all(SIGKILL);
+      throw;
+    }
+  }
+
+  void look_for_ends() {
+    for (std::size_t rank = 0; rank < pids_.size(); ++rank) {
+      int status = 0;
+      if (pids_[rank] == 0 || ::waitpid(pids_[rank], &status, WNOHANG) != pids_[rank]) continue;
+      pids_[rank] = 0;
+      --running_;
+      if (const int code = internal::exit_code_of(status); code != 0 && exit_code_ == 0) {
+        exit_code_ = code;
+        report(static_cast<int>(rank), status);
+      }
+    }
+  }
+
+  // The first that failed; the others only follow.
+  void report(int rank, int status) {
+    const int asked = stop_signal();
+    if (asked != 0 && exit_code_ == 128 + asked) return;
+    const std::string name = process_name(rank, static_cast<int>(pids_.size()));
+    const std::string end = WIFSIGNALED(status)
+                                ? fmt::format("was ended by signal {} ({})", WTERMSIG(status),
+                                              ::strsignal(WTERMSIG(status)))
+                                : fmt::format("ended with exit code {}", WEXITSTATUS(status));
+    log_line(LogLevel::kQuiet, fmt::format("error: {} {}; the others are ended, too", name, end));
+    signal_all(SIGTERM);
+    deadline_ = Clock::now() + kGrace;
+  }
+
+  void pass_on_signal() {
+    if (passed_on_ || stop_signal() == 0) return;
+    signal_all(stop_signal());
+    passed_on_ = true;
+  }
+
+  void signal_all(int number) const {
+    for (const pid_t pid : pids_) {
+      if (pid > 0) ::kill(pid, number);
+    }
+  }
+
+  std::vector<pid_t> pids_;  // by rank; 0: ended
+  int running_ = 0;
+  int exit_code_ = 0;
+  bool passed_on_ = false;
+  std::optional<Clock::time_point> deadline_;
+};
+
+}  // namespace
+
+bool run_processes(int count) {
+  if (const std::optional<ProcessPlace> place = find_process_place()) {
+    if (count > 1 && count != place->size) {
+      throw UsageError("--processes",
+                       fmt::format("{}, but the launcher has started {}", count, place->size),
+                       "leave it out: the launcher says how many there are");
+    }
+    return false;
+  }
+  if (count <= 1) return false;
+  const int code = Processes(count).wait();
+  if (const int asked = stop_signal(); asked != 0 && code == 128 + asked) throw Interrupted(asked);
+  if (code != 0) throw AlreadyReported(code);
+  return true;
+}
+
+bool join_launcher() {
+  const char* launcher = std::getenv(kLauncher);
+  if (launcher == nullptr) return false;
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  // It may have ended before the line above.
+  if (parse_integer(launcher) != std::int64_t{::getppid()}) std::_Exit(128 + SIGKILL);
+  return true;
+}
+
+std::vector<std::string> split_arguments(const std::string& bytes) {
+  std::vector<std::string> arguments;
+  for (std::size_t begin = 0; begin < bytes.size();) {
+    const std::size_t end = std::min(bytes.find('\0', begin), bytes.size());
+    arguments.push_back(bytes.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return arguments;
+}
+
+}  // namespace ql

@@ -1,0 +1,26 @@
+// This program several times on this machine, as cooperating processes.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace ql {
+
+// What an option --processes asks for. False: this process does the work itself, alone or as one of
+// several. True: `count` processes did it, started with our own command line and torchrun's
+// variables (base/process_place.h), and all ended well.
+//
+// Their standard input is empty; a signal that asks us to stop is passed on to each once. When one
+// fails, its number is logged and the others are ended: AlreadyReported with its exit code (128 + n
+// when signal n ended it), or Interrupted when we were asked to stop. Throws UsageError when a
+// launcher has started another number of processes, SystemError when they cannot be started.
+bool run_processes(int count);
+
+// In a process that run_processes() started: true, and the process does not outlive the one that
+// started it.
+bool join_launcher();
+
+// An argument list as the system keeps it, each ended by a NUL byte.
+std::vector<std::string> split_arguments(const std::string& bytes);
+
+}  // namespace ql

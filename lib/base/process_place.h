@@ -1,0 +1,31 @@
+// Which one of several cooperating processes this is, from the variables that launchers set:
+// torchrun, mpirun (Open MPI, MPICH), srun, or run_processes() of base/launch.h.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+
+namespace ql {
+
+struct ProcessPlace {
+  int rank = 0, size = 1;              // among all processes
+  int local_rank = 0, local_size = 1;  // among those on this machine
+  std::string address = "127.0.0.1";   // where the processes meet: rank 0 answers there,
+  int port = 29500;
+  bool launcher_answers = false;  // or, as this says, torchrun itself
+  int restart = 0;                // how often torchrun has started the processes anew
+};
+
+// The value of an environment variable, nullptr when it is not set.
+using Variable = std::function<const char*(const char* name)>;
+
+// Absent for a process that no launcher started. Throws UsageError for variables that are missing,
+// no numbers, or do not fit together.
+std::optional<ProcessPlace> find_process_place(const Variable& variable);
+std::optional<ProcessPlace> find_process_place();
+
+// "process 2 of 4": counted from 0, as every launcher does.
+std::string process_name(int rank, int size);
+
+}  // namespace ql

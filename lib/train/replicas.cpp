@@ -1,0 +1,68 @@
+#include "train/replicas.h"
+
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <utility>
+
+namespace ql::train {
+
+struct Replicas::Replica {
+  Replica(const nn::Model& original, std::size_t the_slice, GradientExchange& the_exchange)
+      : model(original.network(), original.options()), slice(the_slice), exchange(the_exchange) {
+    for (std::size_t index = 0; index < model.parameters().size(); ++index) {
+      const at::Tensor& tensor = model.parameters()[index].tensor;
+      tensor.set_data(original.parameters()[index].tensor.detach());
+      // The tensor itself does not keep what accumulates its gradient.
+      accumulators.push_back(torch::autograd::impl::grad_accumulator(tensor));
+      accumulators.back()->add_post_hook(std::make_unique<Hook>(*this, index));
+    }
+  }
+
+  // Called when the gradient of a parameter has been added to those of earlier passes.
+  struct Hook : torch::autograd::FunctionPostHook {
+    Hook(Replica& the_replica, std::size_t the_index) : replica(the_replica), index(the_index) {}
+    torch::autograd::variable_list operator()(
+        const torch::autograd::variable_list& outputs,
+        const torch::autograd::variable_list& /*inputs*/) override {
+      if (replica.last_pass) {
+        replica.exchange.put(replica.slice, index, replica.model.parameters()[index].tensor.grad());
+      }
+      return outputs;
+    }
+    Replica& replica;
+    std::size_t index;
+  };
+
+  nn::Model model;
+  std::size_t slice;
+  GradientExchange& exchange;
+  std::vector<std::shared_ptr<torch::autograd::Node>> accumulators;
+  bool last_pass = false;
+};
+
+Replicas::Replicas(const nn::Model& model, std::size_t slices, GradientExchange& exchange) {
+  for (std::size_t slice = 0; slice < slices; ++slice) {
+    replicas_.push_back(std::make_unique<Replica>(model, slice, exchange));
+  }
+}
+
+Replicas::~Replicas() = default;
+
+const nn::Model& Replicas::of(std::size_t slice) const { return replicas_[slice]->model; }
+
+void Replicas::backward(std::size_t slice, const at::Tensor& loss, bool last_pass) {
+  replicas_[slice]->last_pass = last_pass;
+  loss.backward();
+}
+
+void Replicas::drop_gradients() {
+  for (const std::unique_ptr<Replica>& replica : replicas_) {
+    for (const nn::NamedTensor& parameter : replica->model.parameters()) {
+      parameter.tensor.mutable_grad().reset();
+    }
+  }
+}
+
+}  // namespace ql::train

@@ -1,0 +1,37 @@
+// One model for each slice of a batch that shares the weights of the trained one: so that every
+// slice has gradients of its own, and says when one of them is known.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "nn/model.h"
+#include "train/gradient_exchange.h"
+
+namespace ql::train {
+
+class Replicas {
+ public:
+  // Model and exchange must outlive this object. What the model's weights become, those here are.
+  Replicas(const nn::Model& model, std::size_t slices, GradientExchange& exchange);
+  ~Replicas();
+  Replicas(const Replicas&) = delete;
+  Replicas& operator=(const Replicas&) = delete;
+
+  const nn::Model& of(std::size_t slice) const;
+
+  // The backward pass of a loss of of(slice), on the calling thread; gradients of a slice's passes
+  // add up. In the last one each goes to the exchange as soon as it is whole.
+  void backward(std::size_t slice, const at::Tensor& loss, bool last_pass);
+  // After a step.
+  void drop_gradients();
+
+ private:
+  struct Replica;
+  std::vector<std::unique_ptr<Replica>> replicas_;
+};
+
+}  // namespace ql::train

@@ -1,0 +1,104 @@
+#include "base/process_place.h"
+
+#include <doctest/doctest.h>
+
+#include <map>
+
+#include "base/error.h"
+#include "base/launch.h"
+
+namespace ql {
+namespace {
+
+std::optional<ProcessPlace> place_in(const std::map<std::string, std::string>& variables) {
+  return find_process_place([&variables](const char* name) -> const char* {
+    const auto found = variables.find(name);
+    return found == variables.end() ? nullptr : found->second.c_str();
+  });
+}
+
+std::string refusal(const std::map<std::string, std::string>& variables) {
+  try {
+    place_in(variables);
+    return "accepted";
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a process that no launcher started has no place") {
+  CHECK_FALSE(place_in({}).has_value());
+  // An allocation of Slurm's alone starts nothing.
+  CHECK_FALSE(place_in({{"SLURM_NTASKS", "4"}, {"SLURM_JOB_ID", "7"}}).has_value());
+}
+
+TEST_CASE("torchrun's variables") {
+  const auto place = place_in({{"RANK", "5"},
+                               {"WORLD_SIZE", "8"},
+                               {"LOCAL_RANK", "1"},
+                               {"LOCAL_WORLD_SIZE", "4"},
+                               {"MASTER_ADDR", "node-a"},
+                               {"MASTER_PORT", "1234"},
+                               {"TORCHELASTIC_USE_AGENT_STORE", "True"},
+                               {"TORCHELASTIC_RESTART_COUNT", "2"}});
+  REQUIRE(place.has_value());
+  CHECK(place->rank == 5);
+  CHECK(place->size == 8);
+  CHECK(place->local_rank == 1);
+  CHECK(place->local_size == 4);
+  CHECK(place->address == "node-a");
+  CHECK(place->port == 1234);
+  CHECK(place->launcher_answers);
+  CHECK(place->restart == 2);
+}
+
+TEST_CASE("other launchers") {
+  const auto mpi = place_in({{"OMPI_COMM_WORLD_RANK", "2"},
+                             {"OMPI_COMM_WORLD_SIZE", "3"},
+                             {"OMPI_COMM_WORLD_LOCAL_RANK", "2"},
+                             {"OMPI_COMM_WORLD_LOCAL_SIZE", "3"}});
+  REQUIRE(mpi.has_value());
+  CHECK(mpi->rank == 2);
+  CHECK(mpi->address == "127.0.0.1");
+  CHECK(mpi->port == 29500);
+  CHECK_FALSE(mpi->launcher_answers);
+
+  const std::map<std::string, std::string> two_machines = {{"SLURM_PROCID", "5"},
+                                                           {"SLURM_STEP_NUM_TASKS", "8"},
+                                                           {"SLURM_LOCALID", "1"},
+                                                           {"SLURM_STEP_NUM_NODES", "2"}};
+  CHECK(refusal(two_machines).find("MASTER_ADDR") == 0);
+  auto with_address = two_machines;
+  with_address["MASTER_ADDR"] = "node-a";
+  const auto slurm = place_in(with_address);
+  REQUIRE(slurm.has_value());
+  CHECK(slurm->size == 8);
+  CHECK(slurm->local_size == 4);
+  CHECK(slurm->local_rank == 1);
+
+  const auto mpich = place_in({{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}});
+  REQUIRE(mpich.has_value());
+  CHECK(mpich->rank == 1);
+  CHECK(mpich->local_size == 2);
+}
+
+TEST_CASE("variables that do not fit together are refused by name") {
+  CHECK(refusal({{"RANK", "4"}, {"WORLD_SIZE", "4"}}) ==
+        "RANK: a whole number from 0 to 3 expected, found '4'");
+  CHECK(refusal({{"RANK", "0"}, {"WORLD_SIZE", "four"}}).find("WORLD_SIZE") == 0);
+  CHECK(
+      refusal({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_PORT", "70000"}}).find("MASTER_PORT") ==
+      0);
+  CHECK(refusal({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"LOCAL_WORLD_SIZE", "3"}})
+            .find("LOCAL_WORLD_SIZE") == 0);
+}
+
+TEST_CASE("a list of arguments keeps empty ones") {
+  CHECK(split_arguments(std::string("a\0b c\0\0d\0", 9)) ==
+        std::vector<std::string>{"a", "b c", "", "d"});
+  CHECK(split_arguments("").empty());
+}
+
+}  // namespace ql

@@ -1,0 +1,58 @@
+// Several "processes" as threads of one, each with its own group.
+#pragma once
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <exception>
+#include <functional>
+#include <thread>
+#include <vector>
+
+#include "nn/process_group.h"
+
+namespace ql::test {
+
+inline int free_port() {
+  const int descriptor = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  ::bind(descriptor, reinterpret_cast<sockaddr*>(&address), size);
+  ::getsockname(descriptor, reinterpret_cast<sockaddr*>(&address), &size);
+  ::close(descriptor);
+  return ntohs(address.sin_port);
+}
+
+// Calls `work` once for each of `size` ranks, side by side; what one of them throws is thrown.
+inline void in_group(int size, const std::function<void(nn::ProcessGroup&)>& work) {
+  ProcessPlace place;
+  place.size = place.local_size = size;
+  place.port = free_port();
+  std::vector<std::exception_ptr> errors(static_cast<std::size_t>(size));
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < size; ++rank) {
+    threads.emplace_back([&, rank] {
+      try {
+        ProcessPlace own = place;
+        own.rank = own.local_rank = rank;
+        nn::ProcessGroup group(own, std::chrono::seconds(60));
+        work(group);
+      } catch (...) {
+        errors[static_cast<std::size_t>(rank)] = std::current_exception();
+      }
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  for (const std::exception_ptr& error : errors) {
+    if (error) {
+      std::rethrow_exception(error);
+    }
+  }
+}
+
+}  // namespace ql::test
