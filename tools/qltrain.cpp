@@ -85,7 +85,7 @@ std::vector<Option> option_table() {
              "Start from these weights. The parameters must have the same names and shapes; the "
              "lengths may differ."),
       option("resume", OptionType::kFlag, "",
-             "Continue from RUN/last; without such a checkpoint start anew."),
+             "Continue from the newest checkpoint of RUN; without one start anew."),
       option("force", OptionType::kFlag, "", "Replace what an earlier training left in RUN."),
       whole_number("steps", 1, "Length of the whole training and its schedule: --set steps=N."),
       whole_number("stop-at", 1,

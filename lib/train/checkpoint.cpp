@@ -2,11 +2,14 @@
 
 #include <ATen/core/grad_mode.h>
 
+#include <cmath>
+
 #include "base/error.h"
 #include "base/file.h"
 #include "base/hash.h"
 #include "nn/safetensors.h"
 #include "nn/weights.h"
+#include "train/divergence.h"
 
 namespace ql::train {
 namespace {
@@ -71,17 +74,43 @@ void restore(const fs::path& path, const std::vector<nn::NamedTensor>& wanted) {
   }
 }
 
+// Reads every number once and makes no tensor of that size: little beside writing them.
+void require_finite(const std::vector<nn::NamedTensor>& tensors, std::int64_t steps) {
+  const at::NoGradGuard no_gradient;
+  for (const nn::NamedTensor& named : tensors) {
+    if (named.tensor.numel() == 0) {
+      continue;
+    }
+    const auto [lowest, highest] = at::aminmax(named.tensor);  // NaN if there is one
+    if (!std::isfinite(lowest.item<double>()) || !std::isfinite(highest.item<double>())) {
+      Divergence found;
+      found.step = steps - 1;
+      found.tensor = named.name;
+      throw Diverged(found);
+    }
+  }
+}
+
 }  // namespace
+
+nn::Memory finite_memory(const Trainee& learner, std::int64_t steps) {
+  nn::Memory memory = learner.memory();
+  for (const auto& tensors : {learner.model().parameters(), learner.moments(), memory.states}) {
+    require_finite(tensors, steps);
+  }
+  return memory;
+}
 
 void write_checkpoint(const fs::path& folder, const net::ModelFile& description,
                       const Trainee& learner, const TrainingState& state) {
+  const nn::Memory memory = finite_memory(learner, state.step);
   AtomicFolder atomic(folder);
   const fs::path& temporary = atomic.temporary();
   const std::map<std::string, std::string> metadata = {{"step", std::to_string(state.step)}};
   write_file_atomically(temporary / "model.json", dump_json(net::model_file_to_json(description)));
   nn::write_safetensors(temporary / kWeights, learner.model().parameters(), metadata);
   nn::write_safetensors(temporary / kOptimizer, learner.moments(), metadata);
-  nn::write_safetensors(temporary / kMemory, learner.memory().states, metadata);
+  nn::write_safetensors(temporary / kMemory, memory.states, metadata);
 
   Json json = {{"format", kFormat}, {"version", kVersion}, {"state", state_to_json(state)}};
   for (const char* name : kCovered) {
@@ -110,16 +139,18 @@ void verify_checkpoint(const fs::path& folder) {
   }
 }
 
-TrainingState read_checkpoint(const fs::path& folder, Trainee& learner) {
+TrainingState read_checkpoint(const fs::path& folder, Trainee& learner, Rows rows) {
   verify_checkpoint(folder);
   TrainingState state = read_state(folder);
   const at::NoGradGuard no_gradient;
   nn::load_weights(learner.model(), nn::read_safetensors(folder / kWeights));
   restore(folder / kOptimizer, learner.moments());
   learner.set_steps(state.step);
-  nn::Memory memory = learner.memory();
-  restore(folder / kMemory, memory.states);
-  learner.set_memory(memory);
+  if (rows == Rows::kSame) {
+    nn::Memory memory = learner.memory();
+    restore(folder / kMemory, memory.states);
+    learner.set_memory(memory);
+  }
   return state;
 }
 

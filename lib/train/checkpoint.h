@@ -11,7 +11,12 @@
 
 namespace ql::train {
 
-// Replaces `folder`.
+// The memory of all rows, for a checkpoint after `steps` steps. Throws Diverged when a weight,
+// moment or memory is not finite: such a checkpoint is of no use to anybody. Of several processes
+// each calls this when the first one writes.
+nn::Memory finite_memory(const Trainee& learner, std::int64_t steps);
+
+// Replaces `folder`. Throws Diverged as finite_memory() does, and leaves the folder as it is then.
 void write_checkpoint(const std::filesystem::path& folder, const net::ModelFile& description,
                       const Trainee& learner, const TrainingState& state);
 
@@ -22,8 +27,12 @@ TrainingState read_state(const std::filesystem::path& folder);
 // missing is a SystemError.
 void verify_checkpoint(const std::filesystem::path& folder);
 
-// After verify_checkpoint, restores weights, moments and memory. On an exception `learner` is of no
-// use.
-TrainingState read_checkpoint(const std::filesystem::path& folder, Trainee& learner);
+// Whether the learner's rows are those of the checkpoint.
+enum class Rows { kSame, kOther };
+
+// After verify_checkpoint, restores weights, moments and, for the same rows, memory. On an
+// exception `learner` is of no use.
+TrainingState read_checkpoint(const std::filesystem::path& folder, Trainee& learner,
+                              Rows rows = Rows::kSame);
 
 }  // namespace ql::train

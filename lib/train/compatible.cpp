@@ -107,4 +107,15 @@ void require_same_training(const std::string& where, const net::ModelFile& saved
   }
 }
 
+std::vector<std::string> changed_settings(const net::ModelFile& saved, const net::ModelFile& now) {
+  std::vector<std::string> changes;
+  for (const auto& item : saved.training.items()) {
+    if (now.training.contains(item.key()) && now.training[item.key()] != item.value()) {
+      changes.push_back(fmt::format("{} was {} and is {}", item.key(), item.value().dump(),
+                                    now.training[item.key()].dump()));
+    }
+  }
+  return changes;
+}
+
 }  // namespace ql::train

@@ -22,9 +22,14 @@ void for_each_key(Config& config, Visitor&& visit) {
   visit("adam_epsilon", config.adam_epsilon);
   visit("eval_interval", config.eval_interval);
   visit("checkpoint_interval", config.checkpoint_interval);
+  visit("checkpoint_minutes", config.checkpoint_minutes);
+  visit("keep_last", config.keep_last);
+  visit("keep_every", config.keep_every);
   visit("log_interval", config.log_interval);
   visit("seed", config.seed);
   visit("precision", config.precision);
+  visit("divergence", config.divergence);
+  visit("loss_jump", config.loss_jump);
   visit("recons_loss_weight", config.recons_loss_weight);
   visit("half_loss", config.half_loss);
   visit("slices", config.slices);
@@ -56,6 +61,11 @@ struct Reader {
       value = nn::precision_from_text(json.text(key), json.where() + ": " + key);
     }
   }
+  void operator()(const std::string& key, OnDivergence& value) const {
+    if (json.has(key)) {
+      value = on_divergence_from_text(json.text(key), json.where() + ": " + key);
+    }
+  }
   void operator()(const std::string& key, std::optional<std::int64_t>& value) const {
     if (json.has(key)) {
       value = json.integer(key);
@@ -77,6 +87,7 @@ struct Writer {
   void operator()(const std::string& key, nn::Precision value) const {
     json[key] = nn::to_text(value);
   }
+  void operator()(const std::string& key, OnDivergence value) const { json[key] = to_text(value); }
   template <typename Value>
   void operator()(const std::string& key, const std::optional<Value>& value) const {
     if (value) {
@@ -112,6 +123,11 @@ void TrainingConfig::check(const std::string& where) const {
   require(adam_epsilon > 0, "adam_epsilon", adam_epsilon, "above 0");
   require(eval_interval >= 1, "eval_interval", eval_interval, "at least 1");
   require(checkpoint_interval >= 1, "checkpoint_interval", checkpoint_interval, "at least 1");
+  require(checkpoint_minutes >= 0, "checkpoint_minutes", checkpoint_minutes,
+          "0 (by steps alone) or more");
+  require(keep_last >= 1, "keep_last", keep_last, "at least 1");
+  require(keep_every >= 0, "keep_every", keep_every, "0 (none) or more");
+  require(loss_jump >= 0, "loss_jump", loss_jump, "0 (however large) or more");
   require(log_interval >= 1, "log_interval", log_interval, "at least 1");
   require(seed >= 0, "seed", seed, "0 or more");
   require(slices >= 0, "slices", slices, "0 (as the machine has threads) or more");
@@ -159,8 +175,12 @@ Json training_to_json(const TrainingConfig& config) {
 }
 
 bool may_change_on_resume(const std::string& training_key) {
-  return training_key == "checkpoint_interval" || training_key == "eval_interval" ||
-         training_key == "log_interval" || training_key == "slices" || training_key == "passes";
+  static const std::set<std::string> kKeys{
+      "batch",        "steps",      "minutes",       "learning_rate",       "min_lr_ratio",
+      "warmup_steps", "clip",       "eval_interval", "checkpoint_interval", "checkpoint_minutes",
+      "keep_last",    "keep_every", "log_interval",  "divergence",          "loss_jump",
+      "slices",       "passes"};
+  return kKeys.count(training_key) > 0;
 }
 
 }  // namespace ql::train

@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "net/network.h"
 #include "nn/precision.h"
+#include "train/divergence.h"
 
 namespace ql::train {
 
@@ -26,9 +27,18 @@ struct TrainingConfig {
   double adam_epsilon = 1e-8;
   std::int64_t eval_interval = 1000;        // steps between validations
   std::int64_t checkpoint_interval = 1000;  // steps between checkpoints
-  std::int64_t log_interval = 100;          // steps averaged in one record of the log
-  std::int64_t seed = 1;                    // of the weights and of every dropout
+  double checkpoint_minutes = 0;            // or so many minutes after the last one; 0: steps alone
+  // Which checkpoints stay (train/retention.h): RUN/last and keep_last - 1 before it, and those of
+  // steps that keep_every divides (0: none).
+  std::int64_t keep_last = 1, keep_every = 0;
+  std::int64_t log_interval = 100;  // steps averaged in one record of the log
+  std::int64_t seed = 1;            // of the weights and of every dropout
   nn::Precision precision = nn::Precision::kFloat32;
+  // What to do when loss or gradient is not finite, or when the loss is loss_jump nats above its
+  // running mean; 0: however large it is. 10 nats are a perplexity 22,000 times the mean's: no text
+  // does that to a network that works, and one that broke does.
+  OnDivergence divergence = OnDivergence::kStop;
+  double loss_jump = 10;
   // Weight of the loss by which a Compressive Transformer learns its convolution and decoder
   // (nn/compression.h); absent: the paper's 0.01. Other networks do not read it.
   std::optional<double> recons_loss_weight;
@@ -56,8 +66,8 @@ std::vector<std::string> training_keys();
 TrainingConfig training_from_json(const JsonObject& json);
 Json training_to_json(const TrainingConfig& config);
 
-// The keys that --resume lets change: how often something is saved, scored or logged does not touch
-// what is learned, and slices and passes touch its rounding alone.
+// The keys that --resume lets change: what drives the steps that are still to come, what is saved,
+// scored or logged how often, and how the work is divided. qltrain(1) says what each change means.
 bool may_change_on_resume(const std::string& training_key);
 
 }  // namespace ql::train

@@ -53,6 +53,7 @@ StepResult DeviceLearner::step(Streams& streams, std::int64_t step, double learn
   options.seed = static_cast<std::uint64_t>(config_.seed);
   options.step = static_cast<std::uint64_t>(step);
   ++steps_;
+  last_step_ = step;
   host_.set_numbers(adam_rates({config_.adam_beta1, config_.adam_beta2, config_.adam_epsilon},
                                learning_rate, steps_),
                     step, nn::droppath_weights(step_.scales(), model_.network().droppath, options));
@@ -93,8 +94,15 @@ StepResult DeviceLearner::finish() {
 #endif
   const StepReport report = step_.take_report();
   if (report.failed_step >= 0) {
-    require_finite(report.failed_loss, "loss", report.failed_step);
-    require_finite(report.failed_norm, "gradient's norm", report.failed_step);
+    throw Diverged(Divergence{report.failed_step, report.failed_loss, report.failed_norm});
+  }
+  if (report.steps > 0) {
+    const auto count = static_cast<double>(report.steps);
+    const Divergence mean{last_step_, report.loss / count, report.gradient_norm / count,
+                          largest_loss()};
+    if (!mean.reason().empty()) {
+      throw Diverged(mean);
+    }
   }
   return {report.loss, report.gradient_norm, report.steps};
 }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <string>
 
 #include "nn/vector.h"
 
@@ -75,6 +76,13 @@ double join(const std::vector<at::Tensor>& addends) {
   return total;
 }
 
+// "layers.3" of "layers.3.dec_attn.qkv_net.weight", else the first part.
+std::string group_of(const std::string& name) {
+  const std::size_t first = name.find('.');
+  const std::string layers = "layers.";
+  return name.substr(0, name.rfind(layers, 0) == 0 ? name.find('.', layers.size()) : first);
+}
+
 }  // namespace
 
 double join_gradients(const std::vector<nn::NamedTensor>& parameters,
@@ -96,6 +104,22 @@ double join_gradients(const std::vector<nn::NamedTensor>& parameters,
     parameter.mutable_grad() = addends.front();
   }
   return std::sqrt(total);
+}
+
+std::vector<GroupNorm> group_norms(const std::vector<nn::NamedTensor>& parameters) {
+  std::vector<GroupNorm> groups;
+  for (const nn::NamedTensor& parameter : parameters) {
+    const std::string name = group_of(parameter.name);
+    auto group = std::find_if(groups.begin(), groups.end(),
+                              [&name](const GroupNorm& other) { return other.name == name; });
+    if (group == groups.end()) {
+      group = groups.insert(group, {name});
+    }
+    if (parameter.tensor.grad().defined()) {
+      group->norm = std::sqrt(group->norm * group->norm + join({parameter.tensor.grad()}));
+    }
+  }
+  return groups;
 }
 
 }  // namespace ql::train

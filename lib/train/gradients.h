@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "nn/named_tensor.h"
+#include "train/divergence.h"
 
 namespace ql::train {
 
@@ -17,5 +18,9 @@ using Gradients = std::vector<at::Tensor>;
 // The tensors of the first slice that has a gradient are written to.
 double join_gradients(const std::vector<nn::NamedTensor>& parameters,
                       const std::vector<Gradients>& slices);
+
+// The L2 norms of the parameters' grad() by groups, in the parameters' order: "layers.N" for each
+// layer, else the first part of the name ("word_emb"). For messages, when something went wrong.
+std::vector<GroupNorm> group_norms(const std::vector<nn::NamedTensor>& parameters);
 
 }  // namespace ql::train

@@ -37,6 +37,12 @@ at::Tensor all_rows(const at::Tensor& own, nn::ProcessGroup& group, const nn::Ro
   return all;
 }
 
+void drop_gradients(const std::vector<nn::NamedTensor>& parameters) {
+  for (const nn::NamedTensor& parameter : parameters) {
+    parameter.tensor.mutable_grad().reset();
+  }
+}
+
 }  // namespace
 
 // Tokens and targets of a step, [own rows, segment], and how it runs.
@@ -183,6 +189,8 @@ StepResult Learner::step(Streams& streams, std::int64_t step, double learning_ra
   streams.read(step, batch.tokens.data_ptr<std::int64_t>(), batch.targets.data_ptr<std::int64_t>());
   batch.context = config_.half_loss ? streams.segment() / 2 : 0;
 
+  // A step makes new memories and leaves those before it as they are.
+  const std::vector<std::vector<nn::Memory>> before = memories_;
   const std::vector<SliceResult> results = run_slices(batch);
 
   StepResult result;
@@ -198,9 +206,14 @@ StepResult Learner::step(Streams& streams, std::int64_t step, double learning_ra
     group_->sum(loss);
     result.loss = loss.item<double>();
   }
-  require_finite(result.loss, "loss", step);
   result.gradient_norm = join_gradients(model_.parameters(), gradients);
-  require_finite(result.gradient_norm, "gradient's norm", step);
+  Divergence divergence{step, result.loss, result.gradient_norm, largest_loss()};
+  if (!divergence.reason().empty()) {
+    memories_ = before;
+    divergence.layers = group_norms(model_.parameters());
+    drop_gradients(model_.parameters());
+    throw Diverged(divergence);
+  }
   adam_.step(learning_rate, clip_scale(result.gradient_norm, config_.clip));
   return result;
 }

@@ -31,8 +31,9 @@ class Learner : public Trainee {
           nn::ProcessGroup* group = nullptr);
 
   // Step number `step` (from 0) of the training: forward, backward, clip, update. At the start of
-  // an epoch the memory is zeros. Throws Error when loss or gradient is not finite; the weights are
-  // then those before the step, the memory is not: there is no going on.
+  // an epoch the memory is zeros. Throws Diverged when loss or gradient is not finite, or the loss
+  // above largest_loss(); weights, moments and memory are then those before the step, and learning
+  // can go on with another one.
   StepResult step(Streams& streams, std::int64_t step, double learning_rate) override;
 
   nn::Model& model() override { return model_; }

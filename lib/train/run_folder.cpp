@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/event_file.h"
 #include "base/uninterrupted.h"
+#include "train/retention.h"
 
 namespace ql::train {
 
@@ -44,6 +45,12 @@ RunFolder::RunFolder(fs::path path, Start start, bool reads_only) : path_(std::m
     throw Error(path_.string(), "the folder holds a checkpoint of an earlier training",
                 "continue it with --resume, replace it with --force, or choose another -o");
   }
+  try {
+    remove_leftovers(path_);
+  } catch (...) {
+    ::close(lock_);
+    throw;
+  }
 }
 
 RunFolder::~RunFolder() {
@@ -52,9 +59,12 @@ RunFolder::~RunFolder() {
   }
 }
 
-bool RunFolder::has_checkpoint() const { return fs::exists(last()) || fs::exists(best()); }
+bool RunFolder::has_checkpoint() const {
+  return fs::exists(last()) || fs::exists(best()) || !kept_steps(path_).empty();
+}
 
 void RunFolder::clear() {
+  remove_kept(path_);
   std::vector<fs::path> leftovers = event_files(path_);
   leftovers.insert(leftovers.end(), {last(), best(), log()});
   for (const fs::path& path : leftovers) {

@@ -1,5 +1,5 @@
-// RUN: the folder a training writes to. Holds best/, last/, log.jsonl and a TensorBoard
-// event file.
+// RUN: the folder a training writes to. Holds best/, last/, what train/retention.h keeps, log.jsonl
+// and a TensorBoard event file.
 #pragma once
 
 #include <filesystem>
@@ -8,16 +8,17 @@ namespace ql::train {
 
 enum class Start {
   kNew,     // refuse a folder that already has a checkpoint
-  kResume,  // go on from last/, or from best/ when it alone exists
+  kResume,  // go on from last/, or from the newest other checkpoint when that is missing
   kForce,   // remove what an earlier training left
 };
 
 // Creates the folder and holds a lock on it, so that no second training writes there.
 class RunFolder {
  public:
-  // Throws Error when another process holds the lock, and for kNew when there is a checkpoint. With
-  // `reads_only` nothing is created, locked or refused: for those who go along with the process
-  // that writes.
+  // Throws Error when another process holds the lock, and for kNew when there is a checkpoint.
+  // Removes what a killed training left of checkpoints that it was keeping or removing. With
+  // `reads_only` nothing is created, locked, removed or refused: for those who go along with the
+  // process that writes.
   RunFolder(std::filesystem::path path, Start start, bool reads_only = false);
   ~RunFolder();
   RunFolder(const RunFolder&) = delete;
@@ -27,6 +28,7 @@ class RunFolder {
   std::filesystem::path last() const { return path_ / "last"; }
   std::filesystem::path log() const { return path_ / "log.jsonl"; }
   bool has_checkpoint() const;
+  const std::filesystem::path& path() const { return path_; }
   // Removes checkpoints, log and event files of an earlier training, and what a killed one left
   // under temporary names.
   void clear();

@@ -49,7 +49,7 @@ struct Kept {
 };
 
 Kept kept_records(const fs::path& path, std::int64_t step, std::int64_t validation_step,
-                  double began) {
+                  std::int64_t divergences, double began) {
   const std::string text = fs::exists(path) ? read_file(path) : "";
   Kept kept;
   std::size_t begin = 0;
@@ -62,8 +62,12 @@ Kept kept_records(const fs::path& path, std::int64_t step, std::int64_t validati
     const std::string where = fmt::format("{}: line {}", path.string(), number);
     const Json json = parse_json(line, where);
     const JsonObject record(json, where);
-    const bool validation = record.text("kind") == "validation";
-    if (record.integer("step") <= (validation ? validation_step : step)) {
+    const std::string kind = record.text("kind");
+    // A rollback makes the step smaller, the number of divergences only grows.
+    const bool known = kind == "divergence" ? record.integer("number") <= divergences
+                                            : record.integer("step") <=
+                                                  (kind == "validation" ? validation_step : step);
+    if (known) {
       kept.lines += line + '\n';
       kept.events += event_of(json, began);
     }
@@ -74,9 +78,9 @@ Kept kept_records(const fs::path& path, std::int64_t step, std::int64_t validati
 }  // namespace
 
 RunLog::RunLog(const fs::path& path, std::int64_t step, std::int64_t validation_step,
-               double elapsed)
+               double elapsed, std::int64_t divergences)
     : began_(system_seconds() - elapsed) {
-  const Kept kept = kept_records(path, step, validation_step, began_);
+  const Kept kept = kept_records(path, step, validation_step, divergences, began_);
   write_file_atomically(path, kept.lines);
   lines_.emplace(path);
   events_.emplace(start_event_file(path.parent_path(), began_ + elapsed, kept.events));

@@ -17,11 +17,9 @@ DataIdentity identity_from_json(const JsonObject& json) {
 }  // namespace
 
 Json state_to_json(const TrainingState& state) {
-  Json json = {{"step", state.step},
-               {"elapsed", state.elapsed},
-               {"epoch", state.epoch},
-               {"position", state.position},
-               {"validation_step", state.validation_step}};
+  Json json = {{"step", state.step},         {"cursor", state.cursor},
+               {"elapsed", state.elapsed},   {"epoch", state.epoch},
+               {"position", state.position}, {"validation_step", state.validation_step}};
   if (state.best) {
     json["best"] = {{"step", state.best->step}, {"loss", state.best->loss}};
   }
@@ -29,16 +27,21 @@ Json state_to_json(const TrainingState& state) {
                        {"loss_sum", state.loss_sum},
                        {"gradient_norm_sum", state.gradient_norm_sum}};
   json["processes"] = state.processes;
+  json["running_loss"] = {{"mean", state.running_loss.mean}, {"steps", state.running_loss.steps}};
+  json["divergences"] = {{"count", state.divergences.count}, {"recent", state.divergences.recent}};
   json["data"] = identity_to_json(state.data);
   json["validation"] = identity_to_json(state.validation);
   return json;
 }
 
 TrainingState state_from_json(const JsonObject& json) {
-  json.refuse_unknown({"step", "elapsed", "epoch", "position", "validation_step", "best",
-                       "since_log", "processes", "data", "validation"});
+  json.refuse_unknown({"step", "cursor", "elapsed", "epoch", "position", "validation_step", "best",
+                       "since_log", "processes", "running_loss", "divergences", "data",
+                       "validation"});
   TrainingState state;
   state.step = json.integer("step", 0);
+  // The first trainings had a cursor that could not differ from the step, and no divergences.
+  state.cursor = json.has("cursor") ? json.integer("cursor", 0) : state.step;
   state.elapsed = json.real("elapsed");
   state.epoch = json.integer("epoch", 0);
   state.position = json.integer("position", 0);
@@ -55,6 +58,16 @@ TrainingState state_from_json(const JsonObject& json) {
   state.gradient_norm_sum = since.real("gradient_norm_sum");
   if (json.has("processes")) {
     state.processes = json.integer("processes", 1);
+  }
+  if (json.has("running_loss")) {
+    const JsonObject loss = json.object("running_loss");
+    loss.refuse_unknown({"mean", "steps"});
+    state.running_loss = {loss.real("mean"), loss.integer("steps", 0)};
+  }
+  if (json.has("divergences")) {
+    const JsonObject divergences = json.object("divergences");
+    divergences.refuse_unknown({"count", "recent"});
+    state.divergences = {divergences.integer("count", 0), divergences.integers("recent")};
   }
   state.data = identity_from_json(json.object("data"));
   state.validation = identity_from_json(json.object("validation"));

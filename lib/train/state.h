@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/json.h"
+#include "train/divergence.h"
 
 namespace ql::train {
 
@@ -22,9 +23,10 @@ struct Best {
 };
 
 struct TrainingState {
-  std::int64_t step = 0;             // finished steps
+  std::int64_t step = 0;             // finished steps: updates of the weights
+  std::int64_t cursor = 0;           // the segment the next step reads (train/streams.h)
   double elapsed = 0;                // seconds of wall time, validation and earlier runs included
-  std::int64_t epoch = 0;            // of the next step; follows from step, kept for readers
+  std::int64_t epoch = 0;            // of the next step; follows from cursor, kept for readers
   std::int64_t position = 0;         // of the next step in each row's part; likewise
   std::int64_t validation_step = 0;  // the last step after which the model was validated; 0: none
   std::optional<Best> best;
@@ -32,6 +34,8 @@ struct TrainingState {
   std::int64_t loss_steps = 0;   // how many these are
   double gradient_norm_sum = 0;  // likewise
   std::int64_t processes = 1;    // that wrote it together
+  RunningLoss running_loss;
+  Divergences divergences;
   DataIdentity data, validation;
 };
 

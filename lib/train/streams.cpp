@@ -8,6 +8,13 @@
 #include "shard/document_age.h"
 
 namespace ql::train {
+namespace {
+
+std::int64_t segments_of_part(std::int64_t tokens, std::int64_t batch, std::int64_t segment) {
+  return (tokens / batch - 1) / segment;
+}
+
+}  // namespace
 
 Streams::Streams(shard::TokenReader& reader, std::int64_t batch, std::int64_t segment,
                  const std::optional<nn::RowRange>& own)
@@ -25,14 +32,33 @@ Streams::Streams(shard::TokenReader& reader, std::int64_t batch, std::int64_t se
                 largest > 0 ? fmt::format("set batch to {} or less", largest)
                             : "use a shorter segment or more data");
   }
-  steps_per_epoch_ = (row_tokens_ - 1) / segment;
+  steps_per_epoch_ = segments_of_part(reader.tokens(), batch, segment);
 }
 
 // The thread of `ahead_` must not outlive the reader, nor what it reads into.
-Streams::~Streams() {
+Streams::~Streams() { drop_ahead(); }
+
+void Streams::drop_ahead() {
   if (ahead_.valid()) {
     ahead_.wait();
+    ahead_ = {};
   }
+}
+
+void Streams::set_cursor(std::int64_t step, std::int64_t cursor) {
+  if (cursor - step != ahead_of_step_) {
+    drop_ahead();
+    ahead_of_step_ = cursor - step;
+  }
+}
+
+std::int64_t Streams::cursor_from(std::int64_t batch, std::int64_t cursor) const {
+  const std::int64_t segments = segments_of_part(reader_.tokens(), batch, segment_);
+  // Exact while the product is below 2^53, and beyond that as good as any.
+  const double moved = static_cast<double>(cursor % segments) *
+                       static_cast<double>(steps_per_epoch_) / static_cast<double>(segments);
+  const auto within = std::min(static_cast<std::int64_t>(moved), steps_per_epoch_ - 1);
+  return cursor / segments * steps_per_epoch_ + within;
 }
 
 Streams::Batch Streams::read_now(std::int64_t step) const {
@@ -48,9 +74,8 @@ Streams::Batch Streams::read_now(std::int64_t step) const {
 }
 
 void Streams::read(std::int64_t step, std::int64_t* tokens, std::int64_t* targets) {
-  if (ahead_.valid() && next_ != step) {
-    ahead_.wait();
-    ahead_ = {};
+  if (next_ != step) {
+    drop_ahead();
   }
   const Batch batch = ahead_.valid() ? ahead_.get() : read_now(step);
   next_ = step + 1;

@@ -6,8 +6,10 @@
 // read. All rows reach the end of their parts together; then each starts its part again, and the
 // caller starts with an empty memory.
 //
-// What a step reads follows from its number alone: there is nothing to save for a resume. A thread
-// reads the next step meanwhile; what it throws is thrown by the read() of that step.
+// The segments of a part have numbers, the cursors: 0, 1, 2 and so on through all epochs. Step k
+// reads segment k, unless set_cursor() has moved it because steps were left out or taken back, or
+// the parts were cut anew. Nothing else is to be saved for a resume. A thread reads the next step
+// meanwhile; what it throws is thrown by the read() of that step.
 #pragma once
 
 #include <cstdint>
@@ -35,10 +37,18 @@ class Streams {
   std::int64_t segment() const { return segment_; }
   std::int64_t row_tokens() const { return row_tokens_; }  // L
   std::int64_t steps_per_epoch() const { return steps_per_epoch_; }
-  std::int64_t epoch(std::int64_t step) const { return step / steps_per_epoch_; }
-  bool starts_epoch(std::int64_t step) const { return step % steps_per_epoch_ == 0; }
+  // From now on step `step` reads segment `cursor`, the next one the segment after it, and so on.
+  void set_cursor(std::int64_t step, std::int64_t cursor);
+  // The segment that stands at the same part of the same epoch, rounded down, as segment `cursor`
+  // did when there were `batch` rows.
+  std::int64_t cursor_from(std::int64_t batch, std::int64_t cursor) const;
+
+  std::int64_t epoch(std::int64_t step) const { return (step + ahead_of_step_) / steps_per_epoch_; }
+  bool starts_epoch(std::int64_t step) const { return position(step) == 0; }
   // Where step `step` begins in each row's part.
-  std::int64_t position(std::int64_t step) const { return step % steps_per_epoch_ * segment_; }
+  std::int64_t position(std::int64_t step) const {
+    return (step + ahead_of_step_) % steps_per_epoch_ * segment_;
+  }
 
   // Tokens and targets of step `step` (from 0), each [own rows, segment], row-major: target j is
   // token j + 1 of the row.
@@ -55,8 +65,11 @@ class Streams {
   };
   Batch read_now(std::int64_t step) const;
 
+  void drop_ahead();
+
   std::int64_t batch_, segment_, row_tokens_, steps_per_epoch_ = 0;
   nn::RowRange own_;
+  std::int64_t ahead_of_step_ = 0;  // cursor less step
   std::future<Batch> ahead_;  // of step next_; the reader belongs to its thread until it is there
   std::int64_t next_ = -1;
 };

@@ -3,12 +3,14 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <vector>
 
 #include "nn/model.h"
 #include "nn/process_group.h"
 #include "train/config.h"
+#include "train/divergence.h"
 #include "train/place.h"
 #include "train/streams.h"
 
@@ -29,7 +31,8 @@ class Trainee {
 
   // Step number `step` (from 0) of the training: forward, backward, clip, update. At the start of
   // an epoch the memory is zeros. Returns what became known, which may be of no step yet. Throws
-  // Error when loss or gradient of a step is not finite; the weights are then those before it.
+  // Diverged when loss or gradient of a step is not finite, or its loss above largest_loss(); the
+  // weights are then those before it, but see train/device_learner.h.
   virtual StepResult step(Streams& streams, std::int64_t step, double learning_rate) = 0;
   // Waits for all steps; returns what step() has not. Throws as it does. To be called before
   // anything else here is looked at.
@@ -44,13 +47,17 @@ class Trainee {
   virtual std::vector<nn::NamedTensor> moments() const = 0;
   // For a resume: after the moments were copied into the tensors of moments().
   virtual void set_steps(std::int64_t steps) = 0;
+
+  // Of a step that is learned from; infinite at first.
+  double largest_loss() const { return largest_loss_; }
+  void set_largest_loss(double nats) { largest_loss_ = nats; }
+
+ private:
+  double largest_loss_ = std::numeric_limits<double>::infinity();
 };
 
 // recons_loss_weight of the paper's appendix E.
 constexpr double kReconstructionWeight = 0.01;
-
-// Throws Error unless `value`, the `what` of step number `step` (from 0), is a finite number.
-void require_finite(double value, const char* what, std::int64_t step);
 
 // `network` with its vocab_size. The weights are initialised with the configuration's seed; the
 // memory starts as zeros. Throws UsageError for a group of processes anywhere but on the CPU.

@@ -36,8 +36,9 @@ TrainingTask with_slices(TrainingTask task);
 // Trains until the schedule's end, stop_at, or a signal. The state at the end is in RUN/last.
 //
 // Throws ConfigError when the lengths do not fit, Error when the data does not (vocabulary of
-// `validation` or of `init` differs, too few tokens), when a resume differs from what was trained,
-// and when loss or gradient is not finite; Interrupted, after a checkpoint, on SIGINT and SIGTERM.
+// `validation` or of `init` differs, too few tokens), and when a resume differs from what was
+// trained; Diverged when a step diverges and the configuration does not have it mended;
+// Interrupted, after a checkpoint, on SIGINT and SIGTERM.
 //
 // Processes of a group call it with the same task; all of them read the run's folder, only the
 // first one writes there. They stop together, whichever of them got a signal.

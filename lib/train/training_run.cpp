@@ -11,6 +11,7 @@
 #include "eval/evaluate.h"
 #include "nn/device.h"
 #include "train/checkpoint.h"
+#include "train/retention.h"
 #include "train/schedule.h"
 
 namespace ql::train {
@@ -55,7 +56,13 @@ bool TrainingRun::validation_due(bool finished) const {
   return scheduled && state_.step > 0 && state_.validation_step != state_.step;
 }
 
-void TrainingRun::run() {
+bool TrainingRun::checkpoint_due() const {
+  const TrainingConfig& config = task_.config;
+  return state_.step % config.checkpoint_interval == 0 ||
+         (config.checkpoint_minutes > 0 && elapsed_ - last_at_ >= 60 * config.checkpoint_minutes);
+}
+
+void TrainingRun::run_steps() {
   for (;;) {
     agree();
     // A budget that is spent at once still leaves one step: there has to be a checkpoint.
@@ -75,8 +82,7 @@ void TrainingRun::run() {
       agree();
     }
     const bool pause = finished || (task_.stop_at > 0 && state_.step >= task_.stop_at);
-    const bool due = state_.step % task_.config.checkpoint_interval == 0;
-    if (due || pause || stop_signal_ != 0) {
+    if (checkpoint_due() || pause || stop_signal_ != 0) {
       save_unsaved();
     }
     if (stop_signal_ != 0) {
@@ -102,6 +108,7 @@ void TrainingRun::run() {
 void TrainingRun::train_step() {
   const Stopwatch watch;
   learning_rate_ = learning_rate(task_.config, state_.step, progress());
+  learner_->set_largest_loss(state_.running_loss.largest(task_.config.loss_jump));
   try {
     add(learner_->step(streams_, state_.step, learning_rate_));
   } catch (const SystemError&) {
@@ -113,6 +120,7 @@ void TrainingRun::train_step() {
   }
   unsaved_ = true;
   ++state_.step;
+  ++state_.cursor;
   ++timed_steps_;
   step_seconds_ += watch.run();
 }
@@ -121,6 +129,7 @@ void TrainingRun::add(const StepResult& result) {
   state_.loss_steps += result.steps;
   state_.loss_sum += result.loss;
   state_.gradient_norm_sum += result.gradient_norm;
+  state_.running_loss.add(result.loss, result.steps);
 }
 
 // Before figures that have to be of all steps so far, and before the network is looked at.
@@ -231,12 +240,19 @@ void TrainingRun::save(const std::filesystem::path& folder) {
     task_.group->require_same(hash_of_weights(learner_->model()),
                               fmt::format("weights after step {}", state_.step));
   }
+  newest_ = folder;
+  if (folder == folder_.last()) {
+    last_at_ = elapsed_;
+  }
   if (!is_first()) {
-    learner_->memory();  // takes part in bringing all rows together
+    finite_memory(*learner_, state_.step);  // takes part in bringing all rows together
     return;
   }
   log_->sync();
   write_checkpoint(folder, description_, *learner_, state_);
+  if (folder == folder_.last()) {
+    retain(folder_.path(), state_.step, {task_.config.keep_last, task_.config.keep_every});
+  }
   log_debug("step {}: wrote {}", state_.step, folder.string());
 }
 

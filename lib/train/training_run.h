@@ -9,6 +9,7 @@
 #include "base/progress.h"
 #include "eval/evaluation.h"
 #include "net/model_file.h"
+#include "train/checkpoint.h"
 #include "train/estimate.h"
 #include "train/report.h"
 #include "train/run_log.h"
@@ -36,18 +37,24 @@ class TrainingRun {
  public:
   TrainingRun(const TrainingTask& task, shard::TokenReader& data, shard::TokenReader& validation);
 
-  // Restores RUN/last (RUN/best where it alone exists), or begins anew with fresh weights or those
+  // Restores the newest checkpoint (train/retention.h), or begins anew with fresh weights or those
   // of task.init.
   void start();
   // The first lines: network, lengths, data, schedule, memory.
   void announce() const;
-  // Until the schedule's end, stop_at or a signal.
+  // Until the schedule's end, stop_at, a signal, or a divergence that cannot be mended.
   void run();
   const TrainingState& state() const { return state_; }
 
  private:
   void resume(const std::filesystem::path& checkpoint);
+  void restore(const std::filesystem::path& checkpoint, Rows rows);
   void begin();
+  void open_log();
+
+  void run_steps();
+  bool recover(const Divergence& found);
+  void roll_back(std::int64_t cursor);
 
   double progress() const;
   bool is_first() const { return task_.group == nullptr || task_.group->is_first(); }
@@ -60,6 +67,7 @@ class TrainingRun {
   void log_steps();
   eval::Evaluation evaluate(const net::Lengths& lengths);
   void validate();
+  bool checkpoint_due() const;
   void save(const std::filesystem::path& folder);
   void save_unsaved();
   void save_before_failing();
@@ -76,11 +84,14 @@ class TrainingRun {
   std::optional<RunLog> log_;
   Progress line_;
   bool unsaved_ = false;  // RUN/last is older than state_
+  // The checkpoint that state_ was last saved in or stems from; empty: none yet.
+  std::filesystem::path newest_;
 
   Stopwatch watch_;
   // What all processes go by since the last agree():
   double elapsed_ = 0;            // seconds of the whole training, by the first one's clock
   int stop_signal_ = 0;           // what asked one of them to stop, or 0
+  double last_at_ = 0;            // elapsed_ when RUN/last was written, or this run began
   double progress_at_start_ = 0;  // of this run
   double learning_rate_ = 0;      // of the last step
   double step_seconds_ = 0;       // of this run's steps since the last record of the log

@@ -15,6 +15,7 @@
 #include "train/compatible.h"
 #include "train/device_step.h"
 #include "train/estimate.h"
+#include "train/retention.h"
 #include "train/schedule.h"
 #include "train/slices.h"
 #include "train/training_run.h"
@@ -53,6 +54,14 @@ const TrainingTask& checked(const TrainingTask& task, const shard::TokenReader& 
   require_same_vocabulary(validation.name(), validation.vocabulary(), data.name(),
                           data.vocabulary());
   eval::check_length(eval::source_of(validation));
+  if (!task.place.device.is_cpu() && task.config.divergence != OnDivergence::kStop) {
+    throw ConfigError(
+        "training: divergence",
+        fmt::format("{} needs to know a step's loss before the next one begins, which "
+                    "{} does not wait for",
+                    to_text(task.config.divergence), task.place.device.str()),
+        "set it to stop, or train on the CPU");
+  }
   try {
     net::make_geometry(task.network, task.config.evaluation_lengths(task.network.lengths));
   } catch (const ConfigError& error) {
@@ -79,9 +88,9 @@ TrainingTask with_own_slices(TrainingTask task) {
     return task;  // all rows at once
   }
   TrainingConfig config = own_config(task);
-  const fs::path last = task.run / "last", best = task.run / "best";
-  const fs::path checkpoint = fs::exists(last) ? last : best;
-  if (task.start == Start::kResume && fs::exists(checkpoint)) {
+  const fs::path checkpoint =
+      task.start == Start::kResume ? newest_checkpoint(task.run) : fs::path();
+  if (!checkpoint.empty()) {
     const net::ModelFile file = net::read_model_file(checkpoint);
     const JsonObject saved(file.training, checkpoint.string());
     // A checkpoint that does not know the keys was made by a training that did not split batches.
@@ -156,7 +165,7 @@ void TrainingRun::start() {
   if (is_first() && task_.start == Start::kResume && folder_.has_checkpoint()) {
     // A training that was killed before its first RUN/last may have a RUN/best, which is a whole
     // checkpoint, too: it must not be cleared away.
-    checkpoint = (fs::exists(folder_.last()) ? folder_.last() : folder_.best()).string();
+    checkpoint = newest_checkpoint(folder_.path()).string();
   }
   if (task_.group != nullptr) {
     checkpoint = task_.group->from_first(checkpoint);
@@ -167,10 +176,11 @@ void TrainingRun::start() {
     resume(checkpoint);
   }
   if (is_first()) {
-    log_.emplace(folder_.log(), state_.step, state_.validation_step, state_.elapsed);
+    open_log();
   }
   watch_ = Stopwatch(state_.elapsed);
   agree();
+  last_at_ = elapsed_;
   progress_at_start_ = progress();
 }
 
@@ -180,17 +190,49 @@ void TrainingRun::resume(const fs::path& checkpoint) {
   const net::ModelFile saved = net::read_model_file(checkpoint);
   require_same_training(checkpoint.string(), saved, read_state(checkpoint), description_,
                         state_.data, state_.validation);
-  const TrainingState saved_state = read_checkpoint(checkpoint, *learner_);
-  const DataIdentity data = state_.data, validation = state_.validation;
-  state_ = saved_state;
-  state_.data = data;
-  state_.validation = validation;
+  const std::int64_t batch = JsonObject(saved.training, checkpoint.string()).integer("batch", 1);
+  const bool same_rows = batch == task_.config.batch;
+  restore(checkpoint, same_rows ? Rows::kSame : Rows::kOther);
   log_info("resuming after step {} of {}", with_thousands(state_.step), checkpoint.string());
   const std::int64_t processes = task_.group != nullptr ? task_.group->size() : 1;
-  if (saved_state.processes != processes) {
+  if (state_.processes != processes) {
     log_info("it was written by {} process{} and goes on with {}: sums are rounded otherwise",
-             saved_state.processes, saved_state.processes == 1 ? "" : "es", processes);
+             state_.processes, state_.processes == 1 ? "" : "es", processes);
   }
+  for (const std::string& change : changed_settings(saved, description_)) {
+    log_info("{}", change);
+    state_.divergences.recent.clear();  // perhaps it cures them
+  }
+  if (!same_rows) {
+    state_.cursor = streams_.cursor_from(batch, state_.cursor);
+    streams_.set_cursor(state_.step, state_.cursor);
+    unsaved_ = true;
+    log_info(
+        "the data is cut into {} parts anew: going on at token {} of {} in each, in epoch {}, "
+        "with empty memories",
+        task_.config.batch, with_thousands(streams_.position(state_.step)),
+        with_thousands(streams_.row_tokens()), streams_.epoch(state_.step) + 1);
+    return;
+  }
+  newest_ = checkpoint;
+  if (is_first() && checkpoint == folder_.last()) {
+    // In case that the training was killed right after it wrote RUN/last.
+    retain(folder_.path(), state_.step, {task_.config.keep_last, task_.config.keep_every});
+  }
+}
+
+// The data keeps the names of today's command line.
+void TrainingRun::restore(const fs::path& checkpoint, Rows rows) {
+  const DataIdentity data = state_.data, validation = state_.validation;
+  state_ = read_checkpoint(checkpoint, *learner_, rows);
+  state_.data = data;
+  state_.validation = validation;
+  streams_.set_cursor(state_.step, state_.cursor);
+}
+
+void TrainingRun::open_log() {
+  log_.emplace(folder_.log(), state_.step, state_.validation_step, state_.elapsed,
+               state_.divergences.count);
 }
 
 void TrainingRun::begin() {

@@ -1,5 +1,8 @@
 #include "train/checkpoint.h"
 
+#include <cmath>
+#include <limits>
+
 #include "base/error.h"
 #include "damage.h"
 #include "nn/weights.h"
@@ -33,6 +36,7 @@ struct Trained {
       learner.step(streams, step, 0.01);
     }
     state.step = 3;
+    state.cursor = 8;
     state.elapsed = 1.0 / 3;
     state.position = 12;
     state.validation_step = 2;
@@ -40,6 +44,8 @@ struct Trained {
     state.loss_sum = 0.1 + 0.2;
     state.loss_steps = 2;
     state.gradient_norm_sum = 1e-300;
+    state.running_loss = {10.0 / 3, 42};
+    state.divergences = {7, {1, 2}};
     state.data = {"data", "abc", 300};
     state.validation = {"valid", "def", 30};
     write_checkpoint(folder(), description, learner, state);
@@ -169,6 +175,55 @@ TEST_CASE("a checkpoint of another network is refused, the tensor named") {
   more_rows.batch = 4;
   Learner with_more_rows(trained.network, more_rows);
   CHECK(refusal(trained.folder(), with_more_rows).find("memory.0") != std::string::npos);
+  // Unless the rows are known to be others: then their memory stays.
+  CHECK(read_checkpoint(trained.folder(), with_more_rows, Rows::kOther).step == 3);
+  CHECK(with_more_rows.memory().states.front().tensor.count_nonzero().item<std::int64_t>() == 0);
+  CHECK(with_more_rows.adam().steps() == 3);
+}
+
+TEST_CASE("the state of a training from before there were cursors is read") {
+  Json json = state_to_json(Trained(test::tiny_xl()).state);
+  for (const char* key : {"cursor", "running_loss", "divergences"}) {
+    REQUIRE(json.erase(key) == 1);
+  }
+  const TrainingState state = state_from_json(JsonObject(json, "state.json"));
+  CHECK(state.cursor == 3);
+  CHECK(state.running_loss.steps == 0);
+  CHECK(state.divergences.count == 0);
+}
+
+TEST_CASE("what is not finite is never written over a checkpoint") {
+  const Trained trained(test::tiny_xl());
+  const std::string before = test::slurp(trained.folder() / "state.json");
+  const auto said = [&](const char* name, double value) {
+    Learner learner(trained.network, trained.config);
+    nn::Memory memory = learner.memory();
+    for (const auto& tensors : {learner.model().parameters(), learner.moments(), memory.states}) {
+      for (const nn::NamedTensor& named : tensors) {
+        if (named.name == name) {
+          const at::NoGradGuard no_gradient;
+          named.tensor.view(-1)[named.tensor.numel() / 2] = value;
+        }
+      }
+    }
+    learner.set_memory(memory);
+    try {
+      write_checkpoint(trained.folder(), trained.description, learner, trained.state);
+    } catch (const Diverged& error) {
+      CHECK(error.found().tensor == name);
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  const double infinity = std::numeric_limits<double>::infinity();
+  CHECK(said("word_emb.emb_layers.0.weight", std::nan("")).find("step 3: word_emb") == 0);
+  CHECK_FALSE(said("layers.1.pos_ff.layer_norm.bias", -infinity).empty());
+  CHECK_FALSE(said("second_moment.layers.1.pos_ff.layer_norm.bias", infinity).empty());
+  CHECK_FALSE(said("memory.1", std::nan("")).empty());
+  CHECK(test::slurp(trained.folder() / "state.json") == before);
+  CHECK(trained.scratch.entries() == 2);  // data and checkpoint: nothing under another name
+  CHECK(said("word_emb.emb_layers.0.weight", 1e30).empty());
+  CHECK(test::slurp(trained.folder() / "state.json") != before);
 }
 
 TEST_CASE("another format or version says so") {

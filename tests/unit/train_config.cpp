@@ -2,6 +2,9 @@
 
 #include <doctest/doctest.h>
 
+#include <set>
+#include <sstream>
+
 #include "base/error.h"
 #include "base/file.h"
 #include "train_support.h"
@@ -25,12 +28,22 @@ TEST_CASE("a training configuration survives its JSON") {
   config.eval_memory = 0;
   config.half_loss = true;
   config.precision = nn::Precision::kBfloat16;
+  config.checkpoint_minutes = 2.5;
+  config.keep_last = 3;
+  config.keep_every = 1000;
+  config.divergence = OnDivergence::kRollback;
+  config.loss_jump = 0.5;
   const Json json = training_to_json(config);
   const TrainingConfig again = training_from_json(JsonObject(json, "test"));
   CHECK(training_to_json(again) == json);
   CHECK(again.eval_memory == 0);
   CHECK(again.half_loss);
   CHECK(again.precision == nn::Precision::kBfloat16);
+  CHECK(again.checkpoint_minutes == 2.5);
+  CHECK(again.keep_last == 3);
+  CHECK(again.keep_every == 1000);
+  CHECK(again.divergence == OnDivergence::kRollback);
+  CHECK(again.loss_jump == 0.5);
   CHECK_FALSE(again.eval_segment.has_value());
   CHECK(again.adam_beta2 == 0.95);
 }
@@ -59,6 +72,10 @@ TEST_CASE("defaults, and what has none") {
   const TrainingConfig config = parse(R"({"batch": 2, "steps": 3, "learning_rate": 0.1})");
   CHECK(config.adam_beta1 == 0.9);
   CHECK(config.clip == 0);
+  CHECK(config.checkpoint_minutes == 0);
+  CHECK(config.keep_last == 1);
+  CHECK(config.keep_every == 0);
+  CHECK(config.divergence == OnDivergence::kStop);
   CHECK_FALSE(config.half_loss);
   CHECK_THROWS_AS(parse(R"({"batch": 2, "steps": 3})"), FormatError);
 }
@@ -94,6 +111,11 @@ TEST_CASE("impossible values name the key and the cure") {
   CHECK(refused("adam_epsilon", "0"));
   CHECK(refused("eval_interval", "0"));
   CHECK(refused("checkpoint_interval", "0"));
+  CHECK(refused("checkpoint_minutes", "-1"));
+  CHECK(refused("keep_last", "0"));
+  CHECK(refused("keep_every", "-1"));
+  CHECK(refused("divergence", "\"ignore\""));
+  CHECK(refused("loss_jump", "-1"));
   CHECK(refused("log_interval", "0"));
   CHECK(refused("seed", "-1"));
   CHECK(refused("minutes", "-1"));
@@ -102,6 +124,23 @@ TEST_CASE("impossible values name the key and the cure") {
   CHECK(refused("half_loss", "1"));
   CHECK(refused("precision", "\"half\""));
   CHECK(refused("learning_rat", "1"));
+}
+
+TEST_CASE("qltrain(1) lists every key that may change on a resume") {
+  const std::string page = read_file(QL_TEST_DATA "/../man/qltrain.1");
+  const std::size_t begin = page.find(".Ss What may change"), end = page.find(".Ss Divergence");
+  REQUIRE(begin < end);
+  std::istringstream lines(page.substr(begin, end - begin));
+  std::set<std::string> listed;
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line.rfind(".It Cm ", 0) == 0 ? line.substr(7) : "");
+    for (std::string word; words >> word;) {
+      listed.insert(word);
+    }
+  }
+  for (const std::string& key : training_keys()) {
+    CHECK_MESSAGE((listed.count(key) > 0) == may_change_on_resume(key), key);
+  }
 }
 
 TEST_CASE("validation lengths are those of training unless given") {

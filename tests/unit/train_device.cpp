@@ -250,6 +250,24 @@ TEST_CASE("a loss that is not finite stops a device's training, however late it 
   CHECK(at::equal(last, learner.model().parameters().back().tensor));
 }
 
+TEST_CASE("a device's losses jump in their mean") {
+  const Data data;
+  Streams streams(*data.reader, 3, 4);
+  DeviceLearner learner(test::tiny_xl(), test::tiny_config(), {test::device()});
+  learner.set_largest_loss(1);
+  for (std::int64_t step = 0; step < 3; ++step) {
+    learner.step(streams, step, 0.001);
+  }
+  try {
+    learner.finish();
+    FAIL("went on");
+  } catch (const Diverged& error) {
+    CHECK(error.found().step == 2);
+    CHECK(error.found().loss == doctest::Approx(std::log(23.0)).epsilon(0.1));
+    CHECK(std::string(error.what()).find("has jumped above 1") != std::string::npos);
+  }
+}
+
 TEST_CASE("a gradient that is not finite stops it, too") {
   const Data data;
   Streams streams(*data.reader, 3, 4);

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -45,6 +46,33 @@ std::vector<Gradients> copy_of(const std::vector<Gradients>& gradients) {
 }
 
 }  // namespace
+
+TEST_CASE("norms by groups are those of layers and of what is none") {
+  std::vector<nn::NamedTensor> made;
+  const auto add = [&made](const char* name, const std::vector<double>& gradient) {
+    const at::Tensor values = at::tensor(gradient, at::kFloat);
+    made.push_back({name, at::zeros_like(values).set_requires_grad(true)});
+    made.back().tensor.mutable_grad() = values;
+  };
+  add("word_emb.emb_layers.0.weight", {3, 4});
+  add("layers.1.dec_attn.qkv_net.weight", {1, 2, 2});
+  add("layers.10.pos_ff.layer_norm.bias", {-7});
+  add("r_w_bias", {std::numeric_limits<double>::quiet_NaN(), 1});
+  add("layers.1.pos_ff.layer_norm.bias", {4});
+  made.push_back({"crit.out_layers.0.bias", at::zeros({2}).set_requires_grad(true)});
+  const std::vector<GroupNorm> groups = group_norms(made);
+  REQUIRE(groups.size() == 5);
+  CHECK(groups[0].name == "word_emb");
+  CHECK(groups[0].norm == doctest::Approx(5));
+  CHECK(groups[1].name == "layers.1");
+  CHECK(groups[1].norm == doctest::Approx(5));
+  CHECK(groups[2].name == "layers.10");
+  CHECK(groups[2].norm == doctest::Approx(7));
+  CHECK(groups[3].name == "r_w_bias");
+  CHECK(std::isnan(groups[3].norm));
+  CHECK(groups[4].name == "crit");
+  CHECK(groups[4].norm == 0);
+}
 
 TEST_CASE("gradients of slices are added up, and their norm is over all parameters") {
   for (const at::ScalarType type : {at::kFloat, at::kDouble}) {

@@ -1,6 +1,7 @@
 #include "train/learner.h"
 
 #include <cmath>
+#include <limits>
 
 #include "base/error.h"
 #include "scratch.h"
@@ -226,9 +227,51 @@ TEST_CASE("what is not finite stops the training and leaves the weights alone") 
   } catch (const Error& error) {
     said = error.what();
   }
-  CHECK(said.find("step 7: the loss is not a number") != std::string::npos);
+  CHECK(said.find("step 7: the loss is not a number (loss nan, gradient norm nan: word_emb") == 0);
   CHECK(said.find("learning_rate") != std::string::npos);
   CHECK(at::equal(before, learner.model().parameters().back().tensor));
+}
+
+TEST_CASE("a step that diverges leaves everything as it was") {
+  const test::ScratchFolder scratch;
+  test::pack(scratch / "data", test::scrambled(300, 23), 23);
+  shard::TokenReader reader(scratch / "data");
+  Streams streams(reader, 3, 4);  // 24 steps an epoch
+  for (net::Network network : {test::tiny_ql(), test::tiny_compressive()}) {
+    TrainingConfig config = test::tiny_config();
+    config.slices = 2;
+    Learner learner(network, config), other(network, config);
+    learner.step(streams, 0, 0.01);
+    other.step(streams, 0, 0.01);
+    // A loss that is too large; then in the first step of an epoch, whose memory starts as zeros.
+    for (const std::int64_t step : {5, 24}) {
+      CAPTURE(step);
+      learner.set_largest_loss(0.5);
+      try {
+        learner.step(streams, step, 0.01);
+        FAIL("learned");
+      } catch (const Diverged& error) {
+        CHECK(error.found().step == step);
+        CHECK(error.found().loss > 0.5);
+        CHECK(error.found().gradient_norm > 0);
+        double squares = 0;
+        for (const GroupNorm& layer : error.found().layers) {
+          squares += layer.norm * layer.norm;
+        }
+        CHECK(std::sqrt(squares) == doctest::Approx(error.found().gradient_norm));
+        CHECK(std::string(error.what()).find("has jumped above 0.5") != std::string::npos);
+      }
+      learner.set_largest_loss(std::numeric_limits<double>::infinity());
+      if (step == 24) {
+        other.set_memory(Learner(network, config).memory());
+      }
+      CHECK(learner.step(streams, step + 1, 0.01).loss == other.step(streams, step + 1, 0.01).loss);
+      for (std::size_t i = 0; i < learner.moments().size(); ++i) {
+        CHECK(at::equal(learner.moments()[i].tensor, other.moments()[i].tensor));
+      }
+    }
+    CHECK(learner.adam().steps() == 3);
+  }
 }
 
 TEST_CASE("the same seed gives the same training, another one another") {

@@ -63,6 +63,18 @@ TEST_CASE("a resume cuts off what the checkpoint does not know") {
   CHECK(test::slurp(scratch / "log.jsonl").empty());
 }
 
+TEST_CASE("divergences that the checkpoint knows stay, whatever their step") {
+  const test::ScratchFolder scratch;
+  const std::string older =
+      "{\"kind\":\"train\",\"step\":10}\n"
+      "{\"kind\":\"divergence\",\"number\":1,\"step\":17}\n";
+  test::spill(scratch / "log.jsonl", older +
+                                         "{\"kind\":\"train\",\"step\":20}\n"
+                                         "{\"kind\":\"divergence\",\"number\":2,\"step\":9}\n");
+  { RunLog log(scratch / "log.jsonl", 10, 0, 1); }
+  CHECK(test::slurp(scratch / "log.jsonl") == older);
+}
+
 TEST_CASE("a log that is none is not overwritten") {
   const test::ScratchFolder scratch;
   test::spill(scratch / "log.jsonl", "my notes\n");

@@ -68,6 +68,64 @@ TEST_CASE("rows read their parts in segments, over and over") {
   compare_with_oracle(700, 100, 3);  // many rows in one frame
 }
 
+TEST_CASE("a cursor that was moved reads another segment, step after step") {
+  const test::ScratchFolder scratch;
+  const auto ids = test::scrambled(1000, 97);
+  test::pack(scratch / "data", ids, 97);
+  shard::TokenReader reader(scratch / "data");
+  Streams streams(reader, 3, 7), plain(reader, 3, 7);  // 47 steps an epoch
+  std::vector<std::int64_t> tokens(21), targets(21);
+  const auto check = [&](std::int64_t step, std::int64_t cursor) {
+    CAPTURE(step);
+    streams.read(step, tokens.data(), targets.data());
+    for (std::int64_t row = 0; row < 3; ++row) {
+      const auto expected = oracle(ids, 3, 7, row, cursor);
+      CHECK(std::vector(tokens.data() + row * 7, tokens.data() + row * 7 + 7) ==
+            std::vector(expected.begin(), expected.end() - 1));
+    }
+    CHECK(streams.epoch(step) == plain.epoch(cursor));
+    CHECK(streams.position(step) == plain.position(cursor));
+    CHECK(streams.starts_epoch(step) == plain.starts_epoch(cursor));
+  };
+  check(0, 0);
+  check(1, 1);
+  streams.set_cursor(2, 44);  // drops what was read ahead for step 2
+  for (std::int64_t step = 2; step < 8; ++step) {
+    check(step, step + 42);
+  }
+  streams.set_cursor(3, 100);  // back by steps, on in the data
+  check(3, 100);
+  check(4, 101);
+  streams.set_cursor(5, 102);  // where it stands anyway
+  check(5, 102);
+  streams.set_cursor(50, 2);
+  check(50, 2);
+}
+
+TEST_CASE("another number of rows goes on at the same part of the epoch") {
+  const test::ScratchFolder scratch;
+  test::pack(scratch / "data", test::scrambled(1000, 5), 5);
+  shard::TokenReader reader(scratch / "data");
+  for (const std::int64_t batch : {1, 3, 4, 10, 100}) {
+    const Streams before(reader, batch, 7);
+    for (const std::int64_t now : {1, 2, 4, 9, 100}) {
+      const Streams after(reader, now, 7);
+      for (std::int64_t cursor = 0; cursor < 3 * before.steps_per_epoch(); ++cursor) {
+        const std::int64_t moved = after.cursor_from(batch, cursor);
+        REQUIRE(after.epoch(moved) == before.epoch(cursor));
+        // The segment of the new parts in which the old one begins.
+        const std::int64_t part = cursor % before.steps_per_epoch() * after.steps_per_epoch();
+        std::int64_t within = 0;
+        while ((within + 1) * before.steps_per_epoch() <= part) {
+          ++within;
+        }
+        REQUIRE(after.position(moved) == within * 7);
+        REQUIRE((batch != now || moved == cursor));
+      }
+    }
+  }
+}
+
 TEST_CASE("damage is found by the step that reads it, and by no other") {
   const test::ScratchFolder scratch;
   const auto ids = test::scrambled(600, 97);

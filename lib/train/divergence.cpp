@@ -1,0 +1,97 @@
+#include "train/divergence.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace ql::train {
+namespace {
+
+constexpr std::int64_t kMeanSteps = 100;
+constexpr std::size_t kMost = 10;
+constexpr std::int64_t kWithin = 100;
+
+std::string not_finite(double value) { return std::isnan(value) ? "not a number" : "infinite"; }
+
+std::string figures(const Divergence& found) {
+  if (!found.tensor.empty()) {
+    return "";
+  }
+  std::string text =
+      fmt::format(" (loss {:.4g}, gradient norm {:.3g}", found.loss, found.gradient_norm);
+  const char* before = ": ";
+  for (const GroupNorm& layer : found.layers) {
+    text += fmt::format("{}{} {:.3g}", before, layer.name, layer.norm);
+    before = ", ";
+  }
+  return text + ")";
+}
+
+}  // namespace
+
+const char* to_text(OnDivergence action) {
+  switch (action) {
+    case OnDivergence::kSkip:
+      return "skip";
+    case OnDivergence::kRollback:
+      return "rollback";
+    case OnDivergence::kStop:
+      break;
+  }
+  return "stop";
+}
+
+OnDivergence on_divergence_from_text(const std::string& text, const std::string& where) {
+  for (const OnDivergence action :
+       {OnDivergence::kStop, OnDivergence::kSkip, OnDivergence::kRollback}) {
+    if (text == to_text(action)) {
+      return action;
+    }
+  }
+  throw ConfigError(where, fmt::format("'{}' is not possible", text), "use stop, skip or rollback");
+}
+
+std::string Divergence::reason() const {
+  if (!tensor.empty()) {
+    return tensor + " holds NaN or infinite values";
+  }
+  if (!std::isfinite(loss)) {
+    return "the loss is " + not_finite(loss);
+  }
+  if (!std::isfinite(gradient_norm)) {
+    return "the gradient's norm is " + not_finite(gradient_norm);
+  }
+  return loss > largest_loss ? fmt::format("the loss has jumped above {:.4g}", largest_loss) : "";
+}
+
+Diverged::Diverged(Divergence found)
+    : Error(fmt::format("step {}", found.step + 1), found.reason() + figures(found),
+            "go on with --resume and a lower learning_rate, more warmup_steps, a smaller clip, or "
+            "--set divergence=rollback"),
+      found_(std::move(found)) {}
+
+void RunningLoss::add(double sum, std::int64_t count) {
+  if (count < 1) {
+    return;
+  }
+  steps = std::min(steps + count, kMeanSteps);
+  const double weight = std::min(1.0, static_cast<double>(count) / static_cast<double>(steps));
+  mean += weight * (sum / static_cast<double>(count) - mean);
+}
+
+double RunningLoss::largest(double jump) const {
+  return jump > 0 && steps > 0 ? mean + jump : std::numeric_limits<double>::infinity();
+}
+
+void Divergences::add(std::int64_t step) {
+  ++count;
+  // Steps after this one stay: they were before a rollback.
+  recent.erase(std::remove_if(recent.begin(), recent.end(),
+                              [step](std::int64_t other) { return other + kWithin <= step; }),
+               recent.end());
+  recent.push_back(step);
+}
+
+bool Divergences::too_many() const { return recent.size() > kMost; }
+
+}  // namespace ql::train

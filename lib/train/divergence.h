@@ -1,0 +1,73 @@
+// When a training stops making sense: a loss or gradient that is not finite, a loss far above those
+// before it, or weights that are not finite. What is known of it, and what is done. No tensors
+// here.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+
+namespace ql::train {
+
+enum class OnDivergence {
+  kStop,      // end the training; the last checkpoint stays
+  kSkip,      // leave the step out and go on with the next segment
+  kRollback,  // go back to the newest checkpoint, and on with the segment behind the step
+};
+const char* to_text(OnDivergence action);
+// "stop", "skip" or "rollback"; throws ConfigError at `where` for other texts.
+OnDivergence on_divergence_from_text(const std::string& text, const std::string& where);
+
+// The norm of a part of the gradient (train/gradients.h).
+struct GroupNorm {
+  std::string name;
+  double norm = 0;
+};
+
+struct Divergence {
+  std::int64_t step = 0;  // the number of the step, from 0
+  double loss = 0, gradient_norm = 0;
+  double largest_loss = std::numeric_limits<double>::infinity();  // a larger loss has jumped
+  std::string tensor = {};  // found when a checkpoint was to be written: what is not finite
+  std::vector<GroupNorm> layers = {};  // where they are known
+
+  // "the loss is not a number"; empty when nothing is wrong.
+  std::string reason() const;
+};
+
+// The weights are those before the step, unless these are what is not finite.
+class Diverged : public Error {
+ public:
+  explicit Diverged(Divergence found);
+  const Divergence& found() const { return found_; }
+
+ private:
+  Divergence found_;
+};
+
+// Mean of the losses so far, where the newest 100 steps weigh most: of fewer the plain mean, later
+// each loss enters with a hundredth.
+struct RunningLoss {
+  double mean = 0;
+  std::int64_t steps = 0;  // at most 100
+
+  // `sum` of the losses of so many steps.
+  void add(double sum, std::int64_t count);
+  // The largest loss that is no divergence; infinite before the first step and when `jump` is 0.
+  double largest(double jump) const;
+};
+
+// The divergences of a training. A few are bad luck; more than 10 within 100 steps, or at one step,
+// will not stop by themselves.
+struct Divergences {
+  std::int64_t count = 0;
+  std::vector<std::int64_t> recent;  // their steps, as far as these still count
+
+  void add(std::int64_t step);
+  bool too_many() const;
+};
+
+}  // namespace ql::train

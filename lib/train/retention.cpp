@@ -1,0 +1,150 @@
+#include "train/retention.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+#include <system_error>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/number.h"
+
+namespace ql::train {
+namespace {
+
+constexpr const char* kPrefix = "step-";
+constexpr std::size_t kDigits = 8;
+// What is being removed has this name in RUN: unlike a folder's own, nobody takes it for whole.
+constexpr const char* kRemoved = ".removed";
+
+void remove_tree(const fs::path& path) {
+  std::error_code error;
+  fs::remove_all(path, error);
+  if (error) {
+    throw SystemError(path.string(), "remove", error.value());
+  }
+}
+
+void remove_folder(const fs::path& folder) {
+  const fs::path removed = folder.parent_path() / kRemoved;
+  remove_tree(removed);
+  std::error_code error;
+  fs::rename(folder, removed, error);
+  if (error) {
+    throw SystemError(folder.string(), "remove", error.value());
+  }
+  remove_tree(removed);
+}
+
+void link_or_copy(const fs::path& from, const fs::path& to) {
+  std::error_code error;
+  fs::create_hard_link(from, to, error);
+  if (error) {
+    fs::copy_file(from, to, error);
+  }
+  if (error) {
+    throw SystemError(to.string(), "create", error.value());
+  }
+}
+
+void link_folder(const fs::path& from, const fs::path& to) {
+  AtomicFolder atomic(to);
+  std::error_code error;
+  fs::directory_iterator entry(from, error);
+  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
+    link_or_copy(entry->path(), atomic.temporary() / entry->path().filename());
+  }
+  if (error) {
+    throw SystemError(from.string(), "list", error.value());
+  }
+  atomic.commit();
+}
+
+std::int64_t step_of(const fs::path& checkpoint) {
+  const fs::path path = checkpoint / "state.json";
+  const Json json = read_json(path);
+  return JsonObject(json, path.string()).object("state").integer("step", 0);
+}
+
+// Every name in `run` that begins so; none when there is no such folder.
+std::vector<std::string> names_with(const fs::path& run, const std::string& beginning) {
+  std::vector<std::string> names;
+  std::error_code error;
+  fs::directory_iterator entry(run, error);
+  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    if (name.rfind(beginning, 0) == 0) {
+      names.push_back(name);
+    }
+  }
+  if (error && error != std::errc::no_such_file_or_directory) {
+    throw SystemError(run.string(), "list", error.value());
+  }
+  return names;
+}
+
+bool divides(std::int64_t every, std::int64_t step) {
+  return every > 0 && step > 0 && step % every == 0;
+}
+
+}  // namespace
+
+fs::path step_folder(const fs::path& run, std::int64_t step) {
+  return run / fmt::format("{}{:0{}}", kPrefix, step, kDigits);
+}
+
+std::vector<std::int64_t> kept_steps(const fs::path& run) {
+  std::vector<std::int64_t> steps;
+  for (const std::string& name : names_with(run, kPrefix)) {
+    const auto step = parse_integer(name.substr(std::string(kPrefix).size()));
+    if (step && *step >= 0 && step_folder(run, *step).filename() == name) {
+      steps.push_back(*step);
+    }
+  }
+  std::sort(steps.begin(), steps.end());
+  return steps;
+}
+
+fs::path newest_checkpoint(const fs::path& run) {
+  const fs::path last = run / "last", best = run / "best";
+  if (fs::exists(last)) {
+    return last;
+  }
+  const std::vector<std::int64_t> steps = kept_steps(run);
+  const fs::path kept = steps.empty() ? fs::path() : step_folder(run, steps.back());
+  if (!fs::exists(best)) {
+    return kept;
+  }
+  return kept.empty() || step_of(best) > steps.back() ? best : kept;
+}
+
+void retain(const fs::path& run, std::int64_t step, const Retention& retention) {
+  const std::size_t newest = retention.last > 1 ? static_cast<std::size_t>(retention.last) : 0;
+  if (newest > 0 || divides(retention.every, step)) {
+    link_folder(run / "last", step_folder(run, step));
+  }
+  std::vector<std::int64_t> steps = kept_steps(run);
+  steps.erase(std::upper_bound(steps.begin(), steps.end(), step), steps.end());
+  for (std::size_t i = 0; i + newest < steps.size(); ++i) {
+    if (!divides(retention.every, steps[i])) {
+      remove_folder(step_folder(run, steps[i]));
+    }
+  }
+}
+
+void remove_kept(const fs::path& run) {
+  for (const std::int64_t step : kept_steps(run)) {
+    remove_folder(step_folder(run, step));
+  }
+}
+
+void remove_leftovers(const fs::path& run) {
+  remove_tree(run / kRemoved);
+  for (const std::string& name : names_with(run, std::string(".") + kPrefix)) {
+    remove_tree(run / name);
+  }
+}
+
+}  // namespace ql::train

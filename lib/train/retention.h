@@ -1,0 +1,43 @@
+// The checkpoints that a training keeps in RUN beside RUN/last and RUN/best, as RUN/step-00001000
+// and so on. Their files are those of RUN/last under a second name (hard links), so that they cost
+// no time and, until RUN/last moves on, no room; where the file system has no links, they are
+// copies.
+//
+// A new one is complete before an old one goes, and one that goes loses its name first: a folder of
+// such a name is a whole checkpoint, whenever the process may be killed.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <vector>
+
+namespace ql::train {
+
+// Which ones stay.
+struct Retention {
+  std::int64_t last = 1;   // RUN/last and last - 1 before it
+  std::int64_t every = 0;  // those of steps that it divides, for ever; 0: none
+};
+
+// RUN/step-00001000
+std::filesystem::path step_folder(const std::filesystem::path& run, std::int64_t step);
+
+// The steps of which `run` has such a folder, ascending; none when there is no `run`.
+std::vector<std::int64_t> kept_steps(const std::filesystem::path& run);
+
+// RUN/last; where it is missing, the one of most steps among the others and RUN/best; empty when
+// there is none.
+std::filesystem::path newest_checkpoint(const std::filesystem::path& run);
+
+// After RUN/last was written, of `step` steps: makes its second name where one is to stay, and
+// removes what is no longer to stay. Those of more steps, which another course of this training
+// left, are not touched. Throws SystemError.
+void retain(const std::filesystem::path& run, std::int64_t step, const Retention& retention);
+
+// Removes RUN/step-... of all steps.
+void remove_kept(const std::filesystem::path& run);
+
+// Removes what a process that was killed left of making or removing them.
+void remove_leftovers(const std::filesystem::path& run);
+
+}  // namespace ql::train

@@ -1,0 +1,91 @@
+#include "train/divergence.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+
+namespace ql::train {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+}  // namespace
+
+TEST_CASE("what is wrong with a step is said in words") {
+  const double none = std::nan("");
+  CHECK(Divergence{6, 3.2, 0.5}.reason().empty());
+  CHECK(Divergence{6, 3.2, 0.5, 3.2}.reason().empty());
+  CHECK(Divergence{6, 3.2, 0.5, 3.1}.reason() == "the loss has jumped above 3.1");
+  CHECK(Divergence{6, none, none}.reason() == "the loss is not a number");
+  CHECK(Divergence{6, kInfinity, 1}.reason() == "the loss is infinite");
+  CHECK(Divergence{6, 3.2, none}.reason() == "the gradient's norm is not a number");
+  Divergence found{6, 3.2, kInfinity, kInfinity, "", {{"word_emb", 1.5}, {"layers.0", kInfinity}}};
+  CHECK(
+      std::string(Diverged(found).what())
+          .find(
+              "step 7: the gradient's norm is infinite (loss 3.2, gradient norm inf: word_emb 1.5, "
+              "layers.0 inf); ") == 0);
+  found.tensor = "layers.0.weight";
+  CHECK(std::string(Diverged(found).what())
+            .find("step 7: layers.0.weight holds NaN or infinite values; ") == 0);
+}
+
+TEST_CASE("actions have names") {
+  for (const OnDivergence action :
+       {OnDivergence::kStop, OnDivergence::kSkip, OnDivergence::kRollback}) {
+    CHECK(on_divergence_from_text(to_text(action), "here") == action);
+  }
+  CHECK_THROWS_WITH_AS(on_divergence_from_text("ignore", "here"),
+                       doctest::Contains("here: 'ignore'"), ConfigError);
+}
+
+TEST_CASE("the running loss is a mean at first, and forgets later") {
+  RunningLoss running;
+  CHECK(running.largest(3) == kInfinity);
+  running.add(2, 1);
+  CHECK(running.mean == 2);
+  CHECK(running.largest(3) == 5);
+  CHECK(running.largest(0) == kInfinity);
+  running.add(4 + 6, 2);
+  CHECK(running.mean == doctest::Approx(4));
+  running.add(0, 0);
+  CHECK(running.steps == 3);
+  for (int step = 3; step < 100; ++step) {
+    running.add(4, 1);
+  }
+  CHECK(running.mean == doctest::Approx(4));
+  CHECK(running.steps == 100);
+  running.add(104, 1);
+  CHECK(running.mean == doctest::Approx(5));
+  CHECK(running.steps == 100);
+  running.add(1000, 500);  // of more steps than count: their mean alone
+  CHECK(running.mean == doctest::Approx(2));
+}
+
+TEST_CASE("ten divergences close together are borne, eleven are not") {
+  Divergences same, spread, returning;
+  for (int i = 0; i < 10; ++i) {
+    same.add(40);
+    CHECK_FALSE(same.too_many());
+  }
+  same.add(40);
+  CHECK(same.too_many());
+  CHECK(same.count == 11);
+  for (std::int64_t step = 0; step < 1000; step += 10) {  // ten within any hundred
+    spread.add(step);
+    CHECK_FALSE(spread.too_many());
+  }
+  CHECK(spread.count == 100);
+  CHECK(spread.recent.front() == 900);
+  // After a rollback the same step comes again, and so does a step before it.
+  for (int i = 0; i < 5; ++i) {
+    returning.add(540);
+    returning.add(20);
+  }
+  CHECK_FALSE(returning.too_many());
+  returning.add(539);
+  CHECK(returning.recent.size() == 6);  // the five at 20 are long past
+}
+
+}  // namespace ql::train

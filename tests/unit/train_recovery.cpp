@@ -1,0 +1,334 @@
+// Trainings that diverge, and resumes that change settings, through train/trainer.h.
+#include <cmath>
+
+#include "base/error.h"
+#include "torch_doctest.h"
+#include "train/checkpoint.h"
+#include "train/learner.h"
+#include "train/retention.h"
+#include "train/schedule.h"
+#include "train_workplace.h"
+
+namespace ql::train {
+namespace {
+
+namespace fs = std::filesystem;
+using test::check_same_result;
+using test::Workplace;
+
+// A network learns a sentence of five words by heart, in one row; but segments 150 and 151 are of
+// other words.
+struct OddPage : Workplace {
+  static constexpr std::int64_t kSteps = 170;
+
+  explicit OddPage(OnDivergence action) : Workplace(test::tiny_xl()) {
+    pack_pages("pages", 1000, 150, 2);
+    task.config.batch = 1;
+    task.config.steps = kSteps;
+    task.config.learning_rate = 0.01;
+    task.config.checkpoint_interval = 20;
+    task.config.eval_interval = 1000;
+    task.config.divergence = action;
+    task.config.loss_jump = 3;
+  }
+
+  // Data in which so many segments from `odd` on are of other words. The last of their targets is
+  // not: it begins the segment after them.
+  void pack_pages(const char* name, std::size_t tokens, std::size_t odd, std::size_t count) const {
+    std::vector<shard::TokenId> ids = test::repeating(tokens, 5);
+    for (std::size_t i = 4 * odd + 1; i < 4 * (odd + count); ++i) {
+      ids[i] = static_cast<shard::TokenId>(10 + i % 7);
+    }
+    test::pack(scratch / name, ids, 23);
+  }
+  TrainingState train(const char* data = "pages") const { return Workplace::train(data); }
+  std::string refusal() const { return Workplace::refusal("pages"); }
+
+  // The records of what diverged.
+  std::vector<Json> divergences() const {
+    std::vector<Json> found;
+    for (const Json& record : log()) {
+      if (record["kind"] == "divergence") {
+        found.push_back(record);
+      }
+    }
+    return found;
+  }
+
+  // Whether RUN/last is that of a training whose step `from` was the first to read `ahead` segments
+  // further on, and if it `forgets`, with empty memory.
+  bool is_as_if_moved(std::int64_t from, std::int64_t ahead, const char* data = "pages",
+                      bool forgets = false) const {
+    TrainingConfig config = task.config;
+    config.slices = config.passes = 1;
+    shard::TokenReader reader(scratch / data);
+    Streams streams(reader, 1, 4);
+    Learner learner(task.network, config), trained(task.network, config);
+    const nn::Memory empty = learner.memory();
+    for (std::int64_t step = 0; step < kSteps; ++step) {
+      if (step == from) {
+        streams.set_cursor(step, step + ahead);
+        learner.set_memory(forgets ? empty : learner.memory());
+      }
+      const double progress = static_cast<double>(step) / kSteps;
+      learner.step(streams, step, learning_rate(config, step, progress));
+    }
+    read_checkpoint(task.run / "last", trained);
+    bool same = true;
+    for (std::size_t i = 0; i < trained.moments().size(); ++i) {
+      same = same && at::equal(trained.moments()[i].tensor, learner.moments()[i].tensor);
+    }
+    for (std::size_t i = 0; i < trained.memory().states.size(); ++i) {
+      same =
+          same && at::equal(trained.memory().states[i].tensor, learner.memory().states[i].tensor);
+    }
+    return same;
+  }
+};
+
+// Whether RUN/last has the weights of a training that goes on by hand from `checkpoint` with the
+// settings of now, its step reading segment `cursor`.
+bool goes_on_by_hand(const Workplace& place, const fs::path& checkpoint, Rows rows,
+                     std::int64_t cursor) {
+  TrainingConfig config = place.task.config;
+  const Json training = net::read_model_file(place.task.run / "last").training;
+  config.slices = training["slices"].get<std::int64_t>();
+  config.passes = training["passes"].get<std::int64_t>();
+  shard::TokenReader reader(place.scratch / "data");
+  Streams streams(reader, config.batch, place.task.network.lengths.segment);
+  Learner learner(place.task.network, config), trained(place.task.network, config);
+  const std::int64_t first = read_checkpoint(checkpoint, learner, rows).step;
+  streams.set_cursor(first, cursor);
+  for (std::int64_t step = first; step < config.steps; ++step) {
+    const double progress = static_cast<double>(step) / static_cast<double>(config.steps);
+    learner.step(streams, step, learning_rate(config, step, progress));
+  }
+  read_checkpoint(place.task.run / "last", trained);
+  bool same = true;
+  for (std::size_t i = 0; i < trained.model().parameters().size(); ++i) {
+    same = same && at::equal(trained.model().parameters()[i].tensor,
+                             learner.model().parameters()[i].tensor);
+  }
+  return same;
+}
+
+}  // namespace
+
+TEST_CASE("a jump of the loss stops before it is learned from") {
+  const OddPage page(OnDivergence::kStop);
+  const std::string said = page.refusal();
+  CHECK(said.find("step 151: the loss has jumped above ") == 0);
+  CHECK(said.find("layers.2 ") != std::string::npos);
+  CHECK(said.find("--set divergence=rollback") != std::string::npos);
+  CHECK(read_state(page.task.run / "last").step == 140);
+  const std::vector<Json> records = page.divergences();
+  REQUIRE(records.size() == 1);
+  CHECK(records[0]["step"] == 151);
+  CHECK(records[0]["cursor"] == 150);
+  CHECK(records[0]["action"] == "stop");
+  CHECK(records[0]["loss"].get<double>() > 3);
+  CHECK(records[0]["layers"].size() >= 4);
+}
+
+TEST_CASE("a jump that is not looked for is learned from") {
+  OddPage page(OnDivergence::kStop);
+  page.task.config.loss_jump = 0;
+  CHECK(page.train().divergences.count == 0);
+  CHECK(page.is_as_if_moved(0, 0));
+}
+
+TEST_CASE("steps that diverge are left out") {
+  const OddPage page(OnDivergence::kSkip);
+  const TrainingState state = page.train();
+  CHECK(state.step == OddPage::kSteps);
+  CHECK(state.cursor == OddPage::kSteps + 2);
+  CHECK(state.divergences.count == 2);
+  const std::vector<Json> records = page.divergences();
+  REQUIRE(records.size() == 2);
+  CHECK(records[0]["cursor"] == 150);
+  CHECK(records[1]["cursor"] == 151);
+  CHECK(records[1]["step"] == 151);  // the same update, tried again
+  CHECK(page.is_as_if_moved(150, 2));
+  CHECK_FALSE(page.is_as_if_moved(0, 0));
+}
+
+TEST_CASE("a rollback goes on from the newest checkpoint, behind the step that diverged") {
+  const OddPage page(OnDivergence::kRollback);
+  const TrainingState state = page.train();
+  CHECK(state.step == OddPage::kSteps);
+  CHECK(state.cursor == OddPage::kSteps + 12);
+  CHECK(state.divergences.count == 2);
+  CHECK(page.is_as_if_moved(140, 12));
+  // No step is in the log twice.
+  std::int64_t before = 0;
+  for (const Json& record : page.log()) {
+    if (record["kind"] == "train") {
+      CHECK(record["step"].get<std::int64_t>() > before);
+      before = record["step"].get<std::int64_t>();
+    }
+  }
+  CHECK(page.divergences().size() == 2);
+}
+
+TEST_CASE("a resume before or after a divergence changes nothing") {
+  for (const OnDivergence action : {OnDivergence::kSkip, OnDivergence::kRollback}) {
+    CAPTURE(to_text(action));
+    const OddPage whole(action);
+    whole.train();
+    OddPage parts(action);
+    for (const std::int64_t stop : {140, 160}) {
+      parts.task.stop_at = stop;
+      parts.train();
+      parts.task.start = Start::kResume;
+    }
+    parts.task.stop_at = 0;
+    parts.train();
+    check_same_result(whole, parts);
+    const Json a = state_to_json(read_state(whole.task.run / "last"));
+    const Json b = state_to_json(read_state(parts.task.run / "last"));
+    for (const char* key : {"step", "cursor", "running_loss", "divergences", "epoch", "position"}) {
+      CHECK(a[key] == b[key]);
+    }
+  }
+}
+
+TEST_CASE("a rollback into another epoch starts with an empty memory") {
+  const OddPage page(OnDivergence::kRollback);
+  // 152 segments an epoch. In the first one nothing is known yet and no word is odd; in the second
+  // one segment 155 is, and the checkpoint of step 140 is of the first.
+  page.pack_pages("short", 609, 3, 1);
+  const TrainingState state = page.train("short");
+  CHECK(state.divergences.count == 1);
+  CHECK(state.epoch == 1);
+  CHECK(page.divergences().at(0)["cursor"] == 155);
+  CHECK(page.is_as_if_moved(140, 16, "short", true));
+  CHECK_FALSE(page.is_as_if_moved(140, 16, "short", false));
+}
+
+TEST_CASE("what diverges again and again ends the training") {
+  for (const OnDivergence action : {OnDivergence::kSkip, OnDivergence::kRollback}) {
+    CAPTURE(to_text(action));
+    OddPage page(action);
+    page.task.config.learning_rate = 1e30;
+    page.task.config.warmup_steps = 0;
+    page.task.config.clip = 0;
+    const std::string said = page.refusal();
+    CHECK(said.find("step 2: ") == 0);
+    const std::vector<Json> records = page.divergences();
+    REQUIRE(records.size() == 11);
+    CHECK(records[9]["action"] == to_text(action));
+    CHECK(records[10]["action"] == "stop");
+    CHECK(records[10]["number"] == 11);
+    // Only the start of a training that may go back is saved.
+    CHECK(fs::exists(page.task.run / "last") == (action == OnDivergence::kRollback));
+  }
+}
+
+TEST_CASE("weights that are not finite are never saved") {
+  for (const OnDivergence action :
+       {OnDivergence::kStop, OnDivergence::kSkip, OnDivergence::kRollback}) {
+    CAPTURE(to_text(action));
+    OddPage page(action);
+    page.task.config.learning_rate = 1e300;
+    page.task.config.warmup_steps = 0;
+    page.task.config.checkpoint_interval = 1;
+    CHECK(page.refusal().find("holds NaN or infinite values") != std::string::npos);
+    const bool saved = fs::exists(page.task.run / "last");
+    CHECK(saved == (action == OnDivergence::kRollback));
+    if (saved) {
+      CHECK(read_state(page.task.run / "last").step == 0);
+      CHECK_NOTHROW(verify_checkpoint(page.task.run / "last"));
+      CHECK(page.divergences().size() == 11);
+    }
+  }
+}
+
+TEST_CASE("a device cannot leave steps out") {
+  Workplace place(test::tiny_xl());
+  place.task.place.device = c10::Device(c10::DeviceType::CUDA, 0);
+  place.task.config.divergence = OnDivergence::kSkip;
+  CHECK(place.refusal().find("divergence: skip needs to know") != std::string::npos);
+  CHECK_FALSE(fs::exists(place.task.run));
+}
+
+TEST_CASE("checkpoints that stay are whole, and a training goes on from the newest") {
+  Workplace whole(test::tiny_ql()), cut(test::tiny_ql());
+  for (Workplace* place : {&whole, &cut}) {
+    place->task.config.keep_last = 2;
+    place->task.config.keep_every = 10;
+  }
+  whole.train();
+  CHECK(kept_steps(whole.task.run) == std::vector<std::int64_t>{10, 15, 20});
+  CHECK(read_state(step_folder(whole.task.run, 10)).step == 10);
+  CHECK_NOTHROW(verify_checkpoint(step_folder(whole.task.run, 15)));
+
+  // Killed after RUN/last of step 15 was written, before the other names were; RUN/last lost later.
+  cut.task.stop_at = 15;
+  cut.train();
+  fs::remove_all(step_folder(cut.task.run, 15));
+  cut.task.start = Start::kResume;
+  cut.train();
+  CHECK(kept_steps(cut.task.run) == std::vector<std::int64_t>{10, 15});
+  fs::remove_all(cut.task.run / "last");
+  cut.task.stop_at = 0;
+  cut.train();
+  check_same_result(whole, cut);
+  CHECK(kept_steps(cut.task.run) == kept_steps(whole.task.run));
+}
+
+TEST_CASE("checkpoints come by the clock, too") {
+  Workplace place(test::tiny_xl());
+  place.task.config.checkpoint_interval = 1000;
+  place.task.config.checkpoint_minutes = 1e-9;
+  place.task.config.keep_last = 3;
+  place.train();
+  CHECK(kept_steps(place.task.run) == std::vector<std::int64_t>{18, 19, 20});
+  place.task.config.checkpoint_minutes = 1000;
+  place.task.start = Start::kForce;
+  place.train();
+  CHECK(kept_steps(place.task.run) == std::vector<std::int64_t>{20});
+}
+
+TEST_CASE("a resume may change what drives the steps to come") {
+  Workplace place(test::tiny_ql());
+  place.task.stop_at = 10;
+  place.train();
+  fs::copy(place.task.run / "last", place.scratch / "at-10");
+  place.task.start = Start::kResume;
+  place.task.stop_at = 0;
+  TrainingConfig& config = place.task.config;
+  config.steps = 30;
+  config.learning_rate = 0.001;
+  config.min_lr_ratio = 0.5;
+  config.warmup_steps = 12;
+  config.clip = 0.1;
+  config.keep_last = 2;
+  config.divergence = OnDivergence::kSkip;
+  CHECK(place.train().step == 30);
+  CHECK(goes_on_by_hand(place, place.scratch / "at-10", Rows::kSame, 10));
+  CHECK(net::read_model_file(place.task.run / "last").training["learning_rate"] == 0.001);
+  config.learning_rate = 0.0011;
+  CHECK_FALSE(goes_on_by_hand(place, place.scratch / "at-10", Rows::kSame, 10));
+  config.steps = 5;  // fewer than are done: it ends at once
+  CHECK(place.train().step == 30);
+}
+
+TEST_CASE("another batch goes on at the same part of the epoch, with empty memories") {
+  Workplace place(test::tiny_ql());  // 16 steps an epoch with 3 rows, 9 with 5
+  place.task.stop_at = 26;
+  place.task.config.steps = 40;
+  place.train();
+  fs::copy(place.task.run / "last", place.scratch / "at-26");
+  place.task.start = Start::kResume;
+  place.task.stop_at = 0;
+  place.task.config.batch = 5;
+  place.task.config.divergence = OnDivergence::kRollback;  // has to write a checkpoint at once
+  const TrainingState state = place.train();
+  const std::int64_t moved = 9 + 10 * 9 / 16;
+  CHECK(state.step == 40);
+  CHECK(state.cursor == moved + 14);
+  CHECK(goes_on_by_hand(place, place.scratch / "at-26", Rows::kOther, moved));
+  CHECK_FALSE(goes_on_by_hand(place, place.scratch / "at-26", Rows::kOther, moved + 1));
+}
+
+}  // namespace ql::train

@@ -1,0 +1,136 @@
+#include "train/retention.h"
+
+#include <doctest/doctest.h>
+#include <sys/stat.h>
+
+#include "base/file.h"
+#include "scratch.h"
+#include "train/run_folder.h"
+
+namespace ql::train {
+namespace {
+
+using Steps = std::vector<std::int64_t>;
+
+// As write_checkpoint() replaces a folder: by another one with other files.
+void write(const fs::path& folder, std::int64_t step) {
+  AtomicFolder atomic(folder);
+  test::spill(atomic.temporary() / "model.json", "model " + std::to_string(step));
+  test::spill(atomic.temporary() / "state.json",
+              "{\"state\": {\"step\": " + std::to_string(step) + "}}");
+  atomic.commit();
+}
+
+Steps train(const fs::path& run, const Steps& steps, const Retention& retention) {
+  for (const std::int64_t step : steps) {
+    write(run / "last", step);
+    retain(run, step, retention);
+  }
+  return kept_steps(run);
+}
+
+std::size_t entries(const fs::path& folder) {
+  return static_cast<std::size_t>(
+      std::distance(fs::directory_iterator(folder), fs::directory_iterator()));
+}
+
+nlink_t links(const fs::path& path) {
+  struct stat status = {};
+  REQUIRE(::stat(path.c_str(), &status) == 0);
+  return status.st_nlink;
+}
+
+}  // namespace
+
+TEST_CASE("the newest checkpoints stay, and every m-th") {
+  const Steps all{500, 1000, 1500, 1700, 2000, 2500};
+  const auto kept = [&](std::int64_t last, std::int64_t every) {
+    const test::ScratchFolder run;
+    const Steps steps = train(run.path(), all, {last, every});
+    CHECK(entries(run.path()) == steps.size() + 1);
+    CHECK(test::slurp(run / "last/model.json") == "model 2500");
+    for (const std::int64_t step : steps) {
+      CHECK(test::slurp(step_folder(run.path(), step) / "model.json") ==
+            "model " + std::to_string(step));
+    }
+    return steps;
+  };
+  CHECK(kept(1, 0).empty());
+  CHECK(kept(2, 0) == Steps{2000, 2500});
+  CHECK(kept(4, 0) == Steps{1500, 1700, 2000, 2500});
+  CHECK(kept(100, 0) == all);
+  CHECK(kept(1, 1000) == Steps{1000, 2000});
+  CHECK(kept(2, 1000) == Steps{1000, 2000, 2500});
+  CHECK(kept(3, 1500) == Steps{1500, 1700, 2000, 2500});
+}
+
+TEST_CASE("a checkpoint that stays takes no room beside RUN/last, and outlives it") {
+  const test::ScratchFolder run;
+  train(run.path(), {100}, {2, 0});
+  CHECK(step_folder(run.path(), 100) == run / "step-00000100");
+  CHECK(links(run / "step-00000100/model.json") == 2);
+  train(run.path(), {200}, {2, 0});
+  CHECK(links(run / "step-00000100/model.json") == 1);
+  // Written again, after another validation: the newest one counts.
+  write(run / "last", 200);
+  test::spill(run / "last/more", "");
+  retain(run.path(), 200, {2, 0});
+  CHECK(fs::exists(run / "step-00000200/more"));
+}
+
+TEST_CASE("what the keys no longer keep goes, and what another course left stays") {
+  const test::ScratchFolder run;
+  train(run.path(), {1, 2, 3, 4, 5}, {5, 0});
+  CHECK(train(run.path(), {6}, {2, 0}) == Steps{5, 6});
+  CHECK(train(run.path(), {7}, {1, 0}).empty());
+  train(run.path(), {8, 9}, {2, 0});
+  // RUN/last was taken from step 3 by hand.
+  CHECK(train(run.path(), {3, 4, 5}, {2, 0}) == Steps{4, 5, 8, 9});
+}
+
+TEST_CASE("no other name is taken for a checkpoint") {
+  const test::ScratchFolder run;
+  for (const char* name : {"step-1", "step-00000001x", "step-0000000k", "step-", "step-000000001",
+                           "step--0000001", "steps-00000001", ".step-00000001", "step-notes"}) {
+    fs::create_directory(run / name);
+  }
+  CHECK(kept_steps(run.path()).empty());
+  fs::create_directory(run / "step-00000001");
+  fs::create_directory(run / "step-1234567890");
+  CHECK(kept_steps(run.path()) == Steps{1, 1234567890});
+  CHECK(kept_steps(run / "nowhere").empty());
+}
+
+TEST_CASE("the newest checkpoint is RUN/last, else the one of most steps") {
+  const test::ScratchFolder run;
+  CHECK(newest_checkpoint(run.path()).empty());
+  CHECK(newest_checkpoint(run / "nowhere").empty());
+  write(run / "best", 30);
+  CHECK(newest_checkpoint(run.path()) == run / "best");
+  write(run / "step-00000020", 20);
+  CHECK(newest_checkpoint(run.path()) == run / "best");
+  write(run / "step-00000030", 30);
+  CHECK(newest_checkpoint(run.path()) == run / "step-00000030");
+  write(run / "last", 10);
+  CHECK(newest_checkpoint(run.path()) == run / "last");
+}
+
+TEST_CASE("a training clears away what is kept, and what a killed one left half done") {
+  const test::ScratchFolder scratch;
+  const fs::path run = scratch / "run";
+  fs::create_directory(run);
+  train(run, {10, 20}, {2, 0});
+  fs::create_directories(run / ".step-00000030.123.tmp/part");
+  fs::create_directories(run / ".removed/part");
+  fs::create_directories(run / "step-notes");
+  CHECK_THROWS(RunFolder(run, Start::kNew));
+  fs::remove_all(run / "last");
+  CHECK_THROWS(RunFolder(run, Start::kNew));  // step-00000020 is a checkpoint, too
+  RunFolder folder(run, Start::kForce);
+  CHECK(entries(run) == 3);
+  folder.clear();
+  CHECK(entries(run) == 1);
+  CHECK_FALSE(folder.has_checkpoint());
+}
+
+}  // namespace ql::train

@@ -1,0 +1,73 @@
+// A folder with data in which the tests train with train/trainer.h.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "scratch.h"
+#include "torch_doctest.h"
+#include "train/trainer.h"
+#include "train_support.h"
+
+namespace ql::test {
+
+using train::TrainingState;
+using train::TrainingTask;
+
+struct Workplace {
+  ScratchFolder scratch;
+  TrainingTask task;
+
+  explicit Workplace(const net::Network& network) {
+    // 16 steps an epoch
+    pack(scratch / "data", scrambled(200, 23), 23, "made up", {10, 70, 75, 150});
+    pack(scratch / "valid", scrambled(90, 23), 23, "made up", {8, 50});
+    task.run = scratch / "run";
+    task.network = network;
+    task.config = tiny_config();
+    task.provenance = Json::object();
+  }
+  TrainingState train(const char* data = "data", const char* valid = "valid") const {
+    shard::TokenReader data_reader(scratch / data), valid_reader(scratch / valid);
+    return train::train(task, data_reader, valid_reader);
+  }
+  std::string refusal(const char* data = "data", const char* valid = "valid") const {
+    try {
+      train(data, valid);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  }
+  // The log without what the clock says.
+  std::vector<Json> log() const {
+    std::vector<Json> records;
+    const std::string text = slurp(task.run / "log.jsonl");
+    for (std::size_t begin = 0; begin < text.size();) {
+      const std::size_t end = text.find('\n', begin);
+      Json record = parse_json(text.substr(begin, end - begin), "log");
+      for (const char* key : {"elapsed", "seconds", "tokens_per_second"}) {
+        record.erase(key);
+      }
+      records.push_back(record);
+      begin = end + 1;
+    }
+    return records;
+  }
+  std::string file(const char* name) const { return slurp(task.run / name); }
+};
+
+inline void check_same_result(const Workplace& a, const Workplace& b) {
+  for (const char* checkpoint : {"last", "best"}) {
+    for (const char* name : {"model.safetensors", "optimizer.safetensors", "memory.safetensors"}) {
+      const std::string path = std::string(checkpoint) + "/" + name;
+      CAPTURE(path);
+      const bool same = a.file(path.c_str()) == b.file(path.c_str());
+      CHECK(same);
+    }
+  }
+  CHECK(a.log() == b.log());
+}
+
+}  // namespace ql::test
