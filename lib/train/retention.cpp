@@ -108,12 +108,12 @@ std::vector<std::int64_t> kept_steps(const fs::path& run) {
 }
 
 fs::path newest_checkpoint(const fs::path& run) {
-  const fs::path last = run / "last", best = run / "best";
+  fs::path last = run / "last", best = run / "best";
   if (fs::exists(last)) {
     return last;
   }
   const std::vector<std::int64_t> steps = kept_steps(run);
-  const fs::path kept = steps.empty() ? fs::path() : step_folder(run, steps.back());
+  fs::path kept = steps.empty() ? fs::path() : step_folder(run, steps.back());
   if (!fs::exists(best)) {
     return kept;
   }
