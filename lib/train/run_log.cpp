@@ -33,7 +33,7 @@ std::string event_of(const Json& record, double began) {
   std::vector<Scalar> scalars;
   for (const char* key : kScalars) {
     if (record.contains(key)) {
-      const std::string kind = record["kind"].get<std::string>();
+      const std::string kind = record.at("kind").get<std::string>();
       scalars.push_back({kind + "/" + key, number_of(record[key])});
     }
   }
@@ -41,7 +41,7 @@ std::string event_of(const Json& record, double began) {
     return "";
   }
   const double elapsed = record.contains("elapsed") ? number_of(record["elapsed"]) : 0;
-  return scalar_event(began + elapsed, record["step"].get<std::int64_t>(), scalars);
+  return scalar_event(began + elapsed, record.at("step").get<std::int64_t>(), scalars);
 }
 
 struct Kept {

@@ -1,6 +1,6 @@
 # Helpers of the fault suite, sourced by its tests. faults.cpp tells what a FAULT is; only files in
-# the folder place/ are concerned. QL_FAULT_ALL=1 tries every place where something can fail instead
-# of some of them; that takes minutes.
+# the folder place/ are concerned. QL_FAULT_ALL=1 tries hundreds of places where a training can fail
+# instead of some; that takes many minutes.
 [ -e "$QL_BIN/ql_faults.so" ] || skip "the library of faults was not built"
 # The name that file descriptors lead to.
 here=$(pwd -P)

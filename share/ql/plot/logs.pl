@@ -44,9 +44,10 @@ sub read_log {
         $number++;
         last if $line !~ /\n\z/;
         my $record = eval { $json->decode($line) };
+        my $is_record = ref $record eq 'HASH' && defined $record->{kind};
+        next if $is_record && $record->{kind} !~ /^(?:train|validation)$/;
         fail("$file: line $number: is no record of a training")
-            if ref $record ne 'HASH' || grep { !defined $record->{$_} } qw(kind step elapsed);
-        next if $record->{kind} !~ /^(?:train|validation)$/;
+            if !$is_record || grep { !defined $record->{$_} } qw(step elapsed);
         my $at = $x eq 'hours' ? $record->{elapsed} / 3600 : $record->{step} * $per_step;
         push @{$curves{$record->{kind}}}, [$at, $record->{loss}];
     }
