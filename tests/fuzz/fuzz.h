@@ -35,6 +35,10 @@ bool accepted(const Work& work) {
   }
 }
 
+// How often a parser took an input: a replay in which that never happens would test nothing but
+// refusals. Targets count.
+inline std::size_t taken_inputs = 0;
+
 // What has to hold of everything that a parser accepts.
 inline void require(bool holds, const char* what) {
   if (holds) return;

@@ -36,6 +36,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   file.put(input.bytes);
   ql::shard::test::Documents documents;
   if (!accepted([&] { documents = read(input.mode % 3, file.name()); })) return 0;
+  ++taken_inputs;
   std::string text;
   ql::shard::TextIdWriter writer([&](const void* bytes, std::size_t count) {
     text.append(static_cast<const char*>(bytes), count);

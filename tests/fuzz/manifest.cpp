@@ -81,6 +81,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const bool good = accepted([&] {
     manifest = ql::shard::manifest_from_json(ql::parse_json(text, "manifest"), "manifest");
   });
-  if (good) check(manifest, place);
+  if (!good) return 0;
+  ++taken_inputs;
+  check(manifest, place);
   return 0;
 }

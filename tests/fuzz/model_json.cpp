@@ -46,6 +46,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   ql::net::Network network;
   const bool good =
       accepted([&] { network = read(input.mode % 3, file.name(), split_at_nul(input.bytes)); });
-  if (good) check(network);
+  if (!good) return 0;
+  ++taken_inputs;
+  check(network);
   return 0;
 }

@@ -48,6 +48,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const ql::Options options = ql::parse_options(*tables[input.mode % 3], arguments);
     for (const ql::Option& option : options.command().options) read(options, option);
     options.resolved();
+    ++taken_inputs;
   } catch (const ql::UsageError&) {
     // The only exception that a command line may cause.
   }

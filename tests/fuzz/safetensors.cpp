@@ -27,6 +27,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   memory.put(bytes);
   ql::nn::TensorFile file;
   if (!accepted([&] { file = ql::nn::read_safetensors(memory.name()); })) return 0;
+  ++taken_inputs;
   std::size_t held = 0;
   for (const ql::nn::NamedTensor& tensor : file.tensors) {
     held += tensor.tensor.nbytes();

@@ -8,6 +8,7 @@
 #include "net/model_file.h"
 #include "shard/little_endian.h"
 #include "shard/zstd_frame.h"
+#include "text/base64.h"
 #include "text/vocabulary_builder.h"
 #include "unit/shard_support.h"
 
@@ -86,8 +87,10 @@ void add_vocabularies(const Seeds& seeds) {
       rules.unk = Presence::kAlways;
     }
     const auto built = build_vocabulary({scratch / "text"}, rules);
-    seeds.add("vocabulary", token_type_name(type), kRawAndRepaired,
-              built.vocabulary.to_text(ql::Json::object()));
+    const ql::Json json = ql::parse_json(built.vocabulary.to_text(ql::Json::object()), "v.json");
+    seeds.add("vocabulary", token_type_name(type), kRawAndRepaired, ql::dump_json(json));
+    if (type == TokenType::kSentencePiece)
+      seeds.add("vocabulary", "model", "\2", *base64_decode(json["model"].get<std::string>()));
   }
 }
 

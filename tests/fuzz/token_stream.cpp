@@ -50,6 +50,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string bytes(input.bytes);
   file.put((input.mode & 1) != 0 ? repaired_stream(bytes) : bytes);
   Content content;
-  if (accepted([&] { content = read(file.name()); })) check(content, file);
+  if (!accepted([&] { content = read(file.name()); })) return 0;
+  ++taken_inputs;
+  check(content, file);
   return 0;
 }

@@ -1,4 +1,5 @@
-// ql-vocabulary(5), and text through what was accepted. Mode bit 0: the hash is repaired.
+// ql-vocabulary(5), and text through what was accepted. Mode: 0 the file; 1 the file, whose
+// hash is repaired; 2 a SentencePiece model, which gets the file that belongs to it.
 #include "text/vocabulary.h"
 
 #include <utility>
@@ -26,6 +27,29 @@ std::string repaired(std::string json) {
       replace_hash(json, "hash", message.substr(at + kBefore.size(), 32));
   }
   return json;
+}
+
+std::string file_around(const std::string& serialized) {
+  const text::SentencePieceModel model(serialized, "model");
+  text::VocabularyContent content;
+  content.type = text::TokenType::kSentencePiece;
+  content.unk = model.unk();
+  for (std::uint32_t id = 0; id < model.size(); ++id) content.tokens.push_back(model.piece(id));
+  content.counts.assign(content.tokens.size(), 0);
+  content.model = serialized;
+  return Vocabulary(std::move(content), "v.json").to_text(Json::object());
+}
+
+std::string file_of(const Input& input) {
+  const std::string bytes(input.bytes);
+  switch (input.mode & 3) {
+    case 1:
+      return repaired(bytes);
+    case 2:
+      return file_around(bytes);
+    default:
+      return bytes;
+  }
 }
 
 void check(const Vocabulary& vocabulary) {
@@ -57,10 +81,11 @@ void check(const Vocabulary& vocabulary) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace ql::fuzz;
   const Input input = input_of(data, size);
-  std::string json(input.bytes);
-  if ((input.mode & 1) != 0) json = repaired(std::move(json));
   std::optional<ql::text::Vocabulary> vocabulary;
-  if (accepted([&] { vocabulary = ql::text::parse_vocabulary(json, "v.json"); }))
-    check(*vocabulary);
+  const bool good =
+      accepted([&] { vocabulary = ql::text::parse_vocabulary(file_of(input), "v.json"); });
+  if (!good) return 0;
+  ++taken_inputs;
+  check(*vocabulary);
   return 0;
 }
