@@ -240,17 +240,18 @@ void TrainingRun::save(const std::filesystem::path& folder) {
     task_.group->require_same(hash_of_weights(learner_->model()),
                               fmt::format("weights after step {}", state_.step));
   }
+  const bool last = folder == folder_.last();
+  if (is_first()) {
+    log_->sync();
+    write_checkpoint(folder, description_, *learner_, state_);
+  } else {
+    finite_memory(*learner_, state_.step);  // takes part in bringing all rows together
+  }
   newest_ = folder;
-  if (folder == folder_.last()) {
+  if (last) {
     last_at_ = elapsed_;
   }
-  if (!is_first()) {
-    finite_memory(*learner_, state_.step);  // takes part in bringing all rows together
-    return;
-  }
-  log_->sync();
-  write_checkpoint(folder, description_, *learner_, state_);
-  if (folder == folder_.last()) {
+  if (last && is_first()) {
     retain(folder_.path(), state_.step, {task_.config.keep_last, task_.config.keep_every});
   }
   log_debug("step {}: wrote {}", state_.step, folder.string());
