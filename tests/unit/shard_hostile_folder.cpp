@@ -286,11 +286,11 @@ TEST_CASE("document starts are read in pieces, each checked before the next") {
                  "document 200000: start 599997 is out of order"));
   CHECK(contains(verdict_on_starts(good, many - 1, 3 * many), "does not state"));
   CHECK(contains(verdict_on_starts(good.substr(0, good.size() - 1), many, 3 * many),
-                 "it ends within its zstd frame"));
-  CHECK(contains(verdict_on_starts(good + "x", many, 3 * many), "data follows its zstd frame"));
-  CHECK(contains(verdict_on_starts(good + good, many, 3 * many), "data follows its zstd frame"));
+                 "the zstd frame does not end"));
+  CHECK(contains(verdict_on_starts(good + "x", many, 3 * many), "data follows the zstd frame"));
+  CHECK(contains(verdict_on_starts(good + good, many, 3 * many), "data follows the zstd frame"));
   CHECK(contains(verdict_on_starts("no frame at all", many, 3 * many), "does not state"));
-  CHECK(contains(verdict_on_starts("", 0, 0), "does not state"));
+  CHECK(contains(verdict_on_starts("", 0, 0), "the zstd frame does not end"));
   CHECK(verdict_on_starts(frame_of(""), 0, 0).empty());
 }
 

@@ -71,7 +71,7 @@ TEST_CASE("divergences that the checkpoint knows stay, whatever their step") {
   test::spill(scratch / "log.jsonl", older +
                                          "{\"kind\":\"train\",\"step\":20}\n"
                                          "{\"kind\":\"divergence\",\"number\":2,\"step\":9}\n");
-  { RunLog log(scratch / "log.jsonl", 10, 0, 1); }
+  { RunLog log(scratch / "log.jsonl", 10, 0, 0, 1); }
   CHECK(test::slurp(scratch / "log.jsonl") == older);
 }
 
