@@ -1,5 +1,6 @@
 #include <ATen/Parallel.h>
 
+#include <algorithm>
 #include <limits>
 
 #include "base/error.h"
@@ -111,6 +112,11 @@ TrainingTask with_own_slices(TrainingTask task) {
       known == 0 ? std::numeric_limits<std::int64_t>::max() : known - known / 10;
   if (config.slices == 0) {
     config.slices = choose_slices(config.batch, task.network.lengths.segment, threads);
+    if (task.group != nullptr) {
+      // What two slices are for, the same sums with one and two threads, several processes undo;
+      // and products of more rows are faster.
+      config.slices = std::min<std::int64_t>(config.slices, threads);
+    }
     // Passes make activations smaller, and only fewer slices the gradients.
     while (config.slices > 2 &&
            !fits(task.network, parameters, with_most_passes(config), threads, available)) {
