@@ -1,0 +1,66 @@
+// Where a drawing of a network's dependencies has its states: a row for each place, the output at
+// the top, and a column for each token; and which of them the drawn output depends on.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "net/cone.h"
+#include "net/dependency.h"
+#include "qlctx_report.h"
+
+namespace ql::ctx {
+
+// Pixels: margins, and the height of a state.
+inline constexpr double kLeft = 150, kRight = 165, kTop = 78, kBottom = 124;
+inline constexpr double kState = 15;
+
+struct Interval {
+  std::int64_t begin = INT64_MAX, end = INT64_MIN;  // tokens, relative to the segment's first
+  bool empty() const { return begin >= end; }
+  void add(std::int64_t first, std::int64_t past_last);
+};
+
+struct Layout {
+  // Of what the output state at `position` of the segment depends on. Throws Error where there are
+  // so many states that a drawing shows nothing any more. `of_row` must outlive this object.
+  Layout(const Row& of_row, std::int64_t at_position);
+
+  // Calls visit(first token) for every state of the place that is in the cone.
+  template <typename Visit>
+  void each_in_cone(std::size_t place, const Visit& visit) const {
+    for (std::size_t k = 0; k < cone[place].size(); ++k) {
+      for (std::size_t i = 0; i < cone[place][k].size(); ++i) {
+        if (cone[place][k][i]) {
+          visit(net::first_token(places[place], static_cast<std::int64_t>(k),
+                                 static_cast<std::int64_t>(i)));
+        }
+      }
+    }
+  }
+  // The first token of the oldest state that is kept.
+  std::int64_t window_begin(std::size_t place) const;
+  // Whether the output depends on a state that was in the segment `steps_back` steps ago.
+  bool in_cone(std::size_t place, std::int64_t steps_back, std::int64_t index) const;
+  // The same of a state of the memory; `age` 0 is the newest.
+  bool memory_in_cone(std::size_t place, std::int64_t age) const;
+  // The left end of a token, in pixels.
+  double x(std::int64_t at) const;
+
+  const Row& row;
+  std::int64_t position;
+  std::vector<net::Place> places;
+  std::int64_t segment, reach;
+  net::Cone cone;
+  std::vector<Interval> extents;  // of the cone, by place
+  std::int64_t first = 0;         // the first token of the drawing
+  double token = 0;               // its width
+  std::vector<double> heights;    // the upper end of every place's row
+
+ private:
+  void check_size() const;
+  Interval extent_of(std::size_t place) const;
+};
+
+}  // namespace ql::ctx
