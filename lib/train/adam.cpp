@@ -8,14 +8,10 @@
 #include <stdexcept>
 
 #include "nn/vector.h"
+#include "train/blocks.h"
 
 namespace ql::train {
 namespace {
-
-// Elements of one unit of work.
-constexpr std::int64_t kBlock = 16384;
-
-std::int64_t block_count(std::int64_t elements) { return (elements + kBlock - 1) / kBlock; }
 
 // The constants of one update, in the tensors' own precision.
 template <typename Scalar>

@@ -9,14 +9,10 @@
 #include <string>
 
 #include "nn/vector.h"
+#include "train/blocks.h"
 
 namespace ql::train {
 namespace {
-
-// Elements of one unit of work. A sum is taken inside each block, then over the blocks in order.
-constexpr std::int64_t kBlock = 16384;
-
-std::int64_t block_count(std::int64_t elements) { return (elements + kBlock - 1) / kBlock; }
 
 template <typename Scalar>
 QL_VECTOR_BODY void add_block_body(Scalar* sum, const Scalar* other, std::int64_t count) {
@@ -49,7 +45,8 @@ QL_VECTOR_BODY double sum_squares_body(const Scalar* values, std::int64_t count)
 }
 QL_VECTOR_KERNEL(sum_squares)
 
-// The first becomes the sum; returns that of its squares.
+// The first becomes the sum; returns that of its squares, taken inside each block and then over the
+// blocks in order.
 double join(const std::vector<at::Tensor>& addends) {
   const at::Tensor& sum = addends.front();
   const std::int64_t elements = sum.numel();
