@@ -1,42 +1,40 @@
 #include "train/gradient_exchange.h"
 
 #include <stdexcept>
+#include <utility>
 
 namespace ql::train {
 
 GradientExchange::GradientExchange(nn::ProcessGroup& group,
                                    const std::vector<nn::NamedTensor>& parameters,
                                    std::size_t slices, std::int64_t bucket_bytes)
-    : group_(group), slices_(slices), places_(parameters.size()), gradients_(parameters.size()) {
-  std::int64_t elements = 0;
-  const auto close = [&] {
-    Bucket& bucket = buckets_.back();
-    bucket.buffer = at::zeros({elements}, at::kFloat);
-    std::int64_t begin = 0;
-    for (const std::size_t index : bucket.parameters) {
-      const at::Tensor& parameter = parameters[index].tensor;
-      places_[index].sum =
-          bucket.buffer.narrow(0, begin, parameter.numel()).view(parameter.sizes());
-      begin += parameter.numel();
-    }
-    bucket.missing = bucket.parameters.size() * slices_;
-    elements = 0;
-  };
+    : group_(group), slices_(slices), places_(parameters.size()), sums_(parameters.size()) {
+  std::vector<std::size_t> small;
+  std::int64_t bytes_of_small = 0;
   for (std::size_t index = parameters.size(); index-- > 0;) {
-    if (elements == 0) {
-      buckets_.emplace_back();
-    }
-    places_[index].bucket = buckets_.size() - 1;
+    const at::Tensor& parameter = parameters[index].tensor;
+    const auto bytes = parameter.numel() * static_cast<std::int64_t>(sizeof(float));
+    places_[index].shape = parameter.sizes().vec();
     places_[index].of_slice.resize(slices_);
-    buckets_.back().parameters.push_back(index);
-    elements += parameters[index].tensor.numel();
-    if (elements * static_cast<std::int64_t>(sizeof(float)) >= bucket_bytes || index == 0) {
-      close();
+    if (bytes >= bucket_bytes) {
+      add_bucket({index});
+    } else {
+      small.push_back(index);
+      bytes_of_small += bytes;
+    }
+    if (bytes_of_small >= bucket_bytes || (index == 0 && !small.empty())) {
+      add_bucket(std::exchange(small, {}));
+      bytes_of_small = 0;
     }
   }
-  for (std::size_t index = 0; index < places_.size(); ++index) {
-    gradients_[index] = places_[index].sum;
+}
+
+void GradientExchange::add_bucket(std::vector<std::size_t> parameters) {
+  for (const std::size_t index : parameters) {
+    places_[index].bucket = buckets_.size();
   }
+  const std::size_t missing = parameters.size() * slices_;
+  buckets_.push_back({std::move(parameters), missing});
 }
 
 void GradientExchange::put(std::size_t slice, std::size_t parameter, const at::Tensor& gradient) {
@@ -59,7 +57,7 @@ void GradientExchange::start_complete(std::unique_lock<std::mutex>& lock) {
   }
   starting_ = true;
   while (started_ < buckets_.size() && buckets_[started_].missing == 0) {
-    Bucket& bucket = buckets_[started_++];
+    const Bucket& bucket = buckets_[started_++];
     lock.unlock();
     start(bucket);
     lock.lock();
@@ -67,45 +65,57 @@ void GradientExchange::start_complete(std::unique_lock<std::mutex>& lock) {
   starting_ = false;
 }
 
-void GradientExchange::start(Bucket& bucket) {
-  const at::NoGradGuard no_gradient;
-  for (const std::size_t index : bucket.parameters) {
-    Place& place = places_[index];
-    bool first = true;
-    for (at::Tensor& gradient : place.of_slice) {
-      if (!gradient.defined()) {
-        continue;
-      }
-      if (first) {
-        place.sum.copy_(gradient);
-      } else {
-        place.sum.add_(gradient);
-      }
-      first = false;
-      gradient.reset();
-    }
-    if (first) {
-      place.sum.zero_();
+// In the tensor of the first slice that has one.
+at::Tensor GradientExchange::sum_of_slices(std::size_t parameter) {
+  at::Tensor sum;
+  for (at::Tensor& gradient : places_[parameter].of_slice) {
+    const at::Tensor addend = std::exchange(gradient, {});
+    if (!sum.defined()) {
+      sum = addend.defined() ? addend.contiguous() : sum;
+    } else if (addend.defined()) {
+      sum.add_(addend);
     }
   }
-  sums_.push_back(group_.start_sum(bucket.buffer));
+  return sum.defined() ? sum : at::zeros(places_[parameter].shape, at::kFloat);
 }
 
-const Gradients& GradientExchange::finish() {
+void GradientExchange::start(const Bucket& bucket) {
+  const at::NoGradGuard no_gradient;
+  if (bucket.parameters.size() == 1) {
+    const std::size_t index = bucket.parameters.front();
+    sums_[index] = sum_of_slices(index);
+    under_way_.push_back(group_.start_sum(sums_[index]));
+    return;
+  }
+  std::vector<at::Tensor> parts;
+  for (const std::size_t index : bucket.parameters) {
+    parts.push_back(sum_of_slices(index).view({-1}));
+  }
+  const at::Tensor buffer = at::cat(parts);
+  std::int64_t begin = 0;
+  for (const std::size_t index : bucket.parameters) {
+    const std::int64_t elements = c10::multiply_integers(places_[index].shape);
+    sums_[index] = buffer.narrow(0, begin, elements).view(places_[index].shape);
+    begin += elements;
+  }
+  under_way_.push_back(group_.start_sum(buffer));
+}
+
+Gradients GradientExchange::finish() {
   std::unique_lock<std::mutex> lock(mutex_);
   for (std::size_t next = started_; next < buckets_.size(); ++next) {
     buckets_[next].missing = 0;
   }
   start_complete(lock);
-  for (nn::ProcessGroup::Sum& sum : sums_) {
+  for (nn::ProcessGroup::Sum& sum : under_way_) {
     sum.wait();
   }
-  sums_.clear();
+  under_way_.clear();
   started_ = 0;
   for (Bucket& bucket : buckets_) {
     bucket.missing = bucket.parameters.size() * slices_;
   }
-  return gradients_;
+  return std::exchange(sums_, Gradients(places_.size()));
 }
 
 }  // namespace ql::train

@@ -1,9 +1,9 @@
 // The gradients of a step as the sum over the slices of all processes, exchanged while the backward
 // pass is still under way.
 //
-// Gradients become known from the last layer to the first. They are packed into buckets in that
-// order; a bucket that is complete is summed over the processes by another thread, while the pass
-// goes on.
+// Gradients become known from the last layer to the first. Large ones are summed over the processes
+// where they are, small ones are packed into buckets; what is complete is summed by another thread,
+// while the pass goes on.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -22,43 +22,44 @@ namespace ql::train {
 class GradientExchange {
  public:
   // `slices` of this process bring gradients of these parameters, all float32 on the CPU. A bucket
-  // has at least `bucket_bytes`, but for the last one.
+  // has at least `bucket_bytes`, but for the last one; a gradient of that size is one by itself.
   GradientExchange(nn::ProcessGroup& group, const std::vector<nn::NamedTensor>& parameters,
-                   std::size_t slices, std::int64_t bucket_bytes = std::int64_t{4} << 20);
+                   std::size_t slices, std::int64_t bucket_bytes = std::int64_t{128} << 10);
 
-  // The whole gradient of a slice for a parameter, once a step at most; may be called by several
-  // threads at once. Sums are taken in the order of slices and of processes.
+  // The whole gradient of a slice for a parameter, once a step at most, which becomes this
+  // object's to write to; may be called by several threads at once. Sums are taken in the order of
+  // slices and of processes.
   void put(std::size_t slice, std::size_t parameter, const at::Tensor& gradient);
 
-  // Ends the step: what no slice has put counts as zeros. Common (nn/process_group.h). The
-  // gradients share memory with this object, valid until the next put().
-  const Gradients& finish();
+  // Ends the step: what no slice has put counts as zeros. Common (nn/process_group.h).
+  Gradients finish();
 
  private:
   struct Place {
+    std::vector<std::int64_t> shape;
     std::size_t bucket = 0;
-    at::Tensor sum;                    // a part of the bucket's buffer, in the parameter's shape
     std::vector<at::Tensor> of_slice;  // undefined: not put yet
   };
   struct Bucket {
-    at::Tensor buffer;
     std::vector<std::size_t> parameters;
     std::size_t missing = 0;  // gradients of all its parameters and slices
   };
 
+  void add_bucket(std::vector<std::size_t> parameters);
   void start_complete(std::unique_lock<std::mutex>& lock);
-  void start(Bucket& bucket);
+  void start(const Bucket& bucket);
+  at::Tensor sum_of_slices(std::size_t parameter);
 
   nn::ProcessGroup& group_;
   std::size_t slices_;
   std::vector<Place> places_;  // by parameter
   std::vector<Bucket> buckets_;
-  Gradients gradients_;
+  Gradients sums_;  // of this step
 
   std::mutex mutex_;
   bool starting_ = false;    // by one thread at a time: the order is the same in all processes
   std::size_t started_ = 0;  // buckets that are on their way
-  std::vector<nn::ProcessGroup::Sum> sums_;
+  std::vector<nn::ProcessGroup::Sum> under_way_;
 };
 
 }  // namespace ql::train
