@@ -63,10 +63,10 @@ Kept kept_records(const fs::path& path, std::int64_t step, std::int64_t validati
     const Json json = parse_json(line, where);
     const JsonObject record(json, where);
     const std::string kind = record.text("kind");
+    const std::int64_t at = record.integer("step");
     // A rollback makes the step smaller, the number of divergences only grows.
     const bool known = kind == "divergence" ? record.integer("number") <= divergences
-                                            : record.integer("step") <=
-                                                  (kind == "validation" ? validation_step : step);
+                                            : at <= (kind == "validation" ? validation_step : step);
     if (known) {
       kept.lines += line + '\n';
       kept.events += event_of(json, began);

@@ -40,7 +40,7 @@ TrainingState state_from_json(const JsonObject& json) {
                        "validation"});
   TrainingState state;
   state.step = json.integer("step", 0);
-  // The first trainings had a cursor that could not differ from the step, and no divergences.
+  // A file without a cursor: it is the step.
   state.cursor = json.has("cursor") ? json.integer("cursor", 0) : state.step;
   state.elapsed = json.real("elapsed");
   state.epoch = json.integer("epoch", 0);

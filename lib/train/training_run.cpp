@@ -156,15 +156,18 @@ Figures TrainingRun::figures() const {
 void TrainingRun::log_steps() {
   finish_steps();
   const Figures now = figures();
+  // A resume that ends at once has losses from before, but took no step itself.
+  const auto of_a_step = [this](double figure) { return timed_steps_ > 0 ? Json(figure) : Json(); };
   log_debug("{}", figures_text(now, task_.config.steps));
   append_to_log({{"kind", "train"},
                  {"step", now.step},
                  {"epoch", streams_.epoch(now.step - 1)},
                  {"loss", now.loss},
                  {"perplexity", std::exp(now.loss)},
-                 {"learning_rate", now.learning_rate},
+                 {"learning_rate", of_a_step(now.learning_rate)},
                  {"gradient_norm", now.gradient_norm},
-                 {"tokens_per_second", now.tokens_per_second},
+                 {"tokens_per_second", of_a_step(now.tokens_per_second)},
+                 {"batch", streams_.batch()},
                  {"elapsed", watch_.total()}});
   state_.loss_steps = 0;
   state_.loss_sum = state_.gradient_norm_sum = 0;

@@ -181,10 +181,10 @@ void TrainingRun::start() {
   } else {
     resume(checkpoint);
   }
+  watch_ = Stopwatch(state_.elapsed);
   if (is_first()) {
     open_log();
   }
-  watch_ = Stopwatch(state_.elapsed);
   agree();
   last_at_ = elapsed_;
   progress_at_start_ = progress();
@@ -237,7 +237,7 @@ void TrainingRun::restore(const fs::path& checkpoint, Rows rows) {
 }
 
 void TrainingRun::open_log() {
-  log_.emplace(folder_.log(), state_.step, state_.validation_step, state_.elapsed,
+  log_.emplace(folder_.log(), state_.step, state_.validation_step, watch_.total(),
                state_.divergences.count);
 }
 
