@@ -21,16 +21,16 @@ sub slurp {
     return scalar <$input>;
 }
 
-# The tokens that a step of this training reads, from the description in its checkpoints.
-sub tokens_of_a_step {
+# Batch and segment of this training, from the description in its checkpoints.
+sub batch_and_segment {
     my ($log) = @_;
     for my $checkpoint (qw(last best)) {
         my $file = dirname($log) . "/$checkpoint/model.json";
         next if !-e $file;
         my $model = eval { $json->decode(slurp($file)) } or fail("$file: is not JSON");
-        my $tokens = ($model->{training}{batch} // 0) * ($model->{network}{segment} // 0);
-        fail("$file: has no batch and segment, which --x tokens needs") if $tokens <= 0;
-        return $tokens;
+        my ($batch, $segment) = ($model->{training}{batch} // 0, $model->{network}{segment} // 0);
+        fail("$file: has no batch and segment, which --x tokens needs") if $batch * $segment <= 0;
+        return ($batch, $segment);
     }
     fail(dirname($log), ": has no checkpoint that tells the tokens of a step, which --x tokens needs");
 }
@@ -38,7 +38,8 @@ sub tokens_of_a_step {
 # The curves of a log: kind => [[x, loss], ...]. A last line that is being written is left out.
 sub read_log {
     my ($file) = @_;
-    my $per_step = $x eq 'tokens' ? tokens_of_a_step($file) : 1;
+    my ($batch, $segment) = $x eq 'tokens' ? batch_and_segment($file) : ();
+    my ($step, $tokens) = (0, 0);
     my (%curves, $number);
     for my $line (split /^/, slurp($file)) {
         $number++;
@@ -48,7 +49,13 @@ sub read_log {
         next if $is_record && $record->{kind} !~ /^(?:train|validation)$/;
         fail("$file: line $number: is no record of a training")
             if !$is_record || grep { !defined $record->{$_} } qw(step elapsed);
-        my $at = $x eq 'hours' ? $record->{elapsed} / 3600 : $record->{step} * $per_step;
+        if ($x eq 'tokens') {
+            # A resume may change the batch.
+            $batch = $record->{batch} // $batch;
+            $tokens += ($record->{step} - $step) * $batch * $segment;
+            $step = $record->{step};
+        }
+        my $at = $x eq 'hours' ? $record->{elapsed} / 3600 : $x eq 'tokens' ? $tokens : $record->{step};
         push @{$curves{$record->{kind}}}, [$at, $record->{loss}];
     }
     fail("$file: has no records of training or validation yet") if !%curves;
@@ -87,9 +94,14 @@ print_frame(2 * @runs);
 print "set border 11\n";
 printf "set xlabel %s\n", quoted($label{$x} . $in);
 printf "set xrange [0:%.9g]\n", ($furthest || 1) / $unit;
-print "set ylabel 'perplexity'\nset y2label 'loss'\n";
-print "set yrange [$low:$high]\nset link y2\nset y2tics\n";
-printf "set ytics (%s)\n", join ', ', map { sprintf "'%.6g' %.9g", $_, log $_ } tics(exp $low, exp $high);
+print "set y2label 'loss'\nset yrange [$low:$high]\nset link y2\nset y2tics\n";
+if ($high < 700) {
+    print "set ylabel 'perplexity'\n";
+    printf "set ytics (%s)\n", join ', ', map { sprintf "'%.6g' %.9g", $_, log $_ } tics(exp $low, exp $high);
+} else {
+    # The perplexity of a training that has gone astray may be no number any more.
+    print "unset ytics\n";
+}
 
 my (@training, @validation);
 for my $i (0 .. $#runs) {
@@ -97,12 +109,12 @@ for my $i (0 .. $#runs) {
         my @curve = map { [$_->[0] / $unit, $_->[1]] } @{$runs[$i]{$kind} // []};
         next if !@curve;
         print_points("$kind$i", @curve);
+        # Points where there is room for them; a single one would be no line at all.
+        my $style = @curve <= 40 ? 'linespoints pt 7 ps 0.5' : 'lines';
         if ($kind eq 'train') {
-            push @training, sprintf "\$train$i with lines lw 1.2 lc rgb '%s' title %s", pale_colour($i),
+            push @training, sprintf "\$train$i with $style lw 1.2 lc rgb '%s' title %s", pale_colour($i),
                 quoted("$names[$i], training");
         } else {
-            # Points where there is room for them; a single one would be no line at all.
-            my $style = @curve <= 40 ? 'linespoints pt 7 ps 0.5' : 'lines';
             push @validation, sprintf "\$validation$i with $style lw 2 lc rgb '%s' title %s", colour($i),
                 quoted("$names[$i], validation");
         }
