@@ -5,9 +5,8 @@
 //           malloc (all that allocates), realtime (the system's clock)
 //     WHEN  3 the third call alone, 3+ that one and all later ones, every each call, but only once:
 //           repeated at once it does its work, as after a signal
-//     HOW   the name of an error; short: only half of the bytes are read or written; back: the
-//     clock
-//           is a day behind
+//     HOW   the name of an error, or short: half of the bytes are read or written, or back: the
+//           clock is a day behind
 //   QL_FAULT_FOLDER=DIR    only calls that concern files below this folder count
 //   QL_FAULT_BYTES=N       only allocations of N bytes or more count
 //   QL_FAULT_FIRED=FILE    is made when the first call fails
