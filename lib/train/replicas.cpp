@@ -4,13 +4,17 @@
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace ql::train {
 
 struct Replicas::Replica {
   Replica(const nn::Model& original, std::size_t the_slice, GradientExchange& the_exchange)
-      : model(original.network(), original.options()), slice(the_slice), exchange(the_exchange) {
+      : model(original.network(), original.options()),
+        slice(the_slice),
+        exchange(the_exchange),
+        is_put(model.parameters().size()) {
     for (std::size_t index = 0; index < model.parameters().size(); ++index) {
       const at::Tensor& tensor = model.parameters()[index].tensor;
       tensor.set_data(original.parameters()[index].tensor.detach());
@@ -27,7 +31,7 @@ struct Replicas::Replica {
         const torch::autograd::variable_list& outputs,
         const torch::autograd::variable_list& /*inputs*/) override {
       if (replica.last_pass) {
-        replica.exchange.put(replica.slice, index, replica.model.parameters()[index].tensor.grad());
+        replica.put(index);
       }
       return outputs;
     }
@@ -35,9 +39,15 @@ struct Replicas::Replica {
     std::size_t index;
   };
 
+  void put(std::size_t index) {
+    exchange.put(slice, index, model.parameters()[index].tensor.grad());
+    is_put[index] = 1;
+  }
+
   nn::Model model;
   std::size_t slice;
   GradientExchange& exchange;
+  std::vector<char> is_put;  // by parameter; several threads write to several of them
   std::vector<std::shared_ptr<torch::autograd::Node>> accumulators;
   bool last_pass = false;
 };
@@ -53,8 +63,19 @@ Replicas::~Replicas() = default;
 const nn::Model& Replicas::of(std::size_t slice) const { return replicas_[slice]->model; }
 
 void Replicas::backward(std::size_t slice, const at::Tensor& loss, bool last_pass) {
-  replicas_[slice]->last_pass = last_pass;
+  Replica& replica = *replicas_[slice];
+  replica.last_pass = last_pass;
+  std::fill(replica.is_put.begin(), replica.is_put.end(), 0);
   loss.backward();
+  if (!last_pass) {
+    return;
+  }
+  // What the last pass did not need, a cluster none of its tokens is in, but one before it.
+  for (std::size_t index = 0; index < replica.is_put.size(); ++index) {
+    if (replica.is_put[index] == 0 && replica.model.parameters()[index].tensor.grad().defined()) {
+      replica.put(index);
+    }
+  }
 }
 
 void Replicas::drop_gradients() {

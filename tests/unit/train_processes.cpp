@@ -63,8 +63,13 @@ TEST_CASE("several processes train as one does") {
   test::pack(scratch / "data", test::scrambled(400, 23), 23, "made up", {50, 130, 131, 300});
   net::Network resets = test::tiny_xl();
   resets.reset_memory_at_documents = true;
+  // Not every pass has a token of the second cluster, and its projection is for tokens alone.
+  net::Network clusters = test::tiny_xl();
+  clusters.cutoffs = {21};
+  clusters.div_val = 2;
+  clusters.tie_projs = {false, false};
   for (const net::Network& network :
-       {test::tiny_ql(), test::tiny_compressive(net::Pool::kConvolution), resets}) {
+       {test::tiny_ql(), test::tiny_compressive(net::Pool::kConvolution), resets, clusters}) {
     CAPTURE(net::to_text(network.architecture));
     TrainingConfig config = test::tiny_config();
     config.batch = 5;  // not divisible
