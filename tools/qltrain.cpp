@@ -184,7 +184,11 @@ void train(const ql::Options& options, ql::nn::ProcessGroup* group) {
       {preset.training, preset_path + (assignments.empty() ? "" : " with --set") + ": training"});
   ql::nn::set_up_precision(place.device, task.config.precision);
   // Last of what is checked: it may read all of the data.
-  task.network = ql::train::with_vocabulary(preset.network, preset_path, data);
+  task.network = ql::train::with_vocabulary(preset.network, preset_path, data, [group] {
+    if (group != nullptr) {
+      group->get_on();
+    }
+  });
   task.init = options.has("init") ? options.text("init") : "";
   task.stop_at = options.has("stop-at") ? options.integer("stop-at") : 0;
   ql::Json configuration = ql::Json::object();

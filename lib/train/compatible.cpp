@@ -44,11 +44,14 @@ void compare_data(const char* option, const DataIdentity& saved, const DataIdent
   }
 }
 
-void choose_cutoffs(net::Network& network, shard::TokenReader& data) {
+void choose_cutoffs(net::Network& network, shard::TokenReader& data,
+                    const std::function<void()>& get_on) {
   Progress progress(fmt::format("counting {}", data.name()), "tokens", data.tokens());
   const std::vector<std::int64_t> counts =
-      eval::count_tokens(eval::source_of(data), network.vocab_size,
-                         [&progress](std::int64_t done) { progress.update(done); });
+      eval::count_tokens(eval::source_of(data), network.vocab_size, [&](std::int64_t done) {
+        progress.update(done);
+        get_on();
+      });
   progress.finish();
   const double plain = net::softmax_products(network, counts);
   network.cutoffs = net::propose_cutoffs(network, counts);
@@ -60,7 +63,7 @@ void choose_cutoffs(net::Network& network, shard::TokenReader& data) {
 }  // namespace
 
 net::Network with_vocabulary(const net::Network& network, const std::string& where,
-                             shard::TokenReader& data) {
+                             shard::TokenReader& data, const std::function<void()>& get_on) {
   const std::int64_t size = data.vocabulary().size;
   if (network.vocab_size != 0 && network.vocab_size != size) {
     throw Error(where,
@@ -72,7 +75,7 @@ net::Network with_vocabulary(const net::Network& network, const std::string& whe
   complete.vocab_size = size;
   if (complete.cutoffs_from_data) {
     complete.cutoffs_from_data = false;
-    choose_cutoffs(complete, data);
+    choose_cutoffs(complete, data, get_on);
   }
   complete.check(where);
   return complete;

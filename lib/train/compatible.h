@@ -1,6 +1,7 @@
 // What has to fit together before a training may start or go on.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -12,9 +13,10 @@
 namespace ql::train {
 
 // The network with vocab_size, and cutoffs that are "auto", from the data. Throws Error when
-// `network` (of the preset `where`) has another size or does not fit it.
+// `network` (of the preset `where`) has another size or does not fit it. `get_on` is called again
+// and again while all of the data is read.
 net::Network with_vocabulary(const net::Network& network, const std::string& where,
-                             shard::TokenReader& data);
+                             shard::TokenReader& data, const std::function<void()>& get_on);
 
 // Throws Error that names both places when size or hash of the vocabularies differ. Imported ids
 // have no hash: then only the sizes are compared.
