@@ -168,7 +168,8 @@ class Processes {
 }  // namespace
 
 bool run_processes(int count) {
-  if (const std::optional<ProcessPlace> place = find_process_place()) {
+  // A launcher's shell for one process (srun --pty) has its variables, too.
+  if (const std::optional<ProcessPlace> place = find_process_place(); place && place->size > 1) {
     if (count > 1 && count != place->size) {
       throw UsageError("--processes",
                        fmt::format("{}, but the launcher has started {}", count, place->size),
