@@ -1,9 +1,11 @@
 #include <ATen/Functions.h>
 
 #include <algorithm>
+#include <csignal>
 #include <memory>
 #include <vector>
 
+#include "base/error.h"
 #include "eval/columns.h"
 #include "eval/methods.h"
 
@@ -56,6 +58,16 @@ void add_up(Evaluation& result, nn::ProcessGroup& group) {
   result.known.squares = sum[3];
 }
 
+// All processes leave an evaluation that a signal stopped in one of them: the others would wait for
+// its part.
+void stop_together(int stopped, nn::ProcessGroup& group) {
+  const at::Tensor count = at::full({1}, stopped != 0 ? 1 : 0, at::kLong);
+  group.sum(count);
+  if (count.item<std::int64_t>() > 0) {
+    throw Interrupted(stopped != 0 ? stopped : SIGTERM);
+  }
+}
+
 }  // namespace
 
 Evaluation evaluate_shared(const nn::Model& model, const TokenSource& source,
@@ -66,6 +78,7 @@ Evaluation evaluate_shared(const nn::Model& model, const TokenSource& source,
   const ColumnPlan plan = plan_columns(segments, warm_up_segments(geometry), group.size());
   const auto own = static_cast<std::size_t>(group.rank());
   Evaluation result;
+  int stopped = 0;  // by which signal
   if (own < plan.columns.size()) {
     const Column& column = plan.columns[own];
     const std::int64_t begin = column.read_from * segment;
@@ -84,9 +97,14 @@ Evaluation evaluate_shared(const nn::Model& model, const TokenSource& source,
         options.sink(begin + position, losses, count);
       };
     }
-    result = evaluate_alone(model, part_of(source, begin, end), geometry, alone);
+    try {
+      result = evaluate_alone(model, part_of(source, begin, end), geometry, alone);
+    } catch (const Interrupted& stop) {
+      stopped = stop.signal_number();
+    }
     result.warm_up += (column.score_from - column.read_from) * segment;
   }
+  stop_together(stopped, group);
   add_up(result, group);
   return result;
 }
