@@ -75,17 +75,32 @@ struct ProcessGroup::State {
       : place(the_place), launched(join_launcher()), exceptions(std::uncaught_exceptions()) {
     store = make_store(place, place.rank == 0 && !place.launcher_answers);
     await_all();
+    watch = std::make_unique<ProcessWatch>(make_store(place, false), place, patience,
+                                           [](const std::string& verdict) {
+                                             log_line(LogLevel::kQuiet, "error: " + verdict);
+                                             std::_Exit(static_cast<int>(ExitCode::kFailed));
+                                           });
+    watch->set_waiting(true);
+    try {
+      connect();
+    } catch (const std::exception& error) {
+      const Error failure(process_name(place.rank, place.size),
+                          fmt::format("cannot connect to the others: {}", first_line(error.what())),
+                          "see that the machines reach each other by their host names, or name the "
+                          "network interface in GLOO_SOCKET_IFNAME");
+      watch->tell_failure(failure.what());
+      throw Error(failure);
+    }
+    watch->set_waiting(false);
+  }
+
+  void connect() {
     auto options = c10d::ProcessGroupGloo::Options::create(kForever);
     options->devices.push_back(make_device(place));
     options->threads = 1;
     const auto keys =
         c10::make_intrusive<c10d::PrefixStore>(fmt::format("gloo/{}", place.restart), store);
     gloo = c10::make_intrusive<c10d::ProcessGroupGloo>(keys, place.rank, place.size, options);
-    watch = std::make_unique<ProcessWatch>(make_store(place, false), place, patience,
-                                           [](const std::string& verdict) {
-                                             log_line(LogLevel::kQuiet, "error: " + verdict);
-                                             std::_Exit(static_cast<int>(ExitCode::kFailed));
-                                           });
   }
 
   void await_all() {
@@ -159,7 +174,11 @@ int ProcessGroup::local_size() const { return state_->place.local_size; }
 void ProcessGroup::get_on() { state_->watch->get_on(); }
 
 void ProcessGroup::tell_failure(const std::string& why) noexcept {
-  state_->watch->tell_failure(process_name(rank(), size()) + ": " + why);
+  try {
+    state_->watch->tell_failure(process_name(rank(), size()) + ": " + why);
+  } catch (const std::exception&) {
+    // No memory for the words: that this process is gone is noticed all the same.
+  }
 }
 
 ProcessGroup::Sum ProcessGroup::start_sum(const at::Tensor& tensor) {

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <exception>
 #include <utility>
 
@@ -12,6 +13,8 @@ namespace ql::nn {
 namespace {
 
 constexpr std::chrono::milliseconds kBeat{1000};
+// A second that took so long: this process was suspended, and the others perhaps with it.
+constexpr std::chrono::seconds kSuspended{5};
 // What an exception of the main thread is given before the process ends without it.
 constexpr std::chrono::milliseconds kGrace{3000};
 
@@ -30,7 +33,9 @@ ProcessWatch::ProcessWatch(c10::intrusive_ptr<c10d::Store> store, const ProcessP
   for (Seen& seen : seen_) {
     seen.alive_at = seen.progress_at = now;
   }
-  thread_ = std::thread([this] { run(); });
+  looked_at_ = now.time_since_epoch().count();
+  looking_ = std::thread([this] { look_on(); });
+  guarding_ = std::thread([this] { guard(); });
 }
 
 ProcessWatch::~ProcessWatch() {
@@ -39,38 +44,83 @@ ProcessWatch::~ProcessWatch() {
     ending_ = true;
   }
   changed_.notify_all();
-  thread_.join();
+  looking_.join();  // the guard ends the process should the store keep this thread waiting
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    guard_ending_ = true;
+  }
+  changed_.notify_all();
+  guarding_.join();
 }
 
 std::string ProcessWatch::key(const char* what, int rank) const {
   return fmt::format("{}/{}/{}", what, place_.restart, rank);
 }
 
-// True when the watch ends meanwhile.
-bool ProcessWatch::wait_for(std::chrono::milliseconds time) {
+// True when `end` is set meanwhile.
+bool ProcessWatch::wait_for(std::chrono::milliseconds time, const bool& end) {
   std::unique_lock<std::mutex> lock(mutex_);
-  return changed_.wait_for(lock, time, [this] { return ending_; });
+  return changed_.wait_for(lock, time, [&end] { return end; });
 }
 
-void ProcessWatch::run() {
-  std::string text;
-  while (!wait_for(kBeat)) {
+std::string ProcessWatch::known_verdict() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return verdict_;
+}
+
+bool ProcessWatch::is_ending() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return ending_;
+}
+
+// Who answers for the store.
+std::string ProcessWatch::store_name() const {
+  return place_.launcher_answers ? "torchrun" : process_name(0, place_.size);
+}
+
+void ProcessWatch::look_on() {
+  Clock::time_point before = Clock::now();
+  while (known_verdict().empty() && !wait_for(kBeat, ending_)) {
+    const Clock::duration pause = Clock::now() - before;
+    if (pause > kSuspended) {
+      for (Seen& seen : seen_) {
+        seen.alive_at += pause;
+        seen.progress_at += pause;
+      }
+    }
     try {
       look();
     } catch (const std::exception&) {
       // The first process, which answers for the store, ends last when all is well.
-      decide(fmt::format("the connection to {} is lost", place_.launcher_answers
-                                                             ? std::string("torchrun")
-                                                             : process_name(0, place_.size)));
+      decide(fmt::format("the connection to {} is lost", store_name()));
     }
-    const std::lock_guard<std::mutex> lock(mutex_);
-    text = verdict_;
-    if (!text.empty()) {
-      break;
+    before = Clock::now();
+    looked_at_ = before.time_since_epoch().count();
+  }
+}
+
+void ProcessWatch::guard() {
+  Clock::time_point before = Clock::now(), awake_since = before;
+  while (known_verdict().empty() && !wait_for(kBeat, guard_ending_)) {
+    const Clock::time_point now = Clock::now();
+    if (now - before > kSuspended) {
+      awake_since = now;
+    }
+    before = now;
+    const Clock::time_point looked_at{Clock::duration(looked_at_)};
+    if (known_verdict().empty() && now - std::max(looked_at, awake_since) > kSilence) {
+      decide(fmt::format("{} has given no sign of life for {} seconds", store_name(),
+                         kSilence.count()));
     }
   }
-  if (!text.empty() && !wait_for(kGrace)) {
-    lost_(text);
+  const std::string text = known_verdict();
+  const Clock::time_point last = Clock::now() + patience_;
+  while (!text.empty() && !wait_for(kGrace, guard_ending_)) {
+    // When the watch is ending, only the other thread is left to wait for, and it hears nothing.
+    if (waiting_ || is_ending() || Clock::now() > last) {
+      lost_(text);
+      return;
+    }
   }
 }
 
@@ -139,6 +189,7 @@ std::optional<std::string> ProcessWatch::verdict(std::chrono::milliseconds time)
 }
 
 void ProcessWatch::tell_failure(const std::string& why) noexcept {
+  waiting_ = true;  // for the store, which may be silent
   try {
     const std::lock_guard<std::mutex> lock(store_mutex_);
     if (store_->add(key("lost", 0), 0) == 0) {

@@ -3,7 +3,8 @@
 //
 // A thread of each process gives a sign of life every second, through a store of c10d that all can
 // reach; a second counter tells whether the process got on since. Process 0 watches all of them and
-// gives the verdict; the others watch process 0 and look for the verdict.
+// gives the verdict; the others watch process 0 and look for the verdict. A second thread notices
+// when the store itself gives no answer: it has no time limit of its own.
 #pragma once
 
 #include <c10/util/intrusive_ptr.h>
@@ -31,8 +32,9 @@ class ProcessWatch {
  public:
   using Lost = std::function<void(const std::string& verdict)>;
 
-  // `store` belongs to the watch alone. `lost` is called by its thread some seconds after the
-  // verdict, for a process that is still waiting for another one then.
+  // `store` belongs to the watch alone. `lost` is called by a thread of the watch some seconds
+  // after the verdict, as soon as this process waits for the others or has not done so for
+  // `patience`: a checkpoint that it is writing is not broken off.
   ProcessWatch(c10::intrusive_ptr<c10d::Store> store, const ProcessPlace& place,
                std::chrono::seconds patience, Lost lost);
   ~ProcessWatch();
@@ -58,12 +60,16 @@ class ProcessWatch {
     Clock::time_point alive_at, progress_at;
   };
 
-  void run();
+  void look_on();
+  void guard();
   void look();
   void look_at(int rank);
   std::string key(const char* what, int rank) const;
   void decide(const std::string& text);
-  bool wait_for(std::chrono::milliseconds time);
+  bool wait_for(std::chrono::milliseconds time, const bool& end);
+  std::string known_verdict();
+  bool is_ending();
+  std::string store_name() const;
 
   c10::intrusive_ptr<c10d::Store> store_;
   ProcessPlace place_;
@@ -72,14 +78,15 @@ class ProcessWatch {
   std::vector<Seen> seen_;
   std::atomic<std::int64_t> progress_{0};
   std::atomic<bool> waiting_{false};
+  std::atomic<Clock::rep> looked_at_;  // when the store last answered
   std::int64_t told_progress_ = -1;
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  bool ending_ = false;
+  bool ending_ = false, guard_ending_ = false;
   std::string verdict_;
-  std::mutex store_mutex_;
-  std::thread thread_;
+  std::mutex store_mutex_;  // of its one connection
+  std::thread looking_, guarding_;
 };
 
 }  // namespace ql::nn

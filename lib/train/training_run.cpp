@@ -250,6 +250,9 @@ void TrainingRun::save(const std::filesystem::path& folder) {
   } else {
     finite_memory(*learner_, state_.step);  // takes part in bringing all rows together
   }
+  if (task_.group != nullptr) {
+    task_.group->from_first(std::int64_t{0});  // nobody counts on it, or leaves, before it is there
+  }
   newest_ = folder;
   if (last) {
     last_at_ = elapsed_;
