@@ -6,6 +6,7 @@
 
 #include "fuzz/fuzz.h"
 #include "net/model_file.h"
+#include "shard/export_tokens.h"
 #include "shard/little_endian.h"
 #include "shard/zstd_frame.h"
 #include "text/base64.h"
@@ -43,6 +44,46 @@ std::string le64(std::uint64_t number) {
   return bytes;
 }
 
+// A file that qlbin export makes of packed data: NAME + `end`.
+std::string exported(const fs::path& data, ql::shard::ForeignFormat format,
+                     const std::string& end) {
+  const ql::test::ScratchFolder scratch;
+  ql::shard::JoinedData joined({data.string()});
+  ql::shard::ExportOptions options;
+  options.format = format;
+  export_tokens(joined, scratch / "name", options, [](std::int64_t) {});
+  return slurp(scratch / "name" / ("name" + end));
+}
+
+// Megatron's two files as one input.
+std::string pair_of(const std::string& index, const std::string& tokens) {
+  std::string bytes;
+  ql::shard::append_little_endian(bytes, static_cast<std::uint16_t>(index.size()));
+  return bytes + index + tokens;
+}
+
+void add_foreign(const Seeds& seeds, const std::string& name, const fs::path& data) {
+  using ql::shard::ForeignFormat;
+  seeds.add("foreign", name + "-llmc", std::string("\0\10", 2),
+            exported(data, ForeignFormat::kLlmc, "_000000.bin"));
+  seeds.add("foreign", name + "-megatron", "\3",
+            pair_of(exported(data, ForeignFormat::kMegatron, ".idx"),
+                    exported(data, ForeignFormat::kMegatron, ".bin")));
+}
+
+void add_foreign(const Seeds& seeds) {
+  // As ids of 2 and of 4 bytes; two of the former are an eos.
+  seeds.add("foreign", "ids", "\1\2\5\6\11\12\21\31", std::string("\1\0\0\0\2\0\0\0", 8));
+  // One token of each width that qlbin export does not write.
+  for (const auto& [type, width] : std::vector<std::pair<char, int>>{{1, 1}, {3, 2}, {5, 8}}) {
+    const std::string index = std::string("MMIDIDX\0\0", 9) + le64(1) + type + le64(1) + le64(2) +
+                              std::string("\1\0\0\0", 4) + le64(0) + le64(0) + le64(1);
+    std::string token(static_cast<std::size_t>(width), '\0');
+    token[0] = 7;
+    seeds.add("foreign", "type-" + std::to_string(int{type}), "\3", pair_of(index, token));
+  }
+}
+
 void add_data(const Seeds& seeds) {
   using namespace ql::shard::test;
   const Documents documents{{1, 2, 3, 4, 5}, {6}, {7, 299}};
@@ -63,12 +104,14 @@ void add_data(const Seeds& seeds) {
               std::string("\1\0\0\0\2\0\0\0", 8));
     seeds.add("manifest", name, kRawAndRepaired, slurp(folder / "manifest.json"));
     seeds.add("document_starts", name, kRawAndRepaired, le64(8) + slurp(folder / "documents.zst"));
+    add_foreign(seeds, name, folder);
   }
   seeds.add("token_stream", "empty", kRawAndRepaired, stream_of({}, header_of(3), std::nullopt));
   seeds.add("document_starts", "content", "\2", le64(100) + le64(0) + le64(7) + le64(99));
   seeds.add("document_starts", "claim", "\4", le64(100) + le64(1) + "(\xB5/\xFD");
   seeds.add("ids", "text", std::string(1, '\0'), "1 2 3\n4\r\n\n49999");
   seeds.add("ids", "raw", "\1\2", std::string("\1\0\0\0\2\0\0\0", 8));
+  add_foreign(seeds);
 }
 
 void add_vocabularies(const Seeds& seeds) {
