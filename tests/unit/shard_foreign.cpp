@@ -4,6 +4,7 @@
 #include "shard/export_tokens.h"
 #include "shard/import_tokens.h"
 #include "shard/megatron_index.h"
+#include "unit/damage.h"
 #include "unit/shard_support.h"
 
 namespace ql::shard {
@@ -259,6 +260,43 @@ TEST_CASE("Megatron: an index that does not agree with itself or the tokens is r
     CHECK(all_ids(read) == std::vector<std::int64_t>{1, 2, 3, 4, 5});
   }
   CHECK(passed == 1);
+}
+
+TEST_CASE("no damage of any kind gives foreign ids, or other counts than were announced") {
+  struct Files {
+    ForeignFormat format;
+    std::string tokens, index;
+  };
+  const std::vector<std::int64_t> ids{9, 1, 2, 9, 3, 9, 9};
+  const std::vector<Files> all{
+      {ForeignFormat::kLlmc, llmc_file(ids, false), ""},
+      {ForeignFormat::kLlmc, llmc_file(ids, true), ""},
+      {ForeignFormat::kNanogpt, list_of(ids, 2), ""},
+      {ForeignFormat::kMegatron, list_of(ids, 2), Index::of({1, 3, 1, 2}, {0, 1, 3, 4}).text()},
+      {ForeignFormat::kMegatron, list_of(ids, 8), Index::of({4, 3}, {0, 1, 2}, 5, 8).text()}};
+  const ScratchFolder scratch;
+  ql::test::Damage damage(28);
+  int refused = 0;
+  // These files have no checksum: what is taken may have other ids, and nothing worse.
+  const auto check = [&](const Files& files) {
+    overwrite(scratch / "file.bin", files.tokens);
+    overwrite(scratch / "file.idx", files.index);
+    Documents read;
+    const std::string said = complaint(
+        [&] { read = import({(scratch / "file.bin").string()}, rules_of(files.format, 10, 9)); });
+    for (const std::int64_t id : all_ids(read)) CHECK(id < 10);
+    if (said.empty()) return;
+    CHECK_MESSAGE(contains(said, (scratch / "file").string()), said);
+    ++refused;
+  };
+  for (const Files& good : all) {
+    for (int round = 0; round < ql::test::damage_rounds(300); ++round) {
+      CAPTURE(round);
+      check({good.format, damage(good.tokens), good.index});
+      if (!good.index.empty()) check({good.format, good.tokens, damage(good.index)});
+    }
+  }
+  CHECK(refused > 0);
 }
 
 TEST_CASE("what is exported has the format's bytes, and comes back") {
