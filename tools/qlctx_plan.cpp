@@ -19,8 +19,6 @@
 namespace ql::ctx {
 namespace {
 
-const std::vector<std::string> kArchitectures{"ql", "xl", "compressive", "multiscale", "vanilla"};
-
 // What is searched: for every architecture the networks that come into question.
 struct Family {
   std::string name;
@@ -119,71 +117,7 @@ Row row_of(const net::Plan& plan) {
   return row;
 }
 
-Option option(std::string name, OptionType type, std::string value_name, std::string help,
-              std::string default_value = "") {
-  Option made;
-  made.name = std::move(name);
-  made.type = type;
-  made.value_name = std::move(value_name);
-  made.help = std::move(help);
-  made.default_value = std::move(default_value);
-  return made;
-}
-
 }  // namespace
-
-Command plan_command() {
-  Command command;
-  command.name = "plan";
-  command.summary = "geometries that reach a context length, the cheapest first";
-  std::vector<Option>& options = command.options;
-  options.push_back(option("context", OptionType::kInteger, "N",
-                           "Tokens that every output state must reach back: the exact minimum "
-                           "over the positions of a segment is at least N."));
-  options.back().required = true;
-  options.back().minimum = 1;
-  options.back().maximum = net::kMaxPlannedContext;
-  options.push_back(
-      option("arch", OptionType::kChoice, "NAME", "Search this architecture. All when left out."));
-  options.back().choices = kArchitectures;
-  options.back().repeatable = true;
-  options.push_back(option("model", OptionType::kFile, "CHECKPOINT",
-                           "Search lengths for the trained network of this checkpoint folder or "
-                           "its model.json."));
-  options.back().letter = 'm';
-  options.push_back(option("preset", OptionType::kFile, "FILE",
-                           "Take the sizes and the number of layers from this preset."));
-  options.push_back(option("layers", OptionType::kInteger, "N",
-                           "Layers of every network, in all scales and the output block together. "
-                           "With --preset, as many as it has when left out.",
-                           "8"));
-  options.back().minimum = 1;
-  options.back().maximum = 64;
-  options.push_back(
-      option("rate", OptionType::kIntegerList, "C,...", "Compression rates to try.", "2"));
-  options.back().minimum = 2;
-  options.back().maximum = net::kMaxRate;
-  options.push_back(option("segment", OptionType::kIntegerList, "N,...",
-                           "Segment lengths to try instead of all that come into question."));
-  options.back().minimum = 1;
-  options.back().maximum = net::kMaxLength;
-  const std::vector<Option> sizes = size_options();
-  options.insert(options.end(), sizes.begin(), sizes.end());
-  options.push_back(
-      option("limit", OptionType::kInteger, "N", "Rows of each architecture at most.", "5"));
-  options.back().minimum = 1;
-  options.push_back(option("format", OptionType::kChoice, "NAME",
-                           "Print tab-separated columns under a header, or JSON.", "tsv"));
-  options.back().choices = {"tsv", "json"};
-  command.examples = {
-      {"qlctx plan --context 1000", "networks of 8 layers that look back 1000 tokens"},
-      {"qlctx plan --context 300 -m runs/ql/best",
-       "the lengths by which a trained network looks back 300 tokens"},
-      {"qlctx plan --context 4k --arch ql --arch xl --layers 12 --rate 2,4",
-       "two architectures of 12 layers"},
-  };
-  return command;
-}
 
 void plan(const Options& options) {
   const Search search =

@@ -5,8 +5,6 @@
 
 namespace ql::ctx {
 
-Command plan_command();
-
 // Prints the plans. Throws as make_request does, Error when nothing reaches so far.
 void plan(const Options& options);
 

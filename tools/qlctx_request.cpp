@@ -146,7 +146,7 @@ std::vector<Option> size_options() {
 std::vector<Option> request_options() {
   std::vector<Option> options;
   options.push_back(option("arch", OptionType::kChoice, "NAME", "Architecture of the network."));
-  options.back().choices = {"ql", "xl", "compressive", "multiscale", "vanilla"};
+  options.back().choices = kArchitectures;
   options.push_back(option("model", OptionType::kFile, "CHECKPOINT",
                            "Take the network and its training lengths from this checkpoint folder "
                            "or its model.json."));

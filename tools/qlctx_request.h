@@ -16,6 +16,10 @@ struct Request {
   std::vector<net::Lengths> lengths;  // every combination of the lists, the segment slowest
 };
 
+// As --arch names them, in the order in which they are tried.
+inline const std::vector<std::string> kArchitectures{"ql", "xl", "compressive", "multiscale",
+                                                     "vanilla"};
+
 // The part of the option table that describes the network and the lengths, and the part of it that
 // gives the sizes.
 std::vector<Option> request_options();

@@ -168,13 +168,31 @@ void add_texts(const Seeds& seeds) {
       {1,
        {"pack", "-o", "data", "--shard-tokens=64M", "--frame-tokens", "64Ki", "-qf", "--", "-x"}},
       {1, {"cat", "--range", "0:10", "--output", "ids", "data"}},
-      {2, {"pack", "-oout", "--lengths", "1,2k", "--names=x,y", "-r", "-2.5e-1", "-s", "a=1"}},
-      {2, {"pack", "--help"}}};
+      {2, {"-m", "best", "--segment", "4,8", "--memory=12", "--method=exact", "--position", "2"}},
+      {2, {"plan", "--context", "4k", "--arch", "ql", "--arch", "xl", "--rate", "2,4"}},
+      {3, {"pack", "-oout", "--lengths", "1,2k", "--names=x,y", "-r", "-2.5e-1", "-s", "a=1"}},
+      {3, {"pack", "--help"}}};
   for (const auto& [table, arguments] : lines) {
     std::string bytes(1, table);
     for (const std::string& argument : arguments) bytes += argument + '\0';
     seeds.add("options", std::to_string(number++), bytes);
   }
+}
+
+void add_training(const Seeds& seeds) {
+  const std::string counts = R"({"step":300,"elapsed":61.5,"epoch":1,"position":12,)"
+                             R"("validation_step":200,)";
+  const std::string rest = R"("since_log":{"steps":4,"loss_sum":25.1,"gradient_norm_sum":1e-300},)"
+                           R"("data":{"name":"data","hash":"abc","tokens":5000},)"
+                           R"("validation":{"name":"valid","hash":"","tokens":0}})";
+  // As it was before there were these keys, and as it is now.
+  seeds.add("training_state", "old", counts + rest);
+  seeds.add("training_state", "new",
+            counts +
+                R"("cursor":310,"best":{"step":200,"loss":5.25},"processes":2,)"
+                R"("running_loss":{"mean":5.5,"steps":100},)"
+                R"("divergences":{"count":7,"recent":[295,298]},)" +
+                rest);
 }
 
 void add_tensors(const Seeds& seeds) {
@@ -201,6 +219,7 @@ int main(int argc, char** argv) {
   add_vocabularies(seeds);
   add_networks(seeds);
   add_texts(seeds);
+  add_training(seeds);
   add_tensors(seeds);
   return 0;
 }
