@@ -1,15 +1,16 @@
 // Makes chosen calls of a program fail: a library to preload.
 //
 //   QL_FAULT=CALL:WHEN:HOW
-//     CALL  open, read, write (pread and pwrite too), fsync, ftruncate, close, rename, mkdir, mmap,
-//           malloc (all that allocates), realtime (the system's clock)
+//     CALL  open, read, write (pread and pwrite too), fsync, ftruncate, close, rename, link, mkdir,
+//           mmap, malloc (all that allocates), realtime (the system's clock)
 //     WHEN  3 the third call alone, 3+ that one and all later ones, every each call, but only once:
 //           repeated at once it does its work, as after a signal
 //     HOW   the name of an error, or short: half of the bytes are read or written, or back: the
 //           clock is a day behind
 //   QL_FAULT_FOLDER=DIR    only calls that concern files below this folder count
 //   QL_FAULT_BYTES=N       only allocations of N bytes or more count
-//   QL_FAULT_FIRED=FILE    is made when the first call fails
+//   QL_FAULT_NO_LINKS=1    besides, no file there gets a second name: no hard links
+//   QL_FAULT_FIRED=FILE    is made when the first call fails that QL_FAULT has chosen
 //
 // Counting begins with main(): what the C++ library does before is not the program's.
 #include <dlfcn.h>
@@ -36,7 +37,8 @@ struct NamedError {
 };
 constexpr NamedError kErrors[] = {{"ENOSPC", ENOSPC}, {"EIO", EIO},       {"EINTR", EINTR},
                                   {"EACCES", EACCES}, {"ENOENT", ENOENT}, {"EROFS", EROFS},
-                                  {"EMFILE", EMFILE}, {"ENOMEM", ENOMEM}, {"EDQUOT", EDQUOT}};
+                                  {"EMFILE", EMFILE}, {"ENOMEM", ENOMEM}, {"EDQUOT", EDQUOT},
+                                  {"EXDEV", EXDEV},   {"EMLINK", EMLINK}};
 
 enum class When { kOnce, kFrom, kEvery };
 enum class How { kError, kShort, kBack };
@@ -50,6 +52,7 @@ struct Fault {
   int error = 0;
   const char* folder = nullptr;
   const char* fired_file = nullptr;
+  bool no_links = false;
   std::size_t bytes = 0;
 };
 
@@ -88,6 +91,7 @@ void read_fault() {
   }
   fault.folder = getenv("QL_FAULT_FOLDER");
   fault.fired_file = getenv("QL_FAULT_FIRED");
+  fault.no_links = getenv("QL_FAULT_NO_LINKS") != nullptr;
   if (const char* bytes = getenv("QL_FAULT_BYTES")) fault.bytes = strtoul(bytes, nullptr, 10);
   armed = true;
 }
@@ -267,6 +271,15 @@ int renameat2(int from_folder, const char* from, int to_folder, const char* to,
               unsigned flags) noexcept {
   static auto* const next = real<int(int, const char*, int, const char*, unsigned)>("renameat2");
   return fails("rename", to) ? -1 : next(from_folder, from, to_folder, to, flags);
+}
+
+int linkat(int from_folder, const char* from, int to_folder, const char* to, int flags) noexcept {
+  static auto* const next = real<int(int, const char*, int, const char*, int)>("linkat");
+  if (armed && fault.no_links && is_below_folder(to)) {
+    errno = EPERM;
+    return -1;
+  }
+  return fails("link", to) ? -1 : next(from_folder, from, to_folder, to, flags);
 }
 
 int mkdir(const char* path, mode_t mode) noexcept {
