@@ -16,8 +16,8 @@ class RunLog {
   // Opens for appending. Records that are newer than the checkpoint a resume starts from are cut
   // off first, with a last line that was not finished: "train" records after `step`, "validation"
   // records after `validation_step`, "divergence" records after the first `divergences`. A new run
-  // has step 0. The event file is made anew from the lines that stay; `elapsed`, the
-  // seconds of training so far, is now on its clock.
+  // has step 0. The event file is made anew from the lines that stay; `elapsed`, the seconds
+  // of training so far, is now on its clock.
   RunLog(const std::filesystem::path& path, std::int64_t step, std::int64_t validation_step,
          double elapsed = 0, std::int64_t divergences = 0);
 

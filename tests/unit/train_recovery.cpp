@@ -1,7 +1,10 @@
 // Trainings that diverge, and resumes that change settings, through train/trainer.h.
+#include <chrono>
 #include <cmath>
 
 #include "base/error.h"
+#include "base/event_file.h"
+#include "event_reader.h"
 #include "torch_doctest.h"
 #include "train/checkpoint.h"
 #include "train/learner.h"
@@ -168,6 +171,19 @@ TEST_CASE("a rollback goes on from the newest checkpoint, behind the step that d
     }
   }
   CHECK(page.divergences().size() == 2);
+}
+
+TEST_CASE("after a rollback no event is of a time to come") {
+  OddPage page(OnDivergence::kRollback);
+  page.task.config.checkpoint_interval = 1000;  // all the way back, to the start
+  page.train();
+  CHECK_FALSE(page.divergences().empty());
+  const auto since_1970 = std::chrono::system_clock::now().time_since_epoch();
+  const double now = std::chrono::duration<double>(since_1970).count();
+  const auto events = test::read_events(test::slurp(event_files(page.task.run).at(0)));
+  for (const test::ReadEvent& event : events) {
+    CHECK(event.wall_time <= now);
+  }
 }
 
 TEST_CASE("a resume before or after a divergence changes nothing") {

@@ -82,6 +82,19 @@ TEST_CASE("a log that is none is not overwritten") {
   CHECK(test::slurp(scratch / "log.jsonl") == "my notes\n");
 }
 
+TEST_CASE("a record without a step is named, of whatever kind it is") {
+  const test::ScratchFolder scratch;
+  for (const char* kind : {"train", "validation", "divergence"}) {
+    const std::string text = fmt::format(
+        "{{\"kind\":\"train\",\"step\":1}}\n{{\"kind\":\"{}\",\"number\":1,\"loss\":2}}\n", kind);
+    test::spill(scratch / "log.jsonl", text);
+    const std::string where = (scratch / "log.jsonl").string() + ": line 2: the key 'step'";
+    CHECK_THROWS_WITH_AS(RunLog(scratch / "log.jsonl", 3, 3, 0, 1),
+                         doctest::Contains(where.c_str()), FormatError);
+    CHECK(test::slurp(scratch / "log.jsonl") == text);
+  }
+}
+
 TEST_CASE("a full disk is an error and leaves whole lines") {
   const test::ScratchFolder scratch;
   const Json record = {{"kind", "train"}, {"step", 1}};
