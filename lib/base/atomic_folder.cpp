@@ -40,6 +40,17 @@ void sync_tree(const fs::path& folder, const std::string& where) {
   internal::sync_path(folder, where);
 }
 
+// Gives the folder a name that is free: rename() takes a name from an empty folder at most.
+void rename_to_free_name(const fs::path& folder, const fs::path& name) {
+  if (::rename(folder.c_str(), name.c_str()) == 0) return;
+  const int failed = errno;
+  if (failed == EEXIST || failed == ENOTEMPTY || failed == ENOTDIR) {
+    throw Error(name.string(), "exists by now, and is not replaced",
+                "choose another name, or remove it yourself");
+  }
+  throw SystemError(name.string(), "rename into place", failed);
+}
+
 // Swaps two folders in one step; false where the file system cannot.
 bool exchange(const fs::path& a, const fs::path& b, const std::string& where) {
   if (::renameat2(AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), RENAME_EXCHANGE) == 0) return true;
@@ -67,18 +78,22 @@ AtomicFolder::~AtomicFolder() {
   if (!temporary_.empty()) internal::release_temporary(temporary_);
 }
 
-void AtomicFolder::commit() {
-  if (committed_) throw std::logic_error("AtomicFolder::commit twice");
+void AtomicFolder::sync() {
+  if (synced_) return;
   try {
     sync_tree(temporary_, path_.string());
   } catch (const fs::filesystem_error& error) {
     throw SystemError(path_.string(), "list for fsync", error.code().value());
   }
+  synced_ = true;
+}
+
+void AtomicFolder::commit(bool replace) {
+  if (committed_) throw std::logic_error("AtomicFolder::commit twice");
+  sync();
   struct stat status = {};
-  if (::lstat(path_.c_str(), &status) != 0) {
-    if (::rename(temporary_.c_str(), path_.c_str()) != 0) {
-      throw SystemError(path_.string(), "rename into place", errno);
-    }
+  if (!replace || ::lstat(path_.c_str(), &status) != 0) {
+    rename_to_free_name(temporary_, path_);
   } else if (!exchange(temporary_, path_, path_.string())) {
     internal::replace_in_two_steps(temporary_, path_);
   }

@@ -38,7 +38,7 @@ class AtomicFile {
 void write_file_atomically(const fs::path& path, std::string_view text);
 
 // A folder that appears whole: fill temporary(), then commit() fsyncs every file in it and swaps it
-// into place (an existing folder of that name is replaced in one rename and then removed).
+// into place. Without commit() the destructor removes temporary().
 class AtomicFolder {
  public:
   explicit AtomicFolder(const fs::path& path);
@@ -46,11 +46,16 @@ class AtomicFolder {
   AtomicFolder(const AtomicFolder&) = delete;
   AtomicFolder& operator=(const AtomicFolder&) = delete;
   const fs::path& temporary() const { return temporary_; }
-  void commit();
+  // The fsyncs of commit(), which may take minutes: for those who want to look at the final name
+  // once more right before they commit. No file may be written after it.
+  void sync();
+  // An existing folder of that name is replaced in one rename and then removed. Without `replace`
+  // it is an Error that there is one, unless it is empty, whenever it came there.
+  void commit(bool replace = true);
 
  private:
   fs::path path_, temporary_;
-  bool committed_ = false;
+  bool synced_ = false, committed_ = false;
 };
 
 // A read-only memory map of a whole file. An empty file maps to an empty view.

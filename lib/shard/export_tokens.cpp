@@ -28,9 +28,10 @@ class NewFolder {
     return std::make_unique<BufferedFile>(folder_.temporary() / name, (path_ / name).string());
   }
   void commit() {
-    // A second look: nobody may have put something of theirs there meanwhile.
+    folder_.sync();
+    // A second look, for its message: nobody may have put something of theirs there meanwhile.
     prepare_empty_target(path_);
-    folder_.commit();
+    folder_.commit(false);
   }
 
  private:

@@ -28,9 +28,10 @@ void NewPack::commit(Manifest& manifest) {
                 "use larger shards: --shard-tokens");
   }
   write_file("manifest.json", text);
-  // A second look: nobody may have put something of theirs there meanwhile.
+  folder_.sync();
+  // A second look, with nothing long behind it: nobody may have put something of theirs there.
   check_pack_target(name_, force_);
-  folder_.commit();
+  folder_.commit(force_);
 }
 
 void NewPack::write_file(const std::string& file, const std::string& content) const {

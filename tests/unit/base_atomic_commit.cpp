@@ -1,0 +1,72 @@
+// The moment in which a folder gets its name.
+#include <doctest/doctest.h>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "unit/own_fsync.h"
+#include "unit/scratch.h"
+
+namespace ql {
+
+using test::ScratchFolder;
+using test::slurp;
+using test::spill;
+
+TEST_CASE("a folder that may replace nothing takes a free name or that of an empty folder") {
+  const ScratchFolder scratch;
+  for (const bool is_there : {false, true}) {
+    CAPTURE(is_there);
+    fs::remove_all(scratch / "run");
+    if (is_there) fs::create_directory(scratch / "run");
+    AtomicFolder folder(scratch / "run");
+    spill(folder.temporary() / "new", "new");
+    folder.commit(false);
+    CHECK(slurp(scratch / "run/new") == "new");
+    CHECK(scratch.entries() == 1);
+  }
+}
+
+TEST_CASE("what came to the name after the last look at it stays") {
+  const ScratchFolder scratch;
+  const fs::path run = scratch / "run";
+  {
+    AtomicFolder folder(run);
+    spill(folder.temporary() / "new", "new");
+    folder.sync();
+    SUBCASE("a folder with a file") {
+      fs::create_directory(run);
+      spill(run / "theirs", "precious");
+      CHECK_THROWS_WITH_AS(folder.commit(false), doctest::Contains("run: exists by now"), Error);
+      CHECK(slurp(run / "theirs") == "precious");
+    }
+    SUBCASE("a file") {
+      spill(run, "precious");
+      CHECK_THROWS_WITH_AS(folder.commit(false), doctest::Contains("run: exists by now"), Error);
+      CHECK(slurp(run) == "precious");
+    }
+    SUBCASE("a link") {
+      fs::create_directory_symlink("elsewhere", run);
+      CHECK_THROWS_WITH_AS(folder.commit(false), doctest::Contains("run: exists by now"), Error);
+      CHECK(fs::read_symlink(run) == "elsewhere");
+    }
+  }
+  CHECK(scratch.entries() == 1);
+}
+
+TEST_CASE("what sync() has put on the disk, commit() does not again") {
+  const ScratchFolder scratch;
+  AtomicFolder folder(scratch / "run");
+  spill(folder.temporary() / "one", "1");
+  spill(folder.temporary() / "two", "2");
+  int calls = 0;
+  const test::BeforeFsync count([&](int) {
+    ++calls;
+    return 0;
+  });
+  folder.sync();
+  CHECK(calls == 3);
+  folder.commit();
+  CHECK(calls == 4);  // the folder around it
+}
+
+}  // namespace ql
