@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <stdexcept>
+#include <unordered_map>
+#include <utility>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -112,18 +114,33 @@ StreamHeader JoinedData::header(const Json& configuration) const {
 }
 
 Json JoinedData::unknown_keys() const {
-  Json kept = Json::object(), dropped = Json::object();
+  // Their values, in the order of the first ones; null where the inputs disagree.
+  std::vector<std::pair<std::string, const Json*>> keys;
+  std::unordered_map<std::string, std::size_t> places;  // in `keys`
   for (const TokenReader& reader : readers_) {
     for (const auto& [key, value] : reader.manifest().unknown.items()) {
-      if (!kept.contains(key)) kept[key] = value;
-      if (kept[key] != value) dropped[key] = true;
+      const auto [place, is_new] = places.emplace(key, keys.size());
+      if (is_new) {
+        if (keys.size() == kMostUnknownKeys) {
+          throw Error(reader.name(),
+                      fmt::format("more than {} different unknown keys in the manifests together",
+                                  kMostUnknownKeys),
+                      "delete some, with the key \"checksum\"");
+        }
+        keys.emplace_back(key, &value);
+        continue;
+      }
+      const Json*& kept = keys[place->second].second;
+      if (kept == nullptr || *kept == value) continue;
+      log_warning("the inputs disagree on the manifest's key '{}': it is left out", key);
+      kept = nullptr;
     }
   }
-  for (const auto& [key, value] : dropped.items()) {
-    log_warning("the inputs disagree on the manifest's key '{}': it is left out", key);
-    kept.erase(key);
+  Json agreed = Json::object();
+  for (const auto& [key, value] : keys) {
+    if (value != nullptr) agreed[key] = *value;
   }
-  return kept;
+  return agreed;
 }
 
 std::int64_t JoinedData::token_of_document(std::int64_t document) const {

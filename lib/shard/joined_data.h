@@ -38,7 +38,8 @@ class JoinedData {
   // the folders' as "input".
   StreamHeader header(const Json& configuration) const;
   const std::vector<TokenReader>& folders() const { return readers_; }
-  // Unknown manifest keys on which all folders that have them agree.
+  // Unknown manifest keys on which all folders that have them agree. Throws Error when the folders
+  // have more keys together than a manifest may have.
   Json unknown_keys() const;
 
   // The tokens of a range of documents. Reads the document starts before it.

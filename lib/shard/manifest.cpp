@@ -15,8 +15,6 @@ namespace {
 constexpr const char* kFormat = "ql-manifest";
 constexpr std::int64_t kVersion = 1;
 constexpr std::int64_t kMostBytes = 4 * kMostTokens;
-// Far more than anybody adds; keys are looked for one after the other.
-constexpr std::size_t kMostUnknownKeys = 1000;
 constexpr auto kMostVocabularyBytes = static_cast<std::int64_t>(kLargestVocabularyText);
 
 const std::set<std::string>& known_keys() {

@@ -14,6 +14,8 @@ namespace ql::shard {
 // In a folder: so that sums of bytes fit into 64 bits.
 constexpr std::int64_t kMostTokens = std::int64_t{1} << 60;
 constexpr std::int64_t kLargestManifest = std::int64_t{256} << 20;  // in bytes
+// Far more than anybody adds; keys are looked for one after the other.
+constexpr std::size_t kMostUnknownKeys = 1000;
 
 struct ShardEntry {
   std::string file;

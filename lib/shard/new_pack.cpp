@@ -27,6 +27,8 @@ void NewPack::commit(Manifest& manifest) {
                             text.size(), manifest.shards.size(), kLargestManifest),
                 "use larger shards: --shard-tokens");
   }
+  // Whatever a reader would refuse must not come to light when the sources are gone.
+  manifest_from_json(json, (fs::path(name_) / "manifest.json").string());
   write_file("manifest.json", text);
   folder_.sync();
   // A second look, with nothing long behind it: nobody may have put something of theirs there.

@@ -20,8 +20,8 @@ class NewPack {
 
   // Writes the vocabulary's file, unless `text` is empty, and its entry in the manifest.
   void write_vocabulary(const std::string& text, Manifest& manifest);
-  // Writes the manifest, sets its checksum, and gives the folder its name. Throws Error when the
-  // manifest is larger than readers take.
+  // Writes the manifest, sets its checksum, and gives the folder its name. Throws Error when
+  // readers would refuse the manifest.
   void commit(Manifest& manifest);
 
  private:

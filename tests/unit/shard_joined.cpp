@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include "base/log.h"
 #include "shard/joined_data.h"
 #include "shard/lineage.h"
 #include "unit/shard_support.h"
@@ -30,6 +31,17 @@ Documents copied(JoinedData& data, TokenRange range) {
   ListSink sink;
   data.copy(range, 2, sink, [](std::int64_t) {});
   return sink.documents;
+}
+
+// A folder whose manifest has the keys "key FIRST" and so on, all of one value.
+std::string pack_with_keys(const fs::path& folder, int first, int count, int value = 0) {
+  Json keys = Json::object();
+  for (int i = 0; i < count; ++i) keys["key " + std::to_string(first + i)] = value;
+  PackWriter writer(folder, header_of(50), {});
+  writer.keep_unknown(keys);
+  send({{1}}, writer);
+  writer.finish(std::nullopt);
+  return folder.string();
 }
 
 }  // namespace
@@ -82,6 +94,42 @@ TEST_CASE("different vocabularies do not join") {
     JoinedData data({(scratch / "a").string(), (scratch / "b").string()});
   });
   CHECK(contains(text, "only data made with one vocabulary can be joined"));
+}
+
+TEST_CASE("unknown keys are kept in their order, but for those of different values") {
+  const ScratchFolder scratch;
+  const JoinedData data({pack_with_keys(scratch / "a", 2, 3), pack_with_keys(scratch / "b", 0, 4),
+                         pack_with_keys(scratch / "c", 3, 3, 1),
+                         pack_with_keys(scratch / "d", 3, 3)});
+  std::vector<std::string> warnings;
+  set_log_sink([&](LogLevel, const std::string& line) { warnings.push_back(line); });
+  const Json kept = data.unknown_keys();
+  set_log_sink(nullptr);
+  CHECK(kept.dump() == R"({"key 2":0,"key 0":0,"key 1":0})");
+  REQUIRE(warnings.size() == 3);
+  for (std::size_t i = 0; i < 3; ++i)
+    CHECK(contains(warnings[i], "'key " + std::to_string(3 + i) + "'"));
+}
+
+TEST_CASE("folders do not have more unknown keys together than a manifest may have") {
+  const ScratchFolder scratch;
+  const std::string a = pack_with_keys(scratch / "a", 0, 600);
+  const std::string b = pack_with_keys(scratch / "b", 500, 500);
+  const std::string c = pack_with_keys(scratch / "c", 999, 2);
+  CHECK(JoinedData({a, b, a}).unknown_keys().size() == 1000);
+  CHECK(contains(complaint([&] {
+                   JoinedData({a, b, c}).unknown_keys();
+                 }),
+                 "c: more than 1000 different unknown keys"));
+}
+
+TEST_CASE("a manifest that nobody could read is not written") {
+  const ScratchFolder scratch;
+  CHECK(contains(complaint([&] { pack_with_keys(scratch / "a", 0, 1001); }),
+                 "a/manifest.json: more than 1000 unknown keys"));
+  CHECK(scratch.entries() == 0);
+  pack_with_keys(scratch / "a", 0, 1000);
+  CHECK(TokenReader(scratch / "a").manifest().unknown.size() == 1000);
 }
 
 TEST_CASE("ranges are read strictly") {
