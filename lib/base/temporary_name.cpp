@@ -1,3 +1,5 @@
+#include "base/temporary_name.h"
+
 #include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -12,7 +14,59 @@
 #include "base/file_internal.h"
 #include "base/number.h"
 
-namespace ql::internal {
+namespace ql {
+
+namespace {
+
+// Takes `end` off the back of `text`; false when it is not there.
+bool strip_end(std::string_view& text, std::string_view end) {
+  if (text.size() < end.size() || text.substr(text.size() - end.size()) != end) return false;
+  text.remove_suffix(end.size());
+  return true;
+}
+
+// Takes what is behind the last full stop, and that one, off the back of `text`.
+std::string_view strip_last_part(std::string_view& text) {
+  const std::size_t stop = text.rfind('.');
+  if (stop == std::string_view::npos) return {};
+  const std::string_view part = text.substr(stop + 1);
+  text.remove_suffix(part.size() + 1);
+  return part;
+}
+
+// 0 for what is no process number.
+pid_t process_number(std::string_view digits) {
+  if (digits.find_first_not_of("0123456789") != std::string_view::npos) return 0;
+  const auto number = parse_integer(digits);
+  return number && *number > 0 && *number <= INT32_MAX ? static_cast<pid_t>(*number) : 0;
+}
+
+}  // namespace
+
+std::optional<TemporaryName> parse_temporary_name(const std::string& file_name) {
+  TemporaryName parsed;
+  std::string_view rest = file_name;
+  parsed.moved_away = strip_end(rest, internal::kMovedAway);
+  if (!strip_end(rest, ".tmp")) return std::nullopt;
+  parsed.process = process_number(strip_last_part(rest));
+  if (parsed.process == 0 || rest.size() < 2 || rest.front() != '.') return std::nullopt;
+  parsed.name = rest.substr(1);
+  return parsed;
+}
+
+fs::path find_replaced_folder(const fs::path& path) {
+  std::error_code error;
+  if (fs::exists(path, error)) return path;
+  for (fs::directory_iterator entry(internal::folder_of(path), error), end; !error && entry != end;
+       entry.increment(error)) {
+    const auto temporary = parse_temporary_name(entry->path().filename().string());
+    if (temporary && temporary->moved_away && temporary->name == path.filename())
+      return entry->path();
+  }
+  return {};
+}
+
+namespace internal {
 
 namespace {
 
@@ -26,36 +80,18 @@ Claims& claims() {
   return instance;
 }
 
-// Takes `end` off the back of `text`; false when it is not there.
-bool strip_end(std::string_view& text, std::string_view end) {
-  if (text.size() < end.size() || text.substr(text.size() - end.size()) != end) return false;
-  text.remove_suffix(end.size());
-  return true;
-}
-
-// The process number in ".NAME.PID.tmp" without ".NAME." and ".tmp", or 0.
-pid_t owner(std::string_view digits) {
-  if (digits.find_first_not_of("0123456789") != std::string_view::npos) return 0;
-  const auto number = parse_integer(digits);
-  return number && *number > 0 && *number <= INT32_MAX ? static_cast<pid_t>(*number) : 0;
-}
-
 bool is_alive(pid_t process) { return kill(process, 0) == 0 || errno == EPERM; }
 
 void remove_leftovers(const fs::path& path) {
-  const std::string front = "." + path.filename().string() + ".";
-  std::error_code error;
+  const std::string name = path.filename().string();
+  std::error_code error, ignored;
   for (fs::directory_iterator entry(folder_of(path), error), end; !error && entry != end;
        entry.increment(error)) {
-    const std::string file = entry->path().filename().string();
-    if (file.rfind(front, 0) != 0) continue;
-    std::string_view rest = std::string_view(file).substr(front.size());
+    const auto temporary = parse_temporary_name(entry->path().filename().string());
+    if (!temporary || temporary->name != name) continue;
     // What was moved away may be all there is, until its successor is in place.
-    std::error_code ignored;
-    if (strip_end(rest, kMovedAway) && !fs::exists(path, ignored)) continue;
-    if (!strip_end(rest, ".tmp")) continue;
-    const pid_t process = owner(rest);
-    if (process == 0 || process == getpid() || is_alive(process)) continue;
+    if (temporary->moved_away && !fs::exists(path, ignored)) continue;
+    if (temporary->process == getpid() || is_alive(temporary->process)) continue;
     fs::remove_all(entry->path(), ignored);
   }
 }
@@ -98,6 +134,7 @@ fs::path claim_temporary(const fs::path& path) {
   // Where process numbers start anew (containers) a leftover may carry our own.
   std::error_code ignored;
   fs::remove_all(temporary, ignored);
+  if (fs::exists(path, ignored)) fs::remove_all(temporary.string() + kMovedAway, ignored);
   return temporary;
 }
 
@@ -112,4 +149,6 @@ void release_temporary(const fs::path& temporary) noexcept {
   }
 }
 
-}  // namespace ql::internal
+}  // namespace internal
+
+}  // namespace ql

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <system_error>
 
@@ -10,6 +11,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/number.h"
+#include "base/temporary_name.h"
 
 namespace ql::train {
 namespace {
@@ -25,17 +27,6 @@ void remove_tree(const fs::path& path) {
   if (error) {
     throw SystemError(path.string(), "remove", error.value());
   }
-}
-
-void remove_folder(const fs::path& folder) {
-  const fs::path removed = folder.parent_path() / kRemoved;
-  remove_tree(removed);
-  std::error_code error;
-  fs::rename(folder, removed, error);
-  if (error) {
-    throw SystemError(folder.string(), "remove", error.value());
-  }
-  remove_tree(removed);
 }
 
 void link_or_copy(const fs::path& from, const fs::path& to) {
@@ -85,6 +76,26 @@ std::vector<std::string> names_with(const fs::path& run, const std::string& begi
   return names;
 }
 
+// The step of "step-00001000"; absent for any other name.
+std::optional<std::int64_t> step_in(const std::string& name) {
+  const std::size_t digits = std::string(kPrefix).size();
+  if (name.rfind(kPrefix, 0) != 0) {
+    return std::nullopt;
+  }
+  const auto step = parse_integer(name.substr(digits));
+  return step && *step >= 0 && step_folder({}, *step) == name ? step : std::nullopt;
+}
+
+// A temporary name of one of RUN's checkpoints; absent for any other name.
+std::optional<TemporaryName> temporary_checkpoint(const std::string& file_name) {
+  auto temporary = parse_temporary_name(file_name);
+  if (temporary && temporary->name != "last" && temporary->name != "best" &&
+      !step_in(temporary->name)) {
+    temporary.reset();
+  }
+  return temporary;
+}
+
 bool divides(std::int64_t every, std::int64_t step) {
   return every > 0 && step > 0 && step % every == 0;
 }
@@ -98,8 +109,7 @@ fs::path step_folder(const fs::path& run, std::int64_t step) {
 std::vector<std::int64_t> kept_steps(const fs::path& run) {
   std::vector<std::int64_t> steps;
   for (const std::string& name : names_with(run, kPrefix)) {
-    const auto step = parse_integer(name.substr(std::string(kPrefix).size()));
-    if (step && *step >= 0 && step_folder(run, *step).filename() == name) {
+    if (const auto step = step_in(name)) {
       steps.push_back(*step);
     }
   }
@@ -108,13 +118,13 @@ std::vector<std::int64_t> kept_steps(const fs::path& run) {
 }
 
 fs::path newest_checkpoint(const fs::path& run) {
-  fs::path last = run / "last", best = run / "best";
-  if (fs::exists(last)) {
+  fs::path last = find_replaced_folder(run / "last"), best = find_replaced_folder(run / "best");
+  if (!last.empty()) {
     return last;
   }
   const std::vector<std::int64_t> steps = kept_steps(run);
   fs::path kept = steps.empty() ? fs::path() : step_folder(run, steps.back());
-  if (!fs::exists(best)) {
+  if (best.empty()) {
     return kept;
   }
   return kept.empty() || step_of(best) > steps.back() ? best : kept;
@@ -129,21 +139,52 @@ void retain(const fs::path& run, std::int64_t step, const Retention& retention) 
   steps.erase(std::upper_bound(steps.begin(), steps.end(), step), steps.end());
   for (std::size_t i = 0; i + newest < steps.size(); ++i) {
     if (!divides(retention.every, steps[i])) {
-      remove_folder(step_folder(run, steps[i]));
+      remove_checkpoint(step_folder(run, steps[i]));
     }
   }
 }
 
+void remove_checkpoint(const fs::path& checkpoint) {
+  const fs::path removed = checkpoint.parent_path() / kRemoved;
+  remove_tree(removed);
+  std::error_code error;
+  fs::rename(checkpoint, removed, error);
+  if (error == std::errc::no_such_file_or_directory) {
+    return;
+  }
+  if (error) {
+    throw SystemError(checkpoint.string(), "remove", error.value());
+  }
+  remove_tree(removed);
+}
+
 void remove_kept(const fs::path& run) {
   for (const std::int64_t step : kept_steps(run)) {
-    remove_folder(step_folder(run, step));
+    remove_checkpoint(step_folder(run, step));
+  }
+}
+
+void put_back_replaced(const fs::path& run) {
+  for (const std::string& name : names_with(run, ".")) {
+    const auto temporary = temporary_checkpoint(name);
+    if (!temporary || !temporary->moved_away || fs::exists(run / temporary->name)) {
+      continue;
+    }
+    std::error_code error;
+    fs::rename(run / name, run / temporary->name, error);
+    if (error) {
+      throw SystemError((run / temporary->name).string(), fmt::format("rename back from {}", name),
+                        error.value());
+    }
   }
 }
 
 void remove_leftovers(const fs::path& run) {
   remove_tree(run / kRemoved);
-  for (const std::string& name : names_with(run, std::string(".") + kPrefix)) {
-    remove_tree(run / name);
+  for (const std::string& name : names_with(run, ".")) {
+    if (temporary_checkpoint(name)) {
+      remove_tree(run / name);
+    }
   }
 }
 

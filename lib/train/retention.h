@@ -26,7 +26,7 @@ std::filesystem::path step_folder(const std::filesystem::path& run, std::int64_t
 std::vector<std::int64_t> kept_steps(const std::filesystem::path& run);
 
 // RUN/last; where it is missing, the one of most steps among the others and RUN/best; empty when
-// there is none.
+// there is none. Finds RUN/last and RUN/best before put_back_replaced(), too, where they are then.
 std::filesystem::path newest_checkpoint(const std::filesystem::path& run);
 
 // After RUN/last was written, of `step` steps: makes its second name where one is to stay, and
@@ -34,10 +34,18 @@ std::filesystem::path newest_checkpoint(const std::filesystem::path& run);
 // left, are not touched. Throws SystemError.
 void retain(const std::filesystem::path& run, std::int64_t step, const Retention& retention);
 
+// Removes a checkpoint, if it is there, as said above. Throws SystemError.
+void remove_checkpoint(const std::filesystem::path& checkpoint);
+
 // Removes RUN/step-... of all steps.
 void remove_kept(const std::filesystem::path& run);
 
-// Removes what a process that was killed left of making or removing them.
+// For those who hold the lock on RUN, in this order, after a process that was killed:
+//
+// Gives a checkpoint its name back that had to make room for its successor, which did not come.
+// (Where the file system can exchange names, there is no such moment.)
+void put_back_replaced(const std::filesystem::path& run);
+// Removes what is left of making, replacing or removing RUN/last, RUN/best and RUN/step-...
 void remove_leftovers(const std::filesystem::path& run);
 
 }  // namespace ql::train

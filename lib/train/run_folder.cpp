@@ -40,12 +40,12 @@ RunFolder::RunFolder(fs::path path, Start start, bool reads_only) : path_(std::m
     }
     throw SystemError(path_.string(), "lock the folder", reason);
   }
-  if (start == Start::kNew && has_checkpoint()) {
-    ::close(lock_);
-    throw Error(path_.string(), "the folder holds a checkpoint of an earlier training",
-                "continue it with --resume, replace it with --force, or choose another -o");
-  }
   try {
+    put_back_replaced(path_);
+    if (start == Start::kNew && has_checkpoint()) {
+      throw Error(path_.string(), "the folder holds a checkpoint of an earlier training",
+                  "continue it with --resume, replace it with --force, or choose another -o");
+    }
     remove_leftovers(path_);
   } catch (...) {
     ::close(lock_);
@@ -65,8 +65,10 @@ bool RunFolder::has_checkpoint() const {
 
 void RunFolder::clear() {
   remove_kept(path_);
+  remove_checkpoint(best());
+  remove_checkpoint(last());
   std::vector<fs::path> leftovers = event_files(path_);
-  leftovers.insert(leftovers.end(), {last(), best(), log()});
+  leftovers.push_back(log());
   for (const fs::path& path : leftovers) {
     std::error_code error;
     fs::remove_all(path, error);

@@ -16,7 +16,7 @@ enum class Start {
 class RunFolder {
  public:
   // Throws Error when another process holds the lock, and for kNew when there is a checkpoint.
-  // Removes what a killed training left of checkpoints that it was keeping or removing. With
+  // Mends what a killed training left of checkpoints that it was writing or removing. With
   // `reads_only` nothing is created, locked, removed or refused: for those who go along with the
   // process that writes.
   RunFolder(std::filesystem::path path, Start start, bool reads_only = false);

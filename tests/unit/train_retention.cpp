@@ -1,7 +1,11 @@
 #include "train/retention.h"
 
 #include <doctest/doctest.h>
+#include <sys/inotify.h>
 #include <sys/stat.h>
+#include <unistd.h>
+
+#include <set>
 
 #include "base/file.h"
 #include "scratch.h"
@@ -113,6 +117,74 @@ TEST_CASE("the newest checkpoint is RUN/last, else the one of most steps") {
   CHECK(newest_checkpoint(run.path()) == run / "step-00000030");
   write(run / "last", 10);
   CHECK(newest_checkpoint(run.path()) == run / "last");
+}
+
+TEST_CASE("a checkpoint that had made room for the next when the training was killed is put back") {
+  const test::ScratchFolder run;
+  for (const char* name : {"last", "best", "step-00000010"}) {
+    write(run / name, 10);
+    fs::rename(run / name, run / (std::string(".") + name + ".4242.tmp.old"));
+    write(run / name, 20);
+    fs::rename(run / name, run / (std::string(".") + name + ".4242.tmp"));
+  }
+  CHECK(newest_checkpoint(run.path()) == run / ".last.4242.tmp.old");
+  CHECK_THROWS(RunFolder(run.path(), Start::kNew));
+  CHECK(RunFolder(run.path(), Start::kResume).has_checkpoint());
+  CHECK(run.entries() == 3);
+  for (const char* name : {"last", "best", "step-00000010"}) {
+    CHECK(test::slurp(run / name / "model.json") == "model 10");
+  }
+  // Where the next one is in place, the old one is done with.
+  fs::copy(run / "last", run / ".last.4242.tmp.old");
+  write(run / "last", 20);
+  CHECK(RunFolder(run.path(), Start::kResume).has_checkpoint());
+  CHECK(run.entries() == 3);
+  CHECK(test::slurp(run / "last/model.json") == "model 20");
+}
+
+TEST_CASE("no name that is not a training's own is removed or put back") {
+  const test::ScratchFolder run;
+  for (const char* name : {".step-notes", ".step-00000010", ".step-10.4242.tmp", ".first.4242.tmp",
+                           ".last.tmp", ".last.x.tmp.old", ".last.4242.old", "last.4242.tmp"}) {
+    fs::create_directory(run / name);
+  }
+  RunFolder(run.path(), Start::kForce).clear();
+  CHECK(run.entries() == 8);
+}
+
+TEST_CASE("a checkpoint that is cleared away loses its name before its files") {
+  const test::ScratchFolder run;
+  for (const char* name : {"last", "best", "step-00000010"}) {
+    write(run / name, 10);
+  }
+  const int events = ::inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+  if (events < 0) {
+    MESSAGE("no inotify: not tested");
+    return;
+  }
+  for (const char* name : {"last", "best", "step-00000010"}) {
+    REQUIRE(::inotify_add_watch(events, (run / name).c_str(), IN_MOVE_SELF | IN_DELETE) >= 0);
+  }
+  RunFolder(run.path(), Start::kForce).clear();
+  CHECK(run.entries() == 0);
+  std::set<int> renamed;
+  int deleted = 0;
+  alignas(inotify_event) char bytes[4096];
+  for (ssize_t got; (got = ::read(events, bytes, sizeof bytes)) > 0;) {
+    for (ssize_t at = 0; at < got;) {
+      const auto* event = reinterpret_cast<const inotify_event*>(bytes + at);
+      if ((event->mask & IN_MOVE_SELF) != 0) {
+        renamed.insert(event->wd);
+      }
+      if ((event->mask & IN_DELETE) != 0) {
+        CHECK(renamed.count(event->wd) == 1);
+        ++deleted;
+      }
+      at += static_cast<ssize_t>(sizeof *event + event->len);
+    }
+  }
+  ::close(events);
+  CHECK(deleted == 6);
 }
 
 TEST_CASE("a training clears away what is kept, and what a killed one left half done") {

@@ -60,6 +60,31 @@ TEST_CASE("a resume keeps the slices and passes of its checkpoint, whatever the 
   CHECK(training["passes"] == 2);
 }
 
+TEST_CASE("a training that was killed while RUN/last had no name goes on") {
+  const int threads = at::get_num_threads();
+  Workplace whole(test::tiny_ql()), killed(test::tiny_ql());
+  whole.task.config.slices = killed.task.config.slices = 2;
+  whole.task.config.passes = killed.task.config.passes = 2;
+  whole.train();
+  killed.task.stop_at = 5;  // before there is a RUN/best
+  killed.train();
+  // As on a file system that cannot exchange names, between the two renames.
+  fs::rename(killed.task.run / "last", killed.task.run / ".last.4242.tmp.old");
+  fs::create_directory(killed.task.run / ".last.4242.tmp");
+  CHECK(killed.refusal().find("holds a checkpoint") != std::string::npos);
+  fs::rename(killed.task.run / "last", killed.task.run / ".last.4242.tmp.old");
+  killed.task.start = Start::kResume;
+  killed.task.stop_at = 0;
+  killed.task.config.slices = killed.task.config.passes = 0;
+  at::set_num_threads(threads + 1);
+  killed.train();
+  at::set_num_threads(threads);
+  check_same_result(whole, killed);
+  for (const fs::directory_entry& entry : fs::directory_iterator(killed.task.run)) {
+    CHECK(entry.path().filename().string().front() != '.');
+  }
+}
+
 TEST_CASE("a training that is done stays as it is") {
   Workplace place(test::tiny_xl());
   place.train();
