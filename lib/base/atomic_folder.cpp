@@ -58,6 +58,10 @@ bool exchange(const fs::path& a, const fs::path& b, const std::string& where) {
   throw SystemError(where, "rename into place", errno);
 }
 
+void swap_folders(const fs::path& fresh, const fs::path& path) {
+  if (!exchange(fresh, path, path.string())) internal::replace_in_two_steps(fresh, path);
+}
+
 }  // namespace
 
 AtomicFolder::AtomicFolder(const fs::path& path) : path_(internal::final_path(path)) {
@@ -92,15 +96,32 @@ void AtomicFolder::commit(bool replace) {
   if (committed_) throw std::logic_error("AtomicFolder::commit twice");
   sync();
   struct stat status = {};
-  if (!replace || ::lstat(path_.c_str(), &status) != 0) {
+  const bool replaced = replace && ::lstat(path_.c_str(), &status) == 0;
+  if (replaced) {
+    swap_folders(temporary_, path_);
+  } else {
     rename_to_free_name(temporary_, path_);
-  } else if (!exchange(temporary_, path_, path_.string())) {
-    internal::replace_in_two_steps(temporary_, path_);
+  }
+  // What was replaced has the temporary name now; it goes when the new folder is sure to stay.
+  try {
+    internal::sync_path(internal::folder_of(path_), path_.string());
+  } catch (const SystemError&) {
+    take_back(replaced);
+    throw;
   }
   committed_ = true;
-  // What was replaced has the temporary name now; it goes when the new folder is sure to stay.
-  internal::sync_path(internal::folder_of(path_), path_.string());
   internal::release_temporary(std::exchange(temporary_, {}));
+}
+
+void AtomicFolder::take_back(bool replaced) {
+  // Should this fail, too, neither folder is removed.
+  const fs::path fresh = std::exchange(temporary_, {});
+  if (replaced) {
+    swap_folders(fresh, path_);
+  } else if (::rename(path_.c_str(), fresh.c_str()) != 0) {
+    throw SystemError(path_.string(), "rename back", errno);
+  }
+  temporary_ = fresh;
 }
 
 }  // namespace ql

@@ -50,10 +50,13 @@ class AtomicFolder {
   // once more right before they commit. No file may be written after it.
   void sync();
   // An existing folder of that name is replaced in one rename and then removed. Without `replace`
-  // it is an Error that there is one, unless it is empty, whenever it came there.
+  // it is an Error that there is one, unless it is empty, whenever it came there. On any error the
+  // old folder stays.
   void commit(bool replace = true);
 
  private:
+  void take_back(bool replaced);
+
   fs::path path_, temporary_;
   bool synced_ = false, committed_ = false;
 };

@@ -1,5 +1,8 @@
 // The moment in which a folder gets its name.
 #include <doctest/doctest.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -11,6 +14,35 @@ namespace ql {
 using test::ScratchFolder;
 using test::slurp;
 using test::spill;
+
+namespace {
+
+bool can_exchange = true;  // what file systems differ in
+
+// Lets the fsync() of one folder fail.
+test::BeforeFsync failing_at(const fs::path& folder) {
+  return test::BeforeFsync([folder](int descriptor) {
+    struct stat wanted = {}, found = {};
+    ::stat(folder.c_str(), &wanted);
+    ::fstat(descriptor, &found);
+    return wanted.st_ino == found.st_ino ? EIO : 0;
+  });
+}
+
+}  // namespace
+
+}  // namespace ql
+
+// Stands before the system's.
+extern "C" int renameat2(int from_folder, const char* from, int to_folder, const char* to,
+                         unsigned flags) noexcept {
+  if (ql::can_exchange || (flags & RENAME_EXCHANGE) == 0)
+    return static_cast<int>(::syscall(SYS_renameat2, from_folder, from, to_folder, to, flags));
+  errno = EINVAL;
+  return -1;
+}
+
+namespace ql {
 
 TEST_CASE("a folder that may replace nothing takes a free name or that of an empty folder") {
   const ScratchFolder scratch;
@@ -51,6 +83,35 @@ TEST_CASE("what came to the name after the last look at it stays") {
     }
   }
   CHECK(scratch.entries() == 1);
+}
+
+TEST_CASE("when the new folder is not sure to stay, the old one does") {
+  for (const bool exchanges : {true, false}) {
+    CAPTURE(exchanges);
+    can_exchange = exchanges;
+    const ScratchFolder scratch;
+    const auto write = [&](const std::string& text) {
+      AtomicFolder folder(scratch / "run");
+      spill(folder.temporary() / "text", text);
+      folder.commit();
+    };
+    {
+      const test::BeforeFsync failing = failing_at(scratch.path());
+      CHECK_THROWS_WITH_AS(write("first"), doctest::Contains("run: cannot fsync"), SystemError);
+      CHECK(scratch.entries() == 0);
+    }
+    write("old");
+    {
+      const test::BeforeFsync failing = failing_at(scratch.path());
+      CHECK_THROWS_WITH_AS(write("new"), doctest::Contains("run: cannot fsync"), SystemError);
+      CHECK(slurp(scratch / "run/text") == "old");
+      CHECK(scratch.entries() == 1);
+    }
+    write("new");
+    CHECK(slurp(scratch / "run/text") == "new");
+    CHECK(scratch.entries() == 1);
+  }
+  can_exchange = true;
 }
 
 TEST_CASE("what sync() has put on the disk, commit() does not again") {
