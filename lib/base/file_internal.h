@@ -8,9 +8,8 @@
 namespace ql::internal {
 
 // The temporary name of `path` for this process, as in base/temporary_name.h. Removes what dead
-// processes left there for the same name, and what a former process with our number left.
-// `path` has to be in final_path()'s form. Throws Error when there is no such folder. Processes are
-// told apart by their number: two machines must not write one name at once.
+// processes of this machine left there for the same name, and what a former process with our number
+// left. `path` has to be in final_path()'s form. Throws Error when there is no such folder.
 fs::path claim_temporary(const fs::path& path);
 
 // Added to a temporary name: an old folder that makes room for its successor.

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <climits>
 #include <mutex>
 #include <set>
 #include <string_view>
@@ -12,6 +13,7 @@
 
 #include "base/error.h"
 #include "base/file_internal.h"
+#include "base/hash.h"
 #include "base/number.h"
 
 namespace ql {
@@ -34,6 +36,10 @@ std::string_view strip_last_part(std::string_view& text) {
   return part;
 }
 
+bool is_machine(std::string_view text) {
+  return text.size() == 8 && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
+
 // 0 for what is no process number.
 pid_t process_number(std::string_view digits) {
   if (digits.find_first_not_of("0123456789") != std::string_view::npos) return 0;
@@ -49,9 +55,20 @@ std::optional<TemporaryName> parse_temporary_name(const std::string& file_name) 
   parsed.moved_away = strip_end(rest, internal::kMovedAway);
   if (!strip_end(rest, ".tmp")) return std::nullopt;
   parsed.process = process_number(strip_last_part(rest));
-  if (parsed.process == 0 || rest.size() < 2 || rest.front() != '.') return std::nullopt;
+  parsed.machine = strip_last_part(rest);
+  if (parsed.process == 0 || !is_machine(parsed.machine)) return std::nullopt;
+  if (rest.size() < 2 || rest.front() != '.') return std::nullopt;
   parsed.name = rest.substr(1);
   return parsed;
+}
+
+std::string this_machine() {
+  char host[HOST_NAME_MAX + 1] = "";
+  ::gethostname(host, HOST_NAME_MAX);
+  struct stat numbers = {};
+  ::stat("/proc/self/ns/pid", &numbers);  // 0 without /proc: the host has to do
+  const std::string text = fmt::format("{}/{}", host, numbers.st_ino);
+  return fmt::format("{:08x}", xxh64(text.data(), text.size()) & 0xFFFFFFFF);
 }
 
 fs::path find_replaced_folder(const fs::path& path) {
@@ -91,6 +108,8 @@ void remove_leftovers(const fs::path& path) {
     if (!temporary || temporary->name != name) continue;
     // What was moved away may be all there is, until its successor is in place.
     if (temporary->moved_away && !fs::exists(path, ignored)) continue;
+    // Whether a process of another machine lives, nobody here can tell.
+    if (temporary->machine != this_machine()) continue;
     if (temporary->process == getpid() || is_alive(temporary->process)) continue;
     fs::remove_all(entry->path(), ignored);
   }
@@ -125,8 +144,8 @@ fs::path claim_temporary(const fs::path& path) {
   remove_leftovers(path);
 
   // Absolute, so that it is found again when the program changes its folder.
-  fs::path temporary =
-      fs::absolute(folder) / fmt::format(".{}.{}.tmp", path.filename().string(), getpid());
+  fs::path temporary = fs::absolute(folder) / fmt::format(".{}.{}.{}.tmp", path.filename().string(),
+                                                          this_machine(), getpid());
   const std::lock_guard<std::mutex> lock(claims().mutex);
   if (!claims().paths.insert(temporary).second) {
     throw Error(path.string(), "this process is already writing it");

@@ -1,6 +1,6 @@
-// The names under which AtomicFile and AtomicFolder (base/file.h) write: ".NAME.PID.tmp" beside
-// NAME; and ".NAME.PID.tmp.old" for an old folder that makes room for its successor where the file
-// system cannot exchange names.
+// The names under which AtomicFile and AtomicFolder (base/file.h) write: ".NAME.MACHINE.PID.tmp"
+// beside NAME; and ".NAME.MACHINE.PID.tmp.old" for an old folder that makes room for its successor
+// where the file system cannot exchange names.
 #pragma once
 
 #include <sys/types.h>
@@ -13,12 +13,17 @@ namespace ql {
 
 struct TemporaryName {
   std::string name;         // the final one
-  pid_t process = 0;        // that made it
+  std::string machine;      // 8 hexadecimal digits
+  pid_t process = 0;        // that made it, on that machine
   bool moved_away = false;  // the second kind
 };
 
 // Absent for a file name of another form.
 std::optional<TemporaryName> parse_temporary_name(const std::string& file_name);
+
+// MACHINE of this process: of the host's name and the process numbers' namespace, because one
+// number means other processes on another host, or in another container.
+std::string this_machine();
 
 // Where the folder is that has the name `path`: there; or, when a process was killed right after it
 // had moved it away, where that is. Empty when it is nowhere.

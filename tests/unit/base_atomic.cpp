@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/file_internal.h"
+#include "base/temporary_name.h"
 #include "unit/scratch.h"
 
 namespace ql {
@@ -110,21 +111,53 @@ TEST_CASE("only leftovers of dead processes and of this name are removed") {
   const ScratchFolder scratch;
   const std::string dead = std::to_string(dead_process());
   const std::string alive = std::to_string(::getppid());
-  const std::vector<std::string> kept = {".a.txt." + alive + ".tmp",
-                                         ".b.txt." + dead + ".tmp",
-                                         ".a.txt." + dead,
-                                         ".a.txt.x" + dead + ".tmp",
-                                         "a.txt." + dead + ".tmp",
-                                         ".a.txt..tmp",
-                                         ".a.txt.-1.tmp"};
+  const std::string here = "." + this_machine() + ".";
+  const std::vector<std::string> kept = {
+      ".a.txt" + here + alive + ".tmp", ".b.txt" + here + dead + ".tmp", ".a.txt" + here + dead,
+      ".a.txt" + here + "x" + dead + ".tmp", "a.txt" + here + dead + ".tmp",
+      ".a.txt" + here + ".tmp", ".a.txt" + here + "-1.tmp", ".a.txt." + dead + ".tmp",
+      here + dead + ".tmp",
+      // Of another machine, where the process may live.
+      ".a.txt.0a1b2c3d." + dead + ".tmp"};
   for (const std::string& name : kept) spill(scratch / name, "x");
-  spill(scratch / (".a.txt." + dead + ".tmp"), "x");
+  spill(scratch / (".a.txt" + here + dead + ".tmp"), "x");
   // A leftover with our own number, as containers produce them.
-  spill(scratch / (".a.txt." + std::to_string(::getpid()) + ".tmp"), "much longer than the file");
+  spill(scratch / (".a.txt" + here + std::to_string(::getpid()) + ".tmp"),
+        "much longer than the file");
   write_file_atomically(scratch / "a.txt", "new");
   for (const std::string& name : kept) CHECK(fs::exists(scratch / name));
   CHECK(scratch.entries() == kept.size() + 1);
   CHECK(slurp(scratch / "a.txt") == "new");
+}
+
+TEST_CASE("temporary names are read as they are written") {
+  const ScratchFolder scratch;
+  const AtomicFolder folder(scratch / "run.7");
+  const std::string name = folder.temporary().filename();
+  const auto read = parse_temporary_name(name);
+  REQUIRE(read.has_value());
+  CHECK(read->name == "run.7");
+  CHECK(read->machine == this_machine());
+  CHECK(read->process == ::getpid());
+  CHECK_FALSE(read->moved_away);
+  CHECK(parse_temporary_name(name + ".old")->moved_away);
+  for (const char* other : {"", ".", ".tmp", ".old", ".0a1b2c3d.12.tmp", "..0a1b2c3d.12.tmp",
+                            ".run.0a1b2c3.12.tmp", ".run.0A1B2C3D.12.tmp", ".run.0a1b2c3d.0.tmp",
+                            ".run.0a1b2c3d.12k.tmp", ".run.0a1b2c3d.12.tmp.", ".run.old.tmp"}) {
+    CAPTURE(std::string(other));
+    CHECK_FALSE(parse_temporary_name(other).has_value());
+  }
+}
+
+TEST_CASE("processes of other containers have other temporary names") {
+  const auto ending = in_child([] {
+    if (::unshare(CLONE_NEWUSER | CLONE_NEWUTS) != 0) return 77;
+    const std::string before = this_machine();
+    if (before.size() != 8) return 1;
+    if (::sethostname("elsewhere", 9) != 0) return 77;
+    return this_machine() != before ? 0 : 2;
+  });
+  CHECK((ending.exit_code == 0 || ending.exit_code == 77));
 }
 
 TEST_CASE("one name has one writer in a process") {
@@ -304,7 +337,8 @@ TEST_CASE("a folder is replaced in two steps where names cannot be exchanged") {
 
 TEST_CASE("an old folder that was moved away is kept until there is a new one") {
   const ScratchFolder scratch;
-  const std::string away = ".run." + std::to_string(dead_process()) + ".tmp.old";
+  const std::string away =
+      ".run." + this_machine() + "." + std::to_string(dead_process()) + ".tmp.old";
   fs::create_directory(scratch / away);
   AtomicFolder(scratch / "run").commit();
   CHECK(fs::exists(scratch / away));

@@ -123,11 +123,11 @@ TEST_CASE("a checkpoint that had made room for the next when the training was ki
   const test::ScratchFolder run;
   for (const char* name : {"last", "best", "step-00000010"}) {
     write(run / name, 10);
-    fs::rename(run / name, run / (std::string(".") + name + ".4242.tmp.old"));
+    fs::rename(run / name, run / (std::string(".") + name + ".0a1b2c3d.4242.tmp.old"));
     write(run / name, 20);
-    fs::rename(run / name, run / (std::string(".") + name + ".4242.tmp"));
+    fs::rename(run / name, run / (std::string(".") + name + ".0a1b2c3d.4242.tmp"));
   }
-  CHECK(newest_checkpoint(run.path()) == run / ".last.4242.tmp.old");
+  CHECK(newest_checkpoint(run.path()) == run / ".last.0a1b2c3d.4242.tmp.old");
   CHECK_THROWS(RunFolder(run.path(), Start::kNew));
   CHECK(RunFolder(run.path(), Start::kResume).has_checkpoint());
   CHECK(run.entries() == 3);
@@ -135,7 +135,7 @@ TEST_CASE("a checkpoint that had made room for the next when the training was ki
     CHECK(test::slurp(run / name / "model.json") == "model 10");
   }
   // Where the next one is in place, the old one is done with.
-  fs::copy(run / "last", run / ".last.4242.tmp.old");
+  fs::copy(run / "last", run / ".last.0a1b2c3d.4242.tmp.old");
   write(run / "last", 20);
   CHECK(RunFolder(run.path(), Start::kResume).has_checkpoint());
   CHECK(run.entries() == 3);
@@ -144,12 +144,14 @@ TEST_CASE("a checkpoint that had made room for the next when the training was ki
 
 TEST_CASE("no name that is not a training's own is removed or put back") {
   const test::ScratchFolder run;
-  for (const char* name : {".step-notes", ".step-00000010", ".step-10.4242.tmp", ".first.4242.tmp",
-                           ".last.tmp", ".last.x.tmp.old", ".last.4242.old", "last.4242.tmp"}) {
+  for (const char* name :
+       {".step-notes", ".step-00000010", ".step-10.0a1b2c3d.4242.tmp", ".first.0a1b2c3d.4242.tmp",
+        ".last.tmp", ".last.0a1b2c3d.x.tmp.old", ".last.4242.tmp.old", ".last.0a1b2c3d.4242.old",
+        "last.0a1b2c3d.4242.tmp"}) {
     fs::create_directory(run / name);
   }
   RunFolder(run.path(), Start::kForce).clear();
-  CHECK(run.entries() == 8);
+  CHECK(run.entries() == 9);
 }
 
 TEST_CASE("a checkpoint that is cleared away loses its name before its files") {
@@ -192,7 +194,7 @@ TEST_CASE("a training clears away what is kept, and what a killed one left half 
   const fs::path run = scratch / "run";
   fs::create_directory(run);
   train(run, {10, 20}, {2, 0});
-  fs::create_directories(run / ".step-00000030.123.tmp/part");
+  fs::create_directories(run / ".step-00000030.0a1b2c3d.123.tmp/part");
   fs::create_directories(run / ".removed/part");
   fs::create_directories(run / "step-notes");
   CHECK_THROWS(RunFolder(run, Start::kNew));

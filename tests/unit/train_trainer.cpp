@@ -69,10 +69,10 @@ TEST_CASE("a training that was killed while RUN/last had no name goes on") {
   killed.task.stop_at = 5;  // before there is a RUN/best
   killed.train();
   // As on a file system that cannot exchange names, between the two renames.
-  fs::rename(killed.task.run / "last", killed.task.run / ".last.4242.tmp.old");
-  fs::create_directory(killed.task.run / ".last.4242.tmp");
+  fs::rename(killed.task.run / "last", killed.task.run / ".last.0a1b2c3d.4242.tmp.old");
+  fs::create_directory(killed.task.run / ".last.0a1b2c3d.4242.tmp");
   CHECK(killed.refusal().find("holds a checkpoint") != std::string::npos);
-  fs::rename(killed.task.run / "last", killed.task.run / ".last.4242.tmp.old");
+  fs::rename(killed.task.run / "last", killed.task.run / ".last.0a1b2c3d.4242.tmp.old");
   killed.task.start = Start::kResume;
   killed.task.stop_at = 0;
   killed.task.config.slices = killed.task.config.passes = 0;
