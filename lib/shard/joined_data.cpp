@@ -104,7 +104,9 @@ StreamHeader JoinedData::header(const Json& configuration) const {
   header.vocabulary = readers_.front().vocabulary();
   Json inputs = Json::array();
   for (const TokenReader& reader : readers_) {
-    if (header.vocabulary_text.empty()) header.vocabulary_text = reader.vocabulary_text();
+    // All of them: what is damaged must not depend on the order.
+    std::string text = reader.vocabulary_text();
+    if (header.vocabulary_text.empty()) header.vocabulary_text = std::move(text);
     inputs.push_back(Json{{"data_hash", reader.hash()},
                           {"tokens", reader.tokens()},
                           {"provenance", reader.manifest().provenance}});

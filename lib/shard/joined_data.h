@@ -35,7 +35,7 @@ class JoinedData {
   // Of all folders together; absent when one of them does not know.
   std::optional<TextCounts> counts() const;
   // Vocabulary of the data, its text from the first folder that has it, provenance of this run with
-  // the folders' as "input".
+  // the folders' as "input". Throws FormatError when any folder's text is damaged.
   StreamHeader header(const Json& configuration) const;
   const std::vector<TokenReader>& folders() const { return readers_; }
   // Unknown manifest keys on which all folders that have them agree. Throws Error when the folders

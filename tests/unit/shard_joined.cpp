@@ -96,6 +96,22 @@ TEST_CASE("different vocabularies do not join") {
   CHECK(contains(text, "only data made with one vocabulary can be joined"));
 }
 
+TEST_CASE("a damaged vocabulary of any folder is noticed") {
+  const ScratchFolder scratch;
+  std::vector<std::string> folders;
+  for (const char* name : {"a", "b", "c"}) {
+    folders.push_back((scratch / name).string());
+    pack(folders.back(), {{1}}, header_of(50, name == std::string("b") ? "" : "words"));
+  }
+  CHECK(JoinedData(folders).header(Json::object()).vocabulary_text == "words");
+  for (const char* name : {"a", "c"}) {
+    overwrite(scratch / name / "vocabulary.json", "wards");
+    CHECK(contains(complaint([&] { JoinedData(folders).header(Json::object()); }),
+                   std::string(name) + "/vocabulary.json: hash mismatch"));
+    overwrite(scratch / name / "vocabulary.json", "words");
+  }
+}
+
 TEST_CASE("unknown keys are kept in their order, but for those of different values") {
   const ScratchFolder scratch;
   const JoinedData data({pack_with_keys(scratch / "a", 2, 3), pack_with_keys(scratch / "b", 0, 4),
