@@ -31,7 +31,7 @@ PackedFolder find_packed_folder(const fs::path& path) {
 }
 
 std::string read_manifest_text(const PackedFolder& place) {
-  return read_file(place.manifest, kLargestManifest);
+  return RandomAccessFile(place.manifest).text(kLargestManifest);
 }
 
 Manifest read_manifest(const PackedFolder& place) {
@@ -44,13 +44,13 @@ std::string read_vocabulary_text(const PackedFolder& place, const Manifest& mani
   if (!manifest.vocabulary_file) return "";
   const VocabularyFileEntry& entry = *manifest.vocabulary_file;
   const fs::path path = path_inside(place, entry.file);
-  const std::int64_t size = RandomAccessFile(path).size();
-  if (size != entry.bytes) {
+  const RandomAccessFile file(path);
+  if (file.size() != entry.bytes) {
     throw FormatError(path.string(),
-                      fmt::format("{} bytes, but the manifest says {}", size, entry.bytes),
+                      fmt::format("{} bytes, but the manifest says {}", file.size(), entry.bytes),
                       kDamagedFileCure);
   }
-  std::string text = read_file(path, entry.bytes);
+  std::string text = file.text(entry.bytes);
   if (content_hash(text) != entry.hash)
     throw FormatError(path.string(), "hash mismatch", kDamagedFileCure);
   return text;

@@ -48,6 +48,16 @@ void RandomAccessFile::read(std::int64_t offset, void* data, std::size_t size) c
   }
 }
 
+std::string RandomAccessFile::text(std::int64_t limit) const {
+  if (size_ > limit) {
+    throw FormatError(name_, fmt::format("the file is larger than {} bytes", limit),
+                      "is it the right file?");
+  }
+  std::string text(static_cast<std::size_t>(size_), '\0');
+  read(0, text.data(), text.size());
+  return text;
+}
+
 bool RandomAccessFile::hard_link(const std::filesystem::path& name) const {
   const std::string opened = fmt::format("/proc/self/fd/{}", descriptor_);
   return ::linkat(AT_FDCWD, opened.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0;

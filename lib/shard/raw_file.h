@@ -20,6 +20,8 @@ class RandomAccessFile {
   std::int64_t size() const { return size_; }
   // Exactly `size` bytes from `offset`; FormatError when the file ends before.
   void read(std::int64_t offset, void* data, std::size_t size) const;
+  // All of it. FormatError when that is more than `limit` bytes.
+  std::string text(std::int64_t limit) const;
   // Gives this file, whatever has happened to its name since it was opened, another name; false
   // where that cannot be.
   bool hard_link(const std::filesystem::path& name) const;

@@ -1,5 +1,7 @@
 // Packed folders whose hashes are right, or taken away, and whose content is wrong.
 #include <doctest/doctest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 
@@ -16,6 +18,7 @@
 namespace ql::shard {
 
 using namespace test;
+using ql::test::in_child;
 using ql::test::ScratchFolder;
 
 namespace {
@@ -125,6 +128,27 @@ TEST_CASE("symbolic links may stay inside, and not lead out") {
   fs::rename(scratch / "elsewhere", data / "shard-00000.zst");
   fs::create_directory_symlink("data", scratch / "link");
   CHECK(verdict(scratch / "link").empty());
+}
+
+TEST_CASE("a manifest that is no file, or larger than any, is refused at once") {
+  const ScratchFolder scratch;
+  const fs::path data = scratch / "data", path = data / "manifest.json";
+  pack(data, {{1}}, header_of(10));
+  fs::remove(path);
+  // Nobody writes to it: who opens it as a file waits for ever.
+  REQUIRE(::mkfifo(path.c_str(), 0600) == 0);
+  const auto ending = in_child([&] {
+    ::alarm(10);
+    for (const fs::path& name : {data, path}) {
+      if (!contains(verdict(name), "manifest.json: not a regular file")) return 1;
+    }
+    return 0;
+  });
+  CHECK(ending.exit_code == 0);
+  fs::remove(path);
+  overwrite(path, "");
+  fs::resize_file(path, kLargestManifest + 1);
+  CHECK(contains(verdict(data), "larger than 268435456 bytes"));
 }
 
 TEST_CASE("unknown versions are refused, unknown keys are kept") {
