@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/signals.h"
 #include "shard/damaged.h"
 #include "shard/little_endian.h"
 
@@ -64,6 +65,7 @@ DocumentStartsAhead::DocumentStartsAhead(const PackedFolder& place, const Manife
                                          std::int64_t position)
     : reader_(place, manifest) {
   while (reader_.read(starts_)) {
+    check_for_stop();
     if (starts_.back() >= position) break;
   }
   at_ = static_cast<std::size_t>(std::lower_bound(starts_.begin(), starts_.end(), position) -

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/signals.h"
 #include "shard/little_endian.h"
 #include "shard/raw_file.h"
 
@@ -32,6 +33,7 @@ class NumberArray {
 
  private:
   void fill() {
+    check_for_stop();
     constexpr std::int64_t kAtOnce = 8192;
     const std::int64_t count = std::min(left_, kAtOnce);
     if (count == 0) throw std::logic_error("more numbers asked for than the file has");

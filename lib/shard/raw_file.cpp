@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/signals.h"
 #include "base/uninterrupted.h"
 
 namespace ql::shard {
@@ -67,6 +68,7 @@ std::string RandomAccessFile::hash() const {
   ContentHasher hasher;
   std::string buffer(std::size_t{1} << 20, '\0');
   for (std::int64_t offset = 0; offset < size_;) {
+    check_for_stop();
     const auto part =
         std::min<std::int64_t>(size_ - offset, static_cast<std::int64_t>(buffer.size()));
     read(offset, buffer.data(), static_cast<std::size_t>(part));

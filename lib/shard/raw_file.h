@@ -25,7 +25,7 @@ class RandomAccessFile {
   // Gives this file, whatever has happened to its name since it was opened, another name; false
   // where that cannot be.
   bool hard_link(const std::filesystem::path& name) const;
-  // All of it, hashed as base/hash.h content_hash does.
+  // All of it, hashed as base/hash.h content_hash does. Throws Interrupted.
   std::string hash() const;
 
  private:

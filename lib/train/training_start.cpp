@@ -55,6 +55,12 @@ const TrainingTask& checked(const TrainingTask& task, const shard::TokenReader& 
   require_same_vocabulary(validation.name(), validation.vocabulary(), data.name(),
                           data.vocabulary());
   eval::check_length(eval::source_of(validation));
+  if (task.network.reset_memory_at_documents) {
+    // Kept from now on: neither damage nor a signal while they are read comes in the middle of a
+    // step or a validation.
+    data.document_starts();
+    validation.document_starts();
+  }
   if (!task.place.device.is_cpu() && task.config.divergence != OnDivergence::kStop) {
     throw ConfigError(
         "training: divergence",

@@ -1,0 +1,59 @@
+// A signal is heard in all that takes long before the first token is seen.
+#include <doctest/doctest.h>
+#include <signal.h>
+
+#include "base/error.h"
+#include "base/signals.h"
+#include "shard/document_starts.h"
+#include "shard/export_tokens.h"
+#include "unit/shard_support.h"
+
+namespace ql::shard {
+
+using namespace test;
+using ql::test::in_child;
+using ql::test::ScratchFolder;
+
+namespace {
+
+// Whether `work` is through without a signal, and ends by one that came before.
+template <typename Work>
+bool hears_a_signal(const Work& work) {
+  const auto ending = in_child([&] {
+    install_signal_handlers();
+    work();
+    ::raise(SIGINT);
+    try {
+      work();
+    } catch (const Interrupted&) {
+      return 0;
+    }
+    return 1;
+  });
+  return ending.exit_code == 0;
+}
+
+}  // namespace
+
+TEST_CASE("a signal ends the count of an index") {
+  const ScratchFolder scratch;
+  pack(scratch / "data", {{1, 2}, {3}}, header_of(10));
+  JoinedData data({(scratch / "data").string()});
+  ExportOptions options;
+  options.format = ForeignFormat::kMegatron;
+  export_tokens(data, scratch / "out", options, [](std::int64_t) {});
+  ImportRules rules;
+  rules.format = ForeignFormat::kMegatron;
+  rules.vocabulary.size = 10;
+  CHECK(hears_a_signal([&] { count_foreign_tokens({(scratch / "out" / "out").string()}, rules); }));
+}
+
+TEST_CASE("a signal ends the hashing of document starts") {
+  const ScratchFolder scratch;
+  pack(scratch / "data", {{1, 2}, {3}}, header_of(10));
+  const TokenReader reader(scratch / "data");
+  CHECK(hears_a_signal([&] { DocumentStartsReader(reader.place(), reader.manifest()); }));
+  CHECK(hears_a_signal([&] { DocumentStartsAhead(reader.place(), reader.manifest(), 2); }));
+}
+
+}  // namespace ql::shard
