@@ -146,12 +146,13 @@ void cat(const Options& options) {
   const TokenRange range = chosen_range(options, data);
   // The counts are of the whole text; a part's are unknown.
   const bool whole = range.begin == 0 && range.end == data.tokens();
+  const std::optional<TextCounts> counts = whole ? data.counts() : std::nullopt;
   const auto sink = make_sink(
       format, [&](const void* bytes, std::size_t size) { out.write(bytes, size); },
       data.header(configuration(options)));
   Progress progress("cat", "tokens", range.end - range.begin);
   data.copy(range, threads(options), *sink, shown_by(progress));
-  sink->finish(whole ? data.counts() : std::nullopt);
+  sink->finish(counts);
   out.close();
 }
 
@@ -160,12 +161,15 @@ bool packs_anew(const Options& options) {
 }
 
 void merge_anew(const Options& options, JoinedData& data) {
+  // What does not go together is refused before anything is made.
+  const std::optional<TextCounts> counts = data.counts();
+  const Json unknown_keys = data.unknown_keys();
   PackWriter writer(options.text("output"), data.header(configuration(options)),
                     pack_options(options));
-  writer.keep_unknown(data.unknown_keys());
+  writer.keep_unknown(unknown_keys);
   Progress progress("merge", "tokens", data.tokens());
   data.copy({0, data.tokens()}, threads(options), writer, shown_by(progress));
-  writer.finish(data.counts());
+  writer.finish(counts);
   progress.finish();
 }
 

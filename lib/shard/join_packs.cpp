@@ -71,25 +71,36 @@ class TakenShard {
   ContentHasher hasher_;
 };
 
+// What the manifests say of all data together.
+Joined describe(const JoinedData& data, const StreamHeader& header) {
+  Joined joined;
+  Manifest& manifest = joined.manifest;
+  manifest.vocabulary = header.vocabulary;
+  manifest.tokens = data.tokens();
+  manifest.documents = data.documents();
+  manifest.counts = data.counts();
+  manifest.provenance = header.provenance;
+  manifest.unknown = data.unknown_keys();
+  return joined;
+}
+
 class Joiner {
  public:
-  Joiner(const JoinedData& data, const fs::path& folder, const JoinOptions& options,
+  Joiner(const JoinedData& data, Joined joined, const fs::path& folder, const JoinOptions& options,
          const TokensDone& done)
-      : data_(data), pack_(folder, options.force), done_(done), frames_(options.threads) {}
+      : data_(data),
+        joined_(std::move(joined)),
+        pack_(folder, options.force),
+        done_(done),
+        frames_(options.threads) {}
 
-  Joined run(const StreamHeader& header) {
+  Joined run(const std::string& vocabulary_text) {
     Manifest& manifest = joined_.manifest;
-    manifest.vocabulary = header.vocabulary;
-    manifest.tokens = data_.tokens();
-    manifest.documents = data_.documents();
-    manifest.counts = data_.counts();
-    manifest.provenance = header.provenance;
-    manifest.unknown = data_.unknown_keys();
     for (const TokenReader& folder : data_.folders()) take_over(folder);
     pass_all();
     write_document_starts();
     manifest.data_hash = data_hasher_.digest();
-    pack_.write_vocabulary(header.vocabulary_text, manifest);
+    pack_.write_vocabulary(vocabulary_text, manifest);
     pack_.commit(manifest);
     return std::move(joined_);
   }
@@ -166,20 +177,22 @@ class Joiner {
   }
 
   const JoinedData& data_;
+  Joined joined_;
   NewPack pack_;
   const TokensDone& done_;
   std::deque<TakenShard> on_their_way_;  // oldest first
   FramesAhead frames_;
   std::int64_t tokens_passed_ = 0;
   ContentHasher data_hasher_;
-  Joined joined_;
 };
 
 }  // namespace
 
 Joined join_packs(const JoinedData& data, const std::filesystem::path& folder,
                   const StreamHeader& header, const JoinOptions& options, const TokensDone& done) {
-  return Joiner(data, folder, options, done).run(header);
+  // What does not go together is refused before anything is made.
+  Joined joined = describe(data, header);
+  return Joiner(data, std::move(joined), folder, options, done).run(header.vocabulary_text);
 }
 
 }  // namespace ql::shard

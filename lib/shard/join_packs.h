@@ -22,7 +22,7 @@ struct Joined {
 };
 
 // Makes `folder` of the shards of `data`, each a hard link to the old file where that can be, else
-// a copy of it. Every byte is read once: the hash of each file must be the manifest's, and all ids
+// a copy of it. Every shard is read once: the hash of each file must be the manifest's, and all ids
 // are decoded, because data_hash covers them, and a hash of parts does not follow from the hashes
 // of the parts. Document starts go through in pieces, and one shard is open at a time, so that
 // memory and open files do not grow with the data.

@@ -94,7 +94,13 @@ std::optional<TextCounts> JoinedData::counts() const {
   TextCounts sum;
   for (const TokenReader& reader : readers_) {
     if (!reader.counts()) return std::nullopt;
-    sum = sum + *reader.counts();
+    try {
+      sum = sum + *reader.counts();
+    } catch (const Error& error) {
+      throw Error(reader.name(), error.what(),
+                  "its counts cannot be right: delete them from the manifest, with the key "
+                  "\"checksum\"");
+    }
   }
   return sum;
 }

@@ -36,6 +36,7 @@ struct TextCounts {
 };
 TextCounts text_counts_from_json(const JsonObject& json);
 Json text_counts_to_json(const TextCounts& counts);
+// Throws Error, which names no place, when a sum is more than 64 bits hold.
 TextCounts operator+(const TextCounts& a, const TextCounts& b);
 
 }  // namespace ql::shard

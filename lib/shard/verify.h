@@ -17,8 +17,8 @@ struct Verification {
 };
 
 // Calls `problem` with "place: what is wrong; cure" for each bad place, and goes on where that
-// makes sense (it cannot behind a damaged manifest). Throws Error only when there is no packed
-// folder.
+// makes sense (it cannot behind a damaged manifest). Throws no Error: no packed folder is a
+// problem, too.
 //
 // Threads decode frames; the findings and their order are the same for any number.
 //

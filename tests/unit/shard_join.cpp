@@ -214,6 +214,25 @@ TEST_CASE("damaged or exchanged shards are not taken over, and nothing is left")
   }
 }
 
+TEST_CASE("counts that are no counts are named before anything is made") {
+  const ScratchFolder scratch;
+  const std::string good = (scratch / "good").string(), bad = (scratch / "bad").string();
+  pack(good, {{1}}, header_of(10));
+  PackWriter writer(bad, header_of(10), {});
+  send({{2}}, writer);
+  TextCounts counts = kSomeCounts;
+  counts.words = INT64_MAX;
+  writer.finish(counts);
+  CHECK(JoinedData({bad}).counts()->words == INT64_MAX);
+  CHECK(complaint([&] {
+          join({good, bad}, scratch / "around" / "out");
+        }) ==
+        bad +
+            ": text counts overflow 64 bits; its counts cannot be right: delete them from the "
+            "manifest, with the key \"checksum\"");
+  CHECK(scratch.entries() == 2);
+}
+
 TEST_CASE("the target of a join is guarded as that of packing is") {
   const ScratchFolder scratch;
   const std::string data = (scratch / "data").string();
