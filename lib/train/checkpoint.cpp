@@ -22,8 +22,8 @@ constexpr const char* kMemory = "memory.safetensors";
 constexpr const char* kCovered[] = {"model.json", kWeights, kOptimizer, kMemory};
 
 constexpr const char* kCure =
-    "restore the folder from a copy, or start again with --force, perhaps from other weights with "
-    "--init";
+    "restore the folder from a copy, or move it away: --resume then goes on from the newest other "
+    "checkpoint of the training, or begins anew where there is none";
 
 std::string file_hash(const fs::path& path) { return content_hash(MappedFile(path).view()); }
 

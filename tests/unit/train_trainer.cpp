@@ -85,6 +85,33 @@ TEST_CASE("a training that was killed while RUN/last had no name goes on") {
   }
 }
 
+TEST_CASE("a damaged checkpoint that is moved away, as the message says, costs some steps") {
+  const Workplace whole(test::tiny_xl());
+  whole.train();
+  Workplace place(test::tiny_xl());
+  place.task.stop_at = 10;
+  place.train();
+  place.task.start = Start::kResume;
+  place.task.stop_at = 0;
+  const auto damage_and_move = [&](const char* name) {
+    const fs::path folder = place.task.run / name, file = folder / "memory.safetensors";
+    std::string bytes = test::slurp(file);
+    bytes.back() = static_cast<char>(bytes.back() ^ 1);
+    fs::remove(file);  // perhaps a second name of another checkpoint's file
+    test::spill(file, bytes);
+    const std::string said = place.refusal();
+    CHECK(said.find(folder.string() + "/memory.safetensors: checksum mismatch") == 0);
+    CHECK(said.find("move it away: --resume then goes on from the newest other") !=
+          std::string::npos);
+    fs::rename(folder, folder.string() + ".damaged");
+  };
+  damage_and_move("last");
+  SUBCASE("RUN/best is left") {}
+  SUBCASE("no other is left") { damage_and_move("best"); }
+  place.train();
+  check_same_result(whole, place);
+}
+
 TEST_CASE("a training that is done stays as it is") {
   Workplace place(test::tiny_xl());
   place.train();
