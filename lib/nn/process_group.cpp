@@ -7,7 +7,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <future>
 #include <optional>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -22,6 +24,7 @@
 
 #include "base/hash.h"
 #include "base/launch.h"
+#include "nn/local_sum.h"
 #include "nn/process_watch.h"
 #endif
 
@@ -130,6 +133,15 @@ struct ProcessGroup::State {
     }
   }
 
+  // Memory does not tell that who was to write to it is gone.
+  void await(const std::future<void>& done) {
+    while (done.wait_for(std::chrono::milliseconds(500)) != std::future_status::ready) {
+      if (const std::optional<std::string> why = watch->verdict(std::chrono::milliseconds(0))) {
+        throw Error(process_name(place.rank, place.size), *why);
+      }
+    }
+  }
+
   // An exception of Gloo tells of a connection; who was at its end has to be found out.
   [[noreturn]] void explain(const std::exception& error) {
     const std::optional<std::string> why =
@@ -145,17 +157,46 @@ struct ProcessGroup::State {
   int exceptions;  // under way when the group was made
   c10::intrusive_ptr<c10d::Store> store;
   c10::intrusive_ptr<c10d::ProcessGroupGloo> gloo;
+  std::unique_ptr<LocalSum> local;  // absent where the processes share no memory
   std::unique_ptr<ProcessWatch> watch;
 };
 
 struct ProcessGroup::Sum::State {
   ProcessGroup::State* group;
+  std::future<void> local;
   c10::intrusive_ptr<c10d::Work> work;
   std::vector<at::Tensor> tensors;  // has to live as long as the work
 };
 
 ProcessGroup::ProcessGroup(const ProcessPlace& place, std::chrono::seconds patience)
-    : state_(std::make_unique<State>(place, patience)) {}
+    : state_(std::make_unique<State>(place, patience)) {
+  if (place.size > 1 && place.size == place.local_size) {
+    share_memory();
+  }
+}
+
+// All of them, or none.
+void ProcessGroup::share_memory() {
+  const auto make = [this](const std::string& where) {
+    try {
+      state_->local = std::make_unique<LocalSum>(rank(), size(), where);
+    } catch (const std::system_error& error) {
+      log_debug("no memory is shared by the processes: {}", error.what());
+    }
+  };
+  if (is_first()) {
+    make("");
+  }
+  const std::string where = from_first(state_->local ? state_->local->where() : std::string());
+  if (!is_first() && !where.empty()) {
+    make(where);
+  }
+  const at::Tensor without = at::full({1}, state_->local ? 0 : 1, at::kLong);
+  sum(without);
+  if (without.item<std::int64_t>() > 0) {
+    state_->local.reset();
+  }
+}
 
 ProcessGroup::~ProcessGroup() {
   if (std::uncaught_exceptions() > state_->exceptions) {
@@ -186,6 +227,10 @@ ProcessGroup::Sum ProcessGroup::start_sum(const at::Tensor& tensor) {
   sum.state_ = std::make_shared<Sum::State>();
   sum.state_->group = state_.get();
   sum.state_->tensors = {tensor};
+  if (state_->local && tensor.scalar_type() == at::kFloat) {
+    sum.state_->local = state_->local->start(tensor);
+    return sum;
+  }
   try {
     sum.state_->work = state_->gloo->allreduce(sum.state_->tensors);
   } catch (const std::exception& error) {
@@ -197,10 +242,14 @@ ProcessGroup::Sum ProcessGroup::start_sum(const at::Tensor& tensor) {
 void ProcessGroup::Sum::wait() {
   ProcessWatch& watch = *state_->group->watch;
   watch.set_waiting(true);
-  try {
-    state_->work->wait();
-  } catch (const std::exception& error) {
-    state_->group->explain(error);
+  if (state_->local.valid()) {
+    state_->group->await(state_->local);
+  } else {
+    try {
+      state_->work->wait();
+    } catch (const std::exception& error) {
+      state_->group->explain(error);
+    }
   }
   watch.set_waiting(false);
   watch.get_on();
@@ -253,6 +302,7 @@ ProcessGroup::ProcessGroup(const ProcessPlace&, std::chrono::seconds) {
   throw Error("several processes", "this program was built without Gloo",
               "install libgloo-dev and build again, or use one process");
 }
+void ProcessGroup::share_memory() {}
 ProcessGroup::~ProcessGroup() = default;
 int ProcessGroup::rank() const { return 0; }
 int ProcessGroup::size() const { return 1; }

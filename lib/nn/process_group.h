@@ -1,5 +1,5 @@
 // Several processes that compute together: sums over all of them, the same bits in each. c10d's
-// Gloo carries them.
+// Gloo carries them; those of float32 go through memory when all processes share a machine.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -64,6 +64,8 @@ class ProcessGroup {
 
  private:
   struct State;
+  void share_memory();
+
   std::unique_ptr<State> state_;
 };
 
