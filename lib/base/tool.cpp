@@ -15,6 +15,7 @@
 #include <system_error>
 
 #include "base/error.h"
+#include "base/failure_text.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/options_internal.h"
@@ -135,22 +136,10 @@ int reported(const std::string& tool, const std::function<void()>& work) {
     return 128 + stop.signal_number();
   } catch (const UsageError& error) {
     return fail(tool, error.what(), ExitCode::kUsage);
-  } catch (const std::bad_alloc&) {
-    return fail(tool, "out of memory; use smaller sizes or a machine with more memory");
-  } catch (const std::system_error& error) {
-    if (error.code() == std::errc::broken_pipe) return 128 + SIGPIPE;
-    return fail(tool, error.what());
-  } catch (const std::logic_error& error) {
-    return fail(tool, fmt::format("internal error: {}; please report it", error.what()));
-  } catch (const Error& error) {
-    return fail(tool, error.what());
   } catch (const std::exception& error) {
-    // LibTorch's errors: the first line says what, the rest is a stack.
-    const std::string text = error.what();
-    const bool memory = text.find("can't allocate memory") != std::string::npos ||
-                        text.find("out of memory") != std::string::npos;
-    return fail(tool, text.substr(0, text.find('\n')) +
-                          (memory ? "; use smaller sizes or a machine with more memory" : ""));
+    const auto* system = dynamic_cast<const std::system_error*>(&error);
+    if (system != nullptr && system->code() == std::errc::broken_pipe) return 128 + SIGPIPE;
+    return fail(tool, failure_text(error));
   } catch (...) {
     return fail(tool, "internal error: an unknown exception; please report it");
   }
