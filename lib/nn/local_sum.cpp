@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <linux/futex.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -44,9 +45,11 @@ std::uint64_t random_token() {
 
 }  // namespace
 
-// The number of the last chunk that a process has written or summed. Each has a line of the cache.
+// The number of the last chunk that a process has written or summed, and the process's own number.
+// Each has a line of the cache.
 struct alignas(64) LocalSum::Event {
   std::atomic<std::uint32_t> chunk{0};
+  std::atomic<pid_t> process{0};
   static_assert(std::atomic<std::uint32_t>::is_always_lock_free, "other processes see no locks");
 };
 
@@ -61,6 +64,7 @@ LocalSum::LocalSum(int rank, int size, const std::string& where)
     } else {
       open();
     }
+    event(rank, kWritten).process = ::getpid();
     thread_ = std::thread([this] { run(); });
   } catch (...) {
     release();
@@ -157,6 +161,16 @@ std::future<void> LocalSum::start(const at::Tensor& tensor) {
   }
   changed_.notify_one();
   return done;
+}
+
+std::optional<int> LocalSum::find_ended() const {
+  for (int other = 0; other < size_; ++other) {
+    const pid_t process = event(other, kWritten).process;
+    if (process != 0 && ::kill(process, 0) != 0 && errno == ESRCH) {
+      return other;
+    }
+  }
+  return std::nullopt;
 }
 
 void LocalSum::run() {

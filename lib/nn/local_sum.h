@@ -14,6 +14,7 @@
 #include <deque>
 #include <future>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -35,6 +36,9 @@ class LocalSum {
   // thread: all have to call this in the same order. The future waits for ever when one of them is
   // gone.
   std::future<void> start(const at::Tensor& tensor);
+
+  // The first of the other processes that has ended, if any.
+  std::optional<int> find_ended() const;
 
  private:
   struct Task {

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/failure_text.h"
 #include "base/log.h"
 
 #ifdef QL_GLOO
@@ -40,6 +41,9 @@ constexpr std::chrono::seconds kArrival{120};
 constexpr std::chrono::seconds kLeaving{10};
 // Who fails is found by the watch: Gloo itself waits as long as the others live.
 constexpr std::chrono::hours kForever{24 * 365};
+// For the words of one that has ended, and between two looks for it.
+constexpr std::chrono::seconds kTelling{2};
+constexpr std::chrono::milliseconds kLook{500};
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
@@ -133,10 +137,22 @@ struct ProcessGroup::State {
     }
   }
 
+  // What is known of the process that is lost, if anything: one that has failed by itself has told
+  // why before it ended.
+  std::optional<std::string> find_lost(std::chrono::milliseconds time) {
+    std::optional<std::string> why = watch->verdict(time);
+    const std::optional<int> ended = why || !local ? std::nullopt : local->find_ended();
+    if (ended) {
+      why = watch->verdict(kTelling);
+      return why ? why : process_name(*ended, place.size) + " has ended";
+    }
+    return why;
+  }
+
   // Memory does not tell that who was to write to it is gone.
   void await(const std::future<void>& done) {
-    while (done.wait_for(std::chrono::milliseconds(500)) != std::future_status::ready) {
-      if (const std::optional<std::string> why = watch->verdict(std::chrono::milliseconds(0))) {
+    while (done.wait_for(kLook) != std::future_status::ready) {
+      if (const auto why = find_lost(std::chrono::milliseconds(0))) {
         throw Error(process_name(place.rank, place.size), *why);
       }
     }
@@ -144,8 +160,12 @@ struct ProcessGroup::State {
 
   // An exception of Gloo tells of a connection; who was at its end has to be found out.
   [[noreturn]] void explain(const std::exception& error) {
-    const std::optional<std::string> why =
-        watch->verdict(launched ? std::chrono::seconds(2) : kSilence + std::chrono::seconds(3));
+    const auto deadline = std::chrono::steady_clock::now() +
+                          (launched ? kTelling : kSilence + std::chrono::seconds(3));
+    std::optional<std::string> why;
+    while (!why && std::chrono::steady_clock::now() < deadline) {
+      why = find_lost(kLook);
+    }
     throw Error(process_name(place.rank, place.size),
                 why ? *why
                     : fmt::format("the connection to another process is lost: {}",
@@ -338,7 +358,7 @@ void run_in_group(ProcessGroup* group, const std::function<void()>& work) {
   } catch (const Interrupted&) {
     throw;
   } catch (const std::exception& error) {
-    group->tell_failure(error.what());
+    group->tell_failure(failure_text(error));
     throw;
   }
 }
