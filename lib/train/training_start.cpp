@@ -278,7 +278,7 @@ void TrainingRun::announce() const {
     lines.push_back(std::move(line));
   }
   if (task_.place.device.is_cpu()) {
-    lines.push_back(slices_line(task_.config));
+    lines.push_back(slices_line(own_config(task_)));
     lines.push_back(memory_line(memory_));
   }
   for (const std::string& line : lines) {
