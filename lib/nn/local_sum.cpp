@@ -5,6 +5,7 @@
 #include <linux/futex.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -38,6 +39,17 @@ struct Ending {};
   throw std::system_error(errno, std::generic_category(), what);
 }
 
+// Which memory it is, and whom the numbers of processes in it belong to.
+struct Identity {
+  std::uint64_t token = 0, process_namespace = 0;
+};
+
+std::uint64_t process_namespace() {
+  struct stat status = {};
+  ::stat("/proc/self/ns/pid", &status);
+  return status.st_ino;
+}
+
 std::uint64_t random_token() {
   std::random_device device;
   return (std::uint64_t{device()} << 32) | device();
@@ -53,7 +65,7 @@ struct alignas(64) LocalSum::Event {
   static_assert(std::atomic<std::uint32_t>::is_always_lock_free, "other processes see no locks");
 };
 
-// The memory: a token, in the place of one more event, the events, the slots.
+// The memory: its identity, in the place of one more event, the events, the slots.
 LocalSum::LocalSum(int rank, int size, const std::string& where)
     : rank_(rank), size_(size), where_(where) {
   const auto processes = static_cast<std::size_t>(size);
@@ -102,7 +114,8 @@ void LocalSum::make() {
   }
   map(descriptor_);
   const std::uint64_t token = random_token();
-  std::memcpy(memory_, &token, sizeof token);
+  const Identity identity{token, process_namespace()};
+  std::memcpy(memory_, &identity, sizeof identity);
   where_ = fmt::format("/proc/{}/fd/{} {}", ::getpid(), descriptor_, token);
 }
 
@@ -119,10 +132,12 @@ void LocalSum::open() {
     throw;
   }
   ::close(descriptor);
-  // On another machine the same name may be another file.
-  std::uint64_t token = 0;
-  std::memcpy(&token, memory_, sizeof token);
-  if (std::to_string(token) != where_.substr(blank + 1)) {
+  // On another machine the same name may be another file, and in another container the numbers of
+  // processes are others.
+  Identity identity;
+  std::memcpy(&identity, memory_, sizeof identity);
+  if (std::to_string(identity.token) != where_.substr(blank + 1) ||
+      identity.process_namespace != process_namespace()) {
     errno = ENOENT;
     fail("token");
   }
@@ -210,24 +225,29 @@ void LocalSum::sum_chunk(float* values, std::int64_t count) {
     }
   }
   tell(kWritten);
-  float* own = values + begin(rank_);
+  // In the order of ranks, whichever process it is that adds them up.
+  float* sum = slot(rank_) + begin(rank_);
   const std::int64_t own_count = begin(rank_ + 1) - begin(rank_);
-  for (int other = 0; other < size_; ++other) {
-    if (other != rank_) {
-      wait_for(other, kWritten);
-      const float* addends = slot(other) + begin(rank_);
-      for (std::int64_t i = 0; i < own_count; ++i) {
-        own[i] += addends[i];
-      }
+  for (int rank = 0; rank < size_; ++rank) {
+    const float* addends = values + begin(rank_);
+    if (rank != rank_) {
+      wait_for(rank, kWritten);
+      addends = slot(rank) + begin(rank_);
+    }
+    if (rank == 0) {
+      std::memcpy(sum, addends, bytes(rank_));
+      continue;
+    }
+    for (std::int64_t i = 0; i < own_count; ++i) {
+      sum[i] += addends[i];
     }
   }
-  std::memcpy(slot(rank_) + begin(rank_), own, bytes(rank_));
   tell(kSummed);
-  for (int other = 0; other < size_; ++other) {
-    if (other != rank_) {
-      wait_for(other, kSummed);
-      std::memcpy(values + begin(other), slot(other) + begin(other), bytes(other));
+  for (int rank = 0; rank < size_; ++rank) {
+    if (rank != rank_) {
+      wait_for(rank, kSummed);
     }
+    std::memcpy(values + begin(rank), slot(rank) + begin(rank), bytes(rank));
   }
 }
 

@@ -31,6 +31,15 @@
 
 namespace ql::nn {
 
+namespace {
+
+// Another process has failed, which all find out by themselves.
+class LostProcess : public Error {
+  using Error::Error;
+};
+
+}  // namespace
+
 #ifdef QL_GLOO
 
 namespace {
@@ -126,10 +135,11 @@ struct ProcessGroup::State {
     }
   }
 
-  // The store's process leaves last.
-  void leave() {
+  // The store's process leaves last, or when the others have had time to hear why it fails.
+  void leave(std::chrono::seconds patience) {
     const std::string key = fmt::format("gone/{}", place.restart);
-    const auto deadline = std::chrono::steady_clock::now() + kLeaving;
+    const auto deadline = std::chrono::steady_clock::now() + patience;
+    watch->set_waiting(true);
     store->add(key, 1);
     while (place.rank == 0 && store->add(key, 0) < place.size &&
            std::chrono::steady_clock::now() < deadline) {
@@ -153,7 +163,7 @@ struct ProcessGroup::State {
   void await(const std::future<void>& done) {
     while (done.wait_for(kLook) != std::future_status::ready) {
       if (const auto why = find_lost(std::chrono::milliseconds(0))) {
-        throw Error(process_name(place.rank, place.size), *why);
+        throw LostProcess(process_name(place.rank, place.size), *why);
       }
     }
   }
@@ -166,10 +176,10 @@ struct ProcessGroup::State {
     while (!why && std::chrono::steady_clock::now() < deadline) {
       why = find_lost(kLook);
     }
-    throw Error(process_name(place.rank, place.size),
-                why ? *why
-                    : fmt::format("the connection to another process is lost: {}",
-                                  first_line(error.what())));
+    throw LostProcess(process_name(place.rank, place.size),
+                      why ? *why
+                          : fmt::format("the connection to another process is lost: {}",
+                                        first_line(error.what())));
   }
 
   ProcessPlace place;
@@ -219,11 +229,9 @@ void ProcessGroup::share_memory() {
 }
 
 ProcessGroup::~ProcessGroup() {
-  if (std::uncaught_exceptions() > state_->exceptions) {
-    return;
-  }
+  const bool fails = std::uncaught_exceptions() > state_->exceptions;
   try {
-    state_->leave();
+    state_->leave(fails ? kTelling : kLeaving);
   } catch (const std::exception&) {
     // Whoever else has failed says so; this process is done.
   }
@@ -234,9 +242,9 @@ int ProcessGroup::size() const { return state_->place.size; }
 int ProcessGroup::local_size() const { return state_->place.local_size; }
 void ProcessGroup::get_on() { state_->watch->get_on(); }
 
-void ProcessGroup::tell_failure(const std::string& why) noexcept {
+void ProcessGroup::tell_failure(const std::exception& error) noexcept {
   try {
-    state_->watch->tell_failure(process_name(rank(), size()) + ": " + why);
+    state_->watch->tell_failure(process_name(rank(), size()) + ": " + failure_text(error));
   } catch (const std::exception&) {
     // No memory for the words: that this process is gone is noticed all the same.
   }
@@ -328,7 +336,7 @@ int ProcessGroup::rank() const { return 0; }
 int ProcessGroup::size() const { return 1; }
 int ProcessGroup::local_size() const { return 1; }
 void ProcessGroup::get_on() {}
-void ProcessGroup::tell_failure(const std::string&) noexcept {}
+void ProcessGroup::tell_failure(const std::exception&) noexcept {}
 ProcessGroup::Sum ProcessGroup::start_sum(const at::Tensor&) { return {}; }
 void ProcessGroup::Sum::wait() {}
 std::int64_t ProcessGroup::from_first(std::int64_t value) { return value; }
@@ -358,7 +366,9 @@ void run_in_group(ProcessGroup* group, const std::function<void()>& work) {
   } catch (const Interrupted&) {
     throw;
   } catch (const std::exception& error) {
-    group->tell_failure(failure_text(error));
+    if (dynamic_cast<const LostProcess*>(&error) == nullptr) {
+      group->tell_failure(error);
+    }
     throw;
   }
 }

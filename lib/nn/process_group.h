@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <string>
@@ -22,7 +23,7 @@ class ProcessGroup {
   // Waits for all processes of the place. `patience`: how long one may let the others wait. Throws
   // Error when they do not come.
   ProcessGroup(const ProcessPlace& place, std::chrono::seconds patience);
-  // During an exception the others are told what it was.
+  // During an exception the first process stays some seconds, for the others to hear why.
   ~ProcessGroup();
   ProcessGroup(const ProcessGroup&) = delete;
   ProcessGroup& operator=(const ProcessGroup&) = delete;
@@ -60,7 +61,7 @@ class ProcessGroup {
   void get_on();
 
   // Tells the others why this process ends; they then end, too.
-  void tell_failure(const std::string& why) noexcept;
+  void tell_failure(const std::exception& error) noexcept;
 
  private:
   struct State;

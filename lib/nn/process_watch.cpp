@@ -16,7 +16,7 @@ constexpr std::chrono::milliseconds kBeat{1000};
 // A second that took so long: this process was suspended, and the others perhaps with it.
 constexpr std::chrono::seconds kSuspended{5};
 // What an exception of the main thread is given before the process ends without it.
-constexpr std::chrono::milliseconds kGrace{3000};
+constexpr std::chrono::milliseconds kGrace{4000};
 
 std::vector<std::uint8_t> bytes_of(const std::string& text) { return {text.begin(), text.end()}; }
 
@@ -35,16 +35,25 @@ ProcessWatch::ProcessWatch(c10::intrusive_ptr<c10d::Store> store, const ProcessP
   }
   looked_at_ = now.time_since_epoch().count();
   looking_ = std::thread([this] { look_on(); });
-  guarding_ = std::thread([this] { guard(); });
+  try {
+    guarding_ = std::thread([this] { guard(); });
+  } catch (...) {
+    end_looking();
+    throw;
+  }
 }
 
-ProcessWatch::~ProcessWatch() {
+void ProcessWatch::end_looking() {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     ending_ = true;
   }
   changed_.notify_all();
-  looking_.join();  // the guard ends the process should the store keep this thread waiting
+  looking_.join();
+}
+
+ProcessWatch::~ProcessWatch() {
+  end_looking();  // the guard ends the process should the store keep that thread waiting
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     guard_ending_ = true;
@@ -82,6 +91,7 @@ void ProcessWatch::look_on() {
   Clock::time_point before = Clock::now();
   while (known_verdict().empty() && !wait_for(kBeat, ending_)) {
     const Clock::duration pause = Clock::now() - before;
+    before += pause;
     if (pause > kSuspended) {
       for (Seen& seen : seen_) {
         seen.alive_at += pause;
@@ -94,8 +104,7 @@ void ProcessWatch::look_on() {
       // The first process, which answers for the store, ends last when all is well.
       decide(fmt::format("the connection to {} is lost", store_name()));
     }
-    before = Clock::now();
-    looked_at_ = before.time_since_epoch().count();
+    looked_at_ = Clock::now().time_since_epoch().count();
   }
 }
 

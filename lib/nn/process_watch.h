@@ -61,6 +61,7 @@ class ProcessWatch {
   };
 
   void look_on();
+  void end_looking();
   void guard();
   void look();
   void look_at(int rank);
