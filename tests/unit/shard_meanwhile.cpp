@@ -47,7 +47,7 @@ std::string complaint_about(const std::function<void()>& meanwhile,
     happened = true;
     return 0;
   });
-  const std::string said = complaint(make);
+  std::string said = complaint(make);
   CHECK(happened);
   return said;
 }
