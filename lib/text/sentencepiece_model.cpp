@@ -2,6 +2,9 @@
 
 #include <sentencepiece_processor.h>
 
+#include <exception>
+#include <new>
+
 #include "base/error.h"
 #include "text/sentencepiece_rules.h"
 #include "text/utf8.h"
@@ -21,15 +24,30 @@ struct SentencePieceModel::State {
   sentencepiece::SentencePieceProcessor processor;
 };
 
+namespace {
+
+// What is wrong, which for pieces that it cannot sort the library tells by an exception.
+std::string load(sentencepiece::SentencePieceProcessor& processor, std::string_view serialized) {
+  try {
+    const auto status = processor.LoadFromSerializedProto(serialized);
+    return status.ok() ? "" : status.ToString();
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+}
+
+}  // namespace
+
 SentencePieceModel::SentencePieceModel(std::string_view serialized, const std::string& where)
     : state_(std::make_unique<State>()) {
   if (rewrites_text(serialized)) {
     throw FormatError(where, "a SentencePiece model that rewrites text, or a damaged one",
                       "make one with qltok vocab, which keeps text as it is");
   }
-  const auto status = state_->processor.LoadFromSerializedProto(serialized);
-  if (!status.ok())
-    throw FormatError(where, fmt::format("not a SentencePiece model ({})", status.ToString()));
+  if (const std::string problem = load(state_->processor, serialized); !problem.empty())
+    throw FormatError(where, fmt::format("not a SentencePiece model ({})", problem));
   if (state_->processor.unk_id() < 0)
     throw FormatError(where, "a SentencePiece model without an unknown piece");
 }
