@@ -10,7 +10,7 @@ namespace ql {
 std::string failure_text(const std::exception& error) {
   const std::string cure = "; use smaller sizes or a machine with more memory";
   if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) return "out of memory" + cure;
-  const std::string text = error.what();
+  std::string text = error.what();
   if (dynamic_cast<const Error*>(&error) != nullptr ||
       dynamic_cast<const std::system_error*>(&error) != nullptr) {
     return text;
