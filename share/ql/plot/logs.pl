@@ -93,7 +93,8 @@ my %label = (steps => 'steps', tokens => 'tokens read', hours => 'hours of train
 print_frame(2 * @runs);
 print "set border 11\n";
 printf "set xlabel %s\n", quoted($label{$x} . $in);
-printf "set xrange [0:%.9g]\n", ($furthest || 1) / $unit;
+# With the digits of the points: one beyond the range would not be drawn.
+print 'set xrange [0:', ($furthest || 1) / $unit, "]\n";
 print "set y2label 'loss'\nset yrange [$low:$high]\nset link y2\nset y2tics\n";
 if ($high < 700) {
     print "set ylabel 'perplexity'\n";
