@@ -71,6 +71,11 @@ std::string rate_text(double rate) {
   return fmt::format("{:.3g}", rate);
 }
 
+ProgressStyle current_style() {
+  const std::lock_guard<std::mutex> lock(screen().mutex);
+  return screen().style;
+}
+
 }  // namespace
 
 void set_progress_style(const ProgressStyle& style) {
@@ -106,23 +111,19 @@ Progress::Progress(std::string title, std::string unit, std::int64_t total)
     : title_(std::move(title)),
       unit_(std::move(unit)),
       total_(total),
-      start_(Clock::now()),
+      start_(current_style().now()),
       last_draw_(start_) {}
 
 Progress::~Progress() { clear(); }
 
 double Progress::seconds() const {
-  return std::chrono::duration<double>(Clock::now() - start_).count();
+  return std::chrono::duration<double>(current_style().now() - start_).count();
 }
 
 bool Progress::is_time_to_draw(bool& bar) {
   if (finished_ || log_level() < LogLevel::kInfo) return false;
-  ProgressStyle style;
-  {
-    const std::lock_guard<std::mutex> lock(screen().mutex);
-    style = screen().style;
-  }
-  const Clock::time_point now = Clock::now();
+  const ProgressStyle style = current_style();
+  const auto now = style.now();
   if (now - last_draw_ < (style.bar ? style.bar_interval : style.line_interval)) return false;
   last_draw_ = now;
   bar = style.bar;
@@ -142,10 +143,8 @@ void Progress::draw(bool bar, double part, const std::string& text) {
 
 double Progress::rate() const {
   const double time = seconds();
-  return time > 0 ? static_cast<double>(done_ - resumed_) / time : 0;
+  return time > 0 ? static_cast<double>(done_) / time : 0;
 }
-
-void Progress::resume_at(std::int64_t done) { resumed_ = done_ = done; }
 
 void Progress::update(std::int64_t done, const std::string& note) {
   done_ = done;
@@ -164,7 +163,7 @@ void Progress::show(double part, const std::function<std::string()>& words) {
 void Progress::finish(const std::string& note) {
   if (std::exchange(finished_, true)) return;
   clear();
-  std::string text = fmt::format("{}: {} {} in {}", title_, with_thousands(done_ - resumed_), unit_,
+  std::string text = fmt::format("{}: {} {} in {}", title_, with_thousands(done_), unit_,
                                  human_seconds(seconds()));
   if (rate() > 0) text += fmt::format(", {}/s", rate_text(rate()));
   if (!note.empty()) text += ", " + note;

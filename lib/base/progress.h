@@ -15,6 +15,8 @@ struct ProgressStyle {
   bool bar = false;                             // draw on stderr instead of logging lines
   std::chrono::milliseconds bar_interval{170};  // at most 6 times a second
   std::chrono::milliseconds line_interval{60'000};
+  // Tests have a clock of their own.
+  std::function<std::chrono::steady_clock::time_point()> now = std::chrono::steady_clock::now;
 };
 void set_progress_style(const ProgressStyle& style);
 
@@ -25,10 +27,6 @@ class Progress {
   ~Progress();  // clears the bar if finish() was not called
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
-
-  // Says that `done` of the total stem from an earlier run: they count for the rest that is left
-  // but not for the rate. Call it before the first update().
-  void resume_at(std::int64_t done);
 
   // `done` is absolute. Cheap: looks at the clock and returns when it is too early to draw.
   // `note` is shown behind the bar (loss, perplexity ...).
@@ -46,10 +44,9 @@ class Progress {
   double rate() const;
   bool is_time_to_draw(bool& bar);
   static void draw(bool bar, double part, const std::string& text);
-  using Clock = std::chrono::steady_clock;
   std::string title_, unit_;
-  std::int64_t total_, resumed_ = 0, done_ = 0;
-  Clock::time_point start_, last_draw_;
+  std::int64_t total_, done_ = 0;
+  std::chrono::steady_clock::time_point start_, last_draw_;
   bool finished_ = false;
 };
 
