@@ -1,5 +1,7 @@
 #include "nn/attention.h"
 
+#include <ATen/core/grad_mode.h>
+
 #include <cmath>
 #include <limits>
 

@@ -56,12 +56,22 @@ constexpr std::chrono::milliseconds kLook{500};
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
+// LibTorch from 2.4 on takes libuv for its store unless told otherwise, and refuses where it was
+// built without, as distributions build it. Older ones do not have the option.
+template <typename Options>
+auto without_libuv(Options& options, int /*preferred*/) -> decltype(void(options.useLibUV)) {
+  options.useLibUV = false;
+}
+template <typename Options>
+void without_libuv(Options& /*options*/, long /*otherwise*/) {}
+
 c10::intrusive_ptr<c10d::Store> make_store(const ProcessPlace& place, bool answers) {
   c10d::TCPStoreOptions options;
   options.port = static_cast<std::uint16_t>(place.port);
   options.isServer = answers;
   options.waitWorkers = false;
   options.timeout = kArrival;
+  without_libuv(options, 0);
   try {
     return c10::make_intrusive<c10d::TCPStore>(place.address, options);
   } catch (const std::exception& error) {

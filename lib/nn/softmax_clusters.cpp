@@ -1,5 +1,7 @@
 #include "nn/softmax_clusters.h"
 
+#include <ATen/core/grad_mode.h>
+
 #include "nn/cluster_rows.h"
 #include "nn/softmax_blocks.h"
 

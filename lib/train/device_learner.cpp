@@ -1,5 +1,7 @@
 #include "train/device_learner.h"
 
+#include <ATen/core/grad_mode.h>
+
 #include <algorithm>
 
 #include "nn/accumulation.h"

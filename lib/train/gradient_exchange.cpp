@@ -1,5 +1,7 @@
 #include "train/gradient_exchange.h"
 
+#include <ATen/core/grad_mode.h>
+
 #include <stdexcept>
 #include <utility>
 

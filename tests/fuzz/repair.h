@@ -2,6 +2,7 @@
 // behind them.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
