@@ -37,3 +37,21 @@ expect_said() {
 expect_equal() {
   [ "$1" = "$2" ] || fail "${3:-values} differ: '$1' and '$2'"
 }
+
+# await WHAT COMMAND...: until the command succeeds, for two minutes at most.
+await() {
+  local what=$1 tries
+  shift
+  for ((tries = 0; tries < 2400; tries++)); do
+    "$@" && return
+    sleep 0.05
+  done
+  fail "$what has not come"
+}
+
+# catches_sigterm PROCESS: succeeds when the process has come so far that it handles signals itself.
+catches_sigterm() {
+  local caught
+  caught=$(sed -n 's/^SigCgt:\t//p' "/proc/$1/status" 2>/dev/null)
+  [ $((16#${caught:-0} & 0x4000)) -ne 0 ]
+}

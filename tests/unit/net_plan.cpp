@@ -5,8 +5,8 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
+#include <ctime>
 #include <tuple>
 
 #include "base/error.h"
@@ -258,12 +258,11 @@ TEST_CASE("the search takes well under a second, however long the context") {
   }
   for (const std::int64_t context :
        {std::int64_t{1000}, std::int64_t{100000}, kMaxPlannedContext}) {
-    const auto start = std::chrono::steady_clock::now();
+    const std::clock_t start = std::clock();
     CHECK_FALSE(cheapest_plans(networks, context).empty());
-    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
     CAPTURE(context);
-    // Sanitizers and busy machines included.
-    CHECK(took.count() < 20);
+    // Seconds of the processor, because other programs may be busy; sanitizers included.
+    CHECK(static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC < 20);
   }
 }
 
