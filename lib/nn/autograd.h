@@ -2,7 +2,16 @@
 #pragma once
 
 #include <ATen/ATen.h>
+#if defined(__GNUC__) && !defined(__clang__)
+// GCC 14 takes the std::vector<bool> in LibTorch 2.6's Function::apply() for an overflow.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Warray-bounds"
+#pragma GCC diagnostic ignored "-Wstringop-overflow"
+#endif
 #include <torch/csrc/autograd/custom_function.h>
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic pop
+#endif
 
 #include <utility>
 
