@@ -7,10 +7,8 @@
 #include <cerrno>
 #include <system_error>
 #include <utility>
-#include <vector>
 
 #include "base/error.h"
-#include "base/event_file.h"
 #include "base/uninterrupted.h"
 #include "train/retention.h"
 
@@ -67,14 +65,10 @@ void RunFolder::clear() {
   remove_kept(path_);
   remove_checkpoint(best());
   remove_checkpoint(last());
-  std::vector<fs::path> leftovers = event_files(path_);
-  leftovers.push_back(log());
-  for (const fs::path& path : leftovers) {
-    std::error_code error;
-    fs::remove_all(path, error);
-    if (error) {
-      throw SystemError(path.string(), "remove", error.value());
-    }
+  std::error_code error;
+  fs::remove_all(log(), error);
+  if (error) {
+    throw SystemError(log().string(), "remove", error.value());
   }
 }
 

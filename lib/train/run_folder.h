@@ -29,8 +29,8 @@ class RunFolder {
   std::filesystem::path log() const { return path_ / "log.jsonl"; }
   bool has_checkpoint() const;
   const std::filesystem::path& path() const { return path_; }
-  // Removes checkpoints, log and event files of an earlier training, and what a killed one left
-  // under temporary names.
+  // Removes checkpoints and log of an earlier training, and what a killed one left under temporary
+  // names. The event file stays for RunLog, which replaces it by one of a later name.
   void clear();
 
  private:

@@ -97,24 +97,46 @@ TEST_CASE("an event file takes the place of those before it, and of no others") 
   spill(scratch / "events.out.tfevents.0000000007.machine", "somebody's");
   spill(scratch / "events.out.tfevents.x.qltrain", "not a date");
   spill(scratch / "events.out.tfevents.9999999999999999999.qltrain", "not a date");
-  const fs::path first = start_event_file(scratch.path(), 1234.9, "");
-  CHECK(first.filename() == "events.out.tfevents.0000001234.qltrain");
-  CHECK(slurp(first) == event_file_start(1234.9));
+  const fs::path first = start_event_file(scratch.path(), 1234.75, "");
+  CHECK(first.filename() == "events.out.tfevents.0000001234750000.qltrain");
+  CHECK(slurp(first) == event_file_start(1234.75));
   AppendFile(first).append(scalar_event(1235, 1, {{"a", 1}}));
 
-  // In the same second, and with a clock that was set back.
-  const fs::path second = start_event_file(scratch.path(), 1234.9, "");
-  CHECK(second.filename() == "events.out.tfevents.0000001235.qltrain");
+  // At the same time, and with a clock that was set back.
+  const fs::path second = start_event_file(scratch.path(), 1234.75, "");
+  CHECK(second.filename() == "events.out.tfevents.0000001234750001.qltrain");
   const fs::path third = start_event_file(scratch.path(), 99, scalar_event(98, 4, {{"a", 2}}));
-  CHECK(third.filename() == "events.out.tfevents.0000001236.qltrain");
+  CHECK(third.filename() == "events.out.tfevents.0000001234750002.qltrain");
   CHECK(event_files(scratch.path()) == std::vector<fs::path>{third});
   CHECK(scratch.entries() == 4);
   const std::vector<ReadEvent> events = read_events(slurp(third));
   REQUIRE(events.size() == 3);
   CHECK(events[2].step == 4);
   CHECK(start_event_file(scratch.path(), 5000, "").filename() ==
-        "events.out.tfevents.0000005000.qltrain");
+        "events.out.tfevents.0000005000000000.qltrain");
   CHECK_THROWS_AS(start_event_file(scratch / "none", 1, ""), Error);
+}
+
+TEST_CASE("two event files of one second have two names, even when the first is gone") {
+  const ScratchFolder scratch;
+  const fs::path first = start_event_file(scratch.path(), 1.7e9 + 0.25, "");
+  fs::remove(first);
+  const fs::path second = start_event_file(scratch.path(), 1.7e9 + 0.5, "");
+  CHECK(second.filename() == "events.out.tfevents.1700000000500000.qltrain");
+  CHECK(first < second);
+}
+
+TEST_CASE("event files that an earlier version named by seconds are older, and replaced") {
+  for (const double now : {1.7e9 + 0.5, 1.7e9 - 1000}) {
+    CAPTURE(now);
+    const ScratchFolder scratch;
+    const fs::path before = scratch / "events.out.tfevents.1700000000.qltrain";
+    spill(before, event_file_start(1.7e9));
+    CHECK(event_files(scratch.path()) == std::vector<fs::path>{before});
+    const fs::path after = start_event_file(scratch.path(), now, "");
+    CHECK(before < after);
+    CHECK(event_files(scratch.path()) == std::vector<fs::path>{after});
+  }
 }
 
 }  // namespace ql

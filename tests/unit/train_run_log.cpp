@@ -10,6 +10,7 @@
 #include "base/event_file.h"
 #include "event_reader.h"
 #include "scratch.h"
+#include "train/run_folder.h"
 
 namespace ql::train {
 namespace {
@@ -164,6 +165,19 @@ TEST_CASE("the event file tells what the log tells") {
   // 45 seconds of training passed between the first record and this one, however long the pause.
   CHECK(events.back().wall_time - events[2].wall_time == doctest::Approx(45));
   CHECK(events[1].wall_time - events[2].wall_time == doctest::Approx(35));
+}
+
+TEST_CASE("a training anew names its event file after the one it replaces") {
+  const test::ScratchFolder scratch;
+  // A clock that was set back, so that the time does not make the name.
+  const std::filesystem::path before = scratch / "events.out.tfevents.9000000000000000.qltrain";
+  test::spill(before, "");
+  RunFolder folder(scratch.path(), Start::kForce);
+  folder.clear();
+  const RunLog log(folder.log(), 0, 0);
+  const std::vector<std::filesystem::path> files = event_files(scratch.path());
+  REQUIRE(files.size() == 1);
+  CHECK(files[0] > before);
 }
 
 TEST_CASE("a full disk leaves whole events") {
