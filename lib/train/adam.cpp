@@ -13,10 +13,11 @@
 namespace ql::train {
 namespace {
 
-// The constants of one update, in the tensors' own precision.
+// The constants of one update, in the tensors' own precision. Of a decay it is 1 - beta that keeps
+// its digits there: a beta of 0.999999 has none to spare in float32, and one of 0.99999999 is 1.
 template <typename Scalar>
 struct Update {
-  Scalar beta1, beta2, gradient_scale, step_size, second_correction, epsilon;
+  Scalar one_minus_beta1, one_minus_beta2, gradient_scale, step_size, second_correction, epsilon;
 };
 
 template <typename Scalar>
@@ -25,8 +26,8 @@ QL_VECTOR_BODY void update_body(Update<Scalar> with, Scalar* __restrict weight,
                                 Scalar* __restrict second, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) {
     const Scalar g = gradient[i] * with.gradient_scale;
-    first[i] = with.beta1 * first[i] + (1 - with.beta1) * g;
-    second[i] = with.beta2 * second[i] + (1 - with.beta2) * g * g;
+    first[i] = first[i] - with.one_minus_beta1 * first[i] + with.one_minus_beta1 * g;
+    second[i] = second[i] - with.one_minus_beta2 * second[i] + with.one_minus_beta2 * g * g;
     weight[i] -=
         with.step_size * first[i] / (std::sqrt(second[i]) * with.second_correction + with.epsilon);
   }
@@ -60,8 +61,8 @@ void Adam::step(double learning_rate, double gradient_scale) {
                                     : at::zeros(parameter.sizes(), first_[p].options());
     const std::int64_t elements = parameter.numel();
     AT_DISPATCH_FLOATING_TYPES(parameter.scalar_type(), "adam", [&] {
-      const Update<scalar_t> constants{static_cast<scalar_t>(options_.beta1),
-                                       static_cast<scalar_t>(options_.beta2),
+      const Update<scalar_t> constants{static_cast<scalar_t>(1 - options_.beta1),
+                                       static_cast<scalar_t>(1 - options_.beta2),
                                        static_cast<scalar_t>(gradient_scale),
                                        static_cast<scalar_t>(learning_rate / correction1),
                                        static_cast<scalar_t>(1 / std::sqrt(correction2)),

@@ -77,13 +77,14 @@ void DeviceAdam::step(const at::Tensor& gradient, const at::Tensor& gradient_sca
   const at::NoGradGuard no_gradient;
   const at::TensorOptions options = first_.options();
   // 0 * NaN is NaN: an update that does not apply needs a gradient of zeros, not a factor.
-  const at::Tensor zero = at::zeros({}, options), one = at::ones({}, options);
+  const at::Tensor zero = at::zeros({}, options);
   const at::Tensor slope = at::where(applies, gradient * gradient_scale.to(options), zero);
-  const auto decay = [&](double beta) {
-    return at::where(applies, at::full({}, beta, options), one);
+  // moment - (1 - beta) * moment, as the kernel has it: beta itself may be 1 in float32.
+  const auto decay = [&](at::Tensor& moment, double beta) -> at::Tensor& {
+    return moment.addcmul_(moment, at::where(applies, at::full({}, 1 - beta, options), zero), -1);
   };
-  first_.mul_(decay(options_.beta1)).add_(slope, 1 - options_.beta1);
-  second_.mul_(decay(options_.beta2)).addcmul_(slope, slope, 1 - options_.beta2);
+  decay(first_, options_.beta1).add_(slope, 1 - options_.beta1);
+  decay(second_, options_.beta2).addcmul_(slope, slope, 1 - options_.beta2);
   const at::Tensor divisor =
       second_.sqrt().mul_(second_correction.to(options)).add_(options_.epsilon);
   const at::Tensor size = at::where(applies, step_size.to(options), zero);

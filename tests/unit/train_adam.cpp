@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "torch_doctest.h"
+#include "train/device_adam.h"
 
 namespace ql::train {
 namespace {
@@ -79,7 +80,74 @@ void compare_with_oracle(at::ScalarType type, double tolerance) {
   CHECK(adam.steps() == 4);
 }
 
+// Three numbers with gradients that never change their sign, so that no moment is a difference.
+class SteadyGradients {
+ public:
+  explicit SteadyGradients(at::ScalarType type)
+      : weight_(at::zeros({3}, type).set_requires_grad(true)), type_(type) {}
+
+  std::vector<nn::NamedTensor> parameters() const { return {{"w", weight_}}; }
+  static double of(std::int64_t element, int step) {
+    return (1 + 0.5 * std::sin(step + 1.0)) * std::pow(10.0, -static_cast<double>(element));
+  }
+  void set(int step) {
+    weight_.mutable_grad() = at::tensor({of(0, step), of(1, step), of(2, step)}, type_);
+  }
+
+  // The largest relative distance of the moments from those of `oracles`, and of the weights.
+  double distance(const std::vector<nn::NamedTensor>& moments,
+                  const std::vector<ScalarAdam>& oracles, const std::vector<double>& weights) {
+    double worst = 0;
+    for (std::size_t i = 0; i < oracles.size(); ++i) {
+      const auto place = static_cast<std::int64_t>(i);
+      const auto compare = [&](const at::Tensor& found, double expected) {
+        worst = std::max(worst, std::abs(found[place].item<double>() / expected - 1));
+      };
+      compare(moments[0].tensor, oracles[i].first);
+      compare(moments[1].tensor, oracles[i].second);
+      compare(weight_.detach(), weights[i]);
+    }
+    return worst;
+  }
+
+ private:
+  at::Tensor weight_;
+  at::ScalarType type_;
+};
+
 }  // namespace
+
+TEST_CASE("decays as near to 1 as one likes keep their digits, in the kernel and by operations") {
+  for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
+    for (const double beta : {0.0, 0.5, 0.9, 0.999, 0.999999, 0.99999999}) {
+      CAPTURE(beta);
+      SteadyGradients of_kernel(type), of_operations(type);
+      const AdamOptions options{beta, beta, 1e-12};
+      Adam kernel(of_kernel.parameters(), options);
+      DeviceAdam device(of_operations.parameters(), options);
+      std::vector<ScalarAdam> oracles(3, ScalarAdam{beta, beta, 1e-12});
+      std::vector<double> weights(3, 0);
+      for (int step = 0; step < 50; ++step) {
+        of_kernel.set(step);
+        of_operations.set(step);
+        kernel.step(0.01, 1);
+        const AdamRates rates = adam_rates(options, 0.01, step + 1);
+        device.step(device.take_gradient(), at::scalar_tensor(1, at::kDouble),
+                    at::scalar_tensor(rates.step_size, at::kDouble),
+                    at::scalar_tensor(rates.second_correction, at::kDouble),
+                    at::scalar_tensor(true, at::kBool));
+        for (std::size_t i = 0; i < oracles.size(); ++i) {
+          const double gradient = SteadyGradients::of(static_cast<std::int64_t>(i), step);
+          weights[i] = oracles[i].update(weights[i], gradient, 0.01);
+        }
+      }
+      // float32 rounds 50 sums, by 6e-8 each.
+      const double tolerance = type == at::kFloat ? 5e-6 : 1e-7;
+      CHECK(of_kernel.distance(kernel.moments(), oracles, weights) < tolerance);
+      CHECK(of_operations.distance(device.moments(), oracles, weights) < tolerance);
+    }
+  }
+}
 
 TEST_CASE("Adam follows the scalar algorithm") {
   compare_with_oracle(at::kDouble, 1e-12);
