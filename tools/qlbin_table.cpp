@@ -176,8 +176,10 @@ Command import_files() {
   command.options.push_back(
       eos("Id of the end-of-sentence token. Of llm.c and nanoGPT, it ends a document; without it "
           "all FILEs are one document."));
-  command.options.push_back(flag(
-      "eos-first", "The token of --eos begins a document, as in what llm.c's own scripts write."));
+  command.options.push_back(
+      flag("eos-first",
+           "The token of --eos begins a document, as in what llm.c's scripts write: 50256 of "
+           "GPT-2's vocabulary, 128000 of that of Llama 3."));
   command.examples = {
       {"qlbin import --format llmc -o data/train --vocab-size 50257 --eos 50256 --eos-first "
        "fineweb_train_*.bin",
