@@ -14,6 +14,15 @@ std::int64_t segments_of_part(std::int64_t tokens, std::int64_t batch, std::int6
   return (tokens / batch - 1) / segment;
 }
 
+// A training that can do without it must not fail for the want of a thread.
+std::unique_ptr<WorkerThreads> one_thread() {
+  try {
+    return std::make_unique<WorkerThreads>(1);
+  } catch (const Error&) {
+    return nullptr;
+  }
+}
+
 }  // namespace
 
 Streams::Streams(shard::TokenReader& reader, std::int64_t batch, std::int64_t segment,
@@ -33,9 +42,10 @@ Streams::Streams(shard::TokenReader& reader, std::int64_t batch, std::int64_t se
                             : "use a shorter segment or more data");
   }
   steps_per_epoch_ = segments_of_part(reader.tokens(), batch, segment);
+  thread_ = one_thread();
 }
 
-// The thread of `ahead_` must not outlive the reader, nor what it reads into.
+// Nothing may be read any more when the reader goes.
 Streams::~Streams() { drop_ahead(); }
 
 void Streams::drop_ahead() {
@@ -73,13 +83,23 @@ Streams::Batch Streams::read_now(std::int64_t step) const {
   return batch;
 }
 
+void Streams::begin_to_read(std::int64_t step) {
+  if (!thread_) {
+    return;
+  }
+  const auto task =
+      std::make_shared<std::packaged_task<Batch()>>([this, step] { return read_now(step); });
+  ahead_ = task->get_future();
+  thread_->run([task] { (*task)(); });
+}
+
 void Streams::read(std::int64_t step, std::int64_t* tokens, std::int64_t* targets) {
   if (next_ != step) {
     drop_ahead();
   }
   const Batch batch = ahead_.valid() ? ahead_.get() : read_now(step);
   next_ = step + 1;
-  ahead_ = std::async(std::launch::async, [this, step] { return read_now(step + 1); });
+  begin_to_read(step + 1);
   std::copy(batch.tokens.begin(), batch.tokens.end(), tokens);
   std::copy(batch.targets.begin(), batch.targets.end(), targets);
 }

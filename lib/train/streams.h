@@ -8,15 +8,18 @@
 //
 // The segments of a part have numbers, the cursors: 0, 1, 2 and so on through all epochs. Step k
 // reads segment k, unless set_cursor() has moved it because steps were left out or taken back, or
-// the parts were cut anew. Nothing else is to be saved for a resume. A thread reads the next step
-// meanwhile; what it throws is thrown by the read() of that step.
+// the parts were cut anew. Nothing else is to be saved for a resume. One thread reads the next step
+// meanwhile; what it throws is thrown by the read() of that step. Where the system grants no
+// thread, read() does all the work.
 #pragma once
 
 #include <cstdint>
 #include <future>
+#include <memory>
 #include <optional>
 #include <vector>
 
+#include "base/ordered_jobs.h"
 #include "nn/row_range.h"
 #include "shard/token_reader.h"
 
@@ -65,6 +68,7 @@ class Streams {
   };
   Batch read_now(std::int64_t step) const;
 
+  void begin_to_read(std::int64_t step);
   void drop_ahead();
 
   std::int64_t batch_, segment_, row_tokens_, steps_per_epoch_ = 0;
@@ -72,6 +76,7 @@ class Streams {
   std::int64_t ahead_of_step_ = 0;  // cursor less step
   std::future<Batch> ahead_;  // of step next_; the reader belongs to its thread until it is there
   std::int64_t next_ = -1;
+  std::unique_ptr<WorkerThreads> thread_;  // none: the system granted none
 };
 
 }  // namespace ql::train

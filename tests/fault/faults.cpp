@@ -2,7 +2,8 @@
 //
 //   QL_FAULT=CALL:WHEN:HOW
 //     CALL  open, read, write (pread and pwrite too), fsync, ftruncate, close, rename, link, mkdir,
-//           mmap, malloc (all that allocates), realtime (the system's clock)
+//           mmap, malloc (all that allocates), realtime (the system's clock), thread (that a
+//           std::thread is made)
 //     WHEN  3 the third call alone, 3+ that one and all later ones, every each call, but only once:
 //           repeated at once it does its work, as after a signal
 //     HOW   the name of an error, or short: half of the bytes are read or written, or back: the
@@ -15,6 +16,7 @@
 // Counting begins with main(): what the C++ library does before is not the program's.
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -38,7 +40,7 @@ struct NamedError {
 constexpr NamedError kErrors[] = {{"ENOSPC", ENOSPC}, {"EIO", EIO},       {"EINTR", EINTR},
                                   {"EACCES", EACCES}, {"ENOENT", ENOENT}, {"EROFS", EROFS},
                                   {"EMFILE", EMFILE}, {"ENOMEM", ENOMEM}, {"EDQUOT", EDQUOT},
-                                  {"EXDEV", EXDEV},   {"EMLINK", EMLINK}};
+                                  {"EXDEV", EXDEV},   {"EMLINK", EMLINK}, {"EAGAIN", EAGAIN}};
 
 enum class When { kOnce, kFrom, kEvery };
 enum class How { kError, kShort, kBack };
@@ -177,6 +179,14 @@ bool fails_to_allocate(std::size_t size) {
   return true;
 }
 
+// Others than C++'s own make threads as well: pools in libraries, which do not always bear a
+// refusal.
+bool is_thread_refused(void* (*begin)(void*)) {
+  Dl_info info{};
+  return is_chosen("thread") && dladdr(reinterpret_cast<void*>(begin), &info) != 0 &&
+         strstr(info.dli_fname, "libstdc++") != nullptr && is_due();
+}
+
 bool is_clock_set_back() { return is_chosen("realtime") && is_due(); }
 
 // The call that this library stands before.
@@ -292,6 +302,13 @@ void* mmap(void* address, size_t length, int protection, int flags, int descript
   static auto* const next = real<void*(void*, size_t, int, int, int, off_t)>("mmap");
   if (descriptor >= 0 && fails("mmap", descriptor)) return MAP_FAILED;
   return next(address, length, protection, flags, descriptor, offset);
+}
+
+int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*begin)(void*),
+                   void* argument) noexcept {
+  static auto* const next =
+      real<int(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*)>("pthread_create");
+  return is_thread_refused(begin) ? fault.error : next(thread, attributes, begin, argument);
 }
 
 // glibc's own names: dlsym() itself may allocate.
