@@ -104,14 +104,15 @@ void Streams::read(std::int64_t step, std::int64_t* tokens, std::int64_t* target
   std::copy(batch.targets.begin(), batch.targets.end(), targets);
 }
 
-std::vector<std::int64_t> Streams::document_ages(std::int64_t step) const {
+std::vector<std::int64_t> Streams::document_ages(std::int64_t step,
+                                                 const nn::RowRange& rows) const {
   if (ahead_.valid()) {
     ahead_.wait();  // the reader serves one thread
   }
   std::vector<std::int64_t> ages;
-  for (std::int64_t b = 0; b < own_.count; ++b) {
+  for (std::int64_t b = 0; b < rows.count; ++b) {
     ages.push_back(shard::document_age(reader_.document_starts(),
-                                       (own_.first + b) * row_tokens_ + position(step)));
+                                       (rows.first + b) * row_tokens_ + position(step)));
   }
   return ages;
 }

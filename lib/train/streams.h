@@ -59,7 +59,10 @@ class Streams {
 
   // For every row, how many tokens of the document that step `step` begins in stand before it: in
   // the data, so that a part that begins inside a document goes on with it, from an empty memory.
-  std::vector<std::int64_t> document_ages(std::int64_t step) const;
+  std::vector<std::int64_t> document_ages(std::int64_t step) const {
+    return document_ages(step, own_);
+  }
+  std::vector<std::int64_t> document_ages(std::int64_t step, const nn::RowRange& rows) const;
 
  private:
   shard::TokenReader& reader_;

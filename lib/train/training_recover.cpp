@@ -1,5 +1,9 @@
+#include <algorithm>
+
 #include "base/log.h"
 #include "base/number.h"
+#include "net/geometry.h"
+#include "nn/document_reset.h"
 #include "train/training_run.h"
 
 namespace ql::train {
@@ -67,9 +71,7 @@ bool TrainingRun::recover(const Divergence& found) {
   if (action == OnDivergence::kRollback) {
     roll_back(behind);
   } else if (action == OnDivergence::kSkip) {
-    state_.cursor = behind;
-    streams_.set_cursor(state_.step, state_.cursor);
-    unsaved_ = true;
+    leave_out_until(behind);
   }
   line_.clear();
   append_to_log(record);
@@ -80,24 +82,37 @@ bool TrainingRun::recover(const Divergence& found) {
 void TrainingRun::roll_back(std::int64_t cursor) {
   const Divergences divergences = state_.divergences;
   restore(newest_, Rows::kSame);
-  const std::int64_t before = streams_.epoch(state_.step);
   state_.divergences = divergences;
-  state_.cursor = cursor;
-  streams_.set_cursor(state_.step, cursor);
-  if (streams_.epoch(state_.step) != before) {
-    // The memory is of the end of one epoch, the segment is in another.
-    nn::Memory memory = learner_->memory();
-    for (const nn::NamedTensor& state : memory.states) {
-      state.tensor.zero_();
-    }
-    learner_->set_memory(memory);
-  }
+  leave_out_until(cursor);
   if (is_first()) {
     open_log();
   }
   timed_steps_ = 0;
   step_seconds_ = 0;
+}
+
+// Goes on with segment `cursor`, though the memory ends where segment state_.cursor begins. What
+// belongs to another epoch or document there has to go at once: later steps see the ages of
+// documents in the data, which count what was left out, too.
+void TrainingRun::leave_out_until(std::int64_t cursor) {
+  const std::int64_t left_out = (cursor - state_.cursor) * streams_.segment();
+  const std::int64_t epoch = streams_.epoch(state_.step);
+  const bool epoch_begins = streams_.starts_epoch(state_.step);  // the memory is of the one before
+  state_.cursor = cursor;
+  streams_.set_cursor(state_.step, cursor);
   unsaved_ = true;
+  std::vector<std::int64_t> ages(static_cast<std::size_t>(streams_.batch()), 0);
+  if (!epoch_begins && streams_.epoch(state_.step) == epoch) {
+    if (!task_.network.reset_memory_at_documents) {
+      return;
+    }
+    ages = streams_.document_ages(state_.step, {0, streams_.batch()});
+    for (std::int64_t& age : ages) {
+      age = std::max<std::int64_t>(0, age - left_out);
+    }
+  }
+  learner_->set_memory(nn::forget_other_documents(
+      learner_->memory(), net::make_geometry(task_.network, task_.network.lengths), ages));
 }
 
 }  // namespace ql::train

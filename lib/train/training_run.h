@@ -55,6 +55,7 @@ class TrainingRun {
   void run_steps();
   bool recover(const Divergence& found);
   void roll_back(std::int64_t cursor);
+  void leave_out_until(std::int64_t cursor);
 
   double progress() const;
   bool is_first() const { return task_.group == nullptr || task_.group->is_first(); }

@@ -1,10 +1,12 @@
 // Trainings that diverge, and resumes that change settings, through train/trainer.h.
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 
 #include "base/error.h"
 #include "base/event_file.h"
 #include "event_reader.h"
+#include "process_support.h"
 #include "torch_doctest.h"
 #include "train/checkpoint.h"
 #include "train/learner.h"
@@ -88,6 +90,58 @@ struct OddPage : Workplace {
     return same;
   }
 };
+
+// Four rows of the same sentence, with five segments from 150 on that are of other words in each.
+// In every row a document starts elsewhere.
+struct OddDocuments : Workplace {
+  static constexpr std::size_t kRows = 4, kRow = 800, kOdd = 600, kBehind = 620;
+
+  OddDocuments(net::Network network, OnDivergence action) : Workplace(network) {
+    task.network.reset_memory_at_documents = true;
+    task.config.batch = kRows;
+    task.config.steps = 170;
+    task.config.learning_rate = 0.01;
+    task.config.checkpoint_interval = 20;
+    task.config.eval_interval = 1000;
+    task.config.divergence = action;
+    task.config.loss_jump = 3;
+  }
+
+  // Where the documents of each row start, counted from the row's first token.
+  std::vector<std::vector<std::size_t>> starts;
+
+  // The data without tokens `from` to kBehind of every row. Both are the first of a sentence: what
+  // is left are sentences alone, and the odd words with all of it.
+  void pack(const char* name, std::size_t from) const {
+    const std::size_t length = kRow - (kBehind - from);
+    std::vector<shard::TokenId> ids;
+    std::vector<std::size_t> all;
+    for (std::size_t row = 0; row < kRows; ++row) {
+      for (std::size_t i = 0; i < kRow; ++i) {
+        const bool odd = i > kOdd && i < kBehind;
+        if (i < from || i >= kBehind) {
+          ids.push_back(static_cast<shard::TokenId>(odd ? 10 + i % 7 : i % 5));
+        }
+      }
+      for (const std::size_t start : starts[row]) {
+        const std::size_t left = start < from ? start : std::max(start, kBehind) - kBehind + from;
+        if (row + left > 0 && (all.empty() || row * length + left > all.back())) {
+          all.push_back(row * length + left);
+        }
+      }
+    }
+    test::pack(scratch / name, ids, 23, "made up", all);
+  }
+};
+
+void check_same_files(const Workplace& a, const Workplace& b) {
+  for (const char* name :
+       {"last/model.safetensors", "last/optimizer.safetensors", "last/memory.safetensors"}) {
+    CAPTURE(std::string(name));
+    const bool same = a.file(name) == b.file(name);
+    CHECK(same);
+  }
+}
 
 // Whether RUN/last has the weights of a training that goes on by hand from `checkpoint` with the
 // settings of now, its step reading segment `cursor`.
@@ -219,6 +273,73 @@ TEST_CASE("a rollback into another epoch starts with an empty memory") {
   CHECK(page.divergences().at(0)["cursor"] == 155);
   CHECK(page.is_as_if_moved(140, 16, "short", true));
   CHECK_FALSE(page.is_as_if_moved(140, 16, "short", false));
+}
+
+TEST_CASE("a memory whose epoch is over is not carried past the start of the next") {
+  // In the first epoch nothing is known yet, and no word is odd.
+  SUBCASE("a rollback to the last step of an epoch") {
+    const OddPage page(OnDivergence::kRollback);
+    page.pack_pages("short", 561, 5, 1);  // 140 segments an epoch
+    const TrainingState state = page.train("short");
+    CHECK(state.epoch == 1);
+    REQUIRE(page.divergences().size() == 1);
+    CHECK(page.divergences()[0]["cursor"] == 145);
+    CHECK(page.is_as_if_moved(140, 6, "short", true));
+    CHECK_FALSE(page.is_as_if_moved(140, 6, "short", false));
+  }
+  SUBCASE("a first step of an epoch that is left out") {
+    const OddPage page(OnDivergence::kSkip);
+    page.pack_pages("short", 601, 0, 1);  // 150 segments an epoch
+    page.train("short");
+    REQUIRE(page.divergences().size() == 1);
+    CHECK(page.divergences()[0]["cursor"] == 150);
+    CHECK(page.is_as_if_moved(150, 1, "short", true));
+    CHECK_FALSE(page.is_as_if_moved(150, 1, "short", false));
+  }
+}
+
+TEST_CASE("behind data that is left out, a memory that is reset holds what it does without it") {
+  for (const OnDivergence action : {OnDivergence::kSkip, OnDivergence::kRollback}) {
+    CAPTURE(to_text(action));
+    for (net::Network network :
+         {test::tiny_xl(), test::tiny_ql(), test::tiny_compressive(net::Pool::kMean)}) {
+      CAPTURE(net::to_text(network.architecture));
+      network.lengths.memory = 12;
+      OddDocuments odd(network, action), without(network, OnDivergence::kStop);
+      // The first token that is left out: of the odd segments, or behind the checkpoint.
+      const std::size_t first = action == OnDivergence::kSkip ? OddDocuments::kOdd : 560;
+      odd.starts = without.starts = {
+          {0, 300, first - 2},          // two tokens of the memory are of the document
+          {0, first - 9, first + 3},    // none is
+          {0, OddDocuments::kBehind},   // none is, and the next segment begins it
+          {0, first - 30, first - 10},  // all newer ones are
+      };
+      odd.pack("odd", OddDocuments::kBehind);
+      without.pack("without", first);
+      CHECK(odd.train("odd").divergences.count == 5);
+      CHECK(without.train("without").divergences.count == 0);
+      check_same_files(odd, without);
+    }
+  }
+}
+
+TEST_CASE("each of several processes forgets what is of other documents in its rows") {
+  OddDocuments odd(test::tiny_xl(), OnDivergence::kSkip);
+  OddDocuments without(test::tiny_xl(), OnDivergence::kStop);
+  odd.starts = without.starts = {{0}, {0, 603}, {0, 598}, {0, 620}};
+  odd.pack("rows", OddDocuments::kBehind);
+  without.pack("rows", OddDocuments::kOdd);
+  for (const OddDocuments* place : {&odd, &without}) {
+    test::in_group(2, [&](nn::ProcessGroup& group) {
+      TrainingTask task = place->task;
+      task.group = &group;
+      task.config.slices = 1;
+      shard::TokenReader data(place->scratch / "rows"), valid(place->scratch / "valid");
+      train(task, data, valid);
+    });
+  }
+  CHECK(read_state(odd.task.run / "last").divergences.count == 5);
+  check_same_files(odd, without);
 }
 
 TEST_CASE("what diverges again and again ends the training") {
