@@ -71,18 +71,6 @@ std::string this_machine() {
   return fmt::format("{:08x}", xxh64(text.data(), text.size()) & 0xFFFFFFFF);
 }
 
-fs::path find_replaced_folder(const fs::path& path) {
-  std::error_code error;
-  if (fs::exists(path, error)) return path;
-  for (fs::directory_iterator entry(internal::folder_of(path), error), end; !error && entry != end;
-       entry.increment(error)) {
-    const auto temporary = parse_temporary_name(entry->path().filename().string());
-    if (temporary && temporary->moved_away && temporary->name == path.filename())
-      return entry->path();
-  }
-  return {};
-}
-
 namespace internal {
 
 namespace {

@@ -5,7 +5,6 @@
 
 #include <sys/types.h>
 
-#include <filesystem>
 #include <optional>
 #include <string>
 
@@ -24,9 +23,5 @@ std::optional<TemporaryName> parse_temporary_name(const std::string& file_name);
 // MACHINE of this process: of the host's name and the process numbers' namespace, because one
 // number means other processes on another host, or in another container.
 std::string this_machine();
-
-// Where the folder is that has the name `path`: there; or, when a process was killed right after it
-// had moved it away, where that is. Empty when it is nowhere.
-std::filesystem::path find_replaced_folder(const std::filesystem::path& path);
 
 }  // namespace ql

@@ -2,6 +2,7 @@
 
 #include <ATen/core/grad_mode.h>
 
+#include <cerrno>
 #include <cmath>
 
 #include "base/error.h"
@@ -21,9 +22,15 @@ constexpr const char* kOptimizer = "optimizer.safetensors";
 constexpr const char* kMemory = "memory.safetensors";
 constexpr const char* kCovered[] = {"model.json", kWeights, kOptimizer, kMemory};
 
+// --force would remove the good checkpoints.
 constexpr const char* kCure =
-    "restore the folder from a copy, or move it away: --resume then goes on from the newest other "
-    "checkpoint of the training, or begins anew where there is none";
+    "restore the folder from a copy; --resume goes on from the newest checkpoint that is whole";
+
+// No damage: the file may be good for another program.
+class UnknownVersion : public FormatError {
+ public:
+  using FormatError::FormatError;
+};
 
 std::string file_hash(const fs::path& path) { return content_hash(MappedFile(path).view()); }
 
@@ -41,16 +48,30 @@ Json read_verified_json(const fs::path& path) {
                                                  object.text("format"), kFormat));
   }
   if (object.integer("version") != kVersion) {
-    throw FormatError(path.string(),
-                      fmt::format("version {} is unknown, this program reads version {}",
-                                  object.integer("version"), kVersion),
-                      "use the program that wrote it, or a newer one");
+    throw UnknownVersion(path.string(),
+                         fmt::format("version {} is unknown, this program reads version {}",
+                                     object.integer("version"), kVersion),
+                         "use the program that wrote it, or a newer one");
   }
   object.refuse_unknown({"format", "version", "state", "files", "checksum"});
   if (object.text("checksum") != state_checksum(json)) {
-    throw FormatError(path.string(), "checksum mismatch: the file is damaged", kCure);
+    throw FormatError(path.string(), "checksum mismatch: the file is damaged");
   }
   return json;
+}
+
+// Throws FormatError for a file that is not as state.json says, SystemError for one that is
+// missing.
+void compare_files(const fs::path& folder) {
+  const fs::path path = folder / "state.json";
+  const Json json = read_verified_json(path);
+  const JsonObject files = JsonObject(json, path.string()).object("files");
+  for (const char* name : kCovered) {
+    if (file_hash(folder / name) != files.text(name)) {
+      throw FormatError((folder / name).string(),
+                        "checksum mismatch with state.json: the file is damaged");
+    }
+  }
 }
 
 // Copies every tensor of `wanted` from the file, which must hold exactly these.
@@ -127,15 +148,25 @@ TrainingState read_state(const fs::path& folder) {
   return state_from_json(JsonObject(json, path.string()).object("state"));
 }
 
-void verify_checkpoint(const fs::path& folder) {
-  const fs::path path = folder / "state.json";
-  const Json json = read_verified_json(path);
-  const JsonObject files = JsonObject(json, path.string()).object("files");
-  for (const char* name : kCovered) {
-    if (file_hash(folder / name) != files.text(name)) {
-      throw FormatError((folder / name).string(),
-                        "checksum mismatch with state.json: the file is damaged", kCure);
+std::string damage(const fs::path& folder) {
+  try {
+    compare_files(folder);
+    return "";
+  } catch (const UnknownVersion&) {
+    throw;
+  } catch (const FormatError& error) {
+    return error.what();
+  } catch (const SystemError& error) {
+    if (error.error_number() != ENOENT) {
+      throw;
     }
+    return error.what();
+  }
+}
+
+void verify_checkpoint(const fs::path& folder) {
+  if (const std::string found = damage(folder); !found.empty()) {
+    throw FormatError("", found, kCure);
   }
 }
 

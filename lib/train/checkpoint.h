@@ -23,8 +23,11 @@ void write_checkpoint(const std::filesystem::path& folder, const net::ModelFile&
 // state.json alone, its checksum verified. Throws FormatError with the reason.
 TrainingState read_state(const std::filesystem::path& folder);
 
-// Compares every file with state.json. Throws FormatError with file and reason; a file that is
-// missing is a SystemError.
+// Compares every file with state.json: which one is damaged or missing; empty when none is. Throws
+// FormatError for a version of state.json that this program does not know, SystemError when a file
+// cannot be read for another reason than that there is none.
+std::string damage(const std::filesystem::path& folder);
+// Throws FormatError with damage() and advice where there is any.
 void verify_checkpoint(const std::filesystem::path& folder);
 
 // Whether the learner's rows are those of the checkpoint.

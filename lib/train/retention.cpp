@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <system_error>
+#include <utility>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -51,12 +52,6 @@ void link_folder(const fs::path& from, const fs::path& to) {
     throw SystemError(from.string(), "list", error.value());
   }
   atomic.commit();
-}
-
-std::int64_t step_of(const fs::path& checkpoint) {
-  const fs::path path = checkpoint / "state.json";
-  const Json json = read_json(path);
-  return JsonObject(json, path.string()).object("state").integer("step", 0);
 }
 
 // Every name in `run` that begins so; none when there is no such folder.
@@ -106,6 +101,16 @@ fs::path step_folder(const fs::path& run, std::int64_t step) {
   return run / fmt::format("{}{:0{}}", kPrefix, step, kDigits);
 }
 
+std::optional<std::int64_t> step_of(const fs::path& checkpoint) {
+  const fs::path path = checkpoint / "state.json";
+  try {
+    const Json json = read_json(path);
+    return JsonObject(json, path.string()).object("state").integer("step", 0);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
 std::vector<std::int64_t> kept_steps(const fs::path& run) {
   std::vector<std::int64_t> steps;
   for (const std::string& name : names_with(run, kPrefix)) {
@@ -117,17 +122,38 @@ std::vector<std::int64_t> kept_steps(const fs::path& run) {
   return steps;
 }
 
-fs::path newest_checkpoint(const fs::path& run) {
-  fs::path last = find_replaced_folder(run / "last"), best = find_replaced_folder(run / "best");
-  if (!last.empty()) {
-    return last;
+std::vector<fs::path> newest_checkpoints(const fs::path& run) {
+  std::vector<std::pair<std::int64_t, fs::path>> others;
+  for (const std::int64_t step : kept_steps(run)) {
+    others.emplace_back(step, step_folder(run, step));
   }
-  const std::vector<std::int64_t> steps = kept_steps(run);
-  fs::path kept = steps.empty() ? fs::path() : step_folder(run, steps.back());
-  if (best.empty()) {
-    return kept;
+  if (const fs::path best = run / "best"; fs::exists(best)) {
+    others.emplace_back(step_of(best).value_or(0), best);
   }
-  return kept.empty() || step_of(best) > steps.back() ? best : kept;
+  std::stable_sort(others.begin(), others.end(),
+                   [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::vector<fs::path> all;
+  if (const fs::path last = run / "last"; fs::exists(last)) {
+    all.push_back(last);
+  }
+  for (auto& [step, folder] : others) {
+    all.push_back(std::move(folder));
+  }
+  return all;
+}
+
+fs::path set_last_aside(const fs::path& run) {
+  fs::path name = run / "last.damaged";
+  for (int number = 2; fs::exists(name); ++number) {
+    name = run / fmt::format("last.damaged-{}", number);
+  }
+  std::error_code error;
+  fs::rename(run / "last", name, error);
+  if (error) {
+    throw SystemError((run / "last").string(), fmt::format("rename to {}", name.string()),
+                      error.value());
+  }
+  return name;
 }
 
 void retain(const fs::path& run, std::int64_t step, const Retention& retention) {

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <vector>
 
 namespace ql::train {
@@ -22,12 +23,19 @@ struct Retention {
 // RUN/step-00001000
 std::filesystem::path step_folder(const std::filesystem::path& run, std::int64_t step);
 
+// The steps of a checkpoint as its state.json says, which is not verified; absent when it cannot be
+// read.
+std::optional<std::int64_t> step_of(const std::filesystem::path& checkpoint);
+
 // The steps of which `run` has such a folder, ascending; none when there is no `run`.
 std::vector<std::int64_t> kept_steps(const std::filesystem::path& run);
 
-// RUN/last; where it is missing, the one of most steps among the others and RUN/best; empty when
-// there is none. Finds RUN/last and RUN/best before put_back_replaced(), too, where they are then.
-std::filesystem::path newest_checkpoint(const std::filesystem::path& run);
+// All checkpoints: RUN/last, then the others and RUN/best, those of more steps first.
+std::vector<std::filesystem::path> newest_checkpoints(const std::filesystem::path& run);
+
+// Renames RUN/last to RUN/last.damaged, or last.damaged-2 and so on, so that its successor does not
+// replace it, and returns the new name. Throws SystemError.
+std::filesystem::path set_last_aside(const std::filesystem::path& run);
 
 // After RUN/last was written, of `step` steps: makes its second name where one is to stay, and
 // removes what is no longer to stay. Those of more steps, which another course of this training

@@ -57,9 +57,7 @@ RunFolder::~RunFolder() {
   }
 }
 
-bool RunFolder::has_checkpoint() const {
-  return fs::exists(last()) || fs::exists(best()) || !kept_steps(path_).empty();
-}
+bool RunFolder::has_checkpoint() const { return !newest_checkpoints(path_).empty(); }
 
 void RunFolder::clear() {
   remove_kept(path_);

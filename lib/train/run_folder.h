@@ -8,7 +8,7 @@ namespace ql::train {
 
 enum class Start {
   kNew,     // refuse a folder that already has a checkpoint
-  kResume,  // go on from last/, or from the newest other checkpoint when that is missing
+  kResume,  // go on from last/, or from the newest other checkpoint when that is missing or damaged
   kForce,   // remove what an earlier training left
 };
 

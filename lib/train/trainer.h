@@ -28,11 +28,6 @@ struct TrainingTask {
   std::string machine;                // threads and BLAS: said before the other first lines
 };
 
-// The task with the slices and passes that its configuration leaves open (0): those of the
-// checkpoint that it resumes, so that the sums go on in the same order, else those that suit this
-// machine; with several processes those of the first one.
-TrainingTask with_slices(TrainingTask task);
-
 // Trains until the schedule's end, stop_at, or a signal. The state at the end is in RUN/last.
 //
 // Throws ConfigError when the lengths do not fit, Error when the data does not (vocabulary of

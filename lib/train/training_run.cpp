@@ -279,8 +279,7 @@ void TrainingRun::save_before_failing() {
 
 TrainingState train(const TrainingTask& task, shard::TokenReader& data,
                     shard::TokenReader& validation) {
-  const TrainingTask complete = with_slices(task);
-  TrainingRun run(complete, data, validation);
+  TrainingRun run(task, data, validation);
   run.start();
   run.announce();
   run.run();

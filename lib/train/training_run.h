@@ -35,10 +35,11 @@ class Stopwatch {
 
 class TrainingRun {
  public:
+  // Locks the run's folder before anything in it is looked at.
   TrainingRun(const TrainingTask& task, shard::TokenReader& data, shard::TokenReader& validation);
 
-  // Restores the newest checkpoint (train/retention.h), or begins anew with fresh weights or those
-  // of task.init.
+  // Restores the newest whole checkpoint (train/resume_point.h), or begins anew with fresh weights
+  // or those of task.init.
   void start();
   // The first lines: network, lengths, data, schedule, memory.
   void announce() const;
@@ -47,7 +48,7 @@ class TrainingRun {
   const TrainingState& state() const { return state_; }
 
  private:
-  void resume(const std::filesystem::path& checkpoint);
+  void resume();
   void restore(const std::filesystem::path& checkpoint, Rows rows);
   void begin();
   void open_log();
@@ -74,12 +75,13 @@ class TrainingRun {
   void save_before_failing();
   Figures figures() const;
 
-  const TrainingTask& task_;
-  MemoryEstimate memory_;  // before anything of it is taken
   shard::TokenReader& validation_data_;
   Streams streams_;
-  net::ModelFile description_;  // model.json of the checkpoints
   RunFolder folder_;
+  std::filesystem::path resumed_;  // the checkpoint to go on from; empty: there is none
+  const TrainingTask task_;        // with the slices and passes that it left open
+  MemoryEstimate memory_;          // before anything of it is taken
+  net::ModelFile description_;     // model.json of the checkpoints
   std::unique_ptr<Trainee> learner_;
   TrainingState state_;
   std::optional<RunLog> log_;

@@ -16,6 +16,7 @@
 #include "train/compatible.h"
 #include "train/device_step.h"
 #include "train/estimate.h"
+#include "train/resume_point.h"
 #include "train/retention.h"
 #include "train/schedule.h"
 #include "train/slices.h"
@@ -50,8 +51,10 @@ std::string place_text(const TrainingTask& task) {
                      steps);
 }
 
-const TrainingTask& checked(const TrainingTask& task, const shard::TokenReader& data,
+// `validation`, when all of it fits together.
+shard::TokenReader& checked(const TrainingTask& task, shard::TokenReader& data,
                             shard::TokenReader& validation) {
+  net::make_geometry(task.network, task.network.lengths);
   require_same_vocabulary(validation.name(), validation.vocabulary(), data.name(),
                           data.vocabulary());
   eval::check_length(eval::source_of(validation));
@@ -74,7 +77,20 @@ const TrainingTask& checked(const TrainingTask& task, const shard::TokenReader& 
   } catch (const ConfigError& error) {
     throw ConfigError("lengths of validation", error.what());
   }
-  return task;
+  return validation;
+}
+
+bool is_first_of(const TrainingTask& task) {
+  return task.group == nullptr || task.group->is_first();
+}
+
+// The first process looks, and all of them go on from what it has found.
+fs::path find_checkpoint(const TrainingTask& task) {
+  std::string checkpoint;
+  if (task.start == Start::kResume && is_first_of(task)) {
+    checkpoint = find_resume_point(task.run).string();
+  }
+  return task.group != nullptr ? task.group->from_first(checkpoint) : checkpoint;
 }
 
 // The rows of the batch that this process trains on.
@@ -90,13 +106,11 @@ TrainingConfig own_config(const TrainingTask& task) {
   return config;
 }
 
-TrainingTask with_own_slices(TrainingTask task) {
+TrainingTask with_own_slices(TrainingTask task, const fs::path& checkpoint) {
   if (!task.place.device.is_cpu()) {
     return task;  // all rows at once
   }
   TrainingConfig config = own_config(task);
-  const fs::path checkpoint =
-      task.start == Start::kResume ? newest_checkpoint(task.run) : fs::path();
   if (!checkpoint.empty()) {
     const net::ModelFile file = net::read_model_file(checkpoint);
     const JsonObject saved(file.training, checkpoint.string());
@@ -141,10 +155,11 @@ TrainingTask with_own_slices(TrainingTask task) {
   return task;
 }
 
-}  // namespace
-
-TrainingTask with_slices(TrainingTask task) {
-  task = with_own_slices(std::move(task));
+// The task with the slices and passes that its configuration leaves open (0): those of the
+// checkpoint that it resumes, so that the sums go on in the same order, else those that suit this
+// machine; with several processes those of the first one.
+TrainingTask with_slices(TrainingTask task, const fs::path& checkpoint) {
+  task = with_own_slices(std::move(task), checkpoint);
   if (task.group != nullptr) {
     task.config.slices = task.group->from_first(task.config.slices);
     task.config.passes = task.group->from_first(task.config.passes);
@@ -152,17 +167,20 @@ TrainingTask with_slices(TrainingTask task) {
   return task;
 }
 
+}  // namespace
+
 TrainingRun::TrainingRun(const TrainingTask& task, shard::TokenReader& data,
                          shard::TokenReader& validation)
-    : task_(checked(task, data, validation)),
+    : validation_data_(checked(task, data, validation)),
+      streams_(data, task.config.batch, task.network.lengths.segment, own_rows(task)),
+      folder_(task.run, task.start, !is_first_of(task)),
+      resumed_(find_checkpoint(task)),
+      task_(with_slices(task, resumed_)),
       memory_(estimate_memory(task.network,
                               net::cost(task.network, task.network.lengths).parameters,
-                              own_config(task), at::get_num_threads())),
-      validation_data_(validation),
-      streams_(data, task.config.batch, task.network.lengths.segment, own_rows(task)),
-      description_(describe(task, data)),
-      folder_(task.run, task.start, !is_first()),
-      learner_(make_trainee(task.network, task.config, task.place, task.group)),
+                              own_config(task_), at::get_num_threads())),
+      description_(describe(task_, data)),
+      learner_(make_trainee(task.network, task_.config, task.place, task.group)),
       line_("training", "steps", task.config.steps) {
   if (task.group != nullptr) {
     // The sum over all processes, beside those of the own slices.
@@ -173,19 +191,12 @@ TrainingRun::TrainingRun(const TrainingTask& task, shard::TokenReader& data,
 }
 
 void TrainingRun::start() {
-  std::string checkpoint;
-  if (is_first() && task_.start == Start::kResume && folder_.has_checkpoint()) {
-    // A training that was killed before its first RUN/last may have a RUN/best, which is a whole
-    // checkpoint, too: it must not be cleared away.
-    checkpoint = newest_checkpoint(folder_.path()).string();
-  }
-  if (task_.group != nullptr) {
-    checkpoint = task_.group->from_first(checkpoint);
-  }
-  if (checkpoint.empty()) {
+  // A training that was killed before its first RUN/last may have a RUN/best, which is a whole
+  // checkpoint, too: it must not be cleared away.
+  if (resumed_.empty()) {
     begin();
   } else {
-    resume(checkpoint);
+    resume();
   }
   watch_ = Stopwatch(state_.elapsed);
   if (is_first()) {
@@ -196,9 +207,8 @@ void TrainingRun::start() {
   progress_at_start_ = progress();
 }
 
-void TrainingRun::resume(const fs::path& checkpoint) {
-  // Before anything is compared: a damaged number is no changed setting.
-  verify_checkpoint(checkpoint);
+void TrainingRun::resume() {
+  const fs::path& checkpoint = resumed_;
   const net::ModelFile saved = net::read_model_file(checkpoint);
   require_same_training(checkpoint.string(), saved, read_state(checkpoint), description_,
                         state_.data, state_.validation);
@@ -206,6 +216,10 @@ void TrainingRun::resume(const fs::path& checkpoint) {
   const bool same_rows = batch == task_.config.batch;
   restore(checkpoint, same_rows ? Rows::kSame : Rows::kOther);
   log_info("resuming after step {} of {}", with_thousands(state_.step), checkpoint.string());
+  if (is_first() && checkpoint != folder_.last() && fs::exists(folder_.last())) {
+    log_info("the damaged {} stays as {}", folder_.last().string(),
+             set_last_aside(folder_.path()).string());
+  }
   const std::int64_t processes = task_.group != nullptr ? task_.group->size() : 1;
   if (state_.processes != processes) {
     log_info("it was written by {} process{} and goes on with {}: sums are rounded otherwise",
@@ -227,7 +241,8 @@ void TrainingRun::resume(const fs::path& checkpoint) {
     return;
   }
   newest_ = checkpoint;
-  if (is_first() && checkpoint == folder_.last()) {
+  unsaved_ = checkpoint != folder_.last();
+  if (is_first() && !unsaved_) {
     // In case that the training was killed right after it wrote RUN/last.
     retain(folder_.path(), state_.step, {task_.config.keep_last, task_.config.keep_every});
   }

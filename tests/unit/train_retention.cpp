@@ -7,6 +7,7 @@
 
 #include <set>
 
+#include "base/error.h"
 #include "base/file.h"
 #include "scratch.h"
 #include "train/run_folder.h"
@@ -105,18 +106,41 @@ TEST_CASE("no other name is taken for a checkpoint") {
   CHECK(kept_steps(run / "nowhere").empty());
 }
 
-TEST_CASE("the newest checkpoint is RUN/last, else the one of most steps") {
+TEST_CASE("the newest checkpoint is RUN/last, then come those of most steps") {
   const test::ScratchFolder run;
-  CHECK(newest_checkpoint(run.path()).empty());
-  CHECK(newest_checkpoint(run / "nowhere").empty());
+  const auto found = [&] {
+    std::vector<std::string> names;
+    for (const fs::path& checkpoint : newest_checkpoints(run.path())) {
+      CHECK(checkpoint.parent_path() == run.path());
+      names.push_back(checkpoint.filename());
+    }
+    return names;
+  };
+  using Names = std::vector<std::string>;
+  CHECK(found().empty());
+  CHECK(newest_checkpoints(run / "nowhere").empty());
   write(run / "best", 30);
-  CHECK(newest_checkpoint(run.path()) == run / "best");
   write(run / "step-00000020", 20);
-  CHECK(newest_checkpoint(run.path()) == run / "best");
+  CHECK(found() == Names{"best", "step-00000020"});
   write(run / "step-00000030", 30);
-  CHECK(newest_checkpoint(run.path()) == run / "step-00000030");
+  CHECK(found() == Names{"step-00000030", "best", "step-00000020"});
   write(run / "last", 10);
-  CHECK(newest_checkpoint(run.path()) == run / "last");
+  CHECK(found() == Names{"last", "step-00000030", "best", "step-00000020"});
+  test::spill(run / "best/state.json", "{\"state\": {");
+  CHECK(found() == Names{"last", "step-00000030", "step-00000020", "best"});
+}
+
+TEST_CASE("a RUN/last that is set aside keeps its files, whatever was set aside before") {
+  const test::ScratchFolder run;
+  for (const char* name : {"last.damaged", "last.damaged-2", "last.damaged-3"}) {
+    CAPTURE(std::string(name));
+    write(run / "last", 10);
+    CHECK(set_last_aside(run.path()) == run / name);
+    CHECK_FALSE(fs::exists(run / "last"));
+    CHECK(test::slurp(run / name / "model.json") == "model 10");
+  }
+  CHECK(newest_checkpoints(run.path()).empty());
+  CHECK_THROWS_AS(set_last_aside(run.path()), SystemError);
 }
 
 TEST_CASE("a checkpoint that had made room for the next when the training was killed is put back") {
@@ -127,7 +151,6 @@ TEST_CASE("a checkpoint that had made room for the next when the training was ki
     write(run / name, 20);
     fs::rename(run / name, run / (std::string(".") + name + ".0a1b2c3d.4242.tmp"));
   }
-  CHECK(newest_checkpoint(run.path()) == run / ".last.0a1b2c3d.4242.tmp.old");
   CHECK_THROWS(RunFolder(run.path(), Start::kNew));
   CHECK(RunFolder(run.path(), Start::kResume).has_checkpoint());
   CHECK(run.entries() == 3);

@@ -7,6 +7,7 @@
 #include "torch_doctest.h"
 #include "train/checkpoint.h"
 #include "train/learner.h"
+#include "train/retention.h"
 #include "train_support.h"
 #include "train_workplace.h"
 
@@ -85,31 +86,64 @@ TEST_CASE("a training that was killed while RUN/last had no name goes on") {
   }
 }
 
-TEST_CASE("a damaged checkpoint that is moved away, as the message says, costs some steps") {
-  const Workplace whole(test::tiny_xl());
+TEST_CASE("a damaged checkpoint costs some steps") {
+  Workplace whole(test::tiny_xl()), place(test::tiny_xl());
+  whole.task.config.keep_last = place.task.config.keep_last = 2;
   whole.train();
+  place.task.stop_at = 10;  // RUN/best is of step 7
+  place.train();
+  place.task.start = Start::kResume;
+  place.damage("last/memory.safetensors");
+  const std::string bytes = place.file("last/memory.safetensors");
+  SUBCASE("the same step is left") {}
+  SUBCASE("RUN/best is left") { place.damage("step-00000010/model.safetensors"); }
+  SUBCASE("an older one is left") {
+    fs::remove(place.task.run / "step-00000010/model.json");
+    place.damage("best/state.json");
+  }
+  place.task.stop_at = 11;
+  place.train();
+  CHECK(place.file("last.damaged/memory.safetensors") == bytes);
+  place.task.stop_at = 0;
+  place.train();
+  check_same_result(whole, place);
+  CHECK(kept_steps(place.task.run) == kept_steps(whole.task.run));
+}
+
+TEST_CASE("where every checkpoint is damaged, a resume leaves them alone") {
   Workplace place(test::tiny_xl());
   place.task.stop_at = 10;
   place.train();
   place.task.start = Start::kResume;
-  place.task.stop_at = 0;
-  const auto damage_and_move = [&](const char* name) {
-    const fs::path folder = place.task.run / name, file = folder / "memory.safetensors";
-    std::string bytes = test::slurp(file);
-    bytes.back() = static_cast<char>(bytes.back() ^ 1);
-    fs::remove(file);  // perhaps a second name of another checkpoint's file
-    test::spill(file, bytes);
-    const std::string said = place.refusal();
-    CHECK(said.find(folder.string() + "/memory.safetensors: checksum mismatch") == 0);
-    CHECK(said.find("move it away: --resume then goes on from the newest other") !=
-          std::string::npos);
-    fs::rename(folder, folder.string() + ".damaged");
-  };
-  damage_and_move("last");
-  SUBCASE("RUN/best is left") {}
-  SUBCASE("no other is left") { damage_and_move("best"); }
+  place.damage("last/memory.safetensors");
+  place.damage("best/model.safetensors");
+  const std::string said = place.refusal();
+  CHECK(said.find((place.task.run / "last/memory.safetensors: checksum mismatch").string()) == 0);
+  CHECK(said.find("no other checkpoint of the training is whole") != std::string::npos);
+  CHECK(fs::exists(place.task.run / "last"));
+  CHECK_FALSE(place.log().empty());
+}
+
+TEST_CASE("a training that is done has a RUN/last, whatever it goes on from") {
+  Workplace place(test::tiny_xl());
+  const std::int64_t best = place.train().best->step;
+  fs::remove_all(place.task.run / "last");
+  place.task.start = Start::kResume;
+  place.task.config.steps = best;
+  CHECK(place.train().step == best);
+  CHECK(read_state(place.task.run / "last").step == best);
+}
+
+TEST_CASE("a checkpoint of another version is no damaged one") {
+  Workplace place(test::tiny_xl());
+  place.task.stop_at = 10;  // RUN/best is of step 7
   place.train();
-  check_same_result(whole, place);
+  place.task.start = Start::kResume;
+  Json state = parse_json(place.file("last/state.json"), "state.json");
+  state["version"] = 2;
+  test::spill(place.task.run / "last/state.json", dump_json(state));
+  CHECK(place.refusal().find("version 2 is unknown") != std::string::npos);
+  CHECK(fs::exists(place.task.run / "last"));
 }
 
 TEST_CASE("a training that is done stays as it is") {
@@ -256,6 +290,10 @@ TEST_CASE("a budget that is spent at once leaves a checkpoint") {
 TEST_CASE("two trainings cannot share a folder") {
   Workplace place(test::tiny_xl());
   const RunFolder held(place.task.run, Start::kNew);
+  CHECK(place.refusal().find("another training") != std::string::npos);
+  // What the other one is writing is not looked at.
+  place.task.start = Start::kResume;
+  fs::create_directory(place.task.run / "last");
   CHECK(place.refusal().find("another training") != std::string::npos);
 }
 

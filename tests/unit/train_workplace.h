@@ -56,6 +56,13 @@ struct Workplace {
     return records;
   }
   std::string file(const char* name) const { return slurp(task.run / name); }
+  // Flips a bit of a file of RUN, which may be a second name of another checkpoint's file.
+  void damage(const char* name) const {
+    std::string bytes = file(name);
+    bytes.back() = static_cast<char>(bytes.back() ^ 1);
+    std::filesystem::remove(task.run / name);
+    spill(task.run / name, bytes);
+  }
 };
 
 inline void check_same_result(const Workplace& a, const Workplace& b) {
