@@ -227,10 +227,38 @@ void TrainingRun::validate() {
                  {"best", best},
                  {"seconds", result.seconds},
                  {"elapsed", watch_.total()}});
-  if (best) {
-    state_.best = Best{state_.step, loss};
+  if (!best) {
+    return;
+  }
+  state_.best = Best{state_.step, loss};
+  bool other_stays = is_first() && has_better(loss);
+  if (task_.group != nullptr) {
+    other_stays = task_.group->from_first(std::int64_t{other_stays}) != 0;
+  }
+  if (other_stays) {
+    save_unsaved();  // a rollback finds the checkpoint that it would have found in RUN/best
+  } else {
     save(folder_.best());
   }
+}
+
+// Whether RUN/best, which a training left that had come further before it was killed, is better.
+// Its log is gone, and perhaps the settings are others now, so it is no best of this training; but
+// it must not be lost.
+bool TrainingRun::has_better(double loss) const {
+  const std::filesystem::path folder = folder_.best();
+  std::optional<Best> other;
+  try {
+    other = read_state(folder).best;
+  } catch (const Error&) {
+    // There is none, or it is damaged.
+  }
+  if (!other || other->loss >= loss || !damage(folder).empty()) {
+    return false;
+  }
+  log_info("{} of step {} stays: its validation loss is {:.4f}", folder.string(),
+           with_thousands(other->step), other->loss);
+  return true;
 }
 
 void TrainingRun::save(const std::filesystem::path& folder) {

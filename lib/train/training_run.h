@@ -69,6 +69,7 @@ class TrainingRun {
   void log_steps();
   eval::Evaluation evaluate(const net::Lengths& lengths);
   void validate();
+  bool has_better(double loss) const;
   bool checkpoint_due() const;
   void save(const std::filesystem::path& folder);
   void save_unsaved();

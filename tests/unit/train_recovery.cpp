@@ -262,6 +262,30 @@ TEST_CASE("a resume before or after a divergence changes nothing") {
   }
 }
 
+TEST_CASE("a rollback after a kill goes back to where it would have without") {
+  OddPage whole(OnDivergence::kRollback), killed(OnDivergence::kRollback);
+  for (OddPage* page : {&whole, &killed}) {
+    page->task.config.checkpoint_interval = 1000;
+    page->task.config.eval_interval = 50;  // RUN/best, of step 150 for one, is a checkpoint, too
+    test::pack(page->scratch / "sentences", test::repeating(90, 5), 23);
+  }
+  const auto train = [](const OddPage& page) { page.Workplace::train("pages", "sentences"); };
+  train(whole);
+  REQUIRE(whole.divergences().size() == 2);
+  killed.task.stop_at = 20;
+  train(killed);
+  fs::copy(killed.task.run / "last", killed.scratch / "at-20");
+  killed.task.start = Start::kResume;
+  killed.task.stop_at = 0;
+  train(killed);
+  REQUIRE(read_state(killed.task.run / "best").step == OddPage::kSteps);
+  // Killed right before its next RUN/last.
+  fs::remove_all(killed.task.run / "last");
+  fs::copy(killed.scratch / "at-20", killed.task.run / "last");
+  train(killed);
+  check_same_result(whole, killed);
+}
+
 TEST_CASE("a rollback into another epoch starts with an empty memory") {
   const OddPage page(OnDivergence::kRollback);
   // 152 segments an epoch. In the first one nothing is known yet and no word is odd; in the second

@@ -2,6 +2,8 @@
 
 #include <ATen/Parallel.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "scratch.h"
 #include "torch_doctest.h"
@@ -144,6 +146,44 @@ TEST_CASE("a checkpoint of another version is no damaged one") {
   test::spill(place.task.run / "last/state.json", dump_json(state));
   CHECK(place.refusal().find("version 2 is unknown") != std::string::npos);
   CHECK(fs::exists(place.task.run / "last"));
+}
+
+TEST_CASE("a resume with other settings does not replace a better RUN/best") {
+  Workplace place(test::tiny_xl());
+  place.task.config.eval_interval = 2;
+  place.task.stop_at = 4;
+  place.train();
+  fs::copy(place.task.run / "last", place.scratch / "at-four");
+  place.task.start = Start::kResume;
+  place.task.stop_at = 14;
+  const Best best = place.train().best.value();
+  REQUIRE(best.step > 6);
+  const std::string weights = place.file("best/model.safetensors");
+  // As if it had been killed before its next RUN/last; a lower rate learns less.
+  fs::remove_all(place.task.run / "last");
+  fs::copy(place.scratch / "at-four", place.task.run / "last");
+  place.task.config.learning_rate = 0.0003;
+  const TrainingState state = place.train();
+  REQUIRE(state.best.has_value());
+  CHECK(state.best->step > 4);
+  CHECK(state.best->loss > best.loss);
+  CHECK(place.file("best/model.safetensors") == weights);
+  // The log tells of this training alone.
+  double lowest = 1e9;
+  for (const Json& record : place.log()) {
+    if (record["kind"] == "validation") {
+      CHECK(record["best"] == (record["loss"].get<double>() < lowest));
+      lowest = std::min(lowest, record["loss"].get<double>());
+    }
+  }
+  CHECK(state.best->loss == lowest);
+
+  // A damaged one is no loss.
+  test::spill(place.task.run / "best/optimizer.safetensors", "");
+  place.task.stop_at = 20;
+  const TrainingState end = place.train();
+  REQUIRE(end.best->step > 14);
+  CHECK(read_state(place.task.run / "best").step == end.best->step);
 }
 
 TEST_CASE("a training that is done stays as it is") {
