@@ -1,5 +1,7 @@
 #include "qlbin_table.h"
 
+#include "base/common_options.h"
+
 namespace {
 
 using ql::Command;
@@ -35,12 +37,6 @@ Option number(const char* name, const char* help, const char* standard, std::int
   option.default_value = standard;
   option.minimum = minimum;
   option.maximum = maximum;
-  return option;
-}
-
-Option threads(const char* remark) {
-  Option option = number("threads", "", "0", 0, 1024);
-  option.help = std::string("Threads; 0 uses every core this process may use. ") + remark;
   return option;
 }
 
@@ -80,7 +76,8 @@ std::vector<Option> writing_options() {
       flag("force",
            "Replace DIR when it holds packed data. A folder with anything else in it is never "
            "replaced."),
-      threads("The files are the same for every N, but for the command line that they name.")};
+      ql::threads_option(
+          "The files are the same for every N, but for the command line that they name.")};
 }
 
 // The same without defaults: each of them makes merge pack anew, and then has that of pack.
@@ -136,7 +133,7 @@ Command info() {
 
 Command verify() {
   Command command{"verify", "read everything and name every damaged place", "MANIFEST...", {}, {}};
-  command.options = {threads("What is found is the same for every N.")};
+  command.options = {ql::threads_option("What is found is the same for every N.")};
   command.examples = {{"qlbin verify data/*", "After copying data from elsewhere"}};
   return command;
 }
@@ -152,7 +149,8 @@ Command cat() {
            "Only the tokens from A up to but without B, counted from 0 over all MANIFESTs. A "
            "missing A or B is the beginning or the end."),
       text("documents", "A:B", "Only the documents from A up to but without B, counted likewise."),
-      threads("What is written is the same for every N, but for the command line that it names.")};
+      ql::threads_option(
+          "What is written is the same for every N, but for the command line that it names.")};
   command.examples = {{"qlbin cat --documents 0:3 data/train | qltok decode --vocab vocab.json",
                        "Read the first three documents"},
                       {"qlbin cat --output ids --range 1M:1000100 data/train", "Look at some ids"}};
@@ -197,7 +195,7 @@ Command export_folders() {
       format_choice(),
       number("file-tokens", "Tokens in each file of llm.c's; the last may have fewer.", "100M", 1,
              INT32_MAX),
-      threads("The files are the same for every N.")};
+      ql::threads_option("The files are the same for every N.")};
   command.examples = {{"qlbin export --format nanogpt -o out/train data/train",
                        "Make out/train/train.bin for nanoGPT"}};
   return command;

@@ -1,5 +1,6 @@
 #include "qleval_table.h"
 
+#include "base/common_options.h"
 #include "nn/precision.h"
 
 namespace {
@@ -154,13 +155,13 @@ ql::Command command() {
       number("batch", "1", 1, 1 << 14,
              "Columns of the stream to read side by side, at most, step by step. Each is warmed by "
              "the context length, so that the result is the same."),
-      number("threads", "0", 0, 1024, "Threads; 0 uses every core this process may use."),
+      ql::threads_option(
+          "With several processes N is for each, and 0 divides the cores of a machine among them."),
       number(
           "processes", "1", 1, 1024,
           "Processes on this machine that each read a part of the stream; the threads are divided "
           "among them. torchrun, mpirun and srun start them instead, also on several machines."),
-      number("timeout", "600", 1, INT32_MAX,
-             "Seconds that one of several processes may let the others wait before they end."),
+      ql::timeout_option(),
       device(),
       precision()};
   all.examples = {

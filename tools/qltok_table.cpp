@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/common_options.h"
+
 namespace {
 
 using ql::Command;
@@ -51,12 +53,6 @@ Option invalid() {
                 "error", {"error", "replace"});
 }
 
-Option threads(const std::string& remark) {
-  Option made = number("threads", "", "0", 0, 1024);
-  made.help = "Threads; 0 uses every core this process may use. " + remark;
-  return made;
-}
-
 Command vocab_command() {
   return {
       "vocab",
@@ -85,9 +81,10 @@ Command vocab_command() {
               "pieces stand for what the other pieces do not cover.",
               "auto", {"auto", "always", "never"}),
        invalid(),
-       threads("The vocabulary is the same for every N, but for the command line that it names. "
-               "Each thread counts apart, in memory of its "
-               "own. Sentencepiece uses one only.")},
+       ql::threads_option(
+           "The vocabulary is the same for every N, but for the command line that it names. "
+           "Each thread counts apart, in memory of its "
+           "own. Sentencepiece uses one only.")},
       {{"qltok vocab --type word -o words.json train.txt", "All words of a text"},
        {"qltok vocab --min-count 3 --lowercase -o words.json a.txt b.txt",
         "Lower-cased words that occur at least three times"},
@@ -120,7 +117,7 @@ Command encode_command() {
        choice("output", "FORMAT",
               "A token stream, or ids: decimal ids as text, one line a document.", "stream",
               {"stream", "ids"}),
-       threads("The ids are the same for every N.")},
+       ql::threads_option("The ids are the same for every N.")},
       {{"qltok encode --vocab words.json train.txt | qlbin pack -o data/train",
         "Tokens of a text, packed into shards"},
        {"qltok encode --vocab words.json --document '^ = [^=].* = $' train.txt | qlbin pack -o "

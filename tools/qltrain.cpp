@@ -1,6 +1,7 @@
 // qltrain: shards -> checkpoint.
 #include <chrono>
 
+#include "base/common_options.h"
 #include "base/error.h"
 #include "base/launch.h"
 #include "base/log.h"
@@ -47,9 +48,6 @@ std::vector<Option> option_table() {
              "Replace one value of the preset's network or training. ql-checkpoint(5) lists "
              "the keys.");
   set.repeatable = true;
-  Option threads = whole_number("threads", 0, "Threads to compute with; 0 is one a physical core.");
-  threads.default_value = "0";
-  threads.maximum = 1024;
   Option processes = whole_number(
       "processes", 1,
       "Processes on this machine that share the rows of every batch; the threads are "
@@ -57,11 +55,6 @@ std::vector<Option> option_table() {
       "machines.");
   processes.default_value = "1";
   processes.maximum = 1024;
-  Option timeout =
-      whole_number("timeout", 1,
-                   "Seconds that one of several processes may let the others wait before "
-                   "they end.");
-  timeout.default_value = "600";
   Option device = option("device", OptionType::kText, "DEVICE",
                          "Where to compute: cpu, cuda (the first GPU) or cuda:N.");
   device.default_value = "cpu";
@@ -95,9 +88,10 @@ std::vector<Option> option_table() {
              "Wall-clock budget in which the schedule is completed: --set minutes=M. Such a "
              "training cannot be repeated bit for bit."),
       whole_number("seed", 0, "Seed of the weights and of dropout: --set seed=N."),
-      threads,
+      ql::threads_option(
+          "With several processes N is for each, and 0 divides the cores of a machine among them."),
       processes,
-      timeout,
+      ql::timeout_option(),
       device,
       precision,
       option("eager", OptionType::kFlag, "",
