@@ -29,11 +29,11 @@ struct AttentionGradients {
 // Tensors are on the CPU, all float32 or all float64, and contiguous but for the distance between
 // the streams of a part, which may even overlap. `probabilities` is left undefined unless `keep`.
 AttentionResult attention_forward(const AttentionInput& input, bool keep,
-                                  VectorVersion version = best_vector_version());
+                                  VectorVersion version = vector_version());
 
 // Of a window in one part. `sums_gradient` [batch, segment, H, d_head], contiguous.
 AttentionGradients attention_backward(const AttentionInput& input, const at::Tensor& probabilities,
                                       const at::Tensor& sums_gradient,
-                                      VectorVersion version = best_vector_version());
+                                      VectorVersion version = vector_version());
 
 }  // namespace ql::nn

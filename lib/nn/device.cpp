@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "nn/vector.h"
 
 namespace ql::nn {
 namespace {
@@ -71,6 +72,7 @@ int cuda_index(const std::string& name) {
 
 at::Device find_device(const std::string& name) {
   if (name == "cpu") {
+    vector_version();  // refuses a name that is none now, not when the first kernel runs
     return at::kCPU;
   }
   const int index = cuda_index(name);

@@ -16,7 +16,8 @@ class Tensor;
 namespace ql::nn {
 
 // "cpu", "cuda" (the first of them) or "cuda:N". Throws UsageError naming --device when it is none
-// of these, when LibTorch was built without CUDA, and when the machine has no such device.
+// of these, when LibTorch was built without CUDA, and when the machine has no such device. For the
+// CPU it throws what vector_version() of nn/vector.h does.
 c10::Device find_device(const std::string& name);
 
 // Lets ATen compute so from now on in this process, as far as it is a matter of the process.

@@ -21,7 +21,7 @@ constexpr std::int64_t kDropoutGroup = 8 * kDropoutCalls;
 // kept[i] = 1 where the number of element first + i is at least `dropped` < 65536, else 0.
 void fill_kept(std::uint8_t* kept, std::int64_t first, std::int64_t count,
                const DropoutStream& stream, std::uint32_t dropped,
-               VectorVersion version = best_vector_version());
+               VectorVersion version = vector_version());
 
 // factors[i] = kept[i * step] ? factor : 0.
 template <typename Real>

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 
 #define QL_VECTOR_BODY static inline __attribute__((always_inline))
@@ -56,7 +57,7 @@
   }                                                                             \
   template <typename... Args>                                                   \
   auto NAME(Args... args) {                                                     \
-    return NAME##_in(::ql::nn::best_vector_version(), args...);                 \
+    return NAME##_in(::ql::nn::vector_version(), args...);                      \
   }
 #define QL_VECTOR_KERNEL(NAME) QL_VECTOR_VERSIONS(NAME, NAME##_body, NAME##_body, NAME##_body)
 #define QL_REGISTER_KERNEL(NAME) \
@@ -83,13 +84,16 @@ inline bool has_vector_version(VectorVersion version) {
   return version == VectorVersion::kPortable;
 }
 
-// The widest that this processor runs.
-inline VectorVersion best_vector_version() {
-  static const VectorVersion kBest =
-      has_vector_version(VectorVersion::kAvx512) ? VectorVersion::kAvx512
-      : has_vector_version(VectorVersion::kAvx2) ? VectorVersion::kAvx2
-                                                 : VectorVersion::kPortable;
-  return kBest;
+inline constexpr const char* kVectorVersionVariable = "QL_VECTOR_VERSION";
+
+// The one of this name (portable, avx2, avx512), or without a name the widest that this processor
+// runs. Throws UsageError when it is none of these, and when this processor lacks it.
+VectorVersion choose_vector_version(const char* name);
+
+// The one that kernels run in this process: tests choose a narrower one by the environment.
+inline VectorVersion vector_version() {
+  static const VectorVersion kVersion = choose_vector_version(std::getenv(kVectorVersionVariable));
+  return kVersion;
 }
 
 // Lanes of a sum: two AVX registers of float, or one of AVX-512.

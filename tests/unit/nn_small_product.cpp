@@ -5,10 +5,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <limits>
 #include <random>
+#include <utility>
 #include <vector>
 
+#include "base/error.h"
 #include "nn/vector_type.h"
 #include "torch_doctest.h"
 
@@ -278,13 +281,29 @@ TEST_CASE("exponentials are those of the standard library in every version") {
   }
 }
 
-TEST_CASE("the version that runs is the widest that the processor has") {
-  const nn::VectorVersion best = nn::best_vector_version();
+TEST_CASE("the version that runs is the one that is asked for, else the widest") {
   CHECK(nn::has_vector_version(nn::VectorVersion::kPortable));
-  CHECK(nn::has_vector_version(best));
-  for (const Version& version : versions()) {
-    CHECK(version.version <= best);
+  const nn::VectorVersion widest = versions().back().version;
+  CHECK(nn::choose_vector_version(nullptr) == widest);
+  CHECK(nn::choose_vector_version("") == widest);
+  const std::pair<const char*, nn::VectorVersion> names[] = {
+      {"portable", nn::VectorVersion::kPortable},
+      {"avx2", nn::VectorVersion::kAvx2},
+      {"avx512", nn::VectorVersion::kAvx512}};
+  for (const auto& [name, version] : names) {
+    CAPTURE(name);
+    if (nn::has_vector_version(version)) {
+      CHECK(nn::choose_vector_version(name) == version);
+    } else {
+      CHECK_THROWS_AS(nn::choose_vector_version(name), UsageError);
+    }
   }
+  for (const char* unknown : {"AVX2", "avx2 ", "avx", "default"}) {
+    CAPTURE(unknown);
+    CHECK_THROWS_WITH_AS(nn::choose_vector_version(unknown),
+                         doctest::Contains("QL_VECTOR_VERSION: '"), UsageError);
+  }
+  CHECK(nn::vector_version() == nn::choose_vector_version(std::getenv(nn::kVectorVersionVariable)));
 }
 
 }  // namespace ql
