@@ -9,6 +9,7 @@
 #include <random>
 #include <vector>
 
+#include "float32_error.h"
 #include "nn/attention_kernel.h"
 #include "nn/dropout.h"
 #include "nn_support.h"
@@ -202,7 +203,8 @@ TEST_CASE("usage is what a value of one key, zero elsewhere, adds on average") {
   }
 }
 
-TEST_CASE("attention's own gradients equal those of ATen's operations") {
+TEST_CASE("attention's own gradients equal those of ATen's operations" *
+          doctest::test_suite("numeric")) {
   at::manual_seed(2);
   for (const Shape& shape : shapes()) {
     for (const Kind kind : kKinds) {
@@ -254,25 +256,30 @@ TEST_CASE("every version of attention's kernel gives the same") {
   }
 }
 
-TEST_CASE("attention in float32 stays close to float64") {
+TEST_CASE("attention in float32 is as exact as ATen's operations" *
+          doctest::test_suite("numeric")) {
   at::manual_seed(3);
   const Shape shape{3, 16, 48, 2, 32};
   const nn::AttentionInput input = random_input(shape, Kind::kMasked);
-  nn::AttentionInput narrow = input;
-  for (at::Tensor* tensor : {&narrow.queries, &narrow.keys_values.front(), &narrow.positions,
-                             &narrow.content_bias, &narrow.position_bias}) {
-    *tensor = tensor->detach().to(at::kFloat).set_requires_grad(true);
-  }
-  const at::Tensor expected = nn::relative_attention(input);
-  const at::Tensor found = nn::relative_attention(narrow);
-  CHECK((found.scalar_type() == at::kFloat));
-  CHECK(test::largest_difference(found, expected) < 1e-4);
-  const at::Tensor factors = at::randn_like(input.queries);
-  const auto wide = gradients(input, expected, factors);
-  const auto close = gradients(narrow, found, factors.to(at::kFloat));
-  for (std::size_t i = 0; i < wide.size(); ++i) {
-    CHECK(test::largest_difference(close[i], wide[i]) < 1e-3);
-  }
+  test::Tensors inputs = leaves(input);
+  inputs.push_back(at::randn_like(input.queries));
+  // The sums and their gradients, of numbers in the order of leaves().
+  const auto run = [&input](const test::Tensors& from, auto attention) {
+    nn::AttentionInput own = input;
+    std::size_t next = 0;
+    for (at::Tensor* tensor : {&own.queries, &own.keys_values.front(), &own.positions,
+                               &own.content_bias, &own.position_bias}) {
+      *tensor = from[next++].detach().clone().set_requires_grad(true);
+    }
+    test::Tensors results = {attention(own)};
+    for (const at::Tensor& gradient : gradients(own, results.front(), from[next])) {
+      results.push_back(gradient);
+    }
+    return results;
+  };
+  test::check_float32(
+      inputs, [&](const test::Tensors& from) { return run(from, nn::relative_attention); },
+      [&](const test::Tensors& from) { return run(from, nn::attention_of_operations); });
 }
 
 TEST_CASE("a window may come in parts, of streams that overlap") {

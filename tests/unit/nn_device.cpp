@@ -3,6 +3,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "float32_error.h"
 #include "net/document_reset.h"
 #include "nn/accumulation.h"
 #include "nn/document_reset.h"
@@ -29,8 +30,8 @@ net::Network one_of(net::Architecture architecture) {
 }
 
 // The losses of two segments and the gradients of their sum.
-std::vector<at::Tensor> compute(const net::Network& network, Precision precision) {
-  const Model model = test::random_model(network, 3, at::kFloat);
+std::vector<at::Tensor> compute(const Model& model, Precision precision) {
+  const net::Network& network = model.network();
   const net::Geometry geometry = net::make_geometry(network, network.lengths);
   Memory memory = model.start_memory(geometry, 2);
   const Autocast autocast(at::kCPU, precision);
@@ -77,21 +78,31 @@ TEST_CASE("the CPU computes in float32") {
   }
 }
 
-TEST_CASE("kernels and operations compute the same network") {
+TEST_CASE("kernels and operations compute the same network" * doctest::test_suite("numeric")) {
   for (const auto architecture :
        {net::Architecture::kTransformerXl, net::Architecture::kTransformerQl}) {
     for (const bool pre_lnorm : {false, true}) {
       net::Network network = one_of(architecture);
       network.pre_lnorm = pre_lnorm;
       network.dropout = network.dropatt = 0.2;
-      const std::vector<at::Tensor> by_kernels = compute(network, Precision::kFloat32);
-      const OperationsOnly operations;
-      const std::vector<at::Tensor> by_operations = compute(network, Precision::kFloat32);
-      REQUIRE(by_kernels.size() == by_operations.size());
-      for (std::size_t i = 0; i < by_kernels.size(); ++i) {
-        CAPTURE(i);
-        CHECK(at::allclose(by_kernels[i], by_operations[i], 1e-4, 1e-5));
+      const auto by_kernels = [&network](const test::Tensors& parameters) {
+        Model model(network, parameters.front().scalar_type());
+        for (std::size_t i = 0; i < parameters.size(); ++i) {
+          const at::NoGradGuard no_gradient;
+          at::Tensor(model.parameters()[i].tensor).copy_(parameters[i]);
+        }
+        return compute(model, Precision::kFloat32);
+      };
+      const auto by_operations = [&by_kernels](const test::Tensors& parameters) {
+        const OperationsOnly operations;
+        return by_kernels(parameters);
+      };
+      const Model random = test::random_model(network, 3);
+      test::Tensors parameters;
+      for (const NamedTensor& parameter : random.parameters()) {
+        parameters.push_back(parameter.tensor);
       }
+      test::check_float32(parameters, by_kernels, by_operations);
     }
   }
 }
@@ -102,9 +113,12 @@ TEST_CASE("autocast rounds products, and only while it lives") {
     network.pre_lnorm = pre_lnorm;
     network.init_std = 0.1;
     const OperationsOnly operations;
-    const std::vector<at::Tensor> exact = compute(network, Precision::kFloat32);
-    const std::vector<at::Tensor> rounded = compute(network, Precision::kBfloat16);
-    const std::vector<at::Tensor> again = compute(network, Precision::kFloat32);
+    const auto run = [&network](Precision precision) {
+      return compute(test::random_model(network, 3, at::kFloat), precision);
+    };
+    const std::vector<at::Tensor> exact = run(Precision::kFloat32);
+    const std::vector<at::Tensor> rounded = run(Precision::kBfloat16);
+    const std::vector<at::Tensor> again = run(Precision::kFloat32);
     for (std::size_t i = 0; i < exact.size(); ++i) {
       CAPTURE(i);
       CHECK((rounded[i].scalar_type() == at::kFloat));

@@ -8,6 +8,7 @@
 #include <random>
 #include <vector>
 
+#include "float32_error.h"
 #include "nn/initialisation.h"
 #include "nn/row_kernels.h"
 #include "nn_support.h"
@@ -45,46 +46,54 @@ std::vector<LayerCase> layer_cases() {
   return cases;
 }
 
-struct LayerRun {
-  at::Tensor output;
-  std::vector<at::Tensor> gradients;  // of the states, then of the parameters
-};
-
-LayerRun run(const LayerCase& of, at::ScalarType type, bool own) {
+net::Network network_of(const LayerCase& of) {
   net::Network network =
       test::small_network(net::Architecture::kTransformerXl, {1}, 0, {of.segment, of.memory, 0});
   network.d_model = of.d_model;
   network.d_inner = of.d_inner;
   network.pre_lnorm = of.pre_lnorm;
   network.dropout = network.dropatt = of.dropout;
-  const nn::Model model = test::random_model(network, 3, at::kDouble);
-  nn::Parameters parameters = nn::make_parameters(network, type);
-  std::vector<at::Tensor> inputs;
-  {
-    const at::NoGradGuard no_gradient;
-    for (std::size_t i = 0; i < parameters.named.size(); ++i) {
-      parameters.named[i].tensor.copy_(model.parameters()[i].tensor);
-    }
-  }
+  return network;
+}
+
+// Memory, states, a factor for every output, and the parameters.
+test::Tensors random_inputs(const LayerCase& of) {
   at::manual_seed(11);
-  const at::Tensor memory = at::randn({of.batch, of.memory, of.d_model}, at::kDouble).to(type);
-  const at::Tensor states =
-      at::randn({of.batch, of.segment, of.d_model}, at::kDouble).to(type).set_requires_grad(true);
-  inputs.push_back(states);
-  for (const nn::NamedTensor& parameter : parameters.named) {
+  test::Tensors inputs = {at::randn({of.batch, of.memory, of.d_model}, at::kDouble),
+                          at::randn({of.batch, of.segment, of.d_model}, at::kDouble)};
+  inputs.push_back(at::randn_like(inputs.back()));
+  const nn::Model model = test::random_model(network_of(of), 3, at::kDouble);
+  for (const nn::NamedTensor& parameter : model.parameters()) {
     inputs.push_back(parameter.tensor);
+  }
+  return inputs;
+}
+
+// The output, then the gradients of the states and of the parameters.
+test::Tensors run(const LayerCase& of, const test::Tensors& inputs, bool own) {
+  const net::Network network = network_of(of);
+  const at::Tensor &memory = inputs[0], &factors = inputs[2];
+  const at::ScalarType type = memory.scalar_type();
+  const at::Tensor states = inputs[1].detach().clone().set_requires_grad(true);
+  nn::Parameters parameters = nn::make_parameters(network, type);
+  test::Tensors leaves = {states};
+  for (std::size_t i = 0; i < parameters.named.size(); ++i) {
+    const at::NoGradGuard no_gradient;
+    parameters.named[i].tensor.copy_(inputs[3 + i]);
+    leaves.push_back(parameters.named[i].tensor);
   }
   const nn::StepOptions step{true, 5, 6};
   const nn::LayerContext context{network, parameters.layers.front(), step, 0};
   const at::Tensor window = at::cat({memory, states}, 1);
   const at::Tensor positions = nn::position_table(network, window.size(1), type);
-  LayerRun result;
-  result.output = own ? nn::run_layer(context, window, states, positions)
-                      : nn::run_layer_of_operations(context, window, of.segment, positions);
-  const at::Tensor weights = at::randn(result.output.sizes(), at::kDouble).to(type);
-  result.gradients = torch::autograd::grad({(result.output * weights).sum()}, inputs, {},
-                                           c10::nullopt, false, true);
-  return result;
+  test::Tensors results = {
+      own ? nn::run_layer(context, window, states, positions)
+          : nn::run_layer_of_operations(context, window, of.segment, positions)};
+  for (const at::Tensor& gradient : torch::autograd::grad({(results.front() * factors).sum()},
+                                                          leaves, {}, c10::nullopt, false, true)) {
+    results.push_back(gradient);
+  }
+  return results;
 }
 
 void check_close(const at::Tensor& found, const at::Tensor& expected, double tolerance) {
@@ -98,23 +107,24 @@ void check_close(const at::Tensor& found, const at::Tensor& expected, double tol
 
 }  // namespace
 
-TEST_CASE("a layer of our own kernels is the layer of ATen's operations") {
+TEST_CASE("a layer of our own kernels is the layer of ATen's operations" *
+          doctest::test_suite("numeric")) {
   for (const LayerCase& of : layer_cases()) {
     CAPTURE(of.pre_lnorm);
     CAPTURE(of.dropout);
     CAPTURE(of.segment);
     CAPTURE(of.memory);
     CAPTURE(of.d_model);
-    const LayerRun expected = run(of, at::kDouble, false);
-    const LayerRun wide = run(of, at::kDouble, true), narrow = run(of, at::kFloat, true);
-    check_close(wide.output, expected.output, 1e-12);
-    check_close(narrow.output, expected.output, 1e-5);
-    REQUIRE(wide.gradients.size() == expected.gradients.size());
-    for (std::size_t i = 0; i < expected.gradients.size(); ++i) {
+    const test::Tensors inputs = random_inputs(of);
+    const auto own = [&of](const test::Tensors& from) { return run(of, from, true); };
+    const auto operations = [&of](const test::Tensors& from) { return run(of, from, false); };
+    const test::Tensors expected = operations(inputs), found = own(inputs);
+    REQUIRE(found.size() == expected.size());
+    for (std::size_t i = 0; i < expected.size(); ++i) {
       CAPTURE(i);
-      check_close(wide.gradients[i], expected.gradients[i], 1e-11);
-      check_close(narrow.gradients[i], expected.gradients[i], 1e-4);
+      check_close(found[i], expected[i], i == 0 ? 1e-12 : 1e-11);
     }
+    test::check_float32(inputs, own, operations);
   }
 }
 
