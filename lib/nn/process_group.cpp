@@ -25,6 +25,7 @@
 
 #include "base/hash.h"
 #include "base/launch.h"
+#include "nn/device_sum.h"
 #include "nn/local_sum.h"
 #include "nn/process_watch.h"
 #endif
@@ -197,7 +198,8 @@ struct ProcessGroup::State {
   int exceptions;  // under way when the group was made
   c10::intrusive_ptr<c10d::Store> store;
   c10::intrusive_ptr<c10d::ProcessGroupGloo> gloo;
-  std::unique_ptr<LocalSum> local;  // absent where the processes share no memory
+  std::unique_ptr<LocalSum> local;    // absent where the processes share no memory
+  std::unique_ptr<DeviceSum> device;  // absent until join_device()
   std::unique_ptr<ProcessWatch> watch;
 };
 
@@ -249,6 +251,7 @@ ProcessGroup::~ProcessGroup() {
 
 int ProcessGroup::rank() const { return state_->place.rank; }
 int ProcessGroup::size() const { return state_->place.size; }
+int ProcessGroup::local_rank() const { return state_->place.local_rank; }
 int ProcessGroup::local_size() const { return state_->place.local_size; }
 void ProcessGroup::get_on() { state_->watch->get_on(); }
 
@@ -265,6 +268,12 @@ ProcessGroup::Sum ProcessGroup::start_sum(const at::Tensor& tensor) {
   sum.state_ = std::make_shared<Sum::State>();
   sum.state_->group = state_.get();
   sum.state_->tensors = {tensor};
+  if (state_->device && !tensor.is_cpu()) {
+    state_->watch->set_waiting(true);  // the first one connects the GPUs
+    state_->device->enqueue(tensor);
+    state_->watch->set_waiting(false);
+    return sum;
+  }
   if (state_->local && tensor.scalar_type() == at::kFloat) {
     sum.state_->local = state_->local->start(tensor);
     return sum;
@@ -278,6 +287,9 @@ ProcessGroup::Sum ProcessGroup::start_sum(const at::Tensor& tensor) {
 }
 
 void ProcessGroup::Sum::wait() {
+  if (!state_->local.valid() && !state_->work) {
+    return;  // enqueued on a GPU
+  }
   ProcessWatch& watch = *state_->group->watch;
   watch.set_waiting(true);
   if (state_->local.valid()) {
@@ -291,6 +303,35 @@ void ProcessGroup::Sum::wait() {
   }
   watch.set_waiting(false);
   watch.get_on();
+}
+
+void ProcessGroup::join_device(const at::Device& device) {
+  if (device.is_cpu()) {
+    return;
+  }
+  DeviceSum::require(device);
+  try {
+    const std::string address = from_first(is_first() ? DeviceSum::make_address() : "");
+    state_->watch->set_waiting(true);
+    state_->device = std::make_unique<DeviceSum>(device, rank(), size(), address);
+    state_->watch->set_waiting(false);
+  } catch (const c10::Error& error) {
+    throw Error(process_name(rank(), size()),
+                fmt::format("NCCL does not connect the GPUs: {}",
+                            first_line(error.what_without_backtrace())),
+                "see that every process has a GPU of its own; with NCCL_DEBUG=WARN in the "
+                "environment NCCL says more");
+  }
+}
+
+void ProcessGroup::await_device() {
+  if (state_->device) {
+    state_->device->wait_for_begin();
+    state_->watch->set_waiting(true);
+    state_->device->wait_for_end();
+    state_->watch->set_waiting(false);
+    state_->watch->get_on();
+  }
 }
 
 std::int64_t ProcessGroup::from_first(std::int64_t value) {
@@ -344,11 +385,14 @@ void ProcessGroup::share_memory() {}
 ProcessGroup::~ProcessGroup() = default;
 int ProcessGroup::rank() const { return 0; }
 int ProcessGroup::size() const { return 1; }
+int ProcessGroup::local_rank() const { return 0; }
 int ProcessGroup::local_size() const { return 1; }
 void ProcessGroup::get_on() {}
 void ProcessGroup::tell_failure(const std::exception&) noexcept {}
 ProcessGroup::Sum ProcessGroup::start_sum(const at::Tensor&) { return {}; }
 void ProcessGroup::Sum::wait() {}
+void ProcessGroup::join_device(const at::Device&) {}
+void ProcessGroup::await_device() {}
 std::int64_t ProcessGroup::from_first(std::int64_t value) { return value; }
 std::string ProcessGroup::from_first(const std::string& text) { return text; }
 void ProcessGroup::require_same(const std::string&, const std::string&) {}

@@ -1,5 +1,6 @@
 // Several processes that compute together: sums over all of them, the same bits in each. c10d's
-// Gloo carries them; those of float32 go through memory when all processes share a machine.
+// Gloo carries them; those of float32 go through memory when all processes share a machine, and
+// those of tensors on GPUs through NCCL.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -30,7 +31,8 @@ class ProcessGroup {
 
   int rank() const;
   int size() const;
-  int local_size() const;  // processes on this machine
+  int local_rank() const;  // among the processes on this machine,
+  int local_size() const;  // which are so many
   bool is_first() const { return rank() == 0; }
 
   // A sum that is under way; wait() before the tensor is looked at, and before the group ends.
@@ -43,9 +45,18 @@ class ProcessGroup {
     struct State;
     std::shared_ptr<State> state_;
   };
-  // Common. Adds up a contiguous tensor on the CPU, in place, over all processes.
+  // Common. Adds up a contiguous tensor on the CPU, or on the device of join_device(), in place,
+  // over all processes. A GPU's sum is only enqueued, on the current stream: who enqueues there
+  // later finds it done.
   Sum start_sum(const at::Tensor& tensor);
   void sum(const at::Tensor& tensor) { start_sum(tensor).wait(); }
+
+  // Common. From now on sums of tensors on `device` are possible; those on the CPU always are.
+  // Throws UsageError when LibTorch has no NCCL, Error when it does not connect the GPUs.
+  void join_device(const c10::Device& device);
+  // Until the device has done its sums. To be called before the host waits for the device in any
+  // other way: only so is it known whose fault it is when the device does not get there.
+  void await_device();
 
   // Common. The first process's text.
   std::string from_first(const std::string& text);

@@ -64,6 +64,29 @@ TEST_CASE("what differs between processes is found and named") {
   CHECK(refused == 3);
 }
 
+#ifndef QL_CUDA
+TEST_CASE("GPUs cannot be joined without NCCL, and the CPU need not be") {
+  std::atomic<int> refused{0};
+  test::in_group(2, [&](ProcessGroup& group) {
+    group.join_device(at::kCPU);
+    group.await_device();
+    try {
+      group.join_device(c10::Device(at::kCUDA, 1));
+    } catch (const UsageError& error) {
+      const std::string text = error.what();
+      refused +=
+          text.find("--device: cuda:1: this program was built with a LibTorch without NCCL") == 0;
+    }
+    const at::Tensor one = at::ones({1}, at::kFloat);
+    group.sum(one);  // goes on
+    if (one.item<float>() != 2) {
+      throw std::runtime_error("a sum is wrong");
+    }
+  });
+  CHECK(refused == 2);
+}
+#endif
+
 TEST_CASE("rows are shared among processes without a gap") {
   std::vector<RowRange> shares(3);
   std::atomic<int> refused{0};
