@@ -57,7 +57,7 @@ std::int64_t columns(const ql::Options& options) {
   return stepwise ? options.integer("batch") : 0;
 }
 
-ql::eval::StudyOptions study_options(const ql::Options& options) {
+ql::eval::StudyOptions study_options(const ql::Options& options, ql::nn::ProcessGroup* group) {
   ql::eval::StudyOptions study;
   study.checkpoints = options.texts("model");
   study.data = options.texts("data");
@@ -73,7 +73,8 @@ ql::eval::StudyOptions study_options(const ql::Options& options) {
   study.compressed_memories = list("compressed-memory");
   study.batch = columns(options);
   study.chunk = options.integer("chunk");
-  study.device = ql::nn::find_device(options.text("device"));
+  study.group = group;
+  study.device = ql::nn::find_device(options.text("device"), group);
   study.precision = ql::nn::precision_from_text(options.text("precision"), "--precision");
   ql::nn::set_up_precision(study.device, study.precision);
   if (options.has("per-token")) {
@@ -144,8 +145,7 @@ void score_units(const ql::Options& options, const ql::eval::StudyOptions& study
 
 void evaluate(const ql::Options& options, ql::nn::ProcessGroup* group) {
   check_combination(options);
-  ql::eval::StudyOptions study = study_options(options);
-  study.group = group;
+  const ql::eval::StudyOptions study = study_options(options, group);
   check(study);
   check_processes(options, study);
   if (options.has("per")) {

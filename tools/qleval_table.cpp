@@ -113,7 +113,8 @@ Option device() {
   option.name = "device";
   option.type = OptionType::kText;
   option.value_name = "DEVICE";
-  option.help = "Where to compute: cpu, cuda (the first GPU) or cuda:N.";
+  option.help =
+      "Where to compute: cpu, cuda (the first GPU; for several processes one each) or cuda:N.";
   option.default_value = "cpu";
   return option;
 }

@@ -56,7 +56,8 @@ std::vector<Option> option_table() {
   processes.default_value = "1";
   processes.maximum = 1024;
   Option device = option("device", OptionType::kText, "DEVICE",
-                         "Where to compute: cpu, cuda (the first GPU) or cuda:N.");
+                         "Where to compute: cpu, cuda (the first GPU; for several processes one "
+                         "each) or cuda:N.");
   device.default_value = "cpu";
   Option precision = option("precision", OptionType::kChoice, "PRECISION",
                             "Of matrix products: --set precision=PRECISION. All but float32 need a "
@@ -151,8 +152,9 @@ ql::train::Start start_of(const ql::Options& options) {
   return options.flag("force") ? ql::train::Start::kForce : ql::train::Start::kNew;
 }
 
-ql::train::Place place_of(const ql::Options& options) {
-  const ql::train::Place place{ql::nn::find_device(options.text("device")), !options.flag("eager")};
+ql::train::Place place_of(const ql::Options& options, const ql::nn::ProcessGroup* group) {
+  const ql::train::Place place{ql::nn::find_device(options.text("device"), group),
+                               !options.flag("eager")};
   if (options.flag("eager") && place.device.is_cpu()) {
     throw ql::UsageError("--eager", "is about GPUs: nothing is recorded on the CPU",
                          "add --device cuda, or leave it out");
@@ -161,7 +163,7 @@ ql::train::Place place_of(const ql::Options& options) {
 }
 
 void train(const ql::Options& options, ql::nn::ProcessGroup* group) {
-  const ql::train::Place place = place_of(options);
+  const ql::train::Place place = place_of(options, group);
   const std::string preset_path = options.text("model");
   const std::vector<std::string> assignments = overrides(options);
   const ql::net::Preset preset =

@@ -7,8 +7,10 @@
 #include <torch/version.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "base/error.h"
+#include "nn/process_group.h"
 #include "nn/vector.h"
 
 namespace ql::nn {
@@ -55,45 +57,70 @@ bool is_half(Precision precision) {
 
 thread_local bool operations_only = false;
 
-// -1: not a device's name. The first device when there is no number.
-int cuda_index(const std::string& name) {
+// Absent when it is not the name of a GPU; -1: any.
+std::optional<int> gpu_number(const std::string& name) {
   if (name == "cuda") {
-    return 0;
+    return -1;
   }
   const std::string prefix = "cuda:";
   const std::string number = name.substr(std::min(name.size(), prefix.size()));
   // Two digits at most: no machine has more devices, and no number overflows.
   const bool is_number = !number.empty() && number.size() <= 2 &&
                          number.find_first_not_of("0123456789") == std::string::npos;
-  return name.rfind(prefix, 0) == 0 && is_number ? std::stoi(number) : -1;
+  return name.rfind(prefix, 0) == 0 && is_number ? std::optional<int>(std::stoi(number))
+                                                 : std::nullopt;
 }
 
 }  // namespace
 
-at::Device find_device(const std::string& name) {
+int choose_gpu(const std::string& name, int gpus, int local_rank, int local_size) {
+  const std::optional<int> number = gpu_number(name);
+  if (!number) {
+    throw UsageError(kOption, fmt::format("'{}' is not a device", name), "use cpu, cuda or cuda:N");
+  }
+  if (gpus == 0) {
+    throw UsageError(kOption, name + ": no GPU was found that CUDA can use",
+                     "look at what nvidia-smi says, or leave the option out");
+  }
+  if (*number >= gpus) {
+    throw UsageError(kOption, fmt::format("{}: this machine has cuda:0 to cuda:{}", name, gpus - 1),
+                     "use one of these");
+  }
+  if (local_size == 1 || gpus == 1) {
+    return std::max(*number, 0);
+  }
+  if (*number >= 0) {
+    throw UsageError(kOption,
+                     fmt::format("{} is one GPU, and there are {} processes", name, local_size),
+                     "use cuda, which gives each process a GPU of its own");
+  }
+  if (local_size > gpus) {
+    throw UsageError(kOption,
+                     fmt::format("{} processes on a machine with {} GPUs", local_size, gpus),
+                     "start one process for each GPU");
+  }
+  return local_rank;
+}
+
+at::Device find_device(const std::string& name, const ProcessGroup* group) {
   if (name == "cpu") {
     vector_version();  // refuses a name that is none now, not when the first kernel runs
     return at::kCPU;
   }
-  const int index = cuda_index(name);
-  if (index < 0) {
-    throw UsageError(kOption, fmt::format("'{}' is not a device", name),
-                     "use cpu, cuda (the first GPU) or cuda:N");
-  }
-  if (!c10::impl::hasDeviceGuardImpl(at::kCUDA)) {
+  if (gpu_number(name) && !c10::impl::hasDeviceGuardImpl(at::kCUDA)) {
     throw UsageError(kOption,
                      fmt::format("{}: this program was built with a LibTorch without CUDA", name),
                      "leave the option out, or build with a LibTorch for CUDA");
   }
-  const int count = c10::impl::getDeviceGuardImpl(at::kCUDA)->deviceCount();
-  if (index >= count) {
-    throw UsageError(
-        kOption,
-        count == 0 ? fmt::format("{}: no GPU was found that CUDA can use", name)
-                   : fmt::format("{}: this machine has cuda:0 to cuda:{}", name, count - 1),
-        count == 0 ? "look at what nvidia-smi says, or leave the option out" : "use one of these");
-  }
-  return {at::kCUDA, static_cast<at::DeviceIndex>(index)};
+  const c10::impl::DeviceGuardImplInterface* cuda =
+      c10::impl::hasDeviceGuardImpl(at::kCUDA) ? c10::impl::getDeviceGuardImpl(at::kCUDA) : nullptr;
+  const int number = choose_gpu(name, cuda == nullptr ? 0 : cuda->deviceCount(),
+                                group == nullptr ? 0 : group->local_rank(),
+                                group == nullptr ? 1 : group->local_size());
+  const at::Device device(at::kCUDA, static_cast<at::DeviceIndex>(number));
+  // What is not told a device, as pinned memory, would take up memory of the first GPU.
+  cuda->setDevice(device);
+  return device;
 }
 
 void set_up_precision(const at::Device& device, Precision precision) {

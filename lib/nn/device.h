@@ -15,10 +15,17 @@ class Tensor;
 
 namespace ql::nn {
 
-// "cpu", "cuda" (the first of them) or "cuda:N". Throws UsageError naming --device when it is none
-// of these, when LibTorch was built without CUDA, and when the machine has no such device. For the
-// CPU it throws what vector_version() of nn/vector.h does.
-c10::Device find_device(const std::string& name);
+class ProcessGroup;
+
+// "cpu", "cuda" or "cuda:N". Throws UsageError naming --device when it is none of these, when
+// LibTorch was built without CUDA, and when the machine has no such device. "cuda" is the first
+// one, or, of several processes on a machine, a GPU for each. It becomes this thread's current one.
+// For the CPU it throws what vector_version() of nn/vector.h does.
+c10::Device find_device(const std::string& name, const ProcessGroup* group = nullptr);
+
+// The number of the GPU that find_device() chooses for the process `local_rank` of `local_size`
+// on this machine, when it sees `gpus`. A launcher may show each process its own GPU alone.
+int choose_gpu(const std::string& name, int gpus, int local_rank, int local_size);
 
 // Lets ATen compute so from now on in this process, as far as it is a matter of the process.
 // Throws UsageError naming --precision when `device` does not: the CPU knows float32 alone.

@@ -63,6 +63,31 @@ TEST_CASE("a device is named, and has to be there") {
   CHECK(refusal("cuda:99").find("--device: cuda:99") != std::string::npos);
 }
 
+TEST_CASE("each process of a machine has a GPU of its own") {
+  CHECK(choose_gpu("cuda", 4, 0, 1) == 0);
+  CHECK(choose_gpu("cuda:3", 4, 0, 1) == 3);
+  for (int rank = 0; rank < 4; ++rank) {
+    CHECK(choose_gpu("cuda", 4, rank, 4) == rank);
+    // A launcher has shown each process its own.
+    CHECK(choose_gpu("cuda", 1, rank, 4) == 0);
+    CHECK(choose_gpu("cuda:0", 1, rank, 4) == 0);
+  }
+  const auto refusal_of = [](const char* name, int gpus, int size) -> std::string {
+    try {
+      choose_gpu(name, gpus, 0, size);
+    } catch (const UsageError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  CHECK(refusal_of("cuda", 0, 2).find("no GPU was found") != std::string::npos);
+  CHECK(refusal_of("cuda:4", 4, 1).find("this machine has cuda:0 to cuda:3") != std::string::npos);
+  CHECK(refusal_of("cuda:1", 4, 2).find("cuda:1 is one GPU, and there are 2 processes") !=
+        std::string::npos);
+  // Every process is refused, also those for which there would be one.
+  CHECK(refusal_of("cuda", 2, 3).find("3 processes on a machine with 2 GPUs") != std::string::npos);
+}
+
 TEST_CASE("precisions have names") {
   for (const std::string& name : precision_names()) {
     CHECK(to_text(precision_from_text(name, "here")) == name);
