@@ -124,10 +124,11 @@ at::Tensor dropout_of_shared(const at::Tensor& states, double rate, const StepOp
 }
 
 void seed_generator(const at::Device& device, const StepOptions& step) {
-  // No layer is so far up that its masks would have this number.
-  const PhiloxCounter words = philox({{0, 0xFFFFFFFF, static_cast<std::uint32_t>(step.step),
-                                       static_cast<std::uint32_t>(step.step >> 32)}},
-                                     step.seed);
+  // No layer is so far up that its masks would have the second number.
+  const PhiloxCounter words =
+      philox({{static_cast<std::uint32_t>(step.first_row), 0xFFFFFFFF,
+               static_cast<std::uint32_t>(step.step), static_cast<std::uint32_t>(step.step >> 32)}},
+             step.seed);
   at::Generator generator = at::globalContext().defaultGenerator(device);
   const std::lock_guard<std::mutex> lock(generator.mutex());
   generator.set_current_seed(std::uint64_t{words.word[0]} << 32 | words.word[1]);

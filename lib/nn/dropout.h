@@ -79,7 +79,7 @@ at::Tensor dropout(const at::Tensor& states, double rate, const StepOptions& ste
 at::Tensor dropout_of_shared(const at::Tensor& states, double rate, const StepOptions& step,
                              Place place);
 
-// Sets the state of the generator of `device` to a function of seed and step.
+// Sets the state of the generator of `device` to a function of seed, step and first row.
 void seed_generator(const at::Device& device, const StepOptions& step);
 
 // The first scale (0-based) that enters the average of `scales` scales: 0 unless training, else

@@ -15,7 +15,8 @@ CudaSteps::CudaSteps(const c10::Device& device, bool graph)
     : stream_(c10::cuda::getStreamFromPool(/*isHighPriority=*/false, device.index())),
       records_(graph) {}
 
-void CudaSteps::enqueue(const std::function<void()>& upload, const std::function<void()>& step) {
+void CudaSteps::enqueue(const std::function<void()>& upload, const Parts& parts,
+                        const std::function<void()>& between) {
   if (!joined_) {
     at::cuda::CUDAEvent others;
     others.record(c10::cuda::getCurrentCUDAStream(stream_.device_index()));
@@ -25,34 +26,45 @@ void CudaSteps::enqueue(const std::function<void()>& upload, const std::function
   const c10::cuda::CUDAStreamGuard guard(stream_);
   upload();
   uploaded_.record(stream_);
-  if (!records_ || runs_ < kWarmUp) {
-    step();
-    ++runs_;
-    return;
+  if (records_ && graphs_.empty() && ++runs_ > kWarmUp) {
+    record(parts);
   }
-  if (!recorded_) {
-    record(step);
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    if (i > 0) {
+      between();
+    }
+    if (graphs_.empty()) {
+      parts[i]();
+    } else {
+      graphs_[i].replay();
+    }
   }
-  graph_.replay();
 }
 
-void CudaSteps::record(const std::function<void()>& step) {
+// All parts before any of them runs: what another thread has the device do meanwhile, as NCCL may
+// for a sum, can break a recording off.
+void CudaSteps::record(const Parts& parts) {
   stream_.synchronize();
-  // The graph gets memory of its own; what the first steps used is free now.
+  // The graphs get memory of their own; what the first steps used is free now.
   c10::cuda::CUDACachingAllocator::emptyCache();
-  graph_.capture_begin();
+  for (const std::function<void()>& part : parts) {
+    record(graphs_.emplace_back(), part);
+  }
+}
+
+void CudaSteps::record(at::cuda::CUDAGraph& graph, const std::function<void()>& part) {
+  graph.capture_begin();
   try {
-    step();
+    part();
   } catch (...) {
     try {
-      graph_.capture_end();
+      graph.capture_end();
     } catch (const c10::Error&) {
       // It says again what the first exception says better.
     }
     throw;
   }
-  graph_.capture_end();
-  recorded_ = true;
+  graph.capture_end();
 }
 
 void CudaSteps::wait_for_upload() { uploaded_.synchronize(); }

@@ -8,7 +8,9 @@
 #include <c10/core/Device.h>
 #include <c10/cuda/CUDAStream.h>
 
+#include <deque>
 #include <functional>
+#include <vector>
 
 namespace ql::train {
 
@@ -18,9 +20,13 @@ class CudaSteps {
   CudaSteps(const CudaSteps&) = delete;
   CudaSteps& operator=(const CudaSteps&) = delete;
 
-  // Runs both functions, or replays `step`: it has to enqueue the same operations every time.
-  // `upload` enqueues copies from pinned memory.
-  void enqueue(const std::function<void()>& upload, const std::function<void()>& step);
+  // The functions whose operations a step enqueues, the same every time.
+  using Parts = std::vector<std::function<void()>>;
+
+  // Runs `upload`, which enqueues copies from pinned memory, then all parts, or replays them. Runs
+  // `between` after each part but the last: what it enqueues is never recorded.
+  void enqueue(const std::function<void()>& upload, const Parts& parts,
+               const std::function<void()>& between);
   // Until the copies of the last enqueue() have read their memory; thus until the device has begun
   // the last step that was enqueued, which keeps the host one step ahead.
   void wait_for_upload();
@@ -29,12 +35,13 @@ class CudaSteps {
   void wait();
 
  private:
-  void record(const std::function<void()>& step);
+  void record(const Parts& parts);
+  void record(at::cuda::CUDAGraph& graph, const std::function<void()>& part);
 
   c10::cuda::CUDAStream stream_;
   at::cuda::CUDAEvent uploaded_;
-  at::cuda::CUDAGraph graph_;
-  bool records_, recorded_ = false;
+  std::deque<at::cuda::CUDAGraph> graphs_;  // of the parts, once they are recorded
+  bool records_;
   bool joined_ = false;  // the stream has waited for the others since the last wait()
   int runs_ = 0;
 };

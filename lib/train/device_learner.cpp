@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "nn/accumulation.h"
+#include "train/all_rows.h"
 #ifdef QL_CUDA
 #include "train/cuda_steps.h"
 #endif
@@ -22,12 +23,16 @@ nn::Model initialised(const net::Network& network, const TrainingConfig& config,
 }  // namespace
 
 DeviceLearner::DeviceLearner(const net::Network& network, const TrainingConfig& config,
-                             const Place& place)
+                             const Place& place, nn::ProcessGroup* group)
     : config_(config),
+      group_(group),
       model_(initialised(network, config, place.device)),
-      step_(model_, config),
-      host_(config.batch, network.lengths.segment, step_.scales(),
+      step_(model_, config, group),
+      host_(step_.rows().count, network.lengths.segment, step_.scales(),
             at::TensorOptions().pinned_memory(place.device.is_cuda())) {
+  if (group_ != nullptr) {
+    group_->join_device(place.device);
+  }
 #ifdef QL_CUDA
   if (place.device.is_cuda()) {
     cuda_ = std::make_unique<CudaSteps>(place.device, place.graph && can_be_recorded(network));
@@ -38,12 +43,15 @@ DeviceLearner::DeviceLearner(const net::Network& network, const TrainingConfig& 
 DeviceLearner::~DeviceLearner() = default;
 
 StepResult DeviceLearner::step(Streams& streams, std::int64_t step, double learning_rate) {
+  if (group_ != nullptr) {
+    group_->await_device();
+  }
 #ifdef QL_CUDA
   if (cuda_) {
     cuda_->wait_for_upload();  // `host_` is about to be written
   }
 #endif
-  const std::int64_t numbers = streams.batch() * streams.segment();
+  const std::int64_t numbers = step_.rows().count * streams.segment();
   if (model_.network().reset_memory_at_documents) {
     // Before read(), which begins to read the next step.
     const std::vector<std::int64_t> ages = streams.document_ages(step);
@@ -54,6 +62,7 @@ StepResult DeviceLearner::step(Streams& streams, std::int64_t step, double learn
   options.training = true;
   options.seed = static_cast<std::uint64_t>(config_.seed);
   options.step = static_cast<std::uint64_t>(step);
+  options.first_row = step_.rows().first;
   ++steps_;
   last_step_ = step;
   host_.set_numbers(adam_rates({config_.adam_beta1, config_.adam_beta2, config_.adam_epsilon},
@@ -67,28 +76,52 @@ StepResult DeviceLearner::step(Streams& streams, std::int64_t step, double learn
       step_.forget();
     }
   };
-  const auto compute = [&] { step_.run(step); };
 #ifdef QL_CUDA
   if (cuda_) {
+    const auto compute = [&] { step_.compute(step); };
+    const auto update = [&] { step_.update(); };
+    const auto both = [&] {
+      compute();
+      update();
+    };
     nn::seed_generator(model_.options().device(), options);
-    cuda_->enqueue(upload, compute);
+    cuda_->enqueue(upload,
+                   group_ == nullptr ? CudaSteps::Parts{both} : CudaSteps::Parts{compute, update},
+                   [&] { step_.sum(); });
     return {0, 0, 0};
   }
 #endif
   upload();
-  compute();
+  step_.compute(step);
+  step_.sum();
+  step_.update();
   return {0, 0, 0};
+}
+
+nn::Memory DeviceLearner::memory() const {
+  nn::Memory memory = step_.memory();
+  for (nn::NamedTensor& state : memory.states) {
+    if (group_ != nullptr) {
+      state.tensor = all_rows(state.tensor, *group_, step_.rows(), config_.batch);
+    }
+  }
+  return memory;
 }
 
 void DeviceLearner::set_memory(const nn::Memory& memory) {
   const at::NoGradGuard no_gradient;
+  const nn::RowRange& rows = step_.rows();
   for (std::size_t i = 0; i < memory.states.size(); ++i) {
     // Where it stands: a recorded step reads it from there.
-    step_.memory().states[i].tensor.copy_(memory.states[i].tensor);
+    step_.memory().states[i].tensor.copy_(
+        memory.states[i].tensor.narrow(0, rows.first, rows.count));
   }
 }
 
 StepResult DeviceLearner::finish() {
+  if (group_ != nullptr) {
+    group_->await_device();
+  }
 #ifdef QL_CUDA
   if (cuda_) {
     cuda_->wait();

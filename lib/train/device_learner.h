@@ -18,8 +18,10 @@ class CudaSteps;
 
 class DeviceLearner : public Trainee {
  public:
-  // As make_trainee(). On the CPU, too, for tests.
-  DeviceLearner(const net::Network& network, const TrainingConfig& config, const Place& place);
+  // As make_trainee(). On the CPU, too, for tests. With a `group` the processes share the rows of
+  // the batch as those of a Learner do, a device a process.
+  DeviceLearner(const net::Network& network, const TrainingConfig& config, const Place& place,
+                nn::ProcessGroup* group = nullptr);
   ~DeviceLearner() override;
 
   StepResult step(Streams& streams, std::int64_t step, double learning_rate) override;
@@ -27,13 +29,14 @@ class DeviceLearner : public Trainee {
 
   nn::Model& model() override { return model_; }
   const nn::Model& model() const override { return model_; }
-  nn::Memory memory() const override { return step_.memory(); }
+  nn::Memory memory() const override;
   void set_memory(const nn::Memory& memory) override;
   std::vector<nn::NamedTensor> moments() const override { return step_.moments(); }
   void set_steps(std::int64_t steps) override { steps_ = steps; }
 
  private:
   TrainingConfig config_;
+  nn::ProcessGroup* group_;
   nn::Model model_;
   DeviceStep step_;
   StepInput host_;          // what the next step is told, in memory that a GPU can read by itself

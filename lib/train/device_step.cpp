@@ -31,13 +31,15 @@ void StepInput::set_numbers(const AdamRates& rates, std::int64_t step,
   std::copy(weights.begin(), weights.end(), out + 3);
 }
 
-DeviceStep::DeviceStep(nn::Model& model, const TrainingConfig& config)
+DeviceStep::DeviceStep(nn::Model& model, const TrainingConfig& config, nn::ProcessGroup* group)
     : model_(model),
       config_(config),
+      group_(group),
+      rows_(group != nullptr ? group->share_of(config.batch) : nn::RowRange{0, config.batch}),
       geometry_(net::make_geometry(model.network(), model.network().lengths)),
       adam_(model.parameters(), adam_options(config)),
-      memory_(model.start_memory(geometry_, config.batch)),
-      input_(config.batch, geometry_.lengths.segment, scales(),
+      memory_(model.start_memory(geometry_, rows_.count)),
+      input_(rows_.count, geometry_.lengths.segment, scales(),
              at::TensorOptions().device(model.options().device())),
       report_(at::zeros({6}, input_.numbers.options())),
       sound_(at::ones({}, report_.options().dtype(at::kBool))),
@@ -56,7 +58,7 @@ void DeviceStep::forget() {
 }
 
 DeviceStep::Forward DeviceStep::forward(std::int64_t number) const {
-  const std::int64_t rows = config_.batch, segment = geometry_.lengths.segment;
+  const std::int64_t rows = rows_.count, segment = geometry_.lengths.segment;
   const at::Tensor tokens = input_.ids.narrow(0, 0, rows * segment).view({rows, segment});
   const at::Tensor targets =
       input_.ids.narrow(0, rows * segment, rows * segment).view({rows, segment});
@@ -64,6 +66,7 @@ DeviceStep::Forward DeviceStep::forward(std::int64_t number) const {
   options.training = true;
   options.seed = static_cast<std::uint64_t>(config_.seed);
   options.step = static_cast<std::uint64_t>(number);
+  options.first_row = rows_.first;
   options.scale_weights = input_.scale_weights().to(at::kFloat);
   if (model_.network().reset_memory_at_documents) {
     options.age_tensor = input_.ids.narrow(0, 2 * rows * segment, rows);
@@ -73,34 +76,44 @@ DeviceStep::Forward DeviceStep::forward(std::int64_t number) const {
   at::Tensor reconstruction;
   const at::Tensor states = model_.forward(geometry_, tokens, memory, options, &reconstruction);
   const std::int64_t context = config_.half_loss ? segment / 2 : 0, counted = segment - context;
+  const double share = static_cast<double>(rows) / static_cast<double>(config_.batch);
   const at::Tensor loss =
+      share *
       model_.losses(states.narrow(1, context, counted), targets.narrow(1, context, counted)).mean();
-  const double weight = config_.recons_loss_weight.value_or(kReconstructionWeight);
+  const double weight = share * config_.recons_loss_weight.value_or(kReconstructionWeight);
   return {loss, reconstruction.defined() ? loss + weight * reconstruction : loss, memory};
 }
 
-void DeviceStep::run(std::int64_t number) {
+void DeviceStep::compute(std::int64_t number) {
   const Forward result = forward(number);
   (result.total * loss_scale_.factor()).backward();
   for (std::size_t i = 0; i < memory_.states.size(); ++i) {
     memory_.states[i].tensor.copy_(result.memory.states[i].tensor);
   }
-  update(result.loss.detach().to(at::kDouble));
+  loss_ = result.loss.detach().to(at::kDouble);
+  gradient_ = adam_.take_gradient();
 }
 
-void DeviceStep::update(const at::Tensor& loss) {
+void DeviceStep::sum() {
+  if (group_ != nullptr) {
+    group_->sum(loss_);
+    group_->sum(gradient_);
+  }
+}
+
+void DeviceStep::update() {
   const at::NoGradGuard no_gradient;
+  const at::Tensor& loss = loss_;
   const at::Tensor scale = loss_scale_.factor().to(at::kDouble);
-  const at::Tensor gradient = adam_.take_gradient();
   const at::Tensor norm =
-      at::linalg_vector_norm(gradient, 2, at::OptionalIntArrayRef(), false, at::kDouble) / scale;
+      at::linalg_vector_norm(gradient_, 2, at::OptionalIntArrayRef(), false, at::kDouble) / scale;
   const at::Tensor finite_loss = at::isfinite(loss), finite_norm = at::isfinite(norm);
   const at::Tensor applies = sound_.logical_and(finite_loss).logical_and(finite_norm);
   at::Tensor factor = 1 / scale;
   if (config_.clip > 0) {
     factor = factor * (config_.clip / norm).clamp_max(1);
   }
-  adam_.step(gradient, factor, input_.step_size(), input_.second_correction(), applies);
+  adam_.step(gradient_, factor, input_.step_size(), input_.second_correction(), applies);
 
   // A smaller scale of the loss can cure an overflow, until it is 1.
   const at::Tensor curable = finite_loss.logical_and(scale.gt(1));
@@ -115,6 +128,9 @@ void DeviceStep::update(const at::Tensor& loss) {
   sound_.logical_and_(fails.logical_not());
 
   loss_scale_.update(finite_norm);
+  if (group_ == nullptr) {
+    gradient_.reset();  // memory for the next step; sum() of a replayed step needs it where it is
+  }
 }
 
 StepReport DeviceStep::take_report() {

@@ -11,6 +11,7 @@
 
 #include "net/geometry.h"
 #include "nn/model.h"
+#include "nn/process_group.h"
 #include "train/config.h"
 #include "train/device_adam.h"
 #include "train/loss_scale.h"
@@ -48,14 +49,21 @@ struct StepReport {
 class DeviceStep {
  public:
   // `model` must outlive the step; its parameters move (DeviceAdam). The memory starts as zeros.
-  DeviceStep(nn::Model& model, const TrainingConfig& config);
+  // With a `group`, which must outlive the step, it is of this process's share of the rows.
+  DeviceStep(nn::Model& model, const TrainingConfig& config, nn::ProcessGroup* group = nullptr);
 
   StepInput& input() { return input_; }
+  const nn::RowRange& rows() const { return rows_; }  // of the batch, those of the step
   std::int64_t scales() const;
   void forget();  // the memory becomes zeros
-  // Forward, backward, update, memory, report. A loss or gradient that is not finite leaves weights
-  // and moments as they are. `number` of the step is read on the CPU alone, for its dropout.
-  void run(std::int64_t number);
+  // A step is these three, in this order. First forward, backward and memory: loss and gradient of
+  // the own rows' part of the mean. `number` of the step is read on the CPU alone, for its dropout.
+  void compute(std::int64_t number);
+  // Common (nn/process_group.h): their sums over all processes.
+  void sum();
+  // Update and report. A loss or gradient that is not finite leaves weights and moments as they
+  // are.
+  void update();
 
   // Waits for the device; the sums start anew.
   StepReport take_report();
@@ -67,15 +75,16 @@ class DeviceStep {
 
  private:
   struct Forward {
-    at::Tensor loss;   // mean over the targets
+    at::Tensor loss;   // mean over the targets of all rows, this process's part
     at::Tensor total;  // what the gradient is taken of
     nn::Memory memory;
   };
   Forward forward(std::int64_t number) const;
-  void update(const at::Tensor& loss);
 
   nn::Model& model_;
   TrainingConfig config_;
+  nn::ProcessGroup* group_;
+  nn::RowRange rows_;
   net::Geometry geometry_;
   DeviceAdam adam_;
   nn::Memory memory_;
@@ -83,6 +92,7 @@ class DeviceStep {
   at::Tensor report_;  // float64 [6]: the members of StepReport
   at::Tensor sound_;   // bool: no step has failed so far
   LossScale loss_scale_;
+  at::Tensor loss_, gradient_;  // of compute()
 };
 
 // Whether a step of this network enqueues the same operations whatever its tokens are: only then

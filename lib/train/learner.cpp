@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "nn/threads.h"
+#include "train/all_rows.h"
 
 namespace ql::train {
 namespace {
@@ -23,18 +24,6 @@ void add_gradients(Gradients& sum, Gradients more) {
       sum[i] = more[i];
     }
   }
-}
-
-// The rows of all processes, from the own ones. Bit patterns are added up as whole numbers: with
-// zeros everywhere else not even the sign of a zero changes.
-at::Tensor all_rows(const at::Tensor& own, nn::ProcessGroup& group, const nn::RowRange& share,
-                    const TrainingConfig& config) {
-  std::vector<std::int64_t> shape = own.sizes().vec();
-  shape[0] = config.batch;
-  const at::Tensor all = at::zeros(shape, own.options());
-  all.narrow(0, share.first, share.count).copy_(own);
-  group.sum(all.view(at::kInt));
-  return all;
 }
 
 void drop_gradients(const std::vector<nn::NamedTensor>& parameters) {
@@ -91,7 +80,8 @@ nn::Memory Learner::memory() const {
     }
     whole.states[state].tensor = at::cat(rows);
     if (group_ != nullptr) {
-      whole.states[state].tensor = all_rows(whole.states[state].tensor, *group_, rows_, config_);
+      whole.states[state].tensor =
+          all_rows(whole.states[state].tensor, *group_, rows_, config_.batch);
     }
   }
   return whole;

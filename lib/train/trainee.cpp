@@ -10,12 +10,7 @@ std::unique_ptr<Trainee> make_trainee(const net::Network& network, const Trainin
   if (place.device.is_cpu()) {
     return std::make_unique<Learner>(network, config, group);
   }
-  if (group != nullptr) {
-    throw UsageError("--device",
-                     fmt::format("{}: several processes train on the CPU only", place.device.str()),
-                     "use one process for a GPU");
-  }
-  return std::make_unique<DeviceLearner>(network, config, place);
+  return std::make_unique<DeviceLearner>(network, config, place, group);
 }
 
 }  // namespace ql::train

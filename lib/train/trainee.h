@@ -60,7 +60,8 @@ class Trainee {
 constexpr double kReconstructionWeight = 0.01;
 
 // `network` with its vocab_size. The weights are initialised with the configuration's seed; the
-// memory starts as zeros. Throws UsageError for a group of processes anywhere but on the CPU.
+// memory starts as zeros. Of a `group`, which must outlive the trainee, every process computes on a
+// device of its own; throws as its join_device().
 std::unique_ptr<Trainee> make_trainee(const net::Network& network, const TrainingConfig& config,
                                       const Place& place, nn::ProcessGroup* group = nullptr);
 

@@ -93,11 +93,16 @@ void TrainingRun::run_steps() {
       return;
     }
     train_step();
-    line_.show(progress(), [this] {
-      finish_steps();
-      return figures_text(figures(), task_.config.steps);
-    });
-    if (state_.step % task_.config.log_interval == 0) {
+    const bool log_due = state_.step % task_.config.log_interval == 0;
+    // Only one process draws the line, and all have to read a GPU's losses at the same steps, or
+    // each would look for a jump in a mean of its own.
+    if (log_due || task_.group == nullptr || task_.place.device.is_cpu()) {
+      line_.show(progress(), [this] {
+        finish_steps();
+        return figures_text(figures(), task_.config.steps);
+      });
+    }
+    if (log_due) {
       log_steps();
     }
   }

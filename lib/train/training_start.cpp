@@ -47,8 +47,10 @@ std::string place_text(const TrainingTask& task) {
                 : "every operation is launched by itself: steps with an adaptive softmax differ, "
                   "and cannot be recorded";
   }
-  return fmt::format("{}, {}; {}", task.place.device.str(), nn::to_text(task.config.precision),
-                     steps);
+  const std::string device = task.group == nullptr
+                                 ? task.place.device.str()
+                                 : fmt::format("{} GPUs, one a process", task.group->size());
+  return fmt::format("{}, {}; {}", device, nn::to_text(task.config.precision), steps);
 }
 
 // `validation`, when all of it fits together.

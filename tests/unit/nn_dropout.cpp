@@ -200,4 +200,18 @@ TEST_CASE("droppath leaves out the scales below j with probability p / (S - 1) e
   CHECK(kept);
 }
 
+TEST_CASE("a device's generator follows seed, step and first row") {
+  const auto draw = [](std::uint64_t seed, std::uint64_t number, std::int64_t first_row) {
+    nn::StepOptions step{true, seed, number};
+    step.first_row = first_row;
+    nn::seed_generator(at::kCPU, step);
+    return at::rand({16});
+  };
+  const at::Tensor drawn = draw(5, 7, 0);
+  CHECK(at::equal(drawn, draw(5, 7, 0)));
+  for (const at::Tensor& other : {draw(6, 7, 0), draw(5, 8, 0), draw(5, 7, 2)}) {
+    CHECK_FALSE(at::equal(drawn, other));
+  }
+}
+
 }  // namespace ql

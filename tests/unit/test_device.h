@@ -1,15 +1,23 @@
 // The device that tests of what runs on any device run on: the CPU, or what QL_TEST_DEVICE names.
 #pragma once
 
+#include <c10/core/impl/DeviceGuardImplInterface.h>
+
 #include <cstdlib>
 
 #include "nn/device.h"
 
 namespace ql::test {
 
-inline c10::Device device() {
+inline c10::Device device(const nn::ProcessGroup* group = nullptr) {
   const char* name = std::getenv("QL_TEST_DEVICE");
-  return nn::find_device(name == nullptr ? "cpu" : name);
+  return nn::find_device(name == nullptr ? "cpu" : name, group);
+}
+
+// Whether so many processes can have a device each.
+inline bool has_devices(int count) {
+  return device().is_cpu() ||
+         c10::impl::getDeviceGuardImpl(c10::DeviceType::CUDA)->deviceCount() >= count;
 }
 
 }  // namespace ql::test

@@ -1,11 +1,18 @@
 // Training by several processes against training by one.
 #include <atomic>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <memory>
 #include <mutex>
 
 #include "base/error.h"
+#include "nn/device.h"
 #include "process_support.h"
 #include "scratch.h"
+#include "test_device.h"
 #include "torch_doctest.h"
+#include "train/device_learner.h"
 #include "train/gradient_exchange.h"
 #include "train/learner.h"
 #include "train_support.h"
@@ -18,25 +25,33 @@ struct Trained {
   std::vector<at::Tensor> weights, memory;
 };
 
+using MakeTrainee = std::function<std::unique_ptr<Trainee>(
+    const net::Network& network, const TrainingConfig& config, nn::ProcessGroup* group)>;
+
 // Some steps over the start of a second epoch.
 Trained train_steps(const std::filesystem::path& data, const net::Network& network,
-                    const TrainingConfig& config, nn::ProcessGroup* group) {
+                    const TrainingConfig& config, const MakeTrainee& make,
+                    nn::ProcessGroup* group) {
   shard::TokenReader reader(data);
   const nn::RowRange rows =
       group != nullptr ? group->share_of(config.batch) : nn::RowRange{0, config.batch};
   Streams streams(reader, config.batch, network.lengths.segment, rows);
-  Learner learner(network, config, group);
+  const nn::OperationsOnly operations;  // no matter to a Learner in several threads
+  const std::unique_ptr<Trainee> learner = make(network, config, group);
   Trained trained;
   for (std::int64_t step = 0; step < streams.steps_per_epoch() + 3; ++step) {
-    const StepResult result = learner.step(streams, step, 0.005);
-    trained.losses.push_back(result.loss);
-    trained.norms.push_back(result.gradient_norm);
+    const StepResult result = learner->step(streams, step, 0.005), late = learner->finish();
+    trained.losses.push_back(result.loss + late.loss);
+    trained.norms.push_back(result.gradient_norm + late.gradient_norm);
+    if (step == 1) {
+      learner->set_memory(learner->memory());  // as a resume does
+    }
   }
-  for (const nn::NamedTensor& parameter : learner.model().parameters()) {
-    trained.weights.push_back(parameter.tensor.detach().clone());
+  for (const nn::NamedTensor& parameter : learner->model().parameters()) {
+    trained.weights.push_back(parameter.tensor.detach().cpu().clone());
   }
-  for (const nn::NamedTensor& state : learner.memory().states) {
-    trained.memory.push_back(state.tensor.clone());
+  for (const nn::NamedTensor& state : learner->memory().states) {
+    trained.memory.push_back(state.tensor.cpu().clone());
   }
   return trained;
 }
@@ -56,11 +71,7 @@ bool same_bits(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& 
   return same;
 }
 
-}  // namespace
-
-TEST_CASE("several processes train as one does") {
-  const test::ScratchFolder scratch;
-  test::pack(scratch / "data", test::scrambled(400, 23), 23, "made up", {50, 130, 131, 300});
+std::vector<net::Network> networks() {
   net::Network resets = test::tiny_xl();
   resets.reset_memory_at_documents = true;
   // Not every pass has a token of the second cluster, and its projection is for tokens alone.
@@ -68,35 +79,106 @@ TEST_CASE("several processes train as one does") {
   clusters.cutoffs = {21};
   clusters.div_val = 2;
   clusters.tie_projs = {false, false};
-  for (const net::Network& network :
-       {test::tiny_ql(), test::tiny_compressive(net::Pool::kConvolution), resets, clusters}) {
-    CAPTURE(net::to_text(network.architecture));
-    TrainingConfig config = test::tiny_config();
-    config.batch = 5;  // not divisible
-    config.clip = 0.25;
-    config.slices = 2;
-    config.passes = 2;
-    const Trained alone = train_steps(scratch / "data", network, config, nullptr);
-    for (const int size : {2, 3}) {
-      CAPTURE(size);
-      std::vector<Trained> trained(static_cast<std::size_t>(size));
-      test::in_group(size, [&](nn::ProcessGroup& group) {
-        trained[static_cast<std::size_t>(group.rank())] =
-            train_steps(scratch / "data", network, config, &group);
-      });
-      for (std::size_t step = 0; step < alone.losses.size(); ++step) {
-        CHECK(trained[0].losses[step] == doctest::Approx(alone.losses[step]).epsilon(1e-4));
-        CHECK(trained[0].norms[step] == doctest::Approx(alone.norms[step]).epsilon(1e-3));
-      }
-      check_near(trained[0].weights, alone.weights);
-      check_near(trained[0].memory, alone.memory);
-      for (const Trained& other : trained) {
-        CHECK(other.losses == trained[0].losses);
-        CHECK(same_bits(other.weights, trained[0].weights));
-        CHECK(same_bits(other.memory, trained[0].memory));
-      }
+  return {test::tiny_ql(), test::tiny_compressive(net::Pool::kConvolution), resets, clusters};
+}
+
+// Alone, and by 2 and 3 processes.
+void compare_with_one(const std::filesystem::path& data, const net::Network& network,
+                      const TrainingConfig& config, const MakeTrainee& make) {
+  const Trained alone = train_steps(data, network, config, make, nullptr);
+  for (const int size : {2, 3}) {
+    if (!test::has_devices(size)) {
+      continue;
+    }
+    CAPTURE(size);
+    std::vector<Trained> trained(static_cast<std::size_t>(size));
+    test::in_group(size, [&](nn::ProcessGroup& group) {
+      trained[static_cast<std::size_t>(group.rank())] =
+          train_steps(data, network, config, make, &group);
+    });
+    for (std::size_t step = 0; step < alone.losses.size(); ++step) {
+      CHECK(trained[0].losses[step] == doctest::Approx(alone.losses[step]).epsilon(1e-4));
+      CHECK(trained[0].norms[step] == doctest::Approx(alone.norms[step]).epsilon(1e-3));
+    }
+    check_near(trained[0].weights, alone.weights);
+    check_near(trained[0].memory, alone.memory);
+    for (const Trained& other : trained) {
+      CHECK(other.losses == trained[0].losses);
+      CHECK(same_bits(other.weights, trained[0].weights));
+      CHECK(same_bits(other.memory, trained[0].memory));
     }
   }
+}
+
+}  // namespace
+
+TEST_CASE("several processes train as one does") {
+  const test::ScratchFolder scratch;
+  test::pack(scratch / "data", test::scrambled(400, 23), 23, "made up", {50, 130, 131, 300});
+  TrainingConfig config = test::tiny_config();
+  config.batch = 5;  // not divisible
+  config.clip = 0.25;
+  config.slices = 2;
+  config.passes = 2;
+  for (const net::Network& network : networks()) {
+    CAPTURE(net::to_text(network.architecture));
+    compare_with_one(
+        scratch / "data", network, config,
+        [](const net::Network& own, const TrainingConfig& how, nn::ProcessGroup* group) {
+          return std::make_unique<Learner>(own, how, group);
+        });
+  }
+}
+
+TEST_CASE("several processes train on a device each as one does") {
+  const test::ScratchFolder scratch;
+  test::pack(scratch / "data", test::scrambled(400, 23), 23, "made up", {50, 130, 131, 300});
+  TrainingConfig config = test::tiny_config();
+  config.batch = 5;
+  config.clip = 0.25;
+  for (net::Network network : networks()) {
+    CAPTURE(net::to_text(network.architecture));
+    config.half_loss = network.architecture == net::Architecture::kTransformerQl;
+    if (!test::device().is_cpu()) {
+      network.dropout = network.dropatt = 0;  // a GPU draws for each process by itself
+    }
+    compare_with_one(
+        scratch / "data", network, config,
+        [](const net::Network& own, const TrainingConfig& how, nn::ProcessGroup* group) {
+          const Place place{test::device(group)};
+          return std::make_unique<DeviceLearner>(own, how, place, group);
+        });
+  }
+}
+
+TEST_CASE("a gradient that is not finite in one process stops all, and changes no weights") {
+  const test::ScratchFolder scratch;
+  test::pack(scratch / "data", test::scrambled(110, 23), 23, "made up", {});
+  std::atomic<int> stopped{0}, unchanged{0};
+  if (!test::has_devices(2)) {
+    return;
+  }
+  test::in_group(2, [&](nn::ProcessGroup& group) {
+    shard::TokenReader reader(scratch / "data");
+    Streams streams(reader, 3, 4, group.share_of(3));
+    DeviceLearner learner(test::tiny_xl(), test::tiny_config(), {test::device(&group)}, &group);
+    const at::Tensor& last = learner.model().parameters().back().tensor;
+    const at::Tensor before = last.detach().clone();
+    if (group.rank() == 1) {
+      last.register_hook([](const at::Tensor& gradient) {
+        return gradient * std::numeric_limits<double>::infinity();
+      });
+    }
+    learner.step(streams, 0, 0.1);
+    try {
+      learner.finish();
+    } catch (const Diverged& error) {
+      stopped += error.found().step == 0 && !std::isfinite(error.found().gradient_norm);
+    }
+    unchanged += at::equal(last, before);
+  });
+  CHECK(stopped == 2);
+  CHECK(unchanged == 2);
 }
 
 TEST_CASE("the exchange adds up slices and processes, bucket by bucket") {
