@@ -76,6 +76,8 @@ StepResult DeviceLearner::step(Streams& streams, std::int64_t step, double learn
       step_.forget();
     }
   };
+  // A GPU draws its masks from it. The CPU's is set as well, which lets a test see this.
+  nn::seed_generator(model_.options().device(), options);
 #ifdef QL_CUDA
   if (cuda_) {
     const auto compute = [&] { step_.compute(step); };
@@ -84,7 +86,6 @@ StepResult DeviceLearner::step(Streams& streams, std::int64_t step, double learn
       compute();
       update();
     };
-    nn::seed_generator(model_.options().device(), options);
     cuda_->enqueue(upload,
                    group_ == nullptr ? CudaSteps::Parts{both} : CudaSteps::Parts{compute, update},
                    [&] { step_.sum(); });
