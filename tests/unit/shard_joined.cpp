@@ -201,4 +201,21 @@ TEST_CASE("file names that are not UTF-8 do not get into the way") {
   CHECK_NOTHROW(dump_json(made));
 }
 
+TEST_CASE("progress counts the tokens that are copied") {
+  const ScratchFolder scratch;
+  std::vector<std::string> folders;
+  for (const char* name : {"one", "two"}) {
+    folders.push_back((scratch / name).string());
+    PackOptions options;
+    options.frame_tokens = 3;
+    pack(folders.back(), random_documents(20, 50, 3), header_of(50), options);
+  }
+  JoinedData data(folders);
+  ListSink sink;
+  std::vector<std::int64_t> seen;
+  data.copy({7, 33}, 1, sink, [&seen](std::int64_t done) { seen.push_back(done); });
+  // Frames begin at multiples of 3 in each folder.
+  CHECK(seen == std::vector<std::int64_t>{2, 5, 8, 11, 13, 16, 19, 22, 25, 26});
+}
+
 }  // namespace ql::shard
