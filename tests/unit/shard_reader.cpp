@@ -175,4 +175,28 @@ TEST_CASE("a cursor is not restored on other data, but on the same data packed a
   CHECK_THROWS_AS(TokenCursor(one, 0, -1), std::out_of_range);
 }
 
+TEST_CASE("a cursor may stand at the end, and on no data of another length") {
+  const ScratchFolder scratch;
+  pack(scratch / "data", {{1, 2, 3}}, header_of(10));
+  TokenReader reader(scratch / "data");
+  TokenCursor cursor(reader, 0, 3);
+  std::int64_t id = -1;
+  CHECK(cursor.read(1, &id) == 0);
+  Json saved = cursor.to_json();
+  saved["tokens"] = 4;
+  CHECK_THROWS_AS(cursor.restore(JsonObject(saved, "state.json")), FormatError);
+}
+
+TEST_CASE("a reader whose files were closed opens them again") {
+  const ScratchFolder scratch;
+  pack(scratch / "data", {{1, 2, 3}}, header_of(10));
+  TokenReader reader(scratch / "data");
+  CHECK(read_all(reader) == std::vector<std::int64_t>{1, 2, 3});
+  reader.close_files();
+  CHECK(read_all(reader) == std::vector<std::int64_t>{1, 2, 3});
+  reader.close_files();
+  fs::remove(scratch / "data" / "shard-00000.zst");
+  CHECK_THROWS_AS(read_all(reader), Error);
+}
+
 }  // namespace ql::shard
