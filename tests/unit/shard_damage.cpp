@@ -183,4 +183,26 @@ TEST_CASE("what is no packed folder is told so") {
   CHECK(problems(scratch / "none").size() == 1);
 }
 
+TEST_CASE("shards that a manifest lists in another order are found") {
+  const ScratchFolder scratch;
+  PackOptions options;
+  options.shard_tokens = 2;
+  Manifest manifest = pack(scratch / "data", {{1, 2, 3, 4}}, header_of(10), options);
+  std::swap(manifest.shards[0], manifest.shards[1]);
+  overwrite(scratch / "data" / "manifest.json", dump_json(manifest_to_json(manifest)));
+  const std::vector<std::string> found = problems(scratch / "data");
+  REQUIRE(found.size() == 1);
+  CHECK(contains(found[0], "the hash of the data is not the manifest's"));
+}
+
+TEST_CASE("progress goes from shard to shard up to all tokens") {
+  const ScratchFolder scratch;
+  pack_small(scratch / "data");
+  std::vector<std::int64_t> seen;
+  verify_folder(
+      scratch / "data", [](const std::string&) {},
+      [&seen](std::int64_t done) { seen.push_back(done); }, 1);
+  CHECK(seen == std::vector<std::int64_t>{3, 5, 8});
+}
+
 }  // namespace ql::shard
