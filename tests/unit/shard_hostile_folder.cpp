@@ -402,4 +402,19 @@ TEST_CASE("frames that are not what they should be are refused") {
   CHECK(contains(verdict_on_shard(std::string(16, '\0')), "too short"));
 }
 
+TEST_CASE("tokens without a document, and documents without tokens, are refused") {
+  const ScratchFolder scratch;
+  const Manifest good = pack(scratch / "data", {{1, 2, 3}}, header_of(10));
+  const auto said = [](const Manifest& manifest) {
+    return complaint([&] { manifest_from_json(manifest_to_json(manifest), "manifest.json"); });
+  };
+  CHECK(said(good).empty());
+  Manifest without_documents = good, without_tokens = good;
+  without_documents.documents = without_documents.document_starts.bytes = 0;
+  CHECK(contains(said(without_documents), "0 bytes for 0 documents of 3 tokens"));
+  without_tokens.tokens = 0;
+  without_tokens.shards.clear();
+  CHECK(contains(said(without_tokens), "8 bytes for 1 documents of 0 tokens"));
+}
+
 }  // namespace ql::shard
