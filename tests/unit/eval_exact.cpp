@@ -211,7 +211,7 @@ TEST_CASE("losses equal those of a single stream with memory reset at documents"
   }
 }
 
-TEST_CASE("losses equal those of a single stream in float32") {
+TEST_CASE("losses equal those of a single stream in float32" * doctest::test_suite("numeric")) {
   check_case(cases()[1], at::kFloat, 1e-5);
   check_case(cases()[6], at::kFloat, 1e-5);
 }
@@ -264,7 +264,7 @@ TEST_CASE("what was read twice is counted") {
   CHECK(result.seconds > 0);
 }
 
-TEST_CASE("a softmax of several blocks keeps its order") {
+TEST_CASE("a softmax of several blocks keeps its order" * doctest::test_suite("numeric")) {
   net::Network network = small_network(Architecture::kVanilla, {1}, 0, {4, 0, 0});
   network.vocab_size = 200'000;  // 41 rows a block, 64 rows a step
   const nn::Model model = random_model(network, 3, at::kFloat);

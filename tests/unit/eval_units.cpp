@@ -140,7 +140,7 @@ TEST_CASE("doubled lines, wherever the stream begins") {
   }
 }
 
-TEST_CASE("the loss of a unit is the sum of its tokens' losses") {
+TEST_CASE("the loss of a unit is the sum of its tokens' losses" * doctest::test_suite("numeric")) {
   const test::ScratchFolder scratch;
   std::vector<shard::TokenId> ids = test::scrambled(300, 23);
   for (std::size_t i = 0; i < ids.size(); i += 7) {

@@ -120,7 +120,7 @@ bool is_silent(const std::string& key, const net::Network& network) {
 
 }  // namespace
 
-TEST_CASE("golden networks give their losses") {
+TEST_CASE("golden networks give their losses" * doctest::test_suite("numeric")) {
   for (const std::string name : kNames) {
     CAPTURE(name);
     const net::Network network = golden_network(read_golden_json(name), name);

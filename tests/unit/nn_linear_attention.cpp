@@ -57,7 +57,8 @@ at::Tensor oracle(const nn::AttentionInput& input, std::int64_t memory) {
 
 }  // namespace
 
-TEST_CASE("linear attention equals the loop over all pairs, in every block") {
+TEST_CASE("linear attention equals the loop over all pairs, in every block" *
+          doctest::test_suite("numeric")) {
   at::manual_seed(1);
   for (const std::int64_t memory : {0, 1, 100}) {
     for (const std::int64_t segment : {1, 64, 65, 130}) {

@@ -117,7 +117,8 @@ class SteadyGradients {
 
 }  // namespace
 
-TEST_CASE("decays as near to 1 as one likes keep their digits, in the kernel and by operations") {
+TEST_CASE("decays as near to 1 as one likes keep their digits, in the kernel and by operations" *
+          doctest::test_suite("numeric")) {
   for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
     for (const double beta : {0.0, 0.5, 0.9, 0.999, 0.999999, 0.99999999}) {
       CAPTURE(beta);
@@ -149,7 +150,7 @@ TEST_CASE("decays as near to 1 as one likes keep their digits, in the kernel and
   }
 }
 
-TEST_CASE("Adam follows the scalar algorithm") {
+TEST_CASE("Adam follows the scalar algorithm" * doctest::test_suite("numeric")) {
   compare_with_oracle(at::kDouble, 1e-12);
   compare_with_oracle(at::kFloat, 2e-6);
 }

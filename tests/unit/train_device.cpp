@@ -142,7 +142,7 @@ void compare_with_learner(const net::Network& network, TrainingConfig config) {
 
 }  // namespace
 
-TEST_CASE("the device's Adam is the kernel's") {
+TEST_CASE("the device's Adam is the kernel's" * doctest::test_suite("numeric")) {
   for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
     std::vector<nn::NamedTensor> by_kernel, by_operations;
     for (const std::int64_t size : {1, 3, 64, 1000}) {
@@ -206,7 +206,7 @@ TEST_CASE("the device's Adam refuses parameters that cannot lie side by side") {
   CHECK_THROWS_AS(DeviceAdam({{"a", at::zeros({2}, at::kLong)}}, {}), std::invalid_argument);
 }
 
-TEST_CASE("a device trains as the CPU's kernels do") {
+TEST_CASE("a device trains as the CPU's kernels do" * doctest::test_suite("numeric")) {
   for (net::Network network : networks()) {
     without_chance(network);
     CAPTURE(net::to_text(network.architecture));

@@ -74,7 +74,8 @@ TEST_CASE("norms by groups are those of layers and of what is none") {
   CHECK(groups[4].norm == 0);
 }
 
-TEST_CASE("gradients of slices are added up, and their norm is over all parameters") {
+TEST_CASE("gradients of slices are added up, and their norm is over all parameters" *
+          doctest::test_suite("numeric")) {
   for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
     for (const std::size_t slices : {1U, 2U, 5U}) {
       CAPTURE(slices);

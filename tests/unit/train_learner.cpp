@@ -73,7 +73,8 @@ TEST_CASE("memory is carried from step to step") {
   CHECK(with.step(streams, 1, 0).loss != without.step(streams, 1, 0).loss);
 }
 
-TEST_CASE("a step of a network that resets its memory knows its documents") {
+TEST_CASE("a step of a network that resets its memory knows its documents" *
+          doctest::test_suite("numeric")) {
   const test::ScratchFolder scratch;
   test::pack(scratch / "data", test::scrambled(300, 23), 23, "made up", {4, 6, 104, 110, 205});
   shard::TokenReader reader(scratch / "data");
@@ -98,7 +99,8 @@ TEST_CASE("a step of a network that resets its memory knows its documents") {
   }
 }
 
-TEST_CASE("half of the loss trains on the newer half of every segment") {
+TEST_CASE("half of the loss trains on the newer half of every segment" *
+          doctest::test_suite("numeric")) {
   for (const std::int64_t segment : {1, 4, 5}) {
     CAPTURE(segment);
     const test::ScratchFolder scratch;
