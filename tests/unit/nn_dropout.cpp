@@ -209,7 +209,9 @@ TEST_CASE("a device's generator follows seed, step and first row") {
   };
   const at::Tensor drawn = draw(5, 7, 0);
   CHECK(at::equal(drawn, draw(5, 7, 0)));
-  for (const at::Tensor& other : {draw(6, 7, 0), draw(5, 8, 0), draw(5, 7, 2)}) {
+  const std::uint64_t high = std::uint64_t{1} << 40;
+  for (const at::Tensor& other :
+       {draw(6, 7, 0), draw(high + 5, 7, 0), draw(5, 8, 0), draw(5, high + 7, 0), draw(5, 7, 2)}) {
     CHECK_FALSE(at::equal(drawn, other));
   }
 }
