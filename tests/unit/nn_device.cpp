@@ -186,4 +186,20 @@ TEST_CASE("droppath by weights is droppath by choice") {
   }
 }
 
+TEST_CASE("autocast rounds a weight anew when it has changed, and ends with its block") {
+  const at::Tensor weight = at::ones({2, 2}).requires_grad_();
+  const auto product = [&] { return at::mm(at::ones({2, 2}), weight)[0][0].item<double>(); };
+  for (const double value : {1.0, 3.0}) {
+    {
+      const at::NoGradGuard no_gradient;
+      weight.fill_(value + 0x1p-12);  // more digits than bfloat16 has
+    }
+    {
+      const Autocast autocast(at::kCPU, Precision::kBfloat16);
+      CHECK(product() == 2 * value);
+    }
+    CHECK(product() == 2 * value + 0x1p-11);
+  }
+}
+
 }  // namespace ql::nn
