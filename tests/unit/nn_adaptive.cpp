@@ -233,4 +233,21 @@ TEST_CASE("divisions that cannot be are refused") {
   refused([](net::Network& network) { network.tie_projs = {true}; });
 }
 
+TEST_CASE("projections begin with a deviation of their own") {
+  net::Network network = network_of(kCases[5]);
+  nn::Model narrow(network, at::kDouble);
+  network.proj_init_std *= 4;
+  nn::Model wide(network, at::kDouble);
+  narrow.initialise(3);
+  wide.initialise(3);
+  int projections = 0;
+  for (const nn::NamedTensor& parameter : wide.parameters()) {
+    CAPTURE(parameter.name);
+    const bool projects = parameter.name.find("_projs.") != std::string::npos;
+    projections += projects ? 1 : 0;
+    CHECK(at::equal(parameter.tensor, find(narrow, parameter.name) * (projects ? 4 : 1)));
+  }
+  CHECK(projections > 0);
+}
+
 }  // namespace ql
