@@ -1,0 +1,105 @@
+// A study on the CPU as every other device computes it.
+#include "eval/study.h"
+
+#include <cstring>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "net/model_file.h"
+#include "nn/device.h"
+#include "nn/safetensors.h"
+#include "nn_support.h"
+#include "plain_bfloat16.h"
+#include "scratch.h"
+#include "torch_doctest.h"
+#include "train_support.h"
+
+namespace ql::eval {
+namespace {
+
+struct Folder {
+  Folder() {
+    net::ModelFile description;
+    description.network = test::tiny_ql();
+    const nn::Model model = test::random_model(description.network, 3, at::kFloat);
+    std::filesystem::create_directory(scratch / "model");
+    write_file_atomically(scratch / "model" / "model.json",
+                          dump_json(net::model_file_to_json(description)));
+    nn::write_safetensors(scratch / "model" / "model.safetensors", model.parameters(), {});
+    shard::StreamHeader header;
+    header.vocabulary.size = 23;
+    header.vocabulary.type = "word";
+    header.vocabulary.unk = 4;
+    shard::PackWriter writer(scratch / "data", header, {});
+    const std::vector<shard::TokenId> ids = test::scrambled(90, 23);
+    writer.begin_document();
+    writer.write(ids.data(), ids.size());
+    writer.finish(std::nullopt);
+    options.checkpoints = {(scratch / "model").string()};
+    options.data = {(scratch / "data").string()};
+  }
+  test::ScratchFolder scratch;
+  StudyOptions options;
+};
+
+Json row_of_study(const Folder& folder, nn::Precision precision) {
+  StudyOptions options = folder.options;
+  options.precision = precision;
+  std::vector<Json> rows;
+  run_study(options, [&rows](const Json& row) { rows.push_back(row); });
+  REQUIRE(rows.size() == 1);
+  return rows.front();
+}
+
+Json row_of_units(const Folder& folder, nn::Precision precision) {
+  StudyOptions options = folder.options;
+  options.precision = precision;
+  return run_unit_study(options, Unit::kDocument, [](const UnitSum&) {});
+}
+
+}  // namespace
+
+TEST_CASE("a study computes in the precision that is asked for") {
+  const Folder folder;
+  const nn::OperationsOnly operations;
+  const test::PlainBfloat16 plain;
+  for (const auto& row : {row_of_study, row_of_units}) {
+    const auto nll = [&](nn::Precision precision) {
+      return row(folder, precision)["nll"].get<double>();
+    };
+    const double exact = nll(nn::Precision::kFloat32);
+    CHECK(nll(nn::Precision::kFloat32) == exact);
+    const double rounded = nll(nn::Precision::kBfloat16);
+    CHECK(rounded != exact);
+    CHECK(rounded == doctest::Approx(exact).epsilon(0.02));
+  }
+}
+
+TEST_CASE("the losses that a study writes are those of its row") {
+  Folder folder;
+  folder.options.loss_file = (folder.scratch / "losses").string();
+  const double nll = row_of_study(folder, nn::Precision::kFloat32)["nll"].get<double>();
+  const std::string bytes = test::slurp(folder.scratch / "losses");
+  std::vector<float> losses(89);
+  REQUIRE(bytes.size() == losses.size() * sizeof(float));
+  std::memcpy(losses.data(), bytes.data(), bytes.size());
+  CHECK(std::accumulate(losses.begin(), losses.end(), 0.0) == doctest::Approx(nll).epsilon(1e-6));
+}
+
+TEST_CASE("a study of units ends with the figures of the whole") {
+  const Folder folder;
+  const Json whole = row_of_study(folder, nn::Precision::kFloat32);
+  const Json units = row_of_units(folder, nn::Precision::kFloat32);
+  CHECK(whole["unknown_targets"].get<std::int64_t>() > 0);
+  CHECK(units["unknown_targets"] == whole["unknown_targets"]);
+  for (const char* key :
+       {"nll", "perplexity", "standard_error", "known_perplexity", "known_standard_error"}) {
+    CAPTURE(key);
+    CHECK(units[key].get<double>() == doctest::Approx(whole[key].get<double>()).epsilon(1e-6));
+  }
+}
+
+}  // namespace ql::eval
