@@ -1,0 +1,94 @@
+// Evaluation by several processes against that by one.
+#include <algorithm>
+#include <mutex>
+#include <vector>
+
+#include "eval/columns.h"
+#include "eval/evaluate.h"
+#include "nn_support.h"
+#include "process_support.h"
+#include "torch_doctest.h"
+
+namespace ql::eval {
+namespace {
+
+constexpr std::int64_t kTokens = 150;
+constexpr int kProcesses = 3;
+
+// Some documents begin with a segment of four tokens, some inside one.
+const std::vector<std::int64_t>& document_starts() {
+  static const std::vector<std::int64_t> starts{0, 5, 16, 17, 40, 44, 48, 52, 72, 80, 84, 101};
+  return starts;
+}
+
+TokenSource source_from(const at::Tensor& ids) {
+  return {"ids", kTokens,
+          [ids](std::int64_t begin, std::int64_t count, std::int64_t* out, std::size_t) {
+            std::copy_n(ids.data_ptr<std::int64_t>() + begin, count, out);
+          },
+          document_starts};
+}
+
+// The losses by their places; a place that is given twice keeps the sum.
+struct Losses {
+  std::vector<double> values = std::vector<double>(kTokens);
+  std::mutex mutex;
+  LossSink sink() {
+    return [this](std::int64_t position, const double* losses, std::int64_t count) {
+      const std::lock_guard<std::mutex> lock(mutex);
+      for (std::int64_t i = 0; i < count; ++i) {
+        values.at(static_cast<std::size_t>(position + i)) += losses[i];
+      }
+    };
+  }
+};
+
+void check_equal(const LossSums& found, const LossSums& expected) {
+  CHECK(found.targets == expected.targets);
+  CHECK(found.nll == doctest::Approx(expected.nll).epsilon(1e-10));
+  CHECK(found.squares == doctest::Approx(expected.squares).epsilon(1e-10));
+}
+
+}  // namespace
+
+TEST_CASE("processes together evaluate as one does alone") {
+  for (const bool resets : {false, true}) {
+    CAPTURE(resets);
+    net::Network network =
+        test::small_network(net::Architecture::kTransformerQl, {1, 1}, 1, {4, 4, 0});
+    network.reset_memory_at_documents = resets;
+    const nn::Model model = test::random_model(network, 3);
+    const TokenSource source = source_from(test::random_tokens(1, kTokens, network.vocab_size, 5));
+    EvaluationOptions options;
+    options.lengths = network.lengths;
+    options.unknown = 4;
+    Losses alone, together;
+    options.sink = alone.sink();
+    const Evaluation expected = evaluate(model, source, options);
+    const net::Geometry geometry = net::make_geometry(network, network.lengths);
+    std::int64_t warm_up = 0;
+    for (const Column& column :
+         plan_columns((kTokens - 2) / 4 + 1, warm_up_segments(geometry), kProcesses).columns) {
+      warm_up += (column.score_from - column.read_from) * network.lengths.segment;
+    }
+    CHECK(warm_up > 0);
+
+    std::vector<Evaluation> found(kProcesses);
+    options.sink = together.sink();
+    test::in_group(kProcesses, [&](nn::ProcessGroup& group) {
+      EvaluationOptions own = options;
+      own.group = &group;
+      found[static_cast<std::size_t>(group.rank())] = evaluate(model, source, own);
+    });
+    for (const Evaluation& result : found) {
+      check_equal(result, expected);
+      check_equal(result.known, expected.known);
+      CHECK(result.warm_up == warm_up);
+    }
+    for (std::size_t place = 0; place < alone.values.size(); ++place) {
+      CHECK(together.values[place] == doctest::Approx(alone.values[place]).epsilon(1e-10));
+    }
+  }
+}
+
+}  // namespace ql::eval
