@@ -221,4 +221,23 @@ TEST_CASE("the exchange adds up slices and processes, bucket by bucket") {
   }
 }
 
+TEST_CASE("every process takes its own rows of a memory") {
+  TrainingConfig config = test::tiny_config();
+  config.batch = 5;
+  std::atomic<int> equal = 0;
+  test::in_group(3, [&](nn::ProcessGroup& group) {
+    Learner learner(test::tiny_xl(), config, &group);
+    nn::Memory memory = learner.memory();
+    for (nn::NamedTensor& state : memory.states) {
+      state.tensor = at::arange(state.tensor.numel(), at::kFloat).view(state.tensor.sizes());
+    }
+    learner.set_memory(memory);
+    const nn::Memory found = learner.memory();
+    for (std::size_t i = 0; i < memory.states.size(); ++i) {
+      equal += found.states[i].tensor.equal(memory.states[i].tensor) ? 1 : 0;
+    }
+  });
+  CHECK(equal == 3 * 3);  // as many as layers in each process
+}
+
 }  // namespace ql::train
