@@ -1,6 +1,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -53,7 +54,14 @@ void rename_to_free_name(const fs::path& folder, const fs::path& name) {
 
 // Swaps two folders in one step; false where the file system cannot.
 bool exchange(const fs::path& a, const fs::path& b, const std::string& where) {
-  if (::renameat2(AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), RENAME_EXCHANGE) == 0) return true;
+#ifdef RENAME_EXCHANGE
+  const int result = ::renameat2(AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), RENAME_EXCHANGE);
+#else
+  // The C library has neither the call nor its flags.
+  constexpr unsigned kExchange = 1U << 1U;
+  const auto result = ::syscall(SYS_renameat2, AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), kExchange);
+#endif
+  if (result == 0) return true;
   if (errno == EINVAL || errno == ENOSYS || errno == ENOTSUP) return false;
   throw SystemError(where, "rename into place", errno);
 }
