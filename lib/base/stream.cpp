@@ -46,11 +46,12 @@ void wait_for_input(int descriptor) {
 InputFile::InputFile(const std::string& path)
     : name_(path == "-" ? "standard input" : path), descriptor_(STDIN_FILENO) {
   if (path != "-") {
-    // Opening a named pipe waits for its writer; a signal ends the wait.
-    while ((descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC)) < 0) {
-      if (errno != EINTR) throw SystemError(name_, "open", errno);
-      check_for_stop();
-    }
+    // To open a named pipe would wait for its writer, and for ever after a signal that came just
+    // before; read() does the waiting.
+    descriptor_ =
+        uninterrupted([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); });
+    if (descriptor_ < 0) throw SystemError(name_, "open", errno);
+    ::fcntl(descriptor_, F_SETFL, O_RDONLY);
   }
   struct stat status = {};
   int failed = ::fstat(descriptor_, &status) != 0 ? errno : 0;

@@ -1,6 +1,8 @@
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -270,6 +272,25 @@ TEST_CASE("paths found in files stay inside their folder") {
     CHECK_FALSE(is_inside_path(bad));
   }
   CHECK_FALSE(is_inside_path(std::string("a\0b", 3)));
+}
+
+TEST_CASE("a stop before a named pipe is opened ends the wait for its writer") {
+  const ScratchFolder scratch;
+  const fs::path pipe = scratch / "pipe";
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  const auto ending = in_child([&] {
+    ::alarm(10);
+    install_signal_handlers();
+    ::raise(SIGTERM);
+    try {
+      char letter = 0;
+      InputFile(pipe.string()).read(&letter, 1);
+    } catch (const Interrupted&) {
+      return 0;
+    }
+    return 1;
+  });
+  CHECK(ending.exit_code == 0);
 }
 
 }  // namespace ql
