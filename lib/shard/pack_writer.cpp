@@ -11,9 +11,9 @@
 #include "base/ordered_jobs.h"
 #include "shard/document_starts.h"
 #include "shard/id_codec.h"
-#include "shard/little_endian.h"
 #include "shard/new_pack.h"
 #include "shard/shard_writer.h"
+#include "shard/spooled_starts.h"
 
 namespace ql::shard {
 
@@ -50,6 +50,7 @@ struct PackWriter::State {
         bytes_per_id(the_header.bytes_per_id()),
         level(the_options.level.value_or(usual_level(the_header.vocabulary.size))),
         pack(target, the_options.force),
+        document_starts(pack.temporary(), pack.name()),
         jobs(threads_for_frames(the_options.threads, the_options.frame_tokens * bytes_per_id)) {}
 
   StreamHeader header;
@@ -57,11 +58,11 @@ struct PackWriter::State {
   int bytes_per_id;
   int level;
   NewPack pack;
+  SpooledStarts document_starts;
   std::unique_ptr<ShardWriter> shard;
   std::int64_t tokens_in_shard = 0;  // in frames that were given to the threads
   std::int64_t tokens_in_file = 0;   // of that, in the shard's file
   std::string frame;                 // ids as bytes
-  std::string document_starts;       // as documents.zst holds them
   bool document_begins = true;
   bool finished = false;
   ContentHasher data_hasher;
@@ -78,8 +79,7 @@ struct PackWriter::State {
 
   void append(const TokenId* ids, std::size_t count) {
     if (document_begins) {
-      append_little_endian(document_starts, static_cast<std::uint64_t>(manifest.tokens));
-      ++manifest.documents;
+      document_starts.add(manifest.tokens);
       document_begins = false;
     }
     append_ids(frame, ids, count, bytes_per_id);
@@ -132,9 +132,12 @@ struct PackWriter::State {
   }
 
   void write_document_starts() {
-    data_hasher.update(document_starts.data(), document_starts.size());
+    manifest.documents = document_starts.count();
     DocumentStartsWriter writer(pack.temporary(), pack.name(), manifest.documents, level);
-    writer.write(document_starts);
+    document_starts.take([&](std::string_view bytes) {
+      data_hasher.update(bytes.data(), bytes.size());
+      writer.write(bytes);
+    });
     manifest.document_starts = writer.finish();
   }
 };

@@ -3,6 +3,7 @@
 
 #include "base/hash.h"
 #include "shard/document_starts.h"
+#include "shard/spooled_starts.h"
 #include "shard/zstd_frame.h"
 #include "unit/shard_support.h"
 
@@ -14,13 +15,14 @@ using ql::test::slurp;
 
 namespace {
 
-std::vector<std::int64_t> random_starts(std::size_t count, unsigned seed) {
+std::vector<std::int64_t> random_starts(std::size_t count, unsigned seed,
+                                        std::uint64_t longest = 1000) {
   std::mt19937_64 random(seed);
   std::vector<std::int64_t> starts;
   std::int64_t position = 0;
   for (std::size_t i = 0; i < count; ++i) {
     starts.push_back(position);
-    position += 1 + static_cast<std::int64_t>(random() % 1000);
+    position += 1 + static_cast<std::int64_t>(random() % longest);
   }
   return starts;
 }
@@ -65,7 +67,73 @@ std::string frame_of(const std::vector<std::int64_t>& starts) {
   return std::string(FrameCompressor(3).compress(encode_document_starts(starts)));
 }
 
+// The size of the largest file in the temporary folder of a pack that is being written.
+std::uintmax_t largest_unfinished(const ScratchFolder& scratch) {
+  std::uintmax_t largest = 0;
+  for (const auto& entry : fs::recursive_directory_iterator(scratch.path())) {
+    if (entry.is_regular_file()) largest = std::max(largest, entry.file_size());
+  }
+  return largest;
+}
+
 }  // namespace
+
+TEST_CASE("starts that wait take memory for one piece, and come back as they went in") {
+  constexpr std::size_t kInPiece = SpooledStarts::kPieceBytes / 8;
+  for (const std::size_t count :
+       {std::size_t{0}, std::size_t{1}, kInPiece, kInPiece + 1, 3 * kInPiece, 10 * kInPiece + 7}) {
+    CAPTURE(count);
+    const ScratchFolder scratch;
+    SpooledStarts spooled(scratch.path(), "data");
+    const std::vector<std::int64_t> starts = random_starts(count, 34);
+    std::size_t most = 0;
+    for (const std::int64_t start : starts) {
+      spooled.add(start);
+      most = std::max(most, spooled.bytes_in_memory());
+    }
+    CHECK(most <= SpooledStarts::kPieceBytes);
+    CHECK(spooled.count() == static_cast<std::int64_t>(count));
+    CHECK(scratch.entries() == (count > kInPiece ? 1 : 0));
+    std::string bytes;
+    spooled.take([&](std::string_view piece) {
+      CHECK(piece.size() <= SpooledStarts::kPieceBytes);
+      bytes += piece;
+    });
+    CHECK(bytes == encode_document_starts(starts));
+    CHECK(scratch.entries() == 0);
+  }
+}
+
+TEST_CASE("document starts go to the disk while a folder is packed, whose file is the same") {
+  constexpr std::size_t kDocuments = 100'000;
+  for (const int level : {0, 1, 19}) {
+    CAPTURE(level);
+    const ScratchFolder scratch;
+    const std::vector<std::int64_t> starts = random_starts(kDocuments, 35, 8);
+    PackOptions options;
+    options.level = level;
+    PackWriter writer(scratch / "data", header_of(3), options);
+    const std::vector<TokenId> ids(8, 1);
+    for (std::size_t i = 0; i < kDocuments; ++i) {
+      const std::int64_t next = i + 1 < kDocuments ? starts[i + 1] : starts[i] + 1;
+      writer.begin_document();
+      writer.write(ids.data(), static_cast<std::size_t>(next - starts[i]));
+    }
+    // Shards of one repeated id are small.
+    CHECK(largest_unfinished(scratch) > 8 * kDocuments - 2 * SpooledStarts::kPieceBytes);
+    writer.finish(std::nullopt);
+    // The frame of all starts at once.
+    fs::create_directory(scratch / "alone");
+    DocumentStartsWriter alone(scratch / "alone", "alone", kDocuments, level);
+    alone.write(encode_document_starts(starts));
+    const DocumentStartsEntry expected = alone.finish();
+    CHECK(slurp(scratch / "data/documents.zst") == slurp(scratch / "alone/documents.zst"));
+    CHECK(writer.manifest().document_starts.hash == expected.hash);
+    CHECK(writer.manifest().documents == static_cast<std::int64_t>(kDocuments));
+    const std::filesystem::directory_iterator files(scratch / "data");
+    CHECK(std::distance(begin(files), end(files)) == 3);  // one shard, documents.zst, the manifest
+  }
+}
 
 TEST_CASE("document starts are read back, whatever the pieces") {
   const ScratchFolder scratch;
