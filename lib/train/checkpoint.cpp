@@ -133,7 +133,9 @@ void write_checkpoint(const fs::path& folder, const net::ModelFile& description,
   nn::write_safetensors(temporary / kOptimizer, learner.moments(), metadata);
   nn::write_safetensors(temporary / kMemory, memory.states, metadata);
 
-  Json json = {{"format", kFormat}, {"version", kVersion}, {"state", state_to_json(state)}};
+  TrainingState saved = state;
+  saved.updates = learner.updates();
+  Json json = {{"format", kFormat}, {"version", kVersion}, {"state", state_to_json(saved)}};
   for (const char* name : kCovered) {
     json["files"][name] = file_hash(temporary / name);
   }
@@ -176,7 +178,7 @@ TrainingState read_checkpoint(const fs::path& folder, Trainee& learner, Rows row
   const at::NoGradGuard no_gradient;
   nn::load_weights(learner.model(), nn::read_safetensors(folder / kWeights));
   restore(folder / kOptimizer, learner.moments());
-  learner.set_steps(state.step);
+  learner.set_updates(state.updates);
   if (rows == Rows::kSame) {
     nn::Memory memory = learner.memory();
     restore(folder / kMemory, memory.states);

@@ -3,7 +3,6 @@
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
-#include <cmath>
 #include <stdexcept>
 
 namespace ql::train {
@@ -13,12 +12,6 @@ namespace {
 constexpr std::int64_t kAlignment = 64;
 
 }  // namespace
-
-AdamRates adam_rates(const AdamOptions& options, double learning_rate, std::int64_t steps) {
-  const auto t = static_cast<double>(steps);
-  return {learning_rate / (1 - std::pow(options.beta1, t)),
-          1 / std::sqrt(1 - std::pow(options.beta2, t))};
-}
 
 DeviceAdam::DeviceAdam(const std::vector<nn::NamedTensor>& parameters, const AdamOptions& options)
     : options_(options) {
@@ -44,6 +37,7 @@ DeviceAdam::DeviceAdam(const std::vector<nn::NamedTensor>& parameters, const Ada
   first_ = at::zeros({end}, shared);
   second_ = at::zeros({end}, shared);
   zeros_ = at::zeros({longest}, shared);
+  steps_ = at::zeros({}, shared.dtype(at::kDouble));
   const at::NoGradGuard no_gradient;
   for (Part& part : parts_) {
     const at::Tensor place = part_of(weights_, part);
@@ -72,8 +66,7 @@ at::Tensor DeviceAdam::take_gradient() {
 }
 
 void DeviceAdam::step(const at::Tensor& gradient, const at::Tensor& gradient_scale,
-                      const at::Tensor& step_size, const at::Tensor& second_correction,
-                      const at::Tensor& applies) {
+                      const at::Tensor& learning_rate, const at::Tensor& applies) {
   const at::NoGradGuard no_gradient;
   const at::TensorOptions options = first_.options();
   // 0 * NaN is NaN: an update that does not apply needs a gradient of zeros, not a factor.
@@ -85,11 +78,19 @@ void DeviceAdam::step(const at::Tensor& gradient, const at::Tensor& gradient_sca
   };
   decay(first_, options_.beta1).add_(slope, 1 - options_.beta1);
   decay(second_, options_.beta2).addcmul_(slope, slope, 1 - options_.beta2);
+  const at::Tensor steps = steps_ + 1;
+  const auto correction = [&](double beta) { return 1 - at::pow(beta, steps); };
   const at::Tensor divisor =
-      second_.sqrt().mul_(second_correction.to(options)).add_(options_.epsilon);
-  const at::Tensor size = at::where(applies, step_size.to(options), zero);
+      second_.sqrt().div_(correction(options_.beta2).sqrt().to(options)).add_(options_.epsilon);
+  const at::Tensor size =
+      at::where(applies, (learning_rate / correction(options_.beta1)).to(options), zero);
   weights_.sub_((first_ * size).div_(divisor));
+  steps_.add_(applies);
 }
+
+std::int64_t DeviceAdam::steps() const { return static_cast<std::int64_t>(steps_.item<double>()); }
+
+void DeviceAdam::set_steps(std::int64_t steps) { steps_.fill_(static_cast<double>(steps)); }
 
 std::vector<nn::NamedTensor> DeviceAdam::moments() const {
   std::vector<nn::NamedTensor> moments;

@@ -1,6 +1,7 @@
 // Adam (train/adam.h) by ATen's operations, on any device. All parameters lie in one tensor, so
-// that an update is a dozen operations, and nothing waits for a number to come back from the
-// device.
+// that an update takes few operations, and nothing waits for a number to come back from the
+// device. That is why the number of updates is counted there: the host learns too late which
+// updates applied.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -12,13 +13,6 @@
 #include "train/adam.h"
 
 namespace ql::train {
-
-// What changes from step to step, for step number `steps` (from 1).
-struct AdamRates {
-  double step_size = 0;          // learning rate / (1 - beta1^steps)
-  double second_correction = 0;  // 1 / sqrt(1 - beta2^steps)
-};
-AdamRates adam_rates(const AdamOptions& options, double learning_rate, std::int64_t steps);
 
 class DeviceAdam {
  public:
@@ -32,14 +26,16 @@ class DeviceAdam {
   at::Tensor take_gradient();
 
   // One update with `gradient`, of take_gradient(), times `gradient_scale`. When `applies` is
-  // false, weights and moments keep their values. The other tensors have no dimension: numbers of
-  // any floating-point type, `applies` a bool, all on the device.
+  // false, weights, moments and the number of updates keep their values. The other tensors have no
+  // dimension: numbers of any floating-point type, `applies` a bool, all on the device.
   void step(const at::Tensor& gradient, const at::Tensor& gradient_scale,
-            const at::Tensor& step_size, const at::Tensor& second_correction,
-            const at::Tensor& applies);
+            const at::Tensor& learning_rate, const at::Tensor& applies);
 
-  // As Adam::moments().
+  // How often an update applied. Waits for the device.
+  std::int64_t steps() const;
+  // As Adam::moments() and Adam::set_steps().
   std::vector<nn::NamedTensor> moments() const;
+  void set_steps(std::int64_t steps);
 
  private:
   // Where a parameter lies.
@@ -52,6 +48,7 @@ class DeviceAdam {
   AdamOptions options_;
   std::vector<Part> parts_;
   at::Tensor weights_, first_, second_;  // [numbers]
+  at::Tensor steps_;                     // float64, no dimension
   at::Tensor zeros_;                     // as many as the longest padding or gradient needs
 };
 

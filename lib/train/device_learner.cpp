@@ -63,11 +63,9 @@ StepResult DeviceLearner::step(Streams& streams, std::int64_t step, double learn
   options.seed = static_cast<std::uint64_t>(config_.seed);
   options.step = static_cast<std::uint64_t>(step);
   options.first_row = step_.rows().first;
-  ++steps_;
   last_step_ = step;
-  host_.set_numbers(adam_rates({config_.adam_beta1, config_.adam_beta2, config_.adam_epsilon},
-                               learning_rate, steps_),
-                    step, nn::droppath_weights(step_.scales(), model_.network().droppath, options));
+  host_.set_numbers(learning_rate, step,
+                    nn::droppath_weights(step_.scales(), model_.network().droppath, options));
 
   const auto upload = [&] {
     step_.input().ids.copy_(host_.ids, /*non_blocking=*/true);

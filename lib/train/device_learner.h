@@ -32,15 +32,15 @@ class DeviceLearner : public Trainee {
   nn::Memory memory() const override;
   void set_memory(const nn::Memory& memory) override;
   std::vector<nn::NamedTensor> moments() const override { return step_.moments(); }
-  void set_steps(std::int64_t steps) override { steps_ = steps; }
+  std::int64_t updates() const override { return step_.adam().steps(); }
+  void set_updates(std::int64_t updates) override { step_.adam().set_steps(updates); }
 
  private:
   TrainingConfig config_;
   nn::ProcessGroup* group_;
   nn::Model model_;
   DeviceStep step_;
-  StepInput host_;          // what the next step is told, in memory that a GPU can read by itself
-  std::int64_t steps_ = 0;  // of Adam
+  StepInput host_;  // what the next step is told, in memory that a GPU can read by itself
   std::int64_t last_step_ = 0;  // the number of the step that was enqueued last
 #ifdef QL_CUDA
   std::unique_ptr<CudaSteps> cuda_;

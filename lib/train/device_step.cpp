@@ -20,18 +20,21 @@ AdamOptions adam_options(const TrainingConfig& config) {
 StepInput::StepInput(std::int64_t batch, std::int64_t segment, std::int64_t scales,
                      const at::TensorOptions& options)
     : ids(at::zeros({2 * batch * segment + batch}, options.dtype(at::kLong))),
-      numbers(at::zeros({3 + scales}, options.dtype(at::kDouble))) {}
+      numbers(at::zeros({2 + scales}, options.dtype(at::kDouble))) {}
 
-void StepInput::set_numbers(const AdamRates& rates, std::int64_t step,
+void StepInput::set_numbers(double learning_rate, std::int64_t step,
                             const std::vector<double>& weights) {
   auto* out = numbers.data_ptr<double>();
-  out[0] = rates.step_size;
-  out[1] = rates.second_correction;
-  out[2] = static_cast<double>(step);
-  std::copy(weights.begin(), weights.end(), out + 3);
+  out[0] = learning_rate;
+  out[1] = static_cast<double>(step);
+  std::copy(weights.begin(), weights.end(), out + 2);
 }
 
 DeviceStep::DeviceStep(nn::Model& model, const TrainingConfig& config, nn::ProcessGroup* group)
+    : DeviceStep(model, config, group, config.precision == nn::Precision::kFloat16) {}
+
+DeviceStep::DeviceStep(nn::Model& model, const TrainingConfig& config, nn::ProcessGroup* group,
+                       bool scales_loss)
     : model_(model),
       config_(config),
       group_(group),
@@ -43,7 +46,7 @@ DeviceStep::DeviceStep(nn::Model& model, const TrainingConfig& config, nn::Proce
              at::TensorOptions().device(model.options().device())),
       report_(at::zeros({6}, input_.numbers.options())),
       sound_(at::ones({}, report_.options().dtype(at::kBool))),
-      loss_scale_(config.precision == nn::Precision::kFloat16, model.options().device()) {
+      loss_scale_(scales_loss, model.options().device()) {
   report_.select(0, 3).fill_(-1);
 }
 
@@ -113,7 +116,7 @@ void DeviceStep::update() {
   if (config_.clip > 0) {
     factor = factor * (config_.clip / norm).clamp_max(1);
   }
-  adam_.step(gradient_, factor, input_.step_size(), input_.second_correction(), applies);
+  adam_.step(gradient_, factor, input_.learning_rate(), applies);
 
   // A smaller scale of the loss can cure an overflow, until it is 1.
   const at::Tensor curable = finite_loss.logical_and(scale.gt(1));

@@ -29,11 +29,10 @@ struct StepInput {
 
   std::int64_t* tokens() const { return ids.data_ptr<std::int64_t>(); }  // of an input on the host
   // `weights` of droppath, one a scale; `step` from 0.
-  void set_numbers(const AdamRates& rates, std::int64_t step, const std::vector<double>& weights);
-  at::Tensor step_size() const { return numbers.select(0, 0); }
-  at::Tensor second_correction() const { return numbers.select(0, 1); }
-  at::Tensor step() const { return numbers.select(0, 2); }
-  at::Tensor scale_weights() const { return numbers.narrow(0, 3, numbers.size(0) - 3); }
+  void set_numbers(double learning_rate, std::int64_t step, const std::vector<double>& weights);
+  at::Tensor learning_rate() const { return numbers.select(0, 0); }
+  at::Tensor step() const { return numbers.select(0, 1); }
+  at::Tensor scale_weights() const { return numbers.narrow(0, 2, numbers.size(0) - 2); }
 };
 
 // What the steps since the last look left on the device: one tensor, so one copy.
@@ -51,6 +50,9 @@ class DeviceStep {
   // `model` must outlive the step; its parameters move (DeviceAdam). The memory starts as zeros.
   // With a `group`, which must outlive the step, it is of this process's share of the rows.
   DeviceStep(nn::Model& model, const TrainingConfig& config, nn::ProcessGroup* group = nullptr);
+  // For tests, which may have no float16: scales the loss as float16 needs it, or does not.
+  DeviceStep(nn::Model& model, const TrainingConfig& config, nn::ProcessGroup* group,
+             bool scales_loss);
 
   StepInput& input() { return input_; }
   const nn::RowRange& rows() const { return rows_; }  // of the batch, those of the step
@@ -72,6 +74,8 @@ class DeviceStep {
   const nn::Memory& memory() const { return memory_; }
   // With float16 the scale of the loss is among them.
   std::vector<nn::NamedTensor> moments() const;
+  DeviceAdam& adam() { return adam_; }
+  const DeviceAdam& adam() const { return adam_; }
 
  private:
   struct Forward {

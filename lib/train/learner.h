@@ -43,7 +43,8 @@ class Learner : public Trainee {
   nn::Memory memory() const override;
   void set_memory(const nn::Memory& memory) override;
   std::vector<nn::NamedTensor> moments() const override { return adam_.moments(); }
-  void set_steps(std::int64_t steps) override { adam_.set_steps(steps); }
+  std::int64_t updates() const override { return adam_.steps(); }
+  void set_updates(std::int64_t updates) override { adam_.set_steps(updates); }
 
  private:
   // What a slice computes of a step.

@@ -17,9 +17,13 @@ DataIdentity identity_from_json(const JsonObject& json) {
 }  // namespace
 
 Json state_to_json(const TrainingState& state) {
-  Json json = {{"step", state.step},         {"cursor", state.cursor},
-               {"elapsed", state.elapsed},   {"epoch", state.epoch},
-               {"position", state.position}, {"validation_step", state.validation_step}};
+  Json json = {{"step", state.step},
+               {"updates", state.updates},
+               {"cursor", state.cursor},
+               {"elapsed", state.elapsed},
+               {"epoch", state.epoch},
+               {"position", state.position},
+               {"validation_step", state.validation_step}};
   if (state.best) {
     json["best"] = {{"step", state.best->step}, {"loss", state.best->loss}};
   }
@@ -35,12 +39,13 @@ Json state_to_json(const TrainingState& state) {
 }
 
 TrainingState state_from_json(const JsonObject& json) {
-  json.refuse_unknown({"step", "cursor", "elapsed", "epoch", "position", "validation_step", "best",
-                       "since_log", "processes", "running_loss", "divergences", "data",
-                       "validation"});
+  json.refuse_unknown({"step", "updates", "cursor", "elapsed", "epoch", "position",
+                       "validation_step", "best", "since_log", "processes", "running_loss",
+                       "divergences", "data", "validation"});
   TrainingState state;
   state.step = json.integer("step", 0);
-  // A file without a cursor: it is the step.
+  // Files of earlier versions have neither.
+  state.updates = json.has("updates") ? json.integer("updates", 0, state.step) : state.step;
   state.cursor = json.has("cursor") ? json.integer("cursor", 0) : state.step;
   state.elapsed = json.real("elapsed");
   state.epoch = json.integer("epoch", 0);

@@ -45,8 +45,11 @@ class Trainee {
   virtual void set_memory(const nn::Memory& memory) = 0;
   // What the optimizer carries from step to step; shared with it.
   virtual std::vector<nn::NamedTensor> moments() const = 0;
+  // How often the optimizer has changed the weights: fewer times than there were steps when float16
+  // left some out, see train/loss_scale.h.
+  virtual std::int64_t updates() const = 0;
   // For a resume: after the moments were copied into the tensors of moments().
-  virtual void set_steps(std::int64_t steps) = 0;
+  virtual void set_updates(std::int64_t updates) = 0;
 
   // Of a step that is learned from; infinite at first.
   double largest_loss() const { return largest_loss_; }

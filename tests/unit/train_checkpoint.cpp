@@ -36,6 +36,7 @@ struct Trained {
       learner.step(streams, step, 0.01);
     }
     state.step = 3;
+    state.updates = 3;
     state.cursor = 8;
     state.elapsed = 1.0 / 3;
     state.position = 12;
@@ -183,10 +184,11 @@ TEST_CASE("a checkpoint of another network is refused, the tensor named") {
 
 TEST_CASE("the state of a training from before there were cursors is read") {
   Json json = state_to_json(Trained(test::tiny_xl()).state);
-  for (const char* key : {"cursor", "running_loss", "divergences"}) {
+  for (const char* key : {"updates", "cursor", "running_loss", "divergences"}) {
     REQUIRE(json.erase(key) == 1);
   }
   const TrainingState state = state_from_json(JsonObject(json, "state.json"));
+  CHECK(state.updates == 3);
   CHECK(state.cursor == 3);
   CHECK(state.running_loss.steps == 0);
   CHECK(state.divergences.count == 0);

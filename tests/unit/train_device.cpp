@@ -140,6 +140,19 @@ void compare_with_learner(const net::Network& network, TrainingConfig config) {
   CHECK(distance(learner.moments(), device.moments()) < 2e-4);
 }
 
+// Tokens and targets of step `number`, and its learning rate.
+void give_input(DeviceStep& step, const TrainingConfig& config, const net::Network& network,
+                std::int64_t number) {
+  StepInput host(config.batch, network.lengths.segment, step.scales(), at::TensorOptions());
+  const std::int64_t count = 2 * config.batch * network.lengths.segment;
+  for (std::int64_t i = 0; i < count; ++i) {
+    host.tokens()[i] = (i * 7 + number * 5) % network.vocab_size;
+  }
+  host.set_numbers(0.01, number, std::vector<double>(static_cast<std::size_t>(step.scales()), 1));
+  step.input().ids.copy_(host.ids);
+  step.input().numbers.copy_(host.numbers);
+}
+
 }  // namespace
 
 TEST_CASE("the device's Adam is the kernel's" * doctest::test_suite("numeric")) {
@@ -173,11 +186,8 @@ TEST_CASE("the device's Adam is the kernel's" * doctest::test_suite("numeric")) 
       const at::Tensor gradient = device.take_gradient();
       CHECK(gradient.norm().item<double>() == doctest::Approx(std::sqrt(squares)).epsilon(1e-5));
       CHECK_FALSE(by_operations[0].tensor.grad().defined());
-      const AdamRates rates = adam_rates(options, 0.01, step);
       device.step(gradient, at::scalar_tensor(0.3, at::kDouble),
-                  at::scalar_tensor(rates.step_size, at::kDouble),
-                  at::scalar_tensor(rates.second_correction, at::kDouble),
-                  at::scalar_tensor(true, at::kBool));
+                  at::scalar_tensor(0.01, at::kDouble), at::scalar_tensor(true, at::kBool));
       const double tolerance = type == at::kFloat ? 2e-6 : 1e-12;
       CHECK(distance(by_kernel, by_operations) < tolerance);
       CHECK(distance(kernel.moments(), device.moments()) < tolerance);
@@ -190,12 +200,98 @@ TEST_CASE("the device's Adam is the kernel's" * doctest::test_suite("numeric")) 
         tensor.mutable_grad() = at::full_like(tensor.detach(), poison);
       }
       device.step(device.take_gradient(), at::scalar_tensor(poison, at::kDouble),
-                  at::scalar_tensor(0.1, at::kDouble), at::scalar_tensor(1.0, at::kDouble),
-                  at::scalar_tensor(false, at::kBool));
+                  at::scalar_tensor(0.1, at::kDouble), at::scalar_tensor(false, at::kBool));
       CHECK(equal(weights, by_operations));
       CHECK(equal(moments, device.moments()));
+      CHECK(device.steps() == 4);
     }
   }
+}
+
+TEST_CASE("updates that do not apply are no updates for the bias correction") {
+  const at::Tensor start = at::linspace(-1, 1, 5, at::kDouble);
+  const std::vector<nn::NamedTensor> by_kernel = {{"w", start.clone().set_requires_grad(true)}},
+                                     by_operations = {{"w", start.clone().set_requires_grad(true)}};
+  const AdamOptions options{0.8, 0.95, 1e-6};
+  Adam kernel(by_kernel, options);
+  DeviceAdam device(by_operations, options);
+  const std::vector<bool> applies = {false, true, false, false, true, true};
+  for (std::size_t step = 0; step < applies.size(); ++step) {
+    const at::Tensor gradient = (start * (3 + static_cast<double>(step))).cos();
+    by_operations[0].tensor.mutable_grad() = gradient;
+    device.step(device.take_gradient(), at::scalar_tensor(0.3, at::kDouble),
+                at::scalar_tensor(0.01, at::kDouble),
+                at::scalar_tensor(static_cast<bool>(applies[step]), at::kBool));
+    if (applies[step]) {
+      by_kernel[0].tensor.mutable_grad() = gradient;
+      kernel.step(0.01, 0.3);
+    }
+    CHECK(distance(by_kernel, by_operations) < 1e-12);
+    CHECK(device.steps() == kernel.steps());
+  }
+  device.set_steps(1000);
+  CHECK(device.steps() == 1000);
+}
+
+TEST_CASE("a step whose scaled gradient overflows leaves no trace in those after it") {
+  net::Network network = test::tiny_xl();
+  network.architecture = net::Architecture::kVanilla;  // a memory would be the trace of a step
+  network.lengths.memory = 0;
+  network.dropout = network.dropatt = 0;
+  const TrainingConfig config = test::tiny_config();
+  const at::TensorOptions doubles = at::TensorOptions(at::kDouble).device(test::device());
+  nn::Model whole(network, doubles), leaving_out(network, doubles);
+  whole.initialise(1);
+  leaving_out.initialise(1);
+  DeviceStep expected(whole, config);
+  DeviceStep found(leaving_out, config, nullptr, /*scales_loss=*/true);
+  bool overflows = false;
+  leaving_out.parameters().back().tensor.register_hook([&](const at::Tensor& gradient) {
+    return overflows ? gradient * std::numeric_limits<double>::infinity() : gradient;
+  });
+  for (std::int64_t number = 0; number < 6; ++number) {
+    overflows = number == 0 || number == 3;
+    give_input(found, config, network, number);
+    found.compute(number);
+    found.update();
+    if (!overflows) {
+      give_input(expected, config, network, number);
+      expected.compute(number);
+      expected.update();
+    }
+  }
+  CHECK(found.take_report().steps == 6);
+  CHECK(found.moments().back().name == "loss_scale");
+  CHECK(found.moments().back().tensor[0].item<double>() == LossScale::kFirst / 4);
+  CHECK(found.adam().steps() == 4);
+  CHECK(expected.adam().steps() == 4);
+  CHECK(distance(whole.parameters(), leaving_out.parameters()) < 1e-12);
+}
+
+TEST_CASE("a checkpoint counts the updates that applied") {
+  const Data data;
+  const net::Network network = test::tiny_xl();
+  const TrainingConfig config = test::tiny_config();
+  Streams streams(*data.reader, config.batch, network.lengths.segment);
+  DeviceLearner learner(network, config, {test::device()});
+  for (std::int64_t step = 0; step < 5; ++step) {
+    learner.step(streams, step, 0.01);
+  }
+  learner.finish();
+  CHECK(learner.updates() == 5);
+  learner.set_updates(3);  // as if two steps had been left out
+  net::ModelFile description;
+  description.network = network;
+  description.training = training_to_json(config);
+  TrainingState state;
+  state.step = 5;
+  write_checkpoint(data.scratch / "checkpoint", description, learner, state);
+  DeviceLearner resumed(network, config, {test::device()});
+  Learner on_cpu(network, config);
+  CHECK(read_checkpoint(data.scratch / "checkpoint", resumed).step == 5);
+  read_checkpoint(data.scratch / "checkpoint", on_cpu);
+  CHECK(resumed.updates() == 3);
+  CHECK(on_cpu.updates() == 3);
 }
 
 TEST_CASE("the device's Adam refuses parameters that cannot lie side by side") {
