@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/system_memory.h"
+#include "net/cost.h"
 
 namespace ql::eval {
 namespace {
@@ -25,13 +26,15 @@ double steadily_available_bytes() {
 double bytes_per_segment(const net::Network& network, const net::Geometry& geometry) {
   const auto d_model = static_cast<double>(network.d_model);
   const auto d_heads = static_cast<double>(network.n_head * network.d_head);
-  const auto heads = static_cast<double>(network.n_head);
   const auto d_inner = static_cast<double>(network.d_inner);
   const auto of_layer = [&](const net::ScaleGeometry& scale) {
     const auto segment = static_cast<double>(scale.segment);
     const auto window = static_cast<double>(scale.window() + geometry.compressed_memory);
-    const double attention =
-        2 * window * d_heads + heads * segment * window + 3 * segment * d_heads;
+    const auto scores = static_cast<double>(
+        net::held_scores(network, scale.segment, scale.window() + geometry.compressed_memory));
+    // Linear attention has the keys twice more, on their way to features, and the values in order.
+    const double features = network.attention == net::Attention::kLinear ? 3 * window * d_heads : 0;
+    const double attention = 2 * window * d_heads + features + scores + 3 * segment * d_heads;
     const double feed_forward = 2 * segment * d_inner;
     // Keys and values of memories once more, with those of other documents replaced.
     const double replaced = network.reset_memory_at_documents ? 2 * window * d_heads : 0;
@@ -56,6 +59,15 @@ std::int64_t automatic_segments(const net::Network& network, const net::Geometry
                            : kDeviceBytes;
   return std::max<std::int64_t>(
       1, static_cast<std::int64_t>(bytes / bytes_per_segment(network, geometry)));
+}
+
+std::int64_t chunk_bytes(const net::Network& network, const net::Geometry& geometry,
+                         std::int64_t tokens) {
+  const std::int64_t segment = geometry.lengths.segment;
+  const std::int64_t segments =
+      std::min((tokens + segment - 1) / segment, automatic_segments(network, geometry, c10::kCPU));
+  return static_cast<std::int64_t>(static_cast<double>(segments) *
+                                   bytes_per_segment(network, geometry));
 }
 
 }  // namespace ql::eval

@@ -182,6 +182,11 @@ std::int64_t count_memory_states(const Geometry& geometry) {
 
 }  // namespace
 
+std::int64_t held_scores(const Network& network, std::int64_t segment, std::int64_t window) {
+  const bool linear = network.attention == Attention::kLinear;
+  return network.n_head * segment * (linear ? std::min(segment, kLinearBlock) : window);
+}
+
 Cost cost(const Network& network, const Lengths& lengths) {
   const Geometry geometry = make_geometry(network, lengths);
   const double forward = count_flops_per_token(network, geometry);

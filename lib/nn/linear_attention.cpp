@@ -2,12 +2,13 @@
 
 #include <algorithm>
 
+#include "net/cost.h"
+
 namespace ql::nn {
 namespace {
 
-// Queries that are compared with each other pair by pair: small beside the window, and large enough
-// for matrix products.
-constexpr std::int64_t kBlock = 64;
+// Small beside the window, and large enough for matrix products.
+using net::kLinearBlock;
 // Keeps the quotient finite where all features vanish.
 constexpr double kSmallestSum = 1e-6;
 
@@ -51,8 +52,8 @@ at::Tensor linear_attention(const AttentionInput& input) {
     sums.add(keys.narrow(2, 0, memory), values.narrow(2, 0, memory));
   }
   std::vector<at::Tensor> results;
-  for (std::int64_t first = 0; first < segment; first += kBlock) {
-    const std::int64_t count = std::min(kBlock, segment - first);
+  for (std::int64_t first = 0; first < segment; first += kLinearBlock) {
+    const std::int64_t count = std::min(kLinearBlock, segment - first);
     const at::Tensor query = queries.narrow(2, first, count);
     const at::Tensor key = keys.narrow(2, memory + first, count);
     const at::Tensor value = values.narrow(2, memory + first, count);

@@ -2,6 +2,7 @@
 
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
 
@@ -10,6 +11,7 @@
 #include "base/hash.h"
 #include "nn/safetensors.h"
 #include "nn/weights.h"
+#include "shard/raw_file.h"
 #include "train/divergence.h"
 
 namespace ql::train {
@@ -32,7 +34,20 @@ class UnknownVersion : public FormatError {
   using FormatError::FormatError;
 };
 
-std::string file_hash(const fs::path& path) { return content_hash(MappedFile(path).view()); }
+// By pieces: a mapped file would count as memory of the process, twice the weights of it. A signal
+// does not end it: a checkpoint is written when one has come.
+std::string file_hash(const fs::path& path) {
+  const shard::RandomAccessFile file(path);
+  ContentHasher hasher;
+  std::string piece(std::size_t{1} << 20, '\0');
+  for (std::int64_t offset = 0; offset < file.size();) {
+    const std::size_t part = std::min(piece.size(), static_cast<std::size_t>(file.size() - offset));
+    file.read(offset, piece.data(), part);
+    hasher.update(piece.data(), part);
+    offset += static_cast<std::int64_t>(part);
+  }
+  return hasher.digest();
+}
 
 // The checksum of state.json covers the file as it is without the checksum.
 std::string state_checksum(Json json) {

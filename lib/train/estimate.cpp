@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/system_memory.h"
+#include "eval/chunk.h"
 #include "net/cost.h"
 #include "train/slices.h"
 
@@ -16,6 +17,18 @@ constexpr std::int64_t kLibraries = std::int64_t{40} << 20;
 constexpr std::int64_t kSoftmaxBlock = std::int64_t{28} << 20;
 constexpr std::int64_t kSoftmaxRows = 128;
 
+// Of linear attention: keys before and after the feature map and in the order of the products,
+// values in that order; the same of queries, which are in three products, and the quotient; the
+// sums before each block.
+std::int64_t feature_numbers(const net::Network& network, std::int64_t segment,
+                             std::int64_t window) {
+  if (network.attention != net::Attention::kLinear) {
+    return 0;
+  }
+  const std::int64_t blocks = (segment + net::kLinearBlock - 1) / net::kLinearBlock;
+  return network.n_head * network.d_head * (4 * window + 6 * segment + blocks * network.d_head);
+}
+
 // Numbers that one layer keeps for the backward pass, for one row of the batch: of the window the
 // states and what they were normalized to, keys and values; of the segment the queries, the
 // weighted sums, the residual's sum and norm, the inner states; probabilities, and a byte for
@@ -25,10 +38,10 @@ std::int64_t kept_numbers(const net::Network& network, const net::ScaleGeometry&
   const std::int64_t d_heads = network.n_head * network.d_head, d_model = network.d_model;
   const std::int64_t window = scale.window() + compressed_memory, segment = scale.segment;
   const std::int64_t keys = (window + 15) / 16 * 16;  // whole vectors of 64 bytes
-  const std::int64_t scores = network.n_head * segment * keys;
+  const std::int64_t scores = net::held_scores(network, segment, keys);
   return window * (d_model + 2 * d_heads) +
          segment * (2 * d_heads + (network.pre_lnorm ? 4 : 5) * d_model + network.d_inner) +
-         scores + scores / kFloat;
+         scores + scores / kFloat + feature_numbers(network, segment, window);
 }
 
 // What a layer needs besides while it goes backward.
@@ -60,7 +73,8 @@ std::int64_t row_numbers(const net::Network& network, const net::Geometry& geome
 }  // namespace
 
 MemoryEstimate estimate_memory(const net::Network& network, std::int64_t parameter_count,
-                               const TrainingConfig& config, int threads) {
+                               const TrainingConfig& config, int threads,
+                               std::int64_t validation_tokens) {
   const net::Geometry geometry = net::make_geometry(network, network.lengths);
   const std::vector<Slice> slices = split_rows(config.batch, config.slices, config.passes);
   const auto count = static_cast<std::int64_t>(slices.size());
@@ -83,6 +97,11 @@ MemoryEstimate estimate_memory(const net::Network& network, std::int64_t paramet
   const std::int64_t logits = rows * geometry.lengths.segment * network.vocab_size * kFloat;
   estimate.activations =
       running * (rows * row_numbers(network, geometry) * kFloat + std::min(logits, block));
+  if (validation_tokens > 0) {
+    const net::Lengths lengths = config.evaluation_lengths(network.lengths);
+    estimate.validation =
+        eval::chunk_bytes(network, net::make_geometry(network, lengths), validation_tokens);
+  }
   return estimate;
 }
 

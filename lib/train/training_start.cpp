@@ -180,7 +180,7 @@ TrainingRun::TrainingRun(const TrainingTask& task, shard::TokenReader& data,
       task_(with_slices(task, resumed_)),
       memory_(estimate_memory(task.network,
                               net::cost(task.network, task.network.lengths).parameters,
-                              own_config(task_), at::get_num_threads())),
+                              own_config(task_), at::get_num_threads(), validation.tokens())),
       description_(describe(task_, data)),
       learner_(make_trainee(task.network, task_.config, task.place, task.group)),
       line_("training", "steps", task.config.steps) {

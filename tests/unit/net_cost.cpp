@@ -176,3 +176,13 @@ TEST_CASE("the largest sizes do not overflow") {
 }
 
 TEST_CASE("lengths are checked") { CHECK_THROWS_AS(cost(paper_ql(), {3, 12, 0}), ql::ConfigError); }
+
+TEST_CASE("linear attention holds the scores of its blocks, softmax those of all pairs") {
+  Network network;
+  network.n_head = 3;
+  CHECK(held_scores(network, 100, 500) == 3 * 100 * 500);
+  network.attention = Attention::kLinear;
+  CHECK(held_scores(network, 100, 500) == 3 * 100 * kLinearBlock);
+  CHECK(held_scores(network, 100, 50000) == 3 * 100 * kLinearBlock);
+  CHECK(held_scores(network, 10, 500) == 3 * 10 * 10);
+}

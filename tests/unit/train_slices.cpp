@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "eval/chunk.h"
 #include "scratch.h"
 #include "torch_doctest.h"
 #include "train/estimate.h"
@@ -121,6 +122,57 @@ TEST_CASE("memory that is short takes more passes, and the estimate falls with t
     passes_before = chosen;
   }
   CHECK(passes_before > 1);
+}
+
+TEST_CASE("linear attention needs memory in proportion to its window, softmax for all pairs") {
+  const auto growth = [](net::Attention attention) {
+    net::Network network = test::tiny_xl();
+    network.attention = attention;
+    network.dropatt = 0;
+    const auto activations = [&](std::int64_t length) {
+      network.lengths = {length, length, 0};
+      return static_cast<double>(
+          estimate_memory(network, 1000, test::tiny_config(), 2).activations);
+    };
+    return activations(8192) / activations(4096);
+  };
+  CHECK(growth(net::Attention::kLinear) < 2.05);
+  CHECK(growth(net::Attention::kSoftmax) > 3.5);
+  // Of a segment that is evaluated, too.
+  const auto growth_of_chunk = [](net::Attention attention) {
+    net::Network network = test::tiny_xl();
+    network.attention = attention;
+    network.dropatt = 0;
+    const auto bytes = [&](std::int64_t length) {
+      network.lengths = {length, length, 0};
+      return eval::bytes_per_segment(network, net::make_geometry(network, network.lengths));
+    };
+    return bytes(8192) / bytes(4096);
+  };
+  CHECK(growth_of_chunk(net::Attention::kLinear) < 2.05);
+  CHECK(growth_of_chunk(net::Attention::kSoftmax) > 3.5);
+}
+
+TEST_CASE("the estimate has a chunk of the validation data, at the lengths of validation") {
+  const net::Network network = test::tiny_xl();
+  TrainingConfig config = test::tiny_config();
+  const auto estimate = [&](std::int64_t tokens) {
+    return estimate_memory(network, 1000, config, 2, tokens);
+  };
+  CHECK(estimate(0).validation == 0);
+  const std::int64_t little = estimate(1000).validation;
+  CHECK(little > 0);
+  CHECK(estimate(1000).total() - estimate(1000).process ==
+        estimate(0).total() - estimate(0).process + little);
+  CHECK(estimate(2000).validation == 2 * little);
+  // However much there is, a chunk takes no more than 64 MiB.
+  const std::int64_t much = estimate(std::int64_t{1} << 40).validation;
+  CHECK(much > 2 * little);
+  CHECK(much <= std::int64_t{64} << 20);
+  config.eval_memory = 64;
+  CHECK(estimate(1000).validation > 2 * little);
+  config.eval_memory = 65536;
+  CHECK(estimate(std::int64_t{1} << 40).validation > 0);
 }
 
 TEST_CASE("slices and passes change a step by rounding alone") {
