@@ -59,7 +59,7 @@ Trained train_steps(const std::filesystem::path& data, const net::Network& netwo
 void check_near(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
   REQUIRE(a.size() == b.size());
   for (std::size_t i = 0; i < a.size(); ++i) {
-    CHECK(at::allclose(a[i], b[i], 1e-3, 1e-4));
+    CHECK(at::allclose(a[i], b[i], 1e-4, 1e-5));
   }
 }
 
@@ -80,6 +80,15 @@ std::vector<net::Network> networks() {
   clusters.div_val = 2;
   clusters.tie_projs = {false, false};
   return {test::tiny_ql(), test::tiny_compressive(net::Pool::kConvolution), resets, clusters};
+}
+
+TrainingConfig shared_config() {
+  TrainingConfig config = test::tiny_config();
+  config.batch = 5;  // not divisible
+  config.clip = 0.25;
+  // With less, Adam makes a whole step of a gradient that is nothing but rounding.
+  config.adam_epsilon = 1e-4;
+  return config;
 }
 
 // Alone, and by 2 and 3 processes.
@@ -115,9 +124,7 @@ void compare_with_one(const std::filesystem::path& data, const net::Network& net
 TEST_CASE("several processes train as one does") {
   const test::ScratchFolder scratch;
   test::pack(scratch / "data", test::scrambled(400, 23), 23, "made up", {50, 130, 131, 300});
-  TrainingConfig config = test::tiny_config();
-  config.batch = 5;  // not divisible
-  config.clip = 0.25;
+  TrainingConfig config = shared_config();
   config.slices = 2;
   config.passes = 2;
   for (const net::Network& network : networks()) {
@@ -133,9 +140,7 @@ TEST_CASE("several processes train as one does") {
 TEST_CASE("several processes train on a device each as one does") {
   const test::ScratchFolder scratch;
   test::pack(scratch / "data", test::scrambled(400, 23), 23, "made up", {50, 130, 131, 300});
-  TrainingConfig config = test::tiny_config();
-  config.batch = 5;
-  config.clip = 0.25;
+  TrainingConfig config = shared_config();
   for (net::Network network : networks()) {
     CAPTURE(net::to_text(network.architecture));
     config.half_loss = network.architecture == net::Architecture::kTransformerQl;
