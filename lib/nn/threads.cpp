@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/process_place.h"
+#include "nn/openblas_kernels.h"
 
 namespace ql::nn {
 namespace {
@@ -104,6 +105,9 @@ ThreadSetup set_up_threads(int threads) {
   at::set_num_threads(setup.threads);
   const Blas blas = find_blas();
   setup.blas = blas.name;
+  if (blas.openblas) {
+    setup.blas += " " + take_better_openblas_kernels();
+  }
   auto* set_openblas_threads = symbol<void(int)>("openblas_set_num_threads");
   if (blas.openblas && set_openblas_threads != nullptr) {
     set_openblas_threads(setup.threads);

@@ -14,14 +14,15 @@ void keep_freed_memory();
 
 struct ThreadSetup {
   int threads = 1;
-  std::string blas;   // "OpenBLAS 0.3.21", "MKL", or the library's file
+  std::string blas;   // "OpenBLAS 0.3.21 Haswell" (its kernels), "MKL", or the library's file
   double gflops = 0;  // measured on a product of two 512 x 512 matrices in float32
 };
 
 // Sets the threads of LibTorch and of the BLAS beneath it (0: usable_cores() of base/cores.h,
-// shared among the processes of base/process_place.h on this machine), keeps freed memory, measures
-// for some milliseconds, and logs a warning with the cure when the BLAS is slow or keeps a second
-// pool of threads. Call it before the first tensor operation. Throws UsageError above 1024 threads.
+// shared among the processes of base/process_place.h on this machine), lets OpenBLAS take kernels
+// that suit the processor (nn/openblas_kernels.h), keeps freed memory, measures for some
+// milliseconds, and logs a warning with the cure when the BLAS is slow or keeps a second pool of
+// threads. Call it before the first tensor operation. Throws UsageError above 1024 threads.
 ThreadSetup set_up_threads(int threads);
 
 // While it lives, matrix products that several threads begin at the same time have one thread each:

@@ -1,0 +1,68 @@
+#include "nn/openblas_kernels.h"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+
+namespace ql::nn {
+namespace {
+
+constexpr const char* kVariable = "OPENBLAS_CORETYPE";
+
+// Of Intel's, AMD's and other makers' processors, in dynamic.c of OpenBLAS 0.3.21.
+constexpr std::array<const char*, 4> kLastResorts{"Prescott", "Barcelona", "Opteron_SSE3",
+                                                  "Nehalem"};
+
+template <typename Function>
+Function* symbol(const char* name) {
+  return reinterpret_cast<Function*>(::dlsym(RTLD_DEFAULT, name));
+}
+
+VectorVersion widest_version() {
+  for (const VectorVersion version : {VectorVersion::kAvx512, VectorVersion::kAvx2}) {
+    if (has_vector_version(version)) {
+      return version;
+    }
+  }
+  return VectorVersion::kPortable;
+}
+
+}  // namespace
+
+std::string better_openblas_kernels(const std::string& taken, VectorVersion widest) {
+  if (std::find(kLastResorts.begin(), kLastResorts.end(), taken) == kLastResorts.end()) {
+    return "";
+  }
+  switch (widest) {
+    case VectorVersion::kAvx512:
+      return "SkylakeX";
+    case VectorVersion::kAvx2:
+      return "Haswell";
+    case VectorVersion::kPortable:
+      break;
+  }
+  return "";
+}
+
+std::string take_better_openblas_kernels() {
+  auto* name = symbol<char*()>("openblas_get_corename");
+  if (name == nullptr) {
+    return "";
+  }
+  // These two are what OpenBLAS chooses its kernels with when it is loaded and forgets them when it
+  // is unloaded. A build for one kind of processor has neither.
+  auto* choose = symbol<void()>("gotoblas_dynamic_init");
+  auto* forget = symbol<void()>("gotoblas_dynamic_quit");
+  const std::string better = better_openblas_kernels(name(), widest_version());
+  if (!better.empty() && std::getenv(kVariable) == nullptr && choose != nullptr &&
+      forget != nullptr) {
+    ::setenv(kVariable, better.c_str(), 1);
+    forget();
+    choose();
+  }
+  return name();
+}
+
+}  // namespace ql::nn
