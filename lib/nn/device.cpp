@@ -118,7 +118,7 @@ at::Device find_device(const std::string& name, const ProcessGroup* group) {
                                 group == nullptr ? 0 : group->local_rank(),
                                 group == nullptr ? 1 : group->local_size());
   const at::Device device(at::kCUDA, static_cast<at::DeviceIndex>(number));
-  // What is not told a device, as pinned memory, would take up memory of the first GPU.
+  // Pinned memory, which is told no device, would else take up memory of the first GPU.
   cuda->setDevice(device);
   return device;
 }

@@ -1,24 +1,19 @@
 #include "nn/openblas_kernels.h"
 
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+
+#include "nn/library_symbol.h"
 
 namespace ql::nn {
 namespace {
 
 constexpr const char* kVariable = "OPENBLAS_CORETYPE";
 
-// Of Intel's, AMD's and other makers' processors, in dynamic.c of OpenBLAS 0.3.21.
+// OpenBLAS 0.3.21 takes these for unknown processors of Intel, AMD and other makers (dynamic.c).
 constexpr std::array<const char*, 4> kLastResorts{"Prescott", "Barcelona", "Opteron_SSE3",
                                                   "Nehalem"};
-
-template <typename Function>
-Function* symbol(const char* name) {
-  return reinterpret_cast<Function*>(::dlsym(RTLD_DEFAULT, name));
-}
 
 VectorVersion widest_version() {
   for (const VectorVersion version : {VectorVersion::kAvx512, VectorVersion::kAvx2}) {
@@ -47,14 +42,14 @@ std::string better_openblas_kernels(const std::string& taken, VectorVersion wide
 }
 
 std::string take_better_openblas_kernels() {
-  auto* name = symbol<char*()>("openblas_get_corename");
+  auto* name = library_symbol<char*()>("openblas_get_corename");
   if (name == nullptr) {
     return "";
   }
   // These two are what OpenBLAS chooses its kernels with when it is loaded and forgets them when it
   // is unloaded. A build for one kind of processor has neither.
-  auto* choose = symbol<void()>("gotoblas_dynamic_init");
-  auto* forget = symbol<void()>("gotoblas_dynamic_quit");
+  auto* choose = library_symbol<void()>("gotoblas_dynamic_init");
+  auto* forget = library_symbol<void()>("gotoblas_dynamic_quit");
   const std::string better = better_openblas_kernels(name(), widest_version());
   if (!better.empty() && std::getenv(kVariable) == nullptr && choose != nullptr &&
       forget != nullptr) {

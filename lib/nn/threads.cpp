@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/process_place.h"
+#include "nn/library_symbol.h"
 #include "nn/openblas_kernels.h"
 
 namespace ql::nn {
@@ -23,11 +24,6 @@ namespace {
 constexpr int kMostThreads = 1024;
 // Per thread. The reference BLAS, which has one thread, stays below; a tuned one is far above.
 constexpr double kSlowGflops = 10;
-
-template <typename Function>
-Function* symbol(const char* name) {
-  return reinterpret_cast<Function*>(::dlsym(RTLD_DEFAULT, name));
-}
 
 struct Blas {
   std::string name;
@@ -49,7 +45,7 @@ Blas find_blas() {
   std::error_code error;
   const auto file = std::filesystem::canonical(info.dli_fname, error);
   const std::string path = error ? std::string(info.dli_fname) : file.string();
-  auto* config = symbol<char*()>("openblas_get_config");
+  auto* config = library_symbol<char*()>("openblas_get_config");
   if (path.find("openblas") == std::string::npos || config == nullptr) {
     return {path, false, false};
   }
@@ -63,7 +59,7 @@ Blas find_blas() {
 // Whether OpenBLAS was built with POSIX threads of its own (1), and not with OpenMP's (2), which
 // LibTorch shares.
 bool has_own_threads() {
-  auto* threading = symbol<int()>("openblas_get_parallel");
+  auto* threading = library_symbol<int()>("openblas_get_parallel");
   return threading != nullptr && threading() == 1;
 }
 
@@ -108,7 +104,7 @@ ThreadSetup set_up_threads(int threads) {
   if (blas.openblas) {
     setup.blas += " " + take_better_openblas_kernels();
   }
-  auto* set_openblas_threads = symbol<void(int)>("openblas_set_num_threads");
+  auto* set_openblas_threads = library_symbol<void(int)>("openblas_set_num_threads");
   if (blas.openblas && set_openblas_threads != nullptr) {
     set_openblas_threads(setup.threads);
   }
@@ -127,8 +123,8 @@ ThreadSetup set_up_threads(int threads) {
 }
 
 OneThreadProducts::OneThreadProducts() {
-  auto* get = symbol<int()>("openblas_get_num_threads");
-  auto* set = symbol<void(int)>("openblas_set_num_threads");
+  auto* get = library_symbol<int()>("openblas_get_num_threads");
+  auto* set = library_symbol<void(int)>("openblas_set_num_threads");
   if (has_own_threads() && get != nullptr && set != nullptr) {
     before_ = get();
     set(1);
@@ -137,7 +133,7 @@ OneThreadProducts::OneThreadProducts() {
 
 OneThreadProducts::~OneThreadProducts() {
   if (before_ > 0) {
-    symbol<void(int)>("openblas_set_num_threads")(before_);
+    library_symbol<void(int)>("openblas_set_num_threads")(before_);
   }
 }
 

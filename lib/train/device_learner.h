@@ -18,8 +18,8 @@ class CudaSteps;
 
 class DeviceLearner : public Trainee {
  public:
-  // As make_trainee(). On the CPU, too, for tests. With a `group` the processes share the rows of
-  // the batch as those of a Learner do, a device a process.
+  // Throws as make_trainee() does. Tests make one on the CPU, too. With a `group` the processes
+  // share the rows of the batch as those of a Learner do, a device a process.
   DeviceLearner(const net::Network& network, const TrainingConfig& config, const Place& place,
                 nn::ProcessGroup* group = nullptr);
   ~DeviceLearner() override;

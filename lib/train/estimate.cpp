@@ -17,7 +17,7 @@ constexpr std::int64_t kLibraries = std::int64_t{40} << 20;
 constexpr std::int64_t kSoftmaxBlock = std::int64_t{28} << 20;
 constexpr std::int64_t kSoftmaxRows = 128;
 
-// Of linear attention: keys before and after the feature map and in the order of the products,
+// Linear attention holds keys before and after the feature map and in the order of the products,
 // values in that order; the same of queries, which are in three products, and the quotient; the
 // sums before each block.
 std::int64_t feature_numbers(const net::Network& network, std::int64_t segment,

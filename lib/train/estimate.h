@@ -30,8 +30,8 @@ MemoryEstimate estimate_memory(const net::Network& network, std::int64_t paramet
                                const TrainingConfig& config, int threads,
                                std::int64_t validation_tokens = 0);
 
-// Whether that, without validation, is no more than `available` bytes beyond what the process holds
-// already.
+// Tells whether the training without validation needs no more than `available` bytes beyond what
+// the process holds already.
 bool fits(const net::Network& network, std::int64_t parameter_count, const TrainingConfig& config,
           int threads, std::int64_t available);
 

@@ -1,4 +1,4 @@
-// Where a training goes on that was stopped.
+// Finds the checkpoint from which a stopped training goes on.
 #pragma once
 
 #include <filesystem>

@@ -247,8 +247,8 @@ void TrainingRun::validate() {
   }
 }
 
-// Whether RUN/best, which a training left that had come further before it was killed, is better.
-// Its log is gone, and perhaps the settings are others now, so it is no best of this training; but
+// A training that had come further before it was killed may have left a better RUN/best. Its log is
+// gone, and perhaps the settings are others now, so it is no best of this training; but
 // it must not be lost.
 bool TrainingRun::has_better(double loss) const {
   const std::filesystem::path folder = folder_.best();

@@ -1,4 +1,5 @@
-// Where a network drops: a Transformer-XL in plain operations, each mask taken from dropout_mask().
+// The places of dropout are tested against a Transformer-XL in plain operations, each mask taken
+// from dropout_mask().
 #include <cmath>
 #include <cstdint>
 #include <string>

@@ -21,7 +21,7 @@ class Attention {
   Attention(const net::Network& network, const nn::AttentionParameters& parameters)
       : network_(network), parameters_(parameters) {}
 
-  // What every head takes for a query of the state `recent` from the states of a `memory`.
+  // Returns what every head takes for a query of the state `recent` from the states of a `memory`.
   Numbers attend(const Numbers& recent, const std::vector<Numbers>& memory) const {
     Numbers sums;
     for (std::int64_t head = 0; head < network_.n_head; ++head) {

@@ -14,7 +14,7 @@ inline c10::Device device(const nn::ProcessGroup* group = nullptr) {
   return nn::find_device(name == nullptr ? "cpu" : name, group);
 }
 
-// Whether so many processes can have a device each.
+// Tells whether so many processes can have a device each.
 inline bool has_devices(int count) {
   return device().is_cpu() ||
          c10::impl::getDeviceGuardImpl(c10::DeviceType::CUDA)->deviceCount() >= count;

@@ -1,4 +1,4 @@
-// What a training's log says of its steps and validations, against a learner of its own.
+// The figures of a training's log are compared with those of a learner of its own.
 #include <string>
 #include <vector>
 
@@ -46,7 +46,7 @@ TEST_CASE("a record of the log has the means of the steps since the last one") {
     CHECK(written["step"] == 4 * record + 4);
     CHECK(written["loss"].get<double>() == doctest::Approx(loss).epsilon(1e-5));
     CHECK(written["gradient_norm"].get<double>() == doctest::Approx(norm).epsilon(1e-4));
-    // Of its last step: the record of step 16 ends the first epoch.
+    // The epoch is that of the last step: the record of step 16 ends the first epoch.
     CHECK(written["epoch"] == (record < 4 ? 0 : 1));
   }
 }

@@ -107,7 +107,7 @@ struct OddDocuments : Workplace {
     task.config.loss_jump = 3;
   }
 
-  // Where the documents of each row start, counted from the row's first token.
+  // The documents of each row start here, counted from the row's first token.
   std::vector<std::vector<std::size_t>> starts;
 
   // The data without tokens `from` to kBehind of every row. Both are the first of a sentence: what

@@ -138,7 +138,7 @@ TEST_CASE("linear attention needs memory in proportion to its window, softmax fo
   };
   CHECK(growth(net::Attention::kLinear) < 2.05);
   CHECK(growth(net::Attention::kSoftmax) > 3.5);
-  // Of a segment that is evaluated, too.
+  // The same holds for a segment that is evaluated.
   const auto growth_of_chunk = [](net::Attention attention) {
     net::Network network = test::tiny_xl();
     network.attention = attention;

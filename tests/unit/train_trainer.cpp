@@ -159,7 +159,8 @@ TEST_CASE("a resume with other settings does not replace a better RUN/best") {
   const Best best = place.train().best.value();
   REQUIRE(best.step > 6);
   const std::string weights = place.file("best/model.safetensors");
-  // As if it had been killed before its next RUN/last; a lower rate learns less.
+  // This is the folder of a training that was killed before its next RUN/last; a lower rate learns
+  // less.
   fs::remove_all(place.task.run / "last");
   fs::copy(place.scratch / "at-four", place.task.run / "last");
   place.task.config.learning_rate = 0.0003;
@@ -331,7 +332,7 @@ TEST_CASE("two trainings cannot share a folder") {
   Workplace place(test::tiny_xl());
   const RunFolder held(place.task.run, Start::kNew);
   CHECK(place.refusal().find("another training") != std::string::npos);
-  // What the other one is writing is not looked at.
+  // The second training must not look at a checkpoint that the first one is writing.
   place.task.start = Start::kResume;
   fs::create_directory(place.task.run / "last");
   CHECK(place.refusal().find("another training") != std::string::npos);
