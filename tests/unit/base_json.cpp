@@ -51,11 +51,9 @@ TEST_CASE("JSON agrees with nlohmann's own reader where both accept") {
 }
 
 TEST_CASE("errors tell the place") {
-  CHECK(message_of("{\"a\": 1,\n \"b\": nul}") ==
-        "f.json: line 2, column 10: syntax error while parsing value - invalid literal");
-  CHECK(message_of("") ==
-        "f.json: line 1, column 1: syntax error while parsing value - unexpected end of input; "
-        "expected '[', '{', or a literal");
+  // What follows the place is nlohmann's, in the words of its version.
+  CHECK(message_of("{\"a\": 1,\n \"b\": nul}").find("f.json: line 2, column 10: ") == 0);
+  CHECK(message_of("").find("f.json: line 1, column 1: ") == 0);
   CHECK(message_of("[1]\n[2]").find("f.json: line 2, column 1: ") == 0);
   CHECK(message_of("{\n\n  \"a\" x}").find("f.json: line 3, column 7: ") == 0);
 }
