@@ -30,8 +30,8 @@ double bytes_per_segment(const net::Network& network, const net::Geometry& geome
   const auto of_layer = [&](const net::ScaleGeometry& scale) {
     const auto segment = static_cast<double>(scale.segment);
     const auto window = static_cast<double>(scale.window() + geometry.compressed_memory);
-    const auto scores = static_cast<double>(
-        net::held_scores(network, scale.segment, scale.window() + geometry.compressed_memory));
+    const double scores =
+        net::held_scores(network, scale.segment, scale.window() + geometry.compressed_memory);
     // Linear attention has the keys twice more, on their way to features, and the values in order.
     const double features = network.attention == net::Attention::kLinear ? 3 * window * d_heads : 0;
     const double attention = 2 * window * d_heads + features + scores + 3 * segment * d_heads;

@@ -182,9 +182,10 @@ std::int64_t count_memory_states(const Geometry& geometry) {
 
 }  // namespace
 
-std::int64_t held_scores(const Network& network, std::int64_t segment, std::int64_t window) {
+double held_scores(const Network& network, std::int64_t segment, std::int64_t window) {
   const bool linear = network.attention == Attention::kLinear;
-  return network.n_head * segment * (linear ? std::min(segment, kLinearBlock) : window);
+  const std::int64_t keys = linear ? std::min(segment, kLinearBlock) : window;
+  return static_cast<double>(network.n_head * segment) * static_cast<double>(keys);
 }
 
 Cost cost(const Network& network, const Lengths& lengths) {

@@ -39,7 +39,7 @@ constexpr std::int64_t kLinearBlock = 64;
 
 // Scores that one layer holds at once for a segment of one row, of `window` keys: those of all
 // queries and keys; of linear attention those within its blocks, however long the window is.
-std::int64_t held_scores(const Network& network, std::int64_t segment, std::int64_t window);
+double held_scores(const Network& network, std::int64_t segment, std::int64_t window);
 
 // vocab_size 0 leaves embedding and softmax out; sizes that are all 0 leave memory_states only.
 // Throws ConfigError as make_geometry does.

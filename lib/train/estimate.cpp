@@ -38,7 +38,9 @@ std::int64_t kept_numbers(const net::Network& network, const net::ScaleGeometry&
   const std::int64_t d_heads = network.n_head * network.d_head, d_model = network.d_model;
   const std::int64_t window = scale.window() + compressed_memory, segment = scale.segment;
   const std::int64_t keys = (window + 15) / 16 * 16;  // whole vectors of 64 bytes
-  const std::int64_t scores = net::held_scores(network, segment, keys);
+  // More than any machine has is enough said.
+  const auto scores =
+      static_cast<std::int64_t>(std::min(net::held_scores(network, segment, keys), 0x1p50));
   return window * (d_model + 2 * d_heads) +
          segment * (2 * d_heads + (network.pre_lnorm ? 4 : 5) * d_model + network.d_inner) +
          scores + scores / kFloat + feature_numbers(network, segment, window);

@@ -173,6 +173,10 @@ TEST_CASE("the largest sizes do not overflow") {
   CHECK(static_cast<double>(most.parameters) > 2.0 * kMaxLayers * width * width * kMaxRate);
   CHECK(most.memory_states == kMaxLayers * 2 * kMaxLength);
   CHECK(most.forward_flops_per_token > 0);
+  network.n_head = kMaxWidth;
+  network.d_head = 1;
+  CHECK(held_scores(network, kMaxLength, 3 * kMaxLength) ==
+        3 * width * static_cast<double>(kMaxLength) * static_cast<double>(kMaxLength));
 }
 
 TEST_CASE("lengths are checked") { CHECK_THROWS_AS(cost(paper_ql(), {3, 12, 0}), ql::ConfigError); }
