@@ -165,16 +165,23 @@ TrainingState read_state(const fs::path& folder) {
   return state_from_json(JsonObject(json, path.string()).object("state"));
 }
 
+bool tells_damage(const Error& error) {
+  if (const auto* system = dynamic_cast<const SystemError*>(&error)) {
+    const int number = system->error_number();
+    // Absent, another kind of file, or a medium that no longer gives what was written.
+    return number == ENOENT || number == ENOTDIR || number == EISDIR || number == EIO ||
+           number == EBADMSG || number == EUCLEAN;
+  }
+  return dynamic_cast<const FormatError*>(&error) != nullptr &&
+         dynamic_cast<const UnknownVersion*>(&error) == nullptr;
+}
+
 std::string damage(const fs::path& folder) {
   try {
     compare_files(folder);
     return "";
-  } catch (const UnknownVersion&) {
-    throw;
-  } catch (const FormatError& error) {
-    return error.what();
-  } catch (const SystemError& error) {
-    if (error.error_number() != ENOENT) {
+  } catch (const Error& error) {
+    if (!tells_damage(error)) {
       throw;
     }
     return error.what();

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <string>
 
+#include "base/error.h"
 #include "net/model_file.h"
 #include "train/state.h"
 #include "train/trainee.h"
@@ -23,9 +24,11 @@ void write_checkpoint(const std::filesystem::path& folder, const net::ModelFile&
 // state.json alone, its checksum verified. Throws FormatError with the reason.
 TrainingState read_state(const std::filesystem::path& folder);
 
+// Tells whether an error of reading says that a checkpoint is damaged or absent. A version that
+// this program does not know is no damage, and neither is a file that it may not read.
+bool tells_damage(const Error& error);
 // Compares every file with state.json: which one is damaged or missing; empty when none is. Throws
-// FormatError for a version of state.json that this program does not know, SystemError when a file
-// cannot be read for another reason than that there is none.
+// the errors that do not tell of damage.
 std::string damage(const std::filesystem::path& folder);
 // Throws FormatError with damage() and advice where there is any.
 void verify_checkpoint(const std::filesystem::path& folder);

@@ -252,18 +252,21 @@ void TrainingRun::validate() {
 // it must not be lost.
 bool TrainingRun::has_better(double loss) const {
   const std::filesystem::path folder = folder_.best();
-  std::optional<Best> other;
   try {
-    other = read_state(folder).best;
-  } catch (const Error&) {
-    // There is none, or it is damaged.
+    const std::optional<Best> other = read_state(folder).best;
+    if (!other || other->loss >= loss || !damage(folder).empty()) {
+      return false;
+    }
+    log_info("{} of step {} stays: its validation loss is {:.4f}", folder.string(),
+             with_thousands(other->step), other->loss);
+    return true;
+  } catch (const Error& error) {
+    if (tells_damage(error)) {
+      return false;
+    }
+    log_warning("{} stays, because it cannot be read: {}", folder.string(), error.what());
+    return true;
   }
-  if (!other || other->loss >= loss || !damage(folder).empty()) {
-    return false;
-  }
-  log_info("{} of step {} stays: its validation loss is {:.4f}", folder.string(),
-           with_thousands(other->step), other->loss);
-  return true;
 }
 
 void TrainingRun::save(const std::filesystem::path& folder) {

@@ -1,16 +1,18 @@
-# Helpers of the fault suite, sourced by its tests. faults.cpp tells what a FAULT is; only files in
-# the folder place/ are concerned. QL_FAULT_ALL=1 tries hundreds of places where a training can fail
-# instead of some; that takes many minutes.
+# Helpers of the fault suite, sourced by its tests. faults.cpp tells what a FAULT is. QL_FAULT_ALL=1
+# tries hundreds of places where a training can fail instead of some; that takes many minutes.
 [ -e "$QL_BIN/ql_faults.so" ] || skip "the library of faults was not built"
 # The name that file descriptors lead to.
 here=$(pwd -P)
+
+# Only files in this folder are concerned.
+fault_folder=$here/place
 
 # with_fault FAULT COMMAND...: ./fired tells afterwards whether a call failed.
 with_fault() {
   local fault=$1
   shift
   rm -f fired
-  QL_FAULT=$fault QL_FAULT_FOLDER=$here/place QL_FAULT_FIRED=$here/fired \
+  QL_FAULT=$fault QL_FAULT_FOLDER=$fault_folder QL_FAULT_FIRED=$here/fired \
     LD_PRELOAD=$QL_BIN/ql_faults.so "$@"
 }
 

@@ -181,10 +181,18 @@ TEST_CASE("a resume with other settings does not replace a better RUN/best") {
 
   // A damaged one is no loss.
   test::spill(place.task.run / "best/optimizer.safetensors", "");
-  place.task.stop_at = 20;
+  place.task.stop_at = 16;
   const TrainingState end = place.train();
   REQUIRE(end.best->step > 14);
   CHECK(read_state(place.task.run / "best").step == end.best->step);
+
+  // One that a newer program wrote may be anything.
+  Json newer = parse_json(place.file("best/state.json"), "state.json");
+  newer["version"] = 2;
+  test::spill(place.task.run / "best/state.json", dump_json(newer));
+  place.task.stop_at = 20;
+  REQUIRE(place.train().best->step > 16);
+  CHECK(place.file("best/state.json") == dump_json(newer));
 }
 
 TEST_CASE("a training that is done stays as it is") {
