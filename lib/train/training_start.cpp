@@ -108,7 +108,8 @@ TrainingConfig own_config(const TrainingTask& task) {
   return config;
 }
 
-TrainingTask with_own_slices(TrainingTask task, const fs::path& checkpoint) {
+TrainingTask with_own_slices(TrainingTask task, const fs::path& checkpoint,
+                             std::int64_t validation_tokens) {
   if (!task.place.device.is_cpu()) {
     return task;  // all rows at once
   }
@@ -148,7 +149,9 @@ TrainingTask with_own_slices(TrainingTask task, const fs::path& checkpoint) {
   if (config.passes == 0) {
     config.passes = choose_passes(task.network, parameters, config, threads, available);
   }
-  if (!fits(task.network, parameters, config, threads, available)) {
+  const MemoryEstimate needed =
+      estimate_memory(task.network, parameters, config, threads, validation_tokens);
+  if (needed.total() - needed.process > available) {
     log_warning("the training may need more memory than the {} that are available",
                 human_bytes(known));
   }
@@ -160,8 +163,9 @@ TrainingTask with_own_slices(TrainingTask task, const fs::path& checkpoint) {
 // The task with the slices and passes that its configuration leaves open (0): those of the
 // checkpoint that it resumes, so that the sums go on in the same order, else those that suit this
 // machine; with several processes those of the first one.
-TrainingTask with_slices(TrainingTask task, const fs::path& checkpoint) {
-  task = with_own_slices(std::move(task), checkpoint);
+TrainingTask with_slices(TrainingTask task, const fs::path& checkpoint,
+                         std::int64_t validation_tokens) {
+  task = with_own_slices(std::move(task), checkpoint, validation_tokens);
   if (task.group != nullptr) {
     task.config.slices = task.group->from_first(task.config.slices);
     task.config.passes = task.group->from_first(task.config.passes);
@@ -177,7 +181,7 @@ TrainingRun::TrainingRun(const TrainingTask& task, shard::TokenReader& data,
       streams_(data, task.config.batch, task.network.lengths.segment, own_rows(task)),
       folder_(task.run, task.start, !is_first_of(task)),
       resumed_(find_checkpoint(task)),
-      task_(with_slices(task, resumed_)),
+      task_(with_slices(task, resumed_, validation.tokens())),
       memory_(estimate_memory(task.network,
                               net::cost(task.network, task.network.lengths).parameters,
                               own_config(task_), at::get_num_threads(), validation.tokens())),
