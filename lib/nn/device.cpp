@@ -94,9 +94,10 @@ int choose_gpu(const std::string& name, int gpus, int local_rank, int local_size
                      fmt::format("{} is one GPU, and there are {} processes", name, local_size),
                      "use cuda, which gives each process a GPU of its own");
   }
-  if (local_size > gpus) {
+  // The size may be an average over the machines.
+  if (const int processes = std::max(local_size, local_rank + 1); processes > gpus) {
     throw UsageError(kOption,
-                     fmt::format("{} processes on a machine with {} GPUs", local_size, gpus),
+                     fmt::format("{} processes on a machine with {} GPUs", processes, gpus),
                      "start one process for each GPU");
   }
   return local_rank;

@@ -315,10 +315,11 @@ void ProcessGroup::join_device(const at::Device& device) {
     state_->watch->set_waiting(true);
     state_->device = std::make_unique<DeviceSum>(device, rank(), size(), address);
     state_->watch->set_waiting(false);
-  } catch (const c10::Error& error) {
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& error) {
     throw Error(process_name(rank(), size()),
-                fmt::format("NCCL does not connect the GPUs: {}",
-                            first_line(error.what_without_backtrace())),
+                fmt::format("NCCL does not connect the GPUs: {}", first_line(error.what())),
                 "see that every process has a GPU of its own; with NCCL_DEBUG=WARN in the "
                 "environment NCCL says more");
   }

@@ -72,9 +72,9 @@ TEST_CASE("each process of a machine has a GPU of its own") {
     CHECK(choose_gpu("cuda", 1, rank, 4) == 0);
     CHECK(choose_gpu("cuda:0", 1, rank, 4) == 0);
   }
-  const auto refusal_of = [](const char* name, int gpus, int size) -> std::string {
+  const auto refusal_of = [](const char* name, int gpus, int size, int rank = 0) -> std::string {
     try {
-      choose_gpu(name, gpus, 0, size);
+      choose_gpu(name, gpus, rank, size);
     } catch (const UsageError& error) {
       return error.what();
     }
@@ -86,6 +86,9 @@ TEST_CASE("each process of a machine has a GPU of its own") {
         std::string::npos);
   // Every process is refused, also those for which there would be one.
   CHECK(refusal_of("cuda", 2, 3).find("3 processes on a machine with 2 GPUs") != std::string::npos);
+  // 4 + 1 processes on two machines are 3 a machine on average.
+  CHECK(refusal_of("cuda", 3, 3, 3).find("4 processes on a machine with 3 GPUs") !=
+        std::string::npos);
 }
 
 TEST_CASE("precisions have names") {
