@@ -158,10 +158,9 @@ ql::Command command() {
              "the context length, so that the result is the same."),
       ql::threads_option(
           "With several processes N is for each, and 0 divides the cores of a machine among them."),
-      number(
-          "processes", "1", 1, 1024,
-          "Processes on this machine that each read a part of the stream; the threads are divided "
-          "among them. torchrun, mpirun and srun start them instead, also on several machines."),
+      number("processes", "1", 1, 1024,
+             "Processes on this machine that each read a part of the stream. "
+             "torchrun, mpirun and srun start them instead, also on several machines."),
       ql::timeout_option(),
       device(),
       precision()};

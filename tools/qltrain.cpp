@@ -48,11 +48,10 @@ std::vector<Option> option_table() {
              "Replace one value of the preset's network or training. ql-checkpoint(5) lists "
              "the keys.");
   set.repeatable = true;
-  Option processes = whole_number(
-      "processes", 1,
-      "Processes on this machine that share the rows of every batch; the threads are "
-      "divided among them. torchrun, mpirun and srun start them instead, also on several "
-      "machines.");
+  Option processes = whole_number("processes", 1,
+                                  "Processes on this machine that share the rows of every batch. "
+                                  "torchrun, mpirun and srun start them instead, also on several "
+                                  "machines.");
   processes.default_value = "1";
   processes.maximum = 1024;
   Option device = option("device", OptionType::kText, "DEVICE",

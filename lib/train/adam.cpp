@@ -15,6 +15,8 @@ namespace {
 
 // The constants of one update, in the tensors' own precision. Of a decay it is 1 - beta that keeps
 // its digits there: a beta of 0.999999 has none to spare in float32, and one of 0.99999999 is 1.
+// (With that one a moment in float32 takes gradients in, but a decay of less than 2^-24 rounds to
+// none.)
 template <typename Scalar>
 struct Update {
   Scalar one_minus_beta1, one_minus_beta2, gradient_scale, step_size, second_correction, epsilon;

@@ -117,7 +117,7 @@ class SteadyGradients {
 
 }  // namespace
 
-TEST_CASE("decays as near to 1 as one likes keep their digits, in the kernel and by operations" *
+TEST_CASE("decays close to 1 keep their digits, in the kernel and by operations" *
           doctest::test_suite("numeric")) {
   for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
     for (const double beta : {0.0, 0.5, 0.9, 0.999, 0.999999, 0.99999999}) {
