@@ -5,6 +5,7 @@
 #include <limits>
 #include <memory>
 #include <mutex>
+#include <optional>
 
 #include "base/error.h"
 #include "nn/device.h"
@@ -36,8 +37,11 @@ Trained train_steps(const std::filesystem::path& data, const net::Network& netwo
   const nn::RowRange rows =
       group != nullptr ? group->share_of(config.batch) : nn::RowRange{0, config.batch};
   Streams streams(reader, config.batch, network.lengths.segment, rows);
-  const nn::OperationsOnly operations;  // no matter to a Learner in several threads
   const std::unique_ptr<Trainee> learner = make(network, config, group);
+  std::optional<nn::OperationsOnly> operations;
+  if (dynamic_cast<const DeviceLearner*>(learner.get()) != nullptr) {
+    operations.emplace();
+  }
   Trained trained;
   for (std::int64_t step = 0; step < streams.steps_per_epoch() + 3; ++step) {
     const StepResult result = learner->step(streams, step, 0.005), late = learner->finish();
