@@ -1,5 +1,6 @@
 // qltrain: shards -> checkpoint.
 #include <chrono>
+#include <utility>
 
 #include "base/common_options.h"
 #include "base/error.h"
@@ -161,12 +162,24 @@ ql::train::Place place_of(const ql::Options& options, const ql::nn::ProcessGroup
   return place;
 }
 
-void train(const ql::Options& options, ql::nn::ProcessGroup* group) {
-  const ql::train::Place place = place_of(options, group);
-  const std::string preset_path = options.text("model");
+// The preset with --set and the options that stand for it.
+struct Settings {
+  std::string path;
+  ql::net::Preset preset;
+  ql::train::TrainingConfig training;
+};
+
+Settings read_settings(const ql::Options& options) {
+  const std::string path = options.text("model");
   const std::vector<std::string> assignments = overrides(options);
-  const ql::net::Preset preset =
-      ql::net::read_preset(preset_path, assignments, ql::train::training_keys());
+  ql::net::Preset preset = ql::net::read_preset(path, assignments, ql::train::training_keys());
+  const std::string where = path + (assignments.empty() ? "" : " with --set") + ": training";
+  ql::train::TrainingConfig training = ql::train::training_from_json({preset.training, where});
+  return {path, std::move(preset), std::move(training)};
+}
+
+void train(const ql::Options& options, const Settings& settings, ql::nn::ProcessGroup* group) {
+  const ql::train::Place place = place_of(options, group);
   ql::shard::TokenReader data(options.text("data"));
   ql::shard::TokenReader validation(options.text("valid"));
 
@@ -175,11 +188,10 @@ void train(const ql::Options& options, ql::nn::ProcessGroup* group) {
   task.start = start_of(options);
   task.place = place;
   task.group = group;
-  task.config = ql::train::training_from_json(
-      {preset.training, preset_path + (assignments.empty() ? "" : " with --set") + ": training"});
+  task.config = settings.training;
   ql::nn::set_up_precision(place.device, task.config.precision);
   // Last of what is checked: it may read all of the data.
-  task.network = ql::train::with_vocabulary(preset.network, preset_path, data, [group] {
+  task.network = ql::train::with_vocabulary(settings.preset.network, settings.path, data, [group] {
     if (group != nullptr) {
       group->get_on();
     }
@@ -202,11 +214,19 @@ void train(const ql::Options& options, ql::nn::ProcessGroup* group) {
 }
 
 void run(const ql::Options& options) {
-  if (ql::run_processes(static_cast<int>(options.integer("processes")))) {
+  const Settings settings = read_settings(options);
+  const std::int64_t processes = options.integer("processes");
+  if (processes > settings.training.batch) {
+    throw ql::UsageError("--processes",
+                         fmt::format("{} processes cannot share a batch of {} rows", processes,
+                                     settings.training.batch),
+                         "use fewer processes, or a larger batch");
+  }
+  if (ql::run_processes(static_cast<int>(processes))) {
     return;
   }
   const auto group = ql::nn::join_processes(std::chrono::seconds(options.integer("timeout")));
-  ql::nn::run_in_group(group.get(), [&] { train(options, group.get()); });
+  ql::nn::run_in_group(group.get(), [&] { train(options, settings, group.get()); });
 }
 
 }  // namespace

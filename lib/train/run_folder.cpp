@@ -39,6 +39,13 @@ RunFolder::RunFolder(fs::path path, Start start, bool reads_only) : path_(std::m
     throw SystemError(path_.string(), "lock the folder", reason);
   }
   try {
+    for (const char* name : {"manifest.json", "model.json"}) {
+      if (fs::exists(path_ / name)) {
+        throw Error(path_.string(),
+                    fmt::format("the folder holds {}: it is packed data or a checkpoint", name),
+                    "choose another -o");
+      }
+    }
     put_back_replaced(path_);
     if (start == Start::kNew && has_checkpoint()) {
       throw Error(path_.string(), "the folder holds a checkpoint of an earlier training",
