@@ -45,23 +45,28 @@ Json row_to_json(const Row& row) {
   return json;
 }
 
-Json scale_to_json(const net::ScaleGeometry& scale) {
+// Of a scale, or of the output block behind the last one.
+Json scale_to_json(const Row& row, std::size_t scale, std::int64_t layers) {
+  const net::Stage& stage = row.geometry.last_input(scale);
   Json json = Json::object();
-  json["layers"] = scale.layers;
-  json["segment"] = scale.segment;
-  json["memory"] = scale.memory;
-  json["granularity"] = scale.granularity;
-  json["shift"] = scale.shift;
+  json["layers"] = layers;
+  json["segment"] = stage.segment;
+  json["memory"] = stage.memory;
+  json["granularity"] = stage.granularity;
+  json["shift"] = stage.shift;
   return json;
 }
 
-Json geometry_to_json(const net::Geometry& geometry) {
+Json geometry_to_json(const Row& row) {
+  const net::Network& network = row.network;
   Json json = Json::object();
   json["scales"] = Json::array();
-  for (const net::ScaleGeometry& scale : geometry.scales) {
-    json["scales"].push_back(scale_to_json(scale));
+  for (std::size_t i = 0; i < network.scales.size(); ++i) {
+    json["scales"].push_back(scale_to_json(row, i, network.scales[i]));
   }
-  json["output"] = geometry.output.layers > 0 ? scale_to_json(geometry.output) : Json();
+  json["output"] = network.output_layers > 0
+                       ? scale_to_json(row, network.scales.size(), network.output_layers)
+                       : Json();
   return json;
 }
 
@@ -101,7 +106,7 @@ std::string render_json(const std::vector<Row>& rows) {
   Json list = Json::array();
   for (const Row& row : rows) {
     Json json = row_to_json(row);
-    json["geometry"] = geometry_to_json(row.geometry);
+    json["geometry"] = geometry_to_json(row);
     list.push_back(std::move(json));
   }
   return dump_json(list);
@@ -174,10 +179,11 @@ std::vector<Row> make_rows(const Request& request, const std::string& method) {
     row.method = method;
     row.cost = net::cost(network, lengths);
     rows.push_back(std::move(row));
-    for (const net::ScaleGeometry& scale : rows.back().geometry.scales) {
+    for (std::size_t i = 0; i < network.scales.size(); ++i) {
+      const net::Stage& stage = rows.back().geometry.last_input(i);
       log_debug("segment {}, memory {}: granularity {}: {} layers, segment {}, memory {}, shift {}",
-                lengths.segment, lengths.memory, scale.granularity, scale.layers, scale.segment,
-                scale.memory, scale.shift);
+                lengths.segment, lengths.memory, stage.granularity, network.scales[i],
+                stage.segment, stage.memory, stage.shift);
     }
   }
   if (method == "measured") {

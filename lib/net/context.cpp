@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "net/dependency.h"
+#include "net/inputs.h"
 
 namespace ql::net {
 
@@ -19,17 +20,14 @@ ContextLength paper_context(const Network& network, const Lengths& lengths) {
                       "ask for the exact context length");
   }
   ContextLength context;
-  for (std::size_t i = 0; i < geometry.scales.size(); ++i) {
-    const ScaleGeometry& scale = geometry.scales[i];
-    const std::int64_t reach = scale.memory + geometry.compressed_reach;
-    context.minimum += scale.layers * reach * scale.granularity;
-    if (i + 1 < geometry.scales.size()) {
-      // The states before the segment that the compression takes in.
-      const std::int64_t pooled = geometry.scales[i + 1].segment * geometry.rate;
-      context.minimum += (pooled - scale.segment) * scale.granularity;
+  for (std::size_t stage = 1; stage < geometry.stages.size(); ++stage) {
+    if (geometry.stages[stage].source != Stage::Source::kAveraged) {
+      // How far before the segment the oldest state is that its first state is made from.
+      visit_inputs(geometry, stage, 0, true, [&](const StateRun& run) {
+        context.minimum -= run.first * geometry.stages[run.stage].granularity;
+      });
     }
   }
-  context.minimum += geometry.output.layers * geometry.output.memory;
   context.maximum = context.minimum + lengths.segment;
   return context;
 }

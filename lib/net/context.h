@@ -15,8 +15,8 @@ struct ContextLength {
 };
 
 // The paper's estimate (figure 4, repaired as share/doc/design.md says): maximum = minimum + n_s.
-// Compressive layers count n_m and Geometry::compressed_reach. Throws ConfigError as make_geometry
-// does, and where a query does not see the whole window.
+// Compressive layers count n_m and the states that the compressed memory is made from. Throws
+// ConfigError as make_geometry does, and where a query does not see the whole window.
 bool has_paper_context(const Network& network);
 ContextLength paper_context(const Network& network, const Lengths& lengths);
 

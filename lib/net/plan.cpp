@@ -6,7 +6,6 @@
 
 #include "base/error.h"
 #include "base/signals.h"
-#include "net/window.h"
 
 namespace ql::net {
 namespace {
@@ -177,28 +176,21 @@ std::vector<Chain> chains_of(const Network& network, std::int64_t context,
 // No less than the exact context. Looking it up takes no time; the exact length of limited windows
 // takes long where there are many of them.
 double most_context(const Geometry& geometry) {
-  const auto rate = static_cast<double>(geometry.rate);
   double tokens = static_cast<double>(geometry.lengths.segment);
-  const auto add = [&](const ScaleGeometry& scale) {
-    const std::int64_t window = scale.window() + geometry.compressed_memory;
-    std::int64_t farthest = window;
-    if (scale.reach.limited()) {
-      const std::vector<std::int64_t> dilations = distinct_dilations(scale.reach);
-      farthest = std::min(window, (scale.reach.span - 1) * dilations.back());
+  for (const Stage& stage : geometry.stages) {
+    std::int64_t farthest = stage.window() * geometry.rate;  // of pooling and accumulation
+    if (stage.feeds_layer()) {
+      farthest = stage.window();
+      if (stage.span > 0) {
+        farthest = std::min(farthest, (stage.span - 1) * geometry.dilations.back());
+      }
     }
-    const double places =
-        static_cast<double>(farthest) * (geometry.compressed_memory > 0 ? rate + 1 : 1);
-    // A layer's step, and pooling or accumulation behind the last one.
-    // What a step compressed may lie in one place.
-    const double step = geometry.compressed_memory > 0 ? static_cast<double>(scale.segment) : 0;
-    tokens +=
-        (static_cast<double>(scale.layers) * (places + step) + static_cast<double>(window) * rate) *
-        static_cast<double>(scale.granularity);
-  };
-  for (const ScaleGeometry& scale : geometry.scales) {
-    add(scale);
+    if (stage.compressed_memory > 0) {
+      // What a step compressed may lie in one place.
+      farthest = farthest * (geometry.rate + 1) + stage.segment;
+    }
+    tokens += static_cast<double>(farthest) * static_cast<double>(stage.granularity);
   }
-  add(geometry.output);
   return tokens;
 }
 
