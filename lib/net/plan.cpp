@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <tuple>
+#include <utility>
 
 #include "base/error.h"
 #include "base/signals.h"
@@ -43,17 +44,6 @@ std::vector<std::int64_t> grid(std::int64_t unit, std::int64_t minimum, std::int
     }
   }
   return lengths;
-}
-
-std::int64_t granularity_of_last_scale(const Network& network) {
-  std::int64_t granularity = 1;
-  for (std::size_t scale = 1; scale < network.scales.size(); ++scale) {
-    granularity *= network.rate;
-    if (granularity > kMaxLength) {
-      break;
-    }
-  }
-  return granularity;
 }
 
 // What "cheaper" looks at; operations as they are printed.
@@ -135,7 +125,11 @@ std::vector<Chain> chains_of(const Network& network, std::int64_t context,
                              const std::vector<std::int64_t>& segments) {
   const bool compressive = network.architecture == Architecture::kCompressive;
   const bool several = network.scales.size() > 1;
-  const std::int64_t segment_unit = compressive ? network.rate : granularity_of_last_scale(network);
+  const std::vector<Lengths> shortest = nearest_valid_lengths(network, {});
+  if (shortest.empty()) {
+    return {};
+  }
+  const std::int64_t segment_unit = shortest.front().segment;
   std::vector<Chain> chains;
   const std::int64_t longest = std::max(context, segment_unit);
   for (const std::int64_t segment : segments.empty() ? grid(segment_unit, 1, context) : segments) {
@@ -148,20 +142,16 @@ std::vector<Chain> chains_of(const Network& network, std::int64_t context,
     if (several && !network.same_length) {
       memories.insert(memories.begin(), 0);
     }
+    const std::vector<std::int64_t> none = {0};
     Chain chain{&network, {}, 0};
     for (const std::int64_t memory : memories) {
-      if (!compressive) {
-        chain.lengths.push_back({segment, memory, 0});
-        continue;
-      }
-      chain.lengths.clear();
-      for (const std::int64_t compressed : grid(1, segment / network.rate, enough)) {
+      for (const std::int64_t compressed :
+           compressive ? grid(1, segment / network.rate, enough) : none) {
         chain.lengths.push_back({segment, memory, compressed});
       }
-      chains.push_back(chain);
-    }
-    if (!compressive) {
-      chains.push_back(chain);
+      if (compressive || memory == memories.back()) {
+        chains.push_back(std::exchange(chain, {&network, {}, 0}));
+      }
     }
   }
   chains.erase(std::remove_if(chains.begin(), chains.end(),
