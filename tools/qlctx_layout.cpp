@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "net/dependency.h"
+#include "net/context.h"
 
 namespace ql::ctx {
 namespace {
@@ -25,7 +25,7 @@ Layout::Layout(const Row& of_row, std::int64_t at_position)
       position(at_position),
       stages(row.geometry.stages),
       segment(row.geometry.lengths.segment),
-      reach(position - net::oldest_dependencies(row.geometry)[static_cast<std::size_t>(position)]) {
+      reach(net::exact_lengths(row.geometry)[static_cast<std::size_t>(position)]) {
   check_size();
   cone = net::cone_of(row.geometry, position);
   for (std::size_t stage = 0; stage < stages.size(); ++stage) {

@@ -3,14 +3,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <cmath>
 #include <optional>
 
 #include "base/error.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "net/dependency.h"
 #include "qlctx_measure.h"
 
 namespace ql::ctx {
@@ -135,26 +133,20 @@ void add_measured(const Request& request, std::vector<Row>& rows) {
   const std::vector<std::vector<std::int64_t>> measured = measure(request);
   for (std::size_t i = 0; i < rows.size(); ++i) {
     Row& row = rows[i];
-    std::vector<std::int64_t> exact = net::oldest_dependencies(row.geometry);
-    for (std::size_t position = 0; position < exact.size(); ++position) {
-      exact[position] = static_cast<std::int64_t>(position) - exact[position];
-    }
-    const auto range = [](const std::vector<std::int64_t>& lengths) {
-      const auto [shortest, longest] = std::minmax_element(lengths.begin(), lengths.end());
-      return net::ContextLength{*shortest, *longest};
-    };
+    const std::vector<std::int64_t> lengths = net::exact_lengths(row.geometry);
+    const net::ContextLength exact = net::range_of(lengths);
     std::optional<net::ContextLength> paper;
     if (net::has_paper_context(row.network)) {
       paper = net::paper_context(row.network, row.geometry.lengths);
     }
-    row.context = range(measured[i]);
+    row.context = net::range_of(measured[i]);
     row.more["paper_min"] = paper ? Json(paper->minimum) : Json();
     row.more["paper_max"] = paper ? Json(paper->maximum) : Json();
-    row.more["exact_min"] = range(exact).minimum;
-    row.more["exact_max"] = range(exact).maximum;
+    row.more["exact_min"] = exact.minimum;
+    row.more["exact_max"] = exact.maximum;
     row.more["measured_min"] = row.context.minimum;
     row.more["measured_max"] = row.context.maximum;
-    row.more["agree"] = agreement(paper, range(exact), row.context, measured[i] == exact);
+    row.more["agree"] = agreement(paper, exact, row.context, measured[i] == lengths);
   }
 }
 

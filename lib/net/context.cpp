@@ -32,15 +32,21 @@ ContextLength paper_context(const Network& network, const Lengths& lengths) {
   return context;
 }
 
-ContextLength exact_context(const Network& network, const Lengths& lengths) {
-  const std::vector<std::int64_t> oldest = oldest_dependencies(make_geometry(network, lengths));
-  ContextLength context{INT64_MAX, 0};
-  for (std::size_t position = 0; position < oldest.size(); ++position) {
-    const std::int64_t length = static_cast<std::int64_t>(position) - oldest[position];
-    context.minimum = std::min(context.minimum, length);
-    context.maximum = std::max(context.maximum, length);
+std::vector<std::int64_t> exact_lengths(const Geometry& geometry) {
+  std::vector<std::int64_t> lengths = oldest_dependencies(geometry);
+  for (std::size_t position = 0; position < lengths.size(); ++position) {
+    lengths[position] = static_cast<std::int64_t>(position) - lengths[position];
   }
-  return context;
+  return lengths;
+}
+
+ContextLength exact_context(const Network& network, const Lengths& lengths) {
+  return range_of(exact_lengths(make_geometry(network, lengths)));
+}
+
+ContextLength range_of(const std::vector<std::int64_t>& lengths) {
+  const auto [shortest, longest] = std::minmax_element(lengths.begin(), lengths.end());
+  return {*shortest, *longest};
 }
 
 }  // namespace ql::net

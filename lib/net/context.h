@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "net/geometry.h"
 
@@ -20,9 +21,13 @@ struct ContextLength {
 bool has_paper_context(const Network& network);
 ContextLength paper_context(const Network& network, const Lengths& lengths);
 
-// Exact, from oldest_dependencies (net/dependency.h): the smallest and the largest over the
-// positions of a segment. Past tokens only: a state that depends on tokens t-k .. t has context
-// length k. The length of a stream's start, while memories fill, is shorter and does not count.
+// Exact, from oldest_dependencies (net/dependency.h), for every position of a segment. Past tokens
+// only: a state that depends on tokens t-k .. t has context length k. The length of a stream's
+// start, while memories fill, is shorter and does not count.
+std::vector<std::int64_t> exact_lengths(const Geometry& geometry);
 ContextLength exact_context(const Network& network, const Lengths& lengths);
+
+// The smallest and the largest over the positions of a segment.
+ContextLength range_of(const std::vector<std::int64_t>& lengths);
 
 }  // namespace ql::net

@@ -118,11 +118,6 @@ class Measurement {
 
 }  // namespace
 
-net::ContextLength MeasuredContext::context() const {
-  const auto [shortest, longest] = std::minmax_element(lengths.begin(), lengths.end());
-  return {*shortest, *longest};
-}
-
 MeasuredContext measure_context(const Model& model, const net::Lengths& lengths,
                                 const MeasureOptions& options) {
   Measurement measurement(model, lengths);
