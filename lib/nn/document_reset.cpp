@@ -39,17 +39,18 @@ at::Tensor replace_forgotten(const at::Tensor& states, const at::Tensor& forgott
 }
 
 Memory forget_other_documents(const Memory& memory, const net::Geometry& geometry,
-                              const std::vector<std::int64_t>& ages) {
-  return forget(memory, geometry, [&](const StageMemory& kept, const at::Tensor& states) {
-    return forgotten_states(kept.cover, kept.length, ages, states.device());
-  });
-}
-
-Memory forget_other_documents(const Memory& memory, const net::Geometry& geometry,
-                              const at::Tensor& ages) {
-  return forget(memory, geometry, [&](const StageMemory& kept, const at::Tensor&) {
-    return forgotten_states(kept.cover, kept.length, ages);
-  });
+                              const std::vector<std::int64_t>& ages, const at::Tensor& age_tensor) {
+  Memory result = memory;
+  const std::vector<StageMemory> memories = memories_of(geometry);
+  for (std::size_t i = 0; i < memories.size(); ++i) {
+    const StageMemory& kept = memories[i];
+    at::Tensor& states = result.states[i].tensor;
+    states = replace_forgotten(
+        states, age_tensor.defined()
+                    ? forgotten_states(kept.cover, kept.length, age_tensor)
+                    : forgotten_states(kept.cover, kept.length, ages, states.device()));
+  }
+  return result;
 }
 
 }  // namespace ql::nn

@@ -380,13 +380,11 @@ at::Tensor Model::forward_embedded(const net::Geometry& geometry, const at::Tens
   check_geometry(network_, geometry);
   check_embedded(embedded, geometry.lengths.segment, network_.d_model);
   check_memory(memory, geometry, embedded.size(0), network_.d_model);
-  if (step.age_tensor.defined()) {
-    memory = forget_other_documents(memory, geometry, step.age_tensor);
-  } else {
+  if (!step.age_tensor.defined()) {
     check_ages(network_, step.ages, embedded.size(0));
-    if (network_.reset_memory_at_documents) {
-      memory = forget_other_documents(memory, geometry, step.ages);
-    }
+  }
+  if (network_.reset_memory_at_documents) {
+    memory = forget_other_documents(memory, geometry, step.ages, step.age_tensor);
   }
   Step run(network_, parameters_, geometry, memory, step, options_, Rows::kStreams);
   at::Tensor states = run.run(dropout(embedded, network_.dropout, step, {Place::kEmbedding}));
