@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "net/context.h"
 
 namespace ql::ctx {
 namespace {
@@ -19,30 +20,29 @@ constexpr double kTokensWidth = 1000, kSmallestToken = 2.5, kLargestToken = 30;
 
 }  // namespace
 
-void Interval::add(std::int64_t first, std::int64_t past_last) {
-  begin = std::min(begin, first);
-  end = std::max(end, past_last);
-}
-
 Layout::Layout(const Row& of_row, std::int64_t at_position)
     : row(of_row),
       position(at_position),
-      places(net::places(row.geometry)),
+      stages(row.geometry.stages),
       segment(row.geometry.lengths.segment),
-      reach(position - net::oldest_dependencies(row.geometry)[static_cast<std::size_t>(position)]) {
+      reach(net::exact_lengths(row.geometry)[static_cast<std::size_t>(position)]) {
   check_size();
   cone = net::cone_of(row.geometry, position);
-  for (std::size_t place = 0; place < places.size(); ++place) {
-    extents.push_back(extent_of(place));
-    first = std::min({first, extents.back().begin, window_begin(place)});
+  for (std::size_t stage = 0; stage < stages.size(); ++stage) {
+    Interval& extent = extents.emplace_back();
+    each_in_cone(stage, [&](std::int64_t begin) {
+      extent.begin = std::min(extent.begin, begin);
+      extent.end = std::max(extent.end, begin + stages[stage].granularity);
+    });
+    first = std::min({first, extent.begin, window_begin(stage)});
   }
   token = std::clamp(kTokensWidth / static_cast<double>(segment - first), kSmallestToken,
                      kLargestToken);
   double y = kTop;
-  for (std::size_t place = places.size(); place-- > 0;) {
+  for (std::size_t stage = stages.size(); stage-- > 0;) {
     heights.push_back(y);
-    const bool new_scale = places[place].source == net::Place::Source::kCompressed ||
-                           places[place].source == net::Place::Source::kAveraged;
+    const bool new_scale = stages[stage].source == net::Stage::Source::kCompressed ||
+                           stages[stage].source == net::Stage::Source::kAveraged;
     y += kRowDistance + (new_scale ? kScaleDistance : 0);
   }
   std::reverse(heights.begin(), heights.end());
@@ -50,42 +50,33 @@ Layout::Layout(const Row& of_row, std::int64_t at_position)
 
 void Layout::check_size() const {
   std::int64_t states = 0;
-  for (const net::Place& place : places) {
-    states = std::max(states, place.granularity * (place.segment + place.memory) +
-                                  place.compressed_memory * row.geometry.rate);
+  for (const net::Stage& stage : stages) {
+    states = std::max(states, stage.granularity * (stage.segment + stage.memory) +
+                                  stage.compressed_memory * row.geometry.rate);
   }
   const std::int64_t tokens = std::max(reach + segment - position, states);
-  if (tokens > kMostTokens || places.size() > kMostRows) {
+  if (tokens > kMostTokens || stages.size() > kMostRows) {
     throw Error("--format svg",
                 fmt::format("{} tokens and {} rows of states are too many for a drawing, which "
                             "shows {} and {} at most",
-                            tokens, places.size(), kMostTokens, kMostRows),
+                            tokens, stages.size(), kMostTokens, kMostRows),
                 "draw a network of the same kind with shorter lengths or fewer layers");
   }
 }
 
-Interval Layout::extent_of(std::size_t place) const {
-  Interval extent;
-  each_in_cone(place, [&](std::int64_t first_token) {
-    extent.add(first_token, first_token + places[place].granularity);
-  });
-  return extent;
+std::int64_t Layout::window_begin(std::size_t stage) const {
+  const net::Stage& here = stages[stage];
+  return first_token(stage, -here.memory - here.compressed_memory * row.geometry.rate);
 }
 
-std::int64_t Layout::window_begin(std::size_t place) const {
-  const net::Place& here = places[place];
-  return net::first_token(here, 0, -here.memory - here.compressed_memory * row.geometry.rate);
+std::int64_t Layout::first_token(std::size_t stage, std::int64_t index) const {
+  return net::first_token(stages[stage], net::origin_of(stages[stage], index));
 }
 
-bool Layout::in_cone(std::size_t place, std::int64_t steps_back, std::int64_t index) const {
-  const auto& steps = cone[place];
-  return static_cast<std::size_t>(steps_back) < steps.size() &&
-         steps[static_cast<std::size_t>(steps_back)][static_cast<std::size_t>(index)];
-}
-
-bool Layout::memory_in_cone(std::size_t place, std::int64_t age) const {
-  const std::int64_t shift = places[place].shift;
-  return in_cone(place, 1 + age / shift, shift - 1 - age % shift);
+bool Layout::in_cone(std::size_t stage, std::int64_t index) const {
+  const net::Origin origin = net::origin_of(stages[stage], index);
+  const auto step = static_cast<std::size_t>(origin.steps_back);
+  return step < cone[stage].size() && cone[stage][step][static_cast<std::size_t>(origin.index)];
 }
 
 double Layout::x(std::int64_t at) const { return kLeft + static_cast<double>(at - first) * token; }

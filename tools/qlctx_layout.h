@@ -1,4 +1,4 @@
-// Where a drawing of a network's dependencies has its states: a row for each place, the output at
+// Where a drawing of a network's dependencies has its states: a row for each stage, the output at
 // the top, and a column for each token; and which of them the drawn output depends on.
 #pragma once
 
@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "net/cone.h"
-#include "net/dependency.h"
+#include "net/inputs.h"
 #include "qlctx_report.h"
 
 namespace ql::ctx {
@@ -19,7 +19,6 @@ inline constexpr double kState = 15;
 struct Interval {
   std::int64_t begin = INT64_MAX, end = INT64_MIN;  // tokens, relative to the segment's first
   bool empty() const { return begin >= end; }
-  void add(std::int64_t first, std::int64_t past_last);
 };
 
 struct Layout {
@@ -27,40 +26,39 @@ struct Layout {
   // so many states that a drawing shows nothing any more. `of_row` must outlive this object.
   Layout(const Row& of_row, std::int64_t at_position);
 
-  // Calls visit(first token) for every state of the place that is in the cone.
+  // Calls visit(first token) for every state of the stage that is in the cone.
   template <typename Visit>
-  void each_in_cone(std::size_t place, const Visit& visit) const {
-    for (std::size_t k = 0; k < cone[place].size(); ++k) {
-      for (std::size_t i = 0; i < cone[place][k].size(); ++i) {
-        if (cone[place][k][i]) {
-          visit(net::first_token(places[place], static_cast<std::int64_t>(k),
-                                 static_cast<std::int64_t>(i)));
+  void each_in_cone(std::size_t stage, const Visit& visit) const {
+    for (std::size_t k = 0; k < cone[stage].size(); ++k) {
+      for (std::size_t i = 0; i < cone[stage][k].size(); ++i) {
+        if (cone[stage][k][i]) {
+          visit(net::first_token(stages[stage],
+                                 {static_cast<std::int64_t>(k), static_cast<std::int64_t>(i)}));
         }
       }
     }
   }
   // The first token of the oldest state that is kept.
-  std::int64_t window_begin(std::size_t place) const;
-  // Whether the output depends on a state that was in the segment `steps_back` steps ago.
-  bool in_cone(std::size_t place, std::int64_t steps_back, std::int64_t index) const;
-  // The same of a state of the memory; `age` 0 is the newest.
-  bool memory_in_cone(std::size_t place, std::int64_t age) const;
+  std::int64_t window_begin(std::size_t stage) const;
+  // The token from which a state of the segment or, below 0, of the memory begins.
+  std::int64_t first_token(std::size_t stage, std::int64_t index) const;
+  // Whether the output depends on that state.
+  bool in_cone(std::size_t stage, std::int64_t index) const;
   // The left end of a token, in pixels.
   double x(std::int64_t at) const;
 
   const Row& row;
   std::int64_t position;
-  std::vector<net::Place> places;
+  const std::vector<net::Stage>& stages;
   std::int64_t segment, reach;
   net::Cone cone;
-  std::vector<Interval> extents;  // of the cone, by place
+  std::vector<Interval> extents;  // of the cone, by stage
   std::int64_t first = 0;         // the first token of the drawing
   double token = 0;               // its width
-  std::vector<double> heights;    // the upper end of every place's row
+  std::vector<double> heights;    // the upper end of every stage's row
 
  private:
   void check_size() const;
-  Interval extent_of(std::size_t place) const;
 };
 
 }  // namespace ql::ctx

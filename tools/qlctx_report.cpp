@@ -3,14 +3,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <cmath>
 #include <optional>
 
 #include "base/error.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "net/dependency.h"
 #include "qlctx_measure.h"
 
 namespace ql::ctx {
@@ -45,23 +43,28 @@ Json row_to_json(const Row& row) {
   return json;
 }
 
-Json scale_to_json(const net::ScaleGeometry& scale) {
+// Of a scale, or of the output block behind the last one.
+Json scale_to_json(const Row& row, std::size_t scale, std::int64_t layers) {
+  const net::Stage& stage = row.geometry.last_input(scale);
   Json json = Json::object();
-  json["layers"] = scale.layers;
-  json["segment"] = scale.segment;
-  json["memory"] = scale.memory;
-  json["granularity"] = scale.granularity;
-  json["shift"] = scale.shift;
+  json["layers"] = layers;
+  json["segment"] = stage.segment;
+  json["memory"] = stage.memory;
+  json["granularity"] = stage.granularity;
+  json["shift"] = stage.shift;
   return json;
 }
 
-Json geometry_to_json(const net::Geometry& geometry) {
+Json geometry_to_json(const Row& row) {
+  const net::Network& network = row.network;
   Json json = Json::object();
   json["scales"] = Json::array();
-  for (const net::ScaleGeometry& scale : geometry.scales) {
-    json["scales"].push_back(scale_to_json(scale));
+  for (std::size_t i = 0; i < network.scales.size(); ++i) {
+    json["scales"].push_back(scale_to_json(row, i, network.scales[i]));
   }
-  json["output"] = geometry.output.layers > 0 ? scale_to_json(geometry.output) : Json();
+  json["output"] = network.output_layers > 0
+                       ? scale_to_json(row, network.scales.size(), network.output_layers)
+                       : Json();
   return json;
 }
 
@@ -101,7 +104,7 @@ std::string render_json(const std::vector<Row>& rows) {
   Json list = Json::array();
   for (const Row& row : rows) {
     Json json = row_to_json(row);
-    json["geometry"] = geometry_to_json(row.geometry);
+    json["geometry"] = geometry_to_json(row);
     list.push_back(std::move(json));
   }
   return dump_json(list);
@@ -130,26 +133,20 @@ void add_measured(const Request& request, std::vector<Row>& rows) {
   const std::vector<std::vector<std::int64_t>> measured = measure(request);
   for (std::size_t i = 0; i < rows.size(); ++i) {
     Row& row = rows[i];
-    std::vector<std::int64_t> exact = net::oldest_dependencies(row.geometry);
-    for (std::size_t position = 0; position < exact.size(); ++position) {
-      exact[position] = static_cast<std::int64_t>(position) - exact[position];
-    }
-    const auto range = [](const std::vector<std::int64_t>& lengths) {
-      const auto [shortest, longest] = std::minmax_element(lengths.begin(), lengths.end());
-      return net::ContextLength{*shortest, *longest};
-    };
+    const std::vector<std::int64_t> lengths = net::exact_lengths(row.geometry);
+    const net::ContextLength exact = net::range_of(lengths);
     std::optional<net::ContextLength> paper;
     if (net::has_paper_context(row.network)) {
       paper = net::paper_context(row.network, row.geometry.lengths);
     }
-    row.context = range(measured[i]);
+    row.context = net::range_of(measured[i]);
     row.more["paper_min"] = paper ? Json(paper->minimum) : Json();
     row.more["paper_max"] = paper ? Json(paper->maximum) : Json();
-    row.more["exact_min"] = range(exact).minimum;
-    row.more["exact_max"] = range(exact).maximum;
+    row.more["exact_min"] = exact.minimum;
+    row.more["exact_max"] = exact.maximum;
     row.more["measured_min"] = row.context.minimum;
     row.more["measured_max"] = row.context.maximum;
-    row.more["agree"] = agreement(paper, range(exact), row.context, measured[i] == exact);
+    row.more["agree"] = agreement(paper, exact, row.context, measured[i] == lengths);
   }
 }
 
@@ -174,10 +171,11 @@ std::vector<Row> make_rows(const Request& request, const std::string& method) {
     row.method = method;
     row.cost = net::cost(network, lengths);
     rows.push_back(std::move(row));
-    for (const net::ScaleGeometry& scale : rows.back().geometry.scales) {
+    for (std::size_t i = 0; i < network.scales.size(); ++i) {
+      const net::Stage& stage = rows.back().geometry.last_input(i);
       log_debug("segment {}, memory {}: granularity {}: {} layers, segment {}, memory {}, shift {}",
-                lengths.segment, lengths.memory, scale.granularity, scale.layers, scale.segment,
-                scale.memory, scale.shift);
+                lengths.segment, lengths.memory, stage.granularity, network.scales[i],
+                stage.segment, stage.memory, stage.shift);
     }
   }
   if (method == "measured") {

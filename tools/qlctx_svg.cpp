@@ -66,18 +66,18 @@ class Drawing {
     text(kLeft, 24, "large", title());
     text(kLeft, 42, "", subtitle());
     draw_steps();
-    for (std::size_t place = 1; place < layout_.places.size(); ++place) {
-      draw_cone_between(place - 1, place);
+    for (std::size_t stage = 1; stage < layout_.stages.size(); ++stage) {
+      draw_cone(stage, layout_.heights[stage] + kState, stage - 1, layout_.heights[stage - 1]);
     }
-    for (std::size_t place = 0; place < layout_.places.size(); ++place) {
-      draw_cone_at(place);
+    for (std::size_t stage = 0; stage < layout_.stages.size(); ++stage) {
+      draw_cone(stage, layout_.heights[stage], stage, layout_.heights[stage] + kState);
     }
     draw_lanes();
-    for (std::size_t place = 0; place < layout_.places.size(); ++place) {
-      draw_past(place);
-      draw_memory(place);
-      draw_segment(place);
-      text(kLeft - 16, layout_.heights[place] + 12, "", label(place), "end");
+    for (std::size_t stage = 0; stage < layout_.stages.size(); ++stage) {
+      draw_past(stage);
+      draw_memory(stage);
+      draw_segment(stage);
+      text(kLeft - 16, layout_.heights[stage] + 12, "", label(stage), "end");
     }
     draw_pointer();
     draw_scale_labels();
@@ -119,7 +119,8 @@ class Drawing {
     if (layout_.row.network.output_layers > 0) {
       words += fmt::format(", {} in the output block", layout_.row.network.output_layers);
     }
-    if (layout_.row.network.scales.size() > 1 || layout_.row.geometry.compressed_memory > 0) {
+    if (layout_.row.network.scales.size() > 1 ||
+        layout_.row.geometry.lengths.compressed_memory > 0) {
       words += fmt::format(", compression rate {}", layout_.row.network.rate);
     }
     return words;
@@ -135,30 +136,24 @@ class Drawing {
         layout_.position + 1, layout_.segment, layout_.reach);
   }
 
-  std::string label(std::size_t place) const {
+  std::string label(std::size_t stage) const {
     std::string words;
-    switch (layout_.places[place].source) {
-      case net::Place::Source::kTokens:
+    switch (layout_.stages[stage].source) {
+      case net::Stage::Source::kTokens:
         words = "embedded tokens";
         break;
-      case net::Place::Source::kLayer:
-        words = fmt::format("layer {}", layers_up_to(place));
+      case net::Stage::Source::kLayer:
+        words = fmt::format("layer {}", layout_.stages[stage - 1].layer + 1);
         break;
-      case net::Place::Source::kCompressed:
+      case net::Stage::Source::kCompressed:
         words = fmt::format("{} of {} states", net::to_text(layout_.row.network.pool),
                             layout_.row.geometry.rate);
         break;
-      case net::Place::Source::kAveraged:
+      case net::Stage::Source::kAveraged:
         words = "average of scales";
         break;
     }
-    return place + 1 == layout_.places.size() ? "output: " + words : words;
-  }
-
-  std::int64_t layers_up_to(std::size_t place) const {
-    return std::count_if(
-        layout_.places.begin(), layout_.places.begin() + static_cast<std::ptrdiff_t>(place) + 1,
-        [](const net::Place& here) { return here.source == net::Place::Source::kLayer; });
+    return stage + 1 == layout_.stages.size() ? "output: " + words : words;
   }
 
   // The current segment's tokens, and where the steps before it began.
@@ -178,49 +173,31 @@ class Drawing {
     }
   }
 
-  // The row itself.
-  void draw_cone_at(std::size_t place) {
-    const Interval& extent = layout_.extents[place];
-    if (!extent.empty()) {
-      add(R"(<polygon class="cone" points="{0:.1f},{2:.1f} {1:.1f},{2:.1f} {1:.1f},{3:.1f} {0:.1f},{3:.1f}"/>)"
-          "\n",
-          layout_.x(extent.begin), layout_.x(extent.end), layout_.heights[place],
-          layout_.heights[place] + kState);
-    }
-  }
-
-  void draw_cone_between(std::size_t below, std::size_t above) {
-    const Interval &low = layout_.extents[below], &high = layout_.extents[above];
+  // Between two rows, or in one of them.
+  void draw_cone(std::size_t above, double top, std::size_t below, double bottom) {
+    const Interval &high = layout_.extents[above], &low = layout_.extents[below];
     if (low.empty() || high.empty()) {
       return;
     }
     add(R"(<polygon class="cone" points="{:.1f},{:.1f} {:.1f},{:.1f} {:.1f},{:.1f} {:.1f},{:.1f}"/>)"
         "\n",
-        layout_.x(high.begin), layout_.heights[above] + kState, layout_.x(high.end),
-        layout_.heights[above] + kState, layout_.x(low.end), layout_.heights[below],
-        layout_.x(low.begin), layout_.heights[below]);
+        layout_.x(high.begin), top, layout_.x(high.end), top, layout_.x(low.end), bottom,
+        layout_.x(low.begin), bottom);
   }
 
   // From the output of every scale to the average, at the right.
   void draw_lanes() {
-    const auto average = std::find_if(
-        layout_.places.begin(), layout_.places.end(),
-        [](const net::Place& place) { return place.source == net::Place::Source::kAveraged; });
-    if (average == layout_.places.end()) {
+    const net::Geometry& geometry = layout_.row.geometry;
+    if (!geometry.accumulates()) {
       return;
     }
-    const double end =
-        layout_.heights[static_cast<std::size_t>(average - layout_.places.begin())] + kState / 2;
-    double lane = layout_.x(layout_.segment) + 8 +
-                  kLane * static_cast<double>(layout_.row.geometry.scales.size());
-    for (std::size_t place = 0; layout_.places[place].source != net::Place::Source::kAveraged;
-         ++place) {
-      if (layout_.places[place + 1].scale == layout_.places[place].scale) {
-        continue;
-      }
+    const double end = layout_.heights[geometry.outputs.back() + 1] + kState / 2;
+    double lane =
+        layout_.x(layout_.segment) + 8 + kLane * static_cast<double>(geometry.outputs.size());
+    for (const std::size_t stage : geometry.outputs) {
       add(R"(<path class="lane" d="M{0:.1f} {1:.1f}H{2:.1f}V{3:.1f}H{4:.1f}"/>)"
           "\n",
-          layout_.x(layout_.segment) + 2, layout_.heights[place] + kState / 2, lane, end,
+          layout_.x(layout_.segment) + 2, layout_.heights[stage] + kState / 2, lane, end,
           layout_.x(layout_.segment) + 8);
       lane -= kLane;
     }
@@ -230,10 +207,10 @@ class Drawing {
   }
 
   // Dependencies that are in no memory any more: they live on in the states above them.
-  void draw_past(std::size_t place) {
+  void draw_past(std::size_t stage) {
     std::vector<std::int64_t> tokens;
-    layout_.each_in_cone(place, [&](std::int64_t first) {
-      if (first < layout_.window_begin(place)) {
+    layout_.each_in_cone(stage, [&](std::int64_t first) {
+      if (first < layout_.window_begin(stage)) {
         tokens.push_back(first);
       }
     });
@@ -242,46 +219,43 @@ class Drawing {
     if (tokens.empty()) {
       return;
     }
-    const double width = static_cast<double>(layout_.places[place].granularity) * layout_.token;
+    const double width = static_cast<double>(layout_.stages[stage].granularity) * layout_.token;
     const double gap = std::min(1.5, width / 4);
     add(R"(<path class="past" d=")");
     for (const std::int64_t token : tokens) {
       add("M{:.1f} {:.1f}h{:.1f}v{}h-{:.1f}z", layout_.x(token) + gap / 2,
-          layout_.heights[place] + (kState - kPast) / 2, width - gap, kPast, width - gap);
+          layout_.heights[stage] + (kState - kPast) / 2, width - gap, kPast, width - gap);
     }
     add("\"/>\n");
   }
 
-  void draw_memory(std::size_t place) {
-    const net::Place& here = layout_.places[place];
+  void draw_memory(std::size_t stage) {
+    const net::Stage& here = layout_.stages[stage];
     const std::int64_t rate = layout_.row.geometry.rate;
     for (std::int64_t i = here.compressed_memory; i > 0; --i) {
       bool in = false;
       for (std::int64_t age = (i - 1) * rate; age < i * rate; ++age) {
-        in = in || layout_.memory_in_cone(place, here.memory + age);
+        in = in || layout_.in_cone(stage, -1 - here.memory - age);
       }
-      const double left = layout_.x(net::first_token(here, 0, -here.memory - i * rate)) + 1;
+      const double left = layout_.x(layout_.first_token(stage, -here.memory - i * rate)) + 1;
       const double width = static_cast<double>(rate) * layout_.token - 2;
-      const double tip = std::min(width / 4, kState / 2), top = layout_.heights[place];
+      const double tip = std::min(width / 4, kState / 2), top = layout_.heights[stage];
       add(R"(<path class="compressed{}" d="M{:.1f} {:.1f}l{:.1f} -{}h{:.1f}l{:.1f} {}l-{:.1f} {}h-{:.1f}z"/>)"
           "\n",
           in ? " in" : "", left, top + kState / 2, tip, kState / 2, width - 2 * tip, tip,
           kState / 2, tip, kState / 2, width - 2 * tip);
     }
-    for (std::int64_t age = here.memory - 1; age >= 0; --age) {
-      const bool in = layout_.memory_in_cone(place, age);
-      draw_state(place, net::first_token(here, 0, -1 - age), in ? "memory in" : "memory",
-                 kState / 2);
+    for (std::int64_t i = -here.memory; i < 0; ++i) {
+      draw_state(stage, i, layout_.in_cone(stage, i) ? "memory in" : "memory", kState / 2);
     }
   }
 
-  void draw_segment(std::size_t place) {
-    for (std::int64_t i = 0; i < layout_.places[place].segment; ++i) {
-      const bool chosen = place + 1 == layout_.places.size() && i == layout_.position;
+  void draw_segment(std::size_t stage) {
+    for (std::int64_t i = 0; i < layout_.stages[stage].segment; ++i) {
+      const bool chosen = stage + 1 == layout_.stages.size() && i == layout_.position;
       draw_state(
-          place, net::first_token(layout_.places[place], 0, i),
-          chosen ? "segment in chosen" : (layout_.in_cone(place, 0, i) ? "segment in" : "segment"),
-          0);
+          stage, i,
+          chosen ? "segment in chosen" : (layout_.in_cone(stage, i) ? "segment in" : "segment"), 0);
     }
   }
 
@@ -292,12 +266,13 @@ class Drawing {
         layout_.x(layout_.position) + layout_.token / 2, layout_.heights.back() - 3);
   }
 
-  void draw_state(std::size_t place, std::int64_t first, const char* style, double round) {
-    const double width = static_cast<double>(layout_.places[place].granularity) * layout_.token;
+  void draw_state(std::size_t stage, std::int64_t index, const char* style, double round) {
+    const double width = static_cast<double>(layout_.stages[stage].granularity) * layout_.token;
     const double gap = std::min(2.0, width / 4);
     const double inner = width - gap;
     add(R"(<rect class="{}" x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{}")", style,
-        layout_.x(first) + gap / 2, layout_.heights[place], inner, kState);
+        layout_.x(layout_.first_token(stage, index)) + gap / 2, layout_.heights[stage], inner,
+        kState);
     if (round > 0) {
       add(R"( rx="{:.1f}" ry="{:.1f}")", std::min(round, inner / 2), std::min(round, inner / 2));
     }
@@ -306,29 +281,24 @@ class Drawing {
 
   // At the right of every scale: what its states are.
   void draw_scale_labels() {
-    const double left = layout_.x(layout_.segment) + 20 +
-                        kLane * static_cast<double>(layout_.row.geometry.scales.size());
-    for (std::size_t place = 0; place < layout_.places.size(); ++place) {
-      if (place > 0 && layout_.places[place].scale == layout_.places[place - 1].scale) {
+    const std::size_t scales = layout_.row.geometry.outputs.size();
+    const double left = layout_.x(layout_.segment) + 20 + kLane * static_cast<double>(scales);
+    std::size_t first = 0;
+    for (std::size_t last = 0; last < layout_.stages.size(); ++last) {
+      const net::Stage& stage = layout_.stages[first];
+      if (layout_.stages[last].feeds_layer()) {
         continue;
       }
-      std::size_t last = place;
-      while (last + 1 < layout_.places.size() &&
-             layout_.places[last + 1].scale == layout_.places[place].scale) {
-        ++last;
-      }
-      const double middle = (layout_.heights[place] + layout_.heights[last]) / 2 - 2;
-      const bool output = layout_.places[place].scale == layout_.row.geometry.scales.size();
+      const double middle = (layout_.heights[first] + layout_.heights[last]) / 2 - 2;
       text(left, middle, "",
-           output ? "output block" : fmt::format("scale {}", layout_.places[place].scale + 1));
-      text(left, middle + 14, "small",
-           count(layout_.places[place].granularity, "token") + " a state");
-      std::string words = fmt::format("segment {}, memory {}", layout_.places[place].segment,
-                                      layout_.places[place].memory);
-      if (layout_.places[place].compressed_memory > 0) {
-        words += fmt::format(" + {}", layout_.places[place].compressed_memory);
+           stage.scale == scales ? "output block" : fmt::format("scale {}", stage.scale + 1));
+      text(left, middle + 14, "small", count(stage.granularity, "token") + " a state");
+      std::string words = fmt::format("segment {}, memory {}", stage.segment, stage.memory);
+      if (stage.compressed_memory > 0) {
+        words += fmt::format(" + {}", stage.compressed_memory);
       }
       text(left, middle + 27, "small", words);
+      first = last + 1;
     }
   }
 
@@ -388,7 +358,7 @@ class Drawing {
            R"(<rect x="16" width="12" height="14" rx="6" fill="#f2a869" stroke="#b4571a"/>)",
            "memory");
     }
-    if (layout_.row.geometry.compressed_memory > 0) {
+    if (layout_.row.geometry.lengths.compressed_memory > 0) {
       item(R"(<path d="M0 7l4 -7h5l4 7l-4 7h-5z" fill="#fff" stroke="#6b2c86"/>)"
            R"(<path d="M16 7l4 -7h5l4 7l-4 7h-5z" fill="#c79bdb" stroke="#6b2c86"/>)",
            "compressed");

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "base/system_memory.h"
-#include "net/cost.h"
+#include "net/attention_cost.h"
 
 namespace ql::eval {
 namespace {
@@ -27,29 +27,24 @@ double bytes_per_segment(const net::Network& network, const net::Geometry& geome
   const auto d_model = static_cast<double>(network.d_model);
   const auto d_heads = static_cast<double>(network.n_head * network.d_head);
   const auto d_inner = static_cast<double>(network.d_inner);
-  const auto of_layer = [&](const net::ScaleGeometry& scale) {
-    const auto segment = static_cast<double>(scale.segment);
-    const auto window = static_cast<double>(scale.window() + geometry.compressed_memory);
-    const double scores =
-        net::held_scores(network, scale.segment, scale.window() + geometry.compressed_memory);
-    // Linear attention has the keys twice more, on their way to features, and the values in order.
-    const double features = network.attention == net::Attention::kLinear ? 3 * window * d_heads : 0;
-    const double attention = 2 * window * d_heads + features + scores + 3 * segment * d_heads;
+  double numbers = 0;
+  for (const net::Stage& stage : geometry.stages) {
+    if (!stage.feeds_layer()) {
+      continue;
+    }
+    const auto segment = static_cast<double>(stage.segment);
+    const auto window = static_cast<double>(stage.window());
+    // Keys and values; those of memories once more, with those of other documents replaced.
+    const double keys_values = (network.reset_memory_at_documents ? 4 : 2) * window * d_heads;
+    const double attention =
+        keys_values + net::attention_cost(network, stage).held + 3 * segment * d_heads;
     const double feed_forward = 2 * segment * d_inner;
-    // Keys and values of memories once more, with those of other documents replaced.
-    const double replaced = network.reset_memory_at_documents ? 2 * window * d_heads : 0;
-    return 4 * (std::max(attention + replaced, feed_forward) + window * d_model +
-                6 * segment * d_model);
-  };
-  double bytes = geometry.output.layers > 0 ? of_layer(geometry.output) : 0;
-  for (const net::ScaleGeometry& scale : geometry.scales) {
-    bytes = std::max(bytes, of_layer(scale));
+    numbers = std::max(
+        numbers, std::max(attention, feed_forward) + window * d_model + 6 * segment * d_model);
   }
   // The up-sampled states of every scale wait for their average.
-  return bytes + 4 *
-                     static_cast<double>(geometry.scales.size() *
-                                         static_cast<std::size_t>(geometry.lengths.segment)) *
-                     d_model;
+  const auto scales = static_cast<double>(geometry.outputs.size());
+  return 4 * (numbers + scales * static_cast<double>(geometry.lengths.segment) * d_model);
 }
 
 std::int64_t automatic_segments(const net::Network& network, const net::Geometry& geometry,

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "net/dependency.h"
+#include "net/inputs.h"
 
 namespace ql::net {
 
@@ -19,30 +20,33 @@ ContextLength paper_context(const Network& network, const Lengths& lengths) {
                       "ask for the exact context length");
   }
   ContextLength context;
-  for (std::size_t i = 0; i < geometry.scales.size(); ++i) {
-    const ScaleGeometry& scale = geometry.scales[i];
-    const std::int64_t reach = scale.memory + geometry.compressed_reach;
-    context.minimum += scale.layers * reach * scale.granularity;
-    if (i + 1 < geometry.scales.size()) {
-      // The states before the segment that the compression takes in.
-      const std::int64_t pooled = geometry.scales[i + 1].segment * geometry.rate;
-      context.minimum += (pooled - scale.segment) * scale.granularity;
+  for (std::size_t stage = 1; stage < geometry.stages.size(); ++stage) {
+    if (geometry.stages[stage].source != Stage::Source::kAveraged) {
+      // How far before the segment the oldest state is that its first state is made from.
+      visit_inputs(geometry, stage, 0, true, [&](const StateRun& run) {
+        context.minimum -= run.first * geometry.stages[run.stage].granularity;
+      });
     }
   }
-  context.minimum += geometry.output.layers * geometry.output.memory;
   context.maximum = context.minimum + lengths.segment;
   return context;
 }
 
-ContextLength exact_context(const Network& network, const Lengths& lengths) {
-  const std::vector<std::int64_t> oldest = oldest_dependencies(make_geometry(network, lengths));
-  ContextLength context{INT64_MAX, 0};
-  for (std::size_t position = 0; position < oldest.size(); ++position) {
-    const std::int64_t length = static_cast<std::int64_t>(position) - oldest[position];
-    context.minimum = std::min(context.minimum, length);
-    context.maximum = std::max(context.maximum, length);
+std::vector<std::int64_t> exact_lengths(const Geometry& geometry) {
+  std::vector<std::int64_t> lengths = oldest_dependencies(geometry);
+  for (std::size_t position = 0; position < lengths.size(); ++position) {
+    lengths[position] = static_cast<std::int64_t>(position) - lengths[position];
   }
-  return context;
+  return lengths;
+}
+
+ContextLength exact_context(const Network& network, const Lengths& lengths) {
+  return range_of(exact_lengths(make_geometry(network, lengths)));
+}
+
+ContextLength range_of(const std::vector<std::int64_t>& lengths) {
+  const auto [shortest, longest] = std::minmax_element(lengths.begin(), lengths.end());
+  return {*shortest, *longest};
 }
 
 }  // namespace ql::net

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "net/geometry.h"
 
@@ -15,14 +16,18 @@ struct ContextLength {
 };
 
 // The paper's estimate (figure 4, repaired as share/doc/design.md says): maximum = minimum + n_s.
-// Compressive layers count n_m and Geometry::compressed_reach. Throws ConfigError as make_geometry
-// does, and where a query does not see the whole window.
+// Compressive layers count n_m and the states that the compressed memory is made from. Throws
+// ConfigError as make_geometry does, and where a query does not see the whole window.
 bool has_paper_context(const Network& network);
 ContextLength paper_context(const Network& network, const Lengths& lengths);
 
-// Exact, from oldest_dependencies (net/dependency.h): the smallest and the largest over the
-// positions of a segment. Past tokens only: a state that depends on tokens t-k .. t has context
-// length k. The length of a stream's start, while memories fill, is shorter and does not count.
+// Exact, from oldest_dependencies (net/dependency.h), for every position of a segment. Past tokens
+// only: a state that depends on tokens t-k .. t has context length k. The length of a stream's
+// start, while memories fill, is shorter and does not count.
+std::vector<std::int64_t> exact_lengths(const Geometry& geometry);
 ContextLength exact_context(const Network& network, const Lengths& lengths);
+
+// The smallest and the largest over the positions of a segment.
+ContextLength range_of(const std::vector<std::int64_t>& lengths);
 
 }  // namespace ql::net

@@ -1,8 +1,8 @@
 #include "net/cost.h"
 
-#include <algorithm>
 #include <vector>
 
+#include "net/attention_cost.h"
 #include "net/clusters.h"
 
 namespace ql::net {
@@ -60,65 +60,6 @@ std::int64_t count_parameters(const Network& network) {
          (network.untie_r ? network.layers() : 1) * biases_u_v;
 }
 
-// Of each head, or one for all.
-std::vector<std::int64_t> dilations_of(const AttentionReach& reach) {
-  return reach.dilations.empty() ? std::vector<std::int64_t>{1} : reach.dilations;
-}
-
-// The sum of i / divisor, rounded down, over 0 <= i < count.
-double sum_of_quotients(std::int64_t count, std::int64_t divisor) {
-  const std::int64_t quotient = count / divisor, rest = count % divisor;
-  const auto whole = static_cast<double>(quotient);
-  return static_cast<double>(divisor) * whole * (whole - 1) / 2 + whole * static_cast<double>(rest);
-}
-
-// Keys that the queries of a segment see together, on the average over the heads.
-double seen_keys(const ScaleGeometry& scale, std::int64_t compressed_memory) {
-  const auto segment = static_cast<double>(scale.segment);
-  const std::int64_t memory = scale.memory + compressed_memory;
-  const AttentionReach& reach = scale.reach;
-  if (!reach.limited()) {
-    return segment * static_cast<double>(memory) + segment * (segment + 1) / 2;
-  }
-  double keys = 0;
-  for (const std::int64_t dilation : dilations_of(reach)) {
-    // Query i reaches (memory + i) / dilation + 1 keys, from `full` on no more than the span.
-    const std::int64_t full =
-        std::clamp<std::int64_t>((reach.span - 1) * dilation - memory, 0, scale.segment);
-    keys += sum_of_quotients(memory + full, dilation) - sum_of_quotients(memory, dilation) +
-            static_cast<double>(full);
-    keys += static_cast<double>(scale.segment - full) * static_cast<double>(reach.span);
-  }
-  return keys / static_cast<double>(dilations_of(reach).size());
-}
-
-// Of weighing the values of one layer in one step.
-double products_of_attention(const Network& network, const ScaleGeometry& scale,
-                             std::int64_t compressed_memory) {
-  const auto d_heads = static_cast<double>(network.n_head * network.d_head);
-  if (network.attention == Attention::kLinear) {
-    // Every state of the window adds its key and value to a matrix, every query reads it.
-    const std::int64_t states = scale.window() + compressed_memory + scale.segment;
-    return static_cast<double>(states * network.d_head) * d_heads;
-  }
-  const double factors = network.encoding == Encoding::kAbsolute ? 2 : 3;
-  return factors * seen_keys(scale, compressed_memory) * d_heads;
-}
-
-// Products of one layer in one step: the number of multiplications.
-double products_of_layer(const Network& network, const ScaleGeometry& scale,
-                         std::int64_t compressed_memory) {
-  const auto segment = static_cast<double>(scale.segment);
-  const auto d_model = static_cast<double>(network.d_model);
-  const auto d_heads = static_cast<double>(network.n_head * network.d_head);
-  const double projections = 4 * segment * d_model * d_heads;
-  const double attention = products_of_attention(network, scale, compressed_memory);
-  const double feed_forward = 2 * segment * d_model * static_cast<double>(network.d_inner);
-  // One of `rate` states comes out of the convolution, and each takes `rate` products.
-  const double convolution = network.learns_compression() ? segment * d_model * d_model : 0;
-  return projections + attention + feed_forward + convolution;
-}
-
 // Of the softmax over one state: all ids, or with cutoffs the head alone, for which tails a target
 // needs depends on the data.
 double products_of_head(const Network& network) {
@@ -132,68 +73,37 @@ double products_of_head(const Network& network) {
   return projection + width * static_cast<double>(all.front().size() + network.cutoffs.size());
 }
 
-// Of keys and values that one layer makes of its memory in a step of training.
-double products_of_memory(const Network& network, const ScaleGeometry& scale,
-                          std::int64_t compressed_memory) {
-  return 2 * static_cast<double>(scale.memory + compressed_memory) *
-         static_cast<double>(network.d_model) *
-         static_cast<double>(network.n_head * network.d_head);
-}
-
-double count_training_flops_per_token(const Network& network, const Geometry& geometry,
-                                      double forward_flops_per_token) {
-  double memories = 0, convolutions = 0;
-  const auto add = [&](const ScaleGeometry& scale) {
-    const auto layers = static_cast<double>(scale.layers);
-    memories += layers * products_of_memory(network, scale, geometry.compressed_memory);
-    if (network.learns_compression()) {
-      convolutions += layers * static_cast<double>(scale.segment) *
-                      static_cast<double>(network.d_model) * static_cast<double>(network.d_model);
-    }
-  };
-  for (const ScaleGeometry& scale : geometry.scales) {
-    add(scale);
-  }
-  add(geometry.output);
-  const auto segment = static_cast<double>(geometry.lengths.segment);
-  return 3 * forward_flops_per_token + 2 * (2 * memories - convolutions) / segment;
-}
-
-double count_flops_per_token(const Network& network, const Geometry& geometry) {
-  double products = 0;
-  const auto add = [&](const ScaleGeometry& scale) {
-    products += static_cast<double>(scale.layers) *
-                products_of_layer(network, scale, geometry.compressed_memory);
-  };
-  for (const ScaleGeometry& scale : geometry.scales) {
-    add(scale);
-  }
-  add(geometry.output);
-  return 2 * (products / static_cast<double>(geometry.lengths.segment) + products_of_head(network));
-}
-
-std::int64_t count_memory_states(const Geometry& geometry) {
-  std::int64_t states = geometry.output.layers * geometry.output.memory;
-  for (const ScaleGeometry& scale : geometry.scales) {
-    states += scale.layers * (scale.memory + geometry.compressed_memory) + scale.output_memory;
-  }
-  return states;
-}
-
 }  // namespace
-
-double held_scores(const Network& network, std::int64_t segment, std::int64_t window) {
-  const bool linear = network.attention == Attention::kLinear;
-  const std::int64_t keys = linear ? std::min(segment, kLinearBlock) : window;
-  return static_cast<double>(network.n_head * segment) * static_cast<double>(keys);
-}
 
 Cost cost(const Network& network, const Lengths& lengths) {
   const Geometry geometry = make_geometry(network, lengths);
-  const double forward = count_flops_per_token(network, geometry);
-  return {count_parameters(network), forward,
-          count_training_flops_per_token(network, geometry, forward),
-          count_memory_states(geometry)};
+  const auto d_model = static_cast<double>(network.d_model);
+  const auto d_heads = static_cast<double>(network.n_head * network.d_head);
+  Cost cost;
+  cost.parameters = count_parameters(network);
+  // Multiplications of a step, in all layers; those that a training step has beyond three times as
+  // many.
+  double products = 0, more = 0;
+  for (const Stage& stage : geometry.stages) {
+    const std::int64_t memory = stage.memory + stage.compressed_memory;
+    cost.memory_states += memory;
+    if (!stage.feeds_layer()) {
+      continue;
+    }
+    const auto segment = static_cast<double>(stage.segment);
+    // One of `rate` states comes out of the convolution, and each takes `rate` products.
+    const double convolution = network.learns_compression() ? segment * d_model * d_model : 0;
+    const double feed_forward = 2 * segment * d_model * static_cast<double>(network.d_inner);
+    products += 4 * segment * d_model * d_heads + attention_cost(network, stage).products +
+                feed_forward + convolution;
+    // Keys and values of the memory, and the gradient of their weights; a convolution's inputs,
+    // which are memories, have none.
+    more += 4 * static_cast<double>(memory) * d_model * d_heads - convolution;
+  }
+  const auto segment = static_cast<double>(lengths.segment);
+  cost.forward_flops_per_token = 2 * (products / segment + products_of_head(network));
+  cost.training_flops_per_token = 3 * cost.forward_flops_per_token + 2 * more / segment;
+  return cost;
 }
 
 }  // namespace ql::net

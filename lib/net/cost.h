@@ -34,13 +34,6 @@ struct Cost {
   std::int64_t memory_states = 0;
 };
 
-// Queries that linear attention compares with each other pair by pair.
-constexpr std::int64_t kLinearBlock = 64;
-
-// Scores that one layer holds at once for a segment of one row, of `window` keys: those of all
-// queries and keys; of linear attention those within its blocks, however long the window is.
-double held_scores(const Network& network, std::int64_t segment, std::int64_t window);
-
 // vocab_size 0 leaves embedding and softmax out; sizes that are all 0 leave memory_states only.
 // Throws ConfigError as make_geometry does.
 Cost cost(const Network& network, const Lengths& lengths);

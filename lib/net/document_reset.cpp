@@ -4,8 +4,8 @@
 
 namespace ql::net {
 
-MemoryCover memory_cover(const ScaleGeometry& scale) {
-  return {scale.granularity, (scale.segment - scale.shift) * scale.granularity, scale.shift, 1};
+MemoryCover memory_cover(const Stage& stage) {
+  return {stage.granularity, (stage.segment - stage.shift) * stage.granularity, stage.shift, 1};
 }
 
 MemoryCover compressed_memory_cover(const Geometry& geometry) {

@@ -17,9 +17,9 @@ struct MemoryCover {
   std::int64_t together = 1;     // so many states cover the tokens of all of them
 };
 
-// Of the memories of a scale's layers and of its output. They end where the scale's own segment
-// begins: before T when old states are computed again.
-MemoryCover memory_cover(const ScaleGeometry& scale);
+// Of the memory of a stage. It ends where the stage's own segment begins: before T when old states
+// are computed again.
+MemoryCover memory_cover(const Stage& stage);
 // Of a Compressive Transformer's compressed memories.
 MemoryCover compressed_memory_cover(const Geometry& geometry);
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
+#include <tuple>
 
 #include "base/error.h"
 
@@ -162,41 +164,6 @@ void check_lengths(const Network& network, const Lengths& lengths) {
                     "nearest valid: " + describe_changes(lengths, nearest));
 }
 
-void limit_attention(const Network& network, Geometry& geometry) {
-  const auto limit = [&](ScaleGeometry& scale) {
-    scale.reach.span =
-        network.same_length ? scale.memory + geometry.compressed_memory : network.attention_window;
-    scale.reach.dilations = network.attention_dilation;
-  };
-  for (ScaleGeometry& scale : geometry.scales) {
-    limit(scale);
-  }
-  limit(geometry.output);
-}
-
-void keep_outputs(Geometry& geometry) {
-  for (ScaleGeometry& scale : geometry.scales) {
-    const bool reads_one = geometry.recurrent && scale.granularity > 1;
-    const bool compressed = &scale != &geometry.scales.back();
-    scale.output_memory =
-        compressed ? scale.memory : (reads_one && scale.segment == scale.shift ? 1 : 0);
-  }
-}
-
-// The n_s states that leave the memory in a step become b = n_s / c. Of the oldest step in the
-// compressed memory the last p of b are there, if n_cm is no multiple of b. The state with number
-// b - p among them is made from states number (b - p) * c on, when each takes its c neighbours.
-// Where its c states are spread over the step, or it is one of those that were chosen in their
-// order, it reaches back to number b - p: as many states must come before it, and may be no more.
-std::int64_t compressed_reach(const Network& network, const Lengths& lengths) {
-  const std::int64_t of_step = lengths.segment / network.rate;
-  const std::int64_t kept = lengths.compressed_memory % of_step;
-  if (!spreads(network.pool) || kept == 0) {
-    return lengths.compressed_memory * network.rate;
-  }
-  return lengths.compressed_memory / of_step * lengths.segment + lengths.segment - (of_step - kept);
-}
-
 }  // namespace
 
 std::vector<Lengths> nearest_valid_lengths(const Network& network, const Lengths& lengths) {
@@ -222,6 +189,20 @@ std::vector<Lengths> nearest_valid_lengths(const Network& network, const Lengths
   return nearest;
 }
 
+bool Stage::operator==(const Stage& other) const {
+  const auto all = [](const Stage& stage) {
+    return std::tie(stage.source, stage.scale, stage.layer, stage.segment, stage.memory,
+                    stage.compressed_memory, stage.granularity, stage.shift, stage.span);
+  };
+  return all(*this) == all(other);
+}
+
+bool Geometry::operator==(const Geometry& other) const {
+  return lengths == other.lengths && rate == other.rate && pool == other.pool &&
+         recurrent == other.recurrent && stages == other.stages && outputs == other.outputs &&
+         dilations == other.dilations;
+}
+
 Geometry make_geometry(const Network& network, const Lengths& lengths) {
   network.check_layers();
   check_lengths(network, lengths);
@@ -230,34 +211,57 @@ Geometry make_geometry(const Network& network, const Lengths& lengths) {
   geometry.rate = network.rate;
   geometry.pool = network.pool;
   geometry.recurrent = keeps_memory(network.architecture);
-  geometry.compressed_memory = lengths.compressed_memory;
-  if (lengths.compressed_memory > 0) {
-    geometry.compressed_reach = compressed_reach(network, lengths);
+  const std::set<std::int64_t> dilations(network.attention_dilation.begin(),
+                                         network.attention_dilation.end());
+  geometry.dilations.assign(dilations.begin(), dilations.end());
+  if (dilations.empty()) {
+    geometry.dilations = {1};
   }
 
-  const std::int64_t window = lengths.segment + lengths.memory;
-  ScaleGeometry scale;
-  scale.segment = lengths.segment;
-  scale.memory = lengths.memory;
-  scale.shift = lengths.segment;
-  for (std::size_t i = 0; i < network.scales.size(); ++i) {
-    if (i > 0) {
-      scale.granularity *= network.rate;
-      scale.shift = lengths.segment / scale.granularity;
-      scale.segment =
-          geometry.recurrent ? std::min(window / network.rate, scale.segment) : scale.shift;
-      scale.memory = geometry.recurrent ? window - scale.segment : 0;
+  std::int64_t layer = 0;
+  const auto add = [&](Stage stage, std::int64_t layers, std::int64_t output_memory) {
+    stage.span =
+        network.same_length ? stage.memory + stage.compressed_memory : network.attention_window;
+    for (std::int64_t i = 0; i < layers; ++i) {
+      stage.layer = layer++;
+      geometry.stages.push_back(stage);
+      stage.source = Stage::Source::kLayer;
     }
-    scale.layers = network.scales[i];
-    geometry.scales.push_back(scale);
+    stage.layer = -1;
+    stage.memory = output_memory;
+    stage.compressed_memory = 0;
+    geometry.stages.push_back(stage);
+  };
+  const std::int64_t window = lengths.segment + lengths.memory;
+  Stage stage;
+  stage.segment = lengths.segment;
+  stage.memory = lengths.memory;
+  stage.compressed_memory = lengths.compressed_memory;
+  stage.shift = lengths.segment;
+  for (; stage.scale < network.scales.size(); ++stage.scale) {
+    if (stage.scale > 0) {
+      stage.source = Stage::Source::kCompressed;
+      stage.granularity *= network.rate;
+      stage.shift = lengths.segment / stage.granularity;
+      stage.segment =
+          geometry.recurrent ? std::min(window / network.rate, stage.segment) : stage.shift;
+      stage.memory = geometry.recurrent ? window - stage.segment : 0;
+    }
+    // Compression reads all of an output's memory; of the last scale's, accumulation reads the
+    // newest state where the segment has none before its new ones.
+    const bool last = stage.scale + 1 == network.scales.size();
+    const bool reads_one =
+        geometry.recurrent && stage.granularity > 1 && stage.segment == stage.shift;
+    add(stage, network.scales[stage.scale], last ? (reads_one ? 1 : 0) : stage.memory);
+    geometry.outputs.push_back(geometry.stages.size() - 1);
   }
-  keep_outputs(geometry);
-  if (network.output_layers > 0) {
-    geometry.output = geometry.scales.front();
-    geometry.output.layers = network.output_layers;
-    geometry.output.output_memory = 0;
+  if (network.scales.size() > 1 || network.output_layers > 0) {
+    // Without output layers the average itself is the output.
+    Stage average = geometry.stages.front();
+    average.source = Stage::Source::kAveraged;
+    average.scale = network.scales.size();
+    add(average, network.output_layers, 0);
   }
-  limit_attention(network, geometry);
   return geometry;
 }
 

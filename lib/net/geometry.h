@@ -17,39 +17,52 @@ constexpr std::int64_t kMaxLength = std::int64_t{1} << 24;
 struct AttentionReach {
   std::int64_t span = 0;                // 0: as many as there are
   std::vector<std::int64_t> dilations;  // one a head; empty: 1
-
-  bool limited() const { return span > 0; }
 };
 
-struct ScaleGeometry {
-  std::int64_t layers = 0;
-  std::int64_t segment = 0;      // n_s(i): states of this scale in a segment
-  std::int64_t memory = 0;       // n_m(i): states in the memory of each layer's input
-  std::int64_t granularity = 1;  // g(i) = c^(i-1): tokens per state
-  std::int64_t shift = 0;        // h(i) = n_s / g(i): states that enter the memory each step
-  // States of the last layer's output that are kept for the next step: all of `memory` where they
-  // are compressed, one where accumulation reads the newest of them, else none.
-  std::int64_t output_memory = 0;
-  AttentionReach reach;
-  std::int64_t window() const { return segment + memory; }
+// The states at one point of a step: the input of a layer, or the output of a scale or of the
+// output block.
+struct Stage {
+  enum class Source {
+    kTokens,      // the embedded tokens
+    kLayer,       // a layer over the stage before
+    kCompressed,  // the output of the scale before, pooled
+    kAveraged,    // the outputs of all scales, up-sampled
+  };
+  Source source = Source::kTokens;
+  std::size_t scale = 0;               // 0-based; the number of scales for the output block
+  std::int64_t layer = -1;             // the layer that reads the states, counted from 0; -1: none
+  std::int64_t segment = 0;            // n_s(i): states in a step
+  std::int64_t memory = 0;             // n_m(i), or of an output those that something reads
+  std::int64_t compressed_memory = 0;  // n_cm: states of a Compressive Transformer
+  std::int64_t granularity = 1;        // g(i) = c^(i-1): tokens of a state
+  std::int64_t shift = 0;              // h(i) = n_s / g(i): states that enter the memory in a step
+  std::int64_t span = 0;               // keys that a query of the layer sees at most; 0: all
+
+  bool feeds_layer() const { return layer >= 0; }
+  std::int64_t window() const { return compressed_memory + memory + segment; }
+  bool operator==(const Stage& other) const;
 };
 
+// The network at some lengths: the stages in the order in which a step makes them. All that goes
+// through a network layer by layer goes along them.
 struct Geometry {
   Lengths lengths;
   std::int64_t rate = 2;
-  std::vector<ScaleGeometry> scales;   // at least one
-  ScaleGeometry output;                // layers == 0: no output block and no accumulation
-  bool recurrent = true;               // false: Multi-scale and vanilla keep no memory
-  std::int64_t compressed_memory = 0;  // n_cm of every layer; 0 unless Compressive
-  // States before the memory back to the oldest that the compressed memory can be made from:
-  // n_cm * c, or more where one is made from all over its step and not all of a step are kept.
-  std::int64_t compressed_reach = 0;
   Pool pool = Pool::kMax;
+  bool recurrent = true;                // false: Multi-scale and vanilla keep no memory
+  std::vector<Stage> stages;            // the tokens first, the output states last
+  std::vector<std::size_t> outputs;     // of each scale, the stage that its last layer makes
+  std::vector<std::int64_t> dilations;  // of all heads, each once, in increasing order
 
   // Which old states are kept depends on the attention of their step, which saw the ones kept
   // before: on all of the past, however far the kept ones reach.
-  bool keeps_most_used() const { return compressed_memory > 0 && pool == Pool::kMostUsed; }
-  bool accumulates() const { return scales.size() > 1 || output.layers > 0; }
+  bool keeps_most_used() const { return lengths.compressed_memory > 0 && pool == Pool::kMostUsed; }
+  bool accumulates() const { return outputs.back() + 1 < stages.size(); }
+  // The input of a scale's last layer; one more than there are scales: of the output block's.
+  const Stage& last_input(std::size_t scale) const {
+    return stages[(scale < outputs.size() ? outputs[scale] : stages.size() - 1) - 1];
+  }
+  bool operator==(const Geometry& other) const;
 };
 
 // Transformer-QL: n_s(i+1) = min(n_w / c, n_s(i)), n_m(i) = n_w - n_s(i), g(i) = c^(i-1),

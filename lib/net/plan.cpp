@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <tuple>
+#include <utility>
 
 #include "base/error.h"
 #include "base/signals.h"
-#include "net/window.h"
 
 namespace ql::net {
 namespace {
@@ -44,17 +44,6 @@ std::vector<std::int64_t> grid(std::int64_t unit, std::int64_t minimum, std::int
     }
   }
   return lengths;
-}
-
-std::int64_t granularity_of_last_scale(const Network& network) {
-  std::int64_t granularity = 1;
-  for (std::size_t scale = 1; scale < network.scales.size(); ++scale) {
-    granularity *= network.rate;
-    if (granularity > kMaxLength) {
-      break;
-    }
-  }
-  return granularity;
 }
 
 // What "cheaper" looks at; operations as they are printed.
@@ -136,7 +125,11 @@ std::vector<Chain> chains_of(const Network& network, std::int64_t context,
                              const std::vector<std::int64_t>& segments) {
   const bool compressive = network.architecture == Architecture::kCompressive;
   const bool several = network.scales.size() > 1;
-  const std::int64_t segment_unit = compressive ? network.rate : granularity_of_last_scale(network);
+  const std::vector<Lengths> shortest = nearest_valid_lengths(network, {});
+  if (shortest.empty()) {
+    return {};
+  }
+  const std::int64_t segment_unit = shortest.front().segment;
   std::vector<Chain> chains;
   const std::int64_t longest = std::max(context, segment_unit);
   for (const std::int64_t segment : segments.empty() ? grid(segment_unit, 1, context) : segments) {
@@ -149,20 +142,16 @@ std::vector<Chain> chains_of(const Network& network, std::int64_t context,
     if (several && !network.same_length) {
       memories.insert(memories.begin(), 0);
     }
+    const std::vector<std::int64_t> none = {0};
     Chain chain{&network, {}, 0};
     for (const std::int64_t memory : memories) {
-      if (!compressive) {
-        chain.lengths.push_back({segment, memory, 0});
-        continue;
-      }
-      chain.lengths.clear();
-      for (const std::int64_t compressed : grid(1, segment / network.rate, enough)) {
+      for (const std::int64_t compressed :
+           compressive ? grid(1, segment / network.rate, enough) : none) {
         chain.lengths.push_back({segment, memory, compressed});
       }
-      chains.push_back(chain);
-    }
-    if (!compressive) {
-      chains.push_back(chain);
+      if (compressive || memory == memories.back()) {
+        chains.push_back(std::exchange(chain, {&network, {}, 0}));
+      }
     }
   }
   chains.erase(std::remove_if(chains.begin(), chains.end(),
@@ -177,28 +166,21 @@ std::vector<Chain> chains_of(const Network& network, std::int64_t context,
 // No less than the exact context. Looking it up takes no time; the exact length of limited windows
 // takes long where there are many of them.
 double most_context(const Geometry& geometry) {
-  const auto rate = static_cast<double>(geometry.rate);
   double tokens = static_cast<double>(geometry.lengths.segment);
-  const auto add = [&](const ScaleGeometry& scale) {
-    const std::int64_t window = scale.window() + geometry.compressed_memory;
-    std::int64_t farthest = window;
-    if (scale.reach.limited()) {
-      const std::vector<std::int64_t> dilations = distinct_dilations(scale.reach);
-      farthest = std::min(window, (scale.reach.span - 1) * dilations.back());
+  for (const Stage& stage : geometry.stages) {
+    std::int64_t farthest = stage.window() * geometry.rate;  // of pooling and accumulation
+    if (stage.feeds_layer()) {
+      farthest = stage.window();
+      if (stage.span > 0) {
+        farthest = std::min(farthest, (stage.span - 1) * geometry.dilations.back());
+      }
     }
-    const double places =
-        static_cast<double>(farthest) * (geometry.compressed_memory > 0 ? rate + 1 : 1);
-    // A layer's step, and pooling or accumulation behind the last one.
-    // What a step compressed may lie in one place.
-    const double step = geometry.compressed_memory > 0 ? static_cast<double>(scale.segment) : 0;
-    tokens +=
-        (static_cast<double>(scale.layers) * (places + step) + static_cast<double>(window) * rate) *
-        static_cast<double>(scale.granularity);
-  };
-  for (const ScaleGeometry& scale : geometry.scales) {
-    add(scale);
+    if (stage.compressed_memory > 0) {
+      // What a step compressed may lie in one place.
+      farthest = farthest * (geometry.rate + 1) + stage.segment;
+    }
+    tokens += static_cast<double>(farthest) * static_cast<double>(stage.granularity);
   }
-  add(geometry.output);
   return tokens;
 }
 

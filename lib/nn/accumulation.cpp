@@ -5,23 +5,23 @@
 namespace ql::nn {
 
 at::Tensor upsample(const at::Tensor& states, const at::Tensor& previous,
-                    const net::ScaleGeometry& scale) {
-  if (scale.granularity == 1) {
+                    const net::Stage& output) {
+  if (output.granularity == 1) {
     return states;
   }
   // The state before the `shift` new ones serves the tokens before the first new state is complete.
   at::Tensor sources;
-  if (scale.segment > scale.shift) {
-    sources = states.narrow(1, scale.segment - scale.shift - 1, scale.shift + 1);
+  if (output.segment > output.shift) {
+    sources = states.narrow(1, output.segment - output.shift - 1, output.shift + 1);
   } else {
     const at::Tensor before =
         previous.defined() ? previous : at::zeros_like(states.narrow(1, 0, 1));
     sources = at::cat({before, states}, 1);
   }
   // Token p takes source (p + 1) / granularity.
-  const std::int64_t tokens = scale.shift * scale.granularity;
+  const std::int64_t tokens = output.shift * output.granularity;
   return sources.unsqueeze(2)
-      .expand({-1, -1, scale.granularity, -1})
+      .expand({-1, -1, output.granularity, -1})
       .flatten(1, 2)
       .narrow(1, 1, tokens);
 }

@@ -12,12 +12,11 @@
 namespace ql::nn {
 
 // Repeats the states of one scale so that token p of the segment gets the last state whose newest
-// covered token is <= p. `states` [batch, scale.segment, d_model] are the scale's outputs;
+// covered token is <= p. `states` [batch, output.segment, d_model] are the scale's `output`;
 // `previous` [batch, 1, d_model] is the state before them, undefined when there is none: then the
-// first granularity-1 tokens get zeros. It is read only when scale.segment == scale.shift.
-// Returns [batch, scale.shift * scale.granularity, d_model].
-at::Tensor upsample(const at::Tensor& states, const at::Tensor& previous,
-                    const net::ScaleGeometry& scale);
+// first granularity-1 tokens get zeros. It is read only when output.segment == output.shift.
+// Returns [batch, output.shift * output.granularity, d_model].
+at::Tensor upsample(const at::Tensor& states, const at::Tensor& previous, const net::Stage& output);
 
 // The average of the up-sampled scales, without those that droppath leaves out; by
 // step.scale_weights if they are defined.

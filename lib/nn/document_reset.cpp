@@ -3,25 +3,6 @@
 #include <algorithm>
 
 namespace ql::nn {
-namespace {
-
-// `mask_of(place, states)` tells which states of a memory are forgotten; undefined: none.
-template <typename MaskOf>
-Memory forget(const Memory& memory, const net::Geometry& geometry, const MaskOf& mask_of) {
-  Memory result = memory;
-  const std::vector<MemoryPlace> places = memory_places(geometry);
-  for (std::size_t i = 0; i < places.size(); ++i) {
-    at::Tensor& states = result.states[i].tensor;
-    const at::Tensor forgotten = mask_of(places[i], states);
-    if (forgotten.defined()) {
-      states = replace_forgotten(states, forgotten, at::zeros({}, states.options()));
-    }
-  }
-  return result;
-}
-
-}  // namespace
-
 at::Tensor forgotten_states(const net::MemoryCover& cover, std::int64_t length,
                             const std::vector<std::int64_t>& ages, const at::Device& device) {
   const at::Tensor first_kept = at::empty({static_cast<std::int64_t>(ages.size()), 1}, at::kLong);
@@ -47,25 +28,29 @@ at::Tensor forgotten_states(const net::MemoryCover& cover, std::int64_t length,
 
 at::Tensor replace_forgotten(const at::Tensor& states, const at::Tensor& forgotten,
                              const at::Tensor& zero) {
+  if (!forgotten.defined()) {
+    return states;
+  }
   at::Tensor mask = forgotten;
   while (mask.dim() < states.dim()) {
     mask = mask.unsqueeze(-1);
   }
-  return at::where(mask, zero, states);
+  return at::where(mask, zero.defined() ? zero : at::zeros({}, states.options()), states);
 }
 
 Memory forget_other_documents(const Memory& memory, const net::Geometry& geometry,
-                              const std::vector<std::int64_t>& ages) {
-  return forget(memory, geometry, [&](const MemoryPlace& place, const at::Tensor& states) {
-    return forgotten_states(place.cover, place.length, ages, states.device());
-  });
-}
-
-Memory forget_other_documents(const Memory& memory, const net::Geometry& geometry,
-                              const at::Tensor& ages) {
-  return forget(memory, geometry, [&](const MemoryPlace& place, const at::Tensor&) {
-    return forgotten_states(place.cover, place.length, ages);
-  });
+                              const std::vector<std::int64_t>& ages, const at::Tensor& age_tensor) {
+  Memory result = memory;
+  const std::vector<StageMemory> memories = memories_of(geometry);
+  for (std::size_t i = 0; i < memories.size(); ++i) {
+    const StageMemory& kept = memories[i];
+    at::Tensor& states = result.states[i].tensor;
+    states = replace_forgotten(
+        states, age_tensor.defined()
+                    ? forgotten_states(kept.cover, kept.length, age_tensor)
+                    : forgotten_states(kept.cover, kept.length, ages, states.device()));
+  }
+  return result;
 }
 
 }  // namespace ql::nn

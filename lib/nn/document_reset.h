@@ -22,15 +22,15 @@ at::Tensor forgotten_states(const net::MemoryCover& cover, std::int64_t length,
 at::Tensor forgotten_states(const net::MemoryCover& cover, std::int64_t length,
                             const at::Tensor& ages);
 
-// `states` [rows, length, ...], those that are `forgotten` replaced by `zero`, which broadcasts.
+// `states` [rows, length, ...], those that are `forgotten` replaced by `zero`, which broadcasts;
+// undefined: by zeros. As they are where `forgotten` is undefined.
 at::Tensor replace_forgotten(const at::Tensor& states, const at::Tensor& forgotten,
-                             const at::Tensor& zero);
+                             const at::Tensor& zero = {});
 
-// All memories as the step begins with them; one age for every row of the batch.
+// All memories as the step begins with them; one age for every row of the batch, or in their place
+// `age_tensor` [rows] int64 on the memories' device.
 Memory forget_other_documents(const Memory& memory, const net::Geometry& geometry,
-                              const std::vector<std::int64_t>& ages);
-// With `ages` [rows] int64 on the memories' device.
-Memory forget_other_documents(const Memory& memory, const net::Geometry& geometry,
-                              const at::Tensor& ages);
+                              const std::vector<std::int64_t>& ages,
+                              const at::Tensor& age_tensor = {});
 
 }  // namespace ql::nn

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "net/cost.h"
+#include "net/attention_cost.h"
 
 namespace ql::nn {
 namespace {

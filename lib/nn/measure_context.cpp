@@ -20,11 +20,9 @@ constexpr double kLargestGraph = 2.0 * (1 << 30);
 // holds the windows of all layers and steps for every row. Throws ConfigError when one is too much.
 std::int64_t rows_at_once(const net::Network& network, const net::Geometry& geometry,
                           std::int64_t steps, std::int64_t graph_numbers) {
-  double windows =
-      static_cast<double>(geometry.output.layers) * static_cast<double>(geometry.output.window());
-  for (const net::ScaleGeometry& scale : geometry.scales) {
-    windows += static_cast<double>(scale.layers) *
-               static_cast<double>(scale.window() + geometry.compressed_memory);
+  double windows = 0;
+  for (const net::Stage& stage : geometry.stages) {
+    windows += stage.feeds_layer() ? static_cast<double>(stage.window()) : 0;
   }
   const double width =
       6 * static_cast<double>(network.d_model) + 2 * static_cast<double>(network.d_inner);
@@ -119,11 +117,6 @@ class Measurement {
 };
 
 }  // namespace
-
-net::ContextLength MeasuredContext::context() const {
-  const auto [shortest, longest] = std::minmax_element(lengths.begin(), lengths.end());
-  return {*shortest, *longest};
-}
 
 MeasuredContext measure_context(const Model& model, const net::Lengths& lengths,
                                 const MeasureOptions& options) {

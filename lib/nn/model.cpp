@@ -31,18 +31,7 @@ void check_network(const net::Network& network) {
 }
 
 void check_geometry(const net::Network& network, const net::Geometry& geometry) {
-  const net::Geometry own = net::make_geometry(network, geometry.lengths);
-  const auto same = [](const net::ScaleGeometry& a, const net::ScaleGeometry& b) {
-    return a.layers == b.layers && a.segment == b.segment && a.memory == b.memory &&
-           a.granularity == b.granularity && a.shift == b.shift &&
-           a.output_memory == b.output_memory && a.reach.span == b.reach.span &&
-           a.reach.dilations == b.reach.dilations;
-  };
-  if (!std::equal(own.scales.begin(), own.scales.end(), geometry.scales.begin(),
-                  geometry.scales.end(), same) ||
-      !same(own.output, geometry.output) || own.recurrent != geometry.recurrent ||
-      own.rate != geometry.rate || own.pool != geometry.pool ||
-      own.compressed_memory != geometry.compressed_memory) {
+  if (!(net::make_geometry(network, geometry.lengths) == geometry)) {
     throw ConfigError("geometry", "it was made for another network",
                       "make it from this model's network");
   }
@@ -84,11 +73,9 @@ class Step {
         options_(options),
         rows_(rows) {
     std::int64_t longest = 0;
-    for (const net::ScaleGeometry& scale : geometry.scales) {
-      longest = std::max(longest, scale.window());
+    for (const net::Stage& stage : geometry.stages) {
+      longest = std::max(longest, stage.feeds_layer() ? stage.window() : 0);
     }
-    longest = std::max(longest, geometry.output.layers > 0 ? geometry.output.window() : 0);
-    longest += geometry.compressed_memory;
     // Other encodings need its length alone.
     positions_ = network.encoding == net::Encoding::kTransformerXl
                      ? dropout_of_shared(position_table(network, longest, tensor_options),
@@ -97,23 +84,30 @@ class Step {
   }
 
   at::Tensor run(at::Tensor states) {
+    at::Tensor window;  // of a scale's output
     std::vector<at::Tensor> upsampled;
-    for (std::size_t i = 0; i < geometry_.scales.size(); ++i) {
-      const net::ScaleGeometry& scale = geometry_.scales[i];
-      states = run_layers(states, scale);
-      const std::int64_t kept = scale.output_memory;
-      const at::Tensor window = join(states, scale);
-      if (geometry_.accumulates()) {
-        const at::Tensor previous = kept > 0 ? window.narrow(1, kept - 1, 1) : at::Tensor();
-        upsampled.push_back(upsample(states, previous, scale));
+    for (std::size_t i = 0; i < geometry_.stages.size(); ++i) {
+      const net::Stage& stage = geometry_.stages[i];
+      switch (stage.source) {
+        case net::Stage::Source::kTokens:
+          break;
+        case net::Stage::Source::kLayer:
+          states = run_layer_over(states, geometry_.stages[i - 1]);
+          break;
+        case net::Stage::Source::kCompressed:
+          states = compress(window, network_.pool, geometry_.rate, stage.segment);
+          window = at::Tensor();
+          break;
+        case net::Stage::Source::kAveraged:
+          states = average_scales(upsampled, network_.droppath, options_);
+          break;
       }
-      if (i + 1 < geometry_.scales.size()) {
-        states = compress(window, network_.pool, geometry_.rate, geometry_.scales[i + 1].segment);
+      if (!stage.feeds_layer() && stage.scale < geometry_.outputs.size()) {
+        window = join(states, stage);
+        const at::Tensor previous =
+            stage.memory > 0 ? window.narrow(1, stage.memory - 1, 1) : at::Tensor();
+        upsampled.push_back(upsample(states, previous, stage));
       }
-    }
-    if (geometry_.accumulates()) {
-      states = average_scales(upsampled, network_.droppath, options_);
-      states = run_layers(states, geometry_.output);
     }
     return dropout(states, network_.dropout, options_, {Place::kFinal});
   }
@@ -122,30 +116,27 @@ class Step {
 
   // Mean over the layers; undefined when no layer learns to compress.
   at::Tensor reconstruction() const {
-    return reconstruction_.defined() ? reconstruction_ / static_cast<double>(layer_) : at::Tensor();
+    return reconstruction_.defined() ? reconstruction_ / static_cast<double>(network_.layers())
+                                     : at::Tensor();
   }
 
  private:
-  at::Tensor run_layers(at::Tensor states, const net::ScaleGeometry& scale) {
-    const bool masks = network_.attention != net::Attention::kLinear && !uses_kernels(states);
-    const at::Tensor hidden =
-        masks ? hidden_keys(scale.segment, scale.window() + geometry_.compressed_memory,
-                            scale.reach, states.device())
-              : at::Tensor();
-    for (std::int64_t i = 0; i < scale.layers; ++i, ++layer_) {
-      const LayerContext context{network_,    parameters_.layers[static_cast<std::size_t>(layer_)],
-                                 options_,    layer_,
-                                 scale.reach, nullptr,
-                                 hidden};
-      if (rows_ == Rows::kStreams) {
-        states = run_stream_layer(context, states, scale, memory_);
-      } else if (network_.pool == net::Pool::kMostUsed && geometry_.compressed_memory > 0) {
-        states = run_waiting_layer(context, states, scale);
-      } else {
-        states = run_consecutive_layer(context, states, scale);
-      }
+  at::Tensor run_layer_over(const at::Tensor& states, const net::Stage& input) {
+    const net::AttentionReach reach{input.span, network_.attention_dilation};
+    if (input.source != net::Stage::Source::kLayer) {  // the layers of a scale see the same keys
+      const bool masks = network_.attention != net::Attention::kLinear && !uses_kernels(states);
+      hidden_ =
+          masks ? hidden_keys(input.segment, input.window(), reach, states.device()) : at::Tensor();
     }
-    return states;
+    const LayerContext context{network_, parameters_.layers[static_cast<std::size_t>(input.layer)],
+                               options_, input.layer,
+                               reach,    nullptr,
+                               hidden_};
+    if (rows_ == Rows::kStreams) {
+      return run_stream_layer(context, states, input, memory_);
+    }
+    return geometry_.keeps_most_used() ? run_waiting_layer(context, states, input)
+                                       : run_consecutive_layer(context, states, input);
   }
 
   // Shorter windows see the shorter distances: the end of the table.
@@ -154,9 +145,9 @@ class Step {
   }
 
   at::Tensor run_stream_layer(const LayerContext& context, const at::Tensor& states,
-                              const net::ScaleGeometry& scale, MemoryWalk& memory) {
-    const at::Tensor window = memory.join(states, scale.memory, scale.shift);
-    if (geometry_.compressed_memory > 0) {
+                              const net::Stage& input, MemoryWalk& memory) {
+    const at::Tensor window = memory.join(states, input);
+    if (input.compressed_memory > 0) {
       return run_compressive_layer(context, window, states, memory);
     }
     return run_layer(context, window, states, positions(window.size(1)));
@@ -166,7 +157,7 @@ class Step {
   // step and enter the compressed memory.
   at::Tensor run_compressive_layer(LayerContext context, const at::Tensor& window,
                                    const at::Tensor& states, MemoryWalk& memory) {
-    const std::int64_t segment = states.size(1);
+    const std::int64_t segment = states.size(1), compressed_length = memory.current().size(1);
     at::Tensor usage;
     if (network_.pool == net::Pool::kMostUsed) {
       context.usage = &usage;
@@ -174,7 +165,7 @@ class Step {
     const at::Tensor all = at::cat({memory.current(), window}, 1);
     at::Tensor output = run_layer(context, all, states, positions(all.size(1)));
     if (usage.defined()) {
-      usage = usage.narrow(1, geometry_.compressed_memory, segment);
+      usage = usage.narrow(1, compressed_length, segment);
     }
     const at::Tensor kept = options_.through_memory ? window : window.detach();
     const at::Tensor leaving = kept.narrow(1, 0, segment);
@@ -190,13 +181,13 @@ class Step {
 
   // What a step leaves in the compressed memory depends on its attention, so the next one waits.
   at::Tensor run_waiting_layer(const LayerContext& context, const at::Tensor& states,
-                               const net::ScaleGeometry& scale) {
-    Memory memory = memory_.following(scale.memory > 0 ? 2 : 1);
+                               const net::Stage& input) {
+    Memory memory = memory_.of(input);
     std::vector<at::Tensor> outputs;
     for (std::int64_t step = 0; step < states.size(0); ++step) {
-      forget_before(step, scale, memory);
+      forget_before(step, input, memory);
       MemoryWalk walk(memory);
-      outputs.push_back(run_stream_layer(context, states.narrow(0, step, 1), scale, walk));
+      outputs.push_back(run_stream_layer(context, states.narrow(0, step, 1), input, walk));
       memory = walk.next();
     }
     for (const NamedTensor& state : memory.states) {
@@ -206,28 +197,25 @@ class Step {
   }
 
   // The memories of one layer, the compressed one last, as the step of one row finds them.
-  void forget_before(std::int64_t row, const net::ScaleGeometry& scale, Memory& memory) const {
+  void forget_before(std::int64_t row, const net::Stage& input, Memory& memory) const {
     if (options_.ages.empty()) {
       return;
     }
     for (NamedTensor& state : memory.states) {
       const net::MemoryCover cover = &state == &memory.states.back()
                                          ? net::compressed_memory_cover(geometry_)
-                                         : net::memory_cover(scale);
-      const at::Tensor mask =
-          forgotten_states(cover, state.tensor.size(1),
-                           {options_.ages[static_cast<std::size_t>(row)]}, state.tensor.device());
-      if (mask.defined()) {
-        state.tensor = replace_forgotten(state.tensor, mask, at::zeros({}, state.tensor.options()));
-      }
+                                         : net::memory_cover(input);
+      const std::vector<std::int64_t> age = {options_.ages[static_cast<std::size_t>(row)]};
+      state.tensor = replace_forgotten(
+          state.tensor, forgotten_states(cover, state.tensor.size(1), age, state.tensor.device()));
     }
   }
 
   // Every state's keys and values are made once, when it is in a segment.
   at::Tensor run_consecutive_layer(const LayerContext& context, const at::Tensor& states,
-                                   const net::ScaleGeometry& scale) {
-    const auto keys_values = [&](const at::Tensor& input) {
-      return project_keys_values(context, attention_states(context, input));
+                                   const net::Stage& input) {
+    const auto keys_values = [&](const at::Tensor& of) {
+      return project_keys_values(context, attention_states(context, of));
     };
     // Keys and values of the memories of all steps, as the step of each finds them.
     const auto memories = [&](const at::Tensor& carry, const at::Tensor& entering,
@@ -244,18 +232,18 @@ class Step {
     std::vector<at::Tensor> window;  // the oldest last
     window.push_back(own);
     at::Tensor leaving = states;  // of a Compressive Transformer: all states of the step's window
-    if (scale.memory > 0) {
+    if (input.memory > 0) {
       const at::Tensor carry = memory_.current();
-      const net::MemoryCover cover = net::memory_cover(scale);
-      window.push_back(memories(carry, own.narrow(1, 0, scale.shift), cover));
-      if (geometry_.compressed_memory > 0) {
+      const net::MemoryCover cover = net::memory_cover(input);
+      window.push_back(memories(carry, own.narrow(1, 0, input.shift), cover));
+      if (input.compressed_memory > 0) {
         const at::Tensor stream = at::cat({carry.squeeze(0), states.flatten(0, 1)});
-        leaving = stream.narrow(0, 0, states.size(0) * scale.segment).view(states.sizes());
-        leaving = forget_leaving(leaving, scale);
+        leaving = stream.narrow(0, 0, states.size(0) * input.segment).view(states.sizes());
+        leaving = forget_leaving(leaving, input);
       }
-      memory_.pass(memory_after(carry, states.narrow(1, 0, scale.shift)));
+      memory_.pass(memory_after(carry, states.narrow(1, 0, input.shift)));
     }
-    if (geometry_.compressed_memory > 0) {
+    if (input.compressed_memory > 0) {
       const at::Tensor compressed = compress_memories(network_, context.parameters, leaving, {});
       const at::Tensor carry = memory_.current();
       window.push_back(
@@ -263,8 +251,7 @@ class Step {
       memory_.pass(memory_after(carry, compressed));
     }
     std::reverse(window.begin(), window.end());
-    return run_layer(context, states, normalized, window,
-                     positions(scale.window() + geometry_.compressed_memory));
+    return run_layer(context, states, normalized, window, positions(input.window()));
   }
 
   // Which states of a memory of `length` each consecutive step has forgotten; undefined: none.
@@ -274,31 +261,25 @@ class Step {
 
   // Of the states that leave the window of each step, those that came from its memory, which is
   // their first part.
-  at::Tensor forget_leaving(const at::Tensor& leaving, const net::ScaleGeometry& scale) const {
-    const at::Tensor mask = forgotten(net::memory_cover(scale), scale.memory);
+  at::Tensor forget_leaving(const at::Tensor& leaving, const net::Stage& input) const {
+    const at::Tensor mask = forgotten(net::memory_cover(input), input.memory);
     if (!mask.defined()) {
       return leaving;
     }
-    const at::Tensor of_window = at::constant_pad_nd(mask, {0, scale.segment}, 0);
-    return replace_forgotten(leaving, of_window.narrow(1, 0, scale.segment),
-                             at::zeros({}, leaving.options()));
+    const at::Tensor of_window = at::constant_pad_nd(mask, {0, input.segment}, 0);
+    return replace_forgotten(leaving, of_window.narrow(1, 0, input.segment));
   }
 
   // The window of a scale's output.
-  at::Tensor join(const at::Tensor& states, const net::ScaleGeometry& scale) {
-    const std::int64_t length = scale.output_memory;
-    if (rows_ == Rows::kStreams || length == 0) {
-      return memory_.join(states, length, scale.shift);
+  at::Tensor join(const at::Tensor& states, const net::Stage& output) {
+    if (rows_ == Rows::kStreams || output.memory == 0) {
+      return memory_.join(states, output);
     }
     const at::Tensor carry = memory_.current();
-    const at::Tensor entering = states.narrow(1, 0, scale.shift);
+    const at::Tensor entering = states.narrow(1, 0, output.shift);
     memory_.pass(memory_after(carry, entering));
-    at::Tensor before = memories_before(carry, entering);
-    const at::Tensor mask = forgotten(net::memory_cover(scale), length);
-    if (mask.defined()) {
-      before = replace_forgotten(before, mask, at::zeros({}, before.options()));
-    }
-    return at::cat({before, states}, 1);
+    const at::Tensor mask = forgotten(net::memory_cover(output), output.memory);
+    return at::cat({replace_forgotten(memories_before(carry, entering), mask), states}, 1);
   }
 
   const net::Network& network_;
@@ -309,7 +290,7 @@ class Step {
   Rows rows_;
   at::Tensor positions_;
   at::Tensor reconstruction_;  // summed over the layers so far
-  std::int64_t layer_ = 0;
+  at::Tensor hidden_;          // hidden_keys() of a scale's layers
 };
 
 }  // namespace
@@ -333,9 +314,9 @@ void Model::initialise(std::uint64_t seed) { nn::initialise(parameters_, network
 Memory Model::start_memory(const net::Geometry& geometry, std::int64_t batch) const {
   check_geometry(network_, geometry);
   Memory memory;
-  for (const MemoryPlace& place : memory_places(geometry)) {
+  for (const StageMemory& kept : memories_of(geometry)) {
     memory.states.push_back(
-        {place.name, at::zeros({batch, place.length, network_.d_model}, options_)});
+        {kept.name, at::zeros({batch, kept.length, network_.d_model}, options_)});
   }
   return memory;
 }
@@ -399,13 +380,11 @@ at::Tensor Model::forward_embedded(const net::Geometry& geometry, const at::Tens
   check_geometry(network_, geometry);
   check_embedded(embedded, geometry.lengths.segment, network_.d_model);
   check_memory(memory, geometry, embedded.size(0), network_.d_model);
-  if (step.age_tensor.defined()) {
-    memory = forget_other_documents(memory, geometry, step.age_tensor);
-  } else {
+  if (!step.age_tensor.defined()) {
     check_ages(network_, step.ages, embedded.size(0));
-    if (network_.reset_memory_at_documents) {
-      memory = forget_other_documents(memory, geometry, step.ages);
-    }
+  }
+  if (network_.reset_memory_at_documents) {
+    memory = forget_other_documents(memory, geometry, step.ages, step.age_tensor);
   }
   Step run(network_, parameters_, geometry, memory, step, options_, Rows::kStreams);
   at::Tensor states = run.run(dropout(embedded, network_.dropout, step, {Place::kEmbedding}));

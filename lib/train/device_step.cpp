@@ -51,7 +51,7 @@ DeviceStep::DeviceStep(nn::Model& model, const TrainingConfig& config, nn::Proce
 }
 
 std::int64_t DeviceStep::scales() const {
-  return static_cast<std::int64_t>(geometry_.scales.size());
+  return static_cast<std::int64_t>(geometry_.outputs.size());
 }
 
 void DeviceStep::forget() {

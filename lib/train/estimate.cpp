@@ -4,6 +4,7 @@
 
 #include "base/system_memory.h"
 #include "eval/chunk.h"
+#include "net/attention_cost.h"
 #include "net/cost.h"
 #include "train/slices.h"
 
@@ -17,58 +18,41 @@ constexpr std::int64_t kLibraries = std::int64_t{40} << 20;
 constexpr std::int64_t kSoftmaxBlock = std::int64_t{28} << 20;
 constexpr std::int64_t kSoftmaxRows = 128;
 
-// Linear attention holds keys before and after the feature map and in the order of the products,
-// values in that order; the same of queries, which are in three products, and the quotient; the
-// sums before each block.
-std::int64_t feature_numbers(const net::Network& network, std::int64_t segment,
-                             std::int64_t window) {
-  if (network.attention != net::Attention::kLinear) {
-    return 0;
-  }
-  const std::int64_t blocks = (segment + net::kLinearBlock - 1) / net::kLinearBlock;
-  return network.n_head * network.d_head * (4 * window + 6 * segment + blocks * network.d_head);
-}
-
 // Numbers that one layer keeps for the backward pass, for one row of the batch: of the window the
 // states and what they were normalized to, keys and values; of the segment the queries, the
 // weighted sums, the residual's sum and norm, the inner states; probabilities, and a byte for
 // every element that dropout may have dropped.
-std::int64_t kept_numbers(const net::Network& network, const net::ScaleGeometry& scale,
-                          std::int64_t compressed_memory) {
+std::int64_t kept_numbers(const net::Network& network, const net::Stage& input) {
   const std::int64_t d_heads = network.n_head * network.d_head, d_model = network.d_model;
-  const std::int64_t window = scale.window() + compressed_memory, segment = scale.segment;
-  const std::int64_t keys = (window + 15) / 16 * 16;  // whole vectors of 64 bytes
+  const net::AttentionCost attention = net::attention_cost(network, input);
   // More than any machine has is enough said.
-  const auto scores =
-      static_cast<std::int64_t>(std::min(net::held_scores(network, segment, keys), 0x1p50));
-  return window * (d_model + 2 * d_heads) +
-         segment * (2 * d_heads + (network.pre_lnorm ? 4 : 5) * d_model + network.d_inner) +
-         scores + scores / kFloat + feature_numbers(network, segment, window);
+  const auto scores = static_cast<std::int64_t>(std::min(attention.kept_scores, 0x1p50));
+  return input.window() * (d_model + 2 * d_heads) +
+         input.segment * (2 * d_heads + (network.pre_lnorm ? 4 : 5) * d_model + network.d_inner) +
+         scores + scores / kFloat + static_cast<std::int64_t>(attention.kept_features);
 }
 
 // What a layer needs besides while it goes backward.
-std::int64_t passing_numbers(const net::Network& network, const net::ScaleGeometry& scale,
-                             std::int64_t compressed_memory) {
+std::int64_t passing_numbers(const net::Network& network, const net::Stage& input) {
   const std::int64_t d_heads = network.n_head * network.d_head, d_model = network.d_model;
-  const std::int64_t window = scale.window() + compressed_memory, segment = scale.segment;
+  const std::int64_t segment = input.segment;
   return std::max(segment * (network.d_inner + 3 * d_model),
-                  window * 2 * d_heads + segment * (3 * d_heads + 3 * d_model));
+                  input.window() * 2 * d_heads + segment * (3 * d_heads + 3 * d_model));
 }
 
 std::int64_t row_numbers(const net::Network& network, const net::Geometry& geometry) {
   std::int64_t kept = 0, passing = 0;
-  const auto add = [&](const net::ScaleGeometry& scale) {
-    kept += scale.layers * kept_numbers(network, scale, geometry.compressed_memory);
-    passing = std::max(passing, passing_numbers(network, scale, geometry.compressed_memory));
+  for (const net::Stage& stage : geometry.stages) {
+    if (!stage.feeds_layer()) {
+      continue;
+    }
+    kept += kept_numbers(network, stage);
+    passing = std::max(passing, passing_numbers(network, stage));
     if (network.learns_compression()) {
       // The auxiliary loss attends to the leaving states and to what they are compressed to.
-      kept += scale.layers * 6 * scale.segment * network.n_head * network.d_head;
+      kept += 6 * stage.segment * network.n_head * network.d_head;
     }
-  };
-  for (const net::ScaleGeometry& scale : geometry.scales) {
-    add(scale);
   }
-  add(geometry.output);
   return kept + passing;
 }
 

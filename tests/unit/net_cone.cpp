@@ -1,4 +1,4 @@
-// Places and the states of a cone. That a cone ends in the right tokens, net_dependency.cpp checks.
+// Stages and the states of a cone. That a cone ends in the right tokens, net_dependency.cpp checks.
 #include "net/cone.h"
 
 #include <doctest/doctest.h>
@@ -7,6 +7,7 @@
 
 #include "net/cost.h"
 #include "net/dependency.h"
+#include "net/inputs.h"
 #include "unit/net_networks.h"
 
 using namespace ql::net;
@@ -30,15 +31,15 @@ std::vector<Case> cases() {
           {vanilla(2), {7, 0, 0}}};
 }
 
-// The first tokens of the states of one place in a cone, each once, in order.
-std::vector<std::int64_t> tokens_of(const Cone& cone, const std::vector<Place>& all,
-                                    std::size_t place) {
+// The first tokens of the states of one stage in a cone, each once, in order.
+std::vector<std::int64_t> tokens_of(const Cone& cone, const std::vector<Stage>& all,
+                                    std::size_t stage) {
   std::vector<std::int64_t> tokens;
-  for (std::size_t k = 0; k < cone[place].size(); ++k) {
-    for (std::size_t i = 0; i < cone[place][k].size(); ++i) {
-      if (cone[place][k][i]) {
+  for (std::size_t k = 0; k < cone[stage].size(); ++k) {
+    for (std::size_t i = 0; i < cone[stage][k].size(); ++i) {
+      if (cone[stage][k][i]) {
         tokens.push_back(
-            first_token(all[place], static_cast<std::int64_t>(k), static_cast<std::int64_t>(i)));
+            first_token(all[stage], {static_cast<std::int64_t>(k), static_cast<std::int64_t>(i)}));
       }
     }
   }
@@ -49,19 +50,19 @@ std::vector<std::int64_t> tokens_of(const Cone& cone, const std::vector<Place>& 
 
 }  // namespace
 
-TEST_CASE("the memories of all places are those that a stream keeps") {
+TEST_CASE("the memories of all stages are those that a stream keeps") {
   for (const Case& entry : cases()) {
     std::int64_t states = 0;
-    for (const Place& place : places(make_geometry(entry.network, entry.lengths))) {
-      states += place.memory + place.compressed_memory;
+    for (const Stage& stage : make_geometry(entry.network, entry.lengths).stages) {
+      states += stage.memory + stage.compressed_memory;
     }
     CHECK(states == cost(entry.network, entry.lengths).memory_states);
   }
 }
 
-TEST_CASE("places of figure 5") {
-  using Source = Place::Source;
-  const std::vector<Place> all = places(make_geometry(quadratic({1, 1, 1}, 1), {4, 4, 0}));
+TEST_CASE("stages of figure 5") {
+  using Source = Stage::Source;
+  const std::vector<Stage> all = make_geometry(quadratic({1, 1, 1}, 1), {4, 4, 0}).stages;
   const std::vector<Source> expected = {Source::kTokens,   Source::kLayer,      Source::kCompressed,
                                         Source::kLayer,    Source::kCompressed, Source::kLayer,
                                         Source::kAveraged, Source::kLayer};
@@ -75,10 +76,10 @@ TEST_CASE("places of figure 5") {
   CHECK(all.back().scale == 3);
 }
 
-TEST_CASE("the tokens of figure 5's output state, place by place") {
+TEST_CASE("the tokens of figure 5's output state, stage by stage") {
   // The last state of every row of the figure, by its oldest token; t is the token of position 3.
   const Geometry geometry = make_geometry(quadratic({1, 1, 1}, 1), {4, 4, 0});
-  const std::vector<Place> all = places(geometry);
+  const std::vector<Stage> all = geometry.stages;
   const Cone cone = cone_of(geometry, 3);
   // Of the output layer's input, the window: 8 states. Each of these needs the states of every
   // scale that end at or before it.
@@ -92,15 +93,15 @@ TEST_CASE("the tokens of figure 5's output state, place by place") {
 TEST_CASE("a cone is causal, whole, and contains what is nearer") {
   for (const Case& entry : cases()) {
     const Geometry geometry = make_geometry(entry.network, entry.lengths);
-    const std::vector<Place> all = places(geometry);
+    const std::vector<Stage> all = geometry.stages;
     const std::vector<std::int64_t> oldest = oldest_dependencies(geometry);
     for (std::int64_t position = 0; position < entry.lengths.segment; ++position) {
       const Cone cone = cone_of(geometry, position);
       REQUIRE(cone.size() == all.size());
-      for (std::size_t place = 0; place < all.size(); ++place) {
-        REQUIRE(cone[place].size() == cone.front().size());
-        for (const std::int64_t token : tokens_of(cone, all, place)) {
-          CHECK(token + all[place].granularity - 1 <= position);
+      for (std::size_t stage = 0; stage < all.size(); ++stage) {
+        REQUIRE(cone[stage].size() == cone.front().size());
+        for (const std::int64_t token : tokens_of(cone, all, stage)) {
+          CHECK(token + all[stage].granularity - 1 <= position);
           CHECK(token >= oldest[static_cast<std::size_t>(position)]);
         }
       }
@@ -114,11 +115,13 @@ TEST_CASE("a cone is causal, whole, and contains what is nearer") {
 
 TEST_CASE("tokens of states inside and before a segment") {
   // Granularity 2, four states of which two are new: tokens -4 .. 3.
-  const Place place = places(make_geometry(paper_ql(), {4, 12, 0}))[4];
-  CHECK(place.granularity == 2);
-  CHECK(first_token(place, 0, 0) == -4);
-  CHECK(first_token(place, 0, 3) == 2);
-  CHECK(first_token(place, 0, -1) == -6);
+  const Stage stage = make_geometry(paper_ql(), {4, 12, 0}).stages[4];
+  CHECK(stage.granularity == 2);
+  CHECK(first_token(stage, {0, 0}) == -4);
+  CHECK(first_token(stage, {0, 3}) == 2);
+  CHECK(first_token(stage, origin_of(stage, -1)) == -6);
   // The newest state of the memory is the second of the segment a step ago.
-  CHECK(first_token(place, 1, 1) == -6);
+  CHECK(origin_of(stage, -1).steps_back == 1);
+  CHECK(origin_of(stage, -1).index == 1);
+  CHECK(first_token(stage, {1, 1}) == -6);
 }

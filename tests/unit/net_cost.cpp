@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "base/error.h"
+#include "net/attention_cost.h"
 #include "unit/net_networks.h"
 
 using namespace ql::net;
@@ -17,6 +18,13 @@ Network tiny(Network network) {
   network.d_head = 8;
   network.d_inner = 48;
   return network;
+}
+
+Stage layer_input(std::int64_t segment, std::int64_t memory) {
+  Stage stage;
+  stage.segment = segment;
+  stage.memory = memory;
+  return stage;
 }
 
 }  // namespace
@@ -175,7 +183,7 @@ TEST_CASE("the largest sizes do not overflow") {
   CHECK(most.forward_flops_per_token > 0);
   network.n_head = kMaxWidth;
   network.d_head = 1;
-  CHECK(held_scores(network, kMaxLength, 3 * kMaxLength) ==
+  CHECK(attention_cost(network, layer_input(kMaxLength, 2 * kMaxLength)).held ==
         3 * width * static_cast<double>(kMaxLength) * static_cast<double>(kMaxLength));
 }
 
@@ -184,9 +192,13 @@ TEST_CASE("lengths are checked") { CHECK_THROWS_AS(cost(paper_ql(), {3, 12, 0}),
 TEST_CASE("linear attention holds the scores of its blocks, softmax those of all pairs") {
   Network network;
   network.n_head = 3;
-  CHECK(held_scores(network, 100, 500) == 3 * 100 * 500);
+  const auto scores = [&](std::int64_t segment, std::int64_t window) {
+    return attention_cost(network, layer_input(segment, window - segment)).kept_scores;
+  };
+  CHECK(scores(100, 512) == 3 * 100 * 512);
+  CHECK(scores(100, 500) == 3 * 100 * 512);  // whole vectors
   network.attention = Attention::kLinear;
-  CHECK(held_scores(network, 100, 500) == 3 * 100 * kLinearBlock);
-  CHECK(held_scores(network, 100, 50000) == 3 * 100 * kLinearBlock);
-  CHECK(held_scores(network, 10, 500) == 3 * 10 * 10);
+  CHECK(scores(100, 500) == 3 * 100 * kLinearBlock);
+  CHECK(scores(100, 50000) == 3 * 100 * kLinearBlock);
+  CHECK(scores(10, 500) == 3 * 10 * 10);
 }

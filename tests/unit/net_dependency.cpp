@@ -11,6 +11,7 @@
 
 #include "net/cone.h"
 #include "net/context.h"
+#include "net/inputs.h"
 #include "unit/net_networks.h"
 
 using namespace ql::net;
@@ -215,13 +216,14 @@ std::int64_t first_of(const TokenSet& set) {
 
 // The tokens of an output state's cone, as tokens of a stream in which the segment begins at
 // `begin`.
-TokenSet tokens_of(const Cone& cone, const Place& tokens, std::int64_t begin) {
+TokenSet tokens_of(const Cone& cone, const Stage& tokens, std::int64_t begin) {
   TokenSet set;
   for (std::size_t k = 0; k < cone.front().size(); ++k) {
     for (std::size_t i = 0; i < cone.front()[k].size(); ++i) {
       if (cone.front()[k][i]) {
-        set.set(static_cast<std::size_t>(begin + first_token(tokens, static_cast<std::int64_t>(k),
-                                                             static_cast<std::int64_t>(i))));
+        set.set(static_cast<std::size_t>(
+            begin +
+            first_token(tokens, {static_cast<std::int64_t>(k), static_cast<std::int64_t>(i)})));
       }
     }
   }
@@ -257,7 +259,7 @@ void compare_with_oracle(const Network& network, const Lengths& lengths) {
       exact = exact && found == expected;
       if (last_steps) {
         same_cone = same_cone && set == tokens_of(cone_of(geometry, token - begin),
-                                                  places(geometry).front(), begin);
+                                                  geometry.stages.front(), begin);
       }
     }
     CHECK(static_cast<std::int64_t>(states.size()) == lengths.segment);

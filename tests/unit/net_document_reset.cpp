@@ -12,7 +12,7 @@ namespace {
 
 // Counts, from the newest state on, those of a memory that cover a token from `start` on or were
 // computed in a step that began there or later. State q covers the tokens from q * granularity on.
-std::int64_t walk(const ScaleGeometry& scale, std::int64_t step, std::int64_t start) {
+std::int64_t walk(const Stage& scale, std::int64_t step, std::int64_t start) {
   const std::int64_t tokens = scale.shift * scale.granularity;
   const auto first_of_segment = [&](std::int64_t s) {
     return (s + 1) * scale.shift - scale.segment;
@@ -44,11 +44,7 @@ TEST_CASE("the states of a document are its newest ones, as many as a walk count
         continue;
       }
       const Geometry geometry = make_geometry(network, pair);
-      std::vector<ScaleGeometry> scales = geometry.scales;
-      if (geometry.output.layers > 0) {
-        scales.push_back(geometry.output);
-      }
-      for (const ScaleGeometry& scale : scales) {
+      for (const Stage& scale : geometry.stages) {
         CAPTURE(pair.segment);
         CAPTURE(pair.memory);
         CAPTURE(scale.granularity);

@@ -26,68 +26,73 @@ struct Expected {
   std::int64_t segment, memory, granularity, shift;
 };
 
-void check_scale(const ScaleGeometry& scale, const Expected& expected) {
+void check_scale(const Stage& scale, const Expected& expected) {
   CHECK(scale.segment == expected.segment);
   CHECK(scale.memory == expected.memory);
   CHECK(scale.granularity == expected.granularity);
   CHECK(scale.shift == expected.shift);
 }
 
+std::int64_t output_memory(const Geometry& geometry, std::size_t scale) {
+  return geometry.stages[geometry.outputs[scale]].memory;
+}
+
 }  // namespace
 
 TEST_CASE("Transformer-QL: segments shrink to the pooled window, the window stays") {
   const Geometry geometry = make_geometry(paper_ql(), {4, 12, 0});
-  REQUIRE(geometry.scales.size() == 2);
-  check_scale(geometry.scales[0], {4, 12, 1, 4});
-  check_scale(geometry.scales[1], {4, 12, 2, 2});  // min(16 / 2, 4): two new, two re-computed
-  check_scale(geometry.output, {4, 12, 1, 4});
-  CHECK(geometry.scales[0].output_memory == 12);
-  CHECK(geometry.scales[1].output_memory == 0);
-  CHECK(geometry.output.output_memory == 0);
-  CHECK(geometry.output.layers == 2);
+  REQUIRE(geometry.outputs.size() == 2);
+  check_scale(geometry.last_input(0), {4, 12, 1, 4});
+  check_scale(geometry.last_input(1), {4, 12, 2, 2});  // min(16 / 2, 4): two new, two re-computed
+  check_scale(geometry.last_input(2), {4, 12, 1, 4});
+  CHECK(output_memory(geometry, 0) == 12);
+  CHECK(output_memory(geometry, 1) == 0);
+  CHECK(geometry.stages.back().memory == 0);
+  CHECK(geometry.stages.back().scale == 2);
+  CHECK(geometry.last_input(2).layer == 7);
   CHECK(geometry.recurrent);
   CHECK(geometry.accumulates());
 }
 
 TEST_CASE("Transformer-QL: three scales of rate 4") {
   const Geometry geometry = make_geometry(quadratic({1, 1, 1}, 1, 4), {32, 16, 0});
-  check_scale(geometry.scales[0], {32, 16, 1, 32});
-  check_scale(geometry.scales[1], {12, 36, 4, 8});
-  check_scale(geometry.scales[2], {12, 36, 16, 2});
+  check_scale(geometry.last_input(0), {32, 16, 1, 32});
+  check_scale(geometry.last_input(1), {12, 36, 4, 8});
+  check_scale(geometry.last_input(2), {12, 36, 16, 2});
 }
 
 TEST_CASE("Transformer-QL without memory still keeps one at the coarser scales") {
   const Geometry geometry = make_geometry(quadratic({2, 2}, 2), {16, 0, 0});
-  check_scale(geometry.scales[0], {16, 0, 1, 16});
-  check_scale(geometry.scales[1], {8, 8, 2, 8});
+  check_scale(geometry.last_input(0), {16, 0, 1, 16});
+  check_scale(geometry.last_input(1), {8, 8, 2, 8});
   CHECK(geometry.recurrent);
-  CHECK(geometry.scales[0].output_memory == 0);
+  CHECK(output_memory(geometry, 0) == 0);
   // Accumulation reads the state before the segment, because all eight are new.
-  CHECK(geometry.scales[1].output_memory == 1);
+  CHECK(output_memory(geometry, 1) == 1);
 }
 
 TEST_CASE("Multi-scale: windows shrink with the segments") {
   const Geometry geometry = make_geometry(multi_scale({1, 2, 1}, 1), {12, 0, 0});
-  check_scale(geometry.scales[0], {12, 0, 1, 12});
-  check_scale(geometry.scales[1], {6, 0, 2, 6});
-  check_scale(geometry.scales[2], {3, 0, 4, 3});
+  check_scale(geometry.last_input(0), {12, 0, 1, 12});
+  check_scale(geometry.last_input(1), {6, 0, 2, 6});
+  check_scale(geometry.last_input(2), {3, 0, 4, 3});
   CHECK_FALSE(geometry.recurrent);
-  CHECK(geometry.scales[2].output_memory == 0);
+  CHECK(output_memory(geometry, 2) == 0);
 }
 
 TEST_CASE("One scale: Transformer-XL, Compressive and vanilla") {
   const Geometry of_xl = make_geometry(xl(8), {4, 12, 0});
-  REQUIRE(of_xl.scales.size() == 1);
-  check_scale(of_xl.scales[0], {4, 12, 1, 4});
+  REQUIRE(of_xl.outputs.size() == 1);
+  check_scale(of_xl.last_input(0), {4, 12, 1, 4});
   CHECK_FALSE(of_xl.accumulates());
-  CHECK(of_xl.output.layers == 0);
+  CHECK(of_xl.stages.size() == 9);
 
   const Geometry of_compressive = make_geometry(compressive(8), {4, 6, 6});
-  check_scale(of_compressive.scales[0], {4, 6, 1, 4});
-  CHECK(of_compressive.compressed_memory == 6);
+  check_scale(of_compressive.last_input(0), {4, 6, 1, 4});
+  CHECK(of_compressive.last_input(0).compressed_memory == 6);
 
   const Geometry of_vanilla = make_geometry(vanilla(8), {64, 0, 0});
-  check_scale(of_vanilla.scales[0], {64, 0, 1, 64});
+  check_scale(of_vanilla.last_input(0), {64, 0, 1, 64});
   CHECK_FALSE(of_vanilla.recurrent);
 }
 
@@ -186,7 +191,8 @@ TEST_CASE("The definitions of the paper hold for every valid geometry") {
         }
         const Geometry geometry = make_geometry(network, {segment, memory, 0});
         std::int64_t granularity = 1;
-        for (const ScaleGeometry& scale : geometry.scales) {
+        for (std::size_t i = 0; i < geometry.outputs.size(); ++i) {
+          const Stage& scale = geometry.last_input(i);
           CHECK(scale.window() == segment + memory);
           CHECK(scale.granularity == granularity);
           CHECK(scale.shift * scale.granularity == segment);

@@ -271,7 +271,7 @@ TEST_CASE("same_length needs a memory") {
           "segment 4, memory 0: with same_length a query sees as many keys as the memory has "
           "states: it needs one; nearest valid: memory 1");
   }
-  CHECK(make_geometry(network, {4, 12, 0}).scales.front().reach.span == 12);
+  CHECK(make_geometry(network, {4, 12, 0}).stages.front().span == 12);
 }
 
 TEST_CASE("check: only what keeps a memory can reset it") {

@@ -1,0 +1,25 @@
+// What a kind of attention costs and keeps. How it runs is in lib/nn (attention, linear_attention).
+#pragma once
+
+#include <cstdint>
+
+#include "net/geometry.h"
+
+namespace ql::net {
+
+// Queries that linear attention compares with each other pair by pair.
+constexpr std::int64_t kLinearBlock = 64;
+
+// Of weighing the values of one layer in one step of one row. Queries, keys and values themselves
+// do not count.
+struct AttentionCost {
+  double products = 0;       // multiplications
+  double kept_scores = 0;    // numbers that dropout acts on and the backward pass reads
+  double kept_features = 0;  // further numbers that the backward pass reads
+  double held = 0;           // numbers that evaluation holds at once
+};
+
+// Of the layer that reads the states of `input`.
+AttentionCost attention_cost(const Network& network, const Stage& input);
+
+}  // namespace ql::net
