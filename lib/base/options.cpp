@@ -172,15 +172,7 @@ std::vector<std::int64_t> Options::integers(const std::string& name) const {
 }
 
 std::vector<std::string> Options::texts(const std::string& name) const {
-  const Option& wanted = option(name);
-  if (wanted.type == OptionType::kTextList) {
-    std::vector<std::string> all;
-    for (const std::string& value : values(name)) {
-      for (std::string& item : split(value, ',')) all.push_back(std::move(item));
-    }
-    return all;
-  }
-  if (!wanted.repeatable) misuse(name, "is neither a list nor repeatable");
+  if (!option(name).repeatable) misuse(name, "is not repeatable");
   return values(name);
 }
 
