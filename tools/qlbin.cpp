@@ -1,4 +1,5 @@
 // qlbin: token streams to zstd shards with a manifest, and back.
+#include "base/common_options.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/printable.h"
@@ -31,7 +32,7 @@ void pack_stream(const Options& options, InputFile& input) {
   }
   TokenStreamReader stream(input);
   StreamHeader header = stream.header();
-  header.provenance = lineage(configuration(options), header.provenance);
+  header.provenance = lineage(configuration_of(options), header.provenance);
   PackWriter writer(options.text("output"), header, pack_options(options));
   Progress progress("pack", "tokens");
   copy_stream(stream, writer, shown_by(progress));
@@ -46,7 +47,7 @@ void pack_plain_ids(const Options& options, InputFile& input) {
   }
   StreamHeader header;
   header.vocabulary = typed_vocabulary(options);
-  header.provenance = provenance(configuration(options));
+  header.provenance = provenance(configuration_of(options));
   PackWriter writer(options.text("output"), header, pack_options(options));
   Progress progress("pack", "tokens");
   if (options.text("input") == "ids") {
@@ -102,7 +103,7 @@ void verify(const Options& options) {
     Progress progress("verify", "tokens");
     const Verification result = verify_folder(
         path, [&](const std::string& problem) { out.write(printable(problem) + "\n"); },
-        shown_by(progress), threads(options));
+        shown_by(progress), threads_of(options));
     if (result.problems == 0) {
       out.write(fmt::format("{}: good: {}, {}, {}\n", path, counted(result.tokens, "token"),
                             counted(result.documents, "document"),
@@ -149,9 +150,9 @@ void cat(const Options& options) {
   const std::optional<TextCounts> counts = whole ? data.counts() : std::nullopt;
   const auto sink = make_sink(
       format, [&](const void* bytes, std::size_t size) { out.write(bytes, size); },
-      data.header(configuration(options)));
+      data.header(configuration_of(options)));
   Progress progress("cat", "tokens", range.end - range.begin);
-  data.copy(range, threads(options), *sink, shown_by(progress));
+  data.copy(range, threads_of(options), *sink, shown_by(progress));
   sink->finish(counts);
   out.close();
 }
@@ -164,11 +165,11 @@ void merge_anew(const Options& options, JoinedData& data) {
   // What does not go together is refused before anything is made.
   const std::optional<TextCounts> counts = data.counts();
   const Json unknown_keys = data.unknown_keys();
-  PackWriter writer(options.text("output"), data.header(configuration(options)),
+  PackWriter writer(options.text("output"), data.header(configuration_of(options)),
                     pack_options(options));
   writer.keep_unknown(unknown_keys);
   Progress progress("merge", "tokens", data.tokens());
-  data.copy({0, data.tokens()}, threads(options), writer, shown_by(progress));
+  data.copy({0, data.tokens()}, threads_of(options), writer, shown_by(progress));
   writer.finish(counts);
   progress.finish();
 }
@@ -176,10 +177,11 @@ void merge_anew(const Options& options, JoinedData& data) {
 void merge_shards(const Options& options, const JoinedData& data) {
   JoinOptions join;
   join.force = options.flag("force");
-  join.threads = threads(options);
+  join.threads = threads_of(options);
   Progress progress("merge", "tokens", data.tokens());
-  const Joined joined = join_packs(data, options.text("output"),
-                                   data.header(configuration(options)), join, shown_by(progress));
+  const Joined joined =
+      join_packs(data, options.text("output"), data.header(configuration_of(options)), join,
+                 shown_by(progress));
   progress.finish(fmt::format("shards linked: {}, copied: {}", joined.linked, joined.copied));
 }
 

@@ -1,15 +1,15 @@
 // qleval: perplexity of checkpoints on packed data or a token stream.
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <optional>
 
 #include "base/error.h"
 #include "base/file.h"
-#include "base/launch.h"
+#include "base/rows.h"
 #include "base/tool.h"
 #include "eval/report.h"
 #include "eval/study.h"
+#include "in_processes.h"
 #include "nn/device.h"
 #include "nn/process_group.h"
 #include "nn/threads.h"
@@ -65,12 +65,9 @@ ql::eval::StudyOptions study_options(const ql::Options& options, ql::nn::Process
   if (options.has("unigram")) {
     study.unigram = options.text("unigram");
   }
-  const auto list = [&options](const std::string& name) {
-    return options.has(name) ? options.integers(name) : std::vector<std::int64_t>{};
-  };
-  study.segments = list("segment");
-  study.memories = list("memory");
-  study.compressed_memories = list("compressed-memory");
+  study.segments = options.integers("segment");
+  study.memories = options.integers("memory");
+  study.compressed_memories = options.integers("compressed-memory");
   study.batch = columns(options);
   study.chunk = options.integer("chunk");
   study.group = group;
@@ -191,13 +188,7 @@ void evaluate(const ql::Options& options, ql::nn::ProcessGroup* group) {
   }
 }
 
-void run(const ql::Options& options) {
-  if (ql::run_processes(static_cast<int>(options.integer("processes")))) {
-    return;
-  }
-  const auto group = ql::nn::join_processes(std::chrono::seconds(options.integer("timeout")));
-  ql::nn::run_in_group(group.get(), [&] { evaluate(options, group.get()); });
-}
+void run(const ql::Options& options) { run_in_processes(options, evaluate); }
 
 }  // namespace
 

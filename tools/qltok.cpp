@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "base/cores.h"
+#include "base/common_options.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -39,10 +39,6 @@ ql::text::InvalidText invalid_text(const Options& options) {
                              {{"error", InvalidText::kError}, {"replace", InvalidText::kReplace}});
 }
 
-int threads(const Options& options) {
-  return ql::threads_or_cores(static_cast<int>(options.integer("threads")));
-}
-
 std::string percent(std::int64_t part, std::int64_t whole) {
   return fmt::format(
       "{:.2f} %",
@@ -61,12 +57,10 @@ std::string read_vocabulary_text(const std::string& path) {
   return ql::read_file(path, static_cast<std::int64_t>(ql::shard::kLargestVocabularyText));
 }
 
-// How the command went about it, for the artefact. What only changes speed is left out.
+// Where the output goes is no part of how it was made.
 ql::Json configuration(const Options& options) {
-  ql::Json json = ql::Json::object();
-  for (const auto& [name, value] : options.resolved()) {
-    if (name != "threads" && name != "output") json[name] = value;
-  }
+  ql::Json json = ql::configuration_of(options);
+  json.erase("output");
   return json;
 }
 
@@ -86,15 +80,14 @@ void make_vocabulary(const Options& options) {
   // Opened first: a folder that is not there should not cost the time of counting.
   std::optional<ql::AtomicFile> file;
   if (options.text("output") != "-") file.emplace(options.text("output"));
-  const auto built = ql::text::build_vocabulary(options.positional(), rules, threads(options));
+  const auto built =
+      ql::text::build_vocabulary(options.positional(), rules, ql::threads_of(options));
   const std::string text = built.vocabulary.to_text(ql::provenance(configuration(options)));
   if (file) {
     file->write(text);
     file->commit();
   } else {
-    ql::OutputStream out(false);
-    out.write(text);
-    out.close();
+    ql::print(text);
   }
   ql::log_info("lines: {}, tokens: {}{}", ql::with_thousands(built.lines),
                ql::with_thousands(built.tokens),
@@ -156,10 +149,11 @@ void encode(const Options& options) {
   header.vocabulary = vocabulary.info();
   header.provenance = ql::provenance(configuration(options));
   const std::unique_ptr<ql::shard::TokenSink> sink = make_sink(as_text, out, header);
-  const auto totals = encode_files(options.positional(), encoder, threads(options), *sink, [&] {
-    sink->flush();
-    out.flush();
-  });
+  const auto totals =
+      encode_files(options.positional(), encoder, ql::threads_of(options), *sink, [&] {
+        sink->flush();
+        out.flush();
+      });
   sink->finish(totals.counts);
   out.close();
   report(totals, vocabulary);
