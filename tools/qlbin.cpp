@@ -133,13 +133,6 @@ TokenRange chosen_range(const Options& options, const JoinedData& data) {
   return {0, data.tokens()};
 }
 
-std::unique_ptr<TokenSink> make_sink(const std::string& format, const ByteSink& bytes,
-                                     const StreamHeader& header) {
-  if (format == "stream") return std::make_unique<TokenStreamWriter>(bytes, header);
-  if (format == "ids") return std::make_unique<TextIdWriter>(bytes);
-  return std::make_unique<RawIdWriter>(bytes, format == "u16" ? 2 : 4, header.vocabulary);
-}
-
 void cat(const Options& options) {
   const std::string format = options.text("output");
   OutputStream out(format != "ids");
@@ -148,7 +141,7 @@ void cat(const Options& options) {
   // The counts are of the whole text; a part's are unknown.
   const bool whole = range.begin == 0 && range.end == data.tokens();
   const std::optional<TextCounts> counts = whole ? data.counts() : std::nullopt;
-  const auto sink = make_sink(
+  const auto sink = make_token_writer(
       format, [&](const void* bytes, std::size_t size) { out.write(bytes, size); },
       data.header(configuration_of(options)));
   Progress progress("cat", "tokens", range.end - range.begin);
