@@ -5,6 +5,7 @@
 #include "base/printable.h"
 #include "base/progress.h"
 #include "base/provenance.h"
+#include "base/rows.h"
 #include "base/tool.h"
 #include "qlbin_exchange.h"
 #include "qlbin_options.h"
@@ -71,25 +72,23 @@ void pack(const Options& options) {
   }
 }
 
-std::string info_of(const std::string& path, const std::string& format) {
-  const PackedFolder place = find_packed_folder(path);
-  const Manifest manifest = read_manifest(place);
-  if (format == "tsv") return info_tsv(place.name, manifest);
-  if (format == "json") return info_json(place.name, manifest);
-  return info_text(place.name, manifest);
-}
-
 void info(const Options& options) {
   const std::string format = options.text("format");
   std::vector<std::string> parts;
-  for (const std::string& path : options.positional()) parts.push_back(info_of(path, format));
-  OutputStream out(false);
-  if (format == "json") {
-    out.write(fmt::format("[{}]\n", fmt::join(parts, ",\n ")));
-  } else {
-    out.write(fmt::format("{}{}", format == "tsv" ? info_tsv_header() : "", fmt::join(parts, "")));
+  for (const std::string& path : options.positional()) {
+    const PackedFolder place = find_packed_folder(path);
+    const Manifest manifest = read_manifest(place);
+    if (format == "text") {
+      parts.push_back(info_text(place.name, manifest));
+    } else if (format == "json") {
+      parts.push_back(json_line(info_object(place.name, manifest)));
+    } else {
+      const Json row = info_row(place.name, manifest);
+      parts.push_back((parts.empty() ? tsv_header(row) : "") + tsv_line(row));
+    }
   }
-  out.close();
+  print(format == "json" ? fmt::format("[{}]\n", fmt::join(parts, ",\n "))
+                         : fmt::format("{}", fmt::join(parts, "")));
 }
 
 std::string counted(std::int64_t count, const std::string& unit) {

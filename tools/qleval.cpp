@@ -122,21 +122,18 @@ ql::eval::Unit unit_of(const ql::Options& options) {
 void score_units(const ql::Options& options, const ql::eval::StudyOptions& study) {
   ql::OutputStream out(/*binary=*/false);
   const bool json = options.text("format") == "json";
-  const auto object = [](const ql::Json& row) {
-    return row.dump(-1, ' ', false, ql::Json::error_handler_t::replace) + "\n";
-  };
   bool first = true;
   const ql::Json row =
       ql::eval::run_unit_study(study, unit_of(options), [&](const ql::eval::UnitSum& sum) {
         const ql::Json unit = ql::eval::unit_row(sum);
-        out.write(json ? object(unit)
-                       : (first ? ql::eval::tsv_header(unit) : "") + ql::eval::tsv_line(unit));
+        out.write(json ? ql::json_line(unit) + "\n"
+                       : (first ? ql::tsv_header(unit) : "") + ql::tsv_line(unit));
         first = false;
         out.flush();
       });
   out.close();
   const std::string table =
-      json ? object(row) : ql::eval::tsv_header(row) + ql::eval::tsv_line(row);
+      json ? ql::json_line(row) + "\n" : ql::tsv_header(row) + ql::tsv_line(row);
   std::fputs(table.c_str(), stderr);
 }
 
@@ -174,9 +171,9 @@ void evaluate(const ql::Options& options, ql::nn::ProcessGroup* group) {
   bool first = true;
   ql::eval::run_study(study, [&](const ql::Json& row) {
     if (json) {
-      print((first ? "[\n" : ",\n") + row.dump(-1, ' ', false, ql::Json::error_handler_t::replace));
+      print((first ? "[\n" : ",\n") + ql::json_line(row));
     } else {
-      print((first ? ql::eval::tsv_header(row) : "") + ql::eval::tsv_line(row));
+      print((first ? ql::tsv_header(row) : "") + ql::tsv_line(row));
     }
     first = false;
   });
