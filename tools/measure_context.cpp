@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/file.h"
 #include "base/json.h"
+#include "base/option_builders.h"
 #include "base/tool.h"
 #include "net/network.h"
 #include "nn/measure_context.h"
@@ -16,28 +16,24 @@
 
 namespace {
 
-ql::Option option(std::string name, ql::OptionType type, std::string value_name, std::string help) {
-  ql::Option made;
-  made.name = std::move(name);
-  made.type = type;
-  made.value_name = std::move(value_name);
-  made.help = std::move(help);
-  return made;
-}
-
-ql::ToolTable make_table() {
-  ql::Command command;
-  command.summary = "context lengths of a running network; use qlctx --method measured instead";
-  command.options.push_back(option("model", ql::OptionType::kFile, "CHECKPOINT",
-                                   "Measure the weights of this checkpoint folder."));
-  command.options.push_back(option("network", ql::OptionType::kText, "JSON",
-                                   "Measure this network of model.json with random weights."));
-  command.options.push_back(option("lengths", ql::OptionType::kIntegerList, "N,N,N",
-                                   "Segment, memory and compressed memory."));
-  command.options.back().repeatable = true;
-  command.options.back().required = true;
-  command.examples = {{"qlctx-measure --model runs/ql/best --lengths 4,12,0", "what qlctx asks"}};
-  return {"qlctx-measure", command.summary, {command}};
+const ql::ToolTable& table() {
+  using namespace ql;
+  const std::string summary =
+      "context lengths of a running network; use qlctx --method measured instead";
+  static const ToolTable kTable{
+      "qlctx-measure",
+      summary,
+      {{"",
+        summary,
+        "",
+        {make_option("model", OptionType::kFile, "CHECKPOINT",
+                     "Measure the weights of this checkpoint folder."),
+         make_option("network", OptionType::kText, "JSON",
+                     "Measure this network of model.json with random weights."),
+         required(repeatable(
+             make_integers("lengths", "N,N,N", "Segment, memory and compressed memory.")))},
+        {{"qlctx-measure --model runs/ql/best --lengths 4,12,0", "what qlctx asks"}}}}};
+  return kTable;
 }
 
 constexpr std::uint64_t kSeed = 1;
@@ -83,14 +79,7 @@ void measure(const ql::Options& options) {
                     {"streams", measured.streams},
                     {"stream_tokens", measured.stream_tokens}});
   }
-  ql::OutputStream output(false);
-  output.write(ql::dump_json({{"rows", std::move(rows)}}));
-  output.close();
-}
-
-const ql::ToolTable& table() {
-  static const ql::ToolTable kTable = make_table();
-  return kTable;
+  ql::print(ql::dump_json({{"rows", std::move(rows)}}));
 }
 
 }  // namespace

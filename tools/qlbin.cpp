@@ -1,9 +1,11 @@
 // qlbin: token streams to zstd shards with a manifest, and back.
+#include "base/common_options.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/printable.h"
 #include "base/progress.h"
 #include "base/provenance.h"
+#include "base/rows.h"
 #include "base/tool.h"
 #include "qlbin_exchange.h"
 #include "qlbin_options.h"
@@ -31,7 +33,7 @@ void pack_stream(const Options& options, InputFile& input) {
   }
   TokenStreamReader stream(input);
   StreamHeader header = stream.header();
-  header.provenance = lineage(configuration(options), header.provenance);
+  header.provenance = lineage(configuration_of(options), header.provenance);
   PackWriter writer(options.text("output"), header, pack_options(options));
   Progress progress("pack", "tokens");
   copy_stream(stream, writer, shown_by(progress));
@@ -46,7 +48,7 @@ void pack_plain_ids(const Options& options, InputFile& input) {
   }
   StreamHeader header;
   header.vocabulary = typed_vocabulary(options);
-  header.provenance = provenance(configuration(options));
+  header.provenance = provenance(configuration_of(options));
   PackWriter writer(options.text("output"), header, pack_options(options));
   Progress progress("pack", "tokens");
   if (options.text("input") == "ids") {
@@ -70,25 +72,23 @@ void pack(const Options& options) {
   }
 }
 
-std::string info_of(const std::string& path, const std::string& format) {
-  const PackedFolder place = find_packed_folder(path);
-  const Manifest manifest = read_manifest(place);
-  if (format == "tsv") return info_tsv(place.name, manifest);
-  if (format == "json") return info_json(place.name, manifest);
-  return info_text(place.name, manifest);
-}
-
 void info(const Options& options) {
   const std::string format = options.text("format");
   std::vector<std::string> parts;
-  for (const std::string& path : options.positional()) parts.push_back(info_of(path, format));
-  OutputStream out(false);
-  if (format == "json") {
-    out.write(fmt::format("[{}]\n", fmt::join(parts, ",\n ")));
-  } else {
-    out.write(fmt::format("{}{}", format == "tsv" ? info_tsv_header() : "", fmt::join(parts, "")));
+  for (const std::string& path : options.positional()) {
+    const PackedFolder place = find_packed_folder(path);
+    const Manifest manifest = read_manifest(place);
+    if (format == "text") {
+      parts.push_back(info_text(place.name, manifest));
+    } else if (format == "json") {
+      parts.push_back(json_line(info_object(place.name, manifest)));
+    } else {
+      const Json row = info_row(place.name, manifest);
+      parts.push_back((parts.empty() ? tsv_header(row) : "") + tsv_line(row));
+    }
   }
-  out.close();
+  print(format == "json" ? fmt::format("[{}]\n", fmt::join(parts, ",\n "))
+                         : fmt::format("{}", fmt::join(parts, "")));
 }
 
 std::string counted(std::int64_t count, const std::string& unit) {
@@ -102,7 +102,7 @@ void verify(const Options& options) {
     Progress progress("verify", "tokens");
     const Verification result = verify_folder(
         path, [&](const std::string& problem) { out.write(printable(problem) + "\n"); },
-        shown_by(progress), threads(options));
+        shown_by(progress), threads_of(options));
     if (result.problems == 0) {
       out.write(fmt::format("{}: good: {}, {}, {}\n", path, counted(result.tokens, "token"),
                             counted(result.documents, "document"),
@@ -132,13 +132,6 @@ TokenRange chosen_range(const Options& options, const JoinedData& data) {
   return {0, data.tokens()};
 }
 
-std::unique_ptr<TokenSink> make_sink(const std::string& format, const ByteSink& bytes,
-                                     const StreamHeader& header) {
-  if (format == "stream") return std::make_unique<TokenStreamWriter>(bytes, header);
-  if (format == "ids") return std::make_unique<TextIdWriter>(bytes);
-  return std::make_unique<RawIdWriter>(bytes, format == "u16" ? 2 : 4, header.vocabulary);
-}
-
 void cat(const Options& options) {
   const std::string format = options.text("output");
   OutputStream out(format != "ids");
@@ -147,11 +140,11 @@ void cat(const Options& options) {
   // The counts are of the whole text; a part's are unknown.
   const bool whole = range.begin == 0 && range.end == data.tokens();
   const std::optional<TextCounts> counts = whole ? data.counts() : std::nullopt;
-  const auto sink = make_sink(
+  const auto sink = make_token_writer(
       format, [&](const void* bytes, std::size_t size) { out.write(bytes, size); },
-      data.header(configuration(options)));
+      data.header(configuration_of(options)));
   Progress progress("cat", "tokens", range.end - range.begin);
-  data.copy(range, threads(options), *sink, shown_by(progress));
+  data.copy(range, threads_of(options), *sink, shown_by(progress));
   sink->finish(counts);
   out.close();
 }
@@ -164,11 +157,11 @@ void merge_anew(const Options& options, JoinedData& data) {
   // What does not go together is refused before anything is made.
   const std::optional<TextCounts> counts = data.counts();
   const Json unknown_keys = data.unknown_keys();
-  PackWriter writer(options.text("output"), data.header(configuration(options)),
+  PackWriter writer(options.text("output"), data.header(configuration_of(options)),
                     pack_options(options));
   writer.keep_unknown(unknown_keys);
   Progress progress("merge", "tokens", data.tokens());
-  data.copy({0, data.tokens()}, threads(options), writer, shown_by(progress));
+  data.copy({0, data.tokens()}, threads_of(options), writer, shown_by(progress));
   writer.finish(counts);
   progress.finish();
 }
@@ -176,10 +169,11 @@ void merge_anew(const Options& options, JoinedData& data) {
 void merge_shards(const Options& options, const JoinedData& data) {
   JoinOptions join;
   join.force = options.flag("force");
-  join.threads = threads(options);
+  join.threads = threads_of(options);
   Progress progress("merge", "tokens", data.tokens());
-  const Joined joined = join_packs(data, options.text("output"),
-                                   data.header(configuration(options)), join, shown_by(progress));
+  const Joined joined =
+      join_packs(data, options.text("output"), data.header(configuration_of(options)), join,
+                 shown_by(progress));
   progress.finish(fmt::format("shards linked: {}, copied: {}", joined.linked, joined.copied));
 }
 

@@ -1,5 +1,6 @@
 #include "qlbin_exchange.h"
 
+#include "base/common_options.h"
 #include "base/error.h"
 #include "base/provenance.h"
 #include "qlbin_options.h"
@@ -44,7 +45,7 @@ void import_files(const Options& options) {
   const std::int64_t tokens = count_foreign_tokens(files, rules);
   StreamHeader header;
   header.vocabulary = rules.vocabulary;
-  header.provenance = provenance(configuration(options));
+  header.provenance = provenance(configuration_of(options));
   PackWriter writer(options.text("output"), header, pack_options(options));
   Progress progress("import", "tokens", tokens);
   import_tokens(files, rules, writer, shown_by(progress));
@@ -55,7 +56,7 @@ void import_files(const Options& options) {
 void export_folders(const Options& options) {
   ExportOptions rules;
   rules.format = foreign_format(options);
-  rules.threads = threads(options);
+  rules.threads = threads_of(options);
   if (options.given("file-tokens") && rules.format != ForeignFormat::kLlmc) {
     throw UsageError("", "--file-tokens goes with --format llmc only",
                      "the other formats are one file");

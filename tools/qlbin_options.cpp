@@ -1,20 +1,10 @@
 #include "qlbin_options.h"
 
-#include "base/cores.h"
+#include "base/common_options.h"
 #include "base/error.h"
 
 using namespace ql;
 using namespace ql::shard;
-
-int threads(const Options& options) {
-  return threads_or_cores(static_cast<int>(options.integer("threads")));
-}
-
-Json configuration(const Options& options) {
-  Json json = options.resolved();
-  json.erase("threads");
-  return json;
-}
 
 PackOptions pack_options(const Options& options) {
   PackOptions pack;
@@ -22,7 +12,7 @@ PackOptions pack_options(const Options& options) {
   if (options.has("frame-tokens")) pack.frame_tokens = options.integer("frame-tokens");
   if (options.has("level")) pack.level = static_cast<int>(options.integer("level"));
   pack.force = options.flag("force");
-  pack.threads = threads(options);
+  pack.threads = threads_of(options);
   return pack;
 }
 

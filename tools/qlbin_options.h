@@ -8,11 +8,6 @@
 #include "shard/pack_writer.h"
 #include "shard/token_sink.h"
 
-int threads(const ql::Options& options);
-
-// How the command went about it, for the artefact. What only changes speed is left out.
-ql::Json configuration(const ql::Options& options);
-
 // Sizes and level where they are given, else the writer's own.
 ql::shard::PackOptions pack_options(const ql::Options& options);
 

@@ -1,64 +1,25 @@
 #include "qlbin_table.h"
 
 #include "base/common_options.h"
+#include "base/option_builders.h"
 
 namespace {
 
-using ql::Command;
-using ql::Option;
-using ql::OptionType;
+using namespace ql;
 
-Option flag(const char* name, const char* help) {
-  Option option;
-  option.name = name;
-  option.help = help;
-  return option;
-}
-
-Option text(const char* name, const char* value, const char* help) {
-  Option option = flag(name, help);
-  option.type = OptionType::kText;
-  option.value_name = value;
-  return option;
-}
-
-Option choice(const char* name, const char* help, std::vector<std::string> choices) {
-  Option option = text(name, "FORMAT", help);
-  option.type = OptionType::kChoice;
-  option.default_value = choices.front();
-  option.choices = std::move(choices);
-  return option;
-}
-
-Option number(const char* name, const char* help, const char* standard, std::int64_t minimum,
-              std::int64_t maximum) {
-  Option option = text(name, "N", help);
-  option.type = OptionType::kInteger;
-  option.default_value = standard;
-  option.minimum = minimum;
-  option.maximum = maximum;
-  return option;
-}
-
-Option format_choice() {
-  Option option = choice("format", "Whose token files: llm.c's, nanoGPT's or Megatron's.",
-                         {"llmc", "nanogpt", "megatron"});
-  option.default_value.clear();
-  option.required = true;
-  return option;
+Option foreign_format() {
+  return required(without_default(
+      make_choice("format", "FORMAT", "Whose token files: llm.c's, nanoGPT's or Megatron's.",
+                  {"llmc", "nanogpt", "megatron"})));
 }
 
 Option output_folder(const char* help) {
-  Option output = text("output", "DIR", help);
-  output.letter = 'o';
-  output.type = OptionType::kFolder;
-  output.required = true;
-  return output;
+  return required(with_letter('o', make_option("output", OptionType::kFolder, "DIR", help)));
 }
 
 // What pack, import and merge have in common.
 std::vector<Option> writing_options() {
-  Option level = number(
+  Option level = make_integer(
       "level",
       "Compression level of zstd, or 0: hardly any search for repetitions, three times as fast. "
       "Higher levels make smaller shards and take longer to pack. Default: 0 for vocabularies of "
@@ -67,16 +28,18 @@ std::vector<Option> writing_options() {
       "", 0, 22);
   return {
       output_folder("Folder to make. It appears whole or not at all."),
-      number("shard-tokens", "Tokens in a shard; the last may have fewer.", "64M", 1, INT64_MAX),
-      number("frame-tokens",
-             "Tokens in a frame, the least that is read at once. Larger frames compress better, "
-             "smaller ones are faster to reach into.",
-             "64Ki", 1, std::int64_t{32} << 20),
+      make_integer("shard-tokens", "Tokens in a shard; the last may have fewer.", "64M", 1,
+                   INT64_MAX),
+      make_integer(
+          "frame-tokens",
+          "Tokens in a frame, the least that is read at once. Larger frames compress better, "
+          "smaller ones are faster to reach into.",
+          "64Ki", 1, std::int64_t{32} << 20),
       level,
-      flag("force",
-           "Replace DIR when it holds packed data. A folder with anything else in it is never "
-           "replaced."),
-      ql::threads_option(
+      make_flag("force",
+                "Replace DIR when it holds packed data. A folder with anything else in it is never "
+                "replaced."),
+      threads_option(
           "The files are the same for every N, but for the command line that they name.")};
 }
 
@@ -95,116 +58,122 @@ std::vector<Option> merging_options() {
 }
 
 Option vocabulary_size(const char* help) {
-  return number("vocab-size", help, "", 1, std::int64_t{1} << 32);
+  return make_integer("vocab-size", help, "", 1, std::int64_t{1} << 32);
 }
 
-Option eos(const char* help) { return number("eos", help, "", 0, (std::int64_t{1} << 32) - 1); }
+Option eos(const char* help) {
+  return make_integer("eos", help, "", 0, (std::int64_t{1} << 32) - 1);
+}
 
 Command pack() {
-  Command command{"pack", "pack tokens into a folder of shards", "[FILE|-]", writing_options(), {}};
-  command.options.push_back(
-      choice("input",
-             "What FILE holds: a token stream; text with decimal ids, one line per document; or "
-             "little-endian ids of 2 or 4 bytes, one document.",
-             {"stream", "ids", "u16", "u32"}));
-  command.options.push_back(vocabulary_size(
-      "Number of entries in the vocabulary, for input that does not say so. All ids must be "
-      "below."));
-  command.options.push_back(
-      eos("Id of the end-of-sentence token, for input that does not say so."));
-  command.examples = {
-      {"qltok encode --vocab vocab.json train.txt | qlbin pack -o data/train", "Pack a text"},
-      {"qlbin pack -o data/train --input u16 --vocab-size 50257 train.bin",
-       "Pack ids that another program wrote"}};
-  return command;
+  return {
+      "pack",
+      "pack tokens into a folder of shards",
+      "[FILE|-]",
+      joined(writing_options(),
+             {make_choice("input", "FORMAT",
+                          "What FILE holds: a token stream; text with decimal ids, one line per "
+                          "document; or little-endian ids of 2 or 4 bytes, one document.",
+                          {"stream", "ids", "u16", "u32"}),
+              vocabulary_size("Number of entries in the vocabulary, for input that does not say "
+                              "so. All ids must be below."),
+              eos("Id of the end-of-sentence token, for input that does not say so.")}),
+      {{"qltok encode --vocab vocab.json train.txt | qlbin pack -o data/train", "Pack a text"},
+       {"qlbin pack -o data/train --input u16 --vocab-size 50257 train.bin",
+        "Pack ids that another program wrote"}}};
 }
 
 Command info() {
-  Command command{"info", "say what packed data holds", "MANIFEST...", {}, {}};
-  command.options = {
-      choice("format",
-             "How to say it: text for people, a line of tab-separated values per MANIFEST under "
-             "a line of names, or a JSON list with an object per MANIFEST.",
-             {"text", "tsv", "json"})};
-  command.examples = {{"qlbin info data/train data/valid", "Two data sets"},
-                      {"qlbin info --format json data/train | jq '.[0].tokens'", "In a script"}};
-  return command;
+  return {"info",
+          "say what packed data holds",
+          "MANIFEST...",
+          {make_choice("format", "FORMAT",
+                       "How to say it: text for people, a line of tab-separated values per "
+                       "MANIFEST under a line of names, or a JSON list with an object per "
+                       "MANIFEST.",
+                       {"text", "tsv", "json"})},
+          {{"qlbin info data/train data/valid", "Two data sets"},
+           {"qlbin info --format json data/train | jq '.[0].tokens'", "In a script"}}};
 }
 
 Command verify() {
-  Command command{"verify", "read everything and name every damaged place", "MANIFEST...", {}, {}};
-  command.options = {ql::threads_option("What is found is the same for every N.")};
-  command.examples = {{"qlbin verify data/*", "After copying data from elsewhere"}};
-  return command;
+  return {"verify",
+          "read everything and name every damaged place",
+          "MANIFEST...",
+          {threads_option("What is found is the same for every N.")},
+          {{"qlbin verify data/*", "After copying data from elsewhere"}}};
 }
 
 Command cat() {
-  Command command{"cat", "write packed tokens to standard output", "MANIFEST...", {}, {}};
-  command.options = {
-      choice("output",
-             "What to write: a token stream; text with decimal ids, one line per document; or "
-             "little-endian ids of 2 or 4 bytes.",
-             {"stream", "ids", "u16", "u32"}),
-      text("range", "A:B",
-           "Only the tokens from A up to but without B, counted from 0 over all MANIFESTs. A "
-           "missing A or B is the beginning or the end."),
-      text("documents", "A:B", "Only the documents from A up to but without B, counted likewise."),
-      ql::threads_option(
-          "What is written is the same for every N, but for the command line that it names.")};
-  command.examples = {{"qlbin cat --documents 0:3 data/train | qltok decode --vocab vocab.json",
-                       "Read the first three documents"},
-                      {"qlbin cat --output ids --range 1M:1000100 data/train", "Look at some ids"}};
-  return command;
+  return {
+      "cat",
+      "write packed tokens to standard output",
+      "MANIFEST...",
+      {make_choice("output", "FORMAT",
+                   "What to write: a token stream; text with decimal ids, one line per document; "
+                   "or little-endian ids of 2 or 4 bytes.",
+                   {"stream", "ids", "u16", "u32"}),
+       make_option("range", OptionType::kText, "A:B",
+                   "Only the tokens from A up to but without B, counted from 0 over all MANIFESTs. "
+                   "A missing A or B is the beginning or the end."),
+       make_option("documents", OptionType::kText, "A:B",
+                   "Only the documents from A up to but without B, counted likewise."),
+       threads_option(
+           "What is written is the same for every N, but for the command line that it names.")},
+      {{"qlbin cat --documents 0:3 data/train | qltok decode --vocab vocab.json",
+        "Read the first three documents"},
+       {"qlbin cat --output ids --range 1M:1000100 data/train", "Look at some ids"}}};
 }
 
 Command merge() {
-  Command command{"merge", "join several folders into one", "MANIFEST...", merging_options(), {}};
-  command.examples = {
-      {"qlbin merge -o data/all data/part-*", "Join parts that were made in parallel"},
-      {"qlbin merge -o data/small --level 19 data/train", "Pack the same tokens more tightly"}};
-  return command;
+  return {
+      "merge",
+      "join several folders into one",
+      "MANIFEST...",
+      merging_options(),
+      {{"qlbin merge -o data/all data/part-*", "Join parts that were made in parallel"},
+       {"qlbin merge -o data/small --level 19 data/train", "Pack the same tokens more tightly"}}};
 }
 
 Command import_files() {
-  Command command{"import", "pack token files of other programs", "FILE...", writing_options(), {}};
-  command.options.push_back(format_choice());
-  Option size = vocabulary_size("Number of entries in the vocabulary. All ids must be below.");
-  size.required = true;
-  command.options.push_back(size);
-  command.options.push_back(
-      eos("Id of the end-of-sentence token. Of llm.c and nanoGPT, it ends a document; without it "
-          "all FILEs are one document."));
-  command.options.push_back(
-      flag("eos-first",
-           "The token of --eos begins a document, as in what llm.c's scripts write: 50256 of "
-           "GPT-2's vocabulary, 128000 of that of Llama 3."));
-  command.examples = {
-      {"qlbin import --format llmc -o data/train --vocab-size 50257 --eos 50256 --eos-first "
-       "fineweb_train_*.bin",
-       "Files of llm.c's scripts"},
-      {"qlbin import --format megatron -o data/all --vocab-size 50257 my_text_document",
-       "Megatron's my_text_document.bin and my_text_document.idx"}};
-  return command;
+  return {
+      "import",
+      "pack token files of other programs",
+      "FILE...",
+      joined(
+          writing_options(),
+          {foreign_format(),
+           required(vocabulary_size("Number of entries in the vocabulary. All ids must be below.")),
+           eos("Id of the end-of-sentence token. Of llm.c and nanoGPT, it ends a document; without "
+               "it all FILEs are one document."),
+           make_flag("eos-first",
+                     "The token of --eos begins a document, as in what llm.c's scripts write: "
+                     "50256 of GPT-2's vocabulary, 128000 of that of Llama 3.")}),
+      {{"qlbin import --format llmc -o data/train --vocab-size 50257 --eos 50256 --eos-first "
+        "fineweb_train_*.bin",
+        "Files of llm.c's scripts"},
+       {"qlbin import --format megatron -o data/all --vocab-size 50257 my_text_document",
+        "Megatron's my_text_document.bin and my_text_document.idx"}}};
 }
 
 Command export_folders() {
-  Command command{"export", "write token files for other programs", "MANIFEST...", {}, {}};
-  command.options = {
-      output_folder("Folder to make, which must not exist or be empty. It appears whole or not at "
-                    "all. The files in it are named after it."),
-      format_choice(),
-      number("file-tokens", "Tokens in each file of llm.c's; the last may have fewer.", "100M", 1,
-             INT32_MAX),
-      ql::threads_option("The files are the same for every N.")};
-  command.examples = {{"qlbin export --format nanogpt -o out/train data/train",
-                       "Make out/train/train.bin for nanoGPT"}};
-  return command;
+  return {"export",
+          "write token files for other programs",
+          "MANIFEST...",
+          {output_folder("Folder to make, which must not exist or be empty. It appears whole or "
+                         "not at all. The files in it are named after it."),
+           foreign_format(),
+           make_integer("file-tokens", "Tokens in each file of llm.c's; the last may have fewer.",
+                        "100M", 1, INT32_MAX),
+           threads_option("The files are the same for every N.")},
+          {{"qlbin export --format nanogpt -o out/train data/train",
+            "Make out/train/train.bin for nanoGPT"}}};
 }
 
 }  // namespace
 
-const ql::ToolTable& qlbin_table() {
-  static const ql::ToolTable kTable{
+const ToolTable& qlbin_table() {
+  static const ToolTable kTable{
       "qlbin",
       "Pack token ids into compressed shards and read them back.",
       {pack(), info(), verify(), cat(), merge(), import_files(), export_folders()}};

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
-#include "base/file.h"
 #include "base/tool.h"
 #include "qlctx_plan.h"
 #include "qlctx_report.h"
@@ -50,10 +49,7 @@ void report(const ql::Options& options) {
     ql::ctx::plan(options);
     return;
   }
-  const std::string text = answer(options);
-  ql::OutputStream output(false);
-  output.write(text);
-  output.close();
+  ql::print(answer(options));
 }
 
 }  // namespace

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/file.h"
 #include "base/log.h"
 #include "base/number.h"
+#include "base/tool.h"
 #include "net/model_file.h"
 #include "net/plan.h"
 #include "qlctx_report.h"
@@ -126,9 +126,7 @@ void plan(const Options& options) {
   for (const net::Plan& found : find_plans(search, options)) {
     rows.push_back(row_of(found));
   }
-  OutputStream output(false);
-  output.write(render(rows, options.text("format")));
-  output.close();
+  print(render(rows, options.text("format")));
 }
 
 }  // namespace ql::ctx

@@ -1,14 +1,13 @@
 #include "qlctx_report.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
+#include <algorithm>
 #include <cmath>
 #include <optional>
 
 #include "base/error.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/rows.h"
 #include "qlctx_measure.h"
 
 namespace ql::ctx {
@@ -68,36 +67,13 @@ Json geometry_to_json(const Row& row) {
   return json;
 }
 
-std::string cell(const Json& value) {
-  if (value.is_null()) {
-    return "-";
-  }
-  if (value.is_string()) {
-    return value.get<std::string>();
-  }
-  if (value.is_array()) {
-    return fmt::format("{}", fmt::join(value.get<std::vector<std::int64_t>>(), ","));
-  }
-  if (value.is_number_float()) {
-    const auto number = value.get<double>();  // a mean: whole or a half
-    return fmt::format("{:.{}f}", number, number == std::floor(number) ? 0 : 1);
-  }
-  return value.dump();
-}
-
 std::string render_tsv(const std::vector<Row>& rows) {
-  std::string header, body;
+  std::string table;
   for (const Row& row : rows) {
-    std::vector<std::string> names, cells;
     const Json json = row_to_json(row);
-    for (const auto& [key, value] : json.items()) {
-      names.push_back(key);
-      cells.push_back(cell(value));
-    }
-    header = fmt::format("{}\n", fmt::join(names, "\t"));
-    body += fmt::format("{}\n", fmt::join(cells, "\t"));
+    table += (table.empty() ? tsv_header(json) : "") + tsv_line(json);
   }
-  return header + body;
+  return table;
 }
 
 std::string render_json(const std::vector<Row>& rows) {

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/option_builders.h"
 #include "net/model_file.h"
 
 namespace ql::ctx {
@@ -11,15 +12,6 @@ namespace {
 
 // What parameters and operations cannot be counted without.
 const std::vector<std::string> kNeededSizes{"d-model", "n-head", "d-head", "d-inner"};
-
-Option option(std::string name, OptionType type, std::string value_name, std::string help) {
-  Option made;
-  made.name = std::move(name);
-  made.type = type;
-  made.value_name = std::move(value_name);
-  made.help = std::move(help);
-  return made;
-}
 
 std::vector<std::int64_t> scales_from_options(const Options& options,
                                               net::Architecture architecture) {
@@ -125,57 +117,46 @@ void refuse_beside_file(const Options& options, const std::string& source,
 }
 
 std::vector<Option> size_options() {
-  std::vector<Option> options;
-  options.push_back(option("d-model", OptionType::kInteger, "N",
-                           "Width of a state. With the next three options, parameters and "
-                           "operations are counted."));
-  options.push_back(option("n-head", OptionType::kInteger, "N", "Attention heads of a layer."));
-  options.push_back(option("d-head", OptionType::kInteger, "N", "Width of a head."));
-  options.push_back(
-      option("d-inner", OptionType::kInteger, "N", "Inner width of the feed-forward layers."));
-  options.push_back(option("vocab-size", OptionType::kInteger, "N",
-                           "Words in the vocabulary. When left out, embedding and softmax are not "
-                           "counted."));
-  options.push_back(option("untie-r", OptionType::kFlag, "",
-                           "Count biases u and v for every layer, as untie_r does."));
-  options.push_back(option("convolution", OptionType::kFlag, "",
-                           "Count the learned convolution of a Compressive Transformer."));
-  return options;
+  return {make_integer("d-model",
+                       "Width of a state. With the next three options, parameters and operations "
+                       "are counted."),
+          make_integer("n-head", "Attention heads of a layer."),
+          make_integer("d-head", "Width of a head."),
+          make_integer("d-inner", "Inner width of the feed-forward layers."),
+          make_integer("vocab-size",
+                       "Words in the vocabulary. When left out, embedding and softmax are not "
+                       "counted."),
+          make_flag("untie-r", "Count biases u and v for every layer, as untie_r does."),
+          make_flag("convolution", "Count the learned convolution of a Compressive Transformer.")};
 }
 
 std::vector<Option> request_options() {
-  std::vector<Option> options;
-  options.push_back(option("arch", OptionType::kChoice, "NAME", "Architecture of the network."));
-  options.back().choices = kArchitectures;
-  options.push_back(option("model", OptionType::kFile, "CHECKPOINT",
-                           "Take the network and its training lengths from this checkpoint folder "
-                           "or its model.json."));
-  options.back().letter = 'm';
-  options.push_back(option("preset", OptionType::kFile, "FILE",
-                           "Take the network and its training lengths from this preset."));
-  options.push_back(option("segment", OptionType::kIntegerList, "N,...",
-                           "Segment lengths n_s in tokens. With --model or --preset, those of "
-                           "training when left out."));
-  options.push_back(option("memory", OptionType::kIntegerList, "N,...",
-                           "Memory lengths n_m in states of scale 1. When left out, that of "
-                           "training with --model or --preset, otherwise 0."));
-  options.push_back(option("compressed-memory", OptionType::kIntegerList, "N,...",
-                           "Lengths n_cm of the Compressive Transformer's compressed memory in "
-                           "states. When left out, as for --memory."));
-  options.push_back(option("scales", OptionType::kIntegerList, "N,...",
-                           "Layers of every scale, the finest first. When left out, those of the "
-                           "paper: 3,3 for ql and multiscale, 8 for the others."));
-  options.push_back(option("layers", OptionType::kInteger, "N",
-                           "Layers of an architecture with one scale, the same as --scales N."));
-  options.push_back(option("output-layers", OptionType::kInteger, "N",
-                           "Layers after the accumulation. When left out, those of the paper: 2 "
-                           "for ql and multiscale; the others have none."));
-  options.push_back(
-      option("rate", OptionType::kInteger, "C", "Compression rate: states that become one."));
-  options.back().default_value = "2";
-  const std::vector<Option> sizes = size_options();
-  options.insert(options.end(), sizes.begin(), sizes.end());
-  return options;
+  const std::vector<Option> network{
+      without_default(make_choice("arch", "NAME", "Architecture of the network.", kArchitectures)),
+      with_letter('m', make_option("model", OptionType::kFile, "CHECKPOINT",
+                                   "Take the network and its training lengths from this checkpoint "
+                                   "folder or its model.json.")),
+      make_option("preset", OptionType::kFile, "FILE",
+                  "Take the network and its training lengths from this preset."),
+      make_integers("segment", "N,...",
+                    "Segment lengths n_s in tokens. With --model or --preset, those of training "
+                    "when left out."),
+      make_integers("memory", "N,...",
+                    "Memory lengths n_m in states of scale 1. When left out, that of training with "
+                    "--model or --preset, otherwise 0."),
+      make_integers("compressed-memory", "N,...",
+                    "Lengths n_cm of the Compressive Transformer's compressed memory in states. "
+                    "When left out, as for --memory."),
+      make_integers("scales", "N,...",
+                    "Layers of every scale, the finest first. When left out, those of the paper: "
+                    "3,3 for ql and multiscale, 8 for the others."),
+      make_integer("layers", "Layers of an architecture with one scale, the same as --scales N."),
+      make_integer("output-layers",
+                   "Layers after the accumulation. When left out, those of the paper: 2 for ql and "
+                   "multiscale; the others have none."),
+      make_option("rate", OptionType::kInteger, "C", "Compression rate: states that become one.",
+                  "2")};
+  return joined(network, size_options());
 }
 
 Request make_request(const Options& options) {

@@ -1,15 +1,15 @@
 // qleval: perplexity of checkpoints on packed data or a token stream.
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <optional>
 
 #include "base/error.h"
 #include "base/file.h"
-#include "base/launch.h"
+#include "base/rows.h"
 #include "base/tool.h"
 #include "eval/report.h"
 #include "eval/study.h"
+#include "in_processes.h"
 #include "nn/device.h"
 #include "nn/process_group.h"
 #include "nn/threads.h"
@@ -65,12 +65,9 @@ ql::eval::StudyOptions study_options(const ql::Options& options, ql::nn::Process
   if (options.has("unigram")) {
     study.unigram = options.text("unigram");
   }
-  const auto list = [&options](const std::string& name) {
-    return options.has(name) ? options.integers(name) : std::vector<std::int64_t>{};
-  };
-  study.segments = list("segment");
-  study.memories = list("memory");
-  study.compressed_memories = list("compressed-memory");
+  study.segments = options.integers("segment");
+  study.memories = options.integers("memory");
+  study.compressed_memories = options.integers("compressed-memory");
   study.batch = columns(options);
   study.chunk = options.integer("chunk");
   study.group = group;
@@ -125,21 +122,18 @@ ql::eval::Unit unit_of(const ql::Options& options) {
 void score_units(const ql::Options& options, const ql::eval::StudyOptions& study) {
   ql::OutputStream out(/*binary=*/false);
   const bool json = options.text("format") == "json";
-  const auto object = [](const ql::Json& row) {
-    return row.dump(-1, ' ', false, ql::Json::error_handler_t::replace) + "\n";
-  };
   bool first = true;
   const ql::Json row =
       ql::eval::run_unit_study(study, unit_of(options), [&](const ql::eval::UnitSum& sum) {
         const ql::Json unit = ql::eval::unit_row(sum);
-        out.write(json ? object(unit)
-                       : (first ? ql::eval::tsv_header(unit) : "") + ql::eval::tsv_line(unit));
+        out.write(json ? ql::json_line(unit) + "\n"
+                       : (first ? ql::tsv_header(unit) : "") + ql::tsv_line(unit));
         first = false;
         out.flush();
       });
   out.close();
   const std::string table =
-      json ? object(row) : ql::eval::tsv_header(row) + ql::eval::tsv_line(row);
+      json ? ql::json_line(row) + "\n" : ql::tsv_header(row) + ql::tsv_line(row);
   std::fputs(table.c_str(), stderr);
 }
 
@@ -177,9 +171,9 @@ void evaluate(const ql::Options& options, ql::nn::ProcessGroup* group) {
   bool first = true;
   ql::eval::run_study(study, [&](const ql::Json& row) {
     if (json) {
-      print((first ? "[\n" : ",\n") + row.dump(-1, ' ', false, ql::Json::error_handler_t::replace));
+      print((first ? "[\n" : ",\n") + ql::json_line(row));
     } else {
-      print((first ? ql::eval::tsv_header(row) : "") + ql::eval::tsv_line(row));
+      print((first ? ql::tsv_header(row) : "") + ql::tsv_line(row));
     }
     first = false;
   });
@@ -191,13 +185,7 @@ void evaluate(const ql::Options& options, ql::nn::ProcessGroup* group) {
   }
 }
 
-void run(const ql::Options& options) {
-  if (ql::run_processes(static_cast<int>(options.integer("processes")))) {
-    return;
-  }
-  const auto group = ql::nn::join_processes(std::chrono::seconds(options.integer("timeout")));
-  ql::nn::run_in_group(group.get(), [&] { evaluate(options, group.get()); });
-}
+void run(const ql::Options& options) { run_in_processes(options, evaluate); }
 
 }  // namespace
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "base/cores.h"
+#include "base/common_options.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -15,11 +15,10 @@
 #include "base/provenance.h"
 #include "base/tool.h"
 #include "qltok_table.h"
-#include "shard/token_stream.h"
+#include "shard/plain_ids.h"
 #include "shard/token_stream_format.h"
 #include "text/decoder.h"
 #include "text/encode_files.h"
-#include "text/ids_text.h"
 #include "text/vocabulary_builder.h"
 
 namespace {
@@ -37,10 +36,6 @@ ql::text::InvalidText invalid_text(const Options& options) {
   using ql::text::InvalidText;
   return chosen<InvalidText>(options, "invalid",
                              {{"error", InvalidText::kError}, {"replace", InvalidText::kReplace}});
-}
-
-int threads(const Options& options) {
-  return ql::threads_or_cores(static_cast<int>(options.integer("threads")));
 }
 
 std::string percent(std::int64_t part, std::int64_t whole) {
@@ -61,12 +56,10 @@ std::string read_vocabulary_text(const std::string& path) {
   return ql::read_file(path, static_cast<std::int64_t>(ql::shard::kLargestVocabularyText));
 }
 
-// How the command went about it, for the artefact. What only changes speed is left out.
+// Where the output goes is no part of how it was made.
 ql::Json configuration(const Options& options) {
-  ql::Json json = ql::Json::object();
-  for (const auto& [name, value] : options.resolved()) {
-    if (name != "threads" && name != "output") json[name] = value;
-  }
+  ql::Json json = ql::configuration_of(options);
+  json.erase("output");
   return json;
 }
 
@@ -86,15 +79,14 @@ void make_vocabulary(const Options& options) {
   // Opened first: a folder that is not there should not cost the time of counting.
   std::optional<ql::AtomicFile> file;
   if (options.text("output") != "-") file.emplace(options.text("output"));
-  const auto built = ql::text::build_vocabulary(options.positional(), rules, threads(options));
+  const auto built =
+      ql::text::build_vocabulary(options.positional(), rules, ql::threads_of(options));
   const std::string text = built.vocabulary.to_text(ql::provenance(configuration(options)));
   if (file) {
     file->write(text);
     file->commit();
   } else {
-    ql::OutputStream out(false);
-    out.write(text);
-    out.close();
+    ql::print(text);
   }
   ql::log_info("lines: {}, tokens: {}{}", ql::with_thousands(built.lines),
                ql::with_thousands(built.tokens),
@@ -121,13 +113,6 @@ ql::text::EncodeOptions encode_options(const Options& options, const Vocabulary&
   return rules;
 }
 
-std::unique_ptr<ql::shard::TokenSink> make_sink(bool as_text, ql::OutputStream& out,
-                                                const ql::shard::StreamHeader& header) {
-  if (as_text) return std::make_unique<ql::text::IdsTextSink>(out);
-  return std::make_unique<ql::shard::TokenStreamWriter>(
-      [&out](const void* data, std::size_t size) { out.write(data, size); }, header);
-}
-
 void report(const ql::text::EncodeTotals& totals, const Vocabulary& vocabulary) {
   const bool words = vocabulary.type() == ql::text::TokenType::kWord;
   const std::int64_t all = words ? totals.counts.words : totals.tokens;
@@ -146,8 +131,8 @@ void report(const ql::text::EncodeTotals& totals, const Vocabulary& vocabulary) 
 }
 
 void encode(const Options& options) {
-  const bool as_text = options.text("output") == "ids";
-  ql::OutputStream out(!as_text);
+  const std::string format = options.text("output");
+  ql::OutputStream out(format != "ids");
   const std::string path = options.text("vocab");
   ql::shard::StreamHeader header;
   header.vocabulary_text = read_vocabulary_text(path);
@@ -155,11 +140,13 @@ void encode(const Options& options) {
   const ql::text::Encoder encoder(vocabulary, encode_options(options, vocabulary));
   header.vocabulary = vocabulary.info();
   header.provenance = ql::provenance(configuration(options));
-  const std::unique_ptr<ql::shard::TokenSink> sink = make_sink(as_text, out, header);
-  const auto totals = encode_files(options.positional(), encoder, threads(options), *sink, [&] {
-    sink->flush();
-    out.flush();
-  });
+  const auto sink = ql::shard::make_token_writer(
+      format, [&out](const void* data, std::size_t size) { out.write(data, size); }, header);
+  const auto totals =
+      encode_files(options.positional(), encoder, ql::threads_of(options), *sink, [&] {
+        sink->flush();
+        out.flush();
+      });
   sink->finish(totals.counts);
   out.close();
   report(totals, vocabulary);
@@ -193,16 +180,6 @@ Vocabulary stream_vocabulary(const Options& options, const ql::shard::StreamHead
   return vocabulary;
 }
 
-void write_block(const ql::shard::TokenStreamReader::Block& block, ql::text::Decoder& decoder) {
-  std::size_t written = 0;
-  for (const std::size_t start : block.document_starts) {
-    decoder.write(block.ids.data() + written, start - written);
-    decoder.begin_document();
-    written = start;
-  }
-  decoder.write(block.ids.data() + written, block.ids.size() - written);
-}
-
 void decode(const Options& options) {
   ql::InputFile input(options.positional().empty() ? "-" : options.positional().front());
   ql::OutputStream out(false);
@@ -213,21 +190,16 @@ void decode(const Options& options) {
     const std::string path = options.text("vocab");
     const Vocabulary vocabulary = ql::text::parse_vocabulary(read_vocabulary_text(path), path);
     ql::text::Decoder decoder(vocabulary, decode_options(options, vocabulary), write);
-    ql::text::read_ids_text(
-        input, vocabulary.size(),
-        {[&] { decoder.begin_document(); },
-         [&](const ql::text::TokenId* ids, std::size_t count) { decoder.write(ids, count); }});
-    decoder.finish();
+    ql::shard::read_text_ids(input, vocabulary.info(), decoder, [](std::int64_t) {},
+                             {"give the vocabulary that the text was encoded with",
+                              "is it a token stream? then leave out --input ids"});
+    decoder.finish(std::nullopt);
   } else {
     ql::shard::TokenStreamReader reader(input);
     const Vocabulary vocabulary = stream_vocabulary(options, reader.header(), input.name());
     ql::text::Decoder decoder(vocabulary, decode_options(options, vocabulary), write);
-    ql::shard::TokenStreamReader::Block block;
-    while (reader.next(block)) {
-      write_block(block, decoder);
-      out.flush();
-    }
-    decoder.finish();
+    copy_stream(reader, decoder, [&out](std::int64_t) { out.flush(); });
+    decoder.finish(std::nullopt);
   }
   out.close();
 }

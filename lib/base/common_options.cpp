@@ -1,36 +1,45 @@
 #include "base/common_options.h"
 
 #include <cstdint>
-#include <utility>
+
+#include "base/cores.h"
+#include "base/option_builders.h"
 
 namespace ql {
 
-namespace {
-
-Option number(const char* name, const char* default_value, std::int64_t minimum,
-              std::int64_t maximum, std::string help) {
-  Option option;
-  option.name = name;
-  option.type = OptionType::kInteger;
-  option.value_name = "N";
-  option.default_value = default_value;
-  option.minimum = minimum;
-  option.maximum = maximum;
-  option.help = std::move(help);
-  return option;
-}
-
-}  // namespace
-
 Option threads_option(const std::string& remark) {
-  return number("threads", "0", 0, 1024,
-                "Threads; 0 is one for each physical core that this process may use. " + remark);
+  return make_integer(
+      "threads", "Threads; 0 is one for each physical core that this process may use. " + remark,
+      "0", 0, 1024);
 }
 
-Option timeout_option() {
-  // Nanoseconds of that many fit into 64 bits.
-  return number("timeout", "600", 1, INT32_MAX,
-                "Seconds that one of several processes may let the others wait before they end.");
+int threads_of(const Options& options) {
+  return threads_or_cores(static_cast<int>(options.integer("threads")));
+}
+
+std::vector<Option> machine_options(const std::string& sharing, const Option& precision) {
+  return {
+      threads_option(
+          "With several processes N is for each, and 0 divides the cores of a machine among them."),
+      make_integer("processes",
+                   "Processes on this machine that " + sharing +
+                       ". torchrun, mpirun and srun start them instead, also on several machines.",
+                   "1", 1, 1024),
+      // Nanoseconds of that many fit into 64 bits.
+      make_integer("timeout",
+                   "Seconds that one of several processes may let the others wait before they end.",
+                   "600", 1, INT32_MAX),
+      make_option("device", OptionType::kText, "DEVICE",
+                  "Where to compute: cpu, cuda (the first GPU; for several processes one each) or "
+                  "cuda:N.",
+                  "cpu"),
+      precision};
+}
+
+Json configuration_of(const Options& options) {
+  Json json = options.resolved();
+  json.erase("threads");
+  return json;
 }
 
 }  // namespace ql

@@ -1,16 +1,26 @@
-// Options that several tools have: in the same words everywhere.
+// Options that several tools have, in the same words everywhere, and what the tools make of them.
 #pragma once
 
 #include <string>
+#include <vector>
 
+#include "base/json.h"
 #include "base/options.h"
 
 namespace ql {
 
-// --threads, as threads_or_cores() of base/cores.h understands it. `remark` follows its help.
+// --threads. `remark` follows its help.
 Option threads_option(const std::string& remark);
+// The number that --threads asks for: 0 is one for each core that usable_cores() of base/cores.h
+// finds.
+int threads_of(const Options& options);
 
-// --timeout of several processes, in seconds.
-Option timeout_option();
+// --threads, --processes, --timeout (of several processes, in seconds), --device and --precision of
+// the tools that compute with tensors. `sharing` says what the processes do.
+std::vector<Option> machine_options(const std::string& sharing, const Option& precision);
+
+// The configuration that an artefact of the command names in its provenance. What changes its speed
+// only is left out.
+Json configuration_of(const Options& options);
 
 }  // namespace ql

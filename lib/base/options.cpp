@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "base/number.h"
+#include "base/option_builders.h"
 #include "base/options_internal.h"
 
 namespace ql {
@@ -14,22 +15,11 @@ namespace ql {
 namespace internal {
 
 const std::vector<Option>& common_options() {
-  static const std::vector<Option> common = [] {
-    std::vector<Option> options(4);
-    options[0].name = "help";
-    options[0].letter = 'h';
-    options[0].help = "Print this help and exit.";
-    options[1].name = "version";
-    options[1].letter = 'V';
-    options[1].help = "Print the version and exit.";
-    options[2].name = "quiet";
-    options[2].letter = 'q';
-    options[2].help = "Print errors only: no progress, notes or warnings.";
-    options[3].name = "verbose";
-    options[3].letter = 'v';
-    options[3].help = "Print details of what is done, too.";
-    return options;
-  }();
+  static const std::vector<Option> common{
+      with_letter('h', make_flag("help", "Print this help and exit.")),
+      with_letter('V', make_flag("version", "Print the version and exit.")),
+      with_letter('q', make_flag("quiet", "Print errors only: no progress, notes or warnings.")),
+      with_letter('v', make_flag("verbose", "Print details of what is done, too."))};
   return common;
 }
 
@@ -172,15 +162,7 @@ std::vector<std::int64_t> Options::integers(const std::string& name) const {
 }
 
 std::vector<std::string> Options::texts(const std::string& name) const {
-  const Option& wanted = option(name);
-  if (wanted.type == OptionType::kTextList) {
-    std::vector<std::string> all;
-    for (const std::string& value : values(name)) {
-      for (std::string& item : split(value, ',')) all.push_back(std::move(item));
-    }
-    return all;
-  }
-  if (!wanted.repeatable) misuse(name, "is neither a list nor repeatable");
+  if (!option(name).repeatable) misuse(name, "is not repeatable");
   return values(name);
 }
 

@@ -17,7 +17,6 @@ enum class OptionType {
   kInteger,      // whole number with unit, see base/number.h
   kReal,         // real number
   kIntegerList,  // comma-separated whole numbers
-  kTextList,     // comma-separated texts
   kChoice,       // one of `choices`
 };
 
@@ -76,7 +75,7 @@ class Options {
   double real(const std::string& name) const;
   // kIntegerList, or a repeatable kInteger; the items of all uses. Empty when not given.
   std::vector<std::int64_t> integers(const std::string& name) const;
-  // The items of a kTextList, or one text per use of a repeatable option. Empty when not given.
+  // One text per use of a repeatable option. Empty when not given.
   std::vector<std::string> texts(const std::string& name) const;
 
   // Every option of the command with a value, as typed or by default (several values with blanks

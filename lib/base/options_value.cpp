@@ -46,17 +46,11 @@ std::string value_problem(const Option& option, const std::string& value) {
     case OptionType::kChoice:
       return choice_problem(option, value);
     case OptionType::kIntegerList:
-    case OptionType::kTextList:
       break;
   }
   for (const std::string& item : split(value, ',')) {
-    std::string problem;
-    if (item.empty()) {
-      problem = "expected items separated by single commas";
-    } else if (option.type == OptionType::kIntegerList) {
-      problem = integer_problem(option, item);
-    }
-    if (!problem.empty()) return problem;
+    if (item.empty()) return "expected items separated by single commas";
+    if (std::string problem = integer_problem(option, item); !problem.empty()) return problem;
   }
   return "";
 }

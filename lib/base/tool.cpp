@@ -47,24 +47,18 @@ std::string shell_quoted(const std::string& text) {
   return quoted + "'";
 }
 
-void show(const std::string& text) {
-  OutputStream out(false);
-  out.write(text);
-  out.close();
-}
-
 // Questions that need no command. True when one was answered.
 bool answer(const ToolTable& table, const std::vector<std::string>& arguments) {
   if (arguments.empty()) return false;
   const std::string& first = arguments.front();
   if (arguments.size() == 1 && first == "--man-options") {
-    show(render_man_options(table));
+    print(render_man_options(table));
   } else if (arguments.size() == 1 && first == "--bash-completion") {
-    show(render_bash_completion(table));
+    print(render_bash_completion(table));
   } else if (internal::has_named_commands(table) && (first == "--help" || first == "-h")) {
-    show(render_help(table, nullptr));
+    print(render_help(table, nullptr));
   } else if (internal::has_named_commands(table) && (first == "--version" || first == "-V")) {
-    show(fmt::format("{} (transformer-ql) {}\n", table.name, version()));
+    print(fmt::format("{} (transformer-ql) {}\n", table.name, version()));
   } else {
     return false;
   }
@@ -73,9 +67,9 @@ bool answer(const ToolTable& table, const std::vector<std::string>& arguments) {
 
 bool answer(const ToolTable& table, const Options& options) {
   if (options.flag("help")) {
-    show(render_help(table, &options.command()));
+    print(render_help(table, &options.command()));
   } else if (options.flag("version")) {
-    show(fmt::format("{} (transformer-ql) {}\n", table.name, version()));
+    print(fmt::format("{} (transformer-ql) {}\n", table.name, version()));
   } else {
     return false;
   }
@@ -163,6 +157,12 @@ int guarded(const std::string& tool, const std::function<void()>& work) {
 }  // namespace
 
 const char* version() { return QL_VERSION; }
+
+void print(const std::string& text) {
+  OutputStream out(false);
+  out.write(text);
+  out.close();
+}
 
 const std::string& command_line() { return invocation().command_line; }
 

@@ -24,6 +24,9 @@ int run_tool(const ToolTable& table, int argc, char** argv,
 int run_tool(const ToolTable& (*table)(), int argc, char** argv,
              const std::function<void(const Options&)>& body);
 
+// All that a command writes to standard output. Throws when not everything arrived.
+void print(const std::string& text);
+
 // The command line as typed (shell-quoted), for provenance. Set by run_tool.
 const std::string& command_line();
 // The tool's name, "" in a program that does not use run_tool.

@@ -9,7 +9,6 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "base/signals.h"
 #include "shard/token_reader.h"
 #include "shard/token_stream.h"
 
@@ -25,28 +24,31 @@ DataSet open_folder(const std::string& path) {
   return {path, reader->vocabulary(), reader->counts(), std::move(source)};
 }
 
+// The tokens of a stream that is kept in memory.
+struct KeptStream : shard::TokenSink {
+  void begin_document() override { starts.push_back(static_cast<std::int64_t>(ids.size())); }
+  void write(const shard::TokenId* more, std::size_t count) override {
+    ids.insert(ids.end(), more, more + count);
+  }
+  void finish(const std::optional<shard::TextCounts>&) override {}
+  std::vector<shard::TokenId> ids;
+  std::vector<std::int64_t> starts;
+};
+
 DataSet read_standard_input() {
   InputFile input("-");
   shard::TokenStreamReader stream(input);
-  const auto ids = std::make_shared<std::vector<shard::TokenId>>();
-  const auto starts = std::make_shared<std::vector<std::int64_t>>();
-  shard::TokenStreamReader::Block block;
-  while (stream.next(block)) {
-    check_for_stop();
-    for (const std::uint32_t start : block.document_starts) {
-      starts->push_back(static_cast<std::int64_t>(ids->size()) + start);
-    }
-    ids->insert(ids->end(), block.ids.begin(), block.ids.end());
-  }
+  const auto kept = std::make_shared<KeptStream>();
+  copy_stream(stream, *kept, [](std::int64_t) {});
   TokenSource source{
-      input.name(), static_cast<std::int64_t>(ids->size()),
-      [ids](std::int64_t begin, std::int64_t count, std::int64_t* out, std::size_t) {
-        if (begin < 0 || count < 0 || begin > static_cast<std::int64_t>(ids->size()) - count) {
+      input.name(), stream.tokens(),
+      [kept](std::int64_t begin, std::int64_t count, std::int64_t* out, std::size_t) {
+        if (begin < 0 || count < 0 || begin > static_cast<std::int64_t>(kept->ids.size()) - count) {
           throw std::out_of_range("tokens outside the stream");
         }
-        std::copy_n(ids->begin() + begin, count, out);
+        std::copy_n(kept->ids.begin() + begin, count, out);
       },
-      [starts]() -> decltype(auto) { return *starts; }};
+      [kept]() -> decltype(auto) { return (kept->starts); }};
   return {"-", stream.header().vocabulary, stream.counts(), std::move(source)};
 }
 

@@ -1,7 +1,5 @@
 #include "eval/report.h"
 
-#include <fmt/format.h>
-
 #include <cmath>
 
 #include "net/context.h"
@@ -83,42 +81,6 @@ void add_known_figures(Json& row, const DataSet& data, const Evaluation& result)
   }
 }
 
-std::string escape(const std::string& text) {
-  std::string escaped;
-  for (const char letter : text) {
-    switch (letter) {
-      case '\t':
-        escaped += "\\t";
-        break;
-      case '\n':
-        escaped += "\\n";
-        break;
-      case '\r':
-        escaped += "\\r";
-        break;
-      case '\\':
-        escaped += "\\\\";
-        break;
-      default:
-        escaped += letter;
-    }
-  }
-  return escaped;
-}
-
-std::string cell(const Json& value) {
-  if (value.is_null()) {
-    return "-";
-  }
-  if (value.is_string()) {
-    return escape(value.get<std::string>());
-  }
-  if (value.is_number_float()) {
-    return fmt::format("{:.8g}", value.get<double>());
-  }
-  return value.dump();
-}
-
 }  // namespace
 
 Json report_row(const Subject& subject, const DataSet& data, const Evaluation& result) {
@@ -148,24 +110,6 @@ Json unit_row(const UnitSum& sum) {
   row["nll"] = finite(sum.nll);
   row["perplexity"] = finite(std::exp(per_unit(sum.nll, sum.targets)));
   return row;
-}
-
-std::string tsv_header(const Json& row) {
-  std::string line;
-  for (const auto& [key, value] : row.items()) {
-    line += (line.empty() ? "" : "\t") + key;
-  }
-  return line + "\n";
-}
-
-std::string tsv_line(const Json& row) {
-  std::string line;
-  bool first = true;
-  for (const auto& [key, value] : row.items()) {
-    line += (first ? "" : "\t") + cell(value);
-    first = false;
-  }
-  return line + "\n";
 }
 
 }  // namespace ql::eval

@@ -27,9 +27,4 @@ Json report_row(const Subject& subject, const DataSet& data, const Evaluation& r
 // A line or document: unit (its number), targets, unknown, nll, perplexity (null without targets).
 Json unit_row(const UnitSum& sum);
 
-// The keys of a row, and a row, as tab-separated lines. Null is "-"; a tab, line end or backslash
-// within a text becomes \t, \n, \r or two backslashes; real numbers have eight digits.
-std::string tsv_header(const Json& row);
-std::string tsv_line(const Json& row);
-
 }  // namespace ql::eval

@@ -1,6 +1,5 @@
 #include "eval/score_units.h"
 
-#include <algorithm>
 #include <chrono>
 #include <vector>
 
@@ -10,16 +9,14 @@
 #include "eval/losses.h"
 #include "eval/stream_scorer.h"
 #include "eval/token_check.h"
-#include "shard/token_reader.h"
+#include "shard/joined_data.h"
 #include "shard/token_stream.h"
 
 namespace ql::eval {
 namespace {
 
-constexpr std::int64_t kTokensPerRead = 65536;
-
 // One pass over a stream: tokens go to the scorer, their losses to the sums of units.
-class Pass {
+class Pass : public shard::TokenSink {
  public:
   Pass(const nn::Model& model, const DataSet& data, const UnitOptions& options,
        const UnitSums::Sink& sink)
@@ -41,28 +38,20 @@ class Pass {
     };
   }
 
-  // The next tokens; `starts` are the positions among them where documents begin, for what reads
-  // documents.
-  template <typename Id, typename Start>
-  void put(const std::vector<Id>& ids, const std::vector<Start>& starts) {
-    check_for_stop();
-    wide_.assign(ids.begin(), ids.end());
-    const auto count = static_cast<std::int64_t>(wide_.size());
-    check_ids(source_, tokens_, wide_.data(), count, vocab_size_);
-    for (const Start position : starts) {
-      scorer_.put_document(tokens_ + static_cast<std::int64_t>(position));
+  void begin_document() override {
+    scorer_.put_document(tokens_);
+    if (options_.unit == Unit::kDocument && tokens_ > 0) {
+      sums_.end_unit();
     }
-    auto start = starts.begin();
-    for (std::int64_t i = 0; i < count; ++i) {
-      for (; start != starts.end() && static_cast<std::int64_t>(*start) == i; ++start) {
-        begin_document();
-      }
-      put_token(wide_[static_cast<std::size_t>(i)]);
+  }
+  void write(const shard::TokenId* ids, std::size_t count) override {
+    wide_.assign(ids, ids + count);
+    const auto tokens = static_cast<std::int64_t>(count);
+    check_ids(source_, tokens_, wide_.data(), tokens, vocab_size_);
+    for (const std::int64_t id : wide_) {
+      put_token(id);
     }
-    for (; start != starts.end(); ++start) {
-      begin_document();
-    }
-    scorer_.put(wide_.data(), count, adder());
+    scorer_.put(wide_.data(), tokens, adder());
   }
 
   // Nothing more has come: what can be said is said.
@@ -72,7 +61,7 @@ class Pass {
     }
   }
 
-  void finish() {
+  void finish(const std::optional<shard::TextCounts>& /*counts*/) override {
     if (options_.unit == Unit::kWhole) {
       check_length({source_.name, tokens_, {}});
     }
@@ -103,11 +92,6 @@ class Pass {
       check_for_stop();
     };
   }
-  void begin_document() {
-    if (options_.unit == Unit::kDocument && documents_++ > 0) {
-      sums_.end_unit();
-    }
-  }
   void put_token(std::int64_t id) {
     ++tokens_;
     sums_.put_token(id);
@@ -132,29 +116,10 @@ class Pass {
   UnitSums sums_;
   EvaluationOptions evaluation_options_;
   std::vector<std::int64_t> wide_;
-  std::int64_t tokens_ = 0, documents_ = 0;
+  std::int64_t tokens_ = 0;
   bool inside_ = false;  // of a line
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
-
-void put_all(shard::TokenReader& reader, bool with_documents, Pass& pass) {
-  static const std::vector<std::int64_t> kNone;
-  const std::vector<std::int64_t>& all = with_documents ? reader.document_starts() : kNone;
-  auto next = all.begin();
-  std::vector<std::int64_t> starts, ids;
-  for (std::int64_t begin = 0; begin < reader.tokens(); begin += kTokensPerRead) {
-    const std::int64_t count = std::min(kTokensPerRead, reader.tokens() - begin);
-    ids.resize(static_cast<std::size_t>(count));
-    reader.read(begin, count, ids.data());
-    starts.clear();
-    // Those at the very end of the data belong to documents without a token.
-    for (; next != all.end() && (*next < begin + count || begin + count == reader.tokens());
-         ++next) {
-      starts.push_back(*next - begin);
-    }
-    pass.put(ids, starts);
-  }
-}
 
 }  // namespace
 
@@ -171,26 +136,23 @@ UnitStudy score_units(const nn::Model& model, const std::string& model_name,
     shard::TokenStreamReader stream(input);
     DataSet data = check({path, stream.header().vocabulary, {}, {input.name(), 0, {}}});
     Pass pass(model, data, options, sink);
-    shard::TokenStreamReader::Block block;
-    while (stream.next(block)) {
-      pass.put(block.ids, block.document_starts);
+    copy_stream(stream, pass, [&](std::int64_t) {
       if (!input.has_more()) {
         pass.catch_up();
       }
-    }
-    pass.finish();
+    });
+    pass.finish(std::nullopt);
     data.counts = stream.counts();
     data.source.tokens = stream.tokens();
     return {pass.evaluation, data};
   }
-  shard::TokenReader reader(path);
+  shard::JoinedData folder({path});
+  const shard::TokenReader& reader = folder.folders().front();
   const DataSet data =
       check({path, reader.vocabulary(), reader.counts(), {path, reader.tokens(), {}}});
   Pass pass(model, data, options, sink);
-  const bool with_documents =
-      options.unit == Unit::kDocument || model.network().reset_memory_at_documents;
-  put_all(reader, with_documents, pass);
-  pass.finish();
+  folder.copy({0, reader.tokens()}, 1, pass, [](std::int64_t) {});
+  pass.finish(std::nullopt);
   return {pass.evaluation, data};
 }
 

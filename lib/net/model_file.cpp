@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
-#include "net/file_format.h"
+#include "base/file_format.h"
 #include "net/public_config.h"
 
 namespace ql::net {

@@ -1,9 +1,9 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/file_format.h"
 #include "base/nearest.h"
 #include "base/number.h"
-#include "net/file_format.h"
 #include "net/model_file.h"
 
 namespace ql::net {

@@ -51,20 +51,6 @@ QL_VECTOR_BODY void load_part(const Real* from, std::int64_t count, Vector& vect
   load(&lanes[0], vector);
 }
 
-template <typename Vector, typename Real>
-QL_VECTOR_BODY void store_part(const Vector& vector, std::int64_t count, Real* to) {
-  constexpr auto kSize = static_cast<std::int64_t>(sizeof(Vector) / sizeof(Real));
-  if (count >= kSize) {
-    store(vector, to);
-    return;
-  }
-  Real lanes[kSize];
-  store(vector, &lanes[0]);
-  for (std::int64_t lane = 0; lane < count; ++lane) {
-    to[lane] = lanes[lane];
-  }
-}
-
 // first, first + 1, first + 2, ...
 template <typename Integers>
 QL_VECTOR_BODY void count_up(std::int64_t first, Integers& numbers) {

@@ -11,11 +11,9 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/file.h"
-#include "base/hash.h"
-#include "base/json.h"
 #include "net/cost.h"
 #include "net/model_file.h"
+#include "net/state_file.h"
 
 namespace ql::nn {
 namespace {
@@ -165,18 +163,10 @@ void load_weights(Model& model, const TensorFile& file, const std::string& ignor
 }
 
 TensorFile read_weights(const std::filesystem::path& folder) {
-  const std::filesystem::path state = folder / "state.json";
-  if (std::filesystem::exists(state)) {
-    const Json json = read_json(state);
-    const JsonObject files = JsonObject(json, state.string()).object("files");
-    for (const char* name : {"model.json", "model.safetensors"}) {
-      const std::filesystem::path path = folder / name;
-      if (content_hash(MappedFile(path).view()) != files.text(name)) {
-        throw FormatError(path.string(), "checksum mismatch with state.json: the file is damaged",
-                          "restore the folder from a copy; if the file was changed on purpose, "
-                          "copy model.json and model.safetensors alone to another folder");
-      }
-    }
+  if (std::filesystem::exists(folder / "state.json")) {
+    net::check_files(folder, {"model.json", "model.safetensors"},
+                     "restore the folder from a copy; if the file was changed on purpose, copy "
+                     "model.json and model.safetensors alone to another folder");
   }
   TensorFile file = read_safetensors(folder / "model.safetensors");
   drop_library_prefix(file);

@@ -14,8 +14,9 @@ namespace ql::nn {
 // constant, pos_emb.inv_freq: the former are accepted when they are equal, the latter always.
 void load_weights(Model& model, const TensorFile& file, const std::string& ignore_prefix = "");
 
-// model.safetensors of a checkpoint folder. Where state.json lies beside it, both it and model.json
-// must have the hashes that are written there: a flipped bit in a weight shows nowhere else.
+// model.safetensors of a checkpoint folder. Where state.json lies beside it, it must be whole, and
+// both it and model.json must have the hashes that are written there: a flipped bit in a weight
+// shows nowhere else.
 // A prefix "transformer." of names, as published weights have it, is dropped.
 TensorFile read_weights(const std::filesystem::path& folder);
 

@@ -8,13 +8,7 @@ void copy_stream(TokenStreamReader& stream, TokenSink& sink, const TokensDone& d
   std::int64_t tokens = 0;
   while (stream.next(block)) {
     check_for_stop();
-    std::size_t position = 0;
-    for (const std::uint32_t start : block.document_starts) {
-      sink.write(block.ids.data() + position, start - position);
-      sink.begin_document();
-      position = start;
-    }
-    sink.write(block.ids.data() + position, block.ids.size() - position);
+    send_tokens(block.ids.data(), block.ids.size(), block.document_starts, sink);
     tokens += static_cast<std::int64_t>(block.ids.size());
     done(tokens);
   }

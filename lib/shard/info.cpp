@@ -84,29 +84,28 @@ std::string info_text(const std::string& name, const Manifest& manifest) {
   return text;
 }
 
-std::string info_tsv_header() {
-  return "name\ttokens\tdocuments\tdtype\tvocabulary_size\tvocabulary_hash\tvocabulary_type\t"
-         "shards\tbytes\tbytes_compressed\ttext_bytes\tcharacters\twords\tlines\tunknown\t"
-         "data_hash\n";
-}
-
-std::string info_tsv(const std::string& name, const Manifest& manifest) {
+Json info_row(const std::string& name, const Manifest& manifest) {
+  const auto known = [](const std::string& text) { return text.empty() ? Json() : Json(text); };
   const Sizes sizes = total_sizes(manifest);
-  std::string line =
-      fmt::format("{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}", printable(name), manifest.tokens,
-                  manifest.documents, dtype(manifest), manifest.vocabulary.size,
-                  printable(manifest.vocabulary.hash), printable(manifest.vocabulary.type),
-                  manifest.shards.size(), sizes.bytes, sizes.bytes_compressed);
-  if (manifest.counts) {
-    line += fmt::format("\t{}\t{}\t{}\t{}\t{}", manifest.counts->bytes, manifest.counts->characters,
-                        manifest.counts->words, manifest.counts->lines, manifest.counts->unknown);
-  } else {
-    line += "\t\t\t\t\t";
+  Json row{{"name", name},
+           {"tokens", manifest.tokens},
+           {"documents", manifest.documents},
+           {"dtype", dtype(manifest)},
+           {"vocabulary_size", manifest.vocabulary.size},
+           {"vocabulary_hash", known(manifest.vocabulary.hash)},
+           {"vocabulary_type", known(manifest.vocabulary.type)},
+           {"shards", manifest.shards.size()},
+           {"bytes", sizes.bytes},
+           {"bytes_compressed", sizes.bytes_compressed}};
+  const Json counts = manifest.counts ? text_counts_to_json(*manifest.counts) : Json::object();
+  for (const char* key : {"bytes", "characters", "words", "lines", "unknown"}) {
+    row[std::string(key) == "bytes" ? "text_bytes" : key] = counts.value(key, Json());
   }
-  return line + "\t" + printable(manifest.data_hash) + "\n";
+  row["data_hash"] = manifest.data_hash;
+  return row;
 }
 
-std::string info_json(const std::string& name, const Manifest& manifest) {
+Json info_object(const std::string& name, const Manifest& manifest) {
   const Sizes sizes = total_sizes(manifest);
   Json json{{"name", name},
             {"tokens", manifest.tokens},
@@ -119,8 +118,7 @@ std::string info_json(const std::string& name, const Manifest& manifest) {
   if (manifest.counts) json["counts"] = text_counts_to_json(*manifest.counts);
   json["data_hash"] = manifest.data_hash;
   json["provenance"] = manifest.provenance;
-  // A folder's name may be any bytes.
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return json;
 }
 
 }  // namespace ql::shard

@@ -25,16 +25,11 @@ std::string describe(const VocabularyInfo& vocabulary) {
 void send(DocumentStartsAhead& starts, std::int64_t position, const TokenId* ids, std::size_t count,
           TokenSink& sink) {
   const std::int64_t end = position + static_cast<std::int64_t>(count);
-  while (position < end) {
-    if (starts.next() == position) {
-      sink.begin_document();
-      starts.pass();
-    }
-    const std::int64_t next = std::min(end, starts.next());
-    sink.write(ids, static_cast<std::size_t>(next - position));
-    ids += next - position;
-    position = next;
+  std::vector<std::size_t> among;
+  for (; starts.next() < end; starts.pass()) {
+    among.push_back(static_cast<std::size_t>(starts.next() - position));
   }
+  send_tokens(ids, count, among, sink);
 }
 
 // Position of a document's first token.

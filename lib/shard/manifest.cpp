@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/file_format.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "shard/token_stream_format.h"
@@ -134,19 +135,6 @@ void keep_unknown_keys(const Json& json, const std::string& where, Manifest& man
   }
 }
 
-void check_identity(const JsonObject& object) {
-  if (object.text("format") != kFormat) {
-    throw FormatError(object.where(), fmt::format("format \"{}\", expected \"{}\"",
-                                                  object.text("format"), kFormat));
-  }
-  const std::int64_t version = object.integer("version");
-  if (version != kVersion) {
-    throw FormatError(object.where(),
-                      fmt::format("version {} of the format, expected {}", version, kVersion),
-                      "use the version of the tools that packed it");
-  }
-}
-
 // The checksum as found, "" without one.
 std::string check_checksum(const Json& json, const JsonObject& object) {
   if (!object.has("checksum")) {
@@ -191,7 +179,7 @@ Json manifest_to_json(const Manifest& manifest) {
 
 Manifest manifest_from_json(const Json& json, const std::string& where) {
   const JsonObject object(json, where);
-  check_identity(object);
+  check_format(object, kFormat, kVersion);
   Manifest manifest;
   manifest.checksum = check_checksum(json, object);
   read_vocabulary(object, manifest);

@@ -3,19 +3,26 @@
 // that.
 #pragma once
 
-#include <cstdint>
+#include <memory>
 #include <string>
 
 #include "base/file.h"
 #include "shard/token_info.h"
 #include "shard/token_sink.h"
+#include "shard/token_stream.h"
 
 namespace ql::shard {
+
+// What messages of read_text_ids() advise.
+struct TextIdCures {
+  const char* foreign_id = "set --vocab-size to the number of entries";
+  const char* no_digit = "expected decimal ids separated by blanks, one line per document";
+};
 
 // Decimal ids separated by blanks, one line per document; empty lines are passed over. FormatError
 // with the line for anything else and for ids outside the vocabulary. Does not finish the sink.
 void read_text_ids(InputFile& input, const VocabularyInfo& vocabulary, TokenSink& sink,
-                   const TokensDone& done);
+                   const TokensDone& done, const TextIdCures& cures = {});
 
 // Ids of 2 or 4 bytes, all one document. FormatError for ids outside the vocabulary and for an
 // input that ends within an id. Does not finish the sink.
@@ -49,5 +56,9 @@ class RawIdWriter : public TokenSink {
   int bytes_per_id_;
   std::string bytes_;
 };
+
+// The writer of a `format` that tools name: "stream", "ids", "u16" or "u32".
+std::unique_ptr<TokenSink> make_token_writer(const std::string& format, ByteSink sink,
+                                             const StreamHeader& header);
 
 }  // namespace ql::shard

@@ -14,8 +14,9 @@ constexpr std::size_t kBufferBytes = std::size_t{256} << 10;
 // A parser fed piece by piece: lines may be longer than memory.
 class TextIdParser {
  public:
-  TextIdParser(const std::string& name, const VocabularyInfo& vocabulary, TokenSink& sink)
-      : name_(name), vocabulary_(vocabulary), sink_(sink) {}
+  TextIdParser(const std::string& name, const VocabularyInfo& vocabulary, TokenSink& sink,
+               const TextIdCures& cures)
+      : name_(name), vocabulary_(vocabulary), sink_(sink), cures_(cures) {}
 
   void feed(const char* text, std::size_t size) {
     for (std::size_t i = 0; i < size; ++i) take(text[i]);
@@ -35,7 +36,7 @@ class TextIdParser {
   [[noreturn]] void fail_foreign(const char* more_digits) const {
     fail(fmt::format("id {}{} is outside the vocabulary of {} entries", number_, more_digits,
                      vocabulary_.size),
-         "set --vocab-size to the number of entries");
+         cures_.foreign_id);
   }
 
   void take(char letter) {
@@ -47,24 +48,22 @@ class TextIdParser {
       end_number();
     } else if (letter == '\n') {
       end_number();
+      write();
       ++line_;
       document_begins_ = true;
     } else {
       const auto byte = static_cast<unsigned char>(letter);
       fail(byte > ' ' && byte < 127 ? fmt::format("'{}' is no digit", letter)
                                     : fmt::format("byte {:#04x} is no digit", byte),
-           "expected decimal ids separated by blanks, one line per document");
+           cures_.no_digit);
     }
   }
 
   void end_number() {
     if (!in_number_) return;
     if (number_ >= vocabulary_.size) fail_foreign("");
-    if (document_begins_) {
-      write();
-      sink_.begin_document();
-      document_begins_ = false;
-    }
+    if (document_begins_) sink_.begin_document();
+    document_begins_ = false;
     ids_.push_back(static_cast<TokenId>(number_));
     number_ = 0;
     in_number_ = false;
@@ -79,6 +78,7 @@ class TextIdParser {
   const std::string& name_;
   const VocabularyInfo& vocabulary_;
   TokenSink& sink_;
+  const TextIdCures& cures_;
   std::vector<TokenId> ids_;
   std::int64_t line_ = 1, number_ = 0, tokens_ = 0;
   bool in_number_ = false, document_begins_ = true;
@@ -87,8 +87,8 @@ class TextIdParser {
 }  // namespace
 
 void read_text_ids(InputFile& input, const VocabularyInfo& vocabulary, TokenSink& sink,
-                   const TokensDone& done) {
-  TextIdParser parser(input.name(), vocabulary, sink);
+                   const TokensDone& done, const TextIdCures& cures) {
+  TextIdParser parser(input.name(), vocabulary, sink, cures);
   std::string buffer(kBufferBytes, '\0');
   while (const std::size_t got = input.read(buffer.data(), buffer.size())) {
     check_for_stop();

@@ -51,4 +51,11 @@ void RawIdWriter::write(const TokenId* ids, std::size_t count) {
 
 void RawIdWriter::finish(const std::optional<TextCounts>& /*counts*/) {}
 
+std::unique_ptr<TokenSink> make_token_writer(const std::string& format, ByteSink sink,
+                                             const StreamHeader& header) {
+  if (format == "stream") return std::make_unique<TokenStreamWriter>(std::move(sink), header);
+  if (format == "ids") return std::make_unique<TextIdWriter>(std::move(sink));
+  return std::make_unique<RawIdWriter>(std::move(sink), format == "u16" ? 2 : 4, header.vocabulary);
+}
+
 }  // namespace ql::shard

@@ -30,4 +30,17 @@ class TokenSink {
   virtual void finish(const std::optional<TextCounts>& counts) = 0;
 };
 
+// Sends ids to `sink`; a document begins at each of `starts`, ascending offsets into the ids, of
+// which one may be their number.
+template <typename Starts>
+void send_tokens(const TokenId* ids, std::size_t count, const Starts& starts, TokenSink& sink) {
+  std::size_t sent = 0;
+  for (const std::size_t start : starts) {
+    sink.write(ids + sent, start - sent);
+    sink.begin_document();
+    sent = start;
+  }
+  sink.write(ids + sent, count - sent);
+}
+
 }  // namespace ql::shard

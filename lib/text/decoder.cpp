@@ -73,7 +73,7 @@ void Decoder::begin_document() {
   if (vocabulary_.type() == TokenType::kWord && !line_empty_) end_line();
 }
 
-void Decoder::finish() {
+void Decoder::finish(const std::optional<shard::TextCounts>& /*counts*/) {
   begin_document();
   pass_on();
 }

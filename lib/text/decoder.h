@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "shard/token_sink.h"
 #include "text/encoder.h"
 #include "text/vocabulary.h"
 
@@ -20,16 +21,16 @@ struct DecodeOptions {
 // Streams: needs no more than the ids of one call. Words: one blank between words, a line feed for
 // each <eos>, and one where a document or the text ends inside a line. Other types: exactly the
 // text of the tokens; <unk> becomes U+FFFD.
-class Decoder {
+class Decoder : public shard::TokenSink {
  public:
   using Sink = std::function<void(std::string_view text)>;
   // Keeps a reference to the vocabulary.
   Decoder(const Vocabulary& vocabulary, DecodeOptions options, Sink sink);
 
-  void begin_document();
+  void begin_document() override;
   // Throws Error for an id that the vocabulary has not got.
-  void write(const TokenId* ids, std::size_t count);
-  void finish();
+  void write(const TokenId* ids, std::size_t count) override;
+  void finish(const std::optional<shard::TextCounts>& counts) override;
 
  private:
   void add_word(std::string_view word);

@@ -39,8 +39,6 @@ class DocumentRule {
   explicit DocumentRule(const std::string& rule);
 
   bool at_files() const { return kind_ == Kind::kFile; }
-  // Whether a line can begin a document at all.
-  bool at_lines() const { return kind_ != Kind::kFile && kind_ != Kind::kNone; }
   // `line` is a whole line, or its first kLineHead bytes and some more. Safe from several threads.
   bool begins_at(std::string_view line, const LineHistory& before) const;
 

@@ -8,38 +8,34 @@
 namespace ql::text {
 namespace {
 
-// Writes encoded blocks to a sink and adds up.
-class Collector {
+// Adds up blocks, and passes them on with a document's beginning at its first token.
+class Collector : public shard::TokenSink {
  public:
   Collector(const Encoder& encoder, shard::TokenSink& sink)
       : unk_(encoder.vocabulary().unk()), sink_(sink) {}
 
   void add(const EncodedBlock& block) {
-    std::size_t written = 0;
-    for (const std::size_t start : block.document_starts) {
-      write(block.ids, written, start);
-      document_pending_ = true;
-      written = start;
-    }
-    write(block.ids, written, block.ids.size());
+    shard::send_tokens(block.ids.data(), block.ids.size(), block.document_starts, *this);
     totals_.counts = totals_.counts + block.counts;
     totals_.reserved += block.reserved;
     if (unk_) totals_.unk += std::count(block.ids.begin(), block.ids.end(), *unk_);
   }
   const EncodeTotals& totals() const { return totals_; }
 
- private:
-  void write(const std::vector<TokenId>& ids, std::size_t begin, std::size_t end) {
-    if (begin == end) return;
+  void begin_document() override { document_pending_ = true; }
+  void write(const TokenId* ids, std::size_t count) override {
+    if (count == 0) return;
     if (document_pending_) {
       sink_.begin_document();
       ++totals_.documents;
       document_pending_ = false;
     }
-    sink_.write(ids.data() + begin, end - begin);
-    totals_.tokens += static_cast<std::int64_t>(end - begin);
+    sink_.write(ids, count);
+    totals_.tokens += static_cast<std::int64_t>(count);
   }
+  void finish(const std::optional<shard::TextCounts>&) override {}
 
+ private:
   std::optional<TokenId> unk_;
   shard::TokenSink& sink_;
   EncodeTotals totals_;

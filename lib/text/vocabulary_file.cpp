@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "base/file_format.h"
 #include "text/base64.h"
 #include "text/vocabulary.h"
 
@@ -60,17 +61,7 @@ Vocabulary parse_vocabulary(std::string_view text, const std::string& where) {
     throw FormatError(where, "not a vocabulary file, which is a JSON object", kCure);
   const Json json = parse_json(text, where);
   const JsonObject object(json, where);
-  if (!object.has("format") || object.text("format") != kFormat) {
-    throw FormatError(
-        where, fmt::format("not a vocabulary: \"format\": \"{}\" is missing", kFormat), kCure);
-  }
-  const std::int64_t version = object.integer("version");
-  if (version != kVersion) {
-    throw FormatError(
-        where,
-        fmt::format("version {} of the format; this program reads version {}", version, kVersion),
-        "use a newer version of the toolkit");
-  }
+  check_format(object, kFormat, kVersion);
   VocabularyContent content;
   content.type = choice(object, "type", parse_token_type, "word, char, byte, sentencepiece");
   content.lowercase = object.boolean("lowercase");

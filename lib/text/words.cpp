@@ -1,6 +1,7 @@
 #include "text/words.h"
 
 #include <algorithm>
+#include <array>
 #include <bitset>
 #include <cstring>
 

@@ -2,7 +2,6 @@
 // tab, form feed and carriage return. Other Unicode blanks (U+00A0 ...) belong to words.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -47,16 +46,6 @@ class WordSplitter {
   std::size_t begin_ = 0;     // of the word that is not at its end there
   bool inside_word_ = false;
 };
-
-// Calls visit(std::string_view word) for every word.
-template <typename Visit>
-void for_each_word(std::string_view text, Visit&& visit) {
-  std::array<Word, WordSplitter::kMostWords> words;
-  WordSplitter splitter(text);
-  while (const std::size_t count = splitter.next(words.data())) {
-    for (std::size_t i = 0; i < count; ++i) visit(words[i].view());
-  }
-}
 
 // How many words begin in `text`; `inside_word` says that a word's beginning stands right before
 // it.

@@ -2,92 +2,30 @@
 
 #include <ATen/core/grad_mode.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cmath>
 
 #include "base/error.h"
 #include "base/file.h"
-#include "base/hash.h"
+#include "base/file_format.h"
+#include "net/state_file.h"
 #include "nn/safetensors.h"
 #include "nn/weights.h"
-#include "shard/raw_file.h"
 #include "train/divergence.h"
 
 namespace ql::train {
 namespace {
 
-constexpr const char* kFormat = "ql-training-state";
-constexpr std::int64_t kVersion = 1;
 constexpr const char* kWeights = "model.safetensors";
 constexpr const char* kOptimizer = "optimizer.safetensors";
 constexpr const char* kMemory = "memory.safetensors";
-constexpr const char* kCovered[] = {"model.json", kWeights, kOptimizer, kMemory};
+
+// All but state.json, which has their hashes.
+std::vector<std::string> covered_files() { return {"model.json", kWeights, kOptimizer, kMemory}; }
 
 // --force would remove the good checkpoints.
 constexpr const char* kCure =
     "restore the folder from a copy; --resume goes on from the newest checkpoint that is whole";
-
-// No damage: the file may be good for another program.
-class UnknownVersion : public FormatError {
- public:
-  using FormatError::FormatError;
-};
-
-// By pieces: a mapped file would count as memory of the process, twice the weights of it. A signal
-// does not end it: a checkpoint is written when one has come.
-std::string file_hash(const fs::path& path) {
-  const shard::RandomAccessFile file(path);
-  ContentHasher hasher;
-  std::string piece(std::size_t{1} << 20, '\0');
-  for (std::int64_t offset = 0; offset < file.size();) {
-    const std::size_t part = std::min(piece.size(), static_cast<std::size_t>(file.size() - offset));
-    file.read(offset, piece.data(), part);
-    hasher.update(piece.data(), part);
-    offset += static_cast<std::int64_t>(part);
-  }
-  return hasher.digest();
-}
-
-// The checksum of state.json covers the file as it is without the checksum.
-std::string state_checksum(Json json) {
-  json.erase("checksum");
-  return content_hash(dump_json(json));
-}
-
-Json read_verified_json(const fs::path& path) {
-  Json json = read_json(path);
-  const JsonObject object(json, path.string());
-  if (object.text("format") != kFormat) {
-    throw FormatError(path.string(), fmt::format("\"format\" is \"{}\", expected \"{}\"",
-                                                 object.text("format"), kFormat));
-  }
-  if (object.integer("version") != kVersion) {
-    throw UnknownVersion(path.string(),
-                         fmt::format("version {} is unknown, this program reads version {}",
-                                     object.integer("version"), kVersion),
-                         "use the program that wrote it, or a newer one");
-  }
-  object.refuse_unknown({"format", "version", "state", "files", "checksum"});
-  if (object.text("checksum") != state_checksum(json)) {
-    throw FormatError(path.string(), "checksum mismatch: the file is damaged");
-  }
-  return json;
-}
-
-// Throws FormatError for a file that is not as state.json says, SystemError for one that is
-// missing.
-void compare_files(const fs::path& folder) {
-  const fs::path path = folder / "state.json";
-  const Json json = read_verified_json(path);
-  const JsonObject files = JsonObject(json, path.string()).object("files");
-  for (const char* name : kCovered) {
-    if (file_hash(folder / name) != files.text(name)) {
-      throw FormatError((folder / name).string(),
-                        "checksum mismatch with state.json: the file is damaged");
-    }
-  }
-}
 
 // Copies every tensor of `wanted` from the file, which must hold exactly these.
 void restore(const fs::path& path, const std::vector<nn::NamedTensor>& wanted) {
@@ -150,19 +88,13 @@ void write_checkpoint(const fs::path& folder, const net::ModelFile& description,
 
   TrainingState saved = state;
   saved.updates = learner.updates();
-  Json json = {{"format", kFormat}, {"version", kVersion}, {"state", state_to_json(saved)}};
-  for (const char* name : kCovered) {
-    json["files"][name] = file_hash(temporary / name);
-  }
-  json["checksum"] = state_checksum(json);
-  write_file_atomically(temporary / "state.json", dump_json(json));
+  net::write_state_file(temporary, state_to_json(saved), covered_files());
   atomic.commit();
 }
 
 TrainingState read_state(const fs::path& folder) {
-  const fs::path path = folder / "state.json";
-  const Json json = read_verified_json(path);
-  return state_from_json(JsonObject(json, path.string()).object("state"));
+  const Json state = net::read_state_file(folder);
+  return state_from_json(JsonObject(state, (folder / "state.json").string() + ": state"));
 }
 
 bool tells_damage(const Error& error) {
@@ -178,7 +110,7 @@ bool tells_damage(const Error& error) {
 
 std::string damage(const fs::path& folder) {
   try {
-    compare_files(folder);
+    net::check_files(folder, covered_files());
     return "";
   } catch (const Error& error) {
     if (!tells_damage(error)) {

@@ -10,9 +10,9 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "base/json.h"
 #include "base/number.h"
 #include "base/temporary_name.h"
+#include "net/state_file.h"
 
 namespace ql::train {
 namespace {
@@ -102,10 +102,9 @@ fs::path step_folder(const fs::path& run, std::int64_t step) {
 }
 
 std::optional<std::int64_t> step_of(const fs::path& checkpoint) {
-  const fs::path path = checkpoint / "state.json";
   try {
-    const Json json = read_json(path);
-    return JsonObject(json, path.string()).object("state").integer("step", 0);
+    const Json state = net::read_state_file(checkpoint);
+    return JsonObject(state, checkpoint.string()).integer("step", 0);
   } catch (const Error&) {
     return std::nullopt;
   }

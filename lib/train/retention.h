@@ -23,8 +23,8 @@ struct Retention {
 // RUN/step-00001000
 std::filesystem::path step_folder(const std::filesystem::path& run, std::int64_t step);
 
-// The steps of a checkpoint as its state.json says, which is not verified; absent when it cannot be
-// read.
+// The steps of a checkpoint as its state.json says; absent when that is damaged or of another
+// version, or cannot be read.
 std::optional<std::int64_t> step_of(const std::filesystem::path& checkpoint);
 
 // The steps of which `run` has such a folder, ascending; none when there is no `run`.

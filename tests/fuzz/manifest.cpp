@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/rows.h"
 #include "fuzz/fuzz.h"
 #include "shard/info.h"
 #include "unit/scratch.h"
@@ -64,8 +65,8 @@ void check(const shard::Manifest& manifest, const Place& place) {
   place.check(manifest.document_starts.file);
   if (manifest.vocabulary_file) place.check(manifest.vocabulary_file->file);
   shard::info_text("data", manifest);
-  shard::info_tsv("data", manifest);
-  shard::info_json("data", manifest);
+  tsv_line(shard::info_row("data", manifest));
+  json_line(shard::info_object("data", manifest));
 }
 
 }  // namespace

@@ -18,9 +18,8 @@ void read(const Options& options, const Option& option) {
   options.given(name);
   if (option.type == OptionType::kFlag) {
     options.flag(name);
-  } else if (option.type == OptionType::kTextList ||
-             (option.repeatable && option.type != OptionType::kInteger &&
-              option.type != OptionType::kIntegerList)) {
+  } else if (option.repeatable && option.type != OptionType::kInteger &&
+             option.type != OptionType::kIntegerList) {
     options.texts(name);
   } else if (option.type == OptionType::kIntegerList || option.repeatable) {
     for (const std::int64_t value : options.integers(name))

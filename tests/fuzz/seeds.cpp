@@ -170,7 +170,7 @@ void add_texts(const Seeds& seeds) {
       {1, {"cat", "--range", "0:10", "--output", "ids", "data"}},
       {2, {"-m", "best", "--segment", "4,8", "--memory=12", "--method=exact", "--position", "2"}},
       {2, {"plan", "--context", "4k", "--arch", "ql", "--arch", "xl", "--rate", "2,4"}},
-      {3, {"pack", "-oout", "--lengths", "1,2k", "--names=x,y", "-r", "-2.5e-1", "-s", "a=1"}},
+      {3, {"pack", "-oout", "--lengths", "1,2k", "-r", "-2.5e-1", "-s", "a=1"}},
       {3, {"pack", "--help"}}};
   for (const auto& [table, arguments] : lines) {
     std::string bytes(1, table);

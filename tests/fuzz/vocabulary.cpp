@@ -70,7 +70,7 @@ void check(const Vocabulary& vocabulary) {
   accepted([&] {
     text::Decoder decoder(vocabulary, {}, [](std::string_view) {});
     decoder.write(ids.data(), ids.size());
-    decoder.finish();
+    decoder.finish(std::nullopt);
   });
 }
 

@@ -55,7 +55,6 @@ Options:
                           stream.
   -s, --set KEY=VALUE     Change a setting. May be given several times.
       --lengths N,...     Lengths. Default: 4,8.
-      --names NAME,...    Names.
   -r, --rate X            A rate. Default: 0.5.
       --vocab FILE        Vocabulary.
   -f, --force             Replace what is there.
@@ -131,8 +130,6 @@ May be given several times.
 .It Fl \-lengths Ar \&N,...
 Lengths.
 Default: 4,8.
-.It Fl \-names Ar \&NAME,...
-Names.
 .It Fl r , Fl \-rate Ar \&X
 A rate.
 Default: 0.5.

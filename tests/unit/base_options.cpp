@@ -33,16 +33,15 @@ std::string pack_complaint(Arguments arguments) {
 }  // namespace
 
 TEST_CASE("values of every type") {
-  const Options options = pack({"--frame-tokens", "1k", "--input=ids", "-s", "a=1", "--set",
-                                "b=2,3", "--lengths", "1,2k", "--names=x,y", "-r", "-2.5e-1",
-                                "--vocab", "a,b.json", "-f", "one", "-", "two"});
+  const Options options =
+      pack({"--frame-tokens", "1k", "--input=ids", "-s", "a=1", "--set", "b=2,3", "--lengths",
+            "1,2k", "-r", "-2.5e-1", "--vocab", "a,b.json", "-f", "one", "-", "two"});
   CHECK(options.command().name == "pack");
   CHECK(options.text("output") == "out");
   CHECK(options.integer("frame-tokens") == 1000);
   CHECK(options.text("input") == "ids");
   CHECK(options.texts("set") == Arguments{"a=1", "b=2,3"});
   CHECK(options.integers("lengths") == std::vector<std::int64_t>{1, 2000});
-  CHECK(options.texts("names") == Arguments{"x", "y"});
   CHECK(options.real("rate") == -0.25);
   CHECK(options.text("vocab") == "a,b.json");
   CHECK(options.flag("force"));
@@ -61,7 +60,6 @@ TEST_CASE("defaults") {
   CHECK(options.given("output"));
   CHECK_FALSE(options.has("vocab"));
   CHECK(options.texts("set").empty());
-  CHECK(options.texts("names").empty());
   CHECK_FALSE(options.flag("force"));
   CHECK(options.positional().empty());
 }
@@ -146,8 +144,8 @@ TEST_CASE("bad values name the option, the value and what is allowed") {
         "pack: option --lengths: expected at least 0, found '4,-1'" + see);
   CHECK(pack_complaint({"--lengths=4,,8"}) ==
         "pack: option --lengths: expected items separated by single commas, found '4,,8'" + see);
-  CHECK(pack_complaint({"--names", ""}) ==
-        "pack: option --names: expected items separated by single commas, found ''" + see);
+  CHECK(pack_complaint({"--lengths", ""}) ==
+        "pack: option --lengths: expected items separated by single commas, found ''" + see);
   CHECK(pack_complaint({"--rate", "1.5x"}) ==
         "pack: option --rate: expected a number like 0.25 or 2.5e-4, found '1.5x'" + see);
   CHECK(pack_complaint({"--input", "idz"}) ==

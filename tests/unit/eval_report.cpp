@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "base/rows.h"
 #include "eval/report.h"
 #include "torch_doctest.h"
 
@@ -135,13 +136,6 @@ TEST_CASE("every row has the same keys, and a text without words no word perplex
   CHECK(tsv_header(network) == tsv_header(unigram));
   CHECK(network["word_perplexity"].is_null());
   CHECK(network["byte_perplexity"].is_number());
-}
-
-TEST_CASE("a line has one field a column, whatever the names hold") {
-  const Json row{{"checkpoint", "a\tb\nc\\d\re"}, {"n", 12}, {"x", 0.1 + 0.2}, {"none", nullptr}};
-  CHECK(tsv_header(row) == "checkpoint\tn\tx\tnone\n");
-  CHECK(tsv_line(row) == "a\\tb\\nc\\\\d\\re\t12\t0.3\t-\n");
-  CHECK(tsv_line(Json{{"big", 123456789.25}}) == "1.2345679e+08\n");
 }
 
 }  // namespace

@@ -43,7 +43,6 @@ inline const ToolTable& sample_table() {
                     input,
                     set,
                     lengths,
-                    make_option("names", 0, OptionType::kTextList, "NAME,...", "Names."),
                     make_option("rate", 'r', OptionType::kReal, "X", "A rate.", "0.5"),
                     make_option("vocab", 0, OptionType::kFile, "FILE", "Vocabulary."),
                     force};

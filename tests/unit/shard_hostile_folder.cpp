@@ -7,6 +7,7 @@
 
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/rows.h"
 #include "shard/document_starts.h"
 #include "shard/info.h"
 #include "shard/little_endian.h"
@@ -152,8 +153,8 @@ TEST_CASE("a manifest that is no file, or larger than any, is refused at once") 
 }
 
 TEST_CASE("unknown versions are refused, unknown keys are kept") {
-  CHECK(contains(verdict_after([](Json& json) { json["version"] = 2; }), "version 2"));
-  CHECK(contains(verdict_after([](Json& json) { json["format"] = "other"; }), "format \"other\""));
+  CHECK(contains(verdict_after([](Json& json) { json["version"] = 2; }), "version is 2"));
+  CHECK(contains(verdict_after([](Json& json) { json["format"] = "other"; }), "format is 'other'"));
   const ScratchFolder scratch;
   pack(scratch / "data", {{1}}, header_of(10));
   edit_manifest(scratch / "data", [](Json& json) { json["note"] = Json{{"by", "me"}}; });
@@ -224,11 +225,11 @@ TEST_CASE("a manifest cannot talk to the terminal") {
     json["provenance"]["command"] = "\x1b]0;title\x07";
   });
   const Manifest manifest = read_manifest(find_packed_folder(scratch / "data"));
-  const std::string text = info_text("data", manifest), tsv = info_tsv("data", manifest);
-  for (const std::string& said : {text, tsv, info_json("data", manifest)})
+  const std::string text = info_text("data", manifest), tsv = tsv_line(info_row("data", manifest));
+  for (const std::string& said : {text, tsv, json_line(info_object("data", manifest))})
     CHECK(said.find('\x1b') == std::string::npos);
   CHECK(contains(text, "?]0;title?"));
-  const std::string header = info_tsv_header();
+  const std::string header = tsv_header(info_row("data", manifest));
   CHECK(std::count(tsv.begin(), tsv.end(), '\t') == std::count(header.begin(), header.end(), '\t'));
   CHECK(std::count(tsv.begin(), tsv.end(), '\n') == 1);
 }

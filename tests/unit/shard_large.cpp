@@ -7,9 +7,9 @@
 #include <functional>
 
 #include "base/hash.h"
+#include "base/rows.h"
 #include "shard/info.h"
 #include "shard/joined_data.h"
-#include "shard/token_cursor.h"
 #include "unit/shard_support.h"
 
 namespace ql::shard {
@@ -116,8 +116,7 @@ TEST_CASE("a manifest of 10^13 tokens opens at once and is read at any position"
     std::vector<std::int64_t> expected, read(kRealTokens);
     for (std::int64_t place = 0; place < kRealTokens; ++place)
       expected.push_back(id_at(kReal[i], place));
-    TokenCursor cursor(reader, i, begins[i]);
-    CHECK(cursor.read(kRealTokens, read.data()) == kRealTokens);
+    reader.read(begins[i], kRealTokens, read.data(), i);
     CHECK(read == expected);
     read.clear();
     reader.read_in_order(
@@ -153,7 +152,7 @@ TEST_CASE("a manifest of 10^13 tokens opens at once and is read at any position"
   CHECK(range.begin == 3 * kTokens - 1);
   const Manifest manifest = read_manifest(find_packed_folder(folder));
   CHECK(contains(info_text("large", manifest), "10,000,000,000,000"));
-  CHECK(contains(info_tsv("large", manifest), "\t10000000000000\t10000000000\tu16\t"));
+  CHECK(contains(tsv_line(info_row("large", manifest)), "\t10000000000000\t10000000000\tu16\t"));
 }
 
 }  // namespace ql::shard

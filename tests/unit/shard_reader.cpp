@@ -2,7 +2,6 @@
 
 #include <set>
 
-#include "shard/token_cursor.h"
 #include "unit/shard_support.h"
 
 namespace ql::shard {
@@ -116,75 +115,6 @@ TEST_CASE("more shards than may be open at once") {
   const auto open_files =
       std::distance(fs::directory_iterator("/proc/self/fd"), fs::directory_iterator());
   CHECK(open_files < 75);
-}
-
-TEST_CASE("a cursor reads on where it was saved") {
-  const ScratchFolder scratch;
-  const Documents documents = random_documents(500, 50, 9);
-  const std::vector<std::int64_t> ids = all_ids(documents);
-  PackOptions options;
-  options.shard_tokens = 123;
-  options.frame_tokens = 10;
-  pack(scratch / "data", documents, header_of(50), options);
-  TokenReader reader(scratch / "data");
-  std::mt19937_64 random(10);
-  std::vector<std::int64_t> read;
-  Json saved = TokenCursor(reader).to_json();
-  // A new cursor for each piece, as after a restart.
-  for (bool more = true; more;) {
-    TokenReader again(scratch / "data");
-    TokenCursor cursor(again, random() % 3);
-    cursor.restore(JsonObject(parse_json(dump_json(saved), "state.json"), "state.json"));
-    std::int64_t piece[37];
-    const auto count = static_cast<std::int64_t>(1 + random() % 37);
-    const std::int64_t got = cursor.read(count, piece);
-    read.insert(read.end(), piece, piece + got);
-    more = got == count;
-    CHECK(cursor.position() == static_cast<std::int64_t>(read.size()));
-    CHECK(cursor.remaining() == 500 - cursor.position());
-    saved = cursor.to_json();
-  }
-  CHECK(read == ids);
-}
-
-TEST_CASE("a cursor is not restored on other data, but on the same data packed anew") {
-  const ScratchFolder scratch;
-  pack(scratch / "one", {{1, 2, 3}}, header_of(10));
-  pack(scratch / "other", {{1, 2, 4}}, header_of(10));
-  PackOptions options;
-  options.frame_tokens = 1;
-  options.level = 19;
-  pack(scratch / "again", {{1, 2, 3}}, header_of(10), options);
-  TokenReader one(scratch / "one"), other(scratch / "other"), again(scratch / "again");
-  Json saved = TokenCursor(one, 0, 2).to_json();
-
-  TokenCursor cursor(other);
-  const std::string text =
-      complaint([&] { cursor.restore(JsonObject(saved, "state.json: data")); });
-  CHECK(contains(text, "state.json: data: the position was saved on data " + one.hash()));
-  CHECK(cursor.position() == 0);
-
-  TokenCursor same(again);
-  same.restore(JsonObject(saved, ""));
-  CHECK(same.position() == 2);
-  for (const char* position : {"-1", "4", "1.5", "\"1\""}) {
-    saved["position"] = Json::parse(position);
-    CHECK_THROWS_AS(same.restore(JsonObject(saved, "state.json")), FormatError);
-  }
-  CHECK_THROWS_AS(same.seek(4), std::out_of_range);
-  CHECK_THROWS_AS(TokenCursor(one, 0, -1), std::out_of_range);
-}
-
-TEST_CASE("a cursor may stand at the end, and on no data of another length") {
-  const ScratchFolder scratch;
-  pack(scratch / "data", {{1, 2, 3}}, header_of(10));
-  TokenReader reader(scratch / "data");
-  TokenCursor cursor(reader, 0, 3);
-  std::int64_t id = -1;
-  CHECK(cursor.read(1, &id) == 0);
-  Json saved = cursor.to_json();
-  saved["tokens"] = 4;
-  CHECK_THROWS_AS(cursor.restore(JsonObject(saved, "state.json")), FormatError);
 }
 
 TEST_CASE("a reader whose files were closed opens them again") {

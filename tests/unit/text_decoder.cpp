@@ -15,18 +15,6 @@ namespace {
 
 using testing::TextFiles;
 
-// Encodes into a decoder.
-class DecodingSink : public shard::TokenSink {
- public:
-  explicit DecodingSink(Decoder& decoder) : decoder_(decoder) {}
-  void begin_document() override { decoder_.begin_document(); }
-  void write(const TokenId* ids, std::size_t count) override { decoder_.write(ids, count); }
-  void finish(const std::optional<shard::TextCounts>&) override { decoder_.finish(); }
-
- private:
-  Decoder& decoder_;
-};
-
 std::string round_trip(const std::string& text, const VocabularyRules& rules, EosRule eos,
                        const char* documents = "file") {
   const TextFiles files({text});
@@ -35,10 +23,9 @@ std::string round_trip(const std::string& text, const VocabularyRules& rules, Eo
   std::string decoded;
   Decoder decoder(vocabulary, {eos, vocabulary.line_style()},
                   [&decoded](std::string_view piece) { decoded += piece; });
-  DecodingSink sink(decoder);
   encode_files(
-      files.names(), encoder, 1, sink, [] {}, 64);
-  sink.finish(std::nullopt);
+      files.names(), encoder, 1, decoder, [] {}, 64);
+  decoder.finish(std::nullopt);
   return decoded;
 }
 
@@ -104,7 +91,7 @@ std::string decode(const Vocabulary& vocabulary, const std::vector<TokenId>& ids
   Decoder decoder(vocabulary, options, [&decoded](std::string_view piece) { decoded += piece; });
   // One by one: the state has to survive between calls.
   for (const TokenId id : ids) decoder.write(&id, 1);
-  decoder.finish();
+  decoder.finish(std::nullopt);
   return decoded;
 }
 

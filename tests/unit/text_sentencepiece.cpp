@@ -60,7 +60,7 @@ class Recorder : public shard::TokenSink {
     decoder_.write(ids, count);
     result_.ids.insert(result_.ids.end(), ids, ids + count);
   }
-  void finish(const std::optional<shard::TextCounts>&) override { decoder_.finish(); }
+  void finish(const std::optional<shard::TextCounts>&) override { decoder_.finish(std::nullopt); }
 
  private:
   Decoder& decoder_;

@@ -259,8 +259,9 @@ std::string error_for(const std::function<void(Json&)>& change, TokenType type =
 TEST_CASE("a changed vocabulary file is refused, with the place") {
   CHECK(error_for([](Json&) {}) == "");
   CHECK(error_for([](Json& j) { j["later"] = 1; }) == "");
-  CHECK(contains(error_for([](Json& j) { j.erase("format"); }), "v.json: not a vocabulary"));
-  CHECK(contains(error_for([](Json& j) { j["version"] = 2; }), "version 2 of the format"));
+  CHECK(contains(error_for([](Json& j) { j.erase("format"); }), "v.json: the key 'format'"));
+  CHECK(contains(error_for([](Json& j) { j["format"] = "x"; }), "expected 'ql-vocabulary'"));
+  CHECK(contains(error_for([](Json& j) { j["version"] = 2; }), "version is 2"));
   CHECK(contains(error_for([](Json& j) { j["type"] = "letter"; }), "found 'letter'"));
   CHECK(contains(error_for([](Json& j) { j["line_style"] = "x"; }), "line_style"));
   CHECK(contains(error_for([](Json& j) { j["tokens"][3] = "a"; }), "tokens[3]: 'a' again"));

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "net/state_file.h"
 #include "scratch.h"
 #include "train/run_folder.h"
 
@@ -21,8 +22,7 @@ using Steps = std::vector<std::int64_t>;
 void write(const fs::path& folder, std::int64_t step) {
   AtomicFolder atomic(folder);
   test::spill(atomic.temporary() / "model.json", "model " + std::to_string(step));
-  test::spill(atomic.temporary() / "state.json",
-              "{\"state\": {\"step\": " + std::to_string(step) + "}}");
+  net::write_state_file(atomic.temporary(), {{"step", step}}, {"model.json"});
   atomic.commit();
 }
 

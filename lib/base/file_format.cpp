@@ -1,8 +1,6 @@
-#include "net/file_format.h"
+#include "base/file_format.h"
 
-#include "base/error.h"
-
-namespace ql::net {
+namespace ql {
 
 void check_format(const JsonObject& json, const std::string& format, std::int64_t version) {
   const std::string found = json.text("format");
@@ -11,11 +9,11 @@ void check_format(const JsonObject& json, const std::string& format, std::int64_
   }
   const std::int64_t found_version = json.integer("version");
   if (found_version != version) {
-    throw FormatError(
+    throw UnknownVersion(
         json.where(),
         fmt::format("version is {}, this program reads version {}", found_version, version),
         "use the release that wrote the file");
   }
 }
 
-}  // namespace ql::net
+}  // namespace ql

@@ -1,0 +1,81 @@
+#include "net/state_file.h"
+
+#include <algorithm>
+
+#include "base/file.h"
+#include "base/file_format.h"
+#include "base/hash.h"
+#include "shard/raw_file.h"
+
+namespace ql::net {
+namespace {
+
+constexpr const char* kFormat = "ql-training-state";
+constexpr std::int64_t kVersion = 1;
+
+fs::path state_file(const fs::path& folder) { return folder / "state.json"; }
+
+// The file is read by pieces: mapped, it would count as memory of the process, and weights are
+// large.
+std::string file_hash(const fs::path& path) {
+  const shard::RandomAccessFile file(path);
+  ContentHasher hasher;
+  std::string piece(std::size_t{1} << 20, '\0');
+  for (std::int64_t offset = 0; offset < file.size();) {
+    const std::size_t part = std::min(piece.size(), static_cast<std::size_t>(file.size() - offset));
+    file.read(offset, piece.data(), part);
+    hasher.update(piece.data(), part);
+    offset += static_cast<std::int64_t>(part);
+  }
+  return hasher.digest();
+}
+
+// The checksum covers the file as it is without the checksum.
+std::string checksum_of(Json json) {
+  json.erase("checksum");
+  return content_hash(dump_json(json));
+}
+
+Json read_verified(const fs::path& path) {
+  Json json = read_json(path);
+  const JsonObject object(json, path.string());
+  check_format(object, kFormat, kVersion);
+  object.refuse_unknown({"format", "version", "state", "files", "checksum"});
+  if (object.text("checksum") != checksum_of(json)) {
+    throw FormatError(path.string(), "checksum mismatch: the file is damaged");
+  }
+  return json;
+}
+
+}  // namespace
+
+Json read_state_file(const fs::path& folder) {
+  const fs::path path = state_file(folder);
+  const Json json = read_verified(path);
+  return JsonObject(json, path.string()).at("state");
+}
+
+void check_files(const fs::path& folder, const std::vector<std::string>& files,
+                 const std::string& cure) {
+  const fs::path path = state_file(folder);
+  const Json json = read_verified(path);
+  const JsonObject hashes = JsonObject(json, path.string()).object("files");
+  for (const std::string& name : files) {
+    if (file_hash(folder / name) != hashes.text(name)) {
+      throw FormatError((folder / name).string(),
+                        "checksum mismatch with state.json: the file is damaged", cure);
+    }
+  }
+}
+
+void write_state_file(const fs::path& folder, const Json& state,
+                      const std::vector<std::string>& files) {
+  Json json = {{"format", kFormat}, {"version", kVersion}, {"state", state}};
+  for (const std::string& name : files) {
+    json["files"][name] = file_hash(folder / name);
+  }
+  json["checksum"] = checksum_of(json);
+  write_file_atomically(state_file(folder), dump_json(json));
+}
+
+}  // namespace ql::net
