@@ -127,7 +127,7 @@ Option precision() {
   option.help =
       "Of matrix products, whatever the network was trained with. All but float32 need a GPU, and "
       "change the last digits of the losses.";
-  option.choices = ql::nn::precision_names();
+  option.choices = ql::all_names<ql::nn::Precision>();
   option.default_value = "float32";
   return option;
 }

@@ -61,7 +61,7 @@ std::vector<Option> option_table() {
   Option precision = option("precision", OptionType::kChoice, "PRECISION",
                             "Of matrix products: --set precision=PRECISION. All but float32 need a "
                             "GPU. Weights and optimizer are float32 always.");
-  precision.choices = ql::nn::precision_names();
+  precision.choices = ql::all_names<ql::nn::Precision>();
   return {
       required(option("data", OptionType::kFolder, "DIR", "Training data, packed by qlbin(1).")),
       required(option("valid", OptionType::kFolder, "DIR",
