@@ -66,7 +66,7 @@ Search search_of_family(const Options& options) {
   for (const std::string& name : kArchitectures) {
     if (std::find(names.begin(), names.end(), name) != names.end()) {
       search.push_back(
-          {name, net::divisions_of_layers(network, net::architecture_from_text(name, "--arch"),
+          {name, net::divisions_of_layers(network, value_named<net::Architecture>(name, "--arch"),
                                           layers, options.integers("rate"))});
     }
   }

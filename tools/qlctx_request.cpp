@@ -35,7 +35,7 @@ std::vector<std::int64_t> scales_from_options(const Options& options,
 Request request_from_arch(const Options& options) {
   Request request;
   net::Network& network = request.network;
-  network.architecture = net::architecture_from_text(options.text("arch"), "--arch");
+  network.architecture = value_named<net::Architecture>(options.text("arch"), "--arch");
   network.scales = scales_from_options(options, network.architecture);
   if (options.given("output-layers")) {
     network.output_layers = options.integer("output-layers");

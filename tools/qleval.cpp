@@ -72,7 +72,7 @@ ql::eval::StudyOptions study_options(const ql::Options& options, ql::nn::Process
   study.chunk = options.integer("chunk");
   study.group = group;
   study.device = ql::nn::find_device(options.text("device"), group);
-  study.precision = ql::nn::precision_from_text(options.text("precision"), "--precision");
+  study.precision = ql::value_named<ql::nn::Precision>(options.text("precision"), "--precision");
   ql::nn::set_up_precision(study.device, study.precision);
   if (options.has("per-token")) {
     study.loss_file = options.text("per-token");

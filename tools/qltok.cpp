@@ -68,7 +68,7 @@ void make_vocabulary(const Options& options) {
   const std::map<std::string, Presence> presence = {
       {"auto", Presence::kAuto}, {"always", Presence::kAlways}, {"never", Presence::kNever}};
   ql::text::VocabularyRules rules;
-  rules.type = *ql::text::parse_token_type(options.text("type"));
+  rules.type = *ql::find_named<ql::text::TokenType>(options.text("type"));
   rules.lowercase = options.flag("lowercase");
   rules.min_count = options.integer("min-count");
   if (options.has("max-size")) rules.max_size = options.integer("max-size");
@@ -156,8 +156,8 @@ ql::text::DecodeOptions decode_options(const Options& options, const Vocabulary&
   ql::text::DecodeOptions rules;
   rules.eos =
       options.text("eos") == "double" ? ql::text::EosRule::kDouble : ql::text::EosRule::kLine;
-  rules.line_style =
-      ql::text::parse_line_style(options.text("line-style")).value_or(vocabulary.line_style());
+  rules.line_style = ql::find_named<ql::text::LineStyle>(options.text("line-style"))
+                         .value_or(vocabulary.line_style());
   return rules;
 }
 

@@ -57,7 +57,7 @@ std::vector<Option> option_table() {
       "precision", "PRECISION",
       "Of matrix products: --set precision=PRECISION. All but float32 need a GPU. Weights and "
       "optimizer are float32 always.",
-      nn::precision_names());
+      all_names<nn::Precision>());
   const Option eager = make_flag("eager",
                                  "On a GPU launch every operation of every step by itself, instead "
                                  "of recording a step once and replaying it.");

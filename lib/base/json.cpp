@@ -141,10 +141,10 @@ std::vector<bool> JsonObject::booleans(const std::string& key) const {
   return values;
 }
 
-void JsonObject::refuse_unknown(const std::set<std::string>& known) const {
+void JsonObject::refuse_unknown(const std::vector<std::string>& known) const {
   for (const auto& item : json_->items()) {
-    if (known.count(item.key()) != 0) continue;
-    const std::string suggestion = nearest(item.key(), {known.begin(), known.end()});
+    if (std::find(known.begin(), known.end(), item.key()) != known.end()) continue;
+    const std::string suggestion = nearest(item.key(), known);
     throw FormatError(where_, fmt::format("unknown key '{}'", item.key()),
                       suggestion.empty() ? "" : fmt::format("did you mean '{}'?", suggestion));
   }

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -39,7 +38,8 @@ class JsonObject {
   std::vector<std::int64_t> integers(const std::string& key) const;
   std::vector<bool> booleans(const std::string& key) const;
   // Throws when a key outside `known` is present, with the nearest known one.
-  void refuse_unknown(const std::set<std::string>& known) const;
+  void refuse_unknown(const std::vector<std::string>& known) const;
+  const Json& json() const { return *json_; }
   const std::string& where() const { return where_; }
 
  private:

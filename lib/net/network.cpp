@@ -1,124 +1,20 @@
 #include "net/network.h"
 
 #include <array>
-#include <cmath>
 #include <numeric>
 
 #include "base/error.h"
-#include "net/geometry.h"
+#include "net/network_keys_internal.h"
 
 namespace ql::net {
 namespace {
 
-struct ArchitectureName {
-  Architecture architecture;
-  const char* name;
-  const char* short_name;
-};
-constexpr std::array<ArchitectureName, 5> kArchitectureNames{{
-    {Architecture::kTransformerQl, "transformer-ql", "ql"},
-    {Architecture::kTransformerXl, "transformer-xl", "xl"},
-    {Architecture::kCompressive, "compressive", "compressive"},
-    {Architecture::kMultiScale, "multi-scale", "multiscale"},
-    {Architecture::kVanilla, "vanilla", "vanilla"},
-}};
-
-const ArchitectureName& names_of(Architecture architecture) {
-  for (const ArchitectureName& entry : kArchitectureNames) {
-    if (entry.architecture == architecture) {
-      return entry;
-    }
-  }
-  throw std::logic_error("not an architecture");
-}
-
-template <typename Value>
-struct Name {
-  Value value;
-  const char* name;
-};
-constexpr std::array<Name<Pool>, 5> kPoolNames{{
-    {Pool::kMax, "max"},
-    {Pool::kMean, "mean"},
-    {Pool::kConvolution, "convolution"},
-    {Pool::kDilatedConvolution, "dilated-convolution"},
-    {Pool::kMostUsed, "most-used"},
-}};
-
-constexpr std::array<Name<CompressionLoss>, 2> kCompressionLossNames{{
-    {CompressionLoss::kAttentionReconstruction, "attention-reconstruction"},
-    {CompressionLoss::kAutoEncoding, "auto-encoding"},
-}};
-constexpr std::array<Name<Encoding>, 3> kEncodingNames{{
-    {Encoding::kTransformerXl, "transformer-xl"},
-    {Encoding::kShaw, "shaw"},
-    {Encoding::kAbsolute, "absolute"},
-}};
-constexpr std::array<Name<Attention>, 2> kAttentionNames{{
-    {Attention::kSoftmax, "softmax"},
-    {Attention::kLinear, "linear"},
-}};
-
-template <typename Names>
-std::string list_names(const Names& names) {
-  std::string list;
-  for (const auto& entry : names) {
-    list += (list.empty() ? "" : ", ") + std::string(entry.name);
-  }
-  return list;
-}
-
-template <typename Names, typename Value>
-std::string name_in(const Names& names, Value value) {
-  for (const auto& entry : names) {
-    if (entry.value == value) {
-      return entry.name;
-    }
-  }
-  throw std::logic_error("a value without a name");
-}
-
-// `kind` for the message: "pool".
-template <typename Value, std::size_t Count>
-Value value_of(const std::array<Name<Value>, Count>& names, const char* kind,
-               const std::string& text, const std::string& where) {
-  for (const auto& entry : names) {
-    if (text == entry.name) {
-      return entry.value;
-    }
-  }
-  throw ConfigError(where, fmt::format("unknown {} '{}'", kind, text),
-                    "known are " + list_names(names));
-}
-
-void check_size(const std::string& where, const char* key, std::int64_t value, std::int64_t maximum,
-                std::int64_t minimum = 1) {
-  if (value < minimum || value > maximum) {
-    throw ConfigError(where,
-                      fmt::format("{} is {}, must be {} to {}", key, value, minimum, maximum));
-  }
-}
-
-void check_probability(const std::string& where, const char* key, double value) {
-  if (!(value >= 0 && value < 1)) {
-    throw ConfigError(where,
-                      fmt::format("{} is {}, must be at least 0 and less than 1", key, value));
-  }
-}
-
-void check_deviation(const std::string& where, const char* key, double value) {
-  if (!(value >= 0) || !std::isfinite(value)) {
-    throw ConfigError(where,
-                      fmt::format("{} is {}, must be a finite number of at least 0", key, value));
-  }
-}
+constexpr std::array kShortNames{"ql", "xl", "compressive", "multiscale", "vanilla"};
 
 void check_encoding(const Network& network, const std::string& where) {
-  if (network.clamp_len == 0 || network.clamp_len < -1) {
-    throw ConfigError(where, fmt::format("clamp_len is {}, must be at least 1", network.clamp_len),
-                      "-1 clamps no distance");
+  if (network.clamp_len == 0) {
+    throw ConfigError(where, "clamp_len is 0, must be at least 1", "-1 clamps no distance");
   }
-  check_size(where, "clamp_len", network.clamp_len, kMaxWidth, -1);
   if (network.encoding == Encoding::kShaw && network.clamp_len < 0) {
     throw ConfigError(where, "encoding is shaw, but clamp_len is not set",
                       "set it to the largest distance that gets a vector of its own");
@@ -140,7 +36,6 @@ void check_encoding(const Network& network, const std::string& where) {
 }
 
 void check_attention(const Network& network, const std::string& where) {
-  check_size(where, "attention_window", network.attention_window, kMaxLength, 0);
   if (network.same_length) {
     if (network.attention_window > 0) {
       throw ConfigError(where, "same_length and attention_window are both set",
@@ -152,9 +47,6 @@ void check_attention(const Network& network, const std::string& where) {
                                     to_text(network.architecture)),
                         "use attention_window");
     }
-  }
-  for (const std::int64_t dilation : network.attention_dilation) {
-    check_size(where, "attention_dilation", dilation, kMaxLength);
   }
   if (!network.attention_dilation.empty()) {
     if (network.attention_window == 0) {
@@ -216,8 +108,6 @@ void check_clusters(const Network& network, const std::string& where) {
                       "leave vocab_size out, for qltrain to choose both for its data, or name the "
                       "cutoffs");
   }
-  check_size(where, "div_val", network.div_val, kMaxWidth);
-  check_size(where, "d_embed", network.embedding_width(), kMaxWidth);
   std::int64_t width = network.embedding_width();
   std::int64_t previous = 0;
   for (const std::int64_t cutoff : network.cutoffs) {
@@ -281,14 +171,9 @@ void Network::check_layers(const std::string& where) const {
   if (scales.empty()) {
     throw ConfigError(where, "scales is empty", "give the layers of every scale, as in [3, 3]");
   }
-  check_size(where, "output_layers", output_layers, kMaxLayers, 0);
-  std::int64_t total = output_layers;
-  for (const std::int64_t layers_of_scale : scales) {
-    check_size(where, "a number of layers in scales", layers_of_scale, kMaxLayers);
-    total += layers_of_scale;
-    check_size(where, "the number of layers in all", total, kMaxLayers);
-  }
-  check_size(where, "rate", rate, kMaxRate);
+  kLayerKeys(*this, key_checker(where));
+  const std::int64_t total = layers();
+  check_range(where, "the number of layers in all", total, {1, kMaxLayers});
   if (!has_scales(architecture)) {
     if (scales.size() != 1) {
       throw ConfigError(
@@ -310,12 +195,8 @@ void Network::check_layers(const std::string& where) const {
 
 void Network::check(const std::string& where) const {
   check_layers(where);
-  check_size(where, "vocab_size", vocab_size, kMaxVocabulary, 0);
-  check_size(where, "d_model", d_model, kMaxWidth);
-  check_size(where, "n_head", n_head, kMaxWidth);
-  check_size(where, "d_head", d_head, kMaxWidth);
-  check_size(where, "n_head * d_head", n_head * d_head, kMaxWidth);
-  check_size(where, "d_inner", d_inner, kMaxWidth);
+  check_keys(where, *this);
+  check_range(where, "n_head * d_head", n_head * d_head, {1, kMaxWidth});
   if (d_model % 2 != 0) {
     throw ConfigError(where, fmt::format("d_model is {}, must be even", d_model),
                       "half of a position's encoding are sines, half cosines");
@@ -329,15 +210,10 @@ void Network::check(const std::string& where) const {
                                   to_text(architecture)),
                       "set it to false");
   }
-  check_probability(where, "dropout", dropout);
-  check_probability(where, "dropatt", dropatt);
-  check_probability(where, "droppath", droppath);
   if (droppath > 0 && scales.size() < 2) {
     throw ConfigError(where, fmt::format("droppath is {}, but there is one scale only", droppath),
                       "droppath leaves scales out: set it to 0");
   }
-  check_deviation(where, "init_std", init_std);
-  check_deviation(where, "proj_init_std", proj_init_std);
   check_attention(*this, where);
   check_clusters(*this, where);
 }
@@ -352,39 +228,23 @@ bool has_scales(Architecture architecture) {
 
 bool spreads(Pool pool) { return pool == Pool::kDilatedConvolution || pool == Pool::kMostUsed; }
 
-std::string to_text(Architecture architecture) { return names_of(architecture).name; }
-
-std::string to_short_text(Architecture architecture) { return names_of(architecture).short_name; }
-
-std::string to_text(Pool pool) { return name_in(kPoolNames, pool); }
-std::string to_text(Encoding encoding) { return name_in(kEncodingNames, encoding); }
-std::string to_text(Attention attention) { return name_in(kAttentionNames, attention); }
-std::string to_text(CompressionLoss loss) { return name_in(kCompressionLossNames, loss); }
-
-Architecture architecture_from_text(const std::string& text, const std::string& where) {
-  for (const ArchitectureName& entry : kArchitectureNames) {
-    if (text == entry.name || text == entry.short_name) {
-      return entry.architecture;
-    }
-  }
-  throw ConfigError(where, fmt::format("unknown architecture '{}'", text),
-                    "known are " + list_names(kArchitectureNames));
-}
-
-Pool pool_from_text(const std::string& text, const std::string& where) {
-  return value_of(kPoolNames, "pool", text, where);
-}
-
-Encoding encoding_from_text(const std::string& text, const std::string& where) {
-  return value_of(kEncodingNames, "encoding", text, where);
-}
-
-Attention attention_from_text(const std::string& text, const std::string& where) {
-  return value_of(kAttentionNames, "attention", text, where);
-}
-
-CompressionLoss compression_loss_from_text(const std::string& text, const std::string& where) {
-  return value_of(kCompressionLossNames, "compression_loss", text, where);
+std::string to_short_text(Architecture architecture) {
+  return kShortNames.at(static_cast<std::size_t>(architecture));
 }
 
 }  // namespace ql::net
+
+namespace ql {
+
+template <>
+std::optional<net::Architecture> find_named(std::string_view name) {
+  for (std::size_t i = 0; i < net::kShortNames.size(); ++i) {
+    const auto architecture = static_cast<net::Architecture>(i);
+    if (name == net::kShortNames[i] || name == to_text(architecture)) {
+      return architecture;
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace ql

@@ -3,23 +3,36 @@
 // Key names follow the paper's appendix E where it has one.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/json.h"
+#include "base/names.h"
 
 namespace ql::net {
 
 enum class Architecture { kTransformerQl, kTransformerXl, kCompressive, kMultiScale, kVanilla };
+constexpr auto names_of(Architecture) {
+  return std::array{"transformer-ql", "transformer-xl", "compressive", "multi-scale", "vanilla"};
+}
 
 // The compression between two scales (paper, section 2.3: f_c; max or mean), and the Compressive
 // Transformer's compression of old memories (any; Rae et al., 2020).
 enum class Pool { kMax, kMean, kConvolution, kDilatedConvolution, kMostUsed };
+constexpr auto names_of(Pool) {
+  return std::array{"max", "mean", "convolution", "dilated-convolution", "most-used"};
+}
 
 // What teaches a learned compression: that attention over the compressed states gives what it gave
 // over the old ones, or that the old ones can be decoded from them.
 enum class CompressionLoss { kAttentionReconstruction, kAutoEncoding };
+constexpr auto names_of(CompressionLoss) {
+  return std::array{"attention-reconstruction", "auto-encoding"};
+}
 
 // How a query knows where a key stands.
 enum class Encoding {
@@ -27,12 +40,14 @@ enum class Encoding {
   kShaw,           // a learned vector for each distance up to clamp_len (Shaw et al., 2018)
   kAbsolute        // sinusoids of the place in the segment, added to the embedding (Vaswani et al.)
 };
+constexpr auto names_of(Encoding) { return std::array{"transformer-xl", "shaw", "absolute"}; }
 
 // How a query weighs the values.
 enum class Attention {
   kSoftmax,
   kLinear  // by products of feature maps, in time linear in the window (Katharopoulos et al., 2020)
 };
+constexpr auto names_of(Attention) { return std::array{"softmax", "linear"}; }
 
 // The lengths that may differ between training and evaluation. A struct, so that two integers can
 // never be swapped.
@@ -96,9 +111,8 @@ struct Network {
   bool learns_compression() const;
   bool learns_decoder() const;
 
-  // Throws ConfigError naming the key and the cure when a value cannot be built (sizes not
-  // positive, probabilities outside [0, 1), and all of check_layers). `where` is the file the
-  // values came from. Lengths are checked by make_geometry.
+  // Throws ConfigError naming the key and the cure when a value is outside its range or does not
+  // fit the others. `where` is the file the values came from. Lengths are checked by make_geometry.
   void check(const std::string& where = "") const;
   // The part of check() that context lengths depend on: layers, scales, rate.
   void check_layers(const std::string& where = "") const;
@@ -118,20 +132,8 @@ constexpr std::int64_t kMaxRate = 4096;
 constexpr std::int64_t kMaxWidth = std::int64_t{1} << 18;  // d_model, d_inner, n_head * d_head
 constexpr std::int64_t kMaxVocabulary = std::int64_t{1} << 31;
 
-// "transformer-ql", "transformer-xl", "compressive", "multi-scale", "vanilla": as written to files.
-std::string to_text(Architecture architecture);
-std::string to_text(Pool pool);
-std::string to_text(Encoding encoding);
-std::string to_text(Attention attention);
-std::string to_text(CompressionLoss loss);
 // qlctx's names: "ql", "xl", "compressive", "multiscale", "vanilla".
 std::string to_short_text(Architecture architecture);
-// Also accepts qlctx's short names. Throws ConfigError with the known names.
-Architecture architecture_from_text(const std::string& text, const std::string& where);
-Pool pool_from_text(const std::string& text, const std::string& where);
-Encoding encoding_from_text(const std::string& text, const std::string& where);
-Attention attention_from_text(const std::string& text, const std::string& where);
-CompressionLoss compression_loss_from_text(const std::string& text, const std::string& where);
 
 // The "network" object of model.json and presets, checked with check() and make_geometry.
 // Unknown keys are refused with the nearest one. Keys left out take the defaults above;
@@ -139,6 +141,16 @@ CompressionLoss compression_loss_from_text(const std::string& text, const std::s
 Network network_from_json(const JsonObject& json);
 Json network_to_json(const Network& network);
 // The keys of that object.
-const std::vector<std::string>& network_keys();
+std::vector<std::string> network_keys();
+
+using ql::to_text;
 
 }  // namespace ql::net
+
+namespace ql {
+
+// Takes the short names as well.
+template <>
+std::optional<net::Architecture> find_named(std::string_view name);
+
+}  // namespace ql

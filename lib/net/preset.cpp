@@ -17,7 +17,7 @@ bool contains(const std::vector<std::string>& list, const std::string& text) {
 
 // "10k" and "2,2" as they are typed for options; otherwise JSON, otherwise a text.
 Json value_from_text(const std::string& key, const std::string& text) {
-  if (key == "scales" || key == "cutoffs" || key == "attention_dilation") {
+  if (network_to_json(Network()).value(key, Json()).is_array()) {
     if (const auto list = parse_integer_list(text)) {
       return *list;
     }

@@ -1,8 +1,9 @@
 // The precision of a network's matrix products.
 #pragma once
 
-#include <string>
-#include <vector>
+#include <array>
+
+#include "base/names.h"
 
 namespace ql::nn {
 
@@ -15,9 +16,6 @@ enum class Precision {
   kFloat16,   // likewise of float16 numbers
 };
 
-const std::vector<std::string>& precision_names();
-std::string to_text(Precision precision);
-// Throws ConfigError naming `where` and the names there are.
-Precision precision_from_text(const std::string& text, const std::string& where);
+constexpr auto names_of(Precision) { return std::array{"float32", "tf32", "bfloat16", "float16"}; }
 
 }  // namespace ql::nn

@@ -81,8 +81,8 @@ std::string hash_of(const VocabularyContent& content, const TokenTable& tokens) 
     return id ? std::to_string(*id) : std::string("none");
   };
   add(fmt::format("ql-vocabulary 1\ntype {}\nlowercase {}\neos {}\nunk {}\ntokens {}\n",
-                  token_type_name(content.type), content.lowercase ? "true" : "false",
-                  special(content.eos), special(content.unk), tokens.size()));
+                  to_text(content.type), content.lowercase ? "true" : "false", special(content.eos),
+                  special(content.unk), tokens.size()));
   for (std::uint32_t id = 0; id < tokens.size(); ++id) {
     add(std::to_string(tokens.token(id).size()) + ' ');
     add(tokens.token(id));
@@ -95,42 +95,7 @@ std::string hash_of(const VocabularyContent& content, const TokenTable& tokens) 
   return hasher.digest();
 }
 
-template <typename Value, std::size_t kSize>
-std::optional<Value> value_named(const std::array<std::pair<const char*, Value>, kSize>& names,
-                                 std::string_view name) {
-  for (const auto& [known, value] : names) {
-    if (name == known) return value;
-  }
-  return std::nullopt;
-}
-
-template <typename Value, std::size_t kSize>
-const char* name_of(const std::array<std::pair<const char*, Value>, kSize>& names, Value value) {
-  for (const auto& [name, known] : names) {
-    if (value == known) return name;
-  }
-  throw std::logic_error("a value without a name");
-}
-
-constexpr std::array<std::pair<const char*, TokenType>, 4> kTypeNames = {
-    {{"word", TokenType::kWord},
-     {"char", TokenType::kChar},
-     {"byte", TokenType::kByte},
-     {"sentencepiece", TokenType::kSentencePiece}}};
-
-constexpr std::array<std::pair<const char*, LineStyle>, 2> kStyleNames = {
-    {{"plain", LineStyle::kPlain}, {"padded", LineStyle::kPadded}}};
-
 }  // namespace
-
-const char* token_type_name(TokenType type) { return name_of(kTypeNames, type); }
-std::optional<TokenType> parse_token_type(std::string_view name) {
-  return value_named(kTypeNames, name);
-}
-const char* line_style_name(LineStyle style) { return name_of(kStyleNames, style); }
-std::optional<LineStyle> parse_line_style(std::string_view name) {
-  return value_named(kStyleNames, name);
-}
 
 std::string byte_token(unsigned char byte) { return fmt::format("<0x{:02X}>", byte); }
 
@@ -186,7 +151,7 @@ shard::VocabularyInfo Vocabulary::info() const {
   shard::VocabularyInfo info;
   info.size = size();
   info.hash = hash_;
-  info.type = token_type_name(type());
+  info.type = ql::to_text(type());
   info.eos = eos();
   info.unk = unk();
   return info;

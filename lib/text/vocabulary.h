@@ -1,6 +1,7 @@
 // The vocabulary: which strings the token ids stand for. Ids 0 .. size-1.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "base/names.h"
 #include "shard/token_info.h"
 #include "text/sentencepiece_model.h"
 #include "text/token_table.h"
@@ -18,16 +20,14 @@ namespace ql::text {
 using shard::TokenId;
 
 enum class TokenType { kWord, kChar, kByte, kSentencePiece };
-const char* token_type_name(TokenType type);  // "word", "char", "byte", "sentencepiece"
-std::optional<TokenType> parse_token_type(std::string_view name);
+constexpr auto names_of(TokenType) { return std::array{"word", "char", "byte", "sentencepiece"}; }
 
 // How words stand on a line when text is written.
 enum class LineStyle {
   kPlain,   // "the cat\n": one blank between words
   kPadded,  // " the cat \n", a blank line is " \n": as in WikiText
 };
-const char* line_style_name(LineStyle style);  // "plain", "padded"
-std::optional<LineStyle> parse_line_style(std::string_view name);
+constexpr auto names_of(LineStyle) { return std::array{"plain", "padded"}; }
 
 // The content of a vocabulary before it is checked. Tokens are written as the file has them:
 //   word           the word

@@ -38,7 +38,7 @@ std::int64_t specials(const VocabularyRules& rules) {
 }
 
 void check_rules(const VocabularyRules& rules) {
-  const char* type = token_type_name(rules.type);
+  const std::string type = to_text(rules.type);
   const bool bytes = rules.type == TokenType::kByte;
   const bool pieces = rules.type == TokenType::kSentencePiece;
   if (bytes && rules.lowercase)

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/file_format.h"
+#include "base/keys.h"
 #include "text/base64.h"
 #include "text/vocabulary.h"
 
@@ -12,19 +13,6 @@ namespace {
 constexpr const char* kFormat = "ql-vocabulary";
 constexpr std::int64_t kVersion = 1;
 constexpr const char* kCure = "make one with qltok vocab";
-
-// A choice among names.
-template <typename Parse>
-auto choice(const JsonObject& object, const std::string& key, const Parse& parse,
-            const char* allowed) {
-  const std::string name = object.text(key);
-  const auto value = parse(name);
-  if (!value) {
-    throw FormatError(object.where(),
-                      fmt::format("{}: one of {} expected, found '{}'", key, allowed, name));
-  }
-  return *value;
-}
 
 std::optional<TokenId> special(const JsonObject& specials, const std::string& key) {
   if (!specials.has(key)) return std::nullopt;
@@ -63,10 +51,10 @@ Vocabulary parse_vocabulary(std::string_view text, const std::string& where) {
   const JsonObject object(json, where);
   check_format(object, kFormat, kVersion);
   VocabularyContent content;
-  content.type = choice(object, "type", parse_token_type, "word, char, byte, sentencepiece");
-  content.lowercase = object.boolean("lowercase");
-  if (content.type == TokenType::kWord)
-    content.line_style = choice(object, "line_style", parse_line_style, "plain, padded");
+  const auto read = key_reader(object);
+  read("type", content.type, {}, kRequired);
+  read("lowercase", content.lowercase, {}, kRequired);
+  if (content.type == TokenType::kWord) read("line_style", content.line_style, {}, kRequired);
   const JsonObject specials = object.object("specials");
   specials.refuse_unknown({"eos", "unk"});
   content.eos = special(specials, "eos");
@@ -88,9 +76,9 @@ std::string Vocabulary::to_text(const Json& provenance) const {
   Json json;
   json["format"] = kFormat;
   json["version"] = kVersion;
-  json["type"] = token_type_name(type());
+  json["type"] = ql::to_text(type());
   json["lowercase"] = lowercase();
-  if (type() == TokenType::kWord) json["line_style"] = line_style_name(line_style());
+  if (type() == TokenType::kWord) json["line_style"] = ql::to_text(line_style());
   json["hash"] = hash();
   json["specials"] = Json::object();
   if (eos()) json["specials"]["eos"] = *eos();

@@ -24,7 +24,7 @@ void require_same_vocabulary(const std::string& where, const shard::VocabularyIn
                              const std::string& other_where, const shard::VocabularyInfo& other);
 
 // Throws Error that lists every key of network and training, and the data, that differ between the
-// checkpoint `where` and now (apart from may_change_on_resume).
+// checkpoint `where` and now (apart from keys_that_may_change).
 void require_same_training(const std::string& where, const net::ModelFile& saved,
                            const TrainingState& saved_state, const net::ModelFile& now,
                            const DataIdentity& data, const DataIdentity& validation);

@@ -52,9 +52,6 @@ struct TrainingConfig {
   // Lengths of validation; absent: those of training.
   std::optional<std::int64_t> eval_segment, eval_memory, eval_compressed_memory;
 
-  // Throws ConfigError naming the key, the value and what is allowed. `where` is the file the
-  // values came from.
-  void check(const std::string& where = "training") const;
   net::Lengths evaluation_lengths(const net::Lengths& training) const;
 };
 
@@ -62,12 +59,12 @@ struct TrainingConfig {
 std::vector<std::string> training_keys();
 
 // Keys that are absent keep their default; batch, steps and learning_rate have none. Unknown keys
-// and wrong types are FormatErrors, impossible values ConfigErrors.
+// and wrong types are FormatErrors, impossible values ConfigErrors that say what is allowed.
 TrainingConfig training_from_json(const JsonObject& json);
 Json training_to_json(const TrainingConfig& config);
 
 // The keys that --resume lets change: what drives the steps that are still to come, what is saved,
 // scored or logged how often, and how the work is divided. qltrain(1) says what each change means.
-bool may_change_on_resume(const std::string& training_key);
+std::vector<std::string> keys_that_may_change();
 
 }  // namespace ql::train

@@ -29,28 +29,6 @@ std::string figures(const Divergence& found) {
 
 }  // namespace
 
-const char* to_text(OnDivergence action) {
-  switch (action) {
-    case OnDivergence::kSkip:
-      return "skip";
-    case OnDivergence::kRollback:
-      return "rollback";
-    case OnDivergence::kStop:
-      break;
-  }
-  return "stop";
-}
-
-OnDivergence on_divergence_from_text(const std::string& text, const std::string& where) {
-  for (const OnDivergence action :
-       {OnDivergence::kStop, OnDivergence::kSkip, OnDivergence::kRollback}) {
-    if (text == to_text(action)) {
-      return action;
-    }
-  }
-  throw ConfigError(where, fmt::format("'{}' is not possible", text), "use stop, skip or rollback");
-}
-
 std::string Divergence::reason() const {
   if (!tensor.empty()) {
     return tensor + " holds NaN or infinite values";

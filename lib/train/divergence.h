@@ -3,12 +3,14 @@
 // here.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <limits>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
+#include "base/names.h"
 
 namespace ql::train {
 
@@ -17,9 +19,7 @@ enum class OnDivergence {
   kSkip,      // leave the step out and go on with the next segment
   kRollback,  // go back to the newest checkpoint, and on with the segment behind the step
 };
-const char* to_text(OnDivergence action);
-// "stop", "skip" or "rollback"; throws ConfigError at `where` for other texts.
-OnDivergence on_divergence_from_text(const std::string& text, const std::string& where);
+constexpr auto names_of(OnDivergence) { return std::array{"stop", "skip", "rollback"}; }
 
 // The norm of a part of the gradient (train/gradients.h).
 struct GroupNorm {

@@ -1,81 +1,81 @@
 #include "train/state.h"
 
-#include "base/error.h"
+#include "base/keys.h"
 
 namespace ql::train {
-namespace {
 
-Json identity_to_json(const DataIdentity& identity) {
-  return {{"name", identity.name}, {"hash", identity.hash}, {"tokens", identity.tokens}};
+constexpr auto keys_of(const DataIdentity&) {
+  return [](auto& data, const auto& row) {
+    row("name", data.name, {}, kRequired);
+    row("hash", data.hash, {}, kRequired);
+    row("tokens", data.tokens, {0}, kRequired);
+  };
 }
 
-DataIdentity identity_from_json(const JsonObject& json) {
-  json.refuse_unknown({"name", "hash", "tokens"});
-  return {json.text("name"), json.text("hash"), json.integer("tokens", 0)};
+constexpr auto keys_of(const Best&) {
+  return [](auto& best, const auto& row) {
+    row("step", best.step, {0}, kRequired);
+    row("loss", best.loss, {}, kRequired);
+  };
 }
 
-}  // namespace
-
-Json state_to_json(const TrainingState& state) {
-  Json json = {{"step", state.step},
-               {"updates", state.updates},
-               {"cursor", state.cursor},
-               {"elapsed", state.elapsed},
-               {"epoch", state.epoch},
-               {"position", state.position},
-               {"validation_step", state.validation_step}};
-  if (state.best) {
-    json["best"] = {{"step", state.best->step}, {"loss", state.best->loss}};
-  }
-  json["since_log"] = {{"steps", state.loss_steps},
-                       {"loss_sum", state.loss_sum},
-                       {"gradient_norm_sum", state.gradient_norm_sum}};
-  json["processes"] = state.processes;
-  json["running_loss"] = {{"mean", state.running_loss.mean}, {"steps", state.running_loss.steps}};
-  json["divergences"] = {{"count", state.divergences.count}, {"recent", state.divergences.recent}};
-  json["data"] = identity_to_json(state.data);
-  json["validation"] = identity_to_json(state.validation);
-  return json;
+constexpr auto keys_of(const SinceLog&) {
+  return [](auto& since, const auto& row) {
+    row("steps", since.steps, {0}, kRequired);
+    row("loss_sum", since.loss_sum, {}, kRequired);
+    row("gradient_norm_sum", since.gradient_norm_sum, {}, kRequired);
+  };
 }
+
+constexpr auto keys_of(const RunningLoss&) {
+  return [](auto& loss, const auto& row) {
+    row("mean", loss.mean, {}, kRequired);
+    row("steps", loss.steps, {0}, kRequired);
+  };
+}
+
+constexpr auto keys_of(const Divergences&) {
+  return [](auto& divergences, const auto& row) {
+    row("count", divergences.count, {0}, kRequired);
+    row("recent", divergences.recent, {}, kRequired);
+  };
+}
+
+// Files of earlier versions lack some.
+constexpr auto keys_of(const TrainingState&) {
+  return [](auto& state, const auto& row) {
+    row("step", state.step, {0}, kRequired);
+    row("updates", state.updates, {0});
+    row("cursor", state.cursor, {0});
+    row("elapsed", state.elapsed, {}, kRequired);
+    row("epoch", state.epoch, {0}, kRequired);
+    row("position", state.position, {0}, kRequired);
+    row("validation_step", state.validation_step, {0}, kRequired);
+    row("best", state.best);
+    row("since_log", state.since_log, {}, kRequired);
+    row("processes", state.processes, {1});
+    row("running_loss", state.running_loss);
+    row("divergences", state.divergences);
+    row("data", state.data, {}, kRequired);
+    row("validation", state.validation, {}, kRequired);
+  };
+}
+
+Json state_to_json(const TrainingState& state) { return write_keys(state); }
 
 TrainingState state_from_json(const JsonObject& json) {
-  json.refuse_unknown({"step", "updates", "cursor", "elapsed", "epoch", "position",
-                       "validation_step", "best", "since_log", "processes", "running_loss",
-                       "divergences", "data", "validation"});
-  TrainingState state;
-  state.step = json.integer("step", 0);
-  // Files of earlier versions have neither.
-  state.updates = json.has("updates") ? json.integer("updates", 0, state.step) : state.step;
-  state.cursor = json.has("cursor") ? json.integer("cursor", 0) : state.step;
-  state.elapsed = json.real("elapsed");
-  state.epoch = json.integer("epoch", 0);
-  state.position = json.integer("position", 0);
-  state.validation_step = json.integer("validation_step", 0, state.step);
-  if (json.has("best")) {
-    const JsonObject best = json.object("best");
-    best.refuse_unknown({"step", "loss"});
-    state.best = Best{best.integer("step", 0, state.step), best.real("loss")};
+  auto state = read_keys<TrainingState>(json);
+  if (!json.has("updates")) {
+    state.updates = state.step;
   }
-  const JsonObject since = json.object("since_log");
-  since.refuse_unknown({"steps", "loss_sum", "gradient_norm_sum"});
-  state.loss_steps = since.integer("steps", 0, state.step);
-  state.loss_sum = since.real("loss_sum");
-  state.gradient_norm_sum = since.real("gradient_norm_sum");
-  if (json.has("processes")) {
-    state.processes = json.integer("processes", 1);
+  if (!json.has("cursor")) {
+    state.cursor = state.step;
   }
-  if (json.has("running_loss")) {
-    const JsonObject loss = json.object("running_loss");
-    loss.refuse_unknown({"mean", "steps"});
-    state.running_loss = {loss.real("mean"), loss.integer("steps", 0)};
-  }
-  if (json.has("divergences")) {
-    const JsonObject divergences = json.object("divergences");
-    divergences.refuse_unknown({"count", "recent"});
-    state.divergences = {divergences.integer("count", 0), divergences.integers("recent")};
-  }
-  state.data = identity_from_json(json.object("data"));
-  state.validation = identity_from_json(json.object("validation"));
+  const Range steps(0, static_cast<double>(state.step));
+  check_range(json.where(), "updates", state.updates, steps);
+  check_range(json.where(), "validation_step", state.validation_step, steps);
+  check_range(json.where(), "best: step", state.best.value_or(Best()).step, steps);
+  check_range(json.where(), "since_log: steps", state.since_log.steps, steps);
   return state;
 }
 

@@ -22,6 +22,13 @@ struct Best {
   double loss = 0;  // nats per token of the validation data
 };
 
+// The steps since the last record of the log.
+struct SinceLog {
+  std::int64_t steps = 0;
+  double loss_sum = 0;  // nats per token
+  double gradient_norm_sum = 0;
+};
+
 struct TrainingState {
   std::int64_t step = 0;             // finished steps
   std::int64_t updates = 0;          // Trainee::updates(), which write_checkpoint() asks for
@@ -31,10 +38,8 @@ struct TrainingState {
   std::int64_t position = 0;         // of the next step in each row's part; likewise
   std::int64_t validation_step = 0;  // the last step after which the model was validated; 0: none
   std::optional<Best> best;
-  double loss_sum = 0;           // of the steps since the last record of the log, nats per token
-  std::int64_t loss_steps = 0;   // how many these are
-  double gradient_norm_sum = 0;  // likewise
-  std::int64_t processes = 1;    // that wrote it together
+  SinceLog since_log;
+  std::int64_t processes = 1;  // that wrote it together
   RunningLoss running_loss;
   Divergences divergences;
   DataIdentity data, validation;

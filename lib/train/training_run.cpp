@@ -70,7 +70,7 @@ void TrainingRun::run_steps() {
     if (finished) {
       finish_steps();
     }
-    if (finished && state_.loss_steps > 0) {
+    if (finished && state_.since_log.steps > 0) {
       log_steps();
     }
     if (stop_signal_ == 0 && validation_due(finished)) {
@@ -131,9 +131,9 @@ void TrainingRun::train_step() {
 }
 
 void TrainingRun::add(const StepResult& result) {
-  state_.loss_steps += result.steps;
-  state_.loss_sum += result.loss;
-  state_.gradient_norm_sum += result.gradient_norm;
+  state_.since_log.steps += result.steps;
+  state_.since_log.loss_sum += result.loss;
+  state_.since_log.gradient_norm_sum += result.gradient_norm;
   state_.running_loss.add(result.loss, result.steps);
 }
 
@@ -147,9 +147,9 @@ void TrainingRun::finish_steps() {
 Figures TrainingRun::figures() const {
   Figures figures;
   figures.step = state_.step;
-  const auto steps = static_cast<double>(std::max<std::int64_t>(1, state_.loss_steps));
-  figures.loss = state_.loss_sum / steps;
-  figures.gradient_norm = state_.gradient_norm_sum / steps;
+  const auto steps = static_cast<double>(std::max<std::int64_t>(1, state_.since_log.steps));
+  figures.loss = state_.since_log.loss_sum / steps;
+  figures.gradient_norm = state_.since_log.gradient_norm_sum / steps;
   figures.learning_rate = learning_rate_;
   const std::int64_t tokens = timed_steps_ * streams_.batch() * streams_.segment();
   figures.tokens_per_second = static_cast<double>(tokens) / std::max(step_seconds_, 1e-9);
@@ -174,8 +174,7 @@ void TrainingRun::log_steps() {
                  {"tokens_per_second", of_a_step(now.tokens_per_second)},
                  {"batch", streams_.batch()},
                  {"elapsed", watch_.total()}});
-  state_.loss_steps = 0;
-  state_.loss_sum = state_.gradient_norm_sum = 0;
+  state_.since_log = {};
   timed_steps_ = 0;
   step_seconds_ = 0;
 }

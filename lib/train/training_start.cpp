@@ -50,7 +50,7 @@ std::string place_text(const TrainingTask& task) {
   const std::string device = task.group == nullptr
                                  ? task.place.device.str()
                                  : fmt::format("{} GPUs, one a process", task.group->size());
-  return fmt::format("{}, {}; {}", device, nn::to_text(task.config.precision), steps);
+  return fmt::format("{}, {}; {}", device, to_text(task.config.precision), steps);
 }
 
 // `validation`, when all of it fits together.

@@ -71,12 +71,14 @@ TEST_CASE("a network is read from JSON and written back unchanged") {
   CHECK(network.dropatt == 0.2);
   CHECK(network.droppath == 0.3);
   const Json whole = parse_json(kWhole, "test.json");
-  CHECK(network_to_json(network) == whole);
-  std::vector<std::string> keys;
-  for (const auto& item : whole.items()) {
-    keys.push_back(item.key());
+  const Json written = network_to_json(network);
+  const std::vector<std::string> keys = network_keys();
+  REQUIRE(keys.size() >= whole.size());
+  std::size_t i = 0;
+  for (const auto& [key, value] : whole.items()) {  // newer keys come behind these
+    CHECK(keys[i++] == key);
+    CHECK(written[key] == value);
   }
-  CHECK(keys == network_keys());
 }
 
 TEST_CASE("keys may be left out, but not those without a default") {
@@ -107,13 +109,13 @@ TEST_CASE("wrong keys, types and lengths name the file and the key") {
   CHECK(message_of([](Json& json) { json["d_model"] = 1.5; }) ==
         "test.json: d_model: expected a whole number, found a fraction");
   CHECK(message_of([](Json& json) { json["architecture"] = "lstm"; }) ==
-        "test.json: architecture: unknown architecture 'lstm'; known are transformer-ql, "
+        "test.json: architecture: 'lstm' is unknown; known are transformer-ql, "
         "transformer-xl, compressive, multi-scale, vanilla");
   CHECK(message_of([](Json& json) { json["pool"] = "min"; }) ==
-        "test.json: pool: unknown pool 'min'; known are max, mean, convolution, "
+        "test.json: pool: 'min' is unknown; known are max, mean, convolution, "
         "dilated-convolution, most-used");
   CHECK(message_of([](Json& json) { json["compression_loss"] = "none"; }) ==
-        "test.json: compression_loss: unknown compression_loss 'none'; known are "
+        "test.json: compression_loss: 'none' is unknown; known are "
         "attention-reconstruction, auto-encoding");
   CHECK(message_of([](Json& json) {
           json["segment"] = 7;
@@ -124,18 +126,18 @@ TEST_CASE("names of architectures and pools") {
   for (const Architecture architecture :
        {Architecture::kTransformerQl, Architecture::kTransformerXl, Architecture::kCompressive,
         Architecture::kMultiScale, Architecture::kVanilla}) {
-    CHECK(architecture_from_text(to_text(architecture), "") == architecture);
-    CHECK(architecture_from_text(to_short_text(architecture), "") == architecture);
+    CHECK(value_named<Architecture>(to_text(architecture), "") == architecture);
+    CHECK(value_named<Architecture>(to_short_text(architecture), "") == architecture);
   }
   CHECK(to_text(Architecture::kMultiScale) == "multi-scale");
   CHECK(to_short_text(Architecture::kMultiScale) == "multiscale");
   for (const Pool pool :
        {Pool::kMax, Pool::kMean, Pool::kConvolution, Pool::kDilatedConvolution, Pool::kMostUsed}) {
-    CHECK(pool_from_text(to_text(pool), "") == pool);
+    CHECK(value_named<Pool>(to_text(pool), "") == pool);
   }
   for (const CompressionLoss loss :
        {CompressionLoss::kAttentionReconstruction, CompressionLoss::kAutoEncoding}) {
-    CHECK(compression_loss_from_text(to_text(loss), "") == loss);
+    CHECK(value_named<CompressionLoss>(to_text(loss), "") == loss);
   }
 }
 
@@ -150,16 +152,12 @@ TEST_CASE("check refuses what cannot be built and says how to mend it") {
   const std::string width = std::to_string(kMaxWidth);
   refused([](Network& n) { n.scales = {}; },
           "scales is empty; give the layers of every scale, as in [3, 3]");
-  refused(
-      [](Network& n) {
-        n.scales = {3, 0};
-      },
-      "a number of layers in scales is 0, must be 1 to 4096");
+  refused([](Network& n) { n.scales = {3, 0}; }, "an item of scales is 0, must be 1 to 4096");
   refused(
       [](Network& n) {
         n.scales = {4096, 4096};
       },
-      "the number of layers in all is 4098, must be 1 to 4096");
+      "the number of layers in all is 8194, must be 1 to 4096");
   refused([](Network& n) { n.output_layers = -1; }, "output_layers is -1, must be 0 to 4096");
   refused([](Network& n) { n.rate = 1; },
           "rate is 1, a transformer-ql network compresses by 2 or more");

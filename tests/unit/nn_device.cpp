@@ -92,11 +92,11 @@ TEST_CASE("each process of a machine has a GPU of its own") {
 }
 
 TEST_CASE("precisions have names") {
-  for (const std::string& name : precision_names()) {
-    CHECK(to_text(precision_from_text(name, "here")) == name);
+  for (const std::string& name : all_names<Precision>()) {
+    CHECK(to_text(value_named<Precision>(name, "here")) == name);
   }
   CHECK(to_text(Precision::kFloat16) == "float16");
-  CHECK_THROWS_AS(precision_from_text("half", "here"), ConfigError);
+  CHECK_THROWS_AS(value_named<Precision>("half", "here"), FormatError);
 }
 
 TEST_CASE("the CPU computes in float32") {

@@ -33,7 +33,7 @@ net::Network golden_network(const Json& json, const std::string& name) {
     return object.has(key) ? object.integer(key) : fallback;
   };
   net::Network network;
-  network.architecture = net::architecture_from_text(object.text("architecture"), name);
+  network.architecture = value_named<net::Architecture>(object.text("architecture"), name);
   network.vocab_size = object.integer("vocab_size");
   network.d_model = object.integer("d_model");
   network.n_head = object.integer("n_head");
@@ -50,13 +50,13 @@ net::Network golden_network(const Json& json, const std::string& name) {
   if (network.architecture == net::Architecture::kCompressive) {
     network.scales = {object.integer("layers")};
     const std::string compress = object.text("compress");
-    network.pool = net::pool_from_text(compress == "conv" ? "convolution" : compress, name);
+    network.pool = value_named<net::Pool>(compress == "conv" ? "convolution" : compress, name);
     network.lengths.compressed_memory = object.integer("n_cm");
   } else {
     network.scales = object.integers("scales");
     network.output_layers = object.integer("output_layers");
     network.pool =
-        object.has("pool") ? net::pool_from_text(object.text("pool"), name) : net::Pool::kMax;
+        object.has("pool") ? value_named<net::Pool>(object.text("pool"), name) : net::Pool::kMax;
   }
   network.pre_lnorm = object.boolean("pre_lnorm");
   network.lengths.segment = object.integer("n_s");

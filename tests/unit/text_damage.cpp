@@ -29,7 +29,7 @@ TEST_CASE("no damage of any kind makes ids mean something else") {
   ql::test::Damage damage(27);
   for (const TokenType type :
        {TokenType::kWord, TokenType::kChar, TokenType::kByte, TokenType::kSentencePiece}) {
-    CAPTURE(std::string(token_type_name(type)));
+    CAPTURE(to_text(type));
     const std::string good = text_of(type);
     const Vocabulary made = parse_vocabulary(good, "v.json");
     for (int round = 0; round < ql::test::damage_rounds(300); ++round) {

@@ -34,10 +34,10 @@ TEST_CASE("what is wrong with a step is said in words") {
 TEST_CASE("actions have names") {
   for (const OnDivergence action :
        {OnDivergence::kStop, OnDivergence::kSkip, OnDivergence::kRollback}) {
-    CHECK(on_divergence_from_text(to_text(action), "here") == action);
+    CHECK(value_named<OnDivergence>(to_text(action), "here") == action);
   }
-  CHECK_THROWS_WITH_AS(on_divergence_from_text("ignore", "here"),
-                       doctest::Contains("here: 'ignore'"), ConfigError);
+  CHECK_THROWS_WITH_AS(value_named<OnDivergence>("ignore", "here"),
+                       doctest::Contains("here: 'ignore'"), FormatError);
 }
 
 TEST_CASE("the running loss is a mean at first, and forgets later") {

@@ -1,0 +1,185 @@
+// A struct as a JSON object, a row a key: reading, writing, bounds and the list of keys come from
+// one table. Beside the struct stands
+//
+//   constexpr auto keys_of(const Best&) {
+//     return [](auto& best, const auto& row) {
+//       row("step", best.step, {0}, kRequired);
+//       row("loss", best.loss, {}, kRequired);
+//     };
+//   }
+//
+// A member is a whole number, a real one, true or false, a text, a list of whole numbers or of true
+// and false, an enumeration with names (base/names.h), a struct with keys of its own, or one of
+// these as std::optional: without a value its key is absent.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/names.h"
+
+namespace ql {
+
+// What a number has to be, or each item of a list; both ends are allowed. `text` completes "must
+// be" where the ends do not say it.
+struct Range {
+  static constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  constexpr Range(double at_least = -kInfinity, double at_most = kInfinity, const char* text = "")
+      : least(at_least), most(at_most), words(text) {}
+  double least, most;
+  const char* words;
+};
+
+inline constexpr Range kBelowOne(0, 0x1.fffffffffffffp-1, "at least 0 and less than 1");
+
+// What else a row says; marks are added up.
+constexpr unsigned kRequired = 1;   // an object without the key is refused
+constexpr unsigned kMayChange = 2;  // what the struct describes may go on with another value
+
+// Throws ConfigError: "batch is 0, must be at least 1".
+template <typename Number>
+void check_range(const std::string& where, const std::string& name, Number value,
+                 const Range& range) {
+  if (!(static_cast<double>(value) >= range.least && static_cast<double>(value) <= range.most)) {
+    std::string allowed = range.words;
+    if (allowed.empty()) {
+      allowed = range.most == Range::kInfinity ? fmt::format("at least {}", range.least)
+                                               : fmt::format("{} to {}", range.least, range.most);
+    }
+    throw ConfigError(where, fmt::format("{} is {}, must be {}", name, value, allowed));
+  }
+}
+
+template <typename Value>
+void check_value(const std::string& where, const char* key, const Value& value,
+                 const Range& range) {
+  if constexpr (std::is_arithmetic_v<Value>) {
+    check_range(where, key, value, range);
+  }
+}
+inline void check_value(const std::string& where, const char* key,
+                        const std::vector<std::int64_t>& list, const Range& range) {
+  for (const std::int64_t item : list) {
+    check_range(where, fmt::format("an item of {}", key), item, range);
+  }
+}
+template <typename Value>
+void check_value(const std::string& where, const char* key, const std::optional<Value>& value,
+                 const Range& range) {
+  if (value) {
+    check_value(where, key, *value, range);
+  }
+}
+
+// Checks one member at a time. `where` has to outlive it.
+inline auto key_checker(const std::string& where) {
+  return [&where](const char* key, const auto& value, const Range& range = {}, unsigned = 0) {
+    check_value(where, key, value, range);
+  };
+}
+
+// Throws ConfigError for the first member that is outside its range.
+template <typename Struct>
+void check_keys(const std::string& where, const Struct& all) {
+  keys_of(all)(all, key_checker(where));
+}
+
+// The keys of a struct that have all of these marks, in the order in which they are written.
+template <typename Struct>
+std::vector<std::string> key_names(unsigned wanted = 0) {
+  std::vector<std::string> names;
+  const Struct all{};
+  keys_of(all)(all, [&](const char* key, const auto&, const Range& = {}, unsigned marks = 0) {
+    if ((marks & wanted) == wanted) {
+      names.emplace_back(key);
+    }
+  });
+  return names;
+}
+
+template <typename Struct>
+Struct read_keys(const JsonObject& json);
+
+template <typename Value>
+void read_value(const JsonObject& json, const char* key, Value& value) {
+  if constexpr (std::is_same_v<Value, bool>) {
+    value = json.boolean(key);
+  } else if constexpr (std::is_same_v<Value, std::int64_t>) {
+    value = json.integer(key);
+  } else if constexpr (std::is_same_v<Value, double>) {
+    value = json.real(key);
+  } else if constexpr (std::is_same_v<Value, std::string>) {
+    value = json.text(key);
+  } else if constexpr (std::is_same_v<Value, std::vector<std::int64_t>>) {
+    value = json.integers(key);
+  } else if constexpr (std::is_same_v<Value, std::vector<bool>>) {
+    value = json.booleans(key);
+  } else if constexpr (std::is_enum_v<Value>) {
+    value = value_named<Value>(json.text(key), json.where() + ": " + key);
+  } else {
+    value = read_keys<Value>(json.object(key));
+  }
+}
+template <typename Value>
+void read_value(const JsonObject& json, const char* key, std::optional<Value>& value) {
+  read_value(json, key, value.emplace());
+}
+
+// Reads into one member at a time, and passes over keys that it is not asked for: for objects that
+// others write. `json` has to outlive it.
+inline auto key_reader(const JsonObject& json) {
+  return [&json](const char* key, auto& value, const Range& = {}, unsigned marks = 0) {
+    if ((marks & kRequired) != 0 || json.has(key)) {
+      read_value(json, key, value);
+    }
+  };
+}
+
+// Members whose keys are absent keep their default. Throws FormatError for missing and unknown
+// ones, wrong types and unknown names, ConfigError for what check_keys() refuses.
+template <typename Struct>
+Struct read_keys(const JsonObject& json) {
+  json.refuse_unknown(key_names<Struct>());
+  Struct all;
+  keys_of(all)(all, key_reader(json));
+  check_keys(json.where(), all);
+  return all;
+}
+
+template <typename Struct>
+Json write_keys(const Struct& all);
+
+template <typename Value>
+Json written(const Value& value) {
+  if constexpr (std::is_enum_v<Value>) {
+    return to_text(value);
+  } else if constexpr (std::is_constructible_v<Json, const Value&>) {
+    return value;
+  } else {
+    return write_keys(value);
+  }
+}
+template <typename Value>
+Json written(const std::optional<Value>& value) {
+  return value ? written(*value) : Json();
+}
+
+template <typename Struct>
+Json write_keys(const Struct& all) {
+  Json json = Json::object();
+  keys_of(all)(all, [&](const char* key, const auto& value, const Range& = {}, unsigned = 0) {
+    if (Json made = written(value); !made.is_null()) {
+      json[key] = std::move(made);
+    }
+  });
+  return json;
+}
+
+}  // namespace ql
