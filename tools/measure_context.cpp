@@ -8,11 +8,11 @@
 #include "base/json.h"
 #include "base/option_builders.h"
 #include "base/tool.h"
+#include "machine/threads.h"
 #include "net/network.h"
 #include "nn/measure_context.h"
 #include "nn/model.h"
-#include "nn/threads.h"
-#include "nn/weights.h"
+#include "weights/weights.h"
 
 namespace {
 
@@ -43,7 +43,7 @@ ql::nn::Model read_model(const ql::Options& options) {
     throw ql::UsageError("", "expected --model or --network");
   }
   if (options.has("model")) {
-    return ql::nn::load_model(options.text("model"), at::kDouble);
+    return ql::weights::load_model(options.text("model"), at::kDouble);
   }
   const ql::Json json = ql::parse_json(options.text("network"), "--network");
   ql::nn::Model model(ql::net::network_from_json(ql::JsonObject(json, "--network")), at::kDouble);
@@ -67,7 +67,7 @@ void measure(const ql::Options& options) {
     throw ql::UsageError("--lengths", "expected three numbers in every use");
   }
   // Backward passes of small products: threads would wait for each other longer than they work.
-  ql::nn::set_up_threads(1);
+  ql::machine::set_up_threads(1);
   const ql::nn::Model model = make_model(options);
   ql::nn::MeasureOptions measuring;
   measuring.seed = kSeed;

@@ -10,9 +10,9 @@
 #include "eval/report.h"
 #include "eval/study.h"
 #include "in_processes.h"
-#include "nn/device.h"
-#include "nn/process_group.h"
-#include "nn/threads.h"
+#include "machine/device.h"
+#include "machine/process_group.h"
+#include "machine/threads.h"
 #include "qleval_table.h"
 
 namespace {
@@ -57,7 +57,7 @@ std::int64_t columns(const ql::Options& options) {
   return stepwise ? options.integer("batch") : 0;
 }
 
-ql::eval::StudyOptions study_options(const ql::Options& options, ql::nn::ProcessGroup* group) {
+ql::eval::StudyOptions study_options(const ql::Options& options, ql::machine::ProcessGroup* group) {
   ql::eval::StudyOptions study;
   study.checkpoints = options.texts("model");
   study.data = options.texts("data");
@@ -71,9 +71,10 @@ ql::eval::StudyOptions study_options(const ql::Options& options, ql::nn::Process
   study.batch = columns(options);
   study.chunk = options.integer("chunk");
   study.group = group;
-  study.device = ql::nn::find_device(options.text("device"), group);
-  study.precision = ql::value_named<ql::nn::Precision>(options.text("precision"), "--precision");
-  ql::nn::set_up_precision(study.device, study.precision);
+  study.device = ql::machine::find_device(options.text("device"), group);
+  study.precision =
+      ql::value_named<ql::machine::Precision>(options.text("precision"), "--precision");
+  ql::machine::set_up_precision(study.device, study.precision);
   if (options.has("per-token")) {
     study.loss_file = options.text("per-token");
   }
@@ -137,18 +138,18 @@ void score_units(const ql::Options& options, const ql::eval::StudyOptions& study
   std::fputs(table.c_str(), stderr);
 }
 
-void evaluate(const ql::Options& options, ql::nn::ProcessGroup* group) {
+void evaluate(const ql::Options& options, ql::machine::ProcessGroup* group) {
   check_combination(options);
   const ql::eval::StudyOptions study = study_options(options, group);
   check(study);
   check_processes(options, study);
   if (options.has("per")) {
-    ql::nn::set_up_threads(static_cast<int>(options.integer("threads")));
+    ql::machine::set_up_threads(static_cast<int>(options.integer("threads")));
     score_units(options, study);
     return;
   }
   if (!study.checkpoints.empty()) {
-    ql::nn::set_up_threads(static_cast<int>(options.integer("threads")));
+    ql::machine::set_up_threads(static_cast<int>(options.integer("threads")));
   }
 
   std::optional<ql::OutputStream> out;

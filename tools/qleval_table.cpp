@@ -2,7 +2,7 @@
 
 #include "base/common_options.h"
 #include "base/option_builders.h"
-#include "nn/precision.h"
+#include "machine/precision.h"
 
 namespace {
 
@@ -69,7 +69,7 @@ Command command() {
                  make_choice("precision", "PRECISION",
                              "Of matrix products, whatever the network was trained with. All but "
                              "float32 need a GPU, and change the last digits of the losses.",
-                             all_names<nn::Precision>()))),
+                             all_names<machine::Precision>()))),
       {{"qleval -m runs/ql/best --data data/test",
         "the test perplexity with the lengths of training"},
        {"qleval -m runs/ql/best -m runs/xl/best --data data/test --segment 4,8 --memory 12,24",

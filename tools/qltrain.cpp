@@ -10,10 +10,9 @@
 #include "base/system_memory.h"
 #include "base/tool.h"
 #include "in_processes.h"
+#include "machine/device.h"
+#include "machine/threads.h"
 #include "net/model_file.h"
-#include "nn/device.h"
-#include "nn/process_group.h"
-#include "nn/threads.h"
 #include "train/compatible.h"
 #include "train/trainer.h"
 
@@ -57,7 +56,7 @@ std::vector<Option> option_table() {
       "precision", "PRECISION",
       "Of matrix products: --set precision=PRECISION. All but float32 need a GPU. Weights and "
       "optimizer are float32 always.",
-      all_names<nn::Precision>());
+      all_names<machine::Precision>());
   const Option eager = make_flag("eager",
                                  "On a GPU launch every operation of every step by itself, instead "
                                  "of recording a step once and replaying it.");
@@ -117,13 +116,14 @@ train::Start start_of(const Options& options) {
   return options.flag("force") ? train::Start::kForce : train::Start::kNew;
 }
 
-train::Place place_of(const Options& options, const nn::ProcessGroup* group) {
-  const train::Place place{nn::find_device(options.text("device"), group), !options.flag("eager")};
-  if (options.flag("eager") && place.device.is_cpu()) {
+train::ComputeDevice compute_device_of(const Options& options, const machine::ProcessGroup* group) {
+  const train::ComputeDevice compute{machine::find_device(options.text("device"), group),
+                                     !options.flag("eager")};
+  if (options.flag("eager") && compute.device.is_cpu()) {
     throw UsageError("--eager", "is about GPUs: nothing is recorded on the CPU",
                      "add --device cuda, or leave it out");
   }
-  return place;
+  return compute;
 }
 
 // The preset with --set and the options that stand for it.
@@ -142,18 +142,18 @@ Settings read_settings(const Options& options) {
   return {path, std::move(preset), std::move(training)};
 }
 
-void train(const Options& options, const Settings& settings, nn::ProcessGroup* group) {
-  const train::Place place = place_of(options, group);
+void train(const Options& options, const Settings& settings, machine::ProcessGroup* group) {
+  const train::ComputeDevice compute = compute_device_of(options, group);
   shard::TokenReader data(options.text("data"));
   shard::TokenReader validation(options.text("valid"));
 
   train::TrainingTask task;
   task.run = options.text("output");
   task.start = start_of(options);
-  task.place = place;
+  task.compute = compute;
   task.group = group;
   task.config = settings.training;
-  nn::set_up_precision(place.device, task.config.precision);
+  machine::set_up_precision(compute.device, task.config.precision);
   // Last of what is checked: it may read all of the data.
   task.network = train::with_vocabulary(settings.preset.network, settings.path, data, [group] {
     if (group != nullptr) {
@@ -164,7 +164,7 @@ void train(const Options& options, const Settings& settings, nn::ProcessGroup* g
   task.stop_at = options.has("stop-at") ? options.integer("stop-at") : 0;
   task.provenance = provenance(options.resolved());
 
-  const auto setup = nn::set_up_threads(static_cast<int>(options.integer("threads")));
+  const auto setup = machine::set_up_threads(static_cast<int>(options.integer("threads")));
   task.machine = fmt::format("{} thread{}, {} ({:.0f} GFLOP/s)", setup.threads,
                              setup.threads == 1 ? "" : "s", setup.blas, setup.gflops);
   const train::TrainingState state = train::train(task, data, validation);
@@ -182,7 +182,7 @@ void run(const Options& options) {
                                  settings.training.batch),
                      "use fewer processes, or a larger batch");
   }
-  run_in_processes(options, [&settings](const Options& given, nn::ProcessGroup* group) {
+  run_in_processes(options, [&settings](const Options& given, machine::ProcessGroup* group) {
     train(given, settings, group);
   });
 }

@@ -2,7 +2,7 @@
 
 #include <chrono>
 
-#include "eval/methods.h"
+#include "eval/evaluation_methods.h"
 #include "eval/token_check.h"
 #include "net/geometry.h"
 

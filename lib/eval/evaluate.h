@@ -17,9 +17,9 @@
 
 #include "eval/evaluation.h"
 #include "eval/token_source.h"
+#include "machine/process_group.h"
 #include "net/network.h"
 #include "nn/model.h"
-#include "nn/process_group.h"
 #include "shard/token_reader.h"
 
 namespace ql::eval {
@@ -35,7 +35,7 @@ struct EvaluationOptions {
   std::int64_t first_target = 0;
   // Of processes that share the work: each reads a part of the stream, as one of the columns above.
   // All of them then return the same evaluation; the sink gets the own part only.
-  nn::ProcessGroup* group = nullptr;
+  machine::ProcessGroup* group = nullptr;
 };
 
 // The tokens of a packed folder; `reader` must outlive the result.

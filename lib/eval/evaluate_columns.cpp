@@ -5,8 +5,8 @@
 
 #include "base/signals.h"
 #include "eval/columns.h"
+#include "eval/evaluation_methods.h"
 #include "eval/losses.h"
-#include "eval/methods.h"
 #include "eval/token_check.h"
 #include "shard/document_age.h"
 

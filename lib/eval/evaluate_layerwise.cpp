@@ -2,8 +2,8 @@
 #include <vector>
 
 #include "base/signals.h"
+#include "eval/evaluation_methods.h"
 #include "eval/losses.h"
-#include "eval/methods.h"
 #include "eval/stream_scorer.h"
 #include "eval/token_check.h"
 

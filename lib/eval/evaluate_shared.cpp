@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "eval/columns.h"
-#include "eval/methods.h"
+#include "eval/evaluation_methods.h"
 
 namespace ql::eval {
 namespace {
@@ -40,7 +40,7 @@ TokenSource part_of(const TokenSource& whole, std::int64_t begin, std::int64_t e
 }
 
 // All processes' sums in each of them.
-void add_up(Evaluation& result, nn::ProcessGroup& group) {
+void add_up(Evaluation& result, machine::ProcessGroup& group) {
   const at::Tensor counts =
       at::tensor(std::vector<std::int64_t>{result.targets, result.known.targets, result.warm_up});
   const at::Tensor sums = at::tensor(
@@ -60,7 +60,7 @@ void add_up(Evaluation& result, nn::ProcessGroup& group) {
 
 // All processes leave an evaluation that a signal stopped in one of them: the others would wait for
 // its part.
-void stop_together(int stopped, nn::ProcessGroup& group) {
+void stop_together(int stopped, machine::ProcessGroup& group) {
   const at::Tensor count = at::full({1}, stopped != 0 ? 1 : 0, at::kLong);
   group.sum(count);
   if (count.item<std::int64_t>() > 0) {
@@ -72,7 +72,7 @@ void stop_together(int stopped, nn::ProcessGroup& group) {
 
 Evaluation evaluate_shared(const nn::Model& model, const TokenSource& source,
                            const net::Geometry& geometry, const EvaluationOptions& options) {
-  nn::ProcessGroup& group = *options.group;
+  machine::ProcessGroup& group = *options.group;
   const std::int64_t segment = options.lengths.segment;
   const std::int64_t segments = (source.tokens - 2) / segment + 1;
   const ColumnPlan plan = plan_columns(segments, warm_up_segments(geometry), group.size());

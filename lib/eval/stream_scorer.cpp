@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "eval/chunk.h"
+#include "eval/chunk_size.h"
 #include "eval/losses.h"
 
 namespace ql::eval {

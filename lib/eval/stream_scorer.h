@@ -1,5 +1,5 @@
-// Scores one stream as it comes, layer by layer (nn/consecutive.h): chunk by chunk, memories passed
-// on. What is kept is a chunk, however long the stream.
+// Scores one stream as it comes, layer by layer (nn/consecutive_memories_internal.h): chunk by
+// chunk, memories passed on. What is kept is a chunk, however long the stream.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,8 @@ namespace ql::eval {
 class StreamScorer {
  public:
   // `chunk` tokens go through a layer at once, rounded to whole segments; 0: as many as the memory
-  // allows (eval/chunk.h). `model` must outlive it. Throws ConfigError for lengths that do not fit.
+  // allows (eval/chunk_size.h). `model` must outlive it. Throws ConfigError for lengths that do not
+  // fit.
   StreamScorer(const nn::Model& model, const net::Lengths& lengths, std::int64_t chunk);
 
   // A document begins with the token at `position` of the stream: ascending, each before its token

@@ -12,10 +12,10 @@
 #include "eval/report.h"
 #include "eval/token_check.h"
 #include "eval/unigram.h"
+#include "machine/device.h"
 #include "net/geometry.h"
 #include "net/model_file.h"
-#include "nn/device.h"
-#include "nn/weights.h"
+#include "weights/weights.h"
 
 namespace ql::eval {
 namespace {
@@ -119,8 +119,8 @@ Json network_row(const nn::Model& model, const std::string& name, const net::Len
 void run_checkpoint(const Checkpoint& checkpoint, const std::vector<DataSet>& data,
                     const StudyOptions& options, const std::function<void(const Json&)>& row) {
   const nn::Model model =
-      nn::load_model(checkpoint.folder, at::TensorOptions(at::kFloat).device(options.device));
-  const nn::Autocast autocast(options.device, options.precision);
+      weights::load_model(checkpoint.folder, at::TensorOptions(at::kFloat).device(options.device));
+  const machine::Autocast autocast(options.device, options.precision);
   for (const DataSet& set : data) {
     for (const net::Lengths& lengths : checkpoint.lengths) {
       row(network_row(model, checkpoint.name, lengths, set, options));
@@ -200,8 +200,8 @@ Json run_unit_study(const StudyOptions& options, Unit unit, const UnitSums::Sink
   }
   const Checkpoint& checkpoint = checkpoints.front();
   const nn::Model model =
-      nn::load_model(checkpoint.folder, at::TensorOptions(at::kFloat).device(options.device));
-  const nn::Autocast autocast(options.device, options.precision);
+      weights::load_model(checkpoint.folder, at::TensorOptions(at::kFloat).device(options.device));
+  const machine::Autocast autocast(options.device, options.precision);
   Progress progress(fmt::format("{}, {}", checkpoint.name, options.data.front()), "tokens");
   UnitOptions unit_options;
   unit_options.unit = unit;

@@ -9,8 +9,8 @@
 
 #include "base/json.h"
 #include "eval/score_units.h"
-#include "nn/precision.h"
-#include "nn/process_group.h"
+#include "machine/precision.h"
+#include "machine/process_group.h"
 
 namespace ql::eval {
 
@@ -23,9 +23,9 @@ struct StudyOptions {
   std::vector<std::int64_t> segments, memories, compressed_memories;
   std::int64_t batch = 0, chunk = 0;  // as EvaluationOptions
   c10::Device device = c10::DeviceType::CPU;
-  nn::Precision precision = nn::Precision::kFloat32;
-  nn::ProcessGroup* group = nullptr;     // as EvaluationOptions
-  std::optional<std::string> loss_file;  // LossFile's path; only for a study of one row
+  machine::Precision precision = machine::Precision::kFloat32;
+  machine::ProcessGroup* group = nullptr;  // as EvaluationOptions
+  std::optional<std::string> loss_file;    // LossFile's path; only for a study of one row
 };
 
 // Calls `row` with each report_row() as soon as it is known: the checkpoints in the order

@@ -1,4 +1,5 @@
-// What a kind of attention costs and keeps. How it runs is in lib/nn (attention, linear_attention).
+// What a kind of attention costs and keeps. How it runs is in kernels/attention.h
+// and nn/linear_attention_internal.h.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-#include "nn/accumulation.h"
+#include "nn/accumulation_internal.h"
 
 #include <algorithm>
 

@@ -1,11 +1,11 @@
-#include "nn/adaptive_softmax.h"
+#include "nn/adaptive_softmax_internal.h"
 
 #include "net/clusters.h"
 
 namespace ql::nn {
 
-SoftmaxWeights softmax_weights(const net::Network& network, const Parameters& parameters) {
-  SoftmaxWeights weights;
+kernels::SoftmaxWeights softmax_weights(const net::Network& network, const Parameters& parameters) {
+  kernels::SoftmaxWeights weights;
   for (const net::Cluster& cluster : net::clusters(network)) {
     weights.ends.push_back(cluster.end);
   }

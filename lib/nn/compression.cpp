@@ -1,10 +1,10 @@
-#include "nn/compression.h"
+#include "nn/compression_internal.h"
 
 #include <cmath>
 #include <stdexcept>
 #include <tuple>
 
-#include "nn/pooling.h"
+#include "nn/pooling_internal.h"
 
 namespace ql::nn {
 namespace {

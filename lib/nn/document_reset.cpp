@@ -1,4 +1,4 @@
-#include "nn/document_reset.h"
+#include "nn/document_reset_internal.h"
 
 #include <algorithm>
 

@@ -8,16 +8,18 @@
 #include <mutex>
 
 #include "base/error.h"
-#include "nn/dropout_kernel.h"
-#include "nn/philox.h"
+#include "kernels/dropout_kernel.h"
+#include "kernels/kept_elements.h"
+#include "kernels/philox.h"
 
 namespace ql::nn {
 namespace {
 
 constexpr double kLevels = 65536;
-constexpr std::int64_t kMostElements = (std::int64_t{1} << 32) / kDropoutCalls * kDropoutGroup;
+constexpr std::int64_t kMostElements =
+    (std::int64_t{1} << 32) / kernels::kDropoutCalls * kernels::kDropoutGroup;
 // Elements that a thread takes at a time.
-constexpr std::int64_t kChunk = 64 * kDropoutGroup;
+constexpr std::int64_t kChunk = 64 * kernels::kDropoutGroup;
 
 std::uint32_t dropped_levels(double rate) {
   return static_cast<std::uint32_t>(
@@ -52,38 +54,38 @@ void for_chunks(const Elements& elements, const Function& function) {
 }
 
 template <typename Real>
-void fill_mask(const at::Tensor& mask, double rate, const StepOptions& step, Place place) {
+void fill_mask(const at::Tensor& mask, double rate, const StepOptions& step, DropoutSite site) {
   const Elements elements = elements_of(mask, step);
   const auto factor = static_cast<Real>(dropout_factor(rate));
   Real* factors = mask.data_ptr<Real>();
   for_chunks(elements, [&](std::int64_t begin, std::int64_t end) {
     std::uint8_t kept[kChunk];
-    fill_kept(&kept[0], elements.first + begin, end - begin, {step.seed, step.step, place.id()},
-              dropped_levels(rate));
-    make_factors(static_cast<const std::uint8_t*>(kept), std::int64_t{1}, end - begin, factor,
-                 factors + begin);
+    kernels::fill_kept(&kept[0], elements.first + begin, end - begin,
+                       {step.seed, step.step, site.id()}, dropped_levels(rate));
+    kernels::make_factors(static_cast<const std::uint8_t*>(kept), std::int64_t{1}, end - begin,
+                          factor, factors + begin);
   });
 }
 
 }  // namespace
 
-at::Tensor dropout_mask(at::IntArrayRef shape, double rate, const StepOptions& step, Place place,
-                        const at::TensorOptions& options) {
+at::Tensor dropout_mask(at::IntArrayRef shape, double rate, const StepOptions& step,
+                        DropoutSite site, const at::TensorOptions& options) {
   if (!options.device().is_cpu()) {
     return at::empty(shape, options).bernoulli_(1 - rate).div_(1 - rate);
   }
   const bool wide = options.dtype() == at::kDouble;
   const at::Tensor mask = at::empty(shape, at::TensorOptions(wide ? at::kDouble : at::kFloat));
   if (wide) {
-    fill_mask<double>(mask, rate, step, place);
+    fill_mask<double>(mask, rate, step, site);
   } else {
-    fill_mask<float>(mask, rate, step, place);
+    fill_mask<float>(mask, rate, step, site);
   }
   return mask.to(options);
 }
 
-at::Tensor dropout_kept(at::IntArrayRef shape, double rate, const StepOptions& step, Place place,
-                        const at::Device& device) {
+at::Tensor dropout_kept(at::IntArrayRef shape, double rate, const StepOptions& step,
+                        DropoutSite site, const at::Device& device) {
   if (!device.is_cpu()) {
     return at::empty(shape, at::TensorOptions(at::kByte).device(device)).bernoulli_(1 - rate);
   }
@@ -91,44 +93,46 @@ at::Tensor dropout_kept(at::IntArrayRef shape, double rate, const StepOptions& s
   const Elements elements = elements_of(mask, step);
   auto* kept = mask.data_ptr<std::uint8_t>();
   for_chunks(elements, [&](std::int64_t begin, std::int64_t end) {
-    fill_kept(kept + begin, elements.first + begin, end - begin, {step.seed, step.step, place.id()},
-              dropped_levels(rate));
+    kernels::fill_kept(kept + begin, elements.first + begin, end - begin,
+                       {step.seed, step.step, site.id()}, dropped_levels(rate));
   });
   return mask;
 }
 
 double dropout_factor(double rate) { return kLevels / (kLevels - dropped_levels(rate)); }
 
-KeptElements draw_kept(at::IntArrayRef shape, double rate, const StepOptions& step, Place place) {
+kernels::KeptElements draw_kept(at::IntArrayRef shape, double rate, const StepOptions& step,
+                                DropoutSite site) {
   if (!step.training || rate <= 0) {
     return {};
   }
-  return {dropout_kept(shape, rate, step, place), dropout_factor(rate)};
+  return {dropout_kept(shape, rate, step, site), dropout_factor(rate)};
 }
 
-at::Tensor dropout(const at::Tensor& states, double rate, const StepOptions& step, Place place) {
+at::Tensor dropout(const at::Tensor& states, double rate, const StepOptions& step,
+                   DropoutSite site) {
   if (!step.training || rate <= 0) {
     return states;
   }
   if (!states.is_cpu()) {
     return at::dropout(states, rate, /*train=*/true);
   }
-  return states * dropout_mask(states.sizes(), rate, step, place, states.options());
+  return states * dropout_mask(states.sizes(), rate, step, site, states.options());
 }
 
 at::Tensor dropout_of_shared(const at::Tensor& states, double rate, const StepOptions& step,
-                             Place place) {
+                             DropoutSite site) {
   StepOptions of_every_slice = step;
   of_every_slice.first_row = 0;
-  return dropout(states, rate, of_every_slice, place);
+  return dropout(states, rate, of_every_slice, site);
 }
 
 void seed_generator(const at::Device& device, const StepOptions& step) {
   // No layer is so far up that its masks would have the second number.
-  const PhiloxCounter words =
-      philox({{static_cast<std::uint32_t>(step.first_row), 0xFFFFFFFF,
-               static_cast<std::uint32_t>(step.step), static_cast<std::uint32_t>(step.step >> 32)}},
-             step.seed);
+  const kernels::PhiloxCounter words = kernels::philox(
+      {{static_cast<std::uint32_t>(step.first_row), 0xFFFFFFFF,
+        static_cast<std::uint32_t>(step.step), static_cast<std::uint32_t>(step.step >> 32)}},
+      step.seed);
   at::Generator generator = at::globalContext().defaultGenerator(device);
   const std::lock_guard<std::mutex> lock(generator.mutex());
   generator.set_current_seed(std::uint64_t{words.word[0]} << 32 | words.word[1]);
@@ -138,10 +142,10 @@ std::int64_t droppath_first_scale(std::int64_t scales, double rate, const StepOp
   if (!step.training || rate <= 0 || scales < 2) {
     return 0;
   }
-  const PhiloxCounter words =
-      philox({{0, Place{Place::kDroppath}.id(), static_cast<std::uint32_t>(step.step),
-               static_cast<std::uint32_t>(step.step >> 32)}},
-             step.seed);
+  const kernels::PhiloxCounter words = kernels::philox(
+      {{0, DropoutSite{DropoutSite::kDroppath}.id(), static_cast<std::uint32_t>(step.step),
+        static_cast<std::uint32_t>(step.step >> 32)}},
+      step.seed);
   const double uniform = words.word[0] * 0x1p-32;
   if (uniform >= rate) {
     return 0;

@@ -1,5 +1,5 @@
 // Dropout and droppath from a counter-based generator: every random bit is a function of (seed,
-// step, place, element index). Nothing to save, and any number of threads gives the same mask.
+// step, site, element index). Nothing to save, and any number of threads gives the same mask.
 //
 // On other devices than the CPU the masks come from the device's own generator, which a CUDA graph
 // can replay: who trains there seeds it for every step, and seed and step then play no part here.
@@ -9,6 +9,10 @@
 
 #include <cstdint>
 #include <vector>
+
+namespace ql::kernels {
+struct KeptElements;
+}
 
 namespace ql::nn {
 
@@ -21,7 +25,7 @@ struct StepOptions {
   // Gradients also flow through memories: to measure context, never to train.
   bool through_memory = false;
   // For every row, how many tokens of its document stand before the segment; given exactly for a
-  // network with reset_memory_at_documents (nn/document_reset.h).
+  // network with reset_memory_at_documents (nn/document_reset_internal.h).
   std::vector<std::int64_t> ages = {};
   // The row of the whole batch at which the rows of this step begin, if it is a slice of the batch:
   // it gets the whole batch's masks, so that slicing changes no result.
@@ -33,7 +37,7 @@ struct StepOptions {
 };
 
 // Where in the network a mask is used; two places never share random numbers.
-struct Place {
+struct DropoutSite {
   enum Kind : std::uint32_t {
     kEmbedding,
     kPosition,
@@ -53,31 +57,28 @@ struct Place {
 // Factors [shape]: 0 with probability `rate` (in steps of 1/65536), else dropout_factor(). The
 // first dimension are the batch's rows, from step.first_row on; at most 2^35 elements up to the
 // last.
-at::Tensor dropout_mask(at::IntArrayRef shape, double rate, const StepOptions& step, Place place,
-                        const at::TensorOptions& options);
+at::Tensor dropout_mask(at::IntArrayRef shape, double rate, const StepOptions& step,
+                        DropoutSite site, const at::TensorOptions& options);
 
 // 1 where dropout_mask() keeps an element, else 0: uint8 [shape]. Same random bits.
-at::Tensor dropout_kept(at::IntArrayRef shape, double rate, const StepOptions& step, Place place,
-                        const at::Device& device = at::kCPU);
+at::Tensor dropout_kept(at::IntArrayRef shape, double rate, const StepOptions& step,
+                        DropoutSite site, const at::Device& device = at::kCPU);
 
 // What dropout multiplies the kept elements by: 65536 / (65536 - dropped levels).
 double dropout_factor(double rate);
 
-// A dropout as our own kernels read it.
-struct KeptElements {
-  at::Tensor elements;  // dropout_kept(); undefined: all
-  double factor = 1;
-};
-// Of tensors of `shape` on the CPU; all elements when not training or rate is 0.
-KeptElements draw_kept(at::IntArrayRef shape, double rate, const StepOptions& step, Place place);
+// For the kernels, of tensors of `shape` on the CPU; all elements when not training or rate is 0.
+kernels::KeptElements draw_kept(at::IntArrayRef shape, double rate, const StepOptions& step,
+                                DropoutSite site);
 
 // `states` times its mask; `states` itself when not training or rate is 0.
-at::Tensor dropout(const at::Tensor& states, double rate, const StepOptions& step, Place place);
+at::Tensor dropout(const at::Tensor& states, double rate, const StepOptions& step,
+                   DropoutSite site);
 
 // The same for states without rows of the batch, such as the position table: all slices get the
 // same mask, whatever step.first_row says.
 at::Tensor dropout_of_shared(const at::Tensor& states, double rate, const StepOptions& step,
-                             Place place);
+                             DropoutSite site);
 
 // Sets the state of the generator of `device` to a function of seed, step and first row.
 void seed_generator(const at::Device& device, const StepOptions& step);

@@ -1,11 +1,11 @@
-#include "nn/embedding.h"
+#include "nn/embedding_internal.h"
 
 #include <cmath>
 #include <vector>
 
+#include "kernels/cluster_rows.h"
 #include "net/clusters.h"
-#include "nn/cluster_rows.h"
-#include "nn/layers.h"
+#include "nn/layers_internal.h"
 
 namespace ql::nn {
 namespace {
@@ -22,7 +22,7 @@ at::Tensor look_up_clusters(const net::Network& network, const Parameters& param
   for (const net::Cluster& cluster : net::clusters(network)) {
     ends.push_back(cluster.end);
   }
-  const ClusterRows rows = rows_by_cluster(ids, ends);
+  const kernels::ClusterRows rows = kernels::rows_by_cluster(ids, ends);
   std::vector<at::Tensor> vectors;
   for (std::size_t i = 0; i < ends.size(); ++i) {
     if (rows.count(i) > 0) {

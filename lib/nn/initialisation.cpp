@@ -1,4 +1,4 @@
-#include "nn/initialisation.h"
+#include "nn/initialisation_internal.h"
 
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "nn/philox.h"
+#include "kernels/philox.h"
 
 namespace ql::nn {
 namespace {
@@ -26,10 +26,10 @@ at::Tensor normal_numbers(std::int64_t size, std::uint32_t parameter, std::uint6
   auto* out = numbers.data_ptr<double>();
   at::parallel_for(0, (size + 1) / 2, 1024, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t pair = begin; pair < end; ++pair) {
-      const PhiloxCounter words =
-          philox({{static_cast<std::uint32_t>(pair), static_cast<std::uint32_t>(pair >> 32),
-                   parameter, kInitialisation}},
-                 seed);
+      const kernels::PhiloxCounter words =
+          kernels::philox({{static_cast<std::uint32_t>(pair),
+                            static_cast<std::uint32_t>(pair >> 32), parameter, kInitialisation}},
+                          seed);
       // In (0, 1): the logarithm is finite.
       const double radius = std::sqrt(-2 * std::log((words.word[0] + 0.5) * 0x1p-32));
       const double angle = 2 * M_PI * (words.word[1] * 0x1p-32);

@@ -1,18 +1,19 @@
-#include "nn/layers.h"
+#include "nn/layers_internal.h"
 
-#include "nn/attention.h"
-#include "nn/device.h"
-#include "nn/feed_forward.h"
-#include "nn/layer_norm.h"
-#include "nn/linear_attention.h"
-#include "nn/residual.h"
-#include "nn/window_projection.h"
+#include "kernels/attention.h"
+#include "kernels/feed_forward.h"
+#include "kernels/kept_elements.h"
+#include "kernels/layer_norm.h"
+#include "kernels/residual.h"
+#include "kernels/window_projection.h"
+#include "machine/device.h"
+#include "nn/linear_attention_internal.h"
 
 namespace ql::nn {
 namespace {
 
 at::Tensor normalize(const at::Tensor& states, const at::Tensor& weight, const at::Tensor& bias) {
-  return at::layer_norm(states, {states.size(-1)}, weight, bias, kLayerNormEpsilon);
+  return at::layer_norm(states, {states.size(-1)}, weight, bias, kernels::kLayerNormEpsilon);
 }
 
 // a + b, in place of `a` where it has the precision of `b`: a sum of layers is float32 whatever the
@@ -60,7 +61,7 @@ at::Tensor attend(const LayerContext& context, const at::Tensor& queries,
   const std::int64_t batch = queries.size(0), segment = queries.size(1);
   const std::int64_t heads = network.n_head, d_heads = heads * network.d_head;
 
-  AttentionInput input;
+  kernels::AttentionInput input;
   input.queries = queries;
   input.keys_values = keys_values;
   input.positions = project_positions(context, positions);
@@ -69,16 +70,17 @@ at::Tensor attend(const LayerContext& context, const at::Tensor& queries,
   input.reach = context.reach;
   input.hidden = context.hidden;
   if (context.usage != nullptr) {
-    *context.usage = attention_usage(input);
+    *context.usage = kernels::attention_usage(input);
   }
   if (context.step.training && network.dropatt > 0) {
     input.probability_kept =
         dropout_kept({batch, heads, segment, input.window()}, network.dropatt, context.step,
-                     {Place::kAttentionProbability, context.layer}, queries.device());
+                     {DropoutSite::kAttentionProbability, context.layer}, queries.device());
     input.kept_factor = dropout_factor(network.dropatt);
   }
-  const at::Tensor sums = network.attention == net::Attention::kLinear ? linear_attention(input)
-                                                                       : relative_attention(input);
+  const at::Tensor sums = network.attention == net::Attention::kLinear
+                              ? linear_attention(input)
+                              : kernels::relative_attention(input);
   return at::linear(sums.reshape({batch, segment, d_heads}), parameters.o_net);
 }
 
@@ -86,12 +88,13 @@ at::Tensor feed_forward_of_operations(const LayerContext& context, const at::Ten
   const FeedForwardParameters& parameters = context.parameters.feed_forward;
   const double rate = context.network.dropout;
   at::Tensor inner = at::linear(states, parameters.inner_weight, parameters.inner_bias).relu_();
-  inner = dropout(inner, rate, context.step, {Place::kInner, context.layer});
+  inner = dropout(inner, rate, context.step, {DropoutSite::kInner, context.layer});
   return dropout(at::linear(inner, parameters.outer_weight, parameters.outer_bias), rate,
-                 context.step, {Place::kFeedForward, context.layer});
+                 context.step, {DropoutSite::kFeedForward, context.layer});
 }
 
-KeptElements draw_kept(const LayerContext& context, at::IntArrayRef shape, Place::Kind kind) {
+kernels::KeptElements draw_kept(const LayerContext& context, at::IntArrayRef shape,
+                                DropoutSite::Kind kind) {
   return draw_kept(shape, context.network.dropout, context.step, {kind, context.layer});
 }
 
@@ -101,28 +104,31 @@ at::Tensor run_fused_layer(const LayerContext& context, const at::Tensor& window
   const AttentionParameters& attention = context.parameters.attention;
   const FeedForwardParameters& forward = context.parameters.feed_forward;
   const bool before = network.pre_lnorm;
-  const QueriesKeysValues projected = project_window(
+  const kernels::QueriesKeysValues projected = kernels::project_window(
       states, window, before ? attention.norm_weight : at::Tensor(),
       before ? attention.norm_bias : at::Tensor(), attention.qkv_net, network.n_head);
   const at::Tensor attended =
       attend(context, projected.queries, {projected.keys_values}, positions);
-  const KeptElements attended_kept = draw_kept(context, states.sizes(), Place::kAttentionOutput);
+  const kernels::KeptElements attended_kept =
+      draw_kept(context, states.sizes(), DropoutSite::kAttentionOutput);
   const auto run_forward = [&](const at::Tensor& input) {
     const std::int64_t batch = states.size(0), segment = states.size(1);
     return feed_forward(input, forward.inner_weight, forward.inner_bias, forward.outer_weight,
-                        draw_kept(context, {batch, segment, network.d_inner}, Place::kInner));
+                        draw_kept(context, {batch, segment, network.d_inner}, DropoutSite::kInner));
   };
-  const KeptElements kept = draw_kept(context, states.sizes(), Place::kFeedForward);
+  const kernels::KeptElements kept = draw_kept(context, states.sizes(), DropoutSite::kFeedForward);
   if (before) {
-    const SumAndNorm middle = add_residual_and_normalize(states, attended, {}, attended_kept,
-                                                         forward.norm_weight, forward.norm_bias);
-    return add_residual(middle.sum, run_forward(middle.normalized), forward.outer_bias, kept);
+    const kernels::SumAndNorm middle = kernels::add_residual_and_normalize(
+        states, attended, {}, attended_kept, forward.norm_weight, forward.norm_bias);
+    return kernels::add_residual(middle.sum, run_forward(middle.normalized), forward.outer_bias,
+                                 kept);
   }
-  const at::Tensor middle = add_residual_and_normalize(states, attended, {}, attended_kept,
-                                                       attention.norm_weight, attention.norm_bias)
-                                .normalized;
-  return add_residual_and_normalize(middle, run_forward(middle), forward.outer_bias, kept,
-                                    forward.norm_weight, forward.norm_bias)
+  const at::Tensor middle =
+      kernels::add_residual_and_normalize(states, attended, {}, attended_kept,
+                                          attention.norm_weight, attention.norm_bias)
+          .normalized;
+  return kernels::add_residual_and_normalize(middle, run_forward(middle), forward.outer_bias, kept,
+                                             forward.norm_weight, forward.norm_bias)
       .normalized;
 }
 
@@ -130,7 +136,7 @@ at::Tensor run_fused_layer(const LayerContext& context, const at::Tensor& window
 
 at::Tensor run_layer(const LayerContext& context, const at::Tensor& window,
                      const at::Tensor& states, const at::Tensor& positions) {
-  return uses_kernels(window) && !context.step.through_memory
+  return machine::uses_kernels(window) && !context.step.through_memory
              ? run_fused_layer(context, window, states, positions)
              : run_layer_of_operations(context, window, states.size(1), positions);
 }
@@ -153,7 +159,7 @@ at::Tensor run_layer(const LayerContext& context, const at::Tensor& recent,
   const at::Tensor queries = project_queries(context, normalized);
   const at::Tensor attended =
       sum_of(dropout(attend(context, queries, keys_values, positions), context.network.dropout,
-                     context.step, {Place::kAttentionOutput, context.layer}),
+                     context.step, {DropoutSite::kAttentionOutput, context.layer}),
              recent);
   if (context.network.pre_lnorm) {
     const at::Tensor& states = attended;

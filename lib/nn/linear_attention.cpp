@@ -1,4 +1,4 @@
-#include "nn/linear_attention.h"
+#include "nn/linear_attention_internal.h"
 
 #include <algorithm>
 
@@ -36,7 +36,7 @@ struct Sums {
 
 }  // namespace
 
-at::Tensor linear_attention(const AttentionInput& input) {
+at::Tensor linear_attention(const kernels::AttentionInput& input) {
   const std::int64_t segment = input.queries.size(1), memory = input.window() - segment;
   const at::Tensor keys_values =
       input.keys_values.size() == 1 ? input.keys_values.front() : at::cat(input.keys_values, 1);

@@ -6,17 +6,17 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "nn/accumulation.h"
-#include "nn/adaptive_softmax.h"
-#include "nn/attention.h"
-#include "nn/compression.h"
-#include "nn/consecutive.h"
-#include "nn/device.h"
-#include "nn/document_reset.h"
-#include "nn/embedding.h"
-#include "nn/initialisation.h"
-#include "nn/layers.h"
-#include "nn/pooling.h"
+#include "kernels/attention.h"
+#include "machine/device.h"
+#include "nn/accumulation_internal.h"
+#include "nn/adaptive_softmax_internal.h"
+#include "nn/compression_internal.h"
+#include "nn/consecutive_memories_internal.h"
+#include "nn/document_reset_internal.h"
+#include "nn/embedding_internal.h"
+#include "nn/initialisation_internal.h"
+#include "nn/layers_internal.h"
+#include "nn/pooling_internal.h"
 
 namespace ql::nn {
 namespace {
@@ -79,7 +79,7 @@ class Step {
     // Other encodings need its length alone.
     positions_ = network.encoding == net::Encoding::kTransformerXl
                      ? dropout_of_shared(position_table(network, longest, tensor_options),
-                                         network.dropout, options, {Place::kPosition})
+                                         network.dropout, options, {DropoutSite::kPosition})
                      : at::empty({longest, 0}, tensor_options);
   }
 
@@ -109,7 +109,7 @@ class Step {
         upsampled.push_back(upsample(states, previous, stage));
       }
     }
-    return dropout(states, network_.dropout, options_, {Place::kFinal});
+    return dropout(states, network_.dropout, options_, {DropoutSite::kFinal});
   }
 
   Memory next_memory() const { return memory_.next(); }
@@ -124,9 +124,10 @@ class Step {
   at::Tensor run_layer_over(const at::Tensor& states, const net::Stage& input) {
     const net::AttentionReach reach{input.span, network_.attention_dilation};
     if (input.source != net::Stage::Source::kLayer) {  // the layers of a scale see the same keys
-      const bool masks = network_.attention != net::Attention::kLinear && !uses_kernels(states);
-      hidden_ =
-          masks ? hidden_keys(input.segment, input.window(), reach, states.device()) : at::Tensor();
+      const bool masks =
+          network_.attention != net::Attention::kLinear && !machine::uses_kernels(states);
+      hidden_ = masks ? kernels::hidden_keys(input.segment, input.window(), reach, states.device())
+                      : at::Tensor();
     }
     const LayerContext context{network_, parameters_.layers[static_cast<std::size_t>(input.layer)],
                                options_, input.layer,
@@ -326,7 +327,7 @@ at::Tensor Model::check_ids(const at::Tensor& ids, const char* what) const {
     throw ConfigError(what, "expected a batch x segment tensor of int64");
   }
   // On an accelerator the look at the values would stall it; they came through the CPU.
-  if (uses_kernels(ids)) {
+  if (machine::uses_kernels(ids)) {
     const std::int64_t lowest = ids.min().item<std::int64_t>();
     const std::int64_t highest = ids.max().item<std::int64_t>();
     if (lowest < 0 || highest >= network_.vocab_size) {
@@ -387,7 +388,7 @@ at::Tensor Model::forward_embedded(const net::Geometry& geometry, const at::Tens
     memory = forget_other_documents(memory, geometry, step.ages, step.age_tensor);
   }
   Step run(network_, parameters_, geometry, memory, step, options_, Rows::kStreams);
-  at::Tensor states = run.run(dropout(embedded, network_.dropout, step, {Place::kEmbedding}));
+  at::Tensor states = run.run(dropout(embedded, network_.dropout, step, {DropoutSite::kEmbedding}));
   memory = run.next_memory();
   if (reconstruction != nullptr) {
     *reconstruction = run.reconstruction();
@@ -407,14 +408,15 @@ at::Tensor Model::check_targets(const at::Tensor& states, const at::Tensor& targ
 
 at::Tensor Model::losses(const at::Tensor& states, const at::Tensor& targets) const {
   const at::Tensor ids = check_targets(states, targets);
-  return cross_entropy(states.flatten(0, 1), softmax_weights(network_, parameters_), ids.flatten())
+  return kernels::cross_entropy(states.flatten(0, 1), softmax_weights(network_, parameters_),
+                                ids.flatten())
       .view(ids.sizes());
 }
 
 at::Tensor Model::loss(const at::Tensor& states, const at::Tensor& targets, double factor) const {
   const at::Tensor ids = check_targets(states, targets);
-  return cross_entropy_sum(states.flatten(0, 1), softmax_weights(network_, parameters_),
-                           ids.flatten(), factor);
+  return kernels::cross_entropy_sum(states.flatten(0, 1), softmax_weights(network_, parameters_),
+                                    ids.flatten(), factor);
 }
 
 }  // namespace ql::nn

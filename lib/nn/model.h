@@ -37,7 +37,7 @@ class Model {
   const std::vector<NamedTensor>& parameters() const { return parameters_.named; }
   std::int64_t parameter_count() const;
 
-  // Paper, appendix E (nn/initialisation.h). The same seed gives the same weights.
+  // Paper, appendix E (nn/initialisation_internal.h). The same seed gives the same weights.
   void initialise(std::uint64_t seed);
 
   // The vectors [batch, segment, d_model] that tokens [batch, segment] enter the network as.
@@ -52,8 +52,8 @@ class Model {
   // a token that is not in the vocabulary (checked for tokens on the CPU).
   //
   // `reconstruction`, if given, becomes the auxiliary loss by which a compressive network learns
-  // its convolution and decoder (nn/compression.h): a scalar to add to the loss with a small weight
-  // (the paper: 0.01), or undefined when there is nothing to learn.
+  // its convolution and decoder (nn/compression_internal.h): a scalar to add to the loss with a
+  // small weight (the paper: 0.01), or undefined when there is nothing to learn.
   at::Tensor forward(const net::Geometry& geometry, const at::Tensor& tokens, Memory& memory,
                      const StepOptions& step, at::Tensor* reconstruction = nullptr) const;
 
@@ -76,7 +76,7 @@ class Model {
   at::Tensor losses(const at::Tensor& states, const at::Tensor& targets) const;
 
   // The sum of losses() times `factor`, a scalar: the mean with 1 / targets.numel(). For training,
-  // whose gradients are made with the factor from the start (nn/softmax.h).
+  // whose gradients are made with the factor from the start (kernels/softmax.h).
   at::Tensor loss(const at::Tensor& states, const at::Tensor& targets, double factor) const;
 
  private:

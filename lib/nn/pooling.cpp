@@ -1,4 +1,4 @@
-#include "nn/pooling.h"
+#include "nn/pooling_internal.h"
 
 #include "base/error.h"
 

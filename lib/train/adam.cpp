@@ -7,8 +7,8 @@
 #include <cmath>
 #include <stdexcept>
 
-#include "nn/vector.h"
-#include "train/blocks.h"
+#include "kernels/vector.h"
+#include "train/parameter_blocks.h"
 
 namespace ql::train {
 namespace {

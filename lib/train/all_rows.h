@@ -5,14 +5,14 @@
 
 #include <cstdint>
 
-#include "nn/process_group.h"
-#include "nn/row_range.h"
+#include "machine/process_group.h"
+#include "machine/row_range.h"
 
 namespace ql::train {
 
-// Common (nn/process_group.h). `own` [share.count, ...], float32 on any device, is of the rows
+// Common (machine/process_group.h). `own` [share.count, ...], float32 on any device, is of the rows
 // `share` of `rows`. The result [rows, ...] is on the CPU and has the bits of every process's own.
-at::Tensor all_rows(const at::Tensor& own, nn::ProcessGroup& group, const nn::RowRange& share,
-                    std::int64_t rows);
+at::Tensor all_rows(const at::Tensor& own, machine::ProcessGroup& group,
+                    const machine::RowRange& share, std::int64_t rows);
 
 }  // namespace ql::train

@@ -9,9 +9,9 @@
 #include "base/file.h"
 #include "base/file_format.h"
 #include "net/state_file.h"
-#include "nn/safetensors.h"
-#include "nn/weights.h"
 #include "train/divergence.h"
+#include "weights/safetensors.h"
+#include "weights/weights.h"
 
 namespace ql::train {
 namespace {
@@ -29,7 +29,7 @@ constexpr const char* kCure =
 
 // Copies every tensor of `wanted` from the file, which must hold exactly these.
 void restore(const fs::path& path, const std::vector<nn::NamedTensor>& wanted) {
-  const nn::TensorFile file = nn::read_safetensors(path);
+  const weights::TensorFile file = weights::read_safetensors(path);
   if (file.tensors.size() != wanted.size()) {
     throw FormatError(path.string(), fmt::format("has {} tensors, expected {}", file.tensors.size(),
                                                  wanted.size()));
@@ -67,27 +67,27 @@ void require_finite(const std::vector<nn::NamedTensor>& tensors, std::int64_t st
 
 }  // namespace
 
-nn::Memory finite_memory(const Trainee& learner, std::int64_t steps) {
-  nn::Memory memory = learner.memory();
-  for (const auto& tensors : {learner.model().parameters(), learner.moments(), memory.states}) {
+nn::Memory finite_memory(const TrainedNetwork& trained, std::int64_t steps) {
+  nn::Memory memory = trained.memory();
+  for (const auto& tensors : {trained.model().parameters(), trained.moments(), memory.states}) {
     require_finite(tensors, steps);
   }
   return memory;
 }
 
 void write_checkpoint(const fs::path& folder, const net::ModelFile& description,
-                      const Trainee& learner, const TrainingState& state) {
-  const nn::Memory memory = finite_memory(learner, state.step);
+                      const TrainedNetwork& trained, const TrainingState& state) {
+  const nn::Memory memory = finite_memory(trained, state.step);
   AtomicFolder atomic(folder);
   const fs::path& temporary = atomic.temporary();
   const std::map<std::string, std::string> metadata = {{"step", std::to_string(state.step)}};
   write_file_atomically(temporary / "model.json", dump_json(net::model_file_to_json(description)));
-  nn::write_safetensors(temporary / kWeights, learner.model().parameters(), metadata);
-  nn::write_safetensors(temporary / kOptimizer, learner.moments(), metadata);
-  nn::write_safetensors(temporary / kMemory, memory.states, metadata);
+  weights::write_safetensors(temporary / kWeights, trained.model().parameters(), metadata);
+  weights::write_safetensors(temporary / kOptimizer, trained.moments(), metadata);
+  weights::write_safetensors(temporary / kMemory, memory.states, metadata);
 
   TrainingState saved = state;
-  saved.updates = learner.updates();
+  saved.updates = trained.updates();
   net::write_state_file(temporary, state_to_json(saved), covered_files());
   atomic.commit();
 }
@@ -126,17 +126,17 @@ void verify_checkpoint(const fs::path& folder) {
   }
 }
 
-TrainingState read_checkpoint(const fs::path& folder, Trainee& learner, Rows rows) {
+TrainingState read_checkpoint(const fs::path& folder, TrainedNetwork& trained, Rows rows) {
   verify_checkpoint(folder);
   TrainingState state = read_state(folder);
   const at::NoGradGuard no_gradient;
-  nn::load_weights(learner.model(), nn::read_safetensors(folder / kWeights));
-  restore(folder / kOptimizer, learner.moments());
-  learner.set_updates(state.updates);
+  weights::load_weights(trained.model(), weights::read_safetensors(folder / kWeights));
+  restore(folder / kOptimizer, trained.moments());
+  trained.set_updates(state.updates);
   if (rows == Rows::kSame) {
-    nn::Memory memory = learner.memory();
+    nn::Memory memory = trained.memory();
     restore(folder / kMemory, memory.states);
-    learner.set_memory(memory);
+    trained.set_memory(memory);
   }
   return state;
 }

@@ -8,18 +8,18 @@
 #include "base/error.h"
 #include "net/model_file.h"
 #include "train/state.h"
-#include "train/trainee.h"
+#include "train/trained_network.h"
 
 namespace ql::train {
 
 // The memory of all rows, for a checkpoint after `steps` steps. Throws Diverged when a weight,
 // moment or memory is not finite: such a checkpoint is of no use to anybody. Of several processes
 // each calls this when the first one writes.
-nn::Memory finite_memory(const Trainee& learner, std::int64_t steps);
+nn::Memory finite_memory(const TrainedNetwork& trained, std::int64_t steps);
 
 // Replaces `folder`. Throws Diverged as finite_memory() does, and leaves the folder as it is then.
 void write_checkpoint(const std::filesystem::path& folder, const net::ModelFile& description,
-                      const Trainee& learner, const TrainingState& state);
+                      const TrainedNetwork& trained, const TrainingState& state);
 
 // state.json alone, its checksum verified. Throws FormatError with the reason.
 TrainingState read_state(const std::filesystem::path& folder);
@@ -33,12 +33,12 @@ std::string damage(const std::filesystem::path& folder);
 // Throws FormatError with damage() and advice where there is any.
 void verify_checkpoint(const std::filesystem::path& folder);
 
-// Whether the learner's rows are those of the checkpoint.
+// Whether the trained's rows are those of the checkpoint.
 enum class Rows { kSame, kOther };
 
 // After verify_checkpoint, restores weights, moments and, for the same rows, memory. On an
-// exception `learner` is of no use.
-TrainingState read_checkpoint(const std::filesystem::path& folder, Trainee& learner,
+// exception `trained` is of no use.
+TrainingState read_checkpoint(const std::filesystem::path& folder, TrainedNetwork& trained,
                               Rows rows = Rows::kSame);
 
 }  // namespace ql::train

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/json.h"
+#include "machine/precision.h"
 #include "net/network.h"
-#include "nn/precision.h"
 #include "train/divergence.h"
 
 namespace ql::train {
@@ -33,14 +33,14 @@ struct TrainingConfig {
   std::int64_t keep_last = 1, keep_every = 0;
   std::int64_t log_interval = 100;  // steps averaged in one record of the log
   std::int64_t seed = 1;            // of the weights and of every dropout
-  nn::Precision precision = nn::Precision::kFloat32;
+  machine::Precision precision = machine::Precision::kFloat32;
   // What to do when loss or gradient is not finite, or when the loss is loss_jump nats above its
   // running mean; 0: however large it is. 10 nats are a perplexity 22,000 times the mean's: no text
   // does that to a network that works, and one that broke does.
   OnDivergence divergence = OnDivergence::kStop;
   double loss_jump = 10;
   // Weight of the loss by which a Compressive Transformer learns its convolution and decoder
-  // (nn/compression.h); absent: the paper's 0.01. Other networks do not read it.
+  // (nn/compression_internal.h); absent: the paper's 0.01. Other networks do not read it.
   std::optional<double> recons_loss_weight;
   // Trains on the newer half of every segment's targets alone; the older floor(segment / 2) tokens
   // give context (the ablation of the Transformer-XL paper).

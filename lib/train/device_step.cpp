@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
+#include "machine/device.h"
 #include "net/clusters.h"
-#include "nn/device.h"
-#include "train/trainee.h"
+#include "train/trained_network.h"
 
 namespace ql::train {
 namespace {
@@ -30,15 +30,15 @@ void StepInput::set_numbers(double learning_rate, std::int64_t step,
   std::copy(weights.begin(), weights.end(), out + 2);
 }
 
-DeviceStep::DeviceStep(nn::Model& model, const TrainingConfig& config, nn::ProcessGroup* group)
-    : DeviceStep(model, config, group, config.precision == nn::Precision::kFloat16) {}
+DeviceStep::DeviceStep(nn::Model& model, const TrainingConfig& config, machine::ProcessGroup* group)
+    : DeviceStep(model, config, group, config.precision == machine::Precision::kFloat16) {}
 
-DeviceStep::DeviceStep(nn::Model& model, const TrainingConfig& config, nn::ProcessGroup* group,
+DeviceStep::DeviceStep(nn::Model& model, const TrainingConfig& config, machine::ProcessGroup* group,
                        bool scales_loss)
     : model_(model),
       config_(config),
       group_(group),
-      rows_(group != nullptr ? group->share_of(config.batch) : nn::RowRange{0, config.batch}),
+      rows_(group != nullptr ? group->share_of(config.batch) : machine::RowRange{0, config.batch}),
       geometry_(net::make_geometry(model.network(), model.network().lengths)),
       adam_(model.parameters(), adam_options(config)),
       memory_(model.start_memory(geometry_, rows_.count)),
@@ -74,7 +74,7 @@ DeviceStep::Forward DeviceStep::forward(std::int64_t number) const {
   if (model_.network().reset_memory_at_documents) {
     options.age_tensor = input_.ids.narrow(0, 2 * rows * segment, rows);
   }
-  const nn::Autocast autocast(model_.options().device(), config_.precision);
+  const machine::Autocast autocast(model_.options().device(), config_.precision);
   nn::Memory memory = memory_;
   at::Tensor reconstruction;
   const at::Tensor states = model_.forward(geometry_, tokens, memory, options, &reconstruction);

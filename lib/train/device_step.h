@@ -9,9 +9,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "machine/process_group.h"
 #include "net/geometry.h"
 #include "nn/model.h"
-#include "nn/process_group.h"
 #include "train/config.h"
 #include "train/device_adam.h"
 #include "train/loss_scale.h"
@@ -49,19 +49,20 @@ class DeviceStep {
  public:
   // `model` must outlive the step; its parameters move (DeviceAdam). The memory starts as zeros.
   // With a `group`, which must outlive the step, it is of this process's share of the rows.
-  DeviceStep(nn::Model& model, const TrainingConfig& config, nn::ProcessGroup* group = nullptr);
+  DeviceStep(nn::Model& model, const TrainingConfig& config,
+             machine::ProcessGroup* group = nullptr);
   // For tests, which may have no float16: scales the loss as float16 needs it, or does not.
-  DeviceStep(nn::Model& model, const TrainingConfig& config, nn::ProcessGroup* group,
+  DeviceStep(nn::Model& model, const TrainingConfig& config, machine::ProcessGroup* group,
              bool scales_loss);
 
   StepInput& input() { return input_; }
-  const nn::RowRange& rows() const { return rows_; }  // of the batch, those of the step
+  const machine::RowRange& rows() const { return rows_; }  // of the batch, those of the step
   std::int64_t scales() const;
   void forget();  // the memory becomes zeros
   // A step is these three, in this order. First forward, backward and memory: loss and gradient of
   // the own rows' part of the mean. `number` of the step is read on the CPU alone, for its dropout.
   void compute(std::int64_t number);
-  // Common (nn/process_group.h): their sums over all processes.
+  // Common (machine/process_group.h): their sums over all processes.
   void sum();
   // Update and report. A loss or gradient that is not finite leaves weights and moments as they
   // are.
@@ -87,8 +88,8 @@ class DeviceStep {
 
   nn::Model& model_;
   TrainingConfig config_;
-  nn::ProcessGroup* group_;
-  nn::RowRange rows_;
+  machine::ProcessGroup* group_;
+  machine::RowRange rows_;
   net::Geometry geometry_;
   DeviceAdam adam_;
   nn::Memory memory_;

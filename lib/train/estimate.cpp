@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/system_memory.h"
-#include "eval/chunk.h"
+#include "eval/chunk_size.h"
 #include "net/attention_cost.h"
 #include "net/cost.h"
 #include "train/slices.h"
@@ -14,7 +14,7 @@ namespace {
 constexpr std::int64_t kFloat = 4;
 // What the first step brings in of LibTorch's code and tables, measured.
 constexpr std::int64_t kLibraries = std::int64_t{40} << 20;
-// Logits of one block of rows (nn/softmax_blocks.cpp), which has at least some rows.
+// Logits of one block of rows (kernels/softmax_blocks.cpp), which has at least some rows.
 constexpr std::int64_t kSoftmaxBlock = std::int64_t{28} << 20;
 constexpr std::int64_t kSoftmaxRows = 128;
 

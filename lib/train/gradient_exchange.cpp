@@ -7,17 +7,17 @@
 
 namespace ql::train {
 
-GradientExchange::GradientExchange(nn::ProcessGroup& group,
+GradientExchange::GradientExchange(machine::ProcessGroup& group,
                                    const std::vector<nn::NamedTensor>& parameters,
                                    std::size_t slices, std::int64_t bucket_bytes)
-    : group_(group), slices_(slices), places_(parameters.size()), sums_(parameters.size()) {
+    : group_(group), slices_(slices), ranges_(parameters.size()), sums_(parameters.size()) {
   std::vector<std::size_t> small;
   std::int64_t bytes_of_small = 0;
   for (std::size_t index = parameters.size(); index-- > 0;) {
     const at::Tensor& parameter = parameters[index].tensor;
     const auto bytes = parameter.numel() * static_cast<std::int64_t>(sizeof(float));
-    places_[index].shape = parameter.sizes().vec();
-    places_[index].of_slice.resize(slices_);
+    ranges_[index].shape = parameter.sizes().vec();
+    ranges_[index].of_slice.resize(slices_);
     if (bytes >= bucket_bytes) {
       add_bucket({index});
     } else {
@@ -33,7 +33,7 @@ GradientExchange::GradientExchange(nn::ProcessGroup& group,
 
 void GradientExchange::add_bucket(std::vector<std::size_t> parameters) {
   for (const std::size_t index : parameters) {
-    places_[index].bucket = buckets_.size();
+    ranges_[index].bucket = buckets_.size();
   }
   const std::size_t missing = parameters.size() * slices_;
   buckets_.push_back({std::move(parameters), missing});
@@ -41,12 +41,12 @@ void GradientExchange::add_bucket(std::vector<std::size_t> parameters) {
 
 void GradientExchange::put(std::size_t slice, std::size_t parameter, const at::Tensor& gradient) {
   std::unique_lock<std::mutex> lock(mutex_);
-  Place& place = places_[parameter];
-  if (place.of_slice[slice].defined()) {
+  BucketRange& range = ranges_[parameter];
+  if (range.of_slice[slice].defined()) {
     throw std::logic_error("a slice's gradient was put twice");
   }
-  place.of_slice[slice] = gradient;
-  if (--buckets_[place.bucket].missing == 0) {
+  range.of_slice[slice] = gradient;
+  if (--buckets_[range.bucket].missing == 0) {
     start_complete(lock);
   }
 }
@@ -70,7 +70,7 @@ void GradientExchange::start_complete(std::unique_lock<std::mutex>& lock) {
 // In the tensor of the first slice that has one.
 at::Tensor GradientExchange::sum_of_slices(std::size_t parameter) {
   at::Tensor sum;
-  for (at::Tensor& gradient : places_[parameter].of_slice) {
+  for (at::Tensor& gradient : ranges_[parameter].of_slice) {
     const at::Tensor addend = std::exchange(gradient, {});
     if (!sum.defined()) {
       sum = addend.defined() ? addend.contiguous() : sum;
@@ -78,7 +78,7 @@ at::Tensor GradientExchange::sum_of_slices(std::size_t parameter) {
       sum.add_(addend);
     }
   }
-  return sum.defined() ? sum : at::zeros(places_[parameter].shape, at::kFloat);
+  return sum.defined() ? sum : at::zeros(ranges_[parameter].shape, at::kFloat);
 }
 
 void GradientExchange::start(const Bucket& bucket) {
@@ -96,8 +96,8 @@ void GradientExchange::start(const Bucket& bucket) {
   const at::Tensor buffer = at::cat(parts);
   std::int64_t begin = 0;
   for (const std::size_t index : bucket.parameters) {
-    const std::int64_t elements = c10::multiply_integers(places_[index].shape);
-    sums_[index] = buffer.narrow(0, begin, elements).view(places_[index].shape);
+    const std::int64_t elements = c10::multiply_integers(ranges_[index].shape);
+    sums_[index] = buffer.narrow(0, begin, elements).view(ranges_[index].shape);
     begin += elements;
   }
   under_way_.push_back(group_.start_sum(buffer));
@@ -109,7 +109,7 @@ Gradients GradientExchange::finish() {
     buckets_[next].missing = 0;
   }
   start_complete(lock);
-  for (nn::ProcessGroup::Sum& sum : under_way_) {
+  for (machine::ProcessGroup::Sum& sum : under_way_) {
     sum.wait();
   }
   under_way_.clear();
@@ -117,7 +117,7 @@ Gradients GradientExchange::finish() {
   for (Bucket& bucket : buckets_) {
     bucket.missing = bucket.parameters.size() * slices_;
   }
-  return std::exchange(sums_, Gradients(places_.size()));
+  return std::exchange(sums_, Gradients(ranges_.size()));
 }
 
 }  // namespace ql::train

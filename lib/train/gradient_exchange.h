@@ -13,8 +13,8 @@
 #include <mutex>
 #include <vector>
 
+#include "machine/process_group.h"
 #include "nn/named_tensor.h"
-#include "nn/process_group.h"
 #include "train/gradients.h"
 
 namespace ql::train {
@@ -23,7 +23,7 @@ class GradientExchange {
  public:
   // `slices` of this process bring gradients of these parameters, all float32 on the CPU. A bucket
   // has at least `bucket_bytes`, but for the last one; a gradient of that size is one by itself.
-  GradientExchange(nn::ProcessGroup& group, const std::vector<nn::NamedTensor>& parameters,
+  GradientExchange(machine::ProcessGroup& group, const std::vector<nn::NamedTensor>& parameters,
                    std::size_t slices, std::int64_t bucket_bytes = std::int64_t{128} << 10);
 
   // The whole gradient of a slice for a parameter, once a step at most, which becomes this
@@ -31,11 +31,11 @@ class GradientExchange {
   // slices and of processes.
   void put(std::size_t slice, std::size_t parameter, const at::Tensor& gradient);
 
-  // Ends the step: what no slice has put counts as zeros. Common (nn/process_group.h).
+  // Ends the step: what no slice has put counts as zeros. Common (machine/process_group.h).
   Gradients finish();
 
  private:
-  struct Place {
+  struct BucketRange {
     std::vector<std::int64_t> shape;
     std::size_t bucket = 0;
     std::vector<at::Tensor> of_slice;  // undefined: not put yet
@@ -50,16 +50,16 @@ class GradientExchange {
   void start(const Bucket& bucket);
   at::Tensor sum_of_slices(std::size_t parameter);
 
-  nn::ProcessGroup& group_;
+  machine::ProcessGroup& group_;
   std::size_t slices_;
-  std::vector<Place> places_;  // by parameter
+  std::vector<BucketRange> ranges_;  // by parameter
   std::vector<Bucket> buckets_;
   Gradients sums_;  // of this step
 
   std::mutex mutex_;
   bool starting_ = false;    // by one thread at a time: the order is the same in all processes
   std::size_t started_ = 0;  // buckets that are on their way
-  std::vector<nn::ProcessGroup::Sum> under_way_;
+  std::vector<machine::ProcessGroup::Sum> under_way_;
 };
 
 }  // namespace ql::train

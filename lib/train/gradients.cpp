@@ -8,8 +8,8 @@
 #include <cstdint>
 #include <string>
 
-#include "nn/vector.h"
-#include "train/blocks.h"
+#include "kernels/vector.h"
+#include "train/parameter_blocks.h"
 
 namespace ql::train {
 namespace {
@@ -26,10 +26,10 @@ QL_VECTOR_KERNEL(add_block)
 // Squares of float are exact in double, and small ones do not vanish beside large ones.
 template <typename Scalar>
 QL_VECTOR_BODY double sum_squares_body(const Scalar* values, std::int64_t count) {
-  double lanes[nn::kLanes] = {};
+  double lanes[kernels::kLanes] = {};
   std::int64_t i = 0;
-  for (; i + nn::kLanes <= count; i += nn::kLanes) {
-    for (std::int64_t lane = 0; lane < nn::kLanes; ++lane) {
+  for (; i + kernels::kLanes <= count; i += kernels::kLanes) {
+    for (std::int64_t lane = 0; lane < kernels::kLanes; ++lane) {
       const double value = values[i + lane];
       lanes[lane] += value * value;
     }
@@ -38,7 +38,7 @@ QL_VECTOR_BODY double sum_squares_body(const Scalar* values, std::int64_t count)
     lanes[0] += static_cast<double>(values[i]) * static_cast<double>(values[i]);
   }
   double sum = 0;
-  for (std::int64_t lane = 0; lane < nn::kLanes; ++lane) {
+  for (std::int64_t lane = 0; lane < kernels::kLanes; ++lane) {
     sum += lanes[lane];
   }
   return sum;

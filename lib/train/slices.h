@@ -10,11 +10,11 @@
 #include <cstdint>
 #include <vector>
 
-#include "nn/row_range.h"
+#include "machine/row_range.h"
 
 namespace ql::train {
 
-using nn::RowRange;
+using machine::RowRange;
 
 // A slice is its passes, in order.
 using Slice = std::vector<RowRange>;

@@ -31,7 +31,7 @@ struct SinceLog {
 
 struct TrainingState {
   std::int64_t step = 0;             // finished steps
-  std::int64_t updates = 0;          // Trainee::updates(), which write_checkpoint() asks for
+  std::int64_t updates = 0;          // TrainedNetwork::updates(), which write_checkpoint() asks for
   std::int64_t cursor = 0;           // the segment the next step reads (train/streams.h)
   double elapsed = 0;                // seconds of wall time, validation and earlier runs included
   std::int64_t epoch = 0;            // of the next step; follows from cursor, kept for readers

@@ -26,12 +26,12 @@ std::unique_ptr<WorkerThreads> one_thread() {
 }  // namespace
 
 Streams::Streams(shard::TokenReader& reader, std::int64_t batch, std::int64_t segment,
-                 const std::optional<nn::RowRange>& own)
+                 const std::optional<machine::RowRange>& own)
     : reader_(reader),
       batch_(batch),
       segment_(segment),
       row_tokens_(reader.tokens() / batch),
-      own_(own.value_or(nn::RowRange{0, batch})) {
+      own_(own.value_or(machine::RowRange{0, batch})) {
   if (row_tokens_ < segment + 1) {
     const std::int64_t largest = reader.tokens() / (segment + 1);
     throw Error(reader.name(),
@@ -105,7 +105,7 @@ void Streams::read(std::int64_t step, std::int64_t* tokens, std::int64_t* target
 }
 
 std::vector<std::int64_t> Streams::document_ages(std::int64_t step,
-                                                 const nn::RowRange& rows) const {
+                                                 const machine::RowRange& rows) const {
   if (ahead_.valid()) {
     ahead_.wait();  // the reader serves one thread
   }

@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "base/ordered_jobs.h"
-#include "nn/row_range.h"
+#include "machine/row_range.h"
 #include "shard/token_reader.h"
 
 namespace ql::train {
@@ -31,7 +31,7 @@ class Streams {
   // all when absent. Throws Error when the data is too short for one step, naming the largest batch
   // that would do.
   Streams(shard::TokenReader& reader, std::int64_t batch, std::int64_t segment,
-          const std::optional<nn::RowRange>& own = std::nullopt);
+          const std::optional<machine::RowRange>& own = std::nullopt);
   ~Streams();
   Streams(const Streams&) = delete;
   Streams& operator=(const Streams&) = delete;
@@ -62,7 +62,7 @@ class Streams {
   std::vector<std::int64_t> document_ages(std::int64_t step) const {
     return document_ages(step, own_);
   }
-  std::vector<std::int64_t> document_ages(std::int64_t step, const nn::RowRange& rows) const;
+  std::vector<std::int64_t> document_ages(std::int64_t step, const machine::RowRange& rows) const;
 
  private:
   shard::TokenReader& reader_;
@@ -75,7 +75,7 @@ class Streams {
   void drop_ahead();
 
   std::int64_t batch_, segment_, row_tokens_, steps_per_epoch_ = 0;
-  nn::RowRange own_;
+  machine::RowRange own_;
   std::int64_t ahead_of_step_ = 0;  // cursor less step
   std::future<Batch> ahead_;  // of step next_; the reader belongs to its thread until it is there
   std::int64_t next_ = -1;

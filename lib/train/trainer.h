@@ -5,11 +5,11 @@
 #include <filesystem>
 #include <string>
 
+#include "machine/process_group.h"
 #include "net/network.h"
-#include "nn/process_group.h"
 #include "shard/token_reader.h"
+#include "train/compute_device.h"
 #include "train/config.h"
-#include "train/place.h"
 #include "train/run_folder.h"
 #include "train/state.h"
 
@@ -23,9 +23,10 @@ struct TrainingTask {
   std::filesystem::path init;  // checkpoint whose weights to start from; empty: new weights
   std::int64_t stop_at = 0;    // stop with a checkpoint after this step; 0: at the schedule's end
   Json provenance;
-  Place place;
-  nn::ProcessGroup* group = nullptr;  // of the processes that train together; must outlive train()
-  std::string machine;                // threads and BLAS: said before the other first lines
+  ComputeDevice compute;
+  machine::ProcessGroup* group =
+      nullptr;          // of the processes that train together; must outlive train()
+  std::string machine;  // threads and BLAS: said before the other first lines
 };
 
 // Trains until the schedule's end, stop_at, or a signal. The state at the end is in RUN/last.

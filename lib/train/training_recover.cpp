@@ -3,7 +3,7 @@
 #include "base/log.h"
 #include "base/number.h"
 #include "net/geometry.h"
-#include "nn/document_reset.h"
+#include "nn/document_reset_internal.h"
 #include "train/training_run.h"
 
 namespace ql::train {
@@ -111,8 +111,8 @@ void TrainingRun::leave_out_until(std::int64_t cursor) {
       age = std::max<std::int64_t>(0, age - left_out);
     }
   }
-  learner_->set_memory(nn::forget_other_documents(
-      learner_->memory(), net::make_geometry(task_.network, task_.network.lengths), ages));
+  trained_->set_memory(nn::forget_other_documents(
+      trained_->memory(), net::make_geometry(task_.network, task_.network.lengths), ages));
 }
 
 }  // namespace ql::train

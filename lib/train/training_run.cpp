@@ -9,7 +9,7 @@
 #include "base/number.h"
 #include "base/signals.h"
 #include "eval/evaluate.h"
-#include "nn/device.h"
+#include "machine/device.h"
 #include "train/checkpoint.h"
 #include "train/retention.h"
 #include "train/schedule.h"
@@ -96,7 +96,7 @@ void TrainingRun::run_steps() {
     const bool log_due = state_.step % task_.config.log_interval == 0;
     // Only one process draws the line, and all have to read a GPU's losses at the same steps, or
     // each would look for a jump in a mean of its own.
-    if (log_due || task_.group == nullptr || task_.place.device.is_cpu()) {
+    if (log_due || task_.group == nullptr || task_.compute.device.is_cpu()) {
       line_.show(progress(), [this] {
         finish_steps();
         return figures_text(figures(), task_.config.steps);
@@ -113,9 +113,9 @@ void TrainingRun::run_steps() {
 void TrainingRun::train_step() {
   const Stopwatch watch;
   learning_rate_ = learning_rate(task_.config, state_.step, progress());
-  learner_->set_largest_loss(state_.running_loss.largest(task_.config.loss_jump));
+  trained_->set_largest_loss(state_.running_loss.largest(task_.config.loss_jump));
   try {
-    add(learner_->step(streams_, state_.step, learning_rate_));
+    add(trained_->step(streams_, state_.step, learning_rate_));
   } catch (const SystemError&) {
     save_before_failing();
     throw;
@@ -140,7 +140,7 @@ void TrainingRun::add(const StepResult& result) {
 // Before figures that have to be of all steps so far, and before the network is looked at.
 void TrainingRun::finish_steps() {
   const Stopwatch watch;
-  add(learner_->finish());
+  add(trained_->finish());
   step_seconds_ += watch.run();
 }
 
@@ -199,8 +199,8 @@ eval::Evaluation TrainingRun::evaluate(const net::Lengths& lengths) {
     });
   };
   try {
-    const nn::Autocast autocast(task_.place.device, task_.config.precision);
-    return eval::evaluate(learner_->model(), eval::source_of(validation_data_), options);
+    const machine::Autocast autocast(task_.compute.device, task_.config.precision);
+    return eval::evaluate(trained_->model(), eval::source_of(validation_data_), options);
   } catch (const Interrupted&) {
     throw;
   } catch (const std::exception&) {
@@ -275,15 +275,15 @@ void TrainingRun::save(const std::filesystem::path& folder) {
   state_.epoch = streams_.epoch(state_.step);
   state_.position = streams_.position(state_.step);
   if (task_.group != nullptr) {
-    task_.group->require_same(hash_of_weights(learner_->model()),
+    task_.group->require_same(hash_of_weights(trained_->model()),
                               fmt::format("weights after step {}", state_.step));
   }
   const bool last = folder == folder_.last();
   if (is_first()) {
     log_->sync();
-    write_checkpoint(folder, description_, *learner_, state_);
+    write_checkpoint(folder, description_, *trained_, state_);
   } else {
-    finite_memory(*learner_, state_.step);  // takes part in bringing all rows together
+    finite_memory(*trained_, state_.step);  // takes part in bringing all rows together
   }
   if (task_.group != nullptr) {
     task_.group->from_first(std::int64_t{0});  // nobody counts on it, or leaves, before it is there

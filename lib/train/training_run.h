@@ -14,7 +14,7 @@
 #include "train/report.h"
 #include "train/run_log.h"
 #include "train/streams.h"
-#include "train/trainee.h"
+#include "train/trained_network.h"
 #include "train/trainer.h"
 
 namespace ql::train {
@@ -83,7 +83,7 @@ class TrainingRun {
   const TrainingTask task_;        // with the slices and passes that it left open
   MemoryEstimate memory_;          // before anything of it is taken
   net::ModelFile description_;     // model.json of the checkpoints
-  std::unique_ptr<Trainee> learner_;
+  std::unique_ptr<TrainedNetwork> trained_;
   TrainingState state_;
   std::optional<RunLog> log_;
   Progress line_;

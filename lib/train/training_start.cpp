@@ -11,7 +11,6 @@
 #include "eval/evaluate.h"
 #include "eval/token_check.h"
 #include "net/cost.h"
-#include "nn/weights.h"
 #include "train/checkpoint.h"
 #include "train/compatible.h"
 #include "train/device_step.h"
@@ -21,6 +20,7 @@
 #include "train/schedule.h"
 #include "train/slices.h"
 #include "train/training_run.h"
+#include "weights/weights.h"
 
 namespace ql::train {
 namespace {
@@ -41,14 +41,14 @@ net::ModelFile describe(const TrainingTask& task, const shard::TokenReader& data
 // Where another device computes than the CPU, and how.
 std::string place_text(const TrainingTask& task) {
   const char* steps = "every operation is launched by itself";
-  if (task.place.graph) {
+  if (task.compute.graph) {
     steps = can_be_recorded(task.network)
                 ? "steps are recorded once and replayed"
                 : "every operation is launched by itself: steps with an adaptive softmax differ, "
                   "and cannot be recorded";
   }
   const std::string device = task.group == nullptr
-                                 ? task.place.device.str()
+                                 ? task.compute.device.str()
                                  : fmt::format("{} GPUs, one a process", task.group->size());
   return fmt::format("{}, {}; {}", device, to_text(task.config.precision), steps);
 }
@@ -66,12 +66,12 @@ shard::TokenReader& checked(const TrainingTask& task, shard::TokenReader& data,
     data.document_starts();
     validation.document_starts();
   }
-  if (!task.place.device.is_cpu() && task.config.divergence != OnDivergence::kStop) {
+  if (!task.compute.device.is_cpu() && task.config.divergence != OnDivergence::kStop) {
     throw ConfigError(
         "training: divergence",
         fmt::format("{} needs to know a step's loss before the next one begins, which "
                     "{} does not wait for",
-                    to_text(task.config.divergence), task.place.device.str()),
+                    to_text(task.config.divergence), task.compute.device.str()),
         "set it to stop, or train on the CPU");
   }
   try {
@@ -96,9 +96,9 @@ fs::path find_checkpoint(const TrainingTask& task) {
 }
 
 // The rows of the batch that this process trains on.
-nn::RowRange own_rows(const TrainingTask& task) {
+machine::RowRange own_rows(const TrainingTask& task) {
   return task.group != nullptr ? task.group->share_of(task.config.batch)
-                               : nn::RowRange{0, task.config.batch};
+                               : machine::RowRange{0, task.config.batch};
 }
 
 // What this process has to do by itself: the configuration with its own rows as the batch.
@@ -110,7 +110,7 @@ TrainingConfig own_config(const TrainingTask& task) {
 
 TrainingTask with_own_slices(TrainingTask task, const fs::path& checkpoint,
                              std::int64_t validation_tokens) {
-  if (!task.place.device.is_cpu()) {
+  if (!task.compute.device.is_cpu()) {
     return task;  // all rows at once
   }
   TrainingConfig config = own_config(task);
@@ -186,11 +186,11 @@ TrainingRun::TrainingRun(const TrainingTask& task, shard::TokenReader& data,
                               net::cost(task.network, task.network.lengths).parameters,
                               own_config(task_), at::get_num_threads(), validation.tokens())),
       description_(describe(task_, data)),
-      learner_(make_trainee(task.network, task_.config, task.place, task.group)),
+      trained_(make_trained_network(task.network, task_.config, task.compute, task.group)),
       line_("training", "steps", task.config.steps) {
   if (task.group != nullptr) {
     // The sum over all processes, beside those of the own slices.
-    memory_.gradients += learner_->model().parameter_count() * std::int64_t{sizeof(float)};
+    memory_.gradients += trained_->model().parameter_count() * std::int64_t{sizeof(float)};
   }
   state_.data = identity_of(data);
   state_.validation = identity_of(validation);
@@ -257,7 +257,7 @@ void TrainingRun::resume() {
 // The data keeps the names of today's command line.
 void TrainingRun::restore(const fs::path& checkpoint, Rows rows) {
   const DataIdentity data = state_.data, validation = state_.validation;
-  state_ = read_checkpoint(checkpoint, *learner_, rows);
+  state_ = read_checkpoint(checkpoint, *trained_, rows);
   state_.data = data;
   state_.validation = validation;
   streams_.set_cursor(state_.step, state_.cursor);
@@ -278,7 +278,7 @@ void TrainingRun::begin() {
       require_same_vocabulary(task_.init.string(), *origin.vocabulary, state_.data.name,
                               *description_.vocabulary);
     }
-    nn::load_weights(learner_->model(), nn::read_weights(task_.init));
+    weights::load_weights(trained_->model(), weights::read_weights(task_.init));
     log_info("weights from {} ({})", task_.init.string(), to_text(origin.network.architecture));
   }
   if (is_first()) {
@@ -287,18 +287,18 @@ void TrainingRun::begin() {
 }
 
 void TrainingRun::announce() const {
-  const std::int64_t parameters = learner_->model().parameter_count();
+  const std::int64_t parameters = trained_->model().parameter_count();
   std::vector<std::string> lines = network_lines(task_.network, parameters);
   if (!task_.machine.empty()) {
     lines.insert(lines.begin(), task_.machine);
   }
-  if (!task_.place.device.is_cpu()) {
+  if (!task_.compute.device.is_cpu()) {
     lines.insert(lines.begin(), place_text(task_));
   }
   for (std::string& line : schedule_lines(task_.config, streams_, state_.data, state_.validation)) {
     lines.push_back(std::move(line));
   }
-  if (task_.place.device.is_cpu()) {
+  if (task_.compute.device.is_cpu()) {
     lines.push_back(slices_line(own_config(task_)));
     lines.push_back(memory_line(memory_));
   }

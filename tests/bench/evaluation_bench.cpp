@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "eval/evaluate.h"
+#include "machine/threads.h"
 #include "net/cost.h"
 #include "net/model_file.h"
 #include "nn/model.h"
-#include "nn/threads.h"
 
 namespace {
 
@@ -74,6 +74,6 @@ QL_EVALUATION(ql, "ql", kLengths);
 QL_EVALUATION(compressive, "compressive", kCompressive);
 
 // As the tools do, before the first tensor.
-[[maybe_unused]] const ql::nn::ThreadSetup thread_setup = ql::nn::set_up_threads(0);
+[[maybe_unused]] const ql::machine::ThreadSetup thread_setup = ql::machine::set_up_threads(0);
 
 }  // namespace

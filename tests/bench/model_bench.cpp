@@ -7,11 +7,11 @@
 #include <cstdint>
 #include <string>
 
+#include "machine/threads.h"
 #include "net/cost.h"
 #include "net/geometry.h"
 #include "net/model_file.h"
 #include "nn/model.h"
-#include "nn/threads.h"
 
 namespace {
 
@@ -106,6 +106,6 @@ BENCHMARK_CAPTURE(evaluation_step, demo_xl, "demo-xl")
     ->UseRealTime();
 
 // As the tools do, before the first tensor.
-[[maybe_unused]] const ql::nn::ThreadSetup thread_setup = ql::nn::set_up_threads(0);
+[[maybe_unused]] const ql::machine::ThreadSetup thread_setup = ql::machine::set_up_threads(0);
 
 }  // namespace

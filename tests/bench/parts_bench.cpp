@@ -8,10 +8,10 @@
 #include <iterator>
 #include <vector>
 
-#include "nn/attention.h"
+#include "kernels/attention.h"
+#include "kernels/softmax.h"
+#include "machine/threads.h"
 #include "nn/dropout.h"
-#include "nn/softmax.h"
-#include "nn/threads.h"
 
 namespace ql {
 namespace {
@@ -37,7 +37,7 @@ void run_softmax(benchmark::State& state) {
   const at::Tensor bias = leaf({vocab});
   const at::Tensor targets = at::randint(vocab, {kBatch * kSegment}, at::kLong);
   for ([[maybe_unused]] auto _ : state) {
-    nn::cross_entropy(states, weight, bias, targets).mean().backward();
+    kernels::cross_entropy(states, weight, bias, targets).mean().backward();
     clear({states, weight, bias});
   }
 }
@@ -47,7 +47,7 @@ BENCHMARK(run_softmax)->Arg(15000)->Arg(33278)->Unit(benchmark::kMillisecond)->U
 // machine that others use.
 struct OneThread {
   OneThread() {
-    nn::keep_freed_memory();
+    machine::keep_freed_memory();
     at::set_num_threads(1);
   }
   ~OneThread() { at::set_num_threads(before); }
@@ -85,8 +85,8 @@ constexpr AttentionShape kAttentionShapes[] = {
 
 enum class Pass { kEvaluation, kForward, kBoth };
 
-nn::AttentionInput attention_input(const AttentionShape& shape, Pass pass) {
-  nn::AttentionInput input;
+kernels::AttentionInput attention_input(const AttentionShape& shape, Pass pass) {
+  kernels::AttentionInput input;
   input.queries = leaf({shape.batch, shape.segment, shape.heads, shape.d_head});
   input.keys_values = {leaf({shape.batch, shape.window, 2, shape.heads, shape.d_head})};
   input.positions = leaf({shape.window, shape.heads, shape.d_head});
@@ -105,8 +105,9 @@ nn::AttentionInput attention_input(const AttentionShape& shape, Pass pass) {
                          segment.contiguous()};
     return input;
   }
-  input.probability_kept = nn::dropout_kept({shape.batch, shape.heads, shape.segment, shape.window},
-                                            0.1, {true, 1, 1}, {nn::Place::kAttentionProbability});
+  input.probability_kept =
+      nn::dropout_kept({shape.batch, shape.heads, shape.segment, shape.window}, 0.1, {true, 1, 1},
+                       {nn::DropoutSite::kAttentionProbability});
   input.kept_factor = nn::dropout_factor(0.1);
   return input;
 }
@@ -126,11 +127,11 @@ void run_attention(benchmark::State& state) {
   const OneThread one;
   const AttentionShape& shape = kAttentionShapes[state.range(0)];
   const auto pass = static_cast<Pass>(state.range(1));
-  const nn::AttentionInput input = attention_input(shape, pass);
+  const kernels::AttentionInput input = attention_input(shape, pass);
   const at::Tensor gradient = at::randn(input.queries.sizes());
   const at::AutoGradMode mode(pass != Pass::kEvaluation);
   for ([[maybe_unused]] auto _ : state) {
-    const at::Tensor sums = nn::relative_attention(input);
+    const at::Tensor sums = kernels::relative_attention(input);
     if (pass == Pass::kBoth) {
       sums.backward(gradient);
       clear({input.queries, input.keys_values.front(), input.positions, input.content_bias,
@@ -153,8 +154,9 @@ void run_dropout(benchmark::State& state) {
   const nn::StepOptions step{true, 1, 1};
   for ([[maybe_unused]] auto _ : state) {
     benchmark::DoNotOptimize(
-        state.range(0) == 0 ? nn::dropout_mask(shape, 0.1, step, {nn::Place::kInner}, at::kFloat)
-                            : nn::dropout_kept(shape, 0.1, step, {nn::Place::kInner}));
+        state.range(0) == 0
+            ? nn::dropout_mask(shape, 0.1, step, {nn::DropoutSite::kInner}, at::kFloat)
+            : nn::dropout_kept(shape, 0.1, step, {nn::DropoutSite::kInner}));
   }
   state.counters["elements/s"] =
       benchmark::Counter(static_cast<double>(kBatch * kSegment * 4 * kModel),

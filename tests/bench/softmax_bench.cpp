@@ -17,9 +17,9 @@
 #include <string>
 #include <vector>
 
-#include "nn/adaptive_softmax.h"
-#include "nn/cluster_rows.h"
-#include "nn/threads.h"
+#include "kernels/cluster_rows.h"
+#include "machine/threads.h"
+#include "nn/adaptive_softmax_internal.h"
 
 namespace {
 
@@ -81,7 +81,7 @@ struct Problem {
       targets.data_ptr<std::int64_t>()[row] =
           std::min(static_cast<std::int64_t>(std::exp(uniform(random))) - 1, shape.vocab_size - 1);
     }
-    const nn::ClusterRows rows = nn::rows_by_cluster(targets, weights.ends);
+    const kernels::ClusterRows rows = kernels::rows_by_cluster(targets, weights.ends);
     std::int64_t most = 0;
     for (std::size_t i = 0; i < weights.ends.size(); ++i) {
       const std::int64_t ids = weights.ends[i] - (i > 0 ? weights.ends[i - 1] : 0);
@@ -131,7 +131,7 @@ struct Problem {
   }
 
   void whole() {
-    nn::cross_entropy_sum(states, weights, targets, 1 / static_cast<double>(states.size(0)))
+    kernels::cross_entropy_sum(states, weights, targets, 1 / static_cast<double>(states.size(0)))
         .backward();
     states.mutable_grad().reset();
     for (const nn::NamedTensor& parameter : parameters.named) {
@@ -140,7 +140,7 @@ struct Problem {
   }
   void losses() {
     const at::NoGradGuard no_gradient;
-    nn::cross_entropy(states, weights, targets);
+    kernels::cross_entropy(states, weights, targets);
   }
 
   struct Cluster {
@@ -148,7 +148,7 @@ struct Problem {
   };
   std::vector<Cluster> clusters;
   nn::Parameters parameters;
-  nn::SoftmaxWeights weights;
+  kernels::SoftmaxWeights weights;
   at::Tensor states, targets, probabilities, weight_gradient;
 };
 
@@ -174,7 +174,7 @@ struct Times {
 };
 
 void training(benchmark::State& state, const Shape& shape) {
-  nn::set_up_threads(static_cast<int>(state.range(0)));
+  machine::set_up_threads(static_cast<int>(state.range(0)));
   Problem problem(shape);
   Times products, whole, losses;
   problem.products();
@@ -194,7 +194,7 @@ void training(benchmark::State& state, const Shape& shape) {
   state.counters["losses_ms"] = median(losses.wall);
   state.counters["ratio"] = median(whole.wall) / median(products.wall);
   state.counters["work_ratio"] = median(whole.work) / median(products.work);
-  nn::set_up_threads(0);
+  machine::set_up_threads(0);
 }
 #define QL_SOFTMAX(NAME, SHAPE, ITERATIONS) \
   BENCHMARK_CAPTURE(training, NAME, SHAPE)  \

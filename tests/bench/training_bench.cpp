@@ -20,14 +20,14 @@
 #include <vector>
 
 #include "base/system_memory.h"
+#include "machine/threads.h"
 #include "net/cost.h"
 #include "net/model_file.h"
-#include "nn/threads.h"
 #include "scratch_folder.h"
 #include "shard/pack_writer.h"
 #include "train/estimate.h"
-#include "train/learner.h"
 #include "train/slices.h"
+#include "train/trained_on_cpu.h"
 
 namespace {
 
@@ -146,7 +146,7 @@ class Training {
   ql::shard::TokenReader reader_;
   ql::train::TrainingConfig config_;
   ql::train::Streams streams_;
-  ql::train::Learner learner_;
+  ql::train::TrainedOnCpu learner_;
   std::int64_t step_ = 0;
 };
 
@@ -175,7 +175,7 @@ std::string table_line(const ql::Json& json) {
   return line;
 }
 
-void run(const std::vector<Shape>& shapes, int rounds, const ql::nn::ThreadSetup& setup,
+void run(const std::vector<Shape>& shapes, int rounds, const ql::machine::ThreadSetup& setup,
          const std::string& json_file) {
   const double predicted = predicted_mebibytes(shapes.front(), setup.threads);
   const ScratchFolder scratch;
@@ -260,7 +260,7 @@ int main(int count, char** arguments) {
       if (network > 0 && network <= shapes.size()) {
         shapes = {shapes[network - 1]};
       }
-      run(shapes, rounds, ql::nn::set_up_threads(threads), json_file);
+      run(shapes, rounds, ql::machine::set_up_threads(threads), json_file);
       return 0;
     }
   }

@@ -1,6 +1,6 @@
 // Safetensors files of anybody. Mode: 0 the bytes are the file; n > 0 they are the header, which
 // gets its length before and 4 * (n - 1) bytes of tensors behind it.
-#include "nn/safetensors.h"
+#include "weights/safetensors.h"
 
 #include "fuzz/fuzz.h"
 #include "shard/little_endian.h"
@@ -25,8 +25,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   static MemoryFile memory;
   const std::string bytes = file_of(input_of(data, size));
   memory.put(bytes);
-  ql::nn::TensorFile file;
-  if (!accepted([&] { file = ql::nn::read_safetensors(memory.name()); })) return 0;
+  ql::weights::TensorFile file;
+  if (!accepted([&] { file = ql::weights::read_safetensors(memory.name()); })) return 0;
   ++taken_inputs;
   std::size_t held = 0;
   for (const ql::nn::NamedTensor& tensor : file.tensors) {

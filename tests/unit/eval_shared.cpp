@@ -75,7 +75,7 @@ TEST_CASE("processes together evaluate as one does alone") {
 
     std::vector<Evaluation> found(kProcesses);
     options.sink = together.sink();
-    test::in_group(kProcesses, [&](nn::ProcessGroup& group) {
+    test::in_group(kProcesses, [&](machine::ProcessGroup& group) {
       EvaluationOptions own = options;
       own.group = &group;
       found[static_cast<std::size_t>(group.rank())] = evaluate(model, source, own);

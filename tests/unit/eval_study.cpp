@@ -8,14 +8,14 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "machine/device.h"
 #include "net/model_file.h"
-#include "nn/device.h"
-#include "nn/safetensors.h"
 #include "nn_support.h"
 #include "plain_bfloat16.h"
 #include "scratch.h"
 #include "torch_doctest.h"
 #include "train_support.h"
+#include "weights/safetensors.h"
 
 namespace ql::eval {
 namespace {
@@ -28,7 +28,7 @@ struct Folder {
     std::filesystem::create_directory(scratch / "model");
     write_file_atomically(scratch / "model" / "model.json",
                           dump_json(net::model_file_to_json(description)));
-    nn::write_safetensors(scratch / "model" / "model.safetensors", model.parameters(), {});
+    weights::write_safetensors(scratch / "model" / "model.safetensors", model.parameters(), {});
     shard::StreamHeader header;
     header.vocabulary.size = 23;
     header.vocabulary.type = "word";
@@ -45,7 +45,7 @@ struct Folder {
   StudyOptions options;
 };
 
-Json row_of_study(const Folder& folder, nn::Precision precision) {
+Json row_of_study(const Folder& folder, machine::Precision precision) {
   StudyOptions options = folder.options;
   options.precision = precision;
   std::vector<Json> rows;
@@ -54,7 +54,7 @@ Json row_of_study(const Folder& folder, nn::Precision precision) {
   return rows.front();
 }
 
-Json row_of_units(const Folder& folder, nn::Precision precision) {
+Json row_of_units(const Folder& folder, machine::Precision precision) {
   StudyOptions options = folder.options;
   options.precision = precision;
   return run_unit_study(options, Unit::kDocument, [](const UnitSum&) {});
@@ -64,15 +64,15 @@ Json row_of_units(const Folder& folder, nn::Precision precision) {
 
 TEST_CASE("a study computes in the precision that is asked for") {
   const Folder folder;
-  const nn::OperationsOnly operations;
+  const machine::OperationsOnly operations;
   const test::PlainBfloat16 plain;
   for (const auto& row : {row_of_study, row_of_units}) {
-    const auto nll = [&](nn::Precision precision) {
+    const auto nll = [&](machine::Precision precision) {
       return row(folder, precision)["nll"].get<double>();
     };
-    const double exact = nll(nn::Precision::kFloat32);
-    CHECK(nll(nn::Precision::kFloat32) == exact);
-    const double rounded = nll(nn::Precision::kBfloat16);
+    const double exact = nll(machine::Precision::kFloat32);
+    CHECK(nll(machine::Precision::kFloat32) == exact);
+    const double rounded = nll(machine::Precision::kBfloat16);
     CHECK(rounded != exact);
     CHECK(rounded == doctest::Approx(exact).epsilon(0.02));
   }
@@ -81,7 +81,7 @@ TEST_CASE("a study computes in the precision that is asked for") {
 TEST_CASE("the losses that a study writes are those of its row") {
   Folder folder;
   folder.options.loss_file = (folder.scratch / "losses").string();
-  const double nll = row_of_study(folder, nn::Precision::kFloat32)["nll"].get<double>();
+  const double nll = row_of_study(folder, machine::Precision::kFloat32)["nll"].get<double>();
   const std::string bytes = test::slurp(folder.scratch / "losses");
   std::vector<float> losses(89);
   REQUIRE(bytes.size() == losses.size() * sizeof(float));
@@ -91,8 +91,8 @@ TEST_CASE("the losses that a study writes are those of its row") {
 
 TEST_CASE("a study of units ends with the figures of the whole") {
   const Folder folder;
-  const Json whole = row_of_study(folder, nn::Precision::kFloat32);
-  const Json units = row_of_units(folder, nn::Precision::kFloat32);
+  const Json whole = row_of_study(folder, machine::Precision::kFloat32);
+  const Json units = row_of_units(folder, machine::Precision::kFloat32);
   CHECK(whole["unknown_targets"].get<std::int64_t>() > 0);
   CHECK(units["unknown_targets"] == whole["unknown_targets"]);
   for (const char* key :

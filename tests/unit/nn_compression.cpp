@@ -1,5 +1,5 @@
 // The compression of old memories by itself: which states are kept, and what is decoded.
-#include "nn/compression.h"
+#include "nn/compression_internal.h"
 
 #include <cstdint>
 #include <vector>

@@ -1,6 +1,6 @@
 // Memory that is reset at documents: against the list of all states, against documents that are
 // read alone, step by step and layer by layer.
-#include "nn/document_reset.h"
+#include "nn/document_reset_internal.h"
 
 #include <algorithm>
 #include <cstdint>

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "nn/dropout_kernel.h"
-#include "nn/philox.h"
+#include "kernels/dropout_kernel.h"
+#include "kernels/philox.h"
 #include "nn_support.h"
 #include "torch_doctest.h"
 
@@ -17,12 +17,13 @@ namespace ql {
 namespace {
 
 at::Tensor mask(at::IntArrayRef shape, double rate, const nn::StepOptions& step,
-                nn::Place place = {nn::Place::kInner}, at::ScalarType type = at::kFloat) {
-  return nn::dropout_mask(shape, rate, step, place, type);
+                nn::DropoutSite site = {nn::DropoutSite::kInner},
+                at::ScalarType type = at::kFloat) {
+  return nn::dropout_mask(shape, rate, step, site, type);
 }
 
-void check_words(const nn::PhiloxCounter& found, std::uint32_t a, std::uint32_t b, std::uint32_t c,
-                 std::uint32_t d) {
+void check_words(const kernels::PhiloxCounter& found, std::uint32_t a, std::uint32_t b,
+                 std::uint32_t c, std::uint32_t d) {
   CHECK(found.word[0] == a);
   CHECK(found.word[1] == b);
   CHECK(found.word[2] == c);
@@ -32,21 +33,24 @@ void check_words(const nn::PhiloxCounter& found, std::uint32_t a, std::uint32_t 
 }  // namespace
 
 TEST_CASE("Philox gives the numbers that its authors publish") {
-  check_words(nn::philox({{0, 0, 0, 0}}, 0), 0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8);
-  check_words(nn::philox({{0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff}}, 0xffffffffffffffff),
-              0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd);
-  check_words(nn::philox({{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}}, 0x299f31d0a4093822),
-              0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1);
+  check_words(kernels::philox({{0, 0, 0, 0}}, 0), 0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8);
+  check_words(
+      kernels::philox({{0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff}}, 0xffffffffffffffff),
+      0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd);
+  check_words(
+      kernels::philox({{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}}, 0x299f31d0a4093822),
+      0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1);
 }
 
 TEST_CASE("a mask is made of Philox's numbers in their documented order") {
   const nn::StepOptions step{true, 77, (1ULL << 33) + 5};
-  const at::Tensor factors = mask({1000}, 0.25, step, {nn::Place::kInner, 3});
+  const at::Tensor factors = mask({1000}, 0.25, step, {nn::DropoutSite::kInner, 3});
   for (std::int64_t element = 0; element < 1000; ++element) {
     const std::int64_t group = element / 128, number = element % 128 / 16, call = element % 16;
-    const nn::PhiloxCounter words = nn::philox({{static_cast<std::uint32_t>(group * 16 + call),
-                                                 nn::Place{nn::Place::kInner, 3}.id(), 5, 2}},
-                                               77);
+    const kernels::PhiloxCounter words =
+        kernels::philox({{static_cast<std::uint32_t>(group * 16 + call),
+                          nn::DropoutSite{nn::DropoutSite::kInner, 3}.id(), 5, 2}},
+                        77);
     const std::uint32_t bits = words.word[number / 2] >> (16 * (number % 2)) & 0xFFFF;
     CHECK(factors[element].item<float>() == (bits < 16384 ? 0.0F : 65536.0F / 49152));
   }
@@ -67,20 +71,22 @@ TEST_CASE("dropout drops at its rate and keeps the mean") {
   CHECK(at::equal(mask({9}, 0, {true, 1, 1}), at::ones({9})));
 }
 
-TEST_CASE("a mask is a function of seed, step, place and element") {
-  const at::Tensor base = mask({40000}, 0.5, {true, 1, 1}, {nn::Place::kInner, 2});
-  CHECK(at::equal(base, mask({200, 200}, 0.5, {true, 1, 1}, {nn::Place::kInner, 2}).flatten()));
+TEST_CASE("a mask is a function of seed, step, site and element") {
+  const at::Tensor base = mask({40000}, 0.5, {true, 1, 1}, {nn::DropoutSite::kInner, 2});
+  CHECK(
+      at::equal(base, mask({200, 200}, 0.5, {true, 1, 1}, {nn::DropoutSite::kInner, 2}).flatten()));
   CHECK(at::equal(base.to(at::kDouble),
-                  mask({40000}, 0.5, {true, 1, 1}, {nn::Place::kInner, 2}, at::kDouble)));
+                  mask({40000}, 0.5, {true, 1, 1}, {nn::DropoutSite::kInner, 2}, at::kDouble)));
   // A shorter mask is the beginning of a longer one, also where it ends inside a block.
-  CHECK(at::equal(base.narrow(0, 0, 13), mask({13}, 0.5, {true, 1, 1}, {nn::Place::kInner, 2})));
+  CHECK(at::equal(base.narrow(0, 0, 13),
+                  mask({13}, 0.5, {true, 1, 1}, {nn::DropoutSite::kInner, 2})));
   const at::Tensor others[] = {
-      mask({40000}, 0.5, {true, 2, 1}, {nn::Place::kInner, 2}),
-      mask({40000}, 0.5, {true, 1ULL << 40, 1}, {nn::Place::kInner, 2}),
-      mask({40000}, 0.5, {true, 1, 2}, {nn::Place::kInner, 2}),
-      mask({40000}, 0.5, {true, 1, (1ULL << 40) + 1}, {nn::Place::kInner, 2}),
-      mask({40000}, 0.5, {true, 1, 1}, {nn::Place::kInner, 3}),
-      mask({40000}, 0.5, {true, 1, 1}, {nn::Place::kFeedForward, 2}),
+      mask({40000}, 0.5, {true, 2, 1}, {nn::DropoutSite::kInner, 2}),
+      mask({40000}, 0.5, {true, 1ULL << 40, 1}, {nn::DropoutSite::kInner, 2}),
+      mask({40000}, 0.5, {true, 1, 2}, {nn::DropoutSite::kInner, 2}),
+      mask({40000}, 0.5, {true, 1, (1ULL << 40) + 1}, {nn::DropoutSite::kInner, 2}),
+      mask({40000}, 0.5, {true, 1, 1}, {nn::DropoutSite::kInner, 3}),
+      mask({40000}, 0.5, {true, 1, 1}, {nn::DropoutSite::kFeedForward, 2}),
       base.roll(1)};
   for (const at::Tensor& other : others) {
     const double same = base.eq(other).to(at::kDouble).mean().item<double>();
@@ -91,11 +97,11 @@ TEST_CASE("a mask is a function of seed, step, place and element") {
 TEST_CASE("the kept elements are those that the mask does not drop") {
   for (const double rate : {0.0, 0.1, 0.5, 1.0}) {
     const nn::StepOptions step{true, 3, 8};
-    const nn::Place place{nn::Place::kFinal, 1};
-    const at::Tensor kept = nn::dropout_kept({3, 1001}, rate, step, place);
+    const nn::DropoutSite site{nn::DropoutSite::kFinal, 1};
+    const at::Tensor kept = nn::dropout_kept({3, 1001}, rate, step, site);
     CHECK((kept.scalar_type() == at::kByte));
     const at::Tensor factors = kept.to(at::kDouble) * nn::dropout_factor(rate);
-    CHECK(at::equal(factors, mask({3, 1001}, rate, step, place, at::kDouble)));
+    CHECK(at::equal(factors, mask({3, 1001}, rate, step, site, at::kDouble)));
   }
   CHECK(nn::dropout_factor(0) == 1);
   CHECK(nn::dropout_factor(0.25) == 65536.0 / 49152);
@@ -107,20 +113,19 @@ TEST_CASE("a slice of the batch gets its rows of the whole batch's mask") {
   for (const std::int64_t width : {1, 7, 127, 128, 333, 8193}) {
     constexpr std::int64_t kRows = 11;
     nn::StepOptions step{true, 5, 6};
-    const nn::Place place{nn::Place::kInner, 1};
-    const at::Tensor whole = mask({kRows, width}, 0.4, step, place);
-    const at::Tensor kept = nn::dropout_kept({kRows, width}, 0.4, step, place);
+    const nn::DropoutSite site{nn::DropoutSite::kInner, 1};
+    const at::Tensor whole = mask({kRows, width}, 0.4, step, site);
+    const at::Tensor kept = nn::dropout_kept({kRows, width}, 0.4, step, site);
     for (const auto& [first, end] : {std::pair{0, 11}, {0, 4}, {3, 4}, {1, 10}, {7, 11}, {5, 5}}) {
       CAPTURE(width);
       CAPTURE(first);
       step.first_row = first;
       const std::int64_t rows = end - first;
-      CHECK(at::equal(mask({rows, width}, 0.4, step, place), whole.narrow(0, first, rows)));
-      CHECK(at::equal(nn::dropout_kept({rows, width}, 0.4, step, place),
-                      kept.narrow(0, first, rows)));
-      const at::Tensor states = at::randn({rows, width});
+      CHECK(at::equal(mask({rows, width}, 0.4, step, site), whole.narrow(0, first, rows)));
       CHECK(
-          at::equal(nn::dropout(states, 0.4, step, place), states * whole.narrow(0, first, rows)));
+          at::equal(nn::dropout_kept({rows, width}, 0.4, step, site), kept.narrow(0, first, rows)));
+      const at::Tensor states = at::randn({rows, width});
+      CHECK(at::equal(nn::dropout(states, 0.4, step, site), states * whole.narrow(0, first, rows)));
     }
   }
 }
@@ -128,27 +133,28 @@ TEST_CASE("a slice of the batch gets its rows of the whole batch's mask") {
 TEST_CASE("what the batch's rows share gets the same mask in every slice") {
   nn::StepOptions step{true, 5, 6};
   const at::Tensor table = at::randn({9, 31});
-  const at::Tensor whole = nn::dropout_of_shared(table, 0.4, step, {nn::Place::kPosition});
+  const at::Tensor whole = nn::dropout_of_shared(table, 0.4, step, {nn::DropoutSite::kPosition});
   const std::int64_t scale = nn::droppath_first_scale(3, 0.9, step);
   step.first_row = 4;
-  CHECK(at::equal(nn::dropout_of_shared(table, 0.4, step, {nn::Place::kPosition}), whole));
-  CHECK(!at::equal(nn::dropout(table, 0.4, step, {nn::Place::kPosition}), whole));
+  CHECK(at::equal(nn::dropout_of_shared(table, 0.4, step, {nn::DropoutSite::kPosition}), whole));
+  CHECK(!at::equal(nn::dropout(table, 0.4, step, {nn::DropoutSite::kPosition}), whole));
   CHECK(nn::droppath_first_scale(3, 0.9, step) == scale);
 }
 
 TEST_CASE("every version of the generator keeps the same elements") {
-  const nn::DropoutStream stream{0x123456789ABCDEF0ULL, (5ULL << 32) + 0x90ABCDEF, 0x80000007};
-  for (const auto version : {nn::VectorVersion::kAvx2, nn::VectorVersion::kAvx512}) {
+  const kernels::DropoutStream stream{0x123456789ABCDEF0ULL, (5ULL << 32) + 0x90ABCDEF, 0x80000007};
+  for (const auto version : {machine::VectorVersion::kAvx2, machine::VectorVersion::kAvx512}) {
     for (const std::uint32_t dropped : {0U, 1U, 6554U, 32768U, 40000U, 65535U}) {
-      if (!nn::has_vector_version(version)) {
+      if (!machine::has_vector_version(version)) {
         continue;
       }
       // The last element of all ends at 2^35.
       for (const std::int64_t first :
            {std::int64_t{0}, std::int64_t{77}, (std::int64_t{1} << 35) - 1000}) {
         std::vector<std::uint8_t> expected(1000), found(1000);
-        nn::fill_kept(expected.data(), first, 1000, stream, dropped, nn::VectorVersion::kPortable);
-        nn::fill_kept(found.data(), first, 1000, stream, dropped, version);
+        kernels::fill_kept(expected.data(), first, 1000, stream, dropped,
+                           machine::VectorVersion::kPortable);
+        kernels::fill_kept(found.data(), first, 1000, stream, dropped, version);
         CHECK(expected == found);
       }
     }
@@ -167,9 +173,9 @@ TEST_CASE("a mask does not depend on the number of threads") {
 
 TEST_CASE("dropout touches nothing outside of training") {
   const at::Tensor states = at::randn({3, 4});
-  CHECK(nn::dropout(states, 0.5, {}, {nn::Place::kFinal}).is_same(states));
-  CHECK(nn::dropout(states, 0, {true, 1, 1}, {nn::Place::kFinal}).is_same(states));
-  CHECK(!at::equal(nn::dropout(states, 0.5, {true, 1, 1}, {nn::Place::kFinal}), states));
+  CHECK(nn::dropout(states, 0.5, {}, {nn::DropoutSite::kFinal}).is_same(states));
+  CHECK(nn::dropout(states, 0, {true, 1, 1}, {nn::DropoutSite::kFinal}).is_same(states));
+  CHECK(!at::equal(nn::dropout(states, 0.5, {true, 1, 1}, {nn::DropoutSite::kFinal}), states));
 }
 
 TEST_CASE("droppath leaves out the scales below j with probability p / (S - 1) each") {

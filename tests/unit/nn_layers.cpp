@@ -1,5 +1,5 @@
 // A layer of our own kernels against the same layer by ATen's operations: outputs and gradients.
-#include "nn/layers.h"
+#include "nn/layers_internal.h"
 
 #include <torch/csrc/autograd/autograd.h>
 
@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "float32_error.h"
-#include "nn/initialisation.h"
-#include "nn/row_kernels.h"
+#include "kernels/row_kernels.h"
+#include "nn/initialisation_internal.h"
 #include "nn_support.h"
 #include "torch_doctest.h"
 
@@ -132,10 +132,10 @@ TEST_CASE("what is not a number stays one through our kernels") {
   const at::Tensor rows = at::ones({2, 3});
   rows[1][2] = std::nan("");
   at::Tensor inner = rows.clone();
-  nn::relu_rows_(inner, at::zeros({3}), {});
+  kernels::relu_rows_(inner, at::zeros({3}), {});
   CHECK(at::isnan(inner).equal(at::isnan(rows)));
-  const nn::AddedRows added =
-      nn::add_and_normalize_rows({rows, at::ones({2, 3}), {}, {}}, at::ones({3}), at::zeros({3}));
+  const kernels::AddedRows added = kernels::add_and_normalize_rows({rows, at::ones({2, 3}), {}, {}},
+                                                                   at::ones({3}), at::zeros({3}));
   CHECK(at::isnan(added.normalized.values).sum().item<std::int64_t>() == 3);
 }
 

@@ -1,5 +1,5 @@
 // Linear attention over segments of more than one block, against all pairs at once.
-#include "nn/linear_attention.h"
+#include "nn/linear_attention_internal.h"
 
 #include <cmath>
 #include <cstdint>
@@ -10,9 +10,9 @@
 namespace ql {
 namespace {
 
-nn::AttentionInput random_input(std::int64_t segment, std::int64_t memory) {
+kernels::AttentionInput random_input(std::int64_t segment, std::int64_t memory) {
   const std::int64_t window = segment + memory;
-  nn::AttentionInput input;
+  kernels::AttentionInput input;
   input.queries = at::randn({2, segment, 3, 5}, at::kDouble);
   input.keys_values = {at::randn({2, window, 2, 3, 5}, at::kDouble)};
   input.positions = at::randn({window, 3, 5}, at::kDouble);
@@ -22,7 +22,7 @@ nn::AttentionInput random_input(std::int64_t segment, std::int64_t memory) {
 }
 
 // Loops over queries, keys and features.
-at::Tensor oracle(const nn::AttentionInput& input, std::int64_t memory) {
+at::Tensor oracle(const kernels::AttentionInput& input, std::int64_t memory) {
   const auto q = input.queries.accessor<double, 4>();
   const auto kv = input.keys_values.front().accessor<double, 5>();
   const auto r = input.positions.accessor<double, 3>();
@@ -64,7 +64,7 @@ TEST_CASE("linear attention equals the loop over all pairs, in every block" *
     for (const std::int64_t segment : {1, 64, 65, 130}) {
       CAPTURE(memory);
       CAPTURE(segment);
-      nn::AttentionInput input = random_input(segment, memory);
+      kernels::AttentionInput input = random_input(segment, memory);
       const at::Tensor expected = oracle(input, memory);
       CHECK(test::largest_difference(nn::linear_attention(input), expected) < 1e-10);
       for (at::Tensor* tensor : {&input.queries, &input.keys_values.front(), &input.positions,

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "nn/compression.h"
+#include "nn/compression_internal.h"
 #include "nn_support.h"
 #include "torch_doctest.h"
 

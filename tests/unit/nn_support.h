@@ -43,8 +43,8 @@ inline nn::Model random_model(const net::Network& network, std::uint64_t seed,
     at::Tensor tensor = parameter.tensor;
     ++step;
     if (tensor.dim() == 1) {
-      tensor.add_(nn::dropout_mask(tensor.sizes(), 0.5, {true, seed, step}, {nn::Place::kFinal},
-                                   tensor.options()) -
+      tensor.add_(nn::dropout_mask(tensor.sizes(), 0.5, {true, seed, step},
+                                   {nn::DropoutSite::kFinal}, tensor.options()) -
                       1,
                   0.1);
     }

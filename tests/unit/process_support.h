@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "nn/process_group.h"
+#include "machine/process_group.h"
 
 namespace ql::test {
 
@@ -27,7 +27,7 @@ inline int free_port() {
 }
 
 // Calls `work` once for each of `size` ranks, side by side; what one of them throws is thrown.
-inline void in_group(int size, const std::function<void(nn::ProcessGroup&)>& work) {
+inline void in_group(int size, const std::function<void(machine::ProcessGroup&)>& work) {
   ProcessPlace place;
   place.size = place.local_size = size;
   place.port = free_port();
@@ -38,7 +38,7 @@ inline void in_group(int size, const std::function<void(nn::ProcessGroup&)>& wor
       try {
         ProcessPlace own = place;
         own.rank = own.local_rank = rank;
-        nn::ProcessGroup group(own, std::chrono::seconds(60));
+        machine::ProcessGroup group(own, std::chrono::seconds(60));
         work(group);
       } catch (...) {
         errors[static_cast<std::size_t>(rank)] = std::current_exception();

@@ -5,13 +5,13 @@
 
 #include <cstdlib>
 
-#include "nn/device.h"
+#include "machine/device.h"
 
 namespace ql::test {
 
-inline c10::Device device(const nn::ProcessGroup* group = nullptr) {
+inline c10::Device device(const machine::ProcessGroup* group = nullptr) {
   const char* name = std::getenv("QL_TEST_DEVICE");
-  return nn::find_device(name == nullptr ? "cpu" : name, group);
+  return machine::find_device(name == nullptr ? "cpu" : name, group);
 }
 
 // Tells whether so many processes can have a device each.

@@ -262,7 +262,8 @@ TEST_CASE("a changed vocabulary file is refused, with the place") {
   CHECK(contains(error_for([](Json& j) { j.erase("format"); }), "v.json: the key 'format'"));
   CHECK(contains(error_for([](Json& j) { j["format"] = "x"; }), "expected 'ql-vocabulary'"));
   CHECK(contains(error_for([](Json& j) { j["version"] = 2; }), "version is 2"));
-  CHECK(contains(error_for([](Json& j) { j["type"] = "letter"; }), "found 'letter'"));
+  CHECK(contains(error_for([](Json& j) { j["type"] = "letter"; }),
+                 "type: 'letter' is unknown; known are word"));
   CHECK(contains(error_for([](Json& j) { j["line_style"] = "x"; }), "line_style"));
   CHECK(contains(error_for([](Json& j) { j["tokens"][3] = "a"; }), "tokens[3]: 'a' again"));
   CHECK(contains(error_for([](Json& j) { j["tokens"][3] = "x y"; }), "tokens[3]: a word"));

@@ -5,11 +5,11 @@
 
 #include "base/error.h"
 #include "damage.h"
-#include "nn/weights.h"
 #include "scratch.h"
 #include "torch_doctest.h"
-#include "train/learner.h"
+#include "train/trained_on_cpu.h"
 #include "train_support.h"
+#include "weights/weights.h"
 
 namespace ql::train {
 namespace {
@@ -31,7 +31,7 @@ struct Trained {
     description.training = training_to_json(config);
     description.provenance = Json::object();
     Streams streams(reader, config.batch, network.lengths.segment);
-    Learner learner(network, config);
+    TrainedOnCpu learner(network, config);
     for (std::int64_t step = 0; step < 3; ++step) {
       learner.step(streams, step, 0.01);
     }
@@ -54,7 +54,7 @@ struct Trained {
   fs::path folder() const { return scratch / "last"; }
 };
 
-std::string refusal(const fs::path& folder, Learner& learner) {
+std::string refusal(const fs::path& folder, TrainedOnCpu& learner) {
   try {
     read_checkpoint(folder, learner);
   } catch (const Error& error) {
@@ -71,7 +71,7 @@ TEST_CASE("a checkpoint brings everything back") {
         test::tiny_compressive(net::Pool::kDilatedConvolution,
                                net::CompressionLoss::kAutoEncoding)}) {
     const Trained trained(network);
-    Learner learner(network, trained.config);
+    TrainedOnCpu learner(network, trained.config);
     const TrainingState state = read_checkpoint(trained.folder(), learner);
     CHECK(state_to_json(state) == state_to_json(trained.state));
     CHECK(state.since_log.loss_sum == trained.state.since_log.loss_sum);
@@ -90,7 +90,7 @@ TEST_CASE("a checkpoint brings everything back") {
 
 TEST_CASE("every damaged file of a checkpoint is refused") {
   const Trained trained(test::tiny_xl());
-  Learner learner(trained.network, trained.config);
+  TrainedOnCpu learner(trained.network, trained.config);
   test::Damage damage(23);
   for (const char* name : {"model.json", "model.safetensors", "optimizer.safetensors",
                            "memory.safetensors", "state.json"}) {
@@ -120,7 +120,7 @@ TEST_CASE("every damaged file of a checkpoint is refused") {
 
 TEST_CASE("a flipped bit in network or weights is refused for evaluation, too") {
   const Trained trained(test::tiny_xl());
-  CHECK_NOTHROW(nn::load_model(trained.folder()));
+  CHECK_NOTHROW(weights::load_model(trained.folder()));
   for (const char* name : {"model.json", "model.safetensors", "state.json"}) {
     const fs::path path = trained.folder() / name;
     const std::string whole = test::slurp(path);
@@ -130,18 +130,18 @@ TEST_CASE("a flipped bit in network or weights is refused for evaluation, too") 
     const std::size_t place = at == std::string::npos ? whole.size() - 6 : at + 13;
     damaged[place] = static_cast<char>(damaged[place] ^ 1);
     test::spill(path, damaged);
-    CHECK_THROWS_WITH_AS(nn::load_model(trained.folder()), doctest::Contains("checksum mismatch"),
-                         FormatError);
+    CHECK_THROWS_WITH_AS(weights::load_model(trained.folder()),
+                         doctest::Contains("checksum mismatch"), FormatError);
     test::spill(path, whole);
   }
   // Network and weights are enough; then there is nothing to compare with.
   fs::remove(trained.folder() / "state.json");
-  CHECK_NOTHROW(nn::load_model(trained.folder()));
+  CHECK_NOTHROW(weights::load_model(trained.folder()));
 }
 
 TEST_CASE("no damage of any kind gives evaluation another network or other weights") {
   const Trained trained(test::tiny_xl());
-  const nn::Model good = nn::load_model(trained.folder());
+  const nn::Model good = weights::load_model(trained.folder());
   test::Damage damage(24);
   for (const char* name : {"model.json", "model.safetensors", "state.json"}) {
     CAPTURE(std::string(name));
@@ -151,7 +151,7 @@ TEST_CASE("no damage of any kind gives evaluation another network or other weigh
       CAPTURE(round);
       test::spill(path, damage(whole));
       try {
-        const nn::Model loaded = nn::load_model(trained.folder());
+        const nn::Model loaded = weights::load_model(trained.folder());
         REQUIRE(loaded.parameters().size() == good.parameters().size());
         for (std::size_t i = 0; i < good.parameters().size(); ++i) {
           CHECK(at::equal(loaded.parameters()[i].tensor, good.parameters()[i].tensor));
@@ -169,12 +169,12 @@ TEST_CASE("a checkpoint of another network is refused, the tensor named") {
   const Trained trained(test::tiny_xl());
   net::Network wider = trained.network;
   wider.d_inner = 48;
-  Learner learner(wider, trained.config);
+  TrainedOnCpu learner(wider, trained.config);
   CHECK(refusal(trained.folder(), learner).find("CoreNet") != std::string::npos);
 
   TrainingConfig more_rows = trained.config;
   more_rows.batch = 4;
-  Learner with_more_rows(trained.network, more_rows);
+  TrainedOnCpu with_more_rows(trained.network, more_rows);
   CHECK(refusal(trained.folder(), with_more_rows).find("memory.0") != std::string::npos);
   // Unless the rows are known to be others: then their memory stays.
   CHECK(read_checkpoint(trained.folder(), with_more_rows, Rows::kOther).step == 3);
@@ -198,7 +198,7 @@ TEST_CASE("what is not finite is never written over a checkpoint") {
   const Trained trained(test::tiny_xl());
   const std::string before = test::slurp(trained.folder() / "state.json");
   const auto said = [&](const char* name, double value) {
-    Learner learner(trained.network, trained.config);
+    TrainedOnCpu learner(trained.network, trained.config);
     nn::Memory memory = learner.memory();
     for (const auto& tensors : {learner.model().parameters(), learner.moments(), memory.states}) {
       for (const nn::NamedTensor& named : tensors) {

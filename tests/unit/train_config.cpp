@@ -27,7 +27,7 @@ TEST_CASE("a training configuration survives its JSON") {
   config.adam_epsilon = 1e-6;
   config.eval_memory = 0;
   config.half_loss = true;
-  config.precision = nn::Precision::kBfloat16;
+  config.precision = machine::Precision::kBfloat16;
   config.checkpoint_minutes = 2.5;
   config.keep_last = 3;
   config.keep_every = 1000;
@@ -38,7 +38,7 @@ TEST_CASE("a training configuration survives its JSON") {
   CHECK(training_to_json(again) == json);
   CHECK(again.eval_memory == 0);
   CHECK(again.half_loss);
-  CHECK(again.precision == nn::Precision::kBfloat16);
+  CHECK(again.precision == machine::Precision::kBfloat16);
   CHECK(again.checkpoint_minutes == 2.5);
   CHECK(again.keep_last == 3);
   CHECK(again.keep_every == 1000);

@@ -6,13 +6,13 @@
 #include <string>
 
 #include "base/error.h"
-#include "nn/device.h"
+#include "machine/device.h"
 #include "scratch.h"
 #include "test_device.h"
 #include "torch_doctest.h"
 #include "train/checkpoint.h"
-#include "train/device_learner.h"
-#include "train/learner.h"
+#include "train/trained_on_cpu.h"
+#include "train/trained_on_device.h"
 #include "train_support.h"
 
 namespace ql::train {
@@ -118,8 +118,8 @@ void without_chance(net::Network& network) {
 void compare_with_learner(const net::Network& network, TrainingConfig config) {
   const Data data;
   Streams streams(*data.reader, config.batch, network.lengths.segment);
-  Learner learner(network, config);
-  DeviceLearner device(network, config, {test::device()});
+  TrainedOnCpu learner(network, config);
+  TrainedOnDevice device(network, config, {test::device()});
   StepResult sum{0, 0, 0};
   for (std::int64_t step = 0; step < 12; ++step) {
     const double rate = 0.01 / static_cast<double>(1 + step);
@@ -273,7 +273,7 @@ TEST_CASE("a checkpoint counts the updates that applied") {
   const net::Network network = test::tiny_xl();
   const TrainingConfig config = test::tiny_config();
   Streams streams(*data.reader, config.batch, network.lengths.segment);
-  DeviceLearner learner(network, config, {test::device()});
+  TrainedOnDevice learner(network, config, {test::device()});
   for (std::int64_t step = 0; step < 5; ++step) {
     learner.step(streams, step, 0.01);
   }
@@ -286,8 +286,8 @@ TEST_CASE("a checkpoint counts the updates that applied") {
   TrainingState state;
   state.step = 5;
   write_checkpoint(data.scratch / "checkpoint", description, learner, state);
-  DeviceLearner resumed(network, config, {test::device()});
-  Learner on_cpu(network, config);
+  TrainedOnDevice resumed(network, config, {test::device()});
+  TrainedOnCpu on_cpu(network, config);
   CHECK(read_checkpoint(data.scratch / "checkpoint", resumed).step == 5);
   read_checkpoint(data.scratch / "checkpoint", on_cpu);
   CHECK(resumed.updates() == 3);
@@ -312,7 +312,7 @@ TEST_CASE("a device trains as the CPU's kernels do" * doctest::test_suite("numer
     compare_with_learner(network, config);
     config.clip = 0;
     config.half_loss = true;
-    const nn::OperationsOnly operations;
+    const machine::OperationsOnly operations;
     compare_with_learner(network, config);
   }
 }
@@ -320,7 +320,7 @@ TEST_CASE("a device trains as the CPU's kernels do" * doctest::test_suite("numer
 TEST_CASE("a loss that is not finite stops a device's training, however late it is noticed") {
   const Data data;
   Streams streams(*data.reader, 3, 4);
-  DeviceLearner learner(test::tiny_xl(), test::tiny_config(), {test::device()});
+  TrainedOnDevice learner(test::tiny_xl(), test::tiny_config(), {test::device()});
   learner.step(streams, 0, 0.1);
   CHECK(learner.finish().steps == 1);
   set(learner.model().parameters().front().tensor, std::numeric_limits<double>::quiet_NaN());
@@ -349,7 +349,7 @@ TEST_CASE("a loss that is not finite stops a device's training, however late it 
 TEST_CASE("a device's losses jump in their mean") {
   const Data data;
   Streams streams(*data.reader, 3, 4);
-  DeviceLearner learner(test::tiny_xl(), test::tiny_config(), {test::device()});
+  TrainedOnDevice learner(test::tiny_xl(), test::tiny_config(), {test::device()});
   learner.set_largest_loss(1);
   for (std::int64_t step = 0; step < 3; ++step) {
     learner.step(streams, step, 0.001);
@@ -367,7 +367,7 @@ TEST_CASE("a device's losses jump in their mean") {
 TEST_CASE("a gradient that is not finite stops it, too") {
   const Data data;
   Streams streams(*data.reader, 3, 4);
-  DeviceLearner learner(test::tiny_xl(), test::tiny_config(), {test::device()});
+  TrainedOnDevice learner(test::tiny_xl(), test::tiny_config(), {test::device()});
   learner.model().parameters().back().tensor.register_hook([](const at::Tensor& gradient) {
     return gradient * std::numeric_limits<double>::infinity();
   });
@@ -383,7 +383,7 @@ TEST_CASE("a device's checkpoint goes on where it was, and on the CPU") {
   without_chance(network);
   const TrainingConfig config = test::tiny_config();
   Streams streams(*data.reader, config.batch, network.lengths.segment);
-  DeviceLearner whole(network, config, {test::device()});
+  TrainedOnDevice whole(network, config, {test::device()});
   for (std::int64_t step = 0; step < 5; ++step) {
     whole.step(streams, step, 0.01);
   }
@@ -394,8 +394,8 @@ TEST_CASE("a device's checkpoint goes on where it was, and on the CPU") {
   TrainingState state;
   state.step = 5;
   write_checkpoint(data.scratch / "checkpoint", description, whole, state);
-  DeviceLearner resumed(network, config, {test::device()});
-  Learner on_cpu(network, config);
+  TrainedOnDevice resumed(network, config, {test::device()});
+  TrainedOnCpu on_cpu(network, config);
   read_checkpoint(data.scratch / "checkpoint", resumed);
   read_checkpoint(data.scratch / "checkpoint", on_cpu);
   for (std::int64_t step = 5; step < 9; ++step) {
@@ -420,7 +420,7 @@ TEST_CASE("a step that can be recorded asks the device nothing") {
     nn::Model model(network, at::TensorOptions(at::kFloat).device(test::device()));
     model.initialise(1);
     DeviceStep step(model, config);
-    const nn::OperationsOnly operations;
+    const machine::OperationsOnly operations;
     const Questions questions;
     step.compute(0);
     step.update();

@@ -1,11 +1,11 @@
 // The dropout of a device's steps: a function of seed and step.
 #include <vector>
 
-#include "nn/device.h"
+#include "machine/device.h"
 #include "scratch.h"
 #include "test_device.h"
 #include "torch_doctest.h"
-#include "train/device_learner.h"
+#include "train/trained_on_device.h"
 #include "train_support.h"
 
 namespace ql::train {
@@ -23,7 +23,7 @@ std::vector<double> losses(double dropout, std::int64_t epoch) {
   network.dropout = dropout;
   network.dropatt = 0;
   network.init_std = 0.5;
-  DeviceLearner learner(network, config, {test::device()});
+  TrainedOnDevice learner(network, config, {test::device()});
   std::vector<double> found;
   for (std::int64_t step = 0; step < 6; ++step) {
     learner.step(streams, epoch * streams.steps_per_epoch() + step, /*learning_rate=*/0);
@@ -53,7 +53,7 @@ TEST_CASE("every step of a device sets its generator") {
   shard::TokenReader reader(scratch / "data");
   const TrainingConfig config = test::tiny_config();
   Streams streams(reader, config.batch, 4);
-  DeviceLearner learner(test::tiny_xl(), config, {});
+  TrainedOnDevice learner(test::tiny_xl(), config, {});
   for (const std::int64_t step : {0, 1, 5}) {
     learner.step(streams, step, 0.01);
     const at::Tensor found = at::rand({8});

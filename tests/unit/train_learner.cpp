@@ -1,4 +1,4 @@
-#include "train/learner.h"
+#include "train/trained_on_cpu.h"
 
 #include <cmath>
 #include <limits>
@@ -20,7 +20,7 @@ std::pair<double, double> learn(net::Network network, std::int64_t steps) {
   TrainingConfig config = test::tiny_config();
   config.batch = 8;
   Streams streams(reader, config.batch, network.lengths.segment);
-  Learner learner(network, config);
+  TrainedOnCpu learner(network, config);
   double first = 0, last = 0;
   for (std::int64_t step = 0; step < steps; ++step) {
     last = learner.step(streams, step, 0.01).loss;
@@ -53,7 +53,7 @@ TEST_CASE("an epoch starts with an empty memory") {
   const TrainingConfig config = test::tiny_config();
   Streams streams(reader, config.batch, 4);  // parts of 20 tokens: 4 steps an epoch
   REQUIRE(streams.steps_per_epoch() == 4);
-  Learner a(test::tiny_xl(), config), b(test::tiny_xl(), config);
+  TrainedOnCpu a(test::tiny_xl(), config), b(test::tiny_xl(), config);
   for (std::int64_t step = 0; step < 4; ++step) {
     a.step(streams, step, 0);  // fills the memory, learns nothing
   }
@@ -68,7 +68,7 @@ TEST_CASE("memory is carried from step to step") {
   shard::TokenReader reader(scratch / "data");
   const TrainingConfig config = test::tiny_config();
   Streams streams(reader, config.batch, 4);
-  Learner with(test::tiny_xl(), config), without(test::tiny_xl(), config);
+  TrainedOnCpu with(test::tiny_xl(), config), without(test::tiny_xl(), config);
   with.step(streams, 0, 0);
   CHECK(with.step(streams, 1, 0).loss != without.step(streams, 1, 0).loss);
 }
@@ -83,7 +83,7 @@ TEST_CASE("a step of a network that resets its memory knows its documents" *
   network.reset_memory_at_documents = true;
   const TrainingConfig config = test::tiny_config();
   Streams streams(reader, 3, 4);
-  Learner learner(network, config);
+  TrainedOnCpu learner(network, config);
   const net::Geometry geometry = net::make_geometry(network, network.lengths);
   nn::Memory memory = learner.model().start_memory(geometry, 3);
   // Rows begin with tokens 0, 100 and 200.
@@ -112,7 +112,7 @@ TEST_CASE("half of the loss trains on the newer half of every segment" *
     TrainingConfig config = test::tiny_config();
     config.half_loss = true;
     config.clip = 0;
-    Learner learner(network, config);
+    TrainedOnCpu learner(network, config);
     nn::Memory memory = learner.memory();
     // The same step by hand: all losses, those of the older half times zero.
     const at::Tensor tokens = at::empty({3, segment}, at::kLong), targets = at::empty_like(tokens);
@@ -150,7 +150,7 @@ TEST_CASE("a convolution learns by the weight of its reconstruction") {
   const auto convolution_after = [&](std::optional<double> weight) {
     TrainingConfig config = test::tiny_config();
     config.recons_loss_weight = weight;
-    Learner learner(test::tiny_compressive(), config);
+    TrainedOnCpu learner(test::tiny_compressive(), config);
     for (std::int64_t step = 0; step < 3; ++step) {
       learner.step(streams, step, 0.01);
     }
@@ -177,7 +177,7 @@ TEST_CASE("a decoder learns beside the network") {
     config.batch = 8;
     config.recons_loss_weight = 1;
     Streams streams(reader, config.batch, network.lengths.segment);
-    Learner learner(network, config);
+    TrainedOnCpu learner(network, config);
     // The mean square of what the decoder leaves over, as a part of that of the memories.
     const auto left_over = [&] {
       nn::Memory memory = learner.memory();
@@ -214,7 +214,7 @@ TEST_CASE("what is not finite stops the training and leaves the weights alone") 
   test::pack(scratch / "data", test::scrambled(300, 23), 23);
   shard::TokenReader reader(scratch / "data");
   Streams streams(reader, 3, 4);
-  Learner learner(test::tiny_xl(), test::tiny_config());
+  TrainedOnCpu learner(test::tiny_xl(), test::tiny_config());
   at::Tensor poisoned = learner.model().parameters().front().tensor;
   {
     const at::NoGradGuard no_gradient;
@@ -242,7 +242,7 @@ TEST_CASE("a step that diverges leaves everything as it was") {
   for (net::Network network : {test::tiny_ql(), test::tiny_compressive()}) {
     TrainingConfig config = test::tiny_config();
     config.slices = 2;
-    Learner learner(network, config), other(network, config);
+    TrainedOnCpu learner(network, config), other(network, config);
     learner.step(streams, 0, 0.01);
     other.step(streams, 0, 0.01);
     // A loss that is too large; then in the first step of an epoch, whose memory starts as zeros.
@@ -265,7 +265,7 @@ TEST_CASE("a step that diverges leaves everything as it was") {
       }
       learner.set_largest_loss(std::numeric_limits<double>::infinity());
       if (step == 24) {
-        other.set_memory(Learner(network, config).memory());
+        other.set_memory(TrainedOnCpu(network, config).memory());
       }
       CHECK(learner.step(streams, step + 1, 0.01).loss == other.step(streams, step + 1, 0.01).loss);
       for (std::size_t i = 0; i < learner.moments().size(); ++i) {
@@ -283,7 +283,7 @@ TEST_CASE("the same seed gives the same training, another one another") {
   TrainingConfig config = test::tiny_config();
   Streams streams(reader, config.batch, 4);
   const auto losses = [&] {
-    Learner learner(test::tiny_ql(), config);
+    TrainedOnCpu learner(test::tiny_ql(), config);
     std::vector<double> values;
     for (std::int64_t step = 0; step < 5; ++step) {
       values.push_back(learner.step(streams, step, 0.01).loss);

@@ -3,8 +3,8 @@
 #include <vector>
 
 #include "torch_doctest.h"
-#include "train/learner.h"
 #include "train/schedule.h"
+#include "train/trained_on_cpu.h"
 #include "train_workplace.h"
 
 namespace ql::train {
@@ -33,7 +33,7 @@ TEST_CASE("a record of the log has the means of the steps since the last one") {
 
   shard::TokenReader reader(place.scratch / "data");
   Streams streams(reader, config.batch, 4);
-  Learner learner(place.task.network, config);
+  TrainedOnCpu learner(place.task.network, config);
   for (std::int64_t record = 0; record < 5; ++record) {
     double loss = 0, norm = 0;
     for (std::int64_t step = 4 * record; step < 4 * record + 4; ++step) {

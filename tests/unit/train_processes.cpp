@@ -8,14 +8,14 @@
 #include <optional>
 
 #include "base/error.h"
-#include "nn/device.h"
+#include "machine/device.h"
 #include "process_support.h"
 #include "scratch.h"
 #include "test_device.h"
 #include "torch_doctest.h"
-#include "train/device_learner.h"
 #include "train/gradient_exchange.h"
-#include "train/learner.h"
+#include "train/trained_on_cpu.h"
+#include "train/trained_on_device.h"
 #include "train_support.h"
 
 namespace ql::train {
@@ -26,20 +26,20 @@ struct Trained {
   std::vector<at::Tensor> weights, memory;
 };
 
-using MakeTrainee = std::function<std::unique_ptr<Trainee>(
-    const net::Network& network, const TrainingConfig& config, nn::ProcessGroup* group)>;
+using MakeTrainee = std::function<std::unique_ptr<TrainedNetwork>(
+    const net::Network& network, const TrainingConfig& config, machine::ProcessGroup* group)>;
 
 // Some steps over the start of a second epoch.
 Trained train_steps(const std::filesystem::path& data, const net::Network& network,
                     const TrainingConfig& config, const MakeTrainee& make,
-                    nn::ProcessGroup* group) {
+                    machine::ProcessGroup* group) {
   shard::TokenReader reader(data);
-  const nn::RowRange rows =
-      group != nullptr ? group->share_of(config.batch) : nn::RowRange{0, config.batch};
+  const machine::RowRange rows =
+      group != nullptr ? group->share_of(config.batch) : machine::RowRange{0, config.batch};
   Streams streams(reader, config.batch, network.lengths.segment, rows);
-  const std::unique_ptr<Trainee> learner = make(network, config, group);
-  std::optional<nn::OperationsOnly> operations;
-  if (dynamic_cast<const DeviceLearner*>(learner.get()) != nullptr) {
+  const std::unique_ptr<TrainedNetwork> learner = make(network, config, group);
+  std::optional<machine::OperationsOnly> operations;
+  if (dynamic_cast<const TrainedOnDevice*>(learner.get()) != nullptr) {
     operations.emplace();
   }
   Trained trained;
@@ -105,7 +105,7 @@ void compare_with_one(const std::filesystem::path& data, const net::Network& net
     }
     CAPTURE(size);
     std::vector<Trained> trained(static_cast<std::size_t>(size));
-    test::in_group(size, [&](nn::ProcessGroup& group) {
+    test::in_group(size, [&](machine::ProcessGroup& group) {
       trained[static_cast<std::size_t>(group.rank())] =
           train_steps(data, network, config, make, &group);
     });
@@ -135,8 +135,8 @@ TEST_CASE("several processes train as one does") {
     CAPTURE(net::to_text(network.architecture));
     compare_with_one(
         scratch / "data", network, config,
-        [](const net::Network& own, const TrainingConfig& how, nn::ProcessGroup* group) {
-          return std::make_unique<Learner>(own, how, group);
+        [](const net::Network& own, const TrainingConfig& how, machine::ProcessGroup* group) {
+          return std::make_unique<TrainedOnCpu>(own, how, group);
         });
   }
 }
@@ -153,9 +153,9 @@ TEST_CASE("several processes train on a device each as one does") {
     }
     compare_with_one(
         scratch / "data", network, config,
-        [](const net::Network& own, const TrainingConfig& how, nn::ProcessGroup* group) {
-          const Place place{test::device(group)};
-          return std::make_unique<DeviceLearner>(own, how, place, group);
+        [](const net::Network& own, const TrainingConfig& how, machine::ProcessGroup* group) {
+          const ComputeDevice compute{test::device(group)};
+          return std::make_unique<TrainedOnDevice>(own, how, compute, group);
         });
   }
 }
@@ -167,10 +167,10 @@ TEST_CASE("a gradient that is not finite in one process stops all, and changes n
   if (!test::has_devices(2)) {
     return;
   }
-  test::in_group(2, [&](nn::ProcessGroup& group) {
+  test::in_group(2, [&](machine::ProcessGroup& group) {
     shard::TokenReader reader(scratch / "data");
     Streams streams(reader, 3, 4, group.share_of(3));
-    DeviceLearner learner(test::tiny_xl(), test::tiny_config(), {test::device(&group)}, &group);
+    TrainedOnDevice learner(test::tiny_xl(), test::tiny_config(), {test::device(&group)}, &group);
     const at::Tensor& last = learner.model().parameters().back().tensor;
     const at::Tensor before = last.detach().clone();
     if (group.rank() == 1) {
@@ -199,7 +199,7 @@ TEST_CASE("the exchange adds up slices and processes, bucket by bucket") {
     CAPTURE(bucket_bytes);
     std::mutex mutex;
     std::vector<Gradients> found;
-    test::in_group(2, [&](nn::ProcessGroup& group) {
+    test::in_group(2, [&](machine::ProcessGroup& group) {
       GradientExchange exchange(group, parameters, 2, bucket_bytes);
       Gradients sums;
       for (int step = 0; step < 2; ++step) {
@@ -234,8 +234,8 @@ TEST_CASE("every process takes its own rows of a memory") {
   TrainingConfig config = test::tiny_config();
   config.batch = 5;
   std::atomic<int> equal = 0;
-  test::in_group(3, [&](nn::ProcessGroup& group) {
-    Learner learner(test::tiny_xl(), config, &group);
+  test::in_group(3, [&](machine::ProcessGroup& group) {
+    TrainedOnCpu learner(test::tiny_xl(), config, &group);
     nn::Memory memory = learner.memory();
     for (nn::NamedTensor& state : memory.states) {
       state.tensor = at::arange(state.tensor.numel(), at::kFloat).view(state.tensor.sizes());

@@ -9,9 +9,9 @@
 #include "process_support.h"
 #include "torch_doctest.h"
 #include "train/checkpoint.h"
-#include "train/learner.h"
 #include "train/retention.h"
 #include "train/schedule.h"
+#include "train/trained_on_cpu.h"
 #include "train_workplace.h"
 
 namespace ql::train {
@@ -68,7 +68,7 @@ struct OddPage : Workplace {
     config.slices = config.passes = 1;
     shard::TokenReader reader(scratch / data);
     Streams streams(reader, 1, 4);
-    Learner learner(task.network, config), trained(task.network, config);
+    TrainedOnCpu learner(task.network, config), trained(task.network, config);
     const nn::Memory empty = learner.memory();
     for (std::int64_t step = 0; step < kSteps; ++step) {
       if (step == from) {
@@ -153,7 +153,7 @@ bool goes_on_by_hand(const Workplace& place, const fs::path& checkpoint, Rows ro
   config.passes = training["passes"].get<std::int64_t>();
   shard::TokenReader reader(place.scratch / "data");
   Streams streams(reader, config.batch, place.task.network.lengths.segment);
-  Learner learner(place.task.network, config), trained(place.task.network, config);
+  TrainedOnCpu learner(place.task.network, config), trained(place.task.network, config);
   const std::int64_t first = read_checkpoint(checkpoint, learner, rows).step;
   streams.set_cursor(first, cursor);
   for (std::int64_t step = first; step < config.steps; ++step) {
@@ -354,7 +354,7 @@ TEST_CASE("each of several processes forgets what is of other documents in its r
   odd.pack("rows", OddDocuments::kBehind);
   without.pack("rows", OddDocuments::kOdd);
   for (const OddDocuments* place : {&odd, &without}) {
-    test::in_group(2, [&](nn::ProcessGroup& group) {
+    test::in_group(2, [&](machine::ProcessGroup& group) {
       TrainingTask task = place->task;
       task.group = &group;
       task.config.slices = 1;
@@ -406,7 +406,7 @@ TEST_CASE("weights that are not finite are never saved") {
 
 TEST_CASE("a device cannot leave steps out") {
   Workplace place(test::tiny_xl());
-  place.task.place.device = c10::Device(c10::DeviceType::CUDA, 0);
+  place.task.compute.device = c10::Device(c10::DeviceType::CUDA, 0);
   place.task.config.divergence = OnDivergence::kSkip;
   CHECK(place.refusal().find("divergence: skip needs to know") != std::string::npos);
   CHECK_FALSE(fs::exists(place.task.run));

@@ -6,11 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "nn/safetensors.h"
 #include "scratch.h"
 #include "torch_doctest.h"
 #include "train/trainer.h"
 #include "train_support.h"
+#include "weights/safetensors.h"
 
 namespace ql::train {
 namespace {
@@ -23,7 +23,7 @@ using States = std::vector<at::Tensor>;  // of one row, each [d_model]
 class SlowTransformerXl {
  public:
   SlowTransformerXl(const net::Network& network, const TrainingConfig& config,
-                    const nn::TensorFile& weights)
+                    const weights::TensorFile& weights)
       : network_(network), config_(config) {
     for (const auto& entry : weights.tensors) {
       weights_[entry.name] = entry.tensor.to(at::kDouble).clone().set_requires_grad(true);
@@ -241,8 +241,9 @@ struct Comparison {
   }
 
   std::vector<double> expected(bool carries_memory) const {
-    SlowTransformerXl slow(network, config,
-                           nn::read_safetensors(scratch / "init" / "last" / "model.safetensors"));
+    SlowTransformerXl slow(
+        network, config,
+        weights::read_safetensors(scratch / "init" / "last" / "model.safetensors"));
     const auto batch = static_cast<std::size_t>(config.batch);
     const auto segment = static_cast<std::size_t>(network.lengths.segment);
     const std::size_t part = kTokens / batch;

@@ -8,11 +8,11 @@
 #include <utility>
 #include <vector>
 
-#include "eval/chunk.h"
+#include "eval/chunk_size.h"
 #include "scratch.h"
 #include "torch_doctest.h"
 #include "train/estimate.h"
-#include "train/learner.h"
+#include "train/trained_on_cpu.h"
 #include "train_support.h"
 
 namespace ql::train {
@@ -37,7 +37,7 @@ Trained run(const net::Network& network, std::int64_t slices, std::int64_t passe
   Streams streams(reader, config.batch, network.lengths.segment);
   const int before = at::get_num_threads();
   at::set_num_threads(threads);
-  Learner learner(network, config);
+  TrainedOnCpu learner(network, config);
   Trained trained;
   for (std::int64_t step = 0; step < steps; ++step) {
     const StepResult result = learner.step(streams, step, 0.01);

@@ -8,8 +8,8 @@
 #include "scratch.h"
 #include "torch_doctest.h"
 #include "train/checkpoint.h"
-#include "train/learner.h"
 #include "train/retention.h"
+#include "train/trained_on_cpu.h"
 #include "train_support.h"
 #include "train_workplace.h"
 
@@ -355,7 +355,7 @@ TEST_CASE("weights of a Transformer-XL start a Transformer-QL of the same depth"
   ql.task.config.steps = 1;
   ql.train();
   CHECK(ql.file("last/model.safetensors").size() == xl.file("last/model.safetensors").size());
-  Learner learner(test::tiny_ql(), ql.task.config), origin(test::tiny_xl(), xl.task.config);
+  TrainedOnCpu learner(test::tiny_ql(), ql.task.config), origin(test::tiny_xl(), xl.task.config);
   read_checkpoint(ql.task.run / "last", learner);
   read_checkpoint(xl.task.run / "last", origin);
   for (std::size_t i = 0; i < learner.model().parameters().size(); ++i) {
@@ -422,7 +422,7 @@ TEST_CASE("training that turns infinite keeps the last checkpoint") {
   const std::string said = place.refusal();
   CHECK(said.find("step ") == 0);
   CHECK(said.find("lower learning_rate") != std::string::npos);
-  Learner learner(test::tiny_xl(), place.task.config);
+  TrainedOnCpu learner(test::tiny_xl(), place.task.config);
   const std::int64_t step = read_state(place.task.run / "last").step;
   CHECK(step >= 1);
   CHECK(said.find(std::to_string(step + 1)) != std::string::npos);

@@ -1,0 +1,318 @@
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+
+#include "kernels/attention_kernel.h"
+#include "kernels/attention_problem.h"
+
+namespace ql::kernels {
+namespace attention {
+namespace {
+
+// Streams whose gradients of positions and biases are summed one after the other; the sums of the
+// groups are joined in order. Fixed, so that the result does not depend on the number of threads.
+constexpr std::int64_t kGroup = 8;
+// Where the gradients of one group of streams go. Positions [window, width] and biases [width] are
+// those of the head; the others are as in the input.
+template <typename Real>
+struct GradientView {
+  Real *queries, *keys_values;
+  Real *positions, *content_bias, *position_bias;
+};
+
+template <typename Real>
+class Backward {
+ public:
+  Backward(const View<Real>& view, const PositionPanels<Real>& positions, const Real* probabilities,
+           const Real* sums_gradient, machine::VectorVersion version)
+      : view_(view),
+        positions_(positions),
+        probabilities_(probabilities),
+        sums_gradient_(sums_gradient),
+        version_(version),
+        scratch_(view),
+        value_columns_(scratch_.take(scratch_.columns)),
+        keys_(scratch_.take(scratch_.keys)),
+        sums_(scratch_.take(scratch_.rows)),
+        content_(scratch_.take(scratch_.rows)),
+        position_(scratch_.take(scratch_.rows)),
+        content_gradient_(scratch_.take(scratch_.rows)),
+        position_gradient_(scratch_.take(scratch_.rows)),
+        gradients_(scratch_.take(scratch_.scores, view.block() + kMargin)),
+        weights_(scratch_.take(scratch_.scores)),
+        factors_(scratch_.take(scratch_.scores)) {}
+
+  void run(std::int64_t stream, std::int64_t head, const GradientView<Real>& out) {
+    Real* keys_values =
+        out.keys_values + stream * view_.window * 2 * view_.row() + head * view_.width;
+    if (view_.window <= kShortWindow) {
+      prefetch<true>(keys_values, 2 * view_.window, view_.row(), view_.width);
+    }
+    // Keys of a dilation that no query has.
+    for (std::int64_t residue = view_.segment; residue < view_.dilation(head); ++residue) {
+      clear(keys_values, (view_.window - view_.segment + residue) % view_.dilation(head),
+            view_.window, view_.dilation(head));
+    }
+    for (std::int64_t first = 0; first < std::min(view_.segment, view_.dilation(head)); ++first) {
+      const Problem<Real> problem(view_, stream, head, first);
+      find_rows(problem, scratch_);
+      scratch_.gradient_rows.clear();
+      for (std::int64_t query = 0; query < problem.queries; ++query) {
+        scratch_.gradient_rows.push_back(sums_gradient_ + problem.query_at(query));
+      }
+      Packing<Real> packing;
+      packing.rows = scratch_.key_rows.data();
+      packing.count = problem.keys;
+      packing.width = view_.width;
+      packing.to = keys_;
+      Panels<Real> keys = Panels<Real>::packed(keys_, problem.keys);
+      if (problem.has_rows_in_place(problem.queries)) {
+        keys = Panels<Real>::in_place(scratch_.key_rows.front(), problem.step * 2 * view_.row());
+      } else {
+        pack_rows_in(version_, &packing);
+      }
+      packing.offset = view_.row();
+      packing.to = value_columns_;
+      pack_columns_in(version_, &packing);
+      for (std::int64_t begin = 0; begin < problem.queries; begin += view_.block()) {
+        run_block(problem, begin, std::min(view_.block(), problem.queries - begin), keys, out,
+                  keys_values + problem.first_key * 2 * view_.row());
+      }
+    }
+  }
+
+ private:
+  // `keys_values`: the gradients of the problem's first key.
+  void run_block(const Problem<Real>& problem, std::int64_t begin, std::int64_t count,
+                 const Panels<Real>& key_panels, const GradientView<Real>& out, Real* keys_values) {
+    find_score_gradients(problem, begin, count);
+    const Real* const* queries = scratch_.query_rows.data() + begin;
+    Panels<Real> sums = Panels<Real>::packed(sums_, count);
+    if (problem.has_rows_in_place(problem.keys)) {
+      sums = Panels<Real>::in_place(scratch_.gradient_rows[static_cast<std::size_t>(begin)],
+                                    problem.step * view_.row());
+    } else {
+      pack(scratch_.gradient_rows.data() + begin, count, nullptr, sums_);
+    }
+    pack(queries, count, bias_of(view_.content_bias, problem), content_);
+
+    // Key j is seen by the queries from j - memory to j - memory + farthest.
+    Range keys;
+    find_range(problem.seen(begin), 0, count, keys);
+    // The first block sets what the others add to.
+    if (begin == 0) {
+      clear(keys_values, 0, keys.begin * problem.step, problem.step);
+      clear(keys_values, keys.end * problem.step, problem.keys * problem.step, problem.step);
+    }
+    SmallProduct<Real> product;
+    product.rows = keys.end - keys.begin;
+    product.columns = view_.width;
+    product.inner = count;
+    product.a = weights_ + keys.begin;
+    product.a_row = 1;
+    product.a_inner = scratch_.score_stride;
+    product.b = sums;
+    product.c_row = problem.step * 2 * view_.row();
+    product.c = keys_values + keys.begin * product.c_row + view_.row();
+    product.add = begin > 0;
+    const std::int64_t nearest = keys.begin - problem.memory - begin;
+    product.column_band = Band::all(view_.width);
+    product.inner_band = {nearest, nearest + problem.farthest + 1, 1, 0, count};
+    multiply_in(version_, &product);
+    product.a = gradients_ + keys.begin;
+    product.b = Panels<Real>::packed(content_, count);
+    product.c -= view_.row();
+    multiply_in(version_, &product);
+
+    if (view_.positions != nullptr) {
+      pack(queries, count, bias_of(view_.position_bias, problem), position_);
+      add_position_gradients(problem, begin, count, out.positions);
+    }
+    find_query_gradients(problem, begin, count, key_panels, out);
+  }
+
+  // Every step-th key and value from `key` up to `end`.
+  void clear(Real* keys_values, std::int64_t key, std::int64_t end, std::int64_t step) {
+    for (; key < end; key += step) {
+      Real* row = keys_values + key * 2 * view_.row();
+      std::fill_n(row, view_.width, Real(0));
+      std::fill_n(row + view_.row(), view_.width, Real(0));
+    }
+  }
+
+  void pack(const Real* const* rows, std::int64_t count, const Real* bias, Real* to) {
+    Packing<Real> packing;
+    packing.rows = rows;
+    packing.count = count;
+    packing.width = view_.width;
+    packing.bias = bias;
+    packing.to = to;
+    pack_rows_in(version_, &packing);
+  }
+
+  // Fills gradients_ and weights_.
+  void find_score_gradients(const Problem<Real>& problem, std::int64_t begin, std::int64_t count) {
+    ScoreRows<Real> rows;
+    rows.rows = count;
+    rows.seen = problem.seen(begin);
+    SmallProduct<Real> product;
+    product.rows = count;
+    product.columns = problem.keys;
+    product.inner = view_.width;
+    product.a = sums_gradient_ + problem.query_at(begin);
+    product.a_row = problem.step * view_.row();
+    product.b = Panels<Real>::packed(value_columns_, view_.width);
+    product.c = gradients_;
+    product.c_row = scratch_.score_stride;
+    product.padded = true;
+    product.column_band = rows.seen;
+    product.inner_band = Band::all(view_.width);
+    multiply_in(version_, &product);
+
+    rows.stride = scratch_.score_stride;
+    rows.scores = gradients_;
+    rows.weights = weights_;
+    // Only read in backward.
+    rows.probabilities = const_cast<Real*>(probabilities_) + problem.kept_at(begin);
+    rows.probability_stride = view_.kept_row() * problem.step;
+    rows.scale = view_.scale;
+    if (view_.kept != nullptr) {
+      rows.factor_stride = find_factors(problem, begin, count, version_, factors_);
+      rows.factors = factors_;
+    }
+    softmax_gradient_rows_in(version_, &rows);
+  }
+
+  // The score of query i by row t of the table is that of key t - shift + i: a diagonal.
+  void add_position_gradients(const Problem<Real>& problem, std::int64_t begin, std::int64_t count,
+                              Real* positions) {
+    const std::int64_t shift = problem.shift() - begin;
+    const std::int64_t first = std::max(problem.farthest_row(), shift - (count - 1));
+    SmallProduct<Real> product;
+    product.rows = problem.distances - first;
+    product.columns = view_.width;
+    product.inner = count;
+    product.a = gradients_ + (first - shift);
+    product.a_row = 1;
+    product.a_inner = scratch_.score_stride + 1;
+    product.b = Panels<Real>::packed(position_, count);
+    product.c_row = problem.step * view_.width;
+    product.c = positions + (view_.window - 1) * view_.width -
+                (problem.distances - 1 - first) * product.c_row;
+    product.add = true;
+    product.column_band = Band::all(view_.width);
+    product.inner_band = {shift - first, kFar, -1, 0, count};
+    multiply_in(version_, &product);
+  }
+
+  void find_query_gradients(const Problem<Real>& problem, std::int64_t begin, std::int64_t count,
+                            const Panels<Real>& keys, const GradientView<Real>& out) {
+    const std::int64_t width = view_.width, stride = padded<Real>(width);
+    SmallProduct<Real> product;
+    product.rows = count;
+    product.columns = width;
+    product.inner = problem.keys;
+    product.a = gradients_;
+    product.a_row = scratch_.score_stride;
+    product.b = keys;
+    product.c = content_gradient_;
+    product.c_row = stride;
+    product.padded = true;
+    product.column_band = Band::all(width);
+    product.inner_band = problem.seen(begin);
+    multiply_in(version_, &product);
+    sum_rows_in(version_, static_cast<const Real*>(content_gradient_), stride, count, width,
+                out.content_bias);
+    if (view_.positions != nullptr) {
+      const std::int64_t shift = problem.shift() - begin;
+      const std::int64_t first = std::max(problem.farthest_row(), shift - (count - 1));
+      product.inner = problem.distances - first;
+      product.a = gradients_ + (first - shift);
+      product.a_row = scratch_.score_stride + 1;
+      product.b = Panels<Real>::packed(positions_.of(problem.head), problem.distances);
+      product.b.data += first * kPanel<Real>;
+      product.c = position_gradient_;
+      product.inner_band = {shift - first, kFar, -1, 0, product.inner};
+      multiply_in(version_, &product);
+      sum_rows_in(version_, static_cast<const Real*>(position_gradient_), stride, count, width,
+                  out.position_bias);
+    }
+    for (std::int64_t query = 0; query < count; ++query) {
+      join_rows_in(version_, static_cast<const Real*>(content_gradient_) + query * stride,
+                   view_.positions == nullptr ? static_cast<const Real*>(nullptr)
+                                              : position_gradient_ + query * stride,
+                   width, out.queries + problem.query_at(begin + query));
+    }
+  }
+
+  const View<Real>& view_;
+  const PositionPanels<Real>& positions_;
+  const Real *probabilities_, *sums_gradient_;
+  machine::VectorVersion version_;
+  Scratch<Real> scratch_;
+  Real *value_columns_, *keys_, *sums_, *content_, *position_;
+  Real *content_gradient_, *position_gradient_, *gradients_, *weights_, *factors_;
+};
+
+template <typename Real>
+AttentionGradients backward(const AttentionInput& input, const at::Tensor& probabilities,
+                            const at::Tensor& sums_gradient, machine::VectorVersion version) {
+  const View<Real> view(input);
+  const std::int64_t groups = (view.batch + kGroup - 1) / kGroup;
+  const auto options = input.queries.options();
+  AttentionGradients result;
+  result.queries = at::empty(input.queries.sizes(), options);
+  result.keys_values = at::empty(input.keys_values.front().sizes(), options);
+  // Of every group and head: the gradients of its positions, content bias and position bias.
+  const std::int64_t rows = view.window + 2;
+  const at::Tensor partial = at::zeros({groups, view.heads, rows, view.width}, options);
+  const PositionPanels<Real> positions =
+      pack_positions(view, padded<Real>(view.width) * view.most_keys,
+                     [&](const Packing<Real>* packing) { pack_rows_in(version, packing); });
+  const Real* probability = probabilities.data_ptr<Real>();
+  const Real* gradient = sums_gradient.data_ptr<Real>();
+  Real* query_gradients = result.queries.data_ptr<Real>();
+  Real* key_gradients = result.keys_values.data_ptr<Real>();
+  Real* partials = partial.data_ptr<Real>();
+  at::parallel_for(0, groups * view.heads, 1, [&](std::int64_t begin, std::int64_t end) {
+    Backward<Real> heads(view, positions, probability, gradient, version);
+    for (std::int64_t task = begin; task < end; ++task) {
+      const std::int64_t group = task / view.heads, head = task % view.heads;
+      Real* of_positions = partials + task * rows * view.width;
+      Real* biases = of_positions + view.window * view.width;
+      const GradientView<Real> out{query_gradients, key_gradients, of_positions, biases,
+                                   biases + view.width};
+      const std::int64_t last = std::min(view.batch, (group + 1) * kGroup);
+      for (std::int64_t stream = group * kGroup; stream < last; ++stream) {
+        if (stream + 1 < last) {
+          prefetch_inputs(view, stream + 1, head);
+        }
+        heads.run(stream, head, out);
+      }
+    }
+  });
+  const at::Tensor sum = partial.sum(0);  // [H, window + 2, d_head]
+  if (view.positions != nullptr) {
+    result.positions = sum.narrow(1, 0, view.window).transpose(0, 1);
+  }
+  if (view.content_bias != nullptr) {
+    result.content_bias = sum.select(1, view.window);
+  }
+  if (view.position_bias != nullptr) {
+    result.position_bias = sum.select(1, view.window + 1);
+  }
+  return result;
+}
+
+}  // namespace
+}  // namespace attention
+
+AttentionGradients attention_backward(const AttentionInput& input, const at::Tensor& probabilities,
+                                      const at::Tensor& sums_gradient,
+                                      machine::VectorVersion version) {
+  return input.queries.scalar_type() == at::kDouble
+             ? attention::backward<double>(input, probabilities, sums_gradient, version)
+             : attention::backward<float>(input, probabilities, sums_gradient, version);
+}
+
+}  // namespace ql::kernels

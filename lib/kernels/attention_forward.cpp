@@ -1,0 +1,163 @@
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+
+#include "kernels/attention_kernel.h"
+#include "kernels/attention_problem.h"
+
+namespace ql::kernels {
+namespace attention {
+namespace {
+
+template <typename Real>
+class Forward {
+ public:
+  Forward(const View<Real>& view, const PositionPanels<Real>& positions, Real* probabilities,
+          Real* sums, machine::VectorVersion version)
+      : view_(view),
+        position_columns_(positions),
+        probabilities_(probabilities),
+        sums_(sums),
+        version_(version),
+        scratch_(view),
+        key_columns_(scratch_.take(scratch_.columns)),
+        values_(scratch_.take(scratch_.keys)),
+        content_(scratch_.take(scratch_.rows)),
+        position_(scratch_.take(scratch_.rows)),
+        scores_(scratch_.take(scratch_.scores)),
+        by_row_(scratch_.take(scratch_.scores)),
+        factors_(scratch_.take(scratch_.scores)) {}
+
+  void run(std::int64_t stream, std::int64_t head) {
+    for (std::int64_t first = 0; first < std::min(view_.segment, view_.dilation(head)); ++first) {
+      const Problem<Real> problem(view_, stream, head, first);
+      find_rows(problem, scratch_);
+      Packing<Real> packing;
+      packing.rows = scratch_.key_rows.data();
+      packing.count = problem.keys;
+      packing.width = view_.width;
+      packing.to = key_columns_;
+      pack_columns_in(version_, &packing);
+      packing.offset = view_.row();
+      packing.to = values_;
+      Panels<Real> values = Panels<Real>::packed(values_, problem.keys);
+      if (problem.has_rows_in_place(problem.queries)) {
+        values = Panels<Real>::in_place(scratch_.key_rows.front() + view_.row(),
+                                        problem.step * 2 * view_.row());
+      } else {
+        pack_rows_in(version_, &packing);
+      }
+      for (std::int64_t begin = 0; begin < problem.queries; begin += view_.block()) {
+        run_block(problem, begin, std::min(view_.block(), problem.queries - begin), values);
+      }
+    }
+  }
+
+ private:
+  void run_block(const Problem<Real>& problem, std::int64_t begin, std::int64_t count,
+                 const Panels<Real>& values) {
+    const Real* const* queries = scratch_.query_rows.data() + begin;
+    ScoreRows<Real> rows;
+    rows.rows = count;
+    rows.seen = problem.seen(begin);
+    rows.stride = scratch_.score_stride;
+    rows.scores = scores_;
+    scale_rows_in(version_, queries, bias_of(view_.content_bias, problem), view_.scale, count,
+                  view_.width, content_);
+    multiply_scores(content_, count, key_columns_, problem.keys, rows.seen, scores_);
+    if (view_.positions != nullptr) {
+      scale_rows_in(version_, queries, bias_of(view_.position_bias, problem), view_.scale, count,
+                    view_.width, position_);
+      multiply_scores(position_, count, position_columns_.of(problem.head), problem.distances,
+                      problem.positions_seen(begin), by_row_);
+      rows.by_row = by_row_;
+      rows.by_row_stride = scratch_.score_stride;
+      rows.shift = problem.shift() - begin;
+    }
+    if (view_.kept != nullptr) {
+      rows.factor_stride = find_factors(problem, begin, count, version_, factors_);
+      rows.factors = factors_;
+    }
+    if (probabilities_ != nullptr) {
+      rows.probabilities = probabilities_ + problem.kept_at(begin);
+      rows.probability_stride = view_.kept_row() * problem.step;
+    }
+    softmax_rows_in(version_, &rows);
+
+    SmallProduct<Real> product;
+    product.rows = count;
+    product.columns = view_.width;
+    product.inner = problem.keys;
+    product.a = scores_;
+    product.a_row = scratch_.score_stride;
+    product.b = values;
+    product.c = sums_ + problem.query_at(begin);
+    product.c_row = problem.step * view_.row();
+    product.column_band = Band::all(view_.width);
+    product.inner_band = rows.seen;
+    multiply_in(version_, &product);
+  }
+
+  // `queries` [count, width] by each of the columns.
+  void multiply_scores(const Real* queries, std::int64_t count, const Real* columns,
+                       std::int64_t column_count, const Band& seen, Real* scores) {
+    SmallProduct<Real> product;
+    product.rows = count;
+    product.columns = column_count;
+    product.inner = view_.width;
+    product.a = queries;
+    product.a_row = view_.width;
+    product.b = Panels<Real>::packed(columns, view_.width);
+    product.c = scores;
+    product.c_row = scratch_.score_stride;
+    product.padded = true;
+    product.column_band = seen;
+    product.inner_band = Band::all(view_.width);
+    multiply_in(version_, &product);
+  }
+
+  const View<Real>& view_;
+  const PositionPanels<Real>& position_columns_;
+  Real *probabilities_, *sums_;
+  machine::VectorVersion version_;
+  Scratch<Real> scratch_;
+  Real *key_columns_, *values_, *content_, *position_, *scores_, *by_row_, *factors_;
+};
+
+template <typename Real>
+AttentionResult forward(const AttentionInput& input, bool keep, machine::VectorVersion version) {
+  const View<Real> view(input);
+  AttentionResult result;
+  result.sums = at::empty(input.queries.sizes(), input.queries.options());
+  if (keep) {
+    result.probabilities =
+        at::empty({view.batch, view.heads, view.segment, view.kept_row()}, input.queries.options());
+  }
+  const PositionPanels<Real> positions =
+      pack_positions(view, view.width * view.kept_row(),
+                     [&](const Packing<Real>* packing) { pack_columns_in(version, packing); });
+  Real* probabilities = keep ? result.probabilities.template data_ptr<Real>() : nullptr;
+  Real* sums = result.sums.template data_ptr<Real>();
+  at::parallel_for(0, view.batch * view.heads, 1, [&](std::int64_t begin, std::int64_t end) {
+    Forward<Real> heads(view, positions, probabilities, sums, version);
+    for (std::int64_t task = begin; task < end; ++task) {
+      if (task + 1 < end) {
+        prefetch_inputs(view, (task + 1) / view.heads, (task + 1) % view.heads);
+      }
+      heads.run(task / view.heads, task % view.heads);
+    }
+  });
+  return result;
+}
+
+}  // namespace
+}  // namespace attention
+
+AttentionResult attention_forward(const AttentionInput& input, bool keep,
+                                  machine::VectorVersion version) {
+  return input.queries.scalar_type() == at::kDouble
+             ? attention::forward<double>(input, keep, version)
+             : attention::forward<float>(input, keep, version);
+}
+
+}  // namespace ql::kernels

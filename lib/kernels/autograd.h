@@ -1,0 +1,30 @@
+// What operations with a gradient of their own need from LibTorch. For the sources of lib/kernels.
+#pragma once
+
+#include <ATen/ATen.h>
+#if defined(__GNUC__) && !defined(__clang__)
+// GCC 14 takes the std::vector<bool> in LibTorch 2.6's Function::apply() for an overflow.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Warray-bounds"
+#pragma GCC diagnostic ignored "-Wstringop-overflow"
+#endif
+#include <torch/csrc/autograd/custom_function.h>
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic pop
+#endif
+
+#include <utility>
+
+namespace ql::kernels {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+// An undefined tensor as autograd wants it among the inputs: in c10::optional until LibTorch 2.3,
+// in std::optional since.
+using OptionalTensor = decltype(std::declval<c10::IValue&>().toOptional<at::Tensor>());
+inline OptionalTensor optional_tensor(const at::Tensor& tensor) {
+  return tensor.defined() ? OptionalTensor(tensor) : OptionalTensor();
+}
+
+}  // namespace ql::kernels

@@ -1,0 +1,457 @@
+#include "kernels/row_kernels.h"
+
+#include <ATen/Dispatch.h>
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "kernels/layer_norm.h"
+#include "kernels/vector.h"
+
+namespace ql::kernels {
+namespace {
+
+// Rows of one unit of work.
+constexpr std::int64_t kBlock = 64;
+
+template <typename Real>
+const Real* data_of(const at::Tensor& tensor) {
+  return tensor.defined() ? tensor.data_ptr<Real>() : nullptr;
+}
+
+const std::uint8_t* data_of(const KeptElements& kept) {
+  return kept.elements.defined() ? kept.elements.data_ptr<std::uint8_t>() : nullptr;
+}
+
+std::int64_t width_of(const at::Tensor& rows) { return rows.size(-1); }
+std::int64_t count_of(const at::Tensor& rows) {
+  return rows.size(-1) == 0 ? 0 : rows.numel() / rows.size(-1);
+}
+
+// work(block, first row, rows) for every block of `rows` rows.
+template <typename Work>
+void for_blocks(std::int64_t rows, const Work& work) {
+  at::parallel_for(0, (rows + kBlock - 1) / kBlock, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t block = begin; block < end; ++block) {
+      work(block, block * kBlock, std::min(kBlock, rows - block * kBlock));
+    }
+  });
+}
+
+// Of every block its sums by column: [blocks, sums, width] zeros.
+at::Tensor column_sums(const at::Tensor& rows, std::int64_t sums) {
+  return at::zeros({(count_of(rows) + kBlock - 1) / kBlock, sums, width_of(rows)}, rows.options());
+}
+
+template <typename Real>
+QL_VECTOR_BODY Real sum_of(const Real* lanes) {
+  Real sum = 0;
+  for (std::int64_t lane = 0; lane < kLanes; ++lane) {
+    sum += lanes[lane];
+  }
+  return sum;
+}
+
+// sum[j] = residual[j] + dropout(output[j] + bias[j]).
+template <typename Real>
+QL_VECTOR_BODY void add_row(const Real* residual, const Real* output, const Real* bias,
+                            const std::uint8_t* kept, Real factor, std::int64_t width, Real* sum) {
+  if (kept == nullptr && bias == nullptr) {
+    for (std::int64_t j = 0; j < width; ++j) {
+      sum[j] = residual[j] + output[j];
+    }
+  } else if (kept == nullptr) {
+    for (std::int64_t j = 0; j < width; ++j) {
+      sum[j] = residual[j] + (output[j] + bias[j]);
+    }
+  } else if (bias == nullptr) {
+    for (std::int64_t j = 0; j < width; ++j) {
+      sum[j] = residual[j] + output[j] * (static_cast<Real>(kept[j]) * factor);
+    }
+  } else {
+    for (std::int64_t j = 0; j < width; ++j) {
+      sum[j] = residual[j] + (output[j] + bias[j]) * (static_cast<Real>(kept[j]) * factor);
+    }
+  }
+}
+
+template <typename Real>
+QL_VECTOR_BODY void normalize_row(const Real* row, const Real* weight, const Real* bias,
+                                  std::int64_t width, Real* normalized, Real* statistics) {
+  Real lanes[kLanes] = {};
+  std::int64_t j = 0;
+  for (; j + kLanes <= width; j += kLanes) {
+    for (std::int64_t lane = 0; lane < kLanes; ++lane) {
+      lanes[lane] += row[j + lane];
+    }
+  }
+  for (; j < width; ++j) {
+    lanes[0] += row[j];
+  }
+  const Real mean = sum_of<Real>(lanes) / static_cast<Real>(width);
+  std::fill(lanes, lanes + kLanes, Real(0));
+  for (j = 0; j + kLanes <= width; j += kLanes) {
+    for (std::int64_t lane = 0; lane < kLanes; ++lane) {
+      const Real distance = row[j + lane] - mean;
+      lanes[lane] += distance * distance;
+    }
+  }
+  for (; j < width; ++j) {
+    lanes[0] += (row[j] - mean) * (row[j] - mean);
+  }
+  const Real variance = sum_of<Real>(lanes) / static_cast<Real>(width);
+  const Real deviation = 1 / std::sqrt(variance + static_cast<Real>(kLayerNormEpsilon));
+  if (weight == nullptr) {
+    for (j = 0; j < width; ++j) {
+      normalized[j] = (row[j] - mean) * deviation;
+    }
+  } else {
+    for (j = 0; j < width; ++j) {
+      normalized[j] = (row[j] - mean) * deviation * weight[j] + bias[j];
+    }
+  }
+  statistics[0] = mean;
+  statistics[1] = deviation;
+}
+
+// sums[0] = sum of gradient, sums[1] = sum of gradient * value.
+template <typename Real>
+QL_VECTOR_BODY void sum_products(const Real* gradient, const Real* values, std::int64_t width,
+                                 Real* sums) {
+  Real plain[kLanes] = {}, products[kLanes] = {};
+  std::int64_t j = 0;
+  for (; j + kLanes <= width; j += kLanes) {
+    for (std::int64_t lane = 0; lane < kLanes; ++lane) {
+      plain[lane] += gradient[j + lane];
+      products[lane] += gradient[j + lane] * values[j + lane];
+    }
+  }
+  for (; j < width; ++j) {
+    plain[0] += gradient[j];
+    products[0] += gradient[j] * values[j];
+  }
+  sums[0] = sum_of<Real>(plain);
+  sums[1] = sum_of<Real>(products);
+}
+
+template <typename Real>
+QL_VECTOR_BODY void add_block_body(const Real* residual, const Real* output, const Real* bias,
+                                   const std::uint8_t* kept, Real factor, std::int64_t rows,
+                                   std::int64_t width, Real* sum) {
+  for (std::int64_t at = 0; at < rows * width; at += width) {
+    add_row<Real>(residual + at, output + at, bias, kept == nullptr ? nullptr : kept + at, factor,
+                  width, sum + at);
+  }
+}
+QL_VECTOR_KERNEL(add_block)
+
+template <typename Real>
+QL_VECTOR_BODY void normalize_block_body(const Real* states, const Real* weight, const Real* bias,
+                                         std::int64_t rows, std::int64_t width, Real* normalized,
+                                         Real* statistics) {
+  for (std::int64_t row = 0; row < rows; ++row) {
+    normalize_row<Real>(states + row * width, weight, bias, width, normalized + row * width,
+                        statistics + 2 * row);
+  }
+}
+QL_VECTOR_KERNEL(normalize_block)
+
+template <typename Real>
+QL_VECTOR_BODY void add_gradient_block_body(const Real* sum_gradient, const std::uint8_t* kept,
+                                            Real factor, std::int64_t rows, std::int64_t width,
+                                            Real* output, Real* bias) {
+  for (std::int64_t at = 0; at < rows * width; at += width) {
+    for (std::int64_t j = 0; j < width; ++j) {
+      const Real gradient = kept == nullptr
+                                ? sum_gradient[at + j]
+                                : sum_gradient[at + j] * (static_cast<Real>(kept[at + j]) * factor);
+      output[at + j] = gradient;
+      bias[j] += gradient;
+    }
+  }
+}
+QL_VECTOR_KERNEL(add_gradient_block)
+
+// Where the gradients of a block of rows go. `columns` are its sums by column: of the norm's
+// weight, of its bias, of the output's bias.
+template <typename Real>
+struct AddNormTarget {
+  Real *residual, *output, *columns, *scratch;
+};
+
+template <typename Real>
+QL_VECTOR_BODY void add_norm_gradient_block_body(const Real* sums, const Real* statistics,
+                                                 const Real* weight, const Real* sum_gradient,
+                                                 const Real* gradient, const std::uint8_t* kept,
+                                                 Real factor, std::int64_t rows, std::int64_t width,
+                                                 AddNormTarget<Real> out) {
+  Real* values = out.scratch;          // the normalized row, without weight and bias
+  Real* slopes = out.scratch + width;  // its gradient
+  Real* weights = out.columns;         // column sums
+  Real* norm_biases = weights + width;
+  Real* biases = norm_biases + width;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const std::int64_t at = row * width;
+    const Real mean = statistics[2 * row], deviation = statistics[2 * row + 1];
+    for (std::int64_t j = 0; j < width; ++j) {
+      const Real value = (sums[at + j] - mean) * deviation;
+      const Real slope = gradient[at + j];
+      values[j] = value;
+      weights[j] += slope * value;
+      norm_biases[j] += slope;
+      slopes[j] = slope * weight[j];
+    }
+    Real means[2];
+    sum_products<Real>(slopes, values, width, &means[0]);
+    const Real plain = means[0] / static_cast<Real>(width);
+    const Real along = means[1] / static_cast<Real>(width);
+    Real* residual = out.residual + at;
+    if (sum_gradient == nullptr) {
+      for (std::int64_t j = 0; j < width; ++j) {
+        residual[j] = deviation * (slopes[j] - plain - values[j] * along);
+      }
+    } else {
+      for (std::int64_t j = 0; j < width; ++j) {
+        residual[j] = sum_gradient[at + j] + deviation * (slopes[j] - plain - values[j] * along);
+      }
+    }
+    if (out.output == nullptr) {
+      for (std::int64_t j = 0; j < width; ++j) {
+        biases[j] += residual[j];
+      }
+    } else {
+      for (std::int64_t j = 0; j < width; ++j) {
+        const Real own = residual[j] * (static_cast<Real>(kept[at + j]) * factor);
+        out.output[at + j] = own;
+        biases[j] += own;
+      }
+    }
+  }
+}
+QL_VECTOR_KERNEL(add_norm_gradient_block)
+
+template <typename Real>
+QL_VECTOR_BODY void normalize_gradient_block_body(Real* gradient, const Real* values,
+                                                  const Real* deviations, std::int64_t rows,
+                                                  std::int64_t width) {
+  for (std::int64_t row = 0; row < rows; ++row) {
+    Real* slopes = gradient + row * width;
+    const Real* value = values + row * width;
+    Real means[2];
+    sum_products<Real>(slopes, value, width, &means[0]);
+    const Real plain = means[0] / static_cast<Real>(width);
+    const Real along = means[1] / static_cast<Real>(width);
+    for (std::int64_t j = 0; j < width; ++j) {
+      slopes[j] = deviations[row] * (slopes[j] - plain - value[j] * along);
+    }
+  }
+}
+QL_VECTOR_KERNEL(normalize_gradient_block)
+
+template <typename Real>
+QL_VECTOR_BODY void relu_block_body(Real* inner, const Real* bias, const std::uint8_t* kept,
+                                    Real factor, std::int64_t rows, std::int64_t width) {
+  for (std::int64_t at = 0; at < rows * width; at += width) {
+    if (kept == nullptr) {
+      for (std::int64_t j = 0; j < width; ++j) {
+        const Real value = inner[at + j] + bias[j];
+        inner[at + j] = value < 0 ? Real(0) : value;
+      }
+    } else {
+      for (std::int64_t j = 0; j < width; ++j) {
+        const Real value = inner[at + j] + bias[j];
+        inner[at + j] = (value < 0 ? Real(0) : value) * (static_cast<Real>(kept[at + j]) * factor);
+      }
+    }
+  }
+}
+QL_VECTOR_KERNEL(relu_block)
+
+template <typename Real>
+QL_VECTOR_BODY void relu_gradient_block_body(Real* gradient, const Real* inner, Real factor,
+                                             std::int64_t rows, std::int64_t width, Real* bias) {
+  for (std::int64_t at = 0; at < rows * width; at += width) {
+    for (std::int64_t j = 0; j < width; ++j) {
+      const Real slope = inner[at + j] > 0 ? gradient[at + j] * factor : Real(0);
+      gradient[at + j] = slope;
+      bias[j] += slope;
+    }
+  }
+}
+QL_VECTOR_KERNEL(relu_gradient_block)
+
+}  // namespace
+
+at::Tensor add_rows(const ResidualRows& input) {
+  at::Tensor sum = at::empty_like(input.residual);
+  const std::int64_t width = width_of(sum);
+  AT_DISPATCH_FLOATING_TYPES(sum.scalar_type(), "add_rows", [&] {
+    const auto* residual = input.residual.data_ptr<scalar_t>();
+    const auto* output = input.output.data_ptr<scalar_t>();
+    const auto* kept = data_of(input.kept);
+    auto* out = sum.data_ptr<scalar_t>();
+    for_blocks(count_of(sum), [&](std::int64_t, std::int64_t first, std::int64_t rows) {
+      const std::int64_t at = first * width;
+      add_block(residual + at, output + at, data_of<scalar_t>(input.bias),
+                kept == nullptr ? nullptr : kept + at, static_cast<scalar_t>(input.kept.factor),
+                rows, width, out + at);
+    });
+  });
+  return sum;
+}
+
+NormalizedRows normalize_rows(const at::Tensor& states) {
+  const std::int64_t width = width_of(states), count = count_of(states);
+  NormalizedRows result{at::empty_like(states), at::empty({count, 2}, states.options())};
+  AT_DISPATCH_FLOATING_TYPES(states.scalar_type(), "normalize_rows", [&] {
+    const auto* in = states.data_ptr<scalar_t>();
+    auto* out = result.values.data_ptr<scalar_t>();
+    auto* statistics = result.statistics.data_ptr<scalar_t>();
+    for_blocks(count, [&](std::int64_t, std::int64_t first, std::int64_t rows) {
+      const scalar_t* none = nullptr;
+      normalize_block(in + first * width, none, none, rows, width, out + first * width,
+                      statistics + 2 * first);
+    });
+  });
+  return result;
+}
+
+AddedRows add_and_normalize_rows(const ResidualRows& input, const at::Tensor& weight,
+                                 const at::Tensor& bias) {
+  const std::int64_t width = width_of(input.residual), count = count_of(input.residual);
+  AddedRows result{at::empty_like(input.residual),
+                   {at::empty_like(input.residual), at::empty({count, 2}, weight.options())}};
+  AT_DISPATCH_FLOATING_TYPES(weight.scalar_type(), "add_and_normalize_rows", [&] {
+    const auto* residual = input.residual.data_ptr<scalar_t>();
+    const auto* output = input.output.data_ptr<scalar_t>();
+    const auto* kept = data_of(input.kept);
+    auto* sum = result.sum.data_ptr<scalar_t>();
+    auto* values = result.normalized.values.data_ptr<scalar_t>();
+    auto* statistics = result.normalized.statistics.data_ptr<scalar_t>();
+    for_blocks(count, [&](std::int64_t, std::int64_t first, std::int64_t rows) {
+      const std::int64_t at = first * width;
+      add_block(residual + at, output + at, data_of<scalar_t>(input.bias),
+                kept == nullptr ? nullptr : kept + at, static_cast<scalar_t>(input.kept.factor),
+                rows, width, sum + at);
+      normalize_block(static_cast<const scalar_t*>(sum + at), data_of<scalar_t>(weight),
+                      data_of<scalar_t>(bias), rows, width, values + at, statistics + 2 * first);
+    });
+  });
+  return result;
+}
+
+AddGradients add_rows_gradients(const at::Tensor& sum_gradient, const KeptElements& kept,
+                                bool with_bias) {
+  if (!kept.elements.defined() && !with_bias) {
+    return {sum_gradient, at::Tensor()};
+  }
+  const std::int64_t width = width_of(sum_gradient);
+  AddGradients result{at::empty_like(sum_gradient), at::Tensor()};
+  const at::Tensor columns = column_sums(sum_gradient, 1);
+  AT_DISPATCH_FLOATING_TYPES(sum_gradient.scalar_type(), "add_rows_gradients", [&] {
+    const auto* gradient = sum_gradient.data_ptr<scalar_t>();
+    const auto* elements = data_of(kept);
+    auto* output = result.output.data_ptr<scalar_t>();
+    auto* sums = columns.data_ptr<scalar_t>();
+    for_blocks(count_of(sum_gradient),
+               [&](std::int64_t block, std::int64_t first, std::int64_t rows) {
+                 const std::int64_t at = first * width;
+                 add_gradient_block(gradient + at, elements == nullptr ? nullptr : elements + at,
+                                    static_cast<scalar_t>(kept.factor), rows, width, output + at,
+                                    sums + block * width);
+               });
+  });
+  if (with_bias) {
+    result.bias = columns.sum(0).squeeze(0);
+  }
+  return result;
+}
+
+AddNormGradients add_norm_gradients(const AddedRows& result, const at::Tensor& weight,
+                                    const at::Tensor& sum_gradient,
+                                    const at::Tensor& normalized_gradient, const KeptElements& kept,
+                                    bool with_bias) {
+  constexpr std::int64_t kSums = 3;
+  const std::int64_t width = width_of(result.sum);
+  AddNormGradients gradients;
+  gradients.residual = at::empty_like(result.sum);
+  const bool dropped = kept.elements.defined();
+  gradients.output = dropped ? at::empty_like(result.sum) : gradients.residual;
+  const at::Tensor columns = column_sums(result.sum, kSums);
+  const at::Tensor scratch = at::empty({columns.size(0), 2, width}, weight.options());
+  AT_DISPATCH_FLOATING_TYPES(weight.scalar_type(), "add_norm_gradients", [&] {
+    const auto* sums = result.sum.data_ptr<scalar_t>();
+    const auto* statistics = result.normalized.statistics.data_ptr<scalar_t>();
+    const auto* of_sum = data_of<scalar_t>(sum_gradient);
+    const auto* of_normalized = normalized_gradient.data_ptr<scalar_t>();
+    const auto* elements = data_of(kept);
+    for_blocks(
+        count_of(result.sum), [&](std::int64_t block, std::int64_t first, std::int64_t rows) {
+          const std::int64_t at = first * width;
+          const AddNormTarget<scalar_t> target{
+              gradients.residual.data_ptr<scalar_t>() + at,
+              dropped ? gradients.output.data_ptr<scalar_t>() + at : nullptr,
+              columns.data_ptr<scalar_t>() + block * kSums * width,
+              scratch.data_ptr<scalar_t>() + block * 2 * width};
+          add_norm_gradient_block(sums + at, statistics + 2 * first, data_of<scalar_t>(weight),
+                                  of_sum == nullptr ? nullptr : of_sum + at, of_normalized + at,
+                                  dropped ? elements + at : nullptr,
+                                  static_cast<scalar_t>(kept.factor), rows, width, target);
+        });
+  });
+  const at::Tensor sums = columns.sum(0);
+  gradients.weight = sums.select(0, 0);
+  gradients.norm_bias = sums.select(0, 1);
+  if (with_bias) {
+    gradients.bias = sums.select(0, 2);
+  }
+  return gradients;
+}
+
+void normalize_rows_gradient_(at::Tensor& gradient, const at::Tensor& values,
+                              const at::Tensor& deviations) {
+  const std::int64_t width = width_of(gradient);
+  AT_DISPATCH_FLOATING_TYPES(gradient.scalar_type(), "normalize_rows_gradient", [&] {
+    auto* slopes = gradient.data_ptr<scalar_t>();
+    const auto* normalized = values.data_ptr<scalar_t>();
+    const auto* deviation = deviations.data_ptr<scalar_t>();
+    for_blocks(count_of(gradient), [&](std::int64_t, std::int64_t first, std::int64_t rows) {
+      normalize_gradient_block(slopes + first * width, normalized + first * width,
+                               deviation + first, rows, width);
+    });
+  });
+}
+
+void relu_rows_(at::Tensor& inner, const at::Tensor& bias, const KeptElements& kept) {
+  const std::int64_t width = width_of(inner);
+  AT_DISPATCH_FLOATING_TYPES(inner.scalar_type(), "relu_rows", [&] {
+    auto* values = inner.data_ptr<scalar_t>();
+    const auto* elements = data_of(kept);
+    for_blocks(count_of(inner), [&](std::int64_t, std::int64_t first, std::int64_t rows) {
+      const std::int64_t at = first * width;
+      relu_block(values + at, data_of<scalar_t>(bias),
+                 elements == nullptr ? nullptr : elements + at, static_cast<scalar_t>(kept.factor),
+                 rows, width);
+    });
+  });
+}
+
+at::Tensor relu_rows_gradient_(at::Tensor& gradient, const at::Tensor& inner, double factor) {
+  const std::int64_t width = width_of(gradient);
+  const at::Tensor columns = column_sums(gradient, 1);
+  AT_DISPATCH_FLOATING_TYPES(gradient.scalar_type(), "relu_rows_gradient", [&] {
+    auto* slopes = gradient.data_ptr<scalar_t>();
+    const auto* values = inner.data_ptr<scalar_t>();
+    auto* sums = columns.data_ptr<scalar_t>();
+    for_blocks(count_of(gradient), [&](std::int64_t block, std::int64_t first, std::int64_t rows) {
+      const std::int64_t at = first * width;
+      relu_gradient_block(slopes + at, values + at, static_cast<scalar_t>(factor), rows, width,
+                          sums + block * width);
+    });
+  });
+  return columns.sum(0).squeeze(0);
+}
+
+}  // namespace ql::kernels

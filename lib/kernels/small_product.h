@@ -1,0 +1,259 @@
+// Products of matrices too small, or read in ways too unusual, for a BLAS to be fast: the ones that
+// attention consists of. C (+)= A B with A read number by number, and B in panels: 64 bytes of
+// every row side by side, so that a panel is read in one go whatever the matrix's width.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "kernels/vector.h"
+#include "kernels/vector_type.h"
+
+namespace ql::kernels {
+
+// Columns of a panel; unused ones behind the last column are 0.
+template <typename Real>
+constexpr std::int64_t kPanel = 64 / static_cast<std::int64_t>(sizeof(Real));
+
+template <typename Real>
+constexpr std::int64_t padded(std::int64_t columns) {
+  return (columns + kPanel<Real> - 1) / kPanel<Real> * kPanel<Real>;
+}
+
+// Per row a range of indices: row r has those from low + slope * r up to, and without, high + slope
+// * r that are in [least, most).
+struct Band {
+  std::int64_t low = 0, high = 0, slope = 0, least = 0, most = 0;
+  static Band all(std::int64_t size) { return {0, size, 0, 0, size}; }
+};
+
+// Where row k of panel p begins: at data[p * panel + k * row]. A matrix whose width is a multiple
+// of kPanel can be read in place.
+template <typename Real>
+struct Panels {
+  const Real* data = nullptr;
+  std::int64_t panel = 0, row = kPanel<Real>;
+  static Panels packed(const Real* data, std::int64_t rows) {
+    return {data, rows * kPanel<Real>, kPanel<Real>};
+  }
+  static Panels in_place(const Real* data, std::int64_t row) { return {data, kPanel<Real>, row}; }
+};
+
+// A[i][k] = a[i * a_row + k * a_inner] and C[i][n] = c[i * c_row + n].
+template <typename Real>
+struct SmallProduct {
+  std::int64_t rows = 0, columns = 0, inner = 0;
+  const Real* a = nullptr;
+  std::int64_t a_row = 0, a_inner = 1;
+  Panels<Real> b = {};
+  Real* c = nullptr;
+  std::int64_t c_row = 0;
+  bool add = false;     // to what C holds
+  bool padded = false;  // C's rows have room for whole panels
+  // Rows are computed some at a time: what is outside of column_band in all of them may be left
+  // out, and A must be 0 where it is outside of inner_band in some of them only.
+  Band column_band = {}, inner_band = {};
+};
+
+// Rows whose sums a pass over a panel keeps in registers: twelve vectors.
+template <int kBytes>
+constexpr std::int64_t kTileRows = 12 * kBytes / 64;
+// No version takes more, and therefore none reads more than this many less one numbers of A outside
+// of inner_band.
+constexpr std::int64_t kMostTileRows = kTileRows<64>;
+
+struct Range {
+  std::int64_t begin = 0, end = 0;
+};
+
+// The indices that some of `count` rows from `first` on have.
+QL_VECTOR_BODY void find_range(const Band& band, std::int64_t first, std::int64_t count,
+                               Range& range) {
+  const std::int64_t at_first = band.slope * first, at_last = band.slope * (first + count - 1);
+  range.begin = std::max(band.low + std::min(at_first, at_last), band.least);
+  range.end = std::min(band.high + std::max(at_first, at_last), band.most);
+}
+
+template <int kBytes, int kRows, typename Real>
+QL_VECTOR_BODY void multiply_rows(const SmallProduct<Real>* product, std::int64_t row) {
+  using Vector = typename Register<Real, kBytes>::Vector;
+  constexpr int kVectors = 64 / kBytes;
+  constexpr std::int64_t kSize = Register<Real, kBytes>::kSize;
+  Range columns, inner;
+  find_range(product->column_band, row, kRows, columns);
+  find_range(product->inner_band, row, kRows, inner);
+  const std::int64_t a_row = product->a_row, a_inner = product->a_inner;
+  const std::int64_t b_row = product->b.row;
+  for (std::int64_t panel = columns.begin / kPanel<Real>; panel * kPanel<Real> < columns.end;
+       ++panel) {
+    Vector sums[kRows][kVectors];
+    QL_UNROLL
+    for (int i = 0; i < kRows; ++i) {
+      QL_UNROLL
+      for (int v = 0; v < kVectors; ++v) {
+        sums[i][v] = Vector{};
+      }
+    }
+    const Real* a = product->a + row * a_row + inner.begin * a_inner;
+    const Real* b = product->b.data + panel * product->b.panel + inner.begin * b_row;
+    for (std::int64_t k = inner.begin; k < inner.end; ++k, a += a_inner, b += b_row) {
+      Vector of_b[kVectors];
+      QL_UNROLL
+      for (int v = 0; v < kVectors; ++v) {
+        load(b + v * kSize, of_b[v]);
+      }
+      QL_UNROLL
+      for (int i = 0; i < kRows; ++i) {
+        const Real factor = a[i * a_row];
+        QL_UNROLL
+        for (int v = 0; v < kVectors; ++v) {
+          sums[i][v] += factor * of_b[v];
+        }
+      }
+    }
+    const std::int64_t first = panel * kPanel<Real>;
+    Real* c = product->c + row * product->c_row + first;
+    if (!product->padded && product->columns < first + kPanel<Real>) {
+      // The last panel goes through memory.
+      Real rest[kRows * kPanel<Real>];
+      QL_UNROLL
+      for (int i = 0; i < kRows; ++i) {
+        QL_UNROLL
+        for (int v = 0; v < kVectors; ++v) {
+          store(sums[i][v], &rest[i * kPanel<Real> + v * kSize]);
+        }
+      }
+      for (int i = 0; i < kRows; ++i) {
+        for (std::int64_t n = 0; n < product->columns - first; ++n) {
+          Real& target = c[i * product->c_row + n];
+          target = rest[i * kPanel<Real> + n] + (product->add ? target : Real(0));
+        }
+      }
+    } else if (product->add) {
+      QL_UNROLL
+      for (int i = 0; i < kRows; ++i) {
+        QL_UNROLL
+        for (int v = 0; v < kVectors; ++v) {
+          Vector before;
+          load(c + i * product->c_row + v * kSize, before);
+          sums[i][v] += before;
+          store(sums[i][v], c + i * product->c_row + v * kSize);
+        }
+      }
+    } else {
+      QL_UNROLL
+      for (int i = 0; i < kRows; ++i) {
+        QL_UNROLL
+        for (int v = 0; v < kVectors; ++v) {
+          store(sums[i][v], c + i * product->c_row + v * kSize);
+        }
+      }
+    }
+  }
+}
+
+template <int kBytes, int kRows, typename Real>
+QL_VECTOR_BODY void multiply_some_rows(const SmallProduct<Real>* product, std::int64_t row,
+                                       std::int64_t count) {
+  if constexpr (kRows > 1) {
+    if (count < kRows) {
+      multiply_some_rows<kBytes, kRows - 1>(product, row, count);
+      return;
+    }
+  }
+  multiply_rows<kBytes, kRows>(product, row);
+}
+
+template <int kBytes, typename Real>
+QL_VECTOR_BODY void multiply_body(const SmallProduct<Real>* product) {
+  // Parts of equal size keep the registers busier than full ones and a small rest.
+  std::int64_t tiles = (product->rows + kTileRows<kBytes> - 1) / kTileRows<kBytes>;
+  for (std::int64_t row = 0; row < product->rows; --tiles) {
+    const std::int64_t count = (product->rows - row + tiles - 1) / tiles;
+    multiply_some_rows<kBytes, kTileRows<kBytes>>(product, row, count);
+    row += count;
+  }
+}
+QL_REGISTER_KERNEL(multiply)
+
+// Panels of the matrix whose row k is rows[k][offset ...], `width` numbers, plus `bias` unless that
+// is null.
+template <typename Real>
+struct Packing {
+  const Real* const* rows = nullptr;
+  std::int64_t count = 0, offset = 0, width = 0;
+  const Real* bias = nullptr;
+  Real* to = nullptr;
+};
+
+template <int kBytes, typename Real>
+QL_VECTOR_BODY void pack_rows_body(const Packing<Real>* packing) {
+  using Vector = typename Register<Real, kBytes>::Vector;
+  constexpr int kVectors = 64 / kBytes;
+  constexpr std::int64_t kSize = Register<Real, kBytes>::kSize;
+  const Real* const* rows = packing->rows;
+  const std::int64_t count = packing->count;
+  Real* to = packing->to;
+  for (std::int64_t panel = 0; panel < packing->width; panel += kPanel<Real>) {
+    const std::int64_t at = packing->offset + panel, left = packing->width - panel;
+    Vector bias[kVectors];
+    QL_UNROLL
+    for (int v = 0; v < kVectors; ++v) {
+      bias[v] = Vector{};
+      if (packing->bias != nullptr) {
+        load_part(packing->bias + panel + v * kSize, left - v * kSize, bias[v]);
+      }
+    }
+    for (std::int64_t k = 0; k < count; ++k, to += kPanel<Real>) {
+      QL_UNROLL
+      for (int v = 0; v < kVectors; ++v) {
+        Vector numbers;
+        if (left >= kPanel<Real>) {
+          load(rows[k] + at + v * kSize, numbers);
+        } else {
+          load_part(rows[k] + at + v * kSize, left - v * kSize, numbers);
+        }
+        numbers += bias[v];
+        store(numbers, to + v * kSize);
+      }
+    }
+  }
+}
+QL_REGISTER_KERNEL(pack_rows)
+
+// Panels of the transposed matrix: it has `width` rows and `count` columns. No bias.
+template <int kBytes, typename Real>
+QL_VECTOR_BODY void pack_columns_body(const Packing<Real>* packing) {
+  using Vector = typename Register<Real, kBytes>::Vector;
+  constexpr std::int64_t kSize = Register<Real, kBytes>::kSize;
+  const std::int64_t width = packing->width;
+  for (std::int64_t column = 0; column < padded<Real>(packing->count); column += kSize) {
+    Real* to = packing->to + column / kPanel<Real> * width * kPanel<Real> + column % kPanel<Real>;
+    for (std::int64_t k = 0; k < width; k += kSize) {
+      Vector square[kSize];
+      if (column + kSize <= packing->count && k + kSize <= width) {
+        QL_UNROLL
+        for (int i = 0; i < kSize; ++i) {
+          load(packing->rows[column + i] + packing->offset + k, square[i]);
+        }
+      } else {
+        for (int i = 0; i < kSize; ++i) {
+          square[i] = Vector{};
+          if (column + i < packing->count) {
+            load_part(packing->rows[column + i] + packing->offset + k, width - k, square[i]);
+          }
+        }
+      }
+      transpose<Real, kBytes>(&square[0]);
+      QL_UNROLL
+      for (int i = 0; i < kSize; ++i) {
+        if (k + i < width) {
+          store(square[i], to + (k + i) * kPanel<Real>);
+        }
+      }
+    }
+  }
+}
+QL_REGISTER_KERNEL(pack_columns)
+
+}  // namespace ql::kernels

@@ -1,0 +1,47 @@
+// Softmax cross entropy over the whole vocabulary, or over a vocabulary that is divided into
+// clusters (adaptive softmax, Grave et al. 2017).
+//
+// On the CPU the [rows, ids] matrices exist only in parts, and where a gradient is wanted, all
+// gradients are made in the same pass as the losses: from the forward to the backward pass there
+// are the gradients of states, weights, biases and projections, and during the forward pass a
+// buffer for a block of rows (kernels/softmax_blocks.h). Other devices keep the
+// logits.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <cstdint>
+#include <vector>
+
+namespace ql::kernels {
+
+// The head decides between the ids of the first cluster and the other clusters, a tail decides
+// within its cluster. One cluster is the plain softmax. Gradients are of the same shapes.
+struct SoftmaxWeights {
+  std::vector<std::int64_t> ends;       // of every cluster: one more than its last id
+  std::vector<at::Tensor> weights;      // [ids, width]: one a cluster, or one for all ids
+  std::vector<at::Tensor> biases;       // [ids], as many
+  std::vector<at::Tensor> projections;  // [d_model, width] or undefined, one a cluster
+  at::Tensor cluster_weight;            // [clusters - 1, width of the first]; undefined for one
+  at::Tensor cluster_bias;              // [clusters - 1]
+};
+
+// -log p(target) for every row, in the rows' order: states [rows, d_model], targets [rows] int64.
+// Returns [rows].
+//
+// The gradients are made for a factor that is the same for every row, as that of a sum or a mean.
+// Other factors are exact too, but cost a second pass, and so does a second backward pass. Weights
+// of a cluster that no target lies in get zeros, or no gradient if they are tensors of their own.
+at::Tensor cross_entropy(const at::Tensor& states, const SoftmaxWeights& weights,
+                         const at::Tensor& targets);
+
+// The sum of those losses times `factor`, a scalar. The gradients are made with the factor from
+// the start, so that nothing is left to do in the backward pass.
+at::Tensor cross_entropy_sum(const at::Tensor& states, const SoftmaxWeights& weights,
+                             const at::Tensor& targets, double factor);
+
+// The plain softmax: weight [vocab_size, d_model], bias [vocab_size].
+at::Tensor cross_entropy(const at::Tensor& states, const at::Tensor& weight, const at::Tensor& bias,
+                         const at::Tensor& targets);
+
+}  // namespace ql::kernels

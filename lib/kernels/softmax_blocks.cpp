@@ -1,0 +1,343 @@
+#include "kernels/softmax_blocks.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <utility>
+
+#include "kernels/vector.h"
+
+namespace ql::kernels {
+namespace {
+
+// A block of rows reads all weights and adds to all their gradients, so it should have many rows;
+// its exponentials are kept until their sums are known. In float32 just below what the C library
+// keeps for the next step (keep_freed_memory() in machine/threads.h).
+constexpr std::int64_t kBlockElements = std::int64_t{7} << 20;
+constexpr std::int64_t kSmallestBlock = 128;
+// A panel of columns is exponentiated and multiplied while it is in a cache, and a row of it lies
+// in the first-level cache.
+constexpr std::int64_t kPanelColumns = 2048;
+constexpr std::int64_t kPanelElements = std::int64_t{1} << 21;
+// Rows and columns that are worth waking a thread.
+constexpr std::int64_t kRowGrain = 4;
+constexpr std::int64_t kColumnGrain = 64;
+
+template <typename Real>
+QL_VECTOR_BODY Real row_maximum_body(const Real* row, const Real* bias, std::int64_t size) {
+  Real lanes[kLanes];
+  std::fill(lanes, lanes + kLanes, row[0] + bias[0]);
+  std::int64_t i = 0;
+  for (; i + kLanes <= size; i += kLanes) {
+    for (std::int64_t lane = 0; lane < kLanes; ++lane) {
+      const Real value = row[i + lane] + bias[i + lane];
+      lanes[lane] = lanes[lane] < value ? value : lanes[lane];
+    }
+  }
+  for (; i < size; ++i) {
+    lanes[0] = std::max(lanes[0], row[i] + bias[i]);
+  }
+  return *std::max_element(lanes, lanes + kLanes);
+}
+QL_VECTOR_KERNEL(row_maximum)
+
+// row[i] = e^(row[i] + bias[i] - maximum); returns their sum. Short float sums are joined in
+// double, so that the sum's error does not grow with the vocabulary.
+template <typename Real>
+QL_VECTOR_BODY double exponentiate_body(Real* row, const Real* bias, std::int64_t size,
+                                        Real maximum) {
+  constexpr std::int64_t kChunk = 64 * kLanes;
+  double sum = 0;
+  for (std::int64_t begin = 0; begin < size; begin += kChunk) {
+    const std::int64_t end = std::min(begin + kChunk, size);
+    Real lanes[kLanes] = {};
+    std::int64_t i = begin;
+    for (; i + kLanes <= end; i += kLanes) {
+      for (std::int64_t lane = 0; lane < kLanes; ++lane) {
+        const Real value = exponential(row[i + lane] + bias[i + lane] - maximum);
+        row[i + lane] = value;
+        lanes[lane] += value;
+      }
+    }
+    for (; i < end; ++i) {
+      row[i] = exponential(row[i] + bias[i] - maximum);
+      sum += row[i];
+    }
+    for (std::int64_t lane = 0; lane < kLanes; ++lane) {
+      sum += lanes[lane];
+    }
+  }
+  return sum;
+}
+QL_VECTOR_KERNEL(exponentiate)
+
+// to[i] = factor * from[i].
+template <typename Real>
+QL_VECTOR_BODY void scale_body(Real* to, const Real* from, std::int64_t size, Real factor) {
+  for (std::int64_t i = 0; i < size; ++i) {
+    to[i] = factor * from[i];
+  }
+}
+QL_VECTOR_KERNEL(scale)
+
+// to[i] = scale * to[i] - factor * from[i].
+template <typename Real>
+QL_VECTOR_BODY void scale_and_subtract_body(Real* to, Real scale, const Real* from,
+                                            std::int64_t size, Real factor) {
+  for (std::int64_t i = 0; i < size; ++i) {
+    to[i] = scale * to[i] - factor * from[i];
+  }
+}
+QL_VECTOR_KERNEL(scale_and_subtract)
+
+// Consecutive columns of one set; `offset` columns of the softmax stand before them.
+struct Panel {
+  const SoftmaxColumns* set;
+  std::int64_t first, size, offset;
+
+  at::Tensor of(const at::Tensor& tensor) const { return tensor.narrow(0, first, size); }
+};
+
+std::vector<Panel> make_panels(const std::vector<SoftmaxColumns>& columns) {
+  std::vector<Panel> panels;
+  std::int64_t offset = 0;
+  for (const SoftmaxColumns& set : columns) {
+    const std::int64_t size = set.weight.size(0);
+    for (std::int64_t first = 0; first < size; first += kPanelColumns) {
+      panels.push_back({&set, first, std::min(kPanelColumns, size - first), offset + first});
+    }
+    offset += size;
+  }
+  return panels;
+}
+
+// One block of rows at a time. What a row's logits are reduced by before they are exponentiated is
+// their maximum over the panels read so far: what was computed with a smaller one is scaled when it
+// is used. Neither the sums of the exponentials nor the factors ever multiply the exponentials,
+// only the narrower matrices beside them:
+//   by states   (factor / sum) (exponentials weight), less factor weight[target]
+//   by weight   exponentials^T (factor / sum states), less factor states in row target
+// Threads divide the rows, then the columns, so that they wait for each other twice in a block.
+template <typename Real>
+class SoftmaxBlock {
+ public:
+  SoftmaxBlock(const SoftmaxRows& rows, const std::vector<SoftmaxColumns>& columns)
+      : rows_(rows),
+        columns_(columns),
+        panels_(make_panels(columns)),
+        with_gradients_(rows.factors.defined()),
+        width_(rows.states.size(1)),
+        all_columns_(panels_.back().offset + panels_.back().size) {
+    const std::int64_t count = rows.states.size(0);
+    // Without gradients a panel is forgotten when it has been read.
+    pitch_ = with_gradients_ ? all_columns_ : std::min(all_columns_, kPanelColumns);
+    const std::int64_t most =
+        std::max(kSmallestBlock, (with_gradients_ ? kBlockElements : kPanelElements) / pitch_);
+    // As many rows in every block, but for the last one.
+    const std::int64_t blocks = std::max<std::int64_t>(1, (count + most - 1) / most);
+    size_ = (count + blocks - 1) / blocks;
+    exponentials_ = at::empty({size_ * pitch_}, rows.states.options());
+    sums_.resize(static_cast<std::size_t>(size_));
+    maxima_.resize(static_cast<std::size_t>(size_) * panels_.size());
+  }
+
+  at::Tensor run() {
+    const std::int64_t rows = rows_.states.size(0);
+    at::Tensor losses = at::empty({rows}, rows_.states.options());
+    for (first_ = 0; first_ < rows; first_ += size_) {
+      count_ = std::min(size_, rows - first_);
+      at::parallel_for(0, count_, kRowGrain, [&](std::int64_t begin, std::int64_t end) {
+        // A thread does not inherit it.
+        const at::NoGradGuard no_grad;
+        read_rows(begin, end, losses.data_ptr<Real>() + first_);
+      });
+      if (with_gradients_) {
+        at::parallel_for(0, all_columns_, kColumnGrain, [&](std::int64_t begin, std::int64_t end) {
+          const at::NoGradGuard no_grad;
+          add_column_gradients(begin, end);
+        });
+        subtract_targets();
+      }
+    }
+    return losses;
+  }
+
+ private:
+  template <typename T>
+  static T* data(const at::Tensor& tensor) {
+    return tensor.data_ptr<T>();
+  }
+  // Of the block's rows, counted from its first.
+  const std::int64_t* targets() const { return data<std::int64_t>(rows_.targets) + first_; }
+  const Real* factors() const { return data<Real>(rows_.factors) + first_; }
+  const Real* states(std::int64_t row) const {
+    return data<Real>(rows_.states) + (first_ + row) * width_;
+  }
+  Real* state_gradient(std::int64_t row) const {
+    return data<Real>(rows_.state_gradient) + (first_ + row) * width_;
+  }
+  // The maximum of every row over the panels up to this one.
+  Real* maxima(std::size_t panel) {
+    return maxima_.data() + panel * static_cast<std::size_t>(size_);
+  }
+  // Rows [begin, end) of a panel: logits, then exponentials.
+  at::Tensor values(const Panel& panel, std::int64_t begin, std::int64_t end) const {
+    if (!with_gradients_) {
+      return exponentials_.view({size_, pitch_})
+          .narrow(0, begin, end - begin)
+          .narrow(1, 0, panel.size);
+    }
+    return exponentials_.narrow(0, count_ * panel.offset, count_ * panel.size)
+        .view({count_, panel.size})
+        .narrow(0, begin, end - begin);
+  }
+  // The set of a row's target, and the row of its weight there.
+  std::pair<const SoftmaxColumns*, std::int64_t> target_of(std::int64_t row) const {
+    std::int64_t target = targets()[row];
+    const SoftmaxColumns* set = columns_.data();
+    for (; target >= set->weight.size(0); ++set) {
+      target -= set->weight.size(0);
+    }
+    return {set, target};
+  }
+
+  void read_rows(std::int64_t begin, std::int64_t end, Real* losses) {
+    const at::Tensor states = rows_.states.narrow(0, first_ + begin, end - begin);
+    const bool wanted = rows_.state_gradient.defined();
+    at::Tensor gradient =
+        wanted ? rows_.state_gradient.narrow(0, first_ + begin, end - begin) : at::Tensor();
+    for (std::size_t index = 0; index < panels_.size(); ++index) {
+      const Panel& panel = panels_[index];
+      const at::Tensor weight = panel.of(panel.set->weight);
+      at::Tensor logits = values(panel, begin, end);
+      at::mm_out(logits, states, weight.t());
+      const Real* bias = data<Real>(panel.set->bias) + panel.first;
+      for (std::int64_t row = begin; row < end; ++row) {
+        exponentiate_row(index, row, data<Real>(logits) + (row - begin) * logits.stride(0), bias,
+                         losses[row]);
+      }
+      if (wanted) {
+        // The first panel sets, the others add.
+        gradient.addmm_(logits, weight, index > 0 ? 1 : 0);
+      }
+    }
+    for (std::int64_t row = begin; row < end; ++row) {
+      const double sum = sums_[static_cast<std::size_t>(row)];
+      losses[row] = static_cast<Real>(
+          std::log(sum) + (static_cast<double>(maxima(panels_.size() - 1)[row]) - losses[row]));
+      if (wanted) {
+        const auto [set, target] = target_of(row);
+        scale_and_subtract(state_gradient(row), static_cast<Real>(factors()[row] / sum),
+                           data<Real>(set->weight) + target * width_, width_, factors()[row]);
+      }
+    }
+  }
+
+  // Sets `target_logit` if the target is in the panel.
+  void exponentiate_row(std::size_t index, std::int64_t row, Real* logits, const Real* bias,
+                        Real& target_logit) {
+    const Panel& panel = panels_[index];
+    const std::int64_t target = targets()[row] - panel.offset;
+    if (target >= 0 && target < panel.size) {
+      target_logit = logits[target] + bias[target];
+    }
+    Real maximum = row_maximum(static_cast<const Real*>(logits), bias, panel.size);
+    double& sum = sums_[static_cast<std::size_t>(row)];
+    if (index == 0) {
+      sum = 0;
+    } else {
+      const Real smaller = maxima(index - 1)[row];
+      maximum = std::max(maximum, smaller);
+      const double shrink = std::exp(static_cast<double>(smaller) - maximum);
+      sum *= shrink;
+      if (shrink != 1 && rows_.state_gradient.defined()) {
+        Real* gradient = state_gradient(row);
+        scale(gradient, static_cast<const Real*>(gradient), width_, static_cast<Real>(shrink));
+      }
+    }
+    maxima(index)[row] = maximum;
+    sum += exponentiate(logits, bias, panel.size, maximum);
+  }
+
+  // The states times factor / sum, for exponentials that were reduced by the maxima of this panel.
+  // With `again` both tensors hold those of the panel before.
+  void scale_states(std::size_t index, bool again, const at::Tensor& scaled_states,
+                    const at::Tensor& scales) {
+    const Real* own = maxima(index);
+    const Real* last = maxima(panels_.size() - 1);
+    for (std::int64_t row = 0; row < count_; ++row) {
+      if (again && own[row] == maxima(index - 1)[row]) {
+        continue;
+      }
+      const double ratio = std::exp(static_cast<double>(own[row]) - last[row]);
+      const double factor = factors()[row] / sums_[static_cast<std::size_t>(row)] * ratio;
+      data<Real>(scales)[row] = static_cast<Real>(factor);
+      scale(data<Real>(scaled_states) + row * width_, states(row), width_,
+            static_cast<Real>(factor));
+    }
+  }
+
+  void add_column_gradients(std::int64_t begin, std::int64_t end) {
+    const at::Tensor scaled_states = at::empty({count_, width_}, rows_.states.options());
+    const at::Tensor scales = at::empty({count_}, rows_.states.options());
+    const int beta = first_ > 0 ? 1 : 0;
+    bool again = false;
+    for (std::size_t index = 0; index < panels_.size(); ++index) {
+      const Panel& panel = panels_[index];
+      const std::int64_t from = std::max(begin - panel.offset, std::int64_t{0});
+      const std::int64_t size = std::min(end - panel.offset, panel.size) - from;
+      if (size <= 0) {
+        continue;
+      }
+      scale_states(index, again, scaled_states, scales);
+      again = true;
+      const at::Tensor by_column = values(panel, 0, count_).narrow(1, from, size).t();
+      if (panel.set->bias_gradient.defined()) {
+        panel.set->bias_gradient.narrow(0, panel.first + from, size)
+            .addmv_(by_column, scales, beta);
+      }
+      if (panel.set->weight_gradient.defined()) {
+        panel.set->weight_gradient.narrow(0, panel.first + from, size)
+            .addmm_(by_column, scaled_states, beta);
+      }
+    }
+  }
+
+  void subtract_targets() {
+    for (std::int64_t row = 0; row < count_; ++row) {
+      const auto [set, target] = target_of(row);
+      if (set->bias_gradient.defined()) {
+        data<Real>(set->bias_gradient)[target] -= factors()[row];
+      }
+      if (set->weight_gradient.defined()) {
+        scale_and_subtract(data<Real>(set->weight_gradient) + target * width_, Real(1), states(row),
+                           width_, factors()[row]);
+      }
+    }
+  }
+
+  const SoftmaxRows& rows_;
+  const std::vector<SoftmaxColumns>& columns_;
+  const std::vector<Panel> panels_;
+  const bool with_gradients_;
+  const std::int64_t width_, all_columns_;
+  std::int64_t size_ = 0;               // rows of a block
+  std::int64_t pitch_ = 0;              // numbers of a row that are kept
+  std::int64_t first_ = 0, count_ = 0;  // the block's rows
+  at::Tensor exponentials_;             // panel after panel
+  std::vector<double> sums_;
+  std::vector<Real> maxima_;
+};
+
+}  // namespace
+
+at::Tensor softmax_blocks(const SoftmaxRows& rows, const std::vector<SoftmaxColumns>& columns) {
+  const at::NoGradGuard no_grad;
+  return rows.states.scalar_type() == at::kDouble ? SoftmaxBlock<double>(rows, columns).run()
+                                                  : SoftmaxBlock<float>(rows, columns).run();
+}
+
+}  // namespace ql::kernels

@@ -1,0 +1,173 @@
+#include "kernels/softmax_clusters.h"
+
+#include <ATen/core/grad_mode.h>
+
+#include "kernels/cluster_rows.h"
+#include "kernels/softmax_blocks.h"
+
+namespace ql::kernels {
+namespace {
+
+// One tensor for all clusters, not one each.
+bool are_shared(const SoftmaxWeights& weights) {
+  return weights.weights.size() < weights.ends.size();
+}
+
+// Of `tensors`, which are the weights, biases or their gradients, what belongs to the cluster.
+at::Tensor part(const SoftmaxWeights& weights, const std::vector<at::Tensor>& tensors,
+                std::size_t cluster) {
+  if (!are_shared(weights)) {
+    return tensors[cluster];
+  }
+  const std::int64_t begin = cluster == 0 ? 0 : weights.ends[cluster - 1];
+  const at::Tensor& all = tensors.front();
+  return all.defined() ? all.narrow(0, begin, weights.ends[cluster] - begin) : all;
+}
+
+// Room for the gradients, which stay undefined where none is wanted or no row has a part in it.
+SoftmaxGradients make_gradients(const at::Tensor& states, const SoftmaxWeights& weights,
+                                const std::vector<std::int64_t>& counts, bool wanted) {
+  const auto room = [wanted](const at::Tensor& tensor, bool used) {
+    return wanted && used && tensor.defined() && tensor.requires_grad()
+               ? at::empty(tensor.sizes(), tensor.options())
+               : at::Tensor();
+  };
+  SoftmaxGradients gradients;
+  SoftmaxWeights& own = gradients.weights;
+  for (std::size_t i = 0; i < weights.weights.size(); ++i) {
+    const bool used = are_shared(weights) || counts[i] > 0;
+    own.weights.push_back(room(weights.weights[i], used));
+    own.biases.push_back(room(weights.biases[i], used));
+  }
+  own.projections.resize(weights.projections.size());
+  gradients.states = room(states, true);
+  own.cluster_weight = room(weights.cluster_weight, true);
+  own.cluster_bias = room(weights.cluster_bias, true);
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    for (const at::Tensor& tensor : {part(weights, own.weights, i), part(weights, own.biases, i)}) {
+      if (counts[i] == 0 && tensor.defined()) {
+        tensor.zero_();
+      }
+    }
+  }
+  return gradients;
+}
+
+std::vector<SoftmaxColumns> columns_of(const SoftmaxWeights& weights,
+                                       const SoftmaxWeights& gradients, std::size_t cluster) {
+  std::vector<SoftmaxColumns> columns = {{part(weights, weights.weights, cluster).contiguous(),
+                                          part(weights, weights.biases, cluster).contiguous(),
+                                          part(weights, gradients.weights, cluster),
+                                          part(weights, gradients.biases, cluster)}};
+  if (cluster == 0 && weights.ends.size() > 1) {
+    columns.push_back({weights.cluster_weight.contiguous(), weights.cluster_bias.contiguous(),
+                       gradients.cluster_weight, gradients.cluster_bias});
+  }
+  return columns;
+}
+
+// One cluster's rows: their losses, and the gradient of their states unless it is not wanted.
+struct ClusterResult {
+  at::Tensor losses, state_gradient;
+};
+
+ClusterResult run_cluster(const at::Tensor& states, const SoftmaxWeights& weights,
+                          const at::Tensor& targets, const at::Tensor& factors,
+                          SoftmaxGradients& gradients, std::size_t cluster) {
+  const at::Tensor& projection = weights.projections[cluster];
+  const bool states_wanted = gradients.states.defined();
+  const bool projection_wanted =
+      factors.defined() && projection.defined() && projection.requires_grad();
+  SoftmaxRows rows{projection.defined() ? at::mm(states, projection) : states, targets, factors,
+                   at::Tensor()};
+  if (states_wanted || projection_wanted) {
+    rows.state_gradient = at::empty_like(rows.states);
+  }
+  ClusterResult result;
+  result.losses = softmax_blocks(rows, columns_of(weights, gradients.weights, cluster));
+  if (projection_wanted) {
+    gradients.weights.projections[cluster] = at::mm(states.t(), rows.state_gradient);
+  }
+  if (states_wanted) {
+    result.state_gradient =
+        projection.defined() ? at::mm(rows.state_gradient, projection.t()) : rows.state_gradient;
+  }
+  return result;
+}
+
+}  // namespace
+
+at::Tensor clustered_losses(const at::Tensor& states, const SoftmaxWeights& weights,
+                            const at::Tensor& targets, const at::Tensor& factors,
+                            SoftmaxGradients& gradients) {
+  const at::NoGradGuard no_grad;
+  const at::Tensor all_states = states.contiguous(), all_targets = targets.contiguous();
+  const std::size_t clusters = weights.ends.size();
+  const ClusterRows rows =
+      clusters > 1 ? rows_by_cluster(all_targets, weights.ends) : ClusterRows();
+  // The head has every row.
+  std::vector<std::int64_t> counts = {states.size(0)};
+  for (std::size_t i = 1; i < clusters; ++i) {
+    counts.push_back(rows.count(i));
+  }
+  gradients = make_gradients(states, weights, counts, factors.defined());
+  if (counts[0] == 0) {
+    return at::empty({0}, states.options());
+  }
+  ClusterResult head = run_cluster(all_states, weights, head_targets(all_targets, weights.ends),
+                                   factors, gradients, 0);
+  for (std::size_t i = 1; i < clusters; ++i) {
+    if (counts[i] == 0) {
+      continue;
+    }
+    const at::Tensor own = rows.rows_of(i);
+    const ClusterResult tail =
+        run_cluster(all_states.index_select(0, own), weights, rows.ids_of(i),
+                    factors.defined() ? factors.index_select(0, own) : factors, gradients, i);
+    head.losses.index_add_(0, own, tail.losses);
+    if (tail.state_gradient.defined()) {
+      head.state_gradient.index_add_(0, own, tail.state_gradient);
+    }
+  }
+  gradients.states = head.state_gradient;
+  return head.losses;
+}
+
+at::Tensor composed_losses(const at::Tensor& states, const SoftmaxWeights& weights,
+                           const at::Tensor& targets) {
+  std::vector<at::Tensor> tables = weights.weights, biases = weights.biases;
+  if (are_shared(weights)) {
+    // A split has one gradient; every narrow() would have one of the whole table's size.
+    std::vector<std::int64_t> sizes;
+    for (const std::int64_t end : weights.ends) {
+      sizes.push_back(sizes.empty() ? end : end - weights.ends[sizes.size() - 1]);
+    }
+    tables = tables.front().split_with_sizes(sizes);
+    biases = biases.front().split_with_sizes(sizes);
+  }
+  const auto losses = [&](std::size_t cluster, const at::Tensor& own, const at::Tensor& ids) {
+    const at::Tensor& projection = weights.projections[cluster];
+    const at::Tensor projected = projection.defined() ? at::matmul(own, projection) : own;
+    const at::Tensor logits = at::linear(projected, tables[cluster], biases[cluster]);
+    // The logits may be rounded (machine/device.h), their softmax never is.
+    return -at::log_softmax(logits, -1, tables[cluster].scalar_type())
+                .gather(1, ids.unsqueeze(1))
+                .squeeze(1);
+  };
+  if (weights.ends.size() == 1) {
+    return losses(0, states, targets);
+  }
+  tables[0] = at::cat({tables[0], weights.cluster_weight});
+  biases[0] = at::cat({biases[0], weights.cluster_bias});
+  const ClusterRows rows = rows_by_cluster(targets, weights.ends);
+  at::Tensor sum = losses(0, states, head_targets(targets, weights.ends));
+  for (std::size_t i = 1; i < weights.ends.size(); ++i) {
+    if (rows.count(i) > 0) {
+      const at::Tensor own = rows.rows_of(i);
+      sum = sum.index_add(0, own, losses(i, states.index_select(0, own), rows.ids_of(i)));
+    }
+  }
+  return sum;
+}
+
+}  // namespace ql::kernels

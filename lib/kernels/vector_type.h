@@ -1,0 +1,143 @@
+// Vectors of the size of a register, for kernels whose arrangement of the registers is not left to
+// the compiler (kernels/vector.h): GCC's vector extension, which Clang shares.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+#include <utility>
+
+#include "kernels/vector.h"
+
+namespace ql::kernels {
+
+template <typename Real, int kBytes>
+struct Register {
+  static constexpr std::int64_t kSize = kBytes / static_cast<int>(sizeof(Real));
+  using Integer = std::conditional_t<sizeof(Real) == 4, std::int32_t, std::int64_t>;
+  typedef Real Vector __attribute__((vector_size(kBytes)));
+  typedef Integer Integers __attribute__((vector_size(kBytes)));
+};
+
+// In what follows vectors are handed over by reference: passed by value, vectors wider than the
+// portable registers would have no agreed place. Memory need not be aligned; for the compiler to
+// keep vectors in registers it is read and written by assignment, not by std::memcpy().
+
+template <typename Vector, typename Real>
+QL_VECTOR_BODY void load(const Real* from, Vector& vector) {
+  typedef Real Unaligned __attribute__((vector_size(sizeof(Vector)), aligned(sizeof(Real))));
+  vector = *reinterpret_cast<const Unaligned*>(from);
+}
+
+template <typename Vector, typename Real>
+QL_VECTOR_BODY void store(const Vector& vector, Real* to) {
+  typedef Real Unaligned __attribute__((vector_size(sizeof(Vector)), aligned(sizeof(Real))));
+  *reinterpret_cast<Unaligned*>(to) = vector;
+}
+
+// The first `count` lanes from memory, the others 0.
+template <typename Vector, typename Real>
+QL_VECTOR_BODY void load_part(const Real* from, std::int64_t count, Vector& vector) {
+  constexpr auto kSize = static_cast<std::int64_t>(sizeof(Vector) / sizeof(Real));
+  if (count >= kSize) {
+    load(from, vector);
+    return;
+  }
+  Real lanes[kSize] = {};
+  for (std::int64_t lane = 0; lane < count; ++lane) {
+    lanes[lane] = from[lane];
+  }
+  load(&lanes[0], vector);
+}
+
+// first, first + 1, first + 2, ...
+template <typename Integers>
+QL_VECTOR_BODY void count_up(std::int64_t first, Integers& numbers) {
+  constexpr int kSize = sizeof(Integers) / sizeof(numbers[0]);
+  for (int lane = 0; lane < kSize; ++lane) {
+    numbers[lane] = static_cast<std::decay_t<decltype(numbers[0])>>(lane);
+  }
+  numbers += static_cast<std::decay_t<decltype(numbers[0])>>(first);
+}
+
+// By halves: lane 0 becomes the sum (or the largest) of all.
+template <typename Real, typename Vector>
+QL_VECTOR_BODY Real sum_of_lanes(const Vector& vector) {
+  constexpr int kSize = sizeof(Vector) / sizeof(Real);
+  Real lanes[kSize];
+  store(vector, &lanes[0]);
+  for (int half = kSize / 2; half > 0; half /= 2) {
+    for (int lane = 0; lane < half; ++lane) {
+      lanes[lane] += lanes[lane + half];
+    }
+  }
+  return lanes[0];
+}
+
+template <typename Real, typename Vector>
+QL_VECTOR_BODY Real largest_lane(const Vector& vector) {
+  constexpr int kSize = sizeof(Vector) / sizeof(Real);
+  Real lanes[kSize];
+  store(vector, &lanes[0]);
+  for (int half = kSize / 2; half > 0; half /= 2) {
+    for (int lane = 0; lane < half; ++lane) {
+      lanes[lane] = lanes[lane] < lanes[lane + half] ? lanes[lane + half] : lanes[lane];
+    }
+  }
+  return lanes[0];
+}
+
+// Each lane becomes its exponential() (kernels/vector.h).
+template <int kBytes>
+QL_VECTOR_BODY void exponentiate(typename Register<float, kBytes>::Vector& x) {
+  exponentiate_in_place<typename Register<float, kBytes>::Integers>(x);
+}
+template <int kBytes>
+QL_VECTOR_BODY void exponentiate(typename Register<double, kBytes>::Vector& x) {
+  for (std::int64_t lane = 0; lane < Register<double, kBytes>::kSize; ++lane) {
+    x[lane] = exponential(x[lane]);
+  }
+}
+
+// What exchange() takes from a and b: of every two neighbouring blocks of kStep lanes the first
+// (or, kSecond, the second) one of a, then that of b.
+template <int kSize, int kStep, bool kSecond>
+constexpr int exchanged_lane(int lane) {
+  const bool from_a = (lane & kStep) == 0;
+  return kSecond ? (from_a ? lane + kStep : kSize + lane) : (from_a ? lane : kSize + lane - kStep);
+}
+
+template <int kStep, typename Integers, typename Vector, std::size_t... kLanes>
+QL_VECTOR_BODY void exchange(Vector& a, Vector& b, std::index_sequence<kLanes...> /*lanes*/) {
+  constexpr int kSize = sizeof...(kLanes);
+#if defined(__clang__)
+  const Vector first =
+      __builtin_shufflevector(a, b, exchanged_lane<kSize, kStep, false>(kLanes)...);
+  b = __builtin_shufflevector(a, b, exchanged_lane<kSize, kStep, true>(kLanes)...);
+#else
+  const Vector first =
+      __builtin_shuffle(a, b, Integers{exchanged_lane<kSize, kStep, false>(kLanes)...});
+  b = __builtin_shuffle(a, b, Integers{exchanged_lane<kSize, kStep, true>(kLanes)...});
+#endif
+  a = first;
+}
+
+// Transposes the square of as many vectors as a vector has lanes; kStep < its size is for the
+// recursion: blocks of kStep lanes change their places with those kStep vectors away.
+template <typename Real, int kBytes, int kStep = 1>
+QL_VECTOR_BODY void transpose(typename Register<Real, kBytes>::Vector* vectors) {
+  constexpr int kSize = Register<Real, kBytes>::kSize;
+  if constexpr (kStep < kSize) {
+    QL_UNROLL
+    for (int i = 0; i < kSize; ++i) {
+      if ((i & kStep) == 0) {
+        exchange<kStep, typename Register<Real, kBytes>::Integers>(
+            vectors[i], vectors[i + kStep], std::make_index_sequence<kSize>());
+      }
+    }
+    transpose<Real, kBytes, 2 * kStep>(vectors);
+  }
+}
+
+}  // namespace ql::kernels

@@ -1,0 +1,96 @@
+#include "kernels/window_projection.h"
+
+#include "kernels/autograd.h"
+#include "kernels/row_kernels.h"
+
+namespace ql::kernels {
+namespace {
+
+// x W^T + b; an undefined b counts 0.
+at::Tensor project(const at::Tensor& rows, const at::Tensor& weight, const at::Tensor& bias) {
+  return bias.defined() ? at::addmm(bias, rows, weight.t()) : at::mm(rows, weight.t());
+}
+
+// The last `segment` states of every window, as rows. Contiguous, which reshape() alone does not
+// make a segment of one state.
+at::Tensor recent_rows(const at::Tensor& window, std::int64_t segment) {
+  return window.narrow(1, window.size(1) - segment, segment)
+      .contiguous()
+      .view({window.size(0) * segment, window.size(2)});
+}
+
+struct ProjectWindow : torch::autograd::Function<ProjectWindow> {
+  static variable_list forward(AutogradContext* context, const at::Tensor& states,
+                               const at::Tensor& window, const OptionalTensor& norm_weight,
+                               const OptionalTensor& norm_bias, const at::Tensor& qkv_net) {
+    const std::int64_t batch = window.size(0), length = window.size(1), width = window.size(2);
+    const std::int64_t segment = states.size(1), d_heads = qkv_net.size(0) / 3;
+    at::Tensor values = window, weight = qkv_net, bias, deviations;
+    if (norm_weight) {
+      const NormalizedRows rows = normalize_rows(window);
+      values = rows.values;
+      deviations =
+          recent_rows(rows.statistics.view({batch, length, 2}), segment).select(1, 1).contiguous();
+      weight = qkv_net * *norm_weight;
+      bias = at::mv(qkv_net, *norm_bias);
+    }
+    const at::Tensor all = values.view({batch * length, width});
+    const at::Tensor recent = recent_rows(values, segment);
+    const auto part = [&](const at::Tensor& tensor, std::int64_t begin, std::int64_t count) {
+      return tensor.defined() ? tensor.narrow(0, begin * d_heads, count * d_heads) : tensor;
+    };
+    context->save_for_backward(
+        {qkv_net, norm_weight.value_or(at::Tensor()), norm_bias.value_or(at::Tensor())});
+    context->saved_data["window"] = values;
+    context->saved_data["recent"] = recent;
+    context->saved_data["weight"] = weight;
+    context->saved_data["deviations"] = deviations;
+    return {project(recent, part(weight, 0, 1), part(bias, 0, 1)),
+            project(all, part(weight, 1, 2), part(bias, 1, 2))};
+  }
+
+  static variable_list backward(AutogradContext* context, variable_list outputs) {
+    const variable_list saved = context->get_saved_variables();
+    const at::Tensor &qkv_net = saved[0], &norm_weight = saved[1], &norm_bias = saved[2];
+    const at::Tensor window = context->saved_data["window"].toTensor();
+    const at::Tensor recent = context->saved_data["recent"].toTensor();
+    const at::Tensor weight = context->saved_data["weight"].toTensor();
+    const std::int64_t batch = window.size(0), length = window.size(1), width = window.size(2);
+    const std::int64_t d_heads = qkv_net.size(0) / 3, segment = recent.size(0) / batch;
+    const at::Tensor queries = outputs[0].contiguous(), keys_values = outputs[1].contiguous();
+
+    at::Tensor states = at::mm(queries, weight.narrow(0, 0, d_heads));
+    states.addmm_(recent_rows(keys_values.view({batch, length, 2 * d_heads}), segment),
+                  weight.narrow(0, d_heads, 2 * d_heads));
+    at::Tensor of_weight = at::empty_like(qkv_net);
+    at::Tensor of_queries = of_weight.narrow(0, 0, d_heads);
+    at::Tensor of_keys_values = of_weight.narrow(0, d_heads, 2 * d_heads);
+    at::mm_out(of_queries, queries.t(), recent);
+    at::mm_out(of_keys_values, keys_values.t(), window.view({batch * length, width}));
+    at::Tensor of_norm_weight, of_norm_bias;
+    if (norm_weight.defined()) {
+      const at::Tensor of_shift = at::cat({queries.sum(0), keys_values.sum(0)});
+      of_norm_weight = (qkv_net * of_weight).sum(0);
+      of_norm_bias = at::mv(qkv_net.t(), of_shift);
+      of_weight.mul_(norm_weight).addr_(of_shift, norm_bias);
+      normalize_rows_gradient_(states, recent, context->saved_data["deviations"].toTensor());
+    }
+    return {states.view({batch, segment, width}), at::Tensor(), of_norm_weight, of_norm_bias,
+            of_weight};
+  }
+};
+
+}  // namespace
+
+QueriesKeysValues project_window(const at::Tensor& states, const at::Tensor& window,
+                                 const at::Tensor& norm_weight, const at::Tensor& norm_bias,
+                                 const at::Tensor& qkv_net, std::int64_t heads) {
+  const std::int64_t batch = window.size(0), d_head = qkv_net.size(0) / 3 / heads;
+  const variable_list results =
+      ProjectWindow::apply(states, window.detach().contiguous(), optional_tensor(norm_weight),
+                           optional_tensor(norm_bias), qkv_net);
+  return {results[0].view({batch, states.size(1), heads, d_head}),
+          results[1].view({batch, window.size(1), 2, heads, d_head})};
+}
+
+}  // namespace ql::kernels

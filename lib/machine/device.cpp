@@ -1,0 +1,157 @@
+#include "machine/device.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Context.h>
+#include <ATen/autocast_mode.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
+#include <torch/version.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "base/error.h"
+#include "machine/process_group.h"
+#include "machine/vector_version.h"
+
+namespace ql::machine {
+namespace {
+
+// LibTorch 2.4 gave all devices one interface and deprecated an own one for each.
+#if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 5)
+
+bool is_autocast(at::DeviceType type) { return at::autocast::is_autocast_enabled(type); }
+at::ScalarType autocast_dtype(at::DeviceType type) {
+  return at::autocast::get_autocast_dtype(type);
+}
+void set_autocast(at::DeviceType type, bool enabled, at::ScalarType dtype) {
+  at::autocast::set_autocast_enabled(type, enabled);
+  at::autocast::set_autocast_dtype(type, dtype);
+}
+
+#else
+
+bool is_autocast(at::DeviceType type) {
+  return type == at::kCPU ? at::autocast::is_cpu_enabled() : at::autocast::is_enabled();
+}
+at::ScalarType autocast_dtype(at::DeviceType type) {
+  return type == at::kCPU ? at::autocast::get_autocast_cpu_dtype()
+                          : at::autocast::get_autocast_gpu_dtype();
+}
+void set_autocast(at::DeviceType type, bool enabled, at::ScalarType dtype) {
+  if (type == at::kCPU) {
+    at::autocast::set_cpu_enabled(enabled);
+    at::autocast::set_autocast_cpu_dtype(dtype);
+  } else {
+    at::autocast::set_enabled(enabled);
+    at::autocast::set_autocast_gpu_dtype(dtype);
+  }
+}
+
+#endif
+
+constexpr const char* kOption = "--device";
+
+bool is_half(Precision precision) {
+  return precision == Precision::kBfloat16 || precision == Precision::kFloat16;
+}
+
+thread_local bool operations_only = false;
+
+// Absent when it is not the name of a GPU; -1: any.
+std::optional<int> gpu_number(const std::string& name) {
+  if (name == "cuda") {
+    return -1;
+  }
+  const std::string prefix = "cuda:";
+  const std::string number = name.substr(std::min(name.size(), prefix.size()));
+  // Two digits at most: no machine has more devices, and no number overflows.
+  const bool is_number = !number.empty() && number.size() <= 2 &&
+                         number.find_first_not_of("0123456789") == std::string::npos;
+  return name.rfind(prefix, 0) == 0 && is_number ? std::optional<int>(std::stoi(number))
+                                                 : std::nullopt;
+}
+
+}  // namespace
+
+int choose_gpu(const std::string& name, int gpus, int local_rank, int local_size) {
+  const std::optional<int> number = gpu_number(name);
+  if (!number) {
+    throw UsageError(kOption, fmt::format("'{}' is not a device", name), "use cpu, cuda or cuda:N");
+  }
+  if (gpus == 0) {
+    throw UsageError(kOption, name + ": no GPU was found that CUDA can use",
+                     "look at what nvidia-smi says, or leave the option out");
+  }
+  if (*number >= gpus) {
+    throw UsageError(kOption, fmt::format("{}: this machine has cuda:0 to cuda:{}", name, gpus - 1),
+                     "use one of these");
+  }
+  if (local_size == 1 || gpus == 1) {
+    return std::max(*number, 0);
+  }
+  if (*number >= 0) {
+    throw UsageError(kOption,
+                     fmt::format("{} is one GPU, and there are {} processes", name, local_size),
+                     "use cuda, which gives each process a GPU of its own");
+  }
+  // The size may be an average over the machines.
+  if (const int processes = std::max(local_size, local_rank + 1); processes > gpus) {
+    throw UsageError(kOption,
+                     fmt::format("{} processes on a machine with {} GPUs", processes, gpus),
+                     "start one process for each GPU");
+  }
+  return local_rank;
+}
+
+at::Device find_device(const std::string& name, const ProcessGroup* group) {
+  if (name == "cpu") {
+    vector_version();  // refuses a name that is none now, not when the first kernel runs
+    return at::kCPU;
+  }
+  if (gpu_number(name) && !c10::impl::hasDeviceGuardImpl(at::kCUDA)) {
+    throw UsageError(kOption,
+                     fmt::format("{}: this program was built with a LibTorch without CUDA", name),
+                     "leave the option out, or build with a LibTorch for CUDA");
+  }
+  const c10::impl::DeviceGuardImplInterface* cuda =
+      c10::impl::hasDeviceGuardImpl(at::kCUDA) ? c10::impl::getDeviceGuardImpl(at::kCUDA) : nullptr;
+  const int number = choose_gpu(name, cuda == nullptr ? 0 : cuda->deviceCount(),
+                                group == nullptr ? 0 : group->local_rank(),
+                                group == nullptr ? 1 : group->local_size());
+  const at::Device device(at::kCUDA, static_cast<at::DeviceIndex>(number));
+  // Pinned memory, which is told no device, would else take up memory of the first GPU.
+  cuda->setDevice(device);
+  return device;
+}
+
+void set_up_precision(const at::Device& device, Precision precision) {
+  if (device.is_cpu() && precision != Precision::kFloat32) {
+    throw UsageError("--precision",
+                     fmt::format("{} is for GPUs: the CPU computes in float32", to_text(precision)),
+                     "add --device cuda, or set it to float32");
+  }
+  at::globalContext().setAllowTF32CuBLAS(precision == Precision::kTf32);
+}
+
+Autocast::Autocast(const at::Device& device, Precision precision)
+    : type_(device.type()),
+      before_(is_autocast(type_)),
+      cache_before_(at::autocast::is_autocast_cache_enabled()),
+      dtype_before_(autocast_dtype(type_)) {
+  const at::ScalarType half = precision == Precision::kFloat16 ? at::kHalf : at::kBFloat16;
+  set_autocast(type_, is_half(precision), is_half(precision) ? half : dtype_before_);
+  // Every weight is read once in a step, and a copy that outlives the step would be of old weights.
+  at::autocast::set_autocast_cache_enabled(false);
+}
+
+Autocast::~Autocast() {
+  set_autocast(type_, before_, dtype_before_);
+  at::autocast::set_autocast_cache_enabled(cache_before_);
+}
+
+bool uses_kernels(const at::Tensor& tensor) { return tensor.is_cpu() && !operations_only; }
+
+OperationsOnly::OperationsOnly() : before_(operations_only) { operations_only = true; }
+OperationsOnly::~OperationsOnly() { operations_only = before_; }
+
+}  // namespace ql::machine

@@ -1,0 +1,65 @@
+// Where a network computes, and by what: our own kernels (lib/kernels) on the CPU, ATen's
+// operations on every other device.
+#pragma once
+
+#include <c10/core/Device.h>
+#include <c10/core/ScalarType.h>
+
+#include <string>
+
+#include "machine/precision.h"
+
+namespace at {
+class Tensor;
+}
+
+namespace ql::machine {
+
+class ProcessGroup;
+
+// "cpu", "cuda" or "cuda:N". Throws UsageError naming --device when it is none of these, when
+// LibTorch was built without CUDA, and when the machine has no such device. "cuda" is the first
+// one, or, of several processes on a machine, a GPU for each. It becomes this thread's current one.
+// For the CPU it throws what vector_version() of machine/vector_version.h does.
+c10::Device find_device(const std::string& name, const ProcessGroup* group = nullptr);
+
+// The number of the GPU that find_device() chooses for the process `local_rank` of `local_size`
+// on this machine, when it sees `gpus`. A launcher may show each process its own GPU alone.
+int choose_gpu(const std::string& name, int gpus, int local_rank, int local_size);
+
+// Lets ATen compute so from now on in this process, as far as it is a matter of the process.
+// Throws UsageError naming --precision when `device` does not: the CPU knows float32 alone.
+void set_up_precision(const c10::Device& device, Precision precision);
+
+// While it lives, ATen's operations on `device` compute in `precision` in this thread: matrix
+// products take float32 numbers and round them. Backward passes follow what forward passes did.
+class Autocast {
+ public:
+  Autocast(const c10::Device& device, Precision precision);
+  ~Autocast();
+  Autocast(const Autocast&) = delete;
+  Autocast& operator=(const Autocast&) = delete;
+
+ private:
+  c10::DeviceType type_;
+  bool before_, cache_before_;
+  c10::ScalarType dtype_before_;
+};
+
+// Whether our own kernels compute on this tensor.
+bool uses_kernels(const at::Tensor& tensor);
+
+// While it lives, uses_kernels() is false in this thread: the CPU then computes as every other
+// device does, which tests what no machine at hand has.
+class OperationsOnly {
+ public:
+  OperationsOnly();
+  ~OperationsOnly();
+  OperationsOnly(const OperationsOnly&) = delete;
+  OperationsOnly& operator=(const OperationsOnly&) = delete;
+
+ private:
+  bool before_;
+};
+
+}  // namespace ql::machine

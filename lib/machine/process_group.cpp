@@ -1,0 +1,441 @@
+#include "machine/process_group.h"
+
+#include <ATen/Functions.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <future>
+#include <optional>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/failure_text.h"
+#include "base/log.h"
+
+#ifdef QL_GLOO
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
+#include "base/hash.h"
+#include "base/launch.h"
+#include "machine/device_sum_internal.h"
+#include "machine/local_sum_internal.h"
+#include "machine/process_watch_internal.h"
+#endif
+
+namespace ql::machine {
+
+namespace {
+
+// Another process has failed, which all find out by themselves.
+class LostProcess : public Error {
+  using Error::Error;
+};
+
+}  // namespace
+
+#ifdef QL_GLOO
+
+namespace {
+
+// For the processes to come, at least; schedulers start them one by one.
+constexpr std::chrono::seconds kArrival{120};
+// For the others at the end, by which time nothing is left to be computed.
+constexpr std::chrono::seconds kLeaving{10};
+// Who fails is found by the watch: Gloo itself waits as long as the others live.
+constexpr std::chrono::hours kForever{24 * 365};
+// For the words of one that has ended, and between two looks for it.
+constexpr std::chrono::seconds kTelling{2};
+constexpr std::chrono::milliseconds kLook{500};
+
+std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+// LibTorch from 2.4 on takes libuv for its store unless told otherwise, and refuses where it was
+// built without, as distributions build it. Older ones do not have the option.
+template <typename Options>
+auto without_libuv(Options& options, int /*preferred*/) -> decltype(void(options.useLibUV)) {
+  options.useLibUV = false;
+}
+template <typename Options>
+void without_libuv(Options& /*options*/, long /*otherwise*/) {}
+
+c10::intrusive_ptr<c10d::Store> make_store(const ProcessPlace& place, bool answers) {
+  c10d::TCPStoreOptions options;
+  options.port = static_cast<std::uint16_t>(place.port);
+  options.isServer = answers;
+  options.waitWorkers = false;
+  options.timeout = kArrival;
+  without_libuv(options, 0);
+  try {
+    return c10::make_intrusive<c10d::TCPStore>(place.address, options);
+  } catch (const std::exception& error) {
+    throw Error(process_name(place.rank, place.size),
+                fmt::format("cannot reach the others at {}:{}: {}", place.address, place.port,
+                            first_line(error.what())),
+                "look at the messages of process 0, and whether another program uses the port "
+                "(MASTER_PORT)");
+  }
+}
+
+std::shared_ptr<::gloo::transport::Device> make_device(const ProcessPlace& place) {
+  if (const char* name = std::getenv("GLOO_SOCKET_IFNAME")) {
+    return c10d::ProcessGroupGloo::createDeviceForInterface(name);
+  }
+  // The host's name may not lead to an address of its own, which processes on one machine can do
+  // without.
+  return place.size == place.local_size
+             ? c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1")
+             : c10d::ProcessGroupGloo::createDefaultDevice();
+}
+
+}  // namespace
+
+struct ProcessGroup::State {
+  State(const ProcessPlace& the_place, std::chrono::seconds patience)
+      : place(the_place), launched(join_launcher()), exceptions(std::uncaught_exceptions()) {
+    store = make_store(place, place.rank == 0 && !place.launcher_answers);
+    await_all();
+    watch = std::make_unique<ProcessWatch>(make_store(place, false), place, patience,
+                                           [](const std::string& verdict) {
+                                             log_line(LogLevel::kQuiet, "error: " + verdict);
+                                             std::_Exit(static_cast<int>(ExitCode::kFailed));
+                                           });
+    watch->set_waiting(true);
+    try {
+      connect();
+    } catch (const std::exception& error) {
+      const Error failure(process_name(place.rank, place.size),
+                          fmt::format("cannot connect to the others: {}", first_line(error.what())),
+                          "see that the machines reach each other by their host names, or name the "
+                          "network interface in GLOO_SOCKET_IFNAME");
+      watch->tell_failure(failure.what());
+      throw Error(failure);
+    }
+    watch->set_waiting(false);
+  }
+
+  void connect() {
+    auto options = c10d::ProcessGroupGloo::Options::create(kForever);
+    options->devices.push_back(make_device(place));
+    options->threads = 1;
+    const auto keys =
+        c10::make_intrusive<c10d::PrefixStore>(fmt::format("gloo/{}", place.restart), store);
+    gloo = c10::make_intrusive<c10d::ProcessGroupGloo>(keys, place.rank, place.size, options);
+  }
+
+  void await_all() {
+    const std::string key = fmt::format("here/{}", place.restart);
+    const auto deadline = std::chrono::steady_clock::now() + kArrival;
+    store->add(key, 1);
+    std::int64_t here = 0;
+    while ((here = store->add(key, 0)) < place.size) {
+      if (std::chrono::steady_clock::now() > deadline) {
+        throw Error(process_name(place.rank, place.size),
+                    fmt::format("only {} of {} processes have come in {} seconds", here, place.size,
+                                kArrival.count()),
+                    "start all of them, with the same MASTER_ADDR and MASTER_PORT");
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+  }
+
+  // The store's process leaves last, or when the others have had time to hear why it fails.
+  void leave(std::chrono::seconds patience) {
+    const std::string key = fmt::format("gone/{}", place.restart);
+    const auto deadline = std::chrono::steady_clock::now() + patience;
+    watch->set_waiting(true);
+    store->add(key, 1);
+    while (place.rank == 0 && store->add(key, 0) < place.size &&
+           std::chrono::steady_clock::now() < deadline) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+  }
+
+  // What is known of the process that is lost, if anything: one that has failed by itself has told
+  // why before it ended.
+  std::optional<std::string> find_lost(std::chrono::milliseconds time) {
+    std::optional<std::string> why = watch->verdict(time);
+    const std::optional<int> ended = why || !local ? std::nullopt : local->find_ended();
+    if (ended) {
+      why = watch->verdict(kTelling);
+      return why ? why : process_name(*ended, place.size) + " has ended";
+    }
+    return why;
+  }
+
+  // Memory does not tell that who was to write to it is gone.
+  void await(const std::future<void>& done) {
+    while (done.wait_for(kLook) != std::future_status::ready) {
+      if (const auto why = find_lost(std::chrono::milliseconds(0))) {
+        throw LostProcess(process_name(place.rank, place.size), *why);
+      }
+    }
+  }
+
+  // An exception of Gloo tells of a connection; who was at its end has to be found out.
+  [[noreturn]] void explain(const std::exception& error) {
+    const auto deadline = std::chrono::steady_clock::now() +
+                          (launched ? kTelling : kSilence + std::chrono::seconds(3));
+    std::optional<std::string> why;
+    while (!why && std::chrono::steady_clock::now() < deadline) {
+      why = find_lost(kLook);
+    }
+    throw LostProcess(process_name(place.rank, place.size),
+                      why ? *why
+                          : fmt::format("the connection to another process is lost: {}",
+                                        first_line(error.what())));
+  }
+
+  ProcessPlace place;
+  bool launched;
+  int exceptions;  // under way when the group was made
+  c10::intrusive_ptr<c10d::Store> store;
+  c10::intrusive_ptr<c10d::ProcessGroupGloo> gloo;
+  std::unique_ptr<LocalSum> local;    // absent where the processes share no memory
+  std::unique_ptr<DeviceSum> device;  // absent until join_device()
+  std::unique_ptr<ProcessWatch> watch;
+};
+
+struct ProcessGroup::Sum::State {
+  ProcessGroup::State* group;
+  std::future<void> local;
+  c10::intrusive_ptr<c10d::Work> work;
+  std::vector<at::Tensor> tensors;  // has to live as long as the work
+};
+
+ProcessGroup::ProcessGroup(const ProcessPlace& place, std::chrono::seconds patience)
+    : state_(std::make_unique<State>(place, patience)) {
+  if (place.size > 1 && place.size == place.local_size) {
+    share_memory();
+  }
+}
+
+// All of them, or none.
+void ProcessGroup::share_memory() {
+  const auto make = [this](const std::string& where) {
+    try {
+      state_->local = std::make_unique<LocalSum>(rank(), size(), where);
+    } catch (const std::system_error& error) {
+      log_debug("no memory is shared by the processes: {}", error.what());
+    }
+  };
+  if (is_first()) {
+    make("");
+  }
+  const std::string where = from_first(state_->local ? state_->local->where() : std::string());
+  if (!is_first() && !where.empty()) {
+    make(where);
+  }
+  const at::Tensor without = at::full({1}, state_->local ? 0 : 1, at::kLong);
+  sum(without);
+  if (without.item<std::int64_t>() > 0) {
+    state_->local.reset();
+  }
+}
+
+ProcessGroup::~ProcessGroup() {
+  const bool fails = std::uncaught_exceptions() > state_->exceptions;
+  try {
+    state_->leave(fails ? kTelling : kLeaving);
+  } catch (const std::exception&) {
+    // Whoever else has failed says so; this process is done.
+  }
+}
+
+int ProcessGroup::rank() const { return state_->place.rank; }
+int ProcessGroup::size() const { return state_->place.size; }
+int ProcessGroup::local_rank() const { return state_->place.local_rank; }
+int ProcessGroup::local_size() const { return state_->place.local_size; }
+void ProcessGroup::get_on() { state_->watch->get_on(); }
+
+void ProcessGroup::tell_failure(const std::exception& error) noexcept {
+  try {
+    state_->watch->tell_failure(process_name(rank(), size()) + ": " + failure_text(error));
+  } catch (const std::exception&) {
+    // No memory for the words: that this process is gone is noticed all the same.
+  }
+}
+
+ProcessGroup::Sum ProcessGroup::start_sum(const at::Tensor& tensor) {
+  Sum sum;
+  sum.state_ = std::make_shared<Sum::State>();
+  sum.state_->group = state_.get();
+  sum.state_->tensors = {tensor};
+  if (state_->device && !tensor.is_cpu()) {
+    state_->watch->set_waiting(true);  // the first one connects the GPUs
+    state_->device->enqueue(tensor);
+    state_->watch->set_waiting(false);
+    return sum;
+  }
+  if (state_->local && tensor.scalar_type() == at::kFloat) {
+    sum.state_->local = state_->local->start(tensor);
+    return sum;
+  }
+  try {
+    sum.state_->work = state_->gloo->allreduce(sum.state_->tensors);
+  } catch (const std::exception& error) {
+    state_->explain(error);
+  }
+  return sum;
+}
+
+void ProcessGroup::Sum::wait() {
+  if (!state_->local.valid() && !state_->work) {
+    return;  // enqueued on a GPU
+  }
+  ProcessWatch& watch = *state_->group->watch;
+  watch.set_waiting(true);
+  if (state_->local.valid()) {
+    state_->group->await(state_->local);
+  } else {
+    try {
+      state_->work->wait();
+    } catch (const std::exception& error) {
+      state_->group->explain(error);
+    }
+  }
+  watch.set_waiting(false);
+  watch.get_on();
+}
+
+void ProcessGroup::join_device(const at::Device& device) {
+  if (device.is_cpu()) {
+    return;
+  }
+  DeviceSum::require(device);
+  try {
+    const std::string address = from_first(is_first() ? DeviceSum::make_address() : "");
+    state_->watch->set_waiting(true);
+    state_->device = std::make_unique<DeviceSum>(device, rank(), size(), address);
+    state_->watch->set_waiting(false);
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    throw Error(process_name(rank(), size()),
+                fmt::format("NCCL does not connect the GPUs: {}", first_line(error.what())),
+                "see that every process has a GPU of its own; with NCCL_DEBUG=WARN in the "
+                "environment NCCL says more");
+  }
+}
+
+void ProcessGroup::await_device() {
+  if (state_->device) {
+    state_->device->wait_for_begin();
+    state_->watch->set_waiting(true);
+    state_->device->wait_for_end();
+    state_->watch->set_waiting(false);
+    state_->watch->get_on();
+  }
+}
+
+std::int64_t ProcessGroup::from_first(std::int64_t value) {
+  const at::Tensor whole = at::full({1}, is_first() ? value : 0, at::kLong);
+  sum(whole);
+  return whole.item<std::int64_t>();
+}
+
+std::string ProcessGroup::from_first(const std::string& text) {
+  const std::int64_t length = from_first(static_cast<std::int64_t>(text.size()));
+  const at::Tensor bytes = at::zeros({length}, at::kByte);
+  if (is_first()) {
+    std::memcpy(bytes.data_ptr(), text.data(), text.size());
+  }
+  if (length > 0) {
+    sum(bytes);
+  }
+  return {static_cast<const char*>(bytes.data_ptr()), static_cast<std::size_t>(length)};
+}
+
+void ProcessGroup::require_same(const std::string& text, const std::string& what) {
+  const std::string own = content_hash(text);
+  const auto length = static_cast<std::int64_t>(own.size());
+  const at::Tensor all = at::zeros({size(), length}, at::kByte);
+  std::memcpy(all.select(0, rank()).data_ptr(), own.data(), own.size());
+  sum(all);
+  std::vector<int> others;
+  for (int other = 1; other < size(); ++other) {
+    if (!all.select(0, other).equal(all.select(0, 0))) {
+      others.push_back(other);
+    }
+  }
+  if (!others.empty()) {
+    throw Error(what,
+                fmt::format("not the same in all {} processes: {} differ{} from process 0", size(),
+                            fmt::join(others, ", "), others.size() == 1 ? "s" : ""),
+                "start all with the same command and data, on processors of the same kind");
+  }
+}
+
+#else
+
+struct ProcessGroup::State {};
+struct ProcessGroup::Sum::State {};
+
+ProcessGroup::ProcessGroup(const ProcessPlace&, std::chrono::seconds) {
+  throw Error("several processes", "this program was built without Gloo",
+              "install libgloo-dev and build again, or use one process");
+}
+void ProcessGroup::share_memory() {}
+ProcessGroup::~ProcessGroup() = default;
+int ProcessGroup::rank() const { return 0; }
+int ProcessGroup::size() const { return 1; }
+int ProcessGroup::local_rank() const { return 0; }
+int ProcessGroup::local_size() const { return 1; }
+void ProcessGroup::get_on() {}
+void ProcessGroup::tell_failure(const std::exception&) noexcept {}
+ProcessGroup::Sum ProcessGroup::start_sum(const at::Tensor&) { return {}; }
+void ProcessGroup::Sum::wait() {}
+void ProcessGroup::join_device(const at::Device&) {}
+void ProcessGroup::await_device() {}
+std::int64_t ProcessGroup::from_first(std::int64_t value) { return value; }
+std::string ProcessGroup::from_first(const std::string& text) { return text; }
+void ProcessGroup::require_same(const std::string&, const std::string&) {}
+
+#endif
+
+std::unique_ptr<ProcessGroup> join_processes(std::chrono::seconds patience) {
+  const std::optional<ProcessPlace> place = find_process_place();
+  if (!place || place->size == 1) {
+    return nullptr;
+  }
+  if (place->rank > 0) {
+    set_log_level(LogLevel::kQuiet);
+  }
+  return std::make_unique<ProcessGroup>(*place, patience);
+}
+
+void run_in_group(ProcessGroup* group, const std::function<void()>& work) {
+  if (group == nullptr) {
+    work();
+    return;
+  }
+  try {
+    work();
+  } catch (const Interrupted&) {
+    throw;
+  } catch (const std::exception& error) {
+    if (dynamic_cast<const LostProcess*>(&error) == nullptr) {
+      group->tell_failure(error);
+    }
+    throw;
+  }
+}
+
+RowRange ProcessGroup::share_of(std::int64_t rows) const {
+  if (rows < size()) {
+    throw Error(process_name(rank(), size()),
+                fmt::format("{} rows cannot be shared among {} processes", rows, size()),
+                "use fewer processes, or a larger batch");
+  }
+  const std::int64_t first = rows * rank() / size();
+  return {first, rows * (rank() + 1) / size() - first};
+}
+
+}  // namespace ql::machine

@@ -1,0 +1,93 @@
+// Looks after the processes of a group: which of them is gone, or does not get on. Used by
+// process_group.cpp only.
+//
+// A thread of each process gives a sign of life every second, through a store of c10d that all can
+// reach; a second counter tells whether the process got on since. Process 0 watches all of them and
+// gives the verdict; the others watch process 0 and look for the verdict. A second thread notices
+// when the store itself gives no answer: it has no time limit of its own.
+#pragma once
+
+#include <c10/util/intrusive_ptr.h>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/process_place.h"
+
+namespace ql::machine {
+
+// Without a sign of life for so long a process counts as gone.
+constexpr std::chrono::seconds kSilence{15};
+
+class ProcessWatch {
+ public:
+  using Lost = std::function<void(const std::string& verdict)>;
+
+  // `store` belongs to the watch alone. `lost` is called by a thread of the watch some seconds
+  // after the verdict, as soon as this process waits for the others or has not done so for
+  // `patience`: a checkpoint that it is writing is not broken off.
+  ProcessWatch(c10::intrusive_ptr<c10d::Store> store, const ProcessPlace& place,
+               std::chrono::seconds patience, Lost lost);
+  ~ProcessWatch();
+  ProcessWatch(const ProcessWatch&) = delete;
+  ProcessWatch& operator=(const ProcessWatch&) = delete;
+
+  // This process got on.
+  void get_on() { ++progress_; }
+  // While it waits for the others it is not to blame.
+  void set_waiting(bool waiting) { waiting_ = waiting; }
+
+  // What happened to the process that is lost, waiting so long for it to be known; absent when all
+  // are well as far as can be seen.
+  std::optional<std::string> verdict(std::chrono::milliseconds time);
+  // Gives the verdict on this process.
+  void tell_failure(const std::string& why) noexcept;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  // What is known of another process.
+  struct Seen {
+    std::int64_t lives = 0, progress = 0;
+    Clock::time_point alive_at, progress_at;
+  };
+
+  void look_on();
+  void end_looking();
+  void guard();
+  void look();
+  void look_at(int rank);
+  std::string key(const char* what, int rank) const;
+  void decide(const std::string& text);
+  bool wait_for(std::chrono::milliseconds time, const bool& end);
+  std::string known_verdict();
+  bool is_ending();
+  std::string store_name() const;
+
+  c10::intrusive_ptr<c10d::Store> store_;
+  ProcessPlace place_;
+  std::chrono::seconds patience_;
+  Lost lost_;
+  std::vector<Seen> seen_;
+  std::atomic<std::int64_t> progress_{0};
+  std::atomic<bool> waiting_{false};
+  std::atomic<Clock::rep> looked_at_;  // when the store last answered
+  std::int64_t told_progress_ = -1;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool ending_ = false, guard_ending_ = false;
+  std::string verdict_;
+  std::mutex store_mutex_;  // of its one connection
+  std::thread looking_, guarding_;
+};
+
+}  // namespace ql::machine

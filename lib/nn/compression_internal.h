@@ -1,0 +1,31 @@
+// The second memory of the Compressive Transformer (Rae et al., 2020): states that leave the memory
+// are compressed, `rate` of them into one.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include "net/network.h"
+#include "nn/layers_internal.h"
+#include "nn/parameters.h"
+
+namespace ql::nn {
+
+// The `states` [batch, n, d_model] of one step, n a multiple of the rate c -> [batch, n / c,
+// d_model], by the network's pool:
+//   maximum, mean, or the layer's convolution of c neighbours;
+//   the layer's convolution dilated by n / c: of the states k, k + n/c, k + 2n/c, ...;
+//   the n / c states with the most `usage` [batch, n] (kernels/attention.h), in their order in
+//   time, of equals the newer. Other pools do not look at `usage`.
+at::Tensor compress_memories(const net::Network& network, const LayerParameters& parameters,
+                             const at::Tensor& states, const at::Tensor& usage);
+
+// The loss by which a layer learns its compression, for the layer's input `recent`, states without
+// gradient and what compress_memories() made of them; a mean square. Attention reconstruction: of
+// the difference between the layer's content attention (without positions) over `compressed` and
+// that over `states`, for the queries of `recent`. Auto-encoding: of the difference between
+// `states` and what the layer's decoder makes of `compressed`. The gradient reaches `compressed`,
+// thus the convolution's weights, and the decoder's, never the network.
+at::Tensor compression_loss(const LayerContext& context, const at::Tensor& recent,
+                            const at::Tensor& states, const at::Tensor& compressed);
+
+}  // namespace ql::nn

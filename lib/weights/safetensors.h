@@ -1,0 +1,39 @@
+// The safetensors format: u64 header length, JSON header, tensors. Never a pickle. Believes no
+// number in the file: see ql-checkpoint(5) for every rule that is enforced.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "nn/named_tensor.h"
+
+namespace ql::weights {
+
+struct TensorFile {
+  std::vector<nn::NamedTensor> tensors;         // in the order of their offsets
+  std::map<std::string, std::string> metadata;  // "__metadata__"
+  std::string where;                            // the file's name: for messages
+
+  bool has(const std::string& name) const { return find(name) != nullptr; }
+  // Throws FormatError naming the file and the tensor when it is missing.
+  const at::Tensor& at(const std::string& name) const;
+
+ private:
+  const at::Tensor* find(const std::string& name) const;
+};
+
+// F32, F64, F16, BF16, I64, I32, U8 and BOOL, as contiguous tensors on the CPU. Throws FormatError
+// with the reason.
+TensorFile read_safetensors(const std::filesystem::path& path);
+
+// Durable and atomic (base/file.h); tensors are written in the given order, wherever they are and
+// whatever their strides. Throws Error for a name given twice or a dtype that is not listed above.
+void write_safetensors(const std::filesystem::path& path,
+                       const std::vector<nn::NamedTensor>& tensors,
+                       const std::map<std::string, std::string>& metadata);
+
+}  // namespace ql::weights

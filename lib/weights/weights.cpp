@@ -1,0 +1,185 @@
+#include "weights/weights.h"
+
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "net/cost.h"
+#include "net/model_file.h"
+#include "net/state_file.h"
+
+namespace ql::weights {
+namespace {
+
+// What is wrong with `source` as values for `target`; empty when nothing is.
+std::string find_fault(const at::Tensor& source, const at::Tensor& target) {
+  if (source.sizes() != target.sizes()) {
+    return fmt::format("expected shape [{}], found [{}]", fmt::join(target.sizes(), ", "),
+                       fmt::join(source.sizes(), ", "));
+  }
+  if (!source.is_floating_point()) {
+    return "expected floating-point numbers";
+  }
+  // Checked as the model will hold them: a large float64 may not fit its float32.
+  if (!at::isfinite(source.to(target.options())).all().item<bool>()) {
+    return "it holds NaN or infinite values";
+  }
+  return "";
+}
+
+constexpr const char* kConstant = "pos_emb.inv_freq";
+// A popular Python library puts it before the names of everything but the softmax.
+constexpr const char* kLibraryPrefix = "transformer.";
+
+// The parameter that the public code's state holds a second time as `name`, or "".
+std::string tied_to(const std::string& name, const TensorFile& file) {
+  const std::pair<const char*, const char*> prefixes[] = {
+      {"crit.out_layers.", "word_emb.emb_layers."}, {"crit.out_projs.", "word_emb.emb_projs."}};
+  for (const auto& [copy, original] : prefixes) {
+    if (name.rfind(copy, 0) == 0) {
+      const std::string own = original + name.substr(std::string(copy).size());
+      // One table serves all clusters when it is the only one (div_val 1).
+      return file.has(own) ? own : original + std::string("0");
+    }
+  }
+  for (const char* bias : {"r_w_bias", "r_r_bias"}) {
+    const std::string end = std::string(".dec_attn.") + bias;
+    if (name.size() > end.size() && name.compare(name.size() - end.size(), end.size(), end) == 0) {
+      return bias;  // shared by all layers, and listed in each
+    }
+  }
+  return "";
+}
+
+// Names and order of the clusters as the public code has them. The library keeps the clusters'
+// columns of the head in order, the public code in reverse; its prefix tells whose weights these
+// are.
+void drop_library_prefix(TensorFile& file) {
+  const std::string prefix = kLibraryPrefix;
+  std::set<std::string> names;
+  bool is_library = false;
+  for (nn::NamedTensor& tensor : file.tensors) {
+    if (tensor.name.rfind(prefix, 0) == 0) {
+      tensor.name.erase(0, prefix.size());
+      is_library = true;
+    }
+    if (!names.insert(tensor.name).second) {
+      throw FormatError(
+          file.where,
+          fmt::format("'{}' is there with and without the prefix {}", tensor.name, prefix),
+          "remove one of the two");
+    }
+  }
+  for (nn::NamedTensor& tensor : file.tensors) {
+    const bool of_clusters =
+        tensor.name == "crit.cluster_weight" || tensor.name == "crit.cluster_bias";
+    if (is_library && of_clusters && tensor.tensor.dim() > 0) {
+      tensor.tensor = tensor.tensor.flip(0);
+    }
+  }
+}
+
+// What is wrong with a tensor that is no parameter; empty for those of the public code's state that
+// say nothing new.
+std::string find_surplus_fault(const nn::NamedTensor& tensor, const TensorFile& file) {
+  if (tensor.name == kConstant) {
+    return "";
+  }
+  const std::string original_name = tied_to(tensor.name, file);
+  if (original_name.empty() || !file.has(original_name)) {
+    return "the network has no such tensor";
+  }
+  const at::Tensor& original = file.at(original_name);
+  const bool same = tensor.tensor.sizes() == original.sizes() &&
+                    tensor.tensor.scalar_type() == original.scalar_type() &&
+                    at::equal(tensor.tensor, original);
+  return same ? "" : fmt::format("the network ties it to '{}', but they differ", original_name);
+}
+
+// A few bytes of model.json can ask for more weights than there is memory: they are counted before
+// they are made. Networks that any memory holds are left to load_weights(), which names the
+// tensors.
+void check_count(const net::Network& network, const TensorFile& file) {
+  constexpr std::int64_t kFitsAnywhere = std::int64_t{1} << 24;
+  std::int64_t numbers = 0;
+  for (const nn::NamedTensor& tensor : file.tensors) {
+    numbers += tensor.tensor.numel();
+  }
+  const std::int64_t weights = net::cost(network, network.lengths).parameters;
+  if (weights > std::max(numbers, kFitsAnywhere)) {
+    throw FormatError(
+        file.where,
+        fmt::format("the network of model.json has {} weights, the file {}", weights, numbers),
+        "use the model.json that belongs to these weights");
+  }
+}
+
+}  // namespace
+
+void load_weights(nn::Model& model, const TensorFile& file, const std::string& ignore_prefix) {
+  std::vector<std::string> faults;
+  std::set<std::string> known;
+  for (const nn::NamedTensor& parameter : model.parameters()) {
+    known.insert(parameter.name);
+    const std::string fault = file.has(parameter.name)
+                                  ? find_fault(file.at(parameter.name), parameter.tensor)
+                                  : "missing";
+    if (!fault.empty()) {
+      faults.push_back(fmt::format("'{}': {}", parameter.name, fault));
+    }
+  }
+  for (const nn::NamedTensor& tensor : file.tensors) {
+    const bool ignored = !ignore_prefix.empty() && tensor.name.rfind(ignore_prefix, 0) == 0;
+    if (ignored || known.count(tensor.name) != 0) {
+      continue;
+    }
+    const std::string fault = find_surplus_fault(tensor, file);
+    if (!fault.empty()) {
+      faults.push_back(fmt::format("'{}': {}", tensor.name, fault));
+    }
+  }
+  if (!faults.empty()) {
+    constexpr std::size_t kShown = 8;
+    const std::size_t more = faults.size() - std::min(faults.size(), kShown);
+    faults.resize(faults.size() - more);
+    throw FormatError(
+        file.where,
+        fmt::format("the weights do not fit the network: {}{}", fmt::join(faults, ", "),
+                    more > 0 ? fmt::format(" and {} more", more) : ""),
+        "use the model.json that belongs to these weights");
+  }
+  const at::NoGradGuard no_grad;
+  for (const nn::NamedTensor& parameter : model.parameters()) {
+    at::Tensor target = parameter.tensor;
+    target.copy_(file.at(parameter.name));
+  }
+}
+
+TensorFile read_weights(const std::filesystem::path& folder) {
+  if (std::filesystem::exists(folder / "state.json")) {
+    net::check_files(folder, {"model.json", "model.safetensors"},
+                     "restore the folder from a copy; if the file was changed on purpose, copy "
+                     "model.json and model.safetensors alone to another folder");
+  }
+  TensorFile file = read_safetensors(folder / "model.safetensors");
+  drop_library_prefix(file);
+  return file;
+}
+
+nn::Model load_model(const std::filesystem::path& folder, const at::TensorOptions& options) {
+  const net::Network network = net::read_model_file(folder).network;
+  const TensorFile file = read_weights(folder);
+  check_count(network, file);
+  nn::Model model(network, options);
+  load_weights(model, file);
+  return model;
+}
+
+}  // namespace ql::weights

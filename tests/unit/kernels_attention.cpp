@@ -1,0 +1,323 @@
+// Relative attention against a double loop with explicit distances.
+#include "kernels/attention.h"
+
+#include <ATen/Parallel.h>
+
+#include <cmath>
+#include <cstdint>
+#include <iterator>
+#include <random>
+#include <vector>
+
+#include "float32_error.h"
+#include "kernels/attention_kernel.h"
+#include "nn/dropout.h"
+#include "nn_support.h"
+#include "torch_doctest.h"
+
+namespace ql::kernels {
+namespace {
+
+struct Shape {
+  std::int64_t batch, segment, memory, heads, width;
+};
+
+// Segment 1, memory 0, memory shorter than, equal to and longer than the segment, window 1, widths
+// around the kernel's panels, more streams than one group, more queries than one block.
+const Shape kShapes[] = {{1, 1, 0, 1, 1},  {2, 1, 5, 2, 3},   {2, 4, 0, 1, 4},   {3, 5, 2, 2, 5},
+                         {2, 4, 4, 3, 8},  {1, 3, 9, 2, 16},  {19, 2, 3, 2, 7},  {9, 16, 16, 2, 32},
+                         {1, 17, 1, 1, 2}, {2, 8, 24, 2, 33}, {1, 61, 20, 3, 5}, {2, 50, 0, 2, 3}};
+
+// Those, and some that nobody thought of.
+std::vector<Shape> shapes() {
+  std::vector<Shape> all(std::begin(kShapes), std::end(kShapes));
+  std::mt19937 generator(17);
+  const auto up_to = [&generator](std::int64_t most) {
+    return static_cast<std::int64_t>(generator() % static_cast<std::uint32_t>(most + 1));
+  };
+  for (int i = 0; i < 12; ++i) {
+    const std::int64_t batch = 1 + up_to(9), segment = 1 + up_to(20), memory = up_to(30);
+    const std::int64_t heads = 1 + up_to(3), width = 1 + up_to(40);
+    all.push_back({batch, segment, memory, heads, width});
+  }
+  return all;
+}
+
+at::Tensor random(at::IntArrayRef shape) {
+  return at::randn(shape, at::kDouble).set_requires_grad(true);
+}
+
+// Which of the keys a query sees, and what else an input may lack.
+enum class Kind { kWhole, kMasked, kWindow, kDilated, kDilatedMasked, kWithoutBias, kContentOnly };
+constexpr Kind kKinds[] = {Kind::kWhole,      Kind::kMasked,        Kind::kWindow,
+                           Kind::kDilated,    Kind::kDilatedMasked, Kind::kWithoutBias,
+                           Kind::kContentOnly};
+
+AttentionInput random_input(const Shape& shape, Kind kind) {
+  const std::int64_t window = shape.segment + shape.memory;
+  AttentionInput input;
+  input.queries = random({shape.batch, shape.segment, shape.heads, shape.width});
+  input.keys_values = {random({shape.batch, window, 2, shape.heads, shape.width})};
+  if (kind != Kind::kContentOnly) {
+    input.positions = random({window, shape.heads, shape.width});
+  }
+  if (kind != Kind::kContentOnly && kind != Kind::kWithoutBias) {
+    input.content_bias = random({shape.heads, shape.width});
+    input.position_bias = random({shape.heads, shape.width});
+  }
+  if (kind == Kind::kWindow) {
+    input.reach.span = 3;
+  }
+  if (kind == Kind::kDilated || kind == Kind::kDilatedMasked) {
+    input.reach.span = 4;
+    for (std::int64_t head = 0; head < shape.heads; ++head) {
+      input.reach.dilations.push_back(1 + 2 * head);
+    }
+  }
+  if (kind == Kind::kMasked || kind == Kind::kDilatedMasked) {
+    input.probability_kept =
+        nn::dropout_kept({shape.batch, shape.heads, shape.segment, window}, 0.3, {true, 1, 2},
+                         {nn::DropoutSite::kAttentionProbability});
+    input.kept_factor = nn::dropout_factor(0.3);
+  }
+  return input;
+}
+
+std::vector<at::Tensor> leaves(const AttentionInput& input) {
+  std::vector<at::Tensor> all = {input.queries, input.keys_values.front()};
+  for (const at::Tensor& optional : {input.positions, input.content_bias, input.position_bias}) {
+    if (optional.defined()) {
+      all.push_back(optional);
+    }
+  }
+  return all;
+}
+
+at::Tensor or_zeros(const at::Tensor& tensor, at::IntArrayRef shape) {
+  return tensor.defined() ? tensor : at::zeros(shape, at::kDouble);
+}
+
+// Every number by its definition: for each stream, head and query the keys one by one, their
+// distance counted in window positions.
+at::Tensor attention_oracle(const Shape& shape, const AttentionInput& input) {
+  const std::int64_t window = shape.segment + shape.memory;
+  const at::Tensor positions = or_zeros(input.positions, {window, shape.heads, shape.width});
+  const at::Tensor content_bias = or_zeros(input.content_bias, {shape.heads, shape.width});
+  const at::Tensor position_bias = or_zeros(input.position_bias, {shape.heads, shape.width});
+  const auto q = input.queries.accessor<double, 4>();
+  const auto kv = input.keys_values.front().accessor<double, 5>();
+  const auto r = positions.accessor<double, 3>();
+  const auto u = content_bias.accessor<double, 2>();
+  const auto v = position_bias.accessor<double, 2>();
+  at::Tensor sums = at::zeros({shape.batch, shape.segment, shape.heads, shape.width}, at::kDouble);
+  auto out = sums.accessor<double, 4>();
+  for (std::int64_t b = 0; b < shape.batch; ++b) {
+    for (std::int64_t h = 0; h < shape.heads; ++h) {
+      for (std::int64_t i = 0; i < shape.segment; ++i) {
+        std::vector<double> weights;
+        double sum = 0;
+        for (std::int64_t j = 0; j < window; ++j) {
+          const std::int64_t distance = shape.memory + i - j;
+          const std::int64_t dilation = input.reach.dilations.empty()
+                                            ? 1
+                                            : input.reach.dilations[static_cast<std::size_t>(h)];
+          const bool in_reach = distance % dilation == 0 &&
+                                (input.reach.span == 0 || distance / dilation < input.reach.span);
+          if (distance < 0 || !in_reach) {
+            weights.push_back(0);
+            continue;
+          }
+          double score = 0;
+          for (std::int64_t n = 0; n < shape.width; ++n) {
+            score += (q[b][i][h][n] + u[h][n]) * kv[b][j][0][h][n];
+            score += (q[b][i][h][n] + v[h][n]) * r[window - 1 - distance][h][n];
+          }
+          weights.push_back(std::exp(score / std::sqrt(static_cast<double>(shape.width))));
+          sum += weights.back();
+        }
+        for (std::int64_t j = 0; j < window; ++j) {
+          double weight = weights[static_cast<std::size_t>(j)] / sum;
+          if (input.probability_kept.defined()) {
+            weight *=
+                input.probability_kept.accessor<std::uint8_t, 4>()[b][h][i][j] * input.kept_factor;
+          }
+          for (std::int64_t n = 0; n < shape.width; ++n) {
+            out[b][i][h][n] += weight * kv[b][j][1][h][n];
+          }
+        }
+      }
+    }
+  }
+  return sums;
+}
+
+std::vector<at::Tensor> gradients(const AttentionInput& input, const at::Tensor& sums,
+                                  const at::Tensor& factors) {
+  (sums * factors).sum().backward();
+  std::vector<at::Tensor> result;
+  for (const at::Tensor& leaf : leaves(input)) {
+    result.push_back(leaf.grad().clone());
+    leaf.mutable_grad() = at::Tensor();
+  }
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("attention equals the double loop") {
+  at::manual_seed(1);
+  for (const Shape& shape : shapes()) {
+    for (const Kind kind : kKinds) {
+      CAPTURE(shape.segment);
+      CAPTURE(shape.memory);
+      CAPTURE(static_cast<int>(kind));
+      const AttentionInput input = random_input(shape, kind);
+      const at::Tensor expected = attention_oracle(shape, input);
+      CHECK(test::largest_difference(relative_attention(input), expected) < 1e-10);
+      CHECK(test::largest_difference(attention_of_operations(input), expected) < 1e-10);
+      const at::NoGradGuard no_grad;
+      CHECK(test::largest_difference(relative_attention(input), expected) < 1e-10);
+    }
+  }
+}
+
+TEST_CASE("usage is what a value of one key, zero elsewhere, adds on average") {
+  at::manual_seed(5);
+  for (const Shape& shape : shapes()) {
+    for (const Kind kind : {Kind::kMasked, Kind::kDilated}) {
+      AttentionInput input = random_input(shape, kind);
+      const at::Tensor usage = attention_usage(input);
+      CHECK(!usage.requires_grad());
+      const std::int64_t window = shape.segment + shape.memory;
+      REQUIRE((usage.sizes() == at::IntArrayRef{shape.batch, window}));
+      input.probability_kept = at::Tensor();  // usage is that before dropout
+      for (std::int64_t key = 0; key < window; ++key) {
+        at::Tensor& keys_values = input.keys_values.front();
+        keys_values = keys_values.detach().clone();
+        keys_values.select(2, 1).zero_();
+        keys_values.select(2, 1).select(1, key).fill_(1);
+        const at::Tensor expected = attention_oracle(shape, input).mean(at::IntArrayRef{1, 2, 3});
+        CHECK(test::largest_difference(usage.select(1, key), expected) < 1e-12);
+      }
+    }
+  }
+}
+
+TEST_CASE("attention's own gradients equal those of ATen's operations" *
+          doctest::test_suite("numeric")) {
+  at::manual_seed(2);
+  for (const Shape& shape : shapes()) {
+    for (const Kind kind : kKinds) {
+      CAPTURE(shape.segment);
+      CAPTURE(shape.memory);
+      const AttentionInput input = random_input(shape, kind);
+      const at::Tensor factors = at::randn_like(input.queries);
+      const auto expected = gradients(input, attention_of_operations(input), factors);
+      const auto found = gradients(input, relative_attention(input), factors);
+      for (std::size_t i = 0; i < expected.size(); ++i) {
+        CAPTURE(i);
+        CHECK((found[i].sizes() == expected[i].sizes()));
+        CHECK(test::largest_difference(found[i], expected[i]) < 1e-10);
+      }
+    }
+  }
+}
+
+TEST_CASE("every version of attention's kernel gives the same") {
+  at::manual_seed(6);
+  const at::NoGradGuard no_grad;
+  for (const Shape& shape : shapes()) {
+    for (const Kind kind : kKinds) {
+      const AttentionInput input = random_input(shape, kind);
+      const at::Tensor factors = at::randn_like(input.queries);
+      constexpr auto kPortable = machine::VectorVersion::kPortable;
+      const AttentionResult expected = attention_forward(input, true, kPortable);
+      const AttentionGradients gradients =
+          attention_backward(input, expected.probabilities, factors, kPortable);
+      for (const auto version : {machine::VectorVersion::kAvx2, machine::VectorVersion::kAvx512}) {
+        if (!machine::has_vector_version(version)) {
+          continue;
+        }
+        const AttentionResult found = attention_forward(input, true, version);
+        CHECK(test::largest_difference(found.sums, expected.sums) < 1e-12);
+        const AttentionGradients others =
+            attention_backward(input, found.probabilities, factors, version);
+        CHECK(test::largest_difference(others.queries, gradients.queries) < 1e-12);
+        CHECK(test::largest_difference(others.keys_values, gradients.keys_values) < 1e-12);
+        if (input.positions.defined()) {
+          CHECK(test::largest_difference(others.positions, gradients.positions) < 1e-11);
+        }
+        if (input.content_bias.defined()) {
+          CHECK(test::largest_difference(others.content_bias, gradients.content_bias) < 1e-11);
+          CHECK(test::largest_difference(others.position_bias, gradients.position_bias) < 1e-11);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("attention in float32 is as exact as ATen's operations" *
+          doctest::test_suite("numeric")) {
+  at::manual_seed(3);
+  const Shape shape{3, 16, 48, 2, 32};
+  const AttentionInput input = random_input(shape, Kind::kMasked);
+  test::Tensors inputs = leaves(input);
+  inputs.push_back(at::randn_like(input.queries));
+  // The sums and their gradients, of numbers in the order of leaves().
+  const auto run = [&input](const test::Tensors& from, auto attention) {
+    AttentionInput own = input;
+    std::size_t next = 0;
+    for (at::Tensor* tensor : {&own.queries, &own.keys_values.front(), &own.positions,
+                               &own.content_bias, &own.position_bias}) {
+      *tensor = from[next++].detach().clone().set_requires_grad(true);
+    }
+    test::Tensors results = {attention(own)};
+    for (const at::Tensor& gradient : gradients(own, results.front(), from[next])) {
+      results.push_back(gradient);
+    }
+    return results;
+  };
+  test::check_float32(
+      inputs, [&](const test::Tensors& from) { return run(from, relative_attention); },
+      [&](const test::Tensors& from) { return run(from, attention_of_operations); });
+}
+
+TEST_CASE("a window may come in parts, of streams that overlap") {
+  at::manual_seed(5);
+  const at::NoGradGuard no_grad;
+  const Shape shape{6, 4, 9, 2, 8};
+  for (const Kind kind : kKinds) {
+    AttentionInput input = random_input(shape, kind);
+    const at::Tensor own = input.keys_values.front().narrow(1, 9, 4).contiguous();
+    const at::Tensor stream = at::randn({6 + 4, 2, 2, 8}, at::kDouble);
+    const at::Tensor memory = stream.unfold(0, 5, 1).movedim(-1, 1);  // of 6 streams, one apart
+    const at::Tensor oldest = at::randn({6, 4, 2, 2, 8}, at::kDouble);
+    input.keys_values = {at::cat({oldest, memory, own}, 1)};
+    const at::Tensor expected = attention_oracle(shape, input);
+    input.keys_values = {oldest, memory, own};
+    CHECK(input.window() == 13);
+    CHECK(test::largest_difference(relative_attention(input), expected) < 1e-10);
+    CHECK(test::largest_difference(attention_of_operations(input), expected) < 1e-10);
+  }
+}
+
+TEST_CASE("attention does not depend on the number of threads") {
+  at::manual_seed(4);
+  const Shape shape{21, 4, 8, 2, 8};
+  const AttentionInput input = random_input(shape, Kind::kMasked);
+  const at::Tensor factors = at::randn_like(input.queries);
+  const int threads = at::get_num_threads();
+  at::set_num_threads(1);
+  const at::Tensor expected = relative_attention(input);
+  const auto expected_gradients = gradients(input, expected, factors);
+  at::set_num_threads(3);
+  const at::Tensor found = relative_attention(input);
+  const auto found_gradients = gradients(input, found, factors);
+  at::set_num_threads(threads);
+  CHECK(at::equal(found, expected));
+  for (std::size_t i = 0; i < expected_gradients.size(); ++i) {
+    CHECK(at::equal(found_gradients[i], expected_gradients[i]));
+  }
+}
+
+}  // namespace ql::kernels

@@ -1,0 +1,169 @@
+// The golden networks: exact per-token losses of an independent implementation.
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "net/geometry.h"
+#include "nn/model.h"
+#include "nn_support.h"
+#include "torch_doctest.h"
+#include "weights/safetensors.h"
+#include "weights/weights.h"
+
+namespace ql::weights {
+namespace {
+
+const std::filesystem::path kGolden = std::filesystem::path(QL_TEST_DATA) / "golden";
+
+const char* const kNames[] = {
+    "ql_two_scales_max", "ql_two_scales_mean",      "ql_three_scales",
+    "ql_rate_four",      "ql_short_memory",         "ql_zero_memory",
+    "multi_scale",       "multi_scale_three",       "xl_prelnorm",
+    "xl_postlnorm",      "compressive_conv",        "compressive_max",
+    "public_xl_clamp",   "public_xl_adaptive_div1", "public_xl_adaptive_div4"};
+
+Json read_golden_json(const std::string& name) { return read_json(kGolden / (name + ".json")); }
+
+net::Network golden_network(const Json& json, const std::string& name) {
+  const JsonObject object(json, name);
+  const auto integer = [&](const char* key, std::int64_t fallback) {
+    return object.has(key) ? object.integer(key) : fallback;
+  };
+  net::Network network;
+  network.architecture = value_named<net::Architecture>(object.text("architecture"), name);
+  network.vocab_size = object.integer("vocab_size");
+  network.d_model = object.integer("d_model");
+  network.n_head = object.integer("n_head");
+  network.d_head = object.integer("d_head");
+  network.d_inner = object.integer("d_inner");
+  network.rate = integer("c", 2);
+  network.clamp_len = integer("clamp_len", -1);
+  network.div_val = integer("div_val", 1);
+  network.d_embed = integer("d_embed", 0);
+  network.same_length = object.has("same_length") && object.boolean("same_length");
+  if (object.has("cutoffs")) {
+    network.cutoffs = object.integers("cutoffs");
+  }
+  if (network.architecture == net::Architecture::kCompressive) {
+    network.scales = {object.integer("layers")};
+    const std::string compress = object.text("compress");
+    network.pool = value_named<net::Pool>(compress == "conv" ? "convolution" : compress, name);
+    network.lengths.compressed_memory = object.integer("n_cm");
+  } else {
+    network.scales = object.integers("scales");
+    network.output_layers = object.integer("output_layers");
+    network.pool =
+        object.has("pool") ? value_named<net::Pool>(object.text("pool"), name) : net::Pool::kMax;
+  }
+  network.pre_lnorm = object.boolean("pre_lnorm");
+  network.lengths.segment = object.integer("n_s");
+  network.lengths.memory = object.integer("n_m");
+  return network;
+}
+
+double golden_difference(const std::string& name, const net::Network& network,
+                         at::ScalarType type) {
+  const TensorFile file = read_safetensors(kGolden / (name + ".safetensors"));
+  nn::Model model(network, type);
+  load_weights(model, file, "golden.");
+  const at::Tensor losses = test::read_streams(model, network.lengths, file.at("golden.tokens"),
+                                               file.at("golden.targets"));
+  return test::largest_difference(losses, file.at("golden.nll"));
+}
+
+bool is_public(const std::string& name) { return name.rfind("public_", 0) == 0; }
+
+// Values of a key that say something else than `value`; more than one where the first may not fit
+// the rest of the network.
+std::vector<Json> other_values(const std::string& key, const Json& value) {
+  if (value.is_boolean()) {
+    return {!value.get<bool>()};
+  }
+  if (key == "architecture") {  // a Transformer-QL of one scale is a Transformer-XL
+    return value == "transformer-xl"
+               ? std::vector<Json>{"vanilla", "multi-scale"}
+               : std::vector<Json>{"transformer-xl", "transformer-ql", "multi-scale", "vanilla"};
+  }
+  if (key == "pool" || key == "compress") {
+    return value == "max" ? std::vector<Json>{"mean", "conv"} : std::vector<Json>{"max"};
+  }
+  if (key == "scales") {
+    Json longer = value, moved = value;
+    longer.back() = longer.back().get<int>() + 1;
+    std::rotate(moved.begin(), moved.begin() + 1, moved.end());
+    return {longer, moved};
+  }
+  if (key == "cutoffs") {
+    return value.empty() ? std::vector<Json>{{50}} : std::vector<Json>{{20, 61}, {21, 60}, {20}};
+  }
+  if (key == "clamp_len") {
+    return {value == -1 ? 3 : -1, 4};
+  }
+  if (key == "div_val") {
+    return {value.get<int>() * 2};
+  }
+  if (key == "n_s") {  // a divisor of the 96 golden tokens
+    return {value == 16 ? 8 : 16, value == 12 ? 24 : 12, 32};
+  }
+  return {value.get<int>() * 2, value.get<int>() + 1, value.get<int>() + 2, value.get<int>() / 2};
+}
+
+// Keys that say nothing of this network.
+bool is_silent(const std::string& key, const net::Network& network) {
+  const bool pools = network.scales.size() > 1;
+  const bool compresses = pools || network.architecture == net::Architecture::kCompressive;
+  return key == "no_memory" || (key == "pool" && !pools) || (key == "c" && !compresses);
+}
+
+}  // namespace
+
+TEST_CASE("golden networks give their losses" * doctest::test_suite("numeric")) {
+  for (const std::string name : kNames) {
+    CAPTURE(name);
+    const net::Network network = golden_network(read_golden_json(name), name);
+    // The public code's mask rounds its scores to float32.
+    CHECK(golden_difference(name, network, at::kDouble) < (is_public(name) ? 1e-8 : 1e-9));
+    CHECK(golden_difference(name, network, at::kFloat) < 1e-4);
+  }
+}
+
+TEST_CASE("golden networks give other losses, or none, when a key is changed") {
+  for (const std::string name : kNames) {
+    CAPTURE(name);
+    const Json json = read_golden_json(name);
+    for (const auto& [key, value] : json.items()) {
+      CAPTURE(key);
+      if (is_silent(key, golden_network(json, name))) {
+        continue;
+      }
+      int tried = 0, computed = 0;
+      for (const Json& other : other_values(key, value)) {
+        Json changed = json;
+        changed[key] = other;
+        if (other == value) {
+          continue;
+        }
+        ++tried;
+        CAPTURE(other.dump());
+        double difference = 1;
+        try {
+          difference = golden_difference(name, golden_network(changed, name), at::kDouble);
+          ++computed;
+        } catch (const Error&) {
+          // Refused: the weights or the lengths do not fit.
+        }
+        CHECK(difference > 1e-4);
+      }
+      CHECK(tried > 0);
+      // These fit the weights whatever they are: it is the losses that differ.
+      for (const char* free : {"n_s", "n_cm", "clamp_len", "pre_lnorm", "pool"}) {
+        CHECK((key != free || computed > 0));
+      }
+    }
+  }
+}
+
+}  // namespace ql::weights
