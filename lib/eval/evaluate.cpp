@@ -1,10 +1,12 @@
 #include "eval/evaluate.h"
 
+#include <algorithm>
 #include <chrono>
+#include <vector>
 
 #include "eval/evaluation_methods.h"
+#include "eval/stream_scorer.h"
 #include "eval/token_check.h"
-#include "net/geometry.h"
 
 namespace ql::eval {
 
@@ -16,19 +18,38 @@ TokenSource source_of(shard::TokenReader& reader) {
           [&reader]() -> decltype(auto) { return reader.document_starts(); }};
 }
 
-Evaluation evaluate_alone(const nn::Model& model, const TokenSource& source,
-                          const net::Geometry& geometry, const EvaluationOptions& options) {
-  return options.batch > 0 ? evaluate_columns(model, source, geometry, options)
+Evaluation evaluate_layerwise(const nn::ModelAtLengths& model, const TokenSource& source,
+                              const EvaluationOptions& options) {
+  StreamScorer scorer(model, source.name, options);
+  if (model.model().network().reset_memory_at_documents) {
+    for (const std::int64_t start : source.document_starts()) {
+      scorer.put_document(start);
+    }
+  }
+  std::vector<std::int64_t> ids(
+      static_cast<std::size_t>(std::min(scorer.chunk_tokens(), source.tokens)));
+  for (std::int64_t begin = 0; begin < source.tokens; begin += scorer.chunk_tokens()) {
+    const std::int64_t count = std::min(scorer.chunk_tokens(), source.tokens - begin);
+    source.read(begin, count, ids.data(), 0);
+    scorer.put(ids.data(), count);
+  }
+  scorer.finish();
+  return scorer.evaluation();
+}
+
+Evaluation evaluate_alone(const nn::ModelAtLengths& model, const TokenSource& source,
+                          const EvaluationOptions& options) {
+  return options.batch > 0 ? evaluate_columns(model, source, options)
                            : evaluate_layerwise(model, source, options);
 }
 
 Evaluation evaluate(const nn::Model& model, const TokenSource& source,
                     const EvaluationOptions& options) {
-  const net::Geometry geometry = net::make_geometry(model.network(), options.lengths);
+  const nn::ModelAtLengths at_lengths(model, options.lengths);
   check_length(source);
   const auto start = std::chrono::steady_clock::now();
-  Evaluation result = options.group != nullptr ? evaluate_shared(model, source, geometry, options)
-                                               : evaluate_alone(model, source, geometry, options);
+  Evaluation result = options.group != nullptr ? evaluate_shared(at_lengths, source, options)
+                                               : evaluate_alone(at_lengths, source, options);
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
   result.seconds = elapsed.count();
   return result;

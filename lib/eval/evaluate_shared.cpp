@@ -70,12 +70,12 @@ void stop_together(int stopped, machine::ProcessGroup& group) {
 
 }  // namespace
 
-Evaluation evaluate_shared(const nn::Model& model, const TokenSource& source,
-                           const net::Geometry& geometry, const EvaluationOptions& options) {
+Evaluation evaluate_shared(const nn::ModelAtLengths& model, const TokenSource& source,
+                           const EvaluationOptions& options) {
   machine::ProcessGroup& group = *options.group;
   const std::int64_t segment = options.lengths.segment;
   const std::int64_t segments = (source.tokens - 2) / segment + 1;
-  const ColumnPlan plan = plan_columns(segments, warm_up_segments(geometry), group.size());
+  const ColumnPlan plan = plan_columns(segments, warm_up_segments(model.geometry()), group.size());
   const auto own = static_cast<std::size_t>(group.rank());
   Evaluation result;
   int stopped = 0;  // by which signal
@@ -98,7 +98,7 @@ Evaluation evaluate_shared(const nn::Model& model, const TokenSource& source,
       };
     }
     try {
-      result = evaluate_alone(model, part_of(source, begin, end), geometry, alone);
+      result = evaluate_alone(model, part_of(source, begin, end), alone);
     } catch (const Interrupted& stop) {
       stopped = stop.signal_number();
     }

@@ -31,9 +31,6 @@ struct Evaluation : LossSums {
 // order, columns interleave.
 using LossSink =
     std::function<void(std::int64_t position, const double* losses, std::int64_t count)>;
-// The same with the ids of the targets.
-using TargetSink = std::function<void(std::int64_t position, const std::int64_t* ids,
-                                      const double* losses, std::int64_t count)>;
 using TargetProgress = std::function<void(std::int64_t targets_done)>;
 
 }  // namespace ql::eval

@@ -3,25 +3,24 @@
 #pragma once
 
 #include "eval/evaluate.h"
-#include "net/geometry.h"
+#include "nn/model_at_lengths.h"
 
 namespace ql::eval {
 
 // Step by step, `options.batch` columns side by side (eval/columns.h).
-Evaluation evaluate_columns(const nn::Model& model, const TokenSource& source,
-                            const net::Geometry& geometry, const EvaluationOptions& options);
+Evaluation evaluate_columns(const nn::ModelAtLengths& model, const TokenSource& source,
+                            const EvaluationOptions& options);
 
-// Chunk by chunk, each layer by layer (nn/consecutive_memories_internal.h); memories pass from
-// chunk to chunk.
-Evaluation evaluate_layerwise(const nn::Model& model, const TokenSource& source,
+// Chunk by chunk, each layer by layer (eval/stream_scorer.h).
+Evaluation evaluate_layerwise(const nn::ModelAtLengths& model, const TokenSource& source,
                               const EvaluationOptions& options);
 
 // One of the two, as the options say, in this process.
-Evaluation evaluate_alone(const nn::Model& model, const TokenSource& source,
-                          const net::Geometry& geometry, const EvaluationOptions& options);
+Evaluation evaluate_alone(const nn::ModelAtLengths& model, const TokenSource& source,
+                          const EvaluationOptions& options);
 
 // The same, a part of the stream in each process of options.group.
-Evaluation evaluate_shared(const nn::Model& model, const TokenSource& source,
-                           const net::Geometry& geometry, const EvaluationOptions& options);
+Evaluation evaluate_shared(const nn::ModelAtLengths& model, const TokenSource& source,
+                           const EvaluationOptions& options);
 
 }  // namespace ql::eval

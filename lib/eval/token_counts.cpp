@@ -21,7 +21,7 @@ void for_each_piece(
     ids.resize(static_cast<std::size_t>(std::min(kTokensPerRead, source.tokens - begin)));
     const auto count = static_cast<std::int64_t>(ids.size());
     source.read(begin, count, ids.data(), 0);
-    check_ids(source, begin, ids.data(), count, vocab_size);
+    check_ids(source.name, begin, ids.data(), count, vocab_size);
     use(begin, ids);
     begin += count;
   }

@@ -84,7 +84,7 @@ struct Network {
   std::vector<std::int64_t> attention_dilation;  // of each head's window; empty: 1
   Lengths lengths;                               // n_s, n_m, n_cm of training
   // Memories forget what belongs to another document than the segment's first token
-  // (net/document_reset.h).
+  // (nn/document_reset_internal.h).
   bool reset_memory_at_documents = false;
   double dropout = 0.0;
   double dropatt = 0.0;

@@ -94,4 +94,32 @@ at::Tensor compression_loss(const LayerContext& context, const at::Tensor& recen
   throw std::logic_error("not a compression loss");
 }
 
+CompressiveOutput run_compressive_layer(LayerContext context, const at::Tensor& window,
+                                        const at::Tensor& states,
+                                        const at::Tensor& compressed_memory,
+                                        const at::Tensor& positions) {
+  const std::int64_t segment = states.size(1), length = compressed_memory.size(1);
+  at::Tensor usage;
+  if (context.network.pool == net::Pool::kMostUsed) {
+    context.usage = &usage;
+  }
+  CompressiveOutput output;
+  output.states = run_layer(context, at::cat({compressed_memory, window}, 1), states, positions);
+  if (usage.defined()) {
+    usage = usage.narrow(1, length, segment);
+  }
+  const bool keeps_gradient = context.step.through_memory;
+  const at::Tensor leaving = (keeps_gradient ? window : window.detach()).narrow(1, 0, segment);
+  const at::Tensor compressed =
+      compress_memories(context.network, context.parameters, leaving, usage);
+  if (context.step.training && compressed.requires_grad()) {
+    const at::Tensor recent = window.narrow(1, window.size(1) - segment, segment);
+    output.reconstruction = compression_loss(context, recent, leaving, compressed);
+  }
+  const at::Tensor all =
+      at::cat({compressed_memory, keeps_gradient ? compressed : compressed.detach()}, 1);
+  output.compressed_memory = all.narrow(1, all.size(1) - length, length);
+  return output;
+}
+
 }  // namespace ql::nn

@@ -28,4 +28,18 @@ at::Tensor compress_memories(const net::Network& network, const LayerParameters&
 at::Tensor compression_loss(const LayerContext& context, const at::Tensor& recent,
                             const at::Tensor& states, const at::Tensor& compressed);
 
+struct CompressiveOutput {
+  at::Tensor states;             // [batch, segment, d_model]
+  at::Tensor compressed_memory;  // the next step's
+  at::Tensor reconstruction;  // compression_loss(); undefined unless the layer learns in training
+};
+
+// The layer over a compressed memory and the `window` behind it, whose last states are `states`.
+// The oldest `segment` states of the window leave it after this step and enter the compressed
+// memory.
+CompressiveOutput run_compressive_layer(LayerContext context, const at::Tensor& window,
+                                        const at::Tensor& states,
+                                        const at::Tensor& compressed_memory,
+                                        const at::Tensor& positions);
+
 }  // namespace ql::nn

@@ -1,29 +1,38 @@
 #include "nn/document_reset_internal.h"
 
-#include <algorithm>
-
 namespace ql::nn {
-at::Tensor forgotten_states(const net::MemoryCover& cover, std::int64_t length,
-                            const std::vector<std::int64_t>& ages, const at::Device& device) {
-  const at::Tensor first_kept = at::empty({static_cast<std::int64_t>(ages.size()), 1}, at::kLong);
-  bool all_kept = true;
-  for (std::size_t row = 0; row < ages.size(); ++row) {
-    const std::int64_t first = length - net::document_states(cover, ages[row]);
-    first_kept.data_ptr<std::int64_t>()[row] = first;
-    all_kept = all_kept && first <= 0;
-  }
-  return all_kept ? at::Tensor() : at::arange(length, at::kLong).lt(first_kept).to(device);
+
+MemoryCover memory_cover(const net::Stage& stage) {
+  return {stage.granularity, (stage.segment - stage.shift) * stage.granularity, stage.shift, 1};
 }
 
-// net::document_states() for every row.
-at::Tensor forgotten_states(const net::MemoryCover& cover, std::int64_t length,
-                            const at::Tensor& ages) {
+MemoryCover compressed_memory_cover(const net::Geometry& geometry) {
+  const std::int64_t of_step = geometry.lengths.segment / geometry.rate;
+  return {geometry.rate, geometry.lengths.memory, of_step,
+          net::spreads(geometry.pool) ? of_step : 1};
+}
+
+at::Tensor document_states(const MemoryCover& cover, const at::Tensor& ages) {
   const std::int64_t tokens = cover.granularity * cover.together;
   const at::Tensor covered = (ages - cover.behind).clamp_min(0);
   const at::Tensor covering = at::div(covered + (tokens - 1), tokens, "floor") * cover.together;
+  // Zeros that a step inside the document computed on, as the first step of a stream does, are the
+  // document's own.
   const at::Tensor steps = at::div(ages, cover.shift * cover.granularity, "floor");
-  const at::Tensor kept = at::maximum(covering, steps * cover.shift);
-  return at::arange(length, ages.options()).lt((length - kept).unsqueeze(1));
+  return at::maximum(covering, steps * cover.shift);
+}
+
+at::Tensor forgotten_states(const MemoryCover& cover, std::int64_t length, const StepOptions& step,
+                            const at::Device& device) {
+  if (step.ages.empty() && !step.age_tensor.defined()) {
+    return {};
+  }
+  const at::Tensor ages = step.age_tensor.defined() ? step.age_tensor : at::tensor(step.ages);
+  const at::Tensor first_kept = (length - document_states(cover, ages)).unsqueeze(1);
+  if (!step.age_tensor.defined() && first_kept.max().item<std::int64_t>() <= 0) {
+    return {};
+  }
+  return at::arange(length, ages.options()).lt(first_kept).to(device);
 }
 
 at::Tensor replace_forgotten(const at::Tensor& states, const at::Tensor& forgotten,
@@ -38,19 +47,23 @@ at::Tensor replace_forgotten(const at::Tensor& states, const at::Tensor& forgott
   return at::where(mask, zero.defined() ? zero : at::zeros({}, states.options()), states);
 }
 
-Memory forget_other_documents(const Memory& memory, const net::Geometry& geometry,
-                              const std::vector<std::int64_t>& ages, const at::Tensor& age_tensor) {
-  Memory result = memory;
-  const std::vector<StageMemory> memories = memories_of(geometry);
-  for (std::size_t i = 0; i < memories.size(); ++i) {
-    const StageMemory& kept = memories[i];
-    at::Tensor& states = result.states[i].tensor;
-    states = replace_forgotten(
-        states, age_tensor.defined()
-                    ? forgotten_states(kept.cover, kept.length, age_tensor)
-                    : forgotten_states(kept.cover, kept.length, ages, states.device()));
+void forget_other_documents(StageMemory& memory, const net::Stage& stage,
+                            const net::Geometry& geometry, const StepOptions& step) {
+  const auto forget = [&](at::Tensor& states, const MemoryCover& cover) {
+    if (states.defined()) {
+      states =
+          replace_forgotten(states, forgotten_states(cover, states.size(1), step, states.device()));
+    }
+  };
+  forget(memory.states, memory_cover(stage));
+  forget(memory.compressed, compressed_memory_cover(geometry));
+}
+
+void forget_other_documents(Memory& memory, const net::Geometry& geometry,
+                            const StepOptions& step) {
+  for (std::size_t i = 0; i < geometry.stages.size(); ++i) {
+    forget_other_documents(memory.stages[i], geometry.stages[i], geometry, step);
   }
-  return result;
 }
 
 }  // namespace ql::nn

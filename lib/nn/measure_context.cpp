@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/signals.h"
+#include "nn/model_at_lengths.h"
 
 namespace ql::nn {
 namespace {
@@ -40,22 +41,21 @@ std::int64_t rows_at_once(const net::Network& network, const net::Geometry& geom
 
 class Measurement {
  public:
-  Measurement(const Model& model, const net::Lengths& lengths)
-      : model_(model), geometry_(net::make_geometry(model.network(), lengths)) {
+  Measurement(const Model& model, const net::Lengths& lengths) : model_(model, lengths) {
     const std::int64_t segment = lengths.segment;
     const std::int64_t reach = net::exact_context(model.network(), lengths).maximum;
     steps_ = (reach + segment - 1) / segment + 3;
     longest_.assign(static_cast<std::size_t>(segment), 0);
   }
 
-  std::int64_t tokens() const { return steps_ * geometry_.lengths.segment; }
+  std::int64_t tokens() const { return steps_ * model_.geometry().lengths.segment; }
   const std::vector<std::int64_t>& longest() const { return longest_; }
 
   void add_stream(at::Generator& random, std::int64_t graph_numbers) {
-    const at::Tensor ids = at::randint(model_.network().vocab_size,
-                                       {steps_, geometry_.lengths.segment}, random, at::kLong);
-    const std::int64_t segment = geometry_.lengths.segment;
-    const std::int64_t rows = rows_at_once(model_.network(), geometry_, steps_, graph_numbers);
+    const at::Tensor ids = at::randint(
+        network().vocab_size, {steps_, model_.geometry().lengths.segment}, random, at::kLong);
+    const std::int64_t segment = model_.geometry().lengths.segment;
+    const std::int64_t rows = rows_at_once(network(), model_.geometry(), steps_, graph_numbers);
     for (std::int64_t first = 0; first < segment; first += rows) {
       check_for_stop();
       add_positions(ids, first, std::min(rows, segment - first), random);
@@ -66,9 +66,9 @@ class Measurement {
   // Row r of a batch of equal streams differentiates position first + r.
   void add_positions(const at::Tensor& ids, std::int64_t first, std::int64_t rows,
                      at::Generator& random) {
-    const std::int64_t segment = geometry_.lengths.segment;
+    const std::int64_t segment = model_.geometry().lengths.segment;
     // Every segment is embedded for itself, as it is read.
-    const at::Tensor stream = model_.embed(ids).detach().flatten(0, 1);
+    const at::Tensor stream = model_.model().embed(ids).detach().flatten(0, 1);
     const at::Tensor embedded = stream.repeat({rows, 1, 1}).requires_grad_();
     const at::Tensor states = read(embedded);
     at::Tensor projection = at::zeros_like(states);
@@ -93,25 +93,25 @@ class Measurement {
     }
   }
 
+  const net::Network& network() const { return model_.model().network(); }
+
   // The states of the last segment.
   at::Tensor read(const at::Tensor& embedded) const {
     StepOptions step;
     step.through_memory = true;
-    Memory memory = model_.start_memory(geometry_, embedded.size(0));
-    const std::int64_t segment = geometry_.lengths.segment;
+    Memory memory = model_.start_memory(embedded.size(0));
+    const std::int64_t segment = model_.geometry().lengths.segment;
     at::Tensor states;
     for (std::int64_t i = 0; i < steps_; ++i) {
-      if (model_.network().reset_memory_at_documents) {  // one document, from the first token on
+      if (network().reset_memory_at_documents) {  // one document, from the first token on
         step.ages.assign(static_cast<std::size_t>(embedded.size(0)), i * segment);
       }
-      states = model_.forward_embedded(geometry_, embedded.narrow(1, i * segment, segment), memory,
-                                       step);
+      states = model_.forward_embedded(embedded.narrow(1, i * segment, segment), memory, step);
     }
     return states;
   }
 
-  const Model& model_;
-  net::Geometry geometry_;
+  ModelAtLengths model_;
   std::int64_t steps_ = 0;
   std::vector<std::int64_t> longest_;
 };

@@ -69,7 +69,7 @@ void require_finite(const std::vector<nn::NamedTensor>& tensors, std::int64_t st
 
 nn::Memory finite_memory(const TrainedNetwork& trained, std::int64_t steps) {
   nn::Memory memory = trained.memory();
-  for (const auto& tensors : {trained.model().parameters(), trained.moments(), memory.states}) {
+  for (const auto& tensors : {trained.model().parameters(), trained.moments(), memory.named()}) {
     require_finite(tensors, steps);
   }
   return memory;
@@ -84,7 +84,7 @@ void write_checkpoint(const fs::path& folder, const net::ModelFile& description,
   write_file_atomically(temporary / "model.json", dump_json(net::model_file_to_json(description)));
   weights::write_safetensors(temporary / kWeights, trained.model().parameters(), metadata);
   weights::write_safetensors(temporary / kOptimizer, trained.moments(), metadata);
-  weights::write_safetensors(temporary / kMemory, memory.states, metadata);
+  weights::write_safetensors(temporary / kMemory, memory.named(), metadata);
 
   TrainingState saved = state;
   saved.updates = trained.updates();
@@ -135,7 +135,7 @@ TrainingState read_checkpoint(const fs::path& folder, TrainedNetwork& trained, R
   trained.set_updates(state.updates);
   if (rows == Rows::kSame) {
     nn::Memory memory = trained.memory();
-    restore(folder / kMemory, memory.states);
+    restore(folder / kMemory, memory.named());
     trained.set_memory(memory);
   }
   return state;

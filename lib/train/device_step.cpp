@@ -6,7 +6,7 @@
 
 #include "machine/device.h"
 #include "net/clusters.h"
-#include "train/trained_network.h"
+#include "train/step_loss.h"
 
 namespace ql::train {
 namespace {
@@ -19,7 +19,7 @@ AdamOptions adam_options(const TrainingConfig& config) {
 
 StepInput::StepInput(std::int64_t batch, std::int64_t segment, std::int64_t scales,
                      const at::TensorOptions& options)
-    : ids(at::zeros({2 * batch * segment + batch}, options.dtype(at::kLong))),
+    : ids(at::zeros({batch * (segment + 1) + batch}, options.dtype(at::kLong))),
       numbers(at::zeros({2 + scales}, options.dtype(at::kDouble))) {}
 
 void StepInput::set_numbers(double learning_rate, std::int64_t step,
@@ -39,10 +39,10 @@ DeviceStep::DeviceStep(nn::Model& model, const TrainingConfig& config, machine::
       config_(config),
       group_(group),
       rows_(group != nullptr ? group->share_of(config.batch) : machine::RowRange{0, config.batch}),
-      geometry_(net::make_geometry(model.network(), model.network().lengths)),
+      at_lengths_(model, model.network().lengths),
       adam_(model.parameters(), adam_options(config)),
-      memory_(model.start_memory(geometry_, rows_.count)),
-      input_(rows_.count, geometry_.lengths.segment, scales(),
+      memory_(at_lengths_.start_memory(rows_.count)),
+      input_(rows_.count, at_lengths_.geometry().lengths.segment, scales(),
              at::TensorOptions().device(model.options().device())),
       report_(at::zeros({6}, input_.numbers.options())),
       sound_(at::ones({}, report_.options().dtype(at::kBool))),
@@ -51,20 +51,17 @@ DeviceStep::DeviceStep(nn::Model& model, const TrainingConfig& config, machine::
 }
 
 std::int64_t DeviceStep::scales() const {
-  return static_cast<std::int64_t>(geometry_.outputs.size());
+  return static_cast<std::int64_t>(at_lengths_.geometry().outputs.size());
 }
 
 void DeviceStep::forget() {
-  for (const nn::NamedTensor& state : memory_.states) {
+  for (const nn::NamedTensor& state : memory_.named()) {
     state.tensor.zero_();
   }
 }
 
-DeviceStep::Forward DeviceStep::forward(std::int64_t number) const {
-  const std::int64_t rows = rows_.count, segment = geometry_.lengths.segment;
-  const at::Tensor tokens = input_.ids.narrow(0, 0, rows * segment).view({rows, segment});
-  const at::Tensor targets =
-      input_.ids.narrow(0, rows * segment, rows * segment).view({rows, segment});
+void DeviceStep::compute(std::int64_t number) {
+  const std::int64_t rows = rows_.count, row = at_lengths_.geometry().lengths.segment + 1;
   nn::StepOptions options;
   options.training = true;
   options.seed = static_cast<std::uint64_t>(config_.seed);
@@ -72,28 +69,21 @@ DeviceStep::Forward DeviceStep::forward(std::int64_t number) const {
   options.first_row = rows_.first;
   options.scale_weights = input_.scale_weights().to(at::kFloat);
   if (model_.network().reset_memory_at_documents) {
-    options.age_tensor = input_.ids.narrow(0, 2 * rows * segment, rows);
+    options.age_tensor = input_.ids.narrow(0, rows * row, rows);
   }
-  const machine::Autocast autocast(model_.options().device(), config_.precision);
   nn::Memory memory = memory_;
-  at::Tensor reconstruction;
-  const at::Tensor states = model_.forward(geometry_, tokens, memory, options, &reconstruction);
-  const std::int64_t context = config_.half_loss ? segment / 2 : 0, counted = segment - context;
-  const double share = static_cast<double>(rows) / static_cast<double>(config_.batch);
-  const at::Tensor loss =
-      share *
-      model_.losses(states.narrow(1, context, counted), targets.narrow(1, context, counted)).mean();
-  const double weight = share * config_.recons_loss_weight.value_or(kReconstructionWeight);
-  return {loss, reconstruction.defined() ? loss + weight * reconstruction : loss, memory};
-}
-
-void DeviceStep::compute(std::int64_t number) {
-  const Forward result = forward(number);
-  (result.total * loss_scale_.factor()).backward();
-  for (std::size_t i = 0; i < memory_.states.size(); ++i) {
-    memory_.states[i].tensor.copy_(result.memory.states[i].tensor);
+  StepLoss loss;
+  {
+    const machine::Autocast autocast(model_.options().device(), config_.precision);
+    loss = step_loss(at_lengths_, input_.ids.narrow(0, 0, rows * row).view({rows, row}), memory,
+                     options, config_);
   }
-  loss_ = result.loss.detach().to(at::kDouble);
+  (loss.total * loss_scale_.factor()).backward();
+  const std::vector<nn::NamedTensor> kept = memory_.named(), next = memory.named();
+  for (std::size_t i = 0; i < kept.size(); ++i) {
+    kept[i].tensor.copy_(next[i].tensor);
+  }
+  loss_ = loss.loss.detach().to(at::kDouble);
   gradient_ = adam_.take_gradient();
 }
 

@@ -10,8 +10,7 @@
 #include <vector>
 
 #include "machine/process_group.h"
-#include "net/geometry.h"
-#include "nn/model.h"
+#include "nn/model_at_lengths.h"
 #include "train/config.h"
 #include "train/device_adam.h"
 #include "train/loss_scale.h"
@@ -20,14 +19,13 @@ namespace ql::train {
 
 // What the host tells a step: two tensors, so two copies.
 struct StepInput {
-  at::Tensor ids;      // int64: tokens and targets, each batch x segment, then an age for each row
+  at::Tensor ids;      // int64: those of Streams::read(), then an age for each row
   at::Tensor numbers;  // float64: see the functions that read them
 
   // All zeros. `options` carries the device, or pinned memory.
   StepInput(std::int64_t batch, std::int64_t segment, std::int64_t scales,
             const at::TensorOptions& options);
 
-  std::int64_t* tokens() const { return ids.data_ptr<std::int64_t>(); }  // of an input on the host
   // `weights` of droppath, one a scale; `step` from 0.
   void set_numbers(double learning_rate, std::int64_t step, const std::vector<double>& weights);
   at::Tensor learning_rate() const { return numbers.select(0, 0); }
@@ -79,18 +77,11 @@ class DeviceStep {
   const DeviceAdam& adam() const { return adam_; }
 
  private:
-  struct Forward {
-    at::Tensor loss;   // mean over the targets of all rows, this process's part
-    at::Tensor total;  // what the gradient is taken of
-    nn::Memory memory;
-  };
-  Forward forward(std::int64_t number) const;
-
   nn::Model& model_;
   TrainingConfig config_;
   machine::ProcessGroup* group_;
   machine::RowRange rows_;
-  net::Geometry geometry_;
+  nn::ModelAtLengths at_lengths_;
   DeviceAdam adam_;
   nn::Memory memory_;
   StepInput input_;

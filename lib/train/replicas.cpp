@@ -12,6 +12,7 @@ namespace ql::train {
 struct Replicas::Replica {
   Replica(const nn::Model& original, std::size_t the_slice, GradientExchange& the_exchange)
       : model(original.network(), original.options()),
+        at_lengths(model, model.network().lengths),
         slice(the_slice),
         exchange(the_exchange),
         is_put(model.parameters().size()) {
@@ -45,6 +46,7 @@ struct Replicas::Replica {
   }
 
   nn::Model model;
+  nn::ModelAtLengths at_lengths;
   std::size_t slice;
   GradientExchange& exchange;
   std::vector<char> is_put;  // by parameter; several threads write to several of them
@@ -60,7 +62,9 @@ Replicas::Replicas(const nn::Model& model, std::size_t slices, GradientExchange&
 
 Replicas::~Replicas() = default;
 
-const nn::Model& Replicas::of(std::size_t slice) const { return replicas_[slice]->model; }
+const nn::ModelAtLengths& Replicas::of(std::size_t slice) const {
+  return replicas_[slice]->at_lengths;
+}
 
 void Replicas::backward(std::size_t slice, const at::Tensor& loss, bool last_pass) {
   Replica& replica = *replicas_[slice];

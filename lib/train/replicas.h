@@ -8,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-#include "nn/model.h"
+#include "nn/model_at_lengths.h"
 #include "train/gradient_exchange.h"
 
 namespace ql::train {
@@ -21,7 +21,7 @@ class Replicas {
   Replicas(const Replicas&) = delete;
   Replicas& operator=(const Replicas&) = delete;
 
-  const nn::Model& of(std::size_t slice) const;
+  const nn::ModelAtLengths& of(std::size_t slice) const;
 
   // The backward pass of a loss of of(slice), on the calling thread; gradients of a slice's passes
   // add up. In the last one each goes to the exchange as soon as it is whole.

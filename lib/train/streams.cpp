@@ -71,16 +71,14 @@ std::int64_t Streams::cursor_from(std::int64_t batch, std::int64_t cursor) const
   return cursor / segments * steps_per_epoch_ + within;
 }
 
-Streams::Batch Streams::read_now(std::int64_t step) const {
-  Batch batch;
-  std::vector<std::int64_t> row(static_cast<std::size_t>(segment_) + 1);
+Streams::Ids Streams::read_now(std::int64_t step) const {
+  const std::int64_t count = segment_ + 1;
+  Ids ids(static_cast<std::size_t>(own_.count * count));
   for (std::int64_t b = 0; b < own_.count; ++b) {
-    reader_.read((own_.first + b) * row_tokens_ + position(step), segment_ + 1, row.data(),
+    reader_.read((own_.first + b) * row_tokens_ + position(step), count, ids.data() + b * count,
                  static_cast<std::size_t>(b));
-    batch.tokens.insert(batch.tokens.end(), row.begin(), row.end() - 1);
-    batch.targets.insert(batch.targets.end(), row.begin() + 1, row.end());
   }
-  return batch;
+  return ids;
 }
 
 void Streams::begin_to_read(std::int64_t step) {
@@ -88,20 +86,19 @@ void Streams::begin_to_read(std::int64_t step) {
     return;
   }
   const auto task =
-      std::make_shared<std::packaged_task<Batch()>>([this, step] { return read_now(step); });
+      std::make_shared<std::packaged_task<Ids()>>([this, step] { return read_now(step); });
   ahead_ = task->get_future();
   thread_->run([task] { (*task)(); });
 }
 
-void Streams::read(std::int64_t step, std::int64_t* tokens, std::int64_t* targets) {
+void Streams::read(std::int64_t step, std::int64_t* out) {
   if (next_ != step) {
     drop_ahead();
   }
-  const Batch batch = ahead_.valid() ? ahead_.get() : read_now(step);
+  const Ids ids = ahead_.valid() ? ahead_.get() : read_now(step);
   next_ = step + 1;
   begin_to_read(step + 1);
-  std::copy(batch.tokens.begin(), batch.tokens.end(), tokens);
-  std::copy(batch.targets.begin(), batch.targets.end(), targets);
+  std::copy(ids.begin(), ids.end(), out);
 }
 
 std::vector<std::int64_t> Streams::document_ages(std::int64_t step,

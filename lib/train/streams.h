@@ -53,9 +53,9 @@ class Streams {
     return (step + ahead_of_step_) % steps_per_epoch_ * segment_;
   }
 
-  // Tokens and targets of step `step` (from 0), each [own rows, segment], row-major: target j is
-  // token j + 1 of the row.
-  void read(std::int64_t step, std::int64_t* tokens, std::int64_t* targets);
+  // Writes the ids of step `step` (from 0) to `out` [own rows, segment + 1], row-major: the tokens
+  // and the last one's target. Token j + 1 is the target of token j.
+  void read(std::int64_t step, std::int64_t* out);
 
   // For every row, how many tokens of the document that step `step` begins in stand before it: in
   // the data, so that a part that begins inside a document goes on with it, from an empty memory.
@@ -66,10 +66,8 @@ class Streams {
 
  private:
   shard::TokenReader& reader_;
-  struct Batch {
-    std::vector<std::int64_t> tokens, targets;
-  };
-  Batch read_now(std::int64_t step) const;
+  using Ids = std::vector<std::int64_t>;
+  Ids read_now(std::int64_t step) const;
 
   void begin_to_read(std::int64_t step);
   void drop_ahead();
@@ -77,7 +75,7 @@ class Streams {
   std::int64_t batch_, segment_, row_tokens_, steps_per_epoch_ = 0;
   machine::RowRange own_;
   std::int64_t ahead_of_step_ = 0;  // cursor less step
-  std::future<Batch> ahead_;  // of step next_; the reader belongs to its thread until it is there
+  std::future<Ids> ahead_;  // of step next_; the reader belongs to its thread until it is there
   std::int64_t next_ = -1;
   std::unique_ptr<WorkerThreads> thread_;  // none: the system granted none
 };

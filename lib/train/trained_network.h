@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "machine/process_group.h"
+#include "nn/memory.h"
 #include "nn/model.h"
 #include "train/compute_device.h"
 #include "train/config.h"
@@ -58,9 +59,6 @@ class TrainedNetwork {
  private:
   double largest_loss_ = std::numeric_limits<double>::infinity();
 };
-
-// recons_loss_weight of the paper's appendix E.
-constexpr double kReconstructionWeight = 0.01;
 
 // `network` with its vocab_size. The weights are initialised with the configuration's seed; the
 // memory starts as zeros. Of a `group`, which must outlive it, every process computes on a

@@ -6,8 +6,7 @@
 #include <vector>
 
 #include "machine/process_group.h"
-#include "net/geometry.h"
-#include "nn/model.h"
+#include "nn/model_at_lengths.h"
 #include "train/adam.h"
 #include "train/config.h"
 #include "train/gradient_exchange.h"
@@ -52,7 +51,6 @@ class TrainedOnCpu : public TrainedNetwork {
     double loss = 0;  // its part of the mean over the targets that are trained on
     Gradients gradients;
   };
-  struct Batch;
   // Of several processes: how the slices' gradients come together.
   struct Shared {
     Shared(machine::ProcessGroup& group, const nn::Model& model, std::size_t slices)
@@ -61,12 +59,13 @@ class TrainedOnCpu : public TrainedNetwork {
     Replicas replicas;
   };
   void set_own_memory(const nn::Memory& memory);
-  SliceResult run_slice(std::size_t slice, const Batch& batch);
-  std::vector<SliceResult> run_slices(const Batch& batch);
+  // Of `ids` [own rows, segment + 1].
+  SliceResult run_slice(std::size_t slice, const at::Tensor& ids, const nn::StepOptions& options);
+  std::vector<SliceResult> run_slices(const at::Tensor& ids, const nn::StepOptions& options);
 
   TrainingConfig config_;
-  net::Geometry geometry_;
   nn::Model model_;
+  nn::ModelAtLengths at_lengths_;
   Adam adam_;
   machine::ProcessGroup* group_;
   machine::RowRange rows_;     // of the batch that this process computes

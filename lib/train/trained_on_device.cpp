@@ -51,13 +51,13 @@ StepResult TrainedOnDevice::step(Streams& streams, std::int64_t step, double lea
     cuda_->wait_for_upload();  // `host_` is about to be written
   }
 #endif
-  const std::int64_t numbers = step_.rows().count * streams.segment();
+  auto* ids = host_.ids.data_ptr<std::int64_t>();
   if (model_.network().reset_memory_at_documents) {
     // Before read(), which begins to read the next step.
     const std::vector<std::int64_t> ages = streams.document_ages(step);
-    std::copy(ages.begin(), ages.end(), host_.tokens() + 2 * numbers);
+    std::copy(ages.begin(), ages.end(), ids + step_.rows().count * (streams.segment() + 1));
   }
-  streams.read(step, host_.tokens(), host_.tokens() + numbers);
+  streams.read(step, ids);
   nn::StepOptions options;
   options.training = true;
   options.seed = static_cast<std::uint64_t>(config_.seed);
@@ -98,22 +98,18 @@ StepResult TrainedOnDevice::step(Streams& streams, std::int64_t step, double lea
 }
 
 nn::Memory TrainedOnDevice::memory() const {
-  nn::Memory memory = step_.memory();
-  for (nn::NamedTensor& state : memory.states) {
-    if (group_ != nullptr) {
-      state.tensor = all_rows(state.tensor, *group_, step_.rows(), config_.batch);
-    }
-  }
-  return memory;
+  return step_.memory().with([this](const at::Tensor& own) {
+    return group_ != nullptr ? all_rows(own, *group_, step_.rows(), config_.batch) : own;
+  });
 }
 
 void TrainedOnDevice::set_memory(const nn::Memory& memory) {
   const at::NoGradGuard no_gradient;
   const machine::RowRange& rows = step_.rows();
-  for (std::size_t i = 0; i < memory.states.size(); ++i) {
+  const std::vector<nn::NamedTensor> own = step_.memory().named(), all = memory.named();
+  for (std::size_t i = 0; i < own.size(); ++i) {
     // Where it stands: a recorded step reads it from there.
-    step_.memory().states[i].tensor.copy_(
-        memory.states[i].tensor.narrow(0, rows.first, rows.count));
+    own[i].tensor.copy_(all[i].tensor.narrow(0, rows.first, rows.count));
   }
 }
 

@@ -101,18 +101,21 @@ void TrainingRun::leave_out_until(std::int64_t cursor) {
   state_.cursor = cursor;
   streams_.set_cursor(state_.step, cursor);
   unsaved_ = true;
-  std::vector<std::int64_t> ages(static_cast<std::size_t>(streams_.batch()), 0);
+  nn::StepOptions step;
+  step.ages.assign(static_cast<std::size_t>(streams_.batch()), 0);
   if (!epoch_begins && streams_.epoch(state_.step) == epoch) {
     if (!task_.network.reset_memory_at_documents) {
       return;
     }
-    ages = streams_.document_ages(state_.step, {0, streams_.batch()});
-    for (std::int64_t& age : ages) {
+    step.ages = streams_.document_ages(state_.step, {0, streams_.batch()});
+    for (std::int64_t& age : step.ages) {
       age = std::max<std::int64_t>(0, age - left_out);
     }
   }
-  trained_->set_memory(nn::forget_other_documents(
-      trained_->memory(), net::make_geometry(task_.network, task_.network.lengths), ages));
+  nn::Memory memory = trained_->memory();
+  nn::forget_other_documents(memory, net::make_geometry(task_.network, task_.network.lengths),
+                             step);
+  trained_->set_memory(memory);
 }
 
 }  // namespace ql::train

@@ -9,9 +9,8 @@
 
 #include "machine/threads.h"
 #include "net/cost.h"
-#include "net/geometry.h"
 #include "net/model_file.h"
-#include "nn/model.h"
+#include "nn/model_at_lengths.h"
 
 namespace {
 
@@ -40,12 +39,12 @@ struct Bench {
       : preset(ql::net::read_preset(std::string(QL_SHARE) + "/presets/" + preset_name + ".json", {},
                                     {})),
         network(with_vocabulary(preset.network)),
-        geometry(ql::net::make_geometry(network, network.lengths)),
         model(network, at::TensorOptions(at::kFloat)),
+        at_lengths(model, network.lengths),
         batch(ql::JsonObject(preset.training, preset_name).integer("batch", 1)),
         tokens(at::randint(kVocabulary, {batch, network.lengths.segment}, at::kLong)),
         targets(at::randint(kVocabulary, {batch, network.lengths.segment}, at::kLong)),
-        memory(model.start_memory(geometry, batch)) {
+        memory(at_lengths.start_memory(batch)) {
     model.initialise(1);
   }
 
@@ -54,7 +53,7 @@ struct Bench {
     return network;
   }
   at::Tensor loss(const ql::nn::StepOptions& step) {
-    return model.losses(model.forward(geometry, tokens, memory, step), targets).mean();
+    return model.losses(at_lengths.forward(tokens, memory, step), targets).mean();
   }
   // Counts tokens and operations; a backward pass does twice the work of a forward pass.
   void report(benchmark::State& state, double passes) const {
@@ -68,8 +67,8 @@ struct Bench {
 
   ql::net::Preset preset;
   ql::net::Network network;
-  ql::net::Geometry geometry;
   ql::nn::Model model;
+  ql::nn::ModelAtLengths at_lengths;
   std::int64_t batch;
   at::Tensor tokens, targets;
   ql::nn::Memory memory;

@@ -85,8 +85,8 @@ TokenSource source_from(const Ids& ids) {
 std::vector<double> read_single_stream(const nn::Model& model, const net::Lengths& lengths,
                                        const Ids& ids, std::int64_t first = 0) {
   const at::NoGradGuard no_gradient;
-  const net::Geometry geometry = net::make_geometry(model.network(), lengths);
-  nn::Memory memory = model.start_memory(geometry, 1);
+  const nn::ModelAtLengths at_lengths(model, lengths);
+  nn::Memory memory = at_lengths.start_memory(1);
   std::vector<double> losses(ids.size());
   const auto inputs = static_cast<std::int64_t>(ids.size()) - 1;
   for (std::int64_t begin = first; begin < inputs; begin += lengths.segment) {
@@ -100,7 +100,7 @@ std::vector<double> read_single_stream(const nn::Model& model, const net::Length
     if (model.network().reset_memory_at_documents) {
       step.ages = {begin - *(std::upper_bound(kDocuments.begin(), kDocuments.end(), begin) - 1)};
     }
-    const at::Tensor states = model.forward(geometry, tokens, memory, step);
+    const at::Tensor states = at_lengths.forward(tokens, memory, step);
     const at::Tensor segment_losses = model.losses(states, targets);
     for (std::int64_t i = 0; i < lengths.segment && begin + i < inputs; ++i) {
       losses.at(static_cast<std::size_t>(begin + i + 1)) = segment_losses[0][i].item<double>();

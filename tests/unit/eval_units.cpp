@@ -284,19 +284,20 @@ TEST_CASE("a scorer gives the same losses however the ids come") {
   net::Network sized = network;
   sized.vocab_size = 23;
   const nn::Model model = test::random_model(sized, 3, at::kDouble);
+  const nn::ModelAtLengths at_lengths(model, sized.lengths);
   const at::Tensor ids = test::random_tokens(1, 101, 23, 5);
   const auto losses = [&](std::int64_t chunk, std::int64_t piece) {
-    StreamScorer scorer(model, sized.lengths, chunk);
     std::vector<double> all(101);
-    const TargetSink sink = [&](std::int64_t position, const std::int64_t* targets,
-                                const double* values, std::int64_t count) {
-      CHECK(std::equal(targets, targets + count, ids.data_ptr<std::int64_t>() + position));
+    EvaluationOptions options;
+    options.chunk = chunk;
+    options.sink = [&](std::int64_t position, const double* values, std::int64_t count) {
       std::copy_n(values, count, all.begin() + position);
     };
+    StreamScorer scorer(at_lengths, "ids", options);
     for (std::int64_t begin = 0; begin < 101; begin += piece) {
-      scorer.put(ids.data_ptr<std::int64_t>() + begin, std::min(piece, 101 - begin), sink);
+      scorer.put(ids.data_ptr<std::int64_t>() + begin, std::min(piece, 101 - begin));
     }
-    scorer.finish(sink);
+    scorer.finish();
     return all;
   };
   const std::vector<double> expected = losses(1000, 101);
@@ -313,28 +314,30 @@ TEST_CASE("a scorer gives the same losses however the ids come") {
 TEST_CASE("what waits can be scored at any place, with the same losses") {
   const nn::Model model = test::random_model(words_network(), 3, at::kDouble);
   const net::Lengths lengths = model.network().lengths;
+  const nn::ModelAtLengths at_lengths(model, lengths);
   constexpr std::int64_t kTokens = 61;
   const at::Tensor ids = test::random_tokens(1, kTokens, 23, 5);
   // Catches up when as many tokens were put as one of `splits` says.
   const auto losses = [&](const std::vector<std::int64_t>& splits) {
-    StreamScorer scorer(model, lengths, 40);
     std::vector<double> all;
-    const TargetSink sink = [&](std::int64_t position, const std::int64_t*, const double* values,
-                                std::int64_t count) {
+    EvaluationOptions options;
+    options.chunk = 40;
+    options.sink = [&](std::int64_t position, const double* values, std::int64_t count) {
       CHECK(position == static_cast<std::int64_t>(all.size()) + 1);
       all.insert(all.end(), values, values + count);
     };
+    StreamScorer scorer(at_lengths, "ids", options);
     std::int64_t put = 0;
     for (const std::int64_t split : splits) {
-      scorer.put(ids.data_ptr<std::int64_t>() + put, split - put, sink);
+      scorer.put(ids.data_ptr<std::int64_t>() + put, split - put);
       put = split;
-      scorer.put_waiting(sink);
+      scorer.put_waiting();
       // All but the last, which is a target only, and what fills no segment.
       const std::int64_t segments = std::max<std::int64_t>(split - 1, 0) / lengths.segment;
       CHECK(static_cast<std::int64_t>(all.size()) == segments * lengths.segment);
     }
-    scorer.put(ids.data_ptr<std::int64_t>() + put, kTokens - put, sink);
-    scorer.finish(sink);
+    scorer.put(ids.data_ptr<std::int64_t>() + put, kTokens - put);
+    scorer.finish();
     return all;
   };
   const std::vector<double> expected = losses({});

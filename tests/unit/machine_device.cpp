@@ -4,7 +4,6 @@
 
 #include "base/error.h"
 #include "float32_error.h"
-#include "net/document_reset.h"
 #include "nn/accumulation_internal.h"
 #include "nn/document_reset_internal.h"
 #include "nn_support.h"
@@ -32,15 +31,15 @@ net::Network one_of(net::Architecture architecture) {
 // The losses of two segments and the gradients of their sum.
 std::vector<at::Tensor> compute(const nn::Model& model, Precision precision) {
   const net::Network& network = model.network();
-  const net::Geometry geometry = net::make_geometry(network, network.lengths);
-  nn::Memory memory = model.start_memory(geometry, 2);
+  const nn::ModelAtLengths at_lengths(model, network.lengths);
+  nn::Memory memory = at_lengths.start_memory(2);
   const Autocast autocast(at::kCPU, precision);
   std::vector<at::Tensor> results;
   for (std::uint64_t seed = 1; seed <= 2; ++seed) {
     const at::Tensor tokens = test::random_tokens(2, 4, network.vocab_size, seed);
     const at::Tensor targets = test::random_tokens(2, 4, network.vocab_size, seed + 9);
     const at::Tensor losses =
-        model.losses(model.forward(geometry, tokens, memory, {true, 5, seed}), targets);
+        model.losses(at_lengths.forward(tokens, memory, {true, 5, seed}), targets);
     losses.mean().backward();
     results.push_back(losses.detach());
   }
@@ -159,14 +158,17 @@ TEST_CASE("autocast rounds products, and only while it lives") {
 }
 
 TEST_CASE("ages as a tensor forget the same states") {
-  const net::MemoryCover covers[] = {{1, 0, 4, 1}, {2, 0, 3, 1}, {2, 6, 1, 1}, {3, 5, 2, 2}};
+  const nn::MemoryCover covers[] = {{1, 0, 4, 1}, {2, 0, 3, 1}, {2, 6, 1, 1}, {3, 5, 2, 2}};
   const std::vector<std::int64_t> ages = {0, 1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 13, 40, 1000};
   const at::Tensor tensor = at::tensor(ages, at::kLong);
-  for (const net::MemoryCover& cover : covers) {
+  for (const nn::MemoryCover& cover : covers) {
     for (const std::int64_t length : {1, 4, 9}) {
-      const at::Tensor expected = nn::forgotten_states(cover, length, ages, at::kCPU);
+      nn::StepOptions by_host, by_tensor;
+      by_host.ages = ages;
+      by_tensor.age_tensor = tensor;
+      const at::Tensor expected = nn::forgotten_states(cover, length, by_host, at::kCPU);
       REQUIRE(expected.defined());
-      CHECK(at::equal(nn::forgotten_states(cover, length, tensor), expected));
+      CHECK(at::equal(nn::forgotten_states(cover, length, by_tensor, at::kCPU), expected));
     }
   }
 }

@@ -82,8 +82,8 @@ std::int64_t age_of(const Starts& starts, std::int64_t position) {
 at::Tensor read(const nn::Model& model, const net::Lengths& lengths, const at::Tensor& tokens,
                 const std::vector<Starts>& starts) {
   const at::NoGradGuard no_gradient;
-  const net::Geometry geometry = net::make_geometry(model.network(), lengths);
-  nn::Memory memory = model.start_memory(geometry, tokens.size(0));
+  const nn::ModelAtLengths at_lengths(model, lengths);
+  nn::Memory memory = at_lengths.start_memory(tokens.size(0));
   std::vector<at::Tensor> states;
   for (std::int64_t begin = 0; begin < tokens.size(1); begin += lengths.segment) {
     nn::StepOptions step;
@@ -91,8 +91,7 @@ at::Tensor read(const nn::Model& model, const net::Lengths& lengths, const at::T
          ++row) {
       step.ages.push_back(age_of(starts[row], begin));
     }
-    states.push_back(
-        model.forward(geometry, tokens.narrow(1, begin, lengths.segment), memory, step));
+    states.push_back(at_lengths.forward(tokens.narrow(1, begin, lengths.segment), memory, step));
   }
   return at::cat(states, 1);
 }
@@ -100,8 +99,8 @@ at::Tensor read(const nn::Model& model, const net::Lengths& lengths, const at::T
 // One stream through forward_stream() in chunks of `segments` segments.
 at::Tensor read_chunks(const nn::Model& model, const net::Lengths& lengths,
                        const at::Tensor& tokens, const Starts& starts, std::int64_t segments) {
-  const net::Geometry geometry = net::make_geometry(model.network(), lengths);
-  nn::Memory memory = model.start_memory(geometry, 1);
+  const nn::ModelAtLengths at_lengths(model, lengths);
+  nn::Memory memory = at_lengths.start_memory(1);
   const at::Tensor rows = tokens.view({-1, lengths.segment});
   std::vector<at::Tensor> states;
   for (std::int64_t row = 0; row < rows.size(0); row += segments) {
@@ -110,7 +109,7 @@ at::Tensor read_chunks(const nn::Model& model, const net::Lengths& lengths,
     for (std::int64_t i = row; i < row + count; ++i) {
       ages.push_back(age_of(starts, i * lengths.segment));
     }
-    states.push_back(model.forward_stream(geometry, rows.narrow(0, row, count), memory, ages));
+    states.push_back(at_lengths.forward_stream(rows.narrow(0, row, count), memory, ages));
   }
   return at::cat(states).flatten(0, 1).unsqueeze(0);
 }
@@ -213,15 +212,15 @@ TEST_CASE("no token before a document that begins with a segment reaches it") {
 
 TEST_CASE("ages are given exactly for networks that reset their memory") {
   const nn::Model resets = model_of(kCases[0], 0, true), plain = model_of(kCases[0], 0, false);
-  const net::Geometry geometry = net::make_geometry(plain.network(), kCases[0].lengths);
   const at::Tensor tokens = random_tokens(2, 3, 11, 1);
   const auto forward = [&](const nn::Model& model, const std::vector<std::int64_t>& ages) {
-    nn::Memory memory = model.start_memory(geometry, 2);
+    const nn::ModelAtLengths at_lengths(model, kCases[0].lengths);
+    nn::Memory memory = at_lengths.start_memory(2);
     nn::StepOptions step;
     step.ages = ages;
-    model.forward(geometry, tokens, memory, step);
-    memory = model.start_memory(geometry, 1);
-    model.forward_stream(geometry, tokens, memory, ages);
+    at_lengths.forward(tokens, memory, step);
+    memory = at_lengths.start_memory(1);
+    at_lengths.forward_stream(tokens, memory, ages);
   };
   CHECK_NOTHROW(forward(resets, {0, 3}));
   CHECK_NOTHROW(forward(plain, {}));

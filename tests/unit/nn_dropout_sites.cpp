@@ -23,7 +23,7 @@ class Oracle {
     at::Tensor states =
         dropped(model_.embed(tokens), network_.dropout, {nn::DropoutSite::kEmbedding});
     for (std::int64_t layer = 0; layer < network_.layers(); ++layer) {
-      states = run_layer(layer, memory.states[static_cast<std::size_t>(layer)].tensor, states);
+      states = run_layer(layer, memory.stages[static_cast<std::size_t>(layer)].states, states);
     }
     return dropped(states, network_.dropout, {nn::DropoutSite::kFinal});
   }
@@ -127,12 +127,12 @@ TEST_CASE("every place of a network drops by its own mask, in kernels and operat
     network.dropout = 0.3;
     network.dropatt = 0.4;
     const nn::Model model = test::random_model(network, 4);
-    const net::Geometry geometry = net::make_geometry(network, network.lengths);
+    const nn::ModelAtLengths at_lengths(model, network.lengths);
     const at::Tensor tokens = test::random_tokens(kBatch, 3, network.vocab_size, 6);
-    nn::Memory memory = model.start_memory(geometry, kBatch);
+    nn::Memory memory = at_lengths.start_memory(kBatch);
     at::manual_seed(3);
-    for (nn::NamedTensor& state : memory.states) {
-      state.tensor = at::randn_like(state.tensor);
+    for (const nn::NamedTensor& state : memory.named()) {
+      state.tensor.normal_();
     }
     // Without and with rows of the batch before these.
     for (const std::int64_t first_row : {0, 5}) {
@@ -140,10 +140,10 @@ TEST_CASE("every place of a network drops by its own mask, in kernels and operat
       step.first_row = first_row;
       const at::Tensor expected = Oracle(model, step).run(tokens, memory);
       nn::Memory own = memory;
-      CHECK(test::largest_difference(model.forward(geometry, tokens, own, step), expected) < 1e-12);
+      CHECK(test::largest_difference(at_lengths.forward(tokens, own, step), expected) < 1e-12);
       const machine::OperationsOnly operations;
       own = memory;
-      CHECK(test::largest_difference(model.forward(geometry, tokens, own, step), expected) < 1e-12);
+      CHECK(test::largest_difference(at_lengths.forward(tokens, own, step), expected) < 1e-12);
     }
   }
 }

@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "net/geometry.h"
 #include "nn/model.h"
 #include "nn_support.h"
 #include "torch_doctest.h"
@@ -15,8 +14,9 @@ namespace {
 
 struct Problem {
   nn::Model model;
-  net::Geometry geometry;
   at::Tensor tokens, targets;
+
+  nn::ModelAtLengths at_lengths() const { return {model, model.network().lengths}; }
 };
 
 Problem make_problem(net::Network network, std::uint64_t seed) {
@@ -26,14 +26,13 @@ Problem make_problem(net::Network network, std::uint64_t seed) {
     network.droppath = 0.5;
   }
   const std::int64_t segment = network.lengths.segment;
-  return {test::random_model(network, seed), net::make_geometry(network, network.lengths),
+  return {test::random_model(network, seed),
           test::random_tokens(3, segment, network.vocab_size, seed + 1),
           test::random_tokens(3, segment, network.vocab_size, seed + 2)};
 }
 
 at::Tensor loss_of_step(const Problem& problem, nn::Memory memory, std::uint64_t step) {
-  const at::Tensor states =
-      problem.model.forward(problem.geometry, problem.tokens, memory, {true, 7, step});
+  const at::Tensor states = problem.at_lengths().forward(problem.tokens, memory, {true, 7, step});
   const at::Tensor losses = problem.model.losses(states, problem.targets);
   return (losses * at::arange(1, losses.numel() + 1, at::kDouble).view(losses.sizes())).sum();
 }
@@ -53,9 +52,9 @@ double moved_loss(const Problem& problem, const nn::Memory& memory, std::uint64_
 
 void check_gradients(const Problem& problem, std::uint64_t step) {
   // An earlier step, recorded by autograd, fills the memory.
-  nn::Memory memory = problem.model.start_memory(problem.geometry, 3);
-  problem.model.forward(problem.geometry, problem.targets, memory, {true, 7, step + 100});
-  for (const nn::NamedTensor& state : memory.states) {
+  nn::Memory memory = problem.at_lengths().start_memory(3);
+  problem.at_lengths().forward(problem.targets, memory, {true, 7, step + 100});
+  for (const nn::NamedTensor& state : memory.named()) {
     CHECK(!state.tensor.requires_grad());
   }
   loss_of_step(problem, memory, step).backward();
@@ -196,14 +195,14 @@ TEST_CASE("the auxiliary loss teaches convolution and decoder and nothing else")
     CAPTURE(net::to_text(network.pool));
     CAPTURE(net::to_text(network.compression_loss));
     const Problem problem = make_problem(network, 9);
-    nn::Memory memory = problem.model.start_memory(problem.geometry, 3);
+    nn::Memory memory = problem.at_lengths().start_memory(3);
     for (std::uint64_t step = 0; step < 3; ++step) {
-      problem.model.forward(problem.geometry, problem.targets, memory, {true, 7, step});
+      problem.at_lengths().forward(problem.targets, memory, {true, 7, step});
     }
     const auto reconstruction = [&](bool training) {
       nn::Memory copy = memory;
       at::Tensor loss = at::ones({1});
-      problem.model.forward(problem.geometry, problem.tokens, copy, {training, 7, 9}, &loss);
+      problem.at_lengths().forward(problem.tokens, copy, {training, 7, 9}, &loss);
       return loss;
     };
     CHECK(!reconstruction(false).defined());
@@ -246,9 +245,9 @@ TEST_CASE("the auxiliary loss teaches convolution and decoder and nothing else")
   for (const net::Pool pool : {net::Pool::kMax, net::Pool::kMean, net::Pool::kMostUsed}) {
     network.pool = pool;
     const Problem problem = make_problem(network, 9);
-    nn::Memory memory = problem.model.start_memory(problem.geometry, 3);
+    nn::Memory memory = problem.at_lengths().start_memory(3);
     at::Tensor loss = at::ones({1});
-    problem.model.forward(problem.geometry, problem.tokens, memory, {true, 7, 1}, &loss);
+    problem.at_lengths().forward(problem.tokens, memory, {true, 7, 1}, &loss);
     CHECK(!loss.defined());
   }
 }

@@ -164,13 +164,13 @@ void check_losses(const nn::Model& model, const net::Lengths& lengths, std::int6
 // One stream through forward_stream() in chunks of `segments` segments.
 at::Tensor read_chunks(const nn::Model& model, const net::Lengths& lengths,
                        const at::Tensor& tokens, std::int64_t segments) {
-  const net::Geometry geometry = net::make_geometry(model.network(), lengths);
-  nn::Memory memory = model.start_memory(geometry, 1);
+  const nn::ModelAtLengths at_lengths(model, lengths);
+  nn::Memory memory = at_lengths.start_memory(1);
   const at::Tensor rows = tokens.view({-1, lengths.segment});
   std::vector<at::Tensor> states;
   for (std::int64_t row = 0; row < rows.size(0); row += segments) {
     const std::int64_t count = std::min(segments, rows.size(0) - row);
-    states.push_back(model.forward_stream(geometry, rows.narrow(0, row, count), memory));
+    states.push_back(at_lengths.forward_stream(rows.narrow(0, row, count), memory));
   }
   return at::cat(states).flatten(0, 1);
 }
@@ -189,11 +189,11 @@ TEST_CASE("layer by layer, the states are those of step by step") {
     const at::Tensor expected = read_chunks(model, lengths, tokens, 11);
     {
       const at::NoGradGuard no_gradient;
-      const net::Geometry geometry = net::make_geometry(network, lengths);
-      nn::Memory memory = model.start_memory(geometry, 1);
+      const nn::ModelAtLengths at_lengths(model, lengths);
+      nn::Memory memory = at_lengths.start_memory(1);
       for (std::int64_t start = 0; start < length; start += lengths.segment) {
         const at::Tensor states =
-            model.forward(geometry, tokens.narrow(1, start, lengths.segment), memory, {});
+            at_lengths.forward(tokens.narrow(1, start, lengths.segment), memory, {});
         CHECK(largest_difference(states[0], expected.narrow(0, start, lengths.segment)) < 1e-11);
       }
     }

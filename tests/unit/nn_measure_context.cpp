@@ -38,10 +38,11 @@ at::Tensor gradient_of_two_steps(const nn::Model& model, const net::Geometry& ge
       model.embed(test::random_tokens(1, 2 * segment, model.network().vocab_size, 5))
           .detach()
           .requires_grad_();
-  nn::Memory memory = model.start_memory(geometry, 1);
+  const nn::ModelAtLengths at_lengths(model, geometry.lengths);
+  nn::Memory memory = at_lengths.start_memory(1);
   at::Tensor states;
   for (std::int64_t start : {std::int64_t{0}, segment}) {
-    states = model.forward_embedded(geometry, embedded.narrow(1, start, segment), memory, step);
+    states = at_lengths.forward_embedded(embedded.narrow(1, start, segment), memory, step);
   }
   states.select(1, segment - 1).sum().backward();
   return embedded.grad();
@@ -144,19 +145,17 @@ TEST_CASE("embedded tokens are the same as tokens, and must fit") {
   const net::Network network =
       test::small_network(net::Architecture::kTransformerQl, {1, 1}, 1, {4, 4, 0});
   const nn::Model model = test::random_model(network, 3);
-  const net::Geometry geometry = net::make_geometry(network, network.lengths);
+  const nn::ModelAtLengths at_lengths(model, network.lengths);
   const at::Tensor tokens = test::random_tokens(2, 4, network.vocab_size, 5);
-  nn::Memory one = model.start_memory(geometry, 2), other = one;
+  nn::Memory one = at_lengths.start_memory(2), other = one;
   for (int step = 0; step < 3; ++step) {
-    CHECK(at::equal(model.forward(geometry, tokens, one, {}),
-                    model.forward_embedded(geometry, model.embed(tokens), other, {})));
+    CHECK(at::equal(at_lengths.forward(tokens, one, {}),
+                    at_lengths.forward_embedded(model.embed(tokens), other, {})));
   }
   const at::Tensor embedded = model.embed(tokens);
-  CHECK_THROWS_AS(model.forward_embedded(geometry, embedded.narrow(1, 0, 3), other, {}),
-                  ConfigError);
-  CHECK_THROWS_AS(model.forward_embedded(geometry, embedded.narrow(2, 0, 3), other, {}),
-                  ConfigError);
-  CHECK_THROWS_AS(model.forward_embedded(geometry, embedded.select(0, 0), other, {}), ConfigError);
+  CHECK_THROWS_AS(at_lengths.forward_embedded(embedded.narrow(1, 0, 3), other, {}), ConfigError);
+  CHECK_THROWS_AS(at_lengths.forward_embedded(embedded.narrow(2, 0, 3), other, {}), ConfigError);
+  CHECK_THROWS_AS(at_lengths.forward_embedded(embedded.select(0, 0), other, {}), ConfigError);
 }
 
 }  // namespace ql

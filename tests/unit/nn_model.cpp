@@ -1,5 +1,5 @@
 // The model as a whole: sizes, initial values, refusals, and how a step treats its memory.
-#include "nn/model.h"
+#include "nn/model_at_lengths.h"
 
 #include <ATen/Parallel.h>
 
@@ -9,7 +9,6 @@
 
 #include "base/error.h"
 #include "net/cost.h"
-#include "net/geometry.h"
 #include "nn_support.h"
 #include "torch_doctest.h"
 
@@ -81,9 +80,9 @@ TEST_CASE("parameters and memories are as many as lib/net counts") {
       const nn::Model model(network, at::kFloat);
       const net::Cost cost = net::cost(network, network.lengths);
       CHECK(model.parameter_count() == cost.parameters);
-      const nn::Memory memory = model.start_memory(net::make_geometry(network, network.lengths), 2);
+      const nn::Memory memory = nn::ModelAtLengths(model, network.lengths).start_memory(2);
       std::int64_t states = 0;
-      for (const nn::NamedTensor& state : memory.states) {
+      for (const nn::NamedTensor& state : memory.named()) {
         CHECK(state.tensor.size(0) == 2);
         CHECK(state.tensor.size(2) == network.d_model);
         CHECK(state.tensor.abs().max().item<float>() == 0);
@@ -174,11 +173,11 @@ TEST_CASE("a training step is a function of its seed and step") {
   network.dropatt = 0.2;
   network.droppath = 0.3;
   const nn::Model model = test::random_model(network, 5);
-  const net::Geometry geometry = net::make_geometry(network, network.lengths);
+  const nn::ModelAtLengths at_lengths(model, network.lengths);
   const at::Tensor tokens = test::random_tokens(3, 4, 11, 1);
   const auto run = [&](const nn::StepOptions& step) {
-    nn::Memory memory = model.start_memory(geometry, 3);
-    return model.forward(geometry, tokens, memory, step).detach();
+    nn::Memory memory = at_lengths.start_memory(3);
+    return at_lengths.forward(tokens, memory, step).detach();
   };
   CHECK(at::equal(run({true, 1, 1}), run({true, 1, 1})));
   CHECK(!at::equal(run({true, 1, 1}), run({true, 1, 2})));
@@ -190,12 +189,10 @@ TEST_CASE("a training step is a function of its seed and step") {
 TEST_CASE("what does not fit together is refused") {
   const net::Network network = ql_network();
   const nn::Model model = test::random_model(network, 1);
-  const net::Geometry geometry = net::make_geometry(network, network.lengths);
+  const nn::ModelAtLengths at_lengths(model, network.lengths);
   const at::Tensor tokens = test::random_tokens(2, 4, 11, 1);
-  nn::Memory memory = model.start_memory(geometry, 2);
-  const auto forward = [&](const at::Tensor& ids) {
-    return model.forward(geometry, ids, memory, {});
-  };
+  nn::Memory memory = at_lengths.start_memory(2);
+  const auto forward = [&](const at::Tensor& ids) { return at_lengths.forward(ids, memory, {}); };
   CHECK_NOTHROW(forward(tokens));
   CHECK_THROWS_AS(forward(tokens.narrow(1, 0, 3)), ConfigError);
   CHECK_THROWS_AS(forward(tokens.narrow(0, 0, 1)), ConfigError);  // the memory has two streams
@@ -206,13 +203,11 @@ TEST_CASE("what does not fit together is refused") {
                        FormatError);
   CHECK_THROWS_AS(forward(tokens.sub(12)), FormatError);
 
-  nn::Memory other = model.start_memory(net::make_geometry(network, {4, 8, 0}), 2);
-  CHECK_THROWS_WITH_AS(model.forward(geometry, tokens, other, {}), doctest::Contains("memory.0"),
+  nn::Memory other = nn::ModelAtLengths(model, {4, 8, 0}).start_memory(2);
+  CHECK_THROWS_WITH_AS(at_lengths.forward(tokens, other, {}), doctest::Contains("memory.0"),
                        ConfigError);
-  other.states.pop_back();
-  CHECK_THROWS_AS(model.forward(geometry, tokens, other, {}), ConfigError);
-  const net::Network deeper = test::small_network(kQl, {2, 2}, 1, {4, 4, 0});
-  CHECK_THROWS_AS(model.start_memory(net::make_geometry(deeper, deeper.lengths), 2), ConfigError);
+  other.stages.pop_back();
+  CHECK_THROWS_AS(at_lengths.forward(tokens, other, {}), ConfigError);
 
   const at::Tensor states = at::zeros({2, 4, 8}, at::kDouble);
   CHECK_NOTHROW(model.losses(states, tokens));
@@ -231,11 +226,11 @@ TEST_CASE("networks that cannot be built are refused") {
 
 TEST_CASE("evaluation records no gradient") {
   const nn::Model model = test::random_model(ql_network(), 1);
-  const net::Geometry geometry = net::make_geometry(model.network(), model.network().lengths);
-  nn::Memory memory = model.start_memory(geometry, 1);
+  const nn::ModelAtLengths at_lengths(model, model.network().lengths);
+  nn::Memory memory = at_lengths.start_memory(1);
   const at::NoGradGuard no_grad;
   const at::Tensor tokens = test::random_tokens(1, 4, 11, 1);
-  const at::Tensor states = model.forward(geometry, tokens, memory, {});
+  const at::Tensor states = at_lengths.forward(tokens, memory, {});
   CHECK(!states.requires_grad());
   CHECK(!model.losses(states, tokens).requires_grad());
 }

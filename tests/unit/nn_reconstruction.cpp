@@ -168,12 +168,12 @@ TEST_CASE("a step's auxiliary loss is the mean over its layers, for the states t
       find(model, layer, name).zero_();
     }
   }
-  const net::Geometry geometry = net::make_geometry(network, network.lengths);
+  const nn::ModelAtLengths at_lengths(model, network.lengths);
   const at::Tensor tokens = test::random_tokens(kBatch, 8, network.vocab_size, 3);
-  nn::Memory memory = model.start_memory(geometry, kBatch);
+  nn::Memory memory = at_lengths.start_memory(kBatch);
   at::Tensor found;
   for (const std::int64_t begin : {0, 4}) {
-    model.forward(geometry, tokens.narrow(1, begin, 4), memory, {true, 1, 2}, &found);
+    at_lengths.forward(tokens.narrow(1, begin, 4), memory, {true, 1, 2}, &found);
   }
   // The second step's window begins with token 1; its first four states leave.
   const at::NoGradGuard no_gradient;

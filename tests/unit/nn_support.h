@@ -9,9 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "net/geometry.h"
 #include "net/network.h"
-#include "nn/model.h"
+#include "nn/model_at_lengths.h"
 
 namespace ql::test {
 
@@ -69,12 +68,12 @@ inline at::Tensor random_tokens(std::int64_t batch, std::int64_t length, std::in
 inline at::Tensor read_streams(const nn::Model& model, const net::Lengths& lengths,
                                const at::Tensor& tokens, const at::Tensor& targets) {
   const at::NoGradGuard no_grad;
-  const net::Geometry geometry = net::make_geometry(model.network(), lengths);
-  nn::Memory memory = model.start_memory(geometry, tokens.size(0));
+  const nn::ModelAtLengths at_lengths(model, lengths);
+  nn::Memory memory = at_lengths.start_memory(tokens.size(0));
   std::vector<at::Tensor> losses;
   for (std::int64_t start = 0; start < tokens.size(1); start += lengths.segment) {
     const at::Tensor states =
-        model.forward(geometry, tokens.narrow(1, start, lengths.segment), memory, {});
+        at_lengths.forward(tokens.narrow(1, start, lengths.segment), memory, {});
     losses.push_back(model.losses(states, targets.narrow(1, start, lengths.segment)));
   }
   return at::cat(losses, 1);

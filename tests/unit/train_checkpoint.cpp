@@ -178,7 +178,7 @@ TEST_CASE("a checkpoint of another network is refused, the tensor named") {
   CHECK(refusal(trained.folder(), with_more_rows).find("memory.0") != std::string::npos);
   // Unless the rows are known to be others: then their memory stays.
   CHECK(read_checkpoint(trained.folder(), with_more_rows, Rows::kOther).step == 3);
-  CHECK(with_more_rows.memory().states.front().tensor.count_nonzero().item<std::int64_t>() == 0);
+  CHECK(with_more_rows.memory().named().front().tensor.count_nonzero().item<std::int64_t>() == 0);
   CHECK(with_more_rows.adam().steps() == 3);
 }
 
@@ -200,7 +200,7 @@ TEST_CASE("what is not finite is never written over a checkpoint") {
   const auto said = [&](const char* name, double value) {
     TrainedOnCpu learner(trained.network, trained.config);
     nn::Memory memory = learner.memory();
-    for (const auto& tensors : {learner.model().parameters(), learner.moments(), memory.states}) {
+    for (const auto& tensors : {learner.model().parameters(), learner.moments(), memory.named()}) {
       for (const nn::NamedTensor& named : tensors) {
         if (named.name == name) {
           const at::NoGradGuard no_gradient;

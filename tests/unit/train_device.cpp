@@ -136,17 +136,17 @@ void compare_with_learner(const net::Network& network, TrainingConfig config) {
   }
   CHECK(device.finish().steps == 0);
   CHECK(distance(learner.model().parameters(), device.model().parameters()) < 2e-4);
-  CHECK(distance(learner.memory().states, device.memory().states) < 2e-3);
+  CHECK(distance(learner.memory().named(), device.memory().named()) < 2e-3);
   CHECK(distance(learner.moments(), device.moments()) < 2e-4);
 }
 
-// Tokens and targets of step `number`, and its learning rate.
+// The ids of step `number`, and its learning rate.
 void give_input(DeviceStep& step, const TrainingConfig& config, const net::Network& network,
                 std::int64_t number) {
   StepInput host(config.batch, network.lengths.segment, step.scales(), at::TensorOptions());
-  const std::int64_t count = 2 * config.batch * network.lengths.segment;
+  const std::int64_t count = config.batch * (network.lengths.segment + 1);
   for (std::int64_t i = 0; i < count; ++i) {
-    host.tokens()[i] = (i * 7 + number * 5) % network.vocab_size;
+    host.ids[i] = (i * 7 + number * 5) % network.vocab_size;
   }
   host.set_numbers(0.01, number, std::vector<double>(static_cast<std::size_t>(step.scales()), 1));
   step.input().ids.copy_(host.ids);
@@ -331,7 +331,7 @@ TEST_CASE("a loss that is not finite stops a device's training, however late it 
     if (step == 10) {
       // Even a sound step after the failed one changes nothing.
       set(learner.model().parameters().front().tensor, 0);
-      learner.memory().states.front().tensor.zero_();
+      learner.memory().named().front().tensor.zero_();
     }
   }
   std::string said;

@@ -57,7 +57,7 @@ TEST_CASE("an epoch starts with an empty memory") {
   for (std::int64_t step = 0; step < 4; ++step) {
     a.step(streams, step, 0);  // fills the memory, learns nothing
   }
-  CHECK(a.memory().states.front().tensor.abs().sum().item<double>() > 0);
+  CHECK(a.memory().named().front().tensor.abs().sum().item<double>() > 0);
   CHECK(a.step(streams, 4, 0).loss == b.step(streams, 4, 0).loss);
   CHECK(a.step(streams, 5, 0).loss == b.step(streams, 5, 0).loss);
 }
@@ -84,17 +84,18 @@ TEST_CASE("a step of a network that resets its memory knows its documents" *
   const TrainingConfig config = test::tiny_config();
   Streams streams(reader, 3, 4);
   TrainedOnCpu learner(network, config);
-  const net::Geometry geometry = net::make_geometry(network, network.lengths);
-  nn::Memory memory = learner.model().start_memory(geometry, 3);
+  const nn::ModelAtLengths at_lengths(learner.model(), network.lengths);
+  nn::Memory memory = at_lengths.start_memory(3);
   // Rows begin with tokens 0, 100 and 200.
   const std::vector<std::int64_t> ages[] = {{0, 94, 90}, {0, 0, 94}, {2, 4, 3}, {6, 2, 7}};
   for (std::int64_t step = 0; step < 4; ++step) {
-    const at::Tensor tokens = at::empty({3, 4}, at::kLong), targets = at::empty({3, 4}, at::kLong);
-    streams.read(step, tokens.data_ptr<std::int64_t>(), targets.data_ptr<std::int64_t>());
+    const at::Tensor ids = at::empty({3, 5}, at::kLong);
+    streams.read(step, ids.data_ptr<std::int64_t>());
     nn::StepOptions options;
     options.ages = ages[step];
-    const at::Tensor states = learner.model().forward(geometry, tokens, memory, options);
-    const double expected = learner.model().losses(states, targets).mean().item<double>();
+    const at::Tensor states = at_lengths.forward(ids.narrow(1, 0, 4), memory, options);
+    const double expected =
+        learner.model().losses(states, ids.narrow(1, 1, 4)).mean().item<double>();
     CHECK(learner.step(streams, step, 0).loss == doctest::Approx(expected).epsilon(1e-6));
   }
 }
@@ -115,14 +116,15 @@ TEST_CASE("half of the loss trains on the newer half of every segment" *
     TrainedOnCpu learner(network, config);
     nn::Memory memory = learner.memory();
     // The same step by hand: all losses, those of the older half times zero.
-    const at::Tensor tokens = at::empty({3, segment}, at::kLong), targets = at::empty_like(tokens);
-    streams.read(0, tokens.data_ptr<std::int64_t>(), targets.data_ptr<std::int64_t>());
+    const at::Tensor ids = at::empty({3, segment + 1}, at::kLong);
+    streams.read(0, ids.data_ptr<std::int64_t>());
+    const at::Tensor tokens = ids.narrow(1, 0, segment), targets = ids.narrow(1, 1, segment);
     nn::StepOptions options;
     options.training = true;
     options.seed = static_cast<std::uint64_t>(config.seed);
     nn::Model& model = learner.model();
     const at::Tensor states =
-        model.forward(net::make_geometry(network, network.lengths), tokens, memory, options);
+        nn::ModelAtLengths(model, network.lengths).forward(tokens, memory, options);
     const at::Tensor mask = at::arange(segment).ge(segment / 2).to(at::kFloat);
     const at::Tensor loss = (model.losses(states, targets) * mask).sum() / (3 * mask.sum());
     loss.backward();
@@ -182,16 +184,16 @@ TEST_CASE("a decoder learns beside the network") {
     const auto left_over = [&] {
       nn::Memory memory = learner.memory();
       double squares = 0;
-      for (const nn::NamedTensor& state : memory.states) {
+      for (const nn::NamedTensor& state : memory.named()) {
         if (state.name.rfind("memory.", 0) == 0) {  // n_m = n_s: all of it leaves in this step
           squares +=
               state.tensor.square().mean().item<double>() / static_cast<double>(network.layers());
         }
       }
       at::Tensor loss;
-      learner.model().forward(net::make_geometry(network, network.lengths),
-                              at::zeros({config.batch, network.lengths.segment}, at::kLong), memory,
-                              {true, 1, 1}, &loss);
+      nn::ModelAtLengths(learner.model(), network.lengths)
+          .forward(at::zeros({config.batch, network.lengths.segment}, at::kLong), memory,
+                   {true, 1, 1}, &loss);
       return loss.item<double>() / squares;
     };
     double first = 0, last = 0, first_left = 0;

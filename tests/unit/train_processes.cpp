@@ -54,7 +54,7 @@ Trained train_steps(const std::filesystem::path& data, const net::Network& netwo
   for (const nn::NamedTensor& parameter : learner->model().parameters()) {
     trained.weights.push_back(parameter.tensor.detach().cpu().clone());
   }
-  for (const nn::NamedTensor& state : learner->memory().states) {
+  for (const nn::NamedTensor& state : learner->memory().named()) {
     trained.memory.push_back(state.tensor.cpu().clone());
   }
   return trained;
@@ -236,14 +236,13 @@ TEST_CASE("every process takes its own rows of a memory") {
   std::atomic<int> equal = 0;
   test::in_group(3, [&](machine::ProcessGroup& group) {
     TrainedOnCpu learner(test::tiny_xl(), config, &group);
-    nn::Memory memory = learner.memory();
-    for (nn::NamedTensor& state : memory.states) {
-      state.tensor = at::arange(state.tensor.numel(), at::kFloat).view(state.tensor.sizes());
-    }
+    const nn::Memory memory = learner.memory().with([](const at::Tensor& states) {
+      return at::arange(states.numel(), at::kFloat).view(states.sizes());
+    });
     learner.set_memory(memory);
     const nn::Memory found = learner.memory();
-    for (std::size_t i = 0; i < memory.states.size(); ++i) {
-      equal += found.states[i].tensor.equal(memory.states[i].tensor) ? 1 : 0;
+    for (std::size_t i = 0; i < memory.named().size(); ++i) {
+      equal += found.named()[i].tensor.equal(memory.named()[i].tensor) ? 1 : 0;
     }
   });
   CHECK(equal == 3 * 3);  // as many as layers in each process

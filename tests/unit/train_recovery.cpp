@@ -83,9 +83,9 @@ struct OddPage : Workplace {
     for (std::size_t i = 0; i < trained.moments().size(); ++i) {
       same = same && at::equal(trained.moments()[i].tensor, learner.moments()[i].tensor);
     }
-    for (std::size_t i = 0; i < trained.memory().states.size(); ++i) {
+    for (std::size_t i = 0; i < trained.memory().named().size(); ++i) {
       same =
-          same && at::equal(trained.memory().states[i].tensor, learner.memory().states[i].tensor);
+          same && at::equal(trained.memory().named()[i].tensor, learner.memory().named()[i].tensor);
     }
     return same;
   }

@@ -47,7 +47,7 @@ Trained run(const net::Network& network, std::int64_t slices, std::int64_t passe
   for (const nn::NamedTensor& parameter : learner.model().parameters()) {
     trained.weights.push_back(parameter.tensor.detach().clone());
   }
-  for (const nn::NamedTensor& state : learner.memory().states) {
+  for (const nn::NamedTensor& state : learner.memory().named()) {
     trained.weights.push_back(state.tensor);
   }
   at::set_num_threads(before);

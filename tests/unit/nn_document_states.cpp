@@ -1,12 +1,13 @@
 // Which states belong to a document, against a walk over all of them.
-#include "net/document_reset.h"
+#include "nn/document_reset_internal.h"
 
-#include <doctest/doctest.h>
-
-#include "unit/net_networks.h"
+#include "net_networks.h"
+#include "torch_doctest.h"
 
 using namespace ql::net;
 using namespace ql::net::testing;
+using ql::nn::compressed_memory_cover;
+using ql::nn::MemoryCover;
 
 namespace {
 
@@ -48,10 +49,12 @@ TEST_CASE("the states of a document are its newest ones, as many as a walk count
         CAPTURE(pair.segment);
         CAPTURE(pair.memory);
         CAPTURE(scale.granularity);
+        const at::Tensor kept =
+            ql::nn::document_states(ql::nn::memory_cover(scale), at::arange(5 * pair.segment));
         for (std::int64_t age = 0; age < 5 * pair.segment; ++age) {
           CAPTURE(age);
           const std::int64_t first = 100 * pair.segment;
-          CHECK(document_states(memory_cover(scale), age) == walk(scale, 100, first - age));
+          CHECK(kept[age].item<std::int64_t>() == walk(scale, 100, first - age));
           ++checked;
         }
       }
@@ -64,14 +67,10 @@ TEST_CASE("the compressed memory ends where the memory begins") {
   const Geometry geometry = make_geometry(compressive(2), {4, 6, 8});
   const MemoryCover cover = compressed_memory_cover(geometry);
   // Zeros that steps inside the document compressed count as its own: 2 a step.
-  const std::int64_t expected[] = {0, 0, 0, 0, 2, 2, 2, 2, 4, 4, 4, 4, 6};
-  for (std::int64_t age = 0; age < 13; ++age) {
-    CHECK(document_states(cover, age) == expected[age]);
-  }
+  const std::vector<std::int64_t> expected = {0, 0, 0, 0, 2, 2, 2, 2, 4, 4, 4, 4, 6};
+  CHECK(at::equal(ql::nn::document_states(cover, at::arange(13)), at::tensor(expected)));
   // Without a memory before it, a state counts as soon as it covers one token.
   const MemoryCover next = compressed_memory_cover(make_geometry(compressive(2), {4, 0, 8}));
-  const std::int64_t all[] = {0, 1, 1, 2, 2, 3, 3, 4, 4};
-  for (std::int64_t age = 0; age < 9; ++age) {
-    CHECK(document_states(next, age) == all[age]);
-  }
+  const std::vector<std::int64_t> all = {0, 1, 1, 2, 2, 3, 3, 4, 4};
+  CHECK(at::equal(ql::nn::document_states(next, at::arange(9)), at::tensor(all)));
 }

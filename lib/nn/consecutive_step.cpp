@@ -1,0 +1,107 @@
+#include <algorithm>
+#include <vector>
+
+#include "nn/compression_internal.h"
+#include "nn/step_internal.h"
+
+namespace ql::nn {
+namespace {
+
+// Row k [steps, length, ...] is the memory before step k: the last `length` of concat(carry,
+// entering[0], .., entering[k-1]). `carry` [1, length, ...] is the memory before the first step,
+// `entering` [steps, shift, ...] enters it, a row in each step. The result may share storage.
+at::Tensor memories_before(const at::Tensor& carry, const at::Tensor& entering) {
+  const std::int64_t steps = entering.size(0), shift = entering.size(1), length = carry.size(1);
+  const at::Tensor stream = at::cat({carry.squeeze(0), entering.flatten(0, 1)});
+  return stream.unfold(0, length, shift).narrow(0, 0, steps).movedim(-1, 1);
+}
+
+// The memory [1, length, ...] after the last step; of its own storage.
+at::Tensor memory_after(const at::Tensor& carry, const at::Tensor& entering) {
+  const std::int64_t steps = entering.size(0), shift = entering.size(1), length = carry.size(1);
+  const std::int64_t last = std::min(steps, (length + shift - 1) / shift);
+  const at::Tensor newest = entering.narrow(0, steps - last, last).flatten(0, 1).unsqueeze(0);
+  const at::Tensor stream = at::cat({carry, newest}, 1);
+  return stream.narrow(1, stream.size(1) - length, length).clone();
+}
+
+}  // namespace
+
+// Every state's keys and values are made once, when it is in a segment.
+at::Tensor ConsecutiveStep::layer(const LayerContext& context, const net::Stage& input,
+                                  const at::Tensor& states, StageMemory& memory) {
+  if (geometry_.keeps_most_used()) {
+    return layer_row_by_row(context, input, states, memory);
+  }
+  const auto keys_values = [&](const at::Tensor& of) {
+    return project_keys_values(context, attention_states(context, of));
+  };
+  // Keys and values of the memories of all steps, as the step of each finds them.
+  const auto of_memories = [&](const at::Tensor& carry, const at::Tensor& entering,
+                               const MemoryCover& cover) {
+    const at::Tensor all = memories_before(keys_values(carry), entering);
+    const at::Tensor mask = forgotten(cover, carry.size(1));
+    return mask.defined()
+               ? replace_forgotten(all, mask, keys_values(at::zeros_like(carry.narrow(1, 0, 1))))
+               : all;
+  };
+  const at::Tensor normalized = attention_states(context, states);
+  const at::Tensor own = project_keys_values(context, normalized);
+  std::vector<at::Tensor> parts;  // of the window, the oldest first
+  if (input.compressed_memory > 0) {
+    const at::Tensor leaving = window(input, states, memory).narrow(1, 0, input.segment);
+    const at::Tensor compressed =
+        compress_memories(context.network, context.parameters, leaving, {});
+    parts.push_back(of_memories(memory.compressed, keys_values(compressed),
+                                compressed_memory_cover(geometry_)));
+    memory.compressed = memory_after(memory.compressed, compressed);
+  }
+  if (input.memory > 0) {
+    parts.push_back(of_memories(memory.states, own.narrow(1, 0, input.shift), memory_cover(input)));
+    memory.states = memory_after(memory.states, states.narrow(1, 0, input.shift));
+  }
+  parts.push_back(own);
+  return run_layer(context, states, normalized, parts, positions(input.window()));
+}
+
+// A step's attention decides which states it leaves in the compressed memory, so the next one
+// waits for it.
+at::Tensor ConsecutiveStep::layer_row_by_row(const LayerContext& context, const net::Stage& input,
+                                             const at::Tensor& states, StageMemory& memory) {
+  std::vector<at::Tensor> outputs;
+  for (std::int64_t row = 0; row < states.size(0); ++row) {
+    StepOptions of_row = options_;
+    if (!options_.ages.empty()) {
+      of_row.ages = {options_.ages[static_cast<std::size_t>(row)]};
+    }
+    forget_other_documents(memory, input, geometry_, of_row);
+    outputs.push_back(layer_of_streams(context, input, states.narrow(0, row, 1), memory));
+  }
+  return at::cat(outputs);
+}
+
+at::Tensor ConsecutiveStep::window_of_output(const net::Stage& output, const at::Tensor& states,
+                                             StageMemory& memory) {
+  at::Tensor result = window(output, states, memory);
+  if (output.memory > 0) {
+    memory.states = memory_after(memory.states, states.narrow(1, 0, output.shift));
+  }
+  return result;
+}
+
+// The windows of all steps, as the step of each finds them.
+at::Tensor ConsecutiveStep::window(const net::Stage& stage, const at::Tensor& states,
+                                   const StageMemory& memory) const {
+  if (stage.memory == 0) {
+    return states;
+  }
+  const at::Tensor before = memories_before(memory.states, states.narrow(1, 0, stage.shift));
+  const at::Tensor mask = forgotten(memory_cover(stage), stage.memory);
+  return at::cat({replace_forgotten(before, mask), states}, 1);
+}
+
+at::Tensor ConsecutiveStep::forgotten(const MemoryCover& cover, std::int64_t length) const {
+  return forgotten_states(cover, length, options_, model_.options().device());
+}
+
+}  // namespace ql::nn

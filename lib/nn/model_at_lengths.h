@@ -1,0 +1,70 @@
+// A model at some segment and memory lengths: what runs.
+//
+// Shapes: tokens [batch, segment] int64, states [batch, length, d_model].
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "net/geometry.h"
+#include "nn/dropout.h"
+#include "nn/memory.h"
+#include "nn/model.h"
+
+namespace ql::nn {
+
+// Everything that a step needs and only the lengths decide.
+struct LengthTables {
+  net::Geometry geometry;
+  at::Tensor positions;  // position_table() of the longest window; of other encodings [length, 0]
+  // For every stage that feeds a layer the kernels::hidden_keys(); undefined where our own kernels
+  // compute, which need none.
+  std::vector<at::Tensor> hidden_keys;
+};
+
+class ModelAtLengths {
+ public:
+  // `model` must outlive this object; its weights may change. Throws ConfigError when the lengths
+  // do not fit the network.
+  ModelAtLengths(const Model& model, const net::Lengths& lengths);
+
+  const Model& model() const { return model_; }
+  const net::Geometry& geometry() const { return tables_.geometry; }
+
+  // Zeros.
+  Memory start_memory(std::int64_t batch) const;
+
+  // The last layer's output states [batch, segment, d_model] for tokens [batch, segment]. Replaces
+  // `memory` by the next step's. Throws ConfigError when tokens, memory and `step.ages` do not fit
+  // together, FormatError for a token that is not in the vocabulary (checked for tokens on the
+  // CPU).
+  //
+  // `reconstruction`, if given, becomes the auxiliary loss by which a compressive network learns
+  // its convolution and decoder (nn/compression_internal.h): a scalar to add to the loss with a
+  // small weight (the paper: 0.01), or undefined when there is nothing to learn.
+  at::Tensor forward(const at::Tensor& tokens, Memory& memory, const StepOptions& step,
+                     at::Tensor* reconstruction = nullptr) const;
+
+  // The same from the vectors that Model::embed() makes of a segment's tokens: who holds them can
+  // ask for the gradient with respect to a token.
+  at::Tensor forward_embedded(const at::Tensor& embedded, Memory& memory, const StepOptions& step,
+                              at::Tensor* reconstruction = nullptr) const;
+
+  // forward() without dropout and gradient for consecutive segments of one stream: tokens
+  // [segments, segment] go through the first layer, then through the second, and so on; `memory` is
+  // of batch 1, `ages` those of StepOptions, one a segment. The states equal those of forward(),
+  // segment by segment. With the pool most-used a layer still takes its segments one by one: what
+  // it keeps of one depends on the one before.
+  at::Tensor forward_stream(const at::Tensor& tokens, Memory& memory,
+                            const std::vector<std::int64_t>& ages = {}) const;
+
+ private:
+  at::Tensor embed_segments(const at::Tensor& tokens) const;
+
+  const Model& model_;
+  LengthTables tables_;
+};
+
+}  // namespace ql::nn

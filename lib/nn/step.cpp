@@ -1,0 +1,111 @@
+#include "nn/step_internal.h"
+
+#include <vector>
+
+#include "nn/accumulation_internal.h"
+#include "nn/compression_internal.h"
+#include "nn/pooling_internal.h"
+
+namespace ql::nn {
+
+Step::Step(const Model& model, const LengthTables& tables, const StepOptions& options,
+           Memory& memory)
+    : model_(model),
+      geometry_(tables.geometry),
+      options_(options),
+      tables_(tables),
+      memory_(memory),
+      positions_(dropout_of_shared(tables.positions, model.network().dropout, options,
+                                   {DropoutSite::kPosition})) {}
+
+at::Tensor Step::run(at::Tensor states) {
+  const net::Network& network = model_.network();
+  at::Tensor window;  // of a scale's output
+  std::vector<at::Tensor> upsampled;
+  for (std::size_t i = 0; i < geometry_.stages.size(); ++i) {
+    const net::Stage& stage = geometry_.stages[i];
+    switch (stage.source) {
+      case net::Stage::Source::kTokens:
+        break;
+      case net::Stage::Source::kLayer:
+        states = layer_over(i - 1, states);
+        break;
+      case net::Stage::Source::kCompressed:
+        states = compress(window, network.pool, geometry_.rate, stage.segment);
+        window = at::Tensor();
+        break;
+      case net::Stage::Source::kAveraged:
+        states = average_scales(upsampled, network.droppath, options_);
+        break;
+    }
+    if (!stage.feeds_layer() && stage.scale < geometry_.outputs.size()) {
+      window = window_of_output(stage, states, memory_.stages[i]);
+      const at::Tensor previous =
+          stage.memory > 0 ? window.narrow(1, stage.memory - 1, 1) : at::Tensor();
+      upsampled.push_back(upsample(states, previous, stage));
+    }
+  }
+  return dropout(states, network.dropout, options_, {DropoutSite::kFinal});
+}
+
+at::Tensor Step::reconstruction() const {
+  return reconstruction_.defined()
+             ? reconstruction_ / static_cast<double>(model_.network().layers())
+             : at::Tensor();
+}
+
+at::Tensor Step::layer_over(std::size_t input, const at::Tensor& states) {
+  const net::Stage& stage = geometry_.stages[input];
+  const LayerContext context{model_.network(),
+                             model_.weights().layers[static_cast<std::size_t>(stage.layer)],
+                             options_,
+                             stage.layer,
+                             {stage.span, model_.network().attention_dilation},
+                             nullptr,
+                             tables_.hidden_keys[input]};
+  return layer(context, stage, states, memory_.stages[input]);
+}
+
+at::Tensor Step::positions(std::int64_t window) const {
+  return positions_.narrow(0, positions_.size(0) - window, window);
+}
+
+at::Tensor Step::window_of_streams(const net::Stage& stage, const at::Tensor& states,
+                                   StageMemory& memory) const {
+  if (stage.memory == 0) {
+    return states;
+  }
+  at::Tensor window = at::cat({memory.states, states}, 1);
+  // concat(memory, segment[:shift]) is the window's first memory + shift states.
+  memory.states =
+      (options_.through_memory ? window : window.detach()).narrow(1, stage.shift, stage.memory);
+  return window;
+}
+
+at::Tensor Step::layer_of_streams(const LayerContext& context, const net::Stage& input,
+                                  const at::Tensor& states, StageMemory& memory) {
+  const at::Tensor window = window_of_streams(input, states, memory);
+  if (input.compressed_memory == 0) {
+    return run_layer(context, window, states, positions(window.size(1)));
+  }
+  const CompressiveOutput output =
+      run_compressive_layer(context, window, states, memory.compressed, positions(input.window()));
+  memory.compressed = output.compressed_memory;
+  if (output.reconstruction.defined()) {
+    reconstruction_ =
+        reconstruction_.defined() ? reconstruction_ + output.reconstruction : output.reconstruction;
+  }
+  return output.states;
+}
+
+at::Tensor StreamsStep::layer(const LayerContext& context, const net::Stage& input,
+                              const at::Tensor& states, StageMemory& memory) {
+  return layer_of_streams(context, input, states, memory);
+}
+
+at::Tensor StreamsStep::window_of_output(const net::Stage& output, const at::Tensor& states,
+                                         StageMemory& memory) {
+  return window_of_streams(output, states, memory);
+}
+
+}  // namespace ql::nn

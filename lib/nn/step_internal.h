@@ -1,0 +1,92 @@
+// A step of a network: a segment of tokens in every row goes through all stages in turn.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include "net/geometry.h"
+#include "nn/document_reset_internal.h"
+#include "nn/layers_internal.h"
+#include "nn/memory.h"
+#include "nn/model.h"
+#include "nn/model_at_lengths.h"
+
+namespace ql::nn {
+
+// What the rows of a batch are decides where each finds its memory: see StreamsStep and
+// ConsecutiveStep.
+class Step {
+ public:
+  // `memory` becomes the next step's, stage by stage, in run().
+  Step(const Model& model, const LengthTables& tables, const StepOptions& options, Memory& memory);
+  virtual ~Step() = default;
+  Step(const Step&) = delete;
+  Step& operator=(const Step&) = delete;
+
+  // From the embedded tokens [batch, n_s, d_model] to the last stage's states of the same shape.
+  at::Tensor run(at::Tensor states);
+  // The mean over the layers after run(); undefined when no layer learns to compress.
+  at::Tensor reconstruction() const;
+
+ protected:
+  // The output of the layer that reads the stage `input`, and its next memory.
+  virtual at::Tensor layer(const LayerContext& context, const net::Stage& input,
+                           const at::Tensor& states, StageMemory& memory) = 0;
+  // The window of a scale's output, and its next memory.
+  virtual at::Tensor window_of_output(const net::Stage& output, const at::Tensor& states,
+                                      StageMemory& memory) = 0;
+
+  // The layer of a step of several streams.
+  at::Tensor layer_of_streams(const LayerContext& context, const net::Stage& input,
+                              const at::Tensor& states, StageMemory& memory);
+  // The window concat(memory, segment). The memory becomes the last of concat(memory,
+  // segment[:shift]).
+  at::Tensor window_of_streams(const net::Stage& stage, const at::Tensor& states,
+                               StageMemory& memory) const;
+  // Shorter windows see the shorter distances: the end of the table.
+  at::Tensor positions(std::int64_t window) const;
+
+  const Model& model_;
+  const net::Geometry& geometry_;
+  const StepOptions& options_;
+
+ private:
+  at::Tensor layer_over(std::size_t input, const at::Tensor& states);
+
+  const LengthTables& tables_;
+  Memory& memory_;
+  at::Tensor positions_;
+  at::Tensor reconstruction_;  // summed over the layers so far
+};
+
+// Every row is a step of a stream of its own. The memory holds what belongs to their documents.
+class StreamsStep : public Step {
+ public:
+  using Step::Step;
+
+ private:
+  at::Tensor layer(const LayerContext& context, const net::Stage& input, const at::Tensor& states,
+                   StageMemory& memory) override;
+  at::Tensor window_of_output(const net::Stage& output, const at::Tensor& states,
+                              StageMemory& memory) override;
+};
+
+// The rows are consecutive steps of one stream. A layer needs nothing of the layers after it, so a
+// whole chunk of the stream goes through it before the next layer begins, and each row has the
+// memory that the rows before it left. Without gradient and dropout.
+class ConsecutiveStep : public Step {
+ public:
+  using Step::Step;
+
+ private:
+  at::Tensor layer(const LayerContext& context, const net::Stage& input, const at::Tensor& states,
+                   StageMemory& memory) override;
+  at::Tensor window_of_output(const net::Stage& output, const at::Tensor& states,
+                              StageMemory& memory) override;
+  at::Tensor layer_row_by_row(const LayerContext& context, const net::Stage& input,
+                              const at::Tensor& states, StageMemory& memory);
+  at::Tensor window(const net::Stage& stage, const at::Tensor& states,
+                    const StageMemory& memory) const;
+  at::Tensor forgotten(const MemoryCover& cover, std::int64_t length) const;
+};
+
+}  // namespace ql::nn

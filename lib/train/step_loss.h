@@ -1,0 +1,25 @@
+// What a step of training minimises.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include "nn/model_at_lengths.h"
+#include "train/config.h"
+
+namespace ql::train {
+
+// recons_loss_weight of the paper's appendix E.
+constexpr double kReconstructionWeight = 0.01;
+
+struct StepLoss {
+  at::Tensor loss;   // these rows' part of the mean over the batch's targets that are trained on
+  at::Tensor total;  // the same and the reconstruction loss: what the gradient is taken of
+};
+
+// The loss of `ids` [rows, segment + 1], rows of a batch of config.batch: each token's target is
+// the one behind it. With half_loss the older half of the targets is only context. Replaces
+// `memory` by the next step's.
+StepLoss step_loss(const nn::ModelAtLengths& model, const at::Tensor& ids, nn::Memory& memory,
+                   const nn::StepOptions& options, const TrainingConfig& config);
+
+}  // namespace ql::train
