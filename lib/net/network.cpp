@@ -84,8 +84,7 @@ void check_attention(const Network& network, const std::string& where) {
 }
 
 void check_compression(const Network& network, const std::string& where) {
-  const bool of_scales = network.pool == Pool::kMax || network.pool == Pool::kMean;
-  if (!of_scales && network.architecture != Architecture::kCompressive) {
+  if (!compresses_scales(network.pool) && network.architecture != Architecture::kCompressive) {
     throw ConfigError(
         where,
         fmt::format("pool is {}, which only a compressive network has; this one is {}",
@@ -225,8 +224,6 @@ bool keeps_memory(Architecture architecture) {
 bool has_scales(Architecture architecture) {
   return architecture == Architecture::kTransformerQl || architecture == Architecture::kMultiScale;
 }
-
-bool spreads(Pool pool) { return pool == Pool::kDilatedConvolution || pool == Pool::kMostUsed; }
 
 std::string to_short_text(Architecture architecture) {
   return kShortNames.at(static_cast<std::size_t>(architecture));

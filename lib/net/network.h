@@ -26,6 +26,13 @@ enum class Pool { kMax, kMean, kConvolution, kDilatedConvolution, kMostUsed };
 constexpr auto names_of(Pool) {
   return std::array{"max", "mean", "convolution", "dilated-convolution", "most-used"};
 }
+// Scales are compressed number by number, without parameters or a look at the attention.
+constexpr bool compresses_scales(Pool pool) { return pool == Pool::kMax || pool == Pool::kMean; }
+// A compressed state is made of states from all over the step that left the memory, not of `rate`
+// neighbours.
+constexpr bool spreads(Pool pool) {
+  return pool == Pool::kDilatedConvolution || pool == Pool::kMostUsed;
+}
 
 // What teaches a learned compression: that attention over the compressed states gives what it gave
 // over the old ones, or that the old ones can be decoded from them.
@@ -122,9 +129,6 @@ struct Network {
 bool keeps_memory(Architecture architecture);
 // True for Transformer-QL and Multi-scale.
 bool has_scales(Architecture architecture);
-// Whether a compressed state is made of states from all over the step that left the memory, not of
-// `rate` neighbours.
-bool spreads(Pool pool);
 
 // Bounds that keep every product of sizes inside 64 bits.
 constexpr std::int64_t kMaxLayers = 4096;

@@ -206,7 +206,7 @@ void search(const Chain& chain, std::int64_t context, Front& front) {
 // Takes back what the architecture cannot have.
 void make_possible(Network& network) {
   if (network.architecture != Architecture::kCompressive) {
-    network.pool = network.pool == Pool::kMean ? Pool::kMean : Pool::kMax;
+    network.pool = compresses_scales(network.pool) ? network.pool : Pool::kMax;
     network.compression_loss = CompressionLoss::kAttentionReconstruction;
   }
   if (network.architecture != Architecture::kVanilla && network.encoding == Encoding::kAbsolute) {
