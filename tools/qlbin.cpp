@@ -7,6 +7,7 @@
 #include "base/provenance.h"
 #include "base/rows.h"
 #include "base/tool.h"
+#include "foreign/plain_ids.h"
 #include "qlbin_exchange.h"
 #include "qlbin_options.h"
 #include "qlbin_table.h"
@@ -16,12 +17,12 @@
 #include "shard/lineage.h"
 #include "shard/pack_target.h"
 #include "shard/pack_writer.h"
-#include "shard/plain_ids.h"
 #include "shard/verify.h"
 
 namespace {
 
 using namespace ql;
+using namespace ql::foreign;
 using namespace ql::shard;
 
 void pack_stream(const Options& options, InputFile& input) {

@@ -1,4 +1,4 @@
-#include "base/crc32c.h"
+#include "base/crc32c_internal.h"
 
 #include <array>
 

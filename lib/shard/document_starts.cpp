@@ -1,11 +1,11 @@
-#include "shard/document_starts.h"
+#include "shard/document_starts_internal.h"
 
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/little_endian.h"
 #include "base/signals.h"
-#include "shard/damaged.h"
-#include "shard/little_endian.h"
+#include "shard/damaged_internal.h"
 
 namespace ql::shard {
 

@@ -1,4 +1,4 @@
-#include "shard/frame_stream.h"
+#include "shard/frame_stream_internal.h"
 
 #include <zstd.h>
 
@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "shard/damaged.h"
+#include "shard/damaged_internal.h"
 
 namespace ql::shard {
 

@@ -11,12 +11,12 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/signals.h"
-#include "shard/damaged.h"
-#include "shard/document_starts.h"
-#include "shard/frames_ahead.h"
-#include "shard/new_pack.h"
+#include "shard/damaged_internal.h"
+#include "shard/document_starts_internal.h"
+#include "shard/frames_ahead_internal.h"
+#include "shard/new_pack_internal.h"
 #include "shard/pack_writer.h"
-#include "shard/shard_writer.h"
+#include "shard/shard_writer_internal.h"
 
 namespace ql::shard {
 

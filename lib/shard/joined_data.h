@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "shard/plain_ids.h"
 #include "shard/token_reader.h"
 #include "shard/token_sink.h"
 #include "shard/token_stream.h"

@@ -1,4 +1,4 @@
-#include "shard/lazy_shards.h"
+#include "shard/lazy_shards_internal.h"
 
 #include <algorithm>
 

@@ -9,11 +9,11 @@
 #include "base/hash.h"
 #include "base/object_pool.h"
 #include "base/ordered_jobs.h"
-#include "shard/document_starts.h"
+#include "shard/document_starts_internal.h"
 #include "shard/id_codec.h"
-#include "shard/new_pack.h"
-#include "shard/shard_writer.h"
-#include "shard/spooled_starts.h"
+#include "shard/new_pack_internal.h"
+#include "shard/shard_writer_internal.h"
+#include "shard/spooled_starts_internal.h"
 
 namespace ql::shard {
 

@@ -1,11 +1,11 @@
-#include "shard/shard_reader.h"
+#include "shard/shard_reader_internal.h"
 
 #include <algorithm>
 #include <optional>
 
 #include "base/error.h"
 #include "base/log.h"
-#include "shard/damaged.h"
+#include "shard/damaged_internal.h"
 
 namespace ql::shard {
 

@@ -3,9 +3,9 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/little_endian.h"
 #include "base/log.h"
 #include "shard/id_codec.h"
-#include "shard/little_endian.h"
 #include "shard/token_stream.h"
 #include "shard/token_stream_format.h"
 

@@ -9,11 +9,11 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/signals.h"
-#include "shard/damaged.h"
-#include "shard/document_starts.h"
-#include "shard/frames_ahead.h"
+#include "shard/damaged_internal.h"
+#include "shard/document_starts_internal.h"
+#include "shard/frames_ahead_internal.h"
 #include "shard/manifest.h"
-#include "shard/shard_reader.h"
+#include "shard/shard_reader_internal.h"
 
 namespace ql::shard {
 

@@ -1,4 +1,4 @@
-#include "shard/zstd_frame.h"
+#include "shard/zstd_frame_internal.h"
 
 #include <fmt/format.h>
 #include <zstd.h>
@@ -7,7 +7,7 @@
 #include <new>
 
 #include "base/error.h"
-#include "shard/little_endian.h"
+#include "base/little_endian.h"
 
 namespace ql::shard {
 

@@ -6,7 +6,7 @@
 #include <array>
 
 #include "base/error.h"
-#include "text/utf8.h"
+#include "text/utf8_internal.h"
 #include "text/words.h"
 
 namespace ql::text {

@@ -6,8 +6,8 @@
 #include <new>
 
 #include "base/error.h"
-#include "text/sentencepiece_rules.h"
-#include "text/utf8.h"
+#include "text/sentencepiece_rules_internal.h"
+#include "text/utf8_internal.h"
 
 namespace ql::text {
 

@@ -1,7 +1,7 @@
 // ql-shard(5): seek table and frames. Mode: 0 the bytes are the file; 1 they are frames, whose
 // checksums are repaired, and get a seek table; 2 they are the content of one frame. Mode bit 2:
 // ids of 4 bytes.
-#include "shard/shard_reader.h"
+#include "shard/shard_reader_internal.h"
 
 #include "fuzz/fuzz.h"
 #include "fuzz/repair.h"
@@ -40,7 +40,7 @@ std::string file_of(const Input& input) {
 // The tokens as the seek table counts them: what a manifest would say.
 std::int64_t count_tokens(const fs::path& path, int bytes_per_id) {
   std::int64_t bytes = 0;
-  for (const SeekEntry& entry : shard::read_seek_table(shard::RandomAccessFile(path), "shard"))
+  for (const SeekEntry& entry : shard::read_seek_table(RandomAccessFile(path), "shard"))
     bytes += entry.content_bytes;
   return bytes / bytes_per_id;
 }

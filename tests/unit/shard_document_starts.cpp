@@ -2,9 +2,9 @@
 #include <doctest/doctest.h>
 
 #include "base/hash.h"
-#include "shard/document_starts.h"
-#include "shard/spooled_starts.h"
-#include "shard/zstd_frame.h"
+#include "shard/document_starts_internal.h"
+#include "shard/spooled_starts_internal.h"
+#include "shard/zstd_frame_internal.h"
 #include "unit/shard_support.h"
 
 namespace ql::shard {

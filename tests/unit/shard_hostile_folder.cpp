@@ -6,14 +6,14 @@
 #include <algorithm>
 
 #include "base/hash.h"
+#include "base/little_endian.h"
 #include "base/log.h"
 #include "base/rows.h"
-#include "shard/document_starts.h"
+#include "shard/document_starts_internal.h"
 #include "shard/info.h"
-#include "shard/little_endian.h"
 #include "shard/manifest.h"
-#include "shard/seek_table.h"
-#include "shard/zstd_frame.h"
+#include "shard/seek_table_internal.h"
+#include "shard/zstd_frame_internal.h"
 #include "unit/shard_support.h"
 
 namespace ql::shard {

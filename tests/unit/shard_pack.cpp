@@ -1,8 +1,8 @@
 #include <doctest/doctest.h>
 
 #include "shard/pack_target.h"
-#include "shard/seek_table.h"
-#include "shard/zstd_frame.h"
+#include "shard/seek_table_internal.h"
+#include "shard/zstd_frame_internal.h"
 #include "unit/shard_support.h"
 
 namespace ql::shard {

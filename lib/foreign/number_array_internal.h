@@ -10,11 +10,11 @@
 #include <string_view>
 #include <utility>
 
+#include "base/little_endian.h"
+#include "base/random_access_file.h"
 #include "base/signals.h"
-#include "shard/little_endian.h"
-#include "shard/raw_file.h"
 
-namespace ql::shard {
+namespace ql::foreign {
 
 // Little-endian numbers, from front to back.
 template <typename Number>
@@ -81,4 +81,4 @@ class BufferedFile {
   std::string buffer_;
 };
 
-}  // namespace ql::shard
+}  // namespace ql::foreign

@@ -1,4 +1,4 @@
-#include "shard/megatron_index.h"
+#include "foreign/megatron_index_internal.h"
 
 #include <algorithm>
 #include <optional>
@@ -6,35 +6,31 @@
 
 #include "base/error.h"
 
-namespace ql::shard {
+namespace ql::foreign {
 
 namespace {
 
 constexpr std::string_view kMagic{"MMIDIDX\0\0", 9};
 constexpr std::uint64_t kVersion = 1;
+constexpr std::int64_t kHeaderBytes = 34, kLongestSequence = INT32_MAX;
 constexpr std::uint8_t kU16 = 8, kI32 = 4;  // type codes
 constexpr const char* kCure = "is it an index that Megatron wrote, and complete?";
 
-std::optional<ForeignType> type_of(unsigned char code) {
+std::optional<IdType> type_of(unsigned char code) {
   switch (code) {
     case 1:
-      return ForeignType{1, false};
+      return IdType{1, false};
     case 3:
-      return ForeignType{2, true};
+      return IdType{2, true};
     case kI32:
-      return ForeignType{4, true};
+      return IdType{4, true};
     case 5:
-      return ForeignType{8, true};
+      return IdType{8, true};
     case kU16:
-      return ForeignType{2, false};
+      return IdType{2, false};
     default:
       return std::nullopt;  // i8 is too small for ids, 6 and 7 are no whole numbers
   }
-}
-
-// Sequences of a document.
-std::int64_t sequences_of(std::int64_t tokens) {
-  return (tokens - 1) / kLongestMegatronSequence + 1;
 }
 
 }  // namespace
@@ -43,16 +39,16 @@ void MegatronIndex::fail(const std::string& what) const { throw FormatError(name
 
 MegatronIndex::MegatronIndex(const std::filesystem::path& path, std::int64_t data_bytes)
     : name_(path.string()), file_(path), data_bytes_(data_bytes) {
-  if (file_.size() < kMegatronHeaderBytes)
+  if (file_.size() < kHeaderBytes)
     fail(fmt::format("{} bytes, less than the header of an index", file_.size()));
-  char header[kMegatronHeaderBytes];
+  char header[kHeaderBytes];
   file_.read(0, header, sizeof header);
   if (std::string_view(header, kMagic.size()) != kMagic)
     fail("no index of Megatron's: it does not begin with \"MMIDIDX\"");
   const auto version = load_little_endian<std::uint64_t>(header + 9);
   if (version != kVersion) fail(fmt::format("version {}, expected {}", version, kVersion));
   const auto code = static_cast<unsigned char>(header[17]);
-  const std::optional<ForeignType> type = type_of(code);
+  const std::optional<IdType> type = type_of(code);
   if (!type) fail(fmt::format("type {} of its ids, expected 1, 3, 4, 5 or 8", code));
   type_ = *type;
   const auto sequences = load_little_endian<std::uint64_t>(header + 18);
@@ -60,16 +56,16 @@ MegatronIndex::MegatronIndex(const std::filesystem::path& path, std::int64_t dat
   // The first two keep the third from overflowing.
   const auto size = static_cast<std::uint64_t>(file_.size());
   if (sequences > size / 12 || boundaries > size / 8 ||
-      size != kMegatronHeaderBytes + 12 * sequences + 8 * boundaries) {
+      size != kHeaderBytes + 12 * sequences + 8 * boundaries) {
     fail(fmt::format("{} bytes, but its header announces {} sequences and {} document boundaries",
                      size, sequences, boundaries));
   }
   if (boundaries == 0) fail("no document boundaries, expected at least one");
   sequences_ = static_cast<std::int64_t>(sequences);
   boundaries_ = static_cast<std::int64_t>(boundaries);
-  const std::int64_t places = kMegatronHeaderBytes + 4 * sequences_;
+  const std::int64_t places = kHeaderBytes + 4 * sequences_;
   const std::int64_t documents = places + 8 * sequences_;
-  lengths_ = NumberArray<std::uint32_t>(file_, kMegatronHeaderBytes, sequences_);
+  lengths_ = NumberArray<std::uint32_t>(file_, kHeaderBytes, sequences_);
   places_ = NumberArray<std::uint64_t>(file_, places, sequences_);
   documents_ = NumberArray<std::uint64_t>(file_, documents, boundaries_);
 }
@@ -83,7 +79,7 @@ std::int64_t MegatronIndex::next_sequence() {
                     "before ends",
                     sequence_, place, position_));
   }
-  if (length > kLongestMegatronSequence || length > (data_bytes_ - position_) / type_.bytes) {
+  if (length > kLongestSequence || length > (data_bytes_ - position_) / type_.bytes) {
     fail(fmt::format("sequence {} of {} tokens, more than there are behind byte {} of {}",
                      sequence_, length, position_, data_bytes_));
   }
@@ -120,35 +116,35 @@ bool MegatronIndex::next_document(std::int64_t& tokens) {
 
 void write_megatron_index(const ForEachDocument& for_each_document, int bytes_per_id,
                           BufferedFile& file) {
-  std::int64_t documents = 0, sequences = 0;
+  const auto for_each_sequence = [](std::int64_t tokens, const auto& use) {
+    for (; tokens > kLongestSequence; tokens -= kLongestSequence) use(kLongestSequence);
+    use(tokens);
+  };
+  std::uint64_t documents = 0, sequences = 0, place = 0, end = 0;
   for_each_document([&](std::int64_t tokens) {
     ++documents;
-    sequences += sequences_of(tokens);
+    for_each_sequence(tokens, [&](std::int64_t) { ++sequences; });
   });
   file.write(kMagic);
   file.write_number(kVersion);
   file.write_number(bytes_per_id == 2 ? kU16 : kI32);
-  file.write_number(static_cast<std::uint64_t>(sequences));
-  file.write_number(static_cast<std::uint64_t>(documents + 1));
+  file.write_number(sequences);
+  file.write_number(documents + 1);
   for_each_document([&](std::int64_t tokens) {
-    for (; tokens > 0; tokens -= std::min(tokens, kLongestMegatronSequence))
-      file.write_number(static_cast<std::uint32_t>(std::min(tokens, kLongestMegatronSequence)));
+    for_each_sequence(
+        tokens, [&](std::int64_t part) { file.write_number(static_cast<std::uint32_t>(part)); });
   });
-  std::uint64_t place = 0;
   for_each_document([&](std::int64_t tokens) {
-    while (tokens > 0) {
-      const std::int64_t part = std::min(tokens, kLongestMegatronSequence);
+    for_each_sequence(tokens, [&](std::int64_t part) {
       file.write_number(place);
       place += static_cast<std::uint64_t>(part * bytes_per_id);
-      tokens -= part;
-    }
+    });
   });
-  std::uint64_t end = 0;
   file.write_number(end);
   for_each_document([&](std::int64_t tokens) {
-    end += static_cast<std::uint64_t>(sequences_of(tokens));
+    for_each_sequence(tokens, [&](std::int64_t) { ++end; });
     file.write_number(end);
   });
 }
 
-}  // namespace ql::shard
+}  // namespace ql::foreign

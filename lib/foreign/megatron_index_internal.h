@@ -16,21 +16,18 @@
 #include <functional>
 #include <string>
 
-#include "shard/foreign_ids.h"
-#include "shard/number_array.h"
-#include "shard/raw_file.h"
+#include "base/random_access_file.h"
+#include "foreign/id_reader_internal.h"
+#include "foreign/number_array_internal.h"
 
-namespace ql::shard {
-
-constexpr std::int64_t kMegatronHeaderBytes = 34;
-constexpr std::int64_t kLongestMegatronSequence = INT32_MAX;
+namespace ql::foreign {
 
 // Reads an index from front to back; nothing of it is kept.
 class MegatronIndex {
  public:
   // Throws FormatError unless the file's size is what its header says. `data_bytes`: of the .bin.
   MegatronIndex(const std::filesystem::path& path, std::int64_t data_bytes);
-  ForeignType type() const { return type_; }
+  IdType type() const { return type_; }
   // The tokens of the next document, which may be 0; false behind the last, when the sequences have
   // been found to fill the data one after the other.
   bool next_document(std::int64_t& tokens);
@@ -41,7 +38,7 @@ class MegatronIndex {
 
   std::string name_;
   RandomAccessFile file_;
-  ForeignType type_;
+  IdType type_;
   std::int64_t sequences_ = 0, boundaries_ = 0, data_bytes_;
   NumberArray<std::uint32_t> lengths_;
   NumberArray<std::uint64_t> places_, documents_;
@@ -52,9 +49,9 @@ class MegatronIndex {
 using ForEachDocument = std::function<void(const std::function<void(std::int64_t tokens)>& use)>;
 
 // Writes the index of documents that lie one after the other, each as one sequence, or several
-// where it is longer than kLongestMegatronSequence. Goes through the documents four times, and
+// where it is longer than INT32_MAX. Goes through the documents four times, and
 // keeps none in memory. `bytes_per_id`: 2 (u16) or 4 (i32).
 void write_megatron_index(const ForEachDocument& for_each_document, int bytes_per_id,
                           BufferedFile& file);
 
-}  // namespace ql::shard
+}  // namespace ql::foreign

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "shard/manifest.h"
-#include "shard/shard_reader.h"
+#include "shard/shard_reader_internal.h"
 
 namespace ql::shard {
 

@@ -11,7 +11,7 @@
 #include "shard/token_sink.h"
 #include "shard/token_stream.h"
 
-namespace ql::shard {
+namespace ql::foreign {
 
 // What messages of read_text_ids() advise.
 struct TextIdCures {
@@ -21,44 +21,45 @@ struct TextIdCures {
 
 // Decimal ids separated by blanks, one line per document; empty lines are passed over. FormatError
 // with the line for anything else and for ids outside the vocabulary. Does not finish the sink.
-void read_text_ids(InputFile& input, const VocabularyInfo& vocabulary, TokenSink& sink,
-                   const TokensDone& done, const TextIdCures& cures = {});
+void read_text_ids(InputFile& input, const shard::VocabularyInfo& vocabulary,
+                   shard::TokenSink& sink, const shard::TokensDone& done,
+                   const TextIdCures& cures = {});
 
 // Ids of 2 or 4 bytes, all one document. FormatError for ids outside the vocabulary and for an
 // input that ends within an id. Does not finish the sink.
-void read_raw_ids(InputFile& input, int bytes_per_id, const VocabularyInfo& vocabulary,
-                  TokenSink& sink, const TokensDone& done);
+void read_raw_ids(InputFile& input, int bytes_per_id, const shard::VocabularyInfo& vocabulary,
+                  shard::TokenSink& sink, const shard::TokensDone& done);
 
 // Writes what read_text_ids reads.
-class TextIdWriter : public TokenSink {
+class TextIdWriter : public shard::TokenSink {
  public:
-  explicit TextIdWriter(ByteSink sink);
+  explicit TextIdWriter(shard::ByteSink sink);
   void begin_document() override;
-  void write(const TokenId* ids, std::size_t count) override;
-  void finish(const std::optional<TextCounts>& counts) override;
+  void write(const shard::TokenId* ids, std::size_t count) override;
+  void finish(const std::optional<shard::TextCounts>& counts) override;
 
  private:
-  ByteSink sink_;
+  shard::ByteSink sink_;
   bool line_begins_ = true, empty_ = true;
 };
 
 // Writes what read_raw_ids reads: ids only, no document boundaries. Throws Error at once when the
 // vocabulary's ids do not fit into so many bytes.
-class RawIdWriter : public TokenSink {
+class RawIdWriter : public shard::TokenSink {
  public:
-  RawIdWriter(ByteSink sink, int bytes_per_id, const VocabularyInfo& vocabulary);
+  RawIdWriter(shard::ByteSink sink, int bytes_per_id, const shard::VocabularyInfo& vocabulary);
   void begin_document() override;
-  void write(const TokenId* ids, std::size_t count) override;
-  void finish(const std::optional<TextCounts>& counts) override;
+  void write(const shard::TokenId* ids, std::size_t count) override;
+  void finish(const std::optional<shard::TextCounts>& counts) override;
 
  private:
-  ByteSink sink_;
+  shard::ByteSink sink_;
   int bytes_per_id_;
   std::string bytes_;
 };
 
 // The writer of a `format` that tools name: "stream", "ids", "u16" or "u32".
-std::unique_ptr<TokenSink> make_token_writer(const std::string& format, ByteSink sink,
-                                             const StreamHeader& header);
+std::unique_ptr<shard::TokenSink> make_token_writer(const std::string& format, shard::ByteSink sink,
+                                                    const shard::StreamHeader& header);
 
-}  // namespace ql::shard
+}  // namespace ql::foreign

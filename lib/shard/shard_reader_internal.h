@@ -8,11 +8,11 @@
 #include <string_view>
 #include <vector>
 
+#include "base/random_access_file.h"
 #include "shard/id_codec.h"
 #include "shard/manifest.h"
-#include "shard/raw_file.h"
-#include "shard/seek_table.h"
-#include "shard/zstd_frame.h"
+#include "shard/seek_table_internal.h"
+#include "shard/zstd_frame_internal.h"
 
 namespace ql::shard {
 

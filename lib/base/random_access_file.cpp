@@ -1,4 +1,4 @@
-#include "shard/raw_file.h"
+#include "base/random_access_file.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -9,11 +9,12 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/file_internal.h"
 #include "base/hash.h"
 #include "base/signals.h"
 #include "base/uninterrupted.h"
 
-namespace ql::shard {
+namespace ql {
 
 RandomAccessFile::RandomAccessFile(const std::filesystem::path& path) : name_(path.string()) {
   // O_NONBLOCK: opening a named pipe must fail the check below, not wait for a writer.
@@ -90,13 +91,7 @@ NewFile::~NewFile() {
 }
 
 void NewFile::write(const void* data, std::size_t size) {
-  const auto* in = static_cast<const char*>(data);
-  while (size > 0) {
-    const ssize_t put = uninterrupted([&] { return ::write(descriptor_, in, size); });
-    if (put < 0) throw SystemError(shown_name_, "write", errno);
-    in += put;
-    size -= static_cast<std::size_t>(put);
-  }
+  internal::write_all(descriptor_, data, size, shown_name_);
 }
 
 void NewFile::close() {
@@ -104,4 +99,4 @@ void NewFile::close() {
   if (close_descriptor(descriptor) != 0) throw SystemError(shown_name_, "write", errno);
 }
 
-}  // namespace ql::shard
+}  // namespace ql

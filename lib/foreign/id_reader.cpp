@@ -1,55 +1,55 @@
-#include "shard/foreign_ids.h"
+#include "foreign/id_reader_internal.h"
 
 #include <algorithm>
 #include <type_traits>
 #include <utility>
 
 #include "base/error.h"
+#include "base/little_endian.h"
 #include "base/signals.h"
-#include "shard/little_endian.h"
 
-namespace ql::shard {
+namespace ql::foreign {
 
 namespace {
 
 constexpr std::int64_t kIdsAtOnce = std::int64_t{64} << 10;
 
-// Index of the first id that is negative or not below `vocabulary_size`, or `count`. Fills `ids` up
-// to there.
+// Fills `ids` up to the first id that is negative or not below `vocabulary_size`. Returns its index
+// and leaves it in `outside`; returns the number of ids when there is none.
 template <typename Stored>
-std::size_t decode_as(const char* bytes, std::size_t count, std::int64_t vocabulary_size,
-                      std::vector<TokenId>& ids, std::int64_t& foreign) {
-  for (std::size_t i = 0; i < count; ++i) {
+std::size_t decode_as(const char* bytes, std::int64_t vocabulary_size, std::vector<TokenId>& ids,
+                      std::int64_t& outside) {
+  for (std::size_t i = 0; i < ids.size(); ++i) {
     const auto stored =
         load_little_endian<std::make_unsigned_t<Stored>>(bytes + i * sizeof(Stored));
     const auto id = static_cast<std::int64_t>(static_cast<Stored>(stored));
     if (id < 0 || id >= vocabulary_size) {
-      foreign = id;
+      outside = id;
       return i;
     }
     ids[i] = static_cast<TokenId>(id);
   }
-  return count;
+  return ids.size();
 }
 
 }  // namespace
 
-ForeignIds::ForeignIds(const RandomAccessFile& file, std::string name, std::int64_t offset,
-                       ForeignType type, std::int64_t vocabulary_size)
+IdReader::IdReader(const RandomAccessFile& file, std::string name, std::int64_t offset, IdType type,
+                   std::int64_t vocabulary_size)
     : file_(file),
       name_(std::move(name)),
       offset_(offset),
       type_(type),
       vocabulary_size_(vocabulary_size) {}
 
-void ForeignIds::read(std::int64_t count, const UseIds& use) {
+void IdReader::read(std::int64_t count, const UseIds& use) {
   while (count > 0) {
     check_for_stop();
     const std::int64_t part = std::min(count, kIdsAtOnce);
     bytes_.resize(static_cast<std::size_t>(part * type_.bytes));
     file_.read(offset_, bytes_.data(), bytes_.size());
     ids_.resize(static_cast<std::size_t>(part));
-    decode(bytes_);
+    decode();
     use(ids_.data(), ids_.size());
     offset_ += part * type_.bytes;
     position_ += part;
@@ -57,10 +57,10 @@ void ForeignIds::read(std::int64_t count, const UseIds& use) {
   }
 }
 
-void ForeignIds::decode(const std::string& bytes) {
-  std::int64_t foreign = 0;
+void IdReader::decode() {
+  std::int64_t outside = 0;
   const auto as = [&](auto stored) {
-    return decode_as<decltype(stored)>(bytes.data(), ids_.size(), vocabulary_size_, ids_, foreign);
+    return decode_as<decltype(stored)>(bytes_.data(), vocabulary_size_, ids_, outside);
   };
   std::size_t good = 0;
   switch (type_.bytes) {
@@ -81,8 +81,8 @@ void ForeignIds::decode(const std::string& bytes) {
   throw FormatError(
       name_,
       fmt::format("token {}: id {} is outside the vocabulary of {} entries",
-                  position_ + static_cast<std::int64_t>(good), foreign, vocabulary_size_),
+                  position_ + static_cast<std::int64_t>(good), outside, vocabulary_size_),
       "set --vocab-size to the number of entries, and --format to the file's");
 }
 
-}  // namespace ql::shard
+}  // namespace ql::foreign

@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-#include "shard/raw_file.h"
+#include "base/random_access_file.h"
 
 namespace ql::shard {
 

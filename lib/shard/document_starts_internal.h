@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "base/hash.h"
-#include "shard/frame_stream.h"
+#include "base/random_access_file.h"
+#include "shard/frame_stream_internal.h"
 #include "shard/manifest.h"
-#include "shard/raw_file.h"
 
 namespace ql::shard {
 

@@ -2,10 +2,10 @@
 
 #include "base/error.h"
 #include "base/signals.h"
+#include "foreign/plain_ids.h"
 #include "shard/id_codec.h"
-#include "shard/plain_ids.h"
 
-namespace ql::shard {
+namespace ql::foreign {
 
 namespace {
 
@@ -14,8 +14,8 @@ constexpr std::size_t kBufferBytes = std::size_t{256} << 10;
 // A parser fed piece by piece: lines may be longer than memory.
 class TextIdParser {
  public:
-  TextIdParser(const std::string& name, const VocabularyInfo& vocabulary, TokenSink& sink,
-               const TextIdCures& cures)
+  TextIdParser(const std::string& name, const shard::VocabularyInfo& vocabulary,
+               shard::TokenSink& sink, const TextIdCures& cures)
       : name_(name), vocabulary_(vocabulary), sink_(sink), cures_(cures) {}
 
   void feed(const char* text, std::size_t size) {
@@ -64,7 +64,7 @@ class TextIdParser {
     if (number_ >= vocabulary_.size) fail_foreign("");
     if (document_begins_) sink_.begin_document();
     document_begins_ = false;
-    ids_.push_back(static_cast<TokenId>(number_));
+    ids_.push_back(static_cast<shard::TokenId>(number_));
     number_ = 0;
     in_number_ = false;
   }
@@ -76,18 +76,19 @@ class TextIdParser {
   }
 
   const std::string& name_;
-  const VocabularyInfo& vocabulary_;
-  TokenSink& sink_;
+  const shard::VocabularyInfo& vocabulary_;
+  shard::TokenSink& sink_;
   const TextIdCures& cures_;
-  std::vector<TokenId> ids_;
+  std::vector<shard::TokenId> ids_;
   std::int64_t line_ = 1, number_ = 0, tokens_ = 0;
   bool in_number_ = false, document_begins_ = true;
 };
 
 }  // namespace
 
-void read_text_ids(InputFile& input, const VocabularyInfo& vocabulary, TokenSink& sink,
-                   const TokensDone& done, const TextIdCures& cures) {
+void read_text_ids(InputFile& input, const shard::VocabularyInfo& vocabulary,
+                   shard::TokenSink& sink, const shard::TokensDone& done,
+                   const TextIdCures& cures) {
   TextIdParser parser(input.name(), vocabulary, sink, cures);
   std::string buffer(kBufferBytes, '\0');
   while (const std::size_t got = input.read(buffer.data(), buffer.size())) {
@@ -99,10 +100,10 @@ void read_text_ids(InputFile& input, const VocabularyInfo& vocabulary, TokenSink
   parser.finish();
 }
 
-void read_raw_ids(InputFile& input, int bytes_per_id, const VocabularyInfo& vocabulary,
-                  TokenSink& sink, const TokensDone& done) {
+void read_raw_ids(InputFile& input, int bytes_per_id, const shard::VocabularyInfo& vocabulary,
+                  shard::TokenSink& sink, const shard::TokensDone& done) {
   std::string buffer(kBufferBytes, '\0');
-  std::vector<TokenId> ids;
+  std::vector<shard::TokenId> ids;
   std::int64_t tokens = 0;
   while (const std::size_t got = input.read_fully(buffer.data(), buffer.size())) {
     check_for_stop();
@@ -112,8 +113,8 @@ void read_raw_ids(InputFile& input, int bytes_per_id, const VocabularyInfo& voca
                                     bytes_per_id, tokens + static_cast<std::int64_t>(ids.size())),
                         "it is cut off, or its ids have another width");
     }
-    decode_ids(buffer.data(), got, bytes_per_id, ids);
-    const std::int64_t foreign = first_foreign_id(ids.data(), ids.size(), vocabulary.size);
+    shard::decode_ids(buffer.data(), got, bytes_per_id, ids);
+    const std::int64_t foreign = shard::first_foreign_id(ids.data(), ids.size(), vocabulary.size);
     if (foreign >= 0) {
       throw FormatError(
           input.name(),
@@ -128,4 +129,4 @@ void read_raw_ids(InputFile& input, int bytes_per_id, const VocabularyInfo& voca
   check_for_stop();
 }
 
-}  // namespace ql::shard
+}  // namespace ql::foreign

@@ -1,4 +1,4 @@
-// Plain files of a packed folder: read at any place, or written once from the beginning.
+// Plain files: read at any place, or written once from the beginning.
 #pragma once
 
 #include <cstddef>
@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <string>
 
-namespace ql::shard {
+namespace ql {
 
 // Read-only. Reads go through pread, not a memory map: a file that is cut while it is read gives an
 // error instead of a signal.
@@ -51,4 +51,4 @@ class NewFile {
   int descriptor_ = -1;
 };
 
-}  // namespace ql::shard
+}  // namespace ql

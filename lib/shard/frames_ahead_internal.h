@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/ordered_jobs.h"
-#include "shard/shard_reader.h"
+#include "shard/shard_reader_internal.h"
 
 namespace ql::shard {
 

@@ -1,11 +1,12 @@
 #include <doctest/doctest.h>
 
-#include "shard/plain_ids.h"
+#include "foreign/plain_ids.h"
 #include "unit/shard_support.h"
 
-namespace ql::shard {
+namespace ql::foreign {
 
-using namespace test;
+using namespace shard;
+using namespace shard::test;
 using ql::test::ScratchFolder;
 
 namespace {
@@ -103,4 +104,4 @@ TEST_CASE("raw ids: cut ids, foreign ids and ids that are too wide are refused")
       "do not fit into u16"));
 }
 
-}  // namespace ql::shard
+}  // namespace ql::foreign

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-namespace ql::shard {
+namespace ql {
 
 template <typename Number>
 Number load_little_endian(const void* data) {
@@ -30,4 +30,4 @@ void append_little_endian(std::string& text, Number value) {
   store_little_endian(&text[end], value);
 }
 
-}  // namespace ql::shard
+}  // namespace ql

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "shard/raw_file.h"
+#include "base/random_access_file.h"
 
 namespace ql::shard {
 

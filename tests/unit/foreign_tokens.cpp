@@ -1,15 +1,16 @@
 // Token files of llm.c, nanoGPT and Megatron, made here number by number, and read back.
 #include <doctest/doctest.h>
 
-#include "shard/export_tokens.h"
-#include "shard/import_tokens.h"
-#include "shard/megatron_index.h"
+#include "foreign/export_tokens.h"
+#include "foreign/import_tokens.h"
+#include "foreign/megatron_index_internal.h"
 #include "unit/damage.h"
 #include "unit/shard_support.h"
 
-namespace ql::shard {
+namespace ql::foreign {
 
-using namespace test;
+using namespace shard;
+using namespace shard::test;
 using ql::test::ScratchFolder;
 using ql::test::slurp;
 
@@ -63,7 +64,7 @@ struct Index {
   }
 };
 
-ImportRules rules_of(ForeignFormat format, std::int64_t vocabulary,
+ImportRules rules_of(Format format, std::int64_t vocabulary,
                      std::optional<TokenId> eos = std::nullopt, bool eos_first = false) {
   ImportRules rules;
   rules.format = format;
@@ -75,7 +76,7 @@ ImportRules rules_of(ForeignFormat format, std::int64_t vocabulary,
 
 Documents import(const std::vector<std::string>& files, const ImportRules& rules) {
   ListSink sink;
-  const std::int64_t tokens = count_foreign_tokens(files, rules);
+  const std::int64_t tokens = count_tokens(files, rules.format);
   std::int64_t last = 0;
   import_tokens(files, rules, sink, [&](std::int64_t done) { last = done; });
   CHECK(last == tokens);
@@ -95,10 +96,10 @@ Documents import_megatron(const std::string& index, const std::string& data,
   const ScratchFolder scratch;
   overwrite(scratch / "file.idx", index);
   overwrite(scratch / "file.bin", data);
-  return import({(scratch / "file").string()}, rules_of(ForeignFormat::kMegatron, vocabulary));
+  return import({(scratch / "file").string()}, rules_of(Format::kMegatron, vocabulary));
 }
 
-std::string exported(const fs::path& data, const fs::path& target, ForeignFormat format,
+std::string exported(const fs::path& data, const fs::path& target, Format format,
                      std::int64_t file_tokens = 100) {
   JoinedData joined({data.string()});
   ExportOptions options;
@@ -115,7 +116,7 @@ TEST_CASE("llm.c: both widths, documents behind or at each eos") {
     const std::string bytes = llmc_file({9, 1, 2, 9, 3, 9, 9}, wide);
     CHECK(bytes.size() == 1024U + 7 * (wide ? 4 : 2));
     const auto rules = [](std::optional<TokenId> eos, bool first = false) {
-      return rules_of(ForeignFormat::kLlmc, 10, eos, first);
+      return rules_of(Format::kLlmc, 10, eos, first);
     };
     CHECK(import_bytes(bytes, rules(std::nullopt)) == Documents{{9, 1, 2, 9, 3, 9, 9}});
     CHECK(import_bytes(bytes, rules(9)) == Documents{{9}, {1, 2, 9}, {3, 9}, {9}});
@@ -124,7 +125,7 @@ TEST_CASE("llm.c: both widths, documents behind or at each eos") {
     CHECK(import_bytes(llmc_file({}, wide), rules(9)).empty());
   }
   const std::string large = llmc_file({4294967295, 70000}, true);
-  CHECK(import_bytes(large, rules_of(ForeignFormat::kLlmc, std::int64_t{1} << 32)) ==
+  CHECK(import_bytes(large, rules_of(Format::kLlmc, std::int64_t{1} << 32)) ==
         Documents{{4294967295U, 70000}});
 }
 
@@ -133,11 +134,11 @@ TEST_CASE("several files are one after the other, and documents go on in the nex
   overwrite(scratch / "a", llmc_file({1, 2, 9, 3}, false));
   overwrite(scratch / "b", llmc_file({4, 9, 5}, true));
   CHECK(import({(scratch / "a").string(), (scratch / "b").string()},
-               rules_of(ForeignFormat::kLlmc, 10, 9)) == Documents{{1, 2, 9}, {3, 4, 9}, {5}});
+               rules_of(Format::kLlmc, 10, 9)) == Documents{{1, 2, 9}, {3, 4, 9}, {5}});
 }
 
 TEST_CASE("nanoGPT: raw ids") {
-  const auto rules = rules_of(ForeignFormat::kNanogpt, 65536, 0);
+  const auto rules = rules_of(Format::kNanogpt, 65536, 0);
   CHECK(import_bytes(list_of({7, 65535, 0, 1}, 2), rules) == Documents{{7, 65535, 0}, {1}});
   CHECK(import_bytes("", rules).empty());
   CHECK(contains(complaint([&] { import_bytes("abc", rules); }), "3 bytes are no whole number"));
@@ -165,17 +166,17 @@ TEST_CASE("Megatron: every type of ids, documents of several sequences") {
   overwrite(scratch / "a.idx", Index::of({2}, {0, 1}).text());
   overwrite(scratch / "a.bin", list_of({1, 2}, 2));
   const std::string a = (scratch / "a").string();
-  CHECK(import({a, a + ".bin", a + ".idx"}, rules_of(ForeignFormat::kMegatron, 10)) ==
+  CHECK(import({a, a + ".bin", a + ".idx"}, rules_of(Format::kMegatron, 10)) ==
         Documents{{1, 2}, {1, 2}, {1, 2}});
 }
 
 TEST_CASE("ids outside the vocabulary are named with their place") {
-  const auto verdict = [](const std::string& bytes, ForeignFormat format) {
+  const auto verdict = [](const std::string& bytes, Format format) {
     return complaint([&] { import_bytes(bytes, rules_of(format, 10)); });
   };
-  CHECK(contains(verdict(llmc_file({1, 10}, false), ForeignFormat::kLlmc),
+  CHECK(contains(verdict(llmc_file({1, 10}, false), Format::kLlmc),
                  "file.bin: token 1: id 10 is outside the vocabulary of 10 entries"));
-  CHECK(contains(verdict(list_of({1, 2, 65535}, 2), ForeignFormat::kNanogpt),
+  CHECK(contains(verdict(list_of({1, 2, 65535}, 2), Format::kNanogpt),
                  "token 2: id 65535 is outside"));
   // Signed types have negative numbers.
   CHECK(contains(complaint([] {
@@ -187,7 +188,7 @@ TEST_CASE("ids outside the vocabulary are named with their place") {
 TEST_CASE("llm.c: headers that do not agree with the file are refused") {
   const std::string good = llmc_file({1, 2, 3}, false);
   const auto verdict = [](const std::string& bytes) {
-    return complaint([&] { import_bytes(bytes, rules_of(ForeignFormat::kLlmc, 10)); });
+    return complaint([&] { import_bytes(bytes, rules_of(Format::kLlmc, 10)); });
   };
   const auto with = [&](std::size_t place, std::int64_t number) {
     std::string bytes = good;
@@ -264,16 +265,16 @@ TEST_CASE("Megatron: an index that does not agree with itself or the tokens is r
 
 TEST_CASE("no damage of any kind gives foreign ids, or other counts than were announced") {
   struct Files {
-    ForeignFormat format;
+    Format format;
     std::string tokens, index;
   };
   const std::vector<std::int64_t> ids{9, 1, 2, 9, 3, 9, 9};
   const std::vector<Files> all{
-      {ForeignFormat::kLlmc, llmc_file(ids, false), ""},
-      {ForeignFormat::kLlmc, llmc_file(ids, true), ""},
-      {ForeignFormat::kNanogpt, list_of(ids, 2), ""},
-      {ForeignFormat::kMegatron, list_of(ids, 2), Index::of({1, 3, 1, 2}, {0, 1, 3, 4}).text()},
-      {ForeignFormat::kMegatron, list_of(ids, 8), Index::of({4, 3}, {0, 1, 2}, 5, 8).text()}};
+      {Format::kLlmc, llmc_file(ids, false), ""},
+      {Format::kLlmc, llmc_file(ids, true), ""},
+      {Format::kNanogpt, list_of(ids, 2), ""},
+      {Format::kMegatron, list_of(ids, 2), Index::of({1, 3, 1, 2}, {0, 1, 3, 4}).text()},
+      {Format::kMegatron, list_of(ids, 8), Index::of({4, 3}, {0, 1, 2}, 5, 8).text()}};
   const ScratchFolder scratch;
   ql::test::Damage damage(28);
   int refused = 0;
@@ -303,24 +304,23 @@ TEST_CASE("what is exported has the format's bytes, and comes back") {
   const ScratchFolder scratch;
   const Documents documents{{1, 2, 9}, {3}, {4, 5, 6, 9}};
   pack(scratch / "data", documents, header_of(10));
-  REQUIRE(exported(scratch / "data", scratch / "n", ForeignFormat::kNanogpt).empty());
+  REQUIRE(exported(scratch / "data", scratch / "n", Format::kNanogpt).empty());
   CHECK(slurp(scratch / "n" / "n.bin") == list_of({1, 2, 9, 3, 4, 5, 6, 9}, 2));
 
-  REQUIRE(exported(scratch / "data", scratch / "l", ForeignFormat::kLlmc, 3).empty());
+  REQUIRE(exported(scratch / "data", scratch / "l", Format::kLlmc, 3).empty());
   CHECK(slurp(scratch / "l" / "l_000000.bin") == llmc_file({1, 2, 9}, false));
   CHECK(slurp(scratch / "l" / "l_000001.bin") == llmc_file({3, 4, 5}, false));
   CHECK(slurp(scratch / "l" / "l_000002.bin") == llmc_file({6, 9}, false));
   CHECK(std::distance(fs::directory_iterator(scratch / "l"), fs::directory_iterator()) == 3);
 
-  REQUIRE(exported(scratch / "data", scratch / "m", ForeignFormat::kMegatron).empty());
+  REQUIRE(exported(scratch / "data", scratch / "m", Format::kMegatron).empty());
   CHECK(slurp(scratch / "m" / "m.bin") == list_of({1, 2, 9, 3, 4, 5, 6, 9}, 2));
   CHECK(slurp(scratch / "m" / "m.idx") == Index::of({3, 1, 4}, {0, 1, 2, 3}).text());
 
   const std::string l = (scratch / "l" / "l_00000").string();
-  CHECK(import({l + "0.bin", l + "1.bin", l + "2.bin"}, rules_of(ForeignFormat::kLlmc, 10, 9)) ==
+  CHECK(import({l + "0.bin", l + "1.bin", l + "2.bin"}, rules_of(Format::kLlmc, 10, 9)) ==
         Documents{{1, 2, 9}, {3, 4, 5, 6, 9}});
-  CHECK(import({(scratch / "m" / "m").string()}, rules_of(ForeignFormat::kMegatron, 10)) ==
-        documents);
+  CHECK(import({(scratch / "m" / "m").string()}, rules_of(Format::kMegatron, 10)) == documents);
 }
 
 TEST_CASE("random data makes the round trip through Megatron's files, in both widths") {
@@ -328,12 +328,12 @@ TEST_CASE("random data makes the round trip through Megatron's files, in both wi
     const ScratchFolder scratch;
     const Documents documents = random_documents(300000, vocabulary, 41, 60);
     pack(scratch / "data", documents, header_of(vocabulary));
-    REQUIRE(exported(scratch / "data", scratch / "m", ForeignFormat::kMegatron).empty());
-    CHECK(import({(scratch / "m" / "m").string()},
-                 rules_of(ForeignFormat::kMegatron, vocabulary)) == documents);
-    REQUIRE(exported(scratch / "data", scratch / "l", ForeignFormat::kLlmc, 300000).empty());
+    REQUIRE(exported(scratch / "data", scratch / "m", Format::kMegatron).empty());
+    CHECK(import({(scratch / "m" / "m").string()}, rules_of(Format::kMegatron, vocabulary)) ==
+          documents);
+    REQUIRE(exported(scratch / "data", scratch / "l", Format::kLlmc, 300000).empty());
     CHECK(all_ids(import({(scratch / "l" / "l_000000.bin").string()},
-                         rules_of(ForeignFormat::kLlmc, vocabulary))) == all_ids(documents));
+                         rules_of(Format::kLlmc, vocabulary))) == all_ids(documents));
   }
 }
 
@@ -367,29 +367,29 @@ TEST_CASE("Megatron: documents that are longer than a sequence can be become sev
 TEST_CASE("data without tokens is exported, too") {
   const ScratchFolder scratch;
   pack(scratch / "data", {}, header_of(100000));
-  REQUIRE(exported(scratch / "data", scratch / "l", ForeignFormat::kLlmc).empty());
+  REQUIRE(exported(scratch / "data", scratch / "l", Format::kLlmc).empty());
   CHECK(slurp(scratch / "l" / "l_000000.bin") == llmc_file({}, true));
-  REQUIRE(exported(scratch / "data", scratch / "m", ForeignFormat::kMegatron).empty());
+  REQUIRE(exported(scratch / "data", scratch / "m", Format::kMegatron).empty());
   CHECK(slurp(scratch / "m" / "m.idx") == Index::of({}, {0}, 4, 4).text());
 }
 
 TEST_CASE("an export replaces nothing, and takes no ids that do not fit") {
   const ScratchFolder scratch;
   pack(scratch / "data", {{1}}, header_of(65537));
-  CHECK(contains(exported(scratch / "data", scratch / "n", ForeignFormat::kNanogpt),
+  CHECK(contains(exported(scratch / "data", scratch / "n", Format::kNanogpt),
                  "a vocabulary with 65537 entries do not fit, at most 65536 do"));
   pack(scratch / "huge", {{1}}, header_of((std::int64_t{1} << 31) + 1));
-  CHECK(contains(exported(scratch / "huge", scratch / "n", ForeignFormat::kMegatron),
+  CHECK(contains(exported(scratch / "huge", scratch / "n", Format::kMegatron),
                  "at most 2147483648 do"));
-  CHECK(contains(exported(scratch / "data", scratch / "data", ForeignFormat::kLlmc),
+  CHECK(contains(exported(scratch / "data", scratch / "data", Format::kLlmc),
                  "exists and is not empty"));
   overwrite(scratch / "file", "");
-  CHECK(contains(exported(scratch / "data", scratch / "file", ForeignFormat::kLlmc),
+  CHECK(contains(exported(scratch / "data", scratch / "file", Format::kLlmc),
                  "exists and is not a folder"));
   // Damage met on the way leaves nothing.
   overwrite(scratch / "data" / "shard-00000.zst", "");
-  CHECK_FALSE(exported(scratch / "data", scratch / "n", ForeignFormat::kLlmc).empty());
+  CHECK_FALSE(exported(scratch / "data", scratch / "n", Format::kLlmc).empty());
   CHECK(scratch.entries() == 3);
 }
 
-}  // namespace ql::shard
+}  // namespace ql::foreign

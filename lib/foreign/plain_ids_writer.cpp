@@ -1,16 +1,16 @@
 #include <utility>
 
 #include "base/error.h"
+#include "foreign/plain_ids.h"
 #include "shard/id_codec.h"
-#include "shard/plain_ids.h"
 
-namespace ql::shard {
+namespace ql::foreign {
 
-TextIdWriter::TextIdWriter(ByteSink sink) : sink_(std::move(sink)) {}
+TextIdWriter::TextIdWriter(shard::ByteSink sink) : sink_(std::move(sink)) {}
 
 void TextIdWriter::begin_document() { line_begins_ = true; }
 
-void TextIdWriter::write(const TokenId* ids, std::size_t count) {
+void TextIdWriter::write(const shard::TokenId* ids, std::size_t count) {
   if (count == 0) return;
   std::string text;
   text.reserve(count * 6);
@@ -24,11 +24,12 @@ void TextIdWriter::write(const TokenId* ids, std::size_t count) {
   sink_(text.data(), text.size());
 }
 
-void TextIdWriter::finish(const std::optional<TextCounts>& /*counts*/) {
+void TextIdWriter::finish(const std::optional<shard::TextCounts>& /*counts*/) {
   if (!empty_) sink_("\n", 1);
 }
 
-RawIdWriter::RawIdWriter(ByteSink sink, int bytes_per_id, const VocabularyInfo& vocabulary)
+RawIdWriter::RawIdWriter(shard::ByteSink sink, int bytes_per_id,
+                         const shard::VocabularyInfo& vocabulary)
     : sink_(std::move(sink)), bytes_per_id_(bytes_per_id) {
   if (bytes_per_id == 2 && vocabulary.size > 65536) {
     throw Error(
@@ -39,23 +40,24 @@ RawIdWriter::RawIdWriter(ByteSink sink, int bytes_per_id, const VocabularyInfo& 
 
 void RawIdWriter::begin_document() {}
 
-void RawIdWriter::write(const TokenId* ids, std::size_t count) {
-  if (kIdsAreBytes && bytes_per_id_ == sizeof(TokenId)) {
-    sink_(ids, count * sizeof(TokenId));
+void RawIdWriter::write(const shard::TokenId* ids, std::size_t count) {
+  if (shard::kIdsAreBytes && bytes_per_id_ == sizeof(shard::TokenId)) {
+    sink_(ids, count * sizeof(shard::TokenId));
     return;
   }
   bytes_.clear();
-  append_ids(bytes_, ids, count, bytes_per_id_);
+  shard::append_ids(bytes_, ids, count, bytes_per_id_);
   sink_(bytes_.data(), bytes_.size());
 }
 
-void RawIdWriter::finish(const std::optional<TextCounts>& /*counts*/) {}
+void RawIdWriter::finish(const std::optional<shard::TextCounts>& /*counts*/) {}
 
-std::unique_ptr<TokenSink> make_token_writer(const std::string& format, ByteSink sink,
-                                             const StreamHeader& header) {
-  if (format == "stream") return std::make_unique<TokenStreamWriter>(std::move(sink), header);
+std::unique_ptr<shard::TokenSink> make_token_writer(const std::string& format, shard::ByteSink sink,
+                                                    const shard::StreamHeader& header) {
+  if (format == "stream")
+    return std::make_unique<shard::TokenStreamWriter>(std::move(sink), header);
   if (format == "ids") return std::make_unique<TextIdWriter>(std::move(sink));
   return std::make_unique<RawIdWriter>(std::move(sink), format == "u16" ? 2 : 4, header.vocabulary);
 }
 
-}  // namespace ql::shard
+}  // namespace ql::foreign

@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "base/hash.h"
+#include "base/random_access_file.h"
 #include "shard/manifest.h"
-#include "shard/raw_file.h"
-#include "shard/seek_table.h"
-#include "shard/zstd_frame.h"
+#include "shard/seek_table_internal.h"
+#include "shard/zstd_frame_internal.h"
 
 namespace ql::shard {
 
