@@ -11,10 +11,10 @@
 #include "qlbin_exchange.h"
 #include "qlbin_options.h"
 #include "qlbin_table.h"
-#include "shard/info.h"
 #include "shard/join_packs.h"
 #include "shard/joined_data.h"
 #include "shard/lineage.h"
+#include "shard/pack_summary.h"
 #include "shard/pack_target.h"
 #include "shard/pack_writer.h"
 #include "shard/verify.h"
@@ -80,11 +80,11 @@ void info(const Options& options) {
     const PackedFolder place = find_packed_folder(path);
     const Manifest manifest = read_manifest(place);
     if (format == "text") {
-      parts.push_back(info_text(place.name, manifest));
+      parts.push_back(summary_text(place.name, manifest));
     } else if (format == "json") {
-      parts.push_back(json_line(info_object(place.name, manifest)));
+      parts.push_back(json_line(summary_object(place.name, manifest)));
     } else {
-      const Json row = info_row(place.name, manifest);
+      const Json row = summary_row(place.name, manifest);
       parts.push_back((parts.empty() ? tsv_header(row) : "") + tsv_line(row));
     }
   }

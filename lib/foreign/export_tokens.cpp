@@ -107,7 +107,7 @@ void export_tokens(shard::JoinedData& data, const fs::path& folder, const Export
                             first.vocabulary().size, largest_vocabulary(options.format)),
                 "choose another format");
   }
-  const int bytes_per_id = first.manifest().bytes_per_id();
+  const int bytes_per_id = first.vocabulary().bytes_per_id();
   NewFolder target(folder);
   IdFiles files(target, options, data.tokens(), bytes_per_id);
   data.copy({0, data.tokens()}, options.threads, files, done);

@@ -31,7 +31,7 @@ void TextIdWriter::finish(const std::optional<shard::TextCounts>& /*counts*/) {
 RawIdWriter::RawIdWriter(shard::ByteSink sink, int bytes_per_id,
                          const shard::VocabularyInfo& vocabulary)
     : sink_(std::move(sink)), bytes_per_id_(bytes_per_id) {
-  if (bytes_per_id == 2 && vocabulary.size > 65536) {
+  if (bytes_per_id < vocabulary.bytes_per_id()) {
     throw Error(
         "", fmt::format("ids of a vocabulary with {} entries do not fit into u16", vocabulary.size),
         "use u32");

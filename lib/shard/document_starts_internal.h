@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -36,6 +37,11 @@ class DocumentStartsReader {
   std::string bytes_;
   std::int64_t documents_ = 0, last_ = -1;  // read so far, and the start of the last of them
 };
+
+// Calls use(bytes) with all starts, `before` added to each, as encode_document_starts() makes them.
+void for_each_piece_of_starts(const PackedFolder& place, const Manifest& manifest,
+                              std::int64_t before,
+                              const std::function<void(std::string_view bytes)>& use);
 
 // Walks along the tokens of a folder and says where documents start.
 class DocumentStartsAhead {

@@ -11,7 +11,6 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/signals.h"
-#include "shard/damaged_internal.h"
 #include "shard/document_starts_internal.h"
 #include "shard/frames_ahead_internal.h"
 #include "shard/new_pack_internal.h"
@@ -25,12 +24,11 @@ namespace {
 // A shard on its way into the new folder.
 class TakenShard {
  public:
-  // `entry` has the new name.
-  TakenShard(std::shared_ptr<ShardReader> reader, ShardEntry entry, const NewPack& pack)
+  // `file` is the new name.
+  TakenShard(std::shared_ptr<ShardReader> reader, const std::string& file, const NewPack& pack)
       : reader_(std::move(reader)),
-        entry_(std::move(entry)),
-        target_(pack.temporary() / entry_.file),
-        shown_((fs::path(pack.name()) / entry_.file).string()),
+        target_(pack.temporary() / file),
+        shown_((fs::path(pack.name()) / file).string()),
         linked_(reader_->hard_link(target_)) {}
 
   // The next frame, as the file holds it.
@@ -41,7 +39,6 @@ class TakenShard {
   bool ended() const { return frames_ == reader_->frames(); }
   bool linked() const { return linked_; }
   const ShardReader& reader() const { return *reader_; }
-  const ShardEntry& entry() const { return entry_; }
 
  private:
   void add(std::string_view bytes) {
@@ -54,15 +51,11 @@ class TakenShard {
 
   void end() {
     add(reader_->seek_table());
-    if (hasher_.digest() != entry_.hash) {
-      throw FormatError(reader_->name(), "hash mismatch, though all frames are good",
-                        kDamagedFileCure);
-    }
+    reader_->check_hash(hasher_.digest());
     if (copy_) copy_->close();
   }
 
   std::shared_ptr<ShardReader> reader_;
-  ShardEntry entry_;
   fs::path target_;
   std::string shown_;
   bool linked_;
@@ -117,7 +110,7 @@ class Joiner {
   void take_over(const std::shared_ptr<ShardReader>& reader, const ShardEntry& entry) {
     ShardEntry taken = entry;
     taken.file = shard_file_name(joined_.manifest.shards.size());
-    on_their_way_.emplace_back(reader, taken, pack_);
+    on_their_way_.emplace_back(reader, taken.file, pack_);
     joined_.manifest.shards.push_back(taken);
     for (std::size_t frame = 0; frame < reader->frames(); ++frame) {
       check_for_stop();
@@ -130,8 +123,7 @@ class Joiner {
   std::shared_ptr<ShardReader> open(const TokenReader& folder, const ShardEntry& entry,
                                     std::int64_t begin) {
     try {
-      return std::make_shared<ShardReader>(folder.place(), entry, begin, folder.vocabulary(),
-                                           folder.manifest().bytes_per_id());
+      return std::make_shared<ShardReader>(folder.place(), entry, begin, folder.vocabulary());
     } catch (const Error&) {
       // What is wrong before it comes first.
       pass_all();
@@ -163,14 +155,11 @@ class Joiner {
                                 usual_level(manifest.vocabulary.size));
     std::int64_t before = 0;  // tokens of the folders before
     for (const TokenReader& folder : data_.folders()) {
-      DocumentStartsReader reader(folder.place(), folder.manifest());
-      for (std::vector<std::int64_t> starts; reader.read(starts);) {
-        check_for_stop();
-        for (std::int64_t& start : starts) start += before;
-        const std::string bytes = encode_document_starts(starts);
-        data_hasher_.update(bytes.data(), bytes.size());
-        writer.write(bytes);
-      }
+      for_each_piece_of_starts(folder.place(), folder.manifest(), before,
+                               [&](std::string_view bytes) {
+                                 data_hasher_.update(bytes.data(), bytes.size());
+                                 writer.write(bytes);
+                               });
       before += folder.tokens();
     }
     manifest.document_starts = writer.finish();

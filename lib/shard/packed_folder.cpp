@@ -5,7 +5,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/random_access_file.h"
-#include "shard/damaged_internal.h"
+#include "shard/damaged_file_internal.h"
 #include "shard/manifest.h"
 
 namespace ql::shard {

@@ -29,7 +29,7 @@ class ShardReader {
   // Opens the file and checks its size and seek table against the manifest. `begin` is the position
   // of its first token in the data.
   ShardReader(const PackedFolder& place, const ShardEntry& entry, std::int64_t begin,
-              const VocabularyInfo& vocabulary, int bytes_per_id);
+              const VocabularyInfo& vocabulary);
 
   std::int64_t begin() const { return begin_; }
   std::int64_t end() const { return frame_begins_.back(); }
@@ -62,8 +62,10 @@ class ShardReader {
   // one without such links.
   bool hard_link(const std::filesystem::path& name);
   const std::string& name() const { return name_; }
-  // Of the whole file.
+  // The hash of the whole file, as it is on the disk.
   std::string hash();
+  // Throws FormatError unless the hash is the manifest's. For those who have found all frames good.
+  void check_hash(const std::string& hash) const;
 
  private:
   const RandomAccessFile& file();
@@ -71,7 +73,7 @@ class ShardReader {
   bool in_place() const { return kIdsAreBytes && bytes_per_id_ == sizeof(TokenId); }
 
   std::filesystem::path path_;
-  std::string name_;
+  std::string name_, expected_hash_;
   std::int64_t begin_, vocabulary_size_;
   int bytes_per_id_;
   std::unique_ptr<RandomAccessFile> file_;

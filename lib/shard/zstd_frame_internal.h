@@ -9,41 +9,45 @@
 #include <string>
 #include <string_view>
 
+struct ZSTD_CCtx_s;
+struct ZSTD_DCtx_s;
+
 namespace ql::shard {
+
+struct FreeContext {
+  void operator()(ZSTD_CCtx_s* context) const;
+  void operator()(ZSTD_DCtx_s* context) const;
+};
+using CompressionContext = std::unique_ptr<ZSTD_CCtx_s, FreeContext>;
+using DecompressionContext = std::unique_ptr<ZSTD_DCtx_s, FreeContext>;
+
+// Frames that it makes end with a checksum. `level` as of FrameCompressor.
+CompressionContext make_compression_context(int level);
+DecompressionContext make_decompression_context();
+
+// Returns what a function of zstd's compressor returned. Throws Error when that is an error.
+std::size_t check_compression(std::size_t result);
 
 class FrameCompressor {
  public:
   // `level` 1 to 22, as of the zstd command, or 0: codes bytes by their frequency and hardly looks
   // for repetitions. `bytes_per_id`: of the ids in the content; 0 for other content.
   explicit FrameCompressor(int level, int bytes_per_id = 0);
-  ~FrameCompressor();
-  FrameCompressor(FrameCompressor&&) noexcept;
-  FrameCompressor& operator=(FrameCompressor&&) = delete;
-  // The frame stays valid until the next call.
-  std::string_view compress(std::string_view content);
-  // Replaces `frame`.
-  void compress(std::string_view content, std::string& frame);
+  std::string compress(std::string_view content);
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  CompressionContext context_;
 };
 
 class FrameDecompressor {
  public:
-  FrameDecompressor();
-  ~FrameDecompressor();
-  FrameDecompressor(FrameDecompressor&&) noexcept;
-  FrameDecompressor& operator=(FrameDecompressor&&) = delete;
+  FrameDecompressor() : context_(make_decompression_context()) {}
   // `frame` must be exactly one zstd frame with a content of `content_size` bytes, which the caller
-  // has capped. Returns "" and fills `content`, or returns what is wrong.
-  std::string decompress(std::string_view frame, std::size_t content_size, std::string& content);
-  // The same into memory for `content_size` bytes.
+  // has capped. Returns "" and fills `content`, which has room for them, or returns what is wrong.
   std::string decompress(std::string_view frame, std::size_t content_size, void* content);
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  DecompressionContext context_;
 };
 
 // How many of `threads` may work on frames with a content of `frame_bytes` at once, at least 1:

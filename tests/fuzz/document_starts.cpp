@@ -27,7 +27,7 @@ std::string file_of(unsigned mode, std::string_view bytes) {
     case 1:
       return repaired_frame(std::string(bytes));
     case 2:
-      return std::string(shard::FrameCompressor(1).compress(bytes));
+      return shard::FrameCompressor(1).compress(bytes);
     default:
       return std::string(bytes);
   }

@@ -31,7 +31,7 @@ std::string file_of(const Input& input) {
     case 1:
       return with_seek_table(split_frames(input.bytes));
     case 2:
-      return with_seek_table({std::string(shard::FrameCompressor(1).compress(input.bytes))});
+      return with_seek_table({shard::FrameCompressor(1).compress(input.bytes)});
     default:
       return std::string(input.bytes);
   }
@@ -51,10 +51,9 @@ void read(const fs::path& folder, const std::string& file, int bytes_per_id) {
   entry.tokens = count_tokens(folder / entry.file, bytes_per_id);
   entry.bytes_compressed = static_cast<std::int64_t>(file.size());
   shard::VocabularyInfo vocabulary;
-  vocabulary.size = 300;
+  vocabulary.size = bytes_per_id == 2 ? 300 : 70000;
   const std::int64_t begin = 1000;
-  shard::ShardReader reader({folder, folder / "manifest.json", "data"}, entry, begin, vocabulary,
-                            bytes_per_id);
+  shard::ShardReader reader({folder, folder / "manifest.json", "data"}, entry, begin, vocabulary);
   require(reader.end() - reader.begin() == entry.tokens, "the frames have the shard's tokens");
   shard::FrameBuffer buffer;
   for (std::size_t frame = 0; frame < reader.frames(); ++frame) {

@@ -1,4 +1,4 @@
-#include "shard/info.h"
+#include "shard/pack_summary.h"
 
 #include <fmt/format.h>
 
@@ -11,20 +11,14 @@ namespace ql::shard {
 
 namespace {
 
-struct Sizes {
-  std::int64_t bytes = 0, bytes_compressed = 0;
-};
-
-Sizes total_sizes(const Manifest& manifest) {
-  Sizes sizes;
+ShardEntry all_shards(const Manifest& manifest) {
+  ShardEntry sum;
   for (const ShardEntry& shard : manifest.shards) {
-    sizes.bytes += shard.bytes;
-    sizes.bytes_compressed += shard.bytes_compressed;
+    sum.bytes += shard.bytes;
+    sum.bytes_compressed += shard.bytes_compressed;
   }
-  return sizes;
+  return sum;
 }
-
-const char* dtype(const Manifest& manifest) { return manifest.bytes_per_id() == 2 ? "u16" : "u32"; }
 
 std::string describe(const VocabularyInfo& vocabulary) {
   std::string text = fmt::format("{} entries", with_thousands(vocabulary.size));
@@ -45,10 +39,10 @@ std::string describe(const TextCounts& counts, std::int64_t tokens) {
 }
 
 std::string describe_shards(const Manifest& manifest) {
-  const Sizes sizes = total_sizes(manifest);
+  const ShardEntry all = all_shards(manifest);
   return fmt::format(
       "{}; {} of {} ids in {}", with_thousands(static_cast<std::int64_t>(manifest.shards.size())),
-      human_bytes(sizes.bytes), dtype(manifest), human_bytes(sizes.bytes_compressed));
+      human_bytes(all.bytes), manifest.vocabulary.dtype(), human_bytes(all.bytes_compressed));
 }
 
 // The command lines that made the data, the last first.
@@ -69,7 +63,7 @@ void append_commands(std::string& text, const Json& provenance, const char* labe
 
 }  // namespace
 
-std::string info_text(const std::string& name, const Manifest& manifest) {
+std::string summary_text(const std::string& name, const Manifest& manifest) {
   std::string text = printable(name) + "\n";
   const auto line = [&](const char* label, const std::string& value) {
     text += fmt::format("  {:<12}{}\n", label, printable(value));
@@ -84,41 +78,43 @@ std::string info_text(const std::string& name, const Manifest& manifest) {
   return text;
 }
 
-Json info_row(const std::string& name, const Manifest& manifest) {
-  const auto known = [](const std::string& text) { return text.empty() ? Json() : Json(text); };
-  const Sizes sizes = total_sizes(manifest);
-  Json row{{"name", name},
-           {"tokens", manifest.tokens},
-           {"documents", manifest.documents},
-           {"dtype", dtype(manifest)},
-           {"vocabulary_size", manifest.vocabulary.size},
-           {"vocabulary_hash", known(manifest.vocabulary.hash)},
-           {"vocabulary_type", known(manifest.vocabulary.type)},
-           {"shards", manifest.shards.size()},
-           {"bytes", sizes.bytes},
-           {"bytes_compressed", sizes.bytes_compressed}};
-  const Json counts = manifest.counts ? text_counts_to_json(*manifest.counts) : Json::object();
-  for (const char* key : {"bytes", "characters", "words", "lines", "unknown"}) {
-    row[std::string(key) == "bytes" ? "text_bytes" : key] = counts.value(key, Json());
-  }
-  row["data_hash"] = manifest.data_hash;
-  return row;
-}
-
-Json info_object(const std::string& name, const Manifest& manifest) {
-  const Sizes sizes = total_sizes(manifest);
+Json summary_object(const std::string& name, const Manifest& manifest) {
+  const ShardEntry all = all_shards(manifest);
   Json json{{"name", name},
             {"tokens", manifest.tokens},
             {"documents", manifest.documents},
-            {"dtype", dtype(manifest)},
+            {"dtype", manifest.vocabulary.dtype()},
             {"vocabulary", vocabulary_info_to_json(manifest.vocabulary)},
             {"shards", manifest.shards.size()},
-            {"bytes", sizes.bytes},
-            {"bytes_compressed", sizes.bytes_compressed}};
+            {"bytes", all.bytes},
+            {"bytes_compressed", all.bytes_compressed}};
   if (manifest.counts) json["counts"] = text_counts_to_json(*manifest.counts);
   json["data_hash"] = manifest.data_hash;
   json["provenance"] = manifest.provenance;
   return json;
+}
+
+Json summary_row(const std::string& name, const Manifest& manifest) {
+  const Json all = summary_object(name, manifest);
+  const Json& vocabulary = all["vocabulary"];
+  const Json counts = all.value("counts", Json::object());
+  const auto known = [](const Json& text) { return text == "" ? Json() : text; };
+  return {{"name", name},
+          {"tokens", all["tokens"]},
+          {"documents", all["documents"]},
+          {"dtype", all["dtype"]},
+          {"vocabulary_size", vocabulary["size"]},
+          {"vocabulary_hash", known(vocabulary["hash"])},
+          {"vocabulary_type", known(vocabulary["type"])},
+          {"shards", all["shards"]},
+          {"bytes", all["bytes"]},
+          {"bytes_compressed", all["bytes_compressed"]},
+          {"text_bytes", counts.value("bytes", Json())},
+          {"characters", counts.value("characters", Json())},
+          {"words", counts.value("words", Json())},
+          {"lines", counts.value("lines", Json())},
+          {"unknown", counts.value("unknown", Json())},
+          {"data_hash", all["data_hash"]}};
 }
 
 }  // namespace ql::shard
