@@ -155,7 +155,7 @@ bool packs_anew(const Options& options) {
 }
 
 void merge_anew(const Options& options, JoinedData& data) {
-  // What does not go together is refused before anything is made.
+  // These refuse data that do not go together, before anything is made.
   const std::optional<TextCounts> counts = data.counts();
   const Json unknown_keys = data.unknown_keys();
   PackWriter writer(options.text("output"), data.header(configuration_of(options)),

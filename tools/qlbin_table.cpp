@@ -19,7 +19,7 @@ Option output_folder(const char* help) {
   return required(with_letter('o', make_option("output", OptionType::kFolder, "DIR", help)));
 }
 
-// What pack, import and merge have in common.
+// pack, import and merge have these options in common.
 std::vector<Option> writing_options() {
   Option level = make_integer(
       "level",

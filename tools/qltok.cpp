@@ -56,7 +56,7 @@ std::string read_vocabulary_text(const std::string& path) {
   return ql::read_file(path, static_cast<std::int64_t>(ql::shard::kLargestVocabularyText));
 }
 
-// Where the output goes is no part of how it was made.
+// The place of the output is no part of how it was made.
 ql::Json configuration(const Options& options) {
   ql::Json json = ql::configuration_of(options);
   json.erase("output");

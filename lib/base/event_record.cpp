@@ -19,7 +19,7 @@ enum SummaryField { kValue = 1 };
 enum ValueField { kTag = 1, kSimpleValue = 2 };
 constexpr std::uint64_t kSessionStart = 1;
 
-// How the bytes of a field are to be read.
+// The type says how the bytes of a field are to be read.
 enum WireType { kVarint = 0, kEightBytes = 1, kCounted = 2, kFourBytes = 5 };
 
 // Seven bits a byte, the lowest first; the highest bit says that another byte follows.

@@ -16,7 +16,7 @@ namespace ql::foreign {
 
 namespace {
 
-// What the formats' writers need to make a file.
+// Makes the files of a folder that appears whole or not at all.
 class NewFolder {
  public:
   explicit NewFolder(const fs::path& folder)

@@ -13,7 +13,7 @@
 
 namespace ql::foreign {
 
-// What messages of read_text_ids() advise.
+// Messages of read_text_ids() give this advice.
 struct TextIdCures {
   const char* foreign_id = "set --vocab-size to the number of entries";
   const char* no_digit = "expected decimal ids separated by blanks, one line per document";

@@ -7,7 +7,7 @@
 
 namespace ql::net {
 
-// Whether the object is such a configuration: "model_type" is "transfo-xl".
+// True when the object is such a configuration: "model_type" is "transfo-xl".
 bool is_public_config(const Json& json);
 
 // The network: architecture transformer-xl, memory mem_len, segment tgt_len (newer files do not

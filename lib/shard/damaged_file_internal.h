@@ -1,4 +1,4 @@
-// What to do about a damaged file of a packed folder.
+// Messages about a damaged file of a packed folder end with this advice.
 #pragma once
 
 namespace ql::shard {

@@ -49,7 +49,7 @@ class DocumentStartsAhead {
   static constexpr std::int64_t kNone = INT64_MAX;
   // Begins at token `position`. `manifest` must outlive this object.
   DocumentStartsAhead(const PackedFolder& place, const Manifest& manifest, std::int64_t position);
-  // Where the next document starts; kNone behind the last.
+  // Returns where the next document starts; kNone behind the last.
   std::int64_t next() const { return at_ < starts_.size() ? starts_[at_] : kNone; }
   // Passes next(), which must not be kNone.
   void pass();

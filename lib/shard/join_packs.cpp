@@ -64,7 +64,7 @@ class TakenShard {
   ContentHasher hasher_;
 };
 
-// What the manifests say of all data together.
+// Adds up what the manifests say.
 Joined describe(const JoinedData& data, const StreamHeader& header) {
   Joined joined;
   Manifest& manifest = joined.manifest;
@@ -125,7 +125,7 @@ class Joiner {
     try {
       return std::make_shared<ShardReader>(folder.place(), entry, begin, folder.vocabulary());
     } catch (const Error&) {
-      // What is wrong before it comes first.
+      // The user first hears of damage in the shards before this one.
       pass_all();
       throw;
     }
@@ -179,7 +179,7 @@ class Joiner {
 
 Joined join_packs(const JoinedData& data, const std::filesystem::path& folder,
                   const StreamHeader& header, const JoinOptions& options, const TokensDone& done) {
-  // What does not go together is refused before anything is made.
+  // This refuses data that do not go together, before anything is made.
   Joined joined = describe(data, header);
   return Joiner(data, std::move(joined), folder, options, done).run(header.vocabulary_text);
 }

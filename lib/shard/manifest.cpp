@@ -25,8 +25,8 @@ const std::set<std::string>& known_keys() {
   return keys;
 }
 
-// Of the object's compact text without the key "checksum": put together here, because a copy
-// without the key would take as long as reading the manifest.
+// The checksum covers the object's compact text without the key "checksum". The text is put
+// together here, because a copy of the object would take as long as reading the manifest.
 std::string checksum_of(const Json& json) {
   std::string text = "{";
   for (const auto& [key, value] : json.items()) {

@@ -13,7 +13,7 @@ class NewPack {
  public:
   // `force` as in PackOptions. Throws what prepare_pack_target() throws.
   NewPack(const fs::path& folder, bool force);
-  // Where the files go until commit().
+  // The files go there until commit().
   const fs::path& temporary() const { return folder_.temporary(); }
   // The folder as messages name it.
   const std::string& name() const { return name_; }

@@ -1,4 +1,4 @@
-// What a packed folder holds, for people and for scripts.
+// Says what a packed folder holds, to people and to scripts.
 #pragma once
 
 #include <string>
@@ -7,13 +7,13 @@
 
 namespace ql::shard {
 
-// Some indented lines.
+// Returns some indented lines.
 std::string summary_text(const std::string& name, const Manifest& manifest);
 
-// All that the manifest says, but for the single files.
+// Returns all that the manifest says, but for the single files.
 Json summary_object(const std::string& name, const Manifest& manifest);
 
-// A row of base/rows.h: the object's values, but for the provenance. What is not known is null.
+// Returns the object's values but the provenance as a row of base/rows.h; unknown ones are null.
 Json summary_row(const std::string& name, const Manifest& manifest);
 
 }  // namespace ql::shard

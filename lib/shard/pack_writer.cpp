@@ -70,7 +70,7 @@ struct PackWriter::State {
   ObjectPool<FrameCompressor> compressors;
   OrderedJobs<PackedFrame> jobs;
 
-  // How many tokens fit before the frame or the shard is full.
+  // Returns how many tokens fit before the frame or the shard is full.
   std::int64_t room() const {
     const auto in_frame = static_cast<std::int64_t>(frame.size()) / bytes_per_id;
     return std::min(options.frame_tokens - in_frame,

@@ -52,7 +52,7 @@ class ShardReader {
   void decode_frame(std::size_t frame, FrameBuffer& buffer) const;
   // The ids of a decoded frame as bytes of the data's width, as data_hash covers them.
   std::string_view content(const FrameBuffer& buffer) const;
-  // What follows the frames in the file.
+  // The seek table follows the frames in the file.
   std::string seek_table() const { return encode_seek_table(frames_); }
 
   // The file is opened when it is needed; a reader of many shards closes those it has left.
@@ -69,7 +69,7 @@ class ShardReader {
 
  private:
   const RandomAccessFile& file();
-  // Whether ids are decoded where they are used, without a copy of their bytes.
+  // True when ids are decoded where they are used, without a copy of their bytes.
   bool in_place() const { return kIdsAreBytes && bytes_per_id_ == sizeof(TokenId); }
 
   std::filesystem::path path_;

@@ -1,5 +1,5 @@
-// What travels with token ids from qltok to qleval: which vocabulary made them, and what text they
-// stand for.
+// These facts travel with token ids from qltok to qleval: which vocabulary made them, and how much
+// text they stand for.
 #pragma once
 
 #include <cstdint>

@@ -121,7 +121,7 @@ void TokenReader::read_in_order(std::int64_t begin, std::int64_t end, int thread
     try {
       shard = state.shards.get(state.shards.shard_of(position));
     } catch (const Error&) {
-      // What is before the bad shard comes first.
+      // The caller first gets all tokens before the bad shard.
       while (!frames.empty()) use_first();
       throw;
     }

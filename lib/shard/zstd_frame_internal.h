@@ -50,8 +50,9 @@ class FrameDecompressor {
   DecompressionContext context_;
 };
 
-// How many of `threads` may work on frames with a content of `frame_bytes` at once, at least 1:
-// fewer where frames are so large that those on their way would fill the memory.
+// Returns how many of `threads` may work on frames with a content of `frame_bytes` at once: at
+// least 1, and fewer than all where frames are so large that those on their way would fill the
+// memory.
 int threads_for_frames(int threads, std::int64_t frame_bytes);
 
 // The checksum that a whole frame carries, the low half of its content's XXH64; compress() made

@@ -12,7 +12,7 @@
 namespace ql::text {
 namespace {
 
-// Of words, about: what the memory for ids is reserved by.
+// Words and their blanks have about this length. The memory for ids is reserved by it.
 constexpr std::size_t kBytesPerToken = 4;
 
 }  // namespace

@@ -20,7 +20,7 @@ class LineSplitter {
   }
   // Without its line feed.
   std::string_view line() const { return line_; }
-  // Whether there was a line feed.
+  // False when the text ended without a line feed.
   bool ended() const { return ended_; }
 
  private:

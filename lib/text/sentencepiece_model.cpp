@@ -26,7 +26,7 @@ struct SentencePieceModel::State {
 
 namespace {
 
-// What is wrong, which for pieces that it cannot sort the library tells by an exception.
+// Returns what is wrong, or "". The library throws when it cannot sort the pieces.
 std::string load(sentencepiece::SentencePieceProcessor& processor, std::string_view serialized) {
   try {
     const auto status = processor.LoadFromSerializedProto(serialized);

@@ -5,9 +5,9 @@
 
 namespace ql::text {
 
-// Whether the serialized model has such rules (precompiled_charsmap of its normalizer_spec or
-// denormalizer_spec), or cannot be told to have none. Ours have none, because text shall pass
-// unchanged; and the library follows them wherever they point, outside its memory, too.
+// True when the serialized model has such rules (precompiled_charsmap of its normalizer_spec or
+// denormalizer_spec) or is too damaged to tell. Our models have none, because text shall pass
+// unchanged. The library would follow rules wherever they point, outside its memory, too.
 bool rewrites_text(std::string_view serialized);
 
 }  // namespace ql::text

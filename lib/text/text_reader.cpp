@@ -103,8 +103,8 @@ std::size_t TextReader::line_end(std::size_t searched) const {
   return newline == std::string_view::npos ? 0 : searched + newline + 1;
 }
 
-// Where the line that the buffer holds can be cut, 0 for nowhere. Up to `searched` there is no such
-// place.
+// Returns where the line that the buffer holds can be cut, 0 for nowhere. Up to `searched` there is
+// no such place.
 std::size_t TextReader::cut_inside_line(std::size_t searched) const {
   std::size_t cut = buffer_.size();
   switch (cut_) {

@@ -33,8 +33,8 @@ std::string replace_invalid_utf8(std::string_view text);
 // Bytes that do not continue a sequence: the number of code points when `text` is valid.
 std::int64_t count_code_points(std::string_view text);
 
-// How many bytes at the end are the proper beginning of a well-formed sequence (0 to 3), so that
-// more input could complete it.
+// Returns how many bytes at the end are the proper beginning of a well-formed sequence (0 to 3), so
+// that more input could complete it.
 std::size_t incomplete_suffix(std::string_view text);
 
 void append_utf8(std::string& text, char32_t code_point);
