@@ -7,21 +7,22 @@
 #include "base/provenance.h"
 #include "base/rows.h"
 #include "base/tool.h"
+#include "foreign/plain_ids.h"
 #include "qlbin_exchange.h"
 #include "qlbin_options.h"
 #include "qlbin_table.h"
-#include "shard/info.h"
 #include "shard/join_packs.h"
 #include "shard/joined_data.h"
 #include "shard/lineage.h"
+#include "shard/pack_summary.h"
 #include "shard/pack_target.h"
 #include "shard/pack_writer.h"
-#include "shard/plain_ids.h"
 #include "shard/verify.h"
 
 namespace {
 
 using namespace ql;
+using namespace ql::foreign;
 using namespace ql::shard;
 
 void pack_stream(const Options& options, InputFile& input) {
@@ -79,11 +80,11 @@ void info(const Options& options) {
     const PackedFolder place = find_packed_folder(path);
     const Manifest manifest = read_manifest(place);
     if (format == "text") {
-      parts.push_back(info_text(place.name, manifest));
+      parts.push_back(summary_text(place.name, manifest));
     } else if (format == "json") {
-      parts.push_back(json_line(info_object(place.name, manifest)));
+      parts.push_back(json_line(summary_object(place.name, manifest)));
     } else {
-      const Json row = info_row(place.name, manifest);
+      const Json row = summary_row(place.name, manifest);
       parts.push_back((parts.empty() ? tsv_header(row) : "") + tsv_line(row));
     }
   }
@@ -154,7 +155,7 @@ bool packs_anew(const Options& options) {
 }
 
 void merge_anew(const Options& options, JoinedData& data) {
-  // What does not go together is refused before anything is made.
+  // These refuse data that do not go together, before anything is made.
   const std::optional<TextCounts> counts = data.counts();
   const Json unknown_keys = data.unknown_keys();
   PackWriter writer(options.text("output"), data.header(configuration_of(options)),

@@ -1,4 +1,4 @@
-// What several commands of qlbin make of their options.
+// Reads the options that several commands of qlbin have.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@
 // Sizes and level where they are given, else the writer's own.
 ql::shard::PackOptions pack_options(const ql::Options& options);
 
-// Of --vocab-size and --eos. UsageError when the eos is outside.
+// Reads --vocab-size and --eos. Throws UsageError when the eos is outside.
 ql::shard::VocabularyInfo typed_vocabulary(const ql::Options& options);
 
 ql::shard::TokensDone shown_by(ql::Progress& progress);

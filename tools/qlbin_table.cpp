@@ -1,7 +1,9 @@
 #include "qlbin_table.h"
 
 #include "base/common_options.h"
+#include "base/names.h"
 #include "base/option_builders.h"
+#include "foreign/format.h"
 
 namespace {
 
@@ -10,14 +12,14 @@ using namespace ql;
 Option foreign_format() {
   return required(without_default(
       make_choice("format", "FORMAT", "Whose token files: llm.c's, nanoGPT's or Megatron's.",
-                  {"llmc", "nanogpt", "megatron"})));
+                  all_names<foreign::Format>())));
 }
 
 Option output_folder(const char* help) {
   return required(with_letter('o', make_option("output", OptionType::kFolder, "DIR", help)));
 }
 
-// What pack, import and merge have in common.
+// pack, import and merge have these options in common.
 std::vector<Option> writing_options() {
   Option level = make_integer(
       "level",

@@ -19,7 +19,7 @@
 namespace ql::ctx {
 namespace {
 
-// What is searched: for every architecture the networks that come into question.
+// The search goes through families: for every architecture the networks that come into question.
 struct Family {
   std::string name;
   std::vector<net::Network> networks;

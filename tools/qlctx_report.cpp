@@ -42,7 +42,7 @@ Json row_to_json(const Row& row) {
   return json;
 }
 
-// Of a scale, or of the output block behind the last one.
+// Describes a scale, or the output block behind the last one.
 Json scale_to_json(const Row& row, std::size_t scale, std::int64_t layers) {
   const net::Stage& stage = row.geometry.last_input(scale);
   Json json = Json::object();
@@ -86,8 +86,8 @@ std::string render_json(const std::vector<Row>& rows) {
   return dump_json(list);
 }
 
-// Which methods agree: the estimate is compared by its minimum, because its maximum counts one
-// token more by convention; the others at every position of a segment.
+// Tells which methods agree. The estimate is compared by its minimum, because its maximum counts
+// one token more by convention; the others are compared at every position of a segment.
 std::string agreement(const std::optional<net::ContextLength>& paper,
                       const net::ContextLength& exact, const net::ContextLength& measured,
                       bool same_positions) {

@@ -1,4 +1,4 @@
-// What qlctx prints: one row for every combination of lengths, or for every plan.
+// Makes what qlctx prints: one row for every combination of lengths, or for every plan.
 #pragma once
 
 #include <string>

@@ -10,7 +10,7 @@
 namespace ql::ctx {
 namespace {
 
-// What parameters and operations cannot be counted without.
+// Parameters and operations cannot be counted without these.
 const std::vector<std::string> kNeededSizes{"d-model", "n-head", "d-head", "d-inner"};
 
 std::vector<std::int64_t> scales_from_options(const Options& options,

@@ -16,7 +16,7 @@ struct Request {
   std::vector<net::Lengths> lengths;  // every combination of the lists, the segment slowest
 };
 
-// As --arch names them, in the order in which they are tried.
+// The names that --arch takes, in the order in which the networks are tried.
 inline const std::vector<std::string> kArchitectures{"ql", "xl", "compressive", "multiscale",
                                                      "vanilla"};
 

@@ -14,8 +14,8 @@
 #include "base/number.h"
 #include "base/provenance.h"
 #include "base/tool.h"
+#include "foreign/plain_ids.h"
 #include "qltok_table.h"
-#include "shard/plain_ids.h"
 #include "shard/token_stream_format.h"
 #include "text/decoder.h"
 #include "text/encode_files.h"
@@ -56,7 +56,7 @@ std::string read_vocabulary_text(const std::string& path) {
   return ql::read_file(path, static_cast<std::int64_t>(ql::shard::kLargestVocabularyText));
 }
 
-// Where the output goes is no part of how it was made.
+// The place of the output is no part of how it was made.
 ql::Json configuration(const Options& options) {
   ql::Json json = ql::configuration_of(options);
   json.erase("output");
@@ -140,7 +140,7 @@ void encode(const Options& options) {
   const ql::text::Encoder encoder(vocabulary, encode_options(options, vocabulary));
   header.vocabulary = vocabulary.info();
   header.provenance = ql::provenance(configuration(options));
-  const auto sink = ql::shard::make_token_writer(
+  const auto sink = ql::foreign::make_token_writer(
       format, [&out](const void* data, std::size_t size) { out.write(data, size); }, header);
   const auto totals =
       encode_files(options.positional(), encoder, ql::threads_of(options), *sink, [&] {
@@ -190,9 +190,9 @@ void decode(const Options& options) {
     const std::string path = options.text("vocab");
     const Vocabulary vocabulary = ql::text::parse_vocabulary(read_vocabulary_text(path), path);
     ql::text::Decoder decoder(vocabulary, decode_options(options, vocabulary), write);
-    ql::shard::read_text_ids(input, vocabulary.info(), decoder, [](std::int64_t) {},
-                             {"give the vocabulary that the text was encoded with",
-                              "is it a token stream? then leave out --input ids"});
+    ql::foreign::read_text_ids(input, vocabulary.info(), decoder, [](std::int64_t) {},
+                               {"give the vocabulary that the text was encoded with",
+                                "is it a token stream? then leave out --input ids"});
     decoder.finish(std::nullopt);
   } else {
     ql::shard::TokenStreamReader reader(input);

@@ -38,8 +38,8 @@ void sync_path(const fs::path& path, const std::string& where) {
 
 namespace {
 
-// Where the symbolic links at `path` lead: the file is replaced there, and the links stay. A link
-// of /proc, as behind /dev/stdout, stands for an open file, which renaming cannot replace.
+// Follows the symbolic links at `path`: the file is replaced at their end, and the links stay. A
+// link of /proc, as behind /dev/stdout, stands for an open file, which renaming cannot replace.
 fs::path behind_links(const fs::path& path) {
   constexpr int kMostLinks = 40;
   fs::path target = path;

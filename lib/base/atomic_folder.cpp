@@ -110,7 +110,7 @@ void AtomicFolder::commit(bool replace) {
   } else {
     rename_to_free_name(temporary_, path_);
   }
-  // What was replaced has the temporary name now; it goes when the new folder is sure to stay.
+  // The old folder has the temporary name now; it goes when the new one is sure to stay.
   try {
     internal::sync_path(internal::folder_of(path_), path_.string());
   } catch (const SystemError&) {

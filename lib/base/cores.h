@@ -1,4 +1,4 @@
-// How many threads a tool should use.
+// Finds how many threads a tool should use.
 #pragma once
 
 namespace ql {
@@ -7,7 +7,7 @@ namespace ql {
 // group's quota. At least 1.
 int usable_cores();
 
-// What an option --threads asks for: 0 means usable_cores().
+// Reads the value of an option --threads: 0 asks for usable_cores().
 inline int threads_or_cores(int threads) { return threads > 0 ? threads : usable_cores(); }
 
 }  // namespace ql

@@ -1,4 +1,4 @@
-#include "base/crc32c.h"
+#include "base/crc32c_internal.h"
 
 #include <array>
 
@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::uint32_t kPolynomial = 0x82F63B78;  // bit-reversed, as the register is
 
-// What eight steps of the division make of each value of the register's lowest byte.
+// The table holds what eight steps of the division make of each value of the lowest byte.
 constexpr std::array<std::uint32_t, 256> make_table() {
   std::array<std::uint32_t, 256> table{};
   for (std::uint32_t byte = 0; byte < table.size(); ++byte) {

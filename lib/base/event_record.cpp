@@ -5,7 +5,8 @@
 #include <limits>
 #include <string_view>
 
-#include "base/crc32c.h"
+#include "base/crc32c_internal.h"
+#include "base/little_endian.h"
 
 namespace ql {
 
@@ -18,15 +19,8 @@ enum SummaryField { kValue = 1 };
 enum ValueField { kTag = 1, kSimpleValue = 2 };
 constexpr std::uint64_t kSessionStart = 1;
 
-// How the bytes of a field are to be read.
+// The type says how the bytes of a field are to be read.
 enum WireType { kVarint = 0, kEightBytes = 1, kCounted = 2, kFourBytes = 5 };
-
-template <typename Number>
-void put_little_endian(std::string& out, Number number) {
-  for (std::size_t i = 0; i < sizeof(Number); ++i) {
-    out += static_cast<char>(number >> (8 * i) & 0xFFU);
-  }
-}
 
 // Seven bits a byte, the lowest first; the highest bit says that another byte follows.
 void put_varint(std::string& out, std::uint64_t number) {
@@ -47,14 +41,14 @@ void put_double(std::string& out, int field, double number) {
   std::uint64_t bits = 0;
   std::memcpy(&bits, &number, sizeof bits);
   put_key(out, field, kEightBytes);
-  put_little_endian(out, bits);
+  append_little_endian(out, bits);
 }
 
 void put_float(std::string& out, int field, float number) {
   std::uint32_t bits = 0;
   std::memcpy(&bits, &number, sizeof bits);
   put_key(out, field, kFourBytes);
-  put_little_endian(out, bits);
+  append_little_endian(out, bits);
 }
 
 void put_bytes(std::string& out, int field, std::string_view bytes) {
@@ -80,10 +74,10 @@ std::uint32_t masked_checksum(std::string_view data) {
 
 std::string framed(const std::string& message) {
   std::string record;
-  put_little_endian(record, static_cast<std::uint64_t>(message.size()));
-  put_little_endian(record, masked_checksum(record));
+  append_little_endian(record, static_cast<std::uint64_t>(message.size()));
+  append_little_endian(record, masked_checksum(record));
   record += message;
-  put_little_endian(record, masked_checksum(message));
+  append_little_endian(record, masked_checksum(message));
   return record;
 }
 

@@ -15,8 +15,8 @@ struct Scalar {
   double value;     // stored as float32
 };
 
-// What a file begins with: its version and the start of a session. A reader that has seen events of
-// earlier files of the folder forgets them at the latter. `time` in seconds since 1970.
+// A file begins with these: its version and the start of a session. A reader that has seen events
+// of earlier files of the folder forgets them at the latter. `time` is in seconds since 1970.
 std::string event_file_start(double time);
 
 // The values at a step.

@@ -1,4 +1,4 @@
-// What to tell people about whatever was thrown.
+// Puts into words whatever was thrown.
 #pragma once
 
 #include <exception>

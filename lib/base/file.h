@@ -91,11 +91,11 @@ class InputFile {
   std::size_t read(void* data, std::size_t size);
   // Reads exactly `size` bytes or returns how many there were before the end.
   std::size_t read_fully(void* data, std::size_t size);
-  // As read_fully(), but of a pipe it takes what has come when nothing more comes for a moment, or
-  // when little by little comes for longer: the reader need not wait for a full buffer. At least 1
-  // byte, 0 only at the end.
+  // Does the same for a regular file. From a pipe it takes what has come, once nothing more comes
+  // for a moment, or little by little for longer: the reader need not wait for a full buffer.
+  // Returns at least 1, and 0 only at the end.
   std::size_t read_what_comes(void* data, std::size_t size);
-  // Whether more has come already, or the end; always true of a regular file.
+  // True when more has come already, or the end; always of a regular file.
   bool has_more() const;
   // Not a regular file: reading may have to wait.
   bool is_pipe() const { return waits_; }

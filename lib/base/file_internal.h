@@ -1,4 +1,4 @@
-// Shared by the sources of base/file.h only.
+// Shared by the sources of base/file.h and base/random_access_file.h only.
 #pragma once
 
 #include <string>

@@ -27,8 +27,8 @@
 
 namespace ql {
 
-// What a number has to be, or each item of a list; both ends are allowed. `text` completes "must
-// be" where the ends do not say it.
+// A number, or each item of a list, has to be in this range; both ends are allowed. `text`
+// completes "must be" where the ends do not say it.
 struct Range {
   static constexpr double kInfinity = std::numeric_limits<double>::infinity();
   constexpr Range(double at_least = -kInfinity, double at_most = kInfinity, const char* text = "")
@@ -39,9 +39,9 @@ struct Range {
 
 inline constexpr Range kBelowOne(0, 0x1.fffffffffffffp-1, "at least 0 and less than 1");
 
-// What else a row says; marks are added up.
+// A row may carry these marks, added up.
 constexpr unsigned kRequired = 1;   // an object without the key is refused
-constexpr unsigned kMayChange = 2;  // what the struct describes may go on with another value
+constexpr unsigned kMayChange = 2;  // a resumed run may have another value
 
 // Throws ConfigError: "batch is 0, must be at least 1".
 template <typename Number>

@@ -32,7 +32,7 @@ using Clock = std::chrono::steady_clock;
 
 // Holds the process number of the one that started us.
 constexpr const char* kLauncher = "QL_LAUNCHER";
-// What the others are given to end by themselves once one has failed.
+// Once one process has failed, the others get this time to end by themselves.
 constexpr std::chrono::seconds kGrace{5};
 
 // A port that nobody uses now. Another program may take it before our first process does, which

@@ -25,17 +25,17 @@ const Command* default_command(const ToolTable& tool);
 // "qlbin pack", or "qltrain" for a tool without named commands.
 std::string full_name(const ToolTable& tool, const Command& command);
 
-// What stands behind the option's name in help: "DIR", or "" for a flag.
+// Returns what stands behind the option's name in help: "DIR", or "" for a flag.
 std::string option_value(const Option& option);
 
-// How many file names a pattern like "[FILE...|-]" or "MANIFEST..." allows.
+// A pattern like "[FILE...|-]" or "MANIFEST..." allows so many file names.
 struct PositionalRange {
   std::size_t minimum = 0;
   std::size_t maximum = 0;
 };
 PositionalRange positional_range(const Command& command);
 
-// What is wrong with one value typed for `option` ("expected a whole number ..."), or "".
+// Returns what is wrong with one value typed for `option` ("expected a whole ..."), or "".
 std::string value_problem(const Option& option, const std::string& value);
 
 // Composes UsageErrors about one command, or about the tool when `command` is null: they name the

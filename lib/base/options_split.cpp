@@ -19,7 +19,7 @@ namespace {
 
 using OptionList = std::vector<const Option*>;
 
-// What cxxopts stores for a flag; no user types this, so --quiet=yes can be told from --quiet.
+// cxxopts stores this for a flag. No user types it, so --quiet=yes can be told from --quiet.
 constexpr const char* kFlagMark = "\001";
 
 cxxopts::Options declare(const OptionList& options) {
@@ -39,7 +39,7 @@ cxxopts::Options declare(const OptionList& options) {
   return parser;
 }
 
-// What stands between the typographic quotes of a cxxopts message.
+// Returns the text between the typographic quotes of a cxxopts message.
 std::string quoted(const std::string& message) {
   const std::size_t begin = message.find(cxxopts::LQUOTE) + cxxopts::LQUOTE.size();
   return message.substr(begin, message.rfind(cxxopts::RQUOTE) - begin);

@@ -1,4 +1,4 @@
-// What a value typed on the command line has to look like.
+// Checks what a value typed on the command line looks like.
 #include <fmt/format.h>
 
 #include <algorithm>

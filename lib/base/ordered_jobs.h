@@ -33,7 +33,7 @@ class WorkerThreads {
 // }
 // while (!jobs.empty()) use(jobs.take());
 //
-// What the jobs refer to must outlive this object. One thread adds and takes.
+// All that the jobs refer to must outlive this object. One thread adds and takes.
 template <typename Result>
 class OrderedJobs {
  public:

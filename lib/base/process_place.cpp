@@ -10,7 +10,8 @@ namespace ql {
 
 namespace {
 
-// How a launcher calls the numbers of a process, and that of the machines where it says no other.
+// A launcher gives its processes variables of these names. `machines` serves where it has no
+// `local_size`.
 struct Names {
   const char *rank, *size, *local_rank, *local_size, *machines;
 };
@@ -44,7 +45,7 @@ int number_or(const Variable& variable, const char* name, int least, int most, i
                                                       : number(variable, name, least, most);
 }
 
-// Where the processes meet. Only torchrun and run_processes() tell it in any case.
+// Finds where the processes meet. Only torchrun and run_processes() tell it in any case.
 void find_meeting_place(const Variable& variable, ProcessPlace& place) {
   const char* address = variable("MASTER_ADDR");
   if (address != nullptr && *address != '\0') {
@@ -69,7 +70,7 @@ std::optional<ProcessPlace> find_process_place(const Variable& variable) {
     ProcessPlace place;
     place.size = number(variable, names.size, 1, kMostProcesses);
     place.rank = number(variable, names.rank, 0, place.size - 1);
-    // Where nothing is said, all are on this machine.
+    // A launcher that says nothing has all processes on this machine.
     const int machines = number_or(variable, names.machines, 1, place.size, 1);
     place.local_size =
         number_or(variable, names.local_size, 1, place.size, (place.size - 1) / machines + 1);

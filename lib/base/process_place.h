@@ -1,4 +1,4 @@
-// Which one of several cooperating processes this is, from the variables that launchers set:
+// Finds which one of several cooperating processes this is, by the variables that launchers set:
 // torchrun, mpirun (Open MPI, MPICH), srun, or run_processes() of base/launch.h.
 #pragma once
 

@@ -9,8 +9,8 @@
 
 namespace ql {
 
-// How all Progress objects show themselves. The library never draws by itself: run_tool switches
-// the bar on when stderr is a terminal.
+// All Progress objects show themselves in this style. The library never draws by itself: run_tool
+// switches the bar on when stderr is a terminal.
 struct ProgressStyle {
   bool bar = false;                             // draw on stderr instead of logging lines
   std::chrono::milliseconds bar_interval{170};  // at most 6 times a second
@@ -31,8 +31,8 @@ class Progress {
   // `done` is absolute. Cheap: looks at the clock and returns when it is too early to draw.
   // `note` is shown behind the bar (loss, perplexity ...).
   void update(std::int64_t done, const std::string& note = "");
-  // As update(), with a text of the caller's own in place of count, rate and remaining time; `part`
-  // of the whole, from 0 to 1, is done. `words` is only called when the line is drawn.
+  // Shows a text of the caller's own in place of count, rate and remaining time; `part` of the
+  // whole, from 0 to 1, is done. `words` is only called when the line is drawn.
   void show(double part, const std::function<std::string()>& words);
   // Clears the bar and logs one summary line at info level.
   void finish(const std::string& note = "");
@@ -53,7 +53,7 @@ class Progress {
 // Prints a line on stderr; a drawn bar makes room for it. Any thread may call it.
 void print_above_progress(const std::string& line);
 
-// What a Progress shows at this rate: "read: 12,000 of 48,000 tokens (25%), 6,000/s, 6.0s left".
+// Returns what a Progress shows: "read: 12,000 of 48,000 tokens (25%), 6,000/s, 6.0s left".
 std::string progress_text(const std::string& title, const std::string& unit, std::int64_t done,
                           std::int64_t total, double per_second, const std::string& note);
 

@@ -1,4 +1,4 @@
-// Where an artefact came from: written into every vocabulary, stream, manifest and checkpoint.
+// Every vocabulary, stream, manifest and checkpoint tells where it came from.
 #pragma once
 
 #include "base/json.h"

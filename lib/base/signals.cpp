@@ -46,7 +46,7 @@ StopAtOnce::StopAtOnce() {
   for (std::size_t i = 0; i < kStopSignals.size(); ++i) {
     struct sigaction action = {};
     sigaction(kStopSignals[i], nullptr, &action);
-    // What a parent ignores and what another program installed stays.
+    // Signals that a parent ignores stay ignored, and handlers of others stay.
     replaced_[i] = action.sa_handler == ql_on_stop_signal;
     if (replaced_[i]) std::signal(kStopSignals[i], SIG_DFL);
   }

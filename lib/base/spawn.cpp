@@ -14,7 +14,7 @@ namespace ql::internal {
 
 namespace {
 
-// As exec wants them; valid as long as `texts`.
+// Returns what exec wants; it is valid as long as `texts`.
 std::vector<char*> pointers_to(std::vector<std::string>& texts) {
   std::vector<char*> pointers;
   pointers.reserve(texts.size() + 1);

@@ -20,17 +20,17 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kBufferBytes = std::size_t{1} << 20;
-// What is written without a copy into the buffer: the system call costs little beside it.
+// Larger writes are not copied into the buffer: the system call costs little beside them.
 constexpr std::size_t kLargeWrite = std::size_t{64} << 10;
-// What a pipe should hold, so that two tools at its ends seldom wait for each other.
+// A pipe should hold so much that two tools at its ends seldom wait for each other.
 constexpr int kPipeBytes = 1 << 20;
 constexpr std::chrono::milliseconds kPoll{250};
 
-// A silence that is long enough for a busy producer's next write, and what a trickle without such a
-// silence is given in all; both too short for a person to notice.
+// A silence is long enough for a busy producer's next write. A trickle without such a silence is
+// given its time in all. Both are too short for a person to notice.
 constexpr std::chrono::milliseconds kSilence{20}, kTrickle{50};
 
-// Whether input, or its end, comes in that time.
+// Waits so long at most. True when input, or its end, has come.
 bool comes_within(int descriptor, std::chrono::milliseconds time) {
   pollfd event = {descriptor, POLLIN, 0};
   return ::poll(&event, 1, static_cast<int>(time.count())) > 0;
@@ -117,7 +117,7 @@ OutputStream::OutputStream(bool binary) {
                      "redirect it to a file or pipe it into the next tool");
   }
   buffer_.reserve(kBufferBytes);
-  // Where this is no pipe, or a user has many already, nothing changes.
+  // This changes nothing where there is no pipe, or when the user has many already.
   if (const int bytes = ::fcntl(STDOUT_FILENO, F_GETPIPE_SZ); bytes >= 0 && bytes < kPipeBytes) {
     ::fcntl(STDOUT_FILENO, F_SETPIPE_SZ, kPipeBytes);
   }

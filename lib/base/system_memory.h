@@ -1,4 +1,4 @@
-// How much memory this process has and could have.
+// Finds how much memory this process has and could have.
 #pragma once
 
 #include <cstdint>

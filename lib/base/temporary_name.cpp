@@ -94,9 +94,9 @@ void remove_leftovers(const fs::path& path) {
        entry.increment(error)) {
     const auto temporary = parse_temporary_name(entry->path().filename().string());
     if (!temporary || temporary->name != name) continue;
-    // What was moved away may be all there is, until its successor is in place.
+    // A folder that was moved away may be all there is, until its successor is in place.
     if (temporary->moved_away && !fs::exists(path, ignored)) continue;
-    // Whether a process of another machine lives, nobody here can tell.
+    // Nobody here can tell whether a process of another machine lives.
     if (temporary->machine != this_machine()) continue;
     if (temporary->process == getpid() || is_alive(temporary->process)) continue;
     fs::remove_all(entry->path(), ignored);
@@ -138,7 +138,7 @@ fs::path claim_temporary(const fs::path& path) {
   if (!claims().paths.insert(temporary).second) {
     throw Error(path.string(), "this process is already writing it");
   }
-  // Where process numbers start anew (containers) a leftover may carry our own.
+  // A leftover may carry our own number where process numbers start anew (containers).
   std::error_code ignored;
   fs::remove_all(temporary, ignored);
   if (fs::exists(path, ignored)) fs::remove_all(temporary.string() + kMovedAway, ignored);

@@ -97,7 +97,7 @@ void set_up_words(const std::string& tool) {
   });
 }
 
-// What was printed with <cstdio> or <iostream> has to arrive, too.
+// Makes sure that all printed with <cstdio> or <iostream> arrives, too.
 void finish_standard_output() {
   errno = 0;
   std::cout.flush();

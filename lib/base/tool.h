@@ -1,4 +1,4 @@
-// What every binary's main() shares: signals, --help and --version, errors to text and exit code.
+// Every binary's main() shares this: signals, --help and --version, errors to text and exit code.
 #pragma once
 
 #include <functional>
@@ -20,7 +20,7 @@ const char* version();
 // Afterwards stdout is flushed and checked: a full disk behind `> file` is an error, too.
 int run_tool(const ToolTable& table, int argc, char** argv,
              const std::function<void(const Options&)>& body);
-// As above; there may be no memory even for the table.
+// Makes the table first, for which there may be no memory.
 int run_tool(const ToolTable& (*table)(), int argc, char** argv,
              const std::function<void(const Options&)>& body);
 

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <stdexcept>
 
-#include "shard/little_endian.h"
+#include "base/little_endian.h"
 
 namespace ql::eval {
 namespace {
@@ -39,7 +39,7 @@ void LossFile::commit() {
     for (std::size_t i = begin; i < end; ++i) {
       std::uint32_t bits = 0;
       std::memcpy(&bits, &losses_[i], sizeof bits);
-      shard::append_little_endian(bytes, bits);
+      append_little_endian(bytes, bits);
     }
     if (file_) {
       file_->write(bytes);

@@ -1,5 +1,5 @@
-// What a kind of attention costs and keeps. How it runs is in kernels/attention.h
-// and nn/linear_attention_internal.h.
+// Counts what a kind of attention costs and keeps. It runs in kernels/attention.h and
+// nn/linear_attention_internal.h.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@ namespace ql::net {
 // Queries that linear attention compares with each other pair by pair.
 constexpr std::int64_t kLinearBlock = 64;
 
-// Of weighing the values of one layer in one step of one row. Queries, keys and values themselves
-// do not count.
+// The cost of weighing the values of one layer in one step of one row. Queries, keys and values
+// themselves do not count.
 struct AttentionCost {
   double products = 0;       // multiplications
   double kept_scores = 0;    // numbers that dropout acts on and the backward pass reads
@@ -20,7 +20,7 @@ struct AttentionCost {
   double held = 0;           // numbers that evaluation holds at once
 };
 
-// Of the layer that reads the states of `input`.
+// Returns the cost of the layer that reads the states of `input`.
 AttentionCost attention_cost(const Network& network, const Stage& input);
 
 }  // namespace ql::net

@@ -1,6 +1,6 @@
-// How a vocabulary is divided for adaptive input and adaptive softmax (Grave et al. 2017; Baevski
-// and Auli 2019), in the convention of the public PyTorch Transformer-XL: frequent ids first,
-// embeddings of later clusters narrower by `div_val` each.
+// Divides a vocabulary for adaptive input and adaptive softmax (Grave et al. 2017; Baevski and Auli
+// 2019), in the convention of the public PyTorch Transformer-XL: frequent ids come first, and
+// embeddings of later clusters are narrower by `div_val` each.
 #pragma once
 
 #include <cstdint>

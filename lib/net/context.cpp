@@ -22,7 +22,7 @@ ContextLength paper_context(const Network& network, const Lengths& lengths) {
   ContextLength context;
   for (std::size_t stage = 1; stage < geometry.stages.size(); ++stage) {
     if (geometry.stages[stage].source != Stage::Source::kAveraged) {
-      // How far before the segment the oldest state is that its first state is made from.
+      // Adds how far before the segment the oldest state is that its first state is made from.
       visit_inputs(geometry, stage, 0, true, [&](const StateRun& run) {
         context.minimum -= run.first * geometry.stages[run.stage].granularity;
       });

@@ -8,7 +8,7 @@
 namespace ql::net {
 namespace {
 
-// Of what tells positions apart in one layer, but for u and v.
+// Counts what tells positions apart in one layer, but for u and v.
 std::int64_t parameters_of_encoding(const Network& network) {
   const std::int64_t d_heads = network.n_head * network.d_head;
   switch (network.encoding) {
@@ -60,8 +60,8 @@ std::int64_t count_parameters(const Network& network) {
          (network.untie_r ? network.layers() : 1) * biases_u_v;
 }
 
-// Of the softmax over one state: all ids, or with cutoffs the head alone, for which tails a target
-// needs depends on the data.
+// Counts the softmax over one state: all ids, or with cutoffs the head alone, because the data
+// decide which tails a target needs.
 double products_of_head(const Network& network) {
   if (network.vocab_size == 0) {
     return 0;

@@ -1,5 +1,5 @@
-// What a network costs, counted from its geometry: the figures that qlctx prints and that the
-// benchmarks divide by.
+// Counts what a network costs, from its geometry. qlctx prints the figures, and the benchmarks
+// divide by them.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace ql::net {
 struct Cost {
   // Every weight and bias; the embedding is counted once, because the softmax shares it.
   std::int64_t parameters = 0;
-  // Of the forward pass, per token of a long stream. Multiply and add count as two; only matrix
+  // The forward pass, per token of a long stream. Multiply and add count as two; only matrix
   // products are counted, each that is needed once:
   //   queries, keys and values of the segment's states (a memory's keys and values were computed
   //   when its states were the segment's), at scales above 1 those of re-computed states again;
@@ -24,7 +24,7 @@ struct Cost {
   //   computed depends on the targets.
   // Left out: the projected position table, which does not depend on the tokens.
   double forward_flops_per_token = 0;
-  // Of a training step, per token of its segments: the forward pass, where the weights' change
+  // A training step, per token of its segments: the forward pass, where the weights' change
   // makes the keys and values of memories anew, and twice that for the gradients of weights and
   // inputs, but for the inputs that memories are: they have none. Of the loss that teaches a
   // compressive network, the convolution and its gradient are counted, attention or decoder not.

@@ -1,5 +1,5 @@
-// What every output state depends on: the model's step (lib/nn) played with token positions in the
-// place of tensors.
+// Finds what every output state depends on: plays the model's step (lib/nn) with token positions in
+// the place of tensors.
 #pragma once
 
 #include <cstdint>

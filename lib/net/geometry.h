@@ -12,8 +12,8 @@ namespace ql::net {
 // The longest segment, memory and compressed memory, so that no product of lengths overflows.
 constexpr std::int64_t kMaxLength = std::int64_t{1} << 24;
 
-// Which of the keys before it a query sees: those at the distances 0, d, 2d, ..., (span-1) d of its
-// head's dilation d.
+// A query sees the keys before it at the distances 0, d, 2d, ..., (span-1) d of its head's dilation
+// d.
 struct AttentionReach {
   std::int64_t span = 0;                // 0: as many as there are
   std::vector<std::int64_t> dilations;  // one a head; empty: 1
@@ -54,8 +54,8 @@ struct Geometry {
   std::vector<std::size_t> outputs;     // of each scale, the stage that its last layer makes
   std::vector<std::int64_t> dilations;  // of all heads, each once, in increasing order
 
-  // Which old states are kept depends on the attention of their step, which saw the ones kept
-  // before: on all of the past, however far the kept ones reach.
+  // True when attention decides which old states are kept. It saw the ones kept before, so the
+  // choice depends on all of the past, however far the kept ones reach.
   bool keeps_most_used() const { return lengths.compressed_memory > 0 && pool == Pool::kMostUsed; }
   bool accumulates() const { return outputs.back() + 1 < stages.size(); }
   // The input of a scale's last layer; one more than there are scales: of the output block's.

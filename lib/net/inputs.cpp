@@ -5,8 +5,8 @@
 namespace ql::net {
 namespace {
 
-// What the window of a layer's input holds at `index`: a state, or below the memory those that a
-// compressed state can be made of.
+// Returns what the window of a layer's input holds at `index`: a state, or below the memory those
+// that a compressed state can be made of.
 StateRun states_at(const Geometry& geometry, std::size_t stage, std::int64_t index) {
   const Stage& input = geometry.stages[stage];
   const std::int64_t number = -input.memory - index;  // of a compressed state, 1 is the newest
@@ -54,8 +54,8 @@ void visit_inputs(const Geometry& geometry, std::size_t stage, std::int64_t inde
       return;
     }
     case Stage::Source::kAveraged:
-      // Of every scale, the last state whose newest token is not after this one. Without recurrence
-      // there is none for the first tokens.
+      // Every scale gives its last state whose newest token is not after this one. Without
+      // recurrence there is none for the first tokens.
       for (const std::size_t output : geometry.outputs) {
         const Stage& scale = geometry.stages[output];
         const std::int64_t complete = (index + 1) / scale.granularity;

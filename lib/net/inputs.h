@@ -1,5 +1,5 @@
-// What the states of a stage are made from: the one place that knows, for all who follow states
-// through the network without tensors.
+// Knows what the states of a stage are made from, for all who follow states through the network
+// without tensors.
 #pragma once
 
 #include <cstdint>

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "base/file_format.h"
-#include "net/public_config.h"
+#include "net/public_config_internal.h"
 
 namespace ql::net {
 namespace {

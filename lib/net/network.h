@@ -34,14 +34,14 @@ constexpr bool spreads(Pool pool) {
   return pool == Pool::kDilatedConvolution || pool == Pool::kMostUsed;
 }
 
-// What teaches a learned compression: that attention over the compressed states gives what it gave
-// over the old ones, or that the old ones can be decoded from them.
+// A learned compression is taught by one of two aims: attention over the compressed states gives
+// what it gave over the old ones, or the old ones can be decoded from them.
 enum class CompressionLoss { kAttentionReconstruction, kAutoEncoding };
 constexpr auto names_of(CompressionLoss) {
   return std::array{"attention-reconstruction", "auto-encoding"};
 }
 
-// How a query knows where a key stands.
+// The encoding tells a query where a key stands.
 enum class Encoding {
   kTransformerXl,  // sinusoids of the distance, projected, and biases u and v (Dai et al., 2019)
   kShaw,           // a learned vector for each distance up to clamp_len (Shaw et al., 2018)
@@ -49,7 +49,7 @@ enum class Encoding {
 };
 constexpr auto names_of(Encoding) { return std::array{"transformer-xl", "shaw", "absolute"}; }
 
-// How a query weighs the values.
+// A query weighs the values by one of these.
 enum class Attention {
   kSoftmax,
   kLinear  // by products of feature maps, in time linear in the window (Katharopoulos et al., 2020)
@@ -113,8 +113,8 @@ struct Network {
   // Layers with parameters: all scales and the output block.
   std::int64_t layers() const;
 
-  // Whether every layer has a convolution that compresses its old memories, and whether it has a
-  // decoder for them as well.
+  // True when every layer has a convolution that compresses its old memories; the second, when it
+  // has a decoder for them as well.
   bool learns_compression() const;
   bool learns_decoder() const;
 

@@ -46,7 +46,7 @@ std::vector<std::int64_t> grid(std::int64_t unit, std::int64_t minimum, std::int
   return lengths;
 }
 
-// What "cheaper" looks at; operations as they are printed.
+// "Cheaper" looks at these; operations are rounded as they are printed.
 struct Price {
   std::int64_t operations = 0;
   std::int64_t memory_states = 0;
@@ -61,7 +61,7 @@ Price price_of(const Cost& cost) {
   return {std::llround(cost.forward_flops_per_token), cost.memory_states};
 }
 
-// Whether `a` is printed in the place of `b`, which costs the same.
+// True when `a` is printed in the place of `b`, which costs the same.
 bool preferred(const Plan& a, const Plan& b) {
   const auto rank = [](const Plan& plan) {
     std::vector<std::int64_t> layers = plan.network.scales;  // most at the finest scale: negated
@@ -76,7 +76,7 @@ bool preferred(const Plan& a, const Plan& b) {
 // The plans that no other undercuts, so far.
 class Front {
  public:
-  // Whether a plan of this price can still enter; a plan that can, may yet lose to an equal one.
+  // True when a plan of this price can still enter; it may yet lose to an equal one.
   bool admits(const Price& price) const {
     return std::none_of(plans_.begin(), plans_.end(), [&](const Plan& plan) {
       const Price other = price_of(plan.cost);
@@ -176,7 +176,7 @@ double most_context(const Geometry& geometry) {
       }
     }
     if (stage.compressed_memory > 0) {
-      // What a step compressed may lie in one place.
+      // All that a step compressed may lie in one place.
       farthest = farthest * (geometry.rate + 1) + stage.segment;
     }
     tokens += static_cast<double>(farthest) * static_cast<double>(stage.granularity);

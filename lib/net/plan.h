@@ -1,4 +1,4 @@
-// Which geometries reach a context of so many tokens, and which of them are cheapest.
+// Finds the geometries that reach a context of so many tokens, and the cheapest of them.
 #pragma once
 
 #include <cstdint>
@@ -38,8 +38,8 @@ std::vector<Network> divisions_of_layers(const Network& network, Architecture ar
 // one: that of the fewest scales, then the most layers at the finest scale, the next, and so on,
 // the smallest rate, the shortest segment, the longest memory. Empty where no plan reaches so far.
 //
-// What is compared with `context` is the minimum of exact_context: the position of a segment that
-// sees least must see so many tokens. So networks without recurrence never qualify.
+// The minimum of exact_context is compared with `context`: the position of a segment that sees
+// least must see so many tokens. So networks without recurrence never qualify.
 //
 // Lengths come from grids: 1, 2, 3, 4, 6, 8, 12, ..., powers of two and 1.5 times these, times the
 // unit that the geometry asks for (segment: tokens of a coarsest state, Compressive: the rate;

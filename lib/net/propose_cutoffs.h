@@ -1,4 +1,4 @@
-// Where to divide a vocabulary so that an adaptive softmax has least to compute.
+// Divides a vocabulary so that an adaptive softmax has least to compute.
 #pragma once
 
 #include <cstdint>

@@ -5,7 +5,7 @@
 #include "base/file.h"
 #include "base/file_format.h"
 #include "base/hash.h"
-#include "shard/raw_file.h"
+#include "base/random_access_file.h"
 
 namespace ql::net {
 namespace {
@@ -18,7 +18,7 @@ fs::path state_file(const fs::path& folder) { return folder / "state.json"; }
 // The file is read by pieces: mapped, it would count as memory of the process, and weights are
 // large.
 std::string file_hash(const fs::path& path) {
-  const shard::RandomAccessFile file(path);
+  const RandomAccessFile file(path);
   ContentHasher hasher;
   std::string piece(std::size_t{1} << 20, '\0');
   for (std::int64_t offset = 0; offset < file.size();) {

@@ -1,4 +1,4 @@
-// Where in its document a token stands.
+// Finds where in its document a token stands.
 #pragma once
 
 #include <cstdint>
@@ -6,8 +6,8 @@
 
 namespace ql::shard {
 
-// How many tokens of its document stand before token `position`. `starts` are ascending positions
-// where documents start; what stands before the first of them is a document, too.
+// Returns how many tokens of its document stand before token `position`. `starts` are ascending
+// positions where documents start; the tokens before the first of them are a document, too.
 std::int64_t document_age(const std::vector<std::int64_t>& starts, std::int64_t position);
 
 }  // namespace ql::shard

@@ -1,11 +1,11 @@
-#include "shard/document_starts.h"
+#include "shard/document_starts_internal.h"
 
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/little_endian.h"
 #include "base/signals.h"
-#include "shard/damaged.h"
-#include "shard/little_endian.h"
+#include "shard/damaged_file_internal.h"
 
 namespace ql::shard {
 
@@ -59,6 +59,17 @@ bool DocumentStartsReader::read(std::vector<std::int64_t>& starts) {
     ++documents_;
   }
   return true;
+}
+
+void for_each_piece_of_starts(const PackedFolder& place, const Manifest& manifest,
+                              std::int64_t before,
+                              const std::function<void(std::string_view bytes)>& use) {
+  DocumentStartsReader reader(place, manifest);
+  for (std::vector<std::int64_t> starts; reader.read(starts);) {
+    check_for_stop();
+    for (std::int64_t& start : starts) start += before;
+    use(encode_document_starts(starts));
+  }
 }
 
 DocumentStartsAhead::DocumentStartsAhead(const PackedFolder& place, const Manifest& manifest,

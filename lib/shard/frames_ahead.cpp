@@ -1,4 +1,4 @@
-#include "shard/frames_ahead.h"
+#include "shard/frames_ahead_internal.h"
 
 #include <exception>
 

@@ -11,7 +11,7 @@
 
 namespace ql::shard {
 
-// Whether ids of 4 bytes stand in memory as they do in a file.
+// True where ids of 4 bytes stand in memory as they do in a file.
 constexpr bool kIdsAreBytes = __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__;
 
 // Appends `count` ids with `bytes_per_id` (2 or 4) bytes each.

@@ -11,12 +11,11 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/signals.h"
-#include "shard/damaged.h"
-#include "shard/document_starts.h"
-#include "shard/frames_ahead.h"
-#include "shard/new_pack.h"
+#include "shard/document_starts_internal.h"
+#include "shard/frames_ahead_internal.h"
+#include "shard/new_pack_internal.h"
 #include "shard/pack_writer.h"
-#include "shard/shard_writer.h"
+#include "shard/shard_writer_internal.h"
 
 namespace ql::shard {
 
@@ -25,12 +24,11 @@ namespace {
 // A shard on its way into the new folder.
 class TakenShard {
  public:
-  // `entry` has the new name.
-  TakenShard(std::shared_ptr<ShardReader> reader, ShardEntry entry, const NewPack& pack)
+  // `file` is the new name.
+  TakenShard(std::shared_ptr<ShardReader> reader, const std::string& file, const NewPack& pack)
       : reader_(std::move(reader)),
-        entry_(std::move(entry)),
-        target_(pack.temporary() / entry_.file),
-        shown_((fs::path(pack.name()) / entry_.file).string()),
+        target_(pack.temporary() / file),
+        shown_((fs::path(pack.name()) / file).string()),
         linked_(reader_->hard_link(target_)) {}
 
   // The next frame, as the file holds it.
@@ -41,7 +39,6 @@ class TakenShard {
   bool ended() const { return frames_ == reader_->frames(); }
   bool linked() const { return linked_; }
   const ShardReader& reader() const { return *reader_; }
-  const ShardEntry& entry() const { return entry_; }
 
  private:
   void add(std::string_view bytes) {
@@ -54,15 +51,11 @@ class TakenShard {
 
   void end() {
     add(reader_->seek_table());
-    if (hasher_.digest() != entry_.hash) {
-      throw FormatError(reader_->name(), "hash mismatch, though all frames are good",
-                        kDamagedFileCure);
-    }
+    reader_->check_hash(hasher_.digest());
     if (copy_) copy_->close();
   }
 
   std::shared_ptr<ShardReader> reader_;
-  ShardEntry entry_;
   fs::path target_;
   std::string shown_;
   bool linked_;
@@ -71,7 +64,7 @@ class TakenShard {
   ContentHasher hasher_;
 };
 
-// What the manifests say of all data together.
+// Adds up what the manifests say.
 Joined describe(const JoinedData& data, const StreamHeader& header) {
   Joined joined;
   Manifest& manifest = joined.manifest;
@@ -117,7 +110,7 @@ class Joiner {
   void take_over(const std::shared_ptr<ShardReader>& reader, const ShardEntry& entry) {
     ShardEntry taken = entry;
     taken.file = shard_file_name(joined_.manifest.shards.size());
-    on_their_way_.emplace_back(reader, taken, pack_);
+    on_their_way_.emplace_back(reader, taken.file, pack_);
     joined_.manifest.shards.push_back(taken);
     for (std::size_t frame = 0; frame < reader->frames(); ++frame) {
       check_for_stop();
@@ -130,10 +123,9 @@ class Joiner {
   std::shared_ptr<ShardReader> open(const TokenReader& folder, const ShardEntry& entry,
                                     std::int64_t begin) {
     try {
-      return std::make_shared<ShardReader>(folder.place(), entry, begin, folder.vocabulary(),
-                                           folder.manifest().bytes_per_id());
+      return std::make_shared<ShardReader>(folder.place(), entry, begin, folder.vocabulary());
     } catch (const Error&) {
-      // What is wrong before it comes first.
+      // The user first hears of damage in the shards before this one.
       pass_all();
       throw;
     }
@@ -163,14 +155,11 @@ class Joiner {
                                 usual_level(manifest.vocabulary.size));
     std::int64_t before = 0;  // tokens of the folders before
     for (const TokenReader& folder : data_.folders()) {
-      DocumentStartsReader reader(folder.place(), folder.manifest());
-      for (std::vector<std::int64_t> starts; reader.read(starts);) {
-        check_for_stop();
-        for (std::int64_t& start : starts) start += before;
-        const std::string bytes = encode_document_starts(starts);
-        data_hasher_.update(bytes.data(), bytes.size());
-        writer.write(bytes);
-      }
+      for_each_piece_of_starts(folder.place(), folder.manifest(), before,
+                               [&](std::string_view bytes) {
+                                 data_hasher_.update(bytes.data(), bytes.size());
+                                 writer.write(bytes);
+                               });
       before += folder.tokens();
     }
     manifest.document_starts = writer.finish();
@@ -190,7 +179,7 @@ class Joiner {
 
 Joined join_packs(const JoinedData& data, const std::filesystem::path& folder,
                   const StreamHeader& header, const JoinOptions& options, const TokensDone& done) {
-  // What does not go together is refused before anything is made.
+  // This refuses data that do not go together, before anything is made.
   Joined joined = describe(data, header);
   return Joiner(data, std::move(joined), folder, options, done).run(header.vocabulary_text);
 }

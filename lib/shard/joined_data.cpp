@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "base/number.h"
 #include "base/signals.h"
-#include "shard/document_starts.h"
+#include "shard/document_starts_internal.h"
 #include "shard/lineage.h"
 
 namespace ql::shard {

@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "shard/plain_ids.h"
 #include "shard/token_reader.h"
 #include "shard/token_sink.h"
 #include "shard/token_stream.h"
@@ -32,7 +31,7 @@ class JoinedData {
 
   std::int64_t tokens() const { return tokens_; }
   std::int64_t documents() const { return documents_; }
-  // Of all folders together; absent when one of them does not know. Throws Error, which names the
+  // The sums over all folders; absent when one of them does not know. Throws Error, which names the
   // folder, when they are more than 64 bits hold.
   std::optional<TextCounts> counts() const;
   // Vocabulary of the data, its text from the first folder that has it, provenance of this run with

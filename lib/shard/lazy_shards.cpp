@@ -1,4 +1,4 @@
-#include "shard/lazy_shards.h"
+#include "shard/lazy_shards_internal.h"
 
 #include <algorithm>
 
@@ -41,7 +41,7 @@ std::shared_ptr<ShardReader> LazyShards::get(std::size_t shard) {
     return found->second;
   }
   auto reader = std::make_shared<ShardReader>(place_, manifest_.shards[shard], begins_[shard],
-                                              manifest_.vocabulary, manifest_.bytes_per_id());
+                                              manifest_.vocabulary);
   known_.emplace(shard, reader);
   known_order_.push_back(shard);
   open_order_.push_back(shard);

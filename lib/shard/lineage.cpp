@@ -12,7 +12,7 @@ namespace {
 constexpr int kMostGenerations = 8;
 constexpr std::size_t kMostBytes = std::size_t{256} << 10;
 
-// What readers of a stream or manifest add is far less than the rest up to 64.
+// Readers of a stream or manifest add a few levels, far fewer than are left up to 64.
 constexpr int kDeepest = 48;
 
 // Levels of objects and lists.

@@ -25,12 +25,8 @@ const std::set<std::string>& known_keys() {
   return keys;
 }
 
-const char* dtype_of(const Manifest& manifest) {
-  return manifest.bytes_per_id() == 2 ? "u16" : "u32";
-}
-
-// Of the object's compact text without the key "checksum": put together here, because a copy
-// without the key would take as long as reading the manifest.
+// The checksum covers the object's compact text without the key "checksum". The text is put
+// together here, because a copy of the object would take as long as reading the manifest.
 std::string checksum_of(const Json& json) {
   std::string text = "{";
   for (const auto& [key, value] : json.items()) {
@@ -84,7 +80,8 @@ void read_shards(const JsonObject& object, Manifest& manifest) {
   std::int64_t tokens = 0, bytes_compressed = 0;
   for (std::size_t i = 0; i < list.size(); ++i) {
     const std::string where = fmt::format("{}: shards[{}]", object.where(), i);
-    const ShardEntry shard = shard_from_json(JsonObject(list[i], where), manifest.bytes_per_id());
+    const ShardEntry shard =
+        shard_from_json(JsonObject(list[i], where), manifest.vocabulary.bytes_per_id());
     if (!files.insert(shard.file).second)
       throw FormatError(where, fmt::format("file \"{}\" is listed twice", shard.file));
     if (shard.tokens > kMostTokens - tokens ||
@@ -161,9 +158,12 @@ Json manifest_to_json(const Manifest& manifest) {
                           {"bytes_compressed", shard.bytes_compressed},
                           {"hash", shard.hash}});
   }
-  Json json{{"format", kFormat},           {"version", kVersion},
-            {"dtype", dtype_of(manifest)}, {"vocabulary", vocabulary_to_json(manifest)},
-            {"tokens", manifest.tokens},   {"documents", manifest.documents}};
+  Json json{{"format", kFormat},
+            {"version", kVersion},
+            {"dtype", manifest.vocabulary.dtype()},
+            {"vocabulary", vocabulary_to_json(manifest)},
+            {"tokens", manifest.tokens},
+            {"documents", manifest.documents}};
   if (manifest.counts) json["counts"] = text_counts_to_json(*manifest.counts);
   json["data_hash"] = manifest.data_hash;
   json["shards"] = std::move(shards);
@@ -184,9 +184,10 @@ Manifest manifest_from_json(const Json& json, const std::string& where) {
   manifest.checksum = check_checksum(json, object);
   read_vocabulary(object, manifest);
   const std::string dtype = object.text("dtype");
-  if (dtype != dtype_of(manifest)) {
-    throw FormatError(where, fmt::format("dtype {}, expected {} for a vocabulary of {} entries",
-                                         dtype, dtype_of(manifest), manifest.vocabulary.size));
+  if (dtype != manifest.vocabulary.dtype()) {
+    throw FormatError(where,
+                      fmt::format("dtype {}, expected {} for a vocabulary of {} entries", dtype,
+                                  manifest.vocabulary.dtype(), manifest.vocabulary.size));
   }
   manifest.tokens = object.integer("tokens", 0, kMostTokens);
   manifest.documents = object.integer("documents", 0, kMostTokens);

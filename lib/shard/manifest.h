@@ -50,8 +50,6 @@ struct Manifest {
   Json provenance = Json::object();
   Json unknown = Json::object();  // keys of other versions' making, kept when rewritten
   std::string checksum;           // "" when deleted by hand
-
-  int bytes_per_id() const { return vocabulary.size <= 65536 ? 2 : 4; }
 };
 
 // With a fresh checksum.

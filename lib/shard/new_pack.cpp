@@ -1,9 +1,9 @@
-#include "shard/new_pack.h"
+#include "shard/new_pack_internal.h"
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/random_access_file.h"
 #include "shard/pack_target.h"
-#include "shard/raw_file.h"
 
 namespace ql::shard {
 

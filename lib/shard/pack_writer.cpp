@@ -9,11 +9,11 @@
 #include "base/hash.h"
 #include "base/object_pool.h"
 #include "base/ordered_jobs.h"
-#include "shard/document_starts.h"
+#include "shard/document_starts_internal.h"
 #include "shard/id_codec.h"
-#include "shard/new_pack.h"
-#include "shard/shard_writer.h"
-#include "shard/spooled_starts.h"
+#include "shard/new_pack_internal.h"
+#include "shard/shard_writer_internal.h"
+#include "shard/spooled_starts_internal.h"
 
 namespace ql::shard {
 
@@ -47,7 +47,7 @@ struct PackWriter::State {
   State(const fs::path& target, const StreamHeader& the_header, const PackOptions& the_options)
       : header(the_header),
         options(the_options),
-        bytes_per_id(the_header.bytes_per_id()),
+        bytes_per_id(the_header.vocabulary.bytes_per_id()),
         level(the_options.level.value_or(usual_level(the_header.vocabulary.size))),
         pack(target, the_options.force),
         document_starts(pack.temporary(), pack.name()),
@@ -70,7 +70,7 @@ struct PackWriter::State {
   ObjectPool<FrameCompressor> compressors;
   OrderedJobs<PackedFrame> jobs;
 
-  // How many tokens fit before the frame or the shard is full.
+  // Returns how many tokens fit before the frame or the shard is full.
   std::int64_t room() const {
     const auto in_frame = static_cast<std::int64_t>(frame.size()) / bytes_per_id;
     return std::min(options.frame_tokens - in_frame,
@@ -87,23 +87,17 @@ struct PackWriter::State {
     if (room() == 0) write_frame();
   }
 
-  std::unique_ptr<FrameCompressor> take_compressor() {
-    return compressors.take(
-        [this] { return std::make_unique<FrameCompressor>(level, bytes_per_id); });
-  }
-
   // Gives the full frame to the threads that compress.
   void write_frame() {
     if (frame.empty()) return;
     tokens_in_shard += static_cast<std::int64_t>(frame.size()) / bytes_per_id;
     if (tokens_in_shard == options.shard_tokens) tokens_in_shard = 0;
     jobs.add([this, content = std::move(frame)]() mutable {
-      PackedFrame packed;
-      packed.content = std::move(content);
-      std::unique_ptr<FrameCompressor> compressor = take_compressor();
-      compressor->compress(packed.content, packed.frame);
+      auto compressor = compressors.take(
+          [this] { return std::make_unique<FrameCompressor>(level, bytes_per_id); });
+      std::string packed = compressor->compress(content);
       compressors.give_back(std::move(compressor));
-      return packed;
+      return PackedFrame{std::move(content), std::move(packed)};
     });
     frame = std::string();
     if (jobs.full()) write_to_file(jobs.take());
@@ -146,7 +140,7 @@ int usual_level(std::int64_t vocabulary_size) { return vocabulary_size > 1024 ? 
 
 PackWriter::PackWriter(const fs::path& folder, const StreamHeader& header,
                        const PackOptions& options) {
-  check_sizes(options, header.bytes_per_id());
+  check_sizes(options, header.vocabulary.bytes_per_id());
   state_ = std::make_unique<State>(folder, header, options);
 }
 

@@ -4,9 +4,9 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/log.h"
-#include "shard/damaged.h"
+#include "base/random_access_file.h"
+#include "shard/damaged_file_internal.h"
 #include "shard/manifest.h"
-#include "shard/raw_file.h"
 
 namespace ql::shard {
 

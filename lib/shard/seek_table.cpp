@@ -1,8 +1,8 @@
-#include "shard/seek_table.h"
+#include "shard/seek_table_internal.h"
 
 #include "base/error.h"
 #include "base/hash.h"
-#include "shard/little_endian.h"
+#include "base/little_endian.h"
 
 namespace ql::shard {
 

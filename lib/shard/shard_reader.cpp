@@ -1,21 +1,22 @@
-#include "shard/shard_reader.h"
+#include "shard/shard_reader_internal.h"
 
 #include <algorithm>
 #include <optional>
 
 #include "base/error.h"
 #include "base/log.h"
-#include "shard/damaged.h"
+#include "shard/damaged_file_internal.h"
 
 namespace ql::shard {
 
 ShardReader::ShardReader(const PackedFolder& place, const ShardEntry& entry, std::int64_t begin,
-                         const VocabularyInfo& vocabulary, int bytes_per_id)
+                         const VocabularyInfo& vocabulary)
     : path_(path_inside(place, entry.file)),
       name_(path_.string()),
+      expected_hash_(entry.hash),
       begin_(begin),
       vocabulary_size_(vocabulary.size),
-      bytes_per_id_(bytes_per_id) {
+      bytes_per_id_(vocabulary.bytes_per_id()) {
   const RandomAccessFile& opened = file();
   if (opened.size() != entry.bytes_compressed) {
     throw FormatError(
@@ -28,7 +29,7 @@ ShardReader::ShardReader(const PackedFolder& place, const ShardEntry& entry, std
   frame_offsets_.reserve(frames_.size());
   std::int64_t position = begin, offset = 0;
   for (std::size_t i = 0; i < frames_.size(); ++i) {
-    if (frames_[i].content_bytes % static_cast<std::uint32_t>(bytes_per_id) != 0) {
+    if (frames_[i].content_bytes % static_cast<std::uint32_t>(bytes_per_id_) != 0) {
       throw FormatError(
           name_,
           fmt::format("frame {}: {} bytes are no whole number of ids", i, frames_[i].content_bytes),
@@ -36,7 +37,7 @@ ShardReader::ShardReader(const PackedFolder& place, const ShardEntry& entry, std
     }
     frame_begins_.push_back(position);
     frame_offsets_.push_back(offset);
-    position += frames_[i].content_bytes / static_cast<std::uint32_t>(bytes_per_id);
+    position += frames_[i].content_bytes / static_cast<std::uint32_t>(bytes_per_id_);
     offset += frames_[i].frame_bytes;
   }
   frame_begins_.push_back(position);
@@ -55,6 +56,11 @@ const RandomAccessFile& ShardReader::file() {
 }
 
 std::string ShardReader::hash() { return file().hash(); }
+
+void ShardReader::check_hash(const std::string& hash) const {
+  if (hash == expected_hash_) return;
+  throw FormatError(name_, "hash mismatch, though all frames are good", kDamagedFileCure);
+}
 
 bool ShardReader::hard_link(const std::filesystem::path& name) { return file().hard_link(name); }
 

@@ -1,4 +1,4 @@
-#include "shard/shard_writer.h"
+#include "shard/shard_writer_internal.h"
 
 #include <fmt/format.h>
 

@@ -1,11 +1,11 @@
-#include "shard/spooled_starts.h"
+#include "shard/spooled_starts_internal.h"
 
 #include <algorithm>
 #include <system_error>
 
 #include "base/error.h"
+#include "base/little_endian.h"
 #include "base/signals.h"
-#include "shard/little_endian.h"
 
 namespace ql::shard {
 

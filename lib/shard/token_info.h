@@ -1,5 +1,5 @@
-// What travels with token ids from qltok to qleval: which vocabulary made them, and what text they
-// stand for.
+// These facts travel with token ids from qltok to qleval: which vocabulary made them, and how much
+// text they stand for.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +19,10 @@ struct VocabularyInfo {
                           // for imported ids
   std::string type;       // word, char, byte, sentencepiece; "" for imported ids
   std::optional<TokenId> eos, unk;
+  // Bytes of an id in streams and shards: 2 for at most 65,536 entries, else 4; and their type's
+  // name.
+  int bytes_per_id() const { return size <= 65536 ? 2 : 4; }
+  const char* dtype() const { return bytes_per_id() == 2 ? "u16" : "u32"; }
   bool operator==(const VocabularyInfo& other) const;
   bool operator!=(const VocabularyInfo& other) const { return !(*this == other); }
 };

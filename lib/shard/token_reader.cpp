@@ -6,11 +6,11 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/hash.h"
-#include "shard/document_starts.h"
-#include "shard/frames_ahead.h"
-#include "shard/lazy_shards.h"
+#include "shard/document_starts_internal.h"
+#include "shard/frames_ahead_internal.h"
+#include "shard/lazy_shards_internal.h"
 #include "shard/manifest.h"
-#include "shard/shard_reader.h"
+#include "shard/shard_reader_internal.h"
 
 namespace ql::shard {
 
@@ -121,7 +121,7 @@ void TokenReader::read_in_order(std::int64_t begin, std::int64_t end, int thread
     try {
       shard = state.shards.get(state.shards.shard_of(position));
     } catch (const Error&) {
-      // What is before the bad shard comes first.
+      // The caller first gets all tokens before the bad shard.
       while (!frames.empty()) use_first();
       throw;
     }

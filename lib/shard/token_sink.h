@@ -1,4 +1,4 @@
-// Where a sequence of tokens and document boundaries can go: a stream, a packed folder, plain ids.
+// A sink takes a sequence of tokens and document boundaries: a stream, a packed folder, plain ids.
 #pragma once
 
 #include <cstddef>

@@ -21,8 +21,6 @@ struct StreamHeader {
   std::string
       vocabulary_text;  // the vocabulary file itself, so that data explains itself; may be ""
   Json provenance;
-  // Bytes of one id in blocks and shards: 2 when the vocabulary has at most 65,536 entries, else 4.
-  int bytes_per_id() const { return vocabulary.size <= 65536 ? 2 : 4; }
 };
 
 class TokenStreamWriter : public TokenSink {

@@ -21,7 +21,7 @@ constexpr std::string_view kVocabularyBlock = "VOCB";
 constexpr std::string_view kDataBlock = "DATA";
 constexpr std::string_view kEndBlock = "ENDS";
 
-// What the end block says.
+// The end block says these.
 struct StreamTotals {
   std::int64_t tokens = 0;
   std::int64_t documents = 0;

@@ -3,10 +3,10 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/little_endian.h"
 #include "base/log.h"
 #include "base/signals.h"
 #include "shard/id_codec.h"
-#include "shard/little_endian.h"
 #include "shard/token_stream.h"
 #include "shard/token_stream_format.h"
 
@@ -106,10 +106,10 @@ struct TokenStreamReader::State {
     const JsonObject object(json, where);
     header.vocabulary = vocabulary_info_from_json(object.object("vocabulary"));
     const std::int64_t bytes_per_id = object.integer("bytes_per_id");
-    if (bytes_per_id != header.bytes_per_id()) {
+    if (bytes_per_id != header.vocabulary.bytes_per_id()) {
       throw FormatError(where,
                         fmt::format("{} bytes per id, expected {} for {} entries", bytes_per_id,
-                                    header.bytes_per_id(), header.vocabulary.size));
+                                    header.vocabulary.bytes_per_id(), header.vocabulary.size));
     }
     header.provenance = object.at("provenance");
   }
@@ -147,7 +147,7 @@ struct TokenStreamReader::State {
     const std::size_t size = payload.size();
     const std::uint64_t tokens = size < 8 ? 0 : load_little_endian<std::uint32_t>(&payload[0]);
     const std::uint64_t starts = size < 8 ? 0 : load_little_endian<std::uint32_t>(&payload[4]);
-    const auto bytes_per_id = static_cast<std::uint64_t>(header.bytes_per_id());
+    const auto bytes_per_id = static_cast<std::uint64_t>(header.vocabulary.bytes_per_id());
     if (tokens < 1 || tokens > kLargestBlockTokens || starts > tokens ||
         size != 8 + 4 * starts + bytes_per_id * tokens) {
       fail(fmt::format("{} tokens and {} document starts do not fit into {} bytes", tokens, starts,
@@ -170,7 +170,7 @@ struct TokenStreamReader::State {
   }
 
   void take_ids(std::string_view bytes, Block& block) {
-    decode_ids(bytes.data(), bytes.size(), header.bytes_per_id(), block.ids);
+    decode_ids(bytes.data(), bytes.size(), header.vocabulary.bytes_per_id(), block.ids);
     const std::int64_t foreign =
         first_foreign_id(block.ids.data(), block.ids.size(), header.vocabulary.size);
     if (foreign >= 0) {

@@ -3,9 +3,9 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/little_endian.h"
 #include "base/log.h"
 #include "shard/id_codec.h"
-#include "shard/little_endian.h"
 #include "shard/token_stream.h"
 #include "shard/token_stream_format.h"
 
@@ -24,6 +24,7 @@ struct TokenStreamWriter::State {
   VocabularyInfo vocabulary;
   int bytes_per_id = 2;
   std::uint64_t block_number = 0;
+  std::string block;                           // on its way to the sink
   std::string ids;                             // of the block being filled, as bytes
   std::vector<std::uint32_t> document_starts;  // in the block being filled
   bool document_begins = true;                 // at the next token
@@ -53,19 +54,13 @@ struct TokenStreamWriter::State {
     sink(bytes.data(), bytes.size());
   }
 
-  // The payload comes in two parts, the second of which is long and not copied.
   void write_block(std::string_view type, std::string_view head, std::string_view rest = {}) {
-    std::string start(type);
-    append_little_endian(start, static_cast<std::uint32_t>(head.size() + rest.size()));
-    start += head;
-    Xxh64Hasher hasher(block_number++);
-    hasher.update(start);
-    hasher.update(rest);
-    sink(start.data(), start.size());
-    if (!rest.empty()) sink(rest.data(), rest.size());
-    std::string checksum;
-    append_little_endian(checksum, hasher.digest());
-    sink(checksum.data(), checksum.size());
+    block = type;
+    append_little_endian(block, static_cast<std::uint32_t>(head.size() + rest.size()));
+    block += head;
+    block += rest;
+    append_little_endian(block, xxh64(block.data(), block.size(), block_number++));
+    sink(block.data(), block.size());
   }
 
   std::size_t tokens_in_block() const {
@@ -99,7 +94,7 @@ TokenStreamWriter::TokenStreamWriter(ByteSink sink, const StreamHeader& header)
     : state_(std::make_unique<State>()) {
   state_->sink = std::move(sink);
   state_->vocabulary = header.vocabulary;
-  state_->bytes_per_id = header.bytes_per_id();
+  state_->bytes_per_id = header.vocabulary.bytes_per_id();
   if (header.vocabulary.size < 1) throw std::logic_error("token stream without a vocabulary size");
   state_->write_header(header);
   state_->write_vocabulary(header.vocabulary_text);

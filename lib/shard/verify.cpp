@@ -9,11 +9,10 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/signals.h"
-#include "shard/damaged.h"
-#include "shard/document_starts.h"
-#include "shard/frames_ahead.h"
+#include "shard/document_starts_internal.h"
+#include "shard/frames_ahead_internal.h"
 #include "shard/manifest.h"
-#include "shard/shard_reader.h"
+#include "shard/shard_reader_internal.h"
 
 namespace ql::shard {
 
@@ -82,8 +81,7 @@ class Verifier {
   }
 
   void verify_shard(const ShardEntry& entry, const Manifest& manifest) {
-    const auto shard = std::make_shared<ShardReader>(place_, entry, tokens_, manifest.vocabulary,
-                                                     manifest.bytes_per_id());
+    const auto shard = std::make_shared<ShardReader>(place_, entry, tokens_, manifest.vocabulary);
     const std::int64_t problems_before = result_.problems;
     FramesAhead frames(threads_);
     std::size_t checked = 0;
@@ -102,19 +100,13 @@ class Verifier {
       while (frames.full()) check_first();
     }
     while (!frames.empty()) check_first();
-    if (result_.problems == problems_before && shard->hash() != entry.hash) {
-      throw FormatError(shard->name(), "hash mismatch, though all frames are good",
-                        kDamagedFileCure);
-    }
+    if (result_.problems == problems_before) shard->check_hash(shard->hash());
   }
 
   void verify_document_starts(const Manifest& manifest) {
-    DocumentStartsReader reader(place_, manifest);
-    for (std::vector<std::int64_t> starts; reader.read(starts);) {
-      check_for_stop();
-      const std::string bytes = encode_document_starts(starts);
+    for_each_piece_of_starts(place_, manifest, 0, [this](std::string_view bytes) {
       data_hasher_.update(bytes.data(), bytes.size());
-    }
+    });
   }
 
   PackedFolder place_;

@@ -1,4 +1,4 @@
-#include "shard/zstd_frame.h"
+#include "shard/zstd_frame_internal.h"
 
 #include <fmt/format.h>
 #include <zstd.h>
@@ -7,78 +7,64 @@
 #include <new>
 
 #include "base/error.h"
-#include "shard/little_endian.h"
+#include "base/little_endian.h"
 
 namespace ql::shard {
 
-struct FrameCompressor::State {
-  ZSTD_CCtx* context = ZSTD_createCCtx();
-  std::string frame;
-  ~State() { ZSTD_freeCCtx(context); }
+namespace {
 
-  void set(ZSTD_cParameter parameter, int value) const {
-    const std::size_t result = ZSTD_CCtx_setParameter(context, parameter, value);
-    if (ZSTD_isError(result) != 0) {
-      throw Error("zstd", fmt::format("parameter {} = {}: {}", static_cast<int>(parameter), value,
-                                      ZSTD_getErrorName(result)));
-    }
-  }
+void set(const CompressionContext& context, ZSTD_cParameter parameter, int value) {
+  check_compression(ZSTD_CCtx_setParameter(context.get(), parameter, value));
+}
 
-  // zstd has no such level, but its fast strategy can be told to look only at each few thousandth
-  // byte. It would then store bytes as they are; that they shall be coded is a parameter without a
-  // stable name. Without it there is no sense in the other, and level 0 is level 1.
-  void leave_out_search() const {
-    constexpr auto kLiteralCompression = ZSTD_c_experimentalParam5;
-    constexpr int kEnable = 1, kStride = 4096;
-    if (ZSTD_isError(ZSTD_CCtx_setParameter(context, kLiteralCompression, kEnable)) == 0)
-      set(ZSTD_c_targetLength, kStride);
-  }
-};
+// zstd has no such level, but its fast strategy can be told to look only at each few thousandth
+// byte. It would then store bytes as they are; that they shall be coded is a parameter without a
+// stable name. Without it there is no sense in the other, and level 0 is level 1.
+void leave_out_search(const CompressionContext& context) {
+  constexpr auto kLiteralCompression = ZSTD_c_experimentalParam5;
+  constexpr int kEnable = 1, kStride = 4096;
+  if (ZSTD_isError(ZSTD_CCtx_setParameter(context.get(), kLiteralCompression, kEnable)) == 0)
+    set(context, ZSTD_c_targetLength, kStride);
+}
 
-FrameCompressor::FrameCompressor(int level, int bytes_per_id) : state_(std::make_unique<State>()) {
-  if (state_->context == nullptr) throw std::bad_alloc();
-  state_->set(ZSTD_c_compressionLevel, std::max(level, 1));
-  state_->set(ZSTD_c_checksumFlag, 1);
-  state_->set(ZSTD_c_contentSizeFlag, 1);
+}  // namespace
+
+void FreeContext::operator()(ZSTD_CCtx* context) const { ZSTD_freeCCtx(context); }
+void FreeContext::operator()(ZSTD_DCtx* context) const { ZSTD_freeDCtx(context); }
+
+CompressionContext make_compression_context(int level) {
+  CompressionContext context(ZSTD_createCCtx());
+  if (!context) throw std::bad_alloc();
+  set(context, ZSTD_c_compressionLevel, std::max(level, 1));
+  set(context, ZSTD_c_checksumFlag, 1);
+  return context;
+}
+
+DecompressionContext make_decompression_context() {
+  DecompressionContext context(ZSTD_createDCtx());
+  if (!context) throw std::bad_alloc();
+  return context;
+}
+
+std::size_t check_compression(std::size_t result) {
+  if (ZSTD_isError(result) != 0)
+    throw Error("zstd", fmt::format("cannot compress: {}", ZSTD_getErrorName(result)));
+  return result;
+}
+
+FrameCompressor::FrameCompressor(int level, int bytes_per_id)
+    : context_(make_compression_context(level)) {
   // Repetitions of less than two ids cost more than they save, in time and in bytes. 7 is the most
   // that the strategy of level 1 can be told, and the other levels are better left alone.
-  if (level <= 1 && bytes_per_id == 4) state_->set(ZSTD_c_minMatch, 7);
-  if (level == 0) state_->leave_out_search();
+  if (level <= 1 && bytes_per_id == 4) set(context_, ZSTD_c_minMatch, 7);
+  if (level == 0) leave_out_search(context_);
 }
 
-FrameCompressor::~FrameCompressor() = default;
-FrameCompressor::FrameCompressor(FrameCompressor&&) noexcept = default;
-
-std::string_view FrameCompressor::compress(std::string_view content) {
-  compress(content, state_->frame);
-  return state_->frame;
-}
-
-void FrameCompressor::compress(std::string_view content, std::string& frame) {
-  frame.resize(ZSTD_compressBound(content.size()));
-  const std::size_t size =
-      ZSTD_compress2(state_->context, frame.data(), frame.size(), content.data(), content.size());
-  if (ZSTD_isError(size) != 0)
-    throw Error("zstd", fmt::format("cannot compress: {}", ZSTD_getErrorName(size)));
-  frame.resize(size);
-}
-
-struct FrameDecompressor::State {
-  ZSTD_DCtx* context = ZSTD_createDCtx();
-  ~State() { ZSTD_freeDCtx(context); }
-};
-
-FrameDecompressor::FrameDecompressor() : state_(std::make_unique<State>()) {
-  if (state_->context == nullptr) throw std::bad_alloc();
-}
-
-FrameDecompressor::~FrameDecompressor() = default;
-FrameDecompressor::FrameDecompressor(FrameDecompressor&&) noexcept = default;
-
-std::string FrameDecompressor::decompress(std::string_view frame, std::size_t content_size,
-                                          std::string& content) {
-  content.resize(content_size);
-  return decompress(frame, content_size, content.data());
+std::string FrameCompressor::compress(std::string_view content) {
+  std::string frame(ZSTD_compressBound(content.size()), '\0');
+  frame.resize(check_compression(
+      ZSTD_compress2(context_.get(), frame.data(), frame.size(), content.data(), content.size())));
+  return frame;
 }
 
 std::string FrameDecompressor::decompress(std::string_view frame, std::size_t content_size,
@@ -95,7 +81,7 @@ std::string FrameDecompressor::decompress(std::string_view frame, std::size_t co
                        content_size);
   }
   const std::size_t size =
-      ZSTD_decompressDCtx(state_->context, content, content_size, frame.data(), frame.size());
+      ZSTD_decompressDCtx(context_.get(), content, content_size, frame.data(), frame.size());
   if (ZSTD_isError(size) != 0) return fmt::format("damaged ({})", ZSTD_getErrorName(size));
   if (size != content_size)
     return fmt::format("{} bytes of content, expected {}", size, content_size);

@@ -1,4 +1,4 @@
-// Where documents begin in a text.
+// A rule tells where documents begin in a text.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ constexpr std::size_t kLineHead = 1024;
 // True when the first kLineHead bytes of a line are blank.
 bool has_blank_head(std::string_view line);
 
-// What the lines before a line were.
+// Remembers of the lines before a line what the rules ask.
 struct LineHistory {
   bool any_text = false;     // one of them was not blank
   bool after_blank = false;  // the last of them was blank

@@ -4,15 +4,15 @@
 #include <utility>
 
 #include "base/error.h"
-#include "text/lines.h"
-#include "text/lowercase.h"
-#include "text/utf8.h"
+#include "text/lines_internal.h"
+#include "text/lowercase_internal.h"
+#include "text/utf8_internal.h"
 #include "text/words.h"
 
 namespace ql::text {
 namespace {
 
-// Of words, about: what the memory for ids is reserved by.
+// Words and their blanks have about this length. The memory for ids is reserved by it.
 constexpr std::size_t kBytesPerToken = 4;
 
 }  // namespace

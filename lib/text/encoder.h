@@ -15,7 +15,7 @@
 
 namespace ql::text {
 
-// What <eos> stands for.
+// The rule says what becomes <eos>.
 enum class EosRule {
   kNone,    // nothing: line ends are characters (words: blanks)
   kLine,    // the end of a line

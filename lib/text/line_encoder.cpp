@@ -6,7 +6,7 @@
 #include <array>
 
 #include "base/error.h"
-#include "text/utf8.h"
+#include "text/utf8_internal.h"
 #include "text/words.h"
 
 namespace ql::text {
@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t kShownBytes = 100;
 
-// What of a text fits into a message.
+// Returns as much of the text as fits into a message.
 std::string shown(std::string_view text) {
   if (text.size() <= kShownBytes) return std::string(text);
   const std::string_view head = text.substr(0, kShownBytes);

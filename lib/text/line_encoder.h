@@ -11,14 +11,14 @@
 
 namespace ql::text {
 
-// What to do with text outside the vocabulary.
+// Text outside the vocabulary becomes <unk> or is an error.
 enum class UnknownRule { kUnk, kError };
 
 // Collects what was outside the vocabulary and decides what it becomes.
 class Unknowns {
  public:
   Unknowns(const Vocabulary& vocabulary, UnknownRule rule) : vocabulary_(vocabulary), rule_(rule) {}
-  // Where the text stands, for messages.
+  // Messages name this place of the text.
   void set_place(const std::string* file, std::int64_t line) {
     file_ = file;
     line_ = line;

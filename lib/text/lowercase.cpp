@@ -1,4 +1,4 @@
-#include "text/lowercase.h"
+#include "text/lowercase_internal.h"
 
 #include <unicode/ucasemap.h>
 

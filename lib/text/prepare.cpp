@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "text/utf8.h"
+#include "text/utf8_internal.h"
 
 namespace ql::text {
 

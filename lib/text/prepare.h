@@ -1,4 +1,4 @@
-// What happens to text before it is split into tokens: invalid UTF-8 is refused or replaced.
+// Before text is split into tokens, invalid UTF-8 is refused or replaced.
 #pragma once
 
 #include "text/text_reader.h"
@@ -11,7 +11,7 @@ enum class InvalidText {
   kReplace,  // one U+FFFD for each invalid sequence
 };
 
-// How lines of this kind of vocabulary may be cut, so that the tokens do not depend on it.
+// Returns how lines may be cut so that the tokens of this kind of vocabulary do not depend on it.
 LineCut line_cut(TokenType type, bool lowercase);
 
 // Makes block.text valid UTF-8. Bytes take any text: nothing is done for TokenType::kByte.

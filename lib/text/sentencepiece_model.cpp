@@ -6,8 +6,8 @@
 #include <new>
 
 #include "base/error.h"
-#include "text/sentencepiece_rules.h"
-#include "text/utf8.h"
+#include "text/sentencepiece_rules_internal.h"
+#include "text/utf8_internal.h"
 
 namespace ql::text {
 
@@ -26,7 +26,7 @@ struct SentencePieceModel::State {
 
 namespace {
 
-// What is wrong, which for pieces that it cannot sort the library tells by an exception.
+// Returns what is wrong, or "". The library throws when it cannot sort the pieces.
 std::string load(sentencepiece::SentencePieceProcessor& processor, std::string_view serialized) {
   try {
     const auto status = processor.LoadFromSerializedProto(serialized);

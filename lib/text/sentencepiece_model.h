@@ -13,9 +13,9 @@ namespace ql::text {
 // The library writes a blank as U+2581 in its pieces.
 constexpr std::string_view kPieceBlank = "\xE2\x96\x81";
 
-// How much of the beginning of `text`, valid UTF-8, to give to the library at once: it takes memory
-// for all it gets. Long text is cut before a blank, where pieces begin anyway, or else between code
-// points.
+// Returns how many bytes of `text`, valid UTF-8, to give to the library at once, because it takes
+// memory for all it gets. Long text is cut before a blank, where pieces begin anyway, or else
+// between code points.
 std::size_t sentencepiece_part(std::string_view text);
 
 class SentencePieceModel {

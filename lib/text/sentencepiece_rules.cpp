@@ -1,4 +1,4 @@
-#include "text/sentencepiece_rules.h"
+#include "text/sentencepiece_rules_internal.h"
 
 #include <cstddef>
 #include <cstdint>

@@ -10,8 +10,8 @@
 #include "base/log.h"
 #include "base/number.h"
 #include "base/signals.h"
-#include "text/lines.h"
-#include "text/utf8.h"
+#include "text/lines_internal.h"
+#include "text/utf8_internal.h"
 #include "text/words.h"
 
 namespace ql::text {
@@ -103,8 +103,8 @@ std::size_t TextReader::line_end(std::size_t searched) const {
   return newline == std::string_view::npos ? 0 : searched + newline + 1;
 }
 
-// Where the line that the buffer holds can be cut, 0 for nowhere. Up to `searched` there is no such
-// place.
+// Returns where the line that the buffer holds can be cut, 0 for nowhere. Up to `searched` there is
+// no such place.
 std::size_t TextReader::cut_inside_line(std::size_t searched) const {
   std::size_t cut = buffer_.size();
   switch (cut_) {

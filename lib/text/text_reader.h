@@ -14,7 +14,7 @@
 
 namespace ql::text {
 
-// Where a block begins.
+// A block begins at such a place.
 struct TextPlace {
   std::string file;         // its name for messages
   std::int64_t line = 1;    // number of the line in the file
@@ -32,7 +32,7 @@ struct TextBlock {
   bool ends_file = false;
 };
 
-// Where a line may be cut when it is longer than a block.
+// A line that is longer than a block may be cut at these places.
 enum class LineCut {
   kAtBlank,      // behind a blank: words and the context of lower-casing stay whole
   kAtCodePoint,  // between code points

@@ -1,10 +1,10 @@
-#include "text/token_counter.h"
+#include "text/token_counter_internal.h"
 
 #include <algorithm>
 #include <array>
 #include <functional>
 
-#include "text/utf8.h"
+#include "text/utf8_internal.h"
 #include "text/words.h"
 
 namespace ql::text {

@@ -102,7 +102,7 @@ inline std::size_t TokenTable::first_slot(const Key& key) const {
 bool TokenTable::is_same(std::uint32_t id, std::string_view token) const {
   const std::string_view known = this->token(id);
   if (token.size() > 2 * kHeadBytes || known.size() != token.size()) return known == token;
-  // As in the hash, loads overlap where the size is not 16.
+  // The two loads overlap where the size is not 16, as they do in the hash.
   const std::size_t last = token.size() - kHeadBytes;
   return load<std::uint64_t>(known.data()) == load<std::uint64_t>(token.data()) &&
          load<std::uint64_t>(known.data() + last) == load<std::uint64_t>(token.data() + last);

@@ -1,46 +1,16 @@
-#include "text/utf8.h"
+#include "text/utf8_internal.h"
+
+#include <unicode/utf8.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 namespace ql::text {
 namespace {
 
-// What a lead byte asks for: the whole length (0: not a lead byte) and the range of the second
-// byte, which is where overlong forms, surrogates and too large values are cut off.
-struct Lead {
-  std::size_t length;
-  unsigned char second_low, second_high;
-};
-
-Lead lead_of(unsigned char byte) {
-  if (byte < 0x80) return {1, 0, 0};
-  if (byte < 0xC2) return {0, 0, 0};
-  if (byte < 0xE0) return {2, 0x80, 0xBF};
-  if (byte == 0xE0) return {3, 0xA0, 0xBF};
-  if (byte == 0xED) return {3, 0x80, 0x9F};
-  if (byte < 0xF0) return {3, 0x80, 0xBF};
-  if (byte == 0xF0) return {4, 0x90, 0xBF};
-  if (byte < 0xF4) return {4, 0x80, 0xBF};
-  if (byte == 0xF4) return {4, 0x80, 0x8F};
-  return {0, 0, 0};
-}
-
-unsigned char byte_at(std::string_view text, std::size_t position) {
-  return static_cast<unsigned char>(text[position]);
-}
-
-bool is_continuation(unsigned char byte) { return (byte & 0xC0) == 0x80; }
-
-// How many bytes from `position` on agree with the sequence that the lead byte announces.
-std::size_t matching_bytes(std::string_view text, std::size_t position, const Lead& lead) {
-  const std::size_t end = std::min(text.size(), position + lead.length);
-  std::size_t next = position + 1;
-  if (next < end &&
-      (byte_at(text, next) < lead.second_low || byte_at(text, next) > lead.second_high))
-    return 1;
-  while (next < end && is_continuation(byte_at(text, next))) ++next;
-  return next - position;
+const std::uint8_t* bytes_of(std::string_view text) {
+  return reinterpret_cast<const std::uint8_t*>(text.data());
 }
 
 // The end of the ASCII bytes that begin at `position`, rounded down to whole words of 8.
@@ -58,16 +28,11 @@ std::size_t skip_ascii(std::string_view text, std::size_t position) {
 }  // namespace
 
 CodePoint code_point_at(std::string_view text, std::size_t position) {
-  const unsigned char first = byte_at(text, position);
-  const Lead lead = lead_of(first);
-  if (lead.length == 1) return {first, 1, true};
-  if (lead.length == 0) return {kReplacement, 1, false};
-  const std::size_t matching = matching_bytes(text, position, lead);
-  if (matching < lead.length) return {kReplacement, matching, false};
-  char32_t value = first & (0x7Fu >> lead.length);
-  for (std::size_t i = 1; i < lead.length; ++i)
-    value = (value << 6) | (byte_at(text, position + i) & 0x3Fu);
-  return {value, lead.length, true};
+  std::size_t end = position;
+  UChar32 value = 0;
+  U8_NEXT(bytes_of(text), end, text.size(), value);
+  const bool valid = value >= 0;
+  return {valid ? static_cast<char32_t>(value) : kReplacement, end - position, valid};
 }
 
 std::size_t find_invalid_utf8(std::string_view text) {
@@ -112,39 +77,21 @@ std::int64_t count_code_points(std::string_view text) {
     for (; counts > 0; counts >>= 8) count += static_cast<std::int64_t>(counts & 0xFF);
     text.remove_prefix(words * sizeof(std::uint64_t));
   }
-  return count + std::count_if(text.begin(), text.end(), [](char c) {
-           return !is_continuation(static_cast<unsigned char>(c));
-         });
+  return count + std::count_if(text.begin(), text.end(), [](char c) { return !U8_IS_TRAIL(c); });
 }
 
 std::size_t incomplete_suffix(std::string_view text) {
-  const std::size_t longest = std::min<std::size_t>(3, text.size());
-  for (std::size_t size = 1; size <= longest; ++size) {
-    const std::size_t position = text.size() - size;
-    if (is_continuation(byte_at(text, position))) continue;
-    const Lead lead = lead_of(byte_at(text, position));
-    return lead.length > size && matching_bytes(text, position, lead) == size ? size : 0;
-  }
-  return 0;
+  const auto size = static_cast<std::ptrdiff_t>(text.size());
+  std::ptrdiff_t complete = size;
+  U8_TRUNCATE_IF_INCOMPLETE(bytes_of(text), 0, complete);
+  return static_cast<std::size_t>(size - complete);
 }
 
-void append_utf8(std::string& text, char32_t c) {
-  const auto add = [&](char32_t byte) { text.push_back(static_cast<char>(byte)); };
-  if (c < 0x80) {
-    add(c);
-  } else if (c < 0x800) {
-    add(0xC0 | (c >> 6));
-    add(0x80 | (c & 0x3F));
-  } else if (c < 0x10000) {
-    add(0xE0 | (c >> 12));
-    add(0x80 | ((c >> 6) & 0x3F));
-    add(0x80 | (c & 0x3F));
-  } else {
-    add(0xF0 | (c >> 18));
-    add(0x80 | ((c >> 12) & 0x3F));
-    add(0x80 | ((c >> 6) & 0x3F));
-    add(0x80 | (c & 0x3F));
-  }
+void append_utf8(std::string& text, char32_t code_point) {
+  std::array<char, U8_MAX_LENGTH> bytes{};
+  std::size_t size = 0;
+  U8_APPEND_UNSAFE(bytes, size, code_point);
+  text.append(bytes.data(), size);
 }
 
 }  // namespace ql::text

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
-#include "text/utf8.h"
+#include "text/utf8_internal.h"
 #include "text/words.h"
 
 namespace ql::text {

@@ -22,7 +22,7 @@ using shard::TokenId;
 enum class TokenType { kWord, kChar, kByte, kSentencePiece };
 constexpr auto names_of(TokenType) { return std::array{"word", "char", "byte", "sentencepiece"}; }
 
-// How words stand on a line when text is written.
+// The style says how words stand on a line when text is written.
 enum class LineStyle {
   kPlain,   // "the cat\n": one blank between words
   kPadded,  // " the cat \n", a blank line is " \n": as in WikiText
@@ -64,8 +64,8 @@ class Vocabulary {
   const std::vector<std::int64_t>& counts() const { return content_.counts; }
   const SentencePieceModel& model() const { return *model_; }
 
-  // What makes two vocabularies the same: type, lowercase, specials, tokens and model; not the
-  // counts, the line style or where it came from. ql-vocabulary(5) defines it.
+  // Two vocabularies with one hash are the same: it covers type, lowercase, specials, tokens and
+  // model, but not the counts, the line style or the provenance. ql-vocabulary(5) defines it.
   const std::string& hash() const { return hash_; }
   shard::VocabularyInfo info() const;
 

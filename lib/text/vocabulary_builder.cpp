@@ -10,9 +10,9 @@
 #include "base/object_pool.h"
 #include "base/ordered_jobs.h"
 #include "text/line_encoder.h"
-#include "text/lines.h"
-#include "text/lowercase.h"
-#include "text/token_counter.h"
+#include "text/lines_internal.h"
+#include "text/lowercase_internal.h"
+#include "text/token_counter_internal.h"
 
 namespace ql::text {
 namespace {

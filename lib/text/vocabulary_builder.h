@@ -10,7 +10,7 @@
 
 namespace ql::text {
 
-// Whether a special token exists.
+// Says when a special token exists.
 enum class Presence {
   kAuto,  // <eos>: words and sentencepiece; <unk>: words and characters
   kAlways,

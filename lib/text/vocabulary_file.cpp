@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "base/file_format.h"
 #include "base/keys.h"
-#include "text/base64.h"
+#include "text/base64_internal.h"
 #include "text/vocabulary.h"
 
 namespace ql::text {

@@ -15,7 +15,7 @@ namespace {
 // At most so many words end in 64 bytes.
 constexpr std::size_t kMostWordsInBits = kBlankBits / 2 + 1;
 
-// Of the bytes from text[position] on; behind the text there are blanks.
+// Returns blank_bits() of the bytes from text[position] on; bytes behind the text count as blanks.
 std::uint64_t blank_bits_at(std::string_view text, std::size_t position) {
   const std::size_t left = text.size() - position;
   if (left >= kBlankBits) return blank_bits(text.data() + position);
@@ -61,7 +61,7 @@ std::size_t WordSplitter::next(Word* words) {
   std::size_t count = 0;
   while (position_ < text_.size() && count + kMostWordsInBits <= kMostWords) {
     const std::uint64_t word_bits = ~blank_bits_at(text_, position_);
-    // Where words begin and end, in turn.
+    // A bit is 1 where a word begins or ends, in turn.
     std::uint64_t edges = word_bits ^ (word_bits << 1 | (inside_word_ ? 1 : 0));
     const auto take_edge = [&] {
       const std::size_t edge = position_ + lowest_bit(edges);

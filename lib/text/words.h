@@ -17,7 +17,7 @@ inline bool is_all_blank(std::string_view text) {
   return true;
 }
 
-// Which of 64 bytes are blanks: bit i stands for bytes[i].
+// Tells which of 64 bytes are blanks: bit i is 1 when bytes[i] is one.
 constexpr std::size_t kBlankBits = 64;
 std::uint64_t blank_bits(const char* bytes);
 // The same byte by byte: what processors without vectors use, and the other one is tested against.
@@ -47,8 +47,7 @@ class WordSplitter {
   bool inside_word_ = false;
 };
 
-// How many words begin in `text`; `inside_word` says that a word's beginning stands right before
-// it.
+// Returns how many words begin in `text`. `inside_word`: a word's beginning stands right before it.
 std::int64_t count_word_starts(std::string_view text, bool inside_word);
 
 }  // namespace ql::text

@@ -1,13 +1,13 @@
 // documents.zst of ql-manifest(5). Eight bytes of tokens, then by mode: 0 the file; 1 the file,
 // whose checksum is repaired; 2 the file's content. Mode bit 2: eight more bytes say how many
 // documents the manifest claims; else it claims what the file states.
-#include "shard/document_starts.h"
+#include "shard/document_starts_internal.h"
 
 #include "base/hash.h"
+#include "base/little_endian.h"
 #include "fuzz/fuzz.h"
 #include "fuzz/repair.h"
-#include "shard/little_endian.h"
-#include "shard/zstd_frame.h"
+#include "shard/zstd_frame_internal.h"
 #include "unit/shard_support.h"
 
 namespace ql::fuzz {
@@ -18,7 +18,7 @@ namespace {
 std::int64_t take_count(std::string_view& bytes) {
   std::string number(take(bytes, 8));
   number.resize(8, '\0');
-  return static_cast<std::int64_t>(shard::load_little_endian<std::uint64_t>(number.data()) &
+  return static_cast<std::int64_t>(load_little_endian<std::uint64_t>(number.data()) &
                                    ((std::uint64_t{1} << 60) - 1));
 }
 
@@ -27,7 +27,7 @@ std::string file_of(unsigned mode, std::string_view bytes) {
     case 1:
       return repaired_frame(std::string(bytes));
     case 2:
-      return std::string(shard::FrameCompressor(1).compress(bytes));
+      return shard::FrameCompressor(1).compress(bytes);
     default:
       return std::string(bytes);
   }

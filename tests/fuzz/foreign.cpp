@@ -2,29 +2,28 @@
 // which get a header of llm.c's; 2 a file of nanoGPT's; 3 Megatron's two files: the index, behind
 // two bytes with its length, and the tokens. Mode bit 2: no id is an eos; bit 3: documents begin at
 // each eos instead of behind it; bit 4: ids of 4 bytes in mode 1.
+#include "base/little_endian.h"
+#include "foreign/import_tokens.h"
+#include "foreign/llmc_header_internal.h"
+#include "foreign/megatron_index_internal.h"
 #include "fuzz/fuzz.h"
 #include "shard/id_codec.h"
-#include "shard/import_tokens.h"
-#include "shard/little_endian.h"
-#include "shard/llmc_header.h"
-#include "shard/megatron_index.h"
 #include "unit/shard_support.h"
 
 namespace ql::fuzz {
 
 namespace {
 
-using shard::ForeignFormat;
+using foreign::Format;
 using shard::TokenId;
 using shard::test::Documents;
 using shard::test::overwrite;
 
 constexpr unsigned kMegatronMode = 3;
 
-shard::ImportRules rules_of(unsigned mode) {
-  constexpr ForeignFormat kFormats[] = {ForeignFormat::kLlmc, ForeignFormat::kLlmc,
-                                        ForeignFormat::kNanogpt, ForeignFormat::kMegatron};
-  shard::ImportRules rules;
+foreign::ImportRules rules_of(unsigned mode) {
+  constexpr Format kFormats[] = {Format::kLlmc, Format::kLlmc, Format::kNanogpt, Format::kMegatron};
+  foreign::ImportRules rules;
   rules.format = kFormats[mode & 3];
   rules.vocabulary.size = 50000;
   if ((mode & 4) == 0) rules.vocabulary.eos = 0;
@@ -34,7 +33,7 @@ shard::ImportRules rules_of(unsigned mode) {
 
 std::string with_header(std::string_view ids, int bytes_per_id) {
   const std::size_t count = ids.size() / static_cast<std::size_t>(bytes_per_id);
-  return shard::encode_llmc_header(bytes_per_id, static_cast<std::int64_t>(count)) +
+  return foreign::encode_llmc_header(bytes_per_id, static_cast<std::int64_t>(count)) +
          std::string(ids.substr(0, count * static_cast<std::size_t>(bytes_per_id)));
 }
 
@@ -42,7 +41,7 @@ void put_files(Input input, const test::ScratchFolder& folder) {
   if ((input.mode & 3) == kMegatronMode) {
     std::string length(take(input.bytes, 2));
     length.resize(2, '\0');
-    const auto index = shard::load_little_endian<std::uint16_t>(length.data());
+    const auto index = load_little_endian<std::uint16_t>(length.data());
     overwrite(folder / "file.idx", std::string(take(input.bytes, index)));
   }
   overwrite(folder / "file.bin", (input.mode & 3) == 1
@@ -50,11 +49,11 @@ void put_files(Input input, const test::ScratchFolder& folder) {
                                      : std::string(input.bytes));
 }
 
-Documents import(const fs::path& file, const shard::ImportRules& rules) {
+Documents import(const fs::path& file, const foreign::ImportRules& rules) {
   shard::test::ListSink sink;
-  const std::int64_t counted = shard::count_foreign_tokens({file.string()}, rules);
+  const std::int64_t counted = foreign::count_tokens({file.string()}, rules.format);
   std::int64_t done = 0;
-  shard::import_tokens({file.string()}, rules, sink, [&](std::int64_t tokens) { done = tokens; });
+  foreign::import_tokens({file.string()}, rules, sink, [&](std::int64_t tokens) { done = tokens; });
   std::int64_t sent = 0;
   for (const auto& document : sink.documents) {
     sent += static_cast<std::int64_t>(document.size());
@@ -66,7 +65,7 @@ Documents import(const fs::path& file, const shard::ImportRules& rules) {
 }
 
 // An eos ends each document but the last, or begins each but the first, and is nowhere else.
-void check_cuts(const Documents& documents, const shard::ImportRules& rules) {
+void check_cuts(const Documents& documents, const foreign::ImportRules& rules) {
   const std::optional<TokenId> eos = rules.vocabulary.eos;
   require(eos || documents.size() <= 1, "without an eos all is one document");
   for (std::size_t number = 0; number < documents.size(); ++number) {
@@ -87,8 +86,8 @@ void check_again(const Documents& documents, int bytes_per_id, const test::Scrat
     shard::append_ids(ids, document.data(), document.size(), bytes_per_id);
   overwrite(folder / "again.bin", ids);
   fs::remove(folder / "again.idx");
-  shard::BufferedFile index(folder / "again.idx", "again.idx");
-  shard::write_megatron_index(
+  foreign::BufferedFile index(folder / "again.idx", "again.idx");
+  foreign::write_megatron_index(
       [&](const auto& use) {
         for (const auto& document : documents) use(static_cast<std::int64_t>(document.size()));
       },
@@ -106,12 +105,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   using namespace ql::fuzz;
   static const ql::test::ScratchFolder folder;
   const Input input = input_of(data, size);
-  const ql::shard::ImportRules rules = rules_of(input.mode);
+  const ql::foreign::ImportRules rules = rules_of(input.mode);
   put_files(input, folder);
   Documents documents;
   if (!accepted([&] { documents = import(folder / "file.bin", rules); })) return 0;
   ++taken_inputs;
-  if (rules.format != ql::shard::ForeignFormat::kMegatron) check_cuts(documents, rules);
+  if (rules.format != ql::foreign::Format::kMegatron) check_cuts(documents, rules);
   for (const int bytes_per_id : {2, 4}) check_again(documents, bytes_per_id, folder);
   return 0;
 }

@@ -1,6 +1,6 @@
 // Plain ids. Mode: 0 text, 1 and 2 raw ids of 2 and 4 bytes.
+#include "foreign/plain_ids.h"
 #include "fuzz/fuzz.h"
-#include "shard/plain_ids.h"
 #include "unit/shard_support.h"
 
 namespace ql::fuzz {
@@ -14,9 +14,9 @@ shard::test::Documents read(unsigned mode, const std::string& name) {
   shard::test::ListSink sink;
   const shard::TokensDone ignored = [](std::int64_t) {};
   if (mode == 0) {
-    shard::read_text_ids(input, vocabulary, sink, ignored);
+    foreign::read_text_ids(input, vocabulary, sink, ignored);
   } else {
-    shard::read_raw_ids(input, mode == 1 ? 2 : 4, vocabulary, sink, ignored);
+    foreign::read_raw_ids(input, mode == 1 ? 2 : 4, vocabulary, sink, ignored);
   }
   for (const auto& document : sink.documents) {
     for (const shard::TokenId id : document)
@@ -38,7 +38,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (!accepted([&] { documents = read(input.mode % 3, file.name()); })) return 0;
   ++taken_inputs;
   std::string text;
-  ql::shard::TextIdWriter writer([&](const void* bytes, std::size_t count) {
+  ql::foreign::TextIdWriter writer([&](const void* bytes, std::size_t count) {
     text.append(static_cast<const char*>(bytes), count);
   });
   ql::shard::test::send(documents, writer);

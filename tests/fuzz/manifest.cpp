@@ -5,7 +5,7 @@
 #include "base/hash.h"
 #include "base/rows.h"
 #include "fuzz/fuzz.h"
-#include "shard/info.h"
+#include "shard/pack_summary.h"
 #include "unit/scratch.h"
 
 namespace ql::fuzz {
@@ -64,9 +64,9 @@ void check(const shard::Manifest& manifest, const Place& place) {
   require(manifest.document_starts.bytes / 8 == manifest.documents, "each start has eight bytes");
   place.check(manifest.document_starts.file);
   if (manifest.vocabulary_file) place.check(manifest.vocabulary_file->file);
-  shard::info_text("data", manifest);
-  tsv_line(shard::info_row("data", manifest));
-  json_line(shard::info_object("data", manifest));
+  shard::summary_text("data", manifest);
+  tsv_line(shard::summary_row("data", manifest));
+  json_line(shard::summary_object("data", manifest));
 }
 
 }  // namespace

@@ -4,7 +4,7 @@
 #include "net/context.h"
 #include "net/cost.h"
 #include "net/model_file.h"
-#include "net/public_config.h"
+#include "net/public_config_internal.h"
 
 namespace ql::fuzz {
 

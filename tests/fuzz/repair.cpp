@@ -7,16 +7,13 @@
 #include <optional>
 
 #include "base/hash.h"
-#include "shard/little_endian.h"
+#include "base/little_endian.h"
 #include "shard/token_stream_format.h"
-#include "shard/zstd_frame.h"
+#include "shard/zstd_frame_internal.h"
 
 namespace ql::fuzz {
 
 namespace {
-
-using shard::load_little_endian;
-using shard::store_little_endian;
 
 constexpr std::size_t kChecksumBytes = 4;
 

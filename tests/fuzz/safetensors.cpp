@@ -2,8 +2,8 @@
 // gets its length before and 4 * (n - 1) bytes of tensors behind it.
 #include "weights/safetensors.h"
 
+#include "base/little_endian.h"
 #include "fuzz/fuzz.h"
-#include "shard/little_endian.h"
 
 namespace ql::fuzz {
 
@@ -12,7 +12,7 @@ namespace {
 std::string file_of(const Input& input) {
   if (input.mode == 0) return std::string(input.bytes);
   std::string file;
-  shard::append_little_endian(file, std::uint64_t{input.bytes.size()});
+  append_little_endian(file, std::uint64_t{input.bytes.size()});
   return file.append(input.bytes).append(std::size_t{4} * (input.mode - 1), '\1');
 }
 
@@ -34,7 +34,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     require(tensor.tensor.is_contiguous(), "tensors are contiguous");
     require(file.has(tensor.name), "tensors are found by name");
   }
-  const auto header = ql::shard::load_little_endian<std::uint64_t>(bytes.data());
+  const auto header = ql::load_little_endian<std::uint64_t>(bytes.data());
   require(8 + header + held == bytes.size(), "header and tensors fill the file");
   return 0;
 }

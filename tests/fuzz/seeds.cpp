@@ -4,12 +4,12 @@
 //   fuzz_seeds FOLDER
 #include <cstdio>
 
+#include "base/little_endian.h"
+#include "foreign/export_tokens.h"
 #include "fuzz/fuzz.h"
 #include "net/model_file.h"
-#include "shard/export_tokens.h"
-#include "shard/little_endian.h"
-#include "shard/zstd_frame.h"
-#include "text/base64.h"
+#include "shard/zstd_frame_internal.h"
+#include "text/base64_internal.h"
 #include "text/vocabulary_builder.h"
 #include "unit/shard_support.h"
 
@@ -40,16 +40,15 @@ const std::string kRawAndRepaired("\0\1", 2);
 
 std::string le64(std::uint64_t number) {
   std::string bytes;
-  ql::shard::append_little_endian(bytes, number);
+  ql::append_little_endian(bytes, number);
   return bytes;
 }
 
 // A file that qlbin export makes of packed data: NAME + `end`.
-std::string exported(const fs::path& data, ql::shard::ForeignFormat format,
-                     const std::string& end) {
+std::string exported(const fs::path& data, ql::foreign::Format format, const std::string& end) {
   const ql::test::ScratchFolder scratch;
   ql::shard::JoinedData joined({data.string()});
-  ql::shard::ExportOptions options;
+  ql::foreign::ExportOptions options;
   options.format = format;
   export_tokens(joined, scratch / "name", options, [](std::int64_t) {});
   return slurp(scratch / "name" / ("name" + end));
@@ -58,17 +57,17 @@ std::string exported(const fs::path& data, ql::shard::ForeignFormat format,
 // Megatron's two files as one input.
 std::string pair_of(const std::string& index, const std::string& tokens) {
   std::string bytes;
-  ql::shard::append_little_endian(bytes, static_cast<std::uint16_t>(index.size()));
+  ql::append_little_endian(bytes, static_cast<std::uint16_t>(index.size()));
   return bytes + index + tokens;
 }
 
 void add_foreign(const Seeds& seeds, const std::string& name, const fs::path& data) {
-  using ql::shard::ForeignFormat;
+  using ql::foreign::Format;
   seeds.add("foreign", name + "-llmc", std::string("\0\10", 2),
-            exported(data, ForeignFormat::kLlmc, "_000000.bin"));
+            exported(data, Format::kLlmc, "_000000.bin"));
   seeds.add("foreign", name + "-megatron", "\3",
-            pair_of(exported(data, ForeignFormat::kMegatron, ".idx"),
-                    exported(data, ForeignFormat::kMegatron, ".bin")));
+            pair_of(exported(data, Format::kMegatron, ".idx"),
+                    exported(data, Format::kMegatron, ".bin")));
 }
 
 void add_foreign(const Seeds& seeds) {

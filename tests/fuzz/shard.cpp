@@ -1,7 +1,7 @@
 // ql-shard(5): seek table and frames. Mode: 0 the bytes are the file; 1 they are frames, whose
 // checksums are repaired, and get a seek table; 2 they are the content of one frame. Mode bit 2:
 // ids of 4 bytes.
-#include "shard/shard_reader.h"
+#include "shard/shard_reader_internal.h"
 
 #include "fuzz/fuzz.h"
 #include "fuzz/repair.h"
@@ -31,7 +31,7 @@ std::string file_of(const Input& input) {
     case 1:
       return with_seek_table(split_frames(input.bytes));
     case 2:
-      return with_seek_table({std::string(shard::FrameCompressor(1).compress(input.bytes))});
+      return with_seek_table({shard::FrameCompressor(1).compress(input.bytes)});
     default:
       return std::string(input.bytes);
   }
@@ -40,7 +40,7 @@ std::string file_of(const Input& input) {
 // The tokens as the seek table counts them: what a manifest would say.
 std::int64_t count_tokens(const fs::path& path, int bytes_per_id) {
   std::int64_t bytes = 0;
-  for (const SeekEntry& entry : shard::read_seek_table(shard::RandomAccessFile(path), "shard"))
+  for (const SeekEntry& entry : shard::read_seek_table(RandomAccessFile(path), "shard"))
     bytes += entry.content_bytes;
   return bytes / bytes_per_id;
 }
@@ -51,10 +51,9 @@ void read(const fs::path& folder, const std::string& file, int bytes_per_id) {
   entry.tokens = count_tokens(folder / entry.file, bytes_per_id);
   entry.bytes_compressed = static_cast<std::int64_t>(file.size());
   shard::VocabularyInfo vocabulary;
-  vocabulary.size = 300;
+  vocabulary.size = bytes_per_id == 2 ? 300 : 70000;
   const std::int64_t begin = 1000;
-  shard::ShardReader reader({folder, folder / "manifest.json", "data"}, entry, begin, vocabulary,
-                            bytes_per_id);
+  shard::ShardReader reader({folder, folder / "manifest.json", "data"}, entry, begin, vocabulary);
   require(reader.end() - reader.begin() == entry.tokens, "the frames have the shard's tokens");
   shard::FrameBuffer buffer;
   for (std::size_t frame = 0; frame < reader.frames(); ++frame) {

@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "base/append_file.h"
-#include "base/crc32c.h"
+#include "base/crc32c_internal.h"
 #include "base/error.h"
 #include "base/event_record.h"
 #include "base/file.h"

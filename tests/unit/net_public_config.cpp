@@ -1,4 +1,4 @@
-#include "net/public_config.h"
+#include "net/public_config_internal.h"
 
 #include <doctest/doctest.h>
 

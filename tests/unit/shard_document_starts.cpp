@@ -2,9 +2,9 @@
 #include <doctest/doctest.h>
 
 #include "base/hash.h"
-#include "shard/document_starts.h"
-#include "shard/spooled_starts.h"
-#include "shard/zstd_frame.h"
+#include "shard/document_starts_internal.h"
+#include "shard/spooled_starts_internal.h"
+#include "shard/zstd_frame_internal.h"
 #include "unit/shard_support.h"
 
 namespace ql::shard {
@@ -64,7 +64,7 @@ struct StartsFile {
 };
 
 std::string frame_of(const std::vector<std::int64_t>& starts) {
-  return std::string(FrameCompressor(3).compress(encode_document_starts(starts)));
+  return FrameCompressor(3).compress(encode_document_starts(starts));
 }
 
 // The size of the largest file in the temporary folder of a pack that is being written.
@@ -145,9 +145,9 @@ TEST_CASE("document starts are read back, whatever the pieces") {
       file.write(starts, piece);
       CHECK(file.read() == starts);
       // What any zstd decompressor would read.
-      std::string content;
+      std::string content(8 * count, 'x');
       const std::string frame = slurp(scratch / "documents.zst");
-      CHECK(FrameDecompressor().decompress(frame, 8 * count, content).empty());
+      CHECK(FrameDecompressor().decompress(frame, 8 * count, content.data()).empty());
       CHECK(content == encode_document_starts(starts));
       CHECK(file.manifest.document_starts.hash == content_hash(frame));
     }
@@ -216,7 +216,7 @@ TEST_CASE("a bomb of document starts is refused at its second start") {
   StartsFile file(scratch.path());
   // 32 MB of zeros in a kilobyte or two.
   const std::string zeros(std::size_t{32} << 20, '\0');
-  const std::string frame(FrameCompressor(19).compress(zeros));
+  const std::string frame = FrameCompressor(19).compress(zeros);
   CHECK(frame.size() < 16384);
   const auto documents = static_cast<std::int64_t>(zeros.size() / 8);
   file.put(frame, documents, documents);

@@ -6,14 +6,14 @@
 #include <algorithm>
 
 #include "base/hash.h"
+#include "base/little_endian.h"
 #include "base/log.h"
 #include "base/rows.h"
-#include "shard/document_starts.h"
-#include "shard/info.h"
-#include "shard/little_endian.h"
+#include "shard/document_starts_internal.h"
 #include "shard/manifest.h"
-#include "shard/seek_table.h"
-#include "shard/zstd_frame.h"
+#include "shard/pack_summary.h"
+#include "shard/seek_table_internal.h"
+#include "shard/zstd_frame_internal.h"
 #include "unit/shard_support.h"
 
 namespace ql::shard {
@@ -82,9 +82,7 @@ std::string verdict_on_token(const std::string& bytes, std::int64_t tokens, std:
   });
 }
 
-std::string frame_of(const std::string& content) {
-  return std::string(FrameCompressor(3).compress(content));
-}
+std::string frame_of(const std::string& content) { return FrameCompressor(3).compress(content); }
 
 SeekEntry entry_of(const std::string& content) {
   return {static_cast<std::uint32_t>(frame_of(content).size()),
@@ -225,11 +223,12 @@ TEST_CASE("a manifest cannot talk to the terminal") {
     json["provenance"]["command"] = "\x1b]0;title\x07";
   });
   const Manifest manifest = read_manifest(find_packed_folder(scratch / "data"));
-  const std::string text = info_text("data", manifest), tsv = tsv_line(info_row("data", manifest));
-  for (const std::string& said : {text, tsv, json_line(info_object("data", manifest))})
+  const std::string text = summary_text("data", manifest),
+                    tsv = tsv_line(summary_row("data", manifest));
+  for (const std::string& said : {text, tsv, json_line(summary_object("data", manifest))})
     CHECK(said.find('\x1b') == std::string::npos);
   CHECK(contains(text, "?]0;title?"));
-  const std::string header = tsv_header(info_row("data", manifest));
+  const std::string header = tsv_header(summary_row("data", manifest));
   CHECK(std::count(tsv.begin(), tsv.end(), '\t') == std::count(header.begin(), header.end(), '\t'));
   CHECK(std::count(tsv.begin(), tsv.end(), '\n') == 1);
 }
@@ -322,8 +321,8 @@ TEST_CASE("document starts are read in pieces, each checked before the next") {
 TEST_CASE("a documents.zst that unpacks to a terabyte of zeros is refused at once") {
   // zstd itself agrees that these frames are good.
   const std::string small = frame_of_zeros(3);
-  std::string content;
-  REQUIRE(FrameDecompressor().decompress(small, 3 << 17, content).empty());
+  std::string content(3 << 17, 'x');
+  REQUIRE(FrameDecompressor().decompress(small, content.size(), content.data()).empty());
   REQUIRE(content == std::string(3 << 17, '\0'));
   const std::int64_t terabyte = std::int64_t{1} << 40;
   const std::string bomb = frame_of_zeros(static_cast<std::uint64_t>(terabyte >> 17));

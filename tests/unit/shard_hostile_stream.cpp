@@ -2,8 +2,8 @@
 #include <doctest/doctest.h>
 
 #include "base/hash.h"
+#include "base/little_endian.h"
 #include "shard/id_codec.h"
-#include "shard/little_endian.h"
 #include "unit/shard_support.h"
 
 namespace ql::shard {

@@ -3,8 +3,8 @@
 #include <sys/stat.h>
 
 #include "base/hash.h"
+#include "base/random_access_file.h"
 #include "shard/join_packs.h"
-#include "shard/raw_file.h"
 #include "shard/verify.h"
 #include "unit/shard_support.h"
 

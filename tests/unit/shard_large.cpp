@@ -8,8 +8,8 @@
 
 #include "base/hash.h"
 #include "base/rows.h"
-#include "shard/info.h"
 #include "shard/joined_data.h"
+#include "shard/pack_summary.h"
 #include "unit/shard_support.h"
 
 namespace ql::shard {
@@ -151,8 +151,8 @@ TEST_CASE("a manifest of 10^13 tokens opens at once and is read at any position"
   const TokenRange range = parse_range("29999999999999:", data.tokens(), "range", "tokens");
   CHECK(range.begin == 3 * kTokens - 1);
   const Manifest manifest = read_manifest(find_packed_folder(folder));
-  CHECK(contains(info_text("large", manifest), "10,000,000,000,000"));
-  CHECK(contains(tsv_line(info_row("large", manifest)), "\t10000000000000\t10000000000\tu16\t"));
+  CHECK(contains(summary_text("large", manifest), "10,000,000,000,000"));
+  CHECK(contains(tsv_line(summary_row("large", manifest)), "\t10000000000000\t10000000000\tu16\t"));
 }
 
 }  // namespace ql::shard

@@ -3,7 +3,7 @@
 
 #include <functional>
 
-#include "shard/export_tokens.h"
+#include "foreign/export_tokens.h"
 #include "shard/join_packs.h"
 #include "unit/own_fsync.h"
 #include "unit/shard_support.h"
@@ -34,7 +34,7 @@ std::vector<Make> ways_to_make(const fs::path& data) {
           },
           [data](const fs::path& folder, bool /*force*/) {
             JoinedData joined({data.string()});
-            export_tokens(joined, folder, {}, [](std::int64_t) {});
+            foreign::export_tokens(joined, folder, {}, [](std::int64_t) {});
           }};
 }
 

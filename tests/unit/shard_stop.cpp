@@ -4,8 +4,9 @@
 
 #include "base/error.h"
 #include "base/signals.h"
-#include "shard/document_starts.h"
-#include "shard/export_tokens.h"
+#include "foreign/export_tokens.h"
+#include "foreign/import_tokens.h"
+#include "shard/document_starts_internal.h"
 #include "unit/shard_support.h"
 
 namespace ql::shard {
@@ -39,13 +40,12 @@ TEST_CASE("a signal ends the count of an index") {
   const ScratchFolder scratch;
   pack(scratch / "data", {{1, 2}, {3}}, header_of(10));
   JoinedData data({(scratch / "data").string()});
-  ExportOptions options;
-  options.format = ForeignFormat::kMegatron;
-  export_tokens(data, scratch / "out", options, [](std::int64_t) {});
-  ImportRules rules;
-  rules.format = ForeignFormat::kMegatron;
-  rules.vocabulary.size = 10;
-  CHECK(hears_a_signal([&] { count_foreign_tokens({(scratch / "out" / "out").string()}, rules); }));
+  foreign::ExportOptions options;
+  options.format = foreign::Format::kMegatron;
+  foreign::export_tokens(data, scratch / "out", options, [](std::int64_t) {});
+  CHECK(hears_a_signal([&] {
+    foreign::count_tokens({(scratch / "out" / "out").string()}, foreign::Format::kMegatron);
+  }));
 }
 
 TEST_CASE("a signal ends the hashing of document starts") {

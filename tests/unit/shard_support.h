@@ -1,5 +1,5 @@
-// Shared by the tests of lib/shard: data as a plain list of documents, which is the oracle, and
-// ways to write and read it.
+// Shared by the tests of lib/shard and lib/foreign: data as a plain list of documents, which is the
+// oracle, and ways to write and read it.
 #pragma once
 
 #include <random>

@@ -1,4 +1,4 @@
-#include "text/base64.h"
+#include "text/base64_internal.h"
 
 #include <doctest/doctest.h>
 

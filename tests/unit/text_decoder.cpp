@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "text/encode_files.h"
-#include "text/utf8.h"
+#include "text/utf8_internal.h"
 #include "text/vocabulary_builder.h"
 #include "unit/text_support.h"
 

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "text/encode_files.h"
-#include "text/lowercase.h"
-#include "text/utf8.h"
+#include "text/lowercase_internal.h"
+#include "text/utf8_internal.h"
 #include "text/vocabulary_builder.h"
 #include "unit/text_support.h"
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "text/base64.h"
+#include "text/base64_internal.h"
 #include "text/decoder.h"
 #include "text/encode_files.h"
 #include "text/vocabulary_builder.h"

@@ -1,4 +1,4 @@
-#include "text/utf8.h"
+#include "text/utf8_internal.h"
 
 #include <doctest/doctest.h>
 

@@ -1,0 +1,102 @@
+#include "base/random_access_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "base/error.h"
+#include "base/file_internal.h"
+#include "base/hash.h"
+#include "base/signals.h"
+#include "base/uninterrupted.h"
+
+namespace ql {
+
+RandomAccessFile::RandomAccessFile(const std::filesystem::path& path) : name_(path.string()) {
+  // O_NONBLOCK: opening a named pipe must fail the check below, not wait for a writer.
+  descriptor_ =
+      uninterrupted([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); });
+  if (descriptor_ < 0) throw SystemError(name_, "open", errno);
+  struct stat status {};
+  const bool known = ::fstat(descriptor_, &status) == 0;
+  const int error_number = errno;
+  if (known && S_ISREG(status.st_mode)) {
+    size_ = status.st_size;
+    return;
+  }
+  ::close(descriptor_);
+  if (!known) throw SystemError(name_, "examine", error_number);
+  throw FormatError(name_, "not a regular file");
+}
+
+RandomAccessFile::~RandomAccessFile() { ::close(descriptor_); }
+
+void RandomAccessFile::read(std::int64_t offset, void* data, std::size_t size) const {
+  auto* out = static_cast<char*>(data);
+  while (size > 0) {
+    const ssize_t got = uninterrupted([&] { return ::pread(descriptor_, out, size, offset); });
+    if (got < 0) throw SystemError(name_, "read", errno);
+    if (got == 0) {
+      throw FormatError(name_,
+                        fmt::format("the file ends at byte {}, {} bytes too early", offset, size));
+    }
+    out += got;
+    offset += got;
+    size -= static_cast<std::size_t>(got);
+  }
+}
+
+std::string RandomAccessFile::text(std::int64_t limit) const {
+  if (size_ > limit) {
+    throw FormatError(name_, fmt::format("the file is larger than {} bytes", limit),
+                      "is it the right file?");
+  }
+  std::string text(static_cast<std::size_t>(size_), '\0');
+  read(0, text.data(), text.size());
+  return text;
+}
+
+bool RandomAccessFile::hard_link(const std::filesystem::path& name) const {
+  const std::string opened = fmt::format("/proc/self/fd/{}", descriptor_);
+  return ::linkat(AT_FDCWD, opened.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0;
+}
+
+std::string RandomAccessFile::hash() const {
+  ContentHasher hasher;
+  std::string buffer(std::size_t{1} << 20, '\0');
+  for (std::int64_t offset = 0; offset < size_;) {
+    check_for_stop();
+    const auto part =
+        std::min<std::int64_t>(size_ - offset, static_cast<std::int64_t>(buffer.size()));
+    read(offset, buffer.data(), static_cast<std::size_t>(part));
+    hasher.update(buffer.data(), static_cast<std::size_t>(part));
+    offset += part;
+  }
+  return hasher.digest();
+}
+
+NewFile::NewFile(const std::filesystem::path& path, std::string shown_name)
+    : shown_name_(std::move(shown_name)), descriptor_(uninterrupted([&] {
+        return ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+      })) {
+  if (descriptor_ < 0) throw SystemError(shown_name_, "create", errno);
+}
+
+NewFile::~NewFile() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+void NewFile::write(const void* data, std::size_t size) {
+  internal::write_all(descriptor_, data, size, shown_name_);
+}
+
+void NewFile::close() {
+  const int descriptor = std::exchange(descriptor_, -1);
+  if (close_descriptor(descriptor) != 0) throw SystemError(shown_name_, "write", errno);
+}
+
+}  // namespace ql

@@ -1,0 +1,124 @@
+#include "foreign/export_tokens.h"
+
+#include <algorithm>
+#include <memory>
+#include <string>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "foreign/llmc_header_internal.h"
+#include "foreign/megatron_index_internal.h"
+#include "foreign/number_array_internal.h"
+#include "shard/id_codec.h"
+#include "shard/pack_target.h"
+
+namespace ql::foreign {
+
+namespace {
+
+// Makes the files of a folder that appears whole or not at all.
+class NewFolder {
+ public:
+  explicit NewFolder(const fs::path& folder)
+      : path_(shard::prepare_empty_target(folder)), folder_(path_) {}
+  // NAME + `end`.
+  std::unique_ptr<BufferedFile> create(const std::string& end) const {
+    const std::string name = path_.filename().string() + end;
+    return std::make_unique<BufferedFile>(folder_.temporary() / name, (path_ / name).string());
+  }
+  void commit() {
+    folder_.sync();
+    // A second look, for its message: nobody may have put something of theirs there meanwhile.
+    shard::prepare_empty_target(path_);
+    folder_.commit(false);
+  }
+
+ private:
+  fs::path path_;
+  AtomicFolder folder_;
+};
+
+// Ids behind each other: llm.c's in files of `file_tokens` each, of which the last has fewer, the
+// others in one file. At least one file is made.
+class IdFiles : public shard::TokenSink {
+ public:
+  IdFiles(const NewFolder& folder, const ExportOptions& options, std::int64_t tokens,
+          int bytes_per_id)
+      : folder_(folder), options_(options), tokens_left_(tokens), bytes_per_id_(bytes_per_id) {
+    begin_file();
+  }
+  void begin_document() override {}
+  void write(const TokenId* ids, std::size_t count) override {
+    while (count > 0) {
+      if (left_ == 0) {
+        file_->close();
+        begin_file();
+      }
+      const std::size_t part = std::min(count, static_cast<std::size_t>(left_));
+      bytes_.clear();
+      shard::append_ids(bytes_, ids, part, bytes_per_id_);
+      file_->write(bytes_);
+      left_ -= static_cast<std::int64_t>(part);
+      ids += part;
+      count -= part;
+    }
+  }
+  void finish(const std::optional<shard::TextCounts>& /*counts*/) override { file_->close(); }
+
+ private:
+  void begin_file() {
+    const bool llmc = options_.format == Format::kLlmc;
+    left_ = llmc ? std::min(tokens_left_, options_.file_tokens) : tokens_left_;
+    tokens_left_ -= left_;
+    file_ = folder_.create(llmc ? fmt::format("_{:06}.bin", files_++) : ".bin");
+    if (llmc) file_->write(encode_llmc_header(bytes_per_id_, left_));
+  }
+
+  const NewFolder& folder_;
+  const ExportOptions& options_;
+  std::int64_t tokens_left_;  // of those that are in no file yet
+  std::int64_t left_ = 0;     // of those in the file that is written
+  int bytes_per_id_, files_ = 0;
+  std::string bytes_;
+  std::unique_ptr<BufferedFile> file_;
+};
+
+// The vocabulary's ids must be below.
+std::int64_t largest_vocabulary(Format format) {
+  switch (format) {
+    case Format::kNanogpt:
+      return std::int64_t{1} << 16;
+    case Format::kMegatron:
+      return std::int64_t{1} << 31;
+    case Format::kLlmc:
+      break;
+  }
+  return std::int64_t{1} << 32;
+}
+
+}  // namespace
+
+void export_tokens(shard::JoinedData& data, const fs::path& folder, const ExportOptions& options,
+                   const shard::TokensDone& done) {
+  const shard::TokenReader& first = data.folders().front();
+  if (first.vocabulary().size > largest_vocabulary(options.format)) {
+    throw Error(first.name(),
+                fmt::format("the ids of a vocabulary with {} entries do not fit, at most {} do",
+                            first.vocabulary().size, largest_vocabulary(options.format)),
+                "choose another format");
+  }
+  const int bytes_per_id = first.vocabulary().bytes_per_id();
+  NewFolder target(folder);
+  IdFiles files(target, options, data.tokens(), bytes_per_id);
+  data.copy({0, data.tokens()}, options.threads, files, done);
+  files.finish(std::nullopt);
+  if (options.format == Format::kMegatron) {
+    const auto index = target.create(".idx");
+    write_megatron_index([&data](const auto& use) { data.for_each_document(use); }, bytes_per_id,
+                         *index);
+    index->close();
+  }
+  target.commit();
+}
+
+}  // namespace ql::foreign

@@ -1,0 +1,115 @@
+#include "foreign/import_tokens.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/error.h"
+#include "foreign/llmc_header_internal.h"
+#include "foreign/megatron_index_internal.h"
+
+namespace ql::foreign {
+
+namespace {
+
+// Sends ids with documents that begin behind each eos, or at it.
+class EosSplitter {
+ public:
+  EosSplitter(const ImportRules& rules, shard::TokenSink& sink)
+      : eos_(rules.vocabulary.eos), first_(rules.eos_first), sink_(sink) {}
+
+  void write(const TokenId* ids, std::size_t count) {
+    const TokenId* const end = ids + count;
+    while (eos_) {
+      const TokenId* const found = std::find(ids, end, *eos_);
+      if (found == end) break;
+      const TokenId* const cut = first_ ? found : found + 1;
+      send(ids, cut);
+      sink_.begin_document();
+      // An eos that begins a document must not be found again.
+      ids = found + 1;
+      send(cut, ids);
+    }
+    send(ids, end);
+  }
+
+ private:
+  void send(const TokenId* begin, const TokenId* end) {
+    sink_.write(begin, static_cast<std::size_t>(end - begin));
+  }
+
+  std::optional<TokenId> eos_;
+  bool first_;
+  shard::TokenSink& sink_;
+};
+
+// "data.bin" and "data.idx" for each of "data", "data.bin" and "data.idx".
+struct MegatronFiles {
+  explicit MegatronFiles(const std::string& name) {
+    std::filesystem::path stem = name;
+    if (stem.extension() == ".bin" || stem.extension() == ".idx") stem.replace_extension();
+    data = stem.string() + ".bin";
+    index = stem.string() + ".idx";
+  }
+  std::string data, index;
+};
+
+// The ids of a file of llm.c or nanoGPT.
+IdRun find_ids(const RandomAccessFile& file, const std::string& name, Format format) {
+  if (format == Format::kLlmc) return read_llmc_header(file, name);
+  if (file.size() % 2 != 0) {
+    throw FormatError(name, fmt::format("{} bytes are no whole number of u16 ids", file.size()),
+                      "it is cut off, or its ids have another width");
+  }
+  return {0, file.size() / 2, {}};
+}
+
+}  // namespace
+
+std::int64_t count_tokens(const std::vector<std::string>& files, Format format) {
+  std::int64_t tokens = 0;
+  for (const std::string& name : files) {
+    if (format != Format::kMegatron) {
+      tokens += find_ids(RandomAccessFile(name), name, format).tokens;
+      continue;
+    }
+    const MegatronFiles pair(name);
+    MegatronIndex index(pair.index, RandomAccessFile(pair.data).size());
+    for (std::int64_t more = 0; index.next_document(more);) tokens += more;
+  }
+  return tokens;
+}
+
+void import_tokens(const std::vector<std::string>& files, const ImportRules& rules,
+                   shard::TokenSink& sink, const shard::TokensDone& done) {
+  EosSplitter splitter(rules, sink);
+  std::int64_t tokens = 0;
+  const auto count_done = [&](std::size_t count) {
+    tokens += static_cast<std::int64_t>(count);
+    done(tokens);
+  };
+  for (const std::string& name : files) {
+    if (rules.format != Format::kMegatron) {
+      const RandomAccessFile file(name);
+      const IdRun run = find_ids(file, name, rules.format);
+      IdReader ids(file, name, run.offset, run.type, rules.vocabulary.size);
+      ids.read(run.tokens, [&](const TokenId* part, std::size_t count) {
+        splitter.write(part, count);
+        count_done(count);
+      });
+      continue;
+    }
+    const MegatronFiles pair(name);
+    const RandomAccessFile data(pair.data);
+    MegatronIndex index(pair.index, data.size());
+    IdReader ids(data, pair.data, 0, index.type(), rules.vocabulary.size);
+    for (std::int64_t more = 0; index.next_document(more);) {
+      sink.begin_document();
+      ids.read(more, [&](const TokenId* part, std::size_t count) {
+        sink.write(part, count);
+        count_done(count);
+      });
+    }
+  }
+}
+
+}  // namespace ql::foreign

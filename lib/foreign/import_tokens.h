@@ -1,0 +1,33 @@
+// Reads token files of other programs: llm.c, nanoGPT and Megatron. qlbin(1) has their layout.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "foreign/format.h"
+#include "shard/token_info.h"
+#include "shard/token_sink.h"
+
+namespace ql::foreign {
+
+struct ImportRules {
+  Format format = Format::kNanogpt;
+  shard::VocabularyInfo vocabulary;
+  // llm.c and nanoGPT: a document begins behind each vocabulary.eos, or, with `eos_first`, at each.
+  // Without an eos all files together are one document. Megatron's index says where documents are.
+  bool eos_first = false;
+};
+
+// The tokens that the files hold by their headers, indexes and sizes, which are compared with each
+// other and must agree. For Megatron a file is named with .bin, .idx or neither. Throws
+// FormatError.
+std::int64_t count_tokens(const std::vector<std::string>& files, Format format);
+
+// Sends the tokens of all files, in the order of the names. Memory does not grow with the files.
+// FormatError for ids outside the vocabulary and for what count_tokens() finds. Does not finish the
+// sink.
+void import_tokens(const std::vector<std::string>& files, const ImportRules& rules,
+                   shard::TokenSink& sink, const shard::TokensDone& done);
+
+}  // namespace ql::foreign

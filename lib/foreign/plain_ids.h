@@ -1,0 +1,65 @@
+// Token ids without a header: text with one line per document, or raw little-endian numbers. They
+// do not say where they end, so that a producer that died goes unnoticed: the token stream is for
+// that.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/file.h"
+#include "shard/token_info.h"
+#include "shard/token_sink.h"
+#include "shard/token_stream.h"
+
+namespace ql::foreign {
+
+// Messages of read_text_ids() give this advice.
+struct TextIdCures {
+  const char* foreign_id = "set --vocab-size to the number of entries";
+  const char* no_digit = "expected decimal ids separated by blanks, one line per document";
+};
+
+// Decimal ids separated by blanks, one line per document; empty lines are passed over. FormatError
+// with the line for anything else and for ids outside the vocabulary. Does not finish the sink.
+void read_text_ids(InputFile& input, const shard::VocabularyInfo& vocabulary,
+                   shard::TokenSink& sink, const shard::TokensDone& done,
+                   const TextIdCures& cures = {});
+
+// Ids of 2 or 4 bytes, all one document. FormatError for ids outside the vocabulary and for an
+// input that ends within an id. Does not finish the sink.
+void read_raw_ids(InputFile& input, int bytes_per_id, const shard::VocabularyInfo& vocabulary,
+                  shard::TokenSink& sink, const shard::TokensDone& done);
+
+// Writes what read_text_ids reads.
+class TextIdWriter : public shard::TokenSink {
+ public:
+  explicit TextIdWriter(shard::ByteSink sink);
+  void begin_document() override;
+  void write(const shard::TokenId* ids, std::size_t count) override;
+  void finish(const std::optional<shard::TextCounts>& counts) override;
+
+ private:
+  shard::ByteSink sink_;
+  bool line_begins_ = true, empty_ = true;
+};
+
+// Writes what read_raw_ids reads: ids only, no document boundaries. Throws Error at once when the
+// vocabulary's ids do not fit into so many bytes.
+class RawIdWriter : public shard::TokenSink {
+ public:
+  RawIdWriter(shard::ByteSink sink, int bytes_per_id, const shard::VocabularyInfo& vocabulary);
+  void begin_document() override;
+  void write(const shard::TokenId* ids, std::size_t count) override;
+  void finish(const std::optional<shard::TextCounts>& counts) override;
+
+ private:
+  shard::ByteSink sink_;
+  int bytes_per_id_;
+  std::string bytes_;
+};
+
+// The writer of a `format` that tools name: "stream", "ids", "u16" or "u32".
+std::unique_ptr<shard::TokenSink> make_token_writer(const std::string& format, shard::ByteSink sink,
+                                                    const shard::StreamHeader& header);
+
+}  // namespace ql::foreign
