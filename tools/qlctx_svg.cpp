@@ -66,12 +66,10 @@ class Drawing {
     text(kLeft, 24, "large", title());
     text(kLeft, 42, "", subtitle());
     draw_steps();
-    for (std::size_t stage = 1; stage < layout_.stages.size(); ++stage) {
+    for (std::size_t stage = 1; stage < layout_.stages.size(); ++stage)
       draw_cone(stage, layout_.heights[stage] + kState, stage - 1, layout_.heights[stage - 1]);
-    }
-    for (std::size_t stage = 0; stage < layout_.stages.size(); ++stage) {
+    for (std::size_t stage = 0; stage < layout_.stages.size(); ++stage)
       draw_cone(stage, layout_.heights[stage], stage, layout_.heights[stage] + kState);
-    }
     draw_lanes();
     for (std::size_t stage = 0; stage < layout_.stages.size(); ++stage) {
       draw_past(stage);
@@ -105,9 +103,8 @@ class Drawing {
     std::string words =
         fmt::format("{}, segment {}, memory {}", net::to_text(layout_.row.network.architecture),
                     lengths.segment, lengths.memory);
-    if (lengths.compressed_memory > 0) {
+    if (lengths.compressed_memory > 0)
       words += fmt::format(", compressed memory {}", lengths.compressed_memory);
-    }
     return words;
   }
 
@@ -116,9 +113,8 @@ class Drawing {
     std::string words = scales == std::vector<std::int64_t>{1}
                             ? "1 layer"
                             : fmt::format("{} layers", fmt::join(scales, " + "));
-    if (layout_.row.network.output_layers > 0) {
+    if (layout_.row.network.output_layers > 0)
       words += fmt::format(", {} in the output block", layout_.row.network.output_layers);
-    }
     if (layout_.row.network.scales.size() > 1 ||
         layout_.row.geometry.lengths.compressed_memory > 0) {
       words += fmt::format(", compression rate {}", layout_.row.network.rate);
@@ -163,9 +159,7 @@ class Drawing {
         "\n",
         layout_.x(0), top, layout_.x(layout_.segment) - layout_.x(0), bottom - top);
     text((layout_.x(0) + layout_.x(layout_.segment)) / 2, top + 11, "small", "this step", "middle");
-    if (static_cast<double>(layout_.segment) * layout_.token < 6) {
-      return;
-    }
+    if (static_cast<double>(layout_.segment) * layout_.token < 6) return;
     for (std::int64_t begin = -layout_.segment; begin >= layout_.first; begin -= layout_.segment) {
       add(R"(<path class="step" d="M{0:.1f} {1:.1f}V{2:.1f}"/>)"
           "\n",
@@ -176,9 +170,7 @@ class Drawing {
   // Between two rows, or in one of them.
   void draw_cone(std::size_t above, double top, std::size_t below, double bottom) {
     const Interval &high = layout_.extents[above], &low = layout_.extents[below];
-    if (low.empty() || high.empty()) {
-      return;
-    }
+    if (low.empty() || high.empty()) return;
     add(R"(<polygon class="cone" points="{:.1f},{:.1f} {:.1f},{:.1f} {:.1f},{:.1f} {:.1f},{:.1f}"/>)"
         "\n",
         layout_.x(high.begin), top, layout_.x(high.end), top, layout_.x(low.end), bottom,
@@ -188,9 +180,7 @@ class Drawing {
   // From the output of every scale to the average, at the right.
   void draw_lanes() {
     const net::Geometry& geometry = layout_.row.geometry;
-    if (!geometry.accumulates()) {
-      return;
-    }
+    if (!geometry.accumulates()) return;
     const double end = layout_.heights[geometry.outputs.back() + 1] + kState / 2;
     double lane =
         layout_.x(layout_.segment) + 8 + kLane * static_cast<double>(geometry.outputs.size());
@@ -210,15 +200,11 @@ class Drawing {
   void draw_past(std::size_t stage) {
     std::vector<std::int64_t> tokens;
     layout_.each_in_cone(stage, [&](std::int64_t first) {
-      if (first < layout_.window_begin(stage)) {
-        tokens.push_back(first);
-      }
+      if (first < layout_.window_begin(stage)) tokens.push_back(first);
     });
     std::sort(tokens.begin(), tokens.end());
     tokens.erase(std::unique(tokens.begin(), tokens.end()), tokens.end());
-    if (tokens.empty()) {
-      return;
-    }
+    if (tokens.empty()) return;
     const double width = static_cast<double>(layout_.stages[stage].granularity) * layout_.token;
     const double gap = std::min(1.5, width / 4);
     add(R"(<path class="past" d=")");
@@ -234,9 +220,8 @@ class Drawing {
     const std::int64_t rate = layout_.row.geometry.rate;
     for (std::int64_t i = here.compressed_memory; i > 0; --i) {
       bool in = false;
-      for (std::int64_t age = (i - 1) * rate; age < i * rate; ++age) {
+      for (std::int64_t age = (i - 1) * rate; age < i * rate; ++age)
         in = in || layout_.in_cone(stage, -1 - here.memory - age);
-      }
       const double left = layout_.x(layout_.first_token(stage, -here.memory - i * rate)) + 1;
       const double width = static_cast<double>(rate) * layout_.token - 2;
       const double tip = std::min(width / 4, kState / 2), top = layout_.heights[stage];
@@ -245,9 +230,8 @@ class Drawing {
           in ? " in" : "", left, top + kState / 2, tip, kState / 2, width - 2 * tip, tip,
           kState / 2, tip, kState / 2, width - 2 * tip);
     }
-    for (std::int64_t i = -here.memory; i < 0; ++i) {
+    for (std::int64_t i = -here.memory; i < 0; ++i)
       draw_state(stage, i, layout_.in_cone(stage, i) ? "memory in" : "memory", kState / 2);
-    }
   }
 
   void draw_segment(std::size_t stage) {
@@ -273,9 +257,8 @@ class Drawing {
     add(R"(<rect class="{}" x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{}")", style,
         layout_.x(layout_.first_token(stage, index)) + gap / 2, layout_.heights[stage], inner,
         kState);
-    if (round > 0) {
+    if (round > 0)
       add(R"( rx="{:.1f}" ry="{:.1f}")", std::min(round, inner / 2), std::min(round, inner / 2));
-    }
     add("/>\n");
   }
 
@@ -286,17 +269,13 @@ class Drawing {
     std::size_t first = 0;
     for (std::size_t last = 0; last < layout_.stages.size(); ++last) {
       const net::Stage& stage = layout_.stages[first];
-      if (layout_.stages[last].feeds_layer()) {
-        continue;
-      }
+      if (layout_.stages[last].feeds_layer()) continue;
       const double middle = (layout_.heights[first] + layout_.heights[last]) / 2 - 2;
       text(left, middle, "",
            stage.scale == scales ? "output block" : fmt::format("scale {}", stage.scale + 1));
       text(left, middle + 14, "small", count(stage.granularity, "token") + " a state");
       std::string words = fmt::format("segment {}, memory {}", stage.segment, stage.memory);
-      if (stage.compressed_memory > 0) {
-        words += fmt::format(" + {}", stage.compressed_memory);
-      }
+      if (stage.compressed_memory > 0) words += fmt::format(" + {}", stage.compressed_memory);
       text(left, middle + 27, "small", words);
       first = last + 1;
     }
@@ -311,9 +290,7 @@ class Drawing {
         "\n",
         layout_.x(layout_.first), y, layout_.x(layout_.segment));
     std::int64_t distance = 1;
-    while (static_cast<double>(distance) * layout_.token < 46) {
-      distance *= 2;
-    }
+    while (static_cast<double>(distance) * layout_.token < 46) distance *= 2;
     for (std::int64_t back = 0; layout_.position - back >= layout_.first; back += distance) {
       add(R"(<path class="line" d="M{:.1f} {:.1f}v4"/>)"
           "\n",
@@ -363,9 +340,8 @@ class Drawing {
            R"(<path d="M16 7l4 -7h5l4 7l-4 7h-5z" fill="#c79bdb" stroke="#6b2c86"/>)",
            "compressed");
     }
-    if (layout_.row.geometry.recurrent) {
+    if (layout_.row.geometry.recurrent)
       item(R"(<rect x="8" y="4" width="12" height="7" fill="#b9b9b9"/>)", "of earlier steps");
-    }
     text(at, y, "", "filled: the framed output state depends on it");
   }
 

@@ -13,9 +13,8 @@ namespace ql {
 namespace {
 
 void refuse_non_finite(const Json& json) {
-  if (json.is_number_float() && !std::isfinite(json.get<double>())) {
+  if (json.is_number_float() && !std::isfinite(json.get<double>()))
     throw Error("", "JSON cannot hold the number NaN or infinity");
-  }
   if (json.is_structured()) {
     for (const Json& item : json) refuse_non_finite(item);
   }
@@ -96,12 +95,10 @@ std::int64_t JsonObject::integer(const std::string& key, std::int64_t minimum,
                                  std::int64_t maximum) const {
   const std::string where = fmt::format("{}: {}", where_, key);
   const std::int64_t value = whole_number(at(key), [&]() -> const std::string& { return where; });
-  if (value < minimum) {
+  if (value < minimum)
     throw FormatError(where, fmt::format("expected at least {}, found {}", minimum, value));
-  }
-  if (value > maximum) {
+  if (value > maximum)
     throw FormatError(where, fmt::format("expected at most {}, found {}", maximum, value));
-  }
   return value;
 }
 

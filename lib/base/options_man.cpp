@@ -78,14 +78,12 @@ std::string option_item(const Option& option) {
   const std::string value = internal::option_value(option);
   if (!value.empty()) item += " Ar " + argument(value);
   item += "\n" + text_lines(option.help);
-  if (!option.choices.empty()) {
+  if (!option.choices.empty())
     item += text_lines(fmt::format("One of {}.", fmt::join(option.choices, ", ")));
-  }
   if (option.repeatable) item += "May be given several times.\n";
   if (option.required) item += "Required.\n";
-  if (!option.default_value.empty()) {
+  if (!option.default_value.empty())
     item += text_lines(fmt::format("Default: {}.", option.default_value));
-  }
   return item;
 }
 
@@ -101,9 +99,8 @@ std::string option_list(const std::vector<Option>& options) {
 std::string render_man_options(const ToolTable& tool) {
   if (!internal::has_named_commands(tool)) {
     std::vector<Option> all;
-    for (const Option* option : internal::all_options(tool.commands.front())) {
+    for (const Option* option : internal::all_options(tool.commands.front()))
       all.push_back(*option);
-    }
     return option_list(all);
   }
   std::string page;

@@ -41,9 +41,8 @@ Json read_verified(const fs::path& path) {
   const JsonObject object(json, path.string());
   check_format(object, kFormat, kVersion);
   object.refuse_unknown({"format", "version", "state", "files", "checksum"});
-  if (object.text("checksum") != checksum_of(json)) {
+  if (object.text("checksum") != checksum_of(json))
     throw FormatError(path.string(), "checksum mismatch: the file is damaged");
-  }
   return json;
 }
 
@@ -71,9 +70,7 @@ void check_files(const fs::path& folder, const std::vector<std::string>& files,
 void write_state_file(const fs::path& folder, const Json& state,
                       const std::vector<std::string>& files) {
   Json json = {{"format", kFormat}, {"version", kVersion}, {"state", state}};
-  for (const std::string& name : files) {
-    json["files"][name] = file_hash(folder / name);
-  }
+  for (const std::string& name : files) json["files"][name] = file_hash(folder / name);
   json["checksum"] = checksum_of(json);
   write_file_atomically(state_file(folder), dump_json(json));
 }
