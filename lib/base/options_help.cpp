@@ -33,12 +33,7 @@ std::string paragraph(const std::string& summary) {
 }
 
 std::string option_text(const Option& option) {
-  std::string text = option.help;
-  if (!option.choices.empty()) text += fmt::format(" One of {}.", fmt::join(option.choices, ", "));
-  if (option.repeatable) text += " May be given several times.";
-  if (option.required) text += " Required.";
-  if (!option.default_value.empty()) text += fmt::format(" Default: {}.", option.default_value);
-  return text;
+  return fmt::format("{}", fmt::join(internal::option_sentences(option), " "));
 }
 
 void append_option(std::string& out, const Option& option) {
