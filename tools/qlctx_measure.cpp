@@ -23,9 +23,7 @@ std::filesystem::path find_program() {
   const std::filesystem::path beside = here / kProgram;
   const std::filesystem::path installed = (here / QL_LIBEXEC / kProgram).lexically_normal();
   for (const std::filesystem::path& path : {beside, installed}) {
-    if (std::filesystem::exists(path)) {
-      return path;
-    }
+    if (std::filesystem::exists(path)) return path;
   }
   throw Error(kProgram,
               fmt::format("found neither as {} nor as {}", beside.string(), installed.string()),
@@ -36,9 +34,8 @@ std::filesystem::path find_program() {
 // what, so a preset without a vocabulary gets a small one.
 net::Network runnable(net::Network network) {
   network.cutoffs_from_data = false;
-  if (network.vocab_size == 0) {
+  if (network.vocab_size == 0)
     network.vocab_size = (network.cutoffs.empty() ? 0 : network.cutoffs.back()) + 256;
-  }
   return network;
 }
 
@@ -97,13 +94,9 @@ void check_rows(const std::vector<std::vector<std::int64_t>>& rows,
 std::vector<std::vector<std::int64_t>> measure(const Request& request) {
   const ChildResult result = run_child(find_program(), arguments_of(request));
   for (const int signal_number : {SIGINT, SIGTERM}) {
-    if (result.exit_code == 128 + signal_number) {
-      throw Interrupted(signal_number);
-    }
+    if (result.exit_code == 128 + signal_number) throw Interrupted(signal_number);
   }
-  if (result.exit_code > 128) {
-    throw killed(result.exit_code - 128);
-  }
+  if (result.exit_code > 128) throw killed(result.exit_code - 128);
   if (result.exit_code != 0) {
     throw Error(kProgram, fmt::format("ended with exit status {}", result.exit_code),
                 "its own message stands above");

@@ -59,9 +59,7 @@ Search search_of_family(const Options& options) {
     network = paper_sizes();
   }
   std::vector<std::string> names = options.texts("arch");
-  if (names.empty()) {
-    names = kArchitectures;
-  }
+  if (names.empty()) names = kArchitectures;
   Search search;
   for (const std::string& name : kArchitectures) {
     if (std::find(names.begin(), names.end(), name) != names.end()) {
@@ -82,9 +80,7 @@ std::vector<net::Plan> find_plans(const Search& search, const Options& options) 
     const std::vector<net::Plan> plans = net::cheapest_plans(family.networks, context, segments);
     const auto found = static_cast<std::int64_t>(plans.size());
     all.insert(all.end(), plans.begin(), plans.begin() + std::min(options.integer("limit"), found));
-    if (plans.empty()) {
-      without.push_back(family.name);
-    }
+    if (plans.empty()) without.push_back(family.name);
   }
   const std::string names = fmt::format("{}", fmt::join(without, ", "));
   const std::string nothing =
@@ -94,9 +90,7 @@ std::vector<net::Plan> find_plans(const Search& search, const Options& options) 
                 "networks without memory see nothing before a segment, several scales need two "
                 "layers and segments that fit");
   }
-  if (!without.empty()) {
-    log_info("{}: {}", names, nothing);
-  }
+  if (!without.empty()) log_info("{}: {}", names, nothing);
   std::stable_sort(all.begin(), all.end(), [](const net::Plan& a, const net::Plan& b) {
     return std::tie(a.cost.forward_flops_per_token, a.cost.memory_states) <
            std::tie(b.cost.forward_flops_per_token, b.cost.memory_states);
@@ -123,9 +117,7 @@ void plan(const Options& options) {
   const Search search =
       options.given("model") ? search_of_model(options) : search_of_family(options);
   std::vector<Row> rows;
-  for (const net::Plan& found : find_plans(search, options)) {
-    rows.push_back(row_of(found));
-  }
+  for (const net::Plan& found : find_plans(search, options)) rows.push_back(row_of(found));
   print(render(rows, options.text("format")));
 }
 

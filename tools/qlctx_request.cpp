@@ -16,18 +16,15 @@ const std::vector<std::string> kNeededSizes{"d-model", "n-head", "d-head", "d-in
 std::vector<std::int64_t> scales_from_options(const Options& options,
                                               net::Architecture architecture) {
   if (options.given("layers")) {
-    if (options.given("scales")) {
+    if (options.given("scales"))
       throw UsageError("--layers", "given together with --scales", "leave one of them out");
-    }
     if (net::has_scales(architecture)) {
       throw UsageError("--layers", "this architecture has scales",
                        "use --scales and --output-layers");
     }
     return {options.integer("layers")};
   }
-  if (options.given("scales")) {
-    return options.integers("scales");
-  }
+  if (options.given("scales")) return options.integers("scales");
   return net::has_scales(architecture) ? std::vector<std::int64_t>{3, 3}
                                        : std::vector<std::int64_t>{8};
 }
@@ -52,9 +49,8 @@ Request request_from_arch(const Options& options) {
     }
     network.check();
   }
-  if (!options.given("segment")) {
+  if (!options.given("segment"))
     throw UsageError("--segment", "missing", "give one or more lengths, as in --segment 4,8");
-  }
   return request;
 }
 
@@ -92,22 +88,16 @@ bool read_sizes(const Options& options, net::Network& network) {
   network.n_head = options.integer("n-head");
   network.d_head = options.integer("d-head");
   network.d_inner = options.integer("d-inner");
-  if (options.given("vocab-size")) {
-    network.vocab_size = options.integer("vocab-size");
-  }
+  if (options.given("vocab-size")) network.vocab_size = options.integer("vocab-size");
   network.untie_r = options.flag("untie-r");
-  if (options.flag("convolution")) {
-    network.pool = net::Pool::kConvolution;
-  }
+  if (options.flag("convolution")) network.pool = net::Pool::kConvolution;
   return true;
 }
 
 void refuse_beside_file(const Options& options, const std::string& source,
                         const std::vector<std::string>& names) {
   std::vector<std::string> surplus = names;
-  for (const Option& size : size_options()) {
-    surplus.push_back(size.name);
-  }
+  for (const Option& size : size_options()) surplus.push_back(size.name);
   for (const std::string& name : surplus) {
     if (options.given(name)) {
       throw UsageError("--" + name, "given together with --" + source,
@@ -162,16 +152,11 @@ std::vector<Option> request_options() {
 Request make_request(const Options& options) {
   std::vector<std::string> sources;
   for (const char* name : {"arch", "model", "preset"}) {
-    if (options.given(name)) {
-      sources.emplace_back(name);
-    }
+    if (options.given(name)) sources.emplace_back(name);
   }
-  if (sources.empty()) {
-    throw UsageError("", "no network", "give --arch, --model or --preset");
-  }
-  if (options.given("model") && options.given("preset")) {
+  if (sources.empty()) throw UsageError("", "no network", "give --arch, --model or --preset");
+  if (options.given("model") && options.given("preset"))
     throw UsageError("--preset", "given together with --model", "leave one of them out");
-  }
   Request request = sources == std::vector<std::string>{"arch"}
                         ? request_from_arch(options)
                         : request_from_file(options, sources.back());

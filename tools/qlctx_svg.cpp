@@ -52,26 +52,21 @@ class Drawing {
   std::string draw() {
     const double width = std::max(layout_.x(layout_.segment) + kRight, kSmallestWidth),
                  height = layout_.heights.front() + kState + kBottom;
-    add(R"(<?xml version="1.0" encoding="UTF-8"?>)"
-        "\n");
-    add(R"(<svg xmlns="http://www.w3.org/2000/svg" version="1.1" width="{0:.0f}" height="{1:.0f}" )"
-        R"(viewBox="0 0 {0:.0f} {1:.0f}">)"
-        "\n",
+    line(R"(<?xml version="1.0" encoding="UTF-8"?>)");
+    line(
+        R"(<svg xmlns="http://www.w3.org/2000/svg" version="1.1" width="{0:.0f}" height="{1:.0f}" )"
+        R"(viewBox="0 0 {0:.0f} {1:.0f}">)",
         width, height);
-    add("<title>{}</title>\n<desc>{}</desc>\n", title(), description());
-    add("<style type=\"text/css\">{}</style>\n", kStyle);
-    add(R"(<rect x="0" y="0" width="{:.0f}" height="{:.0f}" fill="#fff"/>)"
-        "\n",
-        width, height);
+    line("<title>{}</title>\n<desc>{}</desc>", title(), description());
+    line("<style type=\"text/css\">{}</style>", kStyle);
+    line(R"(<rect x="0" y="0" width="{:.0f}" height="{:.0f}" fill="#fff"/>)", width, height);
     text(kLeft, 24, "large", title());
     text(kLeft, 42, "", subtitle());
     draw_steps();
-    for (std::size_t stage = 1; stage < layout_.stages.size(); ++stage) {
+    for (std::size_t stage = 1; stage < layout_.stages.size(); ++stage)
       draw_cone(stage, layout_.heights[stage] + kState, stage - 1, layout_.heights[stage - 1]);
-    }
-    for (std::size_t stage = 0; stage < layout_.stages.size(); ++stage) {
+    for (std::size_t stage = 0; stage < layout_.stages.size(); ++stage)
       draw_cone(stage, layout_.heights[stage], stage, layout_.heights[stage] + kState);
-    }
     draw_lanes();
     for (std::size_t stage = 0; stage < layout_.stages.size(); ++stage) {
       draw_past(stage);
@@ -83,7 +78,7 @@ class Drawing {
     draw_scale_labels();
     draw_axis();
     draw_legend(height - 22);
-    add("</svg>\n");
+    line("</svg>");
     return std::move(out_);
   }
 
@@ -93,11 +88,16 @@ class Drawing {
     fmt::format_to(std::back_inserter(out_), format, std::forward<Args>(args)...);
   }
 
+  template <typename... Args>
+  void line(fmt::format_string<Args...> format, Args&&... args) {
+    add(format, std::forward<Args>(args)...);
+    out_ += '\n';
+  }
+
   void text(double at_x, double at_y, const char* style, const std::string& words,
             const char* anchor = "start") {
-    add(R"(<text x="{:.1f}" y="{:.1f}" class="{}" text-anchor="{}">{}</text>)"
-        "\n",
-        at_x, at_y, style, anchor, words);
+    line(R"(<text x="{:.1f}" y="{:.1f}" class="{}" text-anchor="{}">{}</text>)", at_x, at_y, style,
+         anchor, words);
   }
 
   std::string title() const {
@@ -105,9 +105,8 @@ class Drawing {
     std::string words =
         fmt::format("{}, segment {}, memory {}", net::to_text(layout_.row.network.architecture),
                     lengths.segment, lengths.memory);
-    if (lengths.compressed_memory > 0) {
+    if (lengths.compressed_memory > 0)
       words += fmt::format(", compressed memory {}", lengths.compressed_memory);
-    }
     return words;
   }
 
@@ -116,9 +115,8 @@ class Drawing {
     std::string words = scales == std::vector<std::int64_t>{1}
                             ? "1 layer"
                             : fmt::format("{} layers", fmt::join(scales, " + "));
-    if (layout_.row.network.output_layers > 0) {
+    if (layout_.row.network.output_layers > 0)
       words += fmt::format(", {} in the output block", layout_.row.network.output_layers);
-    }
     if (layout_.row.network.scales.size() > 1 ||
         layout_.row.geometry.lengths.compressed_memory > 0) {
       words += fmt::format(", compression rate {}", layout_.row.network.rate);
@@ -159,28 +157,21 @@ class Drawing {
   // The current segment's tokens, and where the steps before it began.
   void draw_steps() {
     const double top = kTop - 26, bottom = layout_.heights.front() + kState + 10;
-    add(R"(<rect class="now" x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}"/>)"
-        "\n",
-        layout_.x(0), top, layout_.x(layout_.segment) - layout_.x(0), bottom - top);
+    line(R"(<rect class="now" x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}"/>)",
+         layout_.x(0), top, layout_.x(layout_.segment) - layout_.x(0), bottom - top);
     text((layout_.x(0) + layout_.x(layout_.segment)) / 2, top + 11, "small", "this step", "middle");
-    if (static_cast<double>(layout_.segment) * layout_.token < 6) {
-      return;
-    }
+    if (static_cast<double>(layout_.segment) * layout_.token < 6) return;
     for (std::int64_t begin = -layout_.segment; begin >= layout_.first; begin -= layout_.segment) {
-      add(R"(<path class="step" d="M{0:.1f} {1:.1f}V{2:.1f}"/>)"
-          "\n",
-          layout_.x(begin), top, bottom);
+      line(R"(<path class="step" d="M{0:.1f} {1:.1f}V{2:.1f}"/>)", layout_.x(begin), top, bottom);
     }
   }
 
   // Between two rows, or in one of them.
   void draw_cone(std::size_t above, double top, std::size_t below, double bottom) {
     const Interval &high = layout_.extents[above], &low = layout_.extents[below];
-    if (low.empty() || high.empty()) {
-      return;
-    }
-    add(R"(<polygon class="cone" points="{:.1f},{:.1f} {:.1f},{:.1f} {:.1f},{:.1f} {:.1f},{:.1f}"/>)"
-        "\n",
+    if (low.empty() || high.empty()) return;
+    line(
+        R"(<polygon class="cone" points="{:.1f},{:.1f} {:.1f},{:.1f} {:.1f},{:.1f} {:.1f},{:.1f}"/>)",
         layout_.x(high.begin), top, layout_.x(high.end), top, layout_.x(low.end), bottom,
         layout_.x(low.begin), bottom);
   }
@@ -188,37 +179,29 @@ class Drawing {
   // From the output of every scale to the average, at the right.
   void draw_lanes() {
     const net::Geometry& geometry = layout_.row.geometry;
-    if (!geometry.accumulates()) {
-      return;
-    }
+    if (!geometry.accumulates()) return;
     const double end = layout_.heights[geometry.outputs.back() + 1] + kState / 2;
     double lane =
         layout_.x(layout_.segment) + 8 + kLane * static_cast<double>(geometry.outputs.size());
     for (const std::size_t stage : geometry.outputs) {
-      add(R"(<path class="lane" d="M{0:.1f} {1:.1f}H{2:.1f}V{3:.1f}H{4:.1f}"/>)"
-          "\n",
-          layout_.x(layout_.segment) + 2, layout_.heights[stage] + kState / 2, lane, end,
-          layout_.x(layout_.segment) + 8);
+      line(R"(<path class="lane" d="M{0:.1f} {1:.1f}H{2:.1f}V{3:.1f}H{4:.1f}"/>)",
+           layout_.x(layout_.segment) + 2, layout_.heights[stage] + kState / 2, lane, end,
+           layout_.x(layout_.segment) + 8);
       lane -= kLane;
     }
-    add(R"(<path d="M{0:.1f} {1:.1f}l7 -4v8z" fill="#444"/>)"
-        "\n",
-        layout_.x(layout_.segment) + 2, end);
+    line(R"(<path d="M{0:.1f} {1:.1f}l7 -4v8z" fill="#444"/>)", layout_.x(layout_.segment) + 2,
+         end);
   }
 
   // Dependencies that are in no memory any more: they live on in the states above them.
   void draw_past(std::size_t stage) {
     std::vector<std::int64_t> tokens;
     layout_.each_in_cone(stage, [&](std::int64_t first) {
-      if (first < layout_.window_begin(stage)) {
-        tokens.push_back(first);
-      }
+      if (first < layout_.window_begin(stage)) tokens.push_back(first);
     });
     std::sort(tokens.begin(), tokens.end());
     tokens.erase(std::unique(tokens.begin(), tokens.end()), tokens.end());
-    if (tokens.empty()) {
-      return;
-    }
+    if (tokens.empty()) return;
     const double width = static_cast<double>(layout_.stages[stage].granularity) * layout_.token;
     const double gap = std::min(1.5, width / 4);
     add(R"(<path class="past" d=")");
@@ -226,7 +209,7 @@ class Drawing {
       add("M{:.1f} {:.1f}h{:.1f}v{}h-{:.1f}z", layout_.x(token) + gap / 2,
           layout_.heights[stage] + (kState - kPast) / 2, width - gap, kPast, width - gap);
     }
-    add("\"/>\n");
+    line("\"/>");
   }
 
   void draw_memory(std::size_t stage) {
@@ -234,20 +217,18 @@ class Drawing {
     const std::int64_t rate = layout_.row.geometry.rate;
     for (std::int64_t i = here.compressed_memory; i > 0; --i) {
       bool in = false;
-      for (std::int64_t age = (i - 1) * rate; age < i * rate; ++age) {
+      for (std::int64_t age = (i - 1) * rate; age < i * rate; ++age)
         in = in || layout_.in_cone(stage, -1 - here.memory - age);
-      }
       const double left = layout_.x(layout_.first_token(stage, -here.memory - i * rate)) + 1;
       const double width = static_cast<double>(rate) * layout_.token - 2;
       const double tip = std::min(width / 4, kState / 2), top = layout_.heights[stage];
-      add(R"(<path class="compressed{}" d="M{:.1f} {:.1f}l{:.1f} -{}h{:.1f}l{:.1f} {}l-{:.1f} {}h-{:.1f}z"/>)"
-          "\n",
+      line(
+          R"(<path class="compressed{}" d="M{:.1f} {:.1f}l{:.1f} -{}h{:.1f}l{:.1f} {}l-{:.1f} {}h-{:.1f}z"/>)",
           in ? " in" : "", left, top + kState / 2, tip, kState / 2, width - 2 * tip, tip,
           kState / 2, tip, kState / 2, width - 2 * tip);
     }
-    for (std::int64_t i = -here.memory; i < 0; ++i) {
+    for (std::int64_t i = -here.memory; i < 0; ++i)
       draw_state(stage, i, layout_.in_cone(stage, i) ? "memory in" : "memory", kState / 2);
-    }
   }
 
   void draw_segment(std::size_t stage) {
@@ -261,9 +242,8 @@ class Drawing {
 
   // A pointer, for states that are too narrow to show their frame.
   void draw_pointer() {
-    add(R"(<path d="M{:.1f} {:.1f}l-5 -7h10z" fill="#000"/>)"
-        "\n",
-        layout_.x(layout_.position) + layout_.token / 2, layout_.heights.back() - 3);
+    line(R"(<path d="M{:.1f} {:.1f}l-5 -7h10z" fill="#000"/>)",
+         layout_.x(layout_.position) + layout_.token / 2, layout_.heights.back() - 3);
   }
 
   void draw_state(std::size_t stage, std::int64_t index, const char* style, double round) {
@@ -273,10 +253,9 @@ class Drawing {
     add(R"(<rect class="{}" x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{}")", style,
         layout_.x(layout_.first_token(stage, index)) + gap / 2, layout_.heights[stage], inner,
         kState);
-    if (round > 0) {
+    if (round > 0)
       add(R"( rx="{:.1f}" ry="{:.1f}")", std::min(round, inner / 2), std::min(round, inner / 2));
-    }
-    add("/>\n");
+    line("/>");
   }
 
   // At the right of every scale: what its states are.
@@ -286,17 +265,13 @@ class Drawing {
     std::size_t first = 0;
     for (std::size_t last = 0; last < layout_.stages.size(); ++last) {
       const net::Stage& stage = layout_.stages[first];
-      if (layout_.stages[last].feeds_layer()) {
-        continue;
-      }
+      if (layout_.stages[last].feeds_layer()) continue;
       const double middle = (layout_.heights[first] + layout_.heights[last]) / 2 - 2;
       text(left, middle, "",
            stage.scale == scales ? "output block" : fmt::format("scale {}", stage.scale + 1));
       text(left, middle + 14, "small", count(stage.granularity, "token") + " a state");
       std::string words = fmt::format("segment {}, memory {}", stage.segment, stage.memory);
-      if (stage.compressed_memory > 0) {
-        words += fmt::format(" + {}", stage.compressed_memory);
-      }
+      if (stage.compressed_memory > 0) words += fmt::format(" + {}", stage.compressed_memory);
       text(left, middle + 27, "small", words);
       first = last + 1;
     }
@@ -307,37 +282,30 @@ class Drawing {
     const double y = layout_.heights.front() + kState + 16;
     const std::int64_t oldest = layout_.position - layout_.reach;
     const auto middle = [&](std::int64_t token) { return layout_.x(token) + layout_.token / 2; };
-    add(R"(<path class="line" d="M{:.1f} {:.1f}H{:.1f}"/>)"
-        "\n",
-        layout_.x(layout_.first), y, layout_.x(layout_.segment));
+    line(R"(<path class="line" d="M{:.1f} {:.1f}H{:.1f}"/>)", layout_.x(layout_.first), y,
+         layout_.x(layout_.segment));
     std::int64_t distance = 1;
-    while (static_cast<double>(distance) * layout_.token < 46) {
-      distance *= 2;
-    }
+    while (static_cast<double>(distance) * layout_.token < 46) distance *= 2;
     for (std::int64_t back = 0; layout_.position - back >= layout_.first; back += distance) {
-      add(R"(<path class="line" d="M{:.1f} {:.1f}v4"/>)"
-          "\n",
-          middle(layout_.position - back), y);
+      line(R"(<path class="line" d="M{:.1f} {:.1f}v4"/>)", middle(layout_.position - back), y);
       text(middle(layout_.position - back), y + 16, "small", minus(back), "middle");
     }
     const double arrow = y + 32;
     // Interrupted where the labels of the ticks are.
     for (const std::int64_t token : {oldest, layout_.position}) {
-      add(R"(<path class="dashed" d="M{0:.1f} {1:.1f}V{2:.1f}M{0:.1f} {3:.1f}V{4:.1f}"/>)"
-          "\n",
-          middle(token), layout_.heights.front() + kState + 2, y, y + 20, arrow + 6);
+      line(R"(<path class="dashed" d="M{0:.1f} {1:.1f}V{2:.1f}M{0:.1f} {3:.1f}V{4:.1f}"/>)",
+           middle(token), layout_.heights.front() + kState + 2, y, y + 20, arrow + 6);
     }
     if (layout_.reach > 0) {
-      add(R"(<path class="line" d="M{0:.1f} {1:.1f}H{2:.1f}"/>)"
-          "\n",
-          middle(oldest), arrow, middle(layout_.position));
-      add(R"(<path d="M{0:.1f} {2:.1f}l6 -3.5v7zM{1:.1f} {2:.1f}l-6 -3.5v7z" fill="#222"/>)"
-          "\n",
-          middle(oldest), middle(layout_.position), arrow);
+      line(R"(<path class="line" d="M{0:.1f} {1:.1f}H{2:.1f}"/>)", middle(oldest), arrow,
+           middle(layout_.position));
+      line(R"(<path d="M{0:.1f} {2:.1f}l6 -3.5v7zM{1:.1f} {2:.1f}l-6 -3.5v7z" fill="#222"/>)",
+           middle(oldest), middle(layout_.position), arrow);
     }
     const bool wide = static_cast<double>(layout_.reach) * layout_.token > 260;
-    add(R"(<text id="context" x="{:.1f}" y="{:.1f}" text-anchor="{}">context length {}: oldest token )"
-        "{}</text>\n",
+    line(
+        R"(<text id="context" x="{:.1f}" y="{:.1f}" text-anchor="{}">context length {}: oldest token )"
+        "{}</text>",
         wide ? (middle(oldest) + middle(layout_.position)) / 2 : layout_.x(layout_.first),
         arrow + 18, wide ? "middle" : "start", layout_.reach, minus(layout_.reach));
   }
@@ -345,7 +313,7 @@ class Drawing {
   void draw_legend(double y) {
     double at = kLeft;
     const auto item = [&](const std::string& shape, const std::string& words) {
-      add("<g transform=\"translate({:.1f} {:.1f})\">{}</g>\n", at, y - 11, shape);
+      line("<g transform=\"translate({:.1f} {:.1f})\">{}</g>", at, y - 11, shape);
       text(at + 34, y, "", words);
       at += 54 + 6.2 * static_cast<double>(words.size());
     };
@@ -363,9 +331,8 @@ class Drawing {
            R"(<path d="M16 7l4 -7h5l4 7l-4 7h-5z" fill="#c79bdb" stroke="#6b2c86"/>)",
            "compressed");
     }
-    if (layout_.row.geometry.recurrent) {
+    if (layout_.row.geometry.recurrent)
       item(R"(<rect x="8" y="4" width="12" height="7" fill="#b9b9b9"/>)", "of earlier steps");
-    }
     text(at, y, "", "filled: the framed output state depends on it");
   }
 

@@ -51,9 +51,7 @@ std::vector<fs::path> event_files(const fs::path& folder) {
 fs::path start_event_file(const fs::path& folder, double now, std::string_view events) {
   const std::vector<fs::path> before = event_files(folder);
   auto time = std::max<std::int64_t>(0, static_cast<std::int64_t>(now * kSecond));
-  for (const fs::path& file : before) {
-    time = std::max(time, *time_in(file.filename().string()) + 1);
-  }
+  for (const fs::path& file : before) time = std::max(time, *time_in(file.filename().string()) + 1);
   fs::path path = folder / fmt::format("{}{:0{}}{}", kFront, time, kDigits, kBack);
   // Under a name that no loader looks at: they would take a temporary file for one more.
   const fs::path fresh = folder / "events.new";

@@ -13,9 +13,8 @@ namespace ql {
 namespace {
 
 void refuse_non_finite(const Json& json) {
-  if (json.is_number_float() && !std::isfinite(json.get<double>())) {
+  if (json.is_number_float() && !std::isfinite(json.get<double>()))
     throw Error("", "JSON cannot hold the number NaN or infinity");
-  }
   if (json.is_structured()) {
     for (const Json& item : json) refuse_non_finite(item);
   }
@@ -80,62 +79,53 @@ JsonObject JsonObject::object(const std::string& key) const {
   return {at(key), fmt::format("{}: {}", where_, key)};
 }
 
-std::string JsonObject::text(const std::string& key) const {
+const Json& JsonObject::typed(const std::string& key, const char* expected,
+                              bool (Json::*is_type)() const noexcept) const {
   const Json& value = at(key);
-  if (!value.is_string()) wrong_type(fmt::format("{}: {}", where_, key), "a text", value);
-  return value.get<std::string>();
+  if (!(value.*is_type)()) wrong_type(fmt::format("{}: {}", where_, key), expected, value);
+  return value;
+}
+
+std::string JsonObject::text(const std::string& key) const {
+  return typed(key, "a text", &Json::is_string).get<std::string>();
 }
 
 bool JsonObject::boolean(const std::string& key) const {
-  const Json& value = at(key);
-  if (!value.is_boolean()) wrong_type(fmt::format("{}: {}", where_, key), "true or false", value);
-  return value.get<bool>();
+  return typed(key, "true or false", &Json::is_boolean).get<bool>();
 }
 
 std::int64_t JsonObject::integer(const std::string& key, std::int64_t minimum,
                                  std::int64_t maximum) const {
   const std::string where = fmt::format("{}: {}", where_, key);
   const std::int64_t value = whole_number(at(key), [&]() -> const std::string& { return where; });
-  if (value < minimum) {
+  if (value < minimum)
     throw FormatError(where, fmt::format("expected at least {}, found {}", minimum, value));
-  }
-  if (value > maximum) {
+  if (value > maximum)
     throw FormatError(where, fmt::format("expected at most {}, found {}", maximum, value));
-  }
   return value;
 }
 
 double JsonObject::real(const std::string& key) const {
-  const Json& value = at(key);
-  const std::string where = fmt::format("{}: {}", where_, key);
-  if (!value.is_number()) wrong_type(where, "a number", value);
-  const double number = value.get<double>();
-  if (!std::isfinite(number)) throw FormatError(where, "expected a finite number");
+  const auto number = typed(key, "a number", &Json::is_number).get<double>();
+  if (!std::isfinite(number))
+    throw FormatError(fmt::format("{}: {}", where_, key), "expected a finite number");
   return number;
 }
 
 std::vector<std::int64_t> JsonObject::integers(const std::string& key) const {
-  const Json& list = at(key);
-  const std::string where = fmt::format("{}: {}", where_, key);
-  if (!list.is_array()) wrong_type(where, "a list of whole numbers", list);
   std::vector<std::int64_t> values;
-  values.reserve(list.size());
-  for (const Json& item : list) {
+  for (const Json& item : typed(key, "a list of whole numbers", &Json::is_array)) {
     values.push_back(
-        whole_number(item, [&] { return fmt::format("{}[{}]", where, values.size()); }));
+        whole_number(item, [&] { return fmt::format("{}: {}[{}]", where_, key, values.size()); }));
   }
   return values;
 }
 
 std::vector<bool> JsonObject::booleans(const std::string& key) const {
-  const Json& list = at(key);
-  const std::string where = fmt::format("{}: {}", where_, key);
-  if (!list.is_array()) wrong_type(where, "a list of true and false", list);
   std::vector<bool> values;
-  values.reserve(list.size());
-  for (const Json& item : list) {
+  for (const Json& item : typed(key, "a list of true and false", &Json::is_array)) {
     if (!item.is_boolean())
-      wrong_type(fmt::format("{}[{}]", where, values.size()), "true or false", item);
+      wrong_type(fmt::format("{}: {}[{}]", where_, key, values.size()), "true or false", item);
     values.push_back(item.get<bool>());
   }
   return values;

@@ -43,6 +43,9 @@ class JsonObject {
   const std::string& where() const { return where_; }
 
  private:
+  const Json& typed(const std::string& key, const char* expected,
+                    bool (Json::*is_type)() const noexcept) const;
+
   const Json* json_;
   std::string where_;
 };

@@ -66,16 +66,13 @@ void check_value(const std::string& where, const char* key, const Value& value,
 }
 inline void check_value(const std::string& where, const char* key,
                         const std::vector<std::int64_t>& list, const Range& range) {
-  for (const std::int64_t item : list) {
+  for (const std::int64_t item : list)
     check_range(where, fmt::format("an item of {}", key), item, range);
-  }
 }
 template <typename Value>
 void check_value(const std::string& where, const char* key, const std::optional<Value>& value,
                  const Range& range) {
-  if (value) {
-    check_value(where, key, *value, range);
-  }
+  if (value) check_value(where, key, *value, range);
 }
 
 // Checks one member at a time. `where` has to outlive it.
@@ -97,9 +94,7 @@ std::vector<std::string> key_names(unsigned wanted = 0) {
   std::vector<std::string> names;
   const Struct all{};
   keys_of(all)(all, [&](const char* key, const auto&, const Range& = {}, unsigned marks = 0) {
-    if ((marks & wanted) == wanted) {
-      names.emplace_back(key);
-    }
+    if ((marks & wanted) == wanted) names.emplace_back(key);
   });
   return names;
 }
@@ -136,9 +131,7 @@ void read_value(const JsonObject& json, const char* key, std::optional<Value>& v
 // others write. `json` has to outlive it.
 inline auto key_reader(const JsonObject& json) {
   return [&json](const char* key, auto& value, const Range& = {}, unsigned marks = 0) {
-    if ((marks & kRequired) != 0 || json.has(key)) {
-      read_value(json, key, value);
-    }
+    if ((marks & kRequired) != 0 || json.has(key)) read_value(json, key, value);
   };
 }
 
@@ -175,9 +168,7 @@ template <typename Struct>
 Json write_keys(const Struct& all) {
   Json json = Json::object();
   keys_of(all)(all, [&](const char* key, const auto& value, const Range& = {}, unsigned = 0) {
-    if (Json made = written(value); !made.is_null()) {
-      json[key] = std::move(made);
-    }
+    if (Json made = written(value); !made.is_null()) json[key] = std::move(made);
   });
   return json;
 }

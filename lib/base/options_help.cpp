@@ -33,14 +33,7 @@ std::string paragraph(const std::string& summary) {
 }
 
 std::string option_text(const Option& option) {
-  std::string text = option.help;
-  if (!option.choices.empty()) {
-    text += fmt::format(" One of {}.", fmt::join(option.choices, ", "));
-  }
-  if (option.repeatable) text += " May be given several times.";
-  if (option.required) text += " Required.";
-  if (!option.default_value.empty()) text += fmt::format(" Default: {}.", option.default_value);
-  return text;
+  return fmt::format("{}", fmt::join(internal::option_sentences(option), " "));
 }
 
 void append_option(std::string& out, const Option& option) {
@@ -55,9 +48,8 @@ void append_option(std::string& out, const Option& option) {
 std::string usage(const ToolTable& tool, const Command& command) {
   std::string line = internal::full_name(tool, command);
   for (const Option& option : command.options) {
-    if (option.required) {
+    if (option.required)
       line += fmt::format(" --{} {}", option.name, internal::option_value(option));
-    }
   }
   line += " [OPTION...]";
   if (!command.positional.empty()) line += " " + command.positional;

@@ -28,6 +28,9 @@ std::string full_name(const ToolTable& tool, const Command& command);
 // Returns what stands behind the option's name in help: "DIR", or "" for a flag.
 std::string option_value(const Option& option);
 
+// Returns the option's help and what the table says of it beside, a sentence or more each.
+std::vector<std::string> option_sentences(const Option& option);
+
 // A pattern like "[FILE...|-]" or "MANIFEST..." allows so many file names.
 struct PositionalRange {
   std::size_t minimum = 0;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/number.h"
 #include "base/options.h"
 #include "base/options_internal.h"
 
@@ -12,37 +13,22 @@ namespace {
 
 constexpr std::size_t kWidth = 78;
 
-// Backslashes start an escape in mdoc.
-std::string escape(const std::string& text) {
-  std::string escaped;
-  for (const char letter : text) {
-    if (letter == '\\') {
-      escaped += "\\e";
-    } else {
-      escaped += letter;
-    }
-  }
-  return escaped;
+std::string replace_all(const std::string& text, char letter, const char* by) {
+  return fmt::format("{}", fmt::join(split(text, letter), by));
 }
+
+// Backslashes start an escape in mdoc.
+std::string escape(const std::string& text) { return replace_all(text, '\\', "\\e"); }
 
 // Leading dashes belong to an option and must stay dashes, not hyphens.
 std::string escape_word(const std::string& word) {
   const std::size_t dashes = std::min(word.find_first_not_of('-'), word.size());
-  std::string escaped;
-  for (std::size_t i = 0; i < dashes; ++i) escaped += "\\-";
-  return escaped + escape(word.substr(dashes));
+  return replace_all(word.substr(0, dashes), '-', "\\-") + escape(word.substr(dashes));
 }
 
 // One argument of a macro: quoted, and never taken for a macro itself.
 std::string argument(const std::string& text) {
-  std::string quoted;
-  for (const char letter : escape(text)) {
-    if (letter == '"') {
-      quoted += "\\(dq";
-    } else {
-      quoted += letter;
-    }
-  }
+  const std::string quoted = replace_all(escape(text), '"', "\\(dq");
   const bool plain = text.find(' ') == std::string::npos;
   return plain ? "\\&" + quoted : "\"" + quoted + "\"";
 }
@@ -77,15 +63,8 @@ std::string option_item(const Option& option) {
   item += "Fl \\-" + option.name;
   const std::string value = internal::option_value(option);
   if (!value.empty()) item += " Ar " + argument(value);
-  item += "\n" + text_lines(option.help);
-  if (!option.choices.empty()) {
-    item += text_lines(fmt::format("One of {}.", fmt::join(option.choices, ", ")));
-  }
-  if (option.repeatable) item += "May be given several times.\n";
-  if (option.required) item += "Required.\n";
-  if (!option.default_value.empty()) {
-    item += text_lines(fmt::format("Default: {}.", option.default_value));
-  }
+  item += "\n";
+  for (const std::string& text : internal::option_sentences(option)) item += text_lines(text);
   return item;
 }
 
@@ -101,9 +80,8 @@ std::string option_list(const std::vector<Option>& options) {
 std::string render_man_options(const ToolTable& tool) {
   if (!internal::has_named_commands(tool)) {
     std::vector<Option> all;
-    for (const Option* option : internal::all_options(tool.commands.front())) {
+    for (const Option* option : internal::all_options(tool.commands.front()))
       all.push_back(*option);
-    }
     return option_list(all);
   }
   std::string page;

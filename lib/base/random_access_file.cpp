@@ -65,11 +65,11 @@ bool RandomAccessFile::hard_link(const std::filesystem::path& name) const {
   return ::linkat(AT_FDCWD, opened.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0;
 }
 
-std::string RandomAccessFile::hash() const {
+std::string RandomAccessFile::hash(bool may_be_stopped) const {
   ContentHasher hasher;
   std::string buffer(std::size_t{1} << 20, '\0');
   for (std::int64_t offset = 0; offset < size_;) {
-    check_for_stop();
+    if (may_be_stopped) check_for_stop();
     const auto part =
         std::min<std::int64_t>(size_ - offset, static_cast<std::int64_t>(buffer.size()));
     read(offset, buffer.data(), static_cast<std::size_t>(part));

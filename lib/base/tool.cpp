@@ -18,6 +18,7 @@
 #include "base/failure_text.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/number.h"
 #include "base/options_internal.h"
 #include "base/printable.h"
 #include "base/progress.h"
@@ -40,11 +41,7 @@ std::string shell_quoted(const std::string& text) {
   constexpr const char* kPlain =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./,:@%^";
   if (!text.empty() && text.find_first_not_of(kPlain) == std::string::npos) return text;
-  std::string quoted = "'";
-  for (const char letter : text) {
-    quoted += letter == '\'' ? std::string("'\\''") : std::string(1, letter);
-  }
-  return quoted + "'";
+  return fmt::format("'{}'", fmt::join(split(text, '\''), "'\\''"));
 }
 
 // Questions that need no command. True when one was answered.
@@ -178,9 +175,8 @@ int run_tool(const ToolTable& table, int argc, char** argv,
     const std::vector<std::string> arguments(argv + (argc > 0 ? 1 : 0), argv + argc);
     invocation().tool = table.name;
     invocation().command_line = table.name;
-    for (const std::string& argument : arguments) {
+    for (const std::string& argument : arguments)
       invocation().command_line += " " + shell_quoted(argument);
-    }
     if (answer(table, arguments)) return;
     const Options options = parse_options(table, arguments);
     if (answer(table, options)) return;

@@ -16,9 +16,7 @@ double sum_of_quotients(std::int64_t count, std::int64_t divisor) {
 double seen_keys(const Network& network, const Stage& input) {
   const auto segment = static_cast<double>(input.segment);
   const std::int64_t memory = input.memory + input.compressed_memory;
-  if (input.span == 0) {
-    return segment * static_cast<double>(memory) + segment * (segment + 1) / 2;
-  }
+  if (input.span == 0) return segment * static_cast<double>(memory) + segment * (segment + 1) / 2;
   std::vector<std::int64_t> dilations = network.attention_dilation;
   dilations.resize(std::max<std::size_t>(1, dilations.size()), 1);
   double keys = 0;

@@ -28,9 +28,7 @@ Cone cone_of(const Geometry& geometry, std::int64_t position) {
   for (std::size_t stage = cone.size(); stage-- > 1;) {
     for (std::size_t step = 0; step < cone[stage].size(); ++step) {
       for (std::size_t index = 0; index < cone[stage][step].size(); ++index) {
-        if (!cone[stage][step][index]) {
-          continue;
-        }
+        if (!cone[stage][step][index]) continue;
         visit_inputs(geometry, stage, static_cast<std::int64_t>(index), false,
                      [&](const StateRun& run) {
                        for (std::int64_t i = 0; i < run.count; ++i) {
@@ -42,9 +40,7 @@ Cone cone_of(const Geometry& geometry, std::int64_t position) {
     }
   }
   std::size_t steps = 0;
-  for (const auto& of_stage : cone) {
-    steps = std::max(steps, of_stage.size());
-  }
+  for (const auto& of_stage : cone) steps = std::max(steps, of_stage.size());
   for (std::size_t stage = 0; stage < cone.size(); ++stage) {
     cone[stage].resize(steps,
                        std::vector<bool>(static_cast<std::size_t>(geometry.stages[stage].segment)));

@@ -63,9 +63,7 @@ std::int64_t count_parameters(const Network& network) {
 // Counts the softmax over one state: all ids, or with cutoffs the head alone, because the data
 // decide which tails a target needs.
 double products_of_head(const Network& network) {
-  if (network.vocab_size == 0) {
-    return 0;
-  }
+  if (network.vocab_size == 0) return 0;
   const std::vector<Cluster> all = clusters(network);
   const auto width = static_cast<double>(all.front().width);
   const double projection =
@@ -87,9 +85,7 @@ Cost cost(const Network& network, const Lengths& lengths) {
   for (const Stage& stage : geometry.stages) {
     const std::int64_t memory = stage.memory + stage.compressed_memory;
     cost.memory_states += memory;
-    if (!stage.feeds_layer()) {
-      continue;
-    }
+    if (!stage.feeds_layer()) continue;
     const auto segment = static_cast<double>(stage.segment);
     // One of `rate` states comes out of the convolution, and each takes `rate` products.
     const double convolution = network.learns_compression() ? segment * d_model * d_model : 0;

@@ -88,9 +88,7 @@ class Follower {
 
 std::vector<std::int64_t> oldest_dependencies(const Geometry& geometry) {
   Follower follower(geometry);
-  for (std::size_t stage = 1; stage < geometry.stages.size(); ++stage) {
-    follower.follow(stage);
-  }
+  for (std::size_t stage = 1; stage < geometry.stages.size(); ++stage) follower.follow(stage);
   return std::move(follower).of_output();
 }
 

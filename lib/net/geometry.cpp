@@ -21,15 +21,11 @@ struct Rule {
     return value >= minimum && value <= maximum && value % unit == 0;
   }
   std::optional<std::int64_t> below(std::int64_t value) const {
-    if (value < minimum) {
-      return std::nullopt;
-    }
+    if (value < minimum) return std::nullopt;
     return std::min(value - value % unit, maximum);
   }
   std::optional<std::int64_t> above(std::int64_t value) const {
-    if (value > maximum) {
-      return std::nullopt;
-    }
+    if (value > maximum) return std::nullopt;
     return value <= minimum ? minimum : (value + unit - 1) / unit * unit;
   }
 };
@@ -42,9 +38,7 @@ struct Rules {
 std::optional<std::int64_t> coarsest_granularity(const Network& network) {
   std::int64_t granularity = 1;
   for (std::size_t scale = 1; scale < network.scales.size(); ++scale) {
-    if (granularity > kMaxLength / network.rate) {
-      return std::nullopt;
-    }
+    if (granularity > kMaxLength / network.rate) return std::nullopt;
     granularity *= network.rate;
   }
   return granularity;
@@ -59,31 +53,22 @@ std::optional<Rules> rules_of(const Network& network) {
   const std::optional<std::int64_t> granularity = coarsest_granularity(network);
   const bool compressive = network.architecture == Architecture::kCompressive;
   const std::int64_t segment_unit = compressive ? network.rate : granularity.value_or(0);
-  if (segment_unit == 0) {
-    return std::nullopt;
-  }
+  if (segment_unit == 0) return std::nullopt;
   Rules rules;
   rules.segment = multiples_of(segment_unit, segment_unit);
   // n_s is a multiple of c when there is a compression, so n_w is one exactly when n_m is.
   const bool pools_memory = network.scales.size() > 1;
   rules.memory = multiples_of(pools_memory ? network.rate : 1, 0);
-  if (network.same_length) {
-    rules.memory.minimum = rules.memory.unit;
-  }
-  if (!keeps_memory(network.architecture)) {
-    rules.memory.maximum = 0;
-  }
-  if (!compressive) {
-    rules.compressed_memory.maximum = 0;
-  }
+  if (network.same_length) rules.memory.minimum = rules.memory.unit;
+  if (!keeps_memory(network.architecture)) rules.memory.maximum = 0;
+  if (!compressive) rules.compressed_memory.maximum = 0;
   return rules;
 }
 
 std::string describe(const Network& network, const Lengths& lengths) {
   std::string text = fmt::format("segment {}, memory {}", lengths.segment, lengths.memory);
-  if (network.architecture == Architecture::kCompressive || lengths.compressed_memory != 0) {
+  if (network.architecture == Architecture::kCompressive || lengths.compressed_memory != 0)
     text += fmt::format(", compressed memory {}", lengths.compressed_memory);
-  }
   return text;
 }
 
@@ -95,9 +80,8 @@ std::string range_text(const char* name, const Rule& rule) {
 std::string broken_rule(const Network& network, const Lengths& lengths, const Rules& rules) {
   const std::string name = to_text(network.architecture);
   if (!rules.segment.allows(lengths.segment)) {
-    if (lengths.segment < 1 || lengths.segment > rules.segment.maximum) {
+    if (lengths.segment < 1 || lengths.segment > rules.segment.maximum)
       return range_text("segment", rules.segment);
-    }
     return network.architecture == Architecture::kCompressive
                ? fmt::format("the segment must be a multiple of the rate {}", network.rate)
                : fmt::format(
@@ -106,15 +90,12 @@ std::string broken_rule(const Network& network, const Lengths& lengths, const Ru
                      rules.segment.unit, network.scales.size(), network.rate);
   }
   if (!rules.memory.allows(lengths.memory)) {
-    if (!keeps_memory(network.architecture)) {
+    if (!keeps_memory(network.architecture))
       return fmt::format("a {} network keeps no memory", name);
-    }
-    if (network.same_length && lengths.memory == 0) {
+    if (network.same_length && lengths.memory == 0)
       return "with same_length a query sees as many keys as the memory has states: it needs one";
-    }
-    if (lengths.memory < 0 || lengths.memory > rules.memory.maximum) {
+    if (lengths.memory < 0 || lengths.memory > rules.memory.maximum)
       return range_text("memory", rules.memory);
-    }
     return fmt::format("the window {} must be a multiple of the rate {}",
                        lengths.segment + lengths.memory, network.rate);
   }
@@ -140,9 +121,7 @@ std::string describe_changes(const Lengths& lengths, const std::vector<Lengths>&
   compare("segment", &Lengths::segment);
   compare("memory", &Lengths::memory);
   compare("compressed memory", &Lengths::compressed_memory);
-  if (parts.size() == 1) {
-    return parts.front();
-  }
+  if (parts.size() == 1) return parts.front();
   return changed == 1 ? parts[0] + " or " + parts[1].substr(parts[1].rfind(' ') + 1)
                       : parts[0] + ", or " + parts[1];
 }
@@ -157,9 +136,7 @@ void check_lengths(const Network& network, const Lengths& lengths) {
                       "use fewer scales or a smaller rate");
   }
   const std::vector<Lengths> nearest = nearest_valid_lengths(network, lengths);
-  if (nearest.front() == lengths) {
-    return;
-  }
+  if (nearest.front() == lengths) return;
   throw ConfigError(where, broken_rule(network, lengths, *rules),
                     "nearest valid: " + describe_changes(lengths, nearest));
 }
@@ -169,9 +146,7 @@ void check_lengths(const Network& network, const Lengths& lengths) {
 std::vector<Lengths> nearest_valid_lengths(const Network& network, const Lengths& lengths) {
   network.check_layers();
   const std::optional<Rules> rules = rules_of(network);
-  if (!rules) {
-    return {};
-  }
+  if (!rules) return {};
   const auto pick = [](const Rule& rule, std::int64_t value, bool lower) {
     const auto first = lower ? rule.below(value) : rule.above(value);
     return first ? *first : *(lower ? rule.above(value) : rule.below(value));
@@ -182,9 +157,7 @@ std::vector<Lengths> nearest_valid_lengths(const Network& network, const Lengths
     candidate.segment = pick(rules->segment, lengths.segment, lower);
     candidate.memory = pick(rules->memory, lengths.memory, lower);
     candidate.compressed_memory = pick(rules->compressed_memory, lengths.compressed_memory, lower);
-    if (nearest.empty() || !(candidate == nearest.front())) {
-      nearest.push_back(candidate);
-    }
+    if (nearest.empty() || !(candidate == nearest.front())) nearest.push_back(candidate);
   }
   return nearest;
 }
@@ -214,9 +187,7 @@ Geometry make_geometry(const Network& network, const Lengths& lengths) {
   const std::set<std::int64_t> dilations(network.attention_dilation.begin(),
                                          network.attention_dilation.end());
   geometry.dilations.assign(dilations.begin(), dilations.end());
-  if (dilations.empty()) {
-    geometry.dilations = {1};
-  }
+  if (dilations.empty()) geometry.dilations = {1};
 
   std::int64_t layer = 0;
   const auto add = [&](Stage stage, std::int64_t layers, std::int64_t output_memory) {

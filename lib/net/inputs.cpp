@@ -10,9 +10,7 @@ namespace {
 StateRun states_at(const Geometry& geometry, std::size_t stage, std::int64_t index) {
   const Stage& input = geometry.stages[stage];
   const std::int64_t number = -input.memory - index;  // of a compressed state, 1 is the newest
-  if (number <= 0) {
-    return {stage, index, 1, 1};
-  }
+  if (number <= 0) return {stage, index, 1, 1};
   const std::int64_t rate = geometry.rate, of_step = input.segment / rate;
   const std::int64_t steps = (number - 1) / of_step + 1;  // back to the one it was made in
   const std::int64_t begin = -input.memory - steps * input.segment;  // of what left then
@@ -41,9 +39,8 @@ void visit_inputs(const Geometry& geometry, std::size_t stage, std::int64_t inde
       for (const std::int64_t dilation : geometry.dilations) {
         const std::int64_t all = (index + input.memory + input.compressed_memory) / dilation + 1;
         const std::int64_t seen = input.span > 0 ? std::min(input.span, all) : all;
-        for (std::int64_t k = seen - 1; k >= (oldest_key ? seen - 1 : 0); --k) {
+        for (std::int64_t k = seen - 1; k >= (oldest_key ? seen - 1 : 0); --k)
           visit(states_at(geometry, before, index - k * dilation));
-        }
       }
       return;
     }
@@ -60,18 +57,14 @@ void visit_inputs(const Geometry& geometry, std::size_t stage, std::int64_t inde
         const Stage& scale = geometry.stages[output];
         const std::int64_t complete = (index + 1) / scale.granularity;
         const std::int64_t last = scale.segment - scale.shift + complete - 1;
-        if (last >= 0 || geometry.recurrent) {
-          visit({output, last, 1, 1});
-        }
+        if (last >= 0 || geometry.recurrent) visit({output, last, 1, 1});
       }
       return;
   }
 }
 
 Origin origin_of(const Stage& stage, std::int64_t index) {
-  if (index >= 0) {
-    return {0, index};
-  }
+  if (index >= 0) return {0, index};
   const std::int64_t age = -1 - index;
   return {1 + age / stage.shift, stage.shift - 1 - age % stage.shift};
 }

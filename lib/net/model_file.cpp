@@ -48,9 +48,8 @@ ModelFile read_model_file(const std::filesystem::path& path) {
   check_format(object, "ql-model", kModelVersion);
   ModelFile model;
   model.network = network_from_json(object.object("network"));
-  if (object.has("vocabulary")) {
+  if (object.has("vocabulary"))
     model.vocabulary = shard::vocabulary_info_from_json(object.object("vocabulary"));
-  }
   model.training = object.has("training") ? object.at("training") : Json::object();
   model.provenance = object.has("provenance") ? object.at("provenance") : Json::object();
   return model;
@@ -61,9 +60,7 @@ Json model_file_to_json(const ModelFile& model) {
   json["format"] = "ql-model";
   json["version"] = kModelVersion;
   json["network"] = network_to_json(model.network);
-  if (model.vocabulary) {
-    json["vocabulary"] = shard::vocabulary_info_to_json(*model.vocabulary);
-  }
+  if (model.vocabulary) json["vocabulary"] = shard::vocabulary_info_to_json(*model.vocabulary);
   json["training"] = model.training;
   json["provenance"] = model.provenance;
   return json;

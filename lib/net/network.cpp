@@ -12,16 +12,13 @@ namespace {
 constexpr std::array kShortNames{"ql", "xl", "compressive", "multiscale", "vanilla"};
 
 void check_encoding(const Network& network, const std::string& where) {
-  if (network.clamp_len == 0) {
+  if (network.clamp_len == 0)
     throw ConfigError(where, "clamp_len is 0, must be at least 1", "-1 clamps no distance");
-  }
   if (network.encoding == Encoding::kShaw && network.clamp_len < 0) {
     throw ConfigError(where, "encoding is shaw, but clamp_len is not set",
                       "set it to the largest distance that gets a vector of its own");
   }
-  if (network.encoding != Encoding::kAbsolute) {
-    return;
-  }
+  if (network.encoding != Encoding::kAbsolute) return;
   if (network.architecture != Architecture::kVanilla) {
     throw ConfigError(
         where,
@@ -60,9 +57,7 @@ void check_attention(const Network& network, const std::string& where) {
                                            heads, network.n_head));
     }
   }
-  if (network.attention != Attention::kLinear) {
-    return;
-  }
+  if (network.attention != Attention::kLinear) return;
   if (network.same_length || network.attention_window > 0) {
     throw ConfigError(where,
                       fmt::format("attention is linear, but {} is set",
@@ -143,9 +138,7 @@ void check_clusters(const Network& network, const std::string& where) {
 }  // namespace
 
 std::vector<bool> Network::resolved_tie_projs() const {
-  if (!tie_projs.empty()) {
-    return tie_projs;
-  }
+  if (!tie_projs.empty()) return tie_projs;
   // The public training script ties all projections but that of the most frequent ids.
   std::vector<bool> resolved(cutoffs.size() + 1, true);
   resolved.front() = false;
@@ -167,9 +160,8 @@ bool Network::learns_decoder() const {
 
 void Network::check_layers(const std::string& where) const {
   const std::string name = to_text(architecture);
-  if (scales.empty()) {
+  if (scales.empty())
     throw ConfigError(where, "scales is empty", "give the layers of every scale, as in [3, 3]");
-  }
   kLayerKeys(*this, key_checker(where));
   const std::int64_t total = layers();
   check_range(where, "the number of layers in all", total, {1, kMaxLayers});
@@ -237,9 +229,7 @@ template <>
 std::optional<net::Architecture> find_named(std::string_view name) {
   for (std::size_t i = 0; i < net::kShortNames.size(); ++i) {
     const auto architecture = static_cast<net::Architecture>(i);
-    if (name == net::kShortNames[i] || name == to_text(architecture)) {
-      return architecture;
-    }
+    if (name == net::kShortNames[i] || name == to_text(architecture)) return architecture;
   }
   return std::nullopt;
 }

@@ -22,9 +22,7 @@ std::vector<std::string> network_keys() { return key_names<Network>(); }
 Network network_from_json(const JsonObject& json) {
   Json plain = json.json();
   const bool cutoffs_from_data = json.has("cutoffs") && json.at("cutoffs") == kFromData;
-  if (cutoffs_from_data) {
-    plain.erase("cutoffs");
-  }
+  if (cutoffs_from_data) plain.erase("cutoffs");
   auto network = read_keys<Network>({plain, json.where()});
   network.cutoffs_from_data = cutoffs_from_data;
   if (json.has("d_embed")) {

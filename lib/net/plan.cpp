@@ -35,12 +35,9 @@ std::vector<std::int64_t> grid(std::int64_t unit, std::int64_t minimum, std::int
     for (const std::int64_t value : {power, power + power / 2}) {
       const std::int64_t length = value * unit;
       const bool new_value = value == power || power > 1;
-      if (length > kMaxLength) {
-        return lengths;
-      }
-      if (new_value && length >= minimum && (lengths.empty() || lengths.back() < enough)) {
+      if (length > kMaxLength) return lengths;
+      if (new_value && length >= minimum && (lengths.empty() || lengths.back() < enough))
         lengths.push_back(length);
-      }
     }
   }
   return lengths;
@@ -89,9 +86,7 @@ class Front {
     const Price price = price_of(plan.cost);
     for (Plan& other : plans_) {
       if (price_of(other.cost) == price) {
-        if (preferred(plan, other)) {
-          other = plan;
-        }
+        if (preferred(plan, other)) other = plan;
         return;
       }
     }
@@ -126,22 +121,16 @@ std::vector<Chain> chains_of(const Network& network, std::int64_t context,
   const bool compressive = network.architecture == Architecture::kCompressive;
   const bool several = network.scales.size() > 1;
   const std::vector<Lengths> shortest = nearest_valid_lengths(network, {});
-  if (shortest.empty()) {
-    return {};
-  }
+  if (shortest.empty()) return {};
   const std::int64_t segment_unit = shortest.front().segment;
   std::vector<Chain> chains;
   const std::int64_t longest = std::max(context, segment_unit);
   for (const std::int64_t segment : segments.empty() ? grid(segment_unit, 1, context) : segments) {
     const bool fits = segment >= 1 && segment <= kMaxLength && segment % segment_unit == 0;
-    if (!fits || (segments.empty() && segment > longest)) {
-      continue;
-    }
+    if (!fits || (segments.empty() && segment > longest)) continue;
     const std::int64_t enough = std::max(context, segment);
     std::vector<std::int64_t> memories = grid(several ? network.rate : 1, segment, enough);
-    if (several && !network.same_length) {
-      memories.insert(memories.begin(), 0);
-    }
+    if (several && !network.same_length) memories.insert(memories.begin(), 0);
     const std::vector<std::int64_t> none = {0};
     Chain chain{&network, {}, 0};
     for (const std::int64_t memory : memories) {
@@ -149,17 +138,15 @@ std::vector<Chain> chains_of(const Network& network, std::int64_t context,
            compressive ? grid(1, segment / network.rate, enough) : none) {
         chain.lengths.push_back({segment, memory, compressed});
       }
-      if (compressive || memory == memories.back()) {
+      if (compressive || memory == memories.back())
         chains.push_back(std::exchange(chain, {&network, {}, 0}));
-      }
     }
   }
   chains.erase(std::remove_if(chains.begin(), chains.end(),
                               [](const Chain& chain) { return chain.lengths.empty(); }),
                chains.end());
-  for (Chain& chain : chains) {
+  for (Chain& chain : chains)
     chain.least_operations = price_of(cost(network, chain.lengths.front())).operations;
-  }
   return chains;
 }
 
@@ -171,9 +158,8 @@ double most_context(const Geometry& geometry) {
     std::int64_t farthest = stage.window() * geometry.rate;  // of pooling and accumulation
     if (stage.feeds_layer()) {
       farthest = stage.window();
-      if (stage.span > 0) {
+      if (stage.span > 0)
         farthest = std::min(farthest, (stage.span - 1) * geometry.dilations.back());
-      }
     }
     if (stage.compressed_memory > 0) {
       // All that a step compressed may lie in one place.
@@ -189,12 +175,9 @@ void search(const Chain& chain, std::int64_t context, Front& front) {
   for (const Lengths& lengths : chain.lengths) {
     check_for_stop();
     const Cost price = cost(*chain.network, lengths);
-    if (!front.admits(price_of(price))) {
-      return;
-    }
-    if (most_context(make_geometry(*chain.network, lengths)) < static_cast<double>(context)) {
+    if (!front.admits(price_of(price))) return;
+    if (most_context(make_geometry(*chain.network, lengths)) < static_cast<double>(context))
       continue;
-    }
     const ContextLength reached = exact_context(*chain.network, lengths);
     if (reached.minimum >= context) {
       front.add({*chain.network, lengths, reached, price});
@@ -209,9 +192,8 @@ void make_possible(Network& network) {
     network.pool = compresses_scales(network.pool) ? network.pool : Pool::kMax;
     network.compression_loss = CompressionLoss::kAttentionReconstruction;
   }
-  if (network.architecture != Architecture::kVanilla && network.encoding == Encoding::kAbsolute) {
+  if (network.architecture != Architecture::kVanilla && network.encoding == Encoding::kAbsolute)
     network.encoding = Encoding::kTransformerXl;
-  }
   if (!keeps_memory(network.architecture)) {
     network.same_length = false;
     network.reset_memory_at_documents = false;
@@ -268,9 +250,7 @@ std::vector<Plan> cheapest_plans(const std::vector<Network>& networks, std::int6
     return a.least_operations < b.least_operations;
   });
   Front front;
-  for (const Chain& chain : chains) {
-    search(chain, context, front);
-  }
+  for (const Chain& chain : chains) search(chain, context, front);
   return front.cheapest_first();
 }
 

@@ -18,13 +18,9 @@ bool contains(const std::vector<std::string>& list, const std::string& text) {
 // "10k" and "2,2" as they are typed for options; otherwise JSON, otherwise a text.
 Json value_from_text(const std::string& key, const std::string& text) {
   if (network_to_json(Network()).value(key, Json()).is_array()) {
-    if (const auto list = parse_integer_list(text)) {
-      return *list;
-    }
+    if (const auto list = parse_integer_list(text)) return *list;
   }
-  if (const auto integer = parse_integer(text)) {
-    return *integer;
-  }
+  if (const auto integer = parse_integer(text)) return *integer;
   try {
     return parse_json(text, "--set " + key);
   } catch (const FormatError&) {
@@ -35,9 +31,8 @@ Json value_from_text(const std::string& key, const std::string& text) {
 void apply_override(const std::string& assignment, const std::vector<std::string>& training_keys,
                     Json& network, Json& training) {
   const std::size_t equals = assignment.find('=');
-  if (equals == std::string::npos || equals == 0) {
+  if (equals == std::string::npos || equals == 0)
     throw UsageError("--set " + assignment, "expected KEY=VALUE", "for example --set dropout=0.2");
-  }
   const std::string key = assignment.substr(0, equals);
   const bool of_network = contains(network_keys(), key);
   if (!of_network && !contains(training_keys, key)) {
@@ -68,9 +63,8 @@ Preset read_preset(const std::filesystem::path& path, const std::vector<std::str
     object.object("training");
     preset.training = object.at("training");
   }
-  for (const std::string& assignment : overrides) {
+  for (const std::string& assignment : overrides)
     apply_override(assignment, training_keys, network, preset.training);
-  }
   const std::string where = path.string() + (overrides.empty() ? "" : " with --set");
   preset.network = network_from_json(JsonObject(network, where + ": network"));
   return preset;

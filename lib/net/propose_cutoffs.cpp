@@ -19,9 +19,8 @@ using Sums = std::vector<double>;
 
 Sums sums_of(const std::vector<std::int64_t>& counts) {
   Sums sums(counts.size() + 1);
-  for (std::size_t i = 0; i < counts.size(); ++i) {
+  for (std::size_t i = 0; i < counts.size(); ++i)
     sums[i + 1] = sums[i] + static_cast<double>(counts[i]);
-  }
   return sums;
 }
 
@@ -63,9 +62,7 @@ void search(Network& network, const Sums& sums, const std::vector<std::int64_t>&
             std::size_t first, std::size_t more, Best& best) {
   if (more == 0) {
     const double found = products(network, sums);
-    if (found < best.products) {
-      best = {network.cutoffs, found};
-    }
+    if (found < best.products) best = {network.cutoffs, found};
     return;
   }
   for (std::size_t i = first; i + more <= values.size(); ++i) {
@@ -96,13 +93,9 @@ std::vector<std::int64_t> propose_cutoffs(const Network& network,
     width /= network.div_val;
   }
   double least = best.front().products;
+  for (const Best& one : best) least = std::min(least, one.products);
   for (const Best& one : best) {
-    least = std::min(least, one.products);
-  }
-  for (const Best& one : best) {
-    if (one.products <= kGoodEnough * least) {
-      return one.cutoffs;
-    }
+    if (one.products <= kGoodEnough * least) return one.cutoffs;
   }
   return {};
 }

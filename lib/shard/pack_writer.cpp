@@ -104,9 +104,8 @@ struct PackWriter::State {
   }
 
   void write_to_file(const PackedFrame& packed) {
-    if (!shard) {
+    if (!shard)
       shard = std::make_unique<ShardWriter>(pack.temporary(), pack.name(), manifest.shards.size());
-    }
     shard->write_frame(packed.frame, packed.content.size());
     data_hasher.update(packed.content.data(), packed.content.size());
     tokens_in_file += static_cast<std::int64_t>(packed.content.size()) / bytes_per_id;

@@ -1,5 +1,4 @@
-// Counts what a text consists of, block by block. Parts of a text may be counted apart: merge()
-// adds the counts of another counter of the same kind.
+// Counts what a text consists of, block by block. Parts of a text may be counted apart.
 #pragma once
 
 #include <cstdint>
@@ -18,20 +17,17 @@ struct TokenCount {
   std::int64_t count = 0;
 };
 
-class TokenCounter {
+// All counters have these:
+//   add()     takes a line or a piece of one. `begins`: it begins the line; `ended`: a line feed
+//             follows.
+//   merge()   adds the counts of another counter.
+//   counts()  returns every distinct token with its count; words and characters in any order, the
+//             256 bytes in their own.
+class WordCounter {
  public:
-  virtual ~TokenCounter() = default;
-  // `line` is a line or a piece of one; `begins`: it begins the line, `ended`: a line feed follows.
-  virtual void add(std::string_view line, bool begins, bool ended) = 0;
-  // Every distinct token with its count, in any order.
-  virtual std::vector<TokenCount> counts() const = 0;
-};
-
-class WordCounter : public TokenCounter {
- public:
-  void add(std::string_view line, bool begins, bool ended) override;
+  void add(std::string_view line, bool begins, bool ended);
   void merge(const WordCounter& other);
-  std::vector<TokenCount> counts() const override;
+  std::vector<TokenCount> counts() const;
   // kPadded when every line so far has this form.
   LineStyle line_style() const;
 
@@ -41,24 +37,23 @@ class WordCounter : public TokenCounter {
   bool any_line_ = false, all_padded_ = true;
 };
 
-class CharCounter : public TokenCounter {
+class CharCounter {
  public:
   CharCounter();
-  void add(std::string_view line, bool begins, bool ended) override;
+  void add(std::string_view line, bool begins, bool ended);
   void merge(const CharCounter& other);
-  std::vector<TokenCount> counts() const override;
+  std::vector<TokenCount> counts() const;
 
  private:
   std::vector<std::int64_t> counts_;  // by code point
 };
 
-class ByteCounter : public TokenCounter {
+class ByteCounter {
  public:
   ByteCounter() : counts_(256) {}
-  void add(std::string_view line, bool begins, bool ended) override;
+  void add(std::string_view line, bool begins, bool ended);
   void merge(const ByteCounter& other);
-  // All 256 in their own order.
-  std::vector<TokenCount> counts() const override;
+  std::vector<TokenCount> counts() const;
 
  private:
   std::vector<std::int64_t> counts_;
