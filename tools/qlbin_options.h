@@ -1,4 +1,4 @@
-// What several commands of qlbin make of their options.
+// Reads the options that several commands of qlbin share.
 #pragma once
 
 #include <string>
@@ -8,10 +8,10 @@
 #include "shard/pack_writer.h"
 #include "shard/token_sink.h"
 
-// Sizes and level where they are given, else the writer's own.
+// Returns the sizes and the level that are given, else the writer's own.
 ql::shard::PackOptions pack_options(const ql::Options& options);
 
-// Of --vocab-size and --eos. UsageError when the eos is outside.
+// Makes a vocabulary from --vocab-size and --eos. Throws UsageError when the eos is outside.
 ql::shard::VocabularyInfo typed_vocabulary(const ql::Options& options);
 
 ql::shard::TokensDone shown_by(ql::Progress& progress);

@@ -1,5 +1,5 @@
-// Where a drawing of a network's dependencies has its states: a row for each stage, the output at
-// the top, and a column for each token; and which of them the drawn output depends on.
+// Places the states of a network in a drawing of its dependencies: a row for each stage, the output
+// at the top, and a column for each token. Finds which states the drawn output depends on.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace ql::ctx {
 
-// Pixels: margins, and the height of a state.
+// Margins, and the height of a state, in pixels.
 inline constexpr double kLeft = 150, kRight = 165, kTop = 78, kBottom = 124;
 inline constexpr double kState = 15;
 
@@ -22,8 +22,9 @@ struct Interval {
 };
 
 struct Layout {
-  // Of what the output state at `position` of the segment depends on. Throws Error where there are
-  // so many states that a drawing shows nothing any more. `of_row` must outlive this object.
+  // Lays out the states of the network and finds those that the output state at `at_position` of
+  // the segment depends on. Throws Error where there are so many states that a drawing shows
+  // nothing any more. `of_row` must outlive this object.
   Layout(const Row& of_row, std::int64_t at_position);
 
   // Calls visit(first token) for every state of the stage that is in the cone.
@@ -42,7 +43,7 @@ struct Layout {
   std::int64_t window_begin(std::size_t stage) const;
   // The token from which a state of the segment or, below 0, of the memory begins.
   std::int64_t first_token(std::size_t stage, std::int64_t index) const;
-  // Whether the output depends on that state.
+  // Tells whether the output depends on that state.
   bool in_cone(std::size_t stage, std::int64_t index) const;
   // The left end of a token, in pixels.
   double x(std::int64_t at) const;

@@ -1,4 +1,4 @@
-// What qlctx prints: one row for every combination of lengths, or for every plan.
+// Makes the output of qlctx: one row for every combination of lengths, or for every plan.
 #pragma once
 
 #include <string>
@@ -24,7 +24,8 @@ struct Row {
 };
 
 // `method` is "paper", "exact" or "measured". Throws ConfigError for the first combination that
-// cannot be built, and for "measured" as measure() does, UsageError for a network without sizes.
+// cannot be built. For "measured" throws as measure() does, and UsageError for a network without
+// sizes.
 std::vector<Row> make_rows(const Request& request, const std::string& method);
 
 // "tsv": a header line and one line per row, tab-separated; "-" where nothing is known or nothing

@@ -1,4 +1,4 @@
-// The network and the lengths that a qlctx command line asks about.
+// Reads the network and the lengths that a qlctx command line asks about.
 #pragma once
 
 #include <string>
@@ -16,20 +16,20 @@ struct Request {
   std::vector<net::Lengths> lengths;  // every combination of the lists, the segment slowest
 };
 
-// As --arch names them, in the order in which they are tried.
+// The names of --arch, in the order in which they are tried.
 inline const std::vector<std::string> kArchitectures{"ql", "xl", "compressive", "multiscale",
                                                      "vanilla"};
 
-// The part of the option table that describes the network and the lengths, and the part of it that
-// gives the sizes.
+// request_options() is the part of the option table that describes the network and the lengths.
+// size_options() is the part of it that gives the sizes.
 std::vector<Option> request_options();
 std::vector<Option> size_options();
 
 // Puts the sizes of size_options() into `network`. False when none of them was given; throws
 // UsageError when some are missing of those that are needed together.
 bool read_sizes(const Options& options, net::Network& network);
-// Throws UsageError when one of these options was given, or one of size_options(): --`source` names
-// a file that says the same.
+// Throws UsageError when one of these options or of size_options() was given: --`source` names a
+// file that says the same.
 void refuse_beside_file(const Options& options, const std::string& source,
                         const std::vector<std::string>& names);
 
