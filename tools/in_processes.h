@@ -1,4 +1,4 @@
-// What the tools do that compute with several processes.
+// Runs a tool's work in one process or in several.
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,4 @@
-// qlbin import and qlbin export.
+// Runs qlbin import and qlbin export.
 #pragma once
 
 #include "base/options.h"

@@ -1,4 +1,4 @@
-// qleval: perplexity of checkpoints on packed data or a token stream.
+// qleval computes the perplexity of checkpoints on packed data or a token stream.
 #include <algorithm>
 #include <cstdio>
 #include <optional>
@@ -17,7 +17,7 @@
 
 namespace {
 
-// Options that would have no effect, or that --per has no place for.
+// Refuses options that would have no effect, or that --per has no place for.
 void check_combination(const ql::Options& options) {
   if (options.has("per")) {
     for (const char* other : {"per-token", "unigram", "batch"}) {
@@ -43,7 +43,7 @@ void check_combination(const ql::Options& options) {
   }
 }
 
-// 0 for layer by layer.
+// Returns the columns of a stepwise evaluation, or 0 for layer by layer.
 std::int64_t columns(const ql::Options& options) {
   const bool stepwise = options.text("method") == "stepwise";
   if (!stepwise && options.given("batch")) {
@@ -95,7 +95,7 @@ void check(const ql::eval::StudyOptions& study) {
   }
 }
 
-// What several processes cannot share.
+// Refuses evaluations that several processes cannot share.
 void check_processes(const ql::Options& options, const ql::eval::StudyOptions& study) {
   if (study.group == nullptr) {
     return;
@@ -119,7 +119,7 @@ ql::eval::Unit unit_of(const ql::Options& options) {
                                  : ql::eval::Unit::kDocument;
 }
 
-// One row for every line or document on standard output, the table on standard error.
+// Prints one row for every line or document on standard output, and the table on standard error.
 void score_units(const ql::Options& options, const ql::eval::StudyOptions& study) {
   ql::OutputStream out(/*binary=*/false);
   const bool json = options.text("format") == "json";

@@ -1,4 +1,4 @@
-// qltrain: shards -> checkpoint.
+// qltrain trains a network on shards and writes checkpoints.
 #include <utility>
 
 #include "base/common_options.h"
@@ -89,7 +89,7 @@ const ToolTable& table() {
   return kTable;
 }
 
-// --steps 100 is --set steps=100, and so on.
+// --steps 100 stands for --set steps=100, and so on.
 std::vector<std::string> overrides(const Options& options) {
   std::vector<std::string> assignments = options.texts("set");
   for (const char* name : {"steps", "seed"}) {
@@ -126,7 +126,7 @@ train::ComputeDevice compute_device_of(const Options& options, const machine::Pr
   return compute;
 }
 
-// The preset with --set and the options that stand for it.
+// The preset after --set and the options that stand for it.
 struct Settings {
   std::string path;
   net::Preset preset;
@@ -154,7 +154,7 @@ void train(const Options& options, const Settings& settings, machine::ProcessGro
   task.group = group;
   task.config = settings.training;
   machine::set_up_precision(compute.device, task.config.precision);
-  // Last of what is checked: it may read all of the data.
+  // This check comes last, because it may read all of the data.
   task.network = train::with_vocabulary(settings.preset.network, settings.path, data, [group] {
     if (group != nullptr) {
       group->get_on();

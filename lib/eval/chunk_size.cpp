@@ -13,8 +13,8 @@ constexpr double kMostBytes = 64.0 * (1 << 20);
 constexpr double kShareOfAvailable = 1.0 / 8;
 constexpr double kDeviceBytes = 1024.0 * (1 << 20);
 
-// What the system would give, as a power of two: the same on the next run, for the shape of the
-// products decides the last digits.
+// Rounds the memory that the system would give to a power of two. So it is the same on the next
+// run: the shape of the products decides the last digits of the results.
 double steadily_available_bytes() {
   const std::int64_t available = available_bytes();
   return available == 0 ? kMostBytes / kShareOfAvailable
@@ -34,7 +34,8 @@ double bytes_per_segment(const net::Network& network, const net::Geometry& geome
     }
     const auto segment = static_cast<double>(stage.segment);
     const auto window = static_cast<double>(stage.window());
-    // Keys and values; those of memories once more, with those of other documents replaced.
+    // Keys and values. Resetting at documents holds them once more, with those of other documents
+    // replaced.
     const double keys_values = (network.reset_memory_at_documents ? 4 : 2) * window * d_heads;
     const double attention =
         keys_values + net::attention_cost(network, stage).held + 3 * segment * d_heads;

@@ -1,4 +1,4 @@
-// How much of a stream goes through the layers at once.
+// Chooses how much of a stream goes through the layers at once.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -10,16 +10,17 @@
 
 namespace ql::eval {
 
-// Bytes that a segment needs while it is in the layer that needs most, float32.
+// Returns the bytes that a segment needs in float32 while it is in the layer that needs most.
 double bytes_per_segment(const net::Network& network, const net::Geometry& geometry);
 
-// Segments of a chunk when nothing else is asked for: as many as fill 64 MiB or an eighth of the
-// available memory, if that is less; at least 1. Longer chunks are slower: their tensors leave the
-// caches between two operations. On a GPU as many as fill 1 GiB: there short chunks leave it idle.
+// Returns the segments of a chunk when nothing else is asked for: as many as fill 64 MiB, or an
+// eighth of the available memory if that is less; at least 1. Longer chunks are slower, because
+// their tensors leave the caches between two operations. On a GPU a chunk fills 1 GiB, because
+// short chunks leave it idle.
 std::int64_t automatic_segments(const net::Network& network, const net::Geometry& geometry,
                                 const c10::Device& device);
 
-// Bytes that such a chunk of a stream of `tokens` takes on the CPU.
+// Returns the bytes that such a chunk of a stream of `tokens` takes on the CPU.
 std::int64_t chunk_bytes(const net::Network& network, const net::Geometry& geometry,
                          std::int64_t tokens);
 

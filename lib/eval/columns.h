@@ -1,5 +1,5 @@
-// How a stream is cut into columns that are read side by side, so that every column sees exactly
-// what a single reader of the whole stream would see. Whole numbers only, no tensors.
+// Cuts a stream into columns that are read side by side, so that every column sees exactly what a
+// single reader of the whole stream would see. There are only whole numbers here, no tensors.
 //
 // Everything is counted in segments of n_s tokens, aligned with the start of the stream: memories
 // are zero before segment 0 and are passed on at segment boundaries, so a column that reads from
@@ -27,9 +27,10 @@ struct ColumnPlan {
   std::vector<Column> columns;  // in stream order; their scored ranges cover every segment once
 };
 
-// Segments that a column has to read before its first scored one: as far as any output of a segment
-// depends on tokens before it (net/dependency.h), in whole segments. kWholeStream where the states
-// that are kept depend on all before them (Geometry::keeps_most_used): only one column is exact.
+// Returns how many segments a column has to read before its first scored one: as far as any output
+// of a segment depends on tokens before it (net/dependency.h), in whole segments. It is
+// kWholeStream where the states that are kept depend on all before them
+// (Geometry::keeps_most_used): then only one column is exact.
 constexpr std::int64_t kWholeStream = INT64_MAX;
 std::int64_t warm_up_segments(const net::Geometry& geometry);
 

@@ -24,7 +24,7 @@ DataSet open_folder(const std::string& path) {
   return {path, reader->vocabulary(), reader->counts(), std::move(source)};
 }
 
-// The tokens of a stream that is kept in memory.
+// Keeps the tokens of a stream in memory.
 struct KeptStream : shard::TokenSink {
   void begin_document() override { starts.push_back(static_cast<std::int64_t>(ids.size())); }
   void write(const shard::TokenId* more, std::size_t count) override {

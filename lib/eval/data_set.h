@@ -1,4 +1,4 @@
-// What is evaluated on: a packed folder, or a token stream on standard input.
+// Opens the data of an evaluation: a packed folder, or a token stream on standard input.
 #pragma once
 
 #include <optional>
@@ -16,14 +16,15 @@ struct DataSet {
   TokenSource source;                       // keeps alive what it reads from
 };
 
-// `path` is a folder with a manifest, or "-": then the whole stream is read here, checked to its
+// `path` is a folder with a manifest, or "-". Then the whole stream is read here, checked to its
 // end block, and kept in memory (4 bytes a token), because columns read it at several places.
 // Throws FormatError for damaged data and for a stream whose producer did not finish.
 DataSet open_data(const std::string& path);
 
-// Tokens of another vocabulary would give a number without a meaning: throws Error that names both
-// sides when their hashes differ. Where a side has no hash (imported ids) it only warns; evaluate()
-// still checks every id. `trained_on` names the model or the data the counts come from.
+// Throws Error that names both sides when the hashes of their vocabularies differ: tokens of
+// another vocabulary would give a number without a meaning. Where a side has no hash (imported ids)
+// it only warns; evaluate() still checks every id. `trained_on` names the model or the data the
+// counts come from.
 void check_vocabulary(const std::string& trained_on,
                       const std::optional<shard::VocabularyInfo>& vocabulary, const DataSet& data);
 

@@ -30,8 +30,8 @@ class Reader {
         segment_(segment),
         network_(network) {}
 
-  // Fills ids, ages and runs for this step of every column. What lies behind the end of the stream
-  // or of a column is of no matter: the network is causal, so nothing that is scored sees it.
+  // Fills ids, ages and runs for this step of every column. The ids behind the end of the stream or
+  // of a column do not matter: the network is causal, so nothing that is scored sees them.
   void read(std::int64_t step) {
     ids.zero_();
     ages.assign(network_.reset_memory_at_documents ? plan_.columns.size() : 0, 0);
@@ -46,7 +46,7 @@ class Reader {
 
   at::Tensor ids;                  // [columns, segment + 1]: each token's target is behind it
   std::vector<std::int64_t> ages;  // of StepOptions
-  std::vector<Run> runs;           // what is scored in this step, columns ascending
+  std::vector<Run> runs;           // the targets that this step scores, columns ascending
 
  private:
   void read_column(std::size_t column, std::int64_t segment_index, bool scored) {

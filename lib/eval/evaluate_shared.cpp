@@ -12,9 +12,9 @@
 namespace ql::eval {
 namespace {
 
-// The stream from `begin`, a segment's start, to `end`. Documents that begin before it are left
-// out: what is scored reaches back to none of them but through memories that the part begins
-// without.
+// Returns the stream from `begin`, a segment's start, to `end`. Documents that begin before it are
+// left out. Scored outputs could reach them only through older memories, and the part begins
+// without any.
 TokenSource part_of(const TokenSource& whole, std::int64_t begin, std::int64_t end) {
   TokenSource part;
   part.name = whole.name;
@@ -39,7 +39,7 @@ TokenSource part_of(const TokenSource& whole, std::int64_t begin, std::int64_t e
   return part;
 }
 
-// All processes' sums in each of them.
+// Adds up the sums of all processes, in each of them.
 void add_up(Evaluation& result, machine::ProcessGroup& group) {
   const at::Tensor counts =
       at::tensor(std::vector<std::int64_t>{result.targets, result.known.targets, result.warm_up});
@@ -58,8 +58,7 @@ void add_up(Evaluation& result, machine::ProcessGroup& group) {
   result.known.squares = sum[3];
 }
 
-// All processes leave an evaluation that a signal stopped in one of them: the others would wait for
-// its part.
+// Stops all processes when a signal stopped one of them: the others would wait for its part.
 void stop_together(int stopped, machine::ProcessGroup& group) {
   const at::Tensor count = at::full({1}, stopped != 0 ? 1 : 0, at::kLong);
   group.sum(count);

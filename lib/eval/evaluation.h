@@ -1,4 +1,4 @@
-// What an evaluation found, whatever model it was.
+// The result of an evaluation, for any kind of model.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,8 @@ struct LossSums {
   double standard_error() const;
 };
 
-// Over all targets, which are one less than the stream has tokens: the first has nothing before it.
+// The sums are over all targets. There is one less than the stream has tokens, because the first
+// has nothing before it.
 struct Evaluation : LossSums {
   LossSums known;            // over the targets that are not <unk>
   std::int64_t batch = 0;    // columns read side by side
@@ -26,9 +27,9 @@ struct Evaluation : LossSums {
   double seconds = 0;
 };
 
-// Called for scored targets: position of the first target token in the stream, and losses in nats
-// of `count` targets from there on. Every target is handed over once; calls for one column come in
-// order, columns interleave.
+// Is called for scored targets with the position of the first target token in the stream and the
+// losses in nats of `count` targets from there on. Every target is handed over once. Calls for one
+// column come in order; columns interleave.
 using LossSink =
     std::function<void(std::int64_t position, const double* losses, std::int64_t count)>;
 using TargetProgress = std::function<void(std::int64_t targets_done)>;

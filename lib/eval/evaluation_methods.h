@@ -7,19 +7,19 @@
 
 namespace ql::eval {
 
-// Step by step, `options.batch` columns side by side (eval/columns.h).
+// Goes step by step, with `options.batch` columns side by side (eval/columns.h).
 Evaluation evaluate_columns(const nn::ModelAtLengths& model, const TokenSource& source,
                             const EvaluationOptions& options);
 
-// Chunk by chunk, each layer by layer (eval/stream_scorer.h).
+// Goes chunk by chunk, and through each chunk layer by layer (eval/stream_scorer.h).
 Evaluation evaluate_layerwise(const nn::ModelAtLengths& model, const TokenSource& source,
                               const EvaluationOptions& options);
 
-// One of the two, as the options say, in this process.
+// Calls one of the two, as the options say, in this process.
 Evaluation evaluate_alone(const nn::ModelAtLengths& model, const TokenSource& source,
                           const EvaluationOptions& options);
 
-// The same, a part of the stream in each process of options.group.
+// Does the same with a part of the stream in each process of options.group.
 Evaluation evaluate_shared(const nn::ModelAtLengths& model, const TokenSource& source,
                            const EvaluationOptions& options);
 

@@ -1,5 +1,5 @@
-// The losses of single tokens for a script to align with the tokens: one little-endian float32 per
-// target, natural logarithm, in stream order, nothing else.
+// Writes the losses of single tokens for a script to align with the tokens: one little-endian
+// float32 per target, natural logarithm, in stream order, and nothing else.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@ namespace ql::eval {
 // Keeps 4 bytes a target in memory, because columns finish their targets out of order.
 class LossFile {
  public:
-  // `path` "-" is standard output. Both are opened here, so that what cannot be written fails
-  // before the work is done. `targets` are the stream's tokens without the first.
+  // `path` "-" is standard output. Either is opened here, so that a path that cannot be written
+  // fails before the work is done. `targets` are the stream's tokens without the first.
   LossFile(const std::string& path, std::int64_t targets);
   // A LossSink: `position` counts tokens of the stream, so the first target has position 1.
   void put(std::int64_t position, const double* losses, std::int64_t count);

@@ -6,7 +6,7 @@
 namespace ql::eval {
 namespace {
 
-// Logits that exist at a time: bounds the memory of the softmax.
+// So many logits exist at a time, which bounds the memory of the softmax.
 constexpr std::int64_t kLogitsPerBlock = std::int64_t{1} << 23;
 
 }  // namespace

@@ -1,4 +1,4 @@
-// From output states to losses, and into an evaluation.
+// Turns output states into losses and adds them to an evaluation.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -10,13 +10,13 @@
 
 namespace ql::eval {
 
-// The losses of states [rows, d_model] for targets [rows]: float64 [rows] on the CPU. The logits
-// exist in blocks of rows, whatever the vocabulary's size.
+// Returns the losses of states [rows, d_model] for targets [rows] as float64 [rows] on the CPU. The
+// logits exist only in blocks of rows, which bound their memory for any vocabulary.
 at::Tensor losses_in_blocks(const nn::Model& model, const at::Tensor& states,
                             const at::Tensor& targets);
 
-// Adds the losses of `count` targets `ids` from `position` of the stream on, but for those before
-// options.first_target, and hands them to the sink.
+// Adds the losses of `count` targets `ids` from `position` of the stream on and hands them to the
+// sink. Those before options.first_target are left out.
 void add_losses(std::int64_t position, const std::int64_t* ids, const double* losses,
                 std::int64_t count, const EvaluationOptions& options, Evaluation& result);
 

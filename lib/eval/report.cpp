@@ -9,7 +9,8 @@ namespace {
 
 Json finite(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
 
-// nll per unit of the original text; null where the text has no such unit or is not known.
+// Returns the nll per unit of the original text; NaN, thus null, where the text has no such unit or
+// is not known.
 double per_unit(double nll, std::int64_t units) {
   return units > 0 ? nll / static_cast<double>(units) : std::nan("");
 }
@@ -57,8 +58,8 @@ void add_text_figures(Json& row, const std::optional<shard::TextCounts>& counts,
   row["bits_per_character"] = finite(per_unit(nll, counts->characters) / ln2);
 }
 
-// What is left when targets that are <unk> are left out. Only in a vocabulary of words each of them
-// stands for a word; how many bytes it stands for was not counted.
+// Adds the figures without the targets that are <unk>. Only in a vocabulary of words each <unk>
+// stands for a word. Its bytes were not counted.
 void add_known_figures(Json& row, const DataSet& data, const Evaluation& result) {
   for (const char* key : {"unknown_targets", "known_perplexity", "known_standard_error",
                           "known_word_perplexity", "known_bits_per_byte"}) {

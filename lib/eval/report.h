@@ -1,4 +1,4 @@
-// One row of results: the numbers, and beside them every setting and count they depend on.
+// Makes one row of results: the numbers, and beside them every setting and count they depend on.
 #pragma once
 
 #include <optional>
@@ -12,7 +12,7 @@
 
 namespace ql::eval {
 
-// What was evaluated. A unigram model has no network and no lengths.
+// The model that was evaluated. A unigram model has no network and no lengths.
 struct Subject {
   std::string name;  // the checkpoint, or the training data of a unigram model
   std::optional<net::Network> network;
@@ -20,11 +20,12 @@ struct Subject {
   std::int64_t parameters = 0;  // numbers that were learned
 };
 
-// A flat object with the same keys in the same order for every row (qleval(1) explains each); a
-// number that is not known, does not apply or is not finite is null.
+// Returns a flat object with the same keys in the same order for every row (qleval(1) explains
+// each). A number that is not known, does not apply or is not finite is null.
 Json report_row(const Subject& subject, const DataSet& data, const Evaluation& result);
 
-// A line or document: unit (its number), targets, unknown, nll, perplexity (null without targets).
+// Returns the row of a line or document: unit (its number), targets, unknown, nll, perplexity (null
+// without targets).
 Json unit_row(const UnitSum& sum);
 
 }  // namespace ql::eval

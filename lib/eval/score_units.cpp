@@ -13,7 +13,7 @@
 namespace ql::eval {
 namespace {
 
-// One pass over a stream: tokens go to the scorer, their losses to the sums of units.
+// Makes one pass over a stream. Tokens go to the scorer, and their losses to the sums of units.
 class Pass : public shard::TokenSink {
  public:
   Pass(const nn::Model& model, const DataSet& data, const UnitOptions& options,
@@ -44,7 +44,7 @@ class Pass : public shard::TokenSink {
     scorer_.put(wide_.data(), static_cast<std::int64_t>(count));
   }
 
-  // Nothing more has come: what can be said is said.
+  // Is called when nothing more has come yet: reports everything that is known.
   void catch_up() {
     if (unit_ != Unit::kWhole) {
       scorer_.put_waiting();
@@ -88,8 +88,8 @@ class Pass : public shard::TokenSink {
     if (!ends_lines()) {
       return;
     }
-    // Any token opens a line, not <eos> alone: a stream that begins inside a line is off only
-    // there.
+    // Any token opens a line, not only <eos>. So a stream that begins inside a line has only this
+    // line wrong.
     const bool opens = unit_ == Unit::kDoubledLine && !inside_;
     const bool ends = !opens && id == static_cast<std::int64_t>(*eos_);
     inside_ = !ends;

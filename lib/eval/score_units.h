@@ -1,5 +1,5 @@
-// Scores one stream and reports every line or document as soon as it is known, however long the
-// stream: for filtering text in a pipe.
+// Scores one stream of any length and reports every line or document as soon as it is known. This
+// serves to filter text in a pipe.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ namespace ql::eval {
 
 enum class Unit {
   kLine,         // ends with <eos>
-  kDoubledLine,  // begins and ends with <eos>, as in the One Billion Word corpus; a token that
-                 // comes behind the end of a line begins one, too
+  kDoubledLine,  // begins and ends with <eos>, as in the One Billion Word corpus; any other token
+                 // behind the end of a line begins one, too
   kDocument,
   kWhole  // the whole stream
 };
@@ -26,20 +26,20 @@ enum class Unit {
 struct UnitOptions {
   Unit unit = Unit::kLine;
   net::Lengths lengths;
-  std::int64_t chunk = 0;  // as EvaluationOptions
+  std::int64_t chunk = 0;  // that of EvaluationOptions
   TargetProgress progress;
 };
 
 struct UnitStudy {
   Evaluation evaluation;
-  DataSet data;  // whose tokens can no longer be read
+  DataSet data;  // its tokens can no longer be read
 };
 
-// `path` as for open_data(), but a stream on standard input is read as it comes and not kept; what
-// is scored before damage in it is found was whole. Throws Error for lines of a vocabulary without
-// <eos>, otherwise what open_data(), check_vocabulary() and evaluate() throw. A stream of a single
-// token has units without a target, but as a whole it is refused, as an empty one always is.
-// Progress is told after every chunk.
+// `path` is that of open_data(), but a stream on standard input is read as it comes and not kept.
+// The units that were scored before damage in it is found were whole. Throws Error for lines of a
+// vocabulary without <eos>, otherwise what open_data(), check_vocabulary() and evaluate() throw. A
+// stream of a single token has units without a target, but as a whole it is refused. An empty
+// stream always is. Progress is told after every chunk.
 UnitStudy score_units(const nn::Model& model, const std::string& model_name,
                       const std::optional<shard::VocabularyInfo>& trained_with,
                       const std::string& path, const UnitOptions& options,

@@ -34,7 +34,8 @@ void StreamScorer::put(const std::int64_t* ids, std::int64_t count) {
   check_ids(name_, position_ + static_cast<std::int64_t>(waiting_.size()), ids, count,
             model_.model().network().vocab_size);
   waiting_.insert(waiting_.end(), ids, ids + count);
-  // One more than a chunk: the last token read has the next one as its target.
+  // One token more than a chunk has to wait: the last one of the chunk has the next one as its
+  // target.
   while (static_cast<std::int64_t>(waiting_.size()) > chunk_tokens()) {
     score(chunk_tokens());
   }
@@ -46,7 +47,7 @@ void StreamScorer::put_waiting() {
 
 void StreamScorer::finish() { score(static_cast<std::int64_t>(waiting_.size()) - 1); }
 
-// Of the documents that the first tokens of the next segments belong to.
+// The ages of the documents that the first tokens of the next segments belong to.
 std::vector<std::int64_t> StreamScorer::next_ages(std::int64_t segments) {
   std::vector<std::int64_t> ages;
   for (std::int64_t i = 0; i < segments; ++i) {
@@ -65,7 +66,8 @@ void StreamScorer::score(std::int64_t count) {
   }
   const at::NoGradGuard no_gradient;
   const std::int64_t segments = (count + segment() - 1) / segment();
-  // What lies behind the end of the stream is 0: it is causal, so nothing that is scored sees it.
+  // The ids behind the end of the stream are 0. The network is causal, so nothing that is scored
+  // sees them.
   const at::Tensor tokens = at::zeros({segments, segment()}, at::kLong);
   std::copy_n(waiting_.begin(), count, tokens.data_ptr<std::int64_t>());
   const at::Tensor targets = at::empty({count}, at::kLong);

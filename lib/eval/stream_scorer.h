@@ -1,5 +1,6 @@
-// Scores one stream as it comes, layer by layer (nn/model_at_lengths.h, forward_stream): chunk by
-// chunk, memories passed on. It keeps a chunk, however long the stream.
+// Scores one stream as it comes. Each chunk goes layer by layer (nn/model_at_lengths.h,
+// forward_stream), and memories are passed on to the next. It keeps one chunk, however long the
+// stream is.
 #pragma once
 
 #include <cstdint>
@@ -15,19 +16,21 @@ namespace ql::eval {
 class StreamScorer {
  public:
   // options.chunk tokens go through a layer at once, rounded to whole segments. `name` is the
-  // stream's in messages. The model must outlive this object.
+  // stream's name in messages. The model must outlive this object.
   StreamScorer(const nn::ModelAtLengths& model, std::string name, const EvaluationOptions& options);
 
-  // A document begins with the token at `position` of the stream: ascending, each before its token
-  // is put. Only networks that reset their memory there take notice.
+  // Says that a document begins with the token at `position` of the stream. Positions ascend, and
+  // each comes before its token is put. Only networks that reset their memory at documents use
+  // them.
   void put_document(std::int64_t position);
-  // The next ids of the stream. Throws Error for an id outside the vocabulary. After every chunk
-  // this calls options.sink and options.progress, and throws Interrupted when a signal asks to
-  // stop; the functions below do so, too.
+  // Takes the next ids of the stream. Throws Error for an id outside the vocabulary. After every
+  // chunk this calls options.sink and options.progress, and throws Interrupted when a signal asks
+  // to stop; the functions below do so, too.
   void put(const std::int64_t* ids, std::int64_t count);
-  // Scores all whole segments that are there: while more of the stream is waited for.
+  // Scores all whole segments that are there. It is for the time while more of the stream is waited
+  // for.
   void put_waiting();
-  // The end of the stream: scores the rest.
+  // Ends the stream and scores the rest.
   void finish();
 
   std::int64_t chunk_tokens() const { return segments_ * segment(); }

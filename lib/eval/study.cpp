@@ -46,7 +46,7 @@ std::vector<net::Lengths> all_lengths(const StudyOptions& options, const net::Le
 
 Checkpoint read_checkpoint(const std::string& name, const StudyOptions& options) {
   Checkpoint checkpoint{name, name, net::read_model_file(name), {}};
-  if (!std::filesystem::is_directory(name)) {  // its model.json was given
+  if (!std::filesystem::is_directory(name)) {  // `name` is its model.json
     const std::filesystem::path folder = checkpoint.folder.parent_path();
     checkpoint.folder = folder.empty() ? std::filesystem::path(".") : folder;
   }
@@ -73,7 +73,7 @@ std::size_t rows_of(const StudyOptions& options, const std::vector<Checkpoint>& 
   return subjects * options.data.size();
 }
 
-// Progress and the loss file around one evaluation.
+// Wraps one evaluation in progress and the loss file.
 template <typename Run>
 Evaluation observe(const std::string& title, const DataSet& data, const StudyOptions& options,
                    const Run& run) {
@@ -139,7 +139,7 @@ void run_unigram(const DataSet& training, const std::vector<DataSet>& data,
   }
 }
 
-// Whether all that is asked for can be said while a stream on standard input is read, once and in
+// Tells whether all results can be computed while a stream on standard input is read, once and in
 // order.
 bool needs_one_pass(const StudyOptions& options, std::size_t rows) {
   return rows == 1 && options.checkpoints.size() == 1 && options.data.front() == "-" &&

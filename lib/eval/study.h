@@ -1,4 +1,4 @@
-// Every combination of models, data and lengths that one call of qleval asks for.
+// Evaluates every combination of models, data and lengths that one call of qleval asks for.
 #pragma once
 
 #include <cstdint>
@@ -21,16 +21,16 @@ struct StudyOptions {
   std::vector<std::string> data;       // folders with a manifest; "-" once
   // Lengths to combine; an empty list stands for the length each checkpoint was trained with.
   std::vector<std::int64_t> segments, memories, compressed_memories;
-  std::int64_t batch = 0, chunk = 0;  // as EvaluationOptions
+  std::int64_t batch = 0, chunk = 0;  // those of EvaluationOptions
   c10::Device device = c10::DeviceType::CPU;
   machine::Precision precision = machine::Precision::kFloat32;
-  machine::ProcessGroup* group = nullptr;  // as EvaluationOptions
+  machine::ProcessGroup* group = nullptr;  // that of EvaluationOptions
   std::optional<std::string> loss_file;    // LossFile's path; only for a study of one row
 };
 
-// Calls `row` with each report_row() as soon as it is known: the checkpoints in the order
-// given, last the unigram model; within each the data; within those segment, memory and compressed
-// memory lengths, the last one changing fastest.
+// Calls `row` with each report_row() as soon as it is known. The checkpoints come in the order
+// given, then the unigram model. Within each come the data, and within those segment, memory and
+// compressed memory lengths, the last one changing fastest.
 //
 // Everything that can be checked without evaluating is checked before the first evaluation: the
 // models' files, every combination of lengths, the data and their vocabularies. Throws UsageError
@@ -38,9 +38,10 @@ struct StudyOptions {
 // throw.
 void run_study(const StudyOptions& options, const std::function<void(const Json& row)>& row);
 
-// One checkpoint with one choice of lengths on one data set, line by line or document by document
-// (eval/score_units.h): `unit` gets every sum as soon as it is known, the result is report_row().
-// Throws UsageError for anything else than one row, otherwise what score_units() throws.
+// Evaluates one checkpoint with one choice of lengths on one data set, line by line or document by
+// document (eval/score_units.h). The sink gets every sum as soon as it is known; the result is
+// report_row(). Throws UsageError for anything else than one row, otherwise what score_units()
+// throws.
 Json run_unit_study(const StudyOptions& options, Unit unit, const UnitSums::Sink& sink);
 
 }  // namespace ql::eval

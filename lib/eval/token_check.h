@@ -1,11 +1,11 @@
-// What both evaluators demand of the tokens they read.
+// Checks the tokens that both evaluators read.
 #pragma once
 
 #include "eval/token_source.h"
 
 namespace ql::eval {
 
-// Throws Error when the stream has fewer than two tokens: nothing could be scored.
+// Throws Error when the stream has fewer than two tokens, because nothing could be scored.
 void check_length(const TokenSource& source);
 
 // Throws Error for the first of `ids` outside 0 .. vocab_size-1; `begin` is the position of ids[0].

@@ -1,4 +1,4 @@
-// How often every id occurs.
+// Counts how often every id occurs.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ void for_each_piece(
     const TokenSource& source, std::int64_t begin, std::int64_t vocab_size,
     const std::function<void(std::int64_t begin, const std::vector<std::int64_t>& ids)>& use);
 
-// The occurrences of ids 0 .. vocab_size-1. Throws as for_each_piece does.
+// Returns the occurrences of ids 0 .. vocab_size-1. Throws as for_each_piece does.
 std::vector<std::int64_t> count_tokens(const TokenSource& source, std::int64_t vocab_size,
                                        const TargetProgress& progress = {});
 

@@ -1,4 +1,4 @@
-// Tokens at any place of some store, as the evaluators read them.
+// Lets the evaluators read tokens at any place of some store.
 #pragma once
 
 #include <cstddef>
@@ -16,8 +16,8 @@ struct TokenSource {
   // of reading, as in shard::TokenReader. Throws std::out_of_range outside the stream.
   std::function<void(std::int64_t begin, std::int64_t count, std::int64_t* out, std::size_t cursor)>
       read;
-  // Ascending positions where documents start. Called for networks that reset their memory there,
-  // which cannot be evaluated without it.
+  // Returns the ascending positions where documents start. It is called for networks that reset
+  // their memory there, which cannot be evaluated without it.
   std::function<const std::vector<std::int64_t>&()> document_starts = {};
 };
 

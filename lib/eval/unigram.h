@@ -1,5 +1,5 @@
-// The baseline every language model has to beat: each token by its frequency in the training data,
-// whatever stands before it.
+// Scores each token by its frequency in the training data, whatever stands before it. Every
+// language model has to beat this baseline.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace ql::eval {
 
-// p(w) = (count(w) + 1) / (N + V): maximum likelihood with one added to every count, so that tokens
-// unseen in training have a probability.
+// p(w) = (count(w) + 1) / (N + V) with N tokens and V ids. This is maximum likelihood with one
+// added to every count, so that tokens unseen in training have a probability.
 class Unigram {
  public:
   // Counts every token of `source`. Throws Error for ids outside the vocabulary.

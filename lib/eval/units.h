@@ -1,4 +1,4 @@
-// Sums of losses by line or by document.
+// Sums losses by line or by document.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +12,12 @@ namespace ql::eval {
 
 struct UnitSum {
   std::int64_t number = 0;           // from 1
-  std::int64_t targets = 0;          // scored tokens; the first token of the stream is none
-  std::int64_t unknown_targets = 0;  // of them, <unk>
+  std::int64_t targets = 0;          // scored tokens; the first token of the stream is not one
+  std::int64_t unknown_targets = 0;  // targets that are <unk>
   double nll = 0;                    // nats
 };
 
-// Tokens come first, their losses later; a unit is handed over as soon as its end and its last loss
+// Tokens come first, their losses later. A unit is handed over as soon as its end and its last loss
 // are known, or at finish().
 class UnitSums {
  public:
@@ -25,11 +25,11 @@ class UnitSums {
   UnitSums(std::optional<shard::TokenId> unknown, Sink sink);
 
   void put_token(std::int64_t id);
-  // The unit that the tokens so far belong to is complete.
+  // Says that the unit of the tokens so far is complete.
   void end_unit();
-  // Losses of targets from `position` of the stream on, in order.
+  // Takes the losses of targets from `position` of the stream on, in order.
   void put_losses(std::int64_t position, const double* losses, std::int64_t count);
-  // The end of the stream: a unit that was begun and not ended is handed over, too.
+  // Ends the stream. A unit that was begun and not ended is handed over, too.
   void finish();
 
  private:
@@ -43,7 +43,7 @@ class UnitSums {
   std::optional<shard::TokenId> unknown_;
   Sink sink_;
   std::deque<Open> ended_;
-  Open open_;    // counts the tokens since the last end; its end is where the stream is
+  Open open_;    // counts the tokens since the last end; its end is that of the tokens so far
   UnitSum sum_;  // of the unit whose losses arrive
   std::int64_t last_end_ = 0;
   std::int64_t scored_ = 1;  // position behind the last loss; the first token has none

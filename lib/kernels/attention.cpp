@@ -12,7 +12,7 @@
 namespace ql::kernels {
 namespace {
 
-// What FusedAttention keeps besides tensors.
+// The inputs of FusedAttention that have no gradient.
 struct FusedOptions {
   at::Tensor kept;
   double kept_factor = 1;
@@ -62,8 +62,8 @@ struct FusedAttention : torch::autograd::Function<FusedAttention> {
   }
 };
 
-// scores[.., i, k] by row k of the position table -> scores[.., i, j] by key j, with
-// k = segment - 1 - i + j. Keys in the future get another row's number; the mask hides them.
+// Turns scores[.., i, k] by row k of the position table into scores[.., i, j] by key j, with k =
+// segment - 1 - i + j. Keys in the future get another row's number; the mask hides them.
 at::Tensor relative_shift(const at::Tensor& by_row) {
   const std::int64_t batch = by_row.size(0), heads = by_row.size(1);
   const std::int64_t segment = by_row.size(2), window = by_row.size(3);
@@ -85,12 +85,12 @@ at::Tensor contiguous(const at::Tensor& tensor) {
   return tensor.defined() ? tensor.contiguous() : tensor;
 }
 
-// Contiguous but for the distance between its streams.
+// Tells whether a part is contiguous but for the distance between its streams.
 bool has_plain_streams(const at::Tensor& part) {
   return part.size(0) == 0 || part.select(0, 0).is_contiguous();
 }
 
-// Before dropout: [batch, H, segment, window].
+// Returns the probabilities before dropout: [batch, H, segment, window].
 at::Tensor probabilities_of_operations(const AttentionInput& input) {
   const double scale = 1 / std::sqrt(static_cast<double>(input.queries.size(3)));
   const at::Tensor keys = join(input.keys_values).select(2, 0);
@@ -127,7 +127,8 @@ at::Tensor hidden_keys(std::int64_t segment, std::int64_t window, const net::Att
   if (reach.dilations.empty()) {
     return reach.span > 0 ? future.logical_or(distance.ge(reach.span)) : future;
   }
-  // Filled number by number: a list of the host's would have to be copied, and waited for.
+  // The tensor is filled number by number: a list on the host would have to be copied to the
+  // device, and waited for.
   const at::Tensor step =
       at::empty({static_cast<std::int64_t>(reach.dilations.size()), 1, 1}, options);
   for (std::size_t head = 0; head < reach.dilations.size(); ++head) {

@@ -12,14 +12,29 @@ namespace {
 // Streams whose gradients of positions and biases are summed one after the other; the sums of the
 // groups are joined in order. Fixed, so that the result does not depend on the number of threads.
 constexpr std::int64_t kGroup = 8;
-// Where the gradients of one group of streams go. Positions [window, width] and biases [width] are
-// those of the head; the others are as in the input.
+
+// The places of the gradients of one group of streams. Positions [window, width] and biases [width]
+// are those of the head; the others are as in the input.
 template <typename Real>
 struct GradientView {
   Real *queries, *keys_values;
   Real *positions, *content_bias, *position_bias;
 };
 
+// Computes the gradients of one (stream, head), a block of queries at a time. With the names of
+// Forward (attention_forward.cpp) and G_i for the gradient by sum_i, these are
+//
+//   w_ij    = f_ij p_ij                                      weights_
+//   D_ij    = f_ij (G_i . value_j)                           gradient by p_ij
+//   S_ij    = c p_ij (D_ij - sum_n p_in D_in)                gradients_: by score_ij / c
+//   value_j : sum_i w_ij G_i
+//   k_j     : sum_i S_ij (q_i + u)
+//   r_d     : sum_i S_ij (q_i + v), j = m + i - d            a diagonal of S
+//   q_i     : sum_j S_ij k_j + sum_j S_ij r_(m+i-j)
+//   u, v    : the first and the second sum of q_i, summed over the queries
+//
+// Gradients of keys and values are set by a problem's first block of queries; later blocks add.
+// Those of r, u and v are summed over the streams of the group as well.
 template <typename Real>
 class Backward {
  public:
@@ -48,7 +63,7 @@ class Backward {
     if (view_.window <= kShortWindow) {
       prefetch<true>(keys_values, 2 * view_.window, view_.row(), view_.width);
     }
-    // Keys of a dilation that no query has.
+    // No query sees the keys of these residues of the dilation.
     for (std::int64_t residue = view_.segment; residue < view_.dilation(head); ++residue) {
       clear(keys_values, (view_.window - view_.segment + residue) % view_.dilation(head),
             view_.window, view_.dilation(head));
@@ -82,7 +97,7 @@ class Backward {
   }
 
  private:
-  // `keys_values`: the gradients of the problem's first key.
+  // `keys_values` points to the gradients of the problem's first key.
   void run_block(const Problem<Real>& problem, std::int64_t begin, std::int64_t count,
                  const Panels<Real>& key_panels, const GradientView<Real>& out, Real* keys_values) {
     find_score_gradients(problem, begin, count);
@@ -99,7 +114,8 @@ class Backward {
     // Key j is seen by the queries from j - memory to j - memory + farthest.
     Range keys;
     find_range(problem.seen(begin), 0, count, keys);
-    // The first block sets what the others add to.
+    // The first block sets the gradients, and the others add to them. So it clears those of keys
+    // that it does not see.
     if (begin == 0) {
       clear(keys_values, 0, keys.begin * problem.step, problem.step);
       clear(keys_values, keys.end * problem.step, problem.keys * problem.step, problem.step);
@@ -131,7 +147,7 @@ class Backward {
     find_query_gradients(problem, begin, count, key_panels, out);
   }
 
-  // Every step-th key and value from `key` up to `end`.
+  // Clears the gradients of every step-th key and value from `key` up to `end`.
   void clear(Real* keys_values, std::int64_t key, std::int64_t end, std::int64_t step) {
     for (; key < end; key += step) {
       Real* row = keys_values + key * 2 * view_.row();
@@ -172,7 +188,7 @@ class Backward {
     rows.stride = scratch_.score_stride;
     rows.scores = gradients_;
     rows.weights = weights_;
-    // Only read in backward.
+    // The gradient pass only reads them.
     rows.probabilities = const_cast<Real*>(probabilities_) + problem.kept_at(begin);
     rows.probability_stride = view_.kept_row() * problem.step;
     rows.scale = view_.scale;
@@ -183,7 +199,7 @@ class Backward {
     softmax_gradient_rows_in(version_, &rows);
   }
 
-  // The score of query i by row t of the table is that of key t - shift + i: a diagonal.
+  // Row t of the table meets query i at key t - shift + i. So its gradient sums a diagonal of S.
   void add_position_gradients(const Problem<Real>& problem, std::int64_t begin, std::int64_t count,
                               Real* positions) {
     const std::int64_t shift = problem.shift() - begin;
@@ -263,7 +279,8 @@ AttentionGradients backward(const AttentionInput& input, const at::Tensor& proba
   AttentionGradients result;
   result.queries = at::empty(input.queries.sizes(), options);
   result.keys_values = at::empty(input.keys_values.front().sizes(), options);
-  // Of every group and head: the gradients of its positions, content bias and position bias.
+  // Every group and head has rows for the gradients of its positions, content bias and position
+  // bias.
   const std::int64_t rows = view.window + 2;
   const at::Tensor partial = at::zeros({groups, view.heads, rows, view.width}, options);
   const PositionPanels<Real> positions =

@@ -9,6 +9,16 @@ namespace ql::kernels {
 namespace attention {
 namespace {
 
+// Computes attention of one (stream, head), a block of queries at a time. With the scale
+// c = 1 / sqrt(width), dropout's factors f (0 for what it drops, 1 without dropout), and query i at
+// window index m + i:
+//
+//   score_ij = c (q_i + u) . k_j + c (q_i + v) . r_(m+i-j)    over the keys j that query i sees
+//   p_ij     = e^(score_ij) / sum_n e^(score_in)
+//   sum_i    = sum_j f_ij p_ij value_j
+//
+// The scale is applied to the queries, which are narrower than the scores. The second term is one
+// product with the whole position table; softmax_rows() shifts its rows to the keys.
 template <typename Real>
 class Forward {
  public:
@@ -98,7 +108,7 @@ class Forward {
     multiply_in(version_, &product);
   }
 
-  // `queries` [count, width] by each of the columns.
+  // scores = `queries` [count, width] times the columns.
   void multiply_scores(const Real* queries, std::int64_t count, const Real* columns,
                        std::int64_t column_count, const Band& seen, Real* scores) {
     SmallProduct<Real> product;

@@ -1,7 +1,7 @@
-// Relative attention on the CPU, for each (stream, head) in blocks of queries: scores, softmax,
-// dropout and the sums of the values, and their gradients, as small products
-// (kernels/small_product.h). A head with dilation d is d heads without one, each with every d-th
-// query and key. Outside of autograd; results do not depend on the number of threads.
+// Computes relative attention and its gradients on the CPU, outside of autograd. Each (stream,
+// head) goes by blocks of queries through small products (kernels/small_product.h), softmax and
+// dropout. A head with dilation d is computed as d heads without one, each with every d-th query
+// and key. Results do not depend on the number of threads.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -15,13 +15,13 @@ namespace ql::kernels {
 
 struct AttentionResult {
   at::Tensor sums;  // [batch, segment, H, d_head]
-  // What attention_backward() needs, one number for each query, head and key: the probabilities
-  // before dropout [batch, H, segment, keys]. A query's row begins with the keys of its dilation,
-  // side by side; `keys` is their largest number, rounded up to 64 bytes.
+  // The probabilities before dropout [batch, H, segment, keys], for attention_backward(). A query's
+  // row begins with the keys of its dilation, side by side; `keys` is their largest number, rounded
+  // up to 64 bytes.
   at::Tensor probabilities;
 };
 
-// Shaped like the input; undefined where that is.
+// The gradients have the shapes of the input, and are undefined where it is.
 struct AttentionGradients {
   at::Tensor queries, keys_values, positions, content_bias, position_bias;
 };
@@ -31,7 +31,7 @@ struct AttentionGradients {
 AttentionResult attention_forward(const AttentionInput& input, bool keep,
                                   machine::VectorVersion version = machine::vector_version());
 
-// Of a window in one part. `sums_gradient` [batch, segment, H, d_head], contiguous.
+// The window must be in one part. `sums_gradient` [batch, segment, H, d_head] must be contiguous.
 AttentionGradients attention_backward(const AttentionInput& input, const at::Tensor& probabilities,
                                       const at::Tensor& sums_gradient,
                                       machine::VectorVersion version = machine::vector_version());

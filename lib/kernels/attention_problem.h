@@ -1,5 +1,6 @@
-// What both directions of the attention kernel (kernels/attention_kernel.h) are made of: pointers
-// into its tensors, and the problem of one stream and head, its rows, masks and memory.
+// Holds the parts that both directions of the attention kernel (kernels/attention_kernel.h) share:
+// pointers into its tensors, and the problem of one stream and head with its rows, masks and
+// memory.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -17,15 +18,16 @@
 
 namespace ql::kernels::attention {
 
-// A block of queries: so many that their scores stay in the nearest caches.
+// A block has as many queries as keep their scores in the nearest caches.
 inline constexpr std::int64_t kBlockBytes = std::int64_t{1} << 15;
 inline constexpr std::int64_t kLeastBlock = 2 * kMostTileRows;
 
 // An end of a Band that does not bound anything.
 inline constexpr std::int64_t kFar = std::int64_t{1} << 40;
 
-// Zeros behind (and before) rows of scores: a product that runs along their diagonals reads this
-// far beyond their ends, and rows do not all begin at the same place of a cache.
+// Zeros behind (and before) rows of scores. A product that runs along their diagonals reads this
+// far beyond their ends. The margin also keeps rows from all beginning at the same place of a
+// cache.
 inline constexpr std::int64_t kMargin = 16;
 static_assert(kMargin >= kMostTileRows);
 
@@ -74,9 +76,9 @@ struct View {
   std::int64_t dilation(std::int64_t head) const {
     return dilations.empty() ? 1 : dilations[static_cast<std::size_t>(head)];
   }
-  // Rows of the position table that the head uses: as many as a query of it can see keys.
+  // The head uses as many rows of the position table as a query of it can see keys.
   std::int64_t distances(std::int64_t head) const { return (window - 1) / dilation(head) + 1; }
-  // Numbers of a row of probabilities that are kept.
+  // Numbers in a kept row of probabilities.
   std::int64_t kept_row() const { return padded<Real>(most_keys); }
   std::int64_t block() const {
     const std::int64_t rows = kBlockBytes / static_cast<std::int64_t>(sizeof(Real)) / kept_row();
@@ -96,12 +98,12 @@ struct View {
 // The panels of every head's position table: row t is the distance (distances - 1 - t) * dilation.
 template <typename Real>
 struct PositionPanels {
-  std::int64_t size = 0;  // of a head
+  std::int64_t size = 0;  // numbers of a head
   std::vector<Real> data;
   const Real* of(std::int64_t head) const { return data.data() + head * size; }
 };
 
-// Kernel: pack_rows_in or pack_columns_in.
+// `kernel` calls pack_rows_in or pack_columns_in.
 template <typename Real, typename Kernel>
 PositionPanels<Real> pack_positions(const View<Real>& view, std::int64_t size,
                                     const Kernel& kernel) {
@@ -129,8 +131,8 @@ PositionPanels<Real> pack_positions(const View<Real>& view, std::int64_t size,
   return panels;
 }
 
-// Every dilation-th query of a stream and head, from query `first` on, and the keys that they can
-// see: an attention of its own, whose queries and keys are counted from 0.
+// Every dilation-th query of a stream and head, from query `first` on, with the keys that these
+// queries can see. They make an attention of its own, whose queries and keys are counted from 0.
 template <typename Real>
 struct Problem {
   Problem(const View<Real>& in, std::int64_t of_stream, std::int64_t of_head,
@@ -147,14 +149,15 @@ struct Problem {
         first_key((in.window - in.segment + first_query) % step),
         farthest(in.span > 0 ? in.span - 1 : keys) {}
 
-  // Of the keys, by query, from query `begin` on.
+  // The keys that each query sees; row 0 of the band is query `begin`.
   Band seen(std::int64_t begin) const {
     return {memory + begin - farthest, memory + begin + 1, 1, 0, keys};
   }
   // Query i meets key j in row shift - i + j of the position table.
   std::int64_t shift() const { return distances - keys + queries - 1; }
-  // The rows of the position table that have something for queries from `begin` on.
+  // The row of the farthest distance that any query reads.
   std::int64_t farthest_row() const { return std::max<std::int64_t>(0, distances - 1 - farthest); }
+  // The rows of the position table that each query reads; row 0 of the band is query `begin`.
   Band positions_seen(std::int64_t begin) const {
     return {shift() - begin, kFar, -1, farthest_row(), distances};
   }
@@ -163,9 +166,9 @@ struct Problem {
            ((stream * view.heads + head) * view.segment + first + query * step) * view.window +
            first_key;
   }
-  // Whether a product with so many rows had better read its second matrix where it stands than from
-  // panels: they pay when they are read often. (Keys and values in several parts are in no one
-  // place, and a last panel that is not whole would be read beyond its end.)
+  // Tells whether a product with so many rows had better read its second matrix in place. Packing
+  // it into panels pays only when they are read often. (Keys and values in several parts are not in
+  // one place, and an incomplete last panel would be read beyond its end.)
   bool has_rows_in_place(std::int64_t rows) const {
     return rows <= 2 * kMostTileRows && view.width % kPanel<Real> == 0 && view.parts.size() == 1;
   }
@@ -180,8 +183,8 @@ struct Problem {
   std::int64_t stream, head, step, first, distances, queries, memory, keys, first_key, farthest;
 };
 
-// Memory for the problems of one thread. Rows of scores have margins, see kMargin; `front` makes
-// room for products along diagonals to begin before the first row.
+// Memory for the problems of one thread. Rows of scores have margins (kMargin). `front` leaves room
+// before the first row, where products along diagonals may begin.
 template <typename Real>
 class Scratch {
  public:
@@ -197,7 +200,7 @@ class Scratch {
     return buffers_.back().data() + front;
   }
 
-  // Sizes: panels of keys, of their columns, of a block's queries, and a block's scores.
+  // Sizes of the panels of keys, of their columns, of a block's queries, and of a block's scores.
   std::int64_t score_stride, keys, columns, rows, scores;
   std::vector<const Real*> key_rows, query_rows, gradient_rows;
 
@@ -224,7 +227,8 @@ void find_rows(const Problem<Real>& problem, Scratch<Real>& scratch) {
   }
 }
 
-// Dropout's factors of the queries from `begin` on, in `scratch` with the stride that is returned.
+// Fills `factors` with those of dropout for `count` queries from `begin` on, and returns their
+// stride.
 template <typename Real>
 std::int64_t find_factors(const Problem<Real>& problem, std::int64_t begin, std::int64_t count,
                           machine::VectorVersion version, Real* factors) {
@@ -246,8 +250,8 @@ const Real* bias_of(const Real* biases, const Problem<Real>& problem) {
   return biases == nullptr ? nullptr : biases + problem.head * problem.view.width;
 }
 
-// Windows this short are read from one end to the other in less time than the memory takes to
-// answer, so that they are asked for one problem ahead.
+// Reading a window this short takes less time than the memory needs to answer. So its data is asked
+// for one problem ahead.
 inline constexpr std::int64_t kShortWindow = 64;
 
 template <bool kToWrite, typename Real>
@@ -261,7 +265,7 @@ void prefetch(const Real* rows, std::int64_t count, std::int64_t stride, std::in
 #endif
 }
 
-// What a problem reads.
+// Asks for everything that a problem reads.
 template <typename Real>
 void prefetch_inputs(const View<Real>& view, std::int64_t stream, std::int64_t head) {
   if (view.window > kShortWindow) {

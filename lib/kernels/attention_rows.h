@@ -1,5 +1,5 @@
-// What attention does with rows of scores between its products: softmax and dropout, and their
-// gradients.
+// Computes softmax and dropout of rows of scores, and their gradients: the steps of attention
+// between its products.
 #pragma once
 
 #include <algorithm>
@@ -11,8 +11,8 @@
 
 namespace ql::kernels {
 
-// Consecutive queries. Rows of all matrices have room for whole panels, and those of `factors` need
-// not begin at a panel: what is read of them behind the last key does not matter.
+// The rows of consecutive queries. Rows of all matrices have room for whole panels. Those of
+// `factors` need not begin at a panel, and the numbers behind their last key do not matter.
 template <typename Real>
 struct ScoreRows {
   std::int64_t rows = 0;
@@ -22,7 +22,7 @@ struct ScoreRows {
   Real* weights = nullptr;       // backward: becomes the probabilities after dropout
   const Real* by_row = nullptr;  // forward: position scores or null; of key j at [shift - r + j]
   std::int64_t by_row_stride = 0, shift = 0;
-  const Real* factors = nullptr;  // of dropout or null
+  const Real* factors = nullptr;  // of dropout, or null
   std::int64_t factor_stride = 0;
   Real* probabilities = nullptr;  // before dropout; null in forward: not kept
   std::int64_t probability_stride = 0;
@@ -34,7 +34,7 @@ constexpr std::int64_t panel_begin(std::int64_t column) {
   return column / kPanel<Real> * kPanel<Real>;
 }
 
-// Clears the columns of a row from `begin` up to `end`, which are whole panels.
+// Clears the columns of a row from `begin` up to `end`, both ends of panels.
 template <int kBytes, typename Real>
 QL_VECTOR_BODY void clear_panels(Real* row, std::int64_t begin, std::int64_t end) {
   constexpr std::int64_t kSize = Register<Real, kBytes>::kSize;
@@ -44,7 +44,7 @@ QL_VECTOR_BODY void clear_panels(Real* row, std::int64_t begin, std::int64_t end
   }
 }
 
-// The panels with keys that some of the rows see.
+// Finds the panels with keys that some of the rows see.
 template <typename Real>
 QL_VECTOR_BODY void find_panels(const Band& seen, std::int64_t first, std::int64_t count,
                                 Range& panels) {
@@ -53,7 +53,12 @@ QL_VECTOR_BODY void find_panels(const Band& seen, std::int64_t first, std::int64
   panels.end = padded<Real>(panels.end);
 }
 
-// Scores become the weights of the values, 0 where no key is seen, in all panels of the rows.
+// Scores become the weights of the values, 0 where no key is seen, in all panels of the rows. For
+// the keys j that row r sees, with the scores s and dropout's factors f:
+//
+//   s_rj           = scores_rj + by_row_r[shift - r + j]
+//   probability_rj = e^(s_rj - max_n s_rn) / sum_n e^(s_rn - max_n s_rn)
+//   scores_rj      = f_rj probability_rj
 template <int kBytes, typename Real>
 QL_VECTOR_BODY void softmax_rows_body(const ScoreRows<Real>* in) {
   using Vector = typename Register<Real, kBytes>::Vector;
@@ -123,7 +128,11 @@ QL_VECTOR_BODY void softmax_rows_body(const ScoreRows<Real>* in) {
 }
 QL_REGISTER_KERNEL(softmax_rows)
 
-// Gradients of the probabilities after dropout become those of the scores, with the scale in them.
+// Gradients g by the probabilities after dropout become those by the scores, with the scale in
+// them. With the probabilities p and dropout's factors f:
+//
+//   weights_rj = f_rj p_rj
+//   scores_rj  = scale p_rj (f_rj g_rj - sum_n p_rn f_rn g_rn)
 template <int kBytes, typename Real>
 QL_VECTOR_BODY void softmax_gradient_rows_body(const ScoreRows<Real>* in) {
   using Vector = typename Register<Real, kBytes>::Vector;
@@ -181,7 +190,7 @@ QL_VECTOR_BODY void scale_rows_body(const Real* const* rows, const Real* bias, R
 }
 QL_VECTOR_KERNEL(scale_rows)
 
-// sums[n] += the rows' numbers n.
+// sums[n] += rows[0][n] + rows[1][n] + ..., for `count` rows.
 template <typename Real>
 QL_VECTOR_BODY void sum_rows_body(const Real* rows, std::int64_t stride, std::int64_t count,
                                   std::int64_t width, Real* sums) {

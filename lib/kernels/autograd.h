@@ -1,4 +1,5 @@
-// What operations with a gradient of their own need from LibTorch. For the sources of lib/kernels.
+// Includes what operations with a gradient of their own need from LibTorch, for the sources of
+// lib/kernels.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -20,8 +21,8 @@ namespace ql::kernels {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// An undefined tensor as autograd wants it among the inputs: in c10::optional until LibTorch 2.3,
-// in std::optional since.
+// Autograd wants an input that may be undefined as an optional: c10::optional until LibTorch 2.3,
+// std::optional since.
 using OptionalTensor = decltype(std::declval<c10::IValue&>().toOptional<at::Tensor>());
 inline OptionalTensor optional_tensor(const at::Tensor& tensor) {
   return tensor.defined() ? OptionalTensor(tensor) : OptionalTensor();

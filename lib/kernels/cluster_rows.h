@@ -1,4 +1,4 @@
-// Which rows of a batch belong to which cluster of the vocabulary (net/clusters.h).
+// Groups the rows of a batch by the cluster of the vocabulary that they belong to (net/clusters.h).
 #pragma once
 
 #include <ATen/ATen.h>
@@ -13,7 +13,7 @@ struct ClusterRows {
   at::Tensor rows;                   // [rows] int64
   at::Tensor ids;                    // [rows] int64, counted from the first id of the cluster
   at::Tensor places;                 // [rows] int64: where `rows` names row i
-  std::vector<std::int64_t> begins;  // of the clusters in `rows`, and its end
+  std::vector<std::int64_t> begins;  // of each cluster in `rows`, then its end
 
   std::int64_t count(std::size_t cluster) const { return begins[cluster + 1] - begins[cluster]; }
   at::Tensor rows_of(std::size_t cluster) const {
@@ -24,14 +24,14 @@ struct ClusterRows {
   }
 };
 
-// `ids` [rows] int64, all below ends.back(); `ends` ascends, one end of ids a cluster. The tensors
-// are made on the CPU and lie on the device of `ids`: another device waits once, not once a
-// cluster.
+// `ids` [rows] int64 must be below ends.back(); `ends` ascends and has the end of every cluster's
+// ids. The tensors are made on the CPU and copied to the device of `ids`, so that another device
+// waits once and not for every cluster.
 ClusterRows rows_by_cluster(const at::Tensor& ids, const std::vector<std::int64_t>& ends);
 
-// What the head has to predict: an id of the first cluster itself, for cluster i > 0 its column
-// head_size - i (the public code reads column -i: the clusters' columns stand in reverse, after
-// the ids of the first cluster).
+// Returns the targets of the head. An id of the first cluster is its own target. For cluster i > 0
+// the target is column head_size - i: as in the public code, which reads column -i, the clusters'
+// columns stand in reverse after the ids of the first cluster.
 at::Tensor head_targets(const at::Tensor& ids, const std::vector<std::int64_t>& ends);
 
 }  // namespace ql::kernels

@@ -39,8 +39,8 @@ void fill_group(std::uint8_t* kept, std::uint32_t first_call, const DropoutStrea
 
 #if QL_VECTOR_X86
 
-// Four calls at once: every word in the low half of 64 bits, where products find it; what stands in
-// the high halves does not matter.
+// Four calls at once. Every word is in the low half of 64 bits, where products find it. The
+// contents of the high halves do not matter.
 struct Quad {
   __m256i word[4];
 };
@@ -90,7 +90,8 @@ QL_TARGET_AVX2 void fill_group_avx2(std::uint8_t* kept, std::uint32_t first_call
   for (int i = 0; i < 4; ++i) {
     const __m256i low = _mm256_blend_epi16(even[i], _mm256_slli_epi32(odd[i], 16), 0xAA);
     const __m256i high = _mm256_blend_epi16(_mm256_srli_epi32(even[i], 16), odd[i], 0xAA);
-    // Without a sign: a number is at least `least` when it is the larger of the two.
+    // AVX2 has no unsigned comparison: a number is at least `least` when it is the larger of the
+    // two.
     const __m256i low_kept = _mm256_cmpeq_epi16(_mm256_max_epu16(low, least), low);
     const __m256i high_kept = _mm256_cmpeq_epi16(_mm256_max_epu16(high, least), high);
     // Packing works on the halves of a register, and leaves the quarters as 0, 2, 1, 3.
@@ -104,7 +105,7 @@ QL_TARGET_AVX2 void fill_group_avx2(std::uint8_t* kept, std::uint32_t first_call
 void fill_group_in(machine::VectorVersion version, std::uint8_t* kept, std::uint32_t first_call,
                    const DropoutStream& stream, std::uint32_t dropped) {
 #if QL_VECTOR_X86
-  // A processor with AVX-512 runs it, too.
+  // Processors with AVX-512 run the AVX2 version.
   if (version != machine::VectorVersion::kPortable) {
     fill_group_avx2(kept, first_call, stream, dropped);
     return;

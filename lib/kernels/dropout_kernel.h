@@ -1,4 +1,4 @@
-// Which elements dropout keeps, from Philox (kernels/philox.h).
+// Draws from Philox (kernels/philox.h) which elements dropout keeps.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,9 @@
 namespace ql::kernels {
 
 // One Philox call gives eight numbers of 16 bits. Sixteen calls side by side fill a group of 128
-// elements: number i of call k is the group's element 16 i + k, so that both can be vectors. The
-// counter is {16 * group + call, place, low and high word of the step}, the key is the seed.
+// elements: number i of call k is the group's element 16 i + k, so that calls and elements can both
+// be vectors. The counter is {16 * group + call, place, low and high word of the step}, the key is
+// the seed.
 struct DropoutStream {
   std::uint64_t seed = 0, step = 0;
   std::uint32_t place = 0;

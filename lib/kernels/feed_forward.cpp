@@ -6,6 +6,12 @@
 namespace ql::kernels {
 namespace {
 
+// With the rows x of the states, f for dropout's factor of an element (0 where it is dropped), and
+// G for the gradient by the output:
+//
+//   h = f relu(x W1^T + b1)        output = h W2^T
+//   A = f (G W2) where h > 0, else 0
+//   gradients: x: A W1    W1: A^T x    b1: sum of A over the rows    W2: G^T h
 struct FeedForward : torch::autograd::Function<FeedForward> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& states,
                             const at::Tensor& inner_weight, const at::Tensor& inner_bias,

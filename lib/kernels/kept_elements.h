@@ -1,3 +1,4 @@
+// Holds the choice of a dropout.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -6,7 +7,7 @@ namespace ql::kernels {
 
 // A dropout as our own kernels read it.
 struct KeptElements {
-  at::Tensor elements;  // uint8, 1 for each that is kept; undefined: all
+  at::Tensor elements;  // uint8, 1 for each that is kept; undefined: all are
   double factor = 1;
 };
 

@@ -1,9 +1,10 @@
-// What every layer norm of the networks has in common.
+// The constant that all layer norms of the networks share.
 #pragma once
 
 namespace ql::kernels {
 
-// Added to the variance: the public code's default; the golden networks were computed with it.
+// Is added to the variance. It is the public code's default, with which the golden networks were
+// computed.
 constexpr double kLayerNormEpsilon = 1e-5;
 
 }  // namespace ql::kernels

@@ -1,6 +1,6 @@
-// Philox4x32-10: random bits as a function of a key and a counter, so there is no state to save and
-// the result does not depend on threads (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as
-// easy as 1, 2, 3", 2011).
+// Philox4x32-10 computes random bits as a function of a key and a counter, so there is no state to
+// save and the result does not depend on threads (Salmon, Moraes, Dror, Shaw: "Parallel random
+// numbers: as easy as 1, 2, 3", 2011).
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,8 @@ struct PhiloxKey {
   std::uint32_t low, high;
 };
 
-// One round over the counter's four words, where they stand: many counters make vectors.
+// Runs one round over the counter's four words in place. Separate words let loops over many
+// counters become vectors.
 inline void philox_round(std::uint32_t& a, std::uint32_t& b, std::uint32_t& c, std::uint32_t& d,
                          const PhiloxKey& key) {
   const std::uint64_t product_a = std::uint64_t{kPhiloxFactorA} * a;

@@ -1,5 +1,5 @@
-// Residual connections with dropout and layer norm, as one operation with a gradient of its own; on
-// the CPU. The plain operations in lib/nn/layers.cpp say the same.
+// Adds residual connections with dropout and layer norm on the CPU, as one operation with a
+// gradient of its own. lib/nn/layers.cpp computes the same by plain operations.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -8,7 +8,8 @@
 
 namespace ql::kernels {
 
-// residual + dropout(output + bias), all [.., d_model]; an undefined bias [d_model] counts 0.
+// Returns residual + dropout(output + bias), all [.., d_model]. An undefined bias [d_model] counts
+// as 0.
 at::Tensor add_residual(const at::Tensor& residual, const at::Tensor& output,
                         const at::Tensor& bias, const KeptElements& kept);
 

@@ -30,7 +30,7 @@ std::int64_t count_of(const at::Tensor& rows) {
   return rows.size(-1) == 0 ? 0 : rows.numel() / rows.size(-1);
 }
 
-// work(block, first row, rows) for every block of `rows` rows.
+// Calls work(block, first row, rows) for every block of `rows` rows.
 template <typename Work>
 void for_blocks(std::int64_t rows, const Work& work) {
   at::parallel_for(0, (rows + kBlock - 1) / kBlock, 1, [&](std::int64_t begin, std::int64_t end) {
@@ -40,7 +40,7 @@ void for_blocks(std::int64_t rows, const Work& work) {
   });
 }
 
-// Of every block its sums by column: [blocks, sums, width] zeros.
+// Returns zeros [blocks, sums, width], to which each block adds its sums by column.
 at::Tensor column_sums(const at::Tensor& rows, std::int64_t sums) {
   return at::zeros({(count_of(rows) + kBlock - 1) / kBlock, sums, width_of(rows)}, rows.options());
 }
@@ -54,7 +54,8 @@ QL_VECTOR_BODY Real sum_of(const Real* lanes) {
   return sum;
 }
 
-// sum[j] = residual[j] + dropout(output[j] + bias[j]).
+// sum[j] = residual[j] + kept[j] factor (output[j] + bias[j]). A null `kept` keeps all as they
+// are; a null bias is 0.
 template <typename Real>
 QL_VECTOR_BODY void add_row(const Real* residual, const Real* output, const Real* bias,
                             const std::uint8_t* kept, Real factor, std::int64_t width, Real* sum) {
@@ -77,6 +78,11 @@ QL_VECTOR_BODY void add_row(const Real* residual, const Real* output, const Real
   }
 }
 
+// With the mean m of the row x, and s = 1 / sqrt(mean of (x - m)^2 + kLayerNormEpsilon):
+//
+//   normalized[j] = s (x[j] - m) weight[j] + bias[j]     statistics = {m, s}
+//
+// A null weight stands for weight 1 and bias 0. Sums are taken in lanes, see kernels/vector.h.
 template <typename Real>
 QL_VECTOR_BODY void normalize_row(const Real* row, const Real* weight, const Real* bias,
                                   std::int64_t width, Real* normalized, Real* statistics) {
@@ -158,6 +164,7 @@ QL_VECTOR_BODY void normalize_block_body(const Real* states, const Real* weight,
 }
 QL_VECTOR_KERNEL(normalize_block)
 
+// output = kept factor sum_gradient; bias += the sum of `output` over the rows.
 template <typename Real>
 QL_VECTOR_BODY void add_gradient_block_body(const Real* sum_gradient, const std::uint8_t* kept,
                                             Real factor, std::int64_t rows, std::int64_t width,
@@ -174,13 +181,22 @@ QL_VECTOR_BODY void add_gradient_block_body(const Real* sum_gradient, const std:
 }
 QL_VECTOR_KERNEL(add_gradient_block)
 
-// Where the gradients of a block of rows go. `columns` are its sums by column: of the norm's
-// weight, of its bias, of the output's bias.
+// The places of the gradients of a block of rows. `columns` holds the block's sums by column for
+// the norm's weight, the norm's bias and the output's bias, in this order. A null `output` is not
+// written: without dropout it equals `residual`.
 template <typename Real>
 struct AddNormTarget {
   Real *residual, *output, *columns, *scratch;
 };
 
+// With x for a row of `sums`, its statistics m and s, y = s (x - m), g for its row of `gradient`,
+// h = g weight, and means over the row's columns:
+//
+//   residual    = sum_gradient + s (h - mean(h) - y mean(h y))
+//   output      = kept factor residual
+//   norm weight : sum of g y over the rows
+//   norm bias   : sum of g over the rows
+//   bias        : sum of `output` over the rows
 template <typename Real>
 QL_VECTOR_BODY void add_norm_gradient_block_body(const Real* sums, const Real* statistics,
                                                  const Real* weight, const Real* sum_gradient,
@@ -232,6 +248,7 @@ QL_VECTOR_BODY void add_norm_gradient_block_body(const Real* sums, const Real* s
 }
 QL_VECTOR_KERNEL(add_norm_gradient_block)
 
+// In place, with y for a row of `values`: gradient = deviation (g - mean(g) - y mean(g y)).
 template <typename Real>
 QL_VECTOR_BODY void normalize_gradient_block_body(Real* gradient, const Real* values,
                                                   const Real* deviations, std::int64_t rows,
@@ -250,6 +267,7 @@ QL_VECTOR_BODY void normalize_gradient_block_body(Real* gradient, const Real* va
 }
 QL_VECTOR_KERNEL(normalize_gradient_block)
 
+// inner = kept factor max(0, inner + bias).
 template <typename Real>
 QL_VECTOR_BODY void relu_block_body(Real* inner, const Real* bias, const std::uint8_t* kept,
                                     Real factor, std::int64_t rows, std::int64_t width) {
@@ -269,6 +287,7 @@ QL_VECTOR_BODY void relu_block_body(Real* inner, const Real* bias, const std::ui
 }
 QL_VECTOR_KERNEL(relu_block)
 
+// gradient = factor gradient where inner > 0, else 0; bias += the sum of the result over the rows.
 template <typename Real>
 QL_VECTOR_BODY void relu_gradient_block_body(Real* gradient, const Real* inner, Real factor,
                                              std::int64_t rows, std::int64_t width, Real* bias) {

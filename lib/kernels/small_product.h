@@ -1,6 +1,7 @@
-// Products of matrices too small, or read in ways too unusual, for a BLAS to be fast: the ones that
-// attention consists of. C (+)= A B with A read number by number, and B in panels: 64 bytes of
-// every row side by side, so that a panel is read in one go whatever the matrix's width.
+// Computes C = A B or C = C + A B for the products of attention, which are too small for a BLAS to
+// be fast, or read their matrices in unusual ways. A is read number by number and B in panels. A
+// panel holds 64 bytes of every row of B one after another, so that it is read in one go whatever
+// the matrix's width.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +12,7 @@
 
 namespace ql::kernels {
 
-// Columns of a panel; unused ones behind the last column are 0.
+// Columns of a panel. Unused ones behind the last column are 0.
 template <typename Real>
 constexpr std::int64_t kPanel = 64 / static_cast<std::int64_t>(sizeof(Real));
 
@@ -20,15 +21,15 @@ constexpr std::int64_t padded(std::int64_t columns) {
   return (columns + kPanel<Real> - 1) / kPanel<Real> * kPanel<Real>;
 }
 
-// Per row a range of indices: row r has those from low + slope * r up to, and without, high + slope
-// * r that are in [least, most).
+// A range of indices for each row. Row r has those in [low + slope * r, high + slope * r) that are
+// also in [least, most).
 struct Band {
   std::int64_t low = 0, high = 0, slope = 0, least = 0, most = 0;
   static Band all(std::int64_t size) { return {0, size, 0, 0, size}; }
 };
 
-// Where row k of panel p begins: at data[p * panel + k * row]. A matrix whose width is a multiple
-// of kPanel can be read in place.
+// Row k of panel p begins at data[p * panel + k * row]. A matrix whose width is a multiple of
+// kPanel can be read in place.
 template <typename Real>
 struct Panels {
   const Real* data = nullptr;
@@ -39,7 +40,8 @@ struct Panels {
   static Panels in_place(const Real* data, std::int64_t row) { return {data, kPanel<Real>, row}; }
 };
 
-// A[i][k] = a[i * a_row + k * a_inner] and C[i][n] = c[i * c_row + n].
+// C[i][n] = sum over k of A[i][k] B[k][n], where A[i][k] = a[i * a_row + k * a_inner] and C[i][n] =
+// c[i * c_row + n].
 template <typename Real>
 struct SmallProduct {
   std::int64_t rows = 0, columns = 0, inner = 0;
@@ -48,25 +50,26 @@ struct SmallProduct {
   Panels<Real> b = {};
   Real* c = nullptr;
   std::int64_t c_row = 0;
-  bool add = false;     // to what C holds
+  bool add = false;     // to the numbers in C
   bool padded = false;  // C's rows have room for whole panels
-  // Rows are computed some at a time: what is outside of column_band in all of them may be left
-  // out, and A must be 0 where it is outside of inner_band in some of them only.
+  // Rows are computed several at a time. Columns outside of column_band in all of these rows may be
+  // left out. A is read where inner_band has k for any of these rows, so it must be 0 where only
+  // some of them have it.
   Band column_band = {}, inner_band = {};
 };
 
-// Rows whose sums a pass over a panel keeps in registers: twelve vectors.
+// A pass over a panel keeps the sums of so many rows in registers: twelve vectors.
 template <int kBytes>
 constexpr std::int64_t kTileRows = 12 * kBytes / 64;
-// No version takes more, and therefore none reads more than this many less one numbers of A outside
-// of inner_band.
+// No version takes more rows. So none reads more than kMostTileRows - 1 numbers of A outside of a
+// row's inner_band.
 constexpr std::int64_t kMostTileRows = kTileRows<64>;
 
 struct Range {
   std::int64_t begin = 0, end = 0;
 };
 
-// The indices that some of `count` rows from `first` on have.
+// Finds the indices that some of `count` rows from `first` on have.
 QL_VECTOR_BODY void find_range(const Band& band, std::int64_t first, std::int64_t count,
                                Range& range) {
   const std::int64_t at_first = band.slope * first, at_last = band.slope * (first + count - 1);
@@ -74,6 +77,8 @@ QL_VECTOR_BODY void find_range(const Band& band, std::int64_t first, std::int64_
   range.end = std::min(band.high + std::max(at_first, at_last), band.most);
 }
 
+// Computes the rows from `row` to row + kRows - 1 of C, panel by panel. The sums of a panel stay in
+// registers while k runs over inner_band.
 template <int kBytes, int kRows, typename Real>
 QL_VECTOR_BODY void multiply_rows(const SmallProduct<Real>* product, std::int64_t row) {
   using Vector = typename Register<Real, kBytes>::Vector;
@@ -114,7 +119,7 @@ QL_VECTOR_BODY void multiply_rows(const SmallProduct<Real>* product, std::int64_
     const std::int64_t first = panel * kPanel<Real>;
     Real* c = product->c + row * product->c_row + first;
     if (!product->padded && product->columns < first + kPanel<Real>) {
-      // The last panel goes through memory.
+      // C has no room for all of the last panel, so it goes through a buffer.
       Real rest[kRows * kPanel<Real>];
       QL_UNROLL
       for (int i = 0; i < kRows; ++i) {
@@ -176,8 +181,8 @@ QL_VECTOR_BODY void multiply_body(const SmallProduct<Real>* product) {
 }
 QL_REGISTER_KERNEL(multiply)
 
-// Panels of the matrix whose row k is rows[k][offset ...], `width` numbers, plus `bias` unless that
-// is null.
+// Packs the matrix whose row k has the `width` numbers rows[k][offset ...], plus `bias` unless that
+// is null, into panels at `to`.
 template <typename Real>
 struct Packing {
   const Real* const* rows = nullptr;
@@ -221,7 +226,7 @@ QL_VECTOR_BODY void pack_rows_body(const Packing<Real>* packing) {
 }
 QL_REGISTER_KERNEL(pack_rows)
 
-// Panels of the transposed matrix: it has `width` rows and `count` columns. No bias.
+// Packs the transposed matrix, which has `width` rows and `count` columns. It adds no bias.
 template <int kBytes, typename Real>
 QL_VECTOR_BODY void pack_columns_body(const Packing<Real>* packing) {
   using Vector = typename Register<Real, kBytes>::Vector;

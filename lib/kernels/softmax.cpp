@@ -10,7 +10,7 @@
 namespace ql::kernels {
 namespace {
 
-// The tensors that have a gradient, in a fixed order; undefined ones too.
+// Lists the tensors that may have a gradient, undefined ones too, in a fixed order.
 variable_list all_of(const at::Tensor& states, const SoftmaxWeights& weights) {
   variable_list all = {states, weights.cluster_weight, weights.cluster_bias};
   for (const auto* list : {&weights.weights, &weights.biases, &weights.projections}) {
@@ -27,10 +27,10 @@ struct Problem {
   bool summed = false;  // the result is the sum of the losses times the factor
 };
 
-// What the forward pass leaves to the backward pass.
+// The forward pass leaves this to the backward pass.
 struct Kept : torch::CustomClassHolder {
   Problem problem;
-  variable_list gradients;  // for losses all times the factor; handed over to the first who asks
+  variable_list gradients;  // of the losses times the factor; the first backward pass takes them
 };
 
 variable_list gradients_of(const Problem& problem, const at::Tensor& factors, at::Tensor* losses) {
@@ -48,14 +48,14 @@ at::Tensor equal_factors(const Problem& problem) {
 }
 
 struct CrossEntropy : torch::autograd::Function<CrossEntropy> {
-  // `variables` are the problem's tensors that are defined: autograd has to see them.
+  // `variables` are the problem's tensors that are defined. Autograd has to see them as arguments.
   static at::Tensor forward(AutogradContext* context, at::TensorList variables,
                             const Problem& problem) {
     auto kept = c10::make_intrusive<Kept>();
     kept->problem = problem;
     at::Tensor losses;
     kept->gradients = gradients_of(problem, equal_factors(problem), &losses);
-    // Their versions are checked when they are read again.
+    // Saving them has their versions checked before the gradients are computed again.
     context->save_for_backward(variables.vec());
     context->saved_data["kept"] =
         c10::IValue::make_capsule(c10::intrusive_ptr<torch::CustomClassHolder>(std::move(kept)));
@@ -86,7 +86,7 @@ struct CrossEntropy : torch::autograd::Function<CrossEntropy> {
       if (scaled && gradients[i].defined()) {
         gradients[i].mul_(first);
       }
-      // Moved: who alone holds a gradient need not copy it.
+      // A moved gradient has one holder, which need not copy it.
       result.push_back(std::move(gradients[i]));
     }
     result.emplace_back();

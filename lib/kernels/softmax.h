@@ -1,11 +1,10 @@
 // Softmax cross entropy over the whole vocabulary, or over a vocabulary that is divided into
 // clusters (adaptive softmax, Grave et al. 2017).
 //
-// On the CPU the [rows, ids] matrices exist only in parts, and where a gradient is wanted, all
-// gradients are made in the same pass as the losses: from the forward to the backward pass there
-// are the gradients of states, weights, biases and projections, and during the forward pass a
-// buffer for a block of rows (kernels/softmax_blocks.h). Other devices keep the
-// logits.
+// On the CPU the [rows, ids] matrices exist only in parts, in a buffer for a block of rows
+// (kernels/softmax_blocks.h). Where a gradient is wanted, all gradients are made in the same pass
+// as the losses. So the forward pass leaves the gradients of states, weights, biases and
+// projections to the backward pass. Other devices keep the logits.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -15,22 +14,25 @@
 
 namespace ql::kernels {
 
-// The head decides between the ids of the first cluster and the other clusters, a tail decides
-// within its cluster. One cluster is the plain softmax. Gradients are of the same shapes.
+// The head decides between the ids of the first cluster and the other clusters; a tail decides
+// within its cluster. One cluster is the plain softmax. Gradients have the same shapes.
 struct SoftmaxWeights {
   std::vector<std::int64_t> ends;       // of every cluster: one more than its last id
   std::vector<at::Tensor> weights;      // [ids, width]: one a cluster, or one for all ids
-  std::vector<at::Tensor> biases;       // [ids], as many
+  std::vector<at::Tensor> biases;       // [ids], one for each of `weights`
   std::vector<at::Tensor> projections;  // [d_model, width] or undefined, one a cluster
   at::Tensor cluster_weight;            // [clusters - 1, width of the first]; undefined for one
   at::Tensor cluster_bias;              // [clusters - 1]
 };
 
-// -log p(target) for every row, in the rows' order: states [rows, d_model], targets [rows] int64.
-// Returns [rows].
+// Returns -log p(target) [rows] for states [rows, d_model] and targets [rows] int64, in the rows'
+// order. With the head's logits z and, for a target in cluster i > 0, the logits y of its tail:
 //
-// The gradients are made for a factor that is the same for every row, as that of a sum or a mean.
-// Other factors are exact too, but cost a second pass, and so does a second backward pass. Weights
+//   p(target) = softmax(z)[target]                         target in the first cluster
+//   p(target) = softmax(z)[cluster i] softmax(y)[target]   target in cluster i
+//
+// The gradients are made for a factor that is the same for every row, as for a sum or a mean. With
+// other factors they are exact too, but cost a second pass. So does a second backward pass. Weights
 // of a cluster that no target lies in get zeros, or no gradient if they are tensors of their own.
 at::Tensor cross_entropy(const at::Tensor& states, const SoftmaxWeights& weights,
                          const at::Tensor& targets);

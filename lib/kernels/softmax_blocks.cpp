@@ -13,19 +13,20 @@
 namespace ql::kernels {
 namespace {
 
-// A block of rows reads all weights and adds to all their gradients, so it should have many rows;
-// its exponentials are kept until their sums are known. In float32 just below what the C library
-// keeps for the next step (keep_freed_memory() in machine/threads.h).
+// A block of rows reads all weights and adds to all their gradients, so it should have many rows.
+// Its exponentials are kept until their sums are known. In float32 this is just below the size that
+// the C library keeps for the next step (keep_freed_memory() in machine/threads.h).
 constexpr std::int64_t kBlockElements = std::int64_t{7} << 20;
 constexpr std::int64_t kSmallestBlock = 128;
 // A panel of columns is exponentiated and multiplied while it is in a cache, and a row of it lies
 // in the first-level cache.
 constexpr std::int64_t kPanelColumns = 2048;
 constexpr std::int64_t kPanelElements = std::int64_t{1} << 21;
-// Rows and columns that are worth waking a thread.
+// So many rows or columns are worth waking a thread.
 constexpr std::int64_t kRowGrain = 4;
 constexpr std::int64_t kColumnGrain = 64;
 
+// Returns the maximum of row[i] + bias[i].
 template <typename Real>
 QL_VECTOR_BODY Real row_maximum_body(const Real* row, const Real* bias, std::int64_t size) {
   Real lanes[kLanes];
@@ -114,12 +115,17 @@ std::vector<Panel> make_panels(const std::vector<SoftmaxColumns>& columns) {
   return panels;
 }
 
-// One block of rows at a time. What a row's logits are reduced by before they are exponentiated is
-// their maximum over the panels read so far: what was computed with a smaller one is scaled when it
-// is used. Neither the sums of the exponentials nor the factors ever multiply the exponentials,
-// only the narrower matrices beside them:
-//   by states   (factor / sum) (exponentials weight), less factor weight[target]
-//   by weight   exponentials^T (factor / sum states), less factor states in row target
+// Works on one block of rows at a time. For a row with the state x, the factor f and the target t,
+// with the weight W_j and the bias b_j of column j:
+//
+//   z_j = x . W_j + b_j     e_j = e^(z_j - m)     s = sum_j e_j     loss = log s + m - z_t
+//   by x     (f / s) sum_j e_j W_j - f W_t
+//   by W_j   sum over the rows of e_j (f / s) x, less f x where j = t
+//   by b_j   sum over the rows of e_j (f / s), less f where j = t
+//
+// f / s never multiplies the exponentials, only the narrower matrices beside them. m is the row's
+// maximum over the panels read so far. Sums that were computed with a smaller m are scaled by
+// e^(smaller m - m) when they are used.
 // Threads divide the rows, then the columns, so that they wait for each other twice in a block.
 template <typename Real>
 class SoftmaxBlock {
@@ -136,7 +142,7 @@ class SoftmaxBlock {
     pitch_ = with_gradients_ ? all_columns_ : std::min(all_columns_, kPanelColumns);
     const std::int64_t most =
         std::max(kSmallestBlock, (with_gradients_ ? kBlockElements : kPanelElements) / pitch_);
-    // As many rows in every block, but for the last one.
+    // All blocks but the last one have the same number of rows.
     const std::int64_t blocks = std::max<std::int64_t>(1, (count + most - 1) / most);
     size_ = (count + blocks - 1) / blocks;
     exponentials_ = at::empty({size_ * pitch_}, rows.states.options());
@@ -150,7 +156,7 @@ class SoftmaxBlock {
     for (first_ = 0; first_ < rows; first_ += size_) {
       count_ = std::min(size_, rows - first_);
       at::parallel_for(0, count_, kRowGrain, [&](std::int64_t begin, std::int64_t end) {
-        // A thread does not inherit it.
+        // Threads do not inherit the guard.
         const at::NoGradGuard no_grad;
         read_rows(begin, end, losses.data_ptr<Real>() + first_);
       });
@@ -170,7 +176,7 @@ class SoftmaxBlock {
   static T* data(const at::Tensor& tensor) {
     return tensor.data_ptr<T>();
   }
-  // Of the block's rows, counted from its first.
+  // These read the block's rows, counted from its first.
   const std::int64_t* targets() const { return data<std::int64_t>(rows_.targets) + first_; }
   const Real* factors() const { return data<Real>(rows_.factors) + first_; }
   const Real* states(std::int64_t row) const {
@@ -183,7 +189,7 @@ class SoftmaxBlock {
   Real* maxima(std::size_t panel) {
     return maxima_.data() + panel * static_cast<std::size_t>(size_);
   }
-  // Rows [begin, end) of a panel: logits, then exponentials.
+  // Rows [begin, end) of a panel. They hold its logits, then its exponentials.
   at::Tensor values(const Panel& panel, std::int64_t begin, std::int64_t end) const {
     if (!with_gradients_) {
       return exponentials_.view({size_, pitch_})
@@ -236,7 +242,8 @@ class SoftmaxBlock {
     }
   }
 
-  // Sets `target_logit` if the target is in the panel.
+  // Turns a row's logits into exponentials and adds them to its sum. Sets `target_logit` to z_t if
+  // the target is in the panel.
   void exponentiate_row(std::size_t index, std::int64_t row, Real* logits, const Real* bias,
                         Real& target_logit) {
     const Panel& panel = panels_[index];
@@ -262,8 +269,9 @@ class SoftmaxBlock {
     sum += exponentiate(logits, bias, panel.size, maximum);
   }
 
-  // The states times factor / sum, for exponentials that were reduced by the maxima of this panel.
-  // With `again` both tensors hold those of the panel before.
+  // Sets scaled_states = scales x with scales = (f / s) e^(m of this panel - final m), because this
+  // panel's exponentials were reduced by its own m. With `again` both tensors hold those of the
+  // panel before.
   void scale_states(std::size_t index, bool again, const at::Tensor& scaled_states,
                     const at::Tensor& scales) {
     const Real* own = maxima(index);
@@ -325,7 +333,7 @@ class SoftmaxBlock {
   const bool with_gradients_;
   const std::int64_t width_, all_columns_;
   std::int64_t size_ = 0;               // rows of a block
-  std::int64_t pitch_ = 0;              // numbers of a row that are kept
+  std::int64_t pitch_ = 0;              // numbers kept of a row
   std::int64_t first_ = 0, count_ = 0;  // the block's rows
   at::Tensor exponentials_;             // panel after panel
   std::vector<double> sums_;

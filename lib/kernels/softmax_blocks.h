@@ -1,5 +1,5 @@
-// Cross entropy and its gradients by blocks of rows and panels of columns, on the CPU; outside of
-// autograd.
+// Computes cross entropy and its gradients by blocks of rows and panels of columns, on the CPU and
+// outside of autograd.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -16,15 +16,16 @@ struct SoftmaxRows {
   at::Tensor state_gradient;  // [rows, width], written; undefined: not wanted
 };
 
-// Some columns of the softmax; those of several sets stand side by side, in the sets' order.
+// Some columns of the softmax. Those of several sets stand side by side, in the sets' order.
 struct SoftmaxColumns {
   at::Tensor weight;                          // [columns, width]
   at::Tensor bias;                            // [columns]
-  at::Tensor weight_gradient, bias_gradient;  // alike, written; undefined: not wanted
+  at::Tensor weight_gradient, bias_gradient;  // of these shapes, written; undefined: not wanted
 };
 
-// The losses [rows]. With factors also the gradients of sum(factors * losses), for which there must
-// be a row; they take a buffer of 7 * 2^20 numbers or less, or where that is more, of 128 rows.
+// Returns the losses [rows]. With factors it also writes the gradients of sum(factors * losses);
+// then there must be at least one row. Gradients take a buffer of at most 7 * 2^20 numbers, or of
+// 128 rows where that is more.
 at::Tensor softmax_blocks(const SoftmaxRows& rows, const std::vector<SoftmaxColumns>& columns);
 
 }  // namespace ql::kernels

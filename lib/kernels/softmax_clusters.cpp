@@ -8,12 +8,12 @@
 namespace ql::kernels {
 namespace {
 
-// One tensor for all clusters, not one each.
+// Tells whether all clusters share one tensor.
 bool are_shared(const SoftmaxWeights& weights) {
   return weights.weights.size() < weights.ends.size();
 }
 
-// Of `tensors`, which are the weights, biases or their gradients, what belongs to the cluster.
+// Returns the cluster's part of `tensors`, which are the weights, the biases or their gradients.
 at::Tensor part(const SoftmaxWeights& weights, const std::vector<at::Tensor>& tensors,
                 std::size_t cluster) {
   if (!are_shared(weights)) {
@@ -24,7 +24,8 @@ at::Tensor part(const SoftmaxWeights& weights, const std::vector<at::Tensor>& te
   return all.defined() ? all.narrow(0, begin, weights.ends[cluster] - begin) : all;
 }
 
-// Room for the gradients, which stay undefined where none is wanted or no row has a part in it.
+// Makes room for the gradients. They stay undefined where none is wanted or no row has a part in
+// it.
 SoftmaxGradients make_gradients(const at::Tensor& states, const SoftmaxWeights& weights,
                                 const std::vector<std::int64_t>& counts, bool wanted) {
   const auto room = [wanted](const at::Tensor& tensor, bool used) {
@@ -66,7 +67,7 @@ std::vector<SoftmaxColumns> columns_of(const SoftmaxWeights& weights,
   return columns;
 }
 
-// One cluster's rows: their losses, and the gradient of their states unless it is not wanted.
+// The losses of one cluster's rows, and the gradient of their states if it is wanted.
 struct ClusterResult {
   at::Tensor losses, state_gradient;
 };
@@ -105,7 +106,7 @@ at::Tensor clustered_losses(const at::Tensor& states, const SoftmaxWeights& weig
   const std::size_t clusters = weights.ends.size();
   const ClusterRows rows =
       clusters > 1 ? rows_by_cluster(all_targets, weights.ends) : ClusterRows();
-  // The head has every row.
+  // Every row goes through the head.
   std::vector<std::int64_t> counts = {states.size(0)};
   for (std::size_t i = 1; i < clusters; ++i) {
     counts.push_back(rows.count(i));
@@ -137,7 +138,7 @@ at::Tensor composed_losses(const at::Tensor& states, const SoftmaxWeights& weigh
                            const at::Tensor& targets) {
   std::vector<at::Tensor> tables = weights.weights, biases = weights.biases;
   if (are_shared(weights)) {
-    // A split has one gradient; every narrow() would have one of the whole table's size.
+    // A split has one gradient. Every narrow() would have one of the whole table's size.
     std::vector<std::int64_t> sizes;
     for (const std::int64_t end : weights.ends) {
       sizes.push_back(sizes.empty() ? end : end - weights.ends[sizes.size() - 1]);
@@ -149,7 +150,7 @@ at::Tensor composed_losses(const at::Tensor& states, const SoftmaxWeights& weigh
     const at::Tensor& projection = weights.projections[cluster];
     const at::Tensor projected = projection.defined() ? at::matmul(own, projection) : own;
     const at::Tensor logits = at::linear(projected, tables[cluster], biases[cluster]);
-    // The logits may be rounded (machine/device.h), their softmax never is.
+    // The logits may be rounded (machine/device.h); their softmax never is.
     return -at::log_softmax(logits, -1, tables[cluster].scalar_type())
                 .gather(1, ids.unsqueeze(1))
                 .squeeze(1);

@@ -1,4 +1,4 @@
-// The cross entropy of kernels/softmax.h over clusters, outside of autograd.
+// Computes the cross entropy of kernels/softmax.h over clusters.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -12,14 +12,15 @@ struct SoftmaxGradients {
   SoftmaxWeights weights;
 };
 
-// On the CPU: the losses [rows]. With contiguous `factors` [rows] also the gradients of
-// sum(factors * losses) for the tensors that require one; the others stay undefined, as do those
-// of the weights, biases and projections of a cluster without rows, unless all clusters share them.
+// Returns the losses [rows], on the CPU and outside of autograd. With contiguous `factors` [rows]
+// it also makes the gradients of sum(factors * losses) for the tensors that require one. The others
+// stay undefined, as do those of the weights, biases and projections of a cluster without rows,
+// unless all clusters share them.
 at::Tensor clustered_losses(const at::Tensor& states, const SoftmaxWeights& weights,
                             const at::Tensor& targets, const at::Tensor& factors,
                             SoftmaxGradients& gradients);
 
-// On any device, by operations that autograd knows: the losses [rows].
+// Returns the losses [rows] on any device, by operations that autograd knows.
 at::Tensor composed_losses(const at::Tensor& states, const SoftmaxWeights& weights,
                            const at::Tensor& targets);
 

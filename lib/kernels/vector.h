@@ -2,9 +2,9 @@
 // the program runs: for any processor, for one with AVX2 and FMA, and for one with AVX-512.
 //
 // Write the loop as a QL_VECTOR_BODY template; QL_VECTOR_KERNEL makes NAME(arguments) from
-// NAME_body, and NAME_in(version, arguments) for tests. In bodies: no lambdas and no calls but of
-// other bodies (they would not be inlined), and sums in several lanes, because the compiler keeps
-// the order of floating-point additions. Bodies that hold vectors of their own
+// NAME_body, and NAME_in(version, arguments) for tests. A body has no lambdas and calls only other
+// bodies, because anything else would not be inlined. It sums in several lanes, because the
+// compiler keeps the order of floating-point additions. Bodies that hold vectors of their own
 // (kernels/vector_type.h) take the bytes of a vector register as their first template argument;
 // QL_REGISTER_KERNEL makes the kernel of such a body.
 #pragma once
@@ -18,7 +18,7 @@
 
 #define QL_VECTOR_BODY static inline __attribute__((always_inline))
 
-// Before a loop of at most 16 rounds over vectors that are to stay in registers.
+// Stands before a loop of at most 16 rounds over vectors that are to stay in registers.
 #if defined(__clang__)
 #define QL_UNROLL _Pragma("clang loop unroll(full)")
 #elif defined(__GNUC__)
@@ -64,17 +64,18 @@
 
 namespace ql::kernels {
 
-// Lanes of a sum: two AVX registers of float, or one of AVX-512.
+// Lanes of a sum. They fill two AVX registers of float, or one of AVX-512.
 constexpr std::int64_t kLanes = 16;
 
 // x = e^x for x <= 0, within two units of the last place; below -87 it stays at e^-87, about 1e-38.
-// Of one float and std::int32_t, or of vectors of these.
+// Number and Integer are float and std::int32_t, or vectors of these. With power = round(x / ln 2)
+// and rest = x - power ln 2, e^x = 2^power e^rest.
 template <typename Integer, typename Number>
 QL_VECTOR_BODY void exponentiate_in_place(Number& x) {
   constexpr float kLog2E = 1.44269504F;
   constexpr float kLn2High = 0.693359375F;
   constexpr float kLn2Low = -2.12194440e-4F;
-  // Adding it rounds to a whole number, which then stands in the lowest bits.
+  // Adding kRound rounds to a whole number, which then stands in the lowest bits.
   constexpr float kRound = 12582912.0F;
   constexpr std::int32_t kRoundBits = 0x4B400000;
   const Number least = Number{} - 87.0F;

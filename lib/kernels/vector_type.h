@@ -1,5 +1,5 @@
-// Vectors of the size of a register, for kernels whose arrangement of the registers is not left to
-// the compiler (kernels/vector.h): GCC's vector extension, which Clang shares.
+// Vectors of the size of a register, by GCC's vector extension, which Clang shares. They are for
+// kernels that do not leave the use of registers to the compiler (kernels/vector.h).
 #pragma once
 
 #include <cstddef>
@@ -20,9 +20,9 @@ struct Register {
   typedef Integer Integers __attribute__((vector_size(kBytes)));
 };
 
-// In what follows vectors are handed over by reference: passed by value, vectors wider than the
-// portable registers would have no agreed place. Memory need not be aligned; for the compiler to
-// keep vectors in registers it is read and written by assignment, not by std::memcpy().
+// The functions below take vectors by reference: passed by value, vectors wider than the portable
+// registers would have no agreed place. Memory need not be aligned. It is read and written by
+// assignment, not by std::memcpy(), so that the compiler keeps vectors in registers.
 
 template <typename Vector, typename Real>
 QL_VECTOR_BODY void load(const Real* from, Vector& vector) {
@@ -36,7 +36,7 @@ QL_VECTOR_BODY void store(const Vector& vector, Real* to) {
   *reinterpret_cast<Unaligned*>(to) = vector;
 }
 
-// The first `count` lanes from memory, the others 0.
+// Loads the first `count` lanes from memory. The others become 0.
 template <typename Vector, typename Real>
 QL_VECTOR_BODY void load_part(const Real* from, std::int64_t count, Vector& vector) {
   constexpr auto kSize = static_cast<std::int64_t>(sizeof(Vector) / sizeof(Real));
@@ -51,7 +51,7 @@ QL_VECTOR_BODY void load_part(const Real* from, std::int64_t count, Vector& vect
   load(&lanes[0], vector);
 }
 
-// first, first + 1, first + 2, ...
+// numbers = first, first + 1, first + 2, ...
 template <typename Integers>
 QL_VECTOR_BODY void count_up(std::int64_t first, Integers& numbers) {
   constexpr int kSize = sizeof(Integers) / sizeof(numbers[0]);
@@ -61,7 +61,8 @@ QL_VECTOR_BODY void count_up(std::int64_t first, Integers& numbers) {
   numbers += static_cast<std::decay_t<decltype(numbers[0])>>(first);
 }
 
-// By halves: lane 0 becomes the sum (or the largest) of all.
+// Adds (or compares) one half of the lanes with the other until lane 0 is the sum (or the largest)
+// of all.
 template <typename Real, typename Vector>
 QL_VECTOR_BODY Real sum_of_lanes(const Vector& vector) {
   constexpr int kSize = sizeof(Vector) / sizeof(Real);
@@ -100,8 +101,8 @@ QL_VECTOR_BODY void exponentiate(typename Register<double, kBytes>::Vector& x) {
   }
 }
 
-// What exchange() takes from a and b: of every two neighbouring blocks of kStep lanes the first
-// (or, kSecond, the second) one of a, then that of b.
+// The lane that exchange() takes from (a, b). Of every two neighbouring blocks of kStep lanes it
+// takes the first one (with kSecond the second) of a, then that of b.
 template <int kSize, int kStep, bool kSecond>
 constexpr int exchanged_lane(int lane) {
   const bool from_a = (lane & kStep) == 0;
@@ -123,8 +124,8 @@ QL_VECTOR_BODY void exchange(Vector& a, Vector& b, std::index_sequence<kLanes...
   a = first;
 }
 
-// Transposes the square of as many vectors as a vector has lanes; kStep < its size is for the
-// recursion: blocks of kStep lanes change their places with those kStep vectors away.
+// Transposes the square of as many vectors as a vector has lanes; kStep is for the recursion:
+// blocks of kStep lanes change places with those kStep vectors away.
 template <typename Real, int kBytes, int kStep = 1>
 QL_VECTOR_BODY void transpose(typename Register<Real, kBytes>::Vector* vectors) {
   constexpr int kSize = Register<Real, kBytes>::kSize;

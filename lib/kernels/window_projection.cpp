@@ -6,19 +6,29 @@
 namespace ql::kernels {
 namespace {
 
-// x W^T + b; an undefined b counts 0.
+// Returns x W^T + b. An undefined b counts as 0.
 at::Tensor project(const at::Tensor& rows, const at::Tensor& weight, const at::Tensor& bias) {
   return bias.defined() ? at::addmm(bias, rows, weight.t()) : at::mm(rows, weight.t());
 }
 
-// The last `segment` states of every window, as rows. Contiguous, which reshape() alone does not
-// make a segment of one state.
+// Returns the last `segment` states of every window as contiguous rows. reshape() alone would not
+// make a segment of one state contiguous.
 at::Tensor recent_rows(const at::Tensor& window, std::int64_t segment) {
   return window.narrow(1, window.size(1) - segment, segment)
       .contiguous()
       .view({window.size(0) * segment, window.size(2)});
 }
 
+// With the normalized rows y of the window, the norm's weight w and bias b (each number of w scales
+// a column of W), and G for the gradient by the output:
+//
+//   output = y V^T + c     V = W * w     c = W b
+//   by V   A = G^T y                   by c   a = sum of G over the rows
+//   by W   A * w + a b^T               by w   sum of W * A over its rows     by b   W^T a
+//   by y   G V, for the rows of the segment alone; then back through the norm
+//
+// W has the rows of queries, keys and values; G of the queries has the rows of the segment alone.
+// Without a norm, y is the window itself, V = W and c = 0.
 struct ProjectWindow : torch::autograd::Function<ProjectWindow> {
   static variable_list forward(AutogradContext* context, const at::Tensor& states,
                                const at::Tensor& window, const OptionalTensor& norm_weight,

@@ -1,5 +1,5 @@
-// Queries, keys and values of a layer, as one operation with a gradient of its own; on the CPU. The
-// plain operations in lib/nn/layers.cpp say the same.
+// Computes queries, keys and values of a layer on the CPU, as one operation with a gradient of its
+// own. lib/nn/layers.cpp computes the same by plain operations.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -15,9 +15,9 @@ struct QueriesKeysValues {
 // normalized first when norm_weight and norm_bias [d_model] are defined. qkv_net is
 // [3 * n_head * d_head, d_model].
 //
-// The rest of the window is memory, which takes no gradient, and that saves a product: the norm is
-// folded into the weights, W (x * w + b) = (W w) x + W b, so that of the memory's part only the
-// weights' gradient is computed, and the norm's follows from that.
+// The rest of the window is memory, which takes no gradient. That saves a product: the norm is
+// folded into the weights, W (x * w + b) = (W * w) x + W b, so that only the weights' gradient is
+// computed for the memory's part. The norm's gradient follows from it.
 QueriesKeysValues project_window(const at::Tensor& states, const at::Tensor& window,
                                  const at::Tensor& norm_weight, const at::Tensor& norm_bias,
                                  const at::Tensor& qkv_net, std::int64_t heads);

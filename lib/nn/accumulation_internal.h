@@ -18,12 +18,12 @@ namespace ql::nn {
 // Returns [batch, output.shift * output.granularity, d_model].
 at::Tensor upsample(const at::Tensor& states, const at::Tensor& previous, const net::Stage& output);
 
-// The average of the up-sampled scales, without those that droppath leaves out; by
-// step.scale_weights if they are defined.
+// The average of the up-sampled scales, without those that droppath leaves out. step.scale_weights
+// decide this if they are defined.
 at::Tensor average_scales(const std::vector<at::Tensor>& scales, double droppath,
                           const StepOptions& step);
 
-// The same choice as weights, one a scale: 0, or 1 / (scales that are left).
+// The same choice as weights, one for each scale: 0, or 1 / (scales that are left).
 std::vector<double> droppath_weights(std::int64_t scales, double droppath, const StepOptions& step);
 
 }  // namespace ql::nn

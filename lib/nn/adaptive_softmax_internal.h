@@ -1,5 +1,5 @@
-// The softmax of a network: over the clusters of net/clusters.h, as the public PyTorch
-// Transformer-XL has them. One cluster is the plain softmax.
+// Hands the parameters of a network to the softmax over the clusters of net/clusters.h, which are
+// those of the public PyTorch Transformer-XL. One cluster is the plain softmax.
 #pragma once
 
 #include "kernels/softmax.h"
@@ -8,7 +8,7 @@
 
 namespace ql::nn {
 
-// The parameters themselves, for the functions of kernels/softmax.h.
+// Returns the parameters themselves, not copies.
 kernels::SoftmaxWeights softmax_weights(const net::Network& network, const Parameters& parameters);
 
 }  // namespace ql::nn

@@ -9,7 +9,7 @@
 namespace ql::nn {
 namespace {
 
-// What keys and values, or queries, are made from, with the layer's parameters held fixed.
+// Returns the parameters that make queries, keys and values, detached: they get no gradient.
 LayerParameters hold(const LayerParameters& parameters) {
   LayerParameters held;
   held.attention.qkv_net = parameters.attention.qkv_net.detach();
@@ -18,7 +18,8 @@ LayerParameters hold(const LayerParameters& parameters) {
   return held;
 }
 
-// The c states that each compressed one is made from by a convolution: [batch, n / c, c, d_model].
+// Groups the c states from which a convolution makes each compressed one: [batch, n / c, c,
+// d_model].
 at::Tensor convolution_groups(const net::Network& network, const at::Tensor& states) {
   const std::int64_t rate = network.rate, count = states.size(1) / rate;
   return network.pool == net::Pool::kDilatedConvolution
@@ -42,7 +43,7 @@ at::Tensor attention_reconstruction(const LayerContext& context, const at::Tenso
   const std::int64_t heads = context.network.n_head, d_head = context.network.d_head;
   const std::int64_t d_heads = heads * d_head;
   const at::Tensor& qkv = held.attention.qkv_net;
-  // [batch, heads, length, d_head], `part` 0 queries, 1 keys, 2 values.
+  // Returns [batch, heads, length, d_head]. `part` is 0 for queries, 1 for keys, 2 for values.
   const auto project = [&](const at::Tensor& input, std::int64_t part) {
     return at::linear(attention_states(fixed, input), qkv.narrow(0, part * d_heads, d_heads))
         .unflatten(2, {heads, d_head})
@@ -60,7 +61,7 @@ at::Tensor auto_encoding(const LayerContext& context, const at::Tensor& states,
                          const at::Tensor& compressed) {
   const CompressionParameters& parameters = context.parameters.compression;
   const at::Tensor groups = convolution_groups(context.network, states);
-  // One product, its outputs in the order of a group's numbers.
+  // One product makes whole groups: its outputs are in the order of a group's numbers.
   const at::Tensor weight = parameters.decoder_weight.permute({2, 1, 0}).flatten(0, 1);
   const at::Tensor decoded = at::linear(compressed, weight).view(groups.sizes());
   return (decoded + parameters.decoder_bias - groups).square().mean();
@@ -77,7 +78,8 @@ at::Tensor compress_memories(const net::Network& network, const LayerParameters&
   if (!network.learns_compression()) {
     return compress(states, network.pool, network.rate, count);
   }
-  // One product over groups of states; the weight's columns in the order of a group's numbers.
+  // The convolution is one product over groups of states, with the weight's columns in the order of
+  // a group's numbers.
   const at::Tensor groups = convolution_groups(network, states).flatten(2, 3);
   const at::Tensor weight = parameters.compression.weight.transpose(1, 2).flatten(1, 2);
   return at::linear(groups, weight, parameters.compression.bias);

@@ -15,28 +15,28 @@ namespace ql::nn {
 //   maximum, mean, or the layer's convolution of c neighbours;
 //   the layer's convolution dilated by n / c: of the states k, k + n/c, k + 2n/c, ...;
 //   the n / c states with the most `usage` [batch, n] (kernels/attention.h), in their order in
-//   time, of equals the newer. Other pools do not look at `usage`.
+//   time; the newer of two that are equal. Other pools do not look at `usage`.
 at::Tensor compress_memories(const net::Network& network, const LayerParameters& parameters,
                              const at::Tensor& states, const at::Tensor& usage);
 
-// The loss by which a layer learns its compression, for the layer's input `recent`, states without
-// gradient and what compress_memories() made of them; a mean square. Attention reconstruction: of
-// the difference between the layer's content attention (without positions) over `compressed` and
-// that over `states`, for the queries of `recent`. Auto-encoding: of the difference between
-// `states` and what the layer's decoder makes of `compressed`. The gradient reaches `compressed`,
-// thus the convolution's weights, and the decoder's, never the network.
+// The loss by which a layer learns its compression. `recent` is the layer's input, `states` have no
+// gradient, and `compressed` is what compress_memories() made of them. The loss is the mean square
+// of a difference. Attention reconstruction compares the layer's content attention (without
+// positions) over `compressed` with that over `states`, for the queries of `recent`. Auto-encoding
+// compares `states` with what the layer's decoder makes of `compressed`. The gradient reaches
+// `compressed`, thus the convolution's weights, and the decoder's, never the network.
 at::Tensor compression_loss(const LayerContext& context, const at::Tensor& recent,
                             const at::Tensor& states, const at::Tensor& compressed);
 
 struct CompressiveOutput {
   at::Tensor states;             // [batch, segment, d_model]
-  at::Tensor compressed_memory;  // the next step's
+  at::Tensor compressed_memory;  // the one that the next step reads
   at::Tensor reconstruction;  // compression_loss(); undefined unless the layer learns in training
 };
 
-// The layer over a compressed memory and the `window` behind it, whose last states are `states`.
-// The oldest `segment` states of the window leave it after this step and enter the compressed
-// memory.
+// Runs the layer over a compressed memory and the `window` behind it, whose last states are
+// `states`. The oldest `segment` states of the window leave it after this step and enter the
+// compressed memory.
 CompressiveOutput run_compressive_layer(LayerContext context, const at::Tensor& window,
                                         const at::Tensor& states,
                                         const at::Tensor& compressed_memory,

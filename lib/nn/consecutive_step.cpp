@@ -9,14 +9,15 @@ namespace {
 
 // Row k [steps, length, ...] is the memory before step k: the last `length` of concat(carry,
 // entering[0], .., entering[k-1]). `carry` [1, length, ...] is the memory before the first step,
-// `entering` [steps, shift, ...] enters it, a row in each step. The result may share storage.
+// `entering` [steps, shift, ...] enters it, a row in each step. Rows of the result may share
+// storage.
 at::Tensor memories_before(const at::Tensor& carry, const at::Tensor& entering) {
   const std::int64_t steps = entering.size(0), shift = entering.size(1), length = carry.size(1);
   const at::Tensor stream = at::cat({carry.squeeze(0), entering.flatten(0, 1)});
   return stream.unfold(0, length, shift).narrow(0, 0, steps).movedim(-1, 1);
 }
 
-// The memory [1, length, ...] after the last step; of its own storage.
+// The memory [1, length, ...] after the last step, in storage of its own.
 at::Tensor memory_after(const at::Tensor& carry, const at::Tensor& entering) {
   const std::int64_t steps = entering.size(0), shift = entering.size(1), length = carry.size(1);
   const std::int64_t last = std::min(steps, (length + shift - 1) / shift);
@@ -27,7 +28,7 @@ at::Tensor memory_after(const at::Tensor& carry, const at::Tensor& entering) {
 
 }  // namespace
 
-// Every state's keys and values are made once, when it is in a segment.
+// Makes the keys and values of every state once, when it is in a segment.
 at::Tensor ConsecutiveStep::layer(const LayerContext& context, const net::Stage& input,
                                   const at::Tensor& states, StageMemory& memory) {
   if (geometry_.keeps_most_used()) {

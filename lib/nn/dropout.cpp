@@ -26,7 +26,7 @@ std::uint32_t dropped_levels(double rate) {
       std::min(kLevels - 1, std::round(std::max(0.0, rate) * kLevels)));
 }
 
-// A mask's elements among those of the whole batch's mask.
+// The range that a mask's elements have in the mask of the whole batch.
 struct Elements {
   std::int64_t first = 0, count = 0;
 };

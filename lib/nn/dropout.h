@@ -1,8 +1,10 @@
 // Dropout and droppath from a counter-based generator: every random bit is a function of (seed,
-// step, site, element index). Nothing to save, and any number of threads gives the same mask.
+// step, site, element index). So there is nothing to save, and any number of threads gives the same
+// mask.
 //
 // On other devices than the CPU the masks come from the device's own generator, which a CUDA graph
-// can replay: who trains there seeds it for every step, and seed and step then play no part here.
+// can replay. The training there seeds the generator for every step (seed_generator()), and this
+// file does not look at seed and step.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -16,27 +18,27 @@ struct KeptElements;
 
 namespace ql::nn {
 
-// How a step runs. Training needs seed and step: dropout, attention dropout and droppath depend on
-// them alone, so there is no random state to save.
+// The options of a step. Training needs seed and step: dropout, attention dropout and droppath
+// depend on them alone, so there is no random state to save.
 struct StepOptions {
   bool training = false;
   std::uint64_t seed = 0;
   std::uint64_t step = 0;
-  // Gradients also flow through memories: to measure context, never to train.
+  // Gradients also flow through memories. This measures context and never trains.
   bool through_memory = false;
-  // For every row, how many tokens of its document stand before the segment; given exactly for a
-  // network with reset_memory_at_documents (nn/document_reset_internal.h).
+  // The number of tokens of its document before the segment, for every row. A network with
+  // reset_memory_at_documents needs it, and no other may have it (nn/document_reset_internal.h).
   std::vector<std::int64_t> ages = {};
   // The row of the whole batch at which the rows of this step begin, if it is a slice of the batch:
   // it gets the whole batch's masks, so that slicing changes no result.
   std::int64_t first_row = 0;
-  // For a step that must not wait for the host (train/device_step.h), what the host else chooses
-  // anew in every step, as tensors on the model's device. Undefined: by the host.
-  at::Tensor age_tensor = {};     // `ages` [rows] int64, in its place
-  at::Tensor scale_weights = {};  // [scales]: what average_scales() multiplies each scale by
+  // A step that must not wait for the host (train/device_step.h) reads from tensors on the model's
+  // device what the host chooses anew in every step. Where they are undefined, the host chooses.
+  at::Tensor age_tensor = {};     // [rows] int64, in the place of `ages`
+  at::Tensor scale_weights = {};  // [scales]: the factors of average_scales()
 };
 
-// Where in the network a mask is used; two places never share random numbers.
+// The place in the network where a mask is used. Two places never share random numbers.
 struct DropoutSite {
   enum Kind : std::uint32_t {
     kEmbedding,
@@ -55,8 +57,8 @@ struct DropoutSite {
 };
 
 // Factors [shape]: 0 with probability `rate` (in steps of 1/65536), else dropout_factor(). The
-// first dimension are the batch's rows, from step.first_row on; at most 2^35 elements up to the
-// last.
+// first dimension is that of the batch's rows, from step.first_row on. There may be at most 2^35
+// elements up to the last row.
 at::Tensor dropout_mask(at::IntArrayRef shape, double rate, const StepOptions& step,
                         DropoutSite site, const at::TensorOptions& options);
 
@@ -64,10 +66,11 @@ at::Tensor dropout_mask(at::IntArrayRef shape, double rate, const StepOptions& s
 at::Tensor dropout_kept(at::IntArrayRef shape, double rate, const StepOptions& step,
                         DropoutSite site, const at::Device& device = at::kCPU);
 
-// What dropout multiplies the kept elements by: 65536 / (65536 - dropped levels).
+// The factor of the kept elements: 65536 / (65536 - dropped levels).
 double dropout_factor(double rate);
 
-// For the kernels, of tensors of `shape` on the CPU; all elements when not training or rate is 0.
+// Draws for the kernels which elements of a tensor of `shape` on the CPU are kept: all of them when
+// not training or when rate is 0.
 kernels::KeptElements draw_kept(at::IntArrayRef shape, double rate, const StepOptions& step,
                                 DropoutSite site);
 

@@ -15,7 +15,8 @@ at::Tensor look_up(const at::Tensor& table, const at::Tensor& projection, const 
   return projection.defined() ? at::linear(vectors, projection) : vectors;
 }
 
-// ids [rows]; returns [rows, d_model]. Cluster after cluster, then in the rows' order.
+// ids [rows]; returns [rows, d_model]. Looks up cluster after cluster, then restores the rows'
+// order.
 at::Tensor look_up_clusters(const net::Network& network, const Parameters& parameters,
                             const at::Tensor& ids) {
   std::vector<std::int64_t> ends;

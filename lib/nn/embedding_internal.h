@@ -1,4 +1,4 @@
-// Adaptive input: from ids to vectors of d_model, with the clusters of net/clusters.h.
+// Adaptive input: turns ids into vectors of d_model, with the clusters of net/clusters.h.
 #pragma once
 
 #include <ATen/ATen.h>

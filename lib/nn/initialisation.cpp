@@ -20,7 +20,7 @@ bool ends_with(std::string_view text, std::string_view end) {
   return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
 }
 
-// Standard normal numbers by Box and Muller's method: two from every pair of uniform numbers.
+// Draws standard normal numbers by Box and Muller's method, two from every pair of uniform numbers.
 at::Tensor normal_numbers(std::int64_t size, std::uint32_t parameter, std::uint64_t seed) {
   at::Tensor numbers = at::empty({size}, at::kDouble);
   auto* out = numbers.data_ptr<double>();
@@ -30,7 +30,7 @@ at::Tensor normal_numbers(std::int64_t size, std::uint32_t parameter, std::uint6
           kernels::philox({{static_cast<std::uint32_t>(pair),
                             static_cast<std::uint32_t>(pair >> 32), parameter, kInitialisation}},
                           seed);
-      // In (0, 1): the logarithm is finite.
+      // The half keeps the uniform number above 0, so the logarithm is finite.
       const double radius = std::sqrt(-2 * std::log((words.word[0] + 0.5) * 0x1p-32));
       const double angle = 2 * M_PI * (words.word[1] * 0x1p-32);
       out[2 * pair] = radius * std::cos(angle);

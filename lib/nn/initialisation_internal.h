@@ -8,10 +8,9 @@
 
 namespace ql::nn {
 
-// Weights and embedding normal(0, init_std), layer norm weights normal(1, init_std), u and v
-// normal(0, init_std), all other biases 0. Every number is a function of (seed, parameter, index).
-// proj_init_std is for the projections of embeddings narrower than d_model; a network of full
-// embeddings has none.
+// Draws weights, embeddings, u and v from normal(0, init_std), layer norm weights from normal(1,
+// init_std), and the projections of embeddings narrower than d_model from normal(0, proj_init_std).
+// All other biases become 0. Every number is a function of (seed, parameter, index).
 void initialise(Parameters& parameters, const net::Network& network, std::uint64_t seed);
 
 }  // namespace ql::nn

@@ -16,14 +16,14 @@ at::Tensor normalize(const at::Tensor& states, const at::Tensor& weight, const a
   return at::layer_norm(states, {states.size(-1)}, weight, bias, kernels::kLayerNormEpsilon);
 }
 
-// a + b, in place of `a` where it has the precision of `b`: a sum of layers is float32 whatever the
-// precision of their products.
+// Returns a + b, in place of `a` where both have the same precision: the sum of layers is float32
+// whatever the precision of their products.
 at::Tensor sum_of(at::Tensor a, const at::Tensor& b) {
   return a.scalar_type() == b.scalar_type() ? a.add_(b) : a + b;
 }
 
-// What distance adds to the scores: [window, n_head, d_head] with row k for distance window-1-k, or
-// undefined.
+// Returns the vectors by which distance adds to the scores: [window, n_head, d_head], row k for
+// distance window-1-k. Undefined for absolute positions.
 at::Tensor project_positions(const LayerContext& context, const at::Tensor& sinusoids) {
   const net::Network& network = context.network;
   const AttentionParameters& parameters = context.parameters.attention;
@@ -44,7 +44,7 @@ at::Tensor project_positions(const LayerContext& context, const at::Tensor& sinu
   return {};
 }
 
-// The memory needs no queries: two products cost less than one over the whole window.
+// The memory needs no queries, so a product of their own costs less than one over the whole window.
 at::Tensor project_queries(const LayerContext& context, const at::Tensor& normalized) {
   const net::Network& network = context.network;
   const std::int64_t d_heads = network.n_head * network.d_head;
@@ -52,8 +52,8 @@ at::Tensor project_queries(const LayerContext& context, const at::Tensor& normal
       .view({normalized.size(0), normalized.size(1), network.n_head, network.d_head});
 }
 
-// The heads' sums [batch, segment, n_head * d_head] for queries [batch, segment, n_head, d_head],
-// projected back to d_model, before dropout.
+// Runs attention for queries [batch, segment, n_head, d_head] and projects the heads' sums [batch,
+// segment, n_head * d_head] back to d_model. Dropout comes after it.
 at::Tensor attend(const LayerContext& context, const at::Tensor& queries,
                   const std::vector<at::Tensor>& keys_values, const at::Tensor& positions) {
   const net::Network& network = context.network;

@@ -1,5 +1,5 @@
-// One Transformer-XL layer: relative attention and position-wise feed-forward, each with residual
-// and layer norm (before it when `pre_lnorm`, else after the sum).
+// Runs one Transformer-XL layer: relative attention and a position-wise feed-forward network, each
+// with residual and layer norm (before it when `pre_lnorm`, else after the sum).
 #pragma once
 
 #include <ATen/ATen.h>
@@ -14,12 +14,12 @@
 
 namespace ql::nn {
 
-// What a layer is told apart from its input.
+// Everything that a layer reads besides its input.
 struct LayerContext {
   const net::Network& network;
   const LayerParameters& parameters;
   const StepOptions& step;
-  std::int64_t layer;  // its index: names its random numbers
+  std::int64_t layer;  // its index, which names its random numbers
   net::AttentionReach reach = {};
   at::Tensor* usage = nullptr;  // if given, becomes the attention_usage() of the window
   at::Tensor hidden = {};       // hidden_keys() of the window, or undefined
@@ -28,8 +28,8 @@ struct LayerContext {
 // `window` [batch, memory + segment, d_model] holds un-normalized states, `states` [batch, segment,
 // d_model] its last ones; `positions` [window, d_model] the sinusoids of the distances window-1 ..
 // 0. Returns [batch, segment, d_model]. On the CPU, operations of our own do it in fewer passes
-// over memory; they take the window's memory as constant, so StepOptions::through_memory goes
-// without.
+// over memory. They take the window's memory as constant, so a step with
+// StepOptions::through_memory does not use them.
 at::Tensor run_layer(const LayerContext& context, const at::Tensor& window,
                      const at::Tensor& states, const at::Tensor& positions);
 
@@ -48,11 +48,11 @@ at::Tensor run_layer(const LayerContext& context, const at::Tensor& states,
 // d_model].
 at::Tensor project_keys_values(const LayerContext& context, const at::Tensor& normalized);
 
-// What queries, keys and values are made from: `states` themselves, normalized if `pre_lnorm`.
+// Returns the input of queries, keys and values: `states` themselves, normalized if `pre_lnorm`.
 at::Tensor attention_states(const LayerContext& context, const at::Tensor& states);
 
 // Sinusoids [length, d_model] of the distances length-1, ..., 0: sines, then cosines. Distances
-// above network.clamp_len, if it is set, have its sinusoids.
+// above network.clamp_len, if that is set, have the sinusoids of clamp_len.
 at::Tensor position_table(const net::Network& network, std::int64_t length,
                           const at::TensorOptions& options);
 

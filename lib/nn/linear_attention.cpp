@@ -7,12 +7,13 @@
 namespace ql::nn {
 namespace {
 
-// Small beside the window, and large enough for matrix products.
+// Blocks of so many queries are small beside the window and large enough for matrix products.
 using net::kLinearBlock;
 // Keeps the quotient finite where all features vanish.
 constexpr double kSmallestSum = 1e-6;
 
-// [batch, length, H, d_head] -> [batch, H, length, d_head]; `positions` [length, H, d_head].
+// f(states + bias + positions) with f(x) = elu(x) + 1: [batch, length, H, d_head] -> [batch, H,
+// length, d_head]. `positions` is [length, H, d_head].
 at::Tensor features(const at::Tensor& states, const at::Tensor& bias, const at::Tensor& positions) {
   at::Tensor sum = bias.defined() ? states + bias : states;
   sum = positions.defined() ? sum + positions : sum;
@@ -25,8 +26,8 @@ at::Tensor last_rows(const at::Tensor& positions, std::int64_t count) {
 
 // Sums over the keys so far.
 struct Sums {
-  at::Tensor values;   // of key x value [batch, H, d_head, d_head]
-  at::Tensor weights;  // of key [batch, H, d_head, 1]
+  at::Tensor values;   // of f(key)^T value [batch, H, d_head, d_head]
+  at::Tensor weights;  // of f(key) [batch, H, d_head, 1]
 
   void add(const at::Tensor& keys, const at::Tensor& of_values) {
     values = values + at::matmul(keys.transpose(2, 3), of_values);

@@ -14,11 +14,12 @@
 namespace ql::nn {
 namespace {
 
-// A graph of more numbers is refused: 16 GiB of float64.
+// A graph of more numbers than this (16 GiB of float64) is refused.
 constexpr double kLargestGraph = 2.0 * (1 << 30);
 
-// How many positions one backward pass may differentiate: each is a row of a batch, and the graph
-// holds the windows of all layers and steps for every row. Throws ConfigError when one is too much.
+// Returns how many positions one backward pass may differentiate. Each is a row of a batch, and the
+// graph holds the windows of all layers and steps for every row. Throws ConfigError when even one
+// is too much.
 std::int64_t rows_at_once(const net::Network& network, const net::Geometry& geometry,
                           std::int64_t steps, std::int64_t graph_numbers) {
   double windows = 0;
@@ -67,7 +68,8 @@ class Measurement {
   void add_positions(const at::Tensor& ids, std::int64_t first, std::int64_t rows,
                      at::Generator& random) {
     const std::int64_t segment = model_.geometry().lengths.segment;
-    // Every segment is embedded for itself, as it is read.
+    // Segments are embedded one by one, as they are read: absolute positions count from the start
+    // of each.
     const at::Tensor stream = model_.model().embed(ids).detach().flatten(0, 1);
     const at::Tensor embedded = stream.repeat({rows, 1, 1}).requires_grad_();
     const at::Tensor states = read(embedded);

@@ -60,7 +60,7 @@ Memory zero_memory(const net::Geometry& geometry, std::int64_t batch, std::int64
 void check_memory(const Memory& memory, const net::Geometry& geometry, std::int64_t batch,
                   std::int64_t d_model) {
   constexpr const char* kCure = "start the memory anew for these lengths and this batch";
-  // Tensors of the right shapes, all of them over one number.
+  // The tensors have the right shapes but share one number, so they take no memory.
   const at::Tensor one = at::zeros({});
   const std::vector<NamedTensor> expected =
       make_memory(geometry, batch, d_model, [&](const auto& shape) {

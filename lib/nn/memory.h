@@ -1,5 +1,5 @@
-// The recurrent memory: for every layer's input, and every scale's output that compression or
-// accumulation reads, the states just before the next segment (paper, section 2.3).
+// The recurrent memory: the states just before the next segment (paper, section 2.3). Every layer's
+// input has one, and every scale's output that compression or accumulation reads.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -19,15 +19,15 @@ struct StageMemory {
   at::Tensor compressed;  // [batch, n_cm, d_model]; undefined where the stage keeps none
 };
 
-// A step leaves it for the next one, without gradient (but see StepOptions::through_memory). It
-// starts as zeros.
+// The memory that a step leaves for the next one, without gradient unless
+// StepOptions::through_memory is set. It starts as zeros.
 struct Memory {
   std::vector<StageMemory> stages;  // one for every stage of the geometry
 
   // The tensors that are kept, in order: "memory.0", "memory.1", ..., each followed by its
   // "compressed_memory.N" where there is one. They share their storage with this memory.
   std::vector<NamedTensor> named() const;
-  // The same stages with `change` of every tensor that is kept.
+  // Returns the same stages with `change` applied to every tensor that is kept.
   Memory with(const std::function<at::Tensor(const at::Tensor&)>& change) const;
 };
 
@@ -35,7 +35,7 @@ struct Memory {
 Memory zero_memory(const net::Geometry& geometry, std::int64_t batch, std::int64_t d_model,
                    const at::TensorOptions& options);
 
-// Throws ConfigError unless `memory` is one of `geometry`, `batch` and `d_model`.
+// Throws ConfigError unless `memory` has the tensors and shapes of these numbers.
 void check_memory(const Memory& memory, const net::Geometry& geometry, std::int64_t batch,
                   std::int64_t d_model);
 

@@ -1,6 +1,6 @@
-// The parameters of a network of the Transformer-QL family, its embedding and its softmax. What is
-// between them runs at some lengths (nn/model_at_lengths.h). Parameters are named as the public
-// PyTorch Transformer-XL names them, so that published weights load.
+// The parameters of a network of the Transformer-QL family, its embedding and its softmax. The
+// layers between them run at some lengths (nn/model_at_lengths.h). Parameters are named as the
+// public PyTorch Transformer-XL names them, so that published weights load.
 //
 // Shapes: tokens [batch, segment] int64, states [batch, length, d_model], losses [batch, segment]
 // in nats.
@@ -30,7 +30,7 @@ class Model {
 
   const net::Network& network() const { return network_; }
   const at::TensorOptions& options() const { return options_; }
-  // In a fixed order; requires_grad is set. Tied parameters appear once.
+  // The parameters are in a fixed order, and requires_grad is set. Tied parameters appear once.
   const std::vector<NamedTensor>& parameters() const { return parameters_.named; }
   std::int64_t parameter_count() const;
   // The same by role.
@@ -39,17 +39,17 @@ class Model {
   // Paper, appendix E (nn/initialisation_internal.h). The same seed gives the same weights.
   void initialise(std::uint64_t seed);
 
-  // The vectors [batch, segment, d_model] that tokens [batch, segment] enter the network as.
-  // Throws ConfigError for another shape, FormatError for a token that is not in the vocabulary
-  // (checked for tokens on the CPU).
+  // Returns the vectors [batch, segment, d_model] as which tokens [batch, segment] enter the
+  // network. Throws ConfigError for another shape, FormatError for a token that is not in the
+  // vocabulary (checked for tokens on the CPU).
   at::Tensor embed(const at::Tensor& tokens) const;
 
   // Negative log-likelihood of every target [batch, segment] under the softmax over `states`.
   // Throws as embed() does.
   at::Tensor losses(const at::Tensor& states, const at::Tensor& targets) const;
 
-  // The sum of losses() times `factor`, a scalar: the mean with 1 / targets.numel(). For training,
-  // whose gradients are made with the factor from the start (kernels/softmax.h).
+  // The sum of losses() times `factor`, a scalar; 1 / targets.numel() makes it the mean. Training
+  // uses this one: its gradients are made with the factor from the start (kernels/softmax.h).
   at::Tensor loss(const at::Tensor& states, const at::Tensor& targets, double factor) const;
 
  private:

@@ -34,7 +34,7 @@ LengthTables make_tables(const Model& model, const net::Lengths& lengths) {
     }
     tables.hidden_keys.push_back(hidden);
   }
-  // Other encodings need the table's length alone.
+  // Other encodings read only the table's length.
   tables.positions = network.encoding == net::Encoding::kTransformerXl
                          ? position_table(network, longest, model.options())
                          : at::empty({longest, 0}, model.options());

@@ -1,4 +1,4 @@
-// A model at some segment and memory lengths: what runs.
+// Runs a model at some segment and memory lengths.
 //
 // Shapes: tokens [batch, segment] int64, states [batch, length, d_model].
 #pragma once
@@ -18,9 +18,9 @@ namespace ql::nn {
 // Everything that a step needs and only the lengths decide.
 struct LengthTables {
   net::Geometry geometry;
-  at::Tensor positions;  // position_table() of the longest window; of other encodings [length, 0]
-  // For every stage that feeds a layer the kernels::hidden_keys(); undefined where our own kernels
-  // compute, which need none.
+  at::Tensor positions;  // position_table() of the longest window; [length, 0] where none is read
+  // kernels::hidden_keys() by stage; undefined for a stage that feeds no layer. Linear attention
+  // and our own kernels need none, so it is undefined for them, too.
   std::vector<at::Tensor> hidden_keys;
 };
 
@@ -33,7 +33,6 @@ class ModelAtLengths {
   const Model& model() const { return model_; }
   const net::Geometry& geometry() const { return tables_.geometry; }
 
-  // Zeros.
   Memory start_memory(std::int64_t batch) const;
 
   // The last layer's output states [batch, segment, d_model] for tokens [batch, segment]. Replaces
@@ -47,16 +46,16 @@ class ModelAtLengths {
   at::Tensor forward(const at::Tensor& tokens, Memory& memory, const StepOptions& step,
                      at::Tensor* reconstruction = nullptr) const;
 
-  // The same from the vectors that Model::embed() makes of a segment's tokens: who holds them can
-  // ask for the gradient with respect to a token.
+  // The same from the vectors that Model::embed() makes of a segment's tokens. A caller that holds
+  // them can ask for the gradient with respect to a token.
   at::Tensor forward_embedded(const at::Tensor& embedded, Memory& memory, const StepOptions& step,
                               at::Tensor* reconstruction = nullptr) const;
 
   // forward() without dropout and gradient for consecutive segments of one stream: tokens
-  // [segments, segment] go through the first layer, then through the second, and so on; `memory` is
-  // of batch 1, `ages` those of StepOptions, one a segment. The states equal those of forward(),
-  // segment by segment. With the pool most-used a layer still takes its segments one by one: what
-  // it keeps of one depends on the one before.
+  // [segments, segment] go through the first layer, then through the second, and so on. `memory`
+  // has batch 1; `ages` are those of StepOptions, one for each segment. The states equal those of
+  // forward(), segment by segment. With the pool most-used a layer still takes its segments one by
+  // one, because the states that it keeps of a segment depend on the segment before.
   at::Tensor forward_stream(const at::Tensor& tokens, Memory& memory,
                             const std::vector<std::int64_t>& ages = {}) const;
 

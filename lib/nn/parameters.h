@@ -1,4 +1,4 @@
-// The parameters of a network, by role and by name. Names and shapes are those of the public
+// Holds the parameters of a network by role and by name. Names and shapes are those of the public
 // PyTorch Transformer-XL; linear layers hold [outputs, inputs].
 #pragma once
 
@@ -13,13 +13,13 @@ namespace ql::nn {
 
 struct AttentionParameters {
   at::Tensor qkv_net;      // [3 * n_head * d_head, d_model]: queries, keys, values
-  at::Tensor r_net;        // [n_head * d_head, d_model]; of encoding transformer-xl, as u and v
-  at::Tensor r_emb;        // [clamp_len + 1, n_head, d_head]: of encoding shaw, row d is distance d
+  at::Tensor r_net;        // [n_head * d_head, d_model]; transformer-xl alone has it, u and v
+  at::Tensor r_emb;        // [clamp_len + 1, n_head, d_head]: row d is distance d; shaw alone
   at::Tensor o_net;        // [d_model, n_head * d_head]
   at::Tensor norm_weight;  // [d_model]
   at::Tensor norm_bias;    // [d_model]
-  at::Tensor r_w_bias;     // [n_head, d_head]: u, of content; all layers share it unless untie_r
-  at::Tensor r_r_bias;     // [n_head, d_head]: v, of position
+  at::Tensor r_w_bias;     // [n_head, d_head]: u, for content; all layers share it unless untie_r
+  at::Tensor r_r_bias;     // [n_head, d_head]: v, for position; likewise
 };
 
 struct FeedForwardParameters {
@@ -31,8 +31,8 @@ struct FeedForwardParameters {
   at::Tensor norm_bias;     // [d_model]
 };
 
-// The convolution that compresses old memories, and the transposed one that decodes them, which
-// training alone uses; undefined unless the network learns them.
+// The convolution that compresses old memories, and the transposed one that decodes them. Only
+// training uses the decoder. Both are undefined unless the network learns them.
 struct CompressionParameters {
   at::Tensor weight;          // [d_model, d_model, rate]: outputs, inputs, place in the group
   at::Tensor bias;            // [d_model]
@@ -47,10 +47,10 @@ struct LayerParameters {
 };
 
 struct Parameters {
-  // Of each cluster (net/clusters.h): embeddings [ids, width], tied: also the softmax's weights.
-  // With div_val 1 one table serves all clusters.
+  // The tables [ids, width], one for each cluster (net/clusters.h), or with div_val 1 one for all.
+  // They are tied: the softmax has them as its weights.
   std::vector<at::Tensor> embeddings;
-  std::vector<at::Tensor> output_biases;          // [ids], as many as tables
+  std::vector<at::Tensor> output_biases;          // [ids], one a table
   std::vector<at::Tensor> embedding_projections;  // [d_model, width] or undefined, one a table
   std::vector<at::Tensor> output_projections;     // likewise, one a cluster
   at::Tensor cluster_weight;                      // [clusters - 1, d_embed]; undefined for one

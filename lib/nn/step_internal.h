@@ -12,8 +12,8 @@
 
 namespace ql::nn {
 
-// What the rows of a batch are decides where each finds its memory: see StreamsStep and
-// ConsecutiveStep.
+// The rows of a batch are streams of their own (StreamsStep) or consecutive segments of one stream
+// (ConsecutiveStep). Each kind finds the memory of a row in its own way.
 class Step {
  public:
   // `memory` becomes the next step's, stage by stage, in run().
@@ -22,27 +22,30 @@ class Step {
   Step(const Step&) = delete;
   Step& operator=(const Step&) = delete;
 
-  // From the embedded tokens [batch, n_s, d_model] to the last stage's states of the same shape.
+  // Takes the embedded tokens [batch, n_s, d_model] and returns the last stage's states, of the
+  // same shape.
   at::Tensor run(at::Tensor states);
-  // The mean over the layers after run(); undefined when no layer learns to compress.
+  // The compression_loss(), averaged over the layers, after run(); undefined when no layer learns
+  // to compress.
   at::Tensor reconstruction() const;
 
  protected:
-  // The output of the layer that reads the stage `input`, and its next memory.
+  // Returns the output of the layer that reads the stage `input`; `memory` becomes the stage's next
+  // one.
   virtual at::Tensor layer(const LayerContext& context, const net::Stage& input,
                            const at::Tensor& states, StageMemory& memory) = 0;
-  // The window of a scale's output, and its next memory.
+  // Returns the window of a scale's output; `memory` becomes the next one.
   virtual at::Tensor window_of_output(const net::Stage& output, const at::Tensor& states,
                                       StageMemory& memory) = 0;
 
-  // The layer of a step of several streams.
+  // layer() for rows that are streams of their own.
   at::Tensor layer_of_streams(const LayerContext& context, const net::Stage& input,
                               const at::Tensor& states, StageMemory& memory);
-  // The window concat(memory, segment). The memory becomes the last of concat(memory,
-  // segment[:shift]).
+  // Returns the window concat(memory, segment). The memory becomes the newest states of
+  // concat(memory, segment[:shift]).
   at::Tensor window_of_streams(const net::Stage& stage, const at::Tensor& states,
                                StageMemory& memory) const;
-  // Shorter windows see the shorter distances: the end of the table.
+  // The end of the position table: a shorter window sees the shorter distances.
   at::Tensor positions(std::int64_t window) const;
 
   const Model& model_;
@@ -58,7 +61,8 @@ class Step {
   at::Tensor reconstruction_;  // summed over the layers so far
 };
 
-// Every row is a step of a stream of its own. The memory holds what belongs to their documents.
+// Every row is a step of a stream of its own. The memory must hold only states of their documents
+// (forget_other_documents()).
 class StreamsStep : public Step {
  public:
   using Step::Step;
@@ -72,7 +76,7 @@ class StreamsStep : public Step {
 
 // The rows are consecutive steps of one stream. A layer needs nothing of the layers after it, so a
 // whole chunk of the stream goes through it before the next layer begins, and each row has the
-// memory that the rows before it left. Without gradient and dropout.
+// memory that the rows before it left. It has no gradient and no dropout.
 class ConsecutiveStep : public Step {
  public:
   using Step::Step;

@@ -13,10 +13,15 @@
 namespace ql::train {
 namespace {
 
-// The constants of one update, in the tensors' own precision. Of a decay it is 1 - beta that keeps
-// its digits there: a beta of 0.999999 has none to spare in float32, and one of 0.99999999 is 1.
-// (With that one a moment in float32 takes gradients in, but a decay of less than 2^-24 rounds to
-// none.)
+// The constants of one update, in the tensors' own precision. With the gradient g times
+// gradient_scale, the moments m and v, and t updates counting this one:
+//
+//   m = beta1 m + (1 - beta1) g        v = beta2 v + (1 - beta2) g^2
+//   weight -= rate / (1 - beta1^t) m / (sqrt(v / (1 - beta2^t)) + epsilon)
+//
+// The decays are kept as 1 - beta because that keeps its digits: in float32 a beta of 0.999999 has
+// none to spare, and one of 0.99999999 is 1. (With the latter a moment in float32 takes gradients
+// in, but its decay of less than 2^-24 rounds to none.)
 template <typename Scalar>
 struct Update {
   Scalar one_minus_beta1, one_minus_beta2, gradient_scale, step_size, second_correction, epsilon;

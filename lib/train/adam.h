@@ -29,10 +29,10 @@ class Adam {
 
   std::int64_t steps() const { return steps_; }
 
-  // "first_moment.NAME" and "second_moment.NAME" of every parameter, in the parameters' order;
-  // they share memory with this object.
+  // "first_moment.NAME" of every parameter in their order, then "second_moment.NAME" of every
+  // parameter. They share memory with this object.
   std::vector<nn::NamedTensor> moments() const;
-  // For a resume: after the moments were copied into the tensors of moments().
+  // A resume calls this after it copied the moments into the tensors of moments().
   void set_steps(std::int64_t steps) { steps_ = steps; }
 
  private:
@@ -42,8 +42,8 @@ class Adam {
   std::int64_t steps_ = 0;
 };
 
-// The factor that brings a gradient of norm `norm` down to `clip`; 1 when it is short enough or
-// clip is 0.
+// Returns the factor that brings a gradient of norm `norm` down to `clip`; 1 when it is short
+// enough or clip is 0.
 double clip_scale(double norm, double clip);
 
 }  // namespace ql::train

@@ -6,8 +6,8 @@
 
 namespace ql::train {
 
-// Bit patterns are added up as whole numbers: with zeros everywhere else not even the sign of a
-// zero changes.
+// Bit patterns are added up as whole numbers. All other processes add zeros, so not even the sign
+// of a zero changes.
 at::Tensor all_rows(const at::Tensor& own, machine::ProcessGroup& group,
                     const machine::RowRange& share, std::int64_t rows) {
   std::vector<std::int64_t> shape = own.sizes().vec();

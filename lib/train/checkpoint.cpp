@@ -20,10 +20,10 @@ constexpr const char* kWeights = "model.safetensors";
 constexpr const char* kOptimizer = "optimizer.safetensors";
 constexpr const char* kMemory = "memory.safetensors";
 
-// All but state.json, which has their hashes.
+// state.json has the hashes of these files.
 std::vector<std::string> covered_files() { return {"model.json", kWeights, kOptimizer, kMemory}; }
 
-// --force would remove the good checkpoints.
+// The cure does not name --force, which would remove the good checkpoints.
 constexpr const char* kCure =
     "restore the folder from a copy; --resume goes on from the newest checkpoint that is whole";
 
@@ -48,7 +48,7 @@ void restore(const fs::path& path, const std::vector<nn::NamedTensor>& wanted) {
   }
 }
 
-// Reads every number once and makes no tensor of that size: little beside writing them.
+// Reads every number once and makes no tensor of that size, so it costs little beside the writing.
 void require_finite(const std::vector<nn::NamedTensor>& tensors, std::int64_t steps) {
   const at::NoGradGuard no_gradient;
   for (const nn::NamedTensor& named : tensors) {
@@ -100,7 +100,7 @@ TrainingState read_state(const fs::path& folder) {
 bool tells_damage(const Error& error) {
   if (const auto* system = dynamic_cast<const SystemError*>(&error)) {
     const int number = system->error_number();
-    // Absent, another kind of file, or a medium that no longer gives what was written.
+    // The file is absent or of another kind, or the medium no longer gives what was written.
     return number == ENOENT || number == ENOTDIR || number == EISDIR || number == EIO ||
            number == EBADMSG || number == EUCLEAN;
   }

@@ -1,5 +1,5 @@
-// Checkpoint folders: model.json, model.safetensors, optimizer.safetensors, memory.safetensors,
-// state.json. ql-checkpoint(5) has every key. A folder is whole or absent.
+// Writes and reads checkpoint folders: model.json, model.safetensors, optimizer.safetensors,
+// memory.safetensors, state.json. ql-checkpoint(5) has every key. A folder is whole or absent.
 #pragma once
 
 #include <filesystem>
@@ -12,9 +12,9 @@
 
 namespace ql::train {
 
-// The memory of all rows, for a checkpoint after `steps` steps. Throws Diverged when a weight,
-// moment or memory is not finite: such a checkpoint is of no use to anybody. Of several processes
-// each calls this when the first one writes.
+// Returns the memory of all rows, for a checkpoint after `steps` steps. Throws Diverged when a
+// weight, moment or memory is not finite: such a checkpoint is of no use to anybody. When the first
+// of several processes writes a checkpoint, the others have to call this.
 nn::Memory finite_memory(const TrainedNetwork& trained, std::int64_t steps);
 
 // Replaces `folder`. Throws Diverged as finite_memory() does, and leaves the folder as it is then.
@@ -27,13 +27,13 @@ TrainingState read_state(const std::filesystem::path& folder);
 // Tells whether an error of reading says that a checkpoint is damaged or absent. A version that
 // this program does not know is no damage, and neither is a file that it may not read.
 bool tells_damage(const Error& error);
-// Compares every file with state.json: which one is damaged or missing; empty when none is. Throws
-// the errors that do not tell of damage.
+// Compares every file with state.json and says which one is damaged or missing; empty when none is.
+// Throws the errors that do not tell of damage.
 std::string damage(const std::filesystem::path& folder);
-// Throws FormatError with damage() and advice where there is any.
+// Throws FormatError with damage(), if there is any, and advice.
 void verify_checkpoint(const std::filesystem::path& folder);
 
-// Whether the trained's rows are those of the checkpoint.
+// Tells whether the rows of the batch are those of the checkpoint.
 enum class Rows { kSame, kOther };
 
 // After verify_checkpoint, restores weights, moments and, for the same rows, memory. On an

@@ -1,4 +1,4 @@
-// What has to fit together before a training may start or go on.
+// Checks that network, data and checkpoint fit together before a training starts or goes on.
 #pragma once
 
 #include <functional>
@@ -12,9 +12,9 @@
 
 namespace ql::train {
 
-// The network with vocab_size, and cutoffs that are "auto", from the data. Throws Error when
-// `network` (of the preset `where`) has another size or does not fit it. `get_on` is called again
-// and again while all of the data is read.
+// Returns the network with vocab_size, and cutoffs that are "auto", from the data. Throws Error
+// when `network` (of the preset `where`) has another size or does not fit it. `get_on` is called
+// again and again while all of the data is read.
 net::Network with_vocabulary(const net::Network& network, const std::string& where,
                              shard::TokenReader& data, const std::function<void()>& get_on);
 

@@ -1,4 +1,4 @@
-// Where a training computes.
+// The device that a training computes on.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -7,7 +7,7 @@ namespace ql::train {
 
 struct ComputeDevice {
   c10::Device device = c10::DeviceType::CPU;
-  bool graph = true;  // on a GPU: record the step once and replay it, where the network allows it
+  bool graph = true;  // records the step once on a GPU and replays it, where the network allows it
 };
 
 }  // namespace ql::train

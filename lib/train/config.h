@@ -1,5 +1,5 @@
-// How a network is trained: the "training" object of presets and of model.json. Key names follow
-// the paper's appendix E where it has one. No tensors here.
+// Holds the settings of a training: the "training" object of presets and of model.json. Key names
+// follow the paper's appendix E where it has one. There are no tensors here.
 #pragma once
 
 #include <cstdint>
@@ -28,15 +28,15 @@ struct TrainingConfig {
   std::int64_t eval_interval = 1000;        // steps between validations
   std::int64_t checkpoint_interval = 1000;  // steps between checkpoints
   double checkpoint_minutes = 0;            // or so many minutes after the last one; 0: steps alone
-  // Which checkpoints stay (train/retention.h): RUN/last and keep_last - 1 before it, and those of
+  // These checkpoints stay (train/retention.h): RUN/last, keep_last - 1 before it, and those of
   // steps that keep_every divides (0: none).
   std::int64_t keep_last = 1, keep_every = 0;
   std::int64_t log_interval = 100;  // steps averaged in one record of the log
   std::int64_t seed = 1;            // of the weights and of every dropout
   machine::Precision precision = machine::Precision::kFloat32;
-  // What to do when loss or gradient is not finite, or when the loss is loss_jump nats above its
-  // running mean; 0: however large it is. 10 nats are a perplexity 22,000 times the mean's: no text
-  // does that to a network that works, and one that broke does.
+  // The training does this when loss or gradient is not finite, or when the loss is more than
+  // loss_jump nats above its running mean (0: no loss is too large). 10 nats are a perplexity
+  // 22,000 times the mean's: no text does that to a network that works, and one that broke does.
   OnDivergence divergence = OnDivergence::kStop;
   double loss_jump = 10;
   // Weight of the loss by which a Compressive Transformer learns its convolution and decoder
@@ -45,9 +45,9 @@ struct TrainingConfig {
   // Trains on the newer half of every segment's targets alone; the older floor(segment / 2) tokens
   // give context (the ablation of the Transformer-XL paper).
   bool half_loss = false;
-  // Parts of the batch that are computed side by side, and in how many passes each
-  // (train/slices.h); 0: chosen for the machine when the training begins. They touch the rounding
-  // of results alone.
+  // The number of parts of the batch that are computed side by side, and of passes for each
+  // (train/slices.h); 0: chosen for the machine when the training begins. They change only the
+  // rounding of results.
   std::int64_t slices = 0, passes = 0;
   // Lengths of validation; absent: those of training.
   std::optional<std::int64_t> eval_segment, eval_memory, eval_compressed_memory;
@@ -55,7 +55,7 @@ struct TrainingConfig {
   net::Lengths evaluation_lengths(const net::Lengths& training) const;
 };
 
-// Every key of the "training" object, for net::read_preset.
+// Lists every key of the "training" object, for net::read_preset.
 std::vector<std::string> training_keys();
 
 // Keys that are absent keep their default; batch, steps and learning_rate have none. Unknown keys
@@ -63,8 +63,9 @@ std::vector<std::string> training_keys();
 TrainingConfig training_from_json(const JsonObject& json);
 Json training_to_json(const TrainingConfig& config);
 
-// The keys that --resume lets change: what drives the steps that are still to come, what is saved,
-// scored or logged how often, and how the work is divided. qltrain(1) says what each change means.
+// Lists the keys that --resume lets change. They drive the steps that are still to come, say how
+// often the training saves, scores and logs, or divide the work. qltrain(1) says what each change
+// means.
 std::vector<std::string> keys_that_may_change();
 
 }  // namespace ql::train

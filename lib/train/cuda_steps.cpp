@@ -6,7 +6,8 @@
 namespace ql::train {
 namespace {
 
-// The first steps run as they are: libraries set themselves up in them, which cannot be recorded.
+// The first steps run unrecorded, because libraries set themselves up in them. That cannot be
+// recorded.
 constexpr int kWarmUp = 3;
 
 }  // namespace
@@ -41,8 +42,8 @@ void CudaSteps::enqueue(const std::function<void()>& upload, const Parts& parts,
   }
 }
 
-// All parts before any of them runs: what another thread has the device do meanwhile, as NCCL may
-// for a sum, can break a recording off.
+// Records all parts before any of them runs. Work that another thread gives the device meanwhile,
+// as NCCL may for a sum, can break a recording off.
 void CudaSteps::record(const Parts& parts) {
   stream_.synchronize();
   // The graphs get memory of their own; what the first steps used is free now.

@@ -1,6 +1,6 @@
-// The steps of a training on a CUDA device: on a stream of their own, and where the network allows
-// it recorded once as a CUDA graph and replayed, which takes one launch instead of hundreds. Only
-// built with a LibTorch for CUDA (QL_CUDA).
+// Runs the steps of a training on a CUDA device, on a stream of their own. Where the network allows
+// it, a step is recorded once as a CUDA graph and replayed, which takes one launch instead of
+// hundreds. This is built only with a LibTorch for CUDA (QL_CUDA).
 #pragma once
 
 #include <ATen/cuda/CUDAEvent.h>
@@ -24,14 +24,14 @@ class CudaSteps {
   using Parts = std::vector<std::function<void()>>;
 
   // Runs `upload`, which enqueues copies from pinned memory, then all parts, or replays them. Runs
-  // `between` after each part but the last: what it enqueues is never recorded.
+  // `between` after each part but the last; the operations that it enqueues are never recorded.
   void enqueue(const std::function<void()>& upload, const Parts& parts,
                const std::function<void()>& between);
-  // Until the copies of the last enqueue() have read their memory; thus until the device has begun
-  // the last step that was enqueued, which keeps the host one step ahead.
+  // Waits until the copies of the last enqueue() have read their memory. By then the device has
+  // begun the last step that was enqueued, so the host stays one step ahead.
   void wait_for_upload();
-  // Until nothing is left to do. What other streams enqueue after it, such as an evaluation, comes
-  // before the next step.
+  // Waits until nothing is left to do. Work that other streams enqueue after it, such as an
+  // evaluation, comes before the next step.
   void wait();
 
  private:

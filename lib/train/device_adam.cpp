@@ -8,7 +8,8 @@
 namespace ql::train {
 namespace {
 
-// Parameters begin at multiples of so many numbers: matrix products on a GPU want aligned rows.
+// Parameters begin at multiples of so many numbers, because matrix products on a GPU want aligned
+// rows.
 constexpr std::int64_t kAlignment = 64;
 
 }  // namespace
@@ -69,10 +70,11 @@ void DeviceAdam::step(const at::Tensor& gradient, const at::Tensor& gradient_sca
                       const at::Tensor& learning_rate, const at::Tensor& applies) {
   const at::NoGradGuard no_gradient;
   const at::TensorOptions options = first_.options();
-  // 0 * NaN is NaN: an update that does not apply needs a gradient of zeros, not a factor.
+  // 0 * NaN is NaN, so an update that does not apply needs a gradient of zeros. A factor of 0 is
+  // not enough.
   const at::Tensor zero = at::zeros({}, options);
   const at::Tensor slope = at::where(applies, gradient * gradient_scale.to(options), zero);
-  // moment - (1 - beta) * moment, as the kernel has it: beta itself may be 1 in float32.
+  // Computes moment - (1 - beta) * moment as the kernel does: beta itself may be 1 in float32.
   const auto decay = [&](at::Tensor& moment, double beta) -> at::Tensor& {
     return moment.addcmul_(moment, at::where(applies, at::full({}, 1 - beta, options), zero), -1);
   };

@@ -143,7 +143,7 @@ std::vector<nn::NamedTensor> DeviceStep::moments() const {
 }
 
 bool can_be_recorded(const net::Network& network) {
-  // The rows of each cluster are picked out, and how many there are is the host's to know.
+  // With several clusters the host has to know how many rows each cluster has.
   return net::clusters(network).size() == 1;
 }
 

@@ -63,7 +63,7 @@ double RunningLoss::largest(double jump) const {
 
 void Divergences::add(std::int64_t step) {
   ++count;
-  // Steps after this one stay: they were before a rollback.
+  // Steps after this one stay. They happened before a rollback.
   recent.erase(std::remove_if(recent.begin(), recent.end(),
                               [step](std::int64_t other) { return other + kWithin <= step; }),
                recent.end());

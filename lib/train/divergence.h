@@ -1,6 +1,6 @@
-// When a training stops making sense: a loss or gradient that is not finite, a loss far above those
-// before it, or weights that are not finite. What is known of it, and what is done. No tensors
-// here.
+// Describes a divergence and what a training does about it. A training diverges by a loss or
+// gradient that is not finite, a loss far above those before it, or weights that are not finite.
+// There are no tensors here.
 #pragma once
 
 #include <array>
@@ -31,14 +31,14 @@ struct Divergence {
   std::int64_t step = 0;  // the number of the step, from 0
   double loss = 0, gradient_norm = 0;
   double largest_loss = std::numeric_limits<double>::infinity();  // a larger loss has jumped
-  std::string tensor = {};  // found when a checkpoint was to be written: what is not finite
-  std::vector<GroupNorm> layers = {};  // where they are known
+  std::string tensor = {};             // has numbers that are not finite; found before a checkpoint
+  std::vector<GroupNorm> layers = {};  // if they are known
 
   // "the loss is not a number"; empty when nothing is wrong.
   std::string reason() const;
 };
 
-// The weights are those before the step, unless these are what is not finite.
+// The weights are those before the step, unless they are themselves not finite.
 class Diverged : public Error {
  public:
   explicit Diverged(Divergence found);
@@ -48,23 +48,23 @@ class Diverged : public Error {
   Divergence found_;
 };
 
-// Mean of the losses so far, where the newest 100 steps weigh most: of fewer the plain mean, later
-// each loss enters with a hundredth.
+// The mean of the losses so far, where the newest 100 steps weigh most. Up to 100 steps it is the
+// plain mean. Later each loss enters with a hundredth.
 struct RunningLoss {
   double mean = 0;
   std::int64_t steps = 0;  // at most 100
 
-  // `sum` of the losses of so many steps.
+  // Adds the `sum` of the losses of `count` steps.
   void add(double sum, std::int64_t count);
   // The largest loss that is no divergence; infinite before the first step and when `jump` is 0.
   double largest(double jump) const;
 };
 
-// The divergences of a training. A few are bad luck; more than 10 within 100 steps, or at one step,
+// The divergences of a training. A few are bad luck. More than 10 within 100 steps, or at one step,
 // will not stop by themselves.
 struct Divergences {
   std::int64_t count = 0;
-  std::vector<std::int64_t> recent;  // their steps, as far as these still count
+  std::vector<std::int64_t> recent;  // the steps of those that still count
 
   void add(std::int64_t step);
   bool too_many() const;

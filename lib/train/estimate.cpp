@@ -12,16 +12,16 @@ namespace ql::train {
 namespace {
 
 constexpr std::int64_t kFloat = 4;
-// What the first step brings in of LibTorch's code and tables, measured.
+// The first step loads so much of LibTorch's code and tables. Measured.
 constexpr std::int64_t kLibraries = std::int64_t{40} << 20;
 // Logits of one block of rows (kernels/softmax_blocks.cpp), which has at least some rows.
 constexpr std::int64_t kSoftmaxBlock = std::int64_t{28} << 20;
 constexpr std::int64_t kSoftmaxRows = 128;
 
-// Numbers that one layer keeps for the backward pass, for one row of the batch: of the window the
-// states and what they were normalized to, keys and values; of the segment the queries, the
-// weighted sums, the residual's sum and norm, the inner states; probabilities, and a byte for
-// every element that dropout may have dropped.
+// The numbers that one layer keeps for the backward pass, for one row of the batch. The window has
+// its states (also normalized), keys and values. The segment has queries, weighted sums, the
+// residual's sum and norm, and inner states. Then come the probabilities, and a byte for every
+// element that dropout may have dropped.
 std::int64_t kept_numbers(const net::Network& network, const net::Stage& input) {
   const std::int64_t d_heads = network.n_head * network.d_head, d_model = network.d_model;
   const net::AttentionCost attention = net::attention_cost(network, input);
@@ -32,7 +32,7 @@ std::int64_t kept_numbers(const net::Network& network, const net::Stage& input) 
          scores + scores / kFloat + static_cast<std::int64_t>(attention.kept_features);
 }
 
-// What a layer needs besides while it goes backward.
+// The numbers that a layer needs besides while it goes backward.
 std::int64_t passing_numbers(const net::Network& network, const net::Stage& input) {
   const std::int64_t d_heads = network.n_head * network.d_head, d_model = network.d_model;
   const std::int64_t segment = input.segment;
@@ -73,7 +73,7 @@ MemoryEstimate estimate_memory(const net::Network& network, std::int64_t paramet
   MemoryEstimate estimate;
   estimate.process = resident_bytes() + kLibraries;
   estimate.parameters = 3 * parameter_count * kFloat;
-  // A pass after the first one has its own, until they are added to its slice's.
+  // A pass after the first one has gradients of its own, until they are added to its slice's.
   const std::int64_t own = slices.front().size() > 1 ? running : 0;
   estimate.gradients = (count + own) * parameter_count * kFloat;
   // Old and new ones; a memory is a part of its whole window.

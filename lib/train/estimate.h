@@ -1,4 +1,4 @@
-// The memory that a training on the CPU will need, said before it starts.
+// Estimates the memory that a training on the CPU will need, before it starts.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ struct MemoryEstimate {
   std::int64_t gradients = 0;    // of every slice
   std::int64_t memories = 0;     // recurrent memories of all rows
   std::int64_t activations = 0;  // from forward to backward, of the passes that run side by side
-  // A chunk of the validation data. It comes between two steps, but what a step frees stays with
-  // the process, in pieces that a chunk's tensors seldom fit.
+  // A chunk of the validation data. It comes between two steps, but the memory that a step frees
+  // stays with the process, in pieces that a chunk's tensors seldom fit.
   std::int64_t validation = 0;
   std::int64_t total() const {
     return process + parameters + gradients + memories + activations + validation;
@@ -35,11 +35,11 @@ MemoryEstimate estimate_memory(const net::Network& network, std::int64_t paramet
 bool fits(const net::Network& network, std::int64_t parameter_count, const TrainingConfig& config,
           int threads, std::int64_t available);
 
-// The configuration with a pass for every row of a slice.
+// Returns the configuration with a pass for every row of a slice.
 TrainingConfig with_most_passes(TrainingConfig config);
 
-// The fewest passes with which the training fits; as many as a slice has rows when it does not at
-// all.
+// Returns the fewest passes with which the training fits. When it never fits, returns as many as a
+// slice has rows.
 std::int64_t choose_passes(const net::Network& network, std::int64_t parameter_count,
                            TrainingConfig config, int threads, std::int64_t available);
 

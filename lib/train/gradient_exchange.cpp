@@ -51,8 +51,8 @@ void GradientExchange::put(std::size_t slice, std::size_t parameter, const at::T
   }
 }
 
-// Complete buckets are started in their order, by the thread that comes first; what completes
-// meanwhile is left to it.
+// Complete buckets are started in their order, by the thread that comes first. It also starts those
+// that become complete meanwhile.
 void GradientExchange::start_complete(std::unique_lock<std::mutex>& lock) {
   if (starting_) {
     return;
@@ -67,7 +67,7 @@ void GradientExchange::start_complete(std::unique_lock<std::mutex>& lock) {
   starting_ = false;
 }
 
-// In the tensor of the first slice that has one.
+// Sums into the tensor of the first slice that has one.
 at::Tensor GradientExchange::sum_of_slices(std::size_t parameter) {
   at::Tensor sum;
   for (at::Tensor& gradient : ranges_[parameter].of_slice) {

@@ -1,9 +1,9 @@
-// The gradients of a step as the sum over the slices of all processes, exchanged while the backward
-// pass is still under way.
+// Sums the gradients of a step over the slices of all processes while the backward pass is still
+// under way.
 //
 // Gradients become known from the last layer to the first. Large ones are summed over the processes
-// where they are, small ones are packed into buckets; what is complete is summed by another thread,
-// while the pass goes on.
+// in place; small ones are packed into buckets. Another thread sums the complete ones while the
+// pass goes on.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -22,16 +22,17 @@ namespace ql::train {
 class GradientExchange {
  public:
   // `slices` of this process bring gradients of these parameters, all float32 on the CPU. A bucket
-  // has at least `bucket_bytes`, but for the last one; a gradient of that size is one by itself.
+  // has at least `bucket_bytes`, but for the last one. A gradient of that size is a bucket by
+  // itself.
   GradientExchange(machine::ProcessGroup& group, const std::vector<nn::NamedTensor>& parameters,
                    std::size_t slices, std::int64_t bucket_bytes = std::int64_t{128} << 10);
 
-  // The whole gradient of a slice for a parameter, once a step at most, which becomes this
-  // object's to write to; may be called by several threads at once. Sums are taken in the order of
-  // slices and of processes.
+  // Takes the whole gradient of a slice for a parameter, at most once a step, and may write to it.
+  // Several threads may call this at once. Sums are taken in the order of slices and of processes.
   void put(std::size_t slice, std::size_t parameter, const at::Tensor& gradient);
 
-  // Ends the step: what no slice has put counts as zeros. Common (machine/process_group.h).
+  // Ends the step. A gradient that no slice has put counts as zeros. This call is common
+  // (machine/process_group.h).
   Gradients finish();
 
  private:
@@ -57,7 +58,7 @@ class GradientExchange {
   Gradients sums_;  // of this step
 
   std::mutex mutex_;
-  bool starting_ = false;    // by one thread at a time: the order is the same in all processes
+  bool starting_ = false;    // only one thread starts sums, so all processes have the same order
   std::size_t started_ = 0;  // buckets that are on their way
   std::vector<machine::ProcessGroup::Sum> under_way_;
 };

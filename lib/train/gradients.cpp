@@ -45,8 +45,8 @@ QL_VECTOR_BODY double sum_squares_body(const Scalar* values, std::int64_t count)
 }
 QL_VECTOR_KERNEL(sum_squares)
 
-// The first becomes the sum; returns that of its squares, taken inside each block and then over the
-// blocks in order.
+// Adds all addends to the first one and returns the sum of its squares, which is taken inside each
+// block and then over the blocks in order.
 double join(const std::vector<at::Tensor>& addends) {
   const at::Tensor& sum = addends.front();
   const std::int64_t elements = sum.numel();
@@ -73,7 +73,7 @@ double join(const std::vector<at::Tensor>& addends) {
   return total;
 }
 
-// "layers.3" of "layers.3.dec_attn.qkv_net.weight", else the first part.
+// Returns "layers.3" for "layers.3.dec_attn.qkv_net.weight", and the first part of other names.
 std::string group_of(const std::string& name) {
   const std::size_t first = name.find('.');
   const std::string layers = "layers.";

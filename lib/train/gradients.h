@@ -1,4 +1,4 @@
-// The gradients of a step, which the slices of its batch compute each for itself, as one.
+// Joins the gradients of a step, which every slice of the batch computes for itself.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -10,17 +10,19 @@
 
 namespace ql::train {
 
-// Of every parameter, in the parameters' order; undefined where the loss does not depend on it.
+// The gradient of every parameter, in the parameters' order. It is undefined where the loss does
+// not depend on the parameter.
 using Gradients = std::vector<at::Tensor>;
 
-// Adds up the slices' gradients, in the slices' order, as the parameters' grad(); returns the L2
-// norm of all of them together. One pass over memory; in the same order for any number of threads.
-// The tensors of the first slice that has a gradient are written to.
+// Adds up the slices' gradients, in the slices' order, as the parameters' grad(), and returns the
+// L2 norm of all of them together. This is one pass over memory, and the sums have the same order
+// for any number of threads. The tensors of the first slice that has a gradient are written to.
 double join_gradients(const std::vector<nn::NamedTensor>& parameters,
                       const std::vector<Gradients>& slices);
 
-// The L2 norms of the parameters' grad() by groups, in the parameters' order: "layers.N" for each
-// layer, else the first part of the name ("word_emb"). For messages, when something went wrong.
+// Returns the L2 norms of the parameters' grad() by groups, in the parameters' order: "layers.N"
+// for each layer, else the first part of the name ("word_emb"). They are for messages when
+// something went wrong.
 std::vector<GroupNorm> group_norms(const std::vector<nn::NamedTensor>& parameters);
 
 }  // namespace ql::train

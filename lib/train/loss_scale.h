@@ -1,6 +1,6 @@
-// The factor that keeps small gradients from vanishing in float16: as large as overflow lets it be.
-// Halved when a gradient overflows, whose step is then left out, and doubled after many steps
-// without. It lives on the device, as the gradients do.
+// Holds the factor that keeps small gradients from vanishing in float16. It is as large as overflow
+// permits: halved when a gradient overflows, whose step is then left out, and doubled after many
+// steps without overflow. It lives on the device, as the gradients do.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -14,15 +14,15 @@ class LossScale {
   static constexpr double kFirst = 65536, kLargest = 16777216;
   static constexpr std::int64_t kStepsToDouble = 2000;
 
-  // With `adapts` false it stays 1.
+  // The factor stays 1 when `adapts` is false.
   LossScale(bool adapts, const at::Device& device);
 
   at::Tensor factor() const { return state_.select(0, 0); }  // float32, no dimension
-  // After a step; `finite` (bool, no dimension): its gradient was finite.
+  // Is called after a step. `finite` (bool, no dimension) tells whether its gradient was finite.
   void update(const at::Tensor& finite);
 
   bool adapts() const { return adapts_; }
-  // float32 [2]: the factor, and how many steps it has had.
+  // float32 [2]: the factor, and the number of steps it has had.
   const at::Tensor& state() const { return state_; }
 
  private:

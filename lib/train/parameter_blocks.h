@@ -1,4 +1,4 @@
-// The units of work of passes over all weights, and of sums over them: the same for any number of
+// Divides passes and sums over all weights into blocks, which are the same for any number of
 // threads.
 #pragma once
 

@@ -19,13 +19,13 @@ struct Replicas::Replica {
     for (std::size_t index = 0; index < model.parameters().size(); ++index) {
       const at::Tensor& tensor = model.parameters()[index].tensor;
       tensor.set_data(original.parameters()[index].tensor.detach());
-      // The tensor itself does not keep what accumulates its gradient.
+      // The tensor itself does not keep alive the node that accumulates its gradient.
       accumulators.push_back(torch::autograd::impl::grad_accumulator(tensor));
       accumulators.back()->add_post_hook(std::make_unique<Hook>(*this, index));
     }
   }
 
-  // Called when the gradient of a parameter has been added to those of earlier passes.
+  // The hook is called when the gradient of a parameter has been added to those of earlier passes.
   struct Hook : torch::autograd::FunctionPostHook {
     Hook(Replica& the_replica, std::size_t the_index) : replica(the_replica), index(the_index) {}
     torch::autograd::variable_list operator()(
@@ -74,7 +74,8 @@ void Replicas::backward(std::size_t slice, const at::Tensor& loss, bool last_pas
   if (!last_pass) {
     return;
   }
-  // What the last pass did not need, a cluster none of its tokens is in, but one before it.
+  // A parameter may have a gradient from an earlier pass but none from the last, such as a cluster
+  // that none of the last pass's tokens is in. No hook has put it.
   for (std::size_t index = 0; index < replica.is_put.size(); ++index) {
     if (replica.is_put[index] == 0 && replica.model.parameters()[index].tensor.grad().defined()) {
       replica.put(index);

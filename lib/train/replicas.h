@@ -1,5 +1,5 @@
-// One model for each slice of a batch that shares the weights of the trained one: so that every
-// slice has gradients of its own, and says when one of them is known.
+// Holds one model for each slice of a batch. It shares the weights of the trained model but has
+// gradients of its own, and tells when one of them is known.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -15,7 +15,8 @@ namespace ql::train {
 
 class Replicas {
  public:
-  // Model and exchange must outlive this object. What the model's weights become, those here are.
+  // Model and exchange must outlive this object. Changes of the model's weights are seen here,
+  // because they are shared.
   Replicas(const nn::Model& model, std::size_t slices, GradientExchange& exchange);
   ~Replicas();
   Replicas(const Replicas&) = delete;
@@ -23,10 +24,10 @@ class Replicas {
 
   const nn::ModelAtLengths& of(std::size_t slice) const;
 
-  // The backward pass of a loss of of(slice), on the calling thread; gradients of a slice's passes
-  // add up. In the last one each goes to the exchange as soon as it is whole.
+  // Runs the backward pass of a loss of of(slice) on the calling thread. Gradients of a slice's
+  // passes add up. In the last pass each goes to the exchange as soon as it is whole.
   void backward(std::size_t slice, const at::Tensor& loss, bool last_pass);
-  // After a step.
+  // To be called after a step.
   void drop_gradients();
 
  private:

@@ -1,5 +1,4 @@
-// The words of a training: its first lines and the progress line. Pure text; nothing is printed
-// here.
+// Makes the texts of a training: its first lines and the progress line. Nothing is printed here.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +13,7 @@
 
 namespace ql::train {
 
-// What the progress line and a "train" record of the log tell.
+// The figures of the progress line and of a "train" record of the log.
 struct Figures {
   std::int64_t step = 0;     // finished steps
   double loss = 0;           // mean since the last record, nats per token
@@ -32,7 +31,7 @@ std::string figures_text(const Figures& figures, std::int64_t steps);
 // with the context length, one line each.
 std::vector<std::string> network_lines(const net::Network& network, std::int64_t parameters);
 
-// Data, rows and epochs, schedule: one line each.
+// Data, rows and epochs, and schedule, one line each.
 std::vector<std::string> schedule_lines(const TrainingConfig& config, const Streams& streams,
                                         const DataIdentity& data, const DataIdentity& validation);
 

@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// ", 20 steps before it" when that is known and so.
+// Returns ", 20 steps before it" if the steps of both are known and `whole` has fewer.
 std::string distance(const fs::path& damaged, const fs::path& whole) {
   const auto lost = step_of(damaged), left = step_of(whole);
   if (!lost || !left || *lost <= *left) {

@@ -19,7 +19,7 @@ namespace {
 
 constexpr const char* kPrefix = "step-";
 constexpr std::size_t kDigits = 8;
-// What is being removed has this name in RUN: unlike a folder's own, nobody takes it for whole.
+// A folder that is being removed has this name in RUN, which nobody takes for a whole checkpoint.
 constexpr const char* kRemoved = ".removed";
 
 void remove_tree(const fs::path& path) {
@@ -54,7 +54,7 @@ void link_folder(const fs::path& from, const fs::path& to) {
   atomic.commit();
 }
 
-// Every name in `run` that begins so; none when there is no such folder.
+// Lists every name in `run` that begins so; none when there is no such folder.
 std::vector<std::string> names_with(const fs::path& run, const std::string& beginning) {
   std::vector<std::string> names;
   std::error_code error;
@@ -71,7 +71,7 @@ std::vector<std::string> names_with(const fs::path& run, const std::string& begi
   return names;
 }
 
-// The step of "step-00001000"; absent for any other name.
+// Returns the step of "step-00001000"; absent for any other name.
 std::optional<std::int64_t> step_in(const std::string& name) {
   const std::size_t digits = std::string(kPrefix).size();
   if (name.rfind(kPrefix, 0) != 0) {
@@ -81,7 +81,7 @@ std::optional<std::int64_t> step_in(const std::string& name) {
   return step && *step >= 0 && step_folder({}, *step) == name ? step : std::nullopt;
 }
 
-// A temporary name of one of RUN's checkpoints; absent for any other name.
+// Reads a temporary name of one of RUN's checkpoints; absent for any other name.
 std::optional<TemporaryName> temporary_checkpoint(const std::string& file_name) {
   auto temporary = parse_temporary_name(file_name);
   if (temporary && temporary->name != "last" && temporary->name != "best" &&

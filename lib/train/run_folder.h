@@ -1,5 +1,5 @@
-// RUN: the folder a training writes to. Holds best/, last/, what train/retention.h keeps, log.jsonl
-// and a TensorBoard event file.
+// Opens and locks RUN, the folder that a training writes to. It holds best/, last/, the checkpoints
+// of train/retention.h, log.jsonl and a TensorBoard event file.
 #pragma once
 
 #include <filesystem>
@@ -17,8 +17,8 @@ class RunFolder {
  public:
   // Throws Error when another process holds the lock, and for kNew when there is a checkpoint.
   // Mends what a killed training left of checkpoints that it was writing or removing. With
-  // `reads_only` nothing is created, locked, removed or refused: for those who go along with the
-  // process that writes.
+  // `reads_only` nothing is created, locked, removed or refused: the other processes use it beside
+  // the one that writes.
   RunFolder(std::filesystem::path path, Start start, bool reads_only = false);
   ~RunFolder();
   RunFolder(const RunFolder&) = delete;
@@ -29,8 +29,8 @@ class RunFolder {
   std::filesystem::path log() const { return path_ / "log.jsonl"; }
   bool has_checkpoint() const;
   const std::filesystem::path& path() const { return path_; }
-  // Removes checkpoints and log of an earlier training, and what a killed one left under temporary
-  // names. The event file stays for RunLog, which replaces it by one of a later name.
+  // Removes checkpoints and log of an earlier training, and the temporary files of a killed one.
+  // The event file stays for RunLog, which replaces it by one of a later name.
   void clear();
 
  private:

@@ -27,8 +27,9 @@ double number_of(const Json& value) {
   return std::isfinite(number) ? number : std::nan("");
 }
 
-// The record as an event; empty when it has none of the scalars. Its time is that of a training
-// that began at `began` and never paused: steady, whatever is done to the system's clock.
+// Returns the record as an event; empty when it has none of the scalars. The event's time is that
+// of a training that began at `began` and never paused. It is steady, whatever is done to the
+// system's clock.
 std::string event_of(const Json& record, double began) {
   std::vector<Scalar> scalars;
   for (const char* key : kScalars) {
@@ -64,7 +65,7 @@ Kept kept_records(const fs::path& path, std::int64_t step, std::int64_t validati
     const JsonObject record(json, where);
     const std::string kind = record.text("kind");
     const std::int64_t at = record.integer("step");
-    // A rollback makes the step smaller, the number of divergences only grows.
+    // A rollback makes the step smaller; the number of divergences only grows.
     const bool known = kind == "divergence" ? record.integer("number") <= divergences
                                             : at <= (kind == "validation" ? validation_step : step);
     if (known) {

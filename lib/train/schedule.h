@@ -8,11 +8,12 @@
 
 namespace ql::train {
 
-// How much of the training is done, from 0 to 1: step / steps, or, with a budget in minutes,
-// elapsed / budget when that is more. `elapsed` in seconds.
+// Returns how much of the training is done, from 0 to 1: step / steps, or, with a budget in
+// minutes, elapsed / budget when that is more. `elapsed` is in seconds.
 double training_progress(const TrainingConfig& config, std::int64_t step, double elapsed);
 
-// The rate for the step that follows `step` finished ones. `progress` from training_progress.
+// Returns the rate for the step that follows `step` finished ones. `progress` comes from
+// training_progress().
 double learning_rate(const TrainingConfig& config, std::int64_t step, double progress);
 
 }  // namespace ql::train

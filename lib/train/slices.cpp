@@ -5,7 +5,7 @@
 namespace ql::train {
 namespace {
 
-// Below that, a product's packing costs as much as its operations.
+// With fewer tokens, a product's packing costs as much as its operations.
 constexpr std::int64_t kFewestTokens = 64;
 
 std::vector<RowRange> split(const RowRange& rows, std::int64_t parts) {

@@ -41,7 +41,7 @@ constexpr auto keys_of(const Divergences&) {
   };
 }
 
-// Files of earlier versions lack some.
+// Files of earlier versions lack some keys.
 constexpr auto keys_of(const TrainingState&) {
   return [](auto& state, const auto& row) {
     row("step", state.step, {0}, kRequired);

@@ -1,4 +1,4 @@
-// state.json of a checkpoint: where a training stands. No tensors here.
+// Holds state.json of a checkpoint: where a training stands. There are no tensors here.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,9 @@
 
 namespace ql::train {
 
-// Which data was read, so that a resume on other data is refused.
+// Identifies the data that was read, so that a resume on other data is refused.
 struct DataIdentity {
-  std::string name;  // as given on the command line: for people, not compared
+  std::string name;  // as given on the command line; it is for people and not compared
   std::string hash;  // shard::TokenReader::hash()
   std::int64_t tokens = 0;
 };
@@ -30,16 +30,16 @@ struct SinceLog {
 };
 
 struct TrainingState {
-  std::int64_t step = 0;             // finished steps
-  std::int64_t updates = 0;          // TrainedNetwork::updates(), which write_checkpoint() asks for
-  std::int64_t cursor = 0;           // the segment the next step reads (train/streams.h)
-  double elapsed = 0;                // seconds of wall time, validation and earlier runs included
-  std::int64_t epoch = 0;            // of the next step; follows from cursor, kept for readers
-  std::int64_t position = 0;         // of the next step in each row's part; likewise
+  std::int64_t step = 0;      // finished steps
+  std::int64_t updates = 0;   // TrainedNetwork::updates(), which write_checkpoint() asks for
+  std::int64_t cursor = 0;    // the segment the next step reads (train/streams.h)
+  double elapsed = 0;         // seconds of wall time, validation and earlier runs included
+  std::int64_t epoch = 0;     // of the next step; it follows from cursor and is kept for readers
+  std::int64_t position = 0;  // of the next step in each row's part; likewise
   std::int64_t validation_step = 0;  // the last step after which the model was validated; 0: none
   std::optional<Best> best;
   SinceLog since_log;
-  std::int64_t processes = 1;  // that wrote it together
+  std::int64_t processes = 1;  // processes that wrote it together
   RunningLoss running_loss;
   Divergences divergences;
   DataIdentity data, validation;

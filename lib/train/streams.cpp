@@ -14,7 +14,7 @@ std::int64_t segments_of_part(std::int64_t tokens, std::int64_t batch, std::int6
   return (tokens / batch - 1) / segment;
 }
 
-// A training that can do without it must not fail for the want of a thread.
+// A training can do without this thread, so it must not fail when the system grants none.
 std::unique_ptr<WorkerThreads> one_thread() {
   try {
     return std::make_unique<WorkerThreads>(1);
@@ -45,7 +45,7 @@ Streams::Streams(shard::TokenReader& reader, std::int64_t batch, std::int64_t se
   thread_ = one_thread();
 }
 
-// Nothing may be read any more when the reader goes.
+// The thread must not read any more when the reader goes.
 Streams::~Streams() { drop_ahead(); }
 
 void Streams::drop_ahead() {
@@ -64,7 +64,7 @@ void Streams::set_cursor(std::int64_t step, std::int64_t cursor) {
 
 std::int64_t Streams::cursor_from(std::int64_t batch, std::int64_t cursor) const {
   const std::int64_t segments = segments_of_part(reader_.tokens(), batch, segment_);
-  // Exact while the product is below 2^53, and beyond that as good as any.
+  // This is exact while the product is below 2^53, and beyond that as good as any.
   const double moved = static_cast<double>(cursor % segments) *
                        static_cast<double>(steps_per_epoch_) / static_cast<double>(segments);
   const auto within = std::min(static_cast<std::int64_t>(moved), steps_per_epoch_ - 1);

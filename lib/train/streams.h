@@ -1,7 +1,7 @@
-// The training data as parallel streams.
+// Reads the training data as parallel streams.
 //
-// N tokens and B rows: row b reads the part [b * L, (b + 1) * L) with L = floor(N / B), one segment
-// a step. A step predicts every token of its segment from the one before, so an epoch has
+// With N tokens and B rows, row b reads the part [b * L, (b + 1) * L) with L = floor(N / B), one
+// segment a step. A step predicts every token of its segment from the one before, so an epoch has
 // floor((L - 1) / segment) steps; the few tokens that do not fill a segment at a part's end are not
 // read. All rows reach the end of their parts together; then each starts its part again, and the
 // caller starts with an empty memory.
@@ -27,9 +27,9 @@ namespace ql::train {
 
 class Streams {
  public:
-  // `reader` must outlive the streams. `own`: the rows that read() and document_ages() are about,
-  // all when absent. Throws Error when the data is too short for one step, naming the largest batch
-  // that would do.
+  // `reader` must outlive the streams. read() and document_ages() are about the rows `own`, or all
+  // when it is absent. Throws Error when the data is too short for one step, naming the largest
+  // batch that would do.
   Streams(shard::TokenReader& reader, std::int64_t batch, std::int64_t segment,
           const std::optional<machine::RowRange>& own = std::nullopt);
   ~Streams();
@@ -42,23 +42,24 @@ class Streams {
   std::int64_t steps_per_epoch() const { return steps_per_epoch_; }
   // From now on step `step` reads segment `cursor`, the next one the segment after it, and so on.
   void set_cursor(std::int64_t step, std::int64_t cursor);
-  // The segment that stands at the same part of the same epoch, rounded down, as segment `cursor`
-  // did when there were `batch` rows.
+  // Returns the segment at the same fraction of the same epoch, rounded down, as segment `cursor`
+  // was when there were `batch` rows.
   std::int64_t cursor_from(std::int64_t batch, std::int64_t cursor) const;
 
   std::int64_t epoch(std::int64_t step) const { return (step + ahead_of_step_) / steps_per_epoch_; }
   bool starts_epoch(std::int64_t step) const { return position(step) == 0; }
-  // Where step `step` begins in each row's part.
+  // The token of each row's part at which step `step` begins.
   std::int64_t position(std::int64_t step) const {
     return (step + ahead_of_step_) % steps_per_epoch_ * segment_;
   }
 
-  // Writes the ids of step `step` (from 0) to `out` [own rows, segment + 1], row-major: the tokens
-  // and the last one's target. Token j + 1 is the target of token j.
+  // Writes the ids of step `step` (from 0) to `out` [own rows, segment + 1], row-major. They are
+  // the tokens and the last one's target. Token j + 1 is the target of token j.
   void read(std::int64_t step, std::int64_t* out);
 
-  // For every row, how many tokens of the document that step `step` begins in stand before it: in
-  // the data, so that a part that begins inside a document goes on with it, from an empty memory.
+  // For every row, returns how many tokens the document that step `step` begins in has before the
+  // step. They are counted in the data: a part that begins inside a document goes on with it, from
+  // an empty memory.
   std::vector<std::int64_t> document_ages(std::int64_t step) const {
     return document_ages(step, own_);
   }
@@ -75,9 +76,9 @@ class Streams {
   std::int64_t batch_, segment_, row_tokens_, steps_per_epoch_ = 0;
   machine::RowRange own_;
   std::int64_t ahead_of_step_ = 0;  // cursor less step
-  std::future<Ids> ahead_;  // of step next_; the reader belongs to its thread until it is there
+  std::future<Ids> ahead_;          // of step next_; the thread owns the reader until it is ready
   std::int64_t next_ = -1;
-  std::unique_ptr<WorkerThreads> thread_;  // none: the system granted none
+  std::unique_ptr<WorkerThreads> thread_;  // null: the system granted none
 };
 
 }  // namespace ql::train

@@ -1,4 +1,4 @@
-// One network being trained, wherever it computes: train/trained_on_cpu.h on the CPU,
+// One network that is being trained. train/trained_on_cpu.h trains it on the CPU,
 // train/trained_on_device.h elsewhere.
 #pragma once
 
@@ -30,29 +30,29 @@ class TrainedNetwork {
   TrainedNetwork& operator=(const TrainedNetwork&) = delete;
   virtual ~TrainedNetwork() = default;
 
-  // Step number `step` (from 0) of the training: forward, backward, clip, update. At the start of
-  // an epoch the memory is zeros. Returns what became known, which may be of no step yet. Throws
-  // Diverged when loss or gradient of a step is not finite, or its loss above largest_loss(); the
-  // weights are then those before it, but see train/trained_on_device.h.
+  // Runs step number `step` (from 0) of the training: forward, backward, clip, update. At the start
+  // of an epoch the memory is zeros. Returns the losses that became known, which may be of no step
+  // yet. Throws Diverged when loss or gradient of a step is not finite, or its loss above
+  // largest_loss(); the weights are then those before it, but see train/trained_on_device.h.
   virtual StepResult step(Streams& streams, std::int64_t step, double learning_rate) = 0;
-  // Waits for all steps; returns what step() has not. Throws as it does. To be called before
-  // anything else here is looked at.
+  // Waits for all steps and returns the losses that step() has not returned. Throws as step() does.
+  // It has to be called before anything else here is looked at.
   virtual StepResult finish() { return {0, 0, 0}; }
 
   virtual nn::Model& model() = 0;
   virtual const nn::Model& model() const = 0;
-  // The memory of all rows; a copy, or shared with the training.
+  // The memory of all rows. It is a copy or shared with the training.
   virtual nn::Memory memory() const = 0;
   virtual void set_memory(const nn::Memory& memory) = 0;
-  // What the optimizer carries from step to step; shared with it.
+  // The tensors that the optimizer carries from step to step. They are shared with it.
   virtual std::vector<nn::NamedTensor> moments() const = 0;
-  // How often the optimizer has changed the weights: fewer times than there were steps when float16
-  // left some out, see train/loss_scale.h.
+  // The number of times that the optimizer has changed the weights. There are fewer than steps when
+  // float16 left some out (train/loss_scale.h).
   virtual std::int64_t updates() const = 0;
-  // For a resume: after the moments were copied into the tensors of moments().
+  // A resume calls this after it copied the moments into the tensors of moments().
   virtual void set_updates(std::int64_t updates) = 0;
 
-  // Of a step that is learned from; infinite at first.
+  // The largest loss of a step that is learned from; infinite at first.
   double largest_loss() const { return largest_loss_; }
   void set_largest_loss(double nats) { largest_loss_ = nats; }
 
@@ -60,9 +60,9 @@ class TrainedNetwork {
   double largest_loss_ = std::numeric_limits<double>::infinity();
 };
 
-// `network` with its vocab_size. The weights are initialised with the configuration's seed; the
-// memory starts as zeros. Of a `group`, which must outlive it, every process computes on a
-// device of its own; throws as its join_device().
+// `network` must have its vocab_size. The weights are initialised with the configuration's seed;
+// the memory starts as zeros. The `group` must outlive the result. Each of its processes computes
+// on a device of its own. Throws as the group's join_device() does.
 std::unique_ptr<TrainedNetwork> make_trained_network(const net::Network& network,
                                                      const TrainingConfig& config,
                                                      const ComputeDevice& compute,

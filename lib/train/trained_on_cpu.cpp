@@ -12,7 +12,7 @@
 namespace ql::train {
 namespace {
 
-// The gradients of one pass more.
+// Adds the gradients of one more pass.
 void add_gradients(Gradients& sum, Gradients more) {
   if (sum.empty()) {
     sum = std::move(more);
@@ -143,7 +143,7 @@ StepResult TrainedOnCpu::step(Streams& streams, std::int64_t step, double learni
   options.step = static_cast<std::uint64_t>(step);
   options.first_row = rows_.first;
   if (model_.network().reset_memory_at_documents) {
-    // Before read(), which begins to read the next step.
+    // The ages come before read(), which begins to read the next step.
     options.ages = streams.document_ages(step);
   }
   const at::Tensor ids = at::empty({rows_.count, streams.segment() + 1}, at::kLong);

@@ -1,5 +1,5 @@
-// One network being trained on the CPU: its weights, Adam's moments, the memory of every row. The
-// inner loop of training, without files, clocks or words.
+// Trains one network on the CPU: its weights, Adam's moments, the memory of every row. This is the
+// inner loop of training, without files, clocks or messages.
 #pragma once
 
 #include <memory>
@@ -20,19 +20,19 @@ namespace ql::train {
 
 class TrainedOnCpu : public TrainedNetwork {
  public:
-  // `network` with its vocab_size. The weights are initialised with the configuration's seed; the
-  // memory starts as zeros. The configuration's slices and passes count 1 where they are 0.
+  // `network` must have its vocab_size. The weights are initialised with the configuration's seed;
+  // the memory starts as zeros. The configuration's slices and passes count 1 where they are 0.
   //
   // With a `group`, which must outlive the trained, the processes share the rows of the batch:
   // step() and memory() are common then (machine/process_group.h), and have the same result in all
-  // of them. What a step computes depends on the number of processes in its rounding alone.
+  // of them. The number of processes changes only the rounding of a step.
   TrainedOnCpu(const net::Network& network, const TrainingConfig& config,
                machine::ProcessGroup* group = nullptr);
 
-  // Step number `step` (from 0) of the training: forward, backward, clip, update. At the start of
-  // an epoch the memory is zeros. Throws Diverged when loss or gradient is not finite, or the loss
-  // above largest_loss(); weights, moments and memory are then those before the step, and learning
-  // can go on with another one.
+  // Runs step number `step` (from 0) of the training: forward, backward, clip, update. At the start
+  // of an epoch the memory is zeros. Throws Diverged when loss or gradient is not finite, or the
+  // loss above largest_loss(); weights, moments and memory are then those before the step, and
+  // learning can go on with another one.
   StepResult step(Streams& streams, std::int64_t step, double learning_rate) override;
 
   nn::Model& model() override { return model_; }
@@ -46,12 +46,12 @@ class TrainedOnCpu : public TrainedNetwork {
   void set_updates(std::int64_t updates) override { adam_.set_steps(updates); }
 
  private:
-  // What a slice computes of a step.
+  // A slice's part of a step.
   struct SliceResult {
     double loss = 0;  // its part of the mean over the targets that are trained on
     Gradients gradients;
   };
-  // Of several processes: how the slices' gradients come together.
+  // Brings the slices' gradients of several processes together.
   struct Shared {
     Shared(machine::ProcessGroup& group, const nn::Model& model, std::size_t slices)
         : exchange(group, model.parameters(), slices), replicas(model, slices, exchange) {}
@@ -59,7 +59,7 @@ class TrainedOnCpu : public TrainedNetwork {
     Replicas replicas;
   };
   void set_own_memory(const nn::Memory& memory);
-  // Of `ids` [own rows, segment + 1].
+  // `ids` are [own rows, segment + 1].
   SliceResult run_slice(std::size_t slice, const at::Tensor& ids, const nn::StepOptions& options);
   std::vector<SliceResult> run_slices(const at::Tensor& ids, const nn::StepOptions& options);
 

@@ -53,7 +53,7 @@ StepResult TrainedOnDevice::step(Streams& streams, std::int64_t step, double lea
 #endif
   auto* ids = host_.ids.data_ptr<std::int64_t>();
   if (model_.network().reset_memory_at_documents) {
-    // Before read(), which begins to read the next step.
+    // The ages come before read(), which begins to read the next step.
     const std::vector<std::int64_t> ages = streams.document_ages(step);
     std::copy(ages.begin(), ages.end(), ids + step_.rows().count * (streams.segment() + 1));
   }
@@ -108,7 +108,7 @@ void TrainedOnDevice::set_memory(const nn::Memory& memory) {
   const machine::RowRange& rows = step_.rows();
   const std::vector<nn::NamedTensor> own = step_.memory().named(), all = memory.named();
   for (std::size_t i = 0; i < own.size(); ++i) {
-    // Where it stands: a recorded step reads it from there.
+    // The memory is copied in place, because a recorded step reads it from there.
     own[i].tensor.copy_(all[i].tensor.narrow(0, rows.first, rows.count));
   }
 }

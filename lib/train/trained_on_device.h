@@ -1,8 +1,8 @@
-// A network being trained on another device than the CPU. The host reads the next batch and
-// enqueues the next step while the device computes; it asks for losses only when finish() is
-// called. By then later steps may have run: none of them has changed anything after a loss or
-// gradient that is not finite, but a jump of the loss, which is looked for in the mean of all steps
-// since finish() was called, has been learned from. Memory has moved on in either case.
+// Trains a network on another device than the CPU. The host reads the next batch and enqueues the
+// next step while the device computes; it asks for losses only when finish() is called. By then
+// later steps may have run. After a loss or gradient that is not finite, none of them has changed
+// anything. A jump of the loss is looked for in the mean of all steps since finish() was called, so
+// such a step has been learned from. Memory has moved on in either case.
 #pragma once
 
 #include <cstdint>
@@ -40,7 +40,7 @@ class TrainedOnDevice : public TrainedNetwork {
   machine::ProcessGroup* group_;
   nn::Model model_;
   DeviceStep step_;
-  StepInput host_;  // what the next step is told, in memory that a GPU can read by itself
+  StepInput host_;              // for the next step, in memory that a GPU can read by itself
   std::int64_t last_step_ = 0;  // the number of the step that was enqueued last
 #ifdef QL_CUDA
   std::unique_ptr<CudaSteps> cuda_;

@@ -1,4 +1,4 @@
-// A whole training: from configuration and data to RUN/best, RUN/last and RUN/log.jsonl.
+// Runs a whole training, from configuration and data to RUN/best, RUN/last and RUN/log.jsonl.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ struct TrainingTask {
   ComputeDevice compute;
   machine::ProcessGroup* group =
       nullptr;          // of the processes that train together; must outlive train()
-  std::string machine;  // threads and BLAS: said before the other first lines
+  std::string machine;  // threads and BLAS; reported before the other first lines
 };
 
 // Trains until the schedule's end, stop_at, or a signal. The state at the end is in RUN/last.
@@ -36,7 +36,7 @@ struct TrainingTask {
 // trained; Diverged when a step diverges and the configuration does not have it mended;
 // Interrupted, after a checkpoint, on SIGINT and SIGTERM.
 //
-// Processes of a group call it with the same task; all of them read the run's folder, only the
+// Processes of a group call it with the same task. All of them read the run's folder, and only the
 // first one writes there. They stop together, whichever of them got a signal.
 TrainingState train(const TrainingTask& task, shard::TokenReader& data,
                     shard::TokenReader& validation);

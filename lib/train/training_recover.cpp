@@ -9,7 +9,7 @@
 namespace ql::train {
 namespace {
 
-// JSON has no infinity and no NaN: they become null, and the reason says which it was.
+// JSON has no infinity and no NaN. They become null, and the reason says which it was.
 Json record_of(const Divergence& found, const TrainingState& state, OnDivergence action,
                double elapsed) {
   Json record = {{"kind", "divergence"},
@@ -52,7 +52,7 @@ void TrainingRun::run() {
   }
 }
 
-// False when the training has to end. Its record is in the log in either case.
+// Returns false when the training has to end. The divergence is in the log in either case.
 bool TrainingRun::recover(const Divergence& found) {
   const bool in_step = found.tensor.empty();
   OnDivergence action = task_.config.divergence;
@@ -78,7 +78,7 @@ bool TrainingRun::recover(const Divergence& found) {
   return action != OnDivergence::kStop;
 }
 
-// To the newest checkpoint, but on with segment `cursor`.
+// Goes back to the newest checkpoint, but on with segment `cursor`.
 void TrainingRun::roll_back(std::int64_t cursor) {
   const Divergences divergences = state_.divergences;
   restore(newest_, Rows::kSame);
@@ -91,9 +91,9 @@ void TrainingRun::roll_back(std::int64_t cursor) {
   step_seconds_ = 0;
 }
 
-// Goes on with segment `cursor`, though the memory ends where segment state_.cursor begins. What
-// belongs to another epoch or document there has to go at once: later steps see the ages of
-// documents in the data, which count what was left out, too.
+// Goes on with segment `cursor`, though the memory ends where segment state_.cursor begins. States
+// that belong to another epoch or document there have to go at once: later steps see the ages of
+// documents in the data, which also count the segments that were left out.
 void TrainingRun::leave_out_until(std::int64_t cursor) {
   const std::int64_t left_out = (cursor - state_.cursor) * streams_.segment();
   const std::int64_t epoch = streams_.epoch(state_.step);

@@ -94,7 +94,7 @@ void TrainingRun::run_steps() {
     }
     train_step();
     const bool log_due = state_.step % task_.config.log_interval == 0;
-    // Only one process draws the line, and all have to read a GPU's losses at the same steps, or
+    // Only one process draws the line. But all have to read a GPU's losses at the same steps, or
     // each would look for a jump in a mean of its own.
     if (log_due || task_.group == nullptr || task_.compute.device.is_cpu()) {
       line_.show(progress(), [this] {
@@ -137,7 +137,7 @@ void TrainingRun::add(const StepResult& result) {
   state_.running_loss.add(result.loss, result.steps);
 }
 
-// Before figures that have to be of all steps so far, and before the network is looked at.
+// Must come before figures that cover all steps so far, and before the network is looked at.
 void TrainingRun::finish_steps() {
   const Stopwatch watch;
   add(trained_->finish());
@@ -247,8 +247,8 @@ void TrainingRun::validate() {
 }
 
 // A training that had come further before it was killed may have left a better RUN/best. Its log is
-// gone, and perhaps the settings are others now, so it is no best of this training; but
-// it must not be lost.
+// gone, and the settings may have changed, so it is no best of this training. But it must not be
+// lost.
 bool TrainingRun::has_better(double loss) const {
   const std::filesystem::path folder = folder_.best();
   try {

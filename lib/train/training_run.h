@@ -41,9 +41,9 @@ class TrainingRun {
   // Restores the newest whole checkpoint (train/resume_point.h), or begins anew with fresh weights
   // or those of task.init.
   void start();
-  // The first lines: network, lengths, data, schedule, memory.
+  // Prints the first lines: network, lengths, data, schedule, memory.
   void announce() const;
-  // Until the schedule's end, stop_at, a signal, or a divergence that cannot be mended.
+  // Trains until the schedule's end, stop_at, a signal, or a divergence that cannot be mended.
   void run();
   const TrainingState& state() const { return state_; }
 
@@ -80,8 +80,8 @@ class TrainingRun {
   Streams streams_;
   RunFolder folder_;
   std::filesystem::path resumed_;  // the checkpoint to go on from; empty: there is none
-  const TrainingTask task_;        // with the slices and passes that it left open
-  MemoryEstimate memory_;          // before anything of it is taken
+  const TrainingTask task_;        // its open slices and passes are chosen
+  MemoryEstimate memory_;          // estimated before any of it is taken
   net::ModelFile description_;     // model.json of the checkpoints
   std::unique_ptr<TrainedNetwork> trained_;
   TrainingState state_;
@@ -92,9 +92,9 @@ class TrainingRun {
   std::filesystem::path newest_;
 
   Stopwatch watch_;
-  // What all processes go by since the last agree():
+  // All processes go by the values of the last agree():
   double elapsed_ = 0;            // seconds of the whole training, by the first one's clock
-  int stop_signal_ = 0;           // what asked one of them to stop, or 0
+  int stop_signal_ = 0;           // the signal that asked one of them to stop, or 0
   double last_at_ = 0;            // elapsed_ when RUN/last was written, or this run began
   double progress_at_start_ = 0;  // of this run
   double learning_rate_ = 0;      // of the last step

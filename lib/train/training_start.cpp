@@ -38,7 +38,7 @@ net::ModelFile describe(const TrainingTask& task, const shard::TokenReader& data
   return description;
 }
 
-// Where another device computes than the CPU, and how.
+// Says on which device other than the CPU the training computes, and how.
 std::string place_text(const TrainingTask& task) {
   const char* steps = "every operation is launched by itself";
   if (task.compute.graph) {
@@ -53,7 +53,7 @@ std::string place_text(const TrainingTask& task) {
   return fmt::format("{}, {}; {}", device, to_text(task.config.precision), steps);
 }
 
-// `validation`, when all of it fits together.
+// Returns `validation` after it checked that everything fits together.
 shard::TokenReader& checked(const TrainingTask& task, shard::TokenReader& data,
                             shard::TokenReader& validation) {
   net::make_geometry(task.network, task.network.lengths);
@@ -61,8 +61,8 @@ shard::TokenReader& checked(const TrainingTask& task, shard::TokenReader& data,
                           data.vocabulary());
   eval::check_length(eval::source_of(validation));
   if (task.network.reset_memory_at_documents) {
-    // Kept from now on: neither damage nor a signal while they are read comes in the middle of a
-    // step or a validation.
+    // The readers keep the starts from now on. So neither damage nor a signal during their reading
+    // comes in the middle of a step or a validation.
     data.document_starts();
     validation.document_starts();
   }
@@ -86,7 +86,7 @@ bool is_first_of(const TrainingTask& task) {
   return task.group == nullptr || task.group->is_first();
 }
 
-// The first process looks, and all of them go on from what it has found.
+// The first process looks for the checkpoint, and all of them go on from the one that it found.
 fs::path find_checkpoint(const TrainingTask& task) {
   std::string checkpoint;
   if (task.start == Start::kResume && is_first_of(task)) {
@@ -101,7 +101,7 @@ machine::RowRange own_rows(const TrainingTask& task) {
                                : machine::RowRange{0, task.config.batch};
 }
 
-// What this process has to do by itself: the configuration with its own rows as the batch.
+// Returns the configuration with the rows of this process as the batch.
 TrainingConfig own_config(const TrainingTask& task) {
   TrainingConfig config = task.config;
   config.batch = own_rows(task).count;
@@ -117,7 +117,7 @@ TrainingTask with_own_slices(TrainingTask task, const fs::path& checkpoint,
   if (!checkpoint.empty()) {
     const net::ModelFile file = net::read_model_file(checkpoint);
     const JsonObject saved(file.training, checkpoint.string());
-    // A checkpoint that does not know the keys was made by a training that did not split batches.
+    // A checkpoint without these keys was made by a training that did not split batches.
     const auto complete = [&saved](std::int64_t& value, const char* key) {
       if (value == 0) {
         value = saved.has(key) ? saved.integer(key, 0) : 1;
@@ -130,17 +130,18 @@ TrainingTask with_own_slices(TrainingTask task, const fs::path& checkpoint,
   const std::int64_t parameters = net::cost(task.network, task.network.lengths).parameters;
   const std::int64_t known =
       available_bytes() / (task.group != nullptr ? task.group->local_size() : 1);
-  // Something is left for the system's cache of files.
+  // A tenth is left for the system's cache of files.
   const std::int64_t available =
       known == 0 ? std::numeric_limits<std::int64_t>::max() : known - known / 10;
   if (config.slices == 0) {
     config.slices = choose_slices(config.batch, task.network.lengths.segment, threads);
     if (task.group != nullptr) {
-      // What two slices are for, the same sums with one and two threads, several processes undo;
-      // and products of more rows are faster.
+      // Two slices make one and two threads sum in the same order. Several processes sum in another
+      // order anyway, so there is no slice beyond one for each thread: products of more rows are
+      // faster.
       config.slices = std::min<std::int64_t>(config.slices, threads);
     }
-    // Passes make activations smaller, and only fewer slices the gradients.
+    // Passes make activations smaller. Only fewer slices make the gradients smaller.
     while (config.slices > 2 &&
            !fits(task.network, parameters, with_most_passes(config), threads, available)) {
       config.slices /= 2;
@@ -160,9 +161,9 @@ TrainingTask with_own_slices(TrainingTask task, const fs::path& checkpoint,
   return task;
 }
 
-// The task with the slices and passes that its configuration leaves open (0): those of the
-// checkpoint that it resumes, so that the sums go on in the same order, else those that suit this
-// machine; with several processes those of the first one.
+// Fills in the slices and passes that the task's configuration leaves open (0). A resume takes
+// those of its checkpoint, so that the sums go on in the same order. Otherwise they suit this
+// machine. Several processes take those of the first one.
 TrainingTask with_slices(TrainingTask task, const fs::path& checkpoint,
                          std::int64_t validation_tokens) {
   task = with_own_slices(std::move(task), checkpoint, validation_tokens);
@@ -189,7 +190,7 @@ TrainingRun::TrainingRun(const TrainingTask& task, shard::TokenReader& data,
       trained_(make_trained_network(task.network, task_.config, task.compute, task.group)),
       line_("training", "steps", task.config.steps) {
   if (task.group != nullptr) {
-    // The sum over all processes, beside those of the own slices.
+    // The sum over all processes is kept beside the gradients of the own slices.
     memory_.gradients += trained_->model().parameter_count() * std::int64_t{sizeof(float)};
   }
   state_.data = identity_of(data);
@@ -197,8 +198,8 @@ TrainingRun::TrainingRun(const TrainingTask& task, shard::TokenReader& data,
 }
 
 void TrainingRun::start() {
-  // A training that was killed before its first RUN/last may have a RUN/best, which is a whole
-  // checkpoint, too: it must not be cleared away.
+  // A training that was killed before its first RUN/last may have a RUN/best. It is a whole
+  // checkpoint, too, and must not be cleared away.
   if (resumed_.empty()) {
     begin();
   } else {
@@ -249,12 +250,12 @@ void TrainingRun::resume() {
   newest_ = checkpoint;
   unsaved_ = checkpoint != folder_.last();
   if (is_first() && !unsaved_) {
-    // In case that the training was killed right after it wrote RUN/last.
+    // The training may have been killed right after it wrote RUN/last.
     retain(folder_.path(), state_.step, {task_.config.keep_last, task_.config.keep_every});
   }
 }
 
-// The data keeps the names of today's command line.
+// The data keeps the names that this command line gives it.
 void TrainingRun::restore(const fs::path& checkpoint, Rows rows) {
   const DataIdentity data = state_.data, validation = state_.validation;
   state_ = read_checkpoint(checkpoint, *trained_, rows);

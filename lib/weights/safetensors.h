@@ -1,5 +1,6 @@
-// The safetensors format: u64 header length, JSON header, tensors. Never a pickle. Believes no
-// number in the file: see ql-checkpoint(5) for every rule that is enforced.
+// Reads and writes the safetensors format: u64 header length, JSON header, tensors, and never a
+// pickle. The reader believes no number in the file: ql-checkpoint(5) has every rule that it
+// enforces.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -16,7 +17,7 @@ namespace ql::weights {
 struct TensorFile {
   std::vector<nn::NamedTensor> tensors;         // in the order of their offsets
   std::map<std::string, std::string> metadata;  // "__metadata__"
-  std::string where;                            // the file's name: for messages
+  std::string where;                            // the file's name, for messages
 
   bool has(const std::string& name) const { return find(name) != nullptr; }
   // Throws FormatError naming the file and the tensor when it is missing.
@@ -26,12 +27,13 @@ struct TensorFile {
   const at::Tensor* find(const std::string& name) const;
 };
 
-// F32, F64, F16, BF16, I64, I32, U8 and BOOL, as contiguous tensors on the CPU. Throws FormatError
-// with the reason.
+// Reads F32, F64, F16, BF16, I64, I32, U8 and BOOL as contiguous tensors on the CPU. Throws
+// FormatError with the reason.
 TensorFile read_safetensors(const std::filesystem::path& path);
 
-// Durable and atomic (base/file.h); tensors are written in the given order, wherever they are and
-// whatever their strides. Throws Error for a name given twice or a dtype that is not listed above.
+// The writing is durable and atomic (base/file.h). Tensors are written in the given order, on
+// whatever device and with whatever strides they are. Throws Error for a name given twice or a
+// dtype that is not listed above.
 void write_safetensors(const std::filesystem::path& path,
                        const std::vector<nn::NamedTensor>& tensors,
                        const std::map<std::string, std::string>& metadata);

@@ -14,9 +14,9 @@
 namespace ql::weights {
 namespace {
 
-// More dimensions than any network has; it bounds what a hostile header can ask for.
+// No network has so many dimensions. The limit bounds what a hostile header can ask for.
 constexpr std::size_t kDimensionLimit = 16;
-// Tensors likewise; they are looked for by name one after the other.
+// Likewise for tensors, which are looked for by name one after the other.
 constexpr std::size_t kTensorLimit = 100'000;
 
 struct Entry {
@@ -37,7 +37,8 @@ SafetensorsType read_type(const std::string& name, const std::string& where) {
                     fmt::format("expected dtype {}, found '{}'", kSafetensorsTypeNames, name));
 }
 
-// The bytes of a tensor. Also refuses shapes whose strides overflow though a dimension is 0.
+// Returns the bytes of a tensor. Also refuses shapes whose strides overflow though a dimension is
+// 0.
 std::int64_t byte_size(const Entry& entry, const std::string& where) {
   if (entry.shape.size() > kDimensionLimit) {
     throw FormatError(where, fmt::format("expected at most {} dimensions, found {}",
@@ -76,7 +77,7 @@ Entry read_entry(const std::string& name, const JsonObject& json) {
   return entry;
 }
 
-// The header's text, checked against the file's size.
+// Returns the header's text after it checked the length against the file's size.
 std::string_view header_text(std::string_view file, const std::string& where) {
   std::uint64_t length = 0;
   if (file.size() < sizeof(length)) {
@@ -109,7 +110,7 @@ std::string_view header_text(std::string_view file, const std::string& where) {
 void read_metadata(const Json& json, const std::string& where, TensorFile& file) {
   const JsonObject texts(json, where);
   for (const auto& pair : json.items()) {
-    // Not by texts.text(), which searches through all keys.
+    // texts.text() would search through all keys.
     if (!pair.value().is_string()) {
       throw FormatError(fmt::format("{}: {}", where, pair.key()), "expected a text");
     }

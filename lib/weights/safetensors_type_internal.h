@@ -1,4 +1,5 @@
-// The element types that safetensors files may hold, as written to files: do not change.
+// Lists the element types that safetensors files may hold. The names are written to files: do not
+// change them.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -22,7 +23,7 @@ constexpr SafetensorsType kSafetensorsTypes[] = {
 };
 constexpr const char* kSafetensorsTypeNames = "F32, F64, F16, BF16, I64, I32, U8 or BOOL";
 
-// The header's length, as the reference implementation limits it.
+// The reference implementation limits the header to so many bytes.
 constexpr std::uint64_t kSafetensorsHeaderLimit = 100'000'000;
 constexpr const char* kSafetensorsMetadata = "__metadata__";
 

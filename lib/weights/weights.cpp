@@ -18,7 +18,7 @@
 namespace ql::weights {
 namespace {
 
-// What is wrong with `source` as values for `target`; empty when nothing is.
+// Says why `source` cannot be the values of `target`; empty when it can.
 std::string find_fault(const at::Tensor& source, const at::Tensor& target) {
   if (source.sizes() != target.sizes()) {
     return fmt::format("expected shape [{}], found [{}]", fmt::join(target.sizes(), ", "),
@@ -27,7 +27,7 @@ std::string find_fault(const at::Tensor& source, const at::Tensor& target) {
   if (!source.is_floating_point()) {
     return "expected floating-point numbers";
   }
-  // Checked as the model will hold them: a large float64 may not fit its float32.
+  // The values are checked as the model will hold them: a large float64 may not fit its float32.
   if (!at::isfinite(source.to(target.options())).all().item<bool>()) {
     return "it holds NaN or infinite values";
   }
@@ -38,7 +38,7 @@ constexpr const char* kConstant = "pos_emb.inv_freq";
 // A popular Python library puts it before the names of everything but the softmax.
 constexpr const char* kLibraryPrefix = "transformer.";
 
-// The parameter that the public code's state holds a second time as `name`, or "".
+// Names the parameter that the public code's state holds a second time as `name`, or returns "".
 std::string tied_to(const std::string& name, const TensorFile& file) {
   const std::pair<const char*, const char*> prefixes[] = {
       {"crit.out_layers.", "word_emb.emb_layers."}, {"crit.out_projs.", "word_emb.emb_projs."}};
@@ -58,9 +58,9 @@ std::string tied_to(const std::string& name, const TensorFile& file) {
   return "";
 }
 
-// Names and order of the clusters as the public code has them. The library keeps the clusters'
-// columns of the head in order, the public code in reverse; its prefix tells whose weights these
-// are.
+// Gives the library's weights the names and the order of clusters of the public code. The library
+// keeps the clusters' columns of the head in order, the public code in reverse. The prefix tells
+// whose weights these are.
 void drop_library_prefix(TensorFile& file) {
   const std::string prefix = kLibraryPrefix;
   std::set<std::string> names;
@@ -86,8 +86,8 @@ void drop_library_prefix(TensorFile& file) {
   }
 }
 
-// What is wrong with a tensor that is no parameter; empty for those of the public code's state that
-// say nothing new.
+// Says why a tensor that is no parameter is refused; empty for the tensors of the public code's
+// state that say nothing new.
 std::string find_surplus_fault(const nn::NamedTensor& tensor, const TensorFile& file) {
   if (tensor.name == kConstant) {
     return "";
@@ -103,8 +103,8 @@ std::string find_surplus_fault(const nn::NamedTensor& tensor, const TensorFile& 
   return same ? "" : fmt::format("the network ties it to '{}', but they differ", original_name);
 }
 
-// A few bytes of model.json can ask for more weights than there is memory: they are counted before
-// they are made. Networks that any memory holds are left to load_weights(), which names the
+// A few bytes of model.json can ask for more weights than there is memory. So weights are counted
+// before they are made. Networks that any memory holds are left to load_weights(), which names the
 // tensors.
 void check_count(const net::Network& network, const TensorFile& file) {
   constexpr std::int64_t kFitsAnywhere = std::int64_t{1} << 24;

@@ -1,4 +1,4 @@
-// Weights between a checkpoint folder and a model.
+// Loads the weights of a checkpoint folder into a model.
 #pragma once
 
 #include <filesystem>
@@ -9,19 +9,19 @@
 namespace ql::weights {
 
 // Copies every parameter by name. Missing or surplus tensors, other shapes, and NaN or infinite
-// values are FormatErrors that list the names. `ignore_prefix` ("golden.") skips such tensors.
-// The public code's state has tied embeddings and projections a second time, under crit., and a
-// constant, pos_emb.inv_freq: the former are accepted when they are equal, the latter always.
+// values are FormatErrors that list the names. `ignore_prefix` ("golden.") skips such tensors. The
+// public code's state has tied embeddings and projections a second time, under crit., and a
+// constant, pos_emb.inv_freq. The former are accepted when they are equal, the latter always.
 void load_weights(nn::Model& model, const TensorFile& file, const std::string& ignore_prefix = "");
 
-// model.safetensors of a checkpoint folder. Where state.json lies beside it, it must be whole, and
-// both it and model.json must have the hashes that are written there: a flipped bit in a weight
-// shows nowhere else.
-// A prefix "transformer." of names, as published weights have it, is dropped.
+// Reads model.safetensors of a checkpoint folder. Where state.json lies beside it, that file must
+// be whole, and model.safetensors and model.json must have the hashes that are written there: a
+// flipped bit in a weight shows nowhere else. A prefix "transformer." of names, as published
+// weights have it, is dropped.
 TensorFile read_weights(const std::filesystem::path& folder);
 
-// The model of a checkpoint folder: model.json and read_weights(). `options` carries dtype and
-// device; the default is float32 on the CPU.
+// Makes the model of a checkpoint folder from model.json and read_weights(). `options` carries
+// dtype and device; the default is float32 on the CPU.
 nn::Model load_model(const std::filesystem::path& folder,
                      const at::TensorOptions& options = at::kFloat);
 
