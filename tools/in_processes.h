@@ -11,9 +11,7 @@
 // ask for; the group of a single process is null.
 template <typename Work>
 void run_in_processes(const ql::Options& options, const Work& work) {
-  if (ql::run_processes(static_cast<int>(options.integer("processes")))) {
-    return;
-  }
+  if (ql::run_processes(static_cast<int>(options.integer("processes")))) return;
   const auto group = ql::machine::join_processes(std::chrono::seconds(options.integer("timeout")));
   ql::machine::run_in_group(group.get(), [&] { work(options, group.get()); });
 }

@@ -42,9 +42,7 @@ ql::nn::Model read_model(const ql::Options& options) {
   if (options.has("model") == options.has("network")) {
     throw ql::UsageError("", "expected --model or --network");
   }
-  if (options.has("model")) {
-    return ql::weights::load_model(options.text("model"), at::kDouble);
-  }
+  if (options.has("model")) return ql::weights::load_model(options.text("model"), at::kDouble);
   const ql::Json json = ql::parse_json(options.text("network"), "--network");
   ql::nn::Model model(ql::net::network_from_json(ql::JsonObject(json, "--network")), at::kDouble);
   model.initialise(kSeed);

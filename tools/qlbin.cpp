@@ -122,14 +122,16 @@ void verify(const Options& options) {
 }
 
 TokenRange chosen_range(const Options& options, const JoinedData& data) {
-  if (options.given("range") && options.given("documents"))
+  if (options.given("range") && options.given("documents")) {
     throw UsageError("", "--range and --documents exclude each other", "give one of them");
+  }
   if (options.given("documents")) {
     return data.tokens_of_documents(
         parse_range(options.text("documents"), data.documents(), "documents", "documents"));
   }
-  if (options.given("range"))
+  if (options.given("range")) {
     return parse_range(options.text("range"), data.tokens(), "range", "tokens");
+  }
   return {0, data.tokens()};
 }
 

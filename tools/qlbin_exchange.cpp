@@ -29,8 +29,9 @@ ImportRules import_rules(const Options& options) {
     throw UsageError("", "--eos-first does not go with --format megatron",
                      "its index says where documents begin");
   }
-  if (!rules.vocabulary.eos)
+  if (!rules.vocabulary.eos) {
     throw UsageError("", "--eos-first needs --eos", "give the id that begins documents");
+  }
   return rules;
 }
 

@@ -49,8 +49,9 @@ std::vector<Option> writing_options() {
 std::vector<Option> merging_options() {
   std::vector<Option> options = writing_options();
   for (Option& option : options) {
-    if (option.name != "shard-tokens" && option.name != "frame-tokens" && option.name != "level")
+    if (option.name != "shard-tokens" && option.name != "frame-tokens" && option.name != "level") {
       continue;
+    }
     option.default_value.clear();
     option.help = "Pack the tokens anew. " + option.help;
     if (option.name == "shard-tokens") option.help += " Default, when packing anew: 64M.";

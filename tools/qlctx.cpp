@@ -19,8 +19,9 @@ std::int64_t drawn_position(const ql::Options& options, const ql::ctx::Request& 
         fmt::format("draws one network, the lengths make {}", request.lengths.size()),
         "give one segment, one memory and one compressed memory");
   }
-  if (options.given("method") && options.text("method") != "exact")
+  if (options.given("method") && options.text("method") != "exact") {
     throw ql::UsageError("--method", "a drawing shows the exact dependencies", "leave it out");
+  }
   const std::int64_t segment = request.lengths.front().segment;
   const std::int64_t position = options.has("position") ? options.integer("position") : segment;
   if (position > segment) {
@@ -37,8 +38,9 @@ std::string answer(const ql::Options& options) {
     const std::int64_t position = drawn_position(options, request);
     return ql::ctx::draw_svg(ql::ctx::make_rows(request, "exact").front(), position);
   }
-  if (options.given("position"))
+  if (options.given("position")) {
     throw ql::UsageError("--position", "only a drawing has a chosen position", "add --format svg");
+  }
   return ql::ctx::render(ql::ctx::make_rows(request, options.text("method")), format);
 }
 

@@ -34,8 +34,9 @@ std::filesystem::path find_program() {
 // what, so a preset without a vocabulary gets a small one.
 net::Network runnable(net::Network network) {
   network.cutoffs_from_data = false;
-  if (network.vocab_size == 0)
+  if (network.vocab_size == 0) {
     network.vocab_size = (network.cutoffs.empty() ? 0 : network.cutoffs.back()) + 256;
+  }
   return network;
 }
 

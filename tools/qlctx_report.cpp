@@ -58,8 +58,9 @@ Json geometry_to_json(const Row& row) {
   const net::Network& network = row.network;
   Json json = Json::object();
   json["scales"] = Json::array();
-  for (std::size_t i = 0; i < network.scales.size(); ++i)
+  for (std::size_t i = 0; i < network.scales.size(); ++i) {
     json["scales"].push_back(scale_to_json(row, i, network.scales[i]));
+  }
   json["output"] = network.output_layers > 0
                        ? scale_to_json(row, network.scales.size(), network.output_layers)
                        : Json();
@@ -107,8 +108,9 @@ void add_measured(const Request& request, std::vector<Row>& rows) {
     const std::vector<std::int64_t> lengths = net::exact_lengths(row.geometry);
     const net::ContextLength exact = net::range_of(lengths);
     std::optional<net::ContextLength> paper;
-    if (net::has_paper_context(row.network))
+    if (net::has_paper_context(row.network)) {
       paper = net::paper_context(row.network, row.geometry.lengths);
+    }
     row.context = net::range_of(measured[i]);
     row.more["paper_min"] = paper ? Json(paper->minimum) : Json();
     row.more["paper_max"] = paper ? Json(paper->maximum) : Json();

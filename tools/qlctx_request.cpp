@@ -16,8 +16,9 @@ const std::vector<std::string> kNeededSizes{"d-model", "n-head", "d-head", "d-in
 std::vector<std::int64_t> scales_from_options(const Options& options,
                                               net::Architecture architecture) {
   if (options.given("layers")) {
-    if (options.given("scales"))
+    if (options.given("scales")) {
       throw UsageError("--layers", "given together with --scales", "leave one of them out");
+    }
     if (net::has_scales(architecture)) {
       throw UsageError("--layers", "this architecture has scales",
                        "use --scales and --output-layers");
@@ -49,8 +50,9 @@ Request request_from_arch(const Options& options) {
     }
     network.check();
   }
-  if (!options.given("segment"))
+  if (!options.given("segment")) {
     throw UsageError("--segment", "missing", "give one or more lengths, as in --segment 4,8");
+  }
   return request;
 }
 
@@ -155,8 +157,9 @@ Request make_request(const Options& options) {
     if (options.given(name)) sources.emplace_back(name);
   }
   if (sources.empty()) throw UsageError("", "no network", "give --arch, --model or --preset");
-  if (options.given("model") && options.given("preset"))
+  if (options.given("model") && options.given("preset")) {
     throw UsageError("--preset", "given together with --model", "leave one of them out");
+  }
   Request request = sources == std::vector<std::string>{"arch"}
                         ? request_from_arch(options)
                         : request_from_file(options, sources.back());

@@ -63,10 +63,12 @@ class Drawing {
     text(kLeft, 24, "large", title());
     text(kLeft, 42, "", subtitle());
     draw_steps();
-    for (std::size_t stage = 1; stage < layout_.stages.size(); ++stage)
+    for (std::size_t stage = 1; stage < layout_.stages.size(); ++stage) {
       draw_cone(stage, layout_.heights[stage] + kState, stage - 1, layout_.heights[stage - 1]);
-    for (std::size_t stage = 0; stage < layout_.stages.size(); ++stage)
+    }
+    for (std::size_t stage = 0; stage < layout_.stages.size(); ++stage) {
       draw_cone(stage, layout_.heights[stage], stage, layout_.heights[stage] + kState);
+    }
     draw_lanes();
     for (std::size_t stage = 0; stage < layout_.stages.size(); ++stage) {
       draw_past(stage);
@@ -105,8 +107,9 @@ class Drawing {
     std::string words =
         fmt::format("{}, segment {}, memory {}", net::to_text(layout_.row.network.architecture),
                     lengths.segment, lengths.memory);
-    if (lengths.compressed_memory > 0)
+    if (lengths.compressed_memory > 0) {
       words += fmt::format(", compressed memory {}", lengths.compressed_memory);
+    }
     return words;
   }
 
@@ -115,8 +118,9 @@ class Drawing {
     std::string words = scales == std::vector<std::int64_t>{1}
                             ? "1 layer"
                             : fmt::format("{} layers", fmt::join(scales, " + "));
-    if (layout_.row.network.output_layers > 0)
+    if (layout_.row.network.output_layers > 0) {
       words += fmt::format(", {} in the output block", layout_.row.network.output_layers);
+    }
     if (layout_.row.network.scales.size() > 1 ||
         layout_.row.geometry.lengths.compressed_memory > 0) {
       words += fmt::format(", compression rate {}", layout_.row.network.rate);
@@ -217,8 +221,9 @@ class Drawing {
     const std::int64_t rate = layout_.row.geometry.rate;
     for (std::int64_t i = here.compressed_memory; i > 0; --i) {
       bool in = false;
-      for (std::int64_t age = (i - 1) * rate; age < i * rate; ++age)
+      for (std::int64_t age = (i - 1) * rate; age < i * rate; ++age) {
         in = in || layout_.in_cone(stage, -1 - here.memory - age);
+      }
       const double left = layout_.x(layout_.first_token(stage, -here.memory - i * rate)) + 1;
       const double width = static_cast<double>(rate) * layout_.token - 2;
       const double tip = std::min(width / 4, kState / 2), top = layout_.heights[stage];
@@ -227,8 +232,9 @@ class Drawing {
           in ? " in" : "", left, top + kState / 2, tip, kState / 2, width - 2 * tip, tip,
           kState / 2, tip, kState / 2, width - 2 * tip);
     }
-    for (std::int64_t i = -here.memory; i < 0; ++i)
+    for (std::int64_t i = -here.memory; i < 0; ++i) {
       draw_state(stage, i, layout_.in_cone(stage, i) ? "memory in" : "memory", kState / 2);
+    }
   }
 
   void draw_segment(std::size_t stage) {
@@ -253,8 +259,9 @@ class Drawing {
     add(R"(<rect class="{}" x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{}")", style,
         layout_.x(layout_.first_token(stage, index)) + gap / 2, layout_.heights[stage], inner,
         kState);
-    if (round > 0)
+    if (round > 0) {
       add(R"( rx="{:.1f}" ry="{:.1f}")", std::min(round, inner / 2), std::min(round, inner / 2));
+    }
     line("/>");
   }
 
@@ -331,8 +338,9 @@ class Drawing {
            R"(<path d="M16 7l4 -7h5l4 7l-4 7h-5z" fill="#c79bdb" stroke="#6b2c86"/>)",
            "compressed");
     }
-    if (layout_.row.geometry.recurrent)
+    if (layout_.row.geometry.recurrent) {
       item(R"(<rect x="8" y="4" width="12" height="7" fill="#b9b9b9"/>)", "of earlier steps");
+    }
     text(at, y, "", "filled: the framed output state depends on it");
   }
 

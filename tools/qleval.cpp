@@ -30,9 +30,7 @@ void check_combination(const ql::Options& options) {
       throw ql::UsageError("--per", "works layer by layer only", "leave --method out");
     }
   }
-  if (!options.has("unigram") || options.has("model")) {
-    return;
-  }
+  if (!options.has("unigram") || options.has("model")) return;
   for (const char* other : {"segment", "memory", "compressed-memory", "method", "batch", "chunk",
                             "device", "precision"}) {
     if (options.given(other)) {
@@ -62,9 +60,7 @@ ql::eval::StudyOptions study_options(const ql::Options& options, ql::machine::Pr
   study.checkpoints = options.texts("model");
   study.data = options.texts("data");
   study.data.insert(study.data.end(), options.positional().begin(), options.positional().end());
-  if (options.has("unigram")) {
-    study.unigram = options.text("unigram");
-  }
+  if (options.has("unigram")) study.unigram = options.text("unigram");
   study.segments = options.integers("segment");
   study.memories = options.integers("memory");
   study.compressed_memories = options.integers("compressed-memory");
@@ -75,9 +71,7 @@ ql::eval::StudyOptions study_options(const ql::Options& options, ql::machine::Pr
   study.precision =
       ql::value_named<ql::machine::Precision>(options.text("precision"), "--precision");
   ql::machine::set_up_precision(study.device, study.precision);
-  if (options.has("per-token")) {
-    study.loss_file = options.text("per-token");
-  }
+  if (options.has("per-token")) study.loss_file = options.text("per-token");
   return study;
 }
 
@@ -97,9 +91,7 @@ void check(const ql::eval::StudyOptions& study) {
 
 // Refuses evaluations that several processes cannot share.
 void check_processes(const ql::Options& options, const ql::eval::StudyOptions& study) {
-  if (study.group == nullptr) {
-    return;
-  }
+  if (study.group == nullptr) return;
   for (const char* other : {"per", "per-token", "unigram"}) {
     if (options.has(other)) {
       throw ql::UsageError(fmt::format("--{}", other), "is the work of one process",
@@ -153,14 +145,10 @@ void evaluate(const ql::Options& options, ql::machine::ProcessGroup* group) {
   }
 
   std::optional<ql::OutputStream> out;
-  if (study.loss_file != "-") {
-    out.emplace(/*binary=*/false);
-  }
+  if (study.loss_file != "-") out.emplace(/*binary=*/false);
   const bool silent = group != nullptr && !group->is_first();
   const auto print = [&out, silent](const std::string& text) {
-    if (silent) {
-      return;
-    }
+    if (silent) return;
     if (out) {
       out->write(text);
       out->flush();
@@ -178,12 +166,8 @@ void evaluate(const ql::Options& options, ql::machine::ProcessGroup* group) {
     }
     first = false;
   });
-  if (json) {
-    print("\n]\n");
-  }
-  if (out) {
-    out->close();
-  }
+  if (json) print("\n]\n");
+  if (out) out->close();
 }
 
 void run(const ql::Options& options) { run_in_processes(options, evaluate); }

@@ -166,8 +166,9 @@ Vocabulary stream_vocabulary(const Options& options, const ql::shard::StreamHead
                              const std::string& stream) {
   const ql::shard::VocabularyInfo& info = header.vocabulary;
   const bool given = options.has("vocab");
-  if (!given && header.vocabulary_text.empty())
+  if (!given && header.vocabulary_text.empty()) {
     throw ql::Error(stream, "the token stream brings no vocabulary", "give one with --vocab");
+  }
   const std::string where = given ? options.text("vocab") : stream + ": vocabulary";
   Vocabulary vocabulary = ql::text::parse_vocabulary(
       given ? read_vocabulary_text(where) : header.vocabulary_text, where);
@@ -185,8 +186,9 @@ void decode(const Options& options) {
   ql::OutputStream out(false);
   const auto write = [&out](std::string_view text) { out.write(text); };
   if (options.text("input") == "ids") {
-    if (!options.has("vocab"))
+    if (!options.has("vocab")) {
       throw ql::UsageError("--input ids", "ids bring no vocabulary", "give one with --vocab");
+    }
     const std::string path = options.text("vocab");
     const Vocabulary vocabulary = ql::text::parse_vocabulary(read_vocabulary_text(path), path);
     ql::text::Decoder decoder(vocabulary, decode_options(options, vocabulary), write);

@@ -97,9 +97,7 @@ std::vector<std::string> overrides(const Options& options) {
       assignments.push_back(fmt::format("{}={}", name, options.integer(name)));
     }
   }
-  if (options.given("precision")) {
-    assignments.push_back("precision=" + options.text("precision"));
-  }
+  if (options.given("precision")) assignments.push_back("precision=" + options.text("precision"));
   if (options.given("minutes")) {
     assignments.push_back(fmt::format("minutes={}", options.real("minutes")));
   }
@@ -110,9 +108,7 @@ train::Start start_of(const Options& options) {
   if (options.flag("resume") && options.flag("force")) {
     throw UsageError("--resume and --force", "contradict each other", "give one of them");
   }
-  if (options.flag("resume")) {
-    return train::Start::kResume;
-  }
+  if (options.flag("resume")) return train::Start::kResume;
   return options.flag("force") ? train::Start::kForce : train::Start::kNew;
 }
 
@@ -156,9 +152,7 @@ void train(const Options& options, const Settings& settings, machine::ProcessGro
   machine::set_up_precision(compute.device, task.config.precision);
   // This check comes last, because it may read all of the data.
   task.network = train::with_vocabulary(settings.preset.network, settings.path, data, [group] {
-    if (group != nullptr) {
-      group->get_on();
-    }
+    if (group != nullptr) group->get_on();
   });
   task.init = options.has("init") ? options.text("init") : "";
   task.stop_at = options.has("stop-at") ? options.integer("stop-at") : 0;

@@ -35,8 +35,9 @@ void AppendFile::append(std::string_view record) {
 }
 
 void AppendFile::sync() {
-  if (uninterrupted([&] { return ::fsync(descriptor_); }) != 0)
+  if (uninterrupted([&] { return ::fsync(descriptor_); }) != 0) {
     throw SystemError(path_.string(), "write", errno);
+  }
 }
 
 }  // namespace ql

@@ -95,8 +95,9 @@ void AtomicFile::write(const void* data, std::size_t size) {
 
 void AtomicFile::commit() {
   if (descriptor_ < 0) throw std::logic_error("AtomicFile::commit twice");
-  if (uninterrupted([&] { return ::fsync(descriptor_); }) != 0)
+  if (uninterrupted([&] { return ::fsync(descriptor_); }) != 0) {
     throw SystemError(path_.string(), "fsync", errno);
+  }
   const int failed = close_descriptor(std::exchange(descriptor_, -1)) != 0 ? errno : 0;
   if (failed == 0 && ::rename(temporary_.c_str(), path_.c_str()) == 0) {
     internal::release_temporary(temporary_);

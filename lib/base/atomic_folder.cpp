@@ -18,8 +18,9 @@ namespace internal {
 
 void replace_in_two_steps(const fs::path& fresh, const fs::path& path) {
   const fs::path old = fresh.string() + kMovedAway;
-  if (::rename(path.c_str(), old.c_str()) != 0)
+  if (::rename(path.c_str(), old.c_str()) != 0) {
     throw SystemError(path.string(), "move the old folder away", errno);
+  }
   if (::rename(fresh.c_str(), path.c_str()) != 0) {
     const int failed = errno;
     ::rename(old.c_str(), path.c_str());
@@ -74,8 +75,9 @@ void swap_folders(const fs::path& fresh, const fs::path& path) {
 AtomicFolder::AtomicFolder(const fs::path& path) : path_(internal::final_path(path)) {
   std::error_code error;
   const fs::file_status status = fs::status(path_, error);
-  if (fs::exists(status) && !fs::is_directory(status))
+  if (fs::exists(status) && !fs::is_directory(status)) {
     throw SystemError(path_.string(), "replace by a folder", ENOTDIR);
+  }
   temporary_ = internal::claim_temporary(path_);
   if (::mkdir(temporary_.c_str(), 0777) != 0) {
     const int failed = errno;

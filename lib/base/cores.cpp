@@ -47,8 +47,9 @@ int usable_cores() {
     }
   }
   int count = std::max(1, static_cast<int>(cores.size()));
-  if (const double limit = quota(); limit > 0)
+  if (const double limit = quota(); limit > 0) {
     count = std::min(count, std::max(1, static_cast<int>(std::ceil(limit))));
+  }
   return count;
 }
 

@@ -11,8 +11,9 @@ namespace {
 // "No space left on device" -> "no space left on device": it stands in the middle of a sentence.
 std::string reason(int error_number) {
   std::string text = std::generic_category().message(error_number);
-  if (text.size() > 1 && std::islower(static_cast<unsigned char>(text[1])) != 0)
+  if (text.size() > 1 && std::islower(static_cast<unsigned char>(text[1])) != 0) {
     text[0] = static_cast<char>(std::tolower(static_cast<unsigned char>(text[0])));
+  }
   return text;
 }
 

@@ -15,8 +15,9 @@ std::string failure_text(const std::exception& error) {
       dynamic_cast<const std::system_error*>(&error) != nullptr) {
     return text;
   }
-  if (dynamic_cast<const std::logic_error*>(&error) != nullptr)
+  if (dynamic_cast<const std::logic_error*>(&error) != nullptr) {
     return fmt::format("internal error: {}; please report it", text);
+  }
   const bool memory = text.find("can't allocate memory") != std::string::npos ||
                       text.find("out of memory") != std::string::npos;
   return text.substr(0, text.find('\n')) + (memory ? cure : "");

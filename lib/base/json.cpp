@@ -13,8 +13,9 @@ namespace ql {
 namespace {
 
 void refuse_non_finite(const Json& json) {
-  if (json.is_number_float() && !std::isfinite(json.get<double>()))
+  if (json.is_number_float() && !std::isfinite(json.get<double>())) {
     throw Error("", "JSON cannot hold the number NaN or infinity");
+  }
   if (json.is_structured()) {
     for (const Json& item : json) refuse_non_finite(item);
   }
@@ -98,17 +99,20 @@ std::int64_t JsonObject::integer(const std::string& key, std::int64_t minimum,
                                  std::int64_t maximum) const {
   const std::string where = fmt::format("{}: {}", where_, key);
   const std::int64_t value = whole_number(at(key), [&]() -> const std::string& { return where; });
-  if (value < minimum)
+  if (value < minimum) {
     throw FormatError(where, fmt::format("expected at least {}, found {}", minimum, value));
-  if (value > maximum)
+  }
+  if (value > maximum) {
     throw FormatError(where, fmt::format("expected at most {}, found {}", maximum, value));
+  }
   return value;
 }
 
 double JsonObject::real(const std::string& key) const {
   const auto number = typed(key, "a number", &Json::is_number).get<double>();
-  if (!std::isfinite(number))
+  if (!std::isfinite(number)) {
     throw FormatError(fmt::format("{}: {}", where_, key), "expected a finite number");
+  }
   return number;
 }
 
@@ -124,8 +128,9 @@ std::vector<std::int64_t> JsonObject::integers(const std::string& key) const {
 std::vector<bool> JsonObject::booleans(const std::string& key) const {
   std::vector<bool> values;
   for (const Json& item : typed(key, "a list of true and false", &Json::is_array)) {
-    if (!item.is_boolean())
+    if (!item.is_boolean()) {
       wrong_type(fmt::format("{}: {}[{}]", where_, key, values.size()), "true or false", item);
+    }
     values.push_back(item.get<bool>());
   }
   return values;

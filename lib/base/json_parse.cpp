@@ -84,8 +84,9 @@ class StrictBuilder : public nlohmann::json_sax<Json> {
   bool start_array(std::size_t) override { return open(Json::array()); }
   bool end_array() override { return end_object(); }
   bool key(string_t& name) override {
-    if (!keys_.back().insert(name).second)
+    if (!keys_.back().insert(name).second) {
       return refuse(fmt::format("the key '{}' stands here twice", shortened(name)));
+    }
     key_ = std::move(name);
     return true;
   }
@@ -118,8 +119,9 @@ class StrictBuilder : public nlohmann::json_sax<Json> {
     return true;
   }
   bool open(Json&& value) {
-    if (open_.size() >= kMaximumDepth)
+    if (open_.size() >= kMaximumDepth) {
       return refuse(fmt::format("nested deeper than {} levels", kMaximumDepth));
+    }
     open_.push_back(place(std::move(value)));
     keys_.emplace_back();
     return true;
@@ -142,8 +144,9 @@ std::string place_of(std::string_view text, std::size_t read, const std::string&
 
 Json parse_json(std::string_view text, const std::string& where) {
   // The lexer takes a NUL byte for the end and would ignore what follows.
-  if (const std::size_t at = text.find('\0'); at != std::string_view::npos)
+  if (const std::size_t at = text.find('\0'); at != std::string_view::npos) {
     throw FormatError(place_of(text, at + 1, where), "a NUL byte is not JSON");
+  }
   StrictBuilder builder;
   const char* progress = text.data();
   const bool good =

@@ -66,8 +66,9 @@ void check_value(const std::string& where, const char* key, const Value& value,
 }
 inline void check_value(const std::string& where, const char* key,
                         const std::vector<std::int64_t>& list, const Range& range) {
-  for (const std::int64_t item : list)
+  for (const std::int64_t item : list) {
     check_range(where, fmt::format("an item of {}", key), item, range);
+  }
 }
 template <typename Value>
 void check_value(const std::string& where, const char* key, const std::optional<Value>& value,

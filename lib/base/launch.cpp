@@ -64,8 +64,9 @@ class Processes {
     request.group = 0;
     for (int rank = 0; rank < count; ++rank) {
       request.environment = common;
-      for (const char* name : {"RANK", "LOCAL_RANK"})
+      for (const char* name : {"RANK", "LOCAL_RANK"}) {
         request.environment.push_back(fmt::format("{}={}", name, rank));
+      }
       pids_[static_cast<std::size_t>(rank)] = start(request);
       // A group of their own, so that a key pressed in the terminal reaches them through us alone,
       // once.
@@ -100,8 +101,9 @@ class Processes {
       });
       if (!ours) variables.push_back(std::move(variable));
     }
-    for (const char* name : {"WORLD_SIZE", "LOCAL_WORLD_SIZE"})
+    for (const char* name : {"WORLD_SIZE", "LOCAL_WORLD_SIZE"}) {
       variables.push_back(fmt::format("{}={}", name, count));
+    }
     variables.emplace_back("MASTER_ADDR=127.0.0.1");
     variables.push_back(fmt::format("MASTER_PORT={}", free_port()));
     variables.push_back(fmt::format("{}={}", kLauncher, ::getpid()));

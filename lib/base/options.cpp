@@ -50,12 +50,14 @@ std::string option_value(const Option& option) {
 
 std::vector<std::string> option_sentences(const Option& option) {
   std::vector<std::string> sentences{option.help};
-  if (!option.choices.empty())
+  if (!option.choices.empty()) {
     sentences.push_back(fmt::format("One of {}.", fmt::join(option.choices, ", ")));
+  }
   if (option.repeatable) sentences.emplace_back("May be given several times.");
   if (option.required) sentences.emplace_back("Required.");
-  if (!option.default_value.empty())
+  if (!option.default_value.empty()) {
     sentences.push_back(fmt::format("Default: {}.", option.default_value));
+  }
   return sentences;
 }
 
@@ -161,8 +163,9 @@ double Options::real(const std::string& name) const {
 std::vector<std::int64_t> Options::integers(const std::string& name) const {
   const Option& wanted = option(name);
   const bool list = wanted.type == OptionType::kIntegerList;
-  if (!list && !(wanted.type == OptionType::kInteger && wanted.repeatable))
+  if (!list && !(wanted.type == OptionType::kInteger && wanted.repeatable)) {
     misuse(name, "is not a list of whole numbers");
+  }
   std::vector<std::int64_t> all;
   for (const std::string& value : values(name)) {
     const auto items = parse_integer_list(value).value();

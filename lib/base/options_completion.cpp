@@ -54,8 +54,9 @@ std::string word_cases(const ToolTable& tool) {
   for (const Command& command : tool.commands) {
     cases += fmt::format("    '{}:option') _{}_offer -W '{}' ;;\n", command.name, tool.name,
                          option_names(command));
-    if (!command.positional.empty())
+    if (!command.positional.empty()) {
       cases += fmt::format("    '{}:argument') _{}_offer -f ;;\n", command.name, tool.name);
+    }
   }
   return cases;
 }

@@ -48,8 +48,9 @@ void append_option(std::string& out, const Option& option) {
 std::string usage(const ToolTable& tool, const Command& command) {
   std::string line = internal::full_name(tool, command);
   for (const Option& option : command.options) {
-    if (option.required)
+    if (option.required) {
       line += fmt::format(" --{} {}", option.name, internal::option_value(option));
+    }
   }
   line += " [OPTION...]";
   if (!command.positional.empty()) line += " " + command.positional;

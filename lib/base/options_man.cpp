@@ -80,8 +80,9 @@ std::string option_list(const std::vector<Option>& options) {
 std::string render_man_options(const ToolTable& tool) {
   if (!internal::has_named_commands(tool)) {
     std::vector<Option> all;
-    for (const Option* option : internal::all_options(tool.commands.front()))
+    for (const Option* option : internal::all_options(tool.commands.front())) {
       all.push_back(*option);
+    }
     return option_list(all);
   }
   std::string page;

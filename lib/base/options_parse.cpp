@@ -45,8 +45,9 @@ const Command& pick_command(const ToolTable& tool, const std::vector<std::string
   if (tool.commands.empty()) throw std::logic_error("option table: no command");
   const Command* unnamed = internal::default_command(tool);
   if (!internal::has_named_commands(tool)) return *unnamed;
-  if (unnamed != nullptr && !unnamed->positional.empty())
+  if (unnamed != nullptr && !unnamed->positional.empty()) {
     throw std::logic_error("option table: a default command with positional arguments");
+  }
   std::vector<std::string> names;
   for (const Command& command : tool.commands) {
     if (!command.name.empty()) names.push_back(command.name);
@@ -86,8 +87,9 @@ void check_default(const Option& option) {
 void check_positional(const Command& command, const std::vector<std::string>& positional,
                       const Complaint& complaint) {
   const auto [minimum, maximum] = internal::positional_range(command);
-  if (positional.size() > maximum)
+  if (positional.size() > maximum) {
     complaint.raise(fmt::format("unexpected argument '{}'", positional[maximum]));
+  }
   if (positional.size() < minimum) {
     complaint.raise(fmt::format("expected {}, found {} argument{}", command.positional,
                                 positional.size(), positional.size() == 1 ? "" : "s"));
@@ -132,8 +134,9 @@ Options parse_options(const ToolTable& tool, const std::vector<std::string>& arg
     }
   }
   if (asks) return options;
-  if (options.given("quiet") && options.given("verbose"))
+  if (options.given("quiet") && options.given("verbose")) {
     complaint.raise("--quiet and --verbose contradict each other");
+  }
   check_positional(command, options.positional_, complaint);
   return options;
 }

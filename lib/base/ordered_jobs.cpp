@@ -43,12 +43,14 @@ struct WorkerThreads::State {
 
 WorkerThreads::WorkerThreads(int threads) : state_(std::make_unique<State>()) {
   try {
-    for (int i = 0; i < threads; ++i)
+    for (int i = 0; i < threads; ++i) {
       state_->threads.emplace_back([state = state_.get()] { state->work(); });
+    }
   } catch (const std::system_error&) {
     // The system grants no more threads: those that run do the same work, only slower.
-    if (state_->threads.empty())
+    if (state_->threads.empty()) {
       throw Error("threads", "the system grants no more", "give --threads 1");
+    }
   }
 }
 

@@ -100,8 +100,9 @@ std::string progress_text(const std::string& title, const std::string& unit, std
     text += " " + unit;
   }
   if (per_second > 0) text += fmt::format(", {}/s", rate_text(per_second));
-  if (per_second > 0 && total > done)
+  if (per_second > 0 && total > done) {
     text += fmt::format(", {} left", human_seconds(static_cast<double>(total - done) / per_second));
+  }
   if (!note.empty()) text += ", " + note;
   return text;
 }

@@ -28,8 +28,9 @@ std::string escaped(const std::string& text) {
 std::string cell(const Json& value) {
   if (value.is_null()) return "-";
   if (value.is_string()) return escaped(value.get<std::string>());
-  if (value.is_array())
+  if (value.is_array()) {
     return fmt::format("{}", fmt::join(value.get<std::vector<std::int64_t>>(), ","));
+  }
   if (!value.is_number_float()) return value.dump();
   const auto number = value.get<double>();
   // Such a number of this size was counted, not measured.

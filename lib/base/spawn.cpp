@@ -33,8 +33,9 @@ pid_t spawn(const Spawn& request) {
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  if (request.output >= 0)
+  if (request.output >= 0) {
     posix_spawn_file_actions_adddup2(&actions, request.output, STDOUT_FILENO);
+  }
   // run_tool ignores SIGPIPE, and what is ignored stays so across exec.
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
@@ -60,8 +61,9 @@ pid_t spawn(const Spawn& request) {
 
 std::vector<std::string> environment() {
   std::vector<std::string> variables;
-  for (char** variable = environ; variable != nullptr && *variable != nullptr; ++variable)
+  for (char** variable = environ; variable != nullptr && *variable != nullptr; ++variable) {
     variables.emplace_back(*variable);
+  }
   return variables;
 }
 

@@ -22,8 +22,9 @@ std::int64_t number_in(const char* path, std::int64_t otherwise) {
 std::int64_t cached_files(const char* statistics) {
   std::ifstream file(statistics);
   std::int64_t sum = 0, value = 0;
-  for (std::string name; file >> name >> value;)
+  for (std::string name; file >> name >> value;) {
     sum += name == "inactive_file" || name == "active_file" ? value : 0;
+  }
   return sum;
 }
 
@@ -45,8 +46,9 @@ std::int64_t available_bytes() {
   std::int64_t available = kUnknown;
   std::ifstream file("/proc/meminfo");
   for (std::string line; std::getline(file, line);) {
-    if (line.rfind("MemAvailable:", 0) == 0)
+    if (line.rfind("MemAvailable:", 0) == 0) {
       available = std::stoll(line.substr(line.find(':') + 1)) * 1024;
+    }
   }
   const std::int64_t limit = number_in("/sys/fs/cgroup/memory.max", kUnknown);
   if (limit != kUnknown) {

@@ -135,8 +135,9 @@ fs::path claim_temporary(const fs::path& path) {
   fs::path temporary = fs::absolute(folder) / fmt::format(".{}.{}.{}.tmp", path.filename().string(),
                                                           this_machine(), getpid());
   const std::lock_guard<std::mutex> lock(claims().mutex);
-  if (!claims().paths.insert(temporary).second)
+  if (!claims().paths.insert(temporary).second) {
     throw Error(path.string(), "this process is already writing it");
+  }
   // A leftover may carry our own number where process numbers start anew (containers).
   std::error_code ignored;
   fs::remove_all(temporary, ignored);

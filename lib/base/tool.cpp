@@ -175,8 +175,9 @@ int run_tool(const ToolTable& table, int argc, char** argv,
     const std::vector<std::string> arguments(argv + (argc > 0 ? 1 : 0), argv + argc);
     invocation().tool = table.name;
     invocation().command_line = table.name;
-    for (const std::string& argument : arguments)
+    for (const std::string& argument : arguments) {
       invocation().command_line += " " + shell_quoted(argument);
+    }
     if (answer(table, arguments)) return;
     const Options options = parse_options(table, arguments);
     if (answer(table, options)) return;

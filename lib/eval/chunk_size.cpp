@@ -29,9 +29,7 @@ double bytes_per_segment(const net::Network& network, const net::Geometry& geome
   const auto d_inner = static_cast<double>(network.d_inner);
   double numbers = 0;
   for (const net::Stage& stage : geometry.stages) {
-    if (!stage.feeds_layer()) {
-      continue;
-    }
+    if (!stage.feeds_layer()) continue;
     const auto segment = static_cast<double>(stage.segment);
     const auto window = static_cast<double>(stage.window());
     // Keys and values. Resetting at documents holds them once more, with those of other documents

@@ -13,9 +13,7 @@ std::int64_t divide_up(std::int64_t a, std::int64_t b) { return a / b + (a % b !
 }  // namespace
 
 std::int64_t warm_up_segments(const net::Geometry& geometry) {
-  if (geometry.keeps_most_used()) {
-    return kWholeStream;
-  }
+  if (geometry.keeps_most_used()) return kWholeStream;
   const std::vector<std::int64_t> oldest = net::oldest_dependencies(geometry);
   const std::int64_t tokens = -*std::min_element(oldest.begin(), oldest.end());
   return tokens > 0 ? divide_up(tokens, geometry.lengths.segment) : 0;

@@ -22,9 +22,7 @@ Evaluation evaluate_layerwise(const nn::ModelAtLengths& model, const TokenSource
                               const EvaluationOptions& options) {
   StreamScorer scorer(model, source.name, options);
   if (model.model().network().reset_memory_at_documents) {
-    for (const std::int64_t start : source.document_starts()) {
-      scorer.put_document(start);
-    }
+    for (const std::int64_t start : source.document_starts()) scorer.put_document(start);
   }
   std::vector<std::int64_t> ids(
       static_cast<std::size_t>(std::min(scorer.chunk_tokens(), source.tokens)));

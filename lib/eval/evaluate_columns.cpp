@@ -59,9 +59,7 @@ class Reader {
     if (network_.reset_memory_at_documents) {
       ages[column] = shard::document_age(source_.document_starts(), begin);
     }
-    if (scored) {
-      runs.push_back({row, begin + 1, count});
-    }
+    if (scored) runs.push_back({row, begin + 1, count});
   }
 
   const TokenSource& source_;
@@ -108,9 +106,7 @@ Evaluation evaluate_columns(const nn::ModelAtLengths& model, const TokenSource& 
         values += run.count;
       }
     }
-    if (options.progress) {
-      options.progress(result.targets);
-    }
+    if (options.progress) options.progress(result.targets);
   }
   return result;
 }

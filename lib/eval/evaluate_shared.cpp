@@ -29,9 +29,7 @@ TokenSource part_of(const TokenSource& whole, std::int64_t begin, std::int64_t e
                             end]() -> const std::vector<std::int64_t>& {
       starts->clear();
       for (const std::int64_t start : all()) {
-        if (start >= begin && start < end) {
-          starts->push_back(start - begin);
-        }
+        if (start >= begin && start < end) starts->push_back(start - begin);
       }
       return *starts;
     };
@@ -62,9 +60,7 @@ void add_up(Evaluation& result, machine::ProcessGroup& group) {
 void stop_together(int stopped, machine::ProcessGroup& group) {
   const at::Tensor count = at::full({1}, stopped != 0 ? 1 : 0, at::kLong);
   group.sum(count);
-  if (count.item<std::int64_t>() > 0) {
-    throw Interrupted(stopped != 0 ? stopped : SIGTERM);
-  }
+  if (count.item<std::int64_t>() > 0) throw Interrupted(stopped != 0 ? stopped : SIGTERM);
 }
 
 }  // namespace
@@ -87,9 +83,7 @@ Evaluation evaluate_shared(const nn::ModelAtLengths& model, const TokenSource& s
     alone.first_target = (column.score_from - column.read_from) * segment + 1;
     alone.progress = [&](std::int64_t targets) {
       group.get_on();
-      if (options.progress) {
-        options.progress(targets);
-      }
+      if (options.progress) options.progress(targets);
     };
     if (options.sink) {
       alone.sink = [&](std::int64_t position, const double* losses, std::int64_t count) {

@@ -17,9 +17,7 @@ double LossSums::mean() const { return nll / static_cast<double>(targets); }
 double LossSums::perplexity() const { return std::exp(mean()); }
 
 double LossSums::standard_error() const {
-  if (targets < 2) {
-    return std::numeric_limits<double>::quiet_NaN();
-  }
+  if (targets < 2) return std::numeric_limits<double>::quiet_NaN();
   const auto count = static_cast<double>(targets);
   const double variance = std::max(0.0, squares / count - mean() * mean());
   return std::sqrt(variance / (count - 1));

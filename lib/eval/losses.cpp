@@ -42,9 +42,7 @@ void add_losses(std::int64_t position, const std::int64_t* ids, const double* lo
       result.known.add(losses[i]);
     }
   }
-  if (options.sink && count > 0) {
-    options.sink(position, losses, count);
-  }
+  if (options.sink && count > 0) options.sink(position, losses, count);
 }
 
 }  // namespace ql::eval

@@ -22,9 +22,7 @@ void add_subject(Json& row, const Subject& subject) {
        {"segment", "memory", "compressed_memory", "context", "context_min", "context_max"}) {
     row[key] = nullptr;
   }
-  if (!subject.network) {
-    return;
-  }
+  if (!subject.network) return;
   row["segment"] = subject.lengths.segment;
   row["memory"] = subject.lengths.memory;
   row["compressed_memory"] = subject.lengths.compressed_memory;
@@ -44,9 +42,7 @@ void add_text_figures(Json& row, const std::optional<shard::TextCounts>& counts,
         "byte_perplexity", "bits_per_byte", "bits_per_character"}) {
     row[key] = nullptr;
   }
-  if (!counts) {
-    return;
-  }
+  if (!counts) return;
   row["words"] = counts->words;
   row["bytes"] = counts->bytes;
   row["characters"] = counts->characters;
@@ -65,9 +61,7 @@ void add_known_figures(Json& row, const DataSet& data, const Evaluation& result)
                           "known_word_perplexity", "known_bits_per_byte"}) {
     row[key] = nullptr;
   }
-  if (!data.vocabulary.unk) {
-    return;
-  }
+  if (!data.vocabulary.unk) return;
   const LossSums& known = result.known;
   const std::int64_t unknown = result.targets - known.targets;
   row["unknown_targets"] = unknown;

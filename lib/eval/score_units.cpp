@@ -32,29 +32,21 @@ class Pass : public shard::TokenSink {
 
   void begin_document() override {
     scorer_.put_document(tokens_);
-    if (unit_ == Unit::kDocument && tokens_ > 0) {
-      sums_.end_unit();
-    }
+    if (unit_ == Unit::kDocument && tokens_ > 0) sums_.end_unit();
   }
   void write(const shard::TokenId* ids, std::size_t count) override {
     wide_.assign(ids, ids + count);
-    for (const std::int64_t id : wide_) {
-      put_token(id);
-    }
+    for (const std::int64_t id : wide_) put_token(id);
     scorer_.put(wide_.data(), static_cast<std::int64_t>(count));
   }
 
   // Is called when nothing more has come yet: reports everything that is known.
   void catch_up() {
-    if (unit_ != Unit::kWhole) {
-      scorer_.put_waiting();
-    }
+    if (unit_ != Unit::kWhole) scorer_.put_waiting();
   }
 
   void finish(const std::optional<shard::TextCounts>& /*counts*/) override {
-    if (unit_ == Unit::kWhole) {
-      check_length({name_, tokens_, {}});
-    }
+    if (unit_ == Unit::kWhole) check_length({name_, tokens_, {}});
     if (tokens_ == 0) {
       throw Error(name_, "expected at least 1 token, found 0",
                   "an empty text has no lines or documents to score: look at what made it");
@@ -85,17 +77,13 @@ class Pass : public shard::TokenSink {
   void put_token(std::int64_t id) {
     ++tokens_;
     sums_.put_token(id);
-    if (!ends_lines()) {
-      return;
-    }
+    if (!ends_lines()) return;
     // Any token opens a line, not only <eos>. So a stream that begins inside a line has only this
     // line wrong.
     const bool opens = unit_ == Unit::kDoubledLine && !inside_;
     const bool ends = !opens && id == static_cast<std::int64_t>(*eos_);
     inside_ = !ends;
-    if (ends) {
-      sums_.end_unit();
-    }
+    if (ends) sums_.end_unit();
   }
 
   Unit unit_;
@@ -126,9 +114,7 @@ UnitStudy score_units(const nn::Model& model, const std::string& model_name,
     DataSet data = check({path, stream.header().vocabulary, {}, {input.name(), 0, {}}});
     Pass pass(model, data, options, sink);
     copy_stream(stream, pass, [&](std::int64_t) {
-      if (!input.has_more()) {
-        pass.catch_up();
-      }
+      if (!input.has_more()) pass.catch_up();
     });
     pass.finish(std::nullopt);
     data.counts = stream.counts();

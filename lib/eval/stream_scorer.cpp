@@ -25,9 +25,7 @@ StreamScorer::StreamScorer(const nn::ModelAtLengths& model, std::string name,
 }
 
 void StreamScorer::put_document(std::int64_t position) {
-  if (model_.model().network().reset_memory_at_documents) {
-    starts_.push_back(position);
-  }
+  if (model_.model().network().reset_memory_at_documents) starts_.push_back(position);
 }
 
 void StreamScorer::put(const std::int64_t* ids, std::int64_t count) {
@@ -36,9 +34,7 @@ void StreamScorer::put(const std::int64_t* ids, std::int64_t count) {
   waiting_.insert(waiting_.end(), ids, ids + count);
   // One token more than a chunk has to wait: the last one of the chunk has the next one as its
   // target.
-  while (static_cast<std::int64_t>(waiting_.size()) > chunk_tokens()) {
-    score(chunk_tokens());
-  }
+  while (static_cast<std::int64_t>(waiting_.size()) > chunk_tokens()) score(chunk_tokens());
 }
 
 void StreamScorer::put_waiting() {
@@ -61,9 +57,7 @@ std::vector<std::int64_t> StreamScorer::next_ages(std::int64_t segments) {
 }
 
 void StreamScorer::score(std::int64_t count) {
-  if (count <= 0) {
-    return;
-  }
+  if (count <= 0) return;
   const at::NoGradGuard no_gradient;
   const std::int64_t segments = (count + segment() - 1) / segment();
   // The ids behind the end of the stream are 0. The network is causal, so nothing that is scored
@@ -82,9 +76,7 @@ void StreamScorer::score(std::int64_t count) {
              options_, evaluation_);
   waiting_.erase(waiting_.begin(), waiting_.begin() + count);
   position_ += count;
-  if (options_.progress) {
-    options_.progress(evaluation_.targets);
-  }
+  if (options_.progress) options_.progress(evaluation_.targets);
   check_for_stop();
 }
 

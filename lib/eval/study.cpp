@@ -67,9 +67,7 @@ Checkpoint read_checkpoint(const std::string& name, const StudyOptions& options)
 
 std::size_t rows_of(const StudyOptions& options, const std::vector<Checkpoint>& checkpoints) {
   std::size_t subjects = options.unigram ? 1 : 0;
-  for (const Checkpoint& checkpoint : checkpoints) {
-    subjects += checkpoint.lengths.size();
-  }
+  for (const Checkpoint& checkpoint : checkpoints) subjects += checkpoint.lengths.size();
   return subjects * options.data.size();
 }
 
@@ -88,9 +86,7 @@ Evaluation observe(const std::string& title, const DataSet& data, const StudyOpt
   }
   Progress progress(title, "tokens", targets);
   const Evaluation result = run(sink, [&progress](std::int64_t done) { progress.update(done); });
-  if (losses) {
-    losses->commit();
-  }
+  if (losses) losses->commit();
   progress.finish(fmt::format("perplexity {:.2f}", result.perplexity()));
   return result;
 }
@@ -134,9 +130,7 @@ void run_unigram(const DataSet& training, const std::vector<DataSet>& data,
   const Unigram unigram(training.source, training.vocabulary.size,
                         [&progress](std::int64_t done) { progress.update(done); });
   progress.finish();
-  for (const DataSet& set : data) {
-    row(unigram_row(unigram, set, options));
-  }
+  for (const DataSet& set : data) row(unigram_row(unigram, set, options));
 }
 
 // Tells whether all results can be computed while a stream on standard input is read, once and in
@@ -174,16 +168,10 @@ void run_study(const StudyOptions& options, const std::function<void(const Json&
   std::optional<DataSet> training;
   if (options.unigram) {
     training = open_data(*options.unigram);
-    for (const DataSet& set : data) {
-      check_vocabulary(training->name, training->vocabulary, set);
-    }
+    for (const DataSet& set : data) check_vocabulary(training->name, training->vocabulary, set);
   }
-  for (const Checkpoint& checkpoint : checkpoints) {
-    run_checkpoint(checkpoint, data, options, row);
-  }
-  if (training) {
-    run_unigram(*training, data, options, row);
-  }
+  for (const Checkpoint& checkpoint : checkpoints) run_checkpoint(checkpoint, data, options, row);
+  if (training) run_unigram(*training, data, options, row);
 }
 
 Json run_unit_study(const StudyOptions& options, Unit unit, const UnitSums::Sink& sink) {

@@ -31,12 +31,8 @@ std::vector<std::int64_t> count_tokens(const TokenSource& source, std::int64_t v
                                        const TargetProgress& progress) {
   std::vector<std::int64_t> counts(static_cast<std::size_t>(vocab_size));
   for_each_piece(source, 0, vocab_size, [&](std::int64_t begin, const auto& ids) {
-    for (const std::int64_t id : ids) {
-      ++counts[static_cast<std::size_t>(id)];
-    }
-    if (progress) {
-      progress(begin + static_cast<std::int64_t>(ids.size()));
-    }
+    for (const std::int64_t id : ids) ++counts[static_cast<std::size_t>(id)];
+    if (progress) progress(begin + static_cast<std::int64_t>(ids.size()));
   });
   return counts;
 }

@@ -35,12 +35,8 @@ Evaluation Unigram::evaluate(const TokenSource& source, const LossSink& sink,
                        result.known.add(losses.back());
                      }
                    }
-                   if (sink) {
-                     sink(begin, losses.data(), static_cast<std::int64_t>(losses.size()));
-                   }
-                   if (progress) {
-                     progress(result.targets);
-                   }
+                   if (sink) sink(begin, losses.data(), static_cast<std::int64_t>(losses.size()));
+                   if (progress) progress(result.targets);
                  });
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return result;

@@ -10,9 +10,7 @@ UnitSums::UnitSums(std::optional<shard::TokenId> unknown, Sink sink)
 void UnitSums::put_token(std::int64_t id) {
   const bool is_target = open_.end > 0;
   ++open_.end;
-  if (is_target && unknown_ && id == static_cast<std::int64_t>(*unknown_)) {
-    ++open_.unknown_targets;
-  }
+  if (is_target && unknown_ && id == static_cast<std::int64_t>(*unknown_)) ++open_.unknown_targets;
 }
 
 void UnitSums::end_unit() {
@@ -32,18 +30,12 @@ void UnitSums::put_losses(std::int64_t position, const double* losses, std::int6
 }
 
 void UnitSums::finish() {
-  if (open_.end > last_end_) {
-    end_unit();
-  }
-  while (!ended_.empty()) {
-    hand_over();
-  }
+  if (open_.end > last_end_) end_unit();
+  while (!ended_.empty()) hand_over();
 }
 
 void UnitSums::hand_over_scored() {
-  while (!ended_.empty() && ended_.front().end <= scored_) {
-    hand_over();
-  }
+  while (!ended_.empty() && ended_.front().end <= scored_) hand_over();
 }
 
 void UnitSums::hand_over() {

@@ -18,15 +18,17 @@ IdRun read_llmc_header(const RandomAccessFile& file, const std::string& name) {
   const auto fail = [&name](const std::string& what) {
     throw FormatError(name, what, "is it a token file that llm.c's scripts wrote, and complete?");
   };
-  if (file.size() < kHeaderBytes)
+  if (file.size() < kHeaderBytes) {
     fail(fmt::format("{} bytes, less than the header of llm.c's token files", file.size()));
+  }
   char bytes[12];
   file.read(0, bytes, sizeof bytes);
   const auto magic = load_little_endian<std::uint32_t>(bytes);
   const auto version = load_little_endian<std::uint32_t>(bytes + 4);
   const std::int64_t tokens = load_little_endian<std::uint32_t>(bytes + 8);
-  if (magic != kMagic16 && magic != kMagic32)
+  if (magic != kMagic16 && magic != kMagic32) {
     fail(fmt::format("it begins with {}, expected {} or {}", magic, kMagic16, kMagic32));
+  }
   const std::uint32_t expected = magic == kMagic16 ? kVersion16 : kVersion32;
   if (version != expected) fail(fmt::format("version {}, expected {}", version, expected));
   const int bytes_per_id = magic == kMagic16 ? 2 : 4;

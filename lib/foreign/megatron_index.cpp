@@ -39,12 +39,14 @@ void MegatronIndex::fail(const std::string& what) const { throw FormatError(name
 
 MegatronIndex::MegatronIndex(const std::filesystem::path& path, std::int64_t data_bytes)
     : name_(path.string()), file_(path), data_bytes_(data_bytes) {
-  if (file_.size() < kHeaderBytes)
+  if (file_.size() < kHeaderBytes) {
     fail(fmt::format("{} bytes, less than the header of an index", file_.size()));
+  }
   char header[kHeaderBytes];
   file_.read(0, header, sizeof header);
-  if (std::string_view(header, kMagic.size()) != kMagic)
+  if (std::string_view(header, kMagic.size()) != kMagic) {
     fail("no index of Megatron's: it does not begin with \"MMIDIDX\"");
+  }
   const auto version = load_little_endian<std::uint64_t>(header + 9);
   if (version != kVersion) fail(fmt::format("version {}, expected {}", version, kVersion));
   const auto code = static_cast<unsigned char>(header[17]);
@@ -91,12 +93,14 @@ std::int64_t MegatronIndex::next_sequence() {
 bool MegatronIndex::next_document(std::int64_t& tokens) {
   if (boundary_ == 0) {
     ++boundary_;
-    if (const std::uint64_t first = documents_.next(); first != 0)
+    if (const std::uint64_t first = documents_.next(); first != 0) {
       fail(fmt::format("documents begin at sequence {}, expected 0", first));
+    }
   }
   if (boundary_ == boundaries_) {
-    if (sequence_ != sequences_)
+    if (sequence_ != sequences_) {
       fail(fmt::format("documents end at sequence {} of {}", sequence_, sequences_));
+    }
     if (position_ != data_bytes_) {
       fail(fmt::format("sequences of {} bytes, but {} bytes of tokens beside it", position_,
                        data_bytes_));

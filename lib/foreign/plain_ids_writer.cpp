@@ -54,8 +54,9 @@ void RawIdWriter::finish(const std::optional<shard::TextCounts>& /*counts*/) {}
 
 std::unique_ptr<shard::TokenSink> make_token_writer(const std::string& format, shard::ByteSink sink,
                                                     const shard::StreamHeader& header) {
-  if (format == "stream")
+  if (format == "stream") {
     return std::make_unique<shard::TokenStreamWriter>(std::move(sink), header);
+  }
   if (format == "ids") return std::make_unique<TextIdWriter>(std::move(sink));
   return std::make_unique<RawIdWriter>(std::move(sink), format == "u16" ? 2 : 4, header.vocabulary);
 }

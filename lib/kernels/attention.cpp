@@ -112,9 +112,7 @@ at::Tensor probabilities_of_operations(const AttentionInput& input) {
 
 std::int64_t AttentionInput::window() const {
   std::int64_t length = 0;
-  for (const at::Tensor& part : keys_values) {
-    length += part.size(1);
-  }
+  for (const at::Tensor& part : keys_values) length += part.size(1);
   return length;
 }
 
@@ -139,9 +137,7 @@ at::Tensor hidden_keys(std::int64_t segment, std::int64_t window, const net::Att
 }
 
 at::Tensor relative_attention(const AttentionInput& input) {
-  if (!machine::uses_kernels(input.queries)) {
-    return attention_of_operations(input);
-  }
+  if (!machine::uses_kernels(input.queries)) return attention_of_operations(input);
   AttentionInput plain = input;
   plain.queries = input.queries.contiguous();
   plain.positions = contiguous(input.positions);

@@ -301,23 +301,15 @@ AttentionGradients backward(const AttentionInput& input, const at::Tensor& proba
                                    biases + view.width};
       const std::int64_t last = std::min(view.batch, (group + 1) * kGroup);
       for (std::int64_t stream = group * kGroup; stream < last; ++stream) {
-        if (stream + 1 < last) {
-          prefetch_inputs(view, stream + 1, head);
-        }
+        if (stream + 1 < last) prefetch_inputs(view, stream + 1, head);
         heads.run(stream, head, out);
       }
     }
   });
   const at::Tensor sum = partial.sum(0);  // [H, window + 2, d_head]
-  if (view.positions != nullptr) {
-    result.positions = sum.narrow(1, 0, view.window).transpose(0, 1);
-  }
-  if (view.content_bias != nullptr) {
-    result.content_bias = sum.select(1, view.window);
-  }
-  if (view.position_bias != nullptr) {
-    result.position_bias = sum.select(1, view.window + 1);
-  }
+  if (view.positions != nullptr) result.positions = sum.narrow(1, 0, view.window).transpose(0, 1);
+  if (view.content_bias != nullptr) result.content_bias = sum.select(1, view.window);
+  if (view.position_bias != nullptr) result.position_bias = sum.select(1, view.window + 1);
   return result;
 }
 

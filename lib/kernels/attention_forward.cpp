@@ -151,9 +151,7 @@ AttentionResult forward(const AttentionInput& input, bool keep, machine::VectorV
   at::parallel_for(0, view.batch * view.heads, 1, [&](std::int64_t begin, std::int64_t end) {
     Forward<Real> heads(view, positions, probabilities, sums, version);
     for (std::int64_t task = begin; task < end; ++task) {
-      if (task + 1 < end) {
-        prefetch_inputs(view, (task + 1) / view.heads, (task + 1) % view.heads);
-      }
+      if (task + 1 < end) prefetch_inputs(view, (task + 1) / view.heads, (task + 1) % view.heads);
       heads.run(task / view.heads, task % view.heads);
     }
   });

@@ -108,9 +108,7 @@ template <typename Real, typename Kernel>
 PositionPanels<Real> pack_positions(const View<Real>& view, std::int64_t size,
                                     const Kernel& kernel) {
   PositionPanels<Real> panels;
-  if (view.positions == nullptr) {
-    return panels;
-  }
+  if (view.positions == nullptr) return panels;
   panels.size = size;
   panels.data.resize(static_cast<std::size_t>(view.heads * size));
   std::vector<const Real*> rows;
@@ -268,9 +266,7 @@ void prefetch(const Real* rows, std::int64_t count, std::int64_t stride, std::in
 // Asks for everything that a problem reads.
 template <typename Real>
 void prefetch_inputs(const View<Real>& view, std::int64_t stream, std::int64_t head) {
-  if (view.window > kShortWindow) {
-    return;
-  }
+  if (view.window > kShortWindow) return;
   for (const Part<Real>& part : view.parts) {
     prefetch<false>(part.data + stream * part.stride + head * view.width, 2 * part.length,
                     view.row(), view.width);

@@ -39,9 +39,7 @@ template <int kBytes, typename Real>
 QL_VECTOR_BODY void clear_panels(Real* row, std::int64_t begin, std::int64_t end) {
   constexpr std::int64_t kSize = Register<Real, kBytes>::kSize;
   const typename Register<Real, kBytes>::Vector zero = {};
-  for (std::int64_t j = begin; j < end; j += kSize) {
-    store(zero, row + j);
-  }
+  for (std::int64_t j = begin; j < end; j += kSize) store(zero, row + j);
 }
 
 // Finds the panels with keys that some of the rows see.
@@ -195,9 +193,7 @@ template <typename Real>
 QL_VECTOR_BODY void sum_rows_body(const Real* rows, std::int64_t stride, std::int64_t count,
                                   std::int64_t width, Real* sums) {
   for (std::int64_t r = 0; r < count; ++r) {
-    for (std::int64_t n = 0; n < width; ++n) {
-      sums[n] += rows[r * stride + n];
-    }
+    for (std::int64_t n = 0; n < width; ++n) sums[n] += rows[r * stride + n];
   }
 }
 QL_VECTOR_KERNEL(sum_rows)

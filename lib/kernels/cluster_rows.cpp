@@ -17,12 +17,8 @@ ClusterRows rows_by_cluster(const at::Tensor& ids, const std::vector<std::int64_
   const std::int64_t count = own_ids.numel();
   ClusterRows result;
   result.begins.assign(ends.size() + 1, 0);
-  for (std::int64_t row = 0; row < count; ++row) {
-    ++result.begins[cluster_of(values[row], ends) + 1];
-  }
-  for (std::size_t i = 0; i < ends.size(); ++i) {
-    result.begins[i + 1] += result.begins[i];
-  }
+  for (std::int64_t row = 0; row < count; ++row) ++result.begins[cluster_of(values[row], ends) + 1];
+  for (std::size_t i = 0; i < ends.size(); ++i) result.begins[i + 1] += result.begins[i];
   const at::Tensor rows = at::empty_like(own_ids), inside = at::empty_like(own_ids);
   const at::Tensor places = at::empty_like(own_ids);
   std::vector<std::int64_t> next = result.begins;

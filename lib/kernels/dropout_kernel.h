@@ -29,14 +29,10 @@ template <typename Real>
 QL_VECTOR_BODY void make_factors_body(const std::uint8_t* kept, std::int64_t step,
                                       std::int64_t count, Real factor, Real* factors) {
   if (step == 1) {
-    for (std::int64_t i = 0; i < count; ++i) {
-      factors[i] = kept[i] != 0 ? factor : Real(0);
-    }
+    for (std::int64_t i = 0; i < count; ++i) factors[i] = kept[i] != 0 ? factor : Real(0);
     return;
   }
-  for (std::int64_t i = 0; i < count; ++i) {
-    factors[i] = kept[i * step] != 0 ? factor : Real(0);
-  }
+  for (std::int64_t i = 0; i < count; ++i) factors[i] = kept[i * step] != 0 ? factor : Real(0);
 }
 QL_VECTOR_KERNEL(make_factors)
 

@@ -48,9 +48,7 @@ at::Tensor column_sums(const at::Tensor& rows, std::int64_t sums) {
 template <typename Real>
 QL_VECTOR_BODY Real sum_of(const Real* lanes) {
   Real sum = 0;
-  for (std::int64_t lane = 0; lane < kLanes; ++lane) {
-    sum += lanes[lane];
-  }
+  for (std::int64_t lane = 0; lane < kLanes; ++lane) sum += lanes[lane];
   return sum;
 }
 
@@ -60,13 +58,9 @@ template <typename Real>
 QL_VECTOR_BODY void add_row(const Real* residual, const Real* output, const Real* bias,
                             const std::uint8_t* kept, Real factor, std::int64_t width, Real* sum) {
   if (kept == nullptr && bias == nullptr) {
-    for (std::int64_t j = 0; j < width; ++j) {
-      sum[j] = residual[j] + output[j];
-    }
+    for (std::int64_t j = 0; j < width; ++j) sum[j] = residual[j] + output[j];
   } else if (kept == nullptr) {
-    for (std::int64_t j = 0; j < width; ++j) {
-      sum[j] = residual[j] + (output[j] + bias[j]);
-    }
+    for (std::int64_t j = 0; j < width; ++j) sum[j] = residual[j] + (output[j] + bias[j]);
   } else if (bias == nullptr) {
     for (std::int64_t j = 0; j < width; ++j) {
       sum[j] = residual[j] + output[j] * (static_cast<Real>(kept[j]) * factor);
@@ -89,13 +83,9 @@ QL_VECTOR_BODY void normalize_row(const Real* row, const Real* weight, const Rea
   Real lanes[kLanes] = {};
   std::int64_t j = 0;
   for (; j + kLanes <= width; j += kLanes) {
-    for (std::int64_t lane = 0; lane < kLanes; ++lane) {
-      lanes[lane] += row[j + lane];
-    }
+    for (std::int64_t lane = 0; lane < kLanes; ++lane) lanes[lane] += row[j + lane];
   }
-  for (; j < width; ++j) {
-    lanes[0] += row[j];
-  }
+  for (; j < width; ++j) lanes[0] += row[j];
   const Real mean = sum_of<Real>(lanes) / static_cast<Real>(width);
   std::fill(lanes, lanes + kLanes, Real(0));
   for (j = 0; j + kLanes <= width; j += kLanes) {
@@ -104,19 +94,13 @@ QL_VECTOR_BODY void normalize_row(const Real* row, const Real* weight, const Rea
       lanes[lane] += distance * distance;
     }
   }
-  for (; j < width; ++j) {
-    lanes[0] += (row[j] - mean) * (row[j] - mean);
-  }
+  for (; j < width; ++j) lanes[0] += (row[j] - mean) * (row[j] - mean);
   const Real variance = sum_of<Real>(lanes) / static_cast<Real>(width);
   const Real deviation = 1 / std::sqrt(variance + static_cast<Real>(kLayerNormEpsilon));
   if (weight == nullptr) {
-    for (j = 0; j < width; ++j) {
-      normalized[j] = (row[j] - mean) * deviation;
-    }
+    for (j = 0; j < width; ++j) normalized[j] = (row[j] - mean) * deviation;
   } else {
-    for (j = 0; j < width; ++j) {
-      normalized[j] = (row[j] - mean) * deviation * weight[j] + bias[j];
-    }
+    for (j = 0; j < width; ++j) normalized[j] = (row[j] - mean) * deviation * weight[j] + bias[j];
   }
   statistics[0] = mean;
   statistics[1] = deviation;
@@ -234,9 +218,7 @@ QL_VECTOR_BODY void add_norm_gradient_block_body(const Real* sums, const Real* s
       }
     }
     if (out.output == nullptr) {
-      for (std::int64_t j = 0; j < width; ++j) {
-        biases[j] += residual[j];
-      }
+      for (std::int64_t j = 0; j < width; ++j) biases[j] += residual[j];
     } else {
       for (std::int64_t j = 0; j < width; ++j) {
         const Real own = residual[j] * (static_cast<Real>(kept[at + j]) * factor);
@@ -363,9 +345,7 @@ AddedRows add_and_normalize_rows(const ResidualRows& input, const at::Tensor& we
 
 AddGradients add_rows_gradients(const at::Tensor& sum_gradient, const KeptElements& kept,
                                 bool with_bias) {
-  if (!kept.elements.defined() && !with_bias) {
-    return {sum_gradient, at::Tensor()};
-  }
+  if (!kept.elements.defined() && !with_bias) return {sum_gradient, at::Tensor()};
   const std::int64_t width = width_of(sum_gradient);
   AddGradients result{at::empty_like(sum_gradient), at::Tensor()};
   const at::Tensor columns = column_sums(sum_gradient, 1);
@@ -382,9 +362,7 @@ AddGradients add_rows_gradients(const at::Tensor& sum_gradient, const KeptElemen
                                     sums + block * width);
                });
   });
-  if (with_bias) {
-    result.bias = columns.sum(0).squeeze(0);
-  }
+  if (with_bias) result.bias = columns.sum(0).squeeze(0);
   return result;
 }
 
@@ -423,9 +401,7 @@ AddNormGradients add_norm_gradients(const AddedRows& result, const at::Tensor& w
   const at::Tensor sums = columns.sum(0);
   gradients.weight = sums.select(0, 0);
   gradients.norm_bias = sums.select(0, 1);
-  if (with_bias) {
-    gradients.bias = sums.select(0, 2);
-  }
+  if (with_bias) gradients.bias = sums.select(0, 2);
   return gradients;
 }
 

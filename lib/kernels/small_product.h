@@ -95,25 +95,19 @@ QL_VECTOR_BODY void multiply_rows(const SmallProduct<Real>* product, std::int64_
     QL_UNROLL
     for (int i = 0; i < kRows; ++i) {
       QL_UNROLL
-      for (int v = 0; v < kVectors; ++v) {
-        sums[i][v] = Vector{};
-      }
+      for (int v = 0; v < kVectors; ++v) sums[i][v] = Vector{};
     }
     const Real* a = product->a + row * a_row + inner.begin * a_inner;
     const Real* b = product->b.data + panel * product->b.panel + inner.begin * b_row;
     for (std::int64_t k = inner.begin; k < inner.end; ++k, a += a_inner, b += b_row) {
       Vector of_b[kVectors];
       QL_UNROLL
-      for (int v = 0; v < kVectors; ++v) {
-        load(b + v * kSize, of_b[v]);
-      }
+      for (int v = 0; v < kVectors; ++v) load(b + v * kSize, of_b[v]);
       QL_UNROLL
       for (int i = 0; i < kRows; ++i) {
         const Real factor = a[i * a_row];
         QL_UNROLL
-        for (int v = 0; v < kVectors; ++v) {
-          sums[i][v] += factor * of_b[v];
-        }
+        for (int v = 0; v < kVectors; ++v) sums[i][v] += factor * of_b[v];
       }
     }
     const std::int64_t first = panel * kPanel<Real>;
@@ -124,9 +118,7 @@ QL_VECTOR_BODY void multiply_rows(const SmallProduct<Real>* product, std::int64_
       QL_UNROLL
       for (int i = 0; i < kRows; ++i) {
         QL_UNROLL
-        for (int v = 0; v < kVectors; ++v) {
-          store(sums[i][v], &rest[i * kPanel<Real> + v * kSize]);
-        }
+        for (int v = 0; v < kVectors; ++v) store(sums[i][v], &rest[i * kPanel<Real> + v * kSize]);
       }
       for (int i = 0; i < kRows; ++i) {
         for (std::int64_t n = 0; n < product->columns - first; ++n) {
@@ -149,9 +141,7 @@ QL_VECTOR_BODY void multiply_rows(const SmallProduct<Real>* product, std::int64_
       QL_UNROLL
       for (int i = 0; i < kRows; ++i) {
         QL_UNROLL
-        for (int v = 0; v < kVectors; ++v) {
-          store(sums[i][v], c + i * product->c_row + v * kSize);
-        }
+        for (int v = 0; v < kVectors; ++v) store(sums[i][v], c + i * product->c_row + v * kSize);
       }
     }
   }
@@ -252,9 +242,7 @@ QL_VECTOR_BODY void pack_columns_body(const Packing<Real>* packing) {
       transpose<Real, kBytes>(&square[0]);
       QL_UNROLL
       for (int i = 0; i < kSize; ++i) {
-        if (k + i < width) {
-          store(square[i], to + (k + i) * kPanel<Real>);
-        }
+        if (k + i < width) store(square[i], to + (k + i) * kPanel<Real>);
       }
     }
   }

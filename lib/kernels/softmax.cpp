@@ -37,9 +37,7 @@ variable_list gradients_of(const Problem& problem, const at::Tensor& factors, at
   SoftmaxGradients gradients;
   const at::Tensor found =
       clustered_losses(problem.states, problem.weights, problem.targets, factors, gradients);
-  if (losses != nullptr) {
-    *losses = found;
-  }
+  if (losses != nullptr) *losses = found;
   return all_of(gradients.states, gradients.weights);
 }
 
@@ -80,12 +78,8 @@ struct CrossEntropy : torch::autograd::Function<CrossEntropy> {
     const variable_list inputs = all_of(kept.problem.states, kept.problem.weights);
     const bool scaled = equal && first.item<double>() != 1;
     for (std::size_t i = 0; i < inputs.size(); ++i) {
-      if (!inputs[i].defined()) {
-        continue;
-      }
-      if (scaled && gradients[i].defined()) {
-        gradients[i].mul_(first);
-      }
+      if (!inputs[i].defined()) continue;
+      if (scaled && gradients[i].defined()) gradients[i].mul_(first);
       // A moved gradient has one holder, which need not copy it.
       result.push_back(std::move(gradients[i]));
     }

@@ -38,9 +38,7 @@ QL_VECTOR_BODY Real row_maximum_body(const Real* row, const Real* bias, std::int
       lanes[lane] = lanes[lane] < value ? value : lanes[lane];
     }
   }
-  for (; i < size; ++i) {
-    lanes[0] = std::max(lanes[0], row[i] + bias[i]);
-  }
+  for (; i < size; ++i) lanes[0] = std::max(lanes[0], row[i] + bias[i]);
   return *std::max_element(lanes, lanes + kLanes);
 }
 QL_VECTOR_KERNEL(row_maximum)
@@ -67,9 +65,7 @@ QL_VECTOR_BODY double exponentiate_body(Real* row, const Real* bias, std::int64_
       row[i] = exponential(row[i] + bias[i] - maximum);
       sum += row[i];
     }
-    for (std::int64_t lane = 0; lane < kLanes; ++lane) {
-      sum += lanes[lane];
-    }
+    for (std::int64_t lane = 0; lane < kLanes; ++lane) sum += lanes[lane];
   }
   return sum;
 }
@@ -78,9 +74,7 @@ QL_VECTOR_KERNEL(exponentiate)
 // to[i] = factor * from[i].
 template <typename Real>
 QL_VECTOR_BODY void scale_body(Real* to, const Real* from, std::int64_t size, Real factor) {
-  for (std::int64_t i = 0; i < size; ++i) {
-    to[i] = factor * from[i];
-  }
+  for (std::int64_t i = 0; i < size; ++i) to[i] = factor * from[i];
 }
 QL_VECTOR_KERNEL(scale)
 
@@ -88,9 +82,7 @@ QL_VECTOR_KERNEL(scale)
 template <typename Real>
 QL_VECTOR_BODY void scale_and_subtract_body(Real* to, Real scale, const Real* from,
                                             std::int64_t size, Real factor) {
-  for (std::int64_t i = 0; i < size; ++i) {
-    to[i] = scale * to[i] - factor * from[i];
-  }
+  for (std::int64_t i = 0; i < size; ++i) to[i] = scale * to[i] - factor * from[i];
 }
 QL_VECTOR_KERNEL(scale_and_subtract)
 
@@ -204,9 +196,7 @@ class SoftmaxBlock {
   std::pair<const SoftmaxColumns*, std::int64_t> target_of(std::int64_t row) const {
     std::int64_t target = targets()[row];
     const SoftmaxColumns* set = columns_.data();
-    for (; target >= set->weight.size(0); ++set) {
-      target -= set->weight.size(0);
-    }
+    for (; target >= set->weight.size(0); ++set) target -= set->weight.size(0);
     return {set, target};
   }
 
@@ -248,9 +238,7 @@ class SoftmaxBlock {
                         Real& target_logit) {
     const Panel& panel = panels_[index];
     const std::int64_t target = targets()[row] - panel.offset;
-    if (target >= 0 && target < panel.size) {
-      target_logit = logits[target] + bias[target];
-    }
+    if (target >= 0 && target < panel.size) target_logit = logits[target] + bias[target];
     Real maximum = row_maximum(static_cast<const Real*>(logits), bias, panel.size);
     double& sum = sums_[static_cast<std::size_t>(row)];
     if (index == 0) {
@@ -277,9 +265,7 @@ class SoftmaxBlock {
     const Real* own = maxima(index);
     const Real* last = maxima(panels_.size() - 1);
     for (std::int64_t row = 0; row < count_; ++row) {
-      if (again && own[row] == maxima(index - 1)[row]) {
-        continue;
-      }
+      if (again && own[row] == maxima(index - 1)[row]) continue;
       const double ratio = std::exp(static_cast<double>(own[row]) - last[row]);
       const double factor = factors()[row] / sums_[static_cast<std::size_t>(row)] * ratio;
       data<Real>(scales)[row] = static_cast<Real>(factor);
@@ -297,9 +283,7 @@ class SoftmaxBlock {
       const Panel& panel = panels_[index];
       const std::int64_t from = std::max(begin - panel.offset, std::int64_t{0});
       const std::int64_t size = std::min(end - panel.offset, panel.size) - from;
-      if (size <= 0) {
-        continue;
-      }
+      if (size <= 0) continue;
       scale_states(index, again, scaled_states, scales);
       again = true;
       const at::Tensor by_column = values(panel, 0, count_).narrow(1, from, size).t();
@@ -317,9 +301,7 @@ class SoftmaxBlock {
   void subtract_targets() {
     for (std::int64_t row = 0; row < count_; ++row) {
       const auto [set, target] = target_of(row);
-      if (set->bias_gradient.defined()) {
-        data<Real>(set->bias_gradient)[target] -= factors()[row];
-      }
+      if (set->bias_gradient.defined()) data<Real>(set->bias_gradient)[target] -= factors()[row];
       if (set->weight_gradient.defined()) {
         scale_and_subtract(data<Real>(set->weight_gradient) + target * width_, Real(1), states(row),
                            width_, factors()[row]);

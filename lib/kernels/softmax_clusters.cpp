@@ -16,9 +16,7 @@ bool are_shared(const SoftmaxWeights& weights) {
 // Returns the cluster's part of `tensors`, which are the weights, the biases or their gradients.
 at::Tensor part(const SoftmaxWeights& weights, const std::vector<at::Tensor>& tensors,
                 std::size_t cluster) {
-  if (!are_shared(weights)) {
-    return tensors[cluster];
-  }
+  if (!are_shared(weights)) return tensors[cluster];
   const std::int64_t begin = cluster == 0 ? 0 : weights.ends[cluster - 1];
   const at::Tensor& all = tensors.front();
   return all.defined() ? all.narrow(0, begin, weights.ends[cluster] - begin) : all;
@@ -46,9 +44,7 @@ SoftmaxGradients make_gradients(const at::Tensor& states, const SoftmaxWeights& 
   own.cluster_bias = room(weights.cluster_bias, true);
   for (std::size_t i = 0; i < counts.size(); ++i) {
     for (const at::Tensor& tensor : {part(weights, own.weights, i), part(weights, own.biases, i)}) {
-      if (counts[i] == 0 && tensor.defined()) {
-        tensor.zero_();
-      }
+      if (counts[i] == 0 && tensor.defined()) tensor.zero_();
     }
   }
   return gradients;
@@ -81,9 +77,7 @@ ClusterResult run_cluster(const at::Tensor& states, const SoftmaxWeights& weight
       factors.defined() && projection.defined() && projection.requires_grad();
   SoftmaxRows rows{projection.defined() ? at::mm(states, projection) : states, targets, factors,
                    at::Tensor()};
-  if (states_wanted || projection_wanted) {
-    rows.state_gradient = at::empty_like(rows.states);
-  }
+  if (states_wanted || projection_wanted) rows.state_gradient = at::empty_like(rows.states);
   ClusterResult result;
   result.losses = softmax_blocks(rows, columns_of(weights, gradients.weights, cluster));
   if (projection_wanted) {
@@ -108,27 +102,19 @@ at::Tensor clustered_losses(const at::Tensor& states, const SoftmaxWeights& weig
       clusters > 1 ? rows_by_cluster(all_targets, weights.ends) : ClusterRows();
   // Every row goes through the head.
   std::vector<std::int64_t> counts = {states.size(0)};
-  for (std::size_t i = 1; i < clusters; ++i) {
-    counts.push_back(rows.count(i));
-  }
+  for (std::size_t i = 1; i < clusters; ++i) counts.push_back(rows.count(i));
   gradients = make_gradients(states, weights, counts, factors.defined());
-  if (counts[0] == 0) {
-    return at::empty({0}, states.options());
-  }
+  if (counts[0] == 0) return at::empty({0}, states.options());
   ClusterResult head = run_cluster(all_states, weights, head_targets(all_targets, weights.ends),
                                    factors, gradients, 0);
   for (std::size_t i = 1; i < clusters; ++i) {
-    if (counts[i] == 0) {
-      continue;
-    }
+    if (counts[i] == 0) continue;
     const at::Tensor own = rows.rows_of(i);
     const ClusterResult tail =
         run_cluster(all_states.index_select(0, own), weights, rows.ids_of(i),
                     factors.defined() ? factors.index_select(0, own) : factors, gradients, i);
     head.losses.index_add_(0, own, tail.losses);
-    if (tail.state_gradient.defined()) {
-      head.state_gradient.index_add_(0, own, tail.state_gradient);
-    }
+    if (tail.state_gradient.defined()) head.state_gradient.index_add_(0, own, tail.state_gradient);
   }
   gradients.states = head.state_gradient;
   return head.losses;
@@ -155,9 +141,7 @@ at::Tensor composed_losses(const at::Tensor& states, const SoftmaxWeights& weigh
                 .gather(1, ids.unsqueeze(1))
                 .squeeze(1);
   };
-  if (weights.ends.size() == 1) {
-    return losses(0, states, targets);
-  }
+  if (weights.ends.size() == 1) return losses(0, states, targets);
   tables[0] = at::cat({tables[0], weights.cluster_weight});
   biases[0] = at::cat({biases[0], weights.cluster_bias});
   const ClusterRows rows = rows_by_cluster(targets, weights.ends);

@@ -45,9 +45,7 @@ QL_VECTOR_BODY void load_part(const Real* from, std::int64_t count, Vector& vect
     return;
   }
   Real lanes[kSize] = {};
-  for (std::int64_t lane = 0; lane < count; ++lane) {
-    lanes[lane] = from[lane];
-  }
+  for (std::int64_t lane = 0; lane < count; ++lane) lanes[lane] = from[lane];
   load(&lanes[0], vector);
 }
 
@@ -69,9 +67,7 @@ QL_VECTOR_BODY Real sum_of_lanes(const Vector& vector) {
   Real lanes[kSize];
   store(vector, &lanes[0]);
   for (int half = kSize / 2; half > 0; half /= 2) {
-    for (int lane = 0; lane < half; ++lane) {
-      lanes[lane] += lanes[lane + half];
-    }
+    for (int lane = 0; lane < half; ++lane) lanes[lane] += lanes[lane + half];
   }
   return lanes[0];
 }

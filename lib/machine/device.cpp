@@ -59,9 +59,7 @@ thread_local bool operations_only = false;
 
 // Absent when it is not the name of a GPU; -1: any.
 std::optional<int> gpu_number(const std::string& name) {
-  if (name == "cuda") {
-    return -1;
-  }
+  if (name == "cuda") return -1;
   const std::string prefix = "cuda:";
   const std::string number = name.substr(std::min(name.size(), prefix.size()));
   // Two digits at most: no machine has more devices, and no number overflows.
@@ -86,9 +84,7 @@ int choose_gpu(const std::string& name, int gpus, int local_rank, int local_size
     throw UsageError(kOption, fmt::format("{}: this machine has cuda:0 to cuda:{}", name, gpus - 1),
                      "use one of these");
   }
-  if (local_size == 1 || gpus == 1) {
-    return std::max(*number, 0);
-  }
+  if (local_size == 1 || gpus == 1) return std::max(*number, 0);
   if (*number >= 0) {
     throw UsageError(kOption,
                      fmt::format("{} is one GPU, and there are {} processes", name, local_size),

@@ -93,19 +93,13 @@ LocalSum::~LocalSum() {
 }
 
 void LocalSum::release() noexcept {
-  if (memory_ != nullptr) {
-    ::munmap(memory_, bytes_);
-  }
-  if (descriptor_ >= 0) {
-    ::close(descriptor_);
-  }
+  if (memory_ != nullptr) ::munmap(memory_, bytes_);
+  if (descriptor_ >= 0) ::close(descriptor_);
 }
 
 void LocalSum::make() {
   descriptor_ = ::memfd_create("ql-local-sum", MFD_CLOEXEC);
-  if (descriptor_ < 0) {
-    fail("memfd_create");
-  }
+  if (descriptor_ < 0) fail("memfd_create");
   // Memory that is not there must not be noticed by a signal in the middle of a sum.
   if (const int problem = ::posix_fallocate(descriptor_, 0, static_cast<off_t>(bytes_));
       problem != 0) {
@@ -122,9 +116,7 @@ void LocalSum::make() {
 void LocalSum::open() {
   const std::size_t blank = where_.find(' ');
   const int descriptor = ::open(where_.substr(0, blank).c_str(), O_RDWR | O_CLOEXEC);
-  if (descriptor < 0) {
-    fail("open");
-  }
+  if (descriptor < 0) fail("open");
   try {
     map(descriptor);
   } catch (...) {
@@ -149,9 +141,7 @@ void LocalSum::map(int descriptor) {
     fail("lseek");
   }
   void* memory = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
-  if (memory == MAP_FAILED) {
-    fail("mmap");
-  }
+  if (memory == MAP_FAILED) fail("mmap");
   memory_ = static_cast<char*>(memory);
 }
 
@@ -181,9 +171,7 @@ std::future<void> LocalSum::start(const at::Tensor& tensor) {
 std::optional<int> LocalSum::find_ended() const {
   for (int other = 0; other < size_; ++other) {
     const pid_t process = event(other, kWritten).process;
-    if (process != 0 && ::kill(process, 0) != 0 && errno == ESRCH) {
-      return other;
-    }
+    if (process != 0 && ::kill(process, 0) != 0 && errno == ESRCH) return other;
   }
   return std::nullopt;
 }
@@ -193,9 +181,7 @@ void LocalSum::run() {
     for (;;) {
       std::unique_lock<std::mutex> lock(mutex_);
       changed_.wait(lock, [this] { return ending_ || !tasks_.empty(); });
-      if (ending_) {
-        return;
-      }
+      if (ending_) return;
       Task task = std::move(tasks_.front());
       tasks_.pop_front();
       lock.unlock();
@@ -238,15 +224,11 @@ void LocalSum::sum_chunk(float* values, std::int64_t count) {
       std::memcpy(sum, addends, bytes(rank_));
       continue;
     }
-    for (std::int64_t i = 0; i < own_count; ++i) {
-      sum[i] += addends[i];
-    }
+    for (std::int64_t i = 0; i < own_count; ++i) sum[i] += addends[i];
   }
   tell(kSummed);
   for (int rank = 0; rank < size_; ++rank) {
-    if (rank != rank_) {
-      wait_for(rank, kSummed);
-    }
+    if (rank != rank_) wait_for(rank, kSummed);
     std::memcpy(values + begin(rank), slot(rank) + begin(rank), bytes(rank));
   }
 }
@@ -262,15 +244,9 @@ void LocalSum::wait_for(int rank, int kind) const {
   for (int looks = 0;; ++looks) {
     const std::uint32_t seen = other.chunk.load(std::memory_order_acquire);
     // Numbers begin anew after 2^32 chunks.
-    if (static_cast<std::int32_t>(seen - chunk_) >= 0) {
-      return;
-    }
-    if (ending_) {
-      throw Ending();
-    }
-    if (looks >= kLooks) {
-      ::syscall(SYS_futex, &other.chunk, FUTEX_WAIT, seen, &kSleep, nullptr, 0);
-    }
+    if (static_cast<std::int32_t>(seen - chunk_) >= 0) return;
+    if (ending_) throw Ending();
+    if (looks >= kLooks) ::syscall(SYS_futex, &other.chunk, FUTEX_WAIT, seen, &kSleep, nullptr, 0);
   }
 }
 

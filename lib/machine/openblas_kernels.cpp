@@ -17,9 +17,7 @@ constexpr std::array<const char*, 4> kLastResorts{"Prescott", "Barcelona", "Opte
 
 VectorVersion widest_version() {
   for (const VectorVersion version : {VectorVersion::kAvx512, VectorVersion::kAvx2}) {
-    if (has_vector_version(version)) {
-      return version;
-    }
+    if (has_vector_version(version)) return version;
   }
   return VectorVersion::kPortable;
 }
@@ -27,9 +25,7 @@ VectorVersion widest_version() {
 }  // namespace
 
 std::string better_openblas_kernels(const std::string& taken, VectorVersion widest) {
-  if (std::find(kLastResorts.begin(), kLastResorts.end(), taken) == kLastResorts.end()) {
-    return "";
-  }
+  if (std::find(kLastResorts.begin(), kLastResorts.end(), taken) == kLastResorts.end()) return "";
   switch (widest) {
     case VectorVersion::kAvx512:
       return "SkylakeX";
@@ -43,9 +39,7 @@ std::string better_openblas_kernels(const std::string& taken, VectorVersion wide
 
 std::string take_better_openblas_kernels() {
   auto* name = library_symbol<char*()>("openblas_get_corename");
-  if (name == nullptr) {
-    return "";
-  }
+  if (name == nullptr) return "";
   // These two are what OpenBLAS chooses its kernels with when it is loaded and forgets them when it
   // is unloaded. A build for one kind of processor has neither.
   auto* choose = library_symbol<void()>("gotoblas_dynamic_init");

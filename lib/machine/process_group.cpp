@@ -184,9 +184,7 @@ struct ProcessGroup::State {
     const auto deadline = std::chrono::steady_clock::now() +
                           (launched ? kTelling : kSilence + std::chrono::seconds(3));
     std::optional<std::string> why;
-    while (!why && std::chrono::steady_clock::now() < deadline) {
-      why = find_lost(kLook);
-    }
+    while (!why && std::chrono::steady_clock::now() < deadline) why = find_lost(kLook);
     throw LostProcess(process_name(place.rank, place.size),
                       why ? *why
                           : fmt::format("the connection to another process is lost: {}",
@@ -212,9 +210,7 @@ struct ProcessGroup::Sum::State {
 
 ProcessGroup::ProcessGroup(const ProcessPlace& place, std::chrono::seconds patience)
     : state_(std::make_unique<State>(place, patience)) {
-  if (place.size > 1 && place.size == place.local_size) {
-    share_memory();
-  }
+  if (place.size > 1 && place.size == place.local_size) share_memory();
 }
 
 // All of them, or none.
@@ -226,18 +222,12 @@ void ProcessGroup::share_memory() {
       log_debug("no memory is shared by the processes: {}", error.what());
     }
   };
-  if (is_first()) {
-    make("");
-  }
+  if (is_first()) make("");
   const std::string where = from_first(state_->local ? state_->local->where() : std::string());
-  if (!is_first() && !where.empty()) {
-    make(where);
-  }
+  if (!is_first() && !where.empty()) make(where);
   const at::Tensor without = at::full({1}, state_->local ? 0 : 1, at::kLong);
   sum(without);
-  if (without.item<std::int64_t>() > 0) {
-    state_->local.reset();
-  }
+  if (without.item<std::int64_t>() > 0) state_->local.reset();
 }
 
 ProcessGroup::~ProcessGroup() {
@@ -306,9 +296,7 @@ void ProcessGroup::Sum::wait() {
 }
 
 void ProcessGroup::join_device(const at::Device& device) {
-  if (device.is_cpu()) {
-    return;
-  }
+  if (device.is_cpu()) return;
   DeviceSum::require(device);
   try {
     const std::string address = from_first(is_first() ? DeviceSum::make_address() : "");
@@ -344,12 +332,8 @@ std::int64_t ProcessGroup::from_first(std::int64_t value) {
 std::string ProcessGroup::from_first(const std::string& text) {
   const std::int64_t length = from_first(static_cast<std::int64_t>(text.size()));
   const at::Tensor bytes = at::zeros({length}, at::kByte);
-  if (is_first()) {
-    std::memcpy(bytes.data_ptr(), text.data(), text.size());
-  }
-  if (length > 0) {
-    sum(bytes);
-  }
+  if (is_first()) std::memcpy(bytes.data_ptr(), text.data(), text.size());
+  if (length > 0) sum(bytes);
   return {static_cast<const char*>(bytes.data_ptr()), static_cast<std::size_t>(length)};
 }
 
@@ -361,9 +345,7 @@ void ProcessGroup::require_same(const std::string& text, const std::string& what
   sum(all);
   std::vector<int> others;
   for (int other = 1; other < size(); ++other) {
-    if (!all.select(0, other).equal(all.select(0, 0))) {
-      others.push_back(other);
-    }
+    if (!all.select(0, other).equal(all.select(0, 0))) others.push_back(other);
   }
   if (!others.empty()) {
     throw Error(what,
@@ -402,12 +384,8 @@ void ProcessGroup::require_same(const std::string&, const std::string&) {}
 
 std::unique_ptr<ProcessGroup> join_processes(std::chrono::seconds patience) {
   const std::optional<ProcessPlace> place = find_process_place();
-  if (!place || place->size == 1) {
-    return nullptr;
-  }
-  if (place->rank > 0) {
-    set_log_level(LogLevel::kQuiet);
-  }
+  if (!place || place->size == 1) return nullptr;
+  if (place->rank > 0) set_log_level(LogLevel::kQuiet);
   return std::make_unique<ProcessGroup>(*place, patience);
 }
 
@@ -421,9 +399,7 @@ void run_in_group(ProcessGroup* group, const std::function<void()>& work) {
   } catch (const Interrupted&) {
     throw;
   } catch (const std::exception& error) {
-    if (dynamic_cast<const LostProcess*>(&error) == nullptr) {
-      group->tell_failure(error);
-    }
+    if (dynamic_cast<const LostProcess*>(&error) == nullptr) group->tell_failure(error);
     throw;
   }
 }

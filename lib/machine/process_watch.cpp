@@ -30,9 +30,7 @@ ProcessWatch::ProcessWatch(c10::intrusive_ptr<c10d::Store> store, const ProcessP
       lost_(std::move(lost)),
       seen_(static_cast<std::size_t>(place.size)) {
   const auto now = Clock::now();
-  for (Seen& seen : seen_) {
-    seen.alive_at = seen.progress_at = now;
-  }
+  for (Seen& seen : seen_) seen.alive_at = seen.progress_at = now;
   looked_at_ = now.time_since_epoch().count();
   looking_ = std::thread([this] { look_on(); });
   try {
@@ -112,9 +110,7 @@ void ProcessWatch::guard() {
   Clock::time_point before = Clock::now(), awake_since = before;
   while (known_verdict().empty() && !wait_for(kBeat, guard_ending_)) {
     const Clock::time_point now = Clock::now();
-    if (now - before > kSuspended) {
-      awake_since = now;
-    }
+    if (now - before > kSuspended) awake_since = now;
     before = now;
     const Clock::time_point looked_at{Clock::duration(looked_at_)};
     if (known_verdict().empty() && now - std::max(looked_at, awake_since) > kSilence) {
@@ -150,9 +146,7 @@ void ProcessWatch::look() {
     look_at(0);
     return;
   }
-  for (int rank = 1; rank < place_.size; ++rank) {
-    look_at(rank);
-  }
+  for (int rank = 1; rank < place_.size; ++rank) look_at(rank);
 }
 
 void ProcessWatch::look_at(int rank) {
@@ -185,9 +179,7 @@ void ProcessWatch::look_at(int rank) {
 
 void ProcessWatch::decide(const std::string& text) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (verdict_.empty()) {
-    verdict_ = text;
-  }
+  if (verdict_.empty()) verdict_ = text;
   changed_.notify_all();
 }
 

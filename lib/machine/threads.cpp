@@ -34,21 +34,15 @@ struct Blas {
 // Libraries beside the one in use may have OpenBLAS's symbols, too (LAPACK): what counts is the
 // file that the matrix product itself comes from.
 Blas find_blas() {
-  if (at::hasMKL()) {
-    return {"MKL", true, false};
-  }
+  if (at::hasMKL()) return {"MKL", true, false};
   Dl_info info{};
   void* product = ::dlsym(RTLD_DEFAULT, "sgemm_");
-  if (product == nullptr || ::dladdr(product, &info) == 0) {
-    return {"an unknown BLAS", false, false};
-  }
+  if (product == nullptr || ::dladdr(product, &info) == 0) return {"an unknown BLAS", false, false};
   std::error_code error;
   const auto file = std::filesystem::canonical(info.dli_fname, error);
   const std::string path = error ? std::string(info.dli_fname) : file.string();
   auto* config = library_symbol<char*()>("openblas_get_config");
-  if (path.find("openblas") == std::string::npos || config == nullptr) {
-    return {path, false, false};
-  }
+  if (path.find("openblas") == std::string::npos || config == nullptr) return {path, false, false};
   // "OpenBLAS 0.3.21 NO_AFFINITY USE_OPENMP ...": name and version
   std::istringstream words(config());
   std::string name, version;
@@ -101,13 +95,9 @@ ThreadSetup set_up_threads(int threads) {
   at::set_num_threads(setup.threads);
   const Blas blas = find_blas();
   setup.blas = blas.name;
-  if (blas.openblas) {
-    setup.blas += " " + take_better_openblas_kernels();
-  }
+  if (blas.openblas) setup.blas += " " + take_better_openblas_kernels();
   auto* set_openblas_threads = library_symbol<void(int)>("openblas_set_num_threads");
-  if (blas.openblas && set_openblas_threads != nullptr) {
-    set_openblas_threads(setup.threads);
-  }
+  if (blas.openblas && set_openblas_threads != nullptr) set_openblas_threads(setup.threads);
   setup.gflops = measured_gflops();
   if (!blas.tuned && setup.gflops < kSlowGflops * setup.threads) {
     log_warning("matrix products run at only {:.1f} GFLOP/s ({}): install libopenblas0-openmp",
@@ -132,9 +122,7 @@ OneThreadProducts::OneThreadProducts() {
 }
 
 OneThreadProducts::~OneThreadProducts() {
-  if (before_ > 0) {
-    library_symbol<void(int)>("openblas_set_num_threads")(before_);
-  }
+  if (before_ > 0) library_symbol<void(int)>("openblas_set_num_threads")(before_);
 }
 
 }  // namespace ql::machine

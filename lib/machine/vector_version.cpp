@@ -27,9 +27,7 @@ VectorVersion choose_vector_version(const char* name) {
   std::string names;
   for (const Name& known : kNames) {
     if (has_vector_version(known.version)) {
-      if (wanted.empty() || wanted == known.text) {
-        return known.version;
-      }
+      if (wanted.empty() || wanted == known.text) return known.version;
       names += fmt::format("{}, ", known.text);
     }
   }

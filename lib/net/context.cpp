@@ -34,8 +34,9 @@ ContextLength paper_context(const Network& network, const Lengths& lengths) {
 
 std::vector<std::int64_t> exact_lengths(const Geometry& geometry) {
   std::vector<std::int64_t> lengths = oldest_dependencies(geometry);
-  for (std::size_t position = 0; position < lengths.size(); ++position)
+  for (std::size_t position = 0; position < lengths.size(); ++position) {
     lengths[position] = static_cast<std::int64_t>(position) - lengths[position];
+  }
   return lengths;
 }
 

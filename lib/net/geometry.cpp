@@ -67,8 +67,9 @@ std::optional<Rules> rules_of(const Network& network) {
 
 std::string describe(const Network& network, const Lengths& lengths) {
   std::string text = fmt::format("segment {}, memory {}", lengths.segment, lengths.memory);
-  if (network.architecture == Architecture::kCompressive || lengths.compressed_memory != 0)
+  if (network.architecture == Architecture::kCompressive || lengths.compressed_memory != 0) {
     text += fmt::format(", compressed memory {}", lengths.compressed_memory);
+  }
   return text;
 }
 
@@ -80,8 +81,9 @@ std::string range_text(const char* name, const Rule& rule) {
 std::string broken_rule(const Network& network, const Lengths& lengths, const Rules& rules) {
   const std::string name = to_text(network.architecture);
   if (!rules.segment.allows(lengths.segment)) {
-    if (lengths.segment < 1 || lengths.segment > rules.segment.maximum)
+    if (lengths.segment < 1 || lengths.segment > rules.segment.maximum) {
       return range_text("segment", rules.segment);
+    }
     return network.architecture == Architecture::kCompressive
                ? fmt::format("the segment must be a multiple of the rate {}", network.rate)
                : fmt::format(
@@ -90,12 +92,15 @@ std::string broken_rule(const Network& network, const Lengths& lengths, const Ru
                      rules.segment.unit, network.scales.size(), network.rate);
   }
   if (!rules.memory.allows(lengths.memory)) {
-    if (!keeps_memory(network.architecture))
+    if (!keeps_memory(network.architecture)) {
       return fmt::format("a {} network keeps no memory", name);
-    if (network.same_length && lengths.memory == 0)
+    }
+    if (network.same_length && lengths.memory == 0) {
       return "with same_length a query sees as many keys as the memory has states: it needs one";
-    if (lengths.memory < 0 || lengths.memory > rules.memory.maximum)
+    }
+    if (lengths.memory < 0 || lengths.memory > rules.memory.maximum) {
       return range_text("memory", rules.memory);
+    }
     return fmt::format("the window {} must be a multiple of the rate {}",
                        lengths.segment + lengths.memory, network.rate);
   }

@@ -39,8 +39,9 @@ void visit_inputs(const Geometry& geometry, std::size_t stage, std::int64_t inde
       for (const std::int64_t dilation : geometry.dilations) {
         const std::int64_t all = (index + input.memory + input.compressed_memory) / dilation + 1;
         const std::int64_t seen = input.span > 0 ? std::min(input.span, all) : all;
-        for (std::int64_t k = seen - 1; k >= (oldest_key ? seen - 1 : 0); --k)
+        for (std::int64_t k = seen - 1; k >= (oldest_key ? seen - 1 : 0); --k) {
           visit(states_at(geometry, before, index - k * dilation));
+        }
       }
       return;
     }

@@ -48,8 +48,9 @@ ModelFile read_model_file(const std::filesystem::path& path) {
   check_format(object, "ql-model", kModelVersion);
   ModelFile model;
   model.network = network_from_json(object.object("network"));
-  if (object.has("vocabulary"))
+  if (object.has("vocabulary")) {
     model.vocabulary = shard::vocabulary_info_from_json(object.object("vocabulary"));
+  }
   model.training = object.has("training") ? object.at("training") : Json::object();
   model.provenance = object.has("provenance") ? object.at("provenance") : Json::object();
   return model;

@@ -12,8 +12,9 @@ namespace {
 constexpr std::array kShortNames{"ql", "xl", "compressive", "multiscale", "vanilla"};
 
 void check_encoding(const Network& network, const std::string& where) {
-  if (network.clamp_len == 0)
+  if (network.clamp_len == 0) {
     throw ConfigError(where, "clamp_len is 0, must be at least 1", "-1 clamps no distance");
+  }
   if (network.encoding == Encoding::kShaw && network.clamp_len < 0) {
     throw ConfigError(where, "encoding is shaw, but clamp_len is not set",
                       "set it to the largest distance that gets a vector of its own");
@@ -160,8 +161,9 @@ bool Network::learns_decoder() const {
 
 void Network::check_layers(const std::string& where) const {
   const std::string name = to_text(architecture);
-  if (scales.empty())
+  if (scales.empty()) {
     throw ConfigError(where, "scales is empty", "give the layers of every scale, as in [3, 3]");
+  }
   kLayerKeys(*this, key_checker(where));
   const std::int64_t total = layers();
   check_range(where, "the number of layers in all", total, {1, kMaxLayers});

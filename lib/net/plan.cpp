@@ -36,8 +36,9 @@ std::vector<std::int64_t> grid(std::int64_t unit, std::int64_t minimum, std::int
       const std::int64_t length = value * unit;
       const bool new_value = value == power || power > 1;
       if (length > kMaxLength) return lengths;
-      if (new_value && length >= minimum && (lengths.empty() || lengths.back() < enough))
+      if (new_value && length >= minimum && (lengths.empty() || lengths.back() < enough)) {
         lengths.push_back(length);
+      }
     }
   }
   return lengths;
@@ -138,15 +139,17 @@ std::vector<Chain> chains_of(const Network& network, std::int64_t context,
            compressive ? grid(1, segment / network.rate, enough) : none) {
         chain.lengths.push_back({segment, memory, compressed});
       }
-      if (compressive || memory == memories.back())
+      if (compressive || memory == memories.back()) {
         chains.push_back(std::exchange(chain, {&network, {}, 0}));
+      }
     }
   }
   chains.erase(std::remove_if(chains.begin(), chains.end(),
                               [](const Chain& chain) { return chain.lengths.empty(); }),
                chains.end());
-  for (Chain& chain : chains)
+  for (Chain& chain : chains) {
     chain.least_operations = price_of(cost(network, chain.lengths.front())).operations;
+  }
   return chains;
 }
 
@@ -158,8 +161,9 @@ double most_context(const Geometry& geometry) {
     std::int64_t farthest = stage.window() * geometry.rate;  // of pooling and accumulation
     if (stage.feeds_layer()) {
       farthest = stage.window();
-      if (stage.span > 0)
+      if (stage.span > 0) {
         farthest = std::min(farthest, (stage.span - 1) * geometry.dilations.back());
+      }
     }
     if (stage.compressed_memory > 0) {
       // All that a step compressed may lie in one place.
@@ -176,8 +180,9 @@ void search(const Chain& chain, std::int64_t context, Front& front) {
     check_for_stop();
     const Cost price = cost(*chain.network, lengths);
     if (!front.admits(price_of(price))) return;
-    if (most_context(make_geometry(*chain.network, lengths)) < static_cast<double>(context))
+    if (most_context(make_geometry(*chain.network, lengths)) < static_cast<double>(context)) {
       continue;
+    }
     const ContextLength reached = exact_context(*chain.network, lengths);
     if (reached.minimum >= context) {
       front.add({*chain.network, lengths, reached, price});
@@ -192,8 +197,9 @@ void make_possible(Network& network) {
     network.pool = compresses_scales(network.pool) ? network.pool : Pool::kMax;
     network.compression_loss = CompressionLoss::kAttentionReconstruction;
   }
-  if (network.architecture != Architecture::kVanilla && network.encoding == Encoding::kAbsolute)
+  if (network.architecture != Architecture::kVanilla && network.encoding == Encoding::kAbsolute) {
     network.encoding = Encoding::kTransformerXl;
+  }
   if (!keeps_memory(network.architecture)) {
     network.same_length = false;
     network.reset_memory_at_documents = false;

@@ -31,8 +31,9 @@ Json value_from_text(const std::string& key, const std::string& text) {
 void apply_override(const std::string& assignment, const std::vector<std::string>& training_keys,
                     Json& network, Json& training) {
   const std::size_t equals = assignment.find('=');
-  if (equals == std::string::npos || equals == 0)
+  if (equals == std::string::npos || equals == 0) {
     throw UsageError("--set " + assignment, "expected KEY=VALUE", "for example --set dropout=0.2");
+  }
   const std::string key = assignment.substr(0, equals);
   const bool of_network = contains(network_keys(), key);
   if (!of_network && !contains(training_keys, key)) {
@@ -63,8 +64,9 @@ Preset read_preset(const std::filesystem::path& path, const std::vector<std::str
     object.object("training");
     preset.training = object.at("training");
   }
-  for (const std::string& assignment : overrides)
+  for (const std::string& assignment : overrides) {
     apply_override(assignment, training_keys, network, preset.training);
+  }
   const std::string where = path.string() + (overrides.empty() ? "" : " with --set");
   preset.network = network_from_json(JsonObject(network, where + ": network"));
   return preset;

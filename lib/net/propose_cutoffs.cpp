@@ -19,8 +19,9 @@ using Sums = std::vector<double>;
 
 Sums sums_of(const std::vector<std::int64_t>& counts) {
   Sums sums(counts.size() + 1);
-  for (std::size_t i = 0; i < counts.size(); ++i)
+  for (std::size_t i = 0; i < counts.size(); ++i) {
     sums[i + 1] = sums[i] + static_cast<double>(counts[i]);
+  }
   return sums;
 }
 

@@ -28,8 +28,9 @@ Json read_verified(const fs::path& path) {
   const JsonObject object(json, path.string());
   check_format(object, kFormat, kVersion);
   object.refuse_unknown({"format", "version", "state", "files", "checksum"});
-  if (object.text("checksum") != checksum_of(json))
+  if (object.text("checksum") != checksum_of(json)) {
     throw FormatError(path.string(), "checksum mismatch: the file is damaged");
+  }
   return json;
 }
 

@@ -6,9 +6,7 @@ namespace ql::nn {
 
 at::Tensor upsample(const at::Tensor& states, const at::Tensor& previous,
                     const net::Stage& output) {
-  if (output.granularity == 1) {
-    return states;
-  }
+  if (output.granularity == 1) return states;
   // The state before the `shift` new ones serves the tokens before the first new state is complete.
   at::Tensor sources;
   if (output.segment > output.shift) {
@@ -38,9 +36,7 @@ at::Tensor average_scales(const std::vector<at::Tensor>& scales, double droppath
   const auto count = static_cast<std::int64_t>(scales.size());
   const std::int64_t first = droppath_first_scale(count, droppath, step);
   at::Tensor sum = scales[static_cast<std::size_t>(first)];
-  for (std::int64_t i = first + 1; i < count; ++i) {
-    sum = sum + scales[static_cast<std::size_t>(i)];
-  }
+  for (std::int64_t i = first + 1; i < count; ++i) sum = sum + scales[static_cast<std::size_t>(i)];
   return count - first > 1 ? sum / static_cast<double>(count - first) : sum;
 }
 

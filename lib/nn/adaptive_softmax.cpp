@@ -6,9 +6,7 @@ namespace ql::nn {
 
 kernels::SoftmaxWeights softmax_weights(const net::Network& network, const Parameters& parameters) {
   kernels::SoftmaxWeights weights;
-  for (const net::Cluster& cluster : net::clusters(network)) {
-    weights.ends.push_back(cluster.end);
-  }
+  for (const net::Cluster& cluster : net::clusters(network)) weights.ends.push_back(cluster.end);
   weights.weights = parameters.embeddings;
   weights.biases = parameters.output_biases;
   weights.projections = parameters.output_projections;

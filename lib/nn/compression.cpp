@@ -72,12 +72,8 @@ at::Tensor auto_encoding(const LayerContext& context, const at::Tensor& states,
 at::Tensor compress_memories(const net::Network& network, const LayerParameters& parameters,
                              const at::Tensor& states, const at::Tensor& usage) {
   const std::int64_t count = states.size(1) / network.rate;
-  if (network.pool == net::Pool::kMostUsed) {
-    return keep_most_used(states, usage, count);
-  }
-  if (!network.learns_compression()) {
-    return compress(states, network.pool, network.rate, count);
-  }
+  if (network.pool == net::Pool::kMostUsed) return keep_most_used(states, usage, count);
+  if (!network.learns_compression()) return compress(states, network.pool, network.rate, count);
   // The convolution is one product over groups of states, with the weight's columns in the order of
   // a group's numbers.
   const at::Tensor groups = convolution_groups(network, states).flatten(2, 3);
@@ -102,14 +98,10 @@ CompressiveOutput run_compressive_layer(LayerContext context, const at::Tensor& 
                                         const at::Tensor& positions) {
   const std::int64_t segment = states.size(1), length = compressed_memory.size(1);
   at::Tensor usage;
-  if (context.network.pool == net::Pool::kMostUsed) {
-    context.usage = &usage;
-  }
+  if (context.network.pool == net::Pool::kMostUsed) context.usage = &usage;
   CompressiveOutput output;
   output.states = run_layer(context, at::cat({compressed_memory, window}, 1), states, positions);
-  if (usage.defined()) {
-    usage = usage.narrow(1, length, segment);
-  }
+  if (usage.defined()) usage = usage.narrow(1, length, segment);
   const bool keeps_gradient = context.step.through_memory;
   const at::Tensor leaving = (keeps_gradient ? window : window.detach()).narrow(1, 0, segment);
   const at::Tensor compressed =

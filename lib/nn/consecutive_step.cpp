@@ -31,9 +31,7 @@ at::Tensor memory_after(const at::Tensor& carry, const at::Tensor& entering) {
 // Makes the keys and values of every state once, when it is in a segment.
 at::Tensor ConsecutiveStep::layer(const LayerContext& context, const net::Stage& input,
                                   const at::Tensor& states, StageMemory& memory) {
-  if (geometry_.keeps_most_used()) {
-    return layer_row_by_row(context, input, states, memory);
-  }
+  if (geometry_.keeps_most_used()) return layer_row_by_row(context, input, states, memory);
   const auto keys_values = [&](const at::Tensor& of) {
     return project_keys_values(context, attention_states(context, of));
   };
@@ -72,9 +70,7 @@ at::Tensor ConsecutiveStep::layer_row_by_row(const LayerContext& context, const 
   std::vector<at::Tensor> outputs;
   for (std::int64_t row = 0; row < states.size(0); ++row) {
     StepOptions of_row = options_;
-    if (!options_.ages.empty()) {
-      of_row.ages = {options_.ages[static_cast<std::size_t>(row)]};
-    }
+    if (!options_.ages.empty()) of_row.ages = {options_.ages[static_cast<std::size_t>(row)]};
     forget_other_documents(memory, input, geometry_, of_row);
     outputs.push_back(layer_of_streams(context, input, states.narrow(0, row, 1), memory));
   }
@@ -93,9 +89,7 @@ at::Tensor ConsecutiveStep::window_of_output(const net::Stage& output, const at:
 // The windows of all steps, as the step of each finds them.
 at::Tensor ConsecutiveStep::window(const net::Stage& stage, const at::Tensor& states,
                                    const StageMemory& memory) const {
-  if (stage.memory == 0) {
-    return states;
-  }
+  if (stage.memory == 0) return states;
   const at::Tensor before = memories_before(memory.states, states.narrow(1, 0, stage.shift));
   const at::Tensor mask = forgotten(memory_cover(stage), stage.memory);
   return at::cat({replace_forgotten(before, mask), states}, 1);

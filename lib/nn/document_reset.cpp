@@ -24,26 +24,18 @@ at::Tensor document_states(const MemoryCover& cover, const at::Tensor& ages) {
 
 at::Tensor forgotten_states(const MemoryCover& cover, std::int64_t length, const StepOptions& step,
                             const at::Device& device) {
-  if (step.ages.empty() && !step.age_tensor.defined()) {
-    return {};
-  }
+  if (step.ages.empty() && !step.age_tensor.defined()) return {};
   const at::Tensor ages = step.age_tensor.defined() ? step.age_tensor : at::tensor(step.ages);
   const at::Tensor first_kept = (length - document_states(cover, ages)).unsqueeze(1);
-  if (!step.age_tensor.defined() && first_kept.max().item<std::int64_t>() <= 0) {
-    return {};
-  }
+  if (!step.age_tensor.defined() && first_kept.max().item<std::int64_t>() <= 0) return {};
   return at::arange(length, ages.options()).lt(first_kept).to(device);
 }
 
 at::Tensor replace_forgotten(const at::Tensor& states, const at::Tensor& forgotten,
                              const at::Tensor& zero) {
-  if (!forgotten.defined()) {
-    return states;
-  }
+  if (!forgotten.defined()) return states;
   at::Tensor mask = forgotten;
-  while (mask.dim() < states.dim()) {
-    mask = mask.unsqueeze(-1);
-  }
+  while (mask.dim() < states.dim()) mask = mask.unsqueeze(-1);
   return at::where(mask, zero.defined() ? zero : at::zeros({}, states.options()), states);
 }
 

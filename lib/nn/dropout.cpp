@@ -103,20 +103,14 @@ double dropout_factor(double rate) { return kLevels / (kLevels - dropped_levels(
 
 kernels::KeptElements draw_kept(at::IntArrayRef shape, double rate, const StepOptions& step,
                                 DropoutSite site) {
-  if (!step.training || rate <= 0) {
-    return {};
-  }
+  if (!step.training || rate <= 0) return {};
   return {dropout_kept(shape, rate, step, site), dropout_factor(rate)};
 }
 
 at::Tensor dropout(const at::Tensor& states, double rate, const StepOptions& step,
                    DropoutSite site) {
-  if (!step.training || rate <= 0) {
-    return states;
-  }
-  if (!states.is_cpu()) {
-    return at::dropout(states, rate, /*train=*/true);
-  }
+  if (!step.training || rate <= 0) return states;
+  if (!states.is_cpu()) return at::dropout(states, rate, /*train=*/true);
   return states * dropout_mask(states.sizes(), rate, step, site, states.options());
 }
 
@@ -139,17 +133,13 @@ void seed_generator(const at::Device& device, const StepOptions& step) {
 }
 
 std::int64_t droppath_first_scale(std::int64_t scales, double rate, const StepOptions& step) {
-  if (!step.training || rate <= 0 || scales < 2) {
-    return 0;
-  }
+  if (!step.training || rate <= 0 || scales < 2) return 0;
   const kernels::PhiloxCounter words = kernels::philox(
       {{0, DropoutSite{DropoutSite::kDroppath}.id(), static_cast<std::uint32_t>(step.step),
         static_cast<std::uint32_t>(step.step >> 32)}},
       step.seed);
   const double uniform = words.word[0] * 0x1p-32;
-  if (uniform >= rate) {
-    return 0;
-  }
+  if (uniform >= rate) return 0;
   // u in [(j-2) p / (S-1), (j-1) p / (S-1)) drops all scales below j.
   const auto interval = static_cast<std::int64_t>(uniform / rate * static_cast<double>(scales - 1));
   return std::min(interval, scales - 2) + 1;

@@ -20,9 +20,7 @@ at::Tensor look_up(const at::Tensor& table, const at::Tensor& projection, const 
 at::Tensor look_up_clusters(const net::Network& network, const Parameters& parameters,
                             const at::Tensor& ids) {
   std::vector<std::int64_t> ends;
-  for (const net::Cluster& cluster : net::clusters(network)) {
-    ends.push_back(cluster.end);
-  }
+  for (const net::Cluster& cluster : net::clusters(network)) ends.push_back(cluster.end);
   const kernels::ClusterRows rows = kernels::rows_by_cluster(ids, ends);
   std::vector<at::Tensor> vectors;
   for (std::size_t i = 0; i < ends.size(); ++i) {
@@ -43,9 +41,7 @@ at::Tensor embed(const net::Network& network, const Parameters& parameters, cons
           : look_up_clusters(network, parameters, ids.flatten())
                 .view({ids.size(0), ids.size(1), network.d_model});
   const at::Tensor scaled = vectors * std::sqrt(static_cast<double>(network.d_model));
-  if (network.encoding != net::Encoding::kAbsolute) {
-    return scaled;
-  }
+  if (network.encoding != net::Encoding::kAbsolute) return scaled;
   return scaled + position_table(network, ids.size(1), scaled.options()).flip(0);
 }
 

@@ -34,9 +34,7 @@ at::Tensor normal_numbers(std::int64_t size, std::uint32_t parameter, std::uint6
       const double radius = std::sqrt(-2 * std::log((words.word[0] + 0.5) * 0x1p-32));
       const double angle = 2 * M_PI * (words.word[1] * 0x1p-32);
       out[2 * pair] = radius * std::cos(angle);
-      if (2 * pair + 1 < size) {
-        out[2 * pair + 1] = radius * std::sin(angle);
-      }
+      if (2 * pair + 1 < size) out[2 * pair + 1] = radius * std::sin(angle);
     }
   });
   return numbers;

@@ -69,9 +69,7 @@ at::Tensor attend(const LayerContext& context, const at::Tensor& queries,
   input.position_bias = parameters.r_r_bias;
   input.reach = context.reach;
   input.hidden = context.hidden;
-  if (context.usage != nullptr) {
-    *context.usage = kernels::attention_usage(input);
-  }
+  if (context.usage != nullptr) *context.usage = kernels::attention_usage(input);
   if (context.step.training && network.dropatt > 0) {
     input.probability_kept =
         dropout_kept({batch, heads, segment, input.window()}, network.dropatt, context.step,
@@ -191,9 +189,7 @@ at::Tensor position_table(const net::Network& network, std::int64_t length,
   const auto wide = at::TensorOptions(at::kDouble).device(options.device());
   const std::int64_t d_model = network.d_model;
   at::Tensor distances = at::arange(length - 1, -1, -1, wide);
-  if (network.clamp_len > 0) {
-    distances = distances.clamp_max(network.clamp_len);
-  }
+  if (network.clamp_len > 0) distances = distances.clamp_max(network.clamp_len);
   const at::Tensor frequencies =
       at::pow(10000.0, at::arange(0, d_model, 2, wide) / static_cast<double>(-d_model));
   const at::Tensor angles = distances.unsqueeze(1) * frequencies.unsqueeze(0);

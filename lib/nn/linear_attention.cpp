@@ -49,9 +49,7 @@ at::Tensor linear_attention(const kernels::AttentionInput& input) {
   const std::int64_t batch = queries.size(0), heads = queries.size(1), width = queries.size(3);
   Sums sums{at::zeros({batch, heads, width, width}, queries.options()),
             at::zeros({batch, heads, width, 1}, queries.options())};
-  if (memory > 0) {
-    sums.add(keys.narrow(2, 0, memory), values.narrow(2, 0, memory));
-  }
+  if (memory > 0) sums.add(keys.narrow(2, 0, memory), values.narrow(2, 0, memory));
   std::vector<at::Tensor> results;
   for (std::int64_t first = 0; first < segment; first += kLinearBlock) {
     const std::int64_t count = std::min(kLinearBlock, segment - first);
@@ -62,9 +60,7 @@ at::Tensor linear_attention(const kernels::AttentionInput& input) {
     const at::Tensor numerator = at::matmul(query, sums.values) + at::matmul(pairs, value);
     const at::Tensor denominator = at::matmul(query, sums.weights) + pairs.sum(3, true);
     results.push_back(numerator / (denominator + kSmallestSum));
-    if (first + count < segment) {
-      sums.add(key, value);
-    }
+    if (first + count < segment) sums.add(key, value);
   }
   return at::cat(results, 2).transpose(1, 2);
 }

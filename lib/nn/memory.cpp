@@ -28,9 +28,7 @@ std::vector<NamedTensor> Memory::named() const {
   std::vector<NamedTensor> tensors;
   int number = 0;
   for (const StageMemory& stage : stages) {
-    if (stage.states.defined()) {
-      tensors.push_back({fmt::format("memory.{}", number), stage.states});
-    }
+    if (stage.states.defined()) tensors.push_back({fmt::format("memory.{}", number), stage.states});
     if (stage.compressed.defined()) {
       tensors.push_back({fmt::format("compressed_memory.{}", number), stage.compressed});
     }

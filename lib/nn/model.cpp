@@ -30,9 +30,7 @@ Model::Model(const net::Network& network, const at::TensorOptions& options)
 
 std::int64_t Model::parameter_count() const {
   std::int64_t count = 0;
-  for (const NamedTensor& parameter : parameters_.named) {
-    count += parameter.tensor.numel();
-  }
+  for (const NamedTensor& parameter : parameters_.named) count += parameter.tensor.numel();
   return count;
 }
 

@@ -86,18 +86,14 @@ at::Tensor ModelAtLengths::forward_embedded(const at::Tensor& embedded, Memory& 
                       fmt::format("expected batch x {} x {} numbers", segment, d_model));
   }
   check_memory(memory, geometry(), embedded.size(0), d_model);
-  if (!step.age_tensor.defined()) {
-    check_ages(model_.network(), step.ages, embedded.size(0));
-  }
+  if (!step.age_tensor.defined()) check_ages(model_.network(), step.ages, embedded.size(0));
   Memory next = memory;
   forget_other_documents(next, geometry(), step);
   StreamsStep run(model_, tables_, step, next);
   at::Tensor states =
       run.run(dropout(embedded, model_.network().dropout, step, {DropoutSite::kEmbedding}));
   memory = std::move(next);
-  if (reconstruction != nullptr) {
-    *reconstruction = run.reconstruction();
-  }
+  if (reconstruction != nullptr) *reconstruction = run.reconstruction();
   return states;
 }
 

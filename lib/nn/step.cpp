@@ -72,9 +72,7 @@ at::Tensor Step::positions(std::int64_t window) const {
 
 at::Tensor Step::window_of_streams(const net::Stage& stage, const at::Tensor& states,
                                    StageMemory& memory) const {
-  if (stage.memory == 0) {
-    return states;
-  }
+  if (stage.memory == 0) return states;
   at::Tensor window = at::cat({memory.states, states}, 1);
   // concat(memory, segment[:shift]) is the window's first memory + shift states.
   memory.states =

@@ -18,8 +18,9 @@ constexpr std::int64_t kStartsAtOnce = 8192;
 
 std::string encode_document_starts(const std::vector<std::int64_t>& starts) {
   std::string bytes(starts.size() * 8, '\0');
-  for (std::size_t i = 0; i < starts.size(); ++i)
+  for (std::size_t i = 0; i < starts.size(); ++i) {
     store_little_endian(&bytes[i * 8], static_cast<std::uint64_t>(starts[i]));
+  }
   return bytes;
 }
 

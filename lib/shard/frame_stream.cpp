@@ -65,8 +65,9 @@ FrameStreamReader::FrameStreamReader(const RandomAccessFile& file, std::string n
 }
 
 void FrameStreamReader::read(void* content, std::size_t size) {
-  if (static_cast<std::int64_t>(size) > content_left_)
+  if (static_cast<std::int64_t>(size) > content_left_) {
     throw std::logic_error("more of a frame asked for than its content");
+  }
   if (decompress(content, size) != size) fail("the zstd frame has less content than it states");
   content_left_ -= static_cast<std::int64_t>(size);
   if (content_left_ > 0) return;

@@ -18,8 +18,9 @@ void append_as(std::string& bytes, const TokenId* ids, std::size_t count) {
   const std::size_t end = bytes.size();
   bytes.resize(end + count * sizeof(Stored));
   char* out = bytes.data() + end;
-  for (std::size_t i = 0; i < count; ++i)
+  for (std::size_t i = 0; i < count; ++i) {
     store_little_endian(out + i * sizeof(Stored), static_cast<Stored>(ids[i]));
+  }
 }
 
 template <typename Stored>
@@ -28,8 +29,9 @@ void decode_as(const char* bytes, std::vector<TokenId>& ids) {
     if (!ids.empty()) std::memcpy(ids.data(), bytes, ids.size() * sizeof(Stored));
     return;
   }
-  for (std::size_t i = 0; i < ids.size(); ++i)
+  for (std::size_t i = 0; i < ids.size(); ++i) {
     ids[i] = load_little_endian<Stored>(bytes + i * sizeof(Stored));
+  }
 }
 
 }  // namespace

@@ -26,8 +26,9 @@ void send(DocumentStartsAhead& starts, std::int64_t position, const TokenId* ids
           TokenSink& sink) {
   const std::int64_t end = position + static_cast<std::int64_t>(count);
   std::vector<std::size_t> among;
-  for (; starts.next() < end; starts.pass())
+  for (; starts.next() < end; starts.pass()) {
     among.push_back(static_cast<std::size_t>(starts.next() - position));
+  }
   send_tokens(ids, count, among, sink);
 }
 

@@ -82,8 +82,9 @@ void read_shards(const JsonObject& object, Manifest& manifest) {
     const std::string where = fmt::format("{}: shards[{}]", object.where(), i);
     const ShardEntry shard =
         shard_from_json(JsonObject(list[i], where), manifest.vocabulary.bytes_per_id());
-    if (!files.insert(shard.file).second)
+    if (!files.insert(shard.file).second) {
       throw FormatError(where, fmt::format("file \"{}\" is listed twice", shard.file));
+    }
     if (shard.tokens > kMostTokens - tokens ||
         shard.bytes_compressed > kMostBytes - bytes_compressed)
       throw FormatError(where, "more tokens than there can be");
@@ -126,8 +127,9 @@ void read_vocabulary(const JsonObject& object, Manifest& manifest) {
 void keep_unknown_keys(const Json& json, const std::string& where, Manifest& manifest) {
   for (const auto& [key, value] : json.items()) {
     if (known_keys().count(key) != 0) continue;
-    if (manifest.unknown.size() == kMostUnknownKeys)
+    if (manifest.unknown.size() == kMostUnknownKeys) {
       throw FormatError(where, fmt::format("more than {} unknown keys", kMostUnknownKeys));
+    }
     manifest.unknown[key] = value;
   }
 }

@@ -49,15 +49,17 @@ std::string describe_shards(const Manifest& manifest) {
 void append_commands(std::string& text, const Json& provenance, const char* label) {
   if (!provenance.is_object()) return;
   const auto command = provenance.find("command");
-  if (command != provenance.end() && command->is_string())
+  if (command != provenance.end() && command->is_string()) {
     text += fmt::format("  {:<12}{}\n", label, printable(command->get<std::string>()));
+  }
   const auto input = provenance.find("input");
   if (input == provenance.end()) return;
   if (input->is_object()) append_commands(text, *input, "from");
   if (!input->is_array()) return;
   for (const Json& item : *input) {
-    if (item.is_object() && item.contains("provenance"))
+    if (item.is_object() && item.contains("provenance")) {
       append_commands(text, item["provenance"], "from");
+    }
   }
 }
 

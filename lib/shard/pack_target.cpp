@@ -32,8 +32,9 @@ void check_existing(const fs::path& folder, bool force) {
   const std::string name = folder.string();
   const fs::file_status status = fs::symlink_status(folder);
   if (!fs::exists(status)) return;
-  if (status.type() != fs::file_type::directory)
+  if (status.type() != fs::file_type::directory) {
     throw Error(name, "exists and is not a folder", "choose another name");
+  }
   if (fs::is_empty(folder)) return;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
     if (!is_packed_file(entry)) {
@@ -99,8 +100,9 @@ fs::path prepare_empty_target(const fs::path& folder) {
   examine(target, [&] {
     const fs::file_status status = fs::symlink_status(target);
     if (!fs::exists(status)) return;
-    if (status.type() != fs::file_type::directory)
+    if (status.type() != fs::file_type::directory) {
       throw Error(target.string(), "exists and is not a folder", "choose another name");
+    }
     if (!fs::is_empty(target)) {
       throw Error(target.string(), "exists and is not empty",
                   "choose another name, or remove the folder yourself");

@@ -104,8 +104,9 @@ struct PackWriter::State {
   }
 
   void write_to_file(const PackedFrame& packed) {
-    if (!shard)
+    if (!shard) {
       shard = std::make_unique<ShardWriter>(pack.temporary(), pack.name(), manifest.shards.size());
+    }
     shard->write_frame(packed.frame, packed.content.size());
     data_hasher.update(packed.content.data(), packed.content.size());
     tokens_in_file += static_cast<std::int64_t>(packed.content.size()) / bytes_per_id;
@@ -150,8 +151,9 @@ void PackWriter::begin_document() { state_->document_begins = true; }
 void PackWriter::write(const TokenId* ids, std::size_t count) {
   State& state = *state_;
   if (state.finished) throw std::logic_error("packed folder written after its end");
-  if (first_foreign_id(ids, count, state.header.vocabulary.size) >= 0)
+  if (first_foreign_id(ids, count, state.header.vocabulary.size) >= 0) {
     throw std::logic_error("token id outside the vocabulary");
+  }
   while (count > 0) {
     const std::size_t part = std::min(count, static_cast<std::size_t>(state.room()));
     state.append(ids, part);

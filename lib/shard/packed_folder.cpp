@@ -51,8 +51,9 @@ std::string read_vocabulary_text(const PackedFolder& place, const Manifest& mani
                       kDamagedFileCure);
   }
   std::string text = file.text(entry.bytes);
-  if (content_hash(text) != entry.hash)
+  if (content_hash(text) != entry.hash) {
     throw FormatError(path.string(), "hash mismatch", kDamagedFileCure);
+  }
   return text;
 }
 

@@ -42,20 +42,23 @@ std::string encode_seek_table(const std::vector<SeekEntry>& entries) {
 }
 
 std::vector<SeekEntry> read_seek_table(const RandomAccessFile& file, const std::string& name) {
-  if (file.size() < kHeaderBytes + kFooterBytes)
+  if (file.size() < kHeaderBytes + kFooterBytes) {
     fail(name, fmt::format("the file of {} bytes is too short for one", file.size()));
+  }
   unsigned char footer[kFooterBytes];
   file.read(file.size() - kFooterBytes, footer, sizeof footer);
-  if (load_little_endian<std::uint32_t>(footer + 5) != kSeekableMagic)
+  if (load_little_endian<std::uint32_t>(footer + 5) != kSeekableMagic) {
     fail(name, "its magic number is missing at the file's end");
+  }
   if (footer[4] != kWithChecksums) {
     fail(name, fmt::format("descriptor {:#04x}, expected {:#04x} (with checksums)", footer[4],
                            kWithChecksums));
   }
   const std::int64_t frames = load_little_endian<std::uint32_t>(footer);
   const std::int64_t table_bytes = kHeaderBytes + frames * kEntryBytes + kFooterBytes;
-  if (frames < 1 || frames > kMostFrames || table_bytes > file.size())
+  if (frames < 1 || frames > kMostFrames || table_bytes > file.size()) {
     fail(name, fmt::format("{} frames do not fit into a file of {} bytes", frames, file.size()));
+  }
 
   const std::int64_t table_start = file.size() - table_bytes;
   std::string bytes(static_cast<std::size_t>(table_bytes), '\0');

@@ -69,8 +69,9 @@ const std::string& TokenReader::hash() const { return state_->manifest.data_hash
 
 const std::vector<std::int64_t>& TokenReader::document_starts() const {
   State& state = *state_;
-  if (!state.document_starts)
+  if (!state.document_starts) {
     state.document_starts = read_document_starts(state.place, state.manifest);
+  }
   return *state.document_starts;
 }
 

@@ -63,8 +63,9 @@ struct TokenStreamReader::State {
     const std::size_t got = input.read_fully(&bytes[start], length + 8);
     if (got != length + 8) fail_in_header();
     const std::size_t end = start + length;
-    if (load_little_endian<std::uint64_t>(&bytes[end]) != xxh64(bytes.data(), end))
+    if (load_little_endian<std::uint64_t>(&bytes[end]) != xxh64(bytes.data(), end)) {
       throw FormatError(input.name(), "header: checksum mismatch", kDamagedCure);
+    }
     read_header_json(std::string_view(bytes).substr(start, length));
   }
 
@@ -136,8 +137,9 @@ struct TokenStreamReader::State {
 
   void read_vocabulary() {
     for (read_block(); type == kVocabularyBlock; read_block()) {
-      if (payload.size() > kLargestVocabularyText - header.vocabulary_text.size())
+      if (payload.size() > kLargestVocabularyText - header.vocabulary_text.size()) {
         fail(fmt::format("the vocabulary exceeds the limit of {} bytes", kLargestVocabularyText));
+      }
       header.vocabulary_text += payload;
     }
     pending = true;
@@ -162,8 +164,9 @@ struct TokenStreamReader::State {
       }
       block.document_starts[i] = start;
     }
-    if (seen.tokens == 0 && (starts == 0 || block.document_starts[0] != 0))
+    if (seen.tokens == 0 && (starts == 0 || block.document_starts[0] != 0)) {
       fail("no document begins at the first token");
+    }
     take_ids(payload.substr(8 + 4 * starts), block);
     seen.tokens += static_cast<std::int64_t>(tokens);
     seen.documents += static_cast<std::int64_t>(starts);
@@ -219,8 +222,9 @@ bool TokenStreamReader::next(Block& block) {
     state.take_data(block);
     return true;
   }
-  if (state.type != kEndBlock)
+  if (state.type != kEndBlock) {
     state.fail("unknown type of block", "use the same version of the tools at both ends");
+  }
   state.take_end();
   return false;
 }

@@ -73,8 +73,9 @@ struct TokenStreamWriter::State {
                                               "of {}",
                                               text.size(), kLargestVocabularyText));
     }
-    for (; !text.empty(); text.remove_prefix(std::min(text.size(), kVocabularyBytesPerBlock)))
+    for (; !text.empty(); text.remove_prefix(std::min(text.size(), kVocabularyBytesPerBlock))) {
       write_block(kVocabularyBlock, {}, text.substr(0, kVocabularyBytesPerBlock));
+    }
   }
 
   void write_data() {
@@ -107,8 +108,9 @@ void TokenStreamWriter::begin_document() { state_->document_begins = true; }
 void TokenStreamWriter::write(const TokenId* ids, std::size_t count) {
   State& state = *state_;
   if (state.finished) throw std::logic_error("token stream written after its end");
-  if (first_foreign_id(ids, count, state.vocabulary.size) >= 0)
+  if (first_foreign_id(ids, count, state.vocabulary.size) >= 0) {
     throw std::logic_error("token id outside the vocabulary");
+  }
   while (count > 0) {
     if (state.document_begins) {
       state.document_starts.push_back(static_cast<std::uint32_t>(state.tokens_in_block()));

@@ -23,8 +23,9 @@ void set(const CompressionContext& context, ZSTD_cParameter parameter, int value
 void leave_out_search(const CompressionContext& context) {
   constexpr auto kLiteralCompression = ZSTD_c_experimentalParam5;
   constexpr int kEnable = 1, kStride = 4096;
-  if (ZSTD_isError(ZSTD_CCtx_setParameter(context.get(), kLiteralCompression, kEnable)) == 0)
+  if (ZSTD_isError(ZSTD_CCtx_setParameter(context.get(), kLiteralCompression, kEnable)) == 0) {
     set(context, ZSTD_c_targetLength, kStride);
+  }
 }
 
 }  // namespace
@@ -47,8 +48,9 @@ DecompressionContext make_decompression_context() {
 }
 
 std::size_t check_compression(std::size_t result) {
-  if (ZSTD_isError(result) != 0)
+  if (ZSTD_isError(result) != 0) {
     throw Error("zstd", fmt::format("cannot compress: {}", ZSTD_getErrorName(result)));
+  }
   return result;
 }
 
@@ -71,10 +73,12 @@ std::string FrameDecompressor::decompress(std::string_view frame, std::size_t co
                                           void* content) {
   // ZSTD_decompressDCtx would also take several frames, or skip some: there must be just one.
   const std::size_t frame_size = ZSTD_findFrameCompressedSize(frame.data(), frame.size());
-  if (ZSTD_isError(frame_size) != 0)
+  if (ZSTD_isError(frame_size) != 0) {
     return fmt::format("not a zstd frame ({})", ZSTD_getErrorName(frame_size));
-  if (frame_size != frame.size())
+  }
+  if (frame_size != frame.size()) {
     return fmt::format("{} bytes, but its zstd frame has {}", frame.size(), frame_size);
+  }
   const unsigned long long stated = ZSTD_getFrameContentSize(frame.data(), frame.size());
   if (stated != content_size) {
     return fmt::format("the zstd frame does not state its content's size of {} bytes",
@@ -83,8 +87,9 @@ std::string FrameDecompressor::decompress(std::string_view frame, std::size_t co
   const std::size_t size =
       ZSTD_decompressDCtx(context_.get(), content, content_size, frame.data(), frame.size());
   if (ZSTD_isError(size) != 0) return fmt::format("damaged ({})", ZSTD_getErrorName(size));
-  if (size != content_size)
+  if (size != content_size) {
     return fmt::format("{} bytes of content, expected {}", size, content_size);
+  }
   return "";
 }
 

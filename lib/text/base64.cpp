@@ -22,8 +22,9 @@ std::string base64_encode(std::string_view data) {
     const std::uint32_t bits =
         byte_at(data, i) << 16 | byte_at(data, i + 1) << 8 | byte_at(data, i + 2);
     const std::size_t digits = std::min<std::size_t>(3, data.size() - i) + 1;
-    for (std::size_t digit = 0; digit < 4; ++digit)
+    for (std::size_t digit = 0; digit < 4; ++digit) {
       text.push_back(digit < digits ? kAlphabet[(bits >> (18 - 6 * digit)) & 63] : '=');
+    }
   }
   return text;
 }
@@ -44,8 +45,9 @@ std::optional<std::string> base64_decode(std::string_view text) {
     if (digits < 2 || (digits < 4 && text.size() > 4)) return std::nullopt;
     if (padding.find_first_not_of('=') != std::string_view::npos) return std::nullopt;
     if (digits < 4 && (bits & (0xFFFFFFu >> (8 * (digits - 1)))) != 0) return std::nullopt;
-    for (std::size_t i = 0; i + 1 < digits; ++i)
+    for (std::size_t i = 0; i + 1 < digits; ++i) {
       data.push_back(static_cast<char>((bits >> (16 - 8 * i)) & 0xFF));
+    }
     text.remove_prefix(4);
   }
   return data;

@@ -14,8 +14,9 @@ constexpr std::size_t kPassOnBytes = std::size_t{64} * 1024;
 
 std::string piece_text(const Vocabulary& vocabulary, TokenId id) {
   const std::string_view piece = vocabulary.token(id);
-  if (vocabulary.model().is_byte(id))
+  if (vocabulary.model().is_byte(id)) {
     return std::string(1, static_cast<char>(*parse_byte_token(piece)));
+  }
   std::string text;
   std::size_t begin = 0;
   for (std::size_t end; (end = piece.find(kPieceBlank, begin)) != std::string_view::npos;

@@ -46,10 +46,12 @@ SentencePieceModel::SentencePieceModel(std::string_view serialized, const std::s
     throw FormatError(where, "a SentencePiece model that rewrites text, or a damaged one",
                       "make one with qltok vocab, which keeps text as it is");
   }
-  if (const std::string problem = load(state_->processor, serialized); !problem.empty())
+  if (const std::string problem = load(state_->processor, serialized); !problem.empty()) {
     throw FormatError(where, fmt::format("not a SentencePiece model ({})", problem));
-  if (state_->processor.unk_id() < 0)
+  }
+  if (state_->processor.unk_id() < 0) {
     throw FormatError(where, "a SentencePiece model without an unknown piece");
+  }
 }
 
 SentencePieceModel::~SentencePieceModel() = default;

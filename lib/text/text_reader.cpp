@@ -134,8 +134,9 @@ void TextReader::advance(const TextBlock& block) {
     ++place_.line;
   }
   if (place_.continues_line && block.ends_file) place_.lines_before.add(place_.head_blank);
-  if (!block.text.empty())
+  if (!block.text.empty()) {
     place_.continues_word = place_.continues_line && !is_blank(block.text.back());
+  }
 }
 
 }  // namespace ql::text

@@ -56,8 +56,9 @@ void WordCounter::merge(const WordCounter& other) {
 std::vector<TokenCount> WordCounter::counts() const {
   std::vector<TokenCount> counts;
   counts.reserve(counts_.size());
-  for (std::uint32_t id = 0; id < counts_.size(); ++id)
+  for (std::uint32_t id = 0; id < counts_.size(); ++id) {
     counts.push_back({std::string(words_.token(id)), counts_[id]});
+  }
   return counts;
 }
 
@@ -97,8 +98,9 @@ void ByteCounter::merge(const ByteCounter& other) { add_each(counts_, other.coun
 
 std::vector<TokenCount> ByteCounter::counts() const {
   std::vector<TokenCount> counts;
-  for (std::size_t byte = 0; byte < counts_.size(); ++byte)
+  for (std::size_t byte = 0; byte < counts_.size(); ++byte) {
     counts.push_back({byte_token(static_cast<unsigned char>(byte)), counts_[byte]});
+  }
   return counts;
 }
 

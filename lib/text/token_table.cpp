@@ -29,8 +29,9 @@ Bits load(const char* data) {
 template <typename Bits>
 std::array<Bits, kShort + 1> masks_from(std::size_t first) {
   std::array<Bits, kShort + 1> masks{};
-  for (std::size_t size = first; size <= kShort; ++size)
+  for (std::size_t size = first; size <= kShort; ++size) {
     std::memset(&masks[size], 0xFF, std::min(size - first, sizeof(Bits)));
+  }
   return masks;
 }
 const auto kHeadOf = masks_from<std::uint64_t>(0);
@@ -58,8 +59,9 @@ std::uint64_t mix(std::uint64_t bits) {
 std::uint64_t hash_of_long(std::string_view token) {
   std::uint64_t hash = token.size();
   const char* data = token.data();
-  for (std::size_t left = token.size(); left > kHeadBytes; left -= kHeadBytes, data += kHeadBytes)
+  for (std::size_t left = token.size(); left > kHeadBytes; left -= kHeadBytes, data += kHeadBytes) {
     hash = mix(hash ^ load<std::uint64_t>(data));
+  }
   return mix(hash ^ load<std::uint64_t>(token.data() + token.size() - kHeadBytes));
 }
 

@@ -28,8 +28,9 @@ void check_word(std::string_view token, const Place& place) {
 }
 
 void check_char(std::string_view token, const Place& place) {
-  if (token.empty() || code_point_at(token, 0).length != token.size())
+  if (token.empty() || code_point_at(token, 0).length != token.size()) {
     throw FormatError(place.text(), fmt::format("one code point expected, found '{}'", token));
+  }
 }
 
 void check_special(const std::optional<TokenId>& id, std::size_t size, const char* name,
@@ -68,10 +69,12 @@ void check_pieces(const TokenTable& tokens, const SentencePieceModel& model,
     }
     if (model.is_byte(id)) check_byte(tokens.token(id), {where, id});
   }
-  if (content.unk != model.unk())
+  if (content.unk != model.unk()) {
     throw FormatError(where, fmt::format("specials: unk must be {} as in the model", model.unk()));
-  if (content.eos && !model.is_control(*content.eos))
+  }
+  if (content.eos && !model.is_control(*content.eos)) {
     throw FormatError(where, "specials: eos must be a control piece of the model");
+  }
 }
 
 std::string hash_of(const VocabularyContent& content, const TokenTable& tokens) {
@@ -117,17 +120,20 @@ Vocabulary::Vocabulary(VocabularyContent content, const std::string& where)
   }
   check_special(content_.eos, size, "eos", where);
   check_special(content_.unk, size, "unk", where);
-  if (content_.eos && content_.eos == content_.unk)
+  if (content_.eos && content_.eos == content_.unk) {
     throw FormatError(where, fmt::format("specials: eos and unk are both {}", *content_.eos));
-  if (content_.type == TokenType::kByte && content_.lowercase)
+  }
+  if (content_.type == TokenType::kByte && content_.lowercase) {
     throw FormatError(where, "a vocabulary of bytes cannot be lower-cased");
+  }
   std::size_t bytes = 0;
   for (const std::string& token : content_.tokens) bytes += token.size();
   tokens_.reserve(size, bytes);
   for (std::uint32_t id = 0; id < size; ++id) {
     const std::string& token = content_.tokens[id];
-    if (content_.counts[id] < 0)
+    if (content_.counts[id] < 0) {
       throw FormatError(fmt::format("{}: counts[{}]", where, id), "a count below 0");
+    }
     if (tokens_.insert(token) != id) {
       throw FormatError(Place{where, id}.text(), fmt::format("'{}' again; it is tokens[{}] already",
                                                              token, tokens_.find(token)));
@@ -138,8 +144,9 @@ Vocabulary::Vocabulary(VocabularyContent content, const std::string& where)
     if (content_.type == TokenType::kByte) check_byte(token, {where, id});
   }
   content_.tokens = {};
-  if (content_.type == TokenType::kByte)
+  if (content_.type == TokenType::kByte) {
     check_byte_count(size, (content_.eos ? 1 : 0) + (content_.unk ? 1 : 0), where);
+  }
   if (content_.type == TokenType::kSentencePiece) {
     model_ = std::make_shared<const SentencePieceModel>(content_.model, where + ": model");
     check_pieces(tokens_, *model_, content_, where);

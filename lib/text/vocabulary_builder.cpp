@@ -41,14 +41,18 @@ void check_rules(const VocabularyRules& rules) {
   const std::string type = to_text(rules.type);
   const bool bytes = rules.type == TokenType::kByte;
   const bool pieces = rules.type == TokenType::kSentencePiece;
-  if (bytes && rules.lowercase)
+  if (bytes && rules.lowercase) {
     throw UsageError("--lowercase", "bytes have no case", "use --type char");
-  if (rules.min_count > 1 && (bytes || pieces))
+  }
+  if (rules.min_count > 1 && (bytes || pieces)) {
     throw UsageError("--min-count", fmt::format("has no meaning with --type {}", type));
-  if (rules.max_size > 0 && bytes)
+  }
+  if (rules.max_size > 0 && bytes) {
     throw UsageError("--max-size", "there are always 256 bytes", "leave the option out");
-  if (rules.max_size == 0 && pieces)
+  }
+  if (rules.max_size == 0 && pieces) {
     throw UsageError("--max-size", "--type sentencepiece needs a size", "try --max-size 8000");
+  }
   if (pieces && rules.max_size > kMostPieces) {
     throw UsageError("--max-size",
                      fmt::format("{} pieces, expected at most {}", rules.max_size, kMostPieces));
@@ -141,8 +145,9 @@ std::int64_t select(std::vector<TokenCount>& counts, const VocabularyRules& rule
     return a.count != b.count ? a.count > b.count : a.token < b.token;
   });
   std::size_t kept = counts.size();
-  if (rules.max_size > 0)
+  if (rules.max_size > 0) {
     kept = std::min(kept, static_cast<std::size_t>(rules.max_size - specials(rules)));
+  }
   while (kept > 0 && counts[kept - 1].count < rules.min_count) --kept;
   std::int64_t dropped = 0;
   for (std::size_t i = kept; i < counts.size(); ++i) dropped += counts[i].count;
@@ -177,8 +182,9 @@ BuiltVocabulary count_vocabulary(const std::vector<std::string>& files,
     tokens += each.count;
     types += each.count > 0 ? 1 : 0;
   }
-  if (tokens == 0 && rules.type != TokenType::kByte)
+  if (tokens == 0 && rules.type != TokenType::kByte) {
     throw Error("", "no text to make a vocabulary from", "give a file with words in it");
+  }
   const std::int64_t reserved = is_word && eos ? take(counts, kEos) : 0;
   const std::int64_t unk_in_text = is_word && unk ? take(counts, kUnk) : 0;
   std::int64_t unknown = reserved;
@@ -212,11 +218,13 @@ BuiltVocabulary train_vocabulary(const std::vector<std::string>& files,
       ends.push_back(text.size());
     });
   }
-  if (text.empty())
+  if (text.empty()) {
     throw Error("", "no text to make a vocabulary from", "give a file with words in it");
+  }
   std::vector<std::string_view> lines;
-  for (std::size_t i = 0, begin = 0; i < ends.size(); begin = ends[i++])
+  for (std::size_t i = 0, begin = 0; i < ends.size(); begin = ends[i++]) {
     lines.push_back(std::string_view(text).substr(begin, ends[i] - begin));
+  }
 
   VocabularyContent content;
   content.type = rules.type;

@@ -21,8 +21,9 @@ std::optional<TokenId> special(const JsonObject& specials, const std::string& ke
 
 std::vector<std::string> texts(const JsonObject& object, const std::string& key) {
   const Json& array = object.at(key);
-  if (!array.is_array())
+  if (!array.is_array()) {
     throw FormatError(object.where(), fmt::format("{}: an array expected", key));
+  }
   std::vector<std::string> values;
   values.reserve(array.size());
   for (const Json& value : array) {
@@ -45,8 +46,9 @@ std::string model_of(const JsonObject& object) {
 
 Vocabulary parse_vocabulary(std::string_view text, const std::string& where) {
   const std::size_t begin = text.find_first_not_of(" \t\r\n");
-  if (begin == std::string_view::npos || text[begin] != '{')
+  if (begin == std::string_view::npos || text[begin] != '{') {
     throw FormatError(where, "not a vocabulary file, which is a JSON object", kCure);
+  }
   const Json json = parse_json(text, where);
   const JsonObject object(json, where);
   check_format(object, kFormat, kVersion);

@@ -33,8 +33,9 @@ std::size_t lowest_bit(std::uint64_t bits) {
 
 std::uint64_t blank_bits_one_by_one(const char* bytes) {
   std::uint64_t bits = 0;
-  for (std::size_t i = 0; i < kBlankBits; ++i)
+  for (std::size_t i = 0; i < kBlankBits; ++i) {
     bits |= static_cast<std::uint64_t>(is_blank(bytes[i])) << i;
+  }
   return bits;
 }
 

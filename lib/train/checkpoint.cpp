@@ -52,9 +52,7 @@ void restore(const fs::path& path, const std::vector<nn::NamedTensor>& wanted) {
 void require_finite(const std::vector<nn::NamedTensor>& tensors, std::int64_t steps) {
   const at::NoGradGuard no_gradient;
   for (const nn::NamedTensor& named : tensors) {
-    if (named.tensor.numel() == 0) {
-      continue;
-    }
+    if (named.tensor.numel() == 0) continue;
     const auto [lowest, highest] = at::aminmax(named.tensor);  // NaN if there is one
     if (!std::isfinite(lowest.item<double>()) || !std::isfinite(highest.item<double>())) {
       Divergence found;
@@ -113,17 +111,13 @@ std::string damage(const fs::path& folder) {
     net::check_files(folder, covered_files());
     return "";
   } catch (const Error& error) {
-    if (!tells_damage(error)) {
-      throw;
-    }
+    if (!tells_damage(error)) throw;
     return error.what();
   }
 }
 
 void verify_checkpoint(const fs::path& folder) {
-  if (const std::string found = damage(folder); !found.empty()) {
-    throw FormatError("", found, kCure);
-  }
+  if (const std::string found = damage(folder); !found.empty()) throw FormatError("", found, kCure);
 }
 
 TrainingState read_checkpoint(const fs::path& folder, TrainedNetwork& trained, Rows rows) {

@@ -20,13 +20,9 @@ namespace {
 void compare_objects(const Json& saved, const Json& now, std::vector<std::string>& differences) {
   std::set<std::string> keys;
   for (const Json* json : {&saved, &now}) {
-    for (const auto& item : json->items()) {
-      keys.insert(item.key());
-    }
+    for (const auto& item : json->items()) keys.insert(item.key());
   }
-  for (const std::string& key : keys_that_may_change()) {
-    keys.erase(key);
-  }
+  for (const std::string& key : keys_that_may_change()) keys.erase(key);
   const auto text = [](const Json& json, const std::string& key) {
     return json.contains(key) ? json[key].dump() : std::string("absent");
   };

@@ -27,13 +27,9 @@ void CudaSteps::enqueue(const std::function<void()>& upload, const Parts& parts,
   const c10::cuda::CUDAStreamGuard guard(stream_);
   upload();
   uploaded_.record(stream_);
-  if (records_ && graphs_.empty() && ++runs_ > kWarmUp) {
-    record(parts);
-  }
+  if (records_ && graphs_.empty() && ++runs_ > kWarmUp) record(parts);
   for (std::size_t i = 0; i < parts.size(); ++i) {
-    if (i > 0) {
-      between();
-    }
+    if (i > 0) between();
     if (graphs_.empty()) {
       parts[i]();
     } else {
@@ -48,9 +44,7 @@ void CudaSteps::record(const Parts& parts) {
   stream_.synchronize();
   // The graphs get memory of their own; what the first steps used is free now.
   c10::cuda::CUDACachingAllocator::emptyCache();
-  for (const std::function<void()>& part : parts) {
-    record(graphs_.emplace_back(), part);
-  }
+  for (const std::function<void()>& part : parts) record(graphs_.emplace_back(), part);
 }
 
 void CudaSteps::record(at::cuda::CUDAGraph& graph, const std::function<void()>& part) {

@@ -16,9 +16,7 @@ constexpr std::int64_t kAlignment = 64;
 
 DeviceAdam::DeviceAdam(const std::vector<nn::NamedTensor>& parameters, const AdamOptions& options)
     : options_(options) {
-  if (parameters.empty()) {
-    throw std::invalid_argument("DeviceAdam: no parameters");
-  }
+  if (parameters.empty()) throw std::invalid_argument("DeviceAdam: no parameters");
   const at::TensorOptions shared = parameters.front().tensor.options().requires_grad(false);
   std::int64_t end = 0, longest = kAlignment;
   for (const nn::NamedTensor& parameter : parameters) {
@@ -58,9 +56,7 @@ at::Tensor DeviceAdam::take_gradient() {
     at::Tensor& gradient = part.parameter.tensor.mutable_grad();
     gradients.push_back(gradient.defined() ? gradient.reshape({part.size})
                                            : zeros_.narrow(0, 0, part.size));
-    if (part.padding > 0) {
-      gradients.push_back(zeros_.narrow(0, 0, part.padding));
-    }
+    if (part.padding > 0) gradients.push_back(zeros_.narrow(0, 0, part.padding));
     gradient.reset();
   }
   return at::cat(gradients);

@@ -55,9 +55,7 @@ std::int64_t DeviceStep::scales() const {
 }
 
 void DeviceStep::forget() {
-  for (const nn::NamedTensor& state : memory_.named()) {
-    state.tensor.zero_();
-  }
+  for (const nn::NamedTensor& state : memory_.named()) state.tensor.zero_();
 }
 
 void DeviceStep::compute(std::int64_t number) {
@@ -80,9 +78,7 @@ void DeviceStep::compute(std::int64_t number) {
   }
   (loss.total * loss_scale_.factor()).backward();
   const std::vector<nn::NamedTensor> kept = memory_.named(), next = memory.named();
-  for (std::size_t i = 0; i < kept.size(); ++i) {
-    kept[i].tensor.copy_(next[i].tensor);
-  }
+  for (std::size_t i = 0; i < kept.size(); ++i) kept[i].tensor.copy_(next[i].tensor);
   loss_ = loss.loss.detach().to(at::kDouble);
   gradient_ = adam_.take_gradient();
 }
@@ -103,9 +99,7 @@ void DeviceStep::update() {
   const at::Tensor finite_loss = at::isfinite(loss), finite_norm = at::isfinite(norm);
   const at::Tensor applies = sound_.logical_and(finite_loss).logical_and(finite_norm);
   at::Tensor factor = 1 / scale;
-  if (config_.clip > 0) {
-    factor = factor * (config_.clip / norm).clamp_max(1);
-  }
+  if (config_.clip > 0) factor = factor * (config_.clip / norm).clamp_max(1);
   adam_.step(gradient_, factor, input_.learning_rate(), applies);
 
   // A smaller scale of the loss can cure an overflow, until it is 1.
@@ -136,9 +130,7 @@ StepReport DeviceStep::take_report() {
 
 std::vector<nn::NamedTensor> DeviceStep::moments() const {
   std::vector<nn::NamedTensor> moments = adam_.moments();
-  if (loss_scale_.adapts()) {
-    moments.push_back({"loss_scale", loss_scale_.state()});
-  }
+  if (loss_scale_.adapts()) moments.push_back({"loss_scale", loss_scale_.state()});
   return moments;
 }
 

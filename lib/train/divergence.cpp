@@ -14,9 +14,7 @@ constexpr std::int64_t kWithin = 100;
 std::string not_finite(double value) { return std::isnan(value) ? "not a number" : "infinite"; }
 
 std::string figures(const Divergence& found) {
-  if (!found.tensor.empty()) {
-    return "";
-  }
+  if (!found.tensor.empty()) return "";
   std::string text =
       fmt::format(" (loss {:.4g}, gradient norm {:.3g}", found.loss, found.gradient_norm);
   const char* before = ": ";
@@ -30,15 +28,9 @@ std::string figures(const Divergence& found) {
 }  // namespace
 
 std::string Divergence::reason() const {
-  if (!tensor.empty()) {
-    return tensor + " holds NaN or infinite values";
-  }
-  if (!std::isfinite(loss)) {
-    return "the loss is " + not_finite(loss);
-  }
-  if (!std::isfinite(gradient_norm)) {
-    return "the gradient's norm is " + not_finite(gradient_norm);
-  }
+  if (!tensor.empty()) return tensor + " holds NaN or infinite values";
+  if (!std::isfinite(loss)) return "the loss is " + not_finite(loss);
+  if (!std::isfinite(gradient_norm)) return "the gradient's norm is " + not_finite(gradient_norm);
   return loss > largest_loss ? fmt::format("the loss has jumped above {:.4g}", largest_loss) : "";
 }
 
@@ -49,9 +41,7 @@ Diverged::Diverged(Divergence found)
       found_(std::move(found)) {}
 
 void RunningLoss::add(double sum, std::int64_t count) {
-  if (count < 1) {
-    return;
-  }
+  if (count < 1) return;
   steps = std::min(steps + count, kMeanSteps);
   const double weight = std::min(1.0, static_cast<double>(count) / static_cast<double>(steps));
   mean += weight * (sum / static_cast<double>(count) - mean);

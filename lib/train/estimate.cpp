@@ -43,9 +43,7 @@ std::int64_t passing_numbers(const net::Network& network, const net::Stage& inpu
 std::int64_t row_numbers(const net::Network& network, const net::Geometry& geometry) {
   std::int64_t kept = 0, passing = 0;
   for (const net::Stage& stage : geometry.stages) {
-    if (!stage.feeds_layer()) {
-      continue;
-    }
+    if (!stage.feeds_layer()) continue;
     kept += kept_numbers(network, stage);
     passing = std::max(passing, passing_numbers(network, stage));
     if (network.learns_compression()) {

@@ -32,9 +32,7 @@ GradientExchange::GradientExchange(machine::ProcessGroup& group,
 }
 
 void GradientExchange::add_bucket(std::vector<std::size_t> parameters) {
-  for (const std::size_t index : parameters) {
-    ranges_[index].bucket = buckets_.size();
-  }
+  for (const std::size_t index : parameters) ranges_[index].bucket = buckets_.size();
   const std::size_t missing = parameters.size() * slices_;
   buckets_.push_back({std::move(parameters), missing});
 }
@@ -42,21 +40,15 @@ void GradientExchange::add_bucket(std::vector<std::size_t> parameters) {
 void GradientExchange::put(std::size_t slice, std::size_t parameter, const at::Tensor& gradient) {
   std::unique_lock<std::mutex> lock(mutex_);
   BucketRange& range = ranges_[parameter];
-  if (range.of_slice[slice].defined()) {
-    throw std::logic_error("a slice's gradient was put twice");
-  }
+  if (range.of_slice[slice].defined()) throw std::logic_error("a slice's gradient was put twice");
   range.of_slice[slice] = gradient;
-  if (--buckets_[range.bucket].missing == 0) {
-    start_complete(lock);
-  }
+  if (--buckets_[range.bucket].missing == 0) start_complete(lock);
 }
 
 // Complete buckets are started in their order, by the thread that comes first. It also starts those
 // that become complete meanwhile.
 void GradientExchange::start_complete(std::unique_lock<std::mutex>& lock) {
-  if (starting_) {
-    return;
-  }
+  if (starting_) return;
   starting_ = true;
   while (started_ < buckets_.size() && buckets_[started_].missing == 0) {
     const Bucket& bucket = buckets_[started_++];
@@ -105,18 +97,12 @@ void GradientExchange::start(const Bucket& bucket) {
 
 Gradients GradientExchange::finish() {
   std::unique_lock<std::mutex> lock(mutex_);
-  for (std::size_t next = started_; next < buckets_.size(); ++next) {
-    buckets_[next].missing = 0;
-  }
+  for (std::size_t next = started_; next < buckets_.size(); ++next) buckets_[next].missing = 0;
   start_complete(lock);
-  for (machine::ProcessGroup::Sum& sum : under_way_) {
-    sum.wait();
-  }
+  for (machine::ProcessGroup::Sum& sum : under_way_) sum.wait();
   under_way_.clear();
   started_ = 0;
-  for (Bucket& bucket : buckets_) {
-    bucket.missing = bucket.parameters.size() * slices_;
-  }
+  for (Bucket& bucket : buckets_) bucket.missing = bucket.parameters.size() * slices_;
   return std::exchange(sums_, Gradients(ranges_.size()));
 }
 

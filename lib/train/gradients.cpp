@@ -16,9 +16,7 @@ namespace {
 
 template <typename Scalar>
 QL_VECTOR_BODY void add_block_body(Scalar* sum, const Scalar* other, std::int64_t count) {
-  for (std::int64_t i = 0; i < count; ++i) {
-    sum[i] += other[i];
-  }
+  for (std::int64_t i = 0; i < count; ++i) sum[i] += other[i];
 }
 
 QL_VECTOR_KERNEL(add_block)
@@ -38,9 +36,7 @@ QL_VECTOR_BODY double sum_squares_body(const Scalar* values, std::int64_t count)
     lanes[0] += static_cast<double>(values[i]) * static_cast<double>(values[i]);
   }
   double sum = 0;
-  for (std::int64_t lane = 0; lane < kernels::kLanes; ++lane) {
-    sum += lanes[lane];
-  }
+  for (std::int64_t lane = 0; lane < kernels::kLanes; ++lane) sum += lanes[lane];
   return sum;
 }
 QL_VECTOR_KERNEL(sum_squares)
@@ -67,9 +63,7 @@ double join(const std::vector<at::Tensor>& addends) {
     });
   });
   double total = 0;
-  for (const double square : squares) {
-    total += square;
-  }
+  for (const double square : squares) total += square;
   return total;
 }
 
@@ -88,9 +82,7 @@ double join_gradients(const std::vector<nn::NamedTensor>& parameters,
   for (std::size_t p = 0; p < parameters.size(); ++p) {
     std::vector<at::Tensor> addends;
     for (const Gradients& slice : slices) {
-      if (slice[p].defined()) {
-        addends.push_back(slice[p].contiguous());
-      }
+      if (slice[p].defined()) addends.push_back(slice[p].contiguous());
     }
     const at::Tensor& parameter = parameters[p].tensor;
     if (addends.empty()) {
@@ -109,9 +101,7 @@ std::vector<GroupNorm> group_norms(const std::vector<nn::NamedTensor>& parameter
     const std::string name = group_of(parameter.name);
     auto group = std::find_if(groups.begin(), groups.end(),
                               [&name](const GroupNorm& other) { return other.name == name; });
-    if (group == groups.end()) {
-      group = groups.insert(group, {name});
-    }
+    if (group == groups.end()) group = groups.insert(group, {name});
     if (parameter.tensor.grad().defined()) {
       group->norm = std::sqrt(group->norm * group->norm + join({parameter.tensor.grad()}));
     }

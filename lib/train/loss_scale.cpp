@@ -8,9 +8,7 @@ LossScale::LossScale(bool adapts, const at::Device& device)
 }
 
 void LossScale::update(const at::Tensor& finite) {
-  if (!adapts_) {
-    return;
-  }
+  if (!adapts_) return;
   const at::Tensor old = factor(), steps = state_.select(0, 1) + 1;
   const at::Tensor doubles = finite.logical_and(steps.ge(kStepsToDouble));
   const at::Tensor raised = at::where(doubles, (old * 2).clamp_max(kLargest), old);

@@ -31,9 +31,7 @@ struct Replicas::Replica {
     torch::autograd::variable_list operator()(
         const torch::autograd::variable_list& outputs,
         const torch::autograd::variable_list& /*inputs*/) override {
-      if (replica.last_pass) {
-        replica.put(index);
-      }
+      if (replica.last_pass) replica.put(index);
       return outputs;
     }
     Replica& replica;
@@ -71,9 +69,7 @@ void Replicas::backward(std::size_t slice, const at::Tensor& loss, bool last_pas
   replica.last_pass = last_pass;
   std::fill(replica.is_put.begin(), replica.is_put.end(), 0);
   loss.backward();
-  if (!last_pass) {
-    return;
-  }
+  if (!last_pass) return;
   // A parameter may have a gradient from an earlier pass but none from the last, such as a cluster
   // that none of the last pass's tokens is in. No hook has put it.
   for (std::size_t index = 0; index < replica.is_put.size(); ++index) {

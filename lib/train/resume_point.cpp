@@ -18,9 +18,7 @@ namespace fs = std::filesystem;
 // Returns ", 20 steps before it" if the steps of both are known and `whole` has fewer.
 std::string distance(const fs::path& damaged, const fs::path& whole) {
   const auto lost = step_of(damaged), left = step_of(whole);
-  if (!lost || !left || *lost <= *left) {
-    return "";
-  }
+  if (!lost || !left || *lost <= *left) return "";
   return fmt::format(", {} step{} before it", with_thousands(*lost - *left),
                      *lost - *left == 1 ? "" : "s");
 }

@@ -25,20 +25,14 @@ constexpr const char* kRemoved = ".removed";
 void remove_tree(const fs::path& path) {
   std::error_code error;
   fs::remove_all(path, error);
-  if (error) {
-    throw SystemError(path.string(), "remove", error.value());
-  }
+  if (error) throw SystemError(path.string(), "remove", error.value());
 }
 
 void link_or_copy(const fs::path& from, const fs::path& to) {
   std::error_code error;
   fs::create_hard_link(from, to, error);
-  if (error) {
-    fs::copy_file(from, to, error);
-  }
-  if (error) {
-    throw SystemError(to.string(), "create", error.value());
-  }
+  if (error) fs::copy_file(from, to, error);
+  if (error) throw SystemError(to.string(), "create", error.value());
 }
 
 void link_folder(const fs::path& from, const fs::path& to) {
@@ -48,9 +42,7 @@ void link_folder(const fs::path& from, const fs::path& to) {
   for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
     link_or_copy(entry->path(), atomic.temporary() / entry->path().filename());
   }
-  if (error) {
-    throw SystemError(from.string(), "list", error.value());
-  }
+  if (error) throw SystemError(from.string(), "list", error.value());
   atomic.commit();
 }
 
@@ -61,9 +53,7 @@ std::vector<std::string> names_with(const fs::path& run, const std::string& begi
   fs::directory_iterator entry(run, error);
   for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
     const std::string name = entry->path().filename().string();
-    if (name.rfind(beginning, 0) == 0) {
-      names.push_back(name);
-    }
+    if (name.rfind(beginning, 0) == 0) names.push_back(name);
   }
   if (error && error != std::errc::no_such_file_or_directory) {
     throw SystemError(run.string(), "list", error.value());
@@ -74,9 +64,7 @@ std::vector<std::string> names_with(const fs::path& run, const std::string& begi
 // Returns the step of "step-00001000"; absent for any other name.
 std::optional<std::int64_t> step_in(const std::string& name) {
   const std::size_t digits = std::string(kPrefix).size();
-  if (name.rfind(kPrefix, 0) != 0) {
-    return std::nullopt;
-  }
+  if (name.rfind(kPrefix, 0) != 0) return std::nullopt;
   const auto step = parse_integer(name.substr(digits));
   return step && *step >= 0 && step_folder({}, *step) == name ? step : std::nullopt;
 }
@@ -113,9 +101,7 @@ std::optional<std::int64_t> step_of(const fs::path& checkpoint) {
 std::vector<std::int64_t> kept_steps(const fs::path& run) {
   std::vector<std::int64_t> steps;
   for (const std::string& name : names_with(run, kPrefix)) {
-    if (const auto step = step_in(name)) {
-      steps.push_back(*step);
-    }
+    if (const auto step = step_in(name)) steps.push_back(*step);
   }
   std::sort(steps.begin(), steps.end());
   return steps;
@@ -123,21 +109,15 @@ std::vector<std::int64_t> kept_steps(const fs::path& run) {
 
 std::vector<fs::path> newest_checkpoints(const fs::path& run) {
   std::vector<std::pair<std::int64_t, fs::path>> others;
-  for (const std::int64_t step : kept_steps(run)) {
-    others.emplace_back(step, step_folder(run, step));
-  }
+  for (const std::int64_t step : kept_steps(run)) others.emplace_back(step, step_folder(run, step));
   if (const fs::path best = run / "best"; fs::exists(best)) {
     others.emplace_back(step_of(best).value_or(0), best);
   }
   std::stable_sort(others.begin(), others.end(),
                    [](const auto& a, const auto& b) { return a.first > b.first; });
   std::vector<fs::path> all;
-  if (const fs::path last = run / "last"; fs::exists(last)) {
-    all.push_back(last);
-  }
-  for (auto& [step, folder] : others) {
-    all.push_back(std::move(folder));
-  }
+  if (const fs::path last = run / "last"; fs::exists(last)) all.push_back(last);
+  for (auto& [step, folder] : others) all.push_back(std::move(folder));
   return all;
 }
 
@@ -163,9 +143,7 @@ void retain(const fs::path& run, std::int64_t step, const Retention& retention) 
   std::vector<std::int64_t> steps = kept_steps(run);
   steps.erase(std::upper_bound(steps.begin(), steps.end(), step), steps.end());
   for (std::size_t i = 0; i + newest < steps.size(); ++i) {
-    if (!divides(retention.every, steps[i])) {
-      remove_checkpoint(step_folder(run, steps[i]));
-    }
+    if (!divides(retention.every, steps[i])) remove_checkpoint(step_folder(run, steps[i]));
   }
 }
 
@@ -174,27 +152,19 @@ void remove_checkpoint(const fs::path& checkpoint) {
   remove_tree(removed);
   std::error_code error;
   fs::rename(checkpoint, removed, error);
-  if (error == std::errc::no_such_file_or_directory) {
-    return;
-  }
-  if (error) {
-    throw SystemError(checkpoint.string(), "remove", error.value());
-  }
+  if (error == std::errc::no_such_file_or_directory) return;
+  if (error) throw SystemError(checkpoint.string(), "remove", error.value());
   remove_tree(removed);
 }
 
 void remove_kept(const fs::path& run) {
-  for (const std::int64_t step : kept_steps(run)) {
-    remove_checkpoint(step_folder(run, step));
-  }
+  for (const std::int64_t step : kept_steps(run)) remove_checkpoint(step_folder(run, step));
 }
 
 void put_back_replaced(const fs::path& run) {
   for (const std::string& name : names_with(run, ".")) {
     const auto temporary = temporary_checkpoint(name);
-    if (!temporary || !temporary->moved_away || fs::exists(run / temporary->name)) {
-      continue;
-    }
+    if (!temporary || !temporary->moved_away || fs::exists(run / temporary->name)) continue;
     std::error_code error;
     fs::rename(run / name, run / temporary->name, error);
     if (error) {
@@ -207,9 +177,7 @@ void put_back_replaced(const fs::path& run) {
 void remove_leftovers(const fs::path& run) {
   remove_tree(run / kRemoved);
   for (const std::string& name : names_with(run, ".")) {
-    if (temporary_checkpoint(name)) {
-      remove_tree(run / name);
-    }
+    if (temporary_checkpoint(name)) remove_tree(run / name);
   }
 }
 

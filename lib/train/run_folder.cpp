@@ -17,18 +17,12 @@ namespace ql::train {
 namespace fs = std::filesystem;
 
 RunFolder::RunFolder(fs::path path, Start start, bool reads_only) : path_(std::move(path)) {
-  if (reads_only) {
-    return;
-  }
+  if (reads_only) return;
   std::error_code error;
   fs::create_directories(path_, error);
-  if (error) {
-    throw SystemError(path_.string(), "create the folder", error.value());
-  }
+  if (error) throw SystemError(path_.string(), "create the folder", error.value());
   lock_ = uninterrupted([&] { return ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); });
-  if (lock_ < 0) {
-    throw SystemError(path_.string(), "open the folder", errno);
-  }
+  if (lock_ < 0) throw SystemError(path_.string(), "open the folder", errno);
   if (::flock(lock_, LOCK_EX | LOCK_NB) != 0) {
     const int reason = errno;
     ::close(lock_);
@@ -59,9 +53,7 @@ RunFolder::RunFolder(fs::path path, Start start, bool reads_only) : path_(std::m
 }
 
 RunFolder::~RunFolder() {
-  if (lock_ >= 0) {
-    ::close(lock_);
-  }
+  if (lock_ >= 0) ::close(lock_);
 }
 
 bool RunFolder::has_checkpoint() const { return !newest_checkpoints(path_).empty(); }
@@ -72,9 +64,7 @@ void RunFolder::clear() {
   remove_checkpoint(last());
   std::error_code error;
   fs::remove_all(log(), error);
-  if (error) {
-    throw SystemError(log().string(), "remove", error.value());
-  }
+  if (error) throw SystemError(log().string(), "remove", error.value());
 }
 
 }  // namespace ql::train

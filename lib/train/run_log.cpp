@@ -38,9 +38,7 @@ std::string event_of(const Json& record, double began) {
       scalars.push_back({kind + "/" + key, number_of(record[key])});
     }
   }
-  if (scalars.empty()) {
-    return "";
-  }
+  if (scalars.empty()) return "";
   const double elapsed = record.contains("elapsed") ? number_of(record["elapsed"]) : 0;
   return scalar_event(began + elapsed, record.at("step").get<std::int64_t>(), scalars);
 }
@@ -56,9 +54,7 @@ Kept kept_records(const fs::path& path, std::int64_t step, std::int64_t validati
   std::size_t begin = 0;
   for (std::int64_t number = 1;; ++number) {
     const std::size_t end = text.find('\n', begin);
-    if (end == std::string::npos) {
-      return kept;
-    }
+    if (end == std::string::npos) return kept;
     const std::string line = text.substr(begin, end - begin);
     const std::string where = fmt::format("{}: line {}", path.string(), number);
     const Json json = parse_json(line, where);

@@ -7,9 +7,7 @@ namespace ql::train {
 
 double training_progress(const TrainingConfig& config, std::int64_t step, double elapsed) {
   double progress = static_cast<double>(step) / static_cast<double>(config.steps);
-  if (config.minutes > 0) {
-    progress = std::max(progress, elapsed / (60 * config.minutes));
-  }
+  if (config.minutes > 0) progress = std::max(progress, elapsed / (60 * config.minutes));
   return std::min(progress, 1.0);
 }
 

@@ -22,9 +22,7 @@ std::vector<RowRange> split(const RowRange& rows, std::int64_t parts) {
 
 std::vector<Slice> split_rows(std::int64_t batch, std::int64_t slices, std::int64_t passes) {
   std::vector<Slice> result;
-  for (const RowRange& rows : split({0, batch}, slices)) {
-    result.push_back(split(rows, passes));
-  }
+  for (const RowRange& rows : split({0, batch}, slices)) result.push_back(split(rows, passes));
   return result;
 }
 

@@ -65,12 +65,8 @@ Json state_to_json(const TrainingState& state) { return write_keys(state); }
 
 TrainingState state_from_json(const JsonObject& json) {
   auto state = read_keys<TrainingState>(json);
-  if (!json.has("updates")) {
-    state.updates = state.step;
-  }
-  if (!json.has("cursor")) {
-    state.cursor = state.step;
-  }
+  if (!json.has("updates")) state.updates = state.step;
+  if (!json.has("cursor")) state.cursor = state.step;
   const Range steps(0, static_cast<double>(state.step));
   check_range(json.where(), "updates", state.updates, steps);
   check_range(json.where(), "validation_step", state.validation_step, steps);

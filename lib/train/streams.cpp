@@ -82,9 +82,7 @@ Streams::Ids Streams::read_now(std::int64_t step) const {
 }
 
 void Streams::begin_to_read(std::int64_t step) {
-  if (!thread_) {
-    return;
-  }
+  if (!thread_) return;
   const auto task =
       std::make_shared<std::packaged_task<Ids()>>([this, step] { return read_now(step); });
   ahead_ = task->get_future();
@@ -92,9 +90,7 @@ void Streams::begin_to_read(std::int64_t step) {
 }
 
 void Streams::read(std::int64_t step, std::int64_t* out) {
-  if (next_ != step) {
-    drop_ahead();
-  }
+  if (next_ != step) drop_ahead();
   const Ids ids = ahead_.valid() ? ahead_.get() : read_now(step);
   next_ = step + 1;
   begin_to_read(step + 1);

@@ -9,9 +9,7 @@ std::unique_ptr<TrainedNetwork> make_trained_network(const net::Network& network
                                                      const TrainingConfig& config,
                                                      const ComputeDevice& compute,
                                                      machine::ProcessGroup* group) {
-  if (compute.device.is_cpu()) {
-    return std::make_unique<TrainedOnCpu>(network, config, group);
-  }
+  if (compute.device.is_cpu()) return std::make_unique<TrainedOnCpu>(network, config, group);
   return std::make_unique<TrainedOnDevice>(network, config, compute, group);
 }
 

@@ -28,9 +28,7 @@ void add_gradients(Gradients& sum, Gradients more) {
 }
 
 void drop_gradients(const std::vector<nn::NamedTensor>& parameters) {
-  for (const nn::NamedTensor& parameter : parameters) {
-    parameter.tensor.mutable_grad().reset();
-  }
+  for (const nn::NamedTensor& parameter : parameters) parameter.tensor.mutable_grad().reset();
 }
 
 }  // namespace
@@ -46,24 +44,18 @@ TrainedOnCpu::TrainedOnCpu(const net::Network& network, const TrainingConfig& co
       slices_(split_rows(rows_.count, config.slices, config.passes)) {
   model_.initialise(static_cast<std::uint64_t>(config.seed));
   set_own_memory(at_lengths_.start_memory(rows_.count));
-  if (group != nullptr) {
-    shared_ = std::make_unique<Shared>(*group, model_, slices_.size());
-  }
+  if (group != nullptr) shared_ = std::make_unique<Shared>(*group, model_, slices_.size());
 }
 
 nn::Memory TrainedOnCpu::memory() const {
   std::vector<std::vector<nn::NamedTensor>> parts;
   for (const std::vector<nn::Memory>& slice : memories_) {
-    for (const nn::Memory& pass : slice) {
-      parts.push_back(pass.named());
-    }
+    for (const nn::Memory& pass : slice) parts.push_back(pass.named());
   }
   std::size_t number = 0;
   return memories_.front().front().with([&](const at::Tensor&) {
     std::vector<at::Tensor> rows;
-    for (const std::vector<nn::NamedTensor>& part : parts) {
-      rows.push_back(part[number].tensor);
-    }
+    for (const std::vector<nn::NamedTensor>& part : parts) rows.push_back(part[number].tensor);
     ++number;
     const at::Tensor own = at::cat(rows);
     return group_ != nullptr ? all_rows(own, *group_, rows_, config_.batch) : own;
@@ -134,9 +126,7 @@ std::vector<TrainedOnCpu::SliceResult> TrainedOnCpu::run_slices(const at::Tensor
 }
 
 StepResult TrainedOnCpu::step(Streams& streams, std::int64_t step, double learning_rate) {
-  if (streams.starts_epoch(step)) {
-    set_own_memory(at_lengths_.start_memory(rows_.count));
-  }
+  if (streams.starts_epoch(step)) set_own_memory(at_lengths_.start_memory(rows_.count));
   nn::StepOptions options;
   options.training = true;
   options.seed = static_cast<std::uint64_t>(config_.seed);

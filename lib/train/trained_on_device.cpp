@@ -30,9 +30,7 @@ TrainedOnDevice::TrainedOnDevice(const net::Network& network, const TrainingConf
       step_(model_, config, group),
       host_(step_.rows().count, network.lengths.segment, step_.scales(),
             at::TensorOptions().pinned_memory(compute.device.is_cuda())) {
-  if (group_ != nullptr) {
-    group_->join_device(compute.device);
-  }
+  if (group_ != nullptr) group_->join_device(compute.device);
 #ifdef QL_CUDA
   if (compute.device.is_cuda()) {
     cuda_ = std::make_unique<CudaSteps>(compute.device, compute.graph && can_be_recorded(network));
@@ -43,9 +41,7 @@ TrainedOnDevice::TrainedOnDevice(const net::Network& network, const TrainingConf
 TrainedOnDevice::~TrainedOnDevice() = default;
 
 StepResult TrainedOnDevice::step(Streams& streams, std::int64_t step, double learning_rate) {
-  if (group_ != nullptr) {
-    group_->await_device();
-  }
+  if (group_ != nullptr) group_->await_device();
 #ifdef QL_CUDA
   if (cuda_) {
     cuda_->wait_for_upload();  // `host_` is about to be written
@@ -70,9 +66,7 @@ StepResult TrainedOnDevice::step(Streams& streams, std::int64_t step, double lea
   const auto upload = [&] {
     step_.input().ids.copy_(host_.ids, /*non_blocking=*/true);
     step_.input().numbers.copy_(host_.numbers, /*non_blocking=*/true);
-    if (streams.starts_epoch(step)) {
-      step_.forget();
-    }
+    if (streams.starts_epoch(step)) step_.forget();
   };
   // A GPU draws its masks from it. The CPU's is set as well, which lets a test see this.
   nn::seed_generator(model_.options().device(), options);
@@ -114,13 +108,9 @@ void TrainedOnDevice::set_memory(const nn::Memory& memory) {
 }
 
 StepResult TrainedOnDevice::finish() {
-  if (group_ != nullptr) {
-    group_->await_device();
-  }
+  if (group_ != nullptr) group_->await_device();
 #ifdef QL_CUDA
-  if (cuda_) {
-    cuda_->wait();
-  }
+  if (cuda_) cuda_->wait();
 #endif
   const StepReport report = step_.take_report();
   if (report.failed_step >= 0) {
@@ -130,9 +120,7 @@ StepResult TrainedOnDevice::finish() {
     const auto count = static_cast<double>(report.steps);
     const Divergence mean{last_step_, report.loss / count, report.gradient_norm / count,
                           largest_loss()};
-    if (!mean.reason().empty()) {
-      throw Diverged(mean);
-    }
+    if (!mean.reason().empty()) throw Diverged(mean);
   }
   return {report.loss, report.gradient_norm, report.steps};
 }

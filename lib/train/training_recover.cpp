@@ -21,9 +21,7 @@ Json record_of(const Divergence& found, const TrainingState& state, OnDivergence
     record["loss"] = found.loss;
     record["gradient_norm"] = found.gradient_norm;
     record["layers"] = Json::object();
-    for (const GroupNorm& layer : found.layers) {
-      record["layers"][layer.name] = layer.norm;
-    }
+    for (const GroupNorm& layer : found.layers) record["layers"][layer.name] = layer.norm;
   }
   record["action"] = to_text(action);
   record["elapsed"] = elapsed;
@@ -41,9 +39,7 @@ void TrainingRun::run() {
       run_steps();
       return;
     } catch (const Diverged& error) {
-      if (!recover(error.found())) {
-        throw;
-      }
+      if (!recover(error.found())) throw;
       log_warning("step {}: {}; {}", with_thousands(error.found().step + 1), error.found().reason(),
                   task_.config.divergence == OnDivergence::kSkip
                       ? "the step is left out"
@@ -84,9 +80,7 @@ void TrainingRun::roll_back(std::int64_t cursor) {
   restore(newest_, Rows::kSame);
   state_.divergences = divergences;
   leave_out_until(cursor);
-  if (is_first()) {
-    open_log();
-  }
+  if (is_first()) open_log();
   timed_steps_ = 0;
   step_seconds_ = 0;
 }
@@ -104,13 +98,9 @@ void TrainingRun::leave_out_until(std::int64_t cursor) {
   nn::StepOptions step;
   step.ages.assign(static_cast<std::size_t>(streams_.batch()), 0);
   if (!epoch_begins && streams_.epoch(state_.step) == epoch) {
-    if (!task_.network.reset_memory_at_documents) {
-      return;
-    }
+    if (!task_.network.reset_memory_at_documents) return;
     step.ages = streams_.document_ages(state_.step, {0, streams_.batch()});
-    for (std::int64_t& age : step.ages) {
-      age = std::max<std::int64_t>(0, age - left_out);
-    }
+    for (std::int64_t& age : step.ages) age = std::max<std::int64_t>(0, age - left_out);
   }
   nn::Memory memory = trained_->memory();
   nn::forget_other_documents(memory, net::make_geometry(task_.network, task_.network.lengths),

@@ -37,9 +37,7 @@ double TrainingRun::progress() const {
 void TrainingRun::agree() {
   elapsed_ = watch_.total();
   stop_signal_ = stop_signal();
-  if (task_.group == nullptr) {
-    return;
-  }
+  if (task_.group == nullptr) return;
   const at::Tensor votes = at::zeros({3}, at::kDouble);
   auto* vote = votes.data_ptr<double>();
   vote[0] = is_first() ? elapsed_ : 0;
@@ -67,12 +65,8 @@ void TrainingRun::run_steps() {
     agree();
     // A budget that is spent at once still leaves one step: there has to be a checkpoint.
     const bool finished = state_.step > 0 && progress() >= 1;
-    if (finished) {
-      finish_steps();
-    }
-    if (finished && state_.since_log.steps > 0) {
-      log_steps();
-    }
+    if (finished) finish_steps();
+    if (finished && state_.since_log.steps > 0) log_steps();
     if (stop_signal_ == 0 && validation_due(finished)) {
       try {
         validate();
@@ -82,12 +76,8 @@ void TrainingRun::run_steps() {
       agree();
     }
     const bool pause = finished || (task_.stop_at > 0 && state_.step >= task_.stop_at);
-    if (checkpoint_due() || pause || stop_signal_ != 0) {
-      save_unsaved();
-    }
-    if (stop_signal_ != 0) {
-      throw Interrupted(stop_signal_);
-    }
+    if (checkpoint_due() || pause || stop_signal_ != 0) save_unsaved();
+    if (stop_signal_ != 0) throw Interrupted(stop_signal_);
     if (pause) {
       line_.clear();
       return;
@@ -102,9 +92,7 @@ void TrainingRun::run_steps() {
         return figures_text(figures(), task_.config.steps);
       });
     }
-    if (log_due) {
-      log_steps();
-    }
+    if (log_due) log_steps();
   }
 }
 
@@ -180,9 +168,7 @@ void TrainingRun::log_steps() {
 }
 
 void TrainingRun::append_to_log(const Json& record) {
-  if (log_) {
-    log_->append(record);
-  }
+  if (log_) log_->append(record);
 }
 
 eval::Evaluation TrainingRun::evaluate(const net::Lengths& lengths) {
@@ -231,14 +217,10 @@ void TrainingRun::validate() {
                  {"best", best},
                  {"seconds", result.seconds},
                  {"elapsed", watch_.total()}});
-  if (!best) {
-    return;
-  }
+  if (!best) return;
   state_.best = Best{state_.step, loss};
   bool other_stays = is_first() && has_better(loss);
-  if (task_.group != nullptr) {
-    other_stays = task_.group->from_first(std::int64_t{other_stays}) != 0;
-  }
+  if (task_.group != nullptr) other_stays = task_.group->from_first(std::int64_t{other_stays}) != 0;
   if (other_stays) {
     save_unsaved();  // a rollback finds the checkpoint that it would have found in RUN/best
   } else {
@@ -253,16 +235,12 @@ bool TrainingRun::has_better(double loss) const {
   const std::filesystem::path folder = folder_.best();
   try {
     const std::optional<Best> other = read_state(folder).best;
-    if (!other || other->loss >= loss || !damage(folder).empty()) {
-      return false;
-    }
+    if (!other || other->loss >= loss || !damage(folder).empty()) return false;
     log_info("{} of step {} stays: its validation loss is {:.4f}", folder.string(),
              with_thousands(other->step), other->loss);
     return true;
   } catch (const Error& error) {
-    if (tells_damage(error)) {
-      return false;
-    }
+    if (tells_damage(error)) return false;
     log_warning("{} stays, because it cannot be read: {}", folder.string(), error.what());
     return true;
   }
@@ -289,9 +267,7 @@ void TrainingRun::save(const std::filesystem::path& folder) {
     task_.group->from_first(std::int64_t{0});  // nobody counts on it, or leaves, before it is there
   }
   newest_ = folder;
-  if (last) {
-    last_at_ = elapsed_;
-  }
+  if (last) last_at_ = elapsed_;
   if (last && is_first()) {
     retain(folder_.path(), state_.step, {task_.config.keep_last, task_.config.keep_every});
   }
@@ -307,9 +283,7 @@ void TrainingRun::save_unsaved() {
 
 // Several processes would have to save together, and the others do not know of what happened here.
 void TrainingRun::save_before_failing() {
-  if (task_.group == nullptr) {
-    save_unsaved();
-  }
+  if (task_.group == nullptr) save_unsaved();
 }
 
 TrainingState train(const TrainingTask& task, shard::TokenReader& data,

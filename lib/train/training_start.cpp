@@ -119,9 +119,7 @@ TrainingTask with_own_slices(TrainingTask task, const fs::path& checkpoint,
     const JsonObject saved(file.training, checkpoint.string());
     // A checkpoint without these keys was made by a training that did not split batches.
     const auto complete = [&saved](std::int64_t& value, const char* key) {
-      if (value == 0) {
-        value = saved.has(key) ? saved.integer(key, 0) : 1;
-      }
+      if (value == 0) value = saved.has(key) ? saved.integer(key, 0) : 1;
     };
     complete(config.slices, "slices");
     complete(config.passes, "passes");
@@ -206,9 +204,7 @@ void TrainingRun::start() {
     resume();
   }
   watch_ = Stopwatch(state_.elapsed);
-  if (is_first()) {
-    open_log();
-  }
+  if (is_first()) open_log();
   agree();
   last_at_ = elapsed_;
   progress_at_start_ = progress();
@@ -282,20 +278,14 @@ void TrainingRun::begin() {
     weights::load_weights(trained_->model(), weights::read_weights(task_.init));
     log_info("weights from {} ({})", task_.init.string(), to_text(origin.network.architecture));
   }
-  if (is_first()) {
-    folder_.clear();
-  }
+  if (is_first()) folder_.clear();
 }
 
 void TrainingRun::announce() const {
   const std::int64_t parameters = trained_->model().parameter_count();
   std::vector<std::string> lines = network_lines(task_.network, parameters);
-  if (!task_.machine.empty()) {
-    lines.insert(lines.begin(), task_.machine);
-  }
-  if (!task_.compute.device.is_cpu()) {
-    lines.insert(lines.begin(), place_text(task_));
-  }
+  if (!task_.machine.empty()) lines.insert(lines.begin(), task_.machine);
+  if (!task_.compute.device.is_cpu()) lines.insert(lines.begin(), place_text(task_));
   for (std::string& line : schedule_lines(task_.config, streams_, state_.data, state_.validation)) {
     lines.push_back(std::move(line));
   }
@@ -303,9 +293,7 @@ void TrainingRun::announce() const {
     lines.push_back(slices_line(own_config(task_)));
     lines.push_back(memory_line(memory_));
   }
-  for (const std::string& line : lines) {
-    log_info("{}", line);
-  }
+  for (const std::string& line : lines) log_info("{}", line);
 }
 
 }  // namespace ql::train

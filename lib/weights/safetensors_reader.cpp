@@ -29,9 +29,7 @@ struct Entry {
 
 SafetensorsType read_type(const std::string& name, const std::string& where) {
   for (const SafetensorsType& type : kSafetensorsTypes) {
-    if (type.name == name) {
-      return type;
-    }
+    if (type.name == name) return type;
   }
   throw FormatError(where,
                     fmt::format("expected dtype {}, found '{}'", kSafetensorsTypeNames, name));
@@ -165,9 +163,7 @@ at::Tensor read_tensor(const Entry& entry, const char* data, const std::string& 
       std::any_of(bytes, bytes + size, [](char byte) { return byte != 0 && byte != 1; })) {
     throw FormatError(where + ": " + entry.name, "a BOOL is neither 0 nor 1");
   }
-  if (size > 0) {
-    std::memcpy(tensor.data_ptr(), bytes, size);
-  }
+  if (size > 0) std::memcpy(tensor.data_ptr(), bytes, size);
   return tensor;
 }
 
@@ -182,9 +178,7 @@ const at::Tensor* TensorFile::find(const std::string& name) const {
 
 const at::Tensor& TensorFile::at(const std::string& name) const {
   const at::Tensor* tensor = find(name);
-  if (tensor == nullptr) {
-    throw FormatError(where, fmt::format("it has no tensor '{}'", name));
-  }
+  if (tensor == nullptr) throw FormatError(where, fmt::format("it has no tensor '{}'", name));
   return *tensor;
 }
 

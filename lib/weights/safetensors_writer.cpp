@@ -13,9 +13,7 @@ namespace {
 
 const SafetensorsType& type_of(const nn::NamedTensor& tensor, const std::string& where) {
   for (const SafetensorsType& type : kSafetensorsTypes) {
-    if (type.type == tensor.tensor.scalar_type()) {
-      return type;
-    }
+    if (type.type == tensor.tensor.scalar_type()) return type;
   }
   throw Error(where,
               fmt::format("tensor '{}' has a type that safetensors cannot hold", tensor.name),
@@ -28,9 +26,7 @@ std::string make_header(const std::vector<nn::NamedTensor>& tensors,
   Json header = Json::object();
   if (!metadata.empty()) {
     Json texts = Json::object();
-    for (const auto& [key, value] : metadata) {
-      texts[key] = value;
-    }
+    for (const auto& [key, value] : metadata) texts[key] = value;
     header[kSafetensorsMetadata] = texts;
   }
   std::set<std::string> names = {kSafetensorsMetadata};

@@ -24,9 +24,7 @@ std::string find_fault(const at::Tensor& source, const at::Tensor& target) {
     return fmt::format("expected shape [{}], found [{}]", fmt::join(target.sizes(), ", "),
                        fmt::join(source.sizes(), ", "));
   }
-  if (!source.is_floating_point()) {
-    return "expected floating-point numbers";
-  }
+  if (!source.is_floating_point()) return "expected floating-point numbers";
   // The values are checked as the model will hold them: a large float64 may not fit its float32.
   if (!at::isfinite(source.to(target.options())).all().item<bool>()) {
     return "it holds NaN or infinite values";
@@ -80,22 +78,16 @@ void drop_library_prefix(TensorFile& file) {
   for (nn::NamedTensor& tensor : file.tensors) {
     const bool of_clusters =
         tensor.name == "crit.cluster_weight" || tensor.name == "crit.cluster_bias";
-    if (is_library && of_clusters && tensor.tensor.dim() > 0) {
-      tensor.tensor = tensor.tensor.flip(0);
-    }
+    if (is_library && of_clusters && tensor.tensor.dim() > 0) tensor.tensor = tensor.tensor.flip(0);
   }
 }
 
 // Says why a tensor that is no parameter is refused; empty for the tensors of the public code's
 // state that say nothing new.
 std::string find_surplus_fault(const nn::NamedTensor& tensor, const TensorFile& file) {
-  if (tensor.name == kConstant) {
-    return "";
-  }
+  if (tensor.name == kConstant) return "";
   const std::string original_name = tied_to(tensor.name, file);
-  if (original_name.empty() || !file.has(original_name)) {
-    return "the network has no such tensor";
-  }
+  if (original_name.empty() || !file.has(original_name)) return "the network has no such tensor";
   const at::Tensor& original = file.at(original_name);
   const bool same = tensor.tensor.sizes() == original.sizes() &&
                     tensor.tensor.scalar_type() == original.scalar_type() &&
@@ -109,9 +101,7 @@ std::string find_surplus_fault(const nn::NamedTensor& tensor, const TensorFile& 
 void check_count(const net::Network& network, const TensorFile& file) {
   constexpr std::int64_t kFitsAnywhere = std::int64_t{1} << 24;
   std::int64_t numbers = 0;
-  for (const nn::NamedTensor& tensor : file.tensors) {
-    numbers += tensor.tensor.numel();
-  }
+  for (const nn::NamedTensor& tensor : file.tensors) numbers += tensor.tensor.numel();
   const std::int64_t weights = net::cost(network, network.lengths).parameters;
   if (weights > std::max(numbers, kFitsAnywhere)) {
     throw FormatError(
@@ -131,19 +121,13 @@ void load_weights(nn::Model& model, const TensorFile& file, const std::string& i
     const std::string fault = file.has(parameter.name)
                                   ? find_fault(file.at(parameter.name), parameter.tensor)
                                   : "missing";
-    if (!fault.empty()) {
-      faults.push_back(fmt::format("'{}': {}", parameter.name, fault));
-    }
+    if (!fault.empty()) faults.push_back(fmt::format("'{}': {}", parameter.name, fault));
   }
   for (const nn::NamedTensor& tensor : file.tensors) {
     const bool ignored = !ignore_prefix.empty() && tensor.name.rfind(ignore_prefix, 0) == 0;
-    if (ignored || known.count(tensor.name) != 0) {
-      continue;
-    }
+    if (ignored || known.count(tensor.name) != 0) continue;
     const std::string fault = find_surplus_fault(tensor, file);
-    if (!fault.empty()) {
-      faults.push_back(fmt::format("'{}': {}", tensor.name, fault));
-    }
+    if (!fault.empty()) faults.push_back(fmt::format("'{}': {}", tensor.name, fault));
   }
   if (!faults.empty()) {
     constexpr std::size_t kShown = 8;
