@@ -1,5 +1,7 @@
 #include "base/signals.h"
 
+#include <unistd.h>
+
 #include <array>
 #include <atomic>
 #include <csignal>
@@ -15,16 +17,23 @@ static_assert(std::atomic<int>::is_always_lock_free, "the signal handler must no
 
 constexpr std::array<int, 2> kStopSignals{SIGINT, SIGTERM};
 
+// A signal that comes just before a read or a write begins does not interrupt it. So from the first
+// one on an alarm does, every second.
+extern "C" void ql_on_alarm(int /*signal_number*/) { ::alarm(1); }
+
 extern "C" void ql_on_stop_signal(int signal_number) {
   int none = 0;
-  if (requested_stop.compare_exchange_strong(none, signal_number)) return;
+  if (requested_stop.compare_exchange_strong(none, signal_number)) {
+    ::alarm(1);
+    return;
+  }
   std::signal(signal_number, SIG_DFL);
   std::raise(signal_number);
 }
 
-void install_handler(int signal_number) {
+void install_handler(int signal_number, void (*handler)(int) = ql_on_stop_signal) {
   struct sigaction action = {};
-  action.sa_handler = ql_on_stop_signal;
+  action.sa_handler = handler;
   sigemptyset(&action.sa_mask);
   // Without SA_RESTART a waiting read() returns and can look at stop_signal().
   action.sa_flags = 0;
@@ -34,6 +43,7 @@ void install_handler(int signal_number) {
 }  // namespace
 
 void install_signal_handlers() {
+  install_handler(SIGALRM, ql_on_alarm);
   for (const int signal_number : kStopSignals) {
     struct sigaction before = {};
     sigaction(signal_number, nullptr, &before);

@@ -7,7 +7,7 @@
 //     WHEN  3 the third call alone, 3+ that one and all later ones, every each call, but only once:
 //           repeated at once it does its work, as after a signal
 //     HOW   the name of an error, or short: half of the bytes are read or written, or back: the
-//           clock is a day behind
+//           clock is a day behind, or stop: SIGTERM comes just before a read or write begins
 //   QL_FAULT_FOLDER=DIR    only calls that concern files below this folder count
 //   QL_FAULT_BYTES=N       only allocations of N bytes or more count
 //   QL_FAULT_NO_LINKS=1    besides, no file there gets a second name: no hard links
@@ -17,6 +17,7 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -43,7 +44,7 @@ constexpr NamedError kErrors[] = {{"ENOSPC", ENOSPC}, {"EIO", EIO},       {"EINT
                                   {"EXDEV", EXDEV},   {"EMLINK", EMLINK}, {"EAGAIN", EAGAIN}};
 
 enum class When { kOnce, kFrom, kEvery };
-enum class How { kError, kShort, kBack };
+enum class How { kError, kShort, kBack, kStop };
 
 // No memory is allocated for it: it is in use while memory is.
 struct Fault {
@@ -85,6 +86,8 @@ void read_fault() {
     fault.how = How::kShort;
   } else if (strcmp(how, "back") == 0) {
     fault.how = How::kBack;
+  } else if (strcmp(how, "stop") == 0) {
+    fault.how = How::kStop;
   } else {
     for (const NamedError& error : kErrors) {
       if (strcmp(how, error.name) == 0) fault.error = error.number;
@@ -166,11 +169,13 @@ bool fails(const char* call, File file) {
 
 // How many bytes a transfer may have.
 std::size_t allowed(const char* call, int descriptor, std::size_t size) {
-  if (!is_chosen(call) || fault.how != How::kShort || size < 2) return size;
+  if (!is_chosen(call) || (fault.how != How::kShort && fault.how != How::kStop)) return size;
+  if (size < 2) return size;
   const int before = errno;
   const bool due = is_below_folder(descriptor) && is_due();
+  if (due && fault.how == How::kStop) raise(SIGTERM);
   errno = before;
-  return due ? size / 2 : size;
+  return due && fault.how == How::kShort ? size / 2 : size;
 }
 
 bool fails_to_allocate(std::size_t size) {
