@@ -1,8 +1,6 @@
 // Reads the options that several commands of qlbin have.
 #pragma once
 
-#include <string>
-
 #include "base/options.h"
 #include "base/progress.h"
 #include "shard/pack_writer.h"

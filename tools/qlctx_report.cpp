@@ -1,6 +1,5 @@
 #include "qlctx_report.h"
 
-#include <algorithm>
 #include <cmath>
 #include <optional>
 

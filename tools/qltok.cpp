@@ -2,10 +2,8 @@
 #include <fmt/format.h>
 
 #include <map>
-#include <memory>
 #include <optional>
 #include <string>
-#include <utility>
 
 #include "base/common_options.h"
 #include "base/error.h"

@@ -1,8 +1,6 @@
 // --help, readable at 80 columns.
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "base/options.h"
 #include "base/options_internal.h"
 

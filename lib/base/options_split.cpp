@@ -10,7 +10,6 @@
 #include <stdexcept>
 #include <utility>
 
-#include "base/nearest.h"
 #include "base/options_internal.h"
 
 namespace ql::internal {

@@ -9,7 +9,6 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "base/file_internal.h"
 #include "base/signals.h"
 #include "base/uninterrupted.h"
 

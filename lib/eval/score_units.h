@@ -3,14 +3,12 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 
 #include "eval/data_set.h"
 #include "eval/evaluation.h"
 #include "eval/units.h"
-#include "net/model_file.h"
 #include "nn/model.h"
 
 namespace ql::eval {

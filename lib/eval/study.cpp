@@ -1,8 +1,6 @@
 #include "eval/study.h"
 
-#include <algorithm>
 #include <filesystem>
-#include <utility>
 
 #include "base/error.h"
 #include "base/progress.h"

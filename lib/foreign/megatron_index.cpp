@@ -1,6 +1,5 @@
 #include "foreign/megatron_index_internal.h"
 
-#include <algorithm>
 #include <optional>
 #include <string_view>
 

@@ -6,8 +6,6 @@
 
 #include <ATen/ATen.h>
 
-#include <cstddef>
-
 #include "kernels/attention.h"
 #include "kernels/vector.h"
 

@@ -2,7 +2,6 @@
 // between its products.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <limits>
 

@@ -1,6 +1,5 @@
 #include "kernels/softmax.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "kernels/autograd.h"

@@ -1,7 +1,5 @@
 #include "net/context.h"
 
-#include <algorithm>
-
 #include "base/error.h"
 #include "net/dependency.h"
 #include "net/inputs.h"

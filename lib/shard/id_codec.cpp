@@ -1,6 +1,5 @@
 #include "shard/id_codec.h"
 
-#include <algorithm>
 #include <cstring>
 
 #include "base/little_endian.h"

@@ -1,12 +1,10 @@
 #include "shard/join_packs.h"
 
-#include <algorithm>
 #include <deque>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "base/error.h"
 #include "base/hash.h"

@@ -1,7 +1,6 @@
 // A packed folder in the making: nothing is seen of it before it is whole.
 #pragma once
 
-#include <filesystem>
 #include <string>
 
 #include "base/file.h"

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <vector>
-
 #include "base/number.h"
 #include "base/printable.h"
 

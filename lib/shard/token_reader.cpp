@@ -5,7 +5,6 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "base/hash.h"
 #include "shard/document_starts_internal.h"
 #include "shard/frames_ahead_internal.h"
 #include "shard/lazy_shards_internal.h"

@@ -1,5 +1,3 @@
-#include <algorithm>
-#include <stdexcept>
 
 #include "base/error.h"
 #include "base/hash.h"

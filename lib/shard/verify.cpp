@@ -4,7 +4,6 @@
 #include <optional>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "base/error.h"
 #include "base/hash.h"

@@ -2,7 +2,6 @@
 
 #include <unicode/ucasemap.h>
 
-#include <algorithm>
 #include <memory>
 #include <stdexcept>
 

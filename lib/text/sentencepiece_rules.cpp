@@ -1,6 +1,5 @@
 #include "text/sentencepiece_rules_internal.h"
 
-#include <cstddef>
 #include <cstdint>
 
 namespace ql::text {

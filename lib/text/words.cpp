@@ -1,6 +1,5 @@
 #include "text/words.h"
 
-#include <algorithm>
 #include <array>
 #include <bitset>
 #include <cstring>

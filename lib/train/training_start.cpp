@@ -17,7 +17,6 @@
 #include "train/estimate.h"
 #include "train/resume_point.h"
 #include "train/retention.h"
-#include "train/schedule.h"
 #include "train/slices.h"
 #include "train/training_run.h"
 #include "weights/weights.h"
