@@ -25,13 +25,9 @@ using Case = test::DependencyCase;
 at::Tensor last_states(const nn::Model& model, const net::Geometry& geometry,
                        const at::Tensor& tokens) {
   const at::NoGradGuard no_grad;
-  nn::Memory memory = model.start_memory(geometry, tokens.size(0));
   const std::int64_t segment = geometry.lengths.segment;
-  at::Tensor states;
-  for (std::int64_t start = 0; start < tokens.size(1); start += segment) {
-    states = model.forward(geometry, tokens.narrow(1, start, segment), memory, {});
-  }
-  return states;
+  return test::read_states(model, geometry.lengths, tokens)
+      .narrow(1, tokens.size(1) - segment, segment);
 }
 
 // moves[x][p]: whether a change of token x moves the state at position p of the last segment. In
