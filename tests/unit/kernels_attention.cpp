@@ -1,9 +1,9 @@
-// Relative attention against a double loop with explicit distances.
+// Relative attention by our own kernel against that of ATen's operations, which nn_page.cpp
+// compares with the network on one page.
 #include "kernels/attention.h"
 
 #include <ATen/Parallel.h>
 
-#include <cmath>
 #include <cstdint>
 #include <iterator>
 #include <random>
@@ -93,64 +93,6 @@ std::vector<at::Tensor> leaves(const AttentionInput& input) {
   return all;
 }
 
-at::Tensor or_zeros(const at::Tensor& tensor, at::IntArrayRef shape) {
-  return tensor.defined() ? tensor : at::zeros(shape, at::kDouble);
-}
-
-// Every number by its definition: for each stream, head and query the keys one by one, their
-// distance counted in window positions.
-at::Tensor attention_oracle(const Shape& shape, const AttentionInput& input) {
-  const std::int64_t window = shape.segment + shape.memory;
-  const at::Tensor positions = or_zeros(input.positions, {window, shape.heads, shape.width});
-  const at::Tensor content_bias = or_zeros(input.content_bias, {shape.heads, shape.width});
-  const at::Tensor position_bias = or_zeros(input.position_bias, {shape.heads, shape.width});
-  const auto q = input.queries.accessor<double, 4>();
-  const auto kv = input.keys_values.front().accessor<double, 5>();
-  const auto r = positions.accessor<double, 3>();
-  const auto u = content_bias.accessor<double, 2>();
-  const auto v = position_bias.accessor<double, 2>();
-  at::Tensor sums = at::zeros({shape.batch, shape.segment, shape.heads, shape.width}, at::kDouble);
-  auto out = sums.accessor<double, 4>();
-  for (std::int64_t b = 0; b < shape.batch; ++b) {
-    for (std::int64_t h = 0; h < shape.heads; ++h) {
-      for (std::int64_t i = 0; i < shape.segment; ++i) {
-        std::vector<double> weights;
-        double sum = 0;
-        for (std::int64_t j = 0; j < window; ++j) {
-          const std::int64_t distance = shape.memory + i - j;
-          const std::int64_t dilation = input.reach.dilations.empty()
-                                            ? 1
-                                            : input.reach.dilations[static_cast<std::size_t>(h)];
-          const bool in_reach = distance % dilation == 0 &&
-                                (input.reach.span == 0 || distance / dilation < input.reach.span);
-          if (distance < 0 || !in_reach) {
-            weights.push_back(0);
-            continue;
-          }
-          double score = 0;
-          for (std::int64_t n = 0; n < shape.width; ++n) {
-            score += (q[b][i][h][n] + u[h][n]) * kv[b][j][0][h][n];
-            score += (q[b][i][h][n] + v[h][n]) * r[window - 1 - distance][h][n];
-          }
-          weights.push_back(std::exp(score / std::sqrt(static_cast<double>(shape.width))));
-          sum += weights.back();
-        }
-        for (std::int64_t j = 0; j < window; ++j) {
-          double weight = weights[static_cast<std::size_t>(j)] / sum;
-          if (input.probability_kept.defined()) {
-            weight *=
-                input.probability_kept.accessor<std::uint8_t, 4>()[b][h][i][j] * input.kept_factor;
-          }
-          for (std::int64_t n = 0; n < shape.width; ++n) {
-            out[b][i][h][n] += weight * kv[b][j][1][h][n];
-          }
-        }
-      }
-    }
-  }
-  return sums;
-}
-
 std::vector<at::Tensor> gradients(const AttentionInput& input, const at::Tensor& sums,
                                   const at::Tensor& factors) {
   (sums * factors).sum().backward();
@@ -163,23 +105,6 @@ std::vector<at::Tensor> gradients(const AttentionInput& input, const at::Tensor&
 }
 
 }  // namespace
-
-TEST_CASE("attention equals the double loop") {
-  at::manual_seed(1);
-  for (const Shape& shape : shapes()) {
-    for (const Kind kind : kKinds) {
-      CAPTURE(shape.segment);
-      CAPTURE(shape.memory);
-      CAPTURE(static_cast<int>(kind));
-      const AttentionInput input = random_input(shape, kind);
-      const at::Tensor expected = attention_oracle(shape, input);
-      CHECK(test::largest_difference(relative_attention(input), expected) < 1e-10);
-      CHECK(test::largest_difference(attention_of_operations(input), expected) < 1e-10);
-      const at::NoGradGuard no_grad;
-      CHECK(test::largest_difference(relative_attention(input), expected) < 1e-10);
-    }
-  }
-}
 
 TEST_CASE("usage is what a value of one key, zero elsewhere, adds on average") {
   at::manual_seed(5);
@@ -196,14 +121,15 @@ TEST_CASE("usage is what a value of one key, zero elsewhere, adds on average") {
         keys_values = keys_values.detach().clone();
         keys_values.select(2, 1).zero_();
         keys_values.select(2, 1).select(1, key).fill_(1);
-        const at::Tensor expected = attention_oracle(shape, input).mean(at::IntArrayRef{1, 2, 3});
+        const at::Tensor expected =
+            attention_of_operations(input).detach().mean(at::IntArrayRef{1, 2, 3});
         CHECK(test::largest_difference(usage.select(1, key), expected) < 1e-12);
       }
     }
   }
 }
 
-TEST_CASE("attention's own gradients equal those of ATen's operations" *
+TEST_CASE("attention and its gradients equal those of ATen's operations" *
           doctest::test_suite("numeric")) {
   at::manual_seed(2);
   for (const Shape& shape : shapes()) {
@@ -212,8 +138,15 @@ TEST_CASE("attention's own gradients equal those of ATen's operations" *
       CAPTURE(shape.memory);
       const AttentionInput input = random_input(shape, kind);
       const at::Tensor factors = at::randn_like(input.queries);
-      const auto expected = gradients(input, attention_of_operations(input), factors);
-      const auto found = gradients(input, relative_attention(input), factors);
+      const at::Tensor sums = attention_of_operations(input),
+                       found_sums = relative_attention(input);
+      CHECK(test::largest_difference(found_sums, sums) < 1e-10);
+      {
+        const at::NoGradGuard no_grad;
+        CHECK(test::largest_difference(relative_attention(input), sums) < 1e-10);
+      }
+      const auto expected = gradients(input, sums, factors);
+      const auto found = gradients(input, found_sums, factors);
       for (std::size_t i = 0; i < expected.size(); ++i) {
         CAPTURE(i);
         CHECK((found[i].sizes() == expected[i].sizes()));
@@ -293,7 +226,7 @@ TEST_CASE("a window may come in parts, of streams that overlap") {
     const at::Tensor memory = stream.unfold(0, 5, 1).movedim(-1, 1);  // of 6 streams, one apart
     const at::Tensor oldest = at::randn({6, 4, 2, 2, 8}, at::kDouble);
     input.keys_values = {at::cat({oldest, memory, own}, 1)};
-    const at::Tensor expected = attention_oracle(shape, input);
+    const at::Tensor expected = attention_of_operations(input);
     input.keys_values = {oldest, memory, own};
     CHECK(input.window() == 13);
     CHECK(test::largest_difference(relative_attention(input), expected) < 1e-10);

@@ -9,7 +9,7 @@
 #include "net/context.h"
 #include "net/dependency.h"
 #include "net/geometry.h"
-#include "nn/model_at_lengths.h"
+#include "nn/model.h"
 #include "nn_dependency_cases.h"
 #include "nn_support.h"
 #include "torch_doctest.h"
@@ -25,14 +25,9 @@ using Case = test::DependencyCase;
 at::Tensor last_states(const nn::Model& model, const net::Geometry& geometry,
                        const at::Tensor& tokens) {
   const at::NoGradGuard no_grad;
-  const nn::ModelAtLengths at_lengths(model, geometry.lengths);
-  nn::Memory memory = at_lengths.start_memory(tokens.size(0));
   const std::int64_t segment = geometry.lengths.segment;
-  at::Tensor states;
-  for (std::int64_t start = 0; start < tokens.size(1); start += segment) {
-    states = at_lengths.forward(tokens.narrow(1, start, segment), memory, {});
-  }
-  return states;
+  return test::read_states(model, geometry.lengths, tokens)
+      .narrow(1, tokens.size(1) - segment, segment);
 }
 
 // moves[x][p]: whether a change of token x moves the state at position p of the last segment. In

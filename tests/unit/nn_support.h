@@ -1,14 +1,17 @@
-// Networks, weights and streams for the tests of lib/nn.
+// Networks, weights and streams for the tests of lib/nn, and the model that reads the streams. All
+// tests that compare what a model computes of a stream call it here.
 #pragma once
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "net/geometry.h"
 #include "net/network.h"
 #include "nn/model_at_lengths.h"
 
@@ -64,19 +67,65 @@ inline at::Tensor random_tokens(std::int64_t batch, std::int64_t length, std::in
   return tokens;
 }
 
-// The losses [batch, length] of streams read segment by segment from zero memories.
+// The tokens at which the documents of a stream start, in increasing order.
+using Starts = std::vector<std::int64_t>;
+
+// How many tokens of its document stand before a token.
+inline std::int64_t age_of(const Starts& starts, std::int64_t token) {
+  const auto after = std::upper_bound(starts.begin(), starts.end(), token);
+  return token - (after == starts.begin() ? 0 : *(after - 1));
+}
+
+// The states [streams, length, d_model] of streams that are read segment by segment from zero
+// memories; `starts` are those of each stream for a network that resets its memory at documents.
+// `step` is the first step's, and counts on. `reconstruction`, if given, gets every step's.
+inline at::Tensor read_states(const nn::Model& model, const net::Lengths& lengths,
+                              const at::Tensor& tokens, const std::vector<Starts>& starts = {},
+                              nn::StepOptions step = {},
+                              std::vector<at::Tensor>* reconstruction = nullptr) {
+  const nn::ModelAtLengths at_lengths(model, lengths);
+  nn::Memory memory = at_lengths.start_memory(tokens.size(0));
+  std::vector<at::Tensor> states;
+  for (std::int64_t begin = 0; begin < tokens.size(1); begin += lengths.segment, ++step.step) {
+    step.ages.clear();
+    for (const Starts& of_stream : starts) {
+      step.ages.push_back(age_of(of_stream, begin));
+    }
+    at::Tensor loss;
+    states.push_back(
+        at_lengths.forward(tokens.narrow(1, begin, lengths.segment), memory, step, &loss));
+    if (reconstruction != nullptr) {
+      reconstruction->push_back(loss);
+    }
+  }
+  return at::cat(states, 1);
+}
+
+// The same [1, length, d_model] of one stream [1, length], layer by layer over so many segments at
+// a time.
+inline at::Tensor read_layer_by_layer(const nn::Model& model, const net::Lengths& lengths,
+                                      const at::Tensor& tokens, std::int64_t segments,
+                                      const std::vector<Starts>& starts = {}) {
+  const nn::ModelAtLengths at_lengths(model, lengths);
+  nn::Memory memory = at_lengths.start_memory(1);
+  const at::Tensor rows = tokens.view({-1, lengths.segment});
+  std::vector<at::Tensor> states;
+  for (std::int64_t row = 0; row < rows.size(0); row += segments) {
+    const std::int64_t count = std::min(segments, rows.size(0) - row);
+    std::vector<std::int64_t> ages;
+    for (std::int64_t i = row; !starts.empty() && i < row + count; ++i) {
+      ages.push_back(age_of(starts.front(), i * lengths.segment));
+    }
+    states.push_back(at_lengths.forward_stream(rows.narrow(0, row, count), memory, ages));
+  }
+  return at::cat(states).flatten(0, 1).unsqueeze(0);
+}
+
+// The losses [streams, length] of streams read segment by segment from zero memories.
 inline at::Tensor read_streams(const nn::Model& model, const net::Lengths& lengths,
                                const at::Tensor& tokens, const at::Tensor& targets) {
   const at::NoGradGuard no_grad;
-  const nn::ModelAtLengths at_lengths(model, lengths);
-  nn::Memory memory = at_lengths.start_memory(tokens.size(0));
-  std::vector<at::Tensor> losses;
-  for (std::int64_t start = 0; start < tokens.size(1); start += lengths.segment) {
-    const at::Tensor states =
-        at_lengths.forward(tokens.narrow(1, start, lengths.segment), memory, {});
-    losses.push_back(model.losses(states, targets.narrow(1, start, lengths.segment)));
-  }
-  return at::cat(losses, 1);
+  return model.losses(read_states(model, lengths, tokens), targets);
 }
 
 inline double largest_difference(const at::Tensor& a, const at::Tensor& b) {

@@ -1,0 +1,151 @@
+// Networks of all the family for the tests of lib/nn, drawn at random with a fixed seed: whatever
+// their keys can say, at many lengths.
+#pragma once
+
+#include <cstdint>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "net/geometry.h"
+#include "net/network.h"
+#include "nn_support.h"
+
+namespace ql::test {
+
+// Networks each of which has an edge of its own.
+inline std::vector<net::Network> edge_cases() {
+  constexpr auto kQl = net::Architecture::kTransformerQl;
+  constexpr auto kXl = net::Architecture::kTransformerXl;
+  constexpr auto kMultiScale = net::Architecture::kMultiScale;
+  constexpr auto kCompressive = net::Architecture::kCompressive;
+  std::vector<net::Network> all;
+  const auto add = [&](net::Architecture architecture, std::vector<std::int64_t> scales,
+                       std::int64_t output_layers, net::Lengths lengths, std::int64_t rate = 2) {
+    all.push_back(small_network(architecture, std::move(scales), output_layers, lengths));
+    all.back().rate = rate;
+  };
+  add(kQl, {2, 1}, 1, {4, 4, 0});      // all lengths are equal
+  add(kQl, {1, 1}, 0, {4, 12, 0});     // scale 2 computes old states again; no output layers
+  add(kQl, {1, 1}, 1, {8, 4, 0});      // the memory is shorter than the segment
+  add(kQl, {2, 1}, 1, {8, 0, 0});      // there is a memory at scale 2 alone
+  add(kQl, {1, 2, 1}, 1, {4, 4, 0});   // three scales
+  add(kQl, {1, 1, 1}, 2, {8, 16, 0});  // three scales and a long memory
+  add(kQl, {1, 1}, 1, {8, 24, 0}, 4);
+  add(kQl, {2, 1}, 1, {3, 9, 0}, 3);
+  add(kQl, {1, 1, 1}, 1, {9, 3, 0}, 3);
+  add(kQl, {1, 1}, 1, {2, 0, 0});  // the smallest
+  add(kQl, {2}, 1, {3, 2, 0});     // one scale and an output layer
+  add(kXl, {3}, 0, {3, 5, 0});
+  add(kXl, {2}, 0, {1, 4, 0});
+  add(kXl, {2}, 0, {4, 1, 0});
+  add(kXl, {2}, 0, {4, 0, 0});
+  add(kMultiScale, {1, 1}, 1, {6, 0, 0});
+  add(kMultiScale, {1, 2, 1}, 1, {8, 0, 0});
+  add(kMultiScale, {1, 1}, 1, {6, 0, 0}, 3);
+  add(net::Architecture::kVanilla, {2}, 0, {5, 0, 0});
+  add(net::Architecture::kVanilla, {2}, 0, {1, 0, 0});
+  add(kCompressive, {2}, 0, {4, 6, 4});
+  add(kCompressive, {2}, 0, {4, 2, 3});     // the memory is shorter than the segment
+  add(kCompressive, {2}, 0, {6, 0, 5}, 3);  // there is none
+  add(kCompressive, {2}, 0, {4, 5, 1});     // a step compresses more than is kept
+  add(kCompressive, {2}, 0, {4, 5, 0});     // nothing is kept
+  add(kCompressive, {2}, 0, {6, 4, 4});     // more is kept than a step compresses
+  add(kCompressive, {2}, 0, {6, 0, 4});
+  add(kCompressive, {1}, 0, {3, 7, 2}, 3);  // a step becomes one state
+  return all;
+}
+
+// Random numbers that are the same on every machine.
+class Draw {
+ public:
+  explicit Draw(std::uint32_t seed) : generator_(seed) {}
+
+  std::int64_t up_to(std::int64_t most) {
+    return static_cast<std::int64_t>(generator_() % static_cast<std::uint32_t>(most + 1));
+  }
+  bool coin() { return up_to(1) == 1; }
+
+  // Any architecture, scales, rate and lengths.
+  net::Network shape() {
+    const auto architecture = static_cast<net::Architecture>(up_to(4));
+    const bool scaled = has_scales(architecture);
+    std::vector<std::int64_t> scales(static_cast<std::size_t>(scaled ? 1 + up_to(2) : 1));
+    for (std::int64_t& layers : scales) {
+      layers = 1 + up_to(1);
+    }
+    net::Network network = small_network(architecture, scales, scaled ? up_to(2) : 0, {});
+    network.rate = 2 + up_to(2);
+    network.lengths = lengths(network);
+    return network;
+  }
+
+  net::Lengths lengths(const net::Network& network) {
+    return net::nearest_valid_lengths(network, {1 + up_to(10), up_to(12), up_to(6)}).back();
+  }
+
+  // Draws the other keys until they fit together.
+  net::Network keys(const net::Network& shape) {
+    for (;;) {
+      net::Network network = shape;
+      const bool compressive = network.architecture == net::Architecture::kCompressive;
+      const bool vanilla = network.architecture == net::Architecture::kVanilla;
+      network.pre_lnorm = coin();
+      network.untie_r = coin();
+      network.pool = static_cast<net::Pool>(up_to(compressive ? 4 : 1));
+      network.compression_loss =
+          static_cast<net::CompressionLoss>(up_to(network.learns_compression() ? 1 : 0));
+      network.reset_memory_at_documents = keeps_memory(network.architecture) && coin();
+      network.encoding = static_cast<net::Encoding>(up_to(vanilla ? 2 : 1));
+      network.clamp_len = network.encoding != net::Encoding::kAbsolute && coin() ? 3 : -1;
+      network.attention = static_cast<net::Attention>(up_to(3) / 3);
+      network.same_length = keeps_memory(network.architecture) && up_to(2) == 0;
+      network.attention_window = up_to(2) == 0 ? 1 + up_to(4) : 0;
+      if (network.attention_window > 0 && coin()) {
+        network.attention_dilation = {1 + up_to(2), 1 + up_to(2)};
+      }
+      const std::vector<std::int64_t> cutoffs[] = {{}, {3, 7}, {1, 2, 3}};
+      const std::int64_t widths[] = {0, 6, 16};
+      network.cutoffs = cutoffs[up_to(2)];
+      network.div_val = 1 + up_to(1);
+      network.d_embed = widths[up_to(2)];
+      network.proj_same_dim = coin();
+      network.proj_init_std = 0.5;
+      if (coin()) {
+        network.tie_projs.resize(network.cutoffs.size() + 1);
+        for (auto tied : network.tie_projs) {
+          tied = coin();
+        }
+      }
+      try {
+        network.check();
+        net::make_geometry(network, network.lengths);
+        return network;
+      } catch (const ConfigError&) {
+      }
+    }
+  }
+
+ private:
+  std::mt19937 generator_;
+};
+
+// For every edge case so many networks, twice as many where there are more pools, and so many of
+// other shapes.
+inline std::vector<net::Network> drawn_networks(std::uint32_t seed, int of_each_edge, int others) {
+  Draw draw(seed);
+  std::vector<net::Network> all;
+  for (const net::Network& shape : edge_cases()) {
+    const bool compressive = shape.architecture == net::Architecture::kCompressive;
+    for (int i = 0; i < of_each_edge * (compressive ? 2 : 1); ++i) {
+      all.push_back(draw.keys(shape));
+    }
+  }
+  for (int i = 0; i < others; ++i) {
+    all.push_back(draw.keys(draw.shape()));
+  }
+  return all;
+}
+
+}  // namespace ql::test
