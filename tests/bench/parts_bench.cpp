@@ -25,9 +25,7 @@ at::Tensor leaf(at::IntArrayRef shape) {
 }
 
 void clear(std::initializer_list<at::Tensor> leaves) {
-  for (const at::Tensor& tensor : leaves) {
-    tensor.mutable_grad() = at::Tensor();
-  }
+  for (const at::Tensor& tensor : leaves) tensor.mutable_grad() = at::Tensor();
 }
 
 void run_softmax(benchmark::State& state) {
@@ -60,9 +58,7 @@ void run_product(benchmark::State& state) {
   const std::int64_t size = 512;
   const at::Tensor a = at::randn({size, size}), b = at::randn({size, size});
   at::Tensor c = at::empty({size, size});
-  for ([[maybe_unused]] auto _ : state) {
-    at::mm_out(c, a, b);
-  }
+  for ([[maybe_unused]] auto _ : state) at::mm_out(c, a, b);
   state.counters["GFLOP/s"] = benchmark::Counter(2e-9 * static_cast<double>(size * size * size),
                                                  benchmark::Counter::kIsIterationInvariantRate);
 }

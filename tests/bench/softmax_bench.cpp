@@ -97,9 +97,7 @@ struct Problem {
     const at::NoGradGuard no_gradient;
     for (std::size_t i = 0; i < clusters.size(); ++i) {
       const auto [rows, ids] = clusters[i];
-      if (rows == 0) {
-        continue;
-      }
+      if (rows == 0) continue;
       const bool shared = weights.weights.size() < clusters.size();
       const at::Tensor weight =
           shared ? weights.weights[0].narrow(0, weights.ends[i] - ids, ids) : weights.weights[i];
@@ -124,9 +122,7 @@ struct Problem {
     }
   }
   at::Tensor weight_gradients(std::int64_t ids, std::int64_t width) {
-    if (weight_gradient.numel() < ids * width) {
-      weight_gradient = at::empty({ids * width});
-    }
+    if (weight_gradient.numel() < ids * width) weight_gradient = at::empty({ids * width});
     return weight_gradient.flatten().narrow(0, 0, ids * width).view({ids, width});
   }
 

@@ -63,13 +63,9 @@ void encode(benchmark::State& state, TokenType type, bool lowercase) {
   block.ends_file = true;
   const auto built = make_vocabulary(block.text, type, lowercase);
   ql::text::EncodeOptions options;
-  if (!built.vocabulary.eos()) {
-    options.eos = ql::text::EosRule::kNone;
-  }
+  if (!built.vocabulary.eos()) options.eos = ql::text::EosRule::kNone;
   const ql::text::Encoder encoder(built.vocabulary, options);
-  while (state.KeepRunning()) {
-    benchmark::DoNotOptimize(encoder.encode(block).ids.data());
-  }
+  while (state.KeepRunning()) benchmark::DoNotOptimize(encoder.encode(block).ids.data());
   state.SetBytesProcessed(state.iterations() * static_cast<std::int64_t>(block.text.size()));
 }
 BENCHMARK_CAPTURE(encode, words, TokenType::kWord, false)->Unit(benchmark::kMicrosecond);

@@ -189,9 +189,7 @@ void run(const std::vector<Shape>& shapes, int rounds, const ql::machine::Thread
   const at::Tensor a = at::rand({kProduct, kProduct}), b = at::rand({kProduct, kProduct});
   at::Tensor product = at::empty_like(a);
   const auto multiply = [&] {
-    for (int repeat = 0; repeat < 8; ++repeat) {
-      at::mm_out(product, a, b);
-    }
+    for (int repeat = 0; repeat < 8; ++repeat) at::mm_out(product, a, b);
   };
   multiply();
   std::vector<double> products;
@@ -227,9 +225,7 @@ void run(const std::vector<Shape>& shapes, int rounds, const ql::machine::Thread
     json["threads"] = setup.threads;
     json["blas"] = setup.blas;
     std::puts(table_line(json).c_str());
-    if (!json_file.empty()) {
-      std::ofstream(json_file, std::ios::app) << json.dump() << '\n';
-    }
+    if (!json_file.empty()) std::ofstream(json_file, std::ios::app) << json.dump() << '\n';
   }
 }
 
@@ -257,9 +253,7 @@ int main(int count, char** arguments) {
     if (group.empty()) {
       std::puts(name.c_str());
     } else if (name == group) {
-      if (network > 0 && network <= shapes.size()) {
-        shapes = {shapes[network - 1]};
-      }
+      if (network > 0 && network <= shapes.size()) shapes = {shapes[network - 1]};
       run(shapes, rounds, ql::machine::set_up_threads(threads), json_file);
       return 0;
     }

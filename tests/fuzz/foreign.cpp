@@ -57,8 +57,9 @@ Documents import(const fs::path& file, const foreign::ImportRules& rules) {
   std::int64_t sent = 0;
   for (const auto& document : sink.documents) {
     sent += static_cast<std::int64_t>(document.size());
-    for (const TokenId id : document)
+    for (const TokenId id : document) {
       require(id < rules.vocabulary.size, "ids are in the vocabulary");
+    }
   }
   require(sent == counted && done == counted, "as many tokens come as were counted");
   return sink.documents;
@@ -82,8 +83,9 @@ void check_cuts(const Documents& documents, const foreign::ImportRules& rules) {
 // Megatron's index keeps the documents, too.
 void check_again(const Documents& documents, int bytes_per_id, const test::ScratchFolder& folder) {
   std::string ids;
-  for (const auto& document : documents)
+  for (const auto& document : documents) {
     shard::append_ids(ids, document.data(), document.size(), bytes_per_id);
+  }
   overwrite(folder / "again.bin", ids);
   fs::remove(folder / "again.idx");
   foreign::BufferedFile index(folder / "again.idx", "again.idx");

@@ -19,8 +19,9 @@ shard::test::Documents read(unsigned mode, const std::string& name) {
     foreign::read_raw_ids(input, mode == 1 ? 2 : 4, vocabulary, sink, ignored);
   }
   for (const auto& document : sink.documents) {
-    for (const shard::TokenId id : document)
+    for (const shard::TokenId id : document) {
       require(id < vocabulary.size, "ids are in the vocabulary");
+    }
   }
   return sink.documents;
 }

@@ -43,8 +43,9 @@ class Place {
 
 std::string repaired(std::string_view text) {
   Json json;
-  if (!accepted([&] { json = parse_json(text, "manifest"); }) || !json.is_object())
+  if (!accepted([&] { json = parse_json(text, "manifest"); }) || !json.is_object()) {
     return std::string(text);
+  }
   json.erase("checksum");
   json["checksum"] = content_hash(json.dump());
   return json.dump();

@@ -22,8 +22,9 @@ void read(const Options& options, const Option& option) {
              option.type != OptionType::kIntegerList) {
     options.texts(name);
   } else if (option.type == OptionType::kIntegerList || option.repeatable) {
-    for (const std::int64_t value : options.integers(name))
+    for (const std::int64_t value : options.integers(name)) {
       require(value >= option.minimum && value <= option.maximum, "numbers are in their range");
+    }
   } else if (!options.has(name)) {
     return;
   } else if (option.type == OptionType::kInteger) {

@@ -53,8 +53,9 @@ std::vector<std::string> split_frames(std::string_view file) {
 
 std::string repaired_frame(std::string frame) {
   if (!shard::frame_checksum(frame)) return frame;
-  if (const auto content = content_of(frame))
+  if (const auto content = content_of(frame)) {
     store_little_endian(&frame[frame.size() - kChecksumBytes], checksum_of(*content));
+  }
   return frame;
 }
 

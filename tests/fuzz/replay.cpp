@@ -47,8 +47,9 @@ void prepare() {
   // A sanitizer tells about other signals itself, and reserves terabytes of addresses.
   __sanitizer_set_death_callback(leave_finding);
 #else
-  for (const int signal_number : {SIGSEGV, SIGFPE, SIGBUS, SIGILL})
+  for (const int signal_number : {SIGSEGV, SIGFPE, SIGBUS, SIGILL}) {
     std::signal(signal_number, end_with_finding);
+  }
   // As libFuzzer's -malloc_limit_mb: a size in a file that is believed becomes a std::bad_alloc.
   constexpr rlim_t kBytes = rlim_t{8} << 30;
   const rlimit limit = {kBytes, kBytes};

@@ -131,8 +131,9 @@ void add_vocabularies(const Seeds& seeds) {
     const auto built = build_vocabulary({scratch / "text"}, rules);
     const ql::Json json = ql::parse_json(built.vocabulary.to_text(ql::Json::object()), "v.json");
     seeds.add("vocabulary", ql::to_text(type), kRawAndRepaired, ql::dump_json(json));
-    if (type == TokenType::kSentencePiece)
+    if (type == TokenType::kSentencePiece) {
       seeds.add("vocabulary", "model", "\2", *base64_decode(json["model"].get<std::string>()));
+    }
   }
 }
 

@@ -40,8 +40,9 @@ std::string file_of(const Input& input) {
 // The tokens as the seek table counts them: what a manifest would say.
 std::int64_t count_tokens(const fs::path& path, int bytes_per_id) {
   std::int64_t bytes = 0;
-  for (const SeekEntry& entry : shard::read_seek_table(RandomAccessFile(path), "shard"))
+  for (const SeekEntry& entry : shard::read_seek_table(RandomAccessFile(path), "shard")) {
     bytes += entry.content_bytes;
+  }
   return bytes / bytes_per_id;
 }
 
@@ -60,8 +61,9 @@ void read(const fs::path& folder, const std::string& file, int bytes_per_id) {
     reader.read_frame(frame, buffer);
     const std::int64_t tokens = reader.frame_end(frame) - reader.frame_begin(frame);
     require(tokens == static_cast<std::int64_t>(buffer.ids.size()), "frames are as long as stated");
-    for (const shard::TokenId id : buffer.ids)
+    for (const shard::TokenId id : buffer.ids) {
       require(id < vocabulary.size, "ids are in the vocabulary");
+    }
     require(reader.frame_of(reader.frame_begin(frame)) == frame, "positions find their frame");
   }
 }

@@ -29,8 +29,9 @@ void check(const Content& content, MemoryFile& file) {
   std::int64_t tokens = 0;
   for (const auto& document : content.documents) {
     tokens += static_cast<std::int64_t>(document.size());
-    for (const TokenId id : document)
+    for (const TokenId id : document) {
       require(id < content.header.vocabulary.size, "ids are in the vocabulary");
+    }
   }
   require(tokens == content.tokens, "the end block counts the tokens");
   file.put(shard::test::stream_of(content.documents, content.header, content.counts));

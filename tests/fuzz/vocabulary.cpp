@@ -23,8 +23,9 @@ std::string repaired(std::string json) {
   } catch (const Error& error) {
     const std::string message = error.what();
     const std::size_t at = message.rfind(kBefore);
-    if (at != std::string::npos)
+    if (at != std::string::npos) {
       replace_hash(json, "hash", message.substr(at + kBefore.size(), 32));
+    }
   }
   return json;
 }
@@ -65,8 +66,9 @@ void check(const Vocabulary& vocabulary) {
     encoder->encode_line_end(ids, unknowns);
   });
   for (const text::TokenId id : ids) require(id < vocabulary.size(), "ids are in the vocabulary");
-  for (text::TokenId id = 0; id < vocabulary.size(); ++id)
+  for (text::TokenId id = 0; id < vocabulary.size(); ++id) {
     require(vocabulary.find(vocabulary.token(id)) == id, "tokens are found");
+  }
   accepted([&] {
     text::Decoder decoder(vocabulary, {}, [](std::string_view) {});
     decoder.write(ids.data(), ids.size());

@@ -36,8 +36,9 @@ test::BeforeFsync failing_at(const fs::path& folder) {
 // Stands before the system's.
 extern "C" int renameat2(int from_folder, const char* from, int to_folder, const char* to,
                          unsigned flags) noexcept {
-  if (ql::can_exchange || (flags & RENAME_EXCHANGE) == 0)
+  if (ql::can_exchange || (flags & RENAME_EXCHANGE) == 0) {
     return static_cast<int>(::syscall(SYS_renameat2, from_folder, from, to_folder, to, flags));
+  }
   errno = EINVAL;
   return -1;
 }

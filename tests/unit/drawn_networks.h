@@ -72,9 +72,7 @@ class Draw {
     const auto architecture = static_cast<net::Architecture>(up_to(4));
     const bool scaled = has_scales(architecture);
     std::vector<std::int64_t> scales(static_cast<std::size_t>(scaled ? 1 + up_to(2) : 1));
-    for (std::int64_t& layers : scales) {
-      layers = 1 + up_to(1);
-    }
+    for (std::int64_t& layers : scales) layers = 1 + up_to(1);
     net::Network network = small_network(architecture, scales, scaled ? up_to(2) : 0, {});
     network.rate = 2 + up_to(2);
     network.lengths = lengths(network);
@@ -114,9 +112,7 @@ class Draw {
       network.proj_init_std = 0.5;
       if (coin()) {
         network.tie_projs.resize(network.cutoffs.size() + 1);
-        for (auto tied : network.tie_projs) {
-          tied = coin();
-        }
+        for (auto tied : network.tie_projs) tied = coin();
       }
       try {
         network.check();
@@ -138,13 +134,9 @@ inline std::vector<net::Network> drawn_networks(std::uint32_t seed, int of_each_
   std::vector<net::Network> all;
   for (const net::Network& shape : edge_cases()) {
     const bool compressive = shape.architecture == net::Architecture::kCompressive;
-    for (int i = 0; i < of_each_edge * (compressive ? 2 : 1); ++i) {
-      all.push_back(draw.keys(shape));
-    }
+    for (int i = 0; i < of_each_edge * (compressive ? 2 : 1); ++i) all.push_back(draw.keys(shape));
   }
-  for (int i = 0; i < others; ++i) {
-    all.push_back(draw.keys(draw.shape()));
-  }
+  for (int i = 0; i < others; ++i) all.push_back(draw.keys(draw.shape()));
   return all;
 }
 

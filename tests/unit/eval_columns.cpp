@@ -19,9 +19,7 @@ void check_plan(std::int64_t segments, std::int64_t warm_up, std::int64_t batch)
     CHECK(column.score_from == scored);
     CHECK(column.end > column.score_from);
     CHECK(column.read_from >= 0);
-    if (column.read_from > 0) {
-      CHECK(column.score_from - column.read_from >= warm_up);
-    }
+    if (column.read_from > 0) CHECK(column.score_from - column.read_from >= warm_up);
     scored = column.end;
     longest = std::max(longest, column.end - column.read_from);
   }
@@ -35,18 +33,14 @@ void check_plan(std::int64_t segments, std::int64_t warm_up, std::int64_t batch)
 // The fewest steps in which `batch` columns of equal length can read everything, found by trying.
 std::int64_t fewest_steps(std::int64_t segments, std::int64_t warm_up, std::int64_t batch) {
   std::int64_t steps = 1;
-  while (steps + (batch - 1) * std::max<std::int64_t>(0, steps - warm_up) < segments) {
-    ++steps;
-  }
+  while (steps + (batch - 1) * std::max<std::int64_t>(0, steps - warm_up) < segments) ++steps;
   return steps;
 }
 
 TEST_CASE("every segment is scored once and every column is warm") {
   for (std::int64_t segments = 1; segments <= 40; ++segments) {
     for (std::int64_t warm_up = 0; warm_up <= 12; ++warm_up) {
-      for (const std::int64_t batch : {1, 2, 3, 7, 64, 1000}) {
-        check_plan(segments, warm_up, batch);
-      }
+      for (const std::int64_t batch : {1, 2, 3, 7, 64, 1000}) check_plan(segments, warm_up, batch);
     }
   }
   check_plan(61'391, 34, 64);

@@ -147,9 +147,7 @@ void check_scored(const Scored& scored, const Ids& ids, const std::vector<double
     worst = std::max(worst, std::abs(scored.losses[p] - expected.at(p)));
     nll += expected[p];
     squares += expected[p] * expected[p];
-    if (ids.at(p) != kUnknown) {
-      known.add(expected[p]);
-    }
+    if (ids.at(p) != kUnknown) known.add(expected[p]);
   }
   CHECK(scored.evaluation.known.targets == known.targets);
   CHECK(scored.evaluation.known.nll == doctest::Approx(known.nll).epsilon(tolerance));
@@ -166,9 +164,7 @@ void check_prefixes(const nn::Model& model, const Ids& ids, const std::vector<do
   const std::int64_t n_s = lengths.segment;
   for (const std::int64_t length :
        {std::int64_t{2}, n_s, n_s + 1, n_s + 2, 11 * n_s + 1, kLength}) {
-    if (length < 2) {
-      continue;
-    }
+    if (length < 2) continue;
     const Ids prefix(ids.begin(), ids.begin() + length);
     for (const std::int64_t batch : {0, 1, 2, 5, 1000}) {
       CAPTURE(length);
@@ -214,9 +210,7 @@ void check_float32_case(const Case& the_case) {
 }
 
 TEST_CASE("losses equal those of a single stream in float64") {
-  for (const Case& the_case : cases()) {
-    check_case(the_case);
-  }
+  for (const Case& the_case : cases()) check_case(the_case);
 }
 
 TEST_CASE("what is kept by its use is kept as in a single stream") {
@@ -263,9 +257,7 @@ TEST_CASE("one segment of warm-up less would be noticed") {
     const net::Lengths lengths = the_case.network.lengths;
     const std::int64_t warm_up =
         warm_up_segments(net::make_geometry(the_case.network, lengths)) * lengths.segment;
-    if (warm_up == 0) {
-      continue;
-    }
+    if (warm_up == 0) continue;
     const nn::Model model = random_model(the_case.network, 7);
     const Ids ids = random_ids(kLength, the_case.network.vocab_size);
     const std::vector<double> expected = read_single_stream(model, lengths, ids);

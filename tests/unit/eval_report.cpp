@@ -91,9 +91,7 @@ TEST_CASE("figures with and without <unk>") {
   data.vocabulary.unk = 3;
   for (const bool network : {true, false}) {
     Subject subject{"a", std::nullopt, {4, 12, 0}, 1};
-    if (network) {
-      subject.network = paper_network();
-    }
+    if (network) subject.network = paper_network();
     const Json row = report_row(subject, data, four_losses());
     CHECK(row["perplexity"].get<double>() == doctest::Approx(std::exp(3)));
     CHECK(row["unknown_targets"] == 1);

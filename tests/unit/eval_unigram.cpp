@@ -24,9 +24,7 @@ TokenSource source_from(const Ids& ids) {
 
 Ids pattern(std::int64_t count, std::int64_t vocab_size) {
   Ids ids;
-  for (std::int64_t i = 0; i < count; ++i) {
-    ids.push_back(i * i % vocab_size);
-  }
+  for (std::int64_t i = 0; i < count; ++i) ids.push_back(i * i % vocab_size);
   return ids;
 }
 
@@ -42,9 +40,7 @@ TEST_CASE("probabilities sum to one, also with nothing to learn from") {
   for (const std::int64_t length : {0, 1, 70'000}) {
     const Unigram unigram(source_from(pattern(length, 97)), 97);
     double sum = 0;
-    for (std::int64_t id = 0; id < 97; ++id) {
-      sum += std::exp(-unigram.loss(id));
-    }
+    for (std::int64_t id = 0; id < 97; ++id) sum += std::exp(-unigram.loss(id));
     CHECK(sum == doctest::Approx(1));
   }
 }
@@ -53,9 +49,7 @@ TEST_CASE("every token but the first is scored") {
   const Ids training = pattern(100'000, 51);
   const Ids test = pattern(70'001, 97);  // longer than one piece; some ids were never seen
   std::map<std::int64_t, double> counts;
-  for (const std::int64_t id : training) {
-    counts[id] += 1;
-  }
+  for (const std::int64_t id : training) counts[id] += 1;
   const Unigram unigram(source_from(training), 97);
   double nll = 0, squares = 0;
   for (std::size_t p = 1; p < test.size(); ++p) {

@@ -143,9 +143,7 @@ TEST_CASE("doubled lines, wherever the stream begins") {
 TEST_CASE("the loss of a unit is the sum of its tokens' losses" * doctest::test_suite("numeric")) {
   const test::ScratchFolder scratch;
   std::vector<shard::TokenId> ids = test::scrambled(300, 23);
-  for (std::size_t i = 0; i < ids.size(); i += 7) {
-    ids[i] = i % 3 == 0 ? kUnknown : kEos;
-  }
+  for (std::size_t i = 0; i < ids.size(); i += 7) ids[i] = i % 3 == 0 ? kUnknown : kEos;
   const std::vector<std::int64_t> starts = {3, 64, 65, 200, 299};
   pack_words(scratch / "data", ids, starts);
   const nn::Model model = test::random_model(words_network(), 3, at::kDouble);
@@ -345,9 +343,7 @@ TEST_CASE("what waits can be scored at any place, with the same losses") {
   const auto check = [&](const std::vector<std::int64_t>& splits) {
     const std::vector<double> found = losses(splits);
     REQUIRE(found.size() == expected.size());
-    for (std::size_t i = 0; i < found.size(); ++i) {
-      CHECK(std::abs(found[i] - expected[i]) < 1e-10);
-    }
+    for (std::size_t i = 0; i < found.size(); ++i) CHECK(std::abs(found[i] - expected[i]) < 1e-10);
   };
   std::vector<std::int64_t> every;
   for (std::int64_t split = 0; split <= kTokens; ++split) {

@@ -53,9 +53,7 @@ void check_float32(const Tensors& inputs, const Own& own, const Operations& oper
       }
     }
     narrow.clear();
-    for (const at::Tensor& input : wide) {
-      narrow.push_back(moved_by_rounding(input).to(at::kFloat));
-    }
+    for (const at::Tensor& input : wide) narrow.push_back(moved_by_rounding(input).to(at::kFloat));
   }
   for (std::size_t i = 0; i < exact.size(); ++i) {
     CAPTURE(i);

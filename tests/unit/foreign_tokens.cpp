@@ -205,10 +205,12 @@ TEST_CASE("llm.c: headers that do not agree with the file are refused") {
   CHECK(contains(with(8, 4), "expected 1032 for the 4 tokens"));
   CHECK(contains(with(8, -1), "4294967295 tokens"));
   // Every header and every length: good data or an error, never anything else.
-  for (std::size_t bit = 0; bit < 12 * 8; ++bit)
+  for (std::size_t bit = 0; bit < 12 * 8; ++bit) {
     CHECK_FALSE(verdict(with_flipped_bit(good, bit)).empty());
-  for (std::size_t size = 0; size < good.size(); size += size < 1020 ? 17 : 1)
+  }
+  for (std::size_t size = 0; size < good.size(); size += size < 1020 ? 17 : 1) {
     CHECK_FALSE(verdict(good.substr(0, size)).empty());
+  }
 }
 
 TEST_CASE("Megatron: an index that does not agree with itself or the tokens is refused") {
@@ -248,8 +250,9 @@ TEST_CASE("Megatron: an index that does not agree with itself or the tokens is r
   for (std::size_t size = 0; size < text.size(); ++size) {
     CHECK_FALSE(complaint([&] { import_megatron(text.substr(0, size), data); }).empty());
   }
-  for (std::size_t size = 0; size < data.size(); ++size)
+  for (std::size_t size = 0; size < data.size(); ++size) {
     CHECK_FALSE(complaint([&] { import_megatron(text, data.substr(0, size)); }).empty());
+  }
   // One flip leaves a good index: it gives the first sequence to the second document.
   int passed = 0;
   for (std::size_t bit = 0; bit < text.size() * 8; ++bit) {

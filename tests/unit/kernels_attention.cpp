@@ -58,16 +58,12 @@ AttentionInput random_input(const Shape& shape, Kind kind) {
   AttentionInput input;
   input.queries = random({shape.batch, shape.segment, shape.heads, shape.width});
   input.keys_values = {random({shape.batch, window, 2, shape.heads, shape.width})};
-  if (kind != Kind::kContentOnly) {
-    input.positions = random({window, shape.heads, shape.width});
-  }
+  if (kind != Kind::kContentOnly) input.positions = random({window, shape.heads, shape.width});
   if (kind != Kind::kContentOnly && kind != Kind::kWithoutBias) {
     input.content_bias = random({shape.heads, shape.width});
     input.position_bias = random({shape.heads, shape.width});
   }
-  if (kind == Kind::kWindow) {
-    input.reach.span = 3;
-  }
+  if (kind == Kind::kWindow) input.reach.span = 3;
   if (kind == Kind::kDilated || kind == Kind::kDilatedMasked) {
     input.reach.span = 4;
     for (std::int64_t head = 0; head < shape.heads; ++head) {
@@ -86,9 +82,7 @@ AttentionInput random_input(const Shape& shape, Kind kind) {
 std::vector<at::Tensor> leaves(const AttentionInput& input) {
   std::vector<at::Tensor> all = {input.queries, input.keys_values.front()};
   for (const at::Tensor& optional : {input.positions, input.content_bias, input.position_bias}) {
-    if (optional.defined()) {
-      all.push_back(optional);
-    }
+    if (optional.defined()) all.push_back(optional);
   }
   return all;
 }
@@ -168,9 +162,7 @@ TEST_CASE("every version of attention's kernel gives the same") {
       const AttentionGradients gradients =
           attention_backward(input, expected.probabilities, factors, kPortable);
       for (const auto version : {machine::VectorVersion::kAvx2, machine::VectorVersion::kAvx512}) {
-        if (!machine::has_vector_version(version)) {
-          continue;
-        }
+        if (!machine::has_vector_version(version)) continue;
         const AttentionResult found = attention_forward(input, true, version);
         CHECK(test::largest_difference(found.sums, expected.sums) < 1e-12);
         const AttentionGradients others =

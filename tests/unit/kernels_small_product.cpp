@@ -60,9 +60,7 @@ class Random {
   template <typename Real>
   std::vector<Real> numbers(std::int64_t count) {
     std::vector<Real> result(static_cast<std::size_t>(count));
-    for (Real& number : result) {
-      number = static_cast<Real>(below(2001) - 1000) / 1000;
-    }
+    for (Real& number : result) number = static_cast<Real>(below(2001) - 1000) / 1000;
     return result;
   }
 
@@ -74,9 +72,7 @@ template <typename Real>
 std::vector<const Real*> rows_of(const std::vector<Real>& matrix, std::int64_t rows,
                                  std::int64_t stride) {
   std::vector<const Real*> result;
-  for (std::int64_t row = 0; row < rows; ++row) {
-    result.push_back(matrix.data() + row * stride);
-  }
+  for (std::int64_t row = 0; row < rows; ++row) result.push_back(matrix.data() + row * stride);
   return result;
 }
 
@@ -127,9 +123,7 @@ void check_packing(const Version& version, Random& random) {
 
 // A band as attention has them: rising, falling or everything.
 Band random_band(Random& random, std::int64_t size) {
-  if (random.below(3) == 0) {
-    return Band::all(size);
-  }
+  if (random.below(3) == 0) return Band::all(size);
   const std::int64_t slope = random.below(2) == 0 ? 1 : -1;
   const std::int64_t low = random.below(2 * size) - size;
   return {low, low + 1 + random.below(2 * size), slope, random.below(size), size};
@@ -159,9 +153,7 @@ void check_product(const Version& version, Random& random) {
   std::vector<Real> a = random.numbers<Real>((rows + 3) * (inner + 3));
   for (std::int64_t i = 0; i < rows; ++i) {
     for (std::int64_t k = 0; k < inner; ++k) {
-      if (!within(inner_band, i, k)) {
-        a[i * product.a_row + k * product.a_inner] = 0;
-      }
+      if (!within(inner_band, i, k)) a[i * product.a_row + k * product.a_inner] = 0;
     }
   }
   product.a = a.data();
@@ -198,9 +190,7 @@ void check_product(const Version& version, Random& random) {
       if (n >= (padded ? kernels::padded<Real>(columns) : columns)) {
         untouched = untouched && c[at] == before[at];
       }
-      if (n >= columns || !within(column_band, i, n)) {
-        continue;
-      }
+      if (n >= columns || !within(column_band, i, n)) continue;
       double sum = add ? before[at] : 0;
       for (std::int64_t k = 0; k < inner; ++k) {
         sum += static_cast<double>(a[i * product.a_row + k * product.a_inner]) * b[k * b_row + n];

@@ -118,12 +118,8 @@ TEST_CASE("threads change nothing, be they those of a tensor or the caller's") {
       own = gradients(copy, losses(copy).mean());
     });
   }
-  for (std::thread& caller : callers) {
-    caller.join();
-  }
-  for (const Gradients& own : found) {
-    check_equal(own, slow, 1e-10);
-  }
+  for (std::thread& caller : callers) caller.join();
+  for (const Gradients& own : found) check_equal(own, slow, 1e-10);
 }
 
 TEST_CASE("strided input is read as such") {

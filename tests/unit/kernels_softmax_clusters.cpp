@@ -229,9 +229,7 @@ TEST_CASE("a second backward pass over clusters gives the same gradients") {
   const at::Tensor loss = cross_entropy_sum(problem.states, problem.weights, problem.targets, 0.5);
   loss.backward({}, true);
   std::vector<at::Tensor> once;
-  for (const at::Tensor& leaf : problem.leaves()) {
-    once.push_back(leaf.grad() * 2);
-  }
+  for (const at::Tensor& leaf : problem.leaves()) once.push_back(leaf.grad() * 2);
   loss.backward();
   for (std::size_t i = 0; i < once.size(); ++i) {
     CHECK(test::largest_difference(problem.leaves()[i].grad(), once[i]) < 1e-12);

@@ -186,9 +186,7 @@ TEST_CASE("droppath by weights is droppath by choice") {
     step.scale_weights = at::tensor(nn::droppath_weights(4, 0.6, step), at::kDouble);
     CHECK(at::allclose(nn::average_scales(scales, 0.6, step), by_choice));
   }
-  for (const std::int64_t count : chosen) {
-    CHECK(count > 0);
-  }
+  for (const std::int64_t count : chosen) CHECK(count > 0);
 }
 
 TEST_CASE("autocast rounds a weight anew when it has changed, and ends with its block") {

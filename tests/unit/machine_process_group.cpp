@@ -26,9 +26,7 @@ TEST_CASE("sums over processes have the same bits in each") {
     CHECK(good == size);
     const double ranks = size * (size - 1) / 2.0;
     CHECK(at::allclose(results[0], at::arange(1000, at::kFloat) * 0.1 * size + ranks));
-    for (const at::Tensor& result : results) {
-      CHECK(result.equal(results[0]));
-    }
+    for (const at::Tensor& result : results) CHECK(result.equal(results[0]));
   }
 }
 
@@ -79,9 +77,7 @@ TEST_CASE("GPUs cannot be joined without NCCL, and the CPU need not be") {
     }
     const at::Tensor one = at::ones({1}, at::kFloat);
     group.sum(one);  // goes on
-    if (one.item<float>() != 2) {
-      throw std::runtime_error("a sum is wrong");
-    }
+    if (one.item<float>() != 2) throw std::runtime_error("a sum is wrong");
   });
   CHECK(refused == 2);
 }

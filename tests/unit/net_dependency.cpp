@@ -70,9 +70,7 @@ class Oracle {
       ++place_;
       const std::int64_t first = states.begin()->first;
       const auto find = [&](std::int64_t number) {
-        if (number >= first) {
-          return states.at(number);
-        }
+        if (number >= first) return states.at(number);
         return recurrent ? before.at(number) : TokenSet();
       };
       for (std::int64_t token = begin; token < begin + lengths_.segment; ++token) {
@@ -94,9 +92,7 @@ class Oracle {
         granularity *= network_.rate;
       }
     }
-    if (network_.scales.size() > 1 || network_.output_layers > 0) {
-      states = sums;
-    }
+    if (network_.scales.size() > 1 || network_.output_layers > 0) states = sums;
     for (std::int64_t layer = 0; layer < network_.output_layers; ++layer) {
       states = run_layer(states, lengths_.memory, 1);
     }
@@ -114,9 +110,7 @@ class Oracle {
       window.push_back(histories_[place_].at(number));
     }
     const std::size_t before = window.size();
-    for (const auto& [number, state] : input) {
-      window.push_back(state);
-    }
+    for (const auto& [number, state] : input) window.push_back(state);
     Segment output;
     for (std::size_t i = before; i < window.size(); ++i) {
       output[first + static_cast<std::int64_t>(i - before)] = look_back(window, i, before);
@@ -138,9 +132,7 @@ class Oracle {
     for (const std::int64_t dilation : dilations) {
       for (std::size_t k = 0; span == 0 || k < span; ++k) {
         const std::size_t distance = k * static_cast<std::size_t>(dilation);
-        if (distance > index) {
-          break;
-        }
+        if (distance > index) break;
         seen |= window[index - distance];
       }
     }
@@ -151,22 +143,16 @@ class Oracle {
   void remember(const Segment& states, std::int64_t granularity) {
     std::int64_t count = lengths_.segment / granularity;
     for (const auto& [number, state] : states) {
-      if (count-- > 0) {
-        histories_[place_].write(number, state);
-      }
+      if (count-- > 0) histories_[place_].write(number, state);
     }
   }
 
   // The Compressive Transformer's two queues, literally.
   void forget_into_compressed(const Segment& states) {
-    if (network_.architecture != Architecture::kCompressive) {
-      return;
-    }
+    if (network_.architecture != Architecture::kCompressive) return;
     std::deque<TokenSet>& recent = recent_[place_];
     std::deque<TokenSet>& compressed = compressed_[place_];
-    for (const auto& [number, state] : states) {
-      recent.push_back(state);
-    }
+    for (const auto& [number, state] : states) recent.push_back(state);
     const std::int64_t count = lengths_.segment / network_.rate;
     for (std::int64_t k = 0; k < count; ++k) {
       TokenSet group;
@@ -208,9 +194,7 @@ class Oracle {
 
 std::int64_t first_of(const TokenSet& set) {
   std::int64_t token = 0;
-  while (token < kTokens && !set[static_cast<std::size_t>(token)]) {
-    ++token;
-  }
+  while (token < kTokens && !set[static_cast<std::size_t>(token)]) ++token;
   return token;
 }
 
@@ -311,9 +295,7 @@ TEST_CASE("oldest_dependencies equals sets for random networks of every architec
   for (int i = 0; i < 800; ++i) {
     const std::int64_t rate = pick(2, 4);
     std::vector<std::int64_t> scales;
-    for (std::int64_t scale = pick(1, 3); scale > 0; --scale) {
-      scales.push_back(pick(1, 2));
-    }
+    for (std::int64_t scale = pick(1, 3); scale > 0; --scale) scales.push_back(pick(1, 2));
     const std::vector<Network> family{quadratic(scales, pick(0, 2), rate),
                                       quadratic(scales, pick(0, 2), rate),
                                       xl(pick(1, 4)),

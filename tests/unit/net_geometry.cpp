@@ -162,9 +162,7 @@ TEST_CASE("Every suggestion can be built, and none lies between it and the quest
     const Lengths lengths{pick(-2, 60), pick(-2, 60), pick(-2, 3)};
     const std::vector<Lengths> nearest = nearest_valid_lengths(network, lengths);
     REQUIRE(!nearest.empty());
-    for (const Lengths& suggestion : nearest) {
-      CHECK(valid(network, suggestion));
-    }
+    for (const Lengths& suggestion : nearest) CHECK(valid(network, suggestion));
     if (valid(network, lengths)) {
       CHECK(nearest == std::vector<Lengths>{lengths});
       continue;

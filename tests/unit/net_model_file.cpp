@@ -61,9 +61,7 @@ std::string message_of(const Scratch& scratch, const Function& function) {
   } catch (const Error& error) {
     std::string text = error.what();
     const std::string folder = scratch.folder().string() + "/";
-    if (text.rfind(folder, 0) == 0) {
-      text.erase(0, folder.size());
-    }
+    if (text.rfind(folder, 0) == 0) text.erase(0, folder.size());
     return text;
   }
   return "valid";

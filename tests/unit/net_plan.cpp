@@ -24,20 +24,14 @@ constexpr Architecture kAll[] = {Architecture::kTransformerQl, Architecture::kTr
 // 1, 2, 3, 4, 6, 8, 12, ... times `unit`.
 bool on_grid(std::int64_t length, std::int64_t unit) {
   std::int64_t value = length / unit;
-  if (length % unit != 0 || value < 1) {
-    return false;
-  }
-  while (value % 2 == 0) {
-    value /= 2;
-  }
+  if (length % unit != 0 || value < 1) return false;
+  while (value % 2 == 0) value /= 2;
   return value == 1 || value == 3;
 }
 
 // The shortest length of a grid that is at least `enough`.
 std::int64_t last_of_grid(std::int64_t enough, std::int64_t unit) {
-  while (!on_grid(enough, unit)) {
-    ++enough;
-  }
+  while (!on_grid(enough, unit)) ++enough;
   return enough;
 }
 
@@ -45,9 +39,7 @@ bool wanted(const Network& network, const Lengths& lengths, std::int64_t context
   const bool compressive = network.architecture == Architecture::kCompressive;
   const bool several = network.scales.size() > 1;
   std::int64_t segment_unit = compressive ? network.rate : 1;
-  for (std::size_t scale = 1; scale < network.scales.size(); ++scale) {
-    segment_unit *= network.rate;
-  }
+  for (std::size_t scale = 1; scale < network.scales.size(); ++scale) segment_unit *= network.rate;
   const std::int64_t memory_unit = several ? network.rate : 1;
   const std::int64_t enough = std::max(context, lengths.segment);
   const bool segment =
@@ -109,9 +101,7 @@ std::vector<Plan> cheapest_of(const std::vector<Plan>& all) {
   // longer memory.
   const auto key = [](const Plan& plan) {
     std::vector<std::int64_t> layers;
-    for (const std::int64_t here : plan.network.scales) {
-      layers.push_back(-here);
-    }
+    for (const std::int64_t here : plan.network.scales) layers.push_back(-here);
     return std::make_tuple(operations(plan), plan.cost.memory_states, plan.network.scales.size(),
                            layers, plan.network.rate, plan.lengths.segment, -plan.lengths.memory);
   };

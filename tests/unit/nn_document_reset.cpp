@@ -62,9 +62,7 @@ TEST_CASE("no token before a document that begins with a segment reaches it") {
     CHECK(!moved(resets, {{start}}));
     const bool remembers =
         lengths.memory > 0 || lengths.compressed_memory > 0 || network.scales.size() > 1;
-    if (network.attention_window == 0 && !network.same_length) {
-      CHECK(moved(plain, {}) == remembers);
-    }
+    if (network.attention_window == 0 && !network.same_length) CHECK(moved(plain, {}) == remembers);
   });
 }
 

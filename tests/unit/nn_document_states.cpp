@@ -21,12 +21,8 @@ std::int64_t walk(const Stage& scale, std::int64_t step, std::int64_t start) {
   std::int64_t count = 0;
   for (std::int64_t q = first_of_segment(step) - 1;; --q) {
     std::int64_t computed = step;  // the step that it left the segment in
-    while (first_of_segment(computed) > q) {
-      --computed;
-    }
-    if ((q + 1) * scale.granularity - 1 < start && computed * tokens < start) {
-      return count;
-    }
+    while (first_of_segment(computed) > q) --computed;
+    if ((q + 1) * scale.granularity - 1 < start && computed * tokens < start) return count;
     ++count;
   }
 }
@@ -41,9 +37,7 @@ TEST_CASE("the states of a document are its newest ones, as many as a walk count
   int checked = 0;
   for (const Network& network : networks) {
     for (const Lengths& pair : lengths) {
-      if (!(nearest_valid_lengths(network, pair) == std::vector<Lengths>{pair})) {
-        continue;
-      }
+      if (!(nearest_valid_lengths(network, pair) == std::vector<Lengths>{pair})) continue;
       const Geometry geometry = make_geometry(network, pair);
       for (const Stage& scale : geometry.stages) {
         CAPTURE(pair.segment);

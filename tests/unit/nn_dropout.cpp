@@ -145,9 +145,7 @@ TEST_CASE("every version of the generator keeps the same elements") {
   const kernels::DropoutStream stream{0x123456789ABCDEF0ULL, (5ULL << 32) + 0x90ABCDEF, 0x80000007};
   for (const auto version : {machine::VectorVersion::kAvx2, machine::VectorVersion::kAvx512}) {
     for (const std::uint32_t dropped : {0U, 1U, 6554U, 32768U, 40000U, 65535U}) {
-      if (!machine::has_vector_version(version)) {
-        continue;
-      }
+      if (!machine::has_vector_version(version)) continue;
       // The last element of all ends at 2^35.
       for (const std::int64_t first :
            {std::int64_t{0}, std::int64_t{77}, (std::int64_t{1} << 35) - 1000}) {

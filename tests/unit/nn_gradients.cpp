@@ -22,9 +22,7 @@ struct Problem {
 Problem make_problem(net::Network network, std::uint64_t seed) {
   network.dropout = 0.2;
   network.dropatt = network.attention == net::Attention::kLinear ? 0 : 0.2;
-  if (network.scales.size() > 1) {
-    network.droppath = 0.5;
-  }
+  if (network.scales.size() > 1) network.droppath = 0.5;
   const std::int64_t segment = network.lengths.segment;
   return {test::random_model(network, seed),
           test::random_tokens(3, segment, network.vocab_size, seed + 1),
@@ -54,9 +52,7 @@ void check_gradients(const Problem& problem, std::uint64_t step) {
   // An earlier step, recorded by autograd, fills the memory.
   nn::Memory memory = problem.at_lengths().start_memory(3);
   problem.at_lengths().forward(problem.targets, memory, {true, 7, step + 100});
-  for (const nn::NamedTensor& state : memory.named()) {
-    CHECK(!state.tensor.requires_grad());
-  }
+  for (const nn::NamedTensor& state : memory.named()) CHECK(!state.tensor.requires_grad());
   loss_of_step(problem, memory, step).backward();
   for (const nn::NamedTensor& parameter : problem.model.parameters()) {
     CAPTURE(parameter.name);

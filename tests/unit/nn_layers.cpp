@@ -63,9 +63,7 @@ test::Tensors random_inputs(const LayerCase& of) {
                           at::randn({of.batch, of.segment, of.d_model}, at::kDouble)};
   inputs.push_back(at::randn_like(inputs.back()));
   const nn::Model model = test::random_model(network_of(of), 3, at::kDouble);
-  for (const nn::NamedTensor& parameter : model.parameters()) {
-    inputs.push_back(parameter.tensor);
-  }
+  for (const nn::NamedTensor& parameter : model.parameters()) inputs.push_back(parameter.tensor);
   return inputs;
 }
 

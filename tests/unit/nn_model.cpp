@@ -29,9 +29,7 @@ net::Network compressive_network(
 
 bool equal_weights(const nn::Model& a, const nn::Model& b) {
   for (std::size_t i = 0; i < a.parameters().size(); ++i) {
-    if (!at::equal(a.parameters()[i].tensor, b.parameters()[i].tensor)) {
-      return false;
-    }
+    if (!at::equal(a.parameters()[i].tensor, b.parameters()[i].tensor)) return false;
   }
   return true;
 }

@@ -30,9 +30,7 @@ std::vector<Starts> draw_starts(const Network& network, std::int64_t segment, st
   for (Starts& starts : all) {
     for (std::int64_t token = draw.up_to(1); token < length; ++token) {
       const bool begins_segment = token % segment == 0;
-      if (draw.up_to(begins_segment ? 2 : 7) == 0) {
-        starts.push_back(token);
-      }
+      if (draw.up_to(begins_segment ? 2 : 7) == 0) starts.push_back(token);
     }
   }
   return all;
@@ -150,9 +148,7 @@ at::Tensor take_gradient(const at::Tensor& parameter) {
 void check_training(const Problem& problem, const nn::StepOptions& step) {
   const nn::Model& model = problem.model;
   NetworkOnOnePage page = page_of(model);
-  for (auto& [name, weight] : page.weights) {
-    weight.requires_grad_();
-  }
+  for (auto& [name, weight] : page.weights) weight.requires_grad_();
   std::vector<at::Tensor> losses, reconstructions;
   for (std::int64_t stream = 0; stream < kStreams; ++stream) {
     drop_as(page, step, stream);
@@ -166,21 +162,13 @@ void check_training(const Problem& problem, const nn::StepOptions& step) {
   const bool learns = model.network().learns_compression() && problem.lengths.compressed_memory > 0;
   std::map<std::string, at::Tensor> gradients, auxiliary_gradients;
   (expected * factors).sum().backward();
-  for (const auto& [name, weight] : page.weights) {
-    gradients[name] = take_gradient(weight);
-  }
-  if (learns) {
-    expected_auxiliary.sum().backward();
-  }
-  for (const auto& [name, weight] : page.weights) {
-    auxiliary_gradients[name] = take_gradient(weight);
-  }
+  for (const auto& [name, weight] : page.weights) gradients[name] = take_gradient(weight);
+  if (learns) expected_auxiliary.sum().backward();
+  for (const auto& [name, weight] : page.weights) auxiliary_gradients[name] = take_gradient(weight);
   for (const bool kernels : {true, false}) {
     CAPTURE(kernels);
     std::optional<machine::OperationsOnly> operations;
-    if (!kernels) {
-      operations.emplace();
-    }
+    if (!kernels) operations.emplace();
     const auto check_gradients = [&](const std::map<std::string, at::Tensor>& wanted) {
       for (const nn::NamedTensor& parameter : model.parameters()) {
         CAPTURE(parameter.name);

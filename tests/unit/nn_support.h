@@ -88,15 +88,11 @@ inline at::Tensor read_states(const nn::Model& model, const net::Lengths& length
   std::vector<at::Tensor> states;
   for (std::int64_t begin = 0; begin < tokens.size(1); begin += lengths.segment, ++step.step) {
     step.ages.clear();
-    for (const Starts& of_stream : starts) {
-      step.ages.push_back(age_of(of_stream, begin));
-    }
+    for (const Starts& of_stream : starts) step.ages.push_back(age_of(of_stream, begin));
     at::Tensor loss;
     states.push_back(
         at_lengths.forward(tokens.narrow(1, begin, lengths.segment), memory, step, &loss));
-    if (reconstruction != nullptr) {
-      reconstruction->push_back(loss);
-    }
+    if (reconstruction != nullptr) reconstruction->push_back(loss);
   }
   return at::cat(states, 1);
 }

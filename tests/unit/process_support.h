@@ -45,13 +45,9 @@ inline void in_group(int size, const std::function<void(machine::ProcessGroup&)>
       }
     });
   }
-  for (std::thread& thread : threads) {
-    thread.join();
-  }
+  for (std::thread& thread : threads) thread.join();
   for (const std::exception_ptr& error : errors) {
-    if (error) {
-      std::rethrow_exception(error);
-    }
+    if (error) std::rethrow_exception(error);
   }
 }
 

@@ -225,8 +225,9 @@ TEST_CASE("a manifest cannot talk to the terminal") {
   const Manifest manifest = read_manifest(find_packed_folder(scratch / "data"));
   const std::string text = summary_text("data", manifest),
                     tsv = tsv_line(summary_row("data", manifest));
-  for (const std::string& said : {text, tsv, json_line(summary_object("data", manifest))})
+  for (const std::string& said : {text, tsv, json_line(summary_object("data", manifest))}) {
     CHECK(said.find('\x1b') == std::string::npos);
+  }
   CHECK(contains(text, "?]0;title?"));
   const std::string header = tsv_header(summary_row("data", manifest));
   CHECK(std::count(tsv.begin(), tsv.end(), '\t') == std::count(header.begin(), header.end(), '\t'));

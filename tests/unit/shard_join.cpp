@@ -137,8 +137,9 @@ TEST_CASE("shards that cannot be linked are copied") {
     CHECK(joined.copied == 6);
     CHECK(joined.linked == 0);
     CHECK(problems(target) == 0);
-    for (const ShardEntry& shard : packed.shards)
+    for (const ShardEntry& shard : packed.shards) {
       CHECK(slurp(target / shard.file) == slurp(scratch / "a" / shard.file));
+    }
   }
   fs::remove_all(target);
 }

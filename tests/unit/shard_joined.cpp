@@ -64,8 +64,9 @@ TEST_CASE("every range over several folders equals that of a plain list") {
   CHECK(data.documents() == static_cast<std::int64_t>(all.size()));
   CHECK(data.counts()->bytes == 4 * kSomeCounts.bytes);
   for (std::int64_t begin = 0; begin <= 32; ++begin) {
-    for (std::int64_t end = begin; end <= 32; ++end)
+    for (std::int64_t end = begin; end <= 32; ++end) {
       CHECK(copied(data, {begin, end}) == cut(all, {begin, end}));
+    }
   }
   const std::int64_t documents = data.documents();
   for (std::int64_t begin = 0; begin <= documents; ++begin) {
@@ -123,8 +124,9 @@ TEST_CASE("unknown keys are kept in their order, but for those of different valu
   set_log_sink(nullptr);
   CHECK(kept.dump() == R"({"key 2":0,"key 0":0,"key 1":0})");
   REQUIRE(warnings.size() == 3);
-  for (std::size_t i = 0; i < 3; ++i)
+  for (std::size_t i = 0; i < 3; ++i) {
     CHECK(contains(warnings[i], "'key " + std::to_string(3 + i) + "'"));
+  }
 }
 
 TEST_CASE("folders do not have more unknown keys together than a manifest may have") {
@@ -159,8 +161,9 @@ TEST_CASE("ranges are read strictly") {
   CHECK(range("1k:") == Pair(1000, 10'000));
   CHECK(range(":") == Pair(0, 10'000));
   CHECK(range("10k:10k") == Pair(10'000, 10'000));
-  for (const char* wrong : {"", "5", "5:2", "-1:5", "1:2:3", "a:b", "1.5:2", " 1:2"})
+  for (const char* wrong : {"", "5", "5:2", "-1:5", "1:2:3", "a:b", "1.5:2", " 1:2"}) {
     CHECK_THROWS_AS(range(wrong), UsageError);
+  }
   for (const char* beyond : {"0:10001", "10001:", "20000:30000"}) {
     CHECK(contains(complaint([&] { range(beyond); }), "beyond the data's 10000 tokens"));
     CHECK_THROWS_AS(range(beyond), Error);

@@ -48,8 +48,9 @@ std::vector<std::int64_t> make_large(const ScratchFolder& scratch, const fs::pat
     ShardEntry entry;
     if (is_real(i)) {
       std::vector<TokenId> ids;
-      for (std::int64_t place = 0; place < kRealTokens; ++place)
+      for (std::int64_t place = 0; place < kRealTokens; ++place) {
         ids.push_back(static_cast<TokenId>(id_at(i, place)));
+      }
       const fs::path part = scratch / ("part" + std::to_string(i));
       entry = pack(part, {ids}, header_of(50'000), options).shards.front();
       entry.file = fmt::format("shard-{:05}.zst", i);
@@ -114,8 +115,9 @@ TEST_CASE("a manifest of 10^13 tokens opens at once and is read at any position"
     }
     // All of the shard, by a cursor and in order.
     std::vector<std::int64_t> expected, read(kRealTokens);
-    for (std::int64_t place = 0; place < kRealTokens; ++place)
+    for (std::int64_t place = 0; place < kRealTokens; ++place) {
       expected.push_back(id_at(kReal[i], place));
+    }
     reader.read(begins[i], kRealTokens, read.data(), i);
     CHECK(read == expected);
     read.clear();

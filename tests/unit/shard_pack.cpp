@@ -171,8 +171,9 @@ TEST_CASE("an empty folder may be used, parents are made, a trailing slash is no
   pack((scratch / "new/parent/data/").string(), kDocuments, header_of(10));
   TokenReader reader(scratch / "new/parent/data");
   CHECK(reader.tokens() == 5);
-  for (const char* name : {"", ".", "..", "/", "a/.."})
+  for (const char* name : {"", ".", "..", "/", "a/.."}) {
     CHECK_THROWS_AS(prepare_pack_target(name, false), UsageError);
+  }
 }
 
 TEST_CASE("sizes that the format cannot hold are refused") {

@@ -10,8 +10,9 @@ namespace {
 
 std::string text_of(TokenType type) {
   std::string text;
-  for (int i = 0; i < 300; ++i)
+  for (int i = 0; i < 300; ++i) {
     text += i % 7 == 0 ? "walked\n" : i % 2 == 0 ? "talker " : "walking ";
+  }
   const testing::TextFiles files({text});
   VocabularyRules rules;
   rules.type = type;

@@ -43,8 +43,9 @@ TEST_CASE("characters and bytes survive whatever the rules are") {
   for (int round = 0; round < 40; ++round) {
     const std::string text = "a" + testing::random_lines(random);
     std::string bytes;
-    for (std::size_t i = testing::below(random, 200); i > 0; --i)
+    for (std::size_t i = testing::below(random, 200); i > 0; --i) {
       bytes.push_back(static_cast<char>(testing::below(random, 9) == 0 ? '\n' : random()));
+    }
     for (const EosRule eos : kAllRules) {
       CHECK(round_trip(text, rules_for(TokenType::kChar), eos) == text);
       CHECK(round_trip(text, rules_for(TokenType::kByte), eos, "line") == text);

@@ -118,8 +118,10 @@ class Oracle {
     const bool blank = naive_words(original.substr(0, kLineHead)).empty();
     if (documents_ == "line") pending_ = true;
     if (documents_ == "blank" && !blank && text_seen_ && last_blank_) pending_ = true;
-    if (documents_ == "x" && original.size() <= kLineHead && contains(original, "x") && text_seen_)
+    if (documents_ == "x" && original.size() <= kLineHead && contains(original, "x") &&
+        text_seen_) {
       pending_ = true;
+    }
     text_seen_ = text_seen_ || !blank;
     last_blank_ = blank;
     const bool words = vocabulary_.type() == TokenType::kWord;
@@ -200,8 +202,9 @@ void check_random_texts(TokenType type, bool lowercase_text) {
     std::vector<std::string> texts;
     for (std::size_t count = testing::below(random, 4); count > 0; --count) {
       texts.push_back(testing::random_lines(random));
-      if (testing::below(random, 2) == 0)
+      if (testing::below(random, 2) == 0) {
         texts.back() += "a\xE2\x96 b\xF0\x9F\n\xC3" + testing::random_lines(random);
+      }
     }
     const TextFiles files(texts);
     if (texts.empty()) continue;
@@ -210,10 +213,12 @@ void check_random_texts(TokenType type, bool lowercase_text) {
         const Encoded expected = Oracle(vocabulary, eos, documents).encode(texts);
         const EncodeOptions options{eos, DocumentRule(documents), InvalidText::kReplace,
                                     UnknownRule::kUnk};
-        for (const std::size_t block_bytes : {1, 100, 1025, 1 << 20})
+        for (const std::size_t block_bytes : {1, 100, 1025, 1 << 20}) {
           check_equal(encode(files.names(), vocabulary, options, 1, block_bytes), expected);
-        for (const int threads : {2, 3, 8})
+        }
+        for (const int threads : {2, 3, 8}) {
           check_equal(encode(files.names(), vocabulary, options, threads, 50), expected);
+        }
       }
     }
   }

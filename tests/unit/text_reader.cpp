@@ -78,8 +78,9 @@ void check_blocks(const std::vector<std::string>& texts, LineCut cut, std::size_
     const LineHistory& history = history_at[file][before.size()];
     CHECK(place.lines_before.any_text == history.any_text);
     CHECK(place.lines_before.after_blank == history.after_blank);
-    if (place.continues_line)
+    if (place.continues_line) {
       CHECK(place.head_blank == has_blank_head(before.substr(before.rfind('\n') + 1)));
+    }
     check_cut(before, cut);
     before += block.text;
     line += std::count(block.text.begin(), block.text.end(), '\n');
@@ -97,12 +98,14 @@ TEST_CASE("blocks join to the text and know their place") {
   testing::Random random(5);
   for (int round = 0; round < 12; ++round) {
     std::vector<std::string> texts;
-    for (std::size_t count = 1 + testing::below(random, 3); count > 0; --count)
+    for (std::size_t count = 1 + testing::below(random, 3); count > 0; --count) {
       texts.push_back(testing::random_lines(random));
+    }
     for (const LineCut cut :
          {LineCut::kAtBlank, LineCut::kAtCodePoint, LineCut::kAnywhere, LineCut::kNever}) {
-      for (const std::size_t block_bytes : {1, 3, 64, 1024, 1025, 1 << 20})
+      for (const std::size_t block_bytes : {1, 3, 64, 1024, 1025, 1 << 20}) {
         check_blocks(texts, cut, block_bytes);
+      }
     }
   }
 }
@@ -122,8 +125,9 @@ TEST_CASE("blocks of a long line stay near their size") {
   std::string text;
   for (int i = 0; i < 20000; ++i) text += "the ";
   const TextFiles files({text});
-  for (const TextBlock& block : read_blocks(files, LineCut::kAtBlank, 2000))
+  for (const TextBlock& block : read_blocks(files, LineCut::kAtBlank, 2000)) {
     CHECK(block.text.size() <= 2000);
+  }
 }
 
 TEST_CASE("a long line that a pipe delivers piece by piece is cut like any other") {

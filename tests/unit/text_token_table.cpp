@@ -26,8 +26,9 @@ TEST_CASE("the table agrees with a map") {
   const auto random_token = [&random] {
     std::string token;
     // Few letters and all lengths around the 8-byte steps of the hash; NUL is a letter.
-    for (std::size_t left = testing::below(random, 20); left > 0; --left)
+    for (std::size_t left = testing::below(random, 20); left > 0; --left) {
       token.push_back("ab\0\xFF"[testing::below(random, 4)]);
+    }
     return token;
   };
   for (int step = 0; step < 60000; ++step) {
@@ -54,15 +55,17 @@ TEST_CASE("many at once are found and inserted as one by one") {
     std::vector<std::size_t> ends(1);
     std::string bytes;
     while (ends.size() <= count) {
-      for (std::size_t left = testing::below(random, 28); left > 0; --left)
+      for (std::size_t left = testing::below(random, 28); left > 0; --left) {
         bytes.push_back("ab\0\xFF"[testing::below(random, 4)]);
+      }
       ends.push_back(bytes.size());
     }
     const std::vector<char> exact(bytes.begin(), bytes.end());
     const std::string_view text(exact.data(), exact.size());
     std::vector<Word> words;
-    for (std::size_t i = 0; i < count; ++i)
+    for (std::size_t i = 0; i < count; ++i) {
       words.push_back({text.data() + ends[i], ends[i + 1] - ends[i]});
+    }
     std::vector<std::uint32_t> found(count), expected(count);
     many.find(text, words.data(), count, found.data());
     for (std::size_t i = 0; i < count; ++i) expected[i] = one_by_one.find(words[i].view());

@@ -119,8 +119,9 @@ TEST_CASE("random bytes become valid, valid text stays as it is") {
   testing::Random random(1);
   for (int round = 0; round < 2000; ++round) {
     std::string bytes;
-    for (std::size_t i = testing::below(random, 30); i > 0; --i)
+    for (std::size_t i = testing::below(random, 30); i > 0; --i) {
       bytes.push_back(static_cast<char>(testing::below(random, 2) ? 'a' : random()));
+    }
     const std::string clean = replace_invalid_utf8(bytes);
     CHECK(find_invalid_utf8(clean) == std::string::npos);
     CHECK((clean == bytes) == (find_invalid_utf8(bytes) == std::string::npos));

@@ -143,8 +143,9 @@ TEST_CASE("words are counted as a map does, the same by any number of threads") 
   // longer than a block, and no line feed at the end.
   std::string text;
   const auto add_word = [&] {
-    for (std::size_t left = 1 + testing::below(random, 20); left > 0; --left)
+    for (std::size_t left = 1 + testing::below(random, 20); left > 0; --left) {
       text += "ab\xC3\xA9"[testing::below(random, 2)];
+    }
     text += " \t\n\r"[testing::below(random, 4)];
   };
   while (text.size() < 3 * TextReader::kBlockBytes) add_word();
@@ -165,8 +166,9 @@ TEST_CASE("words are counted as a map does, the same by any number of threads") 
   oracle["short"] += 2;
   const auto one = build_vocabulary(files.names(), {}, 1);
   REQUIRE(one.types == static_cast<std::int64_t>(oracle.size()));
-  for (TokenId id = 2; id < one.vocabulary.size(); ++id)
+  for (TokenId id = 2; id < one.vocabulary.size(); ++id) {
     REQUIRE(one.vocabulary.counts()[id] == oracle[std::string(one.vocabulary.token(id))]);
+  }
   for (const TokenType type : {TokenType::kWord, TokenType::kChar, TokenType::kByte}) {
     const auto expected = build_vocabulary(files.names(), {type}, 1);
     for (const int threads : {2, 3, 8}) {
@@ -199,8 +201,9 @@ TEST_CASE("rules that contradict each other are usage errors") {
 }
 
 TEST_CASE("no text, no vocabulary") {
-  for (const char* text : {"", " \n\n \t"})
+  for (const char* text : {"", " \n\n \t"}) {
     CHECK(contains(error_of([&] { build(text); }), "no text"));
+  }
   CHECK(contains(error_of([] { build("", {TokenType::kChar}); }), "no text"));
 }
 
@@ -322,8 +325,9 @@ TEST_CASE("no flipped byte and no cut gives another vocabulary") {
       error_of([&] { hash = parse_vocabulary(damaged, "v.json").hash(); });
       REQUIRE(hash == made.hash());
     }
-    if (i + 1 < text.size())
+    if (i + 1 < text.size()) {
       REQUIRE(error_of([&] { parse_vocabulary(text.substr(0, i), "v.json"); }) != "");
+    }
   }
 }
 

@@ -32,9 +32,7 @@ struct Trained {
     description.provenance = Json::object();
     Streams streams(reader, config.batch, network.lengths.segment);
     TrainedOnCpu learner(network, config);
-    for (std::int64_t step = 0; step < 3; ++step) {
-      learner.step(streams, step, 0.01);
-    }
+    for (std::int64_t step = 0; step < 3; ++step) learner.step(streams, step, 0.01);
     state.step = 3;
     state.updates = 3;
     state.cursor = 8;

@@ -54,9 +54,7 @@ TEST_CASE("every key is known to the presets") {
   config.recons_loss_weight = 0.5;
   const Json json = training_to_json(config);
   CHECK(json.size() == training_keys().size());
-  for (const std::string& key : training_keys()) {
-    CHECK_MESSAGE(json.contains(key), key);
-  }
+  for (const std::string& key : training_keys()) CHECK_MESSAGE(json.contains(key), key);
 }
 
 TEST_CASE("ql-checkpoint(5) describes every key of network and training, and its default") {
@@ -162,9 +160,7 @@ TEST_CASE("qltrain(1) lists every key that may change on a resume") {
   std::set<std::string> listed;
   for (std::string line; std::getline(lines, line);) {
     std::istringstream words(line.rfind(".It Cm ", 0) == 0 ? line.substr(7) : "");
-    for (std::string word; words >> word;) {
-      listed.insert(word);
-    }
+    for (std::string word; words >> word;) listed.insert(word);
   }
   listed.erase(",");
   const std::vector<std::string> keys = keys_that_may_change();

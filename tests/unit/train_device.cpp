@@ -46,17 +46,13 @@ double distance(const std::vector<nn::NamedTensor>& a, const std::vector<nn::Nam
 
 std::vector<at::Tensor> copies(const std::vector<nn::NamedTensor>& tensors) {
   std::vector<at::Tensor> made;
-  for (const nn::NamedTensor& tensor : tensors) {
-    made.push_back(tensor.tensor.detach().clone());
-  }
+  for (const nn::NamedTensor& tensor : tensors) made.push_back(tensor.tensor.detach().clone());
   return made;
 }
 
 bool equal(const std::vector<at::Tensor>& before, const std::vector<nn::NamedTensor>& now) {
   for (std::size_t i = 0; i < before.size(); ++i) {
-    if (!at::equal(before[i], now[i].tensor)) {
-      return false;
-    }
+    if (!at::equal(before[i], now[i].tensor)) return false;
   }
   return before.size() == now.size();
 }
@@ -99,9 +95,7 @@ class Questions {
     const std::string name = function.name();
     for (const char* question : {"aten::item", "aten::_local_scalar_dense", "aten::nonzero",
                                  "aten::masked_select", "aten::is_nonzero", "aten::equal"}) {
-      if (name == question) {
-        asked().insert(name);
-      }
+      if (name == question) asked().insert(name);
     }
     return nullptr;
   }
@@ -110,9 +104,7 @@ class Questions {
 
 // On a GPU dropout draws other numbers than on the CPU.
 void without_chance(net::Network& network) {
-  if (!test::device().is_cpu()) {
-    network.dropout = network.dropatt = 0;
-  }
+  if (!test::device().is_cpu()) network.dropout = network.dropatt = 0;
 }
 
 void compare_with_learner(const net::Network& network, TrainingConfig config) {
@@ -145,9 +137,7 @@ void give_input(DeviceStep& step, const TrainingConfig& config, const net::Netwo
                 std::int64_t number) {
   StepInput host(config.batch, network.lengths.segment, step.scales(), at::TensorOptions());
   const std::int64_t count = config.batch * (network.lengths.segment + 1);
-  for (std::int64_t i = 0; i < count; ++i) {
-    host.ids[i] = (i * 7 + number * 5) % network.vocab_size;
-  }
+  for (std::int64_t i = 0; i < count; ++i) host.ids[i] = (i * 7 + number * 5) % network.vocab_size;
   host.set_numbers(0.01, number, std::vector<double>(static_cast<std::size_t>(step.scales()), 1));
   step.input().ids.copy_(host.ids);
   step.input().numbers.copy_(host.numbers);
@@ -274,9 +264,7 @@ TEST_CASE("a checkpoint counts the updates that applied") {
   const TrainingConfig config = test::tiny_config();
   Streams streams(*data.reader, config.batch, network.lengths.segment);
   TrainedOnDevice learner(network, config, {test::device()});
-  for (std::int64_t step = 0; step < 5; ++step) {
-    learner.step(streams, step, 0.01);
-  }
+  for (std::int64_t step = 0; step < 5; ++step) learner.step(streams, step, 0.01);
   learner.finish();
   CHECK(learner.updates() == 5);
   learner.set_updates(3);  // as if two steps had been left out
@@ -351,9 +339,7 @@ TEST_CASE("a device's losses jump in their mean") {
   Streams streams(*data.reader, 3, 4);
   TrainedOnDevice learner(test::tiny_xl(), test::tiny_config(), {test::device()});
   learner.set_largest_loss(1);
-  for (std::int64_t step = 0; step < 3; ++step) {
-    learner.step(streams, step, 0.001);
-  }
+  for (std::int64_t step = 0; step < 3; ++step) learner.step(streams, step, 0.001);
   try {
     learner.finish();
     FAIL("went on");
@@ -384,9 +370,7 @@ TEST_CASE("a device's checkpoint goes on where it was, and on the CPU") {
   const TrainingConfig config = test::tiny_config();
   Streams streams(*data.reader, config.batch, network.lengths.segment);
   TrainedOnDevice whole(network, config, {test::device()});
-  for (std::int64_t step = 0; step < 5; ++step) {
-    whole.step(streams, step, 0.01);
-  }
+  for (std::int64_t step = 0; step < 5; ++step) whole.step(streams, step, 0.01);
   whole.finish();
   net::ModelFile description;
   description.network = network;
@@ -443,15 +427,11 @@ TEST_CASE("the scale of the loss falls at once and rises slowly") {
   scale.update(yes);
   scale.update(no);
   CHECK(factor() == LossScale::kFirst / 2);
-  for (std::int64_t step = 1; step < LossScale::kStepsToDouble; ++step) {
-    scale.update(yes);
-  }
+  for (std::int64_t step = 1; step < LossScale::kStepsToDouble; ++step) scale.update(yes);
   CHECK(factor() == LossScale::kFirst / 2);
   scale.update(yes);
   CHECK(factor() == LossScale::kFirst);
-  for (int step = 0; step < 30; ++step) {
-    scale.update(no);
-  }
+  for (int step = 0; step < 30; ++step) scale.update(no);
   CHECK(factor() == 1);
   scale.state().select(0, 0).fill_(LossScale::kLargest);
   scale.state().select(0, 1).fill_(LossScale::kStepsToDouble - 1);

@@ -51,9 +51,7 @@ TEST_CASE("the running loss is a mean at first, and forgets later") {
   CHECK(running.mean == doctest::Approx(4));
   running.add(0, 0);
   CHECK(running.steps == 3);
-  for (int step = 3; step < 100; ++step) {
-    running.add(4, 1);
-  }
+  for (int step = 3; step < 100; ++step) running.add(4, 1);
   CHECK(running.mean == doctest::Approx(4));
   CHECK(running.steps == 100);
   running.add(104, 1);

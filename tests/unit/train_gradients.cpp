@@ -28,9 +28,7 @@ std::vector<Gradients> random_gradients(std::size_t slices, at::ScalarType type)
   at::manual_seed(7);
   std::vector<Gradients> made(slices);
   for (Gradients& slice : made) {
-    for (const std::int64_t size : kSizes) {
-      slice.push_back(at::randn({size}, type));
-    }
+    for (const std::int64_t size : kSizes) slice.push_back(at::randn({size}, type));
   }
   return made;
 }
@@ -38,9 +36,7 @@ std::vector<Gradients> random_gradients(std::size_t slices, at::ScalarType type)
 std::vector<Gradients> copy_of(const std::vector<Gradients>& gradients) {
   std::vector<Gradients> copies = gradients;
   for (Gradients& slice : copies) {
-    for (at::Tensor& gradient : slice) {
-      gradient = gradient.defined() ? gradient.clone() : gradient;
-    }
+    for (at::Tensor& gradient : slice) gradient = gradient.defined() ? gradient.clone() : gradient;
   }
   return copies;
 }
@@ -91,9 +87,7 @@ TEST_CASE("gradients of slices are added up, and their norm is over all paramete
       double squares = 0;
       for (std::size_t p = 0; p < made.size(); ++p) {
         at::Tensor sum = at::zeros({kSizes[p]}, type);
-        for (const Gradients& slice : before) {
-          sum = slice[p].defined() ? sum + slice[p] : sum;
-        }
+        for (const Gradients& slice : before) sum = slice[p].defined() ? sum + slice[p] : sum;
         const at::Tensor& found = made[p].tensor.grad();
         CHECK(found.defined() == (p != 1 && (p != 0 || slices > 1)));
         CHECK((!found.defined() || at::equal(found, sum)));

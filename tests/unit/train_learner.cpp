@@ -153,13 +153,9 @@ TEST_CASE("a convolution learns by the weight of its reconstruction") {
     TrainingConfig config = test::tiny_config();
     config.recons_loss_weight = weight;
     TrainedOnCpu learner(test::tiny_compressive(), config);
-    for (std::int64_t step = 0; step < 3; ++step) {
-      learner.step(streams, step, 0.01);
-    }
+    for (std::int64_t step = 0; step < 3; ++step) learner.step(streams, step, 0.01);
     for (const nn::NamedTensor& parameter : learner.model().parameters()) {
-      if (parameter.name == "layers.1.compress.weight") {
-        return parameter.tensor.detach().clone();
-      }
+      if (parameter.name == "layers.1.compress.weight") return parameter.tensor.detach().clone();
     }
     return at::Tensor();
   };
@@ -225,9 +221,7 @@ TEST_CASE("what is not finite stops the training and leaves the weights alone") 
   const at::Tensor before = learner.model().parameters().back().tensor.clone();
   std::string said;
   try {
-    for (std::int64_t step = 6; step < 20; ++step) {
-      learner.step(streams, step, 0.1);
-    }
+    for (std::int64_t step = 6; step < 20; ++step) learner.step(streams, step, 0.1);
   } catch (const Error& error) {
     said = error.what();
   }
@@ -259,16 +253,12 @@ TEST_CASE("a step that diverges leaves everything as it was") {
         CHECK(error.found().loss > 0.5);
         CHECK(error.found().gradient_norm > 0);
         double squares = 0;
-        for (const GroupNorm& layer : error.found().layers) {
-          squares += layer.norm * layer.norm;
-        }
+        for (const GroupNorm& layer : error.found().layers) squares += layer.norm * layer.norm;
         CHECK(std::sqrt(squares) == doctest::Approx(error.found().gradient_norm));
         CHECK(std::string(error.what()).find("has jumped above 0.5") != std::string::npos);
       }
       learner.set_largest_loss(std::numeric_limits<double>::infinity());
-      if (step == 24) {
-        other.set_memory(TrainedOnCpu(network, config).memory());
-      }
+      if (step == 24) other.set_memory(TrainedOnCpu(network, config).memory());
       CHECK(learner.step(streams, step + 1, 0.01).loss == other.step(streams, step + 1, 0.01).loss);
       for (std::size_t i = 0; i < learner.moments().size(); ++i) {
         CHECK(at::equal(learner.moments()[i].tensor, other.moments()[i].tensor));

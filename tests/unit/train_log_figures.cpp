@@ -13,9 +13,7 @@ namespace {
 std::vector<Json> records(const test::Workplace& place, const std::string& kind) {
   std::vector<Json> found;
   for (const Json& record : place.log()) {
-    if (record["kind"] == kind) {
-      found.push_back(record);
-    }
+    if (record["kind"] == kind) found.push_back(record);
   }
   return found;
 }

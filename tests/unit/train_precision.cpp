@@ -20,9 +20,7 @@ double loss_of_steps(machine::Precision precision) {
   shard::TokenReader reader(place.scratch / "data");
   Streams streams(reader, config.batch, 4);
   TrainedOnDevice learner(test::tiny_ql(), config, {});
-  for (std::int64_t step = 0; step < 3; ++step) {
-    learner.step(streams, step, 0.01);
-  }
+  for (std::int64_t step = 0; step < 3; ++step) learner.step(streams, step, 0.01);
   return learner.finish().loss;
 }
 

@@ -39,9 +39,7 @@ Trained train_steps(const std::filesystem::path& data, const net::Network& netwo
   Streams streams(reader, config.batch, network.lengths.segment, rows);
   const std::unique_ptr<TrainedNetwork> learner = make(network, config, group);
   std::optional<machine::OperationsOnly> operations;
-  if (dynamic_cast<const TrainedOnDevice*>(learner.get()) != nullptr) {
-    operations.emplace();
-  }
+  if (dynamic_cast<const TrainedOnDevice*>(learner.get()) != nullptr) operations.emplace();
   Trained trained;
   for (std::int64_t step = 0; step < streams.steps_per_epoch() + 3; ++step) {
     const StepResult result = learner->step(streams, step, 0.005), late = learner->finish();
@@ -62,16 +60,12 @@ Trained train_steps(const std::filesystem::path& data, const net::Network& netwo
 
 void check_near(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
   REQUIRE(a.size() == b.size());
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    CHECK(at::allclose(a[i], b[i], 1e-4, 1e-5));
-  }
+  for (std::size_t i = 0; i < a.size(); ++i) CHECK(at::allclose(a[i], b[i], 1e-4, 1e-5));
 }
 
 bool same_bits(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
   bool same = a.size() == b.size();
-  for (std::size_t i = 0; same && i < a.size(); ++i) {
-    same = a[i].equal(b[i]);
-  }
+  for (std::size_t i = 0; same && i < a.size(); ++i) same = a[i].equal(b[i]);
   return same;
 }
 
@@ -100,9 +94,7 @@ void compare_with_one(const std::filesystem::path& data, const net::Network& net
                       const TrainingConfig& config, const MakeTrainee& make) {
   const Trained alone = train_steps(data, network, config, make, nullptr);
   for (const int size : {2, 3}) {
-    if (!test::has_devices(size)) {
-      continue;
-    }
+    if (!test::has_devices(size)) continue;
     CAPTURE(size);
     std::vector<Trained> trained(static_cast<std::size_t>(size));
     test::in_group(size, [&](machine::ProcessGroup& group) {
@@ -164,9 +156,7 @@ TEST_CASE("a gradient that is not finite in one process stops all, and changes n
   const test::ScratchFolder scratch;
   test::pack(scratch / "data", test::scrambled(110, 23), 23, "made up", {});
   std::atomic<int> stopped{0}, unchanged{0};
-  if (!test::has_devices(2)) {
-    return;
-  }
+  if (!test::has_devices(2)) return;
   test::in_group(2, [&](machine::ProcessGroup& group) {
     shard::TokenReader reader(scratch / "data");
     Streams streams(reader, 3, 4, group.share_of(3));
@@ -214,9 +204,7 @@ TEST_CASE("the exchange adds up slices and processes, bucket by bucket") {
         }
         exchange.put(1, 0, at::full({3, 2}, group.rank() + 0.5));
         sums.clear();
-        for (const at::Tensor& sum : exchange.finish()) {
-          sums.push_back(sum.clone());
-        }
+        for (const at::Tensor& sum : exchange.finish()) sums.push_back(sum.clone());
       }
       const std::lock_guard<std::mutex> lock(mutex);
       found.push_back(sums);

@@ -53,9 +53,7 @@ struct OddPage : Workplace {
   std::vector<Json> divergences() const {
     std::vector<Json> found;
     for (const Json& record : log()) {
-      if (record["kind"] == "divergence") {
-        found.push_back(record);
-      }
+      if (record["kind"] == "divergence") found.push_back(record);
     }
     return found;
   }
@@ -235,9 +233,7 @@ TEST_CASE("after a rollback no event is of a time to come") {
   const auto since_1970 = std::chrono::system_clock::now().time_since_epoch();
   const double now = std::chrono::duration<double>(since_1970).count();
   const auto events = test::read_events(test::slurp(event_files(page.task.run).at(0)));
-  for (const test::ReadEvent& event : events) {
-    CHECK(event.wall_time <= now);
-  }
+  for (const test::ReadEvent& event : events) CHECK(event.wall_time <= now);
 }
 
 TEST_CASE("a resume before or after a divergence changes nothing") {

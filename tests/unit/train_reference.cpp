@@ -134,9 +134,7 @@ struct Comparison {
     const std::string log = test::slurp(scratch / "run" / "log.jsonl");
     for (std::size_t begin = 0; begin < log.size(); begin = log.find('\n', begin) + 1) {
       const Json record = parse_json(log.substr(begin, log.find('\n', begin) - begin), "log");
-      if (record["kind"] == "train") {
-        losses.push_back(record["loss"].get<double>());
-      }
+      if (record["kind"] == "train") losses.push_back(record["loss"].get<double>());
     }
     return losses;
   }
@@ -150,12 +148,8 @@ struct Comparison {
     std::vector<double> losses;
     std::size_t begin = 0;
     for (std::int64_t step = 0; step < kSteps; ++step) {
-      if (begin + segment + 1 > part) {
-        begin = 0;
-      }
-      if (begin == 0 || !carries_memory) {
-        slow.forget();
-      }
+      if (begin + segment + 1 > part) begin = 0;
+      if (begin == 0 || !carries_memory) slow.forget();
       std::vector<std::vector<std::int64_t>> rows;
       for (std::size_t row = 0; row < batch; ++row) {
         const auto first = ids.begin() + static_cast<std::ptrdiff_t>(row * part + begin);

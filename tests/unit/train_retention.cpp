@@ -179,9 +179,7 @@ TEST_CASE("no name that is not a training's own is removed or put back") {
 
 TEST_CASE("a checkpoint that is cleared away loses its name before its files") {
   const test::ScratchFolder run;
-  for (const char* name : {"last", "best", "step-00000010"}) {
-    write(run / name, 10);
-  }
+  for (const char* name : {"last", "best", "step-00000010"}) write(run / name, 10);
   const int events = ::inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
   if (events < 0) {
     MESSAGE("no inotify: not tested");
@@ -198,9 +196,7 @@ TEST_CASE("a checkpoint that is cleared away loses its name before its files") {
   for (ssize_t got; (got = ::read(events, bytes, sizeof bytes)) > 0;) {
     for (ssize_t at = 0; at < got;) {
       const auto* event = reinterpret_cast<const inotify_event*>(bytes + at);
-      if ((event->mask & IN_MOVE_SELF) != 0) {
-        renamed.insert(event->wd);
-      }
+      if ((event->mask & IN_MOVE_SELF) != 0) renamed.insert(event->wd);
       if ((event->mask & IN_DELETE) != 0) {
         CHECK(renamed.count(event->wd) == 1);
         ++deleted;

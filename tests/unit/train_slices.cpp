@@ -58,9 +58,7 @@ void check_equal(const Trained& a, const Trained& b) {
   CHECK(a.losses == b.losses);
   CHECK(a.norms == b.norms);
   REQUIRE(a.weights.size() == b.weights.size());
-  for (std::size_t i = 0; i < a.weights.size(); ++i) {
-    CHECK(at::equal(a.weights[i], b.weights[i]));
-  }
+  for (std::size_t i = 0; i < a.weights.size(); ++i) CHECK(at::equal(a.weights[i], b.weights[i]));
 }
 
 }  // namespace

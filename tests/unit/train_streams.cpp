@@ -20,9 +20,7 @@ std::vector<std::int64_t> oracle(const std::vector<shard::TokenId>& ids, std::in
   std::int64_t offset = 0;
   for (std::int64_t s = 0; s < step; ++s) {
     offset += segment;
-    if (offset + segment + 1 > length) {
-      offset = 0;
-    }
+    if (offset + segment + 1 > length) offset = 0;
   }
   std::vector<std::int64_t> tokens;
   for (std::int64_t i = 0; i <= segment; ++i) {
@@ -84,9 +82,7 @@ TEST_CASE("a cursor that was moved reads another segment, step after step") {
   check(0, 0);
   check(1, 1);
   streams.set_cursor(2, 44);  // drops what was read ahead for step 2
-  for (std::int64_t step = 2; step < 8; ++step) {
-    check(step, step + 42);
-  }
+  for (std::int64_t step = 2; step < 8; ++step) check(step, step + 42);
   streams.set_cursor(3, 100);  // back by steps, on in the data
   check(3, 100);
   check(4, 101);
@@ -110,9 +106,7 @@ TEST_CASE("another number of rows goes on at the same part of the epoch") {
         // The segment of the new parts in which the old one begins.
         const std::int64_t part = cursor % before.steps_per_epoch() * after.steps_per_epoch();
         std::int64_t within = 0;
-        while ((within + 1) * before.steps_per_epoch() <= part) {
-          ++within;
-        }
+        while ((within + 1) * before.steps_per_epoch() <= part) ++within;
         REQUIRE(after.position(moved) == within * 7);
         REQUIRE((batch != now || moved == cursor));
       }
@@ -166,9 +160,7 @@ TEST_CASE("rows know the documents they are in") {
     REQUIRE(ages.size() == 3);
     for (std::int64_t row = 0; row < 3; ++row) {
       std::int64_t token = row * 33 + streams.position(step), age = 0;
-      for (; token > 0 && std::count(starts.begin(), starts.end(), token) == 0; --token) {
-        ++age;
-      }
+      for (; token > 0 && std::count(starts.begin(), starts.end(), token) == 0; --token) ++age;
       CHECK(ages[static_cast<std::size_t>(row)] == age);
     }
   }

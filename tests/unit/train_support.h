@@ -29,9 +29,7 @@ inline void pack(const std::filesystem::path& folder, const std::vector<shard::T
     writer.write(ids.data() + written, end - written);
     written = end;
   };
-  for (const std::size_t start : starts) {
-    write_to(start);
-  }
+  for (const std::size_t start : starts) write_to(start);
   write_to(ids.size());
   writer.finish(std::nullopt);
 }
@@ -39,9 +37,7 @@ inline void pack(const std::filesystem::path& folder, const std::vector<shard::T
 // A sentence of `period` words over and over, with a word in it that tells how often.
 inline std::vector<shard::TokenId> repeating(std::size_t count, std::size_t period) {
   std::vector<shard::TokenId> ids;
-  for (std::size_t i = 0; i < count; ++i) {
-    ids.push_back(static_cast<shard::TokenId>(i % period));
-  }
+  for (std::size_t i = 0; i < count; ++i) ids.push_back(static_cast<shard::TokenId>(i % period));
   return ids;
 }
 

@@ -321,9 +321,7 @@ TEST_CASE("damaged validation data does not cost the steps before it") {
   place.task.config.checkpoint_interval = 1000;
   const fs::path shard = place.scratch / "valid" / "shard-00000.zst";
   std::string bytes = test::slurp(shard);
-  for (std::size_t i = 20; i < 28; ++i) {
-    bytes[i] = static_cast<char>(~bytes[i]);
-  }
+  for (std::size_t i = 20; i < 28; ++i) bytes[i] = static_cast<char>(~bytes[i]);
   test::spill(shard, bytes);
   CHECK_FALSE(place.refusal().empty());
   CHECK(read_state(place.task.run / "last").step == 7);

@@ -47,9 +47,7 @@ struct Workplace {
     for (std::size_t begin = 0; begin < text.size();) {
       const std::size_t end = text.find('\n', begin);
       Json record = parse_json(text.substr(begin, end - begin), "log");
-      for (const char* key : {"elapsed", "seconds", "tokens_per_second"}) {
-        record.erase(key);
-      }
+      for (const char* key : {"elapsed", "seconds", "tokens_per_second"}) record.erase(key);
       records.push_back(record);
       begin = end + 1;
     }

@@ -160,9 +160,7 @@ struct PublicState {
   }
   at::Tensor& at(const std::string& name) {
     for (nn::NamedTensor& tensor : tensors) {
-      if (tensor.name == name) {
-        return tensor.tensor;
-      }
+      if (tensor.name == name) return tensor.tensor;
     }
     throw std::logic_error(name);
   }
@@ -203,9 +201,7 @@ TEST_CASE("the public code's state has tied tensors a second time") {
 TEST_CASE("the library's prefix is dropped, and its clusters turned round") {
   PublicState state;
   for (nn::NamedTensor& tensor : state.tensors) {
-    if (tensor.name.rfind("crit.", 0) != 0) {
-      tensor.name = "transformer." + tensor.name;
-    }
+    if (tensor.name.rfind("crit.", 0) != 0) tensor.name = "transformer." + tensor.name;
   }
   CHECK(state.difference() > 1e-3);
   state.at("crit.cluster_weight") = state.at("crit.cluster_weight").flip(0);

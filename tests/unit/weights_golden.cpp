@@ -46,9 +46,7 @@ net::Network golden_network(const Json& json, const std::string& name) {
   network.div_val = integer("div_val", 1);
   network.d_embed = integer("d_embed", 0);
   network.same_length = object.has("same_length") && object.boolean("same_length");
-  if (object.has("cutoffs")) {
-    network.cutoffs = object.integers("cutoffs");
-  }
+  if (object.has("cutoffs")) network.cutoffs = object.integers("cutoffs");
   if (network.architecture == net::Architecture::kCompressive) {
     network.scales = {object.integer("layers")};
     const std::string compress = object.text("compress");
@@ -82,9 +80,7 @@ double golden_difference_of_page(const std::string& name, const net::Network& ne
   double largest = 0;
   for (std::int64_t stream = 0; stream < tokens.size(0); ++stream) {
     test::NetworkOnOnePage page{network, {}};
-    for (const auto& entry : file.tensors) {
-      page.weights[entry.name] = entry.tensor.to(at::kDouble);
-    }
+    for (const auto& entry : file.tensors) page.weights[entry.name] = entry.tensor.to(at::kDouble);
     const auto* first = tokens[stream].data_ptr<std::int64_t>();
     const at::Tensor outputs = page.read(network.lengths, {first, first + tokens.size(1)}).outputs;
     for (std::int64_t i = 0; i < tokens.size(1); ++i) {
@@ -100,9 +96,7 @@ bool is_public(const std::string& name) { return name.rfind("public_", 0) == 0; 
 // Values of a key that say something else than `value`; more than one where the first may not fit
 // the rest of the network.
 std::vector<Json> other_values(const std::string& key, const Json& value) {
-  if (value.is_boolean()) {
-    return {!value.get<bool>()};
-  }
+  if (value.is_boolean()) return {!value.get<bool>()};
   if (key == "architecture") {  // a Transformer-QL of one scale is a Transformer-XL
     return value == "transformer-xl"
                ? std::vector<Json>{"vanilla", "multi-scale"}
@@ -120,12 +114,8 @@ std::vector<Json> other_values(const std::string& key, const Json& value) {
   if (key == "cutoffs") {
     return value.empty() ? std::vector<Json>{{50}} : std::vector<Json>{{20, 61}, {21, 60}, {20}};
   }
-  if (key == "clamp_len") {
-    return {value == -1 ? 3 : -1, 4};
-  }
-  if (key == "div_val") {
-    return {value.get<int>() * 2};
-  }
+  if (key == "clamp_len") return {value == -1 ? 3 : -1, 4};
+  if (key == "div_val") return {value.get<int>() * 2};
   if (key == "n_s") {  // a divisor of the 96 golden tokens
     return {value == 16 ? 8 : 16, value == 12 ? 24 : 12, 32};
   }
@@ -159,16 +149,12 @@ TEST_CASE("golden networks give other losses, or none, when a key is changed") {
     const Json json = read_golden_json(name);
     for (const auto& [key, value] : json.items()) {
       CAPTURE(key);
-      if (is_silent(key, golden_network(json, name))) {
-        continue;
-      }
+      if (is_silent(key, golden_network(json, name))) continue;
       int tried = 0, computed = 0;
       for (const Json& other : other_values(key, value)) {
         Json changed = json;
         changed[key] = other;
-        if (other == value) {
-          continue;
-        }
+        if (other == value) continue;
         ++tried;
         CAPTURE(other.dump());
         double difference = 1;

@@ -21,9 +21,7 @@ namespace {
 // A file of the header `json` and `size` bytes of tensors.
 std::string make_file(const std::string& json, std::size_t size) {
   std::string file;
-  for (std::size_t i = 0; i < 8; ++i) {
-    file += static_cast<char>(json.size() >> (8 * i) & 0xFF);
-  }
+  for (std::size_t i = 0; i < 8; ++i) file += static_cast<char>(json.size() >> (8 * i) & 0xFF);
   return file + json + std::string(size, '\x01');
 }
 
@@ -208,9 +206,7 @@ TEST_CASE("no damage of any kind makes the reader give more than the file has") 
     const std::string damaged = damage(bytes);
     try {
       std::size_t held = 0;
-      for (const nn::NamedTensor& tensor : read(damaged).tensors) {
-        held += tensor.tensor.nbytes();
-      }
+      for (const nn::NamedTensor& tensor : read(damaged).tensors) held += tensor.tensor.nbytes();
       CHECK(held < damaged.size());
     } catch (const FormatError&) {
       // Refused, as it should be.
