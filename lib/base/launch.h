@@ -8,7 +8,7 @@ namespace ql {
 
 // What an option --processes asks for. False: this process does the work itself, alone or as one of
 // several. True: `count` processes did it, started with our own command line and torchrun's
-// variables (base/process_place.h), and all ended well.
+// variables (base/launched_process.h), and all ended well.
 //
 // Their standard input is empty; a signal that asks us to stop is passed on to each once. When one
 // fails, its number is logged and the others are ended: AlreadyReported with its exit code (128 + n

@@ -66,31 +66,31 @@ auto without_libuv(Options& options, int /*preferred*/) -> decltype(void(options
 template <typename Options>
 void without_libuv(Options& /*options*/, long /*otherwise*/) {}
 
-c10::intrusive_ptr<c10d::Store> make_store(const ProcessPlace& place, bool answers) {
+c10::intrusive_ptr<c10d::Store> make_store(const LaunchedProcess& process, bool answers) {
   c10d::TCPStoreOptions options;
-  options.port = static_cast<std::uint16_t>(place.port);
+  options.port = static_cast<std::uint16_t>(process.port);
   options.isServer = answers;
   options.waitWorkers = false;
   options.timeout = kArrival;
   without_libuv(options, 0);
   try {
-    return c10::make_intrusive<c10d::TCPStore>(place.address, options);
+    return c10::make_intrusive<c10d::TCPStore>(process.address, options);
   } catch (const std::exception& error) {
-    throw Error(process_name(place.rank, place.size),
-                fmt::format("cannot reach the others at {}:{}: {}", place.address, place.port,
+    throw Error(process_name(process.rank, process.size),
+                fmt::format("cannot reach the others at {}:{}: {}", process.address, process.port,
                             first_line(error.what())),
                 "look at the messages of process 0, and whether another program uses the port "
                 "(MASTER_PORT)");
   }
 }
 
-std::shared_ptr<::gloo::transport::Device> make_device(const ProcessPlace& place) {
+std::shared_ptr<::gloo::transport::Device> make_device(const LaunchedProcess& process) {
   if (const char* name = std::getenv("GLOO_SOCKET_IFNAME")) {
     return c10d::ProcessGroupGloo::createDeviceForInterface(name);
   }
   // The host's name may not lead to an address of its own, which processes on one machine can do
   // without.
-  return place.size == place.local_size
+  return process.size == process.local_size
              ? c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1")
              : c10d::ProcessGroupGloo::createDefaultDevice();
 }
@@ -98,11 +98,11 @@ std::shared_ptr<::gloo::transport::Device> make_device(const ProcessPlace& place
 }  // namespace
 
 struct ProcessGroup::State {
-  State(const ProcessPlace& the_place, std::chrono::seconds patience)
-      : place(the_place), launched(join_launcher()), exceptions(std::uncaught_exceptions()) {
-    store = make_store(place, place.rank == 0 && !place.launcher_answers);
+  State(const LaunchedProcess& the_process, std::chrono::seconds patience)
+      : process(the_process), launched(join_launcher()), exceptions(std::uncaught_exceptions()) {
+    store = make_store(process, process.rank == 0 && !process.launcher_answers);
     await_all();
-    watch = std::make_unique<ProcessWatch>(make_store(place, false), place, patience,
+    watch = std::make_unique<ProcessWatch>(make_store(process, false), process, patience,
                                            [](const std::string& verdict) {
                                              log_line(LogLevel::kQuiet, "error: " + verdict);
                                              std::_Exit(static_cast<int>(ExitCode::kFailed));
@@ -111,7 +111,7 @@ struct ProcessGroup::State {
     try {
       connect();
     } catch (const std::exception& error) {
-      const Error failure(process_name(place.rank, place.size),
+      const Error failure(process_name(process.rank, process.size),
                           fmt::format("cannot connect to the others: {}", first_line(error.what())),
                           "see that the machines reach each other by their host names, or name the "
                           "network interface in GLOO_SOCKET_IFNAME");
@@ -123,23 +123,23 @@ struct ProcessGroup::State {
 
   void connect() {
     auto options = c10d::ProcessGroupGloo::Options::create(kForever);
-    options->devices.push_back(make_device(place));
+    options->devices.push_back(make_device(process));
     options->threads = 1;
     const auto keys =
-        c10::make_intrusive<c10d::PrefixStore>(fmt::format("gloo/{}", place.restart), store);
-    gloo = c10::make_intrusive<c10d::ProcessGroupGloo>(keys, place.rank, place.size, options);
+        c10::make_intrusive<c10d::PrefixStore>(fmt::format("gloo/{}", process.restart), store);
+    gloo = c10::make_intrusive<c10d::ProcessGroupGloo>(keys, process.rank, process.size, options);
   }
 
   void await_all() {
-    const std::string key = fmt::format("here/{}", place.restart);
+    const std::string key = fmt::format("here/{}", process.restart);
     const auto deadline = std::chrono::steady_clock::now() + kArrival;
     store->add(key, 1);
     std::int64_t here = 0;
-    while ((here = store->add(key, 0)) < place.size) {
+    while ((here = store->add(key, 0)) < process.size) {
       if (std::chrono::steady_clock::now() > deadline) {
-        throw Error(process_name(place.rank, place.size),
-                    fmt::format("only {} of {} processes have come in {} seconds", here, place.size,
-                                kArrival.count()),
+        throw Error(process_name(process.rank, process.size),
+                    fmt::format("only {} of {} processes have come in {} seconds", here,
+                                process.size, kArrival.count()),
                     "start all of them, with the same MASTER_ADDR and MASTER_PORT");
       }
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -148,11 +148,11 @@ struct ProcessGroup::State {
 
   // The store's process leaves last, or when the others have had time to hear why it fails.
   void leave(std::chrono::seconds patience) {
-    const std::string key = fmt::format("gone/{}", place.restart);
+    const std::string key = fmt::format("gone/{}", process.restart);
     const auto deadline = std::chrono::steady_clock::now() + patience;
     watch->set_waiting(true);
     store->add(key, 1);
-    while (place.rank == 0 && store->add(key, 0) < place.size &&
+    while (process.rank == 0 && store->add(key, 0) < process.size &&
            std::chrono::steady_clock::now() < deadline) {
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
@@ -165,7 +165,7 @@ struct ProcessGroup::State {
     const std::optional<int> ended = why || !local ? std::nullopt : local->find_ended();
     if (ended) {
       why = watch->verdict(kTelling);
-      return why ? why : process_name(*ended, place.size) + " has ended";
+      return why ? why : process_name(*ended, process.size) + " has ended";
     }
     return why;
   }
@@ -174,7 +174,7 @@ struct ProcessGroup::State {
   void await(const std::future<void>& done) {
     while (done.wait_for(kLook) != std::future_status::ready) {
       if (const auto why = find_lost(std::chrono::milliseconds(0))) {
-        throw LostProcess(process_name(place.rank, place.size), *why);
+        throw LostProcess(process_name(process.rank, process.size), *why);
       }
     }
   }
@@ -187,13 +187,13 @@ struct ProcessGroup::State {
     while (!why && std::chrono::steady_clock::now() < deadline) {
       why = find_lost(kLook);
     }
-    throw LostProcess(process_name(place.rank, place.size),
+    throw LostProcess(process_name(process.rank, process.size),
                       why ? *why
                           : fmt::format("the connection to another process is lost: {}",
                                         first_line(error.what())));
   }
 
-  ProcessPlace place;
+  LaunchedProcess process;
   bool launched;
   int exceptions;  // under way when the group was made
   c10::intrusive_ptr<c10d::Store> store;
@@ -210,9 +210,9 @@ struct ProcessGroup::Sum::State {
   std::vector<at::Tensor> tensors;  // has to live as long as the work
 };
 
-ProcessGroup::ProcessGroup(const ProcessPlace& place, std::chrono::seconds patience)
-    : state_(std::make_unique<State>(place, patience)) {
-  if (place.size > 1 && place.size == place.local_size) {
+ProcessGroup::ProcessGroup(const LaunchedProcess& process, std::chrono::seconds patience)
+    : state_(std::make_unique<State>(process, patience)) {
+  if (process.size > 1 && process.size == process.local_size) {
     share_memory();
   }
 }
@@ -249,10 +249,10 @@ ProcessGroup::~ProcessGroup() {
   }
 }
 
-int ProcessGroup::rank() const { return state_->place.rank; }
-int ProcessGroup::size() const { return state_->place.size; }
-int ProcessGroup::local_rank() const { return state_->place.local_rank; }
-int ProcessGroup::local_size() const { return state_->place.local_size; }
+int ProcessGroup::rank() const { return state_->process.rank; }
+int ProcessGroup::size() const { return state_->process.size; }
+int ProcessGroup::local_rank() const { return state_->process.local_rank; }
+int ProcessGroup::local_size() const { return state_->process.local_size; }
 void ProcessGroup::get_on() { state_->watch->get_on(); }
 
 void ProcessGroup::tell_failure(const std::exception& error) noexcept {
@@ -378,7 +378,7 @@ void ProcessGroup::require_same(const std::string& text, const std::string& what
 struct ProcessGroup::State {};
 struct ProcessGroup::Sum::State {};
 
-ProcessGroup::ProcessGroup(const ProcessPlace&, std::chrono::seconds) {
+ProcessGroup::ProcessGroup(const LaunchedProcess&, std::chrono::seconds) {
   throw Error("several processes", "this program was built without Gloo",
               "install libgloo-dev and build again, or use one process");
 }
@@ -401,14 +401,14 @@ void ProcessGroup::require_same(const std::string&, const std::string&) {}
 #endif
 
 std::unique_ptr<ProcessGroup> join_processes(std::chrono::seconds patience) {
-  const std::optional<ProcessPlace> place = find_process_place();
-  if (!place || place->size == 1) {
+  const std::optional<LaunchedProcess> process = find_launched_process();
+  if (!process || process->size == 1) {
     return nullptr;
   }
-  if (place->rank > 0) {
+  if (process->rank > 0) {
     set_log_level(LogLevel::kQuiet);
   }
-  return std::make_unique<ProcessGroup>(*place, patience);
+  return std::make_unique<ProcessGroup>(*process, patience);
 }
 
 void run_in_group(ProcessGroup* group, const std::function<void()>& work) {

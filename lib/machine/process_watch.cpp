@@ -22,13 +22,13 @@ std::vector<std::uint8_t> bytes_of(const std::string& text) { return {text.begin
 
 }  // namespace
 
-ProcessWatch::ProcessWatch(c10::intrusive_ptr<c10d::Store> store, const ProcessPlace& place,
+ProcessWatch::ProcessWatch(c10::intrusive_ptr<c10d::Store> store, const LaunchedProcess& process,
                            std::chrono::seconds patience, Lost lost)
     : store_(std::move(store)),
-      place_(place),
+      process_(process),
       patience_(patience),
       lost_(std::move(lost)),
-      seen_(static_cast<std::size_t>(place.size)) {
+      seen_(static_cast<std::size_t>(process.size)) {
   const auto now = Clock::now();
   for (Seen& seen : seen_) {
     seen.alive_at = seen.progress_at = now;
@@ -63,7 +63,7 @@ ProcessWatch::~ProcessWatch() {
 }
 
 std::string ProcessWatch::key(const char* what, int rank) const {
-  return fmt::format("{}/{}/{}", what, place_.restart, rank);
+  return fmt::format("{}/{}/{}", what, process_.restart, rank);
 }
 
 // True when `end` is set meanwhile.
@@ -84,7 +84,7 @@ bool ProcessWatch::is_ending() {
 
 // Who answers for the store.
 std::string ProcessWatch::store_name() const {
-  return place_.launcher_answers ? "torchrun" : process_name(0, place_.size);
+  return process_.launcher_answers ? "torchrun" : process_name(0, process_.size);
 }
 
 void ProcessWatch::look_on() {
@@ -135,10 +135,10 @@ void ProcessWatch::guard() {
 
 void ProcessWatch::look() {
   const std::lock_guard<std::mutex> lock(store_mutex_);
-  store_->add(key("life", place_.rank), 1);
+  store_->add(key("life", process_.rank), 1);
   const std::int64_t progress = progress_;
   if (waiting_ || progress != told_progress_) {
-    store_->add(key("progress", place_.rank), 1);
+    store_->add(key("progress", process_.rank), 1);
     told_progress_ = progress;
   }
   if (store_->add(key("lost", 0), 0) > 0) {
@@ -146,11 +146,11 @@ void ProcessWatch::look() {
     decide(std::string(why.begin(), why.end()));
     return;
   }
-  if (place_.rank != 0) {
+  if (process_.rank != 0) {
     look_at(0);
     return;
   }
-  for (int rank = 1; rank < place_.size; ++rank) {
+  for (int rank = 1; rank < process_.size; ++rank) {
     look_at(rank);
   }
 }
@@ -171,10 +171,10 @@ void ProcessWatch::look_at(int rank) {
   std::string why;
   if (now - seen.alive_at > kSilence) {
     why = fmt::format("{} has given no sign of life for {} seconds",
-                      process_name(rank, place_.size), kSilence.count());
+                      process_name(rank, process_.size), kSilence.count());
   } else if (now - seen.progress_at > patience_) {
-    why = fmt::format("{} has let the others wait for {} seconds", process_name(rank, place_.size),
-                      patience_.count());
+    why = fmt::format("{} has let the others wait for {} seconds",
+                      process_name(rank, process_.size), patience_.count());
   } else {
     return;
   }
