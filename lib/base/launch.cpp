@@ -18,9 +18,9 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/launched_process.h"
 #include "base/log.h"
 #include "base/number.h"
-#include "base/process_place.h"
 #include "base/signals.h"
 #include "base/spawn_internal.h"
 
@@ -171,10 +171,11 @@ class Processes {
 
 bool run_processes(int count) {
   // A launcher's shell for one process (srun --pty) has its variables, too.
-  if (const std::optional<ProcessPlace> place = find_process_place(); place && place->size > 1) {
-    if (count > 1 && count != place->size) {
+  if (const std::optional<LaunchedProcess> process = find_launched_process();
+      process && process->size > 1) {
+    if (count > 1 && count != process->size) {
       throw UsageError("--processes",
-                       fmt::format("{}, but the launcher has started {}", count, place->size),
+                       fmt::format("{}, but the launcher has started {}", count, process->size),
                        "leave it out: the launcher says how many there are");
     }
     return false;

@@ -7,9 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
-#include <future>
 #include <optional>
-#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -26,7 +24,6 @@
 #include "base/hash.h"
 #include "base/launch.h"
 #include "machine/device_sum_internal.h"
-#include "machine/local_sum_internal.h"
 #include "machine/process_watch_internal.h"
 #endif
 
@@ -51,9 +48,8 @@ constexpr std::chrono::seconds kArrival{120};
 constexpr std::chrono::seconds kLeaving{10};
 // Who fails is found by the watch: Gloo itself waits as long as the others live.
 constexpr std::chrono::hours kForever{24 * 365};
-// For the words of one that has ended, and between two looks for it.
+// For the words of one that has ended.
 constexpr std::chrono::seconds kTelling{2};
-constexpr std::chrono::milliseconds kLook{500};
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
@@ -66,31 +62,34 @@ auto without_libuv(Options& options, int /*preferred*/) -> decltype(void(options
 template <typename Options>
 void without_libuv(Options& /*options*/, long /*otherwise*/) {}
 
-c10::intrusive_ptr<c10d::Store> make_store(const ProcessPlace& place, bool answers) {
+// Of one start of the processes: torchrun keeps its store when it starts them anew.
+c10::intrusive_ptr<c10d::Store> make_store(const LaunchedProcess& process, bool answers) {
   c10d::TCPStoreOptions options;
-  options.port = static_cast<std::uint16_t>(place.port);
+  options.port = static_cast<std::uint16_t>(process.port);
   options.isServer = answers;
   options.waitWorkers = false;
   options.timeout = kArrival;
   without_libuv(options, 0);
   try {
-    return c10::make_intrusive<c10d::TCPStore>(place.address, options);
+    return c10::make_intrusive<c10d::PrefixStore>(
+        std::to_string(process.restart),
+        c10::make_intrusive<c10d::TCPStore>(process.address, options));
   } catch (const std::exception& error) {
-    throw Error(process_name(place.rank, place.size),
-                fmt::format("cannot reach the others at {}:{}: {}", place.address, place.port,
+    throw Error(process_name(process.rank, process.size),
+                fmt::format("cannot reach the others at {}:{}: {}", process.address, process.port,
                             first_line(error.what())),
                 "look at the messages of process 0, and whether another program uses the port "
                 "(MASTER_PORT)");
   }
 }
 
-std::shared_ptr<::gloo::transport::Device> make_device(const ProcessPlace& place) {
+std::shared_ptr<::gloo::transport::Device> make_device(const LaunchedProcess& process) {
   if (const char* name = std::getenv("GLOO_SOCKET_IFNAME")) {
     return c10d::ProcessGroupGloo::createDeviceForInterface(name);
   }
   // The host's name may not lead to an address of its own, which processes on one machine can do
   // without.
-  return place.size == place.local_size
+  return process.size == process.local_size
              ? c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1")
              : c10d::ProcessGroupGloo::createDefaultDevice();
 }
@@ -98,11 +97,12 @@ std::shared_ptr<::gloo::transport::Device> make_device(const ProcessPlace& place
 }  // namespace
 
 struct ProcessGroup::State {
-  State(const ProcessPlace& the_place, std::chrono::seconds patience)
-      : place(the_place), launched(join_launcher()), exceptions(std::uncaught_exceptions()) {
-    store = make_store(place, place.rank == 0 && !place.launcher_answers);
+  State(const LaunchedProcess& the_process, std::chrono::seconds patience)
+      : process(the_process), exceptions(std::uncaught_exceptions()) {
+    join_launcher();
+    store = make_store(process, process.rank == 0 && !process.launcher_answers);
     await_all();
-    watch = std::make_unique<ProcessWatch>(make_store(place, false), place, patience,
+    watch = std::make_unique<ProcessWatch>(make_store(process, false), process, patience,
                                            [](const std::string& verdict) {
                                              log_line(LogLevel::kQuiet, "error: " + verdict);
                                              std::_Exit(static_cast<int>(ExitCode::kFailed));
@@ -111,7 +111,7 @@ struct ProcessGroup::State {
     try {
       connect();
     } catch (const std::exception& error) {
-      const Error failure(process_name(place.rank, place.size),
+      const Error failure(process_name(process.rank, process.size),
                           fmt::format("cannot connect to the others: {}", first_line(error.what())),
                           "see that the machines reach each other by their host names, or name the "
                           "network interface in GLOO_SOCKET_IFNAME");
@@ -123,23 +123,19 @@ struct ProcessGroup::State {
 
   void connect() {
     auto options = c10d::ProcessGroupGloo::Options::create(kForever);
-    options->devices.push_back(make_device(place));
+    options->devices.push_back(make_device(process));
     options->threads = 1;
-    const auto keys =
-        c10::make_intrusive<c10d::PrefixStore>(fmt::format("gloo/{}", place.restart), store);
-    gloo = c10::make_intrusive<c10d::ProcessGroupGloo>(keys, place.rank, place.size, options);
+    gloo = c10::make_intrusive<c10d::ProcessGroupGloo>(store, process.rank, process.size, options);
   }
 
   void await_all() {
-    const std::string key = fmt::format("here/{}", place.restart);
     const auto deadline = std::chrono::steady_clock::now() + kArrival;
-    store->add(key, 1);
-    std::int64_t here = 0;
-    while ((here = store->add(key, 0)) < place.size) {
+    for (std::int64_t here = store->add("here", 1); here < process.size;
+         here = store->add("here", 0)) {
       if (std::chrono::steady_clock::now() > deadline) {
-        throw Error(process_name(place.rank, place.size),
-                    fmt::format("only {} of {} processes have come in {} seconds", here, place.size,
-                                kArrival.count()),
+        throw Error(process_name(process.rank, process.size),
+                    fmt::format("only {} of {} processes have come in {} seconds", here,
+                                process.size, kArrival.count()),
                     "start all of them, with the same MASTER_ADDR and MASTER_PORT");
       }
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -148,87 +144,56 @@ struct ProcessGroup::State {
 
   // The store's process leaves last, or when the others have had time to hear why it fails.
   void leave(std::chrono::seconds patience) {
-    const std::string key = fmt::format("gone/{}", place.restart);
     const auto deadline = std::chrono::steady_clock::now() + patience;
     watch->set_waiting(true);
-    store->add(key, 1);
-    while (place.rank == 0 && store->add(key, 0) < place.size &&
+    store->add("gone", 1);
+    while (process.rank == 0 && store->add("gone", 0) < process.size &&
            std::chrono::steady_clock::now() < deadline) {
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
   }
 
-  // What is known of the process that is lost, if anything: one that has failed by itself has told
-  // why before it ended.
-  std::optional<std::string> find_lost(std::chrono::milliseconds time) {
-    std::optional<std::string> why = watch->verdict(time);
-    const std::optional<int> ended = why || !local ? std::nullopt : local->find_ended();
-    if (ended) {
-      why = watch->verdict(kTelling);
-      return why ? why : process_name(*ended, place.size) + " has ended";
-    }
-    return why;
-  }
-
-  // Memory does not tell that who was to write to it is gone.
-  void await(const std::future<void>& done) {
-    while (done.wait_for(kLook) != std::future_status::ready) {
-      if (const auto why = find_lost(std::chrono::milliseconds(0))) {
-        throw LostProcess(process_name(place.rank, place.size), *why);
+  // The process whose connection is closed: Gloo refuses to receive from it.
+  std::optional<int> find_ended() {
+    std::vector<at::Tensor> nothing = {at::zeros({1})};
+    for (int other = 0; other < process.size; ++other) {
+      try {
+        if (other != process.rank) {
+          gloo->recv(nothing, other, 0);
+        }
+      } catch (const std::exception&) {
+        return other;
       }
     }
+    return std::nullopt;
   }
 
-  // An exception of Gloo tells of a connection; who was at its end has to be found out.
+  // An exception of Gloo tells of a connection; who was at its end has to be found out. One that
+  // has failed by itself has told why before it ended.
   [[noreturn]] void explain(const std::exception& error) {
-    const auto deadline = std::chrono::steady_clock::now() +
-                          (launched ? kTelling : kSilence + std::chrono::seconds(3));
-    std::optional<std::string> why;
-    while (!why && std::chrono::steady_clock::now() < deadline) why = find_lost(kLook);
-    throw LostProcess(process_name(place.rank, place.size),
-                      why ? *why
-                          : fmt::format("the connection to another process is lost: {}",
-                                        first_line(error.what())));
+    std::string why = watch->verdict(kTelling);
+    if (const std::optional<int> ended = why.empty() ? find_ended() : std::nullopt) {
+      why = process_name(*ended, process.size) + " has ended";
+      watch->tell_failure(why);
+    } else if (why.empty()) {
+      why = watch->verdict(kSilence + std::chrono::seconds(3));
+    }
+    if (why.empty()) {
+      why = fmt::format("the connection to another process is lost: {}", first_line(error.what()));
+    }
+    throw LostProcess(process_name(process.rank, process.size), why);
   }
 
-  ProcessPlace place;
-  bool launched;
+  LaunchedProcess process;
   int exceptions;  // under way when the group was made
   c10::intrusive_ptr<c10d::Store> store;
-  c10::intrusive_ptr<c10d::ProcessGroupGloo> gloo;
-  std::unique_ptr<LocalSum> local;    // absent where the processes share no memory
-  std::unique_ptr<DeviceSum> device;  // absent until join_device()
   std::unique_ptr<ProcessWatch> watch;
+  c10::intrusive_ptr<c10d::ProcessGroupGloo> gloo;
+  std::unique_ptr<DeviceSum> device;  // absent until join_device()
 };
 
-struct ProcessGroup::Sum::State {
-  ProcessGroup::State* group;
-  std::future<void> local;
-  c10::intrusive_ptr<c10d::Work> work;
-  std::vector<at::Tensor> tensors;  // has to live as long as the work
-};
-
-ProcessGroup::ProcessGroup(const ProcessPlace& place, std::chrono::seconds patience)
-    : state_(std::make_unique<State>(place, patience)) {
-  if (place.size > 1 && place.size == place.local_size) share_memory();
-}
-
-// All of them, or none.
-void ProcessGroup::share_memory() {
-  const auto make = [this](const std::string& where) {
-    try {
-      state_->local = std::make_unique<LocalSum>(rank(), size(), where);
-    } catch (const std::system_error& error) {
-      log_debug("no memory is shared by the processes: {}", error.what());
-    }
-  };
-  if (is_first()) make("");
-  const std::string where = from_first(state_->local ? state_->local->where() : std::string());
-  if (!is_first() && !where.empty()) make(where);
-  const at::Tensor without = at::full({1}, state_->local ? 0 : 1, at::kLong);
-  sum(without);
-  if (without.item<std::int64_t>() > 0) state_->local.reset();
-}
+ProcessGroup::ProcessGroup(const LaunchedProcess& process, std::chrono::seconds patience)
+    : state_(std::make_unique<State>(process, patience)) {}
 
 ProcessGroup::~ProcessGroup() {
   const bool fails = std::uncaught_exceptions() > state_->exceptions;
@@ -239,10 +204,10 @@ ProcessGroup::~ProcessGroup() {
   }
 }
 
-int ProcessGroup::rank() const { return state_->place.rank; }
-int ProcessGroup::size() const { return state_->place.size; }
-int ProcessGroup::local_rank() const { return state_->place.local_rank; }
-int ProcessGroup::local_size() const { return state_->place.local_size; }
+int ProcessGroup::rank() const { return state_->process.rank; }
+int ProcessGroup::size() const { return state_->process.size; }
+int ProcessGroup::local_rank() const { return state_->process.local_rank; }
+int ProcessGroup::local_size() const { return state_->process.local_size; }
 void ProcessGroup::get_on() { state_->watch->get_on(); }
 
 void ProcessGroup::tell_failure(const std::exception& error) noexcept {
@@ -253,50 +218,36 @@ void ProcessGroup::tell_failure(const std::exception& error) noexcept {
   }
 }
 
-ProcessGroup::Sum ProcessGroup::start_sum(const at::Tensor& tensor) {
-  Sum sum;
-  sum.state_ = std::make_shared<Sum::State>();
-  sum.state_->group = state_.get();
-  sum.state_->tensors = {tensor};
-  if (state_->device && !tensor.is_cpu()) {
+ProcessGroup::Wait ProcessGroup::start_sum(std::vector<at::Tensor> tensors) {
+  if (state_->device && !tensors.front().is_cpu()) {
     state_->watch->set_waiting(true);  // the first one connects the GPUs
-    state_->device->enqueue(tensor);
+    state_->device->enqueue(tensors.front());
     state_->watch->set_waiting(false);
-    return sum;
+    return [] {};
   }
-  if (state_->local && tensor.scalar_type() == at::kFloat) {
-    sum.state_->local = state_->local->start(tensor);
-    return sum;
-  }
+  c10::intrusive_ptr<c10d::Work> work;
   try {
-    sum.state_->work = state_->gloo->allreduce(sum.state_->tensors);
+    work = tensors.size() == 1 ? state_->gloo->allreduce(tensors)
+                               : state_->gloo->allreduce_coalesced(tensors);
   } catch (const std::exception& error) {
     state_->explain(error);
   }
-  return sum;
-}
-
-void ProcessGroup::Sum::wait() {
-  if (!state_->local.valid() && !state_->work) {
-    return;  // enqueued on a GPU
-  }
-  ProcessWatch& watch = *state_->group->watch;
-  watch.set_waiting(true);
-  if (state_->local.valid()) {
-    state_->group->await(state_->local);
-  } else {
+  return [this, work] {
+    state_->watch->set_waiting(true);
     try {
-      state_->work->wait();
+      work->wait();
     } catch (const std::exception& error) {
-      state_->group->explain(error);
+      state_->explain(error);
     }
-  }
-  watch.set_waiting(false);
-  watch.get_on();
+    state_->watch->set_waiting(false);
+    state_->watch->get_on();
+  };
 }
 
 void ProcessGroup::join_device(const at::Device& device) {
-  if (device.is_cpu()) return;
+  if (device.is_cpu()) {
+    return;
+  }
   DeviceSum::require(device);
   try {
     const std::string address = from_first(is_first() ? DeviceSum::make_address() : "");
@@ -332,8 +283,12 @@ std::int64_t ProcessGroup::from_first(std::int64_t value) {
 std::string ProcessGroup::from_first(const std::string& text) {
   const std::int64_t length = from_first(static_cast<std::int64_t>(text.size()));
   const at::Tensor bytes = at::zeros({length}, at::kByte);
-  if (is_first()) std::memcpy(bytes.data_ptr(), text.data(), text.size());
-  if (length > 0) sum(bytes);
+  if (is_first()) {
+    std::memcpy(bytes.data_ptr(), text.data(), text.size());
+  }
+  if (length > 0) {
+    sum(bytes);
+  }
   return {static_cast<const char*>(bytes.data_ptr()), static_cast<std::size_t>(length)};
 }
 
@@ -345,7 +300,9 @@ void ProcessGroup::require_same(const std::string& text, const std::string& what
   sum(all);
   std::vector<int> others;
   for (int other = 1; other < size(); ++other) {
-    if (!all.select(0, other).equal(all.select(0, 0))) others.push_back(other);
+    if (!all.select(0, other).equal(all.select(0, 0))) {
+      others.push_back(other);
+    }
   }
   if (!others.empty()) {
     throw Error(what,
@@ -358,13 +315,11 @@ void ProcessGroup::require_same(const std::string& text, const std::string& what
 #else
 
 struct ProcessGroup::State {};
-struct ProcessGroup::Sum::State {};
 
-ProcessGroup::ProcessGroup(const ProcessPlace&, std::chrono::seconds) {
+ProcessGroup::ProcessGroup(const LaunchedProcess&, std::chrono::seconds) {
   throw Error("several processes", "this program was built without Gloo",
               "install libgloo-dev and build again, or use one process");
 }
-void ProcessGroup::share_memory() {}
 ProcessGroup::~ProcessGroup() = default;
 int ProcessGroup::rank() const { return 0; }
 int ProcessGroup::size() const { return 1; }
@@ -372,8 +327,7 @@ int ProcessGroup::local_rank() const { return 0; }
 int ProcessGroup::local_size() const { return 1; }
 void ProcessGroup::get_on() {}
 void ProcessGroup::tell_failure(const std::exception&) noexcept {}
-ProcessGroup::Sum ProcessGroup::start_sum(const at::Tensor&) { return {}; }
-void ProcessGroup::Sum::wait() {}
+ProcessGroup::Wait ProcessGroup::start_sum(std::vector<at::Tensor>) { return {}; }
 void ProcessGroup::join_device(const at::Device&) {}
 void ProcessGroup::await_device() {}
 std::int64_t ProcessGroup::from_first(std::int64_t value) { return value; }
@@ -383,10 +337,14 @@ void ProcessGroup::require_same(const std::string&, const std::string&) {}
 #endif
 
 std::unique_ptr<ProcessGroup> join_processes(std::chrono::seconds patience) {
-  const std::optional<ProcessPlace> place = find_process_place();
-  if (!place || place->size == 1) return nullptr;
-  if (place->rank > 0) set_log_level(LogLevel::kQuiet);
-  return std::make_unique<ProcessGroup>(*place, patience);
+  const std::optional<LaunchedProcess> process = find_launched_process();
+  if (!process || process->size == 1) {
+    return nullptr;
+  }
+  if (process->rank > 0) {
+    set_log_level(LogLevel::kQuiet);
+  }
+  return std::make_unique<ProcessGroup>(*process, patience);
 }
 
 void run_in_group(ProcessGroup* group, const std::function<void()>& work) {
@@ -399,7 +357,9 @@ void run_in_group(ProcessGroup* group, const std::function<void()>& work) {
   } catch (const Interrupted&) {
     throw;
   } catch (const std::exception& error) {
-    if (dynamic_cast<const LostProcess*>(&error) == nullptr) group->tell_failure(error);
+    if (dynamic_cast<const LostProcess*>(&error) == nullptr) {
+      group->tell_failure(error);
+    }
     throw;
   }
 }

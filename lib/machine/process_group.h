@@ -12,7 +12,7 @@
 #include <memory>
 #include <string>
 
-#include "base/process_place.h"
+#include "base/launched_process.h"
 #include "machine/row_range.h"
 
 namespace ql::machine {
@@ -21,9 +21,9 @@ namespace ql::machine {
 // throws Error when another process has failed, is silent or does not get on: which, and why.
 class ProcessGroup {
  public:
-  // Waits for all processes of the place. `patience`: how long one may let the others wait. Throws
-  // Error when they do not come.
-  ProcessGroup(const ProcessPlace& place, std::chrono::seconds patience);
+  // Waits for all that were launched together. `patience`: how long one may let the others wait.
+  // Throws Error when they do not come.
+  ProcessGroup(const LaunchedProcess& process, std::chrono::seconds patience);
   // During an exception the first process stays some seconds, for the others to hear why.
   ~ProcessGroup();
   ProcessGroup(const ProcessGroup&) = delete;

@@ -18,76 +18,63 @@ constexpr std::chrono::seconds kSuspended{5};
 // What an exception of the main thread is given before the process ends without it.
 constexpr std::chrono::milliseconds kGrace{4000};
 
-std::vector<std::uint8_t> bytes_of(const std::string& text) { return {text.begin(), text.end()}; }
+// Names in the store: the verdict, whether there is one, and the counters of each process.
+constexpr const char* kWhy = "why";
+constexpr const char* kLost = "lost";
+std::string life_of(int rank) { return fmt::format("life/{}", rank); }
+std::string progress_of(int rank) { return fmt::format("progress/{}", rank); }
 
 }  // namespace
 
-ProcessWatch::ProcessWatch(c10::intrusive_ptr<c10d::Store> store, const ProcessPlace& place,
+ProcessWatch::ProcessWatch(c10::intrusive_ptr<c10d::Store> store, const LaunchedProcess& process,
                            std::chrono::seconds patience, Lost lost)
     : store_(std::move(store)),
-      place_(place),
+      process_(process),
       patience_(patience),
       lost_(std::move(lost)),
-      seen_(static_cast<std::size_t>(place.size)) {
+      seen_(static_cast<std::size_t>(process.size)) {
   const auto now = Clock::now();
-  for (Seen& seen : seen_) seen.alive_at = seen.progress_at = now;
+  for (Seen& seen : seen_) {
+    seen.alive_at = seen.progress_at = now;
+  }
   looked_at_ = now.time_since_epoch().count();
   looking_ = std::thread([this] { look_on(); });
   try {
     guarding_ = std::thread([this] { guard(); });
   } catch (...) {
-    end_looking();
+    end(ending_, looking_);
     throw;
   }
 }
 
-void ProcessWatch::end_looking() {
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    ending_ = true;
-  }
-  changed_.notify_all();
-  looking_.join();
-}
-
 ProcessWatch::~ProcessWatch() {
-  end_looking();  // the guard ends the process should the store keep that thread waiting
+  end(ending_, looking_);  // the guard ends the process should the store keep that thread waiting
+  end(guard_ending_, guarding_);
+}
+
+void ProcessWatch::end(std::atomic<bool>& asked, std::thread& thread) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    guard_ending_ = true;
+    asked = true;
   }
   changed_.notify_all();
-  guarding_.join();
+  thread.join();
 }
 
-std::string ProcessWatch::key(const char* what, int rank) const {
-  return fmt::format("{}/{}/{}", what, place_.restart, rank);
-}
-
-// True when `end` is set meanwhile.
-bool ProcessWatch::wait_for(std::chrono::milliseconds time, const bool& end) {
+// True when an end is asked for meanwhile.
+bool ProcessWatch::wait_for(std::chrono::milliseconds time, const std::atomic<bool>& asked) {
   std::unique_lock<std::mutex> lock(mutex_);
-  return changed_.wait_for(lock, time, [&end] { return end; });
-}
-
-std::string ProcessWatch::known_verdict() {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  return verdict_;
-}
-
-bool ProcessWatch::is_ending() {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  return ending_;
+  return changed_.wait_for(lock, time, [&asked] { return asked.load(); });
 }
 
 // Who answers for the store.
 std::string ProcessWatch::store_name() const {
-  return place_.launcher_answers ? "torchrun" : process_name(0, place_.size);
+  return process_.launcher_answers ? "torchrun" : process_name(0, process_.size);
 }
 
 void ProcessWatch::look_on() {
   Clock::time_point before = Clock::now();
-  while (known_verdict().empty() && !wait_for(kBeat, ending_)) {
+  while (verdict().empty() && !wait_for(kBeat, ending_)) {
     const Clock::duration pause = Clock::now() - before;
     before += pause;
     if (pause > kSuspended) {
@@ -108,21 +95,23 @@ void ProcessWatch::look_on() {
 
 void ProcessWatch::guard() {
   Clock::time_point before = Clock::now(), awake_since = before;
-  while (known_verdict().empty() && !wait_for(kBeat, guard_ending_)) {
+  while (verdict().empty() && !wait_for(kBeat, guard_ending_)) {
     const Clock::time_point now = Clock::now();
-    if (now - before > kSuspended) awake_since = now;
+    if (now - before > kSuspended) {
+      awake_since = now;
+    }
     before = now;
     const Clock::time_point looked_at{Clock::duration(looked_at_)};
-    if (known_verdict().empty() && now - std::max(looked_at, awake_since) > kSilence) {
+    if (verdict().empty() && now - std::max(looked_at, awake_since) > kSilence) {
       decide(fmt::format("{} has given no sign of life for {} seconds", store_name(),
                          kSilence.count()));
     }
   }
-  const std::string text = known_verdict();
+  const std::string text = verdict();
   const Clock::time_point last = Clock::now() + patience_;
   while (!text.empty() && !wait_for(kGrace, guard_ending_)) {
     // When the watch is ending, only the other thread is left to wait for, and it hears nothing.
-    if (waiting_ || is_ending() || Clock::now() > last) {
+    if (waiting_ || ending_ || Clock::now() > last) {
       lost_(text);
       return;
     }
@@ -131,29 +120,32 @@ void ProcessWatch::guard() {
 
 void ProcessWatch::look() {
   const std::lock_guard<std::mutex> lock(store_mutex_);
-  store_->add(key("life", place_.rank), 1);
+  store_->add(life_of(process_.rank), 1);
   const std::int64_t progress = progress_;
   if (waiting_ || progress != told_progress_) {
-    store_->add(key("progress", place_.rank), 1);
+    store_->add(progress_of(process_.rank), 1);
     told_progress_ = progress;
   }
-  if (store_->add(key("lost", 0), 0) > 0) {
-    const std::vector<std::uint8_t> why = store_->get(key("why", 0));
+  if (store_->add(kLost, 0) > 0) {
+    const std::vector<std::uint8_t> why = store_->get(kWhy);
     decide(std::string(why.begin(), why.end()));
     return;
   }
-  if (place_.rank != 0) {
-    look_at(0);
-    return;
+  const int first = process_.rank == 0 ? 1 : 0, end = process_.rank == 0 ? process_.size : 1;
+  for (int rank = first; rank < end; ++rank) {
+    if (const std::string why = look_at(rank); !why.empty()) {
+      publish(why);
+      decide(why);
+    }
   }
-  for (int rank = 1; rank < place_.size; ++rank) look_at(rank);
 }
 
-void ProcessWatch::look_at(int rank) {
+// What is wrong with another process, if anything.
+std::string ProcessWatch::look_at(int rank) {
   Seen& seen = seen_[static_cast<std::size_t>(rank)];
   const auto now = Clock::now();
-  const std::int64_t lives = store_->add(key("life", rank), 0);
-  const std::int64_t progress = store_->add(key("progress", rank), 0);
+  const std::int64_t lives = store_->add(life_of(rank), 0);
+  const std::int64_t progress = store_->add(progress_of(rank), 0);
   if (lives != seen.lives) {
     seen.lives = lives;
     seen.alive_at = now;
@@ -162,41 +154,44 @@ void ProcessWatch::look_at(int rank) {
     seen.progress = progress;
     seen.progress_at = now;
   }
-  std::string why;
   if (now - seen.alive_at > kSilence) {
-    why = fmt::format("{} has given no sign of life for {} seconds",
-                      process_name(rank, place_.size), kSilence.count());
-  } else if (now - seen.progress_at > patience_) {
-    why = fmt::format("{} has let the others wait for {} seconds", process_name(rank, place_.size),
-                      patience_.count());
-  } else {
-    return;
+    return fmt::format("{} has given no sign of life for {} seconds",
+                       process_name(rank, process_.size), kSilence.count());
   }
-  store_->set(key("why", 0), bytes_of(why));
-  store_->add(key("lost", 0), 1);
-  decide(why);
+  if (now - seen.progress_at > patience_) {
+    return fmt::format("{} has let the others wait for {} seconds",
+                       process_name(rank, process_.size), patience_.count());
+  }
+  return "";
+}
+
+// The first verdict stands.
+void ProcessWatch::publish(const std::string& why) {
+  if (store_->add(kLost, 0) == 0) {
+    store_->set(kWhy, std::vector<std::uint8_t>(why.begin(), why.end()));
+    store_->add(kLost, 1);
+  }
 }
 
 void ProcessWatch::decide(const std::string& text) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (verdict_.empty()) verdict_ = text;
+  if (verdict_.empty()) {
+    verdict_ = text;
+  }
   changed_.notify_all();
 }
 
-std::optional<std::string> ProcessWatch::verdict(std::chrono::milliseconds time) {
+std::string ProcessWatch::verdict(std::chrono::milliseconds time) {
   std::unique_lock<std::mutex> lock(mutex_);
   changed_.wait_for(lock, time, [this] { return !verdict_.empty(); });
-  return verdict_.empty() ? std::nullopt : std::optional<std::string>(verdict_);
+  return verdict_;
 }
 
 void ProcessWatch::tell_failure(const std::string& why) noexcept {
   waiting_ = true;  // for the store, which may be silent
   try {
     const std::lock_guard<std::mutex> lock(store_mutex_);
-    if (store_->add(key("lost", 0), 0) == 0) {
-      store_->set(key("why", 0), bytes_of(why));
-      store_->add(key("lost", 0), 1);
-    }
+    publish(why);
   } catch (const std::exception&) {
     // The store is gone, and the others notice that themselves.
   }

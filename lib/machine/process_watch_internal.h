@@ -21,7 +21,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/process_place.h"
+#include "base/launched_process.h"
 
 namespace ql::machine {
 
@@ -35,7 +35,7 @@ class ProcessWatch {
   // `store` belongs to the watch alone. `lost` is called by a thread of the watch some seconds
   // after the verdict, as soon as this process waits for the others or has not done so for
   // `patience`: a checkpoint that it is writing is not broken off.
-  ProcessWatch(c10::intrusive_ptr<c10d::Store> store, const ProcessPlace& place,
+  ProcessWatch(c10::intrusive_ptr<c10d::Store> store, const LaunchedProcess& process,
                std::chrono::seconds patience, Lost lost);
   ~ProcessWatch();
   ProcessWatch(const ProcessWatch&) = delete;
@@ -73,7 +73,7 @@ class ProcessWatch {
   std::string store_name() const;
 
   c10::intrusive_ptr<c10d::Store> store_;
-  ProcessPlace place_;
+  LaunchedProcess process_;
   std::chrono::seconds patience_;
   Lost lost_;
   std::vector<Seen> seen_;

@@ -13,8 +13,8 @@
 
 #include "base/cores.h"
 #include "base/error.h"
+#include "base/launched_process.h"
 #include "base/log.h"
-#include "base/process_place.h"
 #include "machine/library_symbol_internal.h"
 #include "machine/openblas_kernels_internal.h"
 
@@ -89,9 +89,9 @@ ThreadSetup set_up_threads(int threads) {
   }
   keep_freed_memory();
   ThreadSetup setup;
-  const std::optional<ProcessPlace> place = find_process_place();
+  const std::optional<LaunchedProcess> process = find_launched_process();
   setup.threads =
-      threads > 0 ? threads : std::max(1, usable_cores() / (place ? place->local_size : 1));
+      threads > 0 ? threads : std::max(1, usable_cores() / (process ? process->local_size : 1));
   at::set_num_threads(setup.threads);
   const Blas blas = find_blas();
   setup.blas = blas.name;

@@ -19,10 +19,11 @@ struct ThreadSetup {
 };
 
 // Sets the threads of LibTorch and of the BLAS beneath it (0: usable_cores() of base/cores.h,
-// shared among the processes of base/process_place.h on this machine), lets OpenBLAS take kernels
-// that suit the processor (machine/openblas_kernels_internal.h), keeps freed memory, measures for
-// some milliseconds, and logs a warning with the cure when the BLAS is slow or keeps a second pool
-// of threads. Call it before the first tensor operation. Throws UsageError above 1024 threads.
+// shared among the processes of base/launched_process.h on this machine), lets OpenBLAS take
+// kernels that suit the processor (machine/openblas_kernels_internal.h), keeps freed memory,
+// measures for some milliseconds, and logs a warning with the cure when the BLAS is slow or keeps a
+// second pool of threads. Call it before the first tensor operation. Throws UsageError above 1024
+// threads.
 ThreadSetup set_up_threads(int threads);
 
 // While it lives, matrix products that several threads begin at the same time have one thread each:

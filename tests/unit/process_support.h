@@ -28,15 +28,15 @@ inline int free_port() {
 
 // Calls `work` once for each of `size` ranks, side by side; what one of them throws is thrown.
 inline void in_group(int size, const std::function<void(machine::ProcessGroup&)>& work) {
-  ProcessPlace place;
-  place.size = place.local_size = size;
-  place.port = free_port();
+  LaunchedProcess process;
+  process.size = process.local_size = size;
+  process.port = free_port();
   std::vector<std::exception_ptr> errors(static_cast<std::size_t>(size));
   std::vector<std::thread> threads;
   for (int rank = 0; rank < size; ++rank) {
     threads.emplace_back([&, rank] {
       try {
-        ProcessPlace own = place;
+        LaunchedProcess own = process;
         own.rank = own.local_rank = rank;
         machine::ProcessGroup group(own, std::chrono::seconds(60));
         work(group);

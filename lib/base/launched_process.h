@@ -8,7 +8,7 @@
 
 namespace ql {
 
-struct ProcessPlace {
+struct LaunchedProcess {
   int rank = 0, size = 1;              // among all processes
   int local_rank = 0, local_size = 1;  // among those on this machine
   std::string address = "127.0.0.1";   // where the processes meet: rank 0 answers there,
@@ -22,8 +22,8 @@ using Variable = std::function<const char*(const char* name)>;
 
 // Absent for a process that no launcher started. Throws UsageError for variables that are missing,
 // no numbers, or do not fit together.
-std::optional<ProcessPlace> find_process_place(const Variable& variable);
-std::optional<ProcessPlace> find_process_place();
+std::optional<LaunchedProcess> find_launched_process(const Variable& variable);
+std::optional<LaunchedProcess> find_launched_process();
 
 // "process 2 of 4": counted from 0, as every launcher does.
 std::string process_name(int rank, int size);

@@ -1,4 +1,4 @@
-#include "base/process_place.h"
+#include "base/launched_process.h"
 
 #include <array>
 #include <cstdlib>
@@ -10,8 +10,7 @@ namespace ql {
 
 namespace {
 
-// A launcher gives its processes variables of these names. `machines` serves where it has no
-// `local_size`.
+// How a launcher calls the numbers of a process, and that of the machines where it says no other.
 struct Names {
   const char *rank, *size, *local_rank, *local_size, *machines;
 };
@@ -45,45 +44,45 @@ int number_or(const Variable& variable, const char* name, int least, int most, i
                                                       : number(variable, name, least, most);
 }
 
-// Finds where the processes meet. Only torchrun and run_processes() tell it in any case.
-void find_meeting_place(const Variable& variable, ProcessPlace& place) {
+// Where the processes meet. Only torchrun and run_processes() tell it in any case.
+void find_address(const Variable& variable, LaunchedProcess& process) {
   const char* address = variable("MASTER_ADDR");
   if (address != nullptr && *address != '\0') {
-    place.address = address;
-  } else if (place.size > place.local_size) {
+    process.address = address;
+  } else if (process.size > process.local_size) {
     throw UsageError("MASTER_ADDR",
                      "the variable is not set, and not all processes are on one "
                      "machine",
                      "set it to the host name of the machine of process 0");
   }
-  place.port = number_or(variable, "MASTER_PORT", 1, 65535, place.port);
+  process.port = number_or(variable, "MASTER_PORT", 1, 65535, process.port);
   const char* answers = variable("TORCHELASTIC_USE_AGENT_STORE");
-  place.launcher_answers = answers != nullptr && std::string(answers) == "True";
-  place.restart = number_or(variable, "TORCHELASTIC_RESTART_COUNT", 0, 1 << 30, 0);
+  process.launcher_answers = answers != nullptr && std::string(answers) == "True";
+  process.restart = number_or(variable, "TORCHELASTIC_RESTART_COUNT", 0, 1 << 30, 0);
 }
 
 }  // namespace
 
-std::optional<ProcessPlace> find_process_place(const Variable& variable) {
+std::optional<LaunchedProcess> find_launched_process(const Variable& variable) {
   for (const Names& names : kLaunchers) {
     if (variable(names.rank) == nullptr || variable(names.size) == nullptr) continue;
-    ProcessPlace place;
-    place.size = number(variable, names.size, 1, kMostProcesses);
-    place.rank = number(variable, names.rank, 0, place.size - 1);
-    // A launcher that says nothing has all processes on this machine.
-    const int machines = number_or(variable, names.machines, 1, place.size, 1);
-    place.local_size =
-        number_or(variable, names.local_size, 1, place.size, (place.size - 1) / machines + 1);
-    place.local_rank =
-        number_or(variable, names.local_rank, 0, place.size - 1, place.rank % place.local_size);
-    find_meeting_place(variable, place);
-    return place;
+    LaunchedProcess process;
+    process.size = number(variable, names.size, 1, kMostProcesses);
+    process.rank = number(variable, names.rank, 0, process.size - 1);
+    // Where nothing is said, all are on this machine.
+    const int machines = number_or(variable, names.machines, 1, process.size, 1);
+    process.local_size =
+        number_or(variable, names.local_size, 1, process.size, (process.size - 1) / machines + 1);
+    process.local_rank = number_or(variable, names.local_rank, 0, process.size - 1,
+                                   process.rank % process.local_size);
+    find_address(variable, process);
+    return process;
   }
   return std::nullopt;
 }
 
-std::optional<ProcessPlace> find_process_place() {
-  return find_process_place([](const char* name) { return std::getenv(name); });
+std::optional<LaunchedProcess> find_launched_process() {
+  return find_launched_process([](const char* name) { return std::getenv(name); });
 }
 
 std::string process_name(int rank, int size) { return fmt::format("process {} of {}", rank, size); }

@@ -1,4 +1,4 @@
-#include "base/process_place.h"
+#include "base/launched_process.h"
 
 #include <doctest/doctest.h>
 
@@ -10,8 +10,8 @@
 namespace ql {
 namespace {
 
-std::optional<ProcessPlace> place_in(const std::map<std::string, std::string>& variables) {
-  return find_process_place([&variables](const char* name) -> const char* {
+std::optional<LaunchedProcess> process_in(const std::map<std::string, std::string>& variables) {
+  return find_launched_process([&variables](const char* name) -> const char* {
     const auto found = variables.find(name);
     return found == variables.end() ? nullptr : found->second.c_str();
   });
@@ -19,7 +19,7 @@ std::optional<ProcessPlace> place_in(const std::map<std::string, std::string>& v
 
 std::string refusal(const std::map<std::string, std::string>& variables) {
   try {
-    place_in(variables);
+    process_in(variables);
     return "accepted";
   } catch (const UsageError& error) {
     return error.what();
@@ -28,37 +28,37 @@ std::string refusal(const std::map<std::string, std::string>& variables) {
 
 }  // namespace
 
-TEST_CASE("a process that no launcher started has no place") {
-  CHECK_FALSE(place_in({}).has_value());
+TEST_CASE("a process that no launcher started is none of several") {
+  CHECK_FALSE(process_in({}).has_value());
   // An allocation of Slurm's alone starts nothing.
-  CHECK_FALSE(place_in({{"SLURM_NTASKS", "4"}, {"SLURM_JOB_ID", "7"}}).has_value());
+  CHECK_FALSE(process_in({{"SLURM_NTASKS", "4"}, {"SLURM_JOB_ID", "7"}}).has_value());
 }
 
 TEST_CASE("torchrun's variables") {
-  const auto place = place_in({{"RANK", "5"},
-                               {"WORLD_SIZE", "8"},
-                               {"LOCAL_RANK", "1"},
-                               {"LOCAL_WORLD_SIZE", "4"},
-                               {"MASTER_ADDR", "node-a"},
-                               {"MASTER_PORT", "1234"},
-                               {"TORCHELASTIC_USE_AGENT_STORE", "True"},
-                               {"TORCHELASTIC_RESTART_COUNT", "2"}});
-  REQUIRE(place.has_value());
-  CHECK(place->rank == 5);
-  CHECK(place->size == 8);
-  CHECK(place->local_rank == 1);
-  CHECK(place->local_size == 4);
-  CHECK(place->address == "node-a");
-  CHECK(place->port == 1234);
-  CHECK(place->launcher_answers);
-  CHECK(place->restart == 2);
+  const auto process = process_in({{"RANK", "5"},
+                                   {"WORLD_SIZE", "8"},
+                                   {"LOCAL_RANK", "1"},
+                                   {"LOCAL_WORLD_SIZE", "4"},
+                                   {"MASTER_ADDR", "node-a"},
+                                   {"MASTER_PORT", "1234"},
+                                   {"TORCHELASTIC_USE_AGENT_STORE", "True"},
+                                   {"TORCHELASTIC_RESTART_COUNT", "2"}});
+  REQUIRE(process.has_value());
+  CHECK(process->rank == 5);
+  CHECK(process->size == 8);
+  CHECK(process->local_rank == 1);
+  CHECK(process->local_size == 4);
+  CHECK(process->address == "node-a");
+  CHECK(process->port == 1234);
+  CHECK(process->launcher_answers);
+  CHECK(process->restart == 2);
 }
 
 TEST_CASE("other launchers") {
-  const auto mpi = place_in({{"OMPI_COMM_WORLD_RANK", "2"},
-                             {"OMPI_COMM_WORLD_SIZE", "3"},
-                             {"OMPI_COMM_WORLD_LOCAL_RANK", "2"},
-                             {"OMPI_COMM_WORLD_LOCAL_SIZE", "3"}});
+  const auto mpi = process_in({{"OMPI_COMM_WORLD_RANK", "2"},
+                               {"OMPI_COMM_WORLD_SIZE", "3"},
+                               {"OMPI_COMM_WORLD_LOCAL_RANK", "2"},
+                               {"OMPI_COMM_WORLD_LOCAL_SIZE", "3"}});
   REQUIRE(mpi.has_value());
   CHECK(mpi->rank == 2);
   CHECK(mpi->address == "127.0.0.1");
@@ -72,13 +72,13 @@ TEST_CASE("other launchers") {
   CHECK(refusal(two_machines).find("MASTER_ADDR") == 0);
   auto with_address = two_machines;
   with_address["MASTER_ADDR"] = "node-a";
-  const auto slurm = place_in(with_address);
+  const auto slurm = process_in(with_address);
   REQUIRE(slurm.has_value());
   CHECK(slurm->size == 8);
   CHECK(slurm->local_size == 4);
   CHECK(slurm->local_rank == 1);
 
-  const auto mpich = place_in({{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}});
+  const auto mpich = process_in({{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}});
   REQUIRE(mpich.has_value());
   CHECK(mpich->rank == 1);
   CHECK(mpich->local_size == 2);
