@@ -187,13 +187,12 @@ bool run_processes(int count) {
   return true;
 }
 
-bool join_launcher() {
+void join_launcher() {
   const char* launcher = std::getenv(kLauncher);
-  if (launcher == nullptr) return false;
+  if (launcher == nullptr) return;
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   // It may have ended before the line above.
   if (parse_integer(launcher) != std::int64_t{::getppid()}) std::_Exit(128 + SIGKILL);
-  return true;
 }
 
 std::vector<std::string> split_arguments(const std::string& bytes) {

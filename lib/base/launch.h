@@ -6,9 +6,9 @@
 
 namespace ql {
 
-// What an option --processes asks for. False: this process does the work itself, alone or as one of
-// several. True: `count` processes did it, started with our own command line and torchrun's
-// variables (base/launched_process.h), and all ended well.
+// Does what an option --processes asks for. Returns false when this process is to do the work
+// itself, alone or as one of several. Returns true when `count` processes did it, started with our
+// own command line and torchrun's variables (base/launched_process.h), and all ended well.
 //
 // Their standard input is empty; a signal that asks us to stop is passed on to each once. When one
 // fails, its number is logged and the others are ended: AlreadyReported with its exit code (128 + n
@@ -16,7 +16,7 @@ namespace ql {
 // launcher has started another number of processes, SystemError when they cannot be started.
 bool run_processes(int count);
 
-// A process that run_processes() started does not outlive the one that started it.
+// Sees to it that a process which run_processes() started does not outlive the one that started it.
 void join_launcher();
 
 // An argument list as the system keeps it, each ended by a NUL byte.

@@ -10,7 +10,8 @@ namespace ql {
 
 namespace {
 
-// How a launcher calls the numbers of a process, and that of the machines where it says no other.
+// The names of the variables in which a launcher tells a process its numbers. Where it tells no
+// local size, the number of machines stands for it.
 struct Names {
   const char *rank, *size, *local_rank, *local_size, *machines;
 };
@@ -44,7 +45,7 @@ int number_or(const Variable& variable, const char* name, int least, int most, i
                                                       : number(variable, name, least, most);
 }
 
-// Where the processes meet. Only torchrun and run_processes() tell it in any case.
+// Finds where the processes meet. Only torchrun and run_processes() tell it in any case.
 void find_address(const Variable& variable, LaunchedProcess& process) {
   const char* address = variable("MASTER_ADDR");
   if (address != nullptr && *address != '\0') {

@@ -1,5 +1,5 @@
-// Where a network computes, and by what: our own kernels (lib/kernels) on the CPU, ATen's
-// operations on every other device.
+// The device that a network computes on, and what computes there: our own kernels (lib/kernels) on
+// the CPU, ATen's operations on every other device.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -46,7 +46,7 @@ class Autocast {
   c10::ScalarType dtype_before_;
 };
 
-// Whether our own kernels compute on this tensor.
+// Tells whether our own kernels compute on this tensor.
 bool uses_kernels(const at::Tensor& tensor);
 
 // While it lives, uses_kernels() is false in this thread: the CPU then computes as every other

@@ -42,13 +42,13 @@ class LostProcess : public Error {
 
 namespace {
 
-// For the processes to come, at least; schedulers start them one by one.
+// The processes have so long to come, at least: schedulers start them one by one.
 constexpr std::chrono::seconds kArrival{120};
-// For the others at the end, by which time nothing is left to be computed.
+// The others have so long at the end, when nothing is left to be computed.
 constexpr std::chrono::seconds kLeaving{10};
-// Who fails is found by the watch: Gloo itself waits as long as the others live.
+// The watch finds out who fails: Gloo itself waits as long as the others live.
 constexpr std::chrono::hours kForever{24 * 365};
-// For the words of one that has ended.
+// A process that has ended may have told why; its words may take so long to arrive.
 constexpr std::chrono::seconds kTelling{2};
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
@@ -62,7 +62,7 @@ auto without_libuv(Options& options, int /*preferred*/) -> decltype(void(options
 template <typename Options>
 void without_libuv(Options& /*options*/, long /*otherwise*/) {}
 
-// Of one start of the processes: torchrun keeps its store when it starts them anew.
+// The store of one start of the processes: torchrun keeps its store when it starts them anew.
 c10::intrusive_ptr<c10d::Store> make_store(const LaunchedProcess& process, bool answers) {
   c10d::TCPStoreOptions options;
   options.port = static_cast<std::uint16_t>(process.port);
@@ -158,9 +158,7 @@ struct ProcessGroup::State {
     std::vector<at::Tensor> nothing = {at::zeros({1})};
     for (int other = 0; other < process.size; ++other) {
       try {
-        if (other != process.rank) {
-          gloo->recv(nothing, other, 0);
-        }
+        if (other != process.rank) gloo->recv(nothing, other, 0);
       } catch (const std::exception&) {
         return other;
       }
@@ -245,9 +243,7 @@ ProcessGroup::Wait ProcessGroup::start_sum(std::vector<at::Tensor> tensors) {
 }
 
 void ProcessGroup::join_device(const at::Device& device) {
-  if (device.is_cpu()) {
-    return;
-  }
+  if (device.is_cpu()) return;
   DeviceSum::require(device);
   try {
     const std::string address = from_first(is_first() ? DeviceSum::make_address() : "");
@@ -282,13 +278,10 @@ std::int64_t ProcessGroup::from_first(std::int64_t value) {
 
 std::string ProcessGroup::from_first(const std::string& text) {
   const std::int64_t length = from_first(static_cast<std::int64_t>(text.size()));
+  if (length == 0) return "";
   const at::Tensor bytes = at::zeros({length}, at::kByte);
-  if (is_first()) {
-    std::memcpy(bytes.data_ptr(), text.data(), text.size());
-  }
-  if (length > 0) {
-    sum(bytes);
-  }
+  if (is_first()) std::memcpy(bytes.data_ptr(), text.data(), text.size());
+  sum(bytes);
   return {static_cast<const char*>(bytes.data_ptr()), static_cast<std::size_t>(length)};
 }
 
@@ -300,9 +293,7 @@ void ProcessGroup::require_same(const std::string& text, const std::string& what
   sum(all);
   std::vector<int> others;
   for (int other = 1; other < size(); ++other) {
-    if (!all.select(0, other).equal(all.select(0, 0))) {
-      others.push_back(other);
-    }
+    if (!all.select(0, other).equal(all.select(0, 0))) others.push_back(other);
   }
   if (!others.empty()) {
     throw Error(what,
@@ -338,12 +329,8 @@ void ProcessGroup::require_same(const std::string&, const std::string&) {}
 
 std::unique_ptr<ProcessGroup> join_processes(std::chrono::seconds patience) {
   const std::optional<LaunchedProcess> process = find_launched_process();
-  if (!process || process->size == 1) {
-    return nullptr;
-  }
-  if (process->rank > 0) {
-    set_log_level(LogLevel::kQuiet);
-  }
+  if (!process || process->size == 1) return nullptr;
+  if (process->rank > 0) set_log_level(LogLevel::kQuiet);
   return std::make_unique<ProcessGroup>(*process, patience);
 }
 
@@ -357,9 +344,7 @@ void run_in_group(ProcessGroup* group, const std::function<void()>& work) {
   } catch (const Interrupted&) {
     throw;
   } catch (const std::exception& error) {
-    if (dynamic_cast<const LostProcess*>(&error) == nullptr) {
-      group->tell_failure(error);
-    }
+    if (dynamic_cast<const LostProcess*>(&error) == nullptr) group->tell_failure(error);
     throw;
   }
 }

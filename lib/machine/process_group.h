@@ -1,6 +1,5 @@
 // Several processes that compute together: sums over all of them, the same bits in each. c10d's
-// Gloo carries them; those of float32 go through memory when all processes share a machine, and
-// those of tensors on GPUs through NCCL.
+// Gloo carries those of tensors on the CPU, NCCL those of tensors on GPUs.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/launched_process.h"
 #include "machine/row_range.h"
@@ -35,21 +35,14 @@ class ProcessGroup {
   int local_size() const;  // which are so many
   bool is_first() const { return rank() == 0; }
 
-  // A sum that is under way; wait() before the tensor is looked at, and before the group ends.
-  class Sum {
-   public:
-    void wait();
-
-   private:
-    friend class ProcessGroup;
-    struct State;
-    std::shared_ptr<State> state_;
-  };
-  // Common. Adds up a contiguous tensor on the CPU, or on the device of join_device(), in place,
-  // over all processes. A GPU's sum is only enqueued, on the current stream: who enqueues there
-  // later finds it done.
-  Sum start_sum(const at::Tensor& tensor);
-  void sum(const at::Tensor& tensor) { start_sum(tensor).wait(); }
+  // Waits for a sum that is under way. It has to be called before anybody looks at the tensors, and
+  // before the group ends.
+  using Wait = std::function<void()>;
+  // Common. Adds up contiguous tensors of one type in place, over all processes: several on the
+  // CPU, which travel together, or one on the device of join_device(). A GPU's sum is only
+  // enqueued, on the current stream: who enqueues there later finds it done.
+  Wait start_sum(std::vector<at::Tensor> tensors);
+  void sum(const at::Tensor& tensor) { start_sum({tensor})(); }
 
   // Common. From now on sums of tensors on `device` are possible; those on the CPU always are.
   // Throws UsageError when LibTorch has no NCCL, Error when it does not connect the GPUs.
@@ -68,7 +61,7 @@ class ProcessGroup {
   // one row at most. Throws Error when there are fewer rows than processes.
   RowRange share_of(std::int64_t rows) const;
 
-  // For long work between two common calls: tells the others that this process gets on.
+  // Tells the others that this process gets on. Long work between two common calls needs it.
   void get_on();
 
   // Tells the others why this process ends; they then end, too.
@@ -76,8 +69,6 @@ class ProcessGroup {
 
  private:
   struct State;
-  void share_memory();
-
   std::unique_ptr<State> state_;
 };
 

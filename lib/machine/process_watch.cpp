@@ -15,7 +15,7 @@ namespace {
 constexpr std::chrono::milliseconds kBeat{1000};
 // A second that took so long: this process was suspended, and the others perhaps with it.
 constexpr std::chrono::seconds kSuspended{5};
-// What an exception of the main thread is given before the process ends without it.
+// An exception of the main thread has so long to end the process in good order.
 constexpr std::chrono::milliseconds kGrace{4000};
 
 // Names in the store: the verdict, whether there is one, and the counters of each process.
@@ -34,9 +34,7 @@ ProcessWatch::ProcessWatch(c10::intrusive_ptr<c10d::Store> store, const Launched
       lost_(std::move(lost)),
       seen_(static_cast<std::size_t>(process.size)) {
   const auto now = Clock::now();
-  for (Seen& seen : seen_) {
-    seen.alive_at = seen.progress_at = now;
-  }
+  for (Seen& seen : seen_) seen.alive_at = seen.progress_at = now;
   looked_at_ = now.time_since_epoch().count();
   looking_ = std::thread([this] { look_on(); });
   try {
@@ -67,7 +65,7 @@ bool ProcessWatch::wait_for(std::chrono::milliseconds time, const std::atomic<bo
   return changed_.wait_for(lock, time, [&asked] { return asked.load(); });
 }
 
-// Who answers for the store.
+// The process that answers for the store.
 std::string ProcessWatch::store_name() const {
   return process_.launcher_answers ? "torchrun" : process_name(0, process_.size);
 }
@@ -97,9 +95,7 @@ void ProcessWatch::guard() {
   Clock::time_point before = Clock::now(), awake_since = before;
   while (verdict().empty() && !wait_for(kBeat, guard_ending_)) {
     const Clock::time_point now = Clock::now();
-    if (now - before > kSuspended) {
-      awake_since = now;
-    }
+    if (now - before > kSuspended) awake_since = now;
     before = now;
     const Clock::time_point looked_at{Clock::duration(looked_at_)};
     if (verdict().empty() && now - std::max(looked_at, awake_since) > kSilence) {
@@ -140,7 +136,7 @@ void ProcessWatch::look() {
   }
 }
 
-// What is wrong with another process, if anything.
+// Returns what is wrong with another process; empty when nothing is.
 std::string ProcessWatch::look_at(int rank) {
   Seen& seen = seen_[static_cast<std::size_t>(rank)];
   const auto now = Clock::now();
@@ -175,9 +171,7 @@ void ProcessWatch::publish(const std::string& why) {
 
 void ProcessWatch::decide(const std::string& text) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (verdict_.empty()) {
-    verdict_ = text;
-  }
+  if (verdict_.empty()) verdict_ = text;
   changed_.notify_all();
 }
 

@@ -16,7 +16,6 @@
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -46,10 +45,10 @@ class ProcessWatch {
   // While it waits for the others it is not to blame.
   void set_waiting(bool waiting) { waiting_ = waiting; }
 
-  // What happened to the process that is lost, waiting so long for it to be known; absent when all
-  // are well as far as can be seen.
-  std::optional<std::string> verdict(std::chrono::milliseconds time);
-  // Gives the verdict on this process.
+  // Says what happened to the process that is lost, and waits so long for it to be known; empty
+  // when all are well as far as can be seen.
+  std::string verdict(std::chrono::milliseconds time = {});
+  // Tells all processes which one has failed, and why, unless they know of one.
   void tell_failure(const std::string& why) noexcept;
 
  private:
@@ -61,15 +60,13 @@ class ProcessWatch {
   };
 
   void look_on();
-  void end_looking();
   void guard();
+  void end(std::atomic<bool>& asked, std::thread& thread);
   void look();
-  void look_at(int rank);
-  std::string key(const char* what, int rank) const;
+  std::string look_at(int rank);
+  void publish(const std::string& why);
   void decide(const std::string& text);
-  bool wait_for(std::chrono::milliseconds time, const bool& end);
-  std::string known_verdict();
-  bool is_ending();
+  bool wait_for(std::chrono::milliseconds time, const std::atomic<bool>& asked);
   std::string store_name() const;
 
   c10::intrusive_ptr<c10d::Store> store_;
@@ -78,13 +75,12 @@ class ProcessWatch {
   Lost lost_;
   std::vector<Seen> seen_;
   std::atomic<std::int64_t> progress_{0};
-  std::atomic<bool> waiting_{false};
+  std::atomic<bool> waiting_{false}, ending_{false}, guard_ending_{false};
   std::atomic<Clock::rep> looked_at_;  // when the store last answered
   std::int64_t told_progress_ = -1;
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  bool ending_ = false, guard_ending_ = false;
   std::string verdict_;
   std::mutex store_mutex_;  // of its one connection
   std::thread looking_, guarding_;

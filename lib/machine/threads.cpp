@@ -50,8 +50,8 @@ Blas find_blas() {
   return {name + " " + version, true, true};
 }
 
-// Whether OpenBLAS was built with POSIX threads of its own (1), and not with OpenMP's (2), which
-// LibTorch shares.
+// Tells whether OpenBLAS was built with POSIX threads of its own (1), and not with OpenMP's (2),
+// which LibTorch shares.
 bool has_own_threads() {
   auto* threading = library_symbol<int()>("openblas_get_parallel");
   return threading != nullptr && threading() == 1;
@@ -74,7 +74,7 @@ double measured_gflops() {
 
 void keep_freed_memory() {
 #if defined(__GLIBC__)
-  // As far as glibc lets it be set.
+  // glibc allows no larger threshold.
   constexpr int kLargestThreshold = 32 << 20;
   ::mallopt(M_MMAP_THRESHOLD, kLargestThreshold);
   ::mallopt(M_TRIM_THRESHOLD, 16 * kLargestThreshold);

@@ -1,4 +1,4 @@
-// How many threads the tensors use, and whether the machine's BLAS deserves its name.
+// Sets how many threads the tensors use, and finds out whether the machine's BLAS is a fast one.
 //
 // LibTorch as Debian builds it starts with one thread, and runs on whatever libblas.so.3 points to:
 // the reference BLAS is about thirty times slower than OpenBLAS.

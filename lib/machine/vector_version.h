@@ -1,5 +1,5 @@
-// Which vectors the processor has: every kernel (kernels/vector.h) is there in three versions, one
-// of which is chosen when the program runs.
+// Tells which vectors the processor has. Every kernel (kernels/vector.h) is there in three
+// versions, one of which is chosen when the program runs.
 #pragma once
 
 #include <cstdlib>
@@ -14,7 +14,7 @@ namespace ql::machine {
 
 enum class VectorVersion { kPortable, kAvx2, kAvx512 };
 
-// Whether this processor runs it.
+// Tells whether this processor runs it.
 inline bool has_vector_version(VectorVersion version) {
 #if QL_VECTOR_X86
   switch (version) {

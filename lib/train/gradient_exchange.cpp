@@ -75,31 +75,19 @@ at::Tensor GradientExchange::sum_of_slices(std::size_t parameter) {
 
 void GradientExchange::start(const Bucket& bucket) {
   const at::NoGradGuard no_gradient;
-  if (bucket.parameters.size() == 1) {
-    const std::size_t index = bucket.parameters.front();
-    sums_[index] = sum_of_slices(index);
-    under_way_.push_back(group_.start_sum(sums_[index]));
-    return;
-  }
-  std::vector<at::Tensor> parts;
+  std::vector<at::Tensor> sums;
   for (const std::size_t index : bucket.parameters) {
-    parts.push_back(sum_of_slices(index).view({-1}));
+    sums.push_back(sum_of_slices(index));
+    sums_[index] = sums.back();
   }
-  const at::Tensor buffer = at::cat(parts);
-  std::int64_t begin = 0;
-  for (const std::size_t index : bucket.parameters) {
-    const std::int64_t elements = c10::multiply_integers(ranges_[index].shape);
-    sums_[index] = buffer.narrow(0, begin, elements).view(ranges_[index].shape);
-    begin += elements;
-  }
-  under_way_.push_back(group_.start_sum(buffer));
+  under_way_.push_back(group_.start_sum(sums));
 }
 
 Gradients GradientExchange::finish() {
   std::unique_lock<std::mutex> lock(mutex_);
   for (std::size_t next = started_; next < buckets_.size(); ++next) buckets_[next].missing = 0;
   start_complete(lock);
-  for (machine::ProcessGroup::Sum& sum : under_way_) sum.wait();
+  for (const machine::ProcessGroup::Wait& wait : under_way_) wait();
   under_way_.clear();
   started_ = 0;
   for (Bucket& bucket : buckets_) bucket.missing = bucket.parameters.size() * slices_;

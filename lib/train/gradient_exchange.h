@@ -60,7 +60,7 @@ class GradientExchange {
   std::mutex mutex_;
   bool starting_ = false;    // only one thread starts sums, so all processes have the same order
   std::size_t started_ = 0;  // buckets that are on their way
-  std::vector<machine::ProcessGroup::Sum> under_way_;
+  std::vector<machine::ProcessGroup::Wait> under_way_;
 };
 
 }  // namespace ql::train

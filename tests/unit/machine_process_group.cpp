@@ -33,13 +33,13 @@ TEST_CASE("sums over processes have the same bits in each") {
 TEST_CASE("several sums are under way at once") {
   test::in_group(2, [](ProcessGroup& group) {
     std::vector<at::Tensor> tensors;
-    std::vector<ProcessGroup::Sum> sums;
+    std::vector<ProcessGroup::Wait> waits;
     for (int i = 0; i < 5; ++i) {
       tensors.push_back(at::full({100 + i}, i + group.rank(), at::kFloat));
-      sums.push_back(group.start_sum(tensors.back()));
+      waits.push_back(group.start_sum({tensors.back()}));
     }
     for (std::size_t i = 0; i < 5; ++i) {
-      sums[i].wait();
+      waits[i]();
       if (tensors[i].min().item<float>() != 2.0F * static_cast<float>(i) + 1) {
         throw std::runtime_error("a sum is wrong");
       }
@@ -60,6 +60,22 @@ TEST_CASE("what differs between processes is found and named") {
     }
   });
   CHECK(refused == 3);
+}
+
+TEST_CASE("all others name the one that ends too early, whoever its neighbours are") {
+  std::atomic<int> named{0};
+  test::in_group(4, [&](ProcessGroup& group) {
+    if (group.rank() == 2) {
+      return;
+    }
+    try {
+      group.sum(at::ones({1000}));
+    } catch (const Error& error) {
+      const std::string text = error.what();
+      named += text.find("process 2 of 4 has ended") != std::string::npos;
+    }
+  });
+  CHECK(named == 3);
 }
 
 #ifndef QL_CUDA
