@@ -68,8 +68,8 @@ namespace ql::kernels {
 constexpr std::int64_t kLanes = 16;
 
 // x = e^x for x <= 0, within two units of the last place; below -87 it stays at e^-87, about 1e-38.
-// Number and Integer are float and std::int32_t, or vectors of these. With power = round(x / ln 2)
-// and rest = x - power ln 2, e^x = 2^power e^rest.
+// Number and Integer are float and std::uint32_t, or vectors of float and std::int32_t. With power
+// = round(x / ln 2) and rest = x - power ln 2, e^x = 2^power e^rest.
 template <typename Integer, typename Number>
 QL_VECTOR_BODY void exponentiate_in_place(Number& x) {
   constexpr float kLog2E = 1.44269504F;
@@ -99,7 +99,7 @@ QL_VECTOR_BODY void exponentiate_in_place(Number& x) {
 }
 
 QL_VECTOR_BODY float exponential(float x) {
-  exponentiate_in_place<std::int32_t>(x);
+  exponentiate_in_place<std::uint32_t>(x);  // the shift of a NaN's bits overflows
   return x;
 }
 QL_VECTOR_BODY double exponential(double x) { return std::exp(x); }
