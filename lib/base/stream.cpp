@@ -117,8 +117,9 @@ OutputStream::OutputStream(bool binary) {
   }
   buffer_.reserve(kBufferBytes);
   // This changes nothing where there is no pipe, or when the user has many already.
-  if (const int bytes = ::fcntl(STDOUT_FILENO, F_GETPIPE_SZ); bytes >= 0 && bytes < kPipeBytes)
+  if (const int bytes = ::fcntl(STDOUT_FILENO, F_GETPIPE_SZ); bytes >= 0 && bytes < kPipeBytes) {
     ::fcntl(STDOUT_FILENO, F_SETPIPE_SZ, kPipeBytes);
+  }
 }
 
 OutputStream::~OutputStream() {
