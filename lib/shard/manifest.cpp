@@ -86,8 +86,9 @@ void read_shards(const JsonObject& object, Manifest& manifest) {
       throw FormatError(where, fmt::format("file \"{}\" is listed twice", shard.file));
     }
     if (shard.tokens > kMostTokens - tokens ||
-        shard.bytes_compressed > kMostBytes - bytes_compressed)
+        shard.bytes_compressed > kMostBytes - bytes_compressed) {
       throw FormatError(where, "more tokens than there can be");
+    }
     bytes_compressed += shard.bytes_compressed;
     tokens += shard.tokens;
     manifest.shards.push_back(shard);

@@ -98,14 +98,14 @@ Json summary_row(const std::string& name, const Manifest& manifest) {
   const Json all = summary_object(name, manifest);
   const Json& vocabulary = all["vocabulary"];
   const Json counts = all.value("counts", Json::object());
-  const auto known = [](const Json& text) { return text == "" ? Json() : text; };
+  const auto known = [](const std::string& text) { return text.empty() ? Json() : Json(text); };
   return {{"name", name},
           {"tokens", all["tokens"]},
           {"documents", all["documents"]},
           {"dtype", all["dtype"]},
           {"vocabulary_size", vocabulary["size"]},
-          {"vocabulary_hash", known(vocabulary["hash"])},
-          {"vocabulary_type", known(vocabulary["type"])},
+          {"vocabulary_hash", known(manifest.vocabulary.hash)},
+          {"vocabulary_type", known(manifest.vocabulary.type)},
           {"shards", all["shards"]},
           {"bytes", all["bytes"]},
           {"bytes_compressed", all["bytes_compressed"]},

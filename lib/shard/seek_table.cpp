@@ -64,8 +64,9 @@ std::vector<SeekEntry> read_seek_table(const RandomAccessFile& file, const std::
   std::string bytes(static_cast<std::size_t>(table_bytes), '\0');
   file.read(table_start, bytes.data(), bytes.size());
   if (load_little_endian<std::uint32_t>(&bytes[0]) != kSkippableMagic ||
-      load_little_endian<std::uint32_t>(&bytes[4]) != table_bytes - kHeaderBytes)
+      load_little_endian<std::uint32_t>(&bytes[4]) != table_bytes - kHeaderBytes) {
     fail(name, fmt::format("its header is not where {} frames put it", frames));
+  }
 
   std::vector<SeekEntry> entries(static_cast<std::size_t>(frames));
   std::int64_t frame_bytes = 0;

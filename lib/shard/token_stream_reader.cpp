@@ -127,8 +127,9 @@ struct TokenStreamReader::State {
     read_exactly(&block_bytes[8], length + 8);
     const auto seed = static_cast<std::uint64_t>(block_number);
     if (load_little_endian<std::uint64_t>(&block_bytes[8 + length]) !=
-        xxh64(block_bytes.data(), 8 + length, seed))
+        xxh64(block_bytes.data(), 8 + length, seed)) {
       fail("checksum mismatch");
+    }
     type = std::string_view(block_bytes).substr(0, 4);
     payload = std::string_view(block_bytes).substr(8, length);
   }

@@ -95,8 +95,9 @@ void Decoder::add_eos() {
     return;
   }
   if (vocabulary_.type() == TokenType::kWord && line_empty_ &&
-      options_.line_style == LineStyle::kPadded)
+      options_.line_style == LineStyle::kPadded) {
     text_.push_back(' ');
+  }
   end_line();
 }
 

@@ -116,8 +116,9 @@ inline std::size_t TokenTable::slot_of(std::string_view token, const Key& key) c
     const Slot& slot = slots_[index];
     // A free slot looks like the empty token, which has no id either then.
     if (slot.head == key.head && slot.tail == key.tail &&
-        (key.tail != kLong || is_same(slot.id, token)))
+        (key.tail != kLong || is_same(slot.id, token))) {
       return index;
+    }
     if (slot.id == kNone) return index;
   }
 }
