@@ -1,7 +1,7 @@
-// The network on one page: what the whole family computes, from the tokens of a stream to their
-// losses, in double precision. Tests hold the library to it, and a reader of the papers can check
-// it from top to bottom. It reads one stream by plain operations, and shares no code with the
-// library but the names of keys (net/network.h) and of the places of dropout.
+// The network on one page: all that the family computes, from the tokens of a stream to their
+// losses, in double precision. Tests hold the library to it, and readers of the papers can check it
+// from top to bottom. It reads one stream by plain operations. With the library it shares no more
+// than the names of the keys (net/network.h) and of the places of dropout.
 //
 // Figures and sections without a name are those of the Transformer-QL paper. XL is Transformer-XL
 // (Dai et al., 2019) with its public code, CT the Compressive Transformer (Rae et al., 2020).
@@ -9,6 +9,7 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <map>
@@ -28,12 +29,12 @@ struct NetworkOnOnePage {
 
   net::Network network;
   std::map<std::string, Tensor> weights;  // float64, by their names in a checkpoint
-  // In training, some numbers of `x` become zeros. At kDroppath `x` has the weights of the scales.
+  // Training replaces numbers of `x` by zeros. At kDroppath `x` holds the weights of the scales.
   std::function<Tensor(const Tensor& x, Site site, Int step)> dropout = {};
 
   struct Reading {
-    Tensor outputs;         // [tokens, d_model]: what the softmax takes
-    Tensor reconstruction;  // [steps]: the auxiliary loss (CT, section 3.2)
+    Tensor outputs;         // [tokens, d_model], the last layer's
+    Tensor reconstruction;  // [steps], the auxiliary loss (CT, section 3.2)
   };
 
   // Figure 2e: reads on in a stream by whole segments. `documents` are the tokens at which
@@ -41,7 +42,7 @@ struct NetworkOnOnePage {
   Reading read(const net::Lengths& lengths, const Ints& tokens, const Ints& documents = {}) {
     const bool recurrent = network.architecture != net::Architecture::kMultiScale &&
                            network.architecture != net::Architecture::kVanilla;
-    const Int scales = static_cast<Int>(network.scales.size());
+    const auto scales = static_cast<Int>(network.scales.size());
     std::vector<Tensor> outputs, reconstructions;
     n_s = lengths.segment, n_cm = lengths.compressed_memory;
     const Int end = begin + static_cast<Int>(tokens.size());
@@ -49,7 +50,7 @@ struct NetworkOnOnePage {
       layer = 0;
       forget_other_documents(documents);
       reconstruction = zeros({});
-      distances = drop(sinusoids(n_cm + lengths.memory + n_s), Site::kPosition);
+      sinusoids_of_distances = drop(sinusoids(n_cm + lengths.memory + n_s), Site::kPosition);
       std::vector<Tensor> embedded;
       for (Int p = 0; p < n_s; ++p) embedded.push_back(embed(*token++, p));  // line 6
       Tensor s = drop(at::stack(embedded), Site::kEmbedding), average = at::zeros_like(s);
@@ -57,10 +58,12 @@ struct NetworkOnOnePage {
       Int n_m = lengths.memory, shift = n_s;          // line 8
       for (Int scale = 0; scale < scales; ++scale) {  // line 11
         for (Int l = 0; l < network.scales[scale]; ++l) s = run_layer(s, n_m, shift);
-        const Tensor window = join("scale" + std::to_string(scale), s, ends(s, shift), n_m, shift);
+        const Tensor window =
+            join("scale" + std::to_string(scale), s, newest_of(s, shift), n_m, shift);
         // Line 16: every token takes the newest state that covers no later token, and zeros where
         // there is none. The memory is that before its shift.
-        const Tensor seen = at::arange(begin, begin + n_s).unsqueeze(1).ge(ends(window, shift));
+        const Tensor seen =
+            at::arange(begin, begin + n_s).unsqueeze(1).ge(newest_of(window, shift));
         const Tensor sources = at::cat({zeros({1, network.d_model}), window});
         average = average + share[scale] * sources.index({seen.sum(1)});
         if (scale + 1 < scales) {                                                 // line 18
@@ -78,7 +81,7 @@ struct NetworkOnOnePage {
     return {at::cat(outputs), at::stack(reconstructions)};
   }
 
-  // What a token enters the network as, at a place of its segment (line 6).
+  // Line 6: turns a token at a place of its segment into the vector that enters the network.
   Tensor embed(Int token, Int place) const {
     const Int cluster = cluster_of(token);
     Tensor x = rows("word_emb.emb_layers.", cluster, ".weight")[token - begin_of(cluster)];
@@ -88,7 +91,7 @@ struct NetworkOnOnePage {
     return network.encoding == net::Encoding::kAbsolute ? x + sinusoids(place + 1)[place] : x;
   }
 
-  // -log p(target), by the adaptive softmax of XL's code, which without cutoffs is a plain one.
+  // Returns -log p(target) by the adaptive softmax of XL's code. Without cutoffs it is a plain one.
   Tensor loss(const Tensor& output, Int target) const {
     const Int cluster = cluster_of(target);
     Tensor head = logits(output, 0);
@@ -106,42 +109,37 @@ struct NetworkOnOnePage {
   Tensor run_layer(const Tensor& s, Int n_m, Int shift) {
     const bool before = network.pre_lnorm;
     const std::string place = std::to_string(layer);
-    const Tensor recent = join("m" + place, s, ends(s, shift), n_m, shift);
+    const Tensor recent = join("m" + place, s, newest_of(s, shift), n_m, shift);
     const Tensor window = at::cat({memory_of("cm" + place, n_cm).states, recent});  // CT, section 3
     Tensor usage;
     Tensor x = s + drop(attend(window, s.size(0), usage), Site::kAttentionOutput);
     if (!before) x = norm("dec_attn", x);
-    const Tensor inner =
-        at::linear(before ? norm("pos_ff", x) : x, weight("pos_ff.CoreNet.0.weight"),
-                   weight("pos_ff.CoreNet.0.bias"));
-    x = x + drop(at::linear(drop(inner.relu(), Site::kInner), weight("pos_ff.CoreNet.3.weight"),
-                            weight("pos_ff.CoreNet.3.bias")),
-                 Site::kFeedForward);
+    const Tensor inner = linear("pos_ff.CoreNet.0", before ? norm("pos_ff", x) : x).relu();
+    x = x + drop(linear("pos_ff.CoreNet.3", drop(inner, Site::kInner)), Site::kFeedForward);
     if (!before) x = norm("pos_ff", x);
     if (n_cm > 0) compress_memory("cm" + place, s, recent, usage.narrow(0, n_cm, n_s));
     ++layer;
     return x;
   }
 
-  // XL, section 3.3: what the newest `count` states of a window take from it. `usage` becomes the
-  // share that each state has in this on average. h is a head, i a query, j a key.
+  // XL, section 3.3: the newest `count` states of a window attend to the window. `usage` becomes
+  // the share that each state has in this on average. h counts heads, i queries, j keys.
   Tensor attend(const Tensor& window, Int count, Tensor& usage) const {
     const Int n_w = window.size(0), heads = network.n_head, memory = n_w - count;
     const Tensor distance = at::arange(memory, n_w).unsqueeze(1) - at::arange(n_w);  // [i, j]
-    const Tensor dilation = network.attention_dilation.empty()
-                                ? at::ones(heads, at::kLong)
-                                : at::tensor(network.attention_dilation);
-    const Tensor stride = dilation.view({heads, 1, 1});
+    Ints dilations = network.attention_dilation;
+    dilations.resize(static_cast<std::size_t>(heads), 1);
+    const Tensor stride = at::tensor(dilations).view({heads, 1, 1});
     Tensor hidden = distance.lt(0).logical_or(distance.remainder(stride).ne(0));  // [h, i, j]
     const Int span = network.same_length ? memory : network.attention_window;
     if (span > 0) hidden = hidden.logical_or(distance.ge(stride * span));
 
     const Tensor qkv = project(window), q = last(count, qkv.select(1, 0)), k = qkv.select(1, 1);
-    Tensor r = zeros({n_w, 1, 1}), u = zeros({1}), v = u;  // r stands for the distances 0, 1, ...
+    Tensor r = zeros({n_w, 1, 1}), u = zeros({1}), v = u;  // r encodes the distances 0, 1, ...
     if (network.encoding == net::Encoding::kShaw) {        // Shaw et al. (2018)
       r = weight("dec_attn.r_emb").index({at::arange(n_w).clamp_max(network.clamp_len)});
     } else if (network.encoding == net::Encoding::kTransformerXl) {
-      r = at::linear(distances.narrow(0, 0, n_w), weight("dec_attn.r_net.weight"))
+      r = at::linear(sinusoids_of_distances.narrow(0, 0, n_w), weight("dec_attn.r_net.weight"))
               .view({n_w, heads, network.d_head});
       u = network.untie_r ? weight("dec_attn.r_w_bias") : weights.at("r_w_bias");
       v = network.untie_r ? weight("dec_attn.r_r_bias") : weights.at("r_r_bias");
@@ -149,7 +147,7 @@ struct NetworkOnOnePage {
     Tensor share;                                        // [h, i, j]
     if (network.attention == net::Attention::kLinear) {  // Katharopoulos et al. (2020)
       const auto feature = [](const Tensor& x) { return at::elu(x) + 1; };
-      const Tensor place = r.flip(0);  // features know no distances, but places from the end
+      const Tensor place = r.flip(0);  // Features know places from the window's end, not distances.
       const Tensor of_queries = feature(q + u + last(count, place));
       share = at::einsum("ihn,jhn->hij", {of_queries, feature(k + v + place)});
       share = share.masked_fill(hidden, 0);
@@ -165,7 +163,7 @@ struct NetworkOnOnePage {
     return at::linear(taken.flatten(1), weight("dec_attn.o_net.weight"));
   }
 
-  // Queries, keys and values [states, 3, n_head, d_head].
+  // Returns queries, keys and values [states, 3, n_head, d_head].
   Tensor project(const Tensor& x) const {
     return at::linear(network.pre_lnorm ? norm("dec_attn", x) : x,
                       weight("dec_attn.qkv_net.weight"))
@@ -176,10 +174,10 @@ struct NetworkOnOnePage {
     return at::softmax(scores / std::sqrt(network.d_head), -1);
   }
 
-  // States, and for each the newest token that it covers, or the first token of the step that made
-  // it, whichever is later.
   struct Memory {
-    Tensor states, latest;
+    Tensor states;
+    Tensor
+        latest;  // The newest token that a state covers, or the first of its step if that is later.
   };
 
   // Line 3: a memory begins with zeros.
@@ -189,17 +187,17 @@ struct NetworkOnOnePage {
   }
 
   // Figure 2d and section 2.3, "The Memory Updates": returns concat(m, s), and m becomes the newest
-  // n_m states of concat(m, s[:shift]), without gradient. `ends` are the newest tokens of s.
-  Tensor join(const std::string& place, const Tensor& s, const Tensor& ends, Int n_m, Int shift) {
+  // n_m states of concat(m, s[:shift]), without gradient. `newest` are the newest tokens of s.
+  Tensor join(const std::string& place, const Tensor& s, const Tensor& newest, Int n_m, Int shift) {
     Memory& m = memory_of(place, n_m);
     const Tensor window = at::cat({m.states, s});
     m.states = last(n_m, at::cat({m.states, s.narrow(0, 0, shift)})).detach();
-    m.latest = last(n_m, at::cat({m.latest, ends.narrow(0, 0, shift).clamp_min(begin)}));
+    m.latest = last(n_m, at::cat({m.latest, newest.narrow(0, 0, shift).clamp_min(begin)}));
     return window;
   }
 
-  // The newest tokens that states cover, of which the newest `shift` cover the segment.
-  Tensor ends(const Tensor& states, Int shift) const {
+  // Returns the newest token that each state covers. The newest `shift` states cover the segment.
+  Tensor newest_of(const Tensor& states, Int shift) const {
     return begin + n_s - 1 - at::arange(states.size(0) - 1, -1, -1) * (n_s / shift);
   }
 
@@ -228,7 +226,7 @@ struct NetworkOnOnePage {
     return at::einsum("abi,kib->ka", {weight("compress.weight"), groups}) + weight("compress.bias");
   }
 
-  // Which states become one [count, rate]: neighbours, or, dilated, as far apart as they can be.
+  // Returns which states become one [count, rate]: neighbours or, dilated, states far apart.
   Tensor groups_of(Int states) const {
     return network.pool == net::Pool::kDilatedConvolution
                ? at::arange(states).view({network.rate, -1}).t()
@@ -240,7 +238,7 @@ struct NetworkOnOnePage {
   void compress_memory(const std::string& place, const Tensor& s, const Tensor& recent,
                        const Tensor& usage) {
     const Tensor old = recent.narrow(0, 0, n_s).detach(), compressed = compress(old, usage);
-    Tensor newest = ends(recent, n_s).narrow(0, 0, n_s).view({-1, network.rate}).amax(1);
+    Tensor newest = newest_of(recent, n_s).narrow(0, 0, n_s).view({-1, network.rate}).amax(1);
     const bool neighbours =
         network.pool != net::Pool::kDilatedConvolution && network.pool != net::Pool::kMostUsed;
     if (!neighbours) newest = newest.max().expand_as(newest);
@@ -256,7 +254,7 @@ struct NetworkOnOnePage {
     reconstruction = reconstruction + difference.square().mean();
   }
 
-  // CT, algorithm 2: attention without positions, by the weights as they are.
+  // CT, algorithm 2: attention without positions. No gradient reaches its weights.
   Tensor attend_content(const Tensor& s, const Tensor& memory) const {
     NetworkOnOnePage constant = *this;
     for (auto& [name, weight] : constant.weights) weight = weight.detach();
@@ -265,7 +263,7 @@ struct NetworkOnOnePage {
     return at::einsum("hij,jhn->ihn", {share, kv.select(1, 2)});
   }
 
-  // Vaswani et al. (2017), for the places or distances 0, 1, ...; as XL's code, sines first.
+  // Encodes the places or distances 0, 1, ... (Vaswani et al., 2017), sines first as in XL's code.
   Tensor sinusoids(Int count) const {
     Tensor places = at::arange(count, at::kDouble);
     if (network.clamp_len > 0) places = places.clamp_max(network.clamp_len);
@@ -284,13 +282,12 @@ struct NetworkOnOnePage {
   // Adaptive input and softmax (Baevski and Auli, 2019), as XL's code has them: the vocabulary is
   // cut into clusters, which share one table with div_val 1, else have their own.
   Int begin_of(Int cluster) const {
-    const Int cutoffs = static_cast<Int>(network.cutoffs.size());
+    const auto cutoffs = static_cast<Int>(network.cutoffs.size());
     return cluster == 0 ? 0 : cluster > cutoffs ? network.vocab_size : network.cutoffs[cluster - 1];
   }
   Int cluster_of(Int id) const {
-    Int cluster = 0;
-    for (const Int cutoff : network.cutoffs) cluster += id >= cutoff ? 1 : 0;
-    return cluster;
+    const Ints& cutoffs = network.cutoffs;
+    return std::upper_bound(cutoffs.begin(), cutoffs.end(), id) - cutoffs.begin();
   }
   std::string table_of(Int cluster) const {
     return std::to_string(network.div_val == 1 ? 0 : cluster);
@@ -313,6 +310,9 @@ struct NetworkOnOnePage {
   const Tensor& weight(const std::string& name) const {  // of the layer at hand
     return weights.at("layers." + std::to_string(layer) + "." + name);
   }
+  Tensor linear(const std::string& name, const Tensor& x) const {
+    return at::linear(x, weight(name + ".weight"), weight(name + ".bias"));
+  }
   Tensor drop(const Tensor& x, Site::Kind kind) const {
     return dropout ? dropout(x, {kind, layer}, step) : x;
   }
@@ -320,7 +320,7 @@ struct NetworkOnOnePage {
   static Tensor last(Int count, const Tensor& x) { return x.narrow(0, x.size(0) - count, count); }
 
   Int n_s = 0, n_cm = 0, step = 0, begin = 0, layer = 0;  // begin: the first token of the step
-  Tensor distances = {}, reconstruction = {};             // distances: their sinusoids
+  Tensor sinusoids_of_distances = {}, reconstruction = {};
   std::map<std::string, Memory> memories = {};
 };
 
