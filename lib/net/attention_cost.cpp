@@ -1,6 +1,7 @@
 #include "net/attention_cost.h"
 
 #include <algorithm>
+#include <stdexcept>
 
 namespace ql::net {
 namespace {
@@ -62,8 +63,13 @@ AttentionCost linear_cost(const Network& network, const Stage& input) {
 }  // namespace
 
 AttentionCost attention_cost(const Network& network, const Stage& input) {
-  return network.attention == Attention::kLinear ? linear_cost(network, input)
-                                                 : softmax_cost(network, input);
+  switch (network.attention) {
+    case Attention::kSoftmax:
+      return softmax_cost(network, input);
+    case Attention::kLinear:
+      return linear_cost(network, input);
+  }
+  throw std::logic_error("not an attention");
 }
 
 }  // namespace ql::net

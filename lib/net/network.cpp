@@ -1,5 +1,6 @@
 #include "net/network.h"
 
+#include <algorithm>
 #include <array>
 #include <numeric>
 
@@ -79,13 +80,22 @@ void check_attention(const Network& network, const std::string& where) {
   }
 }
 
+std::vector<std::string> names_of_pools_of_scales() {
+  std::vector<std::string> names = all_names<Pool>();
+  const auto is_other = [](const std::string& name) {
+    return !compresses_scales(*find_named<Pool>(name));
+  };
+  names.erase(std::remove_if(names.begin(), names.end(), is_other), names.end());
+  return names;
+}
+
 void check_compression(const Network& network, const std::string& where) {
   if (!compresses_scales(network.pool) && network.architecture != Architecture::kCompressive) {
     throw ConfigError(
         where,
         fmt::format("pool is {}, which only a compressive network has; this one is {}",
                     to_text(network.pool), to_text(network.architecture)),
-        "use max or mean");
+        fmt::format("use {}", fmt::join(names_of_pools_of_scales(), " or ")));
   }
   if (network.compression_loss == CompressionLoss::kAutoEncoding && !network.learns_compression()) {
     throw ConfigError(where,

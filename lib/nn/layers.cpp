@@ -76,9 +76,15 @@ at::Tensor attend(const LayerContext& context, const at::Tensor& queries,
                      {DropoutSite::kAttentionProbability, context.layer}, queries.device());
     input.kept_factor = dropout_factor(network.dropatt);
   }
-  const at::Tensor sums = network.attention == net::Attention::kLinear
-                              ? linear_attention(input)
-                              : kernels::relative_attention(input);
+  at::Tensor sums;
+  switch (network.attention) {
+    case net::Attention::kSoftmax:
+      sums = kernels::relative_attention(input);
+      break;
+    case net::Attention::kLinear:
+      sums = linear_attention(input);
+      break;
+  }
   return at::linear(sums.reshape({batch, segment, d_heads}), parameters.o_net);
 }
 

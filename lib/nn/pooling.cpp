@@ -14,9 +14,12 @@ at::Tensor compress(const at::Tensor& window, net::Pool pool, std::int64_t rate,
       return groups.amax(2);
     case net::Pool::kMean:
       return groups.mean(2);
-    default:
-      throw std::logic_error("not a compression of scales");
+    case net::Pool::kConvolution:
+    case net::Pool::kDilatedConvolution:
+    case net::Pool::kMostUsed:
+      break;
   }
+  throw std::logic_error("not a compression of scales");
 }
 
 }  // namespace ql::nn
