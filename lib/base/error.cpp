@@ -24,6 +24,8 @@ std::string cure(int error_number) {
       return "free some space or write to another file system";
     case EMFILE:
       return "raise the limit of open files (ulimit -n)";
+    case ENOMEM:
+      return kMemoryCure;
     default:
       return "";
   }

@@ -55,6 +55,9 @@ class ConfigError : public Error {
   using Error::Error;
 };
 
+// What to do when memory is short, whoever finds it out.
+inline constexpr const char* kMemoryCure = "use smaller sizes or a machine with more memory";
+
 // The operating system refused: carries errno's text.
 class SystemError : public Error {
  public:

@@ -8,7 +8,7 @@
 namespace ql {
 
 std::string failure_text(const std::exception& error) {
-  const std::string cure = "; use smaller sizes or a machine with more memory";
+  const std::string cure = fmt::format("; {}", kMemoryCure);
   if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) return "out of memory" + cure;
   std::string text = error.what();
   if (dynamic_cast<const Error*>(&error) != nullptr ||

@@ -73,6 +73,9 @@ TEST_CASE("errors become one line and an exit code") {
        "qlone: error: f: cannot write: no space left on device; free some space or write to "
        "another "
        "file system\n"},
+      {run_throwing(SystemError("f", "list", ENOMEM)), 1,
+       "qlone: error: f: cannot list: cannot allocate memory; use smaller sizes or a machine with "
+       "more memory\n"},
       {run_throwing(SystemError("f", "read", EIO)), 1,
        "qlone: error: f: cannot read: input/output error\n"},
       {run_throwing(std::runtime_error("oops")), 1, "qlone: error: oops\n"},
