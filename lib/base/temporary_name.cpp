@@ -7,8 +7,8 @@
 #include <cerrno>
 #include <climits>
 #include <mutex>
+#include <regex>
 #include <set>
-#include <string_view>
 #include <system_error>
 
 #include "base/error.h"
@@ -18,48 +18,15 @@
 
 namespace ql {
 
-namespace {
-
-// Takes `end` off the back of `text`; false when it is not there.
-bool strip_end(std::string_view& text, std::string_view end) {
-  if (text.size() < end.size() || text.substr(text.size() - end.size()) != end) return false;
-  text.remove_suffix(end.size());
-  return true;
-}
-
-// Takes what is behind the last full stop, and that one, off the back of `text`.
-std::string_view strip_last_part(std::string_view& text) {
-  const std::size_t stop = text.rfind('.');
-  if (stop == std::string_view::npos) return {};
-  const std::string_view part = text.substr(stop + 1);
-  text.remove_suffix(part.size() + 1);
-  return part;
-}
-
-bool is_machine(std::string_view text) {
-  return text.size() == 8 && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
-}
-
-// 0 for what is no process number.
-pid_t process_number(std::string_view digits) {
-  if (digits.find_first_not_of("0123456789") != std::string_view::npos) return 0;
-  const auto number = parse_integer(digits);
-  return number && *number > 0 && *number <= INT32_MAX ? static_cast<pid_t>(*number) : 0;
-}
-
-}  // namespace
-
 std::optional<TemporaryName> parse_temporary_name(const std::string& file_name) {
-  TemporaryName parsed;
-  std::string_view rest = file_name;
-  parsed.moved_away = strip_end(rest, internal::kMovedAway);
-  if (!strip_end(rest, ".tmp")) return std::nullopt;
-  parsed.process = process_number(strip_last_part(rest));
-  parsed.machine = strip_last_part(rest);
-  if (parsed.process == 0 || !is_machine(parsed.machine)) return std::nullopt;
-  if (rest.size() < 2 || rest.front() != '.') return std::nullopt;
-  parsed.name = rest.substr(1);
-  return parsed;
+  static const std::regex form(R"(\.([\s\S]+)\.([0-9a-f]{8})\.([0-9]+)\.tmp(\.old)?)");
+  std::smatch parts;
+  // Most names in a folder are no such ones, and to look for the whole form takes longer.
+  if (file_name.rfind('.', 0) != 0 || !std::regex_match(file_name, parts, form))
+    return std::nullopt;
+  const std::int64_t process = parse_integer(parts.str(3)).value_or(0);
+  if (process < 1 || process > INT32_MAX) return std::nullopt;
+  return TemporaryName{parts.str(1), parts.str(2), static_cast<pid_t>(process), parts[4].matched};
 }
 
 std::string this_machine() {
