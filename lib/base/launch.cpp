@@ -16,6 +16,7 @@
 #include <cstring>
 #include <optional>
 
+#include "base/descriptor.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/launched_process.h"
@@ -38,18 +39,16 @@ constexpr std::chrono::seconds kGrace{5};
 // A port that nobody uses now. Another program may take it before our first process does, which
 // then says so; no launcher can rule that out.
 int free_port() {
-  const int descriptor = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (descriptor < 0) throw SystemError("--processes", "open a socket", errno);
+  const Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (socket < 0) throw SystemError("--processes", "open a socket", errno);
   sockaddr_in address = {};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   socklen_t size = sizeof address;
   auto* any = reinterpret_cast<sockaddr*>(&address);
-  const bool found =
-      ::bind(descriptor, any, size) == 0 && ::getsockname(descriptor, any, &size) == 0;
-  const int problem = errno;
-  ::close(descriptor);
-  if (!found) throw SystemError("--processes", "find a free port", problem);
+  if (::bind(socket, any, size) != 0 || ::getsockname(socket, any, &size) != 0) {
+    throw SystemError("--processes", "find a free port", errno);
+  }
   return ntohs(address.sin_port);
 }
 

@@ -10,6 +10,7 @@
 #include <regex>
 #include <set>
 #include <system_error>
+#include <utility>
 
 #include "base/error.h"
 #include "base/file_internal.h"
@@ -38,8 +39,6 @@ std::string this_machine() {
   return fmt::format("{:08x}", xxh64(text.data(), text.size()) & 0xFFFFFFFF);
 }
 
-namespace internal {
-
 namespace {
 
 struct Claims {
@@ -57,7 +56,7 @@ bool is_alive(pid_t process) { return kill(process, 0) == 0 || errno == EPERM; }
 void remove_leftovers(const fs::path& path) {
   const std::string name = path.filename().string();
   std::error_code error, ignored;
-  for (fs::directory_iterator entry(folder_of(path), error), end; !error && entry != end;
+  for (fs::directory_iterator entry(internal::folder_of(path), error), end; !error && entry != end;
        entry.increment(error)) {
     const auto temporary = parse_temporary_name(entry->path().filename().string());
     if (!temporary || temporary->name != name) continue;
@@ -71,6 +70,8 @@ void remove_leftovers(const fs::path& path) {
 }
 
 }  // namespace
+
+namespace internal {
 
 fs::path final_path(const fs::path& path) {
   std::string text = path.string();
@@ -87,42 +88,47 @@ fs::path folder_of(const fs::path& path) {
   return path.has_parent_path() ? path.parent_path() : fs::path(".");
 }
 
-fs::path claim_temporary(const fs::path& path) {
-  const fs::path folder = folder_of(path);
+}  // namespace internal
+
+TemporaryPath::TemporaryPath(const fs::path& final_path) {
+  const fs::path folder = internal::folder_of(final_path);
   struct stat status = {};
   if (::stat(folder.c_str(), &status) != 0) {
-    if (errno != ENOENT) throw SystemError(path.string(), "create", errno);
-    throw Error(path.string(), fmt::format("the folder {} does not exist", folder.string()),
+    if (errno != ENOENT) throw SystemError(final_path.string(), "create", errno);
+    throw Error(final_path.string(), fmt::format("the folder {} does not exist", folder.string()),
                 "create it first");
   }
-  if (!S_ISDIR(status.st_mode)) throw SystemError(path.string(), "create", ENOTDIR);
-  remove_leftovers(path);
+  if (!S_ISDIR(status.st_mode)) throw SystemError(final_path.string(), "create", ENOTDIR);
+  remove_leftovers(final_path);
 
   // Absolute, so that it is found again when the program changes its folder.
-  fs::path temporary = fs::absolute(folder) / fmt::format(".{}.{}.{}.tmp", path.filename().string(),
-                                                          this_machine(), getpid());
+  fs::path claimed =
+      fs::absolute(folder) /
+      fmt::format(".{}.{}.{}.tmp", final_path.filename().string(), this_machine(), getpid());
   const std::lock_guard<std::mutex> lock(claims().mutex);
-  if (!claims().paths.insert(temporary).second) {
-    throw Error(path.string(), "this process is already writing it");
+  if (!claims().paths.insert(claimed).second) {
+    throw Error(final_path.string(), "this process is already writing it");
   }
   // A leftover may carry our own number where process numbers start anew (containers).
   std::error_code ignored;
-  fs::remove_all(temporary, ignored);
-  if (fs::exists(path, ignored)) fs::remove_all(temporary.string() + kMovedAway, ignored);
-  return temporary;
+  fs::remove_all(claimed, ignored);
+  if (fs::exists(final_path, ignored)) {
+    fs::remove_all(claimed.string() + internal::kMovedAway, ignored);
+  }
+  path = std::move(claimed);
 }
 
-void release_temporary(const fs::path& temporary) noexcept {
+void TemporaryPath::release() noexcept {
+  if (path.empty()) return;
   std::error_code ignored;
   try {
-    fs::remove_all(temporary, ignored);
+    fs::remove_all(path, ignored);
     const std::lock_guard<std::mutex> lock(claims().mutex);
-    claims().paths.erase(temporary);
+    claims().paths.erase(path);
+    path.clear();
   } catch (...) {
     // Only memory can run out here; the next run removes what is left.
   }
 }
-
-}  // namespace internal
 
 }  // namespace ql
