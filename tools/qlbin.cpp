@@ -10,7 +10,6 @@
 #include "foreign/plain_ids.h"
 #include "qlbin_exchange.h"
 #include "qlbin_options.h"
-#include "qlbin_table.h"
 #include "shard/join_packs.h"
 #include "shard/joined_data.h"
 #include "shard/lineage.h"
@@ -18,6 +17,7 @@
 #include "shard/pack_target.h"
 #include "shard/pack_writer.h"
 #include "shard/verify.h"
+#include "tables.h"
 
 namespace {
 

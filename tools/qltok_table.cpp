@@ -1,4 +1,4 @@
-#include "qltok_table.h"
+#include "tables.h"
 
 #include "base/common_options.h"
 #include "base/option_builders.h"
@@ -120,9 +120,8 @@ Command decode_command() {
 
 }  // namespace
 
-const ToolTable& qltok_table() {
-  static const ToolTable kTable{"qltok",
-                                "Turn text into token ids and back.",
-                                {vocab_command(), encode_command(), decode_command()}};
-  return kTable;
+ToolTable qltok_table() {
+  return {"qltok",
+          "Turn text into token ids and back.",
+          {vocab_command(), encode_command(), decode_command()}};
 }

@@ -34,7 +34,7 @@ Ending run(
   for (std::string& argument : arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);
   const int argc = static_cast<int>(arguments.size());
-  return in_child([&] { return run_tool(table, argc, argv.data(), body); }, output);
+  return in_child([&] { return run_tool([&] { return table; }, argc, argv.data(), body); }, output);
 }
 
 template <typename Exception>
@@ -159,7 +159,7 @@ TEST_CASE("a closed stdout is an error, and no file takes its place") {
     ::close(STDOUT_FILENO);
     std::string program = "qlone", argument = "a";
     char* argv[] = {program.data(), argument.data(), nullptr};
-    return run_tool(test::plain_table(), 2, argv, [&](const Options&) {
+    return run_tool(test::plain_table, 2, argv, [&](const Options&) {
       AtomicFile file(scratch / "f");
       fmt::print("words");
       std::fflush(stdout);
