@@ -57,8 +57,9 @@ class Processes {
   explicit Processes(int count) : pids_(static_cast<std::size_t>(count)) {
     internal::Spawn request;
     request.program = fs::read_symlink("/proc/self/exe").string();
-    request.arguments = split_arguments(read_file("/proc/self/cmdline"));
-    request.arguments.erase(request.arguments.begin());
+    // A NUL byte ends each argument; the first is the program's name.
+    const std::vector<std::string> words = split(read_file("/proc/self/cmdline"), '\0');
+    request.arguments.assign(words.begin() + 1, words.end() - 1);
     const std::vector<std::string> common = common_variables(count);
     request.group = 0;
     for (int rank = 0; rank < count; ++rank) {
@@ -192,16 +193,6 @@ void join_launcher() {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   // It may have ended before the line above.
   if (parse_integer(launcher) != std::int64_t{::getppid()}) std::_Exit(128 + SIGKILL);
-}
-
-std::vector<std::string> split_arguments(const std::string& bytes) {
-  std::vector<std::string> arguments;
-  for (std::size_t begin = 0; begin < bytes.size();) {
-    const std::size_t end = std::min(bytes.find('\0', begin), bytes.size());
-    arguments.push_back(bytes.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return arguments;
 }
 
 }  // namespace ql
