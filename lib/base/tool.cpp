@@ -15,27 +15,18 @@
 #include <system_error>
 
 #include "base/error.h"
-#include "base/failure_text.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/number.h"
 #include "base/options_internal.h"
 #include "base/printable.h"
 #include "base/progress.h"
+#include "base/provenance.h"
 #include "base/signals.h"
 
 namespace ql {
 
 namespace {
-
-struct Invocation {
-  std::string tool, command_line;
-};
-
-Invocation& invocation() {
-  static Invocation instance;
-  return instance;
-}
 
 std::string shell_quoted(const std::string& text) {
   constexpr const char* kPlain =
@@ -146,10 +137,6 @@ void print(const std::string& text) {
   out.close();
 }
 
-const std::string& command_line() { return invocation().command_line; }
-
-const std::string& tool_name() { return invocation().tool; }
-
 int run_tool(const std::function<ToolTable()>& make_table, int argc, char** argv,
              const std::function<void(const Options&)>& body) {
   std::signal(SIGPIPE, SIG_IGN);
@@ -160,11 +147,9 @@ int run_tool(const std::function<ToolTable()>& make_table, int argc, char** argv
       install_signal_handlers();
       set_up_words(table.name);
       const std::vector<std::string> arguments(argv + (argc > 0 ? 1 : 0), argv + argc);
-      invocation().tool = table.name;
-      invocation().command_line = table.name;
-      for (const std::string& argument : arguments) {
-        invocation().command_line += " " + shell_quoted(argument);
-      }
+      std::string command = table.name;
+      for (const std::string& argument : arguments) command += " " + shell_quoted(argument);
+      set_provenance(table.name, command);
       if (answer(table, arguments)) return;
       const Options options = parse_options(table, arguments);
       if (answer(table, options)) return;

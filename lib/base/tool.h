@@ -24,9 +24,4 @@ int run_tool(const std::function<ToolTable()>& make_table, int argc, char** argv
 // All that a command writes to standard output. Throws when not everything arrived.
 void print(const std::string& text);
 
-// The command line as typed (shell-quoted), for provenance. Set by run_tool.
-const std::string& command_line();
-// The tool's name, "" in a program that does not use run_tool.
-const std::string& tool_name();
-
 }  // namespace ql

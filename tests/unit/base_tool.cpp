@@ -47,7 +47,7 @@ Ending run_throwing(const Exception& exception) {
 TEST_CASE("a run that succeeds") {
   const Ending ending = run({"a", "-l", "7"}, [](const Options& options) {
     fmt::print("level {}\n", options.integer("level"));
-    std::cout << tool_name() << "\n";
+    std::cout << provenance({})["tool"].get<std::string>() << "\n";
   });
   CHECK(ending.exit_code == 0);
   CHECK(ending.out == "level 7\nqlone\n");
