@@ -16,24 +16,22 @@
 
 namespace {
 
-const ql::ToolTable& table() {
+ql::ToolTable table() {
   using namespace ql;
   const std::string summary =
       "context lengths of a running network; use qlctx --method measured instead";
-  static const ToolTable kTable{
-      "qlctx-measure",
-      summary,
-      {{"",
-        summary,
-        "",
-        {make_option("model", OptionType::kFile, "CHECKPOINT",
-                     "Measure the weights of this checkpoint folder."),
-         make_option("network", OptionType::kText, "JSON",
-                     "Measure this network of model.json with random weights."),
-         required(repeatable(
-             make_integers("lengths", "N,N,N", "Segment, memory and compressed memory.")))},
-        {{"qlctx-measure --model runs/ql/best --lengths 4,12,0", "what qlctx asks"}}}}};
-  return kTable;
+  return {"qlctx-measure",
+          summary,
+          {{"",
+            summary,
+            "",
+            {make_option("model", OptionType::kFile, "CHECKPOINT",
+                         "Measure the weights of this checkpoint folder."),
+             make_option("network", OptionType::kText, "JSON",
+                         "Measure this network of model.json with random weights."),
+             required(repeatable(
+                 make_integers("lengths", "N,N,N", "Segment, memory and compressed memory.")))},
+            {{"qlctx-measure --model runs/ql/best --lengths 4,12,0", "what qlctx asks"}}}}};
 }
 
 constexpr std::uint64_t kSeed = 1;

@@ -2,15 +2,15 @@
 #include "base/common_options.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/names.h"
 #include "base/printable.h"
 #include "base/progress.h"
 #include "base/provenance.h"
 #include "base/rows.h"
 #include "base/tool.h"
+#include "foreign/export_tokens.h"
+#include "foreign/import_tokens.h"
 #include "foreign/plain_ids.h"
-#include "qlbin_exchange.h"
-#include "qlbin_options.h"
-#include "qlbin_table.h"
 #include "shard/join_packs.h"
 #include "shard/joined_data.h"
 #include "shard/lineage.h"
@@ -18,12 +18,41 @@
 #include "shard/pack_target.h"
 #include "shard/pack_writer.h"
 #include "shard/verify.h"
+#include "tables.h"
 
 namespace {
 
 using namespace ql;
 using namespace ql::foreign;
 using namespace ql::shard;
+
+// Sizes and level where they are given, else the writer's own.
+PackOptions pack_options(const Options& options) {
+  PackOptions pack;
+  if (options.has("shard-tokens")) pack.shard_tokens = options.integer("shard-tokens");
+  if (options.has("frame-tokens")) pack.frame_tokens = options.integer("frame-tokens");
+  if (options.has("level")) pack.level = static_cast<int>(options.integer("level"));
+  pack.force = options.flag("force");
+  pack.threads = threads_of(options);
+  return pack;
+}
+
+// Reads --vocab-size and --eos. Throws UsageError when the eos is outside.
+VocabularyInfo typed_vocabulary(const Options& options) {
+  VocabularyInfo vocabulary;
+  vocabulary.size = options.integer("vocab-size");
+  if (!options.has("eos")) return vocabulary;
+  if (options.integer("eos") >= vocabulary.size) {
+    throw UsageError("", fmt::format("--eos {} is outside the vocabulary of {} entries",
+                                     options.integer("eos"), vocabulary.size));
+  }
+  vocabulary.eos = static_cast<TokenId>(options.integer("eos"));
+  return vocabulary;
+}
+
+TokensDone shown_by(Progress& progress) {
+  return [&progress](std::int64_t tokens) { progress.update(tokens); };
+}
 
 void pack_stream(const Options& options, InputFile& input) {
   for (const char* name : {"vocab-size", "eos"}) {
@@ -188,6 +217,57 @@ void merge(const Options& options) {
   } else {
     merge_shards(options, data);
   }
+}
+
+Format format_of(const Options& options) {
+  return find_named<Format>(options.text("format")).value();
+}
+
+ImportRules import_rules(const Options& options) {
+  ImportRules rules;
+  rules.format = format_of(options);
+  rules.vocabulary = typed_vocabulary(options);
+  rules.eos_first = options.flag("eos-first");
+  if (!rules.eos_first) return rules;
+  if (rules.format == Format::kMegatron) {
+    throw UsageError("", "--eos-first does not go with --format megatron",
+                     "its index says where documents begin");
+  }
+  if (!rules.vocabulary.eos) {
+    throw UsageError("", "--eos-first needs --eos", "give the id that begins documents");
+  }
+  return rules;
+}
+
+void import_files(const Options& options) {
+  const ImportRules rules = import_rules(options);
+  check_pack_target(options.text("output"), options.flag("force"));
+  const std::vector<std::string>& files = options.positional();
+  // All headers and sizes, before the first token is packed.
+  const std::int64_t tokens = count_tokens(files, rules.format);
+  StreamHeader header;
+  header.vocabulary = rules.vocabulary;
+  header.provenance = provenance(configuration_of(options));
+  PackWriter writer(options.text("output"), header, pack_options(options));
+  Progress progress("import", "tokens", tokens);
+  import_tokens(files, rules, writer, shown_by(progress));
+  writer.finish(std::nullopt);
+  progress.finish();
+}
+
+void export_folders(const Options& options) {
+  ExportOptions rules;
+  rules.format = format_of(options);
+  rules.threads = threads_of(options);
+  if (options.given("file-tokens") && rules.format != Format::kLlmc) {
+    throw UsageError("", "--file-tokens goes with --format llmc only",
+                     "the other formats are one file");
+  }
+  if (rules.format == Format::kLlmc) rules.file_tokens = options.integer("file-tokens");
+  JoinedData data(options.positional());
+  Progress progress("export", "tokens", data.tokens());
+  export_tokens(data, options.text("output"), rules, shown_by(progress));
+  progress.finish();
 }
 
 void run(const Options& options) {

@@ -1,4 +1,4 @@
-#include "qlbin_table.h"
+#include "tables.h"
 
 #include "base/common_options.h"
 #include "base/names.h"
@@ -175,10 +175,8 @@ Command export_folders() {
 
 }  // namespace
 
-const ToolTable& qlbin_table() {
-  static const ToolTable kTable{
-      "qlbin",
-      "Pack token ids into compressed shards and read them back.",
-      {pack(), info(), verify(), cat(), merge(), import_files(), export_folders()}};
-  return kTable;
+ToolTable qlbin_table() {
+  return {"qlbin",
+          "Pack token ids into compressed shards and read them back.",
+          {pack(), info(), verify(), cat(), merge(), import_files(), export_folders()}};
 }

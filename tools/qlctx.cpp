@@ -7,7 +7,7 @@
 #include "qlctx_report.h"
 #include "qlctx_request.h"
 #include "qlctx_svg.h"
-#include "qlctx_table.h"
+#include "tables.h"
 
 namespace {
 

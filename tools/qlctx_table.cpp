@@ -1,4 +1,4 @@
-#include "qlctx_table.h"
+#include "tables.h"
 
 #include "base/option_builders.h"
 #include "net/geometry.h"
@@ -81,10 +81,7 @@ Command plan_command() {
 
 }  // namespace
 
-const ToolTable& qlctx_table() {
-  static const ToolTable kTable = [] {
-    const Command unnamed = unnamed_command();
-    return ToolTable{"qlctx", unnamed.summary, {unnamed, plan_command()}};
-  }();
-  return kTable;
+ToolTable qlctx_table() {
+  const Command unnamed = unnamed_command();
+  return {"qlctx", unnamed.summary, {unnamed, plan_command()}};
 }

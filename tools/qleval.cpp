@@ -13,7 +13,7 @@
 #include "machine/device.h"
 #include "machine/process_group.h"
 #include "machine/threads.h"
-#include "qleval_table.h"
+#include "tables.h"
 
 namespace {
 

@@ -1,4 +1,4 @@
-#include "qleval_table.h"
+#include "tables.h"
 
 #include "base/common_options.h"
 #include "base/option_builders.h"
@@ -85,10 +85,8 @@ Command command() {
 
 }  // namespace
 
-const ToolTable& qleval_table() {
-  static const ToolTable kTable{
-      "qleval",
-      "perplexity of language models: every target scored once, in one unbroken stream",
-      {command()}};
-  return kTable;
+ToolTable qleval_table() {
+  return {"qleval",
+          "perplexity of language models: every target scored once, in one unbroken stream",
+          {command()}};
 }

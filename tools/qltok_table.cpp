@@ -1,7 +1,9 @@
-#include "qltok_table.h"
-
 #include "base/common_options.h"
+#include "base/names.h"
 #include "base/option_builders.h"
+#include "tables.h"
+#include "text/encoder.h"
+#include "text/vocabulary_builder.h"
 
 namespace {
 
@@ -11,7 +13,7 @@ Option invalid() {
   return make_choice("invalid", "RULE",
                      "What to do with invalid UTF-8: stop with an error, or replace each invalid "
                      "sequence by U+FFFD. Bytes take any text.",
-                     {"error", "replace"});
+                     all_names<text::InvalidText>());
 }
 
 Command vocab_command() {
@@ -22,7 +24,7 @@ Command vocab_command() {
                "type", "TYPE",
                "What a token is: a word between blanks, a Unicode code point, a byte, or a piece "
                "of a word learned by the SentencePiece library.",
-               {"word", "char", "byte", "sentencepiece"}),
+               all_names<text::TokenType>()),
            required(with_letter(
                'o', make_option("output", OptionType::kFile, "VOCAB",
                                 "The vocabulary file to write; - is standard output."))),
@@ -38,13 +40,13 @@ Command vocab_command() {
            make_choice(
                "eos", "WHEN",
                "Whether there is a token <eos> for line ends; auto: for words and sentencepiece.",
-               {"auto", "always", "never"}),
+               all_names<text::Presence>()),
            make_choice(
                "unk", "WHEN",
                "Whether there is a token <unk> for what is outside the vocabulary; auto: for words "
                "and characters. Sentencepiece: always means that <unk> is used; otherwise 256 byte "
                "pieces stand for what the other pieces do not cover.",
-               {"auto", "always", "never"}),
+               all_names<text::Presence>()),
            invalid(),
            threads_option(
                "The vocabulary is the same for every N, but for the command line that it names. "
@@ -79,7 +81,7 @@ Command encode_command() {
        make_choice(
            "unknown", "RULE",
            "What to do with text outside the vocabulary: take <unk>, or stop with an error.",
-           {"unk", "error"}),
+           all_names<text::UnknownRule>()),
        invalid(),
        make_choice("output", "FORMAT",
                    "A token stream, or ids: decimal ids as text, one line a document.",
@@ -120,9 +122,8 @@ Command decode_command() {
 
 }  // namespace
 
-const ToolTable& qltok_table() {
-  static const ToolTable kTable{"qltok",
-                                "Turn text into token ids and back.",
-                                {vocab_command(), encode_command(), decode_command()}};
-  return kTable;
+ToolTable qltok_table() {
+  return {"qltok",
+          "Turn text into token ids and back.",
+          {vocab_command(), encode_command(), decode_command()}};
 }

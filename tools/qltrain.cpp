@@ -65,8 +65,8 @@ std::vector<Option> option_table() {
                 {eager});
 }
 
-const ToolTable& table() {
-  static const ToolTable kTable{
+ToolTable table() {
+  return {
       "qltrain",
       "train a network of the Transformer-QL family on packed data",
       {{"",
@@ -86,7 +86,6 @@ const ToolTable& table() {
          {"torchrun --no-python --nproc-per-node 4 qltrain --data data/train --valid data/valid -m "
           "demo-ql.json -o runs/ql",
           "with four processes that share every batch"}}}}};
-  return kTable;
 }
 
 // --steps 100 stands for --set steps=100, and so on.

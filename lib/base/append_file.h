@@ -4,16 +4,14 @@
 #include <filesystem>
 #include <string_view>
 
+#include "base/descriptor.h"
+
 namespace ql {
 
 class AppendFile {
  public:
   // Opens a file that exists. Throws SystemError, as the others do.
   explicit AppendFile(const std::filesystem::path& path);
-  ~AppendFile();
-  AppendFile(const AppendFile&) = delete;
-  AppendFile& operator=(const AppendFile&) = delete;
-
   // Adds all of the record or, when the disk is full, nothing: the file is cut back to its earlier
   // length. Only a process that is killed may leave a part of a record behind.
   void append(std::string_view record);
@@ -22,7 +20,7 @@ class AppendFile {
 
  private:
   std::filesystem::path path_;
-  int descriptor_;
+  Descriptor descriptor_;
 };
 
 }  // namespace ql

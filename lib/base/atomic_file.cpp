@@ -2,36 +2,22 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <system_error>
-#include <utility>
 
+#include "base/descriptor.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/file_internal.h"
-#include "base/uninterrupted.h"
 
 namespace ql {
 
 namespace internal {
 
-void write_all(int descriptor, const void* data, std::size_t size, const std::string& where) {
-  const char* bytes = static_cast<const char*>(data);
-  while (size > 0) {
-    const ssize_t written = uninterrupted([&] { return ::write(descriptor, bytes, size); });
-    if (written < 0) throw SystemError(where, "write", errno);
-    bytes += written;
-    size -= static_cast<std::size_t>(written);
-  }
-}
-
 void sync_path(const fs::path& path, const std::string& where) {
-  const int descriptor = uninterrupted([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC); });
-  if (descriptor < 0) throw SystemError(where, "open for fsync", errno);
-  const int failed = uninterrupted([&] { return ::fsync(descriptor); }) != 0 ? errno : 0;
-  ::close(descriptor);
-  if (failed != 0 && failed != EINVAL) throw SystemError(where, "fsync", failed);
+  const Descriptor file(path, O_RDONLY, where, "open for fsync");
+  const bool synced = uninterrupted([&] { return ::fsync(file); }) == 0;
+  if (!synced && errno != EINVAL) throw SystemError(where, "fsync", errno);
 }
 
 }  // namespace internal
@@ -58,38 +44,31 @@ fs::path behind_links(const fs::path& path) {
   return target;
 }
 
-}  // namespace
-
-AtomicFile::AtomicFile(const fs::path& path) : path_(internal::final_path(path)) {
+// Where the file of that name is to be written. Renaming over a device would replace it for
+// everybody.
+fs::path target_of(const fs::path& named) {
+  const fs::path path = internal::final_path(named);
   struct stat status = {};
-  if (::stat(path_.c_str(), &status) == 0) {
-    if (S_ISDIR(status.st_mode)) throw SystemError(path_.string(), "write", EISDIR);
-    // Renaming over a device would replace it for everybody.
+  if (::stat(path.c_str(), &status) == 0) {
+    if (S_ISDIR(status.st_mode)) throw SystemError(path.string(), "write", EISDIR);
     if (!S_ISREG(status.st_mode)) {
-      throw Error(path_.string(), "this is a device or pipe, expected the name of a file",
+      throw Error(path.string(), "this is a device or pipe, expected the name of a file",
                   "choose another name");
     }
   }
-  path_ = behind_links(path_);
-  temporary_ = internal::claim_temporary(path_);
-  descriptor_ = uninterrupted(
-      [&] { return ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666); });
-  if (descriptor_ < 0) {
-    const int failed = errno;
-    internal::release_temporary(temporary_);
-    throw SystemError(path_.string(), "create", failed);
-  }
+  return behind_links(path);
 }
 
-AtomicFile::~AtomicFile() {
-  if (descriptor_ < 0) return;
-  ::close(descriptor_);
-  internal::release_temporary(temporary_);
-}
+}  // namespace
+
+AtomicFile::AtomicFile(const fs::path& path)
+    : path_(target_of(path)),
+      temporary_(path_),
+      descriptor_(temporary_.path, O_WRONLY | O_CREAT | O_EXCL, path_.string(), "create") {}
 
 void AtomicFile::write(const void* data, std::size_t size) {
   if (descriptor_ < 0) throw std::logic_error("AtomicFile::write after commit");
-  internal::write_all(descriptor_, data, size, path_.string());
+  descriptor_.write(data, size, path_.string());
   size_ += static_cast<std::int64_t>(size);
 }
 
@@ -98,16 +77,12 @@ void AtomicFile::commit() {
   if (uninterrupted([&] { return ::fsync(descriptor_); }) != 0) {
     throw SystemError(path_.string(), "fsync", errno);
   }
-  const int failed = close_descriptor(std::exchange(descriptor_, -1)) != 0 ? errno : 0;
-  if (failed == 0 && ::rename(temporary_.c_str(), path_.c_str()) == 0) {
-    internal::release_temporary(temporary_);
-    internal::sync_path(internal::folder_of(path_), path_.string());
-    return;
+  if (!descriptor_.close()) throw SystemError(path_.string(), "close", errno);
+  if (::rename(temporary_.path.c_str(), path_.c_str()) != 0) {
+    throw SystemError(path_.string(), "rename into place", errno);
   }
-  const int rename_failed = errno;
-  internal::release_temporary(temporary_);
-  throw SystemError(path_.string(), failed != 0 ? "close" : "rename into place",
-                    failed != 0 ? failed : rename_failed);
+  temporary_.release();
+  internal::sync_path(internal::folder_of(path_), path_.string());
 }
 
 void write_file_atomically(const fs::path& path, std::string_view text) {

@@ -70,30 +70,28 @@ void swap_folders(const fs::path& fresh, const fs::path& path) {
   if (!exchange(fresh, path, path.string())) internal::replace_in_two_steps(fresh, path);
 }
 
-}  // namespace
-
-AtomicFolder::AtomicFolder(const fs::path& path) : path_(internal::final_path(path)) {
+fs::path target_of(const fs::path& named) {
+  fs::path path = internal::final_path(named);
   std::error_code error;
-  const fs::file_status status = fs::status(path_, error);
+  const fs::file_status status = fs::status(path, error);
   if (fs::exists(status) && !fs::is_directory(status)) {
-    throw SystemError(path_.string(), "replace by a folder", ENOTDIR);
+    throw SystemError(path.string(), "replace by a folder", ENOTDIR);
   }
-  temporary_ = internal::claim_temporary(path_);
-  if (::mkdir(temporary_.c_str(), 0777) != 0) {
-    const int failed = errno;
-    internal::release_temporary(temporary_);
-    throw SystemError(path_.string(), "create", failed);
-  }
+  return path;
 }
 
-AtomicFolder::~AtomicFolder() {
-  if (!temporary_.empty()) internal::release_temporary(temporary_);
+}  // namespace
+
+AtomicFolder::AtomicFolder(const fs::path& path) : path_(target_of(path)), temporary_(path_) {
+  if (::mkdir(temporary_.path.c_str(), 0777) != 0) {
+    throw SystemError(path_.string(), "create", errno);
+  }
 }
 
 void AtomicFolder::sync() {
   if (synced_) return;
   try {
-    sync_tree(temporary_, path_.string());
+    sync_tree(temporary_.path, path_.string());
   } catch (const fs::filesystem_error& error) {
     throw SystemError(path_.string(), "list for fsync", error.code().value());
   }
@@ -106,9 +104,9 @@ void AtomicFolder::commit(bool replace) {
   struct stat status = {};
   const bool replaced = replace && ::lstat(path_.c_str(), &status) == 0;
   if (replaced) {
-    swap_folders(temporary_, path_);
+    swap_folders(temporary_.path, path_);
   } else {
-    rename_to_free_name(temporary_, path_);
+    rename_to_free_name(temporary_.path, path_);
   }
   // The old folder has the temporary name now; it goes when the new one is sure to stay.
   try {
@@ -118,18 +116,18 @@ void AtomicFolder::commit(bool replace) {
     throw;
   }
   committed_ = true;
-  internal::release_temporary(std::exchange(temporary_, {}));
+  temporary_.release();
 }
 
 void AtomicFolder::take_back(bool replaced) {
   // Should this fail, too, neither folder is removed.
-  const fs::path fresh = std::exchange(temporary_, {});
+  const fs::path fresh = std::exchange(temporary_.path, {});
   if (replaced) {
     swap_folders(fresh, path_);
   } else if (::rename(path_.c_str(), fresh.c_str()) != 0) {
     throw SystemError(path_.string(), "rename back", errno);
   }
-  temporary_ = fresh;
+  temporary_.path = fresh;
 }
 
 }  // namespace ql

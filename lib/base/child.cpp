@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <csignal>
 
+#include "base/descriptor.h"
 #include "base/error.h"
 #include "base/signals.h"
 #include "base/spawn_internal.h"
@@ -16,31 +17,6 @@
 namespace ql {
 
 namespace {
-
-// A pipe that children do not inherit; closes what is still open.
-class Pipe {
- public:
-  explicit Pipe(const std::string& where) {
-    if (::pipe2(ends_.data(), O_CLOEXEC) != 0) throw SystemError(where, "open a pipe", errno);
-  }
-  ~Pipe() {
-    close(0);
-    close(1);
-  }
-  Pipe(const Pipe&) = delete;
-  Pipe& operator=(const Pipe&) = delete;
-
-  int read_end() const { return ends_[0]; }
-  int write_end() const { return ends_[1]; }
-  void close_write_end() { close(1); }
-
- private:
-  void close(std::size_t end) {
-    if (ends_[end] >= 0) ::close(ends_[end]);
-    ends_[end] = -1;
-  }
-  std::array<int, 2> ends_{-1, -1};
-};
 
 // Passes on a stop that is asked for, whichever thread the signal went to: a child that has closed
 // its output may still work.
@@ -84,13 +60,17 @@ std::filesystem::path program_folder() {
 
 ChildResult run_child(const std::filesystem::path& program,
                       const std::vector<std::string>& arguments) {
-  Pipe pipe(program.string());
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0)
+    throw SystemError(program.string(), "open a pipe", errno);
+  const Descriptor read_end(ends[0]);
+  Descriptor write_end(ends[1]);
   const pid_t child = internal::spawn(
-      {program.string(), arguments, internal::environment(), pipe.write_end(), /*group=*/-1});
-  pipe.close_write_end();
+      {program.string(), arguments, internal::environment(), write_end, /*group=*/-1});
+  write_end.close();
   ChildResult result;
   try {
-    result.output = read_output(pipe.read_end(), program.string());
+    result.output = read_output(read_end, program.string());
   } catch (...) {
     ::kill(child, SIGTERM);
     wait_for(child);

@@ -14,7 +14,8 @@ Option threads_option(const std::string& remark) {
 }
 
 int threads_of(const Options& options) {
-  return threads_or_cores(static_cast<int>(options.integer("threads")));
+  const auto threads = static_cast<int>(options.integer("threads"));
+  return threads > 0 ? threads : usable_cores();
 }
 
 std::vector<Option> machine_options(const std::string& sharing, const Option& precision) {

@@ -7,7 +7,4 @@ namespace ql {
 // group's quota. At least 1.
 int usable_cores();
 
-// Reads the value of an option --threads: 0 asks for usable_cores().
-inline int threads_or_cores(int threads) { return threads > 0 ? threads : usable_cores(); }
-
 }  // namespace ql

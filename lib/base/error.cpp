@@ -2,6 +2,7 @@
 
 #include <cctype>
 #include <cerrno>
+#include <new>
 #include <system_error>
 
 namespace ql {
@@ -36,5 +37,21 @@ std::string cure(int error_number) {
 SystemError::SystemError(const std::string& where, const std::string& action, int error_number)
     : Error(where, fmt::format("cannot {}: {}", action, reason(error_number)), cure(error_number)),
       error_number_(error_number) {}
+
+std::string failure_text(const std::exception& error) {
+  const std::string cure = fmt::format("; {}", kMemoryCure);
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) return "out of memory" + cure;
+  std::string text = error.what();
+  if (dynamic_cast<const Error*>(&error) != nullptr ||
+      dynamic_cast<const std::system_error*>(&error) != nullptr) {
+    return text;
+  }
+  if (dynamic_cast<const std::logic_error*>(&error) != nullptr) {
+    return fmt::format("internal error: {}; please report it", text);
+  }
+  const bool memory = text.find("can't allocate memory") != std::string::npos ||
+                      text.find("out of memory") != std::string::npos;
+  return text.substr(0, text.find('\n')) + (memory ? cure : "");
+}
 
 }  // namespace ql

@@ -49,6 +49,12 @@ class FormatError : public Error {
   using Error::Error;
 };
 
+// The file may be good for another release: it is not damaged.
+class UnknownVersion : public FormatError {
+ public:
+  using FormatError::FormatError;
+};
+
 // A configuration (model.json, preset, lengths) that cannot be built.
 class ConfigError : public Error {
  public:
@@ -98,5 +104,9 @@ class Interrupted : public std::runtime_error {
  private:
   int signal_number_;
 };
+
+// Puts into words whatever was thrown. An Error says it itself. Of LibTorch's errors the first line
+// says what, the rest is a stack. When memory ran out, what to do about it is added.
+std::string failure_text(const std::exception& error);
 
 }  // namespace ql

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <regex>
 #include <system_error>
 
 #include "base/error.h"
@@ -13,25 +14,15 @@ namespace ql {
 
 namespace {
 
-constexpr std::string_view kFront = "events.out.tfevents.";
-constexpr std::string_view kBack = ".qltrain";
-
 constexpr std::int64_t kSecond = 1'000'000;  // in microseconds
-constexpr std::size_t kDigits = 16;
-// Earlier versions wrote seconds in 10 digits. Such a name sorts before ours of the same second.
-constexpr std::size_t kDigitsOfSeconds = 10;
 
-// The microseconds since 1970 in a name of ours.
+// The microseconds since 1970 in a name of ours. Earlier versions wrote seconds in 10 digits. Such
+// a name sorts before ours of the same second.
 std::optional<std::int64_t> time_in(const std::string& name) {
-  if (name.size() <= kFront.size() + kBack.size() || name.compare(0, kFront.size(), kFront) != 0 ||
-      name.compare(name.size() - kBack.size(), kBack.size(), kBack) != 0) {
-    return std::nullopt;
-  }
-  const std::string digits = name.substr(kFront.size(), name.size() - kFront.size() - kBack.size());
-  if (digits.find_first_not_of("0123456789") != std::string::npos) return std::nullopt;
-  if (digits.size() == kDigits) return parse_integer(digits);
-  if (digits.size() == kDigitsOfSeconds) return *parse_integer(digits) * kSecond;
-  return std::nullopt;
+  static const std::regex form(R"(events\.out\.tfevents\.([0-9]{16}|[0-9]{10})\.qltrain)");
+  std::smatch parts;
+  if (!std::regex_match(name, parts, form)) return std::nullopt;
+  return *parse_integer(parts.str(1)) * (parts.length(1) == 10 ? kSecond : 1);
 }
 
 }  // namespace
@@ -52,7 +43,7 @@ fs::path start_event_file(const fs::path& folder, double now, std::string_view e
   const std::vector<fs::path> before = event_files(folder);
   auto time = std::max<std::int64_t>(0, static_cast<std::int64_t>(now * kSecond));
   for (const fs::path& file : before) time = std::max(time, *time_in(file.filename().string()) + 1);
-  fs::path path = folder / fmt::format("{}{:0{}}{}", kFront, time, kDigits, kBack);
+  fs::path path = folder / fmt::format("events.out.tfevents.{:016}.qltrain", time);
   // Under a name that no loader looks at: they would take a temporary file for one more.
   const fs::path fresh = folder / "events.new";
   write_file_atomically(fresh, event_file_start(now) + std::string(events));

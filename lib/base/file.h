@@ -7,12 +7,28 @@
 #include <string>
 #include <string_view>
 
+#include "base/descriptor.h"
+
 namespace ql {
 
 namespace fs = std::filesystem;
 
 // Reads a whole file. Throws SystemError; a file above `limit` bytes is an Error.
 std::string read_file(const fs::path& path, std::int64_t limit = INT64_MAX);
+
+// The name of base/temporary_name.h that a file or folder has until it is complete.
+struct TemporaryPath {
+  // Removes what dead processes of this machine left there for the same `final_path`, and what a
+  // former process with our number left. Throws Error when there is no such folder.
+  explicit TemporaryPath(const fs::path& final_path);
+  ~TemporaryPath() { release(); }
+  TemporaryPath(const TemporaryPath&) = delete;
+  TemporaryPath& operator=(const TemporaryPath&) = delete;
+  // Removes what has the name still, and lets others of this process have it.
+  void release() noexcept;
+
+  fs::path path;  // empty after release()
+};
 
 // Writes under a temporary name in the same folder; commit() fsyncs, renames and fsyncs the folder.
 // Without commit() the destructor removes the temporary file: nothing half-written is ever seen
@@ -21,17 +37,15 @@ std::string read_file(const fs::path& path, std::int64_t limit = INT64_MAX);
 class AtomicFile {
  public:
   explicit AtomicFile(const fs::path& path);
-  ~AtomicFile();
-  AtomicFile(const AtomicFile&) = delete;
-  AtomicFile& operator=(const AtomicFile&) = delete;
   void write(const void* data, std::size_t size);
   void write(std::string_view text) { write(text.data(), text.size()); }
   std::int64_t size() const { return size_; }
   void commit();
 
  private:
-  fs::path path_, temporary_;
-  int descriptor_ = -1;
+  fs::path path_;
+  TemporaryPath temporary_;
+  Descriptor descriptor_;
   std::int64_t size_ = 0;
 };
 
@@ -42,10 +56,7 @@ void write_file_atomically(const fs::path& path, std::string_view text);
 class AtomicFolder {
  public:
   explicit AtomicFolder(const fs::path& path);
-  ~AtomicFolder();
-  AtomicFolder(const AtomicFolder&) = delete;
-  AtomicFolder& operator=(const AtomicFolder&) = delete;
-  const fs::path& temporary() const { return temporary_; }
+  const fs::path& temporary() const { return temporary_.path; }
   // The fsyncs of commit(), which may take minutes: for those who want to look at the final name
   // once more right before they commit. No file may be written after it.
   void sync();
@@ -57,7 +68,8 @@ class AtomicFolder {
  private:
   void take_back(bool replaced);
 
-  fs::path path_, temporary_;
+  fs::path path_;
+  TemporaryPath temporary_;
   bool synced_ = false, committed_ = false;
 };
 
@@ -83,9 +95,6 @@ class MappedFile {
 class InputFile {
  public:
   explicit InputFile(const std::string& path);
-  ~InputFile();
-  InputFile(const InputFile&) = delete;
-  InputFile& operator=(const InputFile&) = delete;
   // Reads up to `size` bytes; 0 only at the end. Throws SystemError, and Interrupted when a signal
   // asks us to stop while it waits for a pipe.
   std::size_t read(void* data, std::size_t size);
@@ -104,7 +113,8 @@ class InputFile {
 
  private:
   std::string name_;
-  int descriptor_;
+  Descriptor file_;  // none for standard input
+  int descriptor_ = STDIN_FILENO;
   bool waits_ = false;
 };
 

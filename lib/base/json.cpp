@@ -145,4 +145,17 @@ void JsonObject::refuse_unknown(const std::vector<std::string>& known) const {
   }
 }
 
+void JsonObject::check_format(const std::string& format, std::int64_t version) const {
+  const std::string found = text("format");
+  if (found != format) {
+    throw FormatError(where_, fmt::format("format is '{}', expected '{}'", found, format));
+  }
+  const std::int64_t found_version = integer("version");
+  if (found_version != version) {
+    throw UnknownVersion(
+        where_, fmt::format("version is {}, this program reads version {}", found_version, version),
+        "use the release that wrote the file");
+  }
+}
+
 }  // namespace ql

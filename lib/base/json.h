@@ -39,6 +39,9 @@ class JsonObject {
   std::vector<bool> booleans(const std::string& key) const;
   // Throws when a key outside `known` is present, with the nearest known one.
   void refuse_unknown(const std::vector<std::string>& known) const;
+  // Throws FormatError unless "format", the first key of every JSON file of ours, is this, and
+  // UnknownVersion unless "version", the second, is.
+  void check_format(const std::string& format, std::int64_t version) const;
   const Json& json() const { return *json_; }
   const std::string& where() const { return where_; }
 

@@ -1,8 +1,9 @@
 // parse_json: nlohmann_json reads the text event by event (SAX), so that duplicate keys and depth
 // are seen before the document object would hide them.
 #include <algorithm>
-#include <iterator>
+#include <istream>
 #include <set>
+#include <streambuf>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,32 +17,14 @@ namespace {
 
 constexpr std::size_t kMaximumDepth = 64;
 
-// The events carry no position; this iterator tells how far the lexer has read.
-class CountingIterator {
+// The events carry no position; this buffer tells how far the lexer has read.
+class Text : public std::streambuf {
  public:
-  using iterator_category = std::input_iterator_tag;
-  using value_type = char;
-  using difference_type = std::ptrdiff_t;
-  using pointer = const char*;
-  using reference = const char&;
-
-  CountingIterator(const char* at, const char** progress) : at_(at), progress_(progress) {}
-  reference operator*() const { return *at_; }
-  CountingIterator& operator++() {
-    *progress_ = ++at_;
-    return *this;
+  explicit Text(std::string_view text) {
+    char* begin = const_cast<char*>(text.data());
+    setg(begin, begin, begin + text.size());
   }
-  CountingIterator operator++(int) {
-    CountingIterator before = *this;
-    ++*this;
-    return before;
-  }
-  bool operator==(const CountingIterator& other) const { return at_ == other.at_; }
-  bool operator!=(const CountingIterator& other) const { return at_ != other.at_; }
-
- private:
-  const char* at_;
-  const char** progress_;
+  std::size_t read() const { return static_cast<std::size_t>(gptr() - eback()); }
 };
 
 // "[json.exception.parse_error.101] parse error at line 1, column 2: syntax error while parsing
@@ -148,13 +131,10 @@ Json parse_json(std::string_view text, const std::string& where) {
     throw FormatError(place_of(text, at + 1, where), "a NUL byte is not JSON");
   }
   StrictBuilder builder;
-  const char* progress = text.data();
-  const bool good =
-      Json::sax_parse(CountingIterator(text.data(), &progress),
-                      CountingIterator(text.data() + text.size(), &progress), &builder);
-  if (!good) {
-    const auto read = static_cast<std::size_t>(progress - text.data());
-    throw FormatError(place_of(text, read, where), builder.problem);
+  Text buffer(text);
+  std::istream stream(&buffer);
+  if (!Json::sax_parse(stream, &builder)) {
+    throw FormatError(place_of(text, buffer.read(), where), builder.problem);
   }
   return std::move(builder.result);
 }

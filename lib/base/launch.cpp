@@ -16,6 +16,7 @@
 #include <cstring>
 #include <optional>
 
+#include "base/descriptor.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/launched_process.h"
@@ -38,18 +39,16 @@ constexpr std::chrono::seconds kGrace{5};
 // A port that nobody uses now. Another program may take it before our first process does, which
 // then says so; no launcher can rule that out.
 int free_port() {
-  const int descriptor = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (descriptor < 0) throw SystemError("--processes", "open a socket", errno);
+  const Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (socket < 0) throw SystemError("--processes", "open a socket", errno);
   sockaddr_in address = {};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   socklen_t size = sizeof address;
   auto* any = reinterpret_cast<sockaddr*>(&address);
-  const bool found =
-      ::bind(descriptor, any, size) == 0 && ::getsockname(descriptor, any, &size) == 0;
-  const int problem = errno;
-  ::close(descriptor);
-  if (!found) throw SystemError("--processes", "find a free port", problem);
+  if (::bind(socket, any, size) != 0 || ::getsockname(socket, any, &size) != 0) {
+    throw SystemError("--processes", "find a free port", errno);
+  }
   return ntohs(address.sin_port);
 }
 
@@ -58,8 +57,9 @@ class Processes {
   explicit Processes(int count) : pids_(static_cast<std::size_t>(count)) {
     internal::Spawn request;
     request.program = fs::read_symlink("/proc/self/exe").string();
-    request.arguments = split_arguments(read_file("/proc/self/cmdline"));
-    request.arguments.erase(request.arguments.begin());
+    // A NUL byte ends each argument; the first is the program's name.
+    const std::vector<std::string> words = split(read_file("/proc/self/cmdline"), '\0');
+    request.arguments.assign(words.begin() + 1, words.end() - 1);
     const std::vector<std::string> common = common_variables(count);
     request.group = 0;
     for (int rank = 0; rank < count; ++rank) {
@@ -193,16 +193,6 @@ void join_launcher() {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   // It may have ended before the line above.
   if (parse_integer(launcher) != std::int64_t{::getppid()}) std::_Exit(128 + SIGKILL);
-}
-
-std::vector<std::string> split_arguments(const std::string& bytes) {
-  std::vector<std::string> arguments;
-  for (std::size_t begin = 0; begin < bytes.size();) {
-    const std::size_t end = std::min(bytes.find('\0', begin), bytes.size());
-    arguments.push_back(bytes.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return arguments;
 }
 
 }  // namespace ql

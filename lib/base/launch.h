@@ -1,9 +1,6 @@
 // This program several times on this machine, as cooperating processes.
 #pragma once
 
-#include <string>
-#include <vector>
-
 namespace ql {
 
 // Does what an option --processes asks for. Returns false when this process is to do the work
@@ -18,8 +15,5 @@ bool run_processes(int count);
 
 // Sees to it that a process which run_processes() started does not outlive the one that started it.
 void join_launcher();
-
-// An argument list as the system keeps it, each ended by a NUL byte.
-std::vector<std::string> split_arguments(const std::string& bytes);
 
 }  // namespace ql

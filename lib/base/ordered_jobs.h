@@ -2,12 +2,16 @@
 // of them never depends on the number of threads.
 #pragma once
 
+#include <condition_variable>
 #include <cstddef>
 #include <deque>
 #include <functional>
 #include <future>
 #include <memory>
+#include <mutex>
+#include <thread>
 #include <utility>
+#include <vector>
 
 namespace ql {
 
@@ -23,8 +27,13 @@ class WorkerThreads {
   void run(std::function<void()> work);
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  void serve();
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> waiting_;
+  bool ending_ = false;
+  std::vector<std::thread> threads_;
 };
 
 // while (more work) {

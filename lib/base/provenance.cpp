@@ -6,6 +6,15 @@ namespace ql {
 
 namespace {
 
+struct Invocation {
+  std::string tool, command;
+};
+
+Invocation& invocation() {
+  static Invocation instance;
+  return instance;
+}
+
 // A command line and the file names in it may hold any bytes, JSON only UTF-8: others become
 // U+FFFD.
 Json valid_utf8(const Json& json) {
@@ -15,10 +24,14 @@ Json valid_utf8(const Json& json) {
 }  // namespace
 
 Json provenance(const Json& configuration) {
-  return Json{{"tool", tool_name()},
+  return Json{{"tool", invocation().tool},
               {"version", version()},
-              {"command", valid_utf8(command_line())},
+              {"command", valid_utf8(invocation().command)},
               {"configuration", valid_utf8(configuration)}};
+}
+
+void set_provenance(const std::string& tool, const std::string& command) {
+  invocation() = {tool, command};
 }
 
 }  // namespace ql

@@ -6,7 +6,11 @@
 namespace ql {
 
 // {"tool": "qlbin", "version": "0.1.0", "command": "qlbin pack -o ...", "configuration": {...}}.
-// No clock and no host name: the same command on the same input gives the same bytes.
+// No clock and no host name: the same command on the same input gives the same bytes. Tool and
+// command are "" in a program that does not use run_tool.
 Json provenance(const Json& configuration);
+
+// `command` is as typed, shell-quoted. Called by run_tool.
+void set_provenance(const std::string& tool, const std::string& command);
 
 }  // namespace ql

@@ -9,31 +9,19 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/file_internal.h"
 #include "base/hash.h"
 #include "base/signals.h"
-#include "base/uninterrupted.h"
 
 namespace ql {
 
-RandomAccessFile::RandomAccessFile(const std::filesystem::path& path) : name_(path.string()) {
-  // O_NONBLOCK: opening a named pipe must fail the check below, not wait for a writer.
-  descriptor_ =
-      uninterrupted([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); });
-  if (descriptor_ < 0) throw SystemError(name_, "open", errno);
+// O_NONBLOCK: opening a named pipe must fail the check below, not wait for a writer.
+RandomAccessFile::RandomAccessFile(const std::filesystem::path& path)
+    : name_(path.string()), descriptor_(path, O_RDONLY | O_NONBLOCK, name_) {
   struct stat status {};
-  const bool known = ::fstat(descriptor_, &status) == 0;
-  const int error_number = errno;
-  if (known && S_ISREG(status.st_mode)) {
-    size_ = status.st_size;
-    return;
-  }
-  ::close(descriptor_);
-  if (!known) throw SystemError(name_, "examine", error_number);
-  throw FormatError(name_, "not a regular file");
+  if (::fstat(descriptor_, &status) != 0) throw SystemError(name_, "examine", errno);
+  if (!S_ISREG(status.st_mode)) throw FormatError(name_, "not a regular file");
+  size_ = status.st_size;
 }
-
-RandomAccessFile::~RandomAccessFile() { ::close(descriptor_); }
 
 void RandomAccessFile::read(std::int64_t offset, void* data, std::size_t size) const {
   auto* out = static_cast<char*>(data);
@@ -61,7 +49,7 @@ std::string RandomAccessFile::text(std::int64_t limit) const {
 }
 
 bool RandomAccessFile::hard_link(const std::filesystem::path& name) const {
-  const std::string opened = fmt::format("/proc/self/fd/{}", descriptor_);
+  const std::string opened = fmt::format("/proc/self/fd/{}", int{descriptor_});
   return ::linkat(AT_FDCWD, opened.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0;
 }
 
@@ -80,23 +68,15 @@ std::string RandomAccessFile::hash(bool may_be_stopped) const {
 }
 
 NewFile::NewFile(const std::filesystem::path& path, std::string shown_name)
-    : shown_name_(std::move(shown_name)), descriptor_(uninterrupted([&] {
-        return ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-      })) {
-  if (descriptor_ < 0) throw SystemError(shown_name_, "create", errno);
-}
-
-NewFile::~NewFile() {
-  if (descriptor_ >= 0) ::close(descriptor_);
-}
+    : shown_name_(std::move(shown_name)),
+      descriptor_(path, O_WRONLY | O_CREAT | O_EXCL, shown_name_, "create") {}
 
 void NewFile::write(const void* data, std::size_t size) {
-  internal::write_all(descriptor_, data, size, shown_name_);
+  descriptor_.write(data, size, shown_name_);
 }
 
 void NewFile::close() {
-  const int descriptor = std::exchange(descriptor_, -1);
-  if (close_descriptor(descriptor) != 0) throw SystemError(shown_name_, "write", errno);
+  if (!descriptor_.close()) throw SystemError(shown_name_, "write", errno);
 }
 
 }  // namespace ql

@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <string>
 
+#include "base/descriptor.h"
+
 namespace ql {
 
 // Read-only. Reads go through pread, not a memory map: a file that is cut while it is read gives an
@@ -14,9 +16,6 @@ class RandomAccessFile {
  public:
   // Throws SystemError, and FormatError for what is not a regular file.
   explicit RandomAccessFile(const std::filesystem::path& path);
-  ~RandomAccessFile();
-  RandomAccessFile(const RandomAccessFile&) = delete;
-  RandomAccessFile& operator=(const RandomAccessFile&) = delete;
   std::int64_t size() const { return size_; }
   // Exactly `size` bytes from `offset`; FormatError when the file ends before.
   void read(std::int64_t offset, void* data, std::size_t size) const;
@@ -30,7 +29,7 @@ class RandomAccessFile {
 
  private:
   std::string name_;
-  int descriptor_ = -1;
+  Descriptor descriptor_;
   std::int64_t size_ = 0;
 };
 
@@ -39,16 +38,13 @@ class RandomAccessFile {
 class NewFile {
  public:
   NewFile(const std::filesystem::path& path, std::string shown_name);
-  ~NewFile();
-  NewFile(const NewFile&) = delete;
-  NewFile& operator=(const NewFile&) = delete;
   void write(const void* data, std::size_t size);
   // Checked close; call it at the end of good work.
   void close();
 
  private:
   std::string shown_name_;
-  int descriptor_ = -1;
+  Descriptor descriptor_;
 };
 
 }  // namespace ql

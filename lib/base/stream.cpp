@@ -10,7 +10,6 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/signals.h"
-#include "base/uninterrupted.h"
 
 namespace ql {
 
@@ -42,29 +41,18 @@ void wait_for_input(int descriptor) {
 
 }  // namespace
 
-InputFile::InputFile(const std::string& path)
-    : name_(path == "-" ? "standard input" : path), descriptor_(STDIN_FILENO) {
+InputFile::InputFile(const std::string& path) : name_(path == "-" ? "standard input" : path) {
   if (path != "-") {
     // To open a named pipe would wait for its writer, and for ever after a signal that came just
     // before; read() does the waiting.
-    descriptor_ =
-        uninterrupted([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); });
-    if (descriptor_ < 0) throw SystemError(name_, "open", errno);
-    ::fcntl(descriptor_, F_SETFL, O_RDONLY);
+    file_ = Descriptor(path, O_RDONLY | O_NONBLOCK, name_);
+    ::fcntl(file_, F_SETFL, O_RDONLY);
+    descriptor_ = file_;
   }
   struct stat status = {};
-  int failed = ::fstat(descriptor_, &status) != 0 ? errno : 0;
-  if (failed == 0 && S_ISDIR(status.st_mode)) failed = EISDIR;
-  if (failed == 0) {
-    waits_ = !S_ISREG(status.st_mode);
-    return;
-  }
-  if (descriptor_ != STDIN_FILENO) ::close(descriptor_);
-  throw SystemError(name_, "open", failed);
-}
-
-InputFile::~InputFile() {
-  if (descriptor_ != STDIN_FILENO) ::close(descriptor_);
+  if (::fstat(descriptor_, &status) != 0) throw SystemError(name_, "open", errno);
+  if (S_ISDIR(status.st_mode)) throw SystemError(name_, "open", EISDIR);
+  waits_ = !S_ISREG(status.st_mode);
 }
 
 std::size_t InputFile::read(void* data, std::size_t size) {
@@ -174,8 +162,8 @@ void OutputStream::close() {
   flush();
   // Closing a copy makes network file systems report what they could not store, and leaves the
   // descriptor to whoever else uses it.
-  const int copy = ::dup(STDOUT_FILENO);
-  if (copy < 0 || close_descriptor(copy) != 0) throw SystemError("standard output", "close", errno);
+  Descriptor copy(::dup(STDOUT_FILENO));
+  if (copy < 0 || !copy.close()) throw SystemError("standard output", "close", errno);
 }
 
 }  // namespace ql

@@ -7,9 +7,10 @@
 #include <cerrno>
 #include <climits>
 #include <mutex>
+#include <regex>
 #include <set>
-#include <string_view>
 #include <system_error>
+#include <utility>
 
 #include "base/error.h"
 #include "base/file_internal.h"
@@ -18,48 +19,15 @@
 
 namespace ql {
 
-namespace {
-
-// Takes `end` off the back of `text`; false when it is not there.
-bool strip_end(std::string_view& text, std::string_view end) {
-  if (text.size() < end.size() || text.substr(text.size() - end.size()) != end) return false;
-  text.remove_suffix(end.size());
-  return true;
-}
-
-// Takes what is behind the last full stop, and that one, off the back of `text`.
-std::string_view strip_last_part(std::string_view& text) {
-  const std::size_t stop = text.rfind('.');
-  if (stop == std::string_view::npos) return {};
-  const std::string_view part = text.substr(stop + 1);
-  text.remove_suffix(part.size() + 1);
-  return part;
-}
-
-bool is_machine(std::string_view text) {
-  return text.size() == 8 && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
-}
-
-// 0 for what is no process number.
-pid_t process_number(std::string_view digits) {
-  if (digits.find_first_not_of("0123456789") != std::string_view::npos) return 0;
-  const auto number = parse_integer(digits);
-  return number && *number > 0 && *number <= INT32_MAX ? static_cast<pid_t>(*number) : 0;
-}
-
-}  // namespace
-
 std::optional<TemporaryName> parse_temporary_name(const std::string& file_name) {
-  TemporaryName parsed;
-  std::string_view rest = file_name;
-  parsed.moved_away = strip_end(rest, internal::kMovedAway);
-  if (!strip_end(rest, ".tmp")) return std::nullopt;
-  parsed.process = process_number(strip_last_part(rest));
-  parsed.machine = strip_last_part(rest);
-  if (parsed.process == 0 || !is_machine(parsed.machine)) return std::nullopt;
-  if (rest.size() < 2 || rest.front() != '.') return std::nullopt;
-  parsed.name = rest.substr(1);
-  return parsed;
+  static const std::regex form(R"(\.([\s\S]+)\.([0-9a-f]{8})\.([0-9]+)\.tmp(\.old)?)");
+  std::smatch parts;
+  // Most names in a folder are no such ones, and to look for the whole form takes longer.
+  if (file_name.rfind('.', 0) != 0 || !std::regex_match(file_name, parts, form))
+    return std::nullopt;
+  const std::int64_t process = parse_integer(parts.str(3)).value_or(0);
+  if (process < 1 || process > INT32_MAX) return std::nullopt;
+  return TemporaryName{parts.str(1), parts.str(2), static_cast<pid_t>(process), parts[4].matched};
 }
 
 std::string this_machine() {
@@ -70,8 +38,6 @@ std::string this_machine() {
   const std::string text = fmt::format("{}/{}", host, numbers.st_ino);
   return fmt::format("{:08x}", xxh64(text.data(), text.size()) & 0xFFFFFFFF);
 }
-
-namespace internal {
 
 namespace {
 
@@ -90,7 +56,7 @@ bool is_alive(pid_t process) { return kill(process, 0) == 0 || errno == EPERM; }
 void remove_leftovers(const fs::path& path) {
   const std::string name = path.filename().string();
   std::error_code error, ignored;
-  for (fs::directory_iterator entry(folder_of(path), error), end; !error && entry != end;
+  for (fs::directory_iterator entry(internal::folder_of(path), error), end; !error && entry != end;
        entry.increment(error)) {
     const auto temporary = parse_temporary_name(entry->path().filename().string());
     if (!temporary || temporary->name != name) continue;
@@ -104,6 +70,8 @@ void remove_leftovers(const fs::path& path) {
 }
 
 }  // namespace
+
+namespace internal {
 
 fs::path final_path(const fs::path& path) {
   std::string text = path.string();
@@ -120,42 +88,47 @@ fs::path folder_of(const fs::path& path) {
   return path.has_parent_path() ? path.parent_path() : fs::path(".");
 }
 
-fs::path claim_temporary(const fs::path& path) {
-  const fs::path folder = folder_of(path);
+}  // namespace internal
+
+TemporaryPath::TemporaryPath(const fs::path& final_path) {
+  const fs::path folder = internal::folder_of(final_path);
   struct stat status = {};
   if (::stat(folder.c_str(), &status) != 0) {
-    if (errno != ENOENT) throw SystemError(path.string(), "create", errno);
-    throw Error(path.string(), fmt::format("the folder {} does not exist", folder.string()),
+    if (errno != ENOENT) throw SystemError(final_path.string(), "create", errno);
+    throw Error(final_path.string(), fmt::format("the folder {} does not exist", folder.string()),
                 "create it first");
   }
-  if (!S_ISDIR(status.st_mode)) throw SystemError(path.string(), "create", ENOTDIR);
-  remove_leftovers(path);
+  if (!S_ISDIR(status.st_mode)) throw SystemError(final_path.string(), "create", ENOTDIR);
+  remove_leftovers(final_path);
 
   // Absolute, so that it is found again when the program changes its folder.
-  fs::path temporary = fs::absolute(folder) / fmt::format(".{}.{}.{}.tmp", path.filename().string(),
-                                                          this_machine(), getpid());
+  fs::path claimed =
+      fs::absolute(folder) /
+      fmt::format(".{}.{}.{}.tmp", final_path.filename().string(), this_machine(), getpid());
   const std::lock_guard<std::mutex> lock(claims().mutex);
-  if (!claims().paths.insert(temporary).second) {
-    throw Error(path.string(), "this process is already writing it");
+  if (!claims().paths.insert(claimed).second) {
+    throw Error(final_path.string(), "this process is already writing it");
   }
   // A leftover may carry our own number where process numbers start anew (containers).
   std::error_code ignored;
-  fs::remove_all(temporary, ignored);
-  if (fs::exists(path, ignored)) fs::remove_all(temporary.string() + kMovedAway, ignored);
-  return temporary;
+  fs::remove_all(claimed, ignored);
+  if (fs::exists(final_path, ignored)) {
+    fs::remove_all(claimed.string() + internal::kMovedAway, ignored);
+  }
+  path = std::move(claimed);
 }
 
-void release_temporary(const fs::path& temporary) noexcept {
+void TemporaryPath::release() noexcept {
+  if (path.empty()) return;
   std::error_code ignored;
   try {
-    fs::remove_all(temporary, ignored);
+    fs::remove_all(path, ignored);
     const std::lock_guard<std::mutex> lock(claims().mutex);
-    claims().paths.erase(temporary);
+    claims().paths.erase(path);
+    path.clear();
   } catch (...) {
     // Only memory can run out here; the next run removes what is left.
   }
 }
-
-}  // namespace internal
 
 }  // namespace ql

@@ -15,27 +15,18 @@
 #include <system_error>
 
 #include "base/error.h"
-#include "base/failure_text.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/number.h"
 #include "base/options_internal.h"
 #include "base/printable.h"
 #include "base/progress.h"
+#include "base/provenance.h"
 #include "base/signals.h"
 
 namespace ql {
 
 namespace {
-
-struct Invocation {
-  std::string tool, command_line;
-};
-
-Invocation& invocation() {
-  static Invocation instance;
-  return instance;
-}
 
 std::string shell_quoted(const std::string& text) {
   constexpr const char* kPlain =
@@ -136,21 +127,6 @@ int reported(const std::string& tool, const std::function<void()>& work) {
   }
 }
 
-// When there is not even memory for the usual words.
-int fail_without_memory(const char* tool) {
-  std::fputs(tool, stderr);
-  std::fputs(": error: out of memory\n", stderr);
-  return static_cast<int>(ExitCode::kFailed);
-}
-
-int guarded(const std::string& tool, const std::function<void()>& work) {
-  try {
-    return reported(tool, work);
-  } catch (const std::bad_alloc&) {
-    return fail_without_memory(tool.c_str());
-  }
-}
-
 }  // namespace
 
 const char* version() { return QL_VERSION; }
@@ -161,42 +137,33 @@ void print(const std::string& text) {
   out.close();
 }
 
-const std::string& command_line() { return invocation().command_line; }
-
-const std::string& tool_name() { return invocation().tool; }
-
-int run_tool(const ToolTable& table, int argc, char** argv,
+int run_tool(const std::function<ToolTable()>& make_table, int argc, char** argv,
              const std::function<void(const Options&)>& body) {
   std::signal(SIGPIPE, SIG_IGN);
-  return guarded(table.name, [&] {
-    occupy_standard_descriptors();
-    install_signal_handlers();
-    set_up_words(table.name);
-    const std::vector<std::string> arguments(argv + (argc > 0 ? 1 : 0), argv + argc);
-    invocation().tool = table.name;
-    invocation().command_line = table.name;
-    for (const std::string& argument : arguments) {
-      invocation().command_line += " " + shell_quoted(argument);
-    }
-    if (answer(table, arguments)) return;
-    const Options options = parse_options(table, arguments);
-    if (answer(table, options)) return;
-    if (options.flag("quiet")) set_log_level(LogLevel::kQuiet);
-    if (options.flag("verbose")) set_log_level(LogLevel::kDebug);
-    body(options);
-    finish_standard_output();
-  });
-}
-
-int run_tool(const ToolTable& (*table)(), int argc, char** argv,
-             const std::function<void(const Options&)>& body) {
-  const ToolTable* made = nullptr;
   try {
-    made = &table();
+    const ToolTable table = make_table();
+    return reported(table.name, [&] {
+      occupy_standard_descriptors();
+      install_signal_handlers();
+      set_up_words(table.name);
+      const std::vector<std::string> arguments(argv + (argc > 0 ? 1 : 0), argv + argc);
+      std::string command = table.name;
+      for (const std::string& argument : arguments) command += " " + shell_quoted(argument);
+      set_provenance(table.name, command);
+      if (answer(table, arguments)) return;
+      const Options options = parse_options(table, arguments);
+      if (answer(table, options)) return;
+      if (options.flag("quiet")) set_log_level(LogLevel::kQuiet);
+      if (options.flag("verbose")) set_log_level(LogLevel::kDebug);
+      body(options);
+      finish_standard_output();
+    });
   } catch (const std::bad_alloc&) {
-    return fail_without_memory(::program_invocation_short_name);
+    // There is not even memory for the usual words.
+    std::fputs(::program_invocation_short_name, stderr);
+    std::fputs(": error: out of memory\n", stderr);
+    return static_cast<int>(ExitCode::kFailed);
   }
-  return run_tool(*made, argc, argv, body);
 }
 
 }  // namespace ql

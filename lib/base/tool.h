@@ -17,18 +17,11 @@ const char* version();
 //   UsageError 2, Error and std::exception 1, std::bad_alloc 1 with advice,
 //   Interrupted 128 + signal; BrokenPipe 128 + SIGPIPE and AlreadyReported without a word.
 // Afterwards stdout is flushed and checked: a full disk behind `> file` is an error, too.
-int run_tool(const ToolTable& table, int argc, char** argv,
-             const std::function<void(const Options&)>& body);
-// Makes the table first, for which there may be no memory.
-int run_tool(const ToolTable& (*table)(), int argc, char** argv,
+// The table is made here, because there may be no memory for it.
+int run_tool(const std::function<ToolTable()>& make_table, int argc, char** argv,
              const std::function<void(const Options&)>& body);
 
 // All that a command writes to standard output. Throws when not everything arrived.
 void print(const std::string& text);
-
-// The command line as typed (shell-quoted), for provenance. Set by run_tool.
-const std::string& command_line();
-// The tool's name, "" in a program that does not use run_tool.
-const std::string& tool_name();
 
 }  // namespace ql

@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/failure_text.h"
 #include "base/log.h"
 
 #ifdef QL_GLOO

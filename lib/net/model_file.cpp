@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
-#include "base/file_format.h"
 #include "net/public_config_internal.h"
 
 namespace ql::net {
@@ -45,7 +44,7 @@ ModelFile read_model_file(const std::filesystem::path& path) {
   }
   const Json json = read_json(file);
   const JsonObject object(json, file.string());
-  check_format(object, "ql-model", kModelVersion);
+  object.check_format("ql-model", kModelVersion);
   ModelFile model;
   model.network = network_from_json(object.object("network"));
   if (object.has("vocabulary")) {

@@ -1,7 +1,6 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "base/file_format.h"
 #include "base/nearest.h"
 #include "base/number.h"
 #include "net/model_file.h"
@@ -53,7 +52,7 @@ Preset read_preset(const std::filesystem::path& path, const std::vector<std::str
                    const std::vector<std::string>& training_keys) {
   Json json = read_json(path);
   const JsonObject object(json, path.string());
-  check_format(object, "ql-preset", kPresetVersion);
+  object.check_format("ql-preset", kPresetVersion);
   object.refuse_unknown({"format", "version", "about", "network", "training"});
   Preset preset;
   preset.about = object.has("about") ? object.text("about") : "";

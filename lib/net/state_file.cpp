@@ -1,7 +1,7 @@
 #include "net/state_file.h"
 
+#include "base/error.h"
 #include "base/file.h"
-#include "base/file_format.h"
 #include "base/hash.h"
 #include "base/random_access_file.h"
 
@@ -26,7 +26,7 @@ std::string checksum_of(Json json) {
 Json read_verified(const fs::path& path) {
   Json json = read_json(path);
   const JsonObject object(json, path.string());
-  check_format(object, kFormat, kVersion);
+  object.check_format(kFormat, kVersion);
   object.refuse_unknown({"format", "version", "state", "files", "checksum"});
   if (object.text("checksum") != checksum_of(json)) {
     throw FormatError(path.string(), "checksum mismatch: the file is damaged");

@@ -11,7 +11,7 @@
 namespace ql::net {
 
 // The object "state". Throws FormatError unless the file has its format and checksum,
-// UnknownVersion (base/file_format.h) for that of another release, SystemError when it cannot be
+// UnknownVersion for that of another release, SystemError when it cannot be
 // read.
 Json read_state_file(const std::filesystem::path& folder);
 

@@ -4,7 +4,6 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "base/file_format.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "shard/token_stream_format.h"
@@ -182,7 +181,7 @@ Json manifest_to_json(const Manifest& manifest) {
 
 Manifest manifest_from_json(const Json& json, const std::string& where) {
   const JsonObject object(json, where);
-  check_format(object, kFormat, kVersion);
+  object.check_format(kFormat, kVersion);
   Manifest manifest;
   manifest.checksum = check_checksum(json, object);
   read_vocabulary(object, manifest);

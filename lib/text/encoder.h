@@ -21,6 +21,7 @@ enum class EosRule {
   kLine,    // the end of a line
   kDouble,  // the end of a line, and one more before each line, as for One Billion Word
 };
+constexpr auto names_of(EosRule) { return std::array{"none", "line", "double"}; }
 
 struct EncodeOptions {
   EosRule eos = EosRule::kLine;

@@ -13,6 +13,7 @@ namespace ql::text {
 
 // Text outside the vocabulary becomes <unk> or is an error.
 enum class UnknownRule { kUnk, kError };
+constexpr auto names_of(UnknownRule) { return std::array{"unk", "error"}; }
 
 // Collects what was outside the vocabulary and decides what it becomes.
 class Unknowns {

@@ -10,6 +10,7 @@ enum class InvalidText {
   kError,    // FormatError with file, line and byte offset
   kReplace,  // one U+FFFD for each invalid sequence
 };
+constexpr auto names_of(InvalidText) { return std::array{"error", "replace"}; }
 
 // Returns how lines may be cut so that the tokens of this kind of vocabulary do not depend on it.
 LineCut line_cut(TokenType type, bool lowercase);

@@ -16,6 +16,7 @@ enum class Presence {
   kAlways,
   kNever,
 };
+constexpr auto names_of(Presence) { return std::array{"auto", "always", "never"}; }
 
 struct VocabularyRules {
   TokenType type = TokenType::kWord;

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
-#include "base/file_format.h"
 #include "base/keys.h"
 #include "text/base64_internal.h"
 #include "text/vocabulary.h"
@@ -51,7 +50,7 @@ Vocabulary parse_vocabulary(std::string_view text, const std::string& where) {
   }
   const Json json = parse_json(text, where);
   const JsonObject object(json, where);
-  check_format(object, kFormat, kVersion);
+  object.check_format(kFormat, kVersion);
   VocabularyContent content;
   const auto read = key_reader(object);
   read("type", content.type, {}, kRequired);

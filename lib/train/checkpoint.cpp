@@ -7,7 +7,6 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "base/file_format.h"
 #include "net/state_file.h"
 #include "train/divergence.h"
 #include "weights/safetensors.h"

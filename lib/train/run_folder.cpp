@@ -2,14 +2,12 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <system_error>
 #include <utility>
 
 #include "base/error.h"
-#include "base/uninterrupted.h"
 #include "train/retention.h"
 
 namespace ql::train {
@@ -21,39 +19,27 @@ RunFolder::RunFolder(fs::path path, Start start, bool reads_only) : path_(std::m
   std::error_code error;
   fs::create_directories(path_, error);
   if (error) throw SystemError(path_.string(), "create the folder", error.value());
-  lock_ = uninterrupted([&] { return ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); });
-  if (lock_ < 0) throw SystemError(path_.string(), "open the folder", errno);
+  lock_ = Descriptor(path_, O_RDONLY | O_DIRECTORY, path_.string(), "open the folder");
   if (::flock(lock_, LOCK_EX | LOCK_NB) != 0) {
-    const int reason = errno;
-    ::close(lock_);
-    if (reason == EWOULDBLOCK) {
+    if (errno == EWOULDBLOCK) {
       throw Error(path_.string(), "another training is writing to this folder",
                   "wait for it or choose another -o");
     }
-    throw SystemError(path_.string(), "lock the folder", reason);
+    throw SystemError(path_.string(), "lock the folder", errno);
   }
-  try {
-    for (const char* name : {"manifest.json", "model.json"}) {
-      if (fs::exists(path_ / name)) {
-        throw Error(path_.string(),
-                    fmt::format("the folder holds {}: it is packed data or a checkpoint", name),
-                    "choose another -o");
-      }
+  for (const char* name : {"manifest.json", "model.json"}) {
+    if (fs::exists(path_ / name)) {
+      throw Error(path_.string(),
+                  fmt::format("the folder holds {}: it is packed data or a checkpoint", name),
+                  "choose another -o");
     }
-    put_back_replaced(path_);
-    if (start == Start::kNew && has_checkpoint()) {
-      throw Error(path_.string(), "the folder holds a checkpoint of an earlier training",
-                  "continue it with --resume, replace it with --force, or choose another -o");
-    }
-    remove_leftovers(path_);
-  } catch (...) {
-    ::close(lock_);
-    throw;
   }
-}
-
-RunFolder::~RunFolder() {
-  if (lock_ >= 0) ::close(lock_);
+  put_back_replaced(path_);
+  if (start == Start::kNew && has_checkpoint()) {
+    throw Error(path_.string(), "the folder holds a checkpoint of an earlier training",
+                "continue it with --resume, replace it with --force, or choose another -o");
+  }
+  remove_leftovers(path_);
 }
 
 bool RunFolder::has_checkpoint() const { return !newest_checkpoints(path_).empty(); }

@@ -4,6 +4,8 @@
 
 #include <filesystem>
 
+#include "base/descriptor.h"
+
 namespace ql::train {
 
 enum class Start {
@@ -20,9 +22,6 @@ class RunFolder {
   // `reads_only` nothing is created, locked, removed or refused: the other processes use it beside
   // the one that writes.
   RunFolder(std::filesystem::path path, Start start, bool reads_only = false);
-  ~RunFolder();
-  RunFolder(const RunFolder&) = delete;
-  RunFolder& operator=(const RunFolder&) = delete;
 
   std::filesystem::path best() const { return path_ / "best"; }
   std::filesystem::path last() const { return path_ / "last"; }
@@ -35,7 +34,7 @@ class RunFolder {
 
  private:
   std::filesystem::path path_;
-  int lock_ = -1;
+  Descriptor lock_;
 };
 
 }  // namespace ql::train

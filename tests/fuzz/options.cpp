@@ -3,9 +3,7 @@
 #include "base/options.h"
 
 #include "fuzz/fuzz.h"
-#include "qlbin_table.h"
-#include "qlctx_table.h"
-#include "qltok_table.h"
+#include "tables.h"
 #include "unit/sample_table.h"
 
 namespace ql::fuzz {
@@ -44,11 +42,11 @@ void read(const Options& options, const Option& option) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace ql::fuzz;
   const Input input = input_of(data, size);
-  const ql::ToolTable* const tables[] = {&qltok_table(), &qlbin_table(), &qlctx_table(),
-                                         &ql::test::sample_table()};
+  static const ql::ToolTable tables[] = {qltok_table(), qlbin_table(), qlctx_table(),
+                                         ql::test::sample_table()};
   const std::vector<std::string> arguments = split_at_nul(input.bytes);
   try {
-    const ql::Options options = ql::parse_options(*tables[input.mode % 4], arguments);
+    const ql::Options options = ql::parse_options(tables[input.mode % 4], arguments);
     for (const ql::Option& option : options.command().options) read(options, option);
     options.resolved();
     ++taken_inputs;

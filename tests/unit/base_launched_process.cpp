@@ -5,7 +5,6 @@
 #include <map>
 
 #include "base/error.h"
-#include "base/launch.h"
 
 namespace ql {
 namespace {
@@ -93,12 +92,6 @@ TEST_CASE("variables that do not fit together are refused by name") {
       0);
   CHECK(refusal({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"LOCAL_WORLD_SIZE", "3"}})
             .find("LOCAL_WORLD_SIZE") == 0);
-}
-
-TEST_CASE("a list of arguments keeps empty ones") {
-  CHECK(split_arguments(std::string("a\0b c\0\0d\0", 9)) ==
-        std::vector<std::string>{"a", "b c", "", "d"});
-  CHECK(split_arguments("").empty());
 }
 
 }  // namespace ql

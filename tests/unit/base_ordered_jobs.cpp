@@ -84,10 +84,6 @@ TEST_CASE("a pool makes no more objects than are lent at once") {
   CHECK(pool.idle().size() == 1);
 }
 
-TEST_CASE("threads") {
-  CHECK(usable_cores() >= 1);
-  CHECK(threads_or_cores(0) == usable_cores());
-  CHECK(threads_or_cores(7) == 7);
-}
+TEST_CASE("threads") { CHECK(usable_cores() >= 1); }
 
 }  // namespace ql

@@ -34,7 +34,7 @@ Ending run(
   for (std::string& argument : arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);
   const int argc = static_cast<int>(arguments.size());
-  return in_child([&] { return run_tool(table, argc, argv.data(), body); }, output);
+  return in_child([&] { return run_tool([&] { return table; }, argc, argv.data(), body); }, output);
 }
 
 template <typename Exception>
@@ -47,7 +47,7 @@ Ending run_throwing(const Exception& exception) {
 TEST_CASE("a run that succeeds") {
   const Ending ending = run({"a", "-l", "7"}, [](const Options& options) {
     fmt::print("level {}\n", options.integer("level"));
-    std::cout << tool_name() << "\n";
+    std::cout << provenance({})["tool"].get<std::string>() << "\n";
   });
   CHECK(ending.exit_code == 0);
   CHECK(ending.out == "level 7\nqlone\n");
@@ -162,7 +162,7 @@ TEST_CASE("a closed stdout is an error, and no file takes its place") {
     ::close(STDOUT_FILENO);
     std::string program = "qlone", argument = "a";
     char* argv[] = {program.data(), argument.data(), nullptr};
-    return run_tool(test::plain_table(), 2, argv, [&](const Options&) {
+    return run_tool(test::plain_table, 2, argv, [&](const Options&) {
       AtomicFile file(scratch / "f");
       fmt::print("words");
       std::fflush(stdout);

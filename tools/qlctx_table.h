@@ -1,6 +1,0 @@
-// The command line of qlctx.
-#pragma once
-
-#include "base/options.h"
-
-const ql::ToolTable& qlctx_table();

@@ -1,0 +1,9 @@
+// The command lines of the tools.
+#pragma once
+
+#include "base/options.h"
+
+ql::ToolTable qltok_table();
+ql::ToolTable qlbin_table();
+ql::ToolTable qleval_table();
+ql::ToolTable qlctx_table();
