@@ -233,8 +233,11 @@ TEST_CASE("a writer wants as many starts as were announced") {
   for (const std::vector<std::int64_t>& starts : {std::vector<std::int64_t>{0}, {0, 1, 2}}) {
     const ScratchFolder scratch;
     DocumentStartsWriter writer(new_file(scratch.path()), 2, 1);
-    writer.write(encode_document_starts(starts));
-    CHECK_THROWS_AS(writer.finish(), Error);
+    CHECK(contains(complaint([&] {
+                     writer.write(encode_document_starts(starts));
+                     writer.finish();
+                   }),
+                   "cannot compress"));
   }
 }
 
