@@ -7,14 +7,6 @@
 #include "text/words.h"
 
 namespace ql::text {
-namespace {
-
-// A pattern that can only match at the beginning need not be tried anywhere else.
-bool is_anchored(const std::string& pattern) {
-  return pattern.front() == '^' && pattern.find('|') == std::string::npos;
-}
-
-}  // namespace
 
 bool has_blank_head(std::string_view line) { return is_all_blank(line.substr(0, kLineHead)); }
 
@@ -32,7 +24,8 @@ DocumentRule::DocumentRule(const std::string& rule)
                      fmt::format("'{}' is no regular expression ({})", rule, error.what()),
                      "give blank, file, line, none or an ECMAScript pattern");
   }
-  anchored_ = is_anchored(rule);
+  // A pattern that can only match at the beginning need not be tried anywhere else.
+  anchored_ = rule.front() == '^' && rule.find('|') == std::string::npos;
 }
 
 bool DocumentRule::begins_at(std::string_view line, const LineHistory& before) const {
