@@ -1,7 +1,6 @@
 // Writes one shard, see ql-shard(5).
 #pragma once
 
-#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
