@@ -5,44 +5,27 @@
 #include <string>
 
 #include "base/error.h"
-#include "base/file.h"
 #include "foreign/llmc_header_internal.h"
 #include "foreign/megatron_index_internal.h"
 #include "foreign/number_array_internal.h"
 #include "shard/id_codec.h"
+#include "shard/new_folder_internal.h"
 #include "shard/pack_target.h"
 
 namespace ql::foreign {
 
 namespace {
 
-// Makes the files of a folder that appears whole or not at all.
-class NewFolder {
- public:
-  explicit NewFolder(const fs::path& folder)
-      : path_(shard::prepare_empty_target(folder)), folder_(path_) {}
-  // NAME + `end`.
-  std::unique_ptr<BufferedFile> create(const std::string& end) const {
-    const std::string name = path_.filename().string() + end;
-    return std::make_unique<BufferedFile>(folder_.temporary() / name, (path_ / name).string());
-  }
-  void commit() {
-    folder_.sync();
-    // A second look, for its message: nobody may have put something of theirs there meanwhile.
-    shard::prepare_empty_target(path_);
-    folder_.commit(false);
-  }
-
- private:
-  fs::path path_;
-  AtomicFolder folder_;
-};
+// Creates the file NAME + `end` in the folder NAME.
+std::unique_ptr<BufferedFile> create(const shard::NewFolder& folder, const std::string& end) {
+  return std::make_unique<BufferedFile>(folder.create(folder.path().filename().string() + end));
+}
 
 // Ids behind each other: llm.c's in files of `file_tokens` each, of which the last has fewer, the
 // others in one file. At least one file is made.
 class IdFiles : public shard::TokenSink {
  public:
-  IdFiles(const NewFolder& folder, const ExportOptions& options, std::int64_t tokens,
+  IdFiles(const shard::NewFolder& folder, const ExportOptions& options, std::int64_t tokens,
           int bytes_per_id)
       : folder_(folder), options_(options), tokens_left_(tokens), bytes_per_id_(bytes_per_id) {
     begin_file();
@@ -70,11 +53,11 @@ class IdFiles : public shard::TokenSink {
     const bool llmc = options_.format == Format::kLlmc;
     left_ = llmc ? std::min(tokens_left_, options_.file_tokens) : tokens_left_;
     tokens_left_ -= left_;
-    file_ = folder_.create(llmc ? fmt::format("_{:06}.bin", files_++) : ".bin");
+    file_ = create(folder_, llmc ? fmt::format("_{:06}.bin", files_++) : ".bin");
     if (llmc) file_->write(encode_llmc_header(bytes_per_id_, left_));
   }
 
-  const NewFolder& folder_;
+  const shard::NewFolder& folder_;
   const ExportOptions& options_;
   std::int64_t tokens_left_;  // of those that are in no file yet
   std::int64_t left_ = 0;     // of those in the file that is written
@@ -108,17 +91,20 @@ void export_tokens(shard::JoinedData& data, const fs::path& folder, const Export
                 "choose another format");
   }
   const int bytes_per_id = first.vocabulary().bytes_per_id();
-  NewFolder target(folder);
+  shard::NewFolder target(shard::check_empty_target(folder));
   IdFiles files(target, options, data.tokens(), bytes_per_id);
   data.copy({0, data.tokens()}, options.threads, files, done);
   files.finish(std::nullopt);
   if (options.format == Format::kMegatron) {
-    const auto index = target.create(".idx");
+    const auto index = create(target, ".idx");
     write_megatron_index([&data](const auto& use) { data.for_each_document(use); }, bytes_per_id,
                          *index);
     index->close();
   }
-  target.commit();
+  target.sync();
+  // A second look, for its message: nobody may have put something of theirs there meanwhile.
+  shard::check_empty_target(target.path());
+  target.commit(false);
 }
 
 }  // namespace ql::foreign

@@ -12,35 +12,23 @@ namespace ql::foreign {
 namespace {
 
 // Sends ids with documents that begin behind each eos, or at it.
-class EosSplitter {
- public:
-  EosSplitter(const ImportRules& rules, shard::TokenSink& sink)
-      : eos_(rules.vocabulary.eos), first_(rules.eos_first), sink_(sink) {}
-
-  void write(const TokenId* ids, std::size_t count) {
-    const TokenId* const end = ids + count;
-    while (eos_) {
-      const TokenId* const found = std::find(ids, end, *eos_);
-      if (found == end) break;
-      const TokenId* const cut = first_ ? found : found + 1;
-      send(ids, cut);
-      sink_.begin_document();
-      // An eos that begins a document must not be found again.
-      ids = found + 1;
-      send(cut, ids);
-    }
-    send(ids, end);
+void send_split(const TokenId* ids, std::size_t count, const ImportRules& rules,
+                shard::TokenSink& sink) {
+  const TokenId* const end = ids + count;
+  const auto send_to = [&](const TokenId* cut) {
+    sink.write(ids, static_cast<std::size_t>(cut - ids));
+    ids = cut;
+  };
+  while (rules.vocabulary.eos) {
+    const TokenId* const found = std::find(ids, end, *rules.vocabulary.eos);
+    if (found == end) break;
+    send_to(rules.eos_first ? found : found + 1);
+    sink.begin_document();
+    // An eos that begins a document must not be found again.
+    send_to(found + 1);
   }
-
- private:
-  void send(const TokenId* begin, const TokenId* end) {
-    sink_.write(begin, static_cast<std::size_t>(end - begin));
-  }
-
-  std::optional<TokenId> eos_;
-  bool first_;
-  shard::TokenSink& sink_;
-};
+  send_to(end);
+}
 
 // "data.bin" and "data.idx" for each of "data", "data.bin" and "data.idx".
 struct MegatronFiles {
@@ -81,7 +69,6 @@ std::int64_t count_tokens(const std::vector<std::string>& files, Format format) 
 
 void import_tokens(const std::vector<std::string>& files, const ImportRules& rules,
                    shard::TokenSink& sink, const shard::TokensDone& done) {
-  EosSplitter splitter(rules, sink);
   std::int64_t tokens = 0;
   const auto count_done = [&](std::size_t count) {
     tokens += static_cast<std::int64_t>(count);
@@ -93,7 +80,7 @@ void import_tokens(const std::vector<std::string>& files, const ImportRules& rul
       const IdRun run = find_ids(file, name, rules.format);
       IdReader ids(file, name, run.offset, run.type, rules.vocabulary.size);
       ids.read(run.tokens, [&](const TokenId* part, std::size_t count) {
-        splitter.write(part, count);
+        send_split(part, count, rules, sink);
         count_done(count);
       });
       continue;

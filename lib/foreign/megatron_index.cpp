@@ -1,6 +1,6 @@
 #include "foreign/megatron_index_internal.h"
 
-#include <optional>
+#include <map>
 #include <string_view>
 
 #include "base/error.h"
@@ -15,22 +15,9 @@ constexpr std::int64_t kHeaderBytes = 34, kLongestSequence = INT32_MAX;
 constexpr std::uint8_t kU16 = 8, kI32 = 4;  // type codes
 constexpr const char* kCure = "is it an index that Megatron wrote, and complete?";
 
-std::optional<IdType> type_of(unsigned char code) {
-  switch (code) {
-    case 1:
-      return IdType{1, false};
-    case 3:
-      return IdType{2, true};
-    case kI32:
-      return IdType{4, true};
-    case 5:
-      return IdType{8, true};
-    case kU16:
-      return IdType{2, false};
-    default:
-      return std::nullopt;  // i8 is too small for ids, 6 and 7 are no whole numbers
-  }
-}
+// By their codes. i8 is too small for ids, 6 and 7 are no whole numbers.
+const std::map<int, IdType> kTypes = {
+    {1, {1, false}}, {3, {2, true}}, {kI32, {4, true}}, {5, {8, true}}, {kU16, {2, false}}};
 
 }  // namespace
 
@@ -49,9 +36,11 @@ MegatronIndex::MegatronIndex(const std::filesystem::path& path, std::int64_t dat
   const auto version = load_little_endian<std::uint64_t>(header + 9);
   if (version != kVersion) fail(fmt::format("version {}, expected {}", version, kVersion));
   const auto code = static_cast<unsigned char>(header[17]);
-  const std::optional<IdType> type = type_of(code);
-  if (!type) fail(fmt::format("type {} of its ids, expected 1, 3, 4, 5 or 8", code));
-  type_ = *type;
+  const auto type = kTypes.find(code);
+  if (type == kTypes.end()) {
+    fail(fmt::format("type {} of its ids, expected 1, 3, 4, 5 or 8", code));
+  }
+  type_ = type->second;
   const auto sequences = load_little_endian<std::uint64_t>(header + 18);
   const auto boundaries = load_little_endian<std::uint64_t>(header + 26);
   // The first two keep the third from overflowing.

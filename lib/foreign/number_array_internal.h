@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -53,8 +53,7 @@ class NumberArray {
 // NewFile for many small pieces.
 class BufferedFile {
  public:
-  BufferedFile(const std::filesystem::path& path, std::string shown_name)
-      : file_(path, std::move(shown_name)) {}
+  explicit BufferedFile(std::unique_ptr<NewFile> file) : file_(std::move(file)) {}
   void write(std::string_view bytes) {
     buffer_ += bytes;
     if (buffer_.size() >= kBufferBytes) flush();
@@ -68,16 +67,16 @@ class BufferedFile {
   // Call it at the end of good work.
   void close() {
     flush();
-    file_.close();
+    file_->close();
   }
 
  private:
   static constexpr std::size_t kBufferBytes = std::size_t{256} << 10;
   void flush() {
-    file_.write(buffer_.data(), buffer_.size());
+    file_->write(buffer_.data(), buffer_.size());
     buffer_.clear();
   }
-  NewFile file_;
+  std::unique_ptr<NewFile> file_;
   std::string buffer_;
 };
 

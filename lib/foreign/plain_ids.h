@@ -30,35 +30,9 @@ void read_text_ids(InputFile& input, const shard::VocabularyInfo& vocabulary,
 void read_raw_ids(InputFile& input, int bytes_per_id, const shard::VocabularyInfo& vocabulary,
                   shard::TokenSink& sink, const shard::TokensDone& done);
 
-// Writes what read_text_ids reads.
-class TextIdWriter : public shard::TokenSink {
- public:
-  explicit TextIdWriter(shard::ByteSink sink);
-  void begin_document() override;
-  void write(const shard::TokenId* ids, std::size_t count) override;
-  void finish(const std::optional<shard::TextCounts>& counts) override;
-
- private:
-  shard::ByteSink sink_;
-  bool line_begins_ = true, empty_ = true;
-};
-
-// Writes what read_raw_ids reads: ids only, no document boundaries. Throws Error at once when the
-// vocabulary's ids do not fit into so many bytes.
-class RawIdWriter : public shard::TokenSink {
- public:
-  RawIdWriter(shard::ByteSink sink, int bytes_per_id, const shard::VocabularyInfo& vocabulary);
-  void begin_document() override;
-  void write(const shard::TokenId* ids, std::size_t count) override;
-  void finish(const std::optional<shard::TextCounts>& counts) override;
-
- private:
-  shard::ByteSink sink_;
-  int bytes_per_id_;
-  std::string bytes_;
-};
-
-// The writer of a `format` that tools name: "stream", "ids", "u16" or "u32".
+// The writer of a `format` that tools name: "stream"; "ids", which read_text_ids() reads; "u16" or
+// "u32", which read_raw_ids() reads: ids only, no document boundaries. Throws Error at once when
+// the vocabulary's ids do not fit into so many bytes.
 std::unique_ptr<shard::TokenSink> make_token_writer(const std::string& format, shard::ByteSink sink,
                                                     const shard::StreamHeader& header);
 

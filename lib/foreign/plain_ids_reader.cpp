@@ -114,13 +114,10 @@ void read_raw_ids(InputFile& input, int bytes_per_id, const shard::VocabularyInf
                         "it is cut off, or its ids have another width");
     }
     shard::decode_ids(buffer.data(), got, bytes_per_id, ids);
-    const std::int64_t foreign = shard::first_foreign_id(ids.data(), ids.size(), vocabulary.size);
-    if (foreign >= 0) {
-      throw FormatError(
-          input.name(),
-          fmt::format("token {}: id {} is outside the vocabulary of {} entries", tokens + foreign,
-                      ids[static_cast<std::size_t>(foreign)], vocabulary.size),
-          "set --vocab-size to the number of entries, or --input to the width");
+    const std::string problem = shard::foreign_id(ids, tokens, vocabulary.size);
+    if (!problem.empty()) {
+      throw FormatError(input.name(), problem,
+                        "set --vocab-size to the number of entries, or --input to the width");
     }
     sink.write(ids.data(), ids.size());
     tokens += static_cast<std::int64_t>(ids.size());

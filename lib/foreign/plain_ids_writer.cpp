@@ -6,51 +6,62 @@
 
 namespace ql::foreign {
 
-TextIdWriter::TextIdWriter(shard::ByteSink sink) : sink_(std::move(sink)) {}
+namespace {
 
-void TextIdWriter::begin_document() { line_begins_ = true; }
-
-void TextIdWriter::write(const shard::TokenId* ids, std::size_t count) {
-  if (count == 0) return;
-  std::string text;
-  text.reserve(count * 6);
-  for (std::size_t i = 0; i < count; ++i) {
-    if (!line_begins_) text += ' ';
-    if (line_begins_ && !empty_) text += '\n';
-    line_begins_ = empty_ = false;
-    const fmt::format_int digits(ids[i]);
-    text.append(digits.data(), digits.size());
+class TextIdWriter : public shard::TokenSink {
+ public:
+  explicit TextIdWriter(shard::ByteSink sink) : sink_(std::move(sink)) {}
+  void begin_document() override { line_begins_ = true; }
+  void write(const shard::TokenId* ids, std::size_t count) override {
+    if (count == 0) return;
+    std::string text;
+    text.reserve(count * 6);
+    for (std::size_t i = 0; i < count; ++i) {
+      if (!line_begins_) text += ' ';
+      if (line_begins_ && !empty_) text += '\n';
+      line_begins_ = empty_ = false;
+      const fmt::format_int digits(ids[i]);
+      text.append(digits.data(), digits.size());
+    }
+    sink_(text.data(), text.size());
   }
-  sink_(text.data(), text.size());
-}
+  void finish(const std::optional<shard::TextCounts>& /*counts*/) override {
+    if (!empty_) sink_("\n", 1);
+  }
 
-void TextIdWriter::finish(const std::optional<shard::TextCounts>& /*counts*/) {
-  if (!empty_) sink_("\n", 1);
-}
+ private:
+  shard::ByteSink sink_;
+  bool line_begins_ = true, empty_ = true;
+};
 
-RawIdWriter::RawIdWriter(shard::ByteSink sink, int bytes_per_id,
-                         const shard::VocabularyInfo& vocabulary)
-    : sink_(std::move(sink)), bytes_per_id_(bytes_per_id) {
-  if (bytes_per_id < vocabulary.bytes_per_id()) {
+class RawIdWriter : public shard::TokenSink {
+ public:
+  RawIdWriter(shard::ByteSink sink, int bytes_per_id, const shard::VocabularyInfo& vocabulary)
+      : sink_(std::move(sink)), bytes_per_id_(bytes_per_id) {
+    if (bytes_per_id >= vocabulary.bytes_per_id()) return;
     throw Error(
         "", fmt::format("ids of a vocabulary with {} entries do not fit into u16", vocabulary.size),
         "use u32");
   }
-}
-
-void RawIdWriter::begin_document() {}
-
-void RawIdWriter::write(const shard::TokenId* ids, std::size_t count) {
-  if (shard::kIdsAreBytes && bytes_per_id_ == sizeof(shard::TokenId)) {
-    sink_(ids, count * sizeof(shard::TokenId));
-    return;
+  void begin_document() override {}
+  void write(const shard::TokenId* ids, std::size_t count) override {
+    if (shard::kIdsAreBytes && bytes_per_id_ == sizeof(shard::TokenId)) {
+      sink_(ids, count * sizeof(shard::TokenId));
+      return;
+    }
+    bytes_.clear();
+    shard::append_ids(bytes_, ids, count, bytes_per_id_);
+    sink_(bytes_.data(), bytes_.size());
   }
-  bytes_.clear();
-  shard::append_ids(bytes_, ids, count, bytes_per_id_);
-  sink_(bytes_.data(), bytes_.size());
-}
+  void finish(const std::optional<shard::TextCounts>& /*counts*/) override {}
 
-void RawIdWriter::finish(const std::optional<shard::TextCounts>& /*counts*/) {}
+ private:
+  shard::ByteSink sink_;
+  int bytes_per_id_;
+  std::string bytes_;
+};
+
+}  // namespace
 
 std::unique_ptr<shard::TokenSink> make_token_writer(const std::string& format, shard::ByteSink sink,
                                                     const shard::StreamHeader& header) {

@@ -1,6 +1,7 @@
 #include "shard/document_starts_internal.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 #include "base/little_endian.h"
@@ -11,8 +12,8 @@ namespace ql::shard {
 
 namespace {
 
-constexpr const char* kFileName = "documents.zst";
 constexpr std::int64_t kStartsAtOnce = 8192;
+constexpr std::size_t kBytesAtOnce = 8 * kStartsAtOnce;
 
 }  // namespace
 
@@ -24,7 +25,8 @@ std::string encode_document_starts(const std::vector<std::int64_t>& starts) {
   return bytes;
 }
 
-DocumentStartsReader::DocumentStartsReader(const PackedFolder& place, const Manifest& manifest)
+DocumentStartsReader::DocumentStartsReader(const PackedFolder& place, const Manifest& manifest,
+                                           std::int64_t position)
     : name_((place.folder / manifest.document_starts.file).string()),
       manifest_(manifest),
       file_(path_inside(place, manifest.document_starts.file)) {
@@ -38,15 +40,22 @@ DocumentStartsReader::DocumentStartsReader(const PackedFolder& place, const Mani
   if (file_.hash() != entry.hash) throw FormatError(name_, "hash mismatch", kDamagedFileCure);
   frame_.emplace(file_, name_, entry.bytes);
   if (manifest.documents == 0) frame_->read(nullptr, 0);
+  do {
+    read_piece();
+  } while (!starts_.empty() && starts_.back() < position);
+  at_ = static_cast<std::size_t>(std::lower_bound(starts_.begin(), starts_.end(), position) -
+                                 starts_.begin());
 }
 
-bool DocumentStartsReader::read(std::vector<std::int64_t>& starts) {
-  const std::int64_t count = std::min(kStartsAtOnce, manifest_.documents - documents_);
-  starts.resize(static_cast<std::size_t>(count));
-  if (count == 0) return false;
-  bytes_.resize(starts.size() * 8);
+void DocumentStartsReader::read_piece() {
+  check_for_stop();
+  at_ = 0;
+  starts_.resize(
+      static_cast<std::size_t>(std::min(kStartsAtOnce, manifest_.documents - documents_)));
+  if (starts_.empty()) return;
+  bytes_.resize(starts_.size() * 8);
   frame_->read(bytes_.data(), bytes_.size());
-  for (std::size_t i = 0; i < starts.size(); ++i) {
+  for (std::size_t i = 0; i < starts_.size(); ++i) {
     const auto start = load_little_endian<std::uint64_t>(&bytes_[i * 8]);
     const bool ordered = documents_ == 0 ? start == 0 : start > static_cast<std::uint64_t>(last_);
     if (!ordered || start >= static_cast<std::uint64_t>(manifest_.tokens)) {
@@ -56,71 +65,52 @@ bool DocumentStartsReader::read(std::vector<std::int64_t>& starts) {
                                     documents_, start, manifest_.tokens),
                         kDamagedFileCure);
     }
-    starts[i] = last_ = static_cast<std::int64_t>(start);
+    starts_[i] = last_ = static_cast<std::int64_t>(start);
     ++documents_;
   }
-  return true;
 }
 
 void for_each_piece_of_starts(const PackedFolder& place, const Manifest& manifest,
                               std::int64_t before,
                               const std::function<void(std::string_view bytes)>& use) {
-  DocumentStartsReader reader(place, manifest);
-  for (std::vector<std::int64_t> starts; reader.read(starts);) {
-    check_for_stop();
-    for (std::int64_t& start : starts) start += before;
-    use(encode_document_starts(starts));
+  std::string bytes;
+  for (DocumentStartsReader starts(place, manifest); !starts.ended(); starts.pass()) {
+    append_little_endian(bytes, static_cast<std::uint64_t>(starts.next() + before));
+    if (bytes.size() < kBytesAtOnce) continue;
+    use(bytes);
+    bytes.clear();
   }
-}
-
-DocumentStartsAhead::DocumentStartsAhead(const PackedFolder& place, const Manifest& manifest,
-                                         std::int64_t position)
-    : reader_(place, manifest) {
-  while (reader_.read(starts_)) {
-    check_for_stop();
-    if (starts_.back() >= position) break;
-  }
-  at_ = static_cast<std::size_t>(std::lower_bound(starts_.begin(), starts_.end(), position) -
-                                 starts_.begin());
-}
-
-void DocumentStartsAhead::pass() {
-  if (++at_ < starts_.size()) return;
-  reader_.read(starts_);
-  at_ = 0;
+  use(bytes);
 }
 
 std::vector<std::int64_t> read_document_starts(const PackedFolder& place,
                                                const Manifest& manifest) {
-  DocumentStartsReader reader(place, manifest);
-  std::vector<std::int64_t> all, starts;
+  std::vector<std::int64_t> all;
   // A count that lies takes no more memory than the file's size allows.
   all.reserve(static_cast<std::size_t>(
       std::min(manifest.documents, manifest.document_starts.bytes_compressed)));
-  while (reader.read(starts)) all.insert(all.end(), starts.begin(), starts.end());
+  for (DocumentStartsReader starts(place, manifest); !starts.ended(); starts.pass()) {
+    all.push_back(starts.next());
+  }
   return all;
 }
 
-DocumentStartsWriter::DocumentStartsWriter(const std::filesystem::path& folder,
-                                           const std::string& shown_folder, std::int64_t documents,
+DocumentStartsWriter::DocumentStartsWriter(std::unique_ptr<NewFile> file, std::int64_t documents,
                                            int level)
-    : file_(folder / kFileName, (std::filesystem::path(shown_folder) / kFileName).string()),
-      frame_(level, 8 * documents) {
-  entry_.file = kFileName;
+    : file_(std::move(file)), frame_(level, 8 * documents) {
+  entry_.file = kDocumentStartsFile;
   entry_.bytes = 8 * documents;
 }
 
-void DocumentStartsWriter::write(std::string_view bytes) { put(frame_.write(bytes)); }
-
 DocumentStartsEntry DocumentStartsWriter::finish() {
-  put(frame_.finish());
-  file_.close();
+  put(frame_.compress({}, true));
+  file_->close();
   entry_.hash = hasher_.digest();
   return entry_;
 }
 
 void DocumentStartsWriter::put(std::string_view frame) {
-  file_.write(frame.data(), frame.size());
+  file_->write(frame.data(), frame.size());
   hasher_.update(frame.data(), frame.size());
   entry_.bytes_compressed += static_cast<std::int64_t>(frame.size());
 }

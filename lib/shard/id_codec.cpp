@@ -1,5 +1,7 @@
 #include "shard/id_codec.h"
 
+#include <fmt/format.h>
+
 #include <cstring>
 
 #include "base/little_endian.h"
@@ -70,6 +72,14 @@ std::int64_t first_foreign_id(const TokenId* ids, std::size_t count, std::int64_
   std::size_t i = 0;
   while (i < count && static_cast<std::int64_t>(ids[i]) < vocabulary_size) ++i;
   return i < count ? static_cast<std::int64_t>(i) : -1;
+}
+
+std::string foreign_id(const std::vector<TokenId>& ids, std::int64_t position,
+                       std::int64_t vocabulary_size) {
+  const std::int64_t foreign = first_foreign_id(ids.data(), ids.size(), vocabulary_size);
+  if (foreign < 0) return "";
+  return fmt::format("token {}: id {} is outside the vocabulary of {} entries", position + foreign,
+                     ids[static_cast<std::size_t>(foreign)], vocabulary_size);
 }
 
 }  // namespace ql::shard

@@ -22,5 +22,8 @@ void decode_ids(const void* bytes, std::size_t size, int bytes_per_id, std::vect
 
 // Index of the first id that is not below `vocabulary_size`, or -1.
 std::int64_t first_foreign_id(const TokenId* ids, std::size_t count, std::int64_t vocabulary_size);
+// Says the same in words; "" when there is none. `position` is that of ids[0] in the data.
+std::string foreign_id(const std::vector<TokenId>& ids, std::int64_t position,
+                       std::int64_t vocabulary_size);
 
 }  // namespace ql::shard

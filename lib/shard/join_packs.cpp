@@ -11,7 +11,7 @@
 #include "base/signals.h"
 #include "shard/document_starts_internal.h"
 #include "shard/frames_ahead_internal.h"
-#include "shard/new_pack_internal.h"
+#include "shard/new_folder_internal.h"
 #include "shard/pack_writer.h"
 #include "shard/shard_writer_internal.h"
 
@@ -25,9 +25,9 @@ class TakenShard {
   // `file` is the new name.
   TakenShard(std::shared_ptr<ShardReader> reader, const std::string& file, const NewPack& pack)
       : reader_(std::move(reader)),
-        target_(pack.temporary() / file),
-        shown_((fs::path(pack.name()) / file).string()),
-        linked_(reader_->hard_link(target_)) {}
+        pack_(pack),
+        file_(file),
+        linked_(reader_->hard_link(pack.temporary() / file)) {}
 
   // The next frame, as the file holds it.
   void pass(std::string_view stored) {
@@ -43,7 +43,7 @@ class TakenShard {
     hasher_.update(bytes.data(), bytes.size());
     if (linked_) return;
     // Not before its turn: many shards may be on their way.
-    if (!copy_) copy_ = std::make_unique<NewFile>(target_, shown_);
+    if (!copy_) copy_ = pack_.create(file_);
     copy_->write(bytes.data(), bytes.size());
   }
 
@@ -54,8 +54,8 @@ class TakenShard {
   }
 
   std::shared_ptr<ShardReader> reader_;
-  fs::path target_;
-  std::string shown_;
+  const NewPack& pack_;
+  std::string file_;
   bool linked_;
   std::unique_ptr<NewFile> copy_;
   std::size_t frames_ = 0;
@@ -92,7 +92,7 @@ class Joiner {
     write_document_starts();
     manifest.data_hash = data_hasher_.digest();
     pack_.write_vocabulary(vocabulary_text, manifest);
-    pack_.commit(manifest);
+    pack_.finish(manifest);
     return std::move(joined_);
   }
 
@@ -149,7 +149,7 @@ class Joiner {
 
   void write_document_starts() {
     Manifest& manifest = joined_.manifest;
-    DocumentStartsWriter writer(pack_.temporary(), pack_.name(), manifest.documents,
+    DocumentStartsWriter writer(pack_.create(kDocumentStartsFile), manifest.documents,
                                 usual_level(manifest.vocabulary.size));
     std::int64_t before = 0;  // tokens of the folders before
     for (const TokenReader& folder : data_.folders()) {

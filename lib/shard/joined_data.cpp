@@ -1,7 +1,6 @@
 #include "shard/joined_data.h"
 
 #include <algorithm>
-#include <stdexcept>
 #include <unordered_map>
 #include <utility>
 
@@ -22,8 +21,8 @@ std::string describe(const VocabularyInfo& vocabulary) {
 }
 
 // Sends the tokens from `position` of a folder on, with the document starts among them.
-void send(DocumentStartsAhead& starts, std::int64_t position, const TokenId* ids, std::size_t count,
-          TokenSink& sink) {
+void send(DocumentStartsReader& starts, std::int64_t position, const TokenId* ids,
+          std::size_t count, TokenSink& sink) {
   const std::int64_t end = position + static_cast<std::int64_t>(count);
   std::vector<std::size_t> among;
   for (; starts.next() < end; starts.pass()) {
@@ -32,16 +31,11 @@ void send(DocumentStartsAhead& starts, std::int64_t position, const TokenId* ids
   send_tokens(ids, count, among, sink);
 }
 
-// Position of a document's first token.
+// Position of the first token of a document, which the folder has.
 std::int64_t start_of(const TokenReader& reader, std::int64_t document) {
-  DocumentStartsReader all(reader.place(), reader.manifest());
-  std::vector<std::int64_t> starts;
-  while (all.read(starts)) {
-    const auto count = static_cast<std::int64_t>(starts.size());
-    if (document < count) return starts[static_cast<std::size_t>(document)];
-    document -= count;
-  }
-  throw std::out_of_range(fmt::format("{}: no document {} more", reader.name(), document));
+  DocumentStartsReader starts(reader.place(), reader.manifest());
+  for (; document > 0; --document) starts.pass();
+  return starts.next();
 }
 
 }  // namespace
@@ -162,14 +156,11 @@ TokenRange JoinedData::tokens_of_documents(TokenRange documents) const {
 
 void JoinedData::for_each_document(const std::function<void(std::int64_t tokens)>& use) const {
   for (const TokenReader& reader : readers_) {
-    DocumentStartsReader all(reader.place(), reader.manifest());
     std::int64_t begin = 0;
-    for (std::vector<std::int64_t> starts; all.read(starts);) {
-      check_for_stop();
-      for (const std::int64_t start : starts) {
-        if (start > 0) use(start - begin);
-        begin = start;
-      }
+    for (DocumentStartsReader starts(reader.place(), reader.manifest()); !starts.ended();
+         starts.pass()) {
+      if (starts.next() > 0) use(starts.next() - begin);
+      begin = starts.next();
     }
     if (reader.tokens() > 0) use(reader.tokens() - begin);
   }
@@ -182,7 +173,7 @@ void JoinedData::copy(TokenRange range, int threads, TokenSink& sink, const Toke
     const std::int64_t end = std::min(range.end, before + reader.tokens()) - before;
     if (begin < end) {
       std::int64_t position = begin;
-      DocumentStartsAhead starts(reader.place(), reader.manifest(), begin);
+      DocumentStartsReader starts(reader.place(), reader.manifest(), begin);
       reader.read_in_order(begin, end, threads, [&](const TokenId* ids, std::size_t count) {
         check_for_stop();
         send(starts, position, ids, count, sink);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <optional>
 #include <string>
@@ -36,7 +37,7 @@ class JoinedData {
   // Vocabulary of the data, its text from the first folder that has it, provenance of this run with
   // the folders' as "input". Throws FormatError when any folder's text is damaged.
   StreamHeader header(const Json& configuration) const;
-  const std::vector<TokenReader>& folders() const { return readers_; }
+  const std::deque<TokenReader>& folders() const { return readers_; }
   // Unknown manifest keys on which all folders that have them agree. Throws Error when the folders
   // have more keys together than a manifest may have.
   Json unknown_keys() const;
@@ -53,7 +54,7 @@ class JoinedData {
  private:
   std::int64_t token_of_document(std::int64_t document) const;
 
-  std::vector<TokenReader> readers_;
+  std::deque<TokenReader> readers_;
   std::int64_t tokens_ = 0, documents_ = 0;
 };
 

@@ -1,6 +1,7 @@
 #include "shard/lazy_shards_internal.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace ql::shard {
 
@@ -29,43 +30,29 @@ std::size_t LazyShards::shard_of(std::int64_t position) const {
 }
 
 std::shared_ptr<ShardReader> LazyShards::get(std::size_t shard) {
-  const auto found = known_.find(shard);
+  auto found = known_.find(shard);
   if (found != known_.end() && found->second->is_open()) return found->second;
-  if (open_order_.size() == kMostOpenShards) {
-    known_.at(open_order_.front())->close();
-    open_order_.pop_front();
+  if (open_.size() == kMostOpenShards) {
+    open_.front()->close();
+    open_.pop_front();
   }
-  if (found != known_.end()) {
-    // It opens itself when it is read.
-    open_order_.push_back(shard);
-    return found->second;
+  if (found == known_.end()) {
+    auto reader = std::make_shared<ShardReader>(place_, manifest_.shards[shard], begins_[shard],
+                                                manifest_.vocabulary);
+    if (frames_ + reader->frames() > kMostKnownFrames) clear();
+    frames_ += reader->frames();
+    found = known_.emplace(shard, std::move(reader)).first;
   }
-  auto reader = std::make_shared<ShardReader>(place_, manifest_.shards[shard], begins_[shard],
-                                              manifest_.vocabulary);
-  known_.emplace(shard, reader);
-  known_order_.push_back(shard);
-  open_order_.push_back(shard);
-  frames_ += reader->frames();
-  while (frames_ > kMostKnownFrames && known_.size() > 1) forget_oldest();
-  return reader;
-}
-
-void LazyShards::forget_oldest() {
-  const std::size_t shard = known_order_.front();
-  known_order_.pop_front();
-  open_order_.erase(std::remove(open_order_.begin(), open_order_.end(), shard), open_order_.end());
-  const auto found = known_.find(shard);
-  frames_ -= found->second->frames();
-  // Frames on their way may keep it in memory, but not its file.
-  found->second->close();
-  known_.erase(found);
+  // It opens itself when it is read.
+  open_.push_back(found->second);
+  return found->second;
 }
 
 void LazyShards::clear() {
+  // Frames on their way may keep a shard in memory, but not its file.
   for (const auto& [shard, reader] : known_) reader->close();
   known_.clear();
-  known_order_.clear();
-  open_order_.clear();
+  open_.clear();
   frames_ = 0;
 }
 

@@ -20,21 +20,19 @@ class LazyShards {
 
   // The shard that holds a position of the data.
   std::size_t shard_of(std::int64_t position) const;
-  // Throws what ShardReader throws. The shards asked for last stay open, and the seek tables of
-  // more of them in memory.
+  // Throws what ShardReader throws. The shards opened last stay open, and the seek tables of more
+  // of them in memory: all that were asked for, until there are too many.
   std::shared_ptr<ShardReader> get(std::size_t shard);
   // Closes and forgets all.
   void clear();
 
  private:
-  void forget_oldest();
-
   const PackedFolder& place_;
   const Manifest& manifest_;
   std::vector<std::int64_t> begins_;  // position of each shard's first token
   std::unordered_map<std::size_t, std::shared_ptr<ShardReader>> known_;
-  std::deque<std::size_t> known_order_, open_order_;  // oldest first
-  std::size_t frames_ = 0;                            // of the known shards
+  std::deque<std::shared_ptr<ShardReader>> open_;  // oldest first
+  std::size_t frames_ = 0;                         // of the known shards
 };
 
 }  // namespace ql::shard

@@ -28,32 +28,6 @@ bool is_packed_file(const fs::directory_entry& entry) {
   return ours && entry.symlink_status().type() == fs::file_type::regular;
 }
 
-void check_existing(const fs::path& folder, bool force) {
-  const std::string name = folder.string();
-  const fs::file_status status = fs::symlink_status(folder);
-  if (!fs::exists(status)) return;
-  if (status.type() != fs::file_type::directory) {
-    throw Error(name, "exists and is not a folder", "choose another name");
-  }
-  if (fs::is_empty(folder)) return;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
-    if (!is_packed_file(entry)) {
-      throw Error(name,
-                  fmt::format("exists and holds \"{}\", which qlbin did not put there",
-                              entry.path().filename().string()),
-                  "choose another name, or remove the folder yourself");
-    }
-  }
-  if (!fs::exists(folder / "manifest.json")) {
-    throw Error(name, "exists, is not empty and has no manifest.json",
-                "choose another name, or remove the folder yourself");
-  }
-  if (!force) {
-    throw Error(name, "holds packed data already",
-                "choose another name, or replace it with --force");
-  }
-}
-
 // Without a trailing slash.
 fs::path named_target(const fs::path& folder) {
   fs::path target = folder.lexically_normal();
@@ -65,51 +39,52 @@ fs::path named_target(const fs::path& folder) {
   return target;
 }
 
-// Runs `check` with the target, and says what file could not be looked at.
+// Without a trailing slash. Calls check(target) when there is a folder that is not empty.
 template <typename Check>
-void examine(const fs::path& target, const Check& check) {
+fs::path checked_target(const fs::path& folder, const Check& check) {
+  fs::path target = named_target(folder);
   try {
-    check();
+    const fs::file_status status = fs::symlink_status(target);
+    if (!fs::exists(status)) return target;
+    if (status.type() != fs::file_type::directory) {
+      throw Error(target.string(), "exists and is not a folder", "choose another name");
+    }
+    if (!fs::is_empty(target)) check(target);
   } catch (const fs::filesystem_error& error) {
     throw SystemError(target.string(), "examine", error.code().value());
   }
-}
-
-void make_parents(const fs::path& target) {
-  std::error_code error;
-  if (target.has_parent_path()) fs::create_directories(target.parent_path(), error);
-  if (error) throw SystemError(target.string(), "create the folder around it", error.value());
+  return target;
 }
 
 }  // namespace
 
 fs::path check_pack_target(const fs::path& folder, bool force) {
-  fs::path target = named_target(folder);
-  examine(target, [&] { check_existing(target, force); });
-  return target;
-}
-
-fs::path prepare_pack_target(const fs::path& folder, bool force) {
-  fs::path target = check_pack_target(folder, force);
-  make_parents(target);
-  return target;
-}
-
-fs::path prepare_empty_target(const fs::path& folder) {
-  fs::path target = named_target(folder);
-  examine(target, [&] {
-    const fs::file_status status = fs::symlink_status(target);
-    if (!fs::exists(status)) return;
-    if (status.type() != fs::file_type::directory) {
-      throw Error(target.string(), "exists and is not a folder", "choose another name");
+  return checked_target(folder, [force](const fs::path& target) {
+    const std::string name = target.string();
+    for (const fs::directory_entry& entry : fs::directory_iterator(target)) {
+      if (!is_packed_file(entry)) {
+        throw Error(name,
+                    fmt::format("exists and holds \"{}\", which qlbin did not put there",
+                                entry.path().filename().string()),
+                    "choose another name, or remove the folder yourself");
+      }
     }
-    if (!fs::is_empty(target)) {
-      throw Error(target.string(), "exists and is not empty",
+    if (!fs::exists(target / "manifest.json")) {
+      throw Error(name, "exists, is not empty and has no manifest.json",
                   "choose another name, or remove the folder yourself");
     }
+    if (!force) {
+      throw Error(name, "holds packed data already",
+                  "choose another name, or replace it with --force");
+    }
   });
-  make_parents(target);
-  return target;
+}
+
+fs::path check_empty_target(const fs::path& folder) {
+  return checked_target(folder, [](const fs::path& target) {
+    throw Error(target.string(), "exists and is not empty",
+                "choose another name, or remove the folder yourself");
+  });
 }
 
 }  // namespace ql::shard

@@ -11,11 +11,8 @@ namespace ql::shard {
 // that cannot be given to a new folder.
 std::filesystem::path check_pack_target(const std::filesystem::path& folder, bool force);
 
-// The same, and makes the folder's parents.
-std::filesystem::path prepare_pack_target(const std::filesystem::path& folder, bool force);
-
-// For folders that never replace another: throws Error when anything is there but an empty folder.
-// Makes the folder's parents.
-std::filesystem::path prepare_empty_target(const std::filesystem::path& folder);
+// The same for folders that never replace another: throws Error when anything is there but an empty
+// folder.
+std::filesystem::path check_empty_target(const std::filesystem::path& folder);
 
 }  // namespace ql::shard

@@ -11,7 +11,7 @@
 #include "base/ordered_jobs.h"
 #include "shard/document_starts_internal.h"
 #include "shard/id_codec.h"
-#include "shard/new_pack_internal.h"
+#include "shard/new_folder_internal.h"
 #include "shard/shard_writer_internal.h"
 #include "shard/spooled_starts_internal.h"
 
@@ -50,8 +50,8 @@ struct PackWriter::State {
         bytes_per_id(the_header.vocabulary.bytes_per_id()),
         level(the_options.level.value_or(usual_level(the_header.vocabulary.size))),
         pack(target, the_options.force),
-        document_starts(pack.temporary(), pack.name()),
-        jobs(threads_for_frames(the_options.threads, the_options.frame_tokens * bytes_per_id)) {}
+        document_starts(pack),
+        jobs(the_options.threads) {}
 
   StreamHeader header;
   PackOptions options;
@@ -92,20 +92,23 @@ struct PackWriter::State {
     if (frame.empty()) return;
     tokens_in_shard += static_cast<std::int64_t>(frame.size()) / bytes_per_id;
     if (tokens_in_shard == options.shard_tokens) tokens_in_shard = 0;
-    jobs.add([this, content = std::move(frame)]() mutable {
-      auto compressor = compressors.take(
-          [this] { return std::make_unique<FrameCompressor>(level, bytes_per_id); });
-      std::string packed = compressor->compress(content);
-      compressors.give_back(std::move(compressor));
-      return PackedFrame{std::move(content), std::move(packed)};
-    });
+    const std::size_t bytes = 2 * frame.size();  // as content and compressed
+    jobs.add(
+        [this, content = std::move(frame)]() mutable {
+          auto compressor = compressors.take(
+              [this] { return std::make_unique<FrameCompressor>(level, bytes_per_id); });
+          std::string packed = compressor->compress(content);
+          compressors.give_back(std::move(compressor));
+          return PackedFrame{std::move(content), std::move(packed)};
+        },
+        bytes);
     frame = std::string();
-    if (jobs.full()) write_to_file(jobs.take());
+    while (jobs.full()) write_to_file(jobs.take());
   }
 
   void write_to_file(const PackedFrame& packed) {
     if (!shard) {
-      shard = std::make_unique<ShardWriter>(pack.temporary(), pack.name(), manifest.shards.size());
+      shard = std::make_unique<ShardWriter>(pack, manifest.shards.size());
     }
     shard->write_frame(packed.frame, packed.content.size());
     data_hasher.update(packed.content.data(), packed.content.size());
@@ -127,7 +130,7 @@ struct PackWriter::State {
 
   void write_document_starts() {
     manifest.documents = document_starts.count();
-    DocumentStartsWriter writer(pack.temporary(), pack.name(), manifest.documents, level);
+    DocumentStartsWriter writer(pack.create(kDocumentStartsFile), manifest.documents, level);
     document_starts.take([&](std::string_view bytes) {
       data_hasher.update(bytes.data(), bytes.size());
       writer.write(bytes);
@@ -177,7 +180,7 @@ void PackWriter::finish(const std::optional<TextCounts>& counts) {
   manifest.data_hash = state.data_hasher.digest();
   manifest.provenance = state.header.provenance;
   state.pack.write_vocabulary(state.header.vocabulary_text, manifest);
-  state.pack.commit(manifest);
+  state.pack.finish(manifest);
 }
 
 const Manifest& PackWriter::manifest() const { return state_->manifest; }

@@ -105,12 +105,8 @@ void ShardReader::decode_frame(std::size_t frame, FrameBuffer& buffer) const {
   const std::uint32_t checksum = compared ? *compared : seek_checksum(content, entry.content_bytes);
   if (checksum != entry.checksum) fail("checksum mismatch");
   if (!in_place()) decode_ids(content, entry.content_bytes, bytes_per_id_, ids);
-  const std::int64_t foreign = first_foreign_id(ids.data(), ids.size(), vocabulary_size_);
-  if (foreign >= 0) {
-    fail(fmt::format("token {}: id {} is outside the vocabulary of {} entries",
-                     frame_begin(frame) + foreign, ids[static_cast<std::size_t>(foreign)],
-                     vocabulary_size_));
-  }
+  const std::string foreign = foreign_id(ids, frame_begin(frame), vocabulary_size_);
+  if (!foreign.empty()) fail(foreign);
 }
 
 std::string_view ShardReader::content(const FrameBuffer& buffer) const {

@@ -3,28 +3,19 @@
 #include <fmt/format.h>
 
 #include "base/log.h"
+#include "shard/zstd_frame_internal.h"
 
 namespace ql::shard {
 
-namespace {
-
-ShardEntry numbered_entry(std::size_t number) {
-  ShardEntry entry;
-  entry.file = shard_file_name(number);
-  return entry;
-}
-
-}  // namespace
-
 std::string shard_file_name(std::size_t number) { return fmt::format("shard-{:05}.zst", number); }
 
-ShardWriter::ShardWriter(const std::filesystem::path& folder, const std::string& shown_folder,
-                         std::size_t number)
-    : entry_(numbered_entry(number)),
-      file_(folder / entry_.file, (std::filesystem::path(shown_folder) / entry_.file).string()) {}
+ShardWriter::ShardWriter(const NewFolder& folder, std::size_t number) {
+  entry_.file = shard_file_name(number);
+  file_ = folder.create(entry_.file);
+}
 
 void ShardWriter::write(std::string_view bytes) {
-  file_.write(bytes.data(), bytes.size());
+  file_->write(bytes.data(), bytes.size());
   hasher_.update(bytes.data(), bytes.size());
   entry_.bytes_compressed += static_cast<std::int64_t>(bytes.size());
 }
@@ -39,7 +30,7 @@ void ShardWriter::write_frame(std::string_view frame, std::size_t content_bytes)
 
 ShardEntry ShardWriter::finish(int bytes_per_id) {
   write(encode_seek_table(frames_));
-  file_.close();
+  file_->close();
   entry_.tokens = entry_.bytes / bytes_per_id;
   entry_.hash = hasher_.digest();
   log_debug("{}: {} tokens in {} frames, {} bytes", entry_.file, entry_.tokens, frames_.size(),

@@ -1,17 +1,15 @@
 // Writes one shard, see ql-shard(5).
 #pragma once
 
-#include <cstdint>
-#include <filesystem>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/hash.h"
-#include "base/random_access_file.h"
 #include "shard/manifest.h"
+#include "shard/new_folder_internal.h"
 #include "shard/seek_table_internal.h"
-#include "shard/zstd_frame_internal.h"
 
 namespace ql::shard {
 
@@ -20,9 +18,7 @@ std::string shard_file_name(std::size_t number);
 
 class ShardWriter {
  public:
-  // `folder` is where the file is created, `shown_folder` what error messages call it.
-  ShardWriter(const std::filesystem::path& folder, const std::string& shown_folder,
-              std::size_t number);
+  ShardWriter(const NewFolder& folder, std::size_t number);
   // One frame as FrameCompressor made it of `content_bytes` of ids: at least 1, at most
   // kLargestFrameBytes; at most kMostFrames of them.
   void write_frame(std::string_view frame, std::size_t content_bytes);
@@ -32,7 +28,7 @@ class ShardWriter {
  private:
   void write(std::string_view bytes);
   ShardEntry entry_;
-  NewFile file_;
+  std::unique_ptr<NewFile> file_;
   ContentHasher hasher_;
   std::vector<SeekEntry> frames_;
 };

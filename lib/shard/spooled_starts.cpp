@@ -15,10 +15,6 @@ constexpr const char* kFileName = "documents.spool";
 
 }  // namespace
 
-SpooledStarts::SpooledStarts(const std::filesystem::path& folder, const std::string& shown_folder)
-    : path_(folder / kFileName),
-      shown_name_((std::filesystem::path(shown_folder) / kFileName).string()) {}
-
 void SpooledStarts::add(std::int64_t start) {
   if (piece_.size() == kPieceBytes) write_piece();
   append_little_endian(piece_, static_cast<std::uint64_t>(start));
@@ -26,7 +22,7 @@ void SpooledStarts::add(std::int64_t start) {
 }
 
 void SpooledStarts::write_piece() {
-  if (!file_) file_.emplace(path_, shown_name_);
+  if (!file_) file_ = folder_.create(kFileName);
   file_->write(piece_.data(), piece_.size());
   piece_.clear();
 }
@@ -34,7 +30,8 @@ void SpooledStarts::write_piece() {
 void SpooledStarts::take(const std::function<void(std::string_view)>& sink) {
   if (file_) {
     file_->close();
-    const RandomAccessFile spooled(path_);
+    const fs::path path = folder_.temporary() / kFileName;
+    const RandomAccessFile spooled(path);
     std::string bytes;
     for (std::int64_t offset = 0; offset < spooled.size();) {
       check_for_stop();
@@ -45,8 +42,8 @@ void SpooledStarts::take(const std::function<void(std::string_view)>& sink) {
       offset += static_cast<std::int64_t>(bytes.size());
     }
     std::error_code error;
-    std::filesystem::remove(path_, error);
-    if (error) throw SystemError(shown_name_, "remove", error.value());
+    fs::remove(path, error);
+    if (error) throw SystemError((folder_.path() / kFileName).string(), "remove", error.value());
   }
   sink(piece_);
   piece_.clear();

@@ -4,13 +4,12 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
 #include <functional>
-#include <optional>
+#include <memory>
 #include <string>
 #include <string_view>
 
-#include "base/random_access_file.h"
+#include "shard/new_folder_internal.h"
 
 namespace ql::shard {
 
@@ -18,8 +17,8 @@ class SpooledStarts {
  public:
   static constexpr std::size_t kPieceBytes = std::size_t{64} << 10;
 
-  // The file comes to `folder` when the first piece is full. Errors call the folder `shown_folder`.
-  SpooledStarts(const std::filesystem::path& folder, const std::string& shown_folder);
+  // The file comes to `folder`, which must outlive this object, when the first piece is full.
+  explicit SpooledStarts(const NewFolder& folder) : folder_(folder) {}
 
   void add(std::int64_t start);
   std::int64_t count() const { return count_; }
@@ -32,10 +31,9 @@ class SpooledStarts {
  private:
   void write_piece();
 
-  std::filesystem::path path_;
-  std::string shown_name_;
+  const NewFolder& folder_;
   std::string piece_;
-  std::optional<NewFile> file_;
+  std::unique_ptr<NewFile> file_;
   std::int64_t count_ = 0;
 };
 

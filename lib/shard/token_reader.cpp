@@ -31,15 +31,11 @@ struct CachedFrame {
 }  // namespace
 
 struct TokenReader::State {
-  PackedFolder place;
-  Manifest manifest;
+  State(const PackedFolder& place, const Manifest& manifest) : shards(place, manifest) {}
+
   LazyShards shards;
   FrameBuffer buffer;
   std::vector<CachedFrame> cursors;
-  std::optional<std::vector<std::int64_t>> document_starts;
-
-  explicit State(const fs::path& path)
-      : place(find_packed_folder(path)), manifest(read_manifest(place)), shards(place, manifest) {}
 
   void load(std::int64_t position, CachedFrame& cached) {
     cached.shard = kNoShard;  // stays so when reading throws
@@ -53,29 +49,15 @@ struct TokenReader::State {
   }
 };
 
-TokenReader::TokenReader(const fs::path& folder) : state_(std::make_unique<State>(folder)) {}
+TokenReader::TokenReader(const fs::path& folder)
+    : place_(find_packed_folder(folder)),
+      manifest_(read_manifest(place_)),
+      state_(std::make_unique<State>(place_, manifest_)) {}
 TokenReader::~TokenReader() = default;
-TokenReader::TokenReader(TokenReader&&) noexcept = default;
-
-std::int64_t TokenReader::tokens() const { return state_->manifest.tokens; }
-std::int64_t TokenReader::documents() const { return state_->manifest.documents; }
-const VocabularyInfo& TokenReader::vocabulary() const { return state_->manifest.vocabulary; }
-const std::optional<TextCounts>& TokenReader::counts() const { return state_->manifest.counts; }
-const Manifest& TokenReader::manifest() const { return state_->manifest; }
-const PackedFolder& TokenReader::place() const { return state_->place; }
-const std::string& TokenReader::name() const { return state_->place.name; }
-const std::string& TokenReader::hash() const { return state_->manifest.data_hash; }
 
 const std::vector<std::int64_t>& TokenReader::document_starts() const {
-  State& state = *state_;
-  if (!state.document_starts) {
-    state.document_starts = read_document_starts(state.place, state.manifest);
-  }
-  return *state.document_starts;
-}
-
-std::string TokenReader::vocabulary_text() const {
-  return read_vocabulary_text(state_->place, state_->manifest);
+  if (!document_starts_) document_starts_ = read_document_starts(place_, manifest_);
+  return *document_starts_;
 }
 
 void TokenReader::read(std::int64_t begin, std::int64_t count, std::int64_t* out,

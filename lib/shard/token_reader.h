@@ -23,23 +23,22 @@ class TokenReader {
   // `folder` holds manifest.json; the manifest's own path is accepted, too.
   explicit TokenReader(const std::filesystem::path& folder);
   ~TokenReader();
-  TokenReader(TokenReader&&) noexcept;
 
-  std::int64_t tokens() const;
-  std::int64_t documents() const;
-  const VocabularyInfo& vocabulary() const;
-  const std::optional<TextCounts>& counts() const;
+  std::int64_t tokens() const { return manifest_.tokens; }
+  std::int64_t documents() const { return manifest_.documents; }
+  const VocabularyInfo& vocabulary() const { return manifest_.vocabulary; }
+  const std::optional<TextCounts>& counts() const { return manifest_.counts; }
   // Token positions where documents start, ascending, the first is 0 (empty data: none). Read from
   // the disk at the first call, and kept, in 8 bytes each: document_starts.h has readers that keep
   // nothing.
   const std::vector<std::int64_t>& document_starts() const;
   // The vocabulary file's text packed with the data, "" if none.
-  std::string vocabulary_text() const;
-  const std::string& name() const;  // the folder as given: for messages
-  const Manifest& manifest() const;
-  const PackedFolder& place() const;
+  std::string vocabulary_text() const { return read_vocabulary_text(place_, manifest_); }
+  const std::string& name() const { return place_.name; }  // the folder as given: for messages
+  const Manifest& manifest() const { return manifest_; }
+  const PackedFolder& place() const { return place_; }
   // Identity of the data: a hash of all ids and document starts, whatever their compression.
-  const std::string& hash() const;
+  const std::string& hash() const { return manifest_.data_hash; }
 
   // Copies tokens [begin, begin + count) to out. `cursor` names one of several independent readers
   // (each caches its last frame): batch row b uses cursor b. Throws FormatError on damage,
@@ -56,6 +55,9 @@ class TokenReader {
 
  private:
   struct State;
+  PackedFolder place_;
+  Manifest manifest_;
+  mutable std::optional<std::vector<std::int64_t>> document_starts_;
   std::unique_ptr<State> state_;
 };
 

@@ -1,4 +1,3 @@
-
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/little_endian.h"
@@ -34,15 +33,18 @@ struct TokenStreamReader::State {
     throw FormatError(fmt::format("{}: block {}", input.name(), block_number), what, cure);
   }
 
-  void read_exactly(void* data, std::size_t size) {
-    if (input.read_fully(data, size) == size) return;
+  [[noreturn]] void fail_early(const std::string& what) const {
     // Ctrl-C reaches the producer, too: then its early end is no news.
     check_for_stop();
-    throw FormatError(input.name(),
-                      fmt::format("the input ended without an end block, in block {}: its producer "
-                                  "did not finish",
-                                  block_number),
-                      "look at its messages, then run it again");
+    throw FormatError(input.name(), what, "look at its messages, then run it again");
+  }
+
+  void read_exactly(void* data, std::size_t size) {
+    if (input.read_fully(data, size) == size) return;
+    fail_early(
+        fmt::format("the input ended without an end block, in block {}: its producer did "
+                    "not finish",
+                    block_number));
   }
 
   void read_header() {
@@ -68,21 +70,14 @@ struct TokenStreamReader::State {
   }
 
   [[noreturn]] void fail_in_header() const {
-    check_for_stop();
-    throw FormatError(input.name(),
-                      "the input ended inside the header of a token stream: its producer did not "
-                      "finish",
-                      "look at its messages, then run it again");
+    fail_early("the input ended inside the header of a token stream: its producer did not finish");
   }
 
   void check_magic(const std::string& bytes) const {
     const std::string_view start = std::string_view(bytes).substr(0, kStreamMagic.size());
     if (bytes.empty()) {
-      check_for_stop();
-      throw FormatError(input.name(),
-                        "the input is empty, not a token stream: its producer failed before it "
-                        "wrote anything",
-                        "look at its messages, then run it again");
+      fail_early(
+          "the input is empty, not a token stream: its producer failed before it wrote anything");
     }
     if (start != kStreamMagic.substr(0, start.size())) {
       throw FormatError(input.name(), "not a token stream (it does not begin with \"QLTOKENS\")",
@@ -173,14 +168,8 @@ struct TokenStreamReader::State {
 
   void take_ids(std::string_view bytes, Block& block) {
     decode_ids(bytes.data(), bytes.size(), header.vocabulary.bytes_per_id(), block.ids);
-    const std::int64_t foreign =
-        first_foreign_id(block.ids.data(), block.ids.size(), header.vocabulary.size);
-    if (foreign >= 0) {
-      fail(fmt::format("token {}: id {} is outside the vocabulary of {} entries",
-                       seen.tokens + foreign, block.ids[static_cast<std::size_t>(foreign)],
-                       header.vocabulary.size),
-           "its producer is at fault");
-    }
+    const std::string problem = foreign_id(block.ids, seen.tokens, header.vocabulary.size);
+    if (!problem.empty()) fail(problem, "its producer is at fault");
     ids_hasher.update(bytes.data(), bytes.size());
   }
 
@@ -231,5 +220,17 @@ bool TokenStreamReader::next(Block& block) {
 std::int64_t TokenStreamReader::tokens() const { return state_->totals.tokens; }
 std::int64_t TokenStreamReader::documents() const { return state_->totals.documents; }
 const std::optional<TextCounts>& TokenStreamReader::counts() const { return state_->totals.counts; }
+
+void copy_stream(TokenStreamReader& stream, TokenSink& sink, const TokensDone& done) {
+  TokenStreamReader::Block block;
+  std::int64_t tokens = 0;
+  while (stream.next(block)) {
+    check_for_stop();
+    send_tokens(block.ids.data(), block.ids.size(), block.document_starts, sink);
+    tokens += static_cast<std::int64_t>(block.ids.size());
+    done(tokens);
+  }
+  check_for_stop();
+}
 
 }  // namespace ql::shard

@@ -5,13 +5,27 @@
 
 #include <algorithm>
 #include <new>
+#include <stdexcept>
+#include <utility>
 
 #include "base/error.h"
 #include "base/little_endian.h"
+#include "shard/damaged_file_internal.h"
 
 namespace ql::shard {
 
 namespace {
+
+// Bytes that are read from a file at once; frames of the window's size would not gain by more.
+constexpr std::int64_t kPieceBytes = std::int64_t{128} << 10;
+
+// Returns what a function of zstd's compressor returned.
+std::size_t check_compression(std::size_t result) {
+  if (ZSTD_isError(result) != 0) {
+    throw Error("zstd", fmt::format("cannot compress: {}", ZSTD_getErrorName(result)));
+  }
+  return result;
+}
 
 void set(const CompressionContext& context, ZSTD_cParameter parameter, int value) {
   check_compression(ZSTD_CCtx_setParameter(context.get(), parameter, value));
@@ -28,11 +42,6 @@ void leave_out_search(const CompressionContext& context) {
   }
 }
 
-}  // namespace
-
-void FreeContext::operator()(ZSTD_CCtx* context) const { ZSTD_freeCCtx(context); }
-void FreeContext::operator()(ZSTD_DCtx* context) const { ZSTD_freeDCtx(context); }
-
 CompressionContext make_compression_context(int level) {
   CompressionContext context(ZSTD_createCCtx());
   if (!context) throw std::bad_alloc();
@@ -47,12 +56,10 @@ DecompressionContext make_decompression_context() {
   return context;
 }
 
-std::size_t check_compression(std::size_t result) {
-  if (ZSTD_isError(result) != 0) {
-    throw Error("zstd", fmt::format("cannot compress: {}", ZSTD_getErrorName(result)));
-  }
-  return result;
-}
+}  // namespace
+
+void FreeContext::operator()(ZSTD_CCtx* context) const { ZSTD_freeCCtx(context); }
+void FreeContext::operator()(ZSTD_DCtx* context) const { ZSTD_freeDCtx(context); }
 
 FrameCompressor::FrameCompressor(int level, int bytes_per_id)
     : context_(make_compression_context(level)) {
@@ -68,6 +75,8 @@ std::string FrameCompressor::compress(std::string_view content) {
       ZSTD_compress2(context_.get(), frame.data(), frame.size(), content.data(), content.size())));
   return frame;
 }
+
+FrameDecompressor::FrameDecompressor() : context_(make_decompression_context()) {}
 
 std::string FrameDecompressor::decompress(std::string_view frame, std::size_t content_size,
                                           void* content) {
@@ -93,12 +102,70 @@ std::string FrameDecompressor::decompress(std::string_view frame, std::size_t co
   return "";
 }
 
-int threads_for_frames(int threads, std::int64_t frame_bytes) {
-  // For each thread there are two frames, as content and as they are stored.
-  constexpr std::int64_t kMostBytes = std::int64_t{128} << 20;
-  const std::int64_t bytes_per_thread = std::max<std::int64_t>(4 * frame_bytes, 1);
-  return static_cast<int>(
-      std::clamp<std::int64_t>(kMostBytes / bytes_per_thread, 1, std::max(threads, 1)));
+FrameStreamWriter::FrameStreamWriter(int level, std::int64_t content_size)
+    : context_(make_compression_context(level)) {
+  check_compression(
+      ZSTD_CCtx_setPledgedSrcSize(context_.get(), static_cast<unsigned long long>(content_size)));
+}
+
+std::string_view FrameStreamWriter::compress(std::string_view content, bool ends) {
+  ready_.clear();
+  ZSTD_inBuffer in = {content.data(), content.size(), 0};
+  for (std::size_t left = 1; left > 0 || in.pos < in.size;) {
+    const std::size_t before = ready_.size();
+    ready_.resize(before + ZSTD_CStreamOutSize());
+    ZSTD_outBuffer out = {&ready_[before], ready_.size() - before, 0};
+    left = check_compression(
+        ZSTD_compressStream2(context_.get(), &out, &in, ends ? ZSTD_e_end : ZSTD_e_continue));
+    ready_.resize(before + out.pos);
+    // Only the end has to come out at once; until then zstd may keep what it has.
+    if (!ends) left = 0;
+  }
+  return ready_;
+}
+
+FrameStreamReader::FrameStreamReader(const RandomAccessFile& file, std::string name,
+                                     std::int64_t content_size)
+    : context_(make_decompression_context()),
+      file_(file),
+      name_(std::move(name)),
+      content_left_(content_size) {
+  load_piece();
+  if (ZSTD_getFrameContentSize(piece_.data(), piece_.size()) !=
+      static_cast<unsigned long long>(content_size)) {
+    fail(fmt::format("the zstd frame does not state its content's size of {} bytes", content_size));
+  }
+}
+
+void FrameStreamReader::read(void* content, std::size_t size) {
+  content_left_ -= static_cast<std::int64_t>(size);
+  if (content_left_ < 0) throw std::logic_error("more of a frame asked for than its content");
+  ZSTD_outBuffer out = {content, size, 0};
+  // The frame's end, with its checksum, is read with the last content. zstd fails there when it had
+  // less content than it states.
+  for (bool ended = false; out.pos < out.size || (content_left_ == 0 && !ended);) {
+    if (used_ == piece_.size()) load_piece();
+    ZSTD_inBuffer in = {piece_.data(), piece_.size(), used_};
+    const std::size_t result = ZSTD_decompressStream(context_.get(), &out, &in);
+    if (ZSTD_isError(result) != 0) fail(fmt::format("damaged ({})", ZSTD_getErrorName(result)));
+    used_ = in.pos;
+    ended = result == 0;
+  }
+  if (content_left_ > 0) return;
+  if (used_ != piece_.size() || offset_ != file_.size()) fail("data follows the zstd frame");
+}
+
+void FrameStreamReader::fail(const std::string& what) const {
+  throw FormatError(name_, what, kDamagedFileCure);
+}
+
+void FrameStreamReader::load_piece() {
+  const auto size = std::min(file_.size() - offset_, kPieceBytes);
+  if (size == 0) fail("the zstd frame does not end");
+  piece_.resize(static_cast<std::size_t>(size));
+  file_.read(offset_, piece_.data(), piece_.size());
+  offset_ += size;
+  used_ = 0;
 }
 
 std::optional<std::uint32_t> frame_checksum(std::string_view frame) {

@@ -30,26 +30,19 @@ std::string base64_encode(std::string_view data) {
 }
 
 std::optional<std::string> base64_decode(std::string_view text) {
-  if (text.size() % 4 != 0) return std::nullopt;
   std::string data;
   data.reserve(text.size() / 4 * 3);
-  while (!text.empty()) {
-    std::uint32_t bits = 0;
-    std::size_t digits = 0;
-    for (; digits < 4 && text[digits] != '='; ++digits) {
-      const std::size_t value = kAlphabet.find(text[digits]);
-      if (value == std::string_view::npos) return std::nullopt;
-      bits |= static_cast<std::uint32_t>(value) << (18 - 6 * digits);
-    }
-    const std::string_view padding = text.substr(digits, 4 - digits);
-    if (digits < 2 || (digits < 4 && text.size() > 4)) return std::nullopt;
-    if (padding.find_first_not_of('=') != std::string_view::npos) return std::nullopt;
-    if (digits < 4 && (bits & (0xFFFFFFu >> (8 * (digits - 1)))) != 0) return std::nullopt;
-    for (std::size_t i = 0; i + 1 < digits; ++i) {
-      data.push_back(static_cast<char>((bits >> (16 - 8 * i)) & 0xFF));
-    }
-    text.remove_prefix(4);
+  std::uint32_t bits = 0;
+  int unused = 0;  // of the bits
+  for (const char digit : text.substr(0, text.find('='))) {
+    bits = bits << 6 | static_cast<std::uint32_t>(kAlphabet.find(digit) & 63);
+    unused += 6;
+    if (unused < 8) continue;
+    unused -= 8;
+    data.push_back(static_cast<char>((bits >> unused) & 0xFF));
   }
+  // Letters that are no digits, wrong padding and bits that are left over come to light here.
+  if (base64_encode(data) != text) return std::nullopt;
   return data;
 }
 

@@ -3,43 +3,29 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "base/names.h"
 #include "text/words.h"
 
 namespace ql::text {
-namespace {
-
-// A pattern that can only match at the beginning need not be tried anywhere else.
-bool is_anchored(const std::string& pattern) {
-  return pattern.front() == '^' && pattern.find('|') == std::string::npos;
-}
-
-}  // namespace
 
 bool has_blank_head(std::string_view line) { return is_all_blank(line.substr(0, kLineHead)); }
 
-DocumentRule::DocumentRule(const std::string& rule) {
-  if (rule == "blank") {
-    kind_ = Kind::kBlank;
-  } else if (rule == "file") {
-    kind_ = Kind::kFile;
-  } else if (rule == "line") {
-    kind_ = Kind::kLine;
-  } else if (rule == "none") {
-    kind_ = Kind::kNone;
-  } else if (rule.empty()) {
+DocumentRule::DocumentRule(const std::string& rule)
+    : kind_(find_named<Kind>(rule).value_or(Kind::kPattern)) {
+  if (kind_ != Kind::kPattern) return;
+  if (rule.empty()) {
     throw UsageError("--document", "an empty rule", "give blank, file, line, none or a pattern");
-  } else {
-    kind_ = Kind::kPattern;
-    try {
-      pattern_ =
-          std::make_shared<const std::regex>(rule, std::regex::ECMAScript | std::regex::optimize);
-    } catch (const std::regex_error& error) {
-      throw UsageError("--document",
-                       fmt::format("'{}' is no regular expression ({})", rule, error.what()),
-                       "give blank, file, line, none or an ECMAScript pattern");
-    }
-    anchored_ = is_anchored(rule);
   }
+  try {
+    pattern_ =
+        std::make_shared<const std::regex>(rule, std::regex::ECMAScript | std::regex::optimize);
+  } catch (const std::regex_error& error) {
+    throw UsageError("--document",
+                     fmt::format("'{}' is no regular expression ({})", rule, error.what()),
+                     "give blank, file, line, none or an ECMAScript pattern");
+  }
+  // A pattern that can only match at the beginning need not be tried anywhere else.
+  anchored_ = rule.front() == '^' && rule.find('|') == std::string::npos;
 }
 
 bool DocumentRule::begins_at(std::string_view line, const LineHistory& before) const {

@@ -1,6 +1,7 @@
 // A rule tells where documents begin in a text.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <memory>
 #include <regex>
@@ -44,6 +45,7 @@ class DocumentRule {
 
  private:
   enum class Kind { kBlank, kFile, kLine, kNone, kPattern };
+  friend constexpr auto names_of(Kind) { return std::array{"blank", "file", "line", "none"}; }
   Kind kind_;
   std::shared_ptr<const std::regex> pattern_;
   bool anchored_ = false;

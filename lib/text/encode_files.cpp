@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/ordered_jobs.h"
+#include "text/block_jobs_internal.h"
 
 namespace ql::text {
 namespace {
@@ -49,23 +49,12 @@ EncodeTotals encode_files(const std::vector<std::string>& files, const Encoder& 
                           const std::function<void()>& after_block, std::size_t block_bytes) {
   TextReader reader(files, encoder.cut(), block_bytes);
   Collector collector(encoder, sink);
-  OrderedJobs<EncodedBlock> jobs(threads);
-  const auto collect_first = [&] {
-    collector.add(jobs.take());
-    after_block();
-  };
-  TextBlock block;
-  while (reader.next_before_error(block)) {
-    const std::size_t bytes = block.text.size();
-    jobs.add(
-        [&encoder, text = std::move(block)]() mutable { return encoder.encode(std::move(text)); },
-        bytes);
-    while (jobs.full()) collect_first();
-    // While more text is waited for, all of what has come is passed on.
-    while (!reader.has_more() && !jobs.empty()) collect_first();
-  }
-  while (!jobs.empty()) collect_first();
-  reader.rethrow_error();
+  work_on_blocks(
+      reader, threads, [&encoder](TextBlock block) { return encoder.encode(std::move(block)); },
+      [&](const EncodedBlock& block) {
+        collector.add(block);
+        after_block();
+      });
   return collector.totals();
 }
 

@@ -55,14 +55,10 @@ void Encoder::encode_lines(const TextBlock& block, std::string_view text,
     if (!place.continues_line) {
       if (options_.documents.begins_at(original.line(), place.lines_before)) begin_document();
       if (options_.eos == EosRule::kDouble) ids.push_back(*vocabulary_.eos());
-      place.head_blank = has_blank_head(original.line());
     }
     lines_->encode(lines.line(), ids, unknowns);
-    place.continues_line = !lines.ended();
-    if (place.continues_line) break;
-    end_line(ids, unknowns);
-    place.lines_before.add(place.head_blank);
-    ++place.line;
+    if (lines.ended()) end_line(ids, unknowns);
+    place.pass(original.line(), lines.ended());
   }
   encoded.counts.lines = place.line - block.place.line;
   if (place.continues_line && block.ends_file) {

@@ -43,8 +43,6 @@ class WordEncoder : public LineEncoder {
       }
     }
   }
-  // A line end is a blank between words.
-  void encode_line_end(std::vector<TokenId>&, Unknowns&) const override {}
 
  private:
   const TokenTable& tokens_;
@@ -69,9 +67,6 @@ class CharEncoder : public LineEncoder {
       position += point.length;
     }
   }
-  void encode_line_end(std::vector<TokenId>& ids, Unknowns& unknowns) const override {
-    encode("\n", ids, unknowns);
-  }
 
  private:
   std::vector<TokenId> id_of_;  // by code point
@@ -87,9 +82,6 @@ class ByteEncoder : public LineEncoder {
 
   void encode(std::string_view line, std::vector<TokenId>& ids, Unknowns&) const override {
     for (const char c : line) ids.push_back(id_of_[static_cast<unsigned char>(c)]);
-  }
-  void encode_line_end(std::vector<TokenId>& ids, Unknowns& unknowns) const override {
-    encode("\n", ids, unknowns);
   }
 
  private:

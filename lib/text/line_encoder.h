@@ -48,8 +48,10 @@ class LineEncoder {
   // Appends the ids of a line or of a piece of one (see LineCut), without its line end.
   virtual void encode(std::string_view line, std::vector<TokenId>& ids,
                       Unknowns& unknowns) const = 0;
-  // Appends what a line end becomes when it does not become <eos>.
-  virtual void encode_line_end(std::vector<TokenId>& ids, Unknowns& unknowns) const = 0;
+  // Appends what a line end becomes when it does not become <eos>: for words it is a blank.
+  virtual void encode_line_end(std::vector<TokenId>& ids, Unknowns& unknowns) const {
+    encode("\n", ids, unknowns);
+  }
 };
 
 std::unique_ptr<const LineEncoder> make_line_encoder(const Vocabulary& vocabulary);

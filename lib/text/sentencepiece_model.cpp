@@ -20,10 +20,6 @@ std::size_t sentencepiece_part(std::string_view text) {
   return head.size() - incomplete_suffix(head);
 }
 
-struct SentencePieceModel::State {
-  sentencepiece::SentencePieceProcessor processor;
-};
-
 namespace {
 
 // Returns what is wrong, or "". The library throws when it cannot sort the pieces.
@@ -41,45 +37,44 @@ std::string load(sentencepiece::SentencePieceProcessor& processor, std::string_v
 }  // namespace
 
 SentencePieceModel::SentencePieceModel(std::string_view serialized, const std::string& where)
-    : state_(std::make_unique<State>()) {
+    : processor_(std::make_unique<sentencepiece::SentencePieceProcessor>()) {
   if (rewrites_text(serialized)) {
     throw FormatError(where, "a SentencePiece model that rewrites text, or a damaged one",
                       "make one with qltok vocab, which keeps text as it is");
   }
-  if (const std::string problem = load(state_->processor, serialized); !problem.empty()) {
+  if (const std::string problem = load(*processor_, serialized); !problem.empty()) {
     throw FormatError(where, fmt::format("not a SentencePiece model ({})", problem));
   }
-  if (state_->processor.unk_id() < 0) {
+  if (processor_->unk_id() < 0) {
     throw FormatError(where, "a SentencePiece model without an unknown piece");
   }
 }
 
 SentencePieceModel::~SentencePieceModel() = default;
-SentencePieceModel::SentencePieceModel(SentencePieceModel&&) noexcept = default;
 
 std::uint32_t SentencePieceModel::size() const {
-  return static_cast<std::uint32_t>(state_->processor.GetPieceSize());
+  return static_cast<std::uint32_t>(processor_->GetPieceSize());
 }
 
 const std::string& SentencePieceModel::piece(std::uint32_t id) const {
-  return state_->processor.IdToPiece(static_cast<int>(id));
+  return processor_->IdToPiece(static_cast<int>(id));
 }
 
 bool SentencePieceModel::is_byte(std::uint32_t id) const {
-  return state_->processor.IsByte(static_cast<int>(id));
+  return processor_->IsByte(static_cast<int>(id));
 }
 
 bool SentencePieceModel::is_control(std::uint32_t id) const {
-  return state_->processor.IsControl(static_cast<int>(id));
+  return processor_->IsControl(static_cast<int>(id));
 }
 
 std::uint32_t SentencePieceModel::unk() const {
-  return static_cast<std::uint32_t>(state_->processor.unk_id());
+  return static_cast<std::uint32_t>(processor_->unk_id());
 }
 
 void SentencePieceModel::encode(std::string_view text, std::vector<std::uint32_t>& ids) const {
   std::vector<int> pieces;
-  const auto status = state_->processor.Encode(text, &pieces);
+  const auto status = processor_->Encode(text, &pieces);
   if (!status.ok()) throw Error("SentencePiece", status.ToString());
   ids.insert(ids.end(), pieces.begin(), pieces.end());
 }

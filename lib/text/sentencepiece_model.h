@@ -8,6 +8,10 @@
 #include <string_view>
 #include <vector>
 
+namespace sentencepiece {
+class SentencePieceProcessor;
+}
+
 namespace ql::text {
 
 // The library writes a blank as U+2581 in its pieces.
@@ -23,7 +27,6 @@ class SentencePieceModel {
   // `serialized` is a model as the library writes it. Throws FormatError at `where`.
   SentencePieceModel(std::string_view serialized, const std::string& where);
   ~SentencePieceModel();
-  SentencePieceModel(SentencePieceModel&&) noexcept;
 
   std::uint32_t size() const;
   const std::string& piece(std::uint32_t id) const;
@@ -36,8 +39,7 @@ class SentencePieceModel {
   void encode(std::string_view text, std::vector<std::uint32_t>& ids) const;
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  std::unique_ptr<sentencepiece::SentencePieceProcessor> processor_;
 };
 
 struct SentencePieceTraining {

@@ -35,19 +35,6 @@ bool TextReader::next(TextBlock& block) {
   return true;
 }
 
-bool TextReader::next_before_error(TextBlock& block) {
-  try {
-    return next(block);
-  } catch (const Error&) {
-    error_ = std::current_exception();
-    return false;
-  }
-}
-
-void TextReader::rethrow_error() const {
-  if (error_) std::rethrow_exception(error_);
-}
-
 bool TextReader::has_more() const {
   if (input_) return input_->has_more();
   if (next_file_ == files_.size()) return true;
@@ -125,13 +112,7 @@ std::size_t TextReader::cut_inside_line(std::size_t searched) const {
 void TextReader::advance(const TextBlock& block) {
   place_.offset += static_cast<std::int64_t>(block.text.size());
   place_.starts_file = false;
-  for (LineSplitter lines(block.text); lines.next();) {
-    if (!place_.continues_line) place_.head_blank = has_blank_head(lines.line());
-    place_.continues_line = !lines.ended();
-    if (place_.continues_line) break;
-    place_.lines_before.add(place_.head_blank);
-    ++place_.line;
-  }
+  for (LineSplitter lines(block.text); lines.next();) place_.pass(lines.line(), lines.ended());
   if (place_.continues_line && block.ends_file) place_.lines_before.add(place_.head_blank);
   if (!block.text.empty()) {
     place_.continues_word = place_.continues_line && !is_blank(block.text.back());

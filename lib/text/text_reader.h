@@ -4,9 +4,9 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <exception>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/file.h"
@@ -24,6 +24,15 @@ struct TextPlace {
   bool continues_word = false;  // and the byte before it is not a blank
   bool head_blank = true;       // the continued line has a blank head
   LineHistory lines_before;     // in all files, without the continued line
+
+  // Passes a line, or the rest or a piece of one when no line feed follows.
+  void pass(std::string_view text, bool ended) {
+    if (!continues_line) head_blank = has_blank_head(text);
+    continues_line = !ended;
+    if (!ended) return;
+    lines_before.add(head_blank);
+    ++line;
+  }
 };
 
 struct TextBlock {
@@ -55,10 +64,6 @@ class TextReader {
   // on the text alone; what a pipe delivers slowly comes in shorter ones, of whole lines. The first
   // kLineHead bytes of a line stay together.
   bool next(TextBlock& block);
-  // The same, but an error of the input ends the blocks and is kept for rethrow_error(), for those
-  // who are still at work on the blocks before it.
-  bool next_before_error(TextBlock& block);
-  void rethrow_error() const;
   // False when next() may have to wait: for what a pipe delivers, or for its writer.
   bool has_more() const;
 
@@ -77,7 +82,6 @@ class TextReader {
   bool input_ended_ = false;
   std::string buffer_;  // read, not yet given out
   TextPlace place_;     // of the buffer
-  std::exception_ptr error_;
 };
 
 }  // namespace ql::text

@@ -12,24 +12,26 @@
 namespace ql::text {
 namespace {
 
-// A token's place in the file: put into words only when there is something to say of it.
-struct Place {
-  const std::string& where;
-  std::size_t id;
-  std::string text() const { return fmt::format("{}: tokens[{}]", where, id); }
-};
-
-void check_word(std::string_view token, const Place& place) {
-  if (count_word_starts(token, false) != 1 || is_blank(token.front()) || is_blank(token.back())) {
-    throw FormatError(place.text(),
-                      fmt::format("a word without blanks expected, found '{}'", token));
-  }
+std::string place_of(const std::string& where, std::size_t id) {
+  return fmt::format("{}: tokens[{}]", where, id);
 }
 
-void check_char(std::string_view token, const Place& place) {
-  if (token.empty() || code_point_at(token, 0).length != token.size()) {
-    throw FormatError(place.text(), fmt::format("one code point expected, found '{}'", token));
+// Pieces are those of their model.
+void check_token(TokenType type, std::string_view token, const std::string& where, std::size_t id) {
+  const auto expect = [&](bool good, const char* what) {
+    if (good) return;
+    throw FormatError(place_of(where, id), fmt::format("{} expected, found '{}'", what, token));
+  };
+  if (type == TokenType::kWord) {
+    expect(
+        count_word_starts(token, false) == 1 && !is_blank(token.front()) && !is_blank(token.back()),
+        "a word without blanks");
   }
+  if (type == TokenType::kChar) {
+    expect(!token.empty() && code_point_at(token, 0).length == token.size(), "one code point");
+  }
+  if (type == TokenType::kByte)
+    expect(parse_byte_token(token).has_value(), "a byte such as <0x0A>");
 }
 
 void check_special(const std::optional<TokenId>& id, std::size_t size, const char* name,
@@ -37,13 +39,6 @@ void check_special(const std::optional<TokenId>& id, std::size_t size, const cha
   if (id && *id >= size) {
     throw FormatError(
         where, fmt::format("specials: {} is {}, but there are only {} tokens", name, *id, size));
-  }
-}
-
-void check_byte(std::string_view token, const Place& place) {
-  if (!parse_byte_token(token)) {
-    throw FormatError(place.text(),
-                      fmt::format("a byte such as <0x0A> expected, found '{}'", token));
   }
 }
 
@@ -63,10 +58,10 @@ void check_pieces(const TokenTable& tokens, const SentencePieceModel& model,
   }
   for (std::uint32_t id = 0; id < tokens.size(); ++id) {
     if (tokens.token(id) != model.piece(id)) {
-      throw FormatError(Place{where, id}.text(), fmt::format("'{}', but the model's piece is '{}'",
-                                                             tokens.token(id), model.piece(id)));
+      throw FormatError(place_of(where, id), fmt::format("'{}', but the model's piece is '{}'",
+                                                         tokens.token(id), model.piece(id)));
     }
-    if (model.is_byte(id)) check_byte(tokens.token(id), {where, id});
+    if (model.is_byte(id)) check_token(TokenType::kByte, tokens.token(id), where, id);
   }
   if (content.unk != model.unk()) {
     throw FormatError(where, fmt::format("specials: unk must be {} as in the model", model.unk()));
@@ -134,13 +129,10 @@ Vocabulary::Vocabulary(VocabularyContent content, const std::string& where)
       throw FormatError(fmt::format("{}: counts[{}]", where, id), "a count below 0");
     }
     if (tokens_.insert(token) != id) {
-      throw FormatError(Place{where, id}.text(), fmt::format("'{}' again; it is tokens[{}] already",
-                                                             token, tokens_.find(token)));
+      throw FormatError(place_of(where, id), fmt::format("'{}' again; it is tokens[{}] already",
+                                                         token, tokens_.find(token)));
     }
-    if (is_special(id)) continue;
-    if (content_.type == TokenType::kWord) check_word(token, {where, id});
-    if (content_.type == TokenType::kChar) check_char(token, {where, id});
-    if (content_.type == TokenType::kByte) check_byte(token, {where, id});
+    if (!is_special(id)) check_token(content_.type, token, where, id);
   }
   content_.tokens = {};
   if (content_.type == TokenType::kByte) {

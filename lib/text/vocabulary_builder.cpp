@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "base/object_pool.h"
-#include "base/ordered_jobs.h"
+#include "text/block_jobs_internal.h"
 #include "text/line_encoder.h"
 #include "text/lines_internal.h"
 #include "text/lowercase_internal.h"
@@ -92,41 +92,22 @@ template <typename Counter>
 Counter count_lines(const std::vector<std::string>& files, const VocabularyRules& rules,
                     int threads, std::int64_t& lines) {
   ObjectPool<Counter> counters;
-  {
-    TextReader reader = reader_of(files, rules);
-    OrderedJobs<std::int64_t> jobs(threads);
-    TextBlock block;
-    while (reader.next_before_error(block)) {
-      const std::size_t bytes = block.text.size();
-      jobs.add(
-          [&, text = std::move(block)]() mutable {
-            std::unique_ptr<Counter> counter = counters.take();
-            const std::int64_t begun = for_each_line(
-                std::move(text), rules, [&](std::string_view line, bool begins, bool ended) {
-                  counter->add(line, begins, ended);
-                });
-            counters.give_back(std::move(counter));
-            return begun;
-          },
-          bytes);
-      while (jobs.full()) lines += jobs.take();
-      // While more text is waited for, what is wrong with what has come is said.
-      while (!reader.has_more() && !jobs.empty()) lines += jobs.take();
-    }
-    while (!jobs.empty()) lines += jobs.take();
-    reader.rethrow_error();
-  }
-  Counter sum;
-  bool first = true;
-  for (const std::unique_ptr<Counter>& counter : counters.idle()) {
-    if (first) {
-      sum = std::move(*counter);
-    } else {
-      sum.merge(*counter);
-    }
-    first = false;
-  }
-  return sum;
+  TextReader reader = reader_of(files, rules);
+  work_on_blocks(
+      reader, threads,
+      [&](TextBlock block) {
+        std::unique_ptr<Counter> counter = counters.take();
+        const std::int64_t begun = for_each_line(
+            std::move(block), rules, [&](std::string_view line, bool begins, bool ended) {
+              counter->add(line, begins, ended);
+            });
+        counters.give_back(std::move(counter));
+        return begun;
+      },
+      [&](std::int64_t begun) { lines += begun; });
+  const std::unique_ptr<Counter> sum = counters.take();
+  for (const std::unique_ptr<Counter>& counter : counters.idle()) sum->merge(*counter);
+  return std::move(*sum);
 }
 
 // Takes the count of `token` out of `counts`.

@@ -39,11 +39,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (!accepted([&] { documents = read(input.mode % 3, file.name()); })) return 0;
   ++taken_inputs;
   std::string text;
-  ql::foreign::TextIdWriter writer([&](const void* bytes, std::size_t count) {
-    text.append(static_cast<const char*>(bytes), count);
-  });
-  ql::shard::test::send(documents, writer);
-  writer.finish(std::nullopt);
+  const auto writer =
+      ql::foreign::make_token_writer("ids",
+                                     [&](const void* bytes, std::size_t count) {
+                                       text.append(static_cast<const char*>(bytes), count);
+                                     },
+                                     {});
+  ql::shard::test::send(documents, *writer);
+  writer->finish(std::nullopt);
   file.put(text);
   require(read(0, file.name()) == documents, "what is written as text reads the same");
   return 0;

@@ -39,9 +39,9 @@ ByteSink into(std::string& text) {
 
 std::string as_text(const Documents& documents) {
   std::string text;
-  TextIdWriter writer(into(text));
-  send(documents, writer);
-  writer.finish(std::nullopt);
+  const auto writer = make_token_writer("ids", into(text), {});
+  send(documents, *writer);
+  writer->finish(std::nullopt);
   return text;
 }
 
@@ -80,9 +80,10 @@ TEST_CASE("raw ids are read back, across buffers") {
   const Documents documents = random_documents(200001, 1000, 14, 1000);
   for (const int bytes_per_id : {2, 4}) {
     std::string bytes;
-    RawIdWriter writer(into(bytes), bytes_per_id, vocabulary_of(1000));
-    send(documents, writer);
-    writer.finish(std::nullopt);
+    const auto writer = make_token_writer(bytes_per_id == 2 ? "u16" : "u32", into(bytes),
+                                          {vocabulary_of(1000), "", {}});
+    send(documents, *writer);
+    writer->finish(std::nullopt);
     CHECK(bytes.size() == 200001U * static_cast<std::size_t>(bytes_per_id));
     const Documents read = parse_raw(bytes, bytes_per_id);
     REQUIRE(read.size() == 1);
@@ -100,7 +101,9 @@ TEST_CASE("raw ids: cut ids, foreign ids and ids that are too wide are refused")
   CHECK(contains(complaint([] { parse_raw(std::string("\1\0\xE8\x03", 4), 2); }),
                  "token 1: id 1000 is outside the vocabulary of 1000 entries"));
   CHECK(contains(
-      complaint([] { RawIdWriter([](const void*, std::size_t) {}, 2, vocabulary_of(65537)); }),
+      complaint([] {
+        make_token_writer("u16", [](const void*, std::size_t) {}, {vocabulary_of(65537), "", {}});
+      }),
       "do not fit into u16"));
 }
 

@@ -104,13 +104,6 @@ TEST_CASE("level 0 codes what is frequent in fewer bits and hardly looks for rep
   CHECK(searched.size() < frame.size());
 }
 
-TEST_CASE("frames that would fill the memory are few at once") {
-  CHECK(threads_for_frames(8, 262144) == 8);
-  CHECK(threads_for_frames(8, std::int64_t{8} << 20) == 4);
-  CHECK(threads_for_frames(8, std::int64_t{64} << 20) == 1);
-  CHECK(threads_for_frames(0, 1) == 1);
-}
-
 TEST_CASE("an existing folder stays as it is until the new one is whole") {
   const ScratchFolder scratch;
   pack(scratch / "data", kDocuments, header_of(10));
@@ -172,7 +165,7 @@ TEST_CASE("an empty folder may be used, parents are made, a trailing slash is no
   TokenReader reader(scratch / "new/parent/data");
   CHECK(reader.tokens() == 5);
   for (const char* name : {"", ".", "..", "/", "a/.."}) {
-    CHECK_THROWS_AS(prepare_pack_target(name, false), UsageError);
+    CHECK_THROWS_AS(check_pack_target(name, false), UsageError);
   }
 }
 

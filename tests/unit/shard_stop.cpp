@@ -53,7 +53,7 @@ TEST_CASE("a signal ends the hashing of document starts") {
   pack(scratch / "data", {{1, 2}, {3}}, header_of(10));
   const TokenReader reader(scratch / "data");
   CHECK(hears_a_signal([&] { DocumentStartsReader(reader.place(), reader.manifest()); }));
-  CHECK(hears_a_signal([&] { DocumentStartsAhead(reader.place(), reader.manifest(), 2); }));
+  CHECK(hears_a_signal([&] { DocumentStartsReader(reader.place(), reader.manifest(), 2); }));
 }
 
 }  // namespace ql::shard
