@@ -61,8 +61,9 @@ std::filesystem::path program_folder() {
 ChildResult run_child(const std::filesystem::path& program,
                       const std::vector<std::string>& arguments) {
   std::array<int, 2> ends{};
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0)
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) {
     throw SystemError(program.string(), "open a pipe", errno);
+  }
   const Descriptor read_end(ends[0]);
   Descriptor write_end(ends[1]);
   const pid_t child = internal::spawn(

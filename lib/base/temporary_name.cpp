@@ -23,8 +23,9 @@ std::optional<TemporaryName> parse_temporary_name(const std::string& file_name) 
   static const std::regex form(R"(\.([\s\S]+)\.([0-9a-f]{8})\.([0-9]+)\.tmp(\.old)?)");
   std::smatch parts;
   // Most names in a folder are no such ones, and to look for the whole form takes longer.
-  if (file_name.rfind('.', 0) != 0 || !std::regex_match(file_name, parts, form))
+  if (file_name.rfind('.', 0) != 0 || !std::regex_match(file_name, parts, form)) {
     return std::nullopt;
+  }
   const std::int64_t process = parse_integer(parts.str(3)).value_or(0);
   if (process < 1 || process > INT32_MAX) return std::nullopt;
   return TemporaryName{parts.str(1), parts.str(2), static_cast<pid_t>(process), parts[4].matched};

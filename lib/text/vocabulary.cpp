@@ -30,8 +30,9 @@ void check_token(TokenType type, std::string_view token, const std::string& wher
   if (type == TokenType::kChar) {
     expect(!token.empty() && code_point_at(token, 0).length == token.size(), "one code point");
   }
-  if (type == TokenType::kByte)
+  if (type == TokenType::kByte) {
     expect(parse_byte_token(token).has_value(), "a byte such as <0x0A>");
+  }
 }
 
 void check_special(const std::optional<TokenId>& id, std::size_t size, const char* name,
