@@ -7,7 +7,7 @@
 #include "base/number.h"
 #include "base/option_builders.h"
 #include "base/provenance.h"
-#include "base/system_memory.h"
+#include "base/resources.h"
 #include "base/tool.h"
 #include "in_processes.h"
 #include "machine/device.h"

@@ -16,9 +16,9 @@ void AppendFile::append(std::string_view record) {
   const off_t length = ::lseek(descriptor_, 0, SEEK_END);
   try {
     descriptor_.write(record.data(), record.size(), path_.string());
-  } catch (const SystemError& error) {
+  } catch (...) {
     if (length >= 0 && uninterrupted([&] { return ::ftruncate(descriptor_, length); }) == 0) throw;
-    throw SystemError(path_.string(), "write or shorten", error.error_number());
+    throw SystemError(path_.string(), "write or shorten", errno);
   }
 }
 

@@ -2,8 +2,8 @@
 
 #include <cstdint>
 
-#include "base/cores.h"
 #include "base/option_builders.h"
+#include "base/resources.h"
 
 namespace ql {
 

@@ -28,7 +28,8 @@ class Descriptor {
   // Opens a file that children do not inherit. Throws SystemError(where, action, errno).
   Descriptor(const std::filesystem::path& path, int flags, const std::string& where,
              const std::string& action = "open");
-  Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
+  // Who has one in it stays where it is, for others may point there.
+  Descriptor(Descriptor&&) = delete;
   Descriptor& operator=(Descriptor&& other) noexcept {
     std::swap(number_, other.number_);
     return *this;

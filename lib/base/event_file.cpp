@@ -1,8 +1,9 @@
 #include "base/event_file.h"
 
 #include <algorithm>
+#include <cstdio>
+#include <cstring>
 #include <optional>
-#include <regex>
 #include <system_error>
 
 #include "base/error.h"
@@ -19,10 +20,12 @@ constexpr std::int64_t kSecond = 1'000'000;  // in microseconds
 // The microseconds since 1970 in a name of ours. Earlier versions wrote seconds in 10 digits. Such
 // a name sorts before ours of the same second.
 std::optional<std::int64_t> time_in(const std::string& name) {
-  static const std::regex form(R"(events\.out\.tfevents\.([0-9]{16}|[0-9]{10})\.qltrain)");
-  std::smatch parts;
-  if (!std::regex_match(name, parts, form)) return std::nullopt;
-  return *parse_integer(parts.str(1)) * (parts.length(1) == 10 ? kSecond : 1);
+  char digits[17] = {};
+  int end = 0;
+  std::sscanf(name.c_str(), "events.out.tfevents.%16[0-9].qltrain%n", digits, &end);
+  const std::size_t count = std::strlen(digits);
+  if (end != static_cast<int>(name.size()) || (count != 10 && count != 16)) return std::nullopt;
+  return *parse_integer(digits) * (count == 10 ? kSecond : 1);
 }
 
 }  // namespace

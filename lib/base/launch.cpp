@@ -59,6 +59,7 @@ class Processes {
     request.program = fs::read_symlink("/proc/self/exe").string();
     // A NUL byte ends each argument; the first is the program's name.
     const std::vector<std::string> words = split(read_file("/proc/self/cmdline"), '\0');
+    if (words.size() < 2) throw Error("--processes", "the system hides this program's arguments");
     request.arguments.assign(words.begin() + 1, words.end() - 1);
     const std::vector<std::string> common = common_variables(count);
     request.group = 0;

@@ -4,11 +4,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <climits>
 #include <mutex>
-#include <regex>
 #include <set>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -20,15 +21,25 @@
 namespace ql {
 
 std::optional<TemporaryName> parse_temporary_name(const std::string& file_name) {
-  static const std::regex form(R"(\.([\s\S]+)\.([0-9a-f]{8})\.([0-9]+)\.tmp(\.old)?)");
-  std::smatch parts;
-  // Most names in a folder are no such ones, and to look for the whole form takes longer.
-  if (file_name.rfind('.', 0) != 0 || !std::regex_match(file_name, parts, form)) {
-    return std::nullopt;
-  }
-  const std::int64_t process = parse_integer(parts.str(3)).value_or(0);
+  // Read from its end, because the first part may have full stops.
+  std::string_view rest = file_name;
+  const auto last_part = [&rest] {
+    const std::size_t stop = std::min(rest.rfind('.'), rest.size());
+    const std::string_view part = rest.substr(std::min(stop + 1, rest.size()));
+    rest = rest.substr(0, stop);
+    return part;
+  };
+  std::string_view end = last_part();
+  const bool moved_away = end == "old";
+  if (moved_away) end = last_part();
+  const std::string_view digits = last_part(), machine = last_part();
+  const bool is_ours = end == "tmp" && machine.size() == 8 && rest.size() > 1 && rest[0] == '.' &&
+                       machine.find_first_not_of("0123456789abcdef") == std::string_view::npos &&
+                       digits.find_first_not_of("0123456789") == std::string_view::npos;
+  const std::int64_t process = is_ours ? parse_integer(digits).value_or(0) : 0;
   if (process < 1 || process > INT32_MAX) return std::nullopt;
-  return TemporaryName{parts.str(1), parts.str(2), static_cast<pid_t>(process), parts[4].matched};
+  return TemporaryName{std::string(rest.substr(1)), std::string(machine),
+                       static_cast<pid_t>(process), moved_away};
 }
 
 std::string this_machine() {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/system_memory.h"
+#include "base/resources.h"
 #include "net/attention_cost.h"
 
 namespace ql::eval {

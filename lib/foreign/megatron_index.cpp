@@ -15,10 +15,6 @@ constexpr std::int64_t kHeaderBytes = 34, kLongestSequence = INT32_MAX;
 constexpr std::uint8_t kU16 = 8, kI32 = 4;  // type codes
 constexpr const char* kCure = "is it an index that Megatron wrote, and complete?";
 
-// By their codes. i8 is too small for ids, 6 and 7 are no whole numbers.
-const std::map<int, IdType> kTypes = {
-    {1, {1, false}}, {3, {2, true}}, {kI32, {4, true}}, {5, {8, true}}, {kU16, {2, false}}};
-
 }  // namespace
 
 void MegatronIndex::fail(const std::string& what) const { throw FormatError(name_, what, kCure); }
@@ -35,6 +31,9 @@ MegatronIndex::MegatronIndex(const std::filesystem::path& path, std::int64_t dat
   }
   const auto version = load_little_endian<std::uint64_t>(header + 9);
   if (version != kVersion) fail(fmt::format("version {}, expected {}", version, kVersion));
+  // By their codes. i8 is too small for ids, 6 and 7 are no whole numbers.
+  static const std::map<int, IdType> kTypes = {
+      {1, {1, false}}, {3, {2, true}}, {kI32, {4, true}}, {5, {8, true}}, {kU16, {2, false}}};
   const auto code = static_cast<unsigned char>(header[17]);
   const auto type = kTypes.find(code);
   if (type == kTypes.end()) {

@@ -11,10 +11,10 @@
 #include <optional>
 #include <sstream>
 
-#include "base/cores.h"
 #include "base/error.h"
 #include "base/launched_process.h"
 #include "base/log.h"
+#include "base/resources.h"
 #include "machine/library_symbol_internal.h"
 #include "machine/openblas_kernels_internal.h"
 

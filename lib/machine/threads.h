@@ -18,7 +18,7 @@ struct ThreadSetup {
   double gflops = 0;  // measured on a product of two 512 x 512 matrices in float32
 };
 
-// Sets the threads of LibTorch and of the BLAS beneath it (0: usable_cores() of base/cores.h,
+// Sets the threads of LibTorch and of the BLAS beneath it (0: usable_cores() of base/resources.h,
 // shared among the processes of base/launched_process.h on this machine), lets OpenBLAS take
 // kernels that suit the processor (machine/openblas_kernels_internal.h), keeps freed memory,
 // measures for some milliseconds, and logs a warning with the cure when the BLAS is slow or keeps a

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "base/system_memory.h"
+#include "base/resources.h"
 #include "eval/chunk_size.h"
 #include "net/attention_cost.h"
 #include "net/cost.h"

@@ -7,7 +7,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/number.h"
-#include "base/system_memory.h"
+#include "base/resources.h"
 #include "eval/evaluate.h"
 #include "eval/token_check.h"
 #include "net/cost.h"

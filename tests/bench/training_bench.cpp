@@ -19,7 +19,7 @@
 #include <string>
 #include <vector>
 
-#include "base/system_memory.h"
+#include "base/resources.h"
 #include "machine/threads.h"
 #include "net/cost.h"
 #include "net/model_file.h"

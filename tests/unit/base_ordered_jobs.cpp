@@ -9,8 +9,8 @@
 #include <thread>
 #include <vector>
 
-#include "base/cores.h"
 #include "base/object_pool.h"
+#include "base/resources.h"
 
 namespace ql {
 

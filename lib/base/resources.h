@@ -1,9 +1,13 @@
-// Finds how much memory this process has and could have.
+// What this process may use of its machine, and how much memory it has.
 #pragma once
 
 #include <cstdint>
 
 namespace ql {
+
+// Physical cores: distinct cores of the process's CPU affinity, at most the control group's quota.
+// At least 1.
+int usable_cores();
 
 // Bytes of this process that are in memory now; 0: unknown.
 std::int64_t resident_bytes();
