@@ -170,8 +170,8 @@ struct ProcessGroup::State {
   [[noreturn]] void explain(const std::exception& error) {
     std::string why = watch->verdict(kTelling);
     if (const std::optional<int> ended = why.empty() ? find_ended() : std::nullopt) {
-      why = process_name(*ended, process.size) + " has ended";
-      watch->tell_failure(why);
+      // One that has named another before it ended itself is not the one.
+      why = watch->tell_failure(process_name(*ended, process.size) + " has ended");
     } else if (why.empty()) {
       why = watch->verdict(kSilence + std::chrono::seconds(3));
     }

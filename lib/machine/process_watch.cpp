@@ -122,9 +122,8 @@ void ProcessWatch::look() {
     store_->add(progress_of(process_.rank), 1);
     told_progress_ = progress;
   }
-  if (store_->add(kLost, 0) > 0) {
-    const std::vector<std::uint8_t> why = store_->get(kWhy);
-    decide(std::string(why.begin(), why.end()));
+  if (const std::string why = published(); !why.empty()) {
+    decide(why);
     return;
   }
   const int first = process_.rank == 0 ? 1 : 0, end = process_.rank == 0 ? process_.size : 1;
@@ -161,12 +160,17 @@ std::string ProcessWatch::look_at(int rank) {
   return "";
 }
 
-// The first verdict stands.
-void ProcessWatch::publish(const std::string& why) {
-  if (store_->add(kLost, 0) == 0) {
-    store_->set(kWhy, std::vector<std::uint8_t>(why.begin(), why.end()));
-    store_->add(kLost, 1);
-  }
+std::string ProcessWatch::published() {
+  if (store_->add(kLost, 0) == 0) return "";
+  const std::vector<std::uint8_t> why = store_->get(kWhy);
+  return {why.begin(), why.end()};
+}
+
+std::string ProcessWatch::publish(const std::string& why) {
+  if (const std::string first = published(); !first.empty()) return first;
+  store_->set(kWhy, std::vector<std::uint8_t>(why.begin(), why.end()));
+  store_->add(kLost, 1);
+  return why;
 }
 
 void ProcessWatch::decide(const std::string& text) {
@@ -181,13 +185,13 @@ std::string ProcessWatch::verdict(std::chrono::milliseconds time) {
   return verdict_;
 }
 
-void ProcessWatch::tell_failure(const std::string& why) noexcept {
+std::string ProcessWatch::tell_failure(const std::string& why) {
   waiting_ = true;  // for the store, which may be silent
   try {
     const std::lock_guard<std::mutex> lock(store_mutex_);
-    publish(why);
+    return publish(why);
   } catch (const std::exception&) {
-    // The store is gone, and the others notice that themselves.
+    return why;  // the store is gone, and the others notice that themselves
   }
 }
 

@@ -48,8 +48,9 @@ class ProcessWatch {
   // Says what happened to the process that is lost, and waits so long for it to be known; empty
   // when all are well as far as can be seen.
   std::string verdict(std::chrono::milliseconds time = {});
-  // Tells all processes which one has failed, and why, unless they know of one.
-  void tell_failure(const std::string& why) noexcept;
+  // Tells all processes which one has failed, and why, unless they know of one. Returns what they
+  // know then: the first verdict stands.
+  std::string tell_failure(const std::string& why);
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -64,7 +65,8 @@ class ProcessWatch {
   void end(std::atomic<bool>& asked, std::thread& thread);
   void look();
   std::string look_at(int rank);
-  void publish(const std::string& why);
+  std::string published();
+  std::string publish(const std::string& why);
   void decide(const std::string& text);
   bool wait_for(std::chrono::milliseconds time, const std::atomic<bool>& asked);
   std::string store_name() const;
