@@ -20,7 +20,7 @@ namespace {
 // Refuses options that would have no effect, or that --per has no place for.
 void check_combination(const ql::Options& options) {
   if (options.has("per")) {
-    for (const char* other : {"per-token", "unigram", "batch"}) {
+    for (const char* other : {"per-token", "attention", "unigram", "batch"}) {
       if (options.given(other)) {
         throw ql::UsageError("--per", fmt::format("has no place for --{}", other),
                              "make a call of its own for it");
@@ -31,8 +31,8 @@ void check_combination(const ql::Options& options) {
     }
   }
   if (!options.has("unigram") || options.has("model")) return;
-  for (const char* other : {"segment", "memory", "compressed-memory", "method", "batch", "chunk",
-                            "device", "precision"}) {
+  for (const char* other : {"segment", "memory", "compressed-memory", "stride", "reset",
+                            "attention", "method", "batch", "chunk", "device", "precision"}) {
     if (options.given(other)) {
       throw ql::UsageError(fmt::format("--{}", other),
                            "is about networks, and a unigram model is none",
@@ -48,9 +48,11 @@ std::int64_t columns(const ql::Options& options) {
     throw ql::UsageError("--batch", "layer by layer there is one stream and no columns",
                          "add --method stepwise, or leave --batch out");
   }
-  if (stepwise && options.given("chunk")) {
-    throw ql::UsageError("--chunk", "step by step there are no chunks",
-                         "use --method layerwise, or leave --chunk out");
+  for (const std::string other : {"chunk", "stride", "reset", "attention"}) {
+    if (stepwise && options.given(other)) {
+      throw ql::UsageError("--" + other, "is for layer by layer only",
+                           "use --method layerwise, or leave --" + other + " out");
+    }
   }
   return stepwise ? options.integer("batch") : 0;
 }
@@ -66,12 +68,21 @@ ql::eval::StudyOptions study_options(const ql::Options& options, ql::machine::Pr
   study.compressed_memories = options.integers("compressed-memory");
   study.batch = columns(options);
   study.chunk = options.integer("chunk");
+  study.stride = options.has("stride") ? options.integer("stride") : 0;
+  study.reset = options.has("reset") ? options.integer("reset") : 0;
   study.group = group;
   study.device = ql::machine::find_device(options.text("device"), group);
   study.precision =
       ql::value_named<ql::machine::Precision>(options.text("precision"), "--precision");
   ql::machine::set_up_precision(study.device, study.precision);
   if (options.has("per-token")) study.loss_file = options.text("per-token");
+  if (options.has("attention")) {
+    if (options.text("attention") == "-") {
+      throw ql::UsageError("--attention", "standard output has the table of perplexities",
+                           "give the name of a file");
+    }
+    study.attention_file = options.text("attention");
+  }
   return study;
 }
 
@@ -92,7 +103,7 @@ void check(const ql::eval::StudyOptions& study) {
 // Refuses evaluations that several processes cannot share.
 void check_processes(const ql::Options& options, const ql::eval::StudyOptions& study) {
   if (study.group == nullptr) return;
-  for (const char* other : {"per", "per-token", "unigram"}) {
+  for (const char* other : {"per", "per-token", "attention", "unigram", "stride", "reset"}) {
     if (options.has(other)) {
       throw ql::UsageError(fmt::format("--{}", other), "is the work of one process",
                            "leave --processes out, or the launcher");

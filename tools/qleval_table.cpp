@@ -26,6 +26,17 @@ std::vector<Option> own_options() {
                     "Compressed memory lengths of a Compressive Transformer; default: the one "
                     "trained with.",
                     "", 0, kLongest),
+      without_default(make_integer(
+          "stride",
+          "Of a network without memory: slide its window by N tokens, and score its newest N "
+          "targets, so that each has at least the segment less N tokens before it. 1 is the most "
+          "exact and the slowest.",
+          "0", 1, kLongest)),
+      without_default(make_integer("reset",
+                                   "Empty the memory after every N tokens. With --per-token it "
+                                   "tells what a target's distance "
+                                   "to the last reset is worth.",
+                                   "0", 1, kLongest)),
       make_option("unigram", OptionType::kFolder, "DIR",
                   "Also score a unigram model of this training data (or - for a token stream), the "
                   "baseline to beat."),
@@ -39,6 +50,11 @@ std::vector<Option> own_options() {
                   "Write the loss of every target: little-endian float32, natural logarithm, in "
                   "stream order. With - they go to standard output and the table to standard "
                   "error. Only for a call of a single row."),
+      make_option(
+          "attention", OptionType::kFile, "FILE",
+          "Write where attention looks: the mean probability of a key by its distance, layer "
+          "by layer and head by head, as tab-separated columns. Only for a call of a single "
+          "row."),
       make_choice("format", "FORMAT",
                   "tsv: a table with a header line. json: a list of objects; with --per one object "
                   "a line.",

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <vector>
 
+#include "base/error.h"
 #include "eval/evaluation_methods.h"
 #include "eval/stream_scorer.h"
 #include "eval/token_check.h"
@@ -16,6 +17,20 @@ TokenSource source_of(shard::TokenReader& reader) {
             reader.read(begin, count, out, cursor);
           },
           [&reader]() -> decltype(auto) { return reader.document_starts(); }};
+}
+
+void check_stride(const net::Geometry& geometry, std::int64_t stride) {
+  if (stride == 0) return;
+  if (stride < 0 || stride > geometry.lengths.segment) {
+    throw ConfigError("stride", fmt::format("expected 1 to {}, the segment, found {}",
+                                            geometry.lengths.segment, stride));
+  }
+  if (std::any_of(geometry.stages.begin(), geometry.stages.end(), [](const net::Stage& stage) {
+        return stage.memory + stage.compressed_memory > 0;
+      })) {
+    throw ConfigError("stride",
+                      "only the windows of a network without memory slide; leave the stride out");
+  }
 }
 
 Evaluation evaluate_layerwise(const nn::ModelAtLengths& model, const TokenSource& source,

@@ -23,6 +23,8 @@ struct LossSums {
 struct Evaluation : LossSums {
   LossSums known;            // over the targets that are not <unk>
   std::int64_t batch = 0;    // columns read side by side
+  std::int64_t stride = 0;   // targets that a window scores; 0: there are no windows
+  std::int64_t reset = 0;    // tokens after which memory is emptied; 0: never
   std::int64_t warm_up = 0;  // tokens read twice: not scored at column starts, all columns together
   double seconds = 0;
 };

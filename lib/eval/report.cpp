@@ -15,21 +15,31 @@ double per_unit(double nll, std::int64_t units) {
   return units > 0 ? nll / static_cast<double>(units) : std::nan("");
 }
 
-void add_subject(Json& row, const Subject& subject) {
+// The newest `stride` positions of a window are scored, or all of a segment.
+net::ContextLength scored_context(const Subject& subject, std::int64_t stride) {
+  std::vector<std::int64_t> lengths =
+      net::exact_lengths(net::make_geometry(*subject.network, subject.lengths));
+  if (stride > 0) lengths.erase(lengths.begin(), lengths.end() - stride);
+  return net::range_of(lengths);
+}
+
+void add_subject(Json& row, const Subject& subject, const Evaluation& result) {
   row["arch"] = subject.network ? net::to_short_text(subject.network->architecture) : "unigram";
   row["parameters"] = subject.parameters;
-  for (const char* key :
-       {"segment", "memory", "compressed_memory", "context", "context_min", "context_max"}) {
+  for (const char* key : {"segment", "memory", "compressed_memory", "stride", "reset", "context",
+                          "context_min", "context_max"}) {
     row[key] = nullptr;
   }
   if (!subject.network) return;
   row["segment"] = subject.lengths.segment;
   row["memory"] = subject.lengths.memory;
   row["compressed_memory"] = subject.lengths.compressed_memory;
-  row["context"] = net::has_paper_context(*subject.network)
+  if (result.stride > 0) row["stride"] = result.stride;
+  if (result.reset > 0) row["reset"] = result.reset;
+  row["context"] = result.stride == 0 && net::has_paper_context(*subject.network)
                        ? Json(net::paper_context(*subject.network, subject.lengths).mean())
                        : Json();
-  const net::ContextLength exact = net::exact_context(*subject.network, subject.lengths);
+  const net::ContextLength exact = scored_context(subject, result.stride);
   row["context_min"] = exact.minimum;
   row["context_max"] = exact.maximum;
 }
@@ -82,7 +92,7 @@ Json report_row(const Subject& subject, const DataSet& data, const Evaluation& r
   Json row = Json::object();
   row["checkpoint"] = subject.name;
   row["data"] = data.name;
-  add_subject(row, subject);
+  add_subject(row, subject, result);
   row["tokens"] = data.source.tokens;
   row["targets"] = result.targets;
   row["nll"] = finite(result.nll);
@@ -94,6 +104,19 @@ Json report_row(const Subject& subject, const DataSet& data, const Evaluation& r
   row["warm_up"] = result.warm_up;
   row["tokens_per_second"] =
       finite(std::round(static_cast<double>(result.targets) / result.seconds));
+  return row;
+}
+
+Json attention_row(const nn::AttentionMap::Distance& distance) {
+  Json row = Json::object();
+  row["layer"] = distance.stage->layer + 1;
+  row["scale"] = distance.stage->scale + 1;
+  row["granularity"] = distance.stage->granularity;
+  row["head"] = distance.head + 1;
+  row["distance"] = distance.states;
+  row["tokens"] = distance.tokens;
+  row["queries"] = distance.queries;
+  row["probability"] = distance.probability;
   return row;
 }
 

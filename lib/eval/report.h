@@ -9,6 +9,7 @@
 #include "eval/evaluation.h"
 #include "eval/units.h"
 #include "net/network.h"
+#include "nn/attention_map.h"
 
 namespace ql::eval {
 
@@ -23,6 +24,9 @@ struct Subject {
 // Returns a flat object with the same keys in the same order for every row (qleval(1) explains
 // each). A number that is not known, does not apply or is not finite is null.
 Json report_row(const Subject& subject, const DataSet& data, const Evaluation& result);
+
+// A row of a table of attention: where a head looks (nn/attention_map.h).
+Json attention_row(const nn::AttentionMap::Distance& distance);
 
 // Returns the row of a line or document: unit (its number), targets, unknown, nll, perplexity (null
 // without targets).

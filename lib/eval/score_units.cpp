@@ -66,7 +66,7 @@ class Pass : public shard::TokenSink {
   bool ends_lines() const { return unit_ == Unit::kLine || unit_ == Unit::kDoubledLine; }
   EvaluationOptions evaluation_options(const UnitOptions& options, const DataSet& data) {
     EvaluationOptions result;
-    result.chunk = options.chunk;
+    static_cast<Reading&>(result) = options;
     result.unknown = data.vocabulary.unk;
     result.sink = [this](std::int64_t position, const double* losses, std::int64_t count) {
       sums_.put_losses(position, losses, count);

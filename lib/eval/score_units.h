@@ -7,7 +7,7 @@
 #include <string>
 
 #include "eval/data_set.h"
-#include "eval/evaluation.h"
+#include "eval/evaluate.h"
 #include "eval/units.h"
 #include "nn/model.h"
 
@@ -21,10 +21,9 @@ enum class Unit {
   kWhole  // the whole stream
 };
 
-struct UnitOptions {
+struct UnitOptions : Reading {
   Unit unit = Unit::kLine;
   net::Lengths lengths;
-  std::int64_t chunk = 0;  // that of EvaluationOptions
   TargetProgress progress;
 };
 

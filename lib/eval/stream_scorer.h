@@ -1,6 +1,6 @@
 // Scores one stream as it comes. Each chunk goes layer by layer (nn/model_at_lengths.h,
 // forward_stream), and memories are passed on to the next. It keeps one chunk, however long the
-// stream is.
+// stream is. With a stride the rows of a chunk are windows that overlap, instead of segments.
 #pragma once
 
 #include <cstdint>
@@ -27,17 +27,23 @@ class StreamScorer {
   // chunk this calls options.sink and options.progress, and throws Interrupted when a signal asks
   // to stop; the functions below do so, too.
   void put(const std::int64_t* ids, std::int64_t count);
-  // Scores all whole segments that are there. It is for the time while more of the stream is waited
-  // for.
+  // Scores all whole segments, or windows, that are there. It is for the time while more of the
+  // stream is waited for.
   void put_waiting();
   // Ends the stream and scores the rest.
   void finish();
 
-  std::int64_t chunk_tokens() const { return segments_ * segment(); }
+  std::int64_t chunk_tokens() const { return segments_ * stride(); }
   const Evaluation& evaluation() const { return evaluation_; }
 
  private:
   std::int64_t segment() const { return model_.geometry().lengths.segment; }
+  std::int64_t stride() const { return options_.stride > 0 ? options_.stride : segment(); }
+  // Targets that the next window scores, and those whose tokens wait.
+  std::int64_t targets_of_window() const { return segment() - context_; }
+  std::int64_t waiting_targets() const;
+  // Those of the next chunk, which ends where the memory is reset at the latest.
+  std::int64_t next_targets() const;
   void score(std::int64_t count);
   std::vector<std::int64_t> next_ages(std::int64_t segments);
 
@@ -46,8 +52,9 @@ class StreamScorer {
   EvaluationOptions options_;
   std::int64_t segments_;  // of a chunk
   nn::Memory memory_;
-  std::vector<std::int64_t> waiting_;  // from the first token that was not read yet
-  std::int64_t position_ = 0;          // of that token
+  std::vector<std::int64_t> waiting_;  // from the first token of the next window on
+  std::int64_t context_ = 0;           // tokens of it that windows before it have scored
+  std::int64_t position_ = 0;          // of the first one that none has
   std::int64_t document_ = 0;          // where the document of the last segment began
   std::deque<std::int64_t> starts_;    // of the documents after it
   Evaluation evaluation_;

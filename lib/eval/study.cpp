@@ -3,7 +3,9 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/progress.h"
+#include "base/rows.h"
 #include "eval/data_set.h"
 #include "eval/evaluate.h"
 #include "eval/loss_file.h"
@@ -55,7 +57,7 @@ Checkpoint read_checkpoint(const std::string& name, const StudyOptions& options)
   checkpoint.lengths = all_lengths(options, checkpoint.model.network.lengths);
   for (const net::Lengths& lengths : checkpoint.lengths) {
     try {
-      net::make_geometry(checkpoint.model.network, lengths);
+      check_stride(net::make_geometry(checkpoint.model.network, lengths), options.stride);
     } catch (const ConfigError& error) {
       throw ConfigError(name, error.what());
     }
@@ -98,15 +100,38 @@ Json unigram_row(const Unigram& unigram, const DataSet& data, const StudyOptions
   return report_row({*options.unigram, std::nullopt, {}, data.vocabulary.size}, data, result);
 }
 
+void write_attention(const nn::AttentionMap& map, AtomicFile& file) {
+  bool first = true;
+  for (const nn::AttentionMap::Distance& distance : map.distances()) {
+    const Json row = attention_row(distance);
+    file.write((first ? tsv_header(row) : "") + tsv_line(row));
+    first = false;
+  }
+  file.commit();
+}
+
 Json network_row(const nn::Model& model, const std::string& name, const net::Lengths& lengths,
                  const DataSet& data, const StudyOptions& options) {
-  const Evaluation result = observe(
-      fmt::format("{}, {}, {}/{}", name, data.name, lengths.segment, lengths.memory), data, options,
-      [&](const LossSink& sink, const TargetProgress& progress) {
-        return evaluate(model, data.source,
-                        {lengths, options.batch, options.chunk, data.vocabulary.unk, sink, progress,
-                         /*first_target=*/0, options.group});
-      });
+  std::optional<nn::AttentionMap> map;
+  std::optional<AtomicFile> map_file;
+  if (options.attention_file) {
+    map_file.emplace(*options.attention_file);
+    map.emplace(model.network(), net::make_geometry(model.network(), lengths));
+  }
+  const Evaluation result =
+      observe(fmt::format("{}, {}, {}/{}", name, data.name, lengths.segment, lengths.memory), data,
+              options, [&](const LossSink& sink, const TargetProgress& progress) {
+                EvaluationOptions of_row;
+                static_cast<Reading&>(of_row) = options;
+                of_row.lengths = lengths;
+                of_row.unknown = data.vocabulary.unk;
+                of_row.sink = sink;
+                of_row.progress = progress;
+                of_row.group = options.group;
+                of_row.attention_map = map ? &*map : nullptr;
+                return evaluate(model, data.source, of_row);
+              });
+  if (map) write_attention(*map, *map_file);
   return report_row({name, model.network(), lengths, model.parameter_count()}, data, result);
 }
 
@@ -135,7 +160,7 @@ void run_unigram(const DataSet& training, const std::vector<DataSet>& data,
 // order.
 bool needs_one_pass(const StudyOptions& options, std::size_t rows) {
   return rows == 1 && options.checkpoints.size() == 1 && options.data.front() == "-" &&
-         options.batch == 0 && !options.loss_file;
+         options.batch == 0 && !options.loss_file && !options.attention_file;
 }
 
 }  // namespace
@@ -146,10 +171,12 @@ void run_study(const StudyOptions& options, const std::function<void(const Json&
     checkpoints.push_back(read_checkpoint(name, options));
   }
   const std::size_t rows = rows_of(options, checkpoints);
-  if (options.loss_file && rows != 1) {
-    throw UsageError("--per-token",
-                     fmt::format("holds the losses of one row, but this call has {}", rows),
-                     "evaluate one model with one pair of lengths on one data set");
+  for (const auto& [file, option] : {std::pair(options.loss_file, "--per-token"),
+                                     std::pair(options.attention_file, "--attention")}) {
+    if (file && rows != 1) {
+      throw UsageError(option, fmt::format("is of one row, but this call has {}", rows),
+                       "evaluate one model with one pair of lengths on one data set");
+    }
   }
   if (needs_one_pass(options, rows)) {
     row(run_unit_study(options, Unit::kWhole, [](const UnitSum&) {}));
@@ -192,7 +219,7 @@ Json run_unit_study(const StudyOptions& options, Unit unit, const UnitSums::Sink
   UnitOptions unit_options;
   unit_options.unit = unit;
   unit_options.lengths = checkpoint.lengths.front();
-  unit_options.chunk = options.chunk;
+  static_cast<Reading&>(unit_options) = options;
   unit_options.progress = [&progress](std::int64_t done) { progress.update(done); };
   const UnitStudy study = score_units(model, checkpoint.name, checkpoint.model.vocabulary,
                                       options.data.front(), unit_options, sink);

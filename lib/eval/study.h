@@ -8,24 +8,25 @@
 #include <vector>
 
 #include "base/json.h"
+#include "eval/evaluate.h"
 #include "eval/score_units.h"
 #include "machine/precision.h"
 #include "machine/process_group.h"
 
 namespace ql::eval {
 
-struct StudyOptions {
+struct StudyOptions : Reading {
   std::vector<std::string>
       checkpoints;  // folders with model.json and model.safetensors, or that model.json
   std::optional<std::string> unigram;  // training data of the unigram baseline
   std::vector<std::string> data;       // folders with a manifest; "-" once
   // Lengths to combine; an empty list stands for the length each checkpoint was trained with.
   std::vector<std::int64_t> segments, memories, compressed_memories;
-  std::int64_t batch = 0, chunk = 0;  // those of EvaluationOptions
   c10::Device device = c10::DeviceType::CPU;
   machine::Precision precision = machine::Precision::kFloat32;
-  machine::ProcessGroup* group = nullptr;  // that of EvaluationOptions
-  std::optional<std::string> loss_file;    // LossFile's path; only for a study of one row
+  machine::ProcessGroup* group = nullptr;     // that of EvaluationOptions
+  std::optional<std::string> loss_file;       // LossFile's path; only for a study of one row
+  std::optional<std::string> attention_file;  // for attention_row()s; likewise
 };
 
 // Calls `row` with each report_row() as soon as it is known. The checkpoints come in the order

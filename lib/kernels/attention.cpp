@@ -90,24 +90,6 @@ bool has_plain_streams(const at::Tensor& part) {
   return part.size(0) == 0 || part.select(0, 0).is_contiguous();
 }
 
-// Returns the probabilities before dropout: [batch, H, segment, window].
-at::Tensor probabilities_of_operations(const AttentionInput& input) {
-  const double scale = 1 / std::sqrt(static_cast<double>(input.queries.size(3)));
-  const at::Tensor keys = join(input.keys_values).select(2, 0);
-  at::Tensor scores =
-      at::matmul(with_bias(input.queries, input.content_bias), keys.permute({0, 2, 3, 1}));
-  if (input.positions.defined()) {
-    scores = scores + relative_shift(at::matmul(with_bias(input.queries, input.position_bias),
-                                                input.positions.permute({1, 2, 0})));
-  }
-  const at::Tensor hidden =
-      input.hidden.defined()
-          ? input.hidden
-          : hidden_keys(input.queries.size(1), input.window(), input.reach, input.queries.device());
-  scores = (scores * scale).masked_fill(hidden, -std::numeric_limits<double>::infinity());
-  return at::softmax(scores, -1);
-}
-
 }  // namespace
 
 std::int64_t AttentionInput::window() const {
@@ -157,7 +139,7 @@ at::Tensor relative_attention(const AttentionInput& input) {
 
 at::Tensor attention_of_operations(const AttentionInput& input) {
   const at::Tensor values = join(input.keys_values).select(2, 1);
-  at::Tensor probabilities = probabilities_of_operations(input);
+  at::Tensor probabilities = attention_probabilities(input);
   if (input.probability_kept.defined()) {
     probabilities =
         probabilities * input.probability_kept.to(probabilities.options()) * input.kept_factor;
@@ -165,9 +147,26 @@ at::Tensor attention_of_operations(const AttentionInput& input) {
   return at::matmul(probabilities, values.transpose(1, 2)).transpose(1, 2);
 }
 
+at::Tensor attention_probabilities(const AttentionInput& input) {
+  const double scale = 1 / std::sqrt(static_cast<double>(input.queries.size(3)));
+  const at::Tensor keys = join(input.keys_values).select(2, 0);
+  at::Tensor scores =
+      at::matmul(with_bias(input.queries, input.content_bias), keys.permute({0, 2, 3, 1}));
+  if (input.positions.defined()) {
+    scores = scores + relative_shift(at::matmul(with_bias(input.queries, input.position_bias),
+                                                input.positions.permute({1, 2, 0})));
+  }
+  const at::Tensor hidden =
+      input.hidden.defined()
+          ? input.hidden
+          : hidden_keys(input.queries.size(1), input.window(), input.reach, input.queries.device());
+  scores = (scores * scale).masked_fill(hidden, -std::numeric_limits<double>::infinity());
+  return at::softmax(scores, -1);
+}
+
 at::Tensor attention_usage(const AttentionInput& input) {
   const at::NoGradGuard no_gradient;
-  return probabilities_of_operations(input).mean(at::IntArrayRef{1, 2});
+  return attention_probabilities(input).mean(at::IntArrayRef{1, 2});
 }
 
 }  // namespace ql::kernels

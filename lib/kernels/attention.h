@@ -53,9 +53,13 @@ at::Tensor hidden_keys(std::int64_t segment, std::int64_t window, const net::Att
 // relative_attention() by ATen's operations, on any device.
 at::Tensor attention_of_operations(const AttentionInput& input);
 
-// Returns how much attention each key gets, [batch, window] without gradient: its probability
-// before dropout, averaged over the heads and over all queries of the segment. A query that does
-// not see the key counts 0. This is a second pass over the scores.
+// The probabilities [batch, n_head, segment, window] before dropout; 0 for a key that a query does
+// not see.
+at::Tensor attention_probabilities(const AttentionInput& input);
+
+// Returns how much attention each key gets, [batch, window] without gradient: its probability,
+// averaged over the heads and over all queries of the segment. This is a second pass over the
+// scores.
 at::Tensor attention_usage(const AttentionInput& input);
 
 }  // namespace ql::kernels

@@ -18,6 +18,8 @@ struct KeptElements;
 
 namespace ql::nn {
 
+class AttentionMap;
+
 // The options of a step. Training needs seed and step: dropout, attention dropout and droppath
 // depend on them alone, so there is no random state to save.
 struct StepOptions {
@@ -36,6 +38,8 @@ struct StepOptions {
   // device what the host chooses anew in every step. Where they are undefined, the host chooses.
   at::Tensor age_tensor = {};     // [rows] int64, in the place of `ages`
   at::Tensor scale_weights = {};  // [scales]: the factors of average_scales()
+  // If given, every layer adds its attention to it.
+  AttentionMap* attention_map = nullptr;
 };
 
 // The place in the network where a mask is used. Two places never share random numbers.

@@ -7,6 +7,7 @@
 #include "kernels/residual.h"
 #include "kernels/window_projection.h"
 #include "machine/device.h"
+#include "nn/attention_map.h"
 #include "nn/linear_attention_internal.h"
 
 namespace ql::nn {
@@ -70,6 +71,9 @@ at::Tensor attend(const LayerContext& context, const at::Tensor& queries,
   input.reach = context.reach;
   input.hidden = context.hidden;
   if (context.usage != nullptr) *context.usage = kernels::attention_usage(input);
+  if (context.step.attention_map != nullptr) {
+    context.step.attention_map->add(context.layer, kernels::attention_probabilities(input));
+  }
   if (context.step.training && network.dropatt > 0) {
     input.probability_kept =
         dropout_kept({batch, heads, segment, input.window()}, network.dropatt, context.step,

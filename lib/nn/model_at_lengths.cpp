@@ -98,13 +98,15 @@ at::Tensor ModelAtLengths::forward_embedded(const at::Tensor& embedded, Memory& 
 }
 
 at::Tensor ModelAtLengths::forward_stream(const at::Tensor& tokens, Memory& memory,
-                                          const std::vector<std::int64_t>& ages) const {
+                                          const std::vector<std::int64_t>& ages,
+                                          AttentionMap* map) const {
   const at::NoGradGuard no_gradient;
   const at::Tensor embedded = embed_segments(tokens);
   check_memory(memory, geometry(), 1, model_.network().d_model);
   check_ages(model_.network(), ages, tokens.size(0));
   StepOptions evaluation;
   evaluation.ages = ages;
+  evaluation.attention_map = map;
   Memory next = memory;
   at::Tensor states = ConsecutiveStep(model_, tables_, evaluation, next).run(embedded);
   memory = std::move(next);

@@ -55,9 +55,11 @@ class ModelAtLengths {
   // [segments, segment] go through the first layer, then through the second, and so on. `memory`
   // has batch 1; `ages` are those of StepOptions, one for each segment. The states equal those of
   // forward(), segment by segment. With the pool most-used a layer still takes its segments one by
-  // one, because the states that it keeps of a segment depend on the segment before.
+  // one, because the states that it keeps of a segment depend on the segment before. `map`, if
+  // given, gets the attention of every layer.
   at::Tensor forward_stream(const at::Tensor& tokens, Memory& memory,
-                            const std::vector<std::int64_t>& ages = {}) const;
+                            const std::vector<std::int64_t>& ages = {},
+                            AttentionMap* map = nullptr) const;
 
  private:
   at::Tensor embed_segments(const at::Tensor& tokens) const;

@@ -1,0 +1,55 @@
+#include "nn/attention_map.h"
+
+#include <ATen/core/grad_mode.h>
+
+#include "base/error.h"
+
+namespace ql::nn {
+
+AttentionMap::AttentionMap(const net::Network& network, const net::Geometry& geometry)
+    : rate_(geometry.rate) {
+  if (network.attention != net::Attention::kSoftmax) {
+    throw ConfigError("attention", "linear attention has no probabilities to show");
+  }
+  for (const net::Stage& stage : geometry.stages) {
+    if (!stage.feeds_layer()) continue;
+    inputs_.push_back(stage);
+    sums_.push_back(at::zeros({network.n_head, stage.window()}, at::kDouble));
+    counts_.emplace_back(static_cast<std::size_t>(stage.window()));
+  }
+}
+
+void AttentionMap::add(std::int64_t layer, const at::Tensor& probabilities) {
+  const at::NoGradGuard no_gradient;
+  const auto index = static_cast<std::size_t>(layer);
+  const at::Tensor of_queries = probabilities.sum(0, false, at::kDouble).cpu();
+  const std::int64_t segment = of_queries.size(1), window = of_queries.size(2);
+  for (std::int64_t query = 0; query < segment; ++query) {
+    const std::int64_t seen = window - segment + query + 1;  // distances 0 .. seen - 1
+    sums_[index].narrow(1, 0, seen).add_(of_queries.select(1, query).narrow(1, 0, seen).flip(1));
+    for (std::int64_t distance = 0; distance < seen; ++distance) {
+      counts_[index][static_cast<std::size_t>(distance)] += probabilities.size(0);
+    }
+  }
+}
+
+std::vector<AttentionMap::Distance> AttentionMap::distances() const {
+  std::vector<Distance> all;
+  for (std::size_t layer = 0; layer < inputs_.size(); ++layer) {
+    const net::Stage& stage = inputs_[layer];
+    const std::int64_t plain = stage.segment + stage.memory;
+    for (std::int64_t head = 0; head < sums_[layer].size(0); ++head) {
+      for (std::int64_t states = 0; states < stage.window(); ++states) {
+        const std::int64_t tokens =
+            states < plain ? states * stage.granularity : plain + (states - plain) * rate_;
+        const std::int64_t queries = counts_[layer][static_cast<std::size_t>(states)];
+        const double sum = sums_[layer][head][states].item<double>();
+        all.push_back({&stage, head, states, tokens, queries,
+                       queries > 0 ? sum / static_cast<double>(queries) : 0});
+      }
+    }
+  }
+  return all;
+}
+
+}  // namespace ql::nn

@@ -1,0 +1,44 @@
+// Where attention looks: the probability of a key by its distance to the query, layer by layer and
+// head by head, averaged over the queries of a stream.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "net/geometry.h"
+
+namespace ql::nn {
+
+class AttentionMap {
+ public:
+  // For the layers of this geometry. Throws ConfigError for linear attention, which has no
+  // probabilities.
+  AttentionMap(const net::Network& network, const net::Geometry& geometry);
+
+  // Adds the attention of one layer: probabilities [batch, n_head, segment, window], the window's
+  // last place being the last query's own. All rows are counted.
+  void add(std::int64_t layer, const at::Tensor& probabilities);
+
+  struct Distance {
+    const net::Stage* stage;  // the input of the layer
+    std::int64_t head = 0;
+    std::int64_t states = 0;  // between query and key; 0 is the query's own place
+    // The same in tokens: a state of scale i stands for g(i), a compressed one for as many as it
+    // was made from, as the newest query sees it.
+    std::int64_t tokens = 0;
+    std::int64_t queries = 0;  // that have a key at this distance
+    double probability = 0;    // mean over them
+  };
+  // Layers in the order they run, heads and distances ascending.
+  std::vector<Distance> distances() const;
+
+ private:
+  std::vector<net::Stage> inputs_;  // of the layers
+  std::int64_t rate_;
+  std::vector<at::Tensor> sums_;                   // of each layer [n_head, window], by distance
+  std::vector<std::vector<std::int64_t>> counts_;  // of each layer [window]
+};
+
+}  // namespace ql::nn
