@@ -1,0 +1,45 @@
+#!/usr/bin/perl
+# A table of qleval --attention for gnuplot: attention.pl -- TABLE
+#
+# A heat map: a row for every head of every layer, a box for every distance, as wide as the tokens that
+# a state stands for.
+use strict;
+use warnings;
+use FindBin;
+require "$FindBin::Bin/drawing.pl";
+
+my (undef, @files) = @ARGV;
+fail('one table of attention at a time') if @files != 1;
+open my $input, '<', $files[0] or fail("$files[0]: cannot open: $!");
+chomp(my @lines = <$input>);
+my @columns = split /\t/, shift @lines;
+my (@boxes, @rows, %seen, @values, $widest);
+for (@lines) {
+    my %row;
+    @row{@columns} = split /\t/;
+    fail("$files[0]: line ", @boxes + 2, ': expected ', scalar @columns, ' columns') if grep { !defined } @row{@columns};
+    my $name = sprintf 'layer %d.%d%s', @row{qw(layer head)},
+        $row{granularity} > 1 ? sprintf(', %d tokens a state', $row{granularity}) : '';
+    push @rows, $name if !$seen{$name}++;
+    next if $row{probability} <= 0;
+    # From 1 on, for the axis is logarithmic.
+    my ($from, $to) = ($row{tokens} + 1, $row{tokens} + 1 + $row{granularity});
+    # What a token of the state gets, so that scales can be compared.
+    my $value = $row{probability} / $row{granularity};
+    push @boxes, join ' ', sqrt($from * $to), scalar(@rows), $from, $to, @rows - 0.5, @rows + 0.5, $value;
+    push @values, $value;
+    $widest = $to if !defined $widest || $to > $widest;
+}
+fail("$files[0]: has no probabilities") if !@boxes;
+print_frame(1);
+printf "set xlabel %s\n", quoted('distance in tokens, plus 1');
+print "set logscale x 2\nset logscale cb\nset palette defined (0 '#FFFFFF', 0.4 '#E69F00', 0.7 '#D55E00', 1 '#301000')\n";
+printf "set cblabel %s\n", quoted('mean probability of a token');
+printf "set cbrange [%g:%g]\n", most(1e-4, least(@values)), most(@values);
+printf "set xrange [1:%g]\n", $widest;
+print "set yrange [0.5:", @rows + 0.5, "] reverse\n";
+my $every = int(@rows / 32) + 1;
+printf "set ytics (%s) font ',9'\n", join ', ', map { quoted($rows[$_]) . ' ' . ($_ + 1) } grep { $_ % $every == 0 } 0 .. $#rows;
+print "\$boxes << END_OF_POINTS\n", map { "$_\n" } @boxes;
+print "END_OF_POINTS\n";
+print "plot \$boxes using 1:2:3:4:5:6:7 with boxxyerror fillstyle solid noborder fillcolor palette\n";

@@ -1,0 +1,56 @@
+#!/usr/bin/perl
+# A table of repro/scaling for gnuplot: scaling.pl X Y -- TABLE
+#
+# A line for every network and attention in logarithms, named with the slope that least squares find in
+# the upper half of its points.
+use strict;
+use warnings;
+use FindBin;
+require "$FindBin::Bin/drawing.pl";
+
+my ($x, $y, undef, @files) = @ARGV;
+fail('one table of scaling at a time') if @files != 1;
+open my $input, '<', $files[0] or fail("$files[0]: cannot open: $!");
+chomp(my @lines = <$input>);
+my @columns = split /\t/, shift @lines;
+for my $column ($x, $y) {
+    fail("$files[0]: has no column $column; it has @columns") if !grep { $_ eq $column } @columns;
+}
+my (%points, @order, @xs, @ys);
+for (@lines) {
+    my %row;
+    @row{@columns} = split /\t/;
+    my $name = "$row{network}, $row{attention} attention";
+    push @order, $name if !$points{$name};
+    push @{$points{$name}}, [$row{$x}, $row{$y}];
+    push @xs, $row{$x};
+    push @ys, $row{$y};
+}
+fail("$files[0]: has no rows") if !@xs;
+
+# Of log y against log x.
+sub slope {
+    my @points = map { [log $_->[0], log $_->[1]] } @_[@_ / 2 .. $#_];
+    my ($n, $sx, $sy, $sxx, $sxy) = (scalar @points, 0, 0, 0, 0);
+    for (@points) {
+        $sx += $_->[0];
+        $sy += $_->[1];
+        $sxx += $_->[0]**2;
+        $sxy += $_->[0] * $_->[1];
+    }
+    return $n < 2 ? undef : ($n * $sxy - $sx * $sy) / ($n * $sxx - $sx**2);
+}
+
+print_frame(scalar @order);
+printf "set xlabel %s\nset ylabel %s\n", quoted("$x (tokens)"), quoted("$y of a step" =~ tr/_/ /r);
+print "set logscale xy\nset format xy '10^{%L}'\nset termoption enhanced\n";
+my @plots;
+for my $i (0 .. $#order) {
+    my @line = @{$points{$order[$i]}};
+    print_points("line$i", @line);
+    my $slope = slope(@line);
+    my $name = $order[$i] . (defined $slope ? sprintf ', slope %.2f', $slope : '');
+    push @plots, sprintf "\$line$i with linespoints pt %d ps 0.6 lw 2 dt %d lc rgb '%s' title %s noenhanced",
+        7, $order[$i] =~ /linear/ ? 1 : 2, colour($i % 5), quoted($name);
+}
+print 'plot ', join(", \\\n  ", @plots), "\n";

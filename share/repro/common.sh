@@ -1,0 +1,205 @@
+# What the scripts of this folder share; they read this file.
+#
+# What is done stays done: data, a training that ended well, a perplexity. A training that was
+# interrupted goes on from its last checkpoint. So a script that was stopped, by whatever, is simply
+# called again.
+# shellcheck shell=bash
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+ql=$here/../ql
+[ -d "$ql/presets" ] || ql=$(dirname "$here") # as installed
+program=$(basename "$0")
+
+# The first lines of a script are its help, and then comes this.
+usage() {
+  sed -n '2,/^$/s/^# \{0,1\}//p' "$0"
+  cat <<'END'
+Options:
+  --data FOLDER      a corpus: train.txt, valid.txt and test.txt, words between blanks, a paragraph a
+                     line; default: the novels of the demo
+  --budget BUDGET    of each training: minutes or hours (2m, 10h), or tokens (500k, 20M); default: the
+                     steps of the preset
+  --output FOLDER    where everything goes, in a folder named after the corpus; default: ./repro
+  --presets NAME     simplebooks-2, simplebooks-92 or wikitext-103: the networks of the paper's
+                     experiments on that corpus
+  --seeds N,...      train each network with each seed; default: 1
+  --set KEY=VALUE    another value for all trainings, as qltrain takes it; may be given several times
+  --device, --precision
+                     as qltrain takes them
+  --bin FOLDER       where the tools are; default: found in PATH
+END
+}
+
+fail() {
+  echo "$program: error: $*" >&2
+  exit 1
+}
+wrong() {
+  echo "$program: error: $* (see $program --help)" >&2
+  exit 2
+}
+
+output=repro corpus='' budget='' minutes='' tokens='' seeds=1 settings=() device=()
+# The runs of these networks, this budget and these settings; others have other folders.
+runs=''
+read_options() {
+  while [ $# -gt 0 ]; do
+    case $1 in
+      --help | -h) usage && exit 0 ;;
+      --data | --budget | --output | --presets | --seeds | --widths | --part | --set | --device | --precision | --bin)
+        [ $# -ge 2 ] || wrong "$1 needs a value" ;;
+      *) wrong "unknown argument $1" ;;
+    esac
+    case $1 in
+      --data) corpus=$(realpath -e -- "$2") || exit 1 ;;
+      --budget) budget=$2 ;;
+      --output) output=$2 ;;
+      --presets) presets=$2 ;;
+      --seeds) seeds=${2//,/ } ;;
+      --widths) [ -v widths ] || wrong "unknown argument $1" && widths=${2//,/ } ;;
+      --part) [ -v part ] || wrong "unknown argument $1" && part=$2 ;;
+      --set) settings+=("$2") ;;
+      --device | --precision) device+=("$1" "$2") ;;
+      --bin) PATH=$(cd "$2" && pwd):$PATH ;;
+    esac
+    shift 2
+  done
+  local number='[0-9]+(\.[0-9]+)?'
+  if [[ $budget =~ ^${number}[mh]$ ]]; then
+    minutes=$(awk -v budget="$budget" 'BEGIN {print budget * (budget ~ /h$/ ? 60 : 1)}')
+  elif [[ $budget =~ ^${number}[kM]?$ ]]; then
+    tokens=$(awk -v budget="$budget" \
+      'BEGIN {printf "%d", budget * (budget ~ /M$/ ? 1e6 : budget ~ /k$/ ? 1e3 : 1)}')
+  elif [ -n "$budget" ]; then
+    wrong "--budget $budget: expected minutes or hours (2m, 10h), or tokens (500k, 20M)"
+  fi
+  local tool
+  for tool in qltok qlbin qltrain qleval qlctx; do
+    command -v $tool >/dev/null || fail "$tool is not in PATH; give --bin FOLDER"
+  done
+  [ -e "$ql/presets/$presets-xl.json" ] ||
+    fail "--presets $presets: there is no $ql/presets/$presets-xl.json"
+  runs=runs/$presets${budget:+,$budget}$(printf ',%s' "${settings[@]}")
+  runs=${runs%,}
+}
+
+# say TEXT: what happens next, with the time since the start.
+say() { printf '[%d:%02d] %s\n' $((SECONDS / 60)) $((SECONDS % 60)) "$*" >&2; }
+
+# prepare: makes the shards, and changes to the folder of the corpus.
+prepare() {
+  output=$output/$(basename "${corpus:-novels}")
+  mkdir -p "$output"
+  cd "$output"
+  if [ -z "$corpus" ]; then
+    corpus=$PWD
+    [ -e test.txt ] || { say "the novels" && "$ql/demo/novels" . >&2; }
+  fi
+  local part rare=3
+  for part in train valid test; do
+    [ -r "$corpus/$part.txt" ] || fail "$corpus/$part.txt: a corpus has train.txt, valid.txt, test.txt"
+  done
+  if [ ! -e vocab.json ]; then
+    # A corpus with <unk> has been rid of its rare words.
+    if grep -qm 1 -w '<unk>' "$corpus/train.txt"; then rare=1; fi
+    say "the vocabulary"
+    qltok vocab --quiet --type word --min-count $rare -o vocab.json "$corpus/train.txt"
+  fi
+  for part in train valid test; do
+    if [ ! -e data/$part/manifest.json ]; then
+      say "the tokens of $part.txt"
+      qltok encode --quiet --vocab vocab.json "$corpus/$part.txt" | qlbin pack --quiet -o data/$part
+    fi
+  done
+}
+
+# value KEY PRESET [KEY=VALUE...]: the last value given, or else the preset's.
+value() {
+  perl -MJSON::PP -e '
+    my ($key, $file, @set) = @ARGV;
+    open my $in, "<", $file or die "$file: $!\n";
+    local $/;
+    my $preset = decode_json(<$in>);
+    my $value = $preset->{network}{$key} // $preset->{training}{$key} // 0;
+    for (@set) {$value = $1 if /^\Q$key\E=(.*)/}
+    print "$value\n"' "$@"
+}
+
+# train NAME PRESET [KEY=VALUE...]: one training with the budget, into $runs/NAME.
+train() {
+  local run=$runs/$1 preset=$ql/presets/$2.json set=("${@:3}" "${settings[@]}") arguments=() setting
+  [ ! -e "$run/finished" ] || return 0
+  if [ -n "$tokens" ]; then
+    set+=("steps=$((tokens / ($(value batch "$preset" "${set[@]}") * $(value segment "$preset" "${set[@]}")) + 1))")
+  elif [ -n "$minutes" ]; then
+    set+=("minutes=$minutes")
+  fi
+  for setting in "${set[@]}"; do arguments+=(--set "$setting"); done
+  say "training $run"
+  qltrain --quiet --data "${data:-data/train}" --valid data/valid -m "$preset" -o "$run" --resume \
+    --set checkpoint_minutes=2 "${arguments[@]}" "${device[@]}" >&2
+  touch "$run/finished"
+}
+
+# lengths SEGMENT MEMORY COMPRESSED: as options of qleval and qlctx; - is none.
+lengths() {
+  echo --segment "$1"
+  if [ "$2" != - ]; then echo --memory "$2"; fi
+  if [ "$3" != - ]; then echo --compressed-memory "$3"; fi
+}
+
+# column NAME: the value in the second line of a table with a header line.
+column() {
+  awk -F '\t' -v name="$1" '
+    NR == 1 {for (i = 1; i <= NF; i++) if ($i == name) column = i}
+    NR == 2 {print $column}'
+}
+
+# test_row NAME SEGMENT MEMORY COMPRESSED: the line of qleval, with its header.
+test_row() {
+  local table=$runs/$1/test-$2-$3-$4.tsv
+  if [ ! -e "$table" ]; then
+    say "scoring $runs/$1 with $2/$3/$4"
+    # shellcheck disable=SC2046
+    qleval --quiet -m "$runs/$1/best" --data data/test $(lengths "${@:2}") "${device[@]}" >"$table.new"
+    mv "$table.new" "$table"
+  fi
+  cat "$table"
+}
+
+# perplexities NAME SEGMENT MEMORY COMPRESSED: of all seeds of a network, their mean, and the distance
+# from the lowest to the highest one.
+perplexities() {
+  local seed
+  for seed in $seeds; do test_row "$1-seed-$seed" "${@:2}" | column perplexity; done |
+    awk '{sum += $1; if (NR == 1 || $1 < low) low = $1; if ($1 > high) high = $1}
+         END {print sum / NR, high - low}'
+}
+
+# mean_context NAME SEGMENT MEMORY COMPRESSED: the average context length n_c as the paper has it.
+mean_context() {
+  # shellcheck disable=SC2046
+  qlctx -m "$runs/$1/best" $(lengths "${@:2}") --method paper | column mean
+}
+
+# paper TABLE PRESETS NETWORK LENGTHS: the paper's own perplexity, or - where it has none.
+paper() {
+  awk -F '\t' -v key="$1/$2/$3/$4" '$1 "/" $2 "/" $3 "/" $4 == key {found = $5} END {print found ? found : "-"}' \
+    "$here/paper.tsv"
+}
+
+# label SEGMENT MEMORY [COMPRESSED]: the lengths as the paper prints them: 04/12/-
+label() {
+  local length
+  for length in "$@"; do
+    if [ "$length" = - ]; then printf '/-'; else printf '/%02d' "$length"; fi
+  done | cut -c 2-
+}
+
+# gain QL XL: what the first perplexity is below the second one, and the same in percent of the second.
+gain() { awk -v ql="$1" -v xl="$2" 'BEGIN {printf "%+.2f %+.2f%%\n", xl - ql, (xl - ql) / xl * 100}'; }
+
+# The names that the paper gives the networks.
+# shellcheck disable=SC2034
+declare -A title=([ql]=Transformer-QL [xl]=Transformer-XL [compressive]=Comp-Transformer
+  [multiscale]=MS-Transformer)
