@@ -26,7 +26,7 @@ using namespace ql;
 using namespace ql::foreign;
 using namespace ql::shard;
 
-// Sizes and level where they are given, else the writer's own.
+// Takes sizes and level where they are given, and else keeps the writer's own.
 PackOptions pack_options(const Options& options) {
   PackOptions pack;
   if (options.has("shard-tokens")) pack.shard_tokens = options.integer("shard-tokens");
@@ -243,7 +243,7 @@ void import_files(const Options& options) {
   const ImportRules rules = import_rules(options);
   check_pack_target(options.text("output"), options.flag("force"));
   const std::vector<std::string>& files = options.positional();
-  // All headers and sizes, before the first token is packed.
+  // All headers and sizes are looked at before the first token is packed.
   const std::int64_t tokens = count_tokens(files, rules.format);
   StreamHeader header;
   header.vocabulary = rules.vocabulary;

@@ -1,4 +1,4 @@
-// The command lines of the tools.
+// Declares the command lines of the tools.
 #pragma once
 
 #include "base/options.h"

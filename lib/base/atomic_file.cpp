@@ -44,8 +44,8 @@ fs::path behind_links(const fs::path& path) {
   return target;
 }
 
-// Where the file of that name is to be written. Renaming over a device would replace it for
-// everybody.
+// Returns the name to write to, and refuses what is no file: renaming over a device would replace
+// it for everybody.
 fs::path target_of(const fs::path& named) {
   const fs::path path = internal::final_path(named);
   struct stat status = {};

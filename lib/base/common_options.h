@@ -11,7 +11,7 @@ namespace ql {
 
 // --threads. `remark` follows its help.
 Option threads_option(const std::string& remark);
-// The number that --threads asks for: 0 is one for each core that usable_cores() of
+// Returns the number that --threads asks for: 0 is one for each core that usable_cores() of
 // base/resources.h finds.
 int threads_of(const Options& options);
 

@@ -1,5 +1,5 @@
-// Open files, sockets and ends of pipes, and system calls that a signal may interrupt before they
-// have done anything.
+// Owns open files, sockets and ends of pipes, and repeats system calls that a signal interrupts
+// before they have done anything.
 #pragma once
 
 #include <unistd.h>
@@ -12,7 +12,7 @@
 
 namespace ql {
 
-// Makes the call again for as long as it fails with EINTR. Not for close().
+// Makes the call again for as long as it fails with EINTR. close() must not be called so.
 template <typename Call>
 auto uninterrupted(const Call& call) -> decltype(call()) {
   for (;;) {
@@ -28,7 +28,7 @@ class Descriptor {
   // Opens a file that children do not inherit. Throws SystemError(where, action, errno).
   Descriptor(const std::filesystem::path& path, int flags, const std::string& where,
              const std::string& action = "open");
-  // Who has one in it stays where it is, for others may point there.
+  // A class with a descriptor in it cannot move, because others may point into it.
   Descriptor(Descriptor&&) = delete;
   Descriptor& operator=(Descriptor&& other) noexcept {
     std::swap(number_, other.number_);
@@ -38,8 +38,8 @@ class Descriptor {
   operator int() const { return number_; }
   // Writes everything or throws SystemError(where, "write", errno).
   void write(const void* data, std::size_t size, const std::string& where) const;
-  // False, with errno, when what was written may not have arrived. On Linux close() has closed the
-  // descriptor even when it was interrupted.
+  // Returns false, with errno, when what was written may not have arrived. On Linux close() has
+  // closed the descriptor even when it was interrupted.
   bool close() {
     const int number = std::exchange(number_, -1);
     return number < 0 || ::close(number) == 0 || errno == EINTR;

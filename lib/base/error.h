@@ -61,7 +61,7 @@ class ConfigError : public Error {
   using Error::Error;
 };
 
-// What to do when memory is short, whoever finds it out.
+// Advises users when memory is short. The system's errors and bad_alloc say the same.
 inline constexpr const char* kMemoryCure = "use smaller sizes or a machine with more memory";
 
 // The operating system refused: carries errno's text.

@@ -17,8 +17,8 @@ namespace {
 
 constexpr std::int64_t kSecond = 1'000'000;  // in microseconds
 
-// The microseconds since 1970 in a name of ours. Earlier versions wrote seconds in 10 digits. Such
-// a name sorts before ours of the same second.
+// Returns the microseconds since 1970 that a name of ours holds. Earlier versions wrote seconds in
+// 10 digits. Such a name sorts before ours of the same second.
 std::optional<std::int64_t> time_in(const std::string& name) {
   char digits[17] = {};
   int end = 0;

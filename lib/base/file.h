@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 // Reads a whole file. Throws SystemError; a file above `limit` bytes is an Error.
 std::string read_file(const fs::path& path, std::int64_t limit = INT64_MAX);
 
-// The name of base/temporary_name.h that a file or folder has until it is complete.
+// Claims the name of base/temporary_name.h that a file or folder has until it is complete.
 struct TemporaryPath {
   // Removes what dead processes of this machine left there for the same `final_path`, and what a
   // former process with our number left. Throws Error when there is no such folder.

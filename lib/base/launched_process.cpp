@@ -10,8 +10,8 @@ namespace ql {
 
 namespace {
 
-// The names of the variables in which a launcher tells a process its numbers. Where it tells no
-// local size, the number of machines stands for it.
+// These variables tell a process its numbers; each launcher has its own names for them. Where it
+// tells no local size, the number of machines stands for it.
 struct Names {
   const char *rank, *size, *local_rank, *local_size, *machines;
 };

@@ -35,7 +35,7 @@ inline Option make_choice(std::string name, std::string value_name, std::string 
   return option;
 }
 
-// Several whole numbers.
+// Makes an option of several whole numbers.
 inline Option make_integers(std::string name, std::string value_name, std::string help,
                             std::string default_value = "", std::int64_t minimum = INT64_MIN,
                             std::int64_t maximum = INT64_MAX) {
@@ -46,7 +46,7 @@ inline Option make_integers(std::string name, std::string value_name, std::strin
   return option;
 }
 
-// A whole number "N".
+// Makes an option of a whole number "N".
 inline Option make_integer(std::string name, std::string help, std::string default_value = "",
                            std::int64_t minimum = INT64_MIN, std::int64_t maximum = INT64_MAX) {
   Option option = make_integers(std::move(name), "N", std::move(help), std::move(default_value),

@@ -10,7 +10,7 @@ namespace ql {
 // command are "" in a program that does not use run_tool.
 Json provenance(const Json& configuration);
 
-// `command` is as typed, shell-quoted. Called by run_tool.
+// `command` is as typed, shell-quoted. Only run_tool calls this.
 void set_provenance(const std::string& tool, const std::string& command);
 
 }  // namespace ql

@@ -14,7 +14,7 @@
 
 namespace ql {
 
-// O_NONBLOCK: opening a named pipe must fail the check below, not wait for a writer.
+// O_NONBLOCK lets a named pipe fail the check below, instead of waiting for a writer.
 RandomAccessFile::RandomAccessFile(const std::filesystem::path& path)
     : name_(path.string()), descriptor_(path, O_RDONLY | O_NONBLOCK, name_) {
   struct stat status {};

@@ -18,7 +18,7 @@ namespace ql {
 
 namespace {
 
-// The CPUs' numbers of package and core; a CPU without them counts as a core of its own.
+// Returns the numbers of a CPU's package and core; a CPU without them counts as a core of its own.
 std::pair<std::string, std::string> core_of(int cpu) {
   const std::string folder = fmt::format("/sys/devices/system/cpu/cpu{}/topology/", cpu);
   std::string package, core;
@@ -28,7 +28,7 @@ std::pair<std::string, std::string> core_of(int cpu) {
                       : std::pair{package, core};
 }
 
-// CPUs' worth of time that the control group grants; 0: no limit.
+// Returns how many CPUs' worth of time the control group grants; 0: no limit.
 double quota() {
   std::string limit;
   double period = 0;

@@ -21,7 +21,7 @@
 namespace ql {
 
 std::optional<TemporaryName> parse_temporary_name(const std::string& file_name) {
-  // Read from its end, because the first part may have full stops.
+  // The name is read from its end, because its first part may have full stops.
   std::string_view rest = file_name;
   const auto last_part = [&rest] {
     const std::size_t stop = std::min(rest.rfind('.'), rest.size());

@@ -31,7 +31,7 @@
 
 namespace ql::eval {
 
-// How a stream is read.
+// Says how a stream is read.
 struct Reading {
   std::int64_t batch = 0;   // 0: layer by layer; else step by step, at most this many columns
   std::int64_t chunk = 0;   // tokens that go through a layer at once; 0: by the memory there is

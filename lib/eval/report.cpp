@@ -15,7 +15,8 @@ double per_unit(double nll, std::int64_t units) {
   return units > 0 ? nll / static_cast<double>(units) : std::nan("");
 }
 
-// The newest `stride` positions of a window are scored, or all of a segment.
+// Returns the context of the positions that are scored: the newest `stride` of a window, or all of
+// a segment.
 net::ContextLength scored_context(const Subject& subject, std::int64_t stride) {
   std::vector<std::int64_t> lengths =
       net::exact_lengths(net::make_geometry(*subject.network, subject.lengths));

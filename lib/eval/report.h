@@ -25,7 +25,7 @@ struct Subject {
 // each). A number that is not known, does not apply or is not finite is null.
 Json report_row(const Subject& subject, const DataSet& data, const Evaluation& result);
 
-// A row of a table of attention: where a head looks (nn/attention_map.h).
+// Returns a row of a table of attention, which tells where a head looks (nn/attention_map.h).
 Json attention_row(const nn::AttentionMap::Distance& distance);
 
 // Returns the row of a line or document: unit (its number), targets, unknown, nll, perplexity (null

@@ -39,10 +39,10 @@ class StreamScorer {
  private:
   std::int64_t segment() const { return model_.geometry().lengths.segment; }
   std::int64_t stride() const { return options_.stride > 0 ? options_.stride : segment(); }
-  // Targets that the next window scores, and those whose tokens wait.
+  // Count the targets that the next window scores, and those whose tokens wait.
   std::int64_t targets_of_window() const { return segment() - context_; }
   std::int64_t waiting_targets() const;
-  // Those of the next chunk, which ends where the memory is reset at the latest.
+  // Counts the targets of the next chunk, which ends where the memory is reset at the latest.
   std::int64_t next_targets() const;
   void score(std::int64_t count);
   std::vector<std::int64_t> next_ages(std::int64_t segments);

@@ -31,7 +31,7 @@ MegatronIndex::MegatronIndex(const std::filesystem::path& path, std::int64_t dat
   }
   const auto version = load_little_endian<std::uint64_t>(header + 9);
   if (version != kVersion) fail(fmt::format("version {}, expected {}", version, kVersion));
-  // By their codes. i8 is too small for ids, 6 and 7 are no whole numbers.
+  // The types of ids stand by their codes. i8 is too small for ids, 6 and 7 are no whole numbers.
   static const std::map<int, IdType> kTypes = {
       {1, {1, false}}, {3, {2, true}}, {kI32, {4, true}}, {5, {8, true}}, {kU16, {2, false}}};
   const auto code = static_cast<unsigned char>(header[17]);

@@ -30,9 +30,9 @@ void read_text_ids(InputFile& input, const shard::VocabularyInfo& vocabulary,
 void read_raw_ids(InputFile& input, int bytes_per_id, const shard::VocabularyInfo& vocabulary,
                   shard::TokenSink& sink, const shard::TokensDone& done);
 
-// The writer of a `format` that tools name: "stream"; "ids", which read_text_ids() reads; "u16" or
-// "u32", which read_raw_ids() reads: ids only, no document boundaries. Throws Error at once when
-// the vocabulary's ids do not fit into so many bytes.
+// Makes the writer of a `format` that tools name: "stream"; "ids", which read_text_ids() reads;
+// "u16" or "u32", which read_raw_ids() reads: ids only, no document boundaries. Throws Error at
+// once when the vocabulary's ids do not fit into so many bytes.
 std::unique_ptr<shard::TokenSink> make_token_writer(const std::string& format, shard::ByteSink sink,
                                                     const shard::StreamHeader& header);
 

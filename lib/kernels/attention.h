@@ -53,8 +53,8 @@ at::Tensor hidden_keys(std::int64_t segment, std::int64_t window, const net::Att
 // relative_attention() by ATen's operations, on any device.
 at::Tensor attention_of_operations(const AttentionInput& input);
 
-// The probabilities [batch, n_head, segment, window] before dropout; 0 for a key that a query does
-// not see.
+// Returns the probabilities [batch, n_head, segment, window] before dropout; 0 for a key that a
+// query does not see.
 at::Tensor attention_probabilities(const AttentionInput& input);
 
 // Returns how much attention each key gets, [batch, window] without gradient: its probability,

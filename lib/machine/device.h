@@ -1,5 +1,5 @@
-// The device that a network computes on, and what computes there: our own kernels (lib/kernels) on
-// the CPU, ATen's operations on every other device.
+// Chooses the device that a network computes on, and tells what computes there: our own kernels
+// (lib/kernels) on the CPU, ATen's operations on every other device.
 #pragma once
 
 #include <c10/core/Device.h>

@@ -65,7 +65,7 @@ bool ProcessWatch::wait_for(std::chrono::milliseconds time, const std::atomic<bo
   return changed_.wait_for(lock, time, [&asked] { return asked.load(); });
 }
 
-// The process that answers for the store.
+// Names the process that answers for the store.
 std::string ProcessWatch::store_name() const {
   return process_.launcher_answers ? "torchrun" : process_name(0, process_.size);
 }

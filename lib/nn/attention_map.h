@@ -1,5 +1,5 @@
-// Where attention looks: the probability of a key by its distance to the query, layer by layer and
-// head by head, averaged over the queries of a stream.
+// Tells where attention looks: averages the probability of a key by its distance to the query,
+// layer by layer and head by head, over the queries of a stream.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -13,8 +13,8 @@ namespace ql::nn {
 
 class AttentionMap {
  public:
-  // For the layers of this geometry. Throws ConfigError for linear attention, which has no
-  // probabilities.
+  // Makes an empty map for the layers of this geometry. Throws ConfigError for linear attention,
+  // which has no probabilities.
   AttentionMap(const net::Network& network, const net::Geometry& geometry);
 
   // Adds the attention of one layer: probabilities [batch, n_head, segment, window], the window's
@@ -25,13 +25,13 @@ class AttentionMap {
     const net::Stage* stage;  // the input of the layer
     std::int64_t head = 0;
     std::int64_t states = 0;  // between query and key; 0 is the query's own place
-    // The same in tokens: a state of scale i stands for g(i), a compressed one for as many as it
-    // was made from, as the newest query sees it.
+    // The distance in tokens, as the newest query sees it: a state of scale i stands for g(i), a
+    // compressed one for as many as it was made from.
     std::int64_t tokens = 0;
     std::int64_t queries = 0;  // that have a key at this distance
     double probability = 0;    // mean over them
   };
-  // Layers in the order they run, heads and distances ascending.
+  // Returns layers in the order they run, heads and distances ascending.
   std::vector<Distance> distances() const;
 
  private:

@@ -29,7 +29,7 @@ class DocumentStartsReader {
   // file has the size and hash that the manifest says. `manifest` must outlive this object.
   DocumentStartsReader(const PackedFolder& place, const Manifest& manifest,
                        std::int64_t position = 0);
-  // True behind the last.
+  // Tells whether all starts have been passed.
   bool ended() const { return at_ == starts_.size(); }
   // Returns where the next document starts; kNone behind the last.
   std::int64_t next() const { return ended() ? kNone : starts_[at_]; }

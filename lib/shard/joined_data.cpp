@@ -31,7 +31,7 @@ void send(DocumentStartsReader& starts, std::int64_t position, const TokenId* id
   send_tokens(ids, count, among, sink);
 }
 
-// Position of the first token of a document, which the folder has.
+// Returns the position of the first token of a document, which the folder has.
 std::int64_t start_of(const TokenReader& reader, std::int64_t document) {
   DocumentStartsReader starts(reader.place(), reader.manifest());
   for (; document > 0; --document) starts.pass();

@@ -1,4 +1,4 @@
-// A folder in the making: nothing is seen of it before it is whole.
+// Makes folders of which nothing is seen before they are whole.
 #pragma once
 
 #include <memory>

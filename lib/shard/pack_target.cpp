@@ -28,7 +28,7 @@ bool is_packed_file(const fs::directory_entry& entry) {
   return ours && entry.symlink_status().type() == fs::file_type::regular;
 }
 
-// Without a trailing slash.
+// Returns the name without a trailing slash.
 fs::path named_target(const fs::path& folder) {
   fs::path target = folder.lexically_normal();
   if (!target.has_filename()) target = target.parent_path();
@@ -39,7 +39,8 @@ fs::path named_target(const fs::path& folder) {
   return target;
 }
 
-// Without a trailing slash. Calls check(target) when there is a folder that is not empty.
+// Returns the target without a trailing slash. Calls check(target) when there is a folder that is
+// not empty.
 template <typename Check>
 fs::path checked_target(const fs::path& folder, const Check& check) {
   fs::path target = named_target(folder);

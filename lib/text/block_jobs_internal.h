@@ -1,4 +1,4 @@
-// Work on the blocks of a text by several threads.
+// Lets several threads work on the blocks of a text.
 #pragma once
 
 #include <exception>

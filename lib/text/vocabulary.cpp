@@ -16,7 +16,7 @@ std::string place_of(const std::string& where, std::size_t id) {
   return fmt::format("{}: tokens[{}]", where, id);
 }
 
-// Pieces are those of their model.
+// Pieces come from their model.
 void check_token(TokenType type, std::string_view token, const std::string& where, std::size_t id) {
   const auto expect = [&](bool good, const char* what) {
     if (good) return;

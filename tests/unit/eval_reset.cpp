@@ -1,4 +1,4 @@
-// Memory that is emptied after every N tokens against streams of N tokens, each read alone.
+// Compares memory that is emptied after every N tokens with streams of N tokens, each read alone.
 #include <algorithm>
 #include <cstdint>
 #include <vector>

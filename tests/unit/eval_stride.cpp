@@ -1,4 +1,4 @@
-// Windows that slide against a double loop: every window of a stream alone, from its own tokens.
+// Compares windows that slide with a double loop, which reads every window of a stream alone.
 #include <algorithm>
 #include <cstdint>
 #include <vector>
@@ -20,8 +20,8 @@ Ids random_ids(std::int64_t count) {
   return {data, data + count};
 }
 
-// The loss of ids[p] for every p > 0. Window w begins at token w * stride, and those of its targets
-// count that no window before it has had.
+// Returns the loss of ids[p] for every p > 0. Window w begins at token w * stride, and those of its
+// targets count that no window before it has had.
 std::vector<double> double_loop(const nn::Model& model, const net::Lengths& lengths, const Ids& ids,
                                 std::int64_t stride) {
   const at::NoGradGuard no_gradient;
@@ -47,7 +47,7 @@ std::vector<double> double_loop(const nn::Model& model, const net::Lengths& leng
   return losses;
 }
 
-// Every target once, in order.
+// Requires that every target comes once, in order.
 std::vector<double> slide(const nn::Model& model, const net::Lengths& lengths, const Ids& ids,
                           std::int64_t stride, std::int64_t chunk, Evaluation& evaluation) {
   std::vector<double> losses(1);

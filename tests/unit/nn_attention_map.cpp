@@ -1,4 +1,4 @@
-// The attention map of networks whose attention is known: it depends on distance alone.
+// Compares the map of networks whose attention is known: it depends on distance alone.
 #include "nn/attention_map.h"
 
 #include <cmath>
@@ -13,7 +13,8 @@
 namespace ql {
 namespace {
 
-// Zero weights but those of the position term: the score of distance k is v . (r_net sinusoids(k)).
+// Makes all weights zero but those of the position term: the score of distance k is v . (r_net
+// sinusoids(k)).
 nn::Model position_model(const net::Network& network) {
   const at::NoGradGuard no_gradient;
   nn::Model model(network, at::kDouble);
@@ -26,7 +27,7 @@ nn::Model position_model(const net::Network& network) {
   return model;
 }
 
-// The score of each distance in a layer: sines, then cosines, of distance / 10000^(2i/d).
+// Returns the score of a distance in a layer: sines, then cosines, of distance / 10000^(2i/d).
 double score(const nn::Model& model, std::int64_t layer, std::int64_t head, std::int64_t distance) {
   const net::Network& network = model.network();
   const at::Tensor r_net =
@@ -49,8 +50,8 @@ double score(const nn::Model& model, std::int64_t layer, std::int64_t head, std:
   return at::dot(v, position).item<double>() / std::sqrt(static_cast<double>(network.d_head));
 }
 
-// The mean over the queries of a segment that see this distance, each with a softmax over what it
-// sees.
+// Returns the mean over the queries of a segment that see this distance, each with a softmax over
+// what it sees.
 double expected(const nn::Model& model, const net::Stage& stage, std::int64_t head,
                 std::int64_t distance) {
   double sum = 0;

@@ -1,4 +1,4 @@
-// The presets that are installed, as networks: how many parameters each has, counted by the
+// Builds the networks of the presets that are installed. Their parameters are counted by the
 // formulas of the papers, and that a small copy of it learns.
 #include <cmath>
 #include <filesystem>
@@ -22,7 +22,7 @@ std::vector<std::filesystem::path> presets() {
   return found;
 }
 
-// Words in the vocabulary of the corpus that a preset is named after.
+// Returns the words in the vocabulary of the corpus that a preset is named after.
 std::int64_t words(const std::string& name) {
   if (name.find("wikitext-103") != std::string::npos) return 267735;
   if (name.find("simplebooks-92") != std::string::npos) return 98304;
@@ -93,7 +93,7 @@ TEST_CASE("a small copy of a preset runs a step, and its loss has gradients ever
     model.initialise(1);
     const nn::ModelAtLengths at_lengths(model, network.lengths);
     nn::Memory memory = at_lengths.start_memory(2);
-    // All over the vocabulary, so that every cluster learns.
+    // The tokens are from all over the vocabulary, so that every cluster learns.
     const at::Tensor tokens = (at::arange(2 * network.lengths.segment, at::kLong) * 7)
                                   .remainder(network.vocab_size)
                                   .view({2, network.lengths.segment});
