@@ -3,7 +3,7 @@
 # What is done stays done: data, a training that ended well, a perplexity. A training that was
 # interrupted goes on from its last checkpoint. So a script that was stopped, by whatever, is simply
 # called again.
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2034,SC2154
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 ql=$here/../ql
@@ -34,10 +34,8 @@ fail() {
   echo "$program: error: $*" >&2
   exit 1
 }
-wrong() {
-  echo "$program: error: $* (see $program --help)" >&2
-  exit 2
-}
+# shellcheck source=/dev/null
+. "$here/networks.sh"
 
 output=repro corpus='' budget='' minutes='' tokens='' seeds=1 settings=() device=()
 # The runs of these networks, this budget and these settings; others have other folders.
@@ -141,13 +139,6 @@ train() {
   touch "$run/finished"
 }
 
-# lengths SEGMENT MEMORY COMPRESSED: as options of qleval and qlctx; - is none.
-lengths() {
-  echo --segment "$1"
-  if [ "$2" != - ]; then echo --memory "$2"; fi
-  if [ "$3" != - ]; then echo --compressed-memory "$3"; fi
-}
-
 # column NAME: the value in the second line of a table with a header line.
 column() {
   awk -F '\t' -v name="$1" '
@@ -155,31 +146,31 @@ column() {
     NR == 2 {print $column}'
 }
 
-# test_row NAME SEGMENT MEMORY COMPRESSED: the line of qleval, with its header.
-test_row() {
-  local table=$runs/$1/test-$2-$3-$4.tsv
+# score NAME SEGMENT MEMORY COMPRESSED: scores the test text, and sets $table to the file with the line of
+# qleval. - is no such length.
+score() {
+  table=$runs/$1/test-$2-$3-$4.tsv
   if [ ! -e "$table" ]; then
     say "scoring $runs/$1 with $2/$3/$4"
-    # shellcheck disable=SC2046
-    qleval --quiet -m "$runs/$1/best" --data data/test $(lengths "${@:2}") "${device[@]}" >"$table.new"
+    read_network "$runs/$1/best=$2/${3#-}/${4#-}"
+    qleval --quiet -m "$checkpoint" --data data/test "${lengths[@]}" "${device[@]}" >"$table.new"
     mv "$table.new" "$table"
   fi
-  cat "$table"
 }
 
-# perplexities NAME SEGMENT MEMORY COMPRESSED: of all seeds of a network, their mean, and the distance
-# from the lowest to the highest one.
-perplexities() {
-  local seed
-  for seed in $seeds; do test_row "$1-seed-$seed" "${@:2}" | column perplexity; done |
-    awk '{sum += $1; if (NR == 1 || $1 < low) low = $1; if ($1 > high) high = $1}
-         END {print sum / NR, high - low}'
-}
-
-# mean_context NAME SEGMENT MEMORY COMPRESSED: the average context length n_c as the paper has it.
-mean_context() {
-  # shellcheck disable=SC2046
-  qlctx -m "$runs/$1/best" $(lengths "${@:2}") --method paper | column mean
+# score_all NAME SEGMENT MEMORY COMPRESSED: scores the networks of all seeds. Sets $mean of their
+# perplexities, $spread, the distance from the lowest to the highest one, and $context, the average
+# context length n_c as the paper has it. (No function prints these: its failure would be lost.)
+score_all() {
+  local seed perplexities=()
+  for seed in $seeds; do
+    score "$1-seed-$seed" "${@:2}"
+    perplexities+=("$(column perplexity <"$table")")
+  done
+  context=$(column context <"$table")
+  read -r mean spread < <(printf '%s\n' "${perplexities[@]}" | awk '
+    {sum += $1; if (NR == 1 || $1 < low) low = $1; if ($1 > high) high = $1}
+    END {printf "%.2f %.2f\n", sum / NR, high - low}')
 }
 
 # paper TABLE PRESETS NETWORK LENGTHS: the paper's own perplexity, or - where it has none.
@@ -200,6 +191,5 @@ label() {
 gain() { awk -v ql="$1" -v xl="$2" 'BEGIN {printf "%+.2f %+.2f%%\n", xl - ql, (xl - ql) / xl * 100}'; }
 
 # The names that the paper gives the networks.
-# shellcheck disable=SC2034
 declare -A title=([ql]=Transformer-QL [xl]=Transformer-XL [compressive]=Comp-Transformer
   [multiscale]=MS-Transformer)

@@ -1,5 +1,4 @@
-# A network on the command line of a script: CHECKPOINT, or with other lengths than those of training
-# CHECKPOINT=SEGMENT/MEMORY or CHECKPOINT=SEGMENT/MEMORY/COMPRESSED.
+# What all scripts of this folder share; they read this file.
 # shellcheck shell=bash disable=SC2034
 
 wrong() {
@@ -7,12 +6,16 @@ wrong() {
   exit 2
 }
 
-# read_network NETWORK: sets $checkpoint, and $lengths to options of qleval.
+# read_network NETWORK: sets $checkpoint, and $lengths to options of qleval. A network is CHECKPOINT, or
+# with other lengths than those of training CHECKPOINT=SEGMENT/MEMORY/COMPRESSED, from the end of which
+# lengths may be missing.
 read_network() {
   local segment memory compressed
-  checkpoint=${1%%=*} lengths=()
-  if [[ $1 == *=* ]]; then
-    IFS=/ read -r segment memory compressed <<<"${1#*=}"
-    lengths=(--segment "$segment" --memory "$memory" ${compressed:+--compressed-memory "$compressed"})
+  checkpoint=$1 lengths=()
+  if [[ $1 =~ =[0-9/]+$ ]]; then
+    checkpoint=${1%=*}
+    IFS=/ read -r segment memory compressed <<<"${1##*=}"
+    lengths=(--segment "$segment" ${memory:+--memory "$memory"}
+      ${compressed:+--compressed-memory "$compressed"})
   fi
 }

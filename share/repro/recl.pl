@@ -4,6 +4,8 @@
 use strict;
 use warnings;
 
+sub fail { print STDERR 'recl: error: ', @_, "\n"; exit 1 }
+
 my ($step, $longest, $ratios, $threshold) = @ARGV;
 my $lengths = $longest / $step;
 
@@ -15,7 +17,7 @@ while (<STDIN>) {
   push @networks, $network;
   my $begin = 0;
   for my $file (split / /, $files) {
-    open my $in, '<:raw', $file or die "recl: error: $file: $!\n";
+    open my $in, '<:raw', $file or fail("$file: cannot open: $!");
     local $/;
     my @losses = unpack 'f<*', <$in>;
     # Token t of the whole stream is target t - $begin, the first one having none before it. Since the
@@ -31,7 +33,7 @@ while (<STDIN>) {
 }
 # Only targets behind the beginning of the last stream have been read with every context length.
 my @all = ($lengths .. $targets);
-die "recl: error: the data has too few tokens for --longest $longest\n" if @all < 10;
+fail("the data has too few tokens for --longest $longest") if @all < 10;
 
 # min_of(context): the least loss of the group, by target.
 sub min_of {

@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "eval/columns.h"
-#include "eval/evaluate.h"
+#include "eval_support.h"
 #include "float32_error.h"
 #include "nn_support.h"
 #include "torch_doctest.h"
@@ -19,7 +19,6 @@ namespace {
 using net::Architecture;
 using test::random_model;
 using test::small_network;
-using Ids = std::vector<std::int64_t>;
 
 constexpr std::int64_t kLength = 150;
 
@@ -60,25 +59,9 @@ std::vector<Case> cases() {
   };
 }
 
-Ids random_ids(std::int64_t count, std::int64_t vocab_size) {
-  const at::Tensor tokens = test::random_tokens(1, count, vocab_size, 5);
-  const auto* data = tokens.data_ptr<std::int64_t>();
-  return {data, data + count};
-}
-
 // Some documents begin with a segment, some follow each other in one.
 const Ids kDocuments{0, 5, 6, 16, 17, 40, 72, 100, 101, 149};
 const Ids& documents() { return kDocuments; }
-
-TokenSource source_from(const Ids& ids) {
-  return {"ids", static_cast<std::int64_t>(ids.size()),
-          [&ids](std::int64_t begin, std::int64_t count, std::int64_t* out, std::size_t) {
-            REQUIRE(begin >= 0);
-            REQUIRE(begin + count <= static_cast<std::int64_t>(ids.size()));
-            std::copy_n(ids.begin() + begin, count, out);
-          },
-          documents};
-}
 
 // The loss of ids[p] for every p >= first, with zero memories before segment `first` / n_s;
 // 0 before. The end of the last segment is filled with a token of the vocabulary.
@@ -131,7 +114,7 @@ Scored score(const nn::Model& model, const net::Lengths& lengths, const Ids& ids
       ++scored.times.at(static_cast<std::size_t>(position + i));
     }
   };
-  scored.evaluation = evaluate(model, source_from(ids), options);
+  scored.evaluation = evaluate(model, source_from(ids, documents), options);
   return scored;
 }
 
@@ -322,7 +305,7 @@ TEST_CASE("progress ends with every target") {
   options.lengths = network.lengths;
   std::vector<std::int64_t> seen;
   options.progress = [&seen](std::int64_t done) { seen.push_back(done); };
-  evaluate(model, source_from(ids), options);
+  evaluate(model, source_from(ids, documents), options);
   CHECK(std::is_sorted(seen.begin(), seen.end()));
   CHECK(seen.back() == 49);
 }

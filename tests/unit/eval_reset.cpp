@@ -3,14 +3,11 @@
 #include <cstdint>
 #include <vector>
 
-#include "eval/evaluate.h"
-#include "nn_support.h"
+#include "eval_support.h"
 #include "torch_doctest.h"
 
 namespace ql::eval {
 namespace {
-
-using Ids = std::vector<std::int64_t>;
 
 std::vector<double> losses_of(const nn::Model& model, const Ids& ids, const Reading& reading) {
   std::vector<double> losses;
@@ -21,12 +18,7 @@ std::vector<double> losses_of(const nn::Model& model, const Ids& ids, const Read
     REQUIRE(position == static_cast<std::int64_t>(losses.size()) + 1);
     losses.insert(losses.end(), values, values + count);
   };
-  const TokenSource source{"ids",
-                           static_cast<std::int64_t>(ids.size()),
-                           [&ids](std::int64_t begin, std::int64_t count, std::int64_t* out,
-                                  std::size_t) { std::copy_n(ids.begin() + begin, count, out); },
-                           {}};
-  CHECK(evaluate(model, source, options).reset == reading.reset);
+  CHECK(evaluate(model, source_from(ids), options).reset == reading.reset);
   return losses;
 }
 
@@ -52,10 +44,9 @@ TEST_CASE("after a reset a stream is read as if it began there") {
       test::small_network(net::Architecture::kTransformerXl, {2}, 0, {3, 5, 0}),
       test::small_network(net::Architecture::kCompressive, {2}, 0, {4, 4, 2}),
       test::small_network(net::Architecture::kVanilla, {2}, 0, {6, 0, 0})};
-  const at::Tensor tokens = test::random_tokens(1, 61, 11, 5);
-  const Ids ids(tokens.data_ptr<std::int64_t>(), tokens.data_ptr<std::int64_t>() + tokens.numel());
   for (const net::Network& network : networks) {
     const nn::Model model = test::random_model(network, 3);
+    const Ids ids = random_ids(61, network.vocab_size);
     for (const std::int64_t reset : {1, 7, 8, 20, 60, 100}) {
       for (const std::int64_t chunk : {1, 11, 1000}) {
         for (const std::int64_t stride : {0, 2}) {

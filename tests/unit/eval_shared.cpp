@@ -1,11 +1,9 @@
 // Evaluation by several processes against that by one.
-#include <algorithm>
 #include <mutex>
 #include <vector>
 
 #include "eval/columns.h"
-#include "eval/evaluate.h"
-#include "nn_support.h"
+#include "eval_support.h"
 #include "process_support.h"
 #include "torch_doctest.h"
 
@@ -19,14 +17,6 @@ constexpr int kProcesses = 3;
 const std::vector<std::int64_t>& document_starts() {
   static const std::vector<std::int64_t> starts{0, 5, 16, 17, 40, 44, 48, 52, 72, 80, 84, 101};
   return starts;
-}
-
-TokenSource source_from(const at::Tensor& ids) {
-  return {"ids", kTokens,
-          [ids](std::int64_t begin, std::int64_t count, std::int64_t* out, std::size_t) {
-            std::copy_n(ids.data_ptr<std::int64_t>() + begin, count, out);
-          },
-          document_starts};
 }
 
 // The losses by their places; a place that is given twice keeps the sum.
@@ -58,7 +48,8 @@ TEST_CASE("processes together evaluate as one does alone") {
         test::small_network(net::Architecture::kTransformerQl, {1, 1}, 1, {4, 4, 0});
     network.reset_memory_at_documents = resets;
     const nn::Model model = test::random_model(network, 3);
-    const TokenSource source = source_from(test::random_tokens(1, kTokens, network.vocab_size, 5));
+    const TokenSource source =
+        source_from(random_ids(kTokens, network.vocab_size), document_starts);
     EvaluationOptions options;
     options.lengths = network.lengths;
     options.unknown = 4;

@@ -1,24 +1,14 @@
 // Compares windows that slide with a double loop, which reads every window of a stream alone.
-#include <algorithm>
 #include <cstdint>
 #include <vector>
 
 #include "base/error.h"
-#include "eval/evaluate.h"
+#include "eval_support.h"
 #include "nn/model_at_lengths.h"
-#include "nn_support.h"
 #include "torch_doctest.h"
 
 namespace ql::eval {
 namespace {
-
-using Ids = std::vector<std::int64_t>;
-
-Ids random_ids(std::int64_t count) {
-  const at::Tensor tokens = test::random_tokens(1, count, 11, 5);
-  const auto* data = tokens.data_ptr<std::int64_t>();
-  return {data, data + count};
-}
 
 // Returns the loss of ids[p] for every p > 0. Window w begins at token w * stride, and those of its
 // targets count that no window before it has had.
@@ -59,12 +49,7 @@ std::vector<double> slide(const nn::Model& model, const net::Lengths& lengths, c
     REQUIRE(position == static_cast<std::int64_t>(losses.size()));
     losses.insert(losses.end(), values, values + count);
   };
-  const TokenSource source{"ids",
-                           static_cast<std::int64_t>(ids.size()),
-                           [&ids](std::int64_t begin, std::int64_t count, std::int64_t* out,
-                                  std::size_t) { std::copy_n(ids.begin() + begin, count, out); },
-                           {}};
-  evaluation = evaluate(model, source, options);
+  evaluation = evaluate(model, source_from(ids), options);
   return losses;
 }
 
@@ -82,7 +67,7 @@ TEST_CASE("windows that slide score as a double loop over windows does") {
     for (const std::int64_t stride : {std::int64_t{1}, std::int64_t{3}, segment - 1, segment}) {
       for (const std::int64_t size :
            {std::int64_t{3}, segment, segment + 1, segment + 2, std::int64_t{47}}) {
-        const Ids ids = random_ids(size);
+        const Ids ids = random_ids(size, network.vocab_size);
         const std::vector<double> expected = double_loop(model, network.lengths, ids, stride);
         for (const std::int64_t chunk : {1, 13, 1000}) {
           CAPTURE(stride);
@@ -106,7 +91,7 @@ TEST_CASE("windows that slide score as a double loop over windows does") {
 TEST_CASE("a stride of the segment is no stride") {
   const net::Network& network = kNetworks[1];
   const nn::Model model = test::random_model(network, 3);
-  const Ids ids = random_ids(60);
+  const Ids ids = random_ids(60, network.vocab_size);
   Evaluation with, without;
   CHECK(slide(model, network.lengths, ids, 8, 0, with) ==
         slide(model, network.lengths, ids, 0, 0, without));

@@ -1,5 +1,4 @@
 // The unigram baseline against counting by hand.
-#include <algorithm>
 #include <cmath>
 #include <map>
 #include <numeric>
@@ -7,20 +6,11 @@
 
 #include "base/error.h"
 #include "eval/unigram.h"
+#include "eval_support.h"
 #include "torch_doctest.h"
 
 namespace ql::eval {
 namespace {
-
-using Ids = std::vector<std::int64_t>;
-
-TokenSource source_from(const Ids& ids) {
-  return {"ids", static_cast<std::int64_t>(ids.size()),
-          [&ids](std::int64_t begin, std::int64_t count, std::int64_t* out, std::size_t) {
-            REQUIRE(begin + count <= static_cast<std::int64_t>(ids.size()));
-            std::copy_n(ids.begin() + begin, count, out);
-          }};
-}
 
 Ids pattern(std::int64_t count, std::int64_t vocab_size) {
   Ids ids;

@@ -1,5 +1,5 @@
-// Builds the networks of the presets that are installed. Their parameters are counted by the
-// formulas of the papers, and that a small copy of it learns.
+// Builds the networks of the presets that are installed, counts their parameters by the formulas of
+// the papers, and lets small copies of them learn.
 #include <cmath>
 #include <filesystem>
 #include <string>
@@ -43,8 +43,8 @@ std::int64_t layers_formula(const net::Network& network) {
 }
 
 // Cluster j has embeddings of d / div_val^j numbers, projected to d, and a bias for each word. A
-// projection of the softmax is the embeddings' one unless `tied` says otherwise.
-std::int64_t vocabulary_formula(const net::Network& network, bool first_tied, bool others_tied) {
+// projection of the softmax, but the first, is the embeddings' one if they are tied.
+std::int64_t vocabulary_formula(const net::Network& network, bool tied) {
   const std::int64_t d = network.d_model;
   std::vector<std::int64_t> ends(network.cutoffs.begin(), network.cutoffs.end());
   ends.push_back(network.vocab_size);
@@ -54,7 +54,7 @@ std::int64_t vocabulary_formula(const net::Network& network, bool first_tied, bo
     const std::int64_t end = ends[static_cast<std::size_t>(j)];
     const auto width = d / static_cast<std::int64_t>(std::pow(network.div_val, j));
     sum += (end - begin) * (width + 1);
-    if (network.div_val > 1) sum += width * d * ((j == 0 ? first_tied : others_tied) ? 1 : 2);
+    if (network.div_val > 1) sum += width * d * (j > 0 && tied ? 1 : 2);
     begin = end;
   }
   return sum;
@@ -71,7 +71,7 @@ TEST_CASE("a preset has as many parameters as the papers' formulas count") {
     // Without memory for weights: the largest have 500 million.
     const nn::Model model(network, at::TensorOptions().dtype(at::kFloat).device(at::kMeta));
     CHECK(model.parameter_count() ==
-          layers_formula(network) + vocabulary_formula(network, false, !is_billion));
+          layers_formula(network) + vocabulary_formula(network, !is_billion));
     CHECK(net::cost(network, network.lengths).parameters == model.parameter_count());
   }
 }

@@ -10,14 +10,9 @@ require "$FindBin::Bin/drawing.pl";
 
 my (undef, @files) = @ARGV;
 fail('one table of attention at a time') if @files != 1;
-open my $input, '<', $files[0] or fail("$files[0]: cannot open: $!");
-chomp(my @lines = <$input>);
-my @columns = split /\t/, shift @lines;
 my (@boxes, @rows, %seen, @values, $widest);
-for (@lines) {
-    my %row;
-    @row{@columns} = split /\t/;
-    fail("$files[0]: line ", @boxes + 2, ': expected ', scalar @columns, ' columns') if grep { !defined } @row{@columns};
+for (rows_of($files[0], qw(layer head granularity tokens probability))) {
+    my %row = %$_;
     my $name = sprintf 'layer %d.%d%s', @row{qw(layer head)},
         $row{granularity} > 1 ? sprintf(', %d tokens a state', $row{granularity}) : '';
     push @rows, $name if !$seen{$name}++;

@@ -62,6 +62,29 @@ sub tics {
     return map { sprintf('%.6g', $_) + 0 } @tics;
 }
 
+# The rows of a table as column => value. It has these columns at least.
+sub rows_of {
+    my ($file, @needed) = @_;
+    my %letter = (t => "\t", n => "\n", r => "\r", '\\' => '\\');
+    open my $input, '<:raw', $file or fail("$file: cannot open: $!");
+    chomp(my @lines = <$input>);
+    my @columns = split /\t/, shift @lines;
+    for my $column (@needed) {
+        next if grep { $_ eq $column } @columns;
+        fail("$file: has no column $column; it has @columns");
+    }
+    my @rows;
+    for (@lines) {
+        my @cells = map { s/\\([tnr\\])/$letter{$1}/gr } split /\t/, $_, -1;
+        fail("$file: line ", @rows + 2, ': ', scalar @cells, ' columns, expected ', scalar @columns)
+            if @cells != @columns;
+        my %row;
+        @row{@columns} = @cells;
+        push @rows, \%row;
+    }
+    return @rows;
+}
+
 # Frame, grid and legend.
 sub print_frame {
     my ($entries) = @_;

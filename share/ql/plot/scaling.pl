@@ -10,16 +10,9 @@ require "$FindBin::Bin/drawing.pl";
 
 my ($x, $y, undef, @files) = @ARGV;
 fail('one table of scaling at a time') if @files != 1;
-open my $input, '<', $files[0] or fail("$files[0]: cannot open: $!");
-chomp(my @lines = <$input>);
-my @columns = split /\t/, shift @lines;
-for my $column ($x, $y) {
-    fail("$files[0]: has no column $column; it has @columns") if !grep { $_ eq $column } @columns;
-}
 my (%points, @order, @xs, @ys);
-for (@lines) {
-    my %row;
-    @row{@columns} = split /\t/;
+for (rows_of($files[0], qw(network attention), $x, $y)) {
+    my %row = %$_;
     my $name = "$row{network}, $row{attention} attention";
     push @order, $name if !$points{$name};
     push @{$points{$name}}, [$row{$x}, $row{$y}];

@@ -9,7 +9,6 @@ require "$FindBin::Bin/drawing.pl";
 
 my ($x, $y, undef, @files) = @ARGV;
 my $number = qr/^[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?$/;
-my %letter = (t => "\t", n => "\n", r => "\r", '\\' => '\\');
 my %label = (
     segment => 'segment (tokens)',
     memory => 'memory (states)',
@@ -19,25 +18,10 @@ my %label = (
     context_max => 'context length (tokens, longest)',
 );
 
-# The rows as column => value.
-sub read_table {
+# The rows that can be drawn.
+sub drawn_rows {
     my ($file) = @_;
-    open my $input, '<:raw', $file or fail("$file: cannot open: $!");
-    chomp(my @lines = <$input>);
-    my @columns = split /\t/, shift @lines;
-    for my $column ($x, $y) {
-        next if grep { $_ eq $column } @columns;
-        fail("$file: has no column $column; it has @columns");
-    }
-    my @rows;
-    for (@lines) {
-        my @cells = map { s/\\([tnr\\])/$letter{$1}/gr } split /\t/, $_, -1;
-        fail("$file: line ", @rows + 2, ': ', scalar @cells, ' columns, expected ', scalar @columns)
-            if @cells != @columns;
-        my %row;
-        @row{@columns} = @cells;
-        push @rows, \%row;
-    }
+    my @rows = rows_of($file, $x, $y);
     my @drawn = grep { $_->{$x} =~ $number && $_->{$y} =~ $number } @rows;
     my $left_out = @rows - @drawn;
     fail("$file: no row has numbers in the columns $x and $y") if !@drawn;
@@ -60,7 +44,7 @@ sub names_of {
     return \%name;
 }
 
-my @rows = map { read_table($_) } @files;
+my @rows = map { drawn_rows($_) } @files;
 # Along a line only X changes; the memory does, too, where the context is X.
 my @lengths = grep { $_ ne $x } $x =~ /^context/ ? 'segment' : qw(segment memory compressed_memory);
 my (%lines, @order);
