@@ -107,7 +107,7 @@ Row row_of(const net::Plan& plan) {
   row.method = "exact";
   row.cost = plan.cost;
   row.more["memory_bytes"] =
-      plan.cost.memory_states * plan.network.d_model * static_cast<std::int64_t>(sizeof(float));
+      plan.cost.memory_numbers * static_cast<std::int64_t>(sizeof(float));
   return row;
 }
 

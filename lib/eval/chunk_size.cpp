@@ -24,26 +24,28 @@ double steadily_available_bytes() {
 }  // namespace
 
 double bytes_per_segment(const net::Network& network, const net::Geometry& geometry) {
-  const auto d_model = static_cast<double>(network.d_model);
   const auto d_heads = static_cast<double>(network.n_head * network.d_head);
-  const auto d_inner = static_cast<double>(network.d_inner);
   double numbers = 0;
   for (const net::Stage& stage : geometry.stages) {
     if (!stage.feeds_layer()) continue;
+    const net::Network of_stage = network.of_scale(stage.scale);
+    const auto d_model = static_cast<double>(of_stage.d_model);
+    const auto d_inner = static_cast<double>(of_stage.d_inner);
     const auto segment = static_cast<double>(stage.segment);
     const auto window = static_cast<double>(stage.window());
     // Keys and values. Resetting at documents holds them once more, with those of other documents
     // replaced.
     const double keys_values = (network.reset_memory_at_documents ? 4 : 2) * window * d_heads;
-    const double attention =
-        keys_values + net::attention_cost(network, stage).held + 3 * segment * d_heads;
+    const double attention = keys_values + net::attention_cost(network, stage).held +
+                             3 * static_cast<double>(stage.segment_keys()) * d_heads;
     const double feed_forward = 2 * segment * d_inner;
     numbers = std::max(
         numbers, std::max(attention, feed_forward) + window * d_model + 6 * segment * d_model);
   }
   // The up-sampled states of every scale wait for their average.
   const auto scales = static_cast<double>(geometry.outputs.size());
-  return 4 * (numbers + scales * static_cast<double>(geometry.lengths.segment) * d_model);
+  return 4 * (numbers + scales * static_cast<double>(geometry.lengths.segment) *
+                            static_cast<double>(network.d_model));
 }
 
 std::int64_t automatic_segments(const net::Network& network, const net::Geometry& geometry,

@@ -13,9 +13,10 @@ double sum_of_quotients(std::int64_t count, std::int64_t divisor) {
   return static_cast<double>(divisor) * whole * (whole - 1) / 2 + whole * static_cast<double>(rest);
 }
 
-// Keys that the queries of a segment see together, on the average over the heads.
+// Keys that the queries of a segment see together, on the average over the heads. A query stands at
+// the place of each of its keys_per_state keys, though only the result at the last one is used.
 double seen_keys(const Network& network, const Stage& input) {
-  const auto segment = static_cast<double>(input.segment);
+  const auto segment = static_cast<double>(input.segment_keys());
   const std::int64_t memory = input.memory + input.compressed_memory;
   if (input.span == 0) return segment * static_cast<double>(memory) + segment * (segment + 1) / 2;
   std::vector<std::int64_t> dilations = network.attention_dilation;
@@ -37,7 +38,7 @@ double seen_keys(const Network& network, const Stage& input) {
 AttentionCost softmax_cost(const Network& network, const Stage& input) {
   const double factors = network.encoding == Encoding::kAbsolute ? 2 : 3;
   const auto d_heads = static_cast<double>(network.n_head * network.d_head);
-  const auto queries = static_cast<double>(network.n_head * input.segment);
+  const auto queries = static_cast<double>(network.n_head * input.segment_keys());
   const std::int64_t whole_vectors = (input.window() + 15) / 16 * 16;
   return {factors * seen_keys(network, input) * d_heads,
           queries * static_cast<double>(whole_vectors), 0,
@@ -51,7 +52,7 @@ AttentionCost softmax_cost(const Network& network, const Stage& input) {
 // twice more, on their way to features, and the values in order.
 AttentionCost linear_cost(const Network& network, const Stage& input) {
   const auto d_heads = static_cast<double>(network.n_head * network.d_head);
-  const std::int64_t window = input.window(), segment = input.segment;
+  const std::int64_t window = input.window(), segment = input.segment_keys();
   const double scores = static_cast<double>(network.n_head * segment) *
                         static_cast<double>(std::min(segment, kLinearBlock));
   const std::int64_t blocks = (segment + kLinearBlock - 1) / kLinearBlock;

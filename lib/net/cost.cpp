@@ -36,6 +36,20 @@ std::int64_t parameters_of_layer(const Network& network) {
   return attention + feed_forward + layer_norms + convolutions * convolution;
 }
 
+// The layers of all scales and the output block, and the maps between states of different widths.
+std::int64_t parameters_of_scales(const Network& network) {
+  std::int64_t count = network.output_layers * parameters_of_layer(network);
+  for (std::size_t scale = 0; scale < network.scales.size(); ++scale) {
+    const std::int64_t width = network.width_of(scale);
+    count += network.scales[scale] * parameters_of_layer(network.of_scale(scale));
+    if (scale > 0 && width != network.width_of(scale - 1)) {
+      count += width * network.width_of(scale - 1);
+    }
+    if (width != network.d_model) count += width * network.d_model;
+  }
+  return count;
+}
+
 // Embeddings, biases and projections of all clusters.
 std::int64_t parameters_of_vocabulary(const Network& network) {
   std::int64_t count = 0;
@@ -56,8 +70,7 @@ std::int64_t count_parameters(const Network& network) {
   const std::int64_t biases_u_v =
       network.encoding == Encoding::kTransformerXl ? 2 * network.n_head * network.d_head : 0;
   return (network.vocab_size > 0 ? parameters_of_vocabulary(network) : 0) +
-         network.layers() * parameters_of_layer(network) +
-         (network.untie_r ? network.layers() : 1) * biases_u_v;
+         parameters_of_scales(network) + (network.untie_r ? network.layers() : 1) * biases_u_v;
 }
 
 // Counts the softmax over one state: all ids, or with cutoffs the head alone, because the data
@@ -71,11 +84,30 @@ double products_of_head(const Network& network) {
   return projection + width * static_cast<double>(all.front().size() + network.cutoffs.size());
 }
 
+// The maps to another width: of what was pooled, and of the states that are joined.
+double products_of_widths(const Network& network, const Stage& stage) {
+  if (stage.scale >= network.scales.size()) return 0;
+  const auto width = static_cast<double>(stage.width);
+  double products = 0;
+  if (stage.source == Stage::Source::kCompressed) {
+    const std::int64_t before = network.width_of(stage.scale - 1);
+    const std::int64_t states =
+        stage.segment + (stage.keys_per_state > 1 ? stage.segment_keys() : 0);
+    if (before != stage.width) {
+      products += static_cast<double>(states) * static_cast<double>(before) * width;
+    }
+  }
+  if (!stage.feeds_layer() && stage.width != network.d_model) {
+    const std::int64_t states = stage.segment + (stage.memory > 0 ? 1 : 0);
+    products += static_cast<double>(states) * width * static_cast<double>(network.d_model);
+  }
+  return products;
+}
+
 }  // namespace
 
 Cost cost(const Network& network, const Lengths& lengths) {
   const Geometry geometry = make_geometry(network, lengths);
-  const auto d_model = static_cast<double>(network.d_model);
   const auto d_heads = static_cast<double>(network.n_head * network.d_head);
   Cost cost;
   cost.parameters = count_parameters(network);
@@ -83,14 +115,21 @@ Cost cost(const Network& network, const Lengths& lengths) {
   // many.
   double products = 0, more = 0;
   for (const Stage& stage : geometry.stages) {
+    const Network of_stage = network.of_scale(stage.scale);
+    const auto d_model = static_cast<double>(of_stage.d_model);
     const std::int64_t memory = stage.memory + stage.compressed_memory;
     cost.memory_states += memory;
-    if (!stage.feeds_layer()) continue;
+    cost.memory_numbers += memory * of_stage.d_model;
     const auto segment = static_cast<double>(stage.segment);
+    products += products_of_widths(network, stage);
+    if (!stage.feeds_layer()) continue;
     // One of `rate` states comes out of the convolution, and each takes `rate` products.
     const double convolution = network.learns_compression() ? segment * d_model * d_model : 0;
-    const double feed_forward = 2 * segment * d_model * static_cast<double>(network.d_inner);
-    products += 4 * segment * d_model * d_heads + attention_cost(network, stage).products +
+    const double feed_forward = 2 * segment * d_model * static_cast<double>(of_stage.d_inner);
+    const double queries_and_output = 2 * segment * d_model * d_heads;
+    const double keys_and_values =
+        2 * static_cast<double>(stage.segment_keys()) * d_model * d_heads;
+    products += queries_and_output + keys_and_values + attention_cost(network, stage).products +
                 feed_forward + convolution;
     // Keys and values of the memory, and the gradient of their weights; a convolution's inputs,
     // which are memories, have none.

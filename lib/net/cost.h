@@ -29,9 +29,10 @@ struct Cost {
   // inputs, but for the inputs that memories are: they have none. Of the loss that teaches a
   // compressive network, the convolution and its gradient are counted, attention or decoder not.
   double training_flops_per_token = 0;
-  // States of d_model numbers that a stream keeps between steps: the inputs of all layers, the
+  // States that a stream keeps between steps: the inputs of all layers, the
   // outputs of scales that compression or accumulation reads, and compressed memories.
   std::int64_t memory_states = 0;
+  std::int64_t memory_numbers = 0;  // the same in numbers
 };
 
 // vocab_size 0 leaves embedding and softmax out; sizes that are all 0 leave memory_states only.

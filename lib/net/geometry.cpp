@@ -169,8 +169,9 @@ std::vector<Lengths> nearest_valid_lengths(const Network& network, const Lengths
 
 bool Stage::operator==(const Stage& other) const {
   const auto all = [](const Stage& stage) {
-    return std::tie(stage.source, stage.scale, stage.layer, stage.segment, stage.memory,
-                    stage.compressed_memory, stage.granularity, stage.shift, stage.span);
+    return std::tie(stage.source, stage.scale, stage.width, stage.layer, stage.segment,
+                    stage.memory, stage.compressed_memory, stage.granularity, stage.shift,
+                    stage.span, stage.keys_per_state);
   };
   return all(*this) == all(other);
 }
@@ -196,12 +197,14 @@ Geometry make_geometry(const Network& network, const Lengths& lengths) {
 
   std::int64_t layer = 0;
   const auto add = [&](Stage stage, std::int64_t layers, std::int64_t output_memory) {
+    stage.width = network.width_of(stage.scale);
     stage.span =
         network.same_length ? stage.memory + stage.compressed_memory : network.attention_window;
     for (std::int64_t i = 0; i < layers; ++i) {
       stage.layer = layer++;
       geometry.stages.push_back(stage);
       stage.source = Stage::Source::kLayer;
+      stage.keys_per_state = 1;
     }
     stage.layer = -1;
     stage.memory = output_memory;
@@ -222,6 +225,7 @@ Geometry make_geometry(const Network& network, const Lengths& lengths) {
       stage.segment =
           geometry.recurrent ? std::min(window / network.rate, stage.segment) : stage.shift;
       stage.memory = geometry.recurrent ? window - stage.segment : 0;
+      stage.keys_per_state = network.query_only_pooling ? network.rate : 1;
     }
     // Compression reads all of an output's memory; of the last scale's, accumulation reads the
     // newest state where the segment has none before its new ones.

@@ -30,6 +30,7 @@ struct Stage {
   };
   Source source = Source::kTokens;
   std::size_t scale = 0;               // 0-based; the number of scales for the output block
+  std::int64_t width = 0;              // d_model of the scale; 0 while the network has no sizes
   std::int64_t layer = -1;             // the layer that reads the states, counted from 0; -1: none
   std::int64_t segment = 0;            // n_s(i): states in a step
   std::int64_t memory = 0;             // n_m(i), or of an output those that something reads
@@ -37,9 +38,13 @@ struct Stage {
   std::int64_t granularity = 1;        // g(i) = c^(i-1): tokens of a state
   std::int64_t shift = 0;              // h(i) = n_s / g(i): states that enter the memory in a step
   std::int64_t span = 0;               // keys that a query of the layer sees at most; 0: all
+  // Keys and values that stand in the window for a state of the segment: with query_only_pooling
+  // those of the states that became one, else its own.
+  std::int64_t keys_per_state = 1;
 
   bool feeds_layer() const { return layer >= 0; }
-  std::int64_t window() const { return compressed_memory + memory + segment; }
+  std::int64_t segment_keys() const { return segment * keys_per_state; }
+  std::int64_t window() const { return compressed_memory + memory + segment_keys(); }
   bool operator==(const Stage& other) const;
 };
 

@@ -25,6 +25,17 @@ StateRun states_at(const Geometry& geometry, std::size_t stage, std::int64_t ind
   }
 }
 
+// Visits what the layer over a stage sees whose pooled states make queries only.
+void visit_pooled(const Geometry& geometry, std::size_t stage, std::int64_t index, bool oldest_key,
+                  const std::function<void(const StateRun&)>& visit) {
+  const Stage& input = geometry.stages[stage];
+  if (input.memory > 0) visit({stage, -input.memory, oldest_key ? 1 : input.memory, 1});
+  if (oldest_key && input.memory > 0) return;
+  const std::int64_t first = geometry.stages[stage - 1].segment - input.segment_keys();
+  visit({stage - 1, first, oldest_key ? 1 : (index + 1) * input.keys_per_state, 1});
+  if (!oldest_key) visit({stage, index, 1, 1});
+}
+
 }  // namespace
 
 void visit_inputs(const Geometry& geometry, std::size_t stage, std::int64_t index, bool oldest_key,
@@ -36,6 +47,10 @@ void visit_inputs(const Geometry& geometry, std::size_t stage, std::int64_t inde
       return;
     case Stage::Source::kLayer: {
       const Stage& input = geometry.stages[before];
+      if (input.keys_per_state > 1) {
+        visit_pooled(geometry, before, index, oldest_key, visit);
+        return;
+      }
       for (const std::int64_t dilation : geometry.dilations) {
         const std::int64_t all = (index + input.memory + input.compressed_memory) / dilation + 1;
         const std::int64_t seen = input.span > 0 ? std::min(input.span, all) : all;

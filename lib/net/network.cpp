@@ -107,6 +107,53 @@ void check_compression(const Network& network, const std::string& where) {
   }
 }
 
+void check_scale_widths(const Network& network, const std::string& where) {
+  const std::vector<std::int64_t>& widths = network.scale_widths;
+  if (widths.empty()) return;
+  const char* const cure = "give d_model for the finest scale, then the width of every coarser one";
+  if (widths.size() != network.scales.size()) {
+    throw ConfigError(where,
+                      fmt::format("scale_widths has {} values, expected {}: one a scale",
+                                  widths.size(), network.scales.size()),
+                      cure);
+  }
+  if (widths.front() != network.d_model) {
+    throw ConfigError(where,
+                      fmt::format("scale_widths begins with {}, expected d_model, {}",
+                                  widths.front(), network.d_model),
+                      cure);
+  }
+  for (const std::int64_t width : widths) {
+    if (width % 2 != 0) {
+      throw ConfigError(where, fmt::format("scale_widths: {} must be even", width),
+                        "half of a position's encoding are sines, half cosines");
+    }
+    const std::int64_t inner = network.d_inner * width / network.d_model;
+    if (network.d_inner * width % network.d_model != 0 || inner > kMaxWidth) {
+      throw ConfigError(where,
+                        fmt::format("scale_widths: {} makes d_inner {} * {} / {}, which must be a "
+                                    "whole number up to {}",
+                                    width, network.d_inner, width, network.d_model, kMaxWidth),
+                        "use another width");
+    }
+  }
+}
+
+void check_query_only_pooling(const Network& network, const std::string& where) {
+  if (!network.query_only_pooling) return;
+  if (network.scales.size() < 2) {
+    throw ConfigError(where, "query_only_pooling is set, but there is one scale only",
+                      "nothing is pooled between scales: leave it out");
+  }
+  if (network.same_length || network.attention_window > 0) {
+    throw ConfigError(where,
+                      fmt::format("query_only_pooling and {} are both set",
+                                  network.same_length ? "same_length" : "attention_window"),
+                      "a window of states from two scales has no common length to limit: leave one "
+                      "out");
+  }
+}
+
 void check_clusters(const Network& network, const std::string& where) {
   if (network.cutoffs_from_data && network.vocab_size > 0) {
     throw ConfigError(where, "cutoffs is auto, but the vocabulary is set",
@@ -154,6 +201,18 @@ std::vector<bool> Network::resolved_tie_projs() const {
   std::vector<bool> resolved(cutoffs.size() + 1, true);
   resolved.front() = false;
   return resolved;
+}
+
+std::int64_t Network::width_of(std::size_t scale) const {
+  return scale < scale_widths.size() ? scale_widths[scale] : d_model;
+}
+
+Network Network::of_scale(std::size_t scale) const {
+  Network network = *this;
+  const std::int64_t width = width_of(scale);
+  if (width != d_model) network.d_inner = d_inner * width / d_model;
+  network.d_model = width;
+  return network;
 }
 
 std::int64_t Network::layers() const {
@@ -218,6 +277,8 @@ void Network::check(const std::string& where) const {
                       "droppath leaves scales out: set it to 0");
   }
   check_attention(*this, where);
+  check_scale_widths(*this, where);
+  check_query_only_pooling(*this, where);
   check_clusters(*this, where);
 }
 

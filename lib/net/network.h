@@ -77,9 +77,15 @@ struct Network {
   std::int64_t d_head = 0;
   std::int64_t d_inner = 0;
   std::vector<std::int64_t> scales;  // layers of scale 1, 2, ...; one entry for XL and vanilla
-  std::int64_t output_layers = 0;    // after accumulation; 0 for XL, vanilla, Compressive
-  std::int64_t rate = 2;             // compression rate c
+  // d_model of every scale, the finest first (Donahue et al., 2019; the paper, section 4.2);
+  // d_inner grows in proportion. Empty: all scales have d_model.
+  std::vector<std::int64_t> scale_widths;
+  std::int64_t output_layers = 0;  // after accumulation; 0 for XL, vanilla, Compressive
+  std::int64_t rate = 2;           // compression rate c
   Pool pool = Pool::kMax;
+  // The first layer of a coarser scale: pooled states make the queries alone, keys and values come
+  // from the states that were pooled (Dai et al., 2020, section 2.1; the paper, section 4.2).
+  bool query_only_pooling = false;
   CompressionLoss compression_loss = CompressionLoss::kAttentionReconstruction;
   bool pre_lnorm = true;
   bool untie_r = false;         // every layer its own biases u and v
@@ -109,6 +115,11 @@ struct Network {
   // tie_projs, with its default written out.
   std::vector<bool> resolved_tie_projs() const;
   std::int64_t embedding_width() const { return d_embed > 0 ? d_embed : d_model; }
+
+  // d_model of a scale, counted from 0, or of the output block behind the last one.
+  std::int64_t width_of(std::size_t scale) const;
+  // The network with d_model and d_inner as its layers there have them.
+  Network of_scale(std::size_t scale) const;
 
   // Layers with parameters: all scales and the output block.
   std::int64_t layers() const;

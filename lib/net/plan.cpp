@@ -200,6 +200,8 @@ void make_possible(Network& network) {
   if (network.architecture != Architecture::kVanilla && network.encoding == Encoding::kAbsolute) {
     network.encoding = Encoding::kTransformerXl;
   }
+  network.scale_widths.clear();
+  network.query_only_pooling = network.query_only_pooling && has_scales(network.architecture);
   if (!keeps_memory(network.architecture)) {
     network.same_length = false;
     network.reset_memory_at_documents = false;

@@ -11,6 +11,11 @@ AttentionMap::AttentionMap(const net::Network& network, const net::Geometry& geo
   if (network.attention != net::Attention::kSoftmax) {
     throw ConfigError("attention", "linear attention has no probabilities to show");
   }
+  if (network.query_only_pooling) {
+    throw ConfigError("attention",
+                      "with query_only_pooling a window has states of two scales, whose distances "
+                      "cannot be told in one unit");
+  }
   for (const net::Stage& stage : geometry.stages) {
     if (!stage.feeds_layer()) continue;
     inputs_.push_back(stage);

@@ -30,7 +30,8 @@ at::Tensor memory_after(const at::Tensor& carry, const at::Tensor& entering) {
 
 // Makes the keys and values of every state once, when it is in a segment.
 at::Tensor ConsecutiveStep::layer(const LayerContext& context, const net::Stage& input,
-                                  const at::Tensor& states, StageMemory& memory) {
+                                  const at::Tensor& states, const at::Tensor& finer,
+                                  StageMemory& memory) {
   if (geometry_.keeps_most_used()) return layer_row_by_row(context, input, states, memory);
   const auto keys_values = [&](const at::Tensor& of) {
     return project_keys_values(context, attention_states(context, of));
@@ -45,7 +46,8 @@ at::Tensor ConsecutiveStep::layer(const LayerContext& context, const net::Stage&
                : all;
   };
   const at::Tensor normalized = attention_states(context, states);
-  const at::Tensor own = project_keys_values(context, normalized);
+  const at::Tensor own =
+      finer.defined() ? keys_values(finer) : project_keys_values(context, normalized);
   std::vector<at::Tensor> parts;  // of the window, the oldest first
   if (input.compressed_memory > 0) {
     const at::Tensor leaving = window(input, states, memory).narrow(1, 0, input.segment);
@@ -56,11 +58,14 @@ at::Tensor ConsecutiveStep::layer(const LayerContext& context, const net::Stage&
     memory.compressed = memory_after(memory.compressed, compressed);
   }
   if (input.memory > 0) {
-    parts.push_back(of_memories(memory.states, own.narrow(1, 0, input.shift), memory_cover(input)));
-    memory.states = memory_after(memory.states, states.narrow(1, 0, input.shift));
+    const at::Tensor entering = states.narrow(1, 0, input.shift);
+    parts.push_back(of_memories(
+        memory.states, finer.defined() ? keys_values(entering) : own.narrow(1, 0, input.shift),
+        memory_cover(input)));
+    memory.states = memory_after(memory.states, entering);
   }
   parts.push_back(own);
-  return run_layer(context, states, normalized, parts, positions(input.window()));
+  return run_layer(context, states, normalized, parts, positions(input));
 }
 
 // A step's attention decides which states it leaves in the compressed memory, so the next one
@@ -72,7 +77,7 @@ at::Tensor ConsecutiveStep::layer_row_by_row(const LayerContext& context, const 
     StepOptions of_row = options_;
     if (!options_.ages.empty()) of_row.ages = {options_.ages[static_cast<std::size_t>(row)]};
     forget_other_documents(memory, input, geometry_, of_row);
-    outputs.push_back(layer_of_streams(context, input, states.narrow(0, row, 1), memory));
+    outputs.push_back(layer_of_streams(context, input, states.narrow(0, row, 1), {}, memory));
   }
   return at::cat(outputs);
 }

@@ -51,6 +51,11 @@ void initialise(Parameters& parameters, const net::Network& network, std::uint64
     const bool is_attention_bias =
         ends_with(parameter.name, "r_w_bias") || ends_with(parameter.name, "r_r_bias");
     const bool is_projection = parameter.name.find("_projs.") != std::string::npos;
+    if (parameter.name.rfind("scales.", 0) == 0) {
+      // A state keeps its numbers and gets zeros behind them, or loses what is behind.
+      at::eye_out(parameter.tensor, parameter.tensor.size(0), parameter.tensor.size(1));
+      continue;
+    }
     if (ends_with(parameter.name, "bias") && !is_attention_bias) {
       parameter.tensor.zero_();
       continue;

@@ -61,9 +61,12 @@ at::Tensor attend(const LayerContext& context, const at::Tensor& queries,
   const AttentionParameters& parameters = context.parameters.attention;
   const std::int64_t batch = queries.size(0), segment = queries.size(1);
   const std::int64_t heads = network.n_head, d_heads = heads * network.d_head;
+  const std::int64_t keys = context.keys_per_state;
 
   kernels::AttentionInput input;
-  input.queries = queries;
+  // A query stands where the last of its keys does. It is repeated at the others' places, because
+  // attention wants a query for each of the window's last keys.
+  input.queries = keys > 1 ? queries.repeat_interleave(keys, 1) : queries;
   input.keys_values = keys_values;
   input.positions = project_positions(context, positions);
   input.content_bias = parameters.r_w_bias;
@@ -78,6 +81,7 @@ at::Tensor attend(const LayerContext& context, const at::Tensor& queries,
     input.probability_kept =
         dropout_kept({batch, heads, segment, input.window()}, network.dropatt, context.step,
                      {DropoutSite::kAttentionProbability, context.layer}, queries.device());
+    if (keys > 1) input.probability_kept = input.probability_kept.repeat_interleave(keys, 2);
     input.kept_factor = dropout_factor(network.dropatt);
   }
   at::Tensor sums;
@@ -89,6 +93,7 @@ at::Tensor attend(const LayerContext& context, const at::Tensor& queries,
       sums = linear_attention(input);
       break;
   }
+  if (keys > 1) sums = sums.unflatten(1, {segment, keys}).select(2, keys - 1);
   return at::linear(sums.reshape({batch, segment, d_heads}), parameters.o_net);
 }
 
@@ -121,8 +126,9 @@ at::Tensor run_fused_layer(const LayerContext& context, const at::Tensor& window
       draw_kept(context, states.sizes(), DropoutSite::kAttentionOutput);
   const auto run_forward = [&](const at::Tensor& input) {
     const std::int64_t batch = states.size(0), segment = states.size(1);
-    return feed_forward(input, forward.inner_weight, forward.inner_bias, forward.outer_weight,
-                        draw_kept(context, {batch, segment, network.d_inner}, DropoutSite::kInner));
+    return feed_forward(
+        input, forward.inner_weight, forward.inner_bias, forward.outer_weight,
+        draw_kept(context, {batch, segment, forward.inner_bias.size(0)}, DropoutSite::kInner));
   };
   const kernels::KeptElements kept = draw_kept(context, states.sizes(), DropoutSite::kFeedForward);
   if (before) {

@@ -21,8 +21,9 @@ struct LayerContext {
   const StepOptions& step;
   std::int64_t layer;  // its index, which names its random numbers
   net::AttentionReach reach = {};
-  at::Tensor* usage = nullptr;  // if given, becomes the attention_usage() of the window
-  at::Tensor hidden = {};       // hidden_keys() of the window, or undefined
+  at::Tensor* usage = nullptr;      // if given, becomes the attention_usage() of the window
+  at::Tensor hidden = {};           // hidden_keys() of the window, or undefined
+  std::int64_t keys_per_state = 1;  // as net::Stage has it
 };
 
 // `window` [batch, memory + segment, d_model] holds un-normalized states, `states` [batch, segment,

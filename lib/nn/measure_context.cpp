@@ -24,11 +24,12 @@ std::int64_t rows_at_once(const net::Network& network, const net::Geometry& geom
                           std::int64_t steps, std::int64_t graph_numbers) {
   double windows = 0;
   for (const net::Stage& stage : geometry.stages) {
-    windows += stage.feeds_layer() ? static_cast<double>(stage.window()) : 0;
+    if (!stage.feeds_layer()) continue;
+    const net::Network of_stage = network.of_scale(stage.scale);
+    windows += static_cast<double>(stage.window()) *
+               static_cast<double>(6 * of_stage.d_model + 2 * of_stage.d_inner);
   }
-  const double width =
-      6 * static_cast<double>(network.d_model) + 2 * static_cast<double>(network.d_inner);
-  const double row = static_cast<double>(steps) * windows * width;
+  const double row = static_cast<double>(steps) * windows;
   if (row > kLargestGraph) {
     throw ConfigError(
         "measured context",

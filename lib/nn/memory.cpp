@@ -10,14 +10,14 @@ namespace {
 
 using MakeTensor = std::function<at::Tensor(const std::vector<std::int64_t>& shape)>;
 
-Memory make_memory(const net::Geometry& geometry, std::int64_t batch, std::int64_t d_model,
-                   const MakeTensor& make) {
-  const auto of_length = [&](std::int64_t length) {
-    return length > 0 ? make({batch, length, d_model}) : at::Tensor();
+Memory make_memory(const net::Geometry& geometry, std::int64_t batch, const MakeTensor& make) {
+  const auto of_length = [&](std::int64_t length, std::int64_t width) {
+    return length > 0 ? make({batch, length, width}) : at::Tensor();
   };
   Memory memory;
   for (const net::Stage& stage : geometry.stages) {
-    memory.stages.push_back({of_length(stage.memory), of_length(stage.compressed_memory)});
+    memory.stages.push_back(
+        {of_length(stage.memory, stage.width), of_length(stage.compressed_memory, stage.width)});
   }
   return memory;
 }
@@ -49,21 +49,17 @@ Memory Memory::with(const std::function<at::Tensor(const at::Tensor&)>& change) 
   return result;
 }
 
-Memory zero_memory(const net::Geometry& geometry, std::int64_t batch, std::int64_t d_model,
+Memory zero_memory(const net::Geometry& geometry, std::int64_t batch,
                    const at::TensorOptions& options) {
-  return make_memory(geometry, batch, d_model,
-                     [&](const auto& shape) { return at::zeros(shape, options); });
+  return make_memory(geometry, batch, [&](const auto& shape) { return at::zeros(shape, options); });
 }
 
-void check_memory(const Memory& memory, const net::Geometry& geometry, std::int64_t batch,
-                  std::int64_t d_model) {
+void check_memory(const Memory& memory, const net::Geometry& geometry, std::int64_t batch) {
   constexpr const char* kCure = "start the memory anew for these lengths and this batch";
   // The tensors have the right shapes but share one number, so they take no memory.
   const at::Tensor one = at::zeros({});
   const std::vector<NamedTensor> expected =
-      make_memory(geometry, batch, d_model, [&](const auto& shape) {
-        return one.expand(shape);
-      }).named();
+      make_memory(geometry, batch, [&](const auto& shape) { return one.expand(shape); }).named();
   const std::vector<NamedTensor> found = memory.named();
   if (memory.stages.size() != geometry.stages.size() || found.size() != expected.size()) {
     throw ConfigError("memory",

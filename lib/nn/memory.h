@@ -32,11 +32,10 @@ struct Memory {
 };
 
 // Zeros [batch, ...] in the dtype and on the device of `options`.
-Memory zero_memory(const net::Geometry& geometry, std::int64_t batch, std::int64_t d_model,
+Memory zero_memory(const net::Geometry& geometry, std::int64_t batch,
                    const at::TensorOptions& options);
 
 // Throws ConfigError unless `memory` has the tensors and shapes of these numbers.
-void check_memory(const Memory& memory, const net::Geometry& geometry, std::int64_t batch,
-                  std::int64_t d_model);
+void check_memory(const Memory& memory, const net::Geometry& geometry, std::int64_t batch);
 
 }  // namespace ql::nn

@@ -25,19 +25,26 @@ LengthTables make_tables(const Model& model, const net::Lengths& lengths) {
     at::Tensor hidden;
     if (stage.feeds_layer()) {
       longest = std::max(longest, stage.window());
-      // The layers of a scale see the same keys.
-      hidden = masks && stage.source == net::Stage::Source::kLayer ? tables.hidden_keys.back()
-               : masks ? kernels::hidden_keys(stage.segment, stage.window(),
-                                              {stage.span, network.attention_dilation},
-                                              model.options().device())
-                       : at::Tensor();
+      // The layers of a scale see the same keys, unless the first reads finer states.
+      const bool as_before =
+          stage.source == net::Stage::Source::kLayer &&
+          tables.geometry.stages[tables.hidden_keys.size() - 1].keys_per_state == 1;
+      hidden = masks && as_before ? tables.hidden_keys.back()
+               : masks            ? kernels::hidden_keys(stage.segment_keys(), stage.window(),
+                                                         {stage.span, network.attention_dilation},
+                                                         model.options().device())
+                                  : at::Tensor();
     }
     tables.hidden_keys.push_back(hidden);
   }
-  // Other encodings read only the table's length.
-  tables.positions = network.encoding == net::Encoding::kTransformerXl
-                         ? position_table(network, longest, model.options())
-                         : at::empty({longest, 0}, model.options());
+  for (std::size_t scale = 0; scale <= network.scales.size(); ++scale) {
+    at::Tensor& positions = tables.positions[network.width_of(scale)];
+    if (positions.defined()) continue;
+    // Other encodings read only the table's length.
+    positions = network.encoding == net::Encoding::kTransformerXl
+                    ? position_table(network.of_scale(scale), longest, model.options())
+                    : at::empty({longest, 0}, model.options());
+  }
   return tables;
 }
 
@@ -59,7 +66,7 @@ ModelAtLengths::ModelAtLengths(const Model& model, const net::Lengths& lengths)
     : model_(model), tables_(make_tables(model, lengths)) {}
 
 Memory ModelAtLengths::start_memory(std::int64_t batch) const {
-  return zero_memory(geometry(), batch, model_.network().d_model, model_.options());
+  return zero_memory(geometry(), batch, model_.options());
 }
 
 at::Tensor ModelAtLengths::embed_segments(const at::Tensor& tokens) const {
@@ -85,7 +92,7 @@ at::Tensor ModelAtLengths::forward_embedded(const at::Tensor& embedded, Memory& 
     throw ConfigError("embedded tokens",
                       fmt::format("expected batch x {} x {} numbers", segment, d_model));
   }
-  check_memory(memory, geometry(), embedded.size(0), d_model);
+  check_memory(memory, geometry(), embedded.size(0));
   if (!step.age_tensor.defined()) check_ages(model_.network(), step.ages, embedded.size(0));
   Memory next = memory;
   forget_other_documents(next, geometry(), step);
@@ -102,7 +109,7 @@ at::Tensor ModelAtLengths::forward_stream(const at::Tensor& tokens, Memory& memo
                                           AttentionMap* map) const {
   const at::NoGradGuard no_gradient;
   const at::Tensor embedded = embed_segments(tokens);
-  check_memory(memory, geometry(), 1, model_.network().d_model);
+  check_memory(memory, geometry(), 1);
   check_ages(model_.network(), ages, tokens.size(0));
   StepOptions evaluation;
   evaluation.ages = ages;

@@ -6,6 +6,7 @@
 #include <ATen/ATen.h>
 
 #include <cstdint>
+#include <map>
 #include <vector>
 
 #include "net/geometry.h"
@@ -18,7 +19,9 @@ namespace ql::nn {
 // Everything that a step needs and only the lengths decide.
 struct LengthTables {
   net::Geometry geometry;
-  at::Tensor positions;  // position_table() of the longest window; [length, 0] where none is read
+  // position_table() of the longest window, for every width of states; [length, 0] where none is
+  // read.
+  std::map<std::int64_t, at::Tensor> positions;
   // kernels::hidden_keys() by stage; undefined for a stage that feeds no layer. Linear attention
   // and our own kernels need none, so it is undefined for them, too.
   std::vector<at::Tensor> hidden_keys;

@@ -62,7 +62,6 @@ Parameters make_parameters(const net::Network& network, const at::TensorOptions&
     parameters.named.push_back({std::move(name), tensor});
     return tensor;
   };
-  const std::int64_t d_model = network.d_model;
   const std::int64_t d_heads = network.n_head * network.d_head;
   const std::vector<std::int64_t> bias_shape = {network.n_head, network.d_head};
 
@@ -74,7 +73,9 @@ Parameters make_parameters(const net::Network& network, const at::TensorOptions&
     r_w_bias = add("r_w_bias", bias_shape);
     r_r_bias = add("r_r_bias", bias_shape);
   }
-  for (std::int64_t i = 0; i < network.layers(); ++i) {
+  const auto add_layer = [&](std::size_t i, std::size_t scale) {
+    const net::Network of_scale = network.of_scale(scale);
+    const std::int64_t d_model = of_scale.d_model, d_inner = of_scale.d_inner;
     const std::string layer = fmt::format("layers.{}.", i);
     AttentionParameters attention;
     attention.qkv_net = add(layer + "dec_attn.qkv_net.weight", {3 * d_heads, d_model});
@@ -93,9 +94,9 @@ Parameters make_parameters(const net::Network& network, const at::TensorOptions&
       attention.r_r_bias = own ? add(layer + "dec_attn.r_r_bias", bias_shape) : r_r_bias;
     }
     FeedForwardParameters feed_forward;
-    feed_forward.inner_weight = add(layer + "pos_ff.CoreNet.0.weight", {network.d_inner, d_model});
-    feed_forward.inner_bias = add(layer + "pos_ff.CoreNet.0.bias", {network.d_inner});
-    feed_forward.outer_weight = add(layer + "pos_ff.CoreNet.3.weight", {d_model, network.d_inner});
+    feed_forward.inner_weight = add(layer + "pos_ff.CoreNet.0.weight", {d_inner, d_model});
+    feed_forward.inner_bias = add(layer + "pos_ff.CoreNet.0.bias", {d_inner});
+    feed_forward.outer_weight = add(layer + "pos_ff.CoreNet.3.weight", {d_model, d_inner});
     feed_forward.outer_bias = add(layer + "pos_ff.CoreNet.3.bias", {d_model});
     feed_forward.norm_weight = add(layer + "pos_ff.layer_norm.weight", {d_model});
     feed_forward.norm_bias = add(layer + "pos_ff.layer_norm.bias", {d_model});
@@ -110,6 +111,22 @@ Parameters make_parameters(const net::Network& network, const at::TensorOptions&
       compression.decoder_bias = add(layer + "decompress.bias", {d_model});
     }
     parameters.layers.push_back({attention, feed_forward, compression});
+  };
+  const std::size_t scales = network.scales.size();
+  for (std::size_t scale = 0; scale <= scales; ++scale) {
+    const std::int64_t layers = scale < scales ? network.scales[scale] : network.output_layers;
+    for (std::int64_t i = 0; i < layers; ++i) add_layer(parameters.layers.size(), scale);
+  }
+  for (std::size_t scale = 0; scale < scales; ++scale) {
+    const std::int64_t width = network.width_of(scale);
+    const std::int64_t before = network.width_of(scale > 0 ? scale - 1 : 0);
+    parameters.widenings.push_back(
+        width != before ? add(fmt::format("scales.{}.widen.weight", scale), {width, before})
+                        : at::Tensor());
+    parameters.narrowings.push_back(
+        width != network.d_model
+            ? add(fmt::format("scales.{}.narrow.weight", scale), {network.d_model, width})
+            : at::Tensor());
   }
   return parameters;
 }

@@ -56,6 +56,10 @@ struct Parameters {
   at::Tensor cluster_weight;                      // [clusters - 1, d_embed]; undefined for one
   at::Tensor cluster_bias;                        // [clusters - 1]
   std::vector<LayerParameters> layers;
+  // Of every scale, where widths differ: from the scale before [width, width before], and to the
+  // states that are joined [d_model, width]; else undefined.
+  std::vector<at::Tensor> widenings;
+  std::vector<at::Tensor> narrowings;
 
   // Every tensor above once, in a fixed order.
   std::vector<NamedTensor> named;

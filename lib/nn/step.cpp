@@ -14,13 +14,21 @@ Step::Step(const Model& model, const LengthTables& tables, const StepOptions& op
       geometry_(tables.geometry),
       options_(options),
       tables_(tables),
-      memory_(memory),
-      positions_(dropout_of_shared(tables.positions, model.network().dropout, options,
-                                   {DropoutSite::kPosition})) {}
+      memory_(memory) {
+  const net::Network& network = model.network();
+  for (std::size_t scale = 0; scale <= network.scales.size(); ++scale) {
+    const std::int64_t width = network.width_of(scale);
+    if (positions_.count(width) > 0) continue;
+    positions_[width] =
+        dropout_of_shared(tables.positions.at(width), network.dropout, options,
+                          {DropoutSite::kPosition, static_cast<std::int64_t>(scale)});
+  }
+}
 
 at::Tensor Step::run(at::Tensor states) {
   const net::Network& network = model_.network();
   at::Tensor window;  // of a scale's output
+  at::Tensor finer;   // those of its states that became the next scale's segment
   std::vector<at::Tensor> upsampled;
   for (std::size_t i = 0; i < geometry_.stages.size(); ++i) {
     const net::Stage& stage = geometry_.stages[i];
@@ -28,10 +36,16 @@ at::Tensor Step::run(at::Tensor states) {
       case net::Stage::Source::kTokens:
         break;
       case net::Stage::Source::kLayer:
-        states = layer_over(i - 1, states);
+        states = layer_over(i - 1, states, finer);
+        finer = at::Tensor();
         break;
       case net::Stage::Source::kCompressed:
-        states = compress(window, network.pool, geometry_.rate, stage.segment);
+        states = widen(compress(window, network.pool, geometry_.rate, stage.segment), stage.scale);
+        if (stage.keys_per_state > 1) {
+          finer =
+              widen(window.narrow(1, window.size(1) - stage.segment_keys(), stage.segment_keys()),
+                    stage.scale);
+        }
         window = at::Tensor();
         break;
       case net::Stage::Source::kAveraged:
@@ -40,9 +54,10 @@ at::Tensor Step::run(at::Tensor states) {
     }
     if (!stage.feeds_layer() && stage.scale < geometry_.outputs.size()) {
       window = window_of_output(stage, states, memory_.stages[i]);
-      const at::Tensor previous =
-          stage.memory > 0 ? window.narrow(1, stage.memory - 1, 1) : at::Tensor();
-      upsampled.push_back(upsample(states, previous, stage));
+      const at::Tensor previous = stage.memory > 0
+                                      ? narrow(window.narrow(1, stage.memory - 1, 1), stage.scale)
+                                      : at::Tensor();
+      upsampled.push_back(upsample(narrow(states, stage.scale), previous, stage));
     }
   }
   return dropout(states, network.dropout, options_, {DropoutSite::kFinal});
@@ -54,7 +69,17 @@ at::Tensor Step::reconstruction() const {
              : at::Tensor();
 }
 
-at::Tensor Step::layer_over(std::size_t input, const at::Tensor& states) {
+at::Tensor Step::widen(const at::Tensor& states, std::size_t scale) const {
+  const at::Tensor& map = model_.weights().widenings[scale];
+  return map.defined() ? at::linear(states, map) : states;
+}
+
+at::Tensor Step::narrow(const at::Tensor& states, std::size_t scale) const {
+  const at::Tensor& map = model_.weights().narrowings[scale];
+  return map.defined() ? at::linear(states, map) : states;
+}
+
+at::Tensor Step::layer_over(std::size_t input, const at::Tensor& states, const at::Tensor& finer) {
   const net::Stage& stage = geometry_.stages[input];
   const LayerContext context{model_.network(),
                              model_.weights().layers[static_cast<std::size_t>(stage.layer)],
@@ -62,12 +87,15 @@ at::Tensor Step::layer_over(std::size_t input, const at::Tensor& states) {
                              stage.layer,
                              {stage.span, model_.network().attention_dilation},
                              nullptr,
-                             tables_.hidden_keys[input]};
-  return layer(context, stage, states, memory_.stages[input]);
+                             tables_.hidden_keys[input],
+                             stage.keys_per_state};
+  return layer(context, stage, states, finer, memory_.stages[input]);
 }
 
-at::Tensor Step::positions(std::int64_t window) const {
-  return positions_.narrow(0, positions_.size(0) - window, window);
+at::Tensor Step::positions(const net::Stage& input) const {
+  const at::Tensor& table = positions_.at(input.width);
+  // A shorter window sees the shorter distances, which are the last.
+  return table.narrow(0, table.size(0) - input.window(), input.window());
 }
 
 at::Tensor Step::window_of_streams(const net::Stage& stage, const at::Tensor& states,
@@ -81,13 +109,20 @@ at::Tensor Step::window_of_streams(const net::Stage& stage, const at::Tensor& st
 }
 
 at::Tensor Step::layer_of_streams(const LayerContext& context, const net::Stage& input,
-                                  const at::Tensor& states, StageMemory& memory) {
+                                  const at::Tensor& states, const at::Tensor& finer,
+                                  StageMemory& memory) {
   const at::Tensor window = window_of_streams(input, states, memory);
+  if (finer.defined()) {
+    const at::Tensor keys = at::cat({window.narrow(1, 0, input.memory), finer}, 1);
+    return run_layer(context, states, attention_states(context, states),
+                     {project_keys_values(context, attention_states(context, keys))},
+                     positions(input));
+  }
   if (input.compressed_memory == 0) {
-    return run_layer(context, window, states, positions(window.size(1)));
+    return run_layer(context, window, states, positions(input));
   }
   const CompressiveOutput output =
-      run_compressive_layer(context, window, states, memory.compressed, positions(input.window()));
+      run_compressive_layer(context, window, states, memory.compressed, positions(input));
   memory.compressed = output.compressed_memory;
   if (output.reconstruction.defined()) {
     reconstruction_ =
@@ -97,8 +132,9 @@ at::Tensor Step::layer_of_streams(const LayerContext& context, const net::Stage&
 }
 
 at::Tensor StreamsStep::layer(const LayerContext& context, const net::Stage& input,
-                              const at::Tensor& states, StageMemory& memory) {
-  return layer_of_streams(context, input, states, memory);
+                              const at::Tensor& states, const at::Tensor& finer,
+                              StageMemory& memory) {
+  return layer_of_streams(context, input, states, finer, memory);
 }
 
 at::Tensor StreamsStep::window_of_output(const net::Stage& output, const at::Tensor& states,

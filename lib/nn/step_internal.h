@@ -3,6 +3,8 @@
 
 #include <ATen/ATen.h>
 
+#include <map>
+
 #include "net/geometry.h"
 #include "nn/document_reset_internal.h"
 #include "nn/layers_internal.h"
@@ -31,34 +33,40 @@ class Step {
 
  protected:
   // Returns the output of the layer that reads the stage `input`; `memory` becomes the stage's next
-  // one.
+  // one. `finer` [batch, segment_keys(), d_model] stands in the window for the states where
+  // keys_per_state is above 1, and is undefined elsewhere.
   virtual at::Tensor layer(const LayerContext& context, const net::Stage& input,
-                           const at::Tensor& states, StageMemory& memory) = 0;
+                           const at::Tensor& states, const at::Tensor& finer,
+                           StageMemory& memory) = 0;
   // Returns the window of a scale's output; `memory` becomes the next one.
   virtual at::Tensor window_of_output(const net::Stage& output, const at::Tensor& states,
                                       StageMemory& memory) = 0;
 
   // layer() for rows that are streams of their own.
   at::Tensor layer_of_streams(const LayerContext& context, const net::Stage& input,
-                              const at::Tensor& states, StageMemory& memory);
+                              const at::Tensor& states, const at::Tensor& finer,
+                              StageMemory& memory);
   // Returns the window concat(memory, segment). The memory becomes the newest states of
   // concat(memory, segment[:shift]).
   at::Tensor window_of_streams(const net::Stage& stage, const at::Tensor& states,
                                StageMemory& memory) const;
-  // The end of the position table: a shorter window sees the shorter distances.
-  at::Tensor positions(std::int64_t window) const;
+  // The position table of a layer's window.
+  at::Tensor positions(const net::Stage& input) const;
 
   const Model& model_;
   const net::Geometry& geometry_;
   const StepOptions& options_;
 
  private:
-  at::Tensor layer_over(std::size_t input, const at::Tensor& states);
+  // From the width of the scale before to that of this one, and from there to d_model.
+  at::Tensor widen(const at::Tensor& states, std::size_t scale) const;
+  at::Tensor narrow(const at::Tensor& states, std::size_t scale) const;
+  at::Tensor layer_over(std::size_t input, const at::Tensor& states, const at::Tensor& finer);
 
   const LengthTables& tables_;
   Memory& memory_;
-  at::Tensor positions_;
-  at::Tensor reconstruction_;  // summed over the layers so far
+  std::map<std::int64_t, at::Tensor> positions_;  // by width
+  at::Tensor reconstruction_;                     // summed over the layers so far
 };
 
 // Every row is a step of a stream of its own. The memory must hold only states of their documents
@@ -69,7 +77,7 @@ class StreamsStep : public Step {
 
  private:
   at::Tensor layer(const LayerContext& context, const net::Stage& input, const at::Tensor& states,
-                   StageMemory& memory) override;
+                   const at::Tensor& finer, StageMemory& memory) override;
   at::Tensor window_of_output(const net::Stage& output, const at::Tensor& states,
                               StageMemory& memory) override;
 };
@@ -83,7 +91,7 @@ class ConsecutiveStep : public Step {
 
  private:
   at::Tensor layer(const LayerContext& context, const net::Stage& input, const at::Tensor& states,
-                   StageMemory& memory) override;
+                   const at::Tensor& finer, StageMemory& memory) override;
   at::Tensor window_of_output(const net::Stage& output, const at::Tensor& states,
                               StageMemory& memory) override;
   at::Tensor layer_row_by_row(const LayerContext& context, const net::Stage& input,

@@ -27,25 +27,27 @@ std::int64_t kept_numbers(const net::Network& network, const net::Stage& input) 
   const net::AttentionCost attention = net::attention_cost(network, input);
   // More than any machine has is enough said.
   const auto scores = static_cast<std::int64_t>(std::min(attention.kept_scores, 0x1p50));
-  return input.window() * (d_model + 2 * d_heads) +
-         input.segment * (2 * d_heads + (network.pre_lnorm ? 4 : 5) * d_model + network.d_inner) +
-         scores + scores / kFloat + static_cast<std::int64_t>(attention.kept_features);
+  return input.window() * (d_model + 2 * d_heads) + input.segment_keys() * 2 * d_heads +
+         input.segment * ((network.pre_lnorm ? 4 : 5) * d_model + network.d_inner) + scores +
+         scores / kFloat + static_cast<std::int64_t>(attention.kept_features);
 }
 
 // The numbers that a layer needs besides while it goes backward.
 std::int64_t passing_numbers(const net::Network& network, const net::Stage& input) {
   const std::int64_t d_heads = network.n_head * network.d_head, d_model = network.d_model;
   const std::int64_t segment = input.segment;
-  return std::max(segment * (network.d_inner + 3 * d_model),
-                  input.window() * 2 * d_heads + segment * (3 * d_heads + 3 * d_model));
+  return std::max(
+      segment * (network.d_inner + 3 * d_model),
+      (input.window() * 2 + input.segment_keys() * 3) * d_heads + segment * 3 * d_model);
 }
 
 std::int64_t row_numbers(const net::Network& network, const net::Geometry& geometry) {
   std::int64_t kept = 0, passing = 0;
   for (const net::Stage& stage : geometry.stages) {
     if (!stage.feeds_layer()) continue;
-    kept += kept_numbers(network, stage);
-    passing = std::max(passing, passing_numbers(network, stage));
+    const net::Network of_stage = network.of_scale(stage.scale);
+    kept += kept_numbers(of_stage, stage);
+    passing = std::max(passing, passing_numbers(of_stage, stage));
     if (network.learns_compression()) {
       // The auxiliary loss attends to the leaving states and to what they are compressed to.
       kept += 6 * stage.segment * network.n_head * network.d_head;
@@ -75,8 +77,8 @@ MemoryEstimate estimate_memory(const net::Network& network, std::int64_t paramet
   const std::int64_t own = slices.front().size() > 1 ? running : 0;
   estimate.gradients = (count + own) * parameter_count * kFloat;
   // Old and new ones; a memory is a part of its whole window.
-  estimate.memories = 3 * config.batch * net::cost(network, network.lengths).memory_states *
-                      network.d_model * kFloat;
+  estimate.memories =
+      3 * config.batch * net::cost(network, network.lengths).memory_numbers * kFloat;
   const std::int64_t block = std::max(kSoftmaxBlock, kSoftmaxRows * network.vocab_size * kFloat);
   const std::int64_t logits = rows * geometry.lengths.segment * network.vocab_size * kFloat;
   estimate.activations =

@@ -92,12 +92,19 @@ class Draw {
       network.pre_lnorm = coin();
       network.untie_r = coin();
       network.pool = static_cast<net::Pool>(up_to(compressive ? 4 : 1));
+      network.query_only_pooling = network.scales.size() > 1 && up_to(2) == 0;
       network.compression_loss =
           static_cast<net::CompressionLoss>(up_to(network.learns_compression() ? 1 : 0));
       network.reset_memory_at_documents = keeps_memory(network.architecture) && coin();
       network.encoding = static_cast<net::Encoding>(up_to(vanilla ? 2 : 1));
       network.clamp_len = network.encoding != net::Encoding::kAbsolute && coin() ? 3 : -1;
       network.attention = static_cast<net::Attention>(up_to(3) / 3);
+      if (network.scales.size() > 1 && up_to(2) == 0) {
+        for (std::int64_t& width : network.scale_widths = network.scales) {
+          width = network.d_model / 2 * (2 + up_to(2));
+        }
+        network.scale_widths.front() = network.d_model;
+      }
       network.same_length = keeps_memory(network.architecture) && up_to(2) == 0;
       network.attention_window = up_to(2) == 0 ? 1 + up_to(4) : 0;
       if (network.attention_window > 0 && coin()) {

@@ -82,6 +82,36 @@ TEST_CASE("operations, counted one product at a time") {
   CHECK(cost(network, lengths).forward_flops_per_token == doctest::Approx(operations / 4));
 }
 
+TEST_CASE("operations and parameters of the remedies for narrow networks") {
+  const Lengths lengths{4, 12, 0};
+  const Network plain = tiny(quadratic({1, 2}, 1));
+  const Cost before = cost(plain, lengths);
+  Network pooled = plain;
+  pooled.query_only_pooling = true;
+  CHECK(cost(pooled, lengths).parameters == before.parameters);
+  CHECK(cost(pooled, lengths).memory_numbers == before.memory_numbers);
+  // Scale 2's first layer: keys and values of 8 finer states in the place of 4; 8 places of
+  // queries.
+  double more = 4 * 2 * 2 * 24 * 24;
+  for (int place = 0; place < 8; ++place) more += 2 * 3 * (12 + place + 1) * 3 * 8;
+  for (int state = 0; state < 4; ++state) more -= 2 * 3 * (12 + state + 1) * 3 * 8;
+  CHECK(cost(pooled, lengths).forward_flops_per_token - before.forward_flops_per_token ==
+        doctest::Approx(more / 4));
+
+  Network wide = plain;
+  wide.scale_widths = {24, 36};
+  // Two layers: queries, keys, values, positions, heads; inner states and biases; norms. Two maps.
+  const std::int64_t in_layer =
+      5 * 24 * 12 + 2 * (36 * 72 - 24 * 48) + (72 - 48) + (36 - 24) + 4 * (36 - 24);
+  CHECK(cost(wide, lengths).parameters == before.parameters + 2 * in_layer + 2 * 24 * 36);
+  CHECK(cost(wide, lengths).memory_states == before.memory_states);
+  CHECK(cost(wide, lengths).memory_numbers - before.memory_numbers == 2 * 12 * 12);
+  double widened = 2 * 4 * (2 * 4 * 24 * 12 + 2 * 2 * (36 * 72 - 24 * 48));
+  widened += 2 * 2 * 4 * 24 * 36;  // the maps of what was pooled and of what is joined
+  CHECK(cost(wide, lengths).forward_flops_per_token - before.forward_flops_per_token ==
+        doctest::Approx(widened / 4));
+}
+
 TEST_CASE("operations of training, counted one product at a time") {
   const Network network = tiny(quadratic({1, 2}, 1));
   const Lengths lengths{4, 12, 0};

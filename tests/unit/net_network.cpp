@@ -162,6 +162,29 @@ TEST_CASE("check refuses what cannot be built and says how to mend it") {
   refused([](Network& n) { n.rate = 1; },
           "rate is 1, a transformer-ql network compresses by 2 or more");
   refused([](Network& n) { n.rate = 0; }, "rate is 0, must be 1 to 4096");
+  refused([](Network& n) { n.scale_widths = {256}; },
+          "scale_widths has 1 values, expected 2: one a scale; give d_model for the finest scale, "
+          "then the width of every coarser one");
+  refused(
+      [](Network& n) {
+        n.scale_widths = {128, 256};
+      },
+      "scale_widths begins with 128, expected d_model, 256; give d_model for the finest scale, "
+      "then the width of every coarser one");
+  refused(
+      [](Network& n) {
+        n.scale_widths = {256, 257};
+      },
+      "scale_widths: 257 must be even; half of a position's encoding are sines, half cosines");
+  refused(
+      [](Network& n) {
+        n.d_inner = 100, n.scale_widths = {256, 258};
+      },
+      "scale_widths: 258 makes d_inner 100 * 258 / 256, which must be a whole number up to " +
+          width + "; use another width");
+  refused([](Network& n) { n.query_only_pooling = true, n.attention_window = 2; },
+          "query_only_pooling and attention_window are both set; a window of states from two "
+          "scales has no common length to limit: leave one out");
   refused([](Network& n) { n.d_model = 0; }, "d_model is 0, must be 1 to " + width);
   refused([](Network& n) { n.n_head = -4; }, "n_head is -4, must be 1 to " + width);
   refused([](Network& n) { n.d_head = INT64_MAX; },

@@ -40,8 +40,8 @@ struct NetworkOnOnePage {
   // Figure 2e: reads on in a stream by whole segments. `documents` are the tokens at which
   // documents start, counted from the beginning of the stream.
   Reading read(const net::Lengths& lengths, const Ints& tokens, const Ints& documents = {}) {
-    const bool recurrent = network.architecture != net::Architecture::kMultiScale &&
-                           network.architecture != net::Architecture::kVanilla;
+    recurrent = network.architecture != net::Architecture::kMultiScale &&
+                network.architecture != net::Architecture::kVanilla;
     const auto scales = static_cast<Int>(network.scales.size());
     std::vector<Tensor> outputs, reconstructions;
     n_s = lengths.segment, n_cm = lengths.compressed_memory;
@@ -50,27 +50,34 @@ struct NetworkOnOnePage {
       layer = 0;
       forget_other_documents(documents);
       reconstruction = zeros({});
-      sinusoids_of_distances = drop(sinusoids(n_cm + lengths.memory + n_s), Site::kPosition);
+      draw_sinusoids(longest_window(lengths));
       std::vector<Tensor> embedded;
       for (Int p = 0; p < n_s; ++p) embedded.push_back(embed(*token++, p));  // line 6
       Tensor s = drop(at::stack(embedded), Site::kEmbedding), average = at::zeros_like(s);
       const Tensor share = drop(at::ones(scales, at::kDouble) / scales, Site::kDroppath);
+      Tensor finer;                                   // Funnel-Transformer (Dai et al., 2020)
       Int n_m = lengths.memory, shift = n_s;          // line 8
       for (Int scale = 0; scale < scales; ++scale) {  // line 11
-        for (Int l = 0; l < network.scales[scale]; ++l) s = run_layer(s, n_m, shift);
+        for (Int l = 0; l < network.scales[scale]; ++l) {
+          s = run_layer(s, n_m, shift, l == 0 ? finer : Tensor());
+        }
         const Tensor window =
             join("scale" + std::to_string(scale), s, newest_of(s, shift), n_m, shift);
         // Line 16: every token takes the newest state that covers no later token, and zeros where
         // there is none. The memory is that before its shift.
         const Tensor seen =
             at::arange(begin, begin + n_s).unsqueeze(1).ge(newest_of(window, shift));
-        const Tensor sources = at::cat({zeros({1, network.d_model}), window});
+        const Tensor sources =
+            at::cat({zeros({1, network.d_model}), mapped(window, scale, "narrow")});
         average = average + share[scale] * sources.index({seen.sum(1)});
         if (scale + 1 < scales) {                                                 // line 18
           const Int length = std::min(window.size(0) / network.rate, s.size(0));  // section 2.3
           n_m = recurrent ? window.size(0) - length : 0;
-          s = last(length, compress(window));  // line 19
-          shift /= network.rate;               // line 20
+          s = mapped(last(length, compress(window)), scale + 1, "widen");  // line 19
+          if (network.query_only_pooling) {
+            finer = mapped(last(length * network.rate, window), scale + 1, "widen");
+          }
+          shift /= network.rate;  // line 20
         }
       }
       s = average;  // line 24
@@ -81,6 +88,36 @@ struct NetworkOnOnePage {
     return {at::cat(outputs), at::stack(reconstructions)};
   }
 
+  // Donahue et al. (2019): a coarser scale may have wider states.
+  Tensor mapped(const Tensor& s, Int scale, const std::string& how) const {
+    const auto map = weights.find("scales." + std::to_string(scale) + "." + how + ".weight");
+    return map == weights.end() ? s : at::linear(s, map->second);
+  }
+
+  // The distances as vectors of every width.
+  void draw_sinusoids(Int count) {
+    Ints widths = network.scale_widths;
+    if (widths.empty()) widths = {network.d_model};
+    sinusoids_of_distances.clear();
+    for (Int scale = 0; scale < static_cast<Int>(widths.size()); ++scale) {
+      const Int width = widths[scale];
+      if (sinusoids_of_distances.count(width) > 0) continue;
+      const Tensor all = sinusoids(count, width);
+      sinusoids_of_distances[width] = dropout ? dropout(all, {Site::kPosition, scale}, step) : all;
+    }
+  }
+
+  // The number of states in the longest window of all layers.
+  Int longest_window(const net::Lengths& lengths) const {
+    Int n_w = n_cm + lengths.memory + n_s, longest = n_w;
+    if (!network.query_only_pooling) return longest;
+    for (Int count = n_s, scale = 1; scale < static_cast<Int>(network.scales.size()); ++scale) {
+      count = recurrent ? std::min(n_w / network.rate, count) : count / network.rate;
+      longest = std::max(longest, (recurrent ? n_w - count : 0) + count * network.rate);
+    }
+    return longest;
+  }
+
   // Line 6: turns a token at a place of its segment into the vector that enters the network.
   Tensor embed(Int token, Int place) const {
     const Int cluster = cluster_of(token);
@@ -88,7 +125,9 @@ struct NetworkOnOnePage {
     const auto projection = weights.find("word_emb.emb_projs." + table_of(cluster));
     if (projection != weights.end()) x = at::mv(projection->second, x);
     x = x * std::sqrt(network.d_model);
-    return network.encoding == net::Encoding::kAbsolute ? x + sinusoids(place + 1)[place] : x;
+    return network.encoding == net::Encoding::kAbsolute
+               ? x + sinusoids(place + 1, network.d_model)[place]
+               : x;
   }
 
   // Returns -log p(target) by the adaptive softmax of XL's code. Without cutoffs it is a plain one.
@@ -106,13 +145,17 @@ struct NetworkOnOnePage {
 
   // Figure 2b: a Transformer-XL layer. With pre_lnorm the norms stand before attention and
   // feed-forward, and memories keep the states as they were.
-  Tensor run_layer(const Tensor& s, Int n_m, Int shift) {
+  // The keys of the segment are those of `finer`, if it is given.
+  Tensor run_layer(const Tensor& s, Int n_m, Int shift, const Tensor& finer = {}) {
     const bool before = network.pre_lnorm;
     const std::string place = std::to_string(layer);
     const Tensor recent = join("m" + place, s, newest_of(s, shift), n_m, shift);
-    const Tensor window = at::cat({memory_of("cm" + place, n_cm).states, recent});  // CT, section 3
+    const Tensor keys = finer.defined() ? at::cat({recent.narrow(0, 0, n_m), finer}) : recent;
+    const Tensor window =
+        at::cat({memory_of("cm" + place, n_cm, s.size(1)).states, keys});  // CT, section 3
     Tensor usage;
-    Tensor x = s + drop(attend(window, s.size(0), usage), Site::kAttentionOutput);
+    Tensor x = s + drop(attend(window, s, finer.defined() ? network.rate : 1, usage),
+                        Site::kAttentionOutput);
     if (!before) x = norm("dec_attn", x);
     const Tensor inner = linear("pos_ff.CoreNet.0", before ? norm("pos_ff", x) : x).relu();
     x = x + drop(linear("pos_ff.CoreNet.3", drop(inner, Site::kInner)), Site::kFeedForward);
@@ -122,11 +165,14 @@ struct NetworkOnOnePage {
     return x;
   }
 
-  // XL, section 3.3: the newest `count` states of a window attend to the window. `usage` becomes
-  // the share that each state has in this on average. h counts heads, i queries, j keys.
-  Tensor attend(const Tensor& window, Int count, Tensor& usage) const {
-    const Int n_w = window.size(0), heads = network.n_head, memory = n_w - count;
-    const Tensor distance = at::arange(memory, n_w).unsqueeze(1) - at::arange(n_w);  // [i, j]
+  // XL, section 3.3: states attend to the window at whose end they stand, `apart` places from one
+  // to the next. `usage` becomes the share that each state of the window has in this on average. h
+  // counts heads, i queries, j keys.
+  Tensor attend(const Tensor& window, const Tensor& states, Int apart, Tensor& usage) const {
+    const Int n_w = window.size(0), heads = network.n_head, count = states.size(0);
+    const Int memory = n_w - count * apart;
+    const Tensor places = memory - 1 + at::arange(1, count + 1) * apart;
+    const Tensor distance = places.unsqueeze(1) - at::arange(n_w);  // [i, j]
     Ints dilations = network.attention_dilation;
     dilations.resize(static_cast<std::size_t>(heads), 1);
     const Tensor stride = at::tensor(dilations).view({heads, 1, 1});
@@ -134,12 +180,13 @@ struct NetworkOnOnePage {
     const Int span = network.same_length ? memory : network.attention_window;
     if (span > 0) hidden = hidden.logical_or(distance.ge(stride * span));
 
-    const Tensor qkv = project(window), q = last(count, qkv.select(1, 0)), k = qkv.select(1, 1);
+    const Tensor qkv = project(window), q = project(states).select(1, 0), k = qkv.select(1, 1);
     Tensor r = zeros({n_w, 1, 1}), u = zeros({1}), v = u;  // r encodes the distances 0, 1, ...
     if (network.encoding == net::Encoding::kShaw) {        // Shaw et al. (2018)
       r = weight("dec_attn.r_emb").index({at::arange(n_w).clamp_max(network.clamp_len)});
     } else if (network.encoding == net::Encoding::kTransformerXl) {
-      r = at::linear(sinusoids_of_distances.narrow(0, 0, n_w), weight("dec_attn.r_net.weight"))
+      const Tensor& table = sinusoids_of_distances.at(window.size(1));
+      r = at::linear(table.narrow(0, 0, n_w), weight("dec_attn.r_net.weight"))
               .view({n_w, heads, network.d_head});
       u = network.untie_r ? weight("dec_attn.r_w_bias") : weights.at("r_w_bias");
       v = network.untie_r ? weight("dec_attn.r_r_bias") : weights.at("r_r_bias");
@@ -148,7 +195,7 @@ struct NetworkOnOnePage {
     if (network.attention == net::Attention::kLinear) {  // Katharopoulos et al. (2020)
       const auto feature = [](const Tensor& x) { return at::elu(x) + 1; };
       const Tensor place = r.flip(0);  // Features know places from the window's end, not distances.
-      const Tensor of_queries = feature(q + u + last(count, place));
+      const Tensor of_queries = feature(q + u + place.index({places}));
       share = at::einsum("ihn,jhn->hij", {of_queries, feature(k + v + place)});
       share = share.masked_fill(hidden, 0);
       share = share / (share.sum(-1, true) + 1e-6);
@@ -181,15 +228,15 @@ struct NetworkOnOnePage {
   };
 
   // Line 3: a memory begins with zeros.
-  Memory& memory_of(const std::string& place, Int length) {
-    const Memory empty{zeros({length, network.d_model}), at::full({length}, -1, at::kLong)};
+  Memory& memory_of(const std::string& place, Int length, Int width) {
+    const Memory empty{zeros({length, width}), at::full({length}, -1, at::kLong)};
     return memories.try_emplace(place, empty).first->second;
   }
 
   // Figure 2d and section 2.3, "The Memory Updates": returns concat(m, s), and m becomes the newest
   // n_m states of concat(m, s[:shift]), without gradient. `newest` are the newest tokens of s.
   Tensor join(const std::string& place, const Tensor& s, const Tensor& newest, Int n_m, Int shift) {
-    Memory& m = memory_of(place, n_m);
+    Memory& m = memory_of(place, n_m, s.size(1));
     const Tensor window = at::cat({m.states, s});
     m.states = last(n_m, at::cat({m.states, s.narrow(0, 0, shift)})).detach();
     m.latest = last(n_m, at::cat({m.latest, newest.narrow(0, 0, shift).clamp_min(begin)}));
@@ -264,10 +311,10 @@ struct NetworkOnOnePage {
   }
 
   // Encodes the places or distances 0, 1, ... (Vaswani et al., 2017), sines first as in XL's code.
-  Tensor sinusoids(Int count) const {
+  Tensor sinusoids(Int count, Int width) const {
     Tensor places = at::arange(count, at::kDouble);
     if (network.clamp_len > 0) places = places.clamp_max(network.clamp_len);
-    const Tensor exponents = at::arange(0, network.d_model, 2, at::kDouble) / network.d_model;
+    const Tensor exponents = at::arange(0, width, 2, at::kDouble) / width;
     const Tensor angles = places.unsqueeze(1) / at::pow(10000.0, exponents);
     return at::cat({angles.sin(), angles.cos()}, 1);
   }
@@ -319,8 +366,10 @@ struct NetworkOnOnePage {
   static Tensor zeros(at::IntArrayRef shape) { return at::zeros(shape, at::kDouble); }
   static Tensor last(Int count, const Tensor& x) { return x.narrow(0, x.size(0) - count, count); }
 
+  bool recurrent = true;
   Int n_s = 0, n_cm = 0, step = 0, begin = 0, layer = 0;  // begin: the first token of the step
-  Tensor sinusoids_of_distances = {}, reconstruction = {};
+  std::map<Int, Tensor> sinusoids_of_distances = {};      // by width
+  Tensor reconstruction = {};
   std::map<std::string, Memory> memories = {};
 };
 

@@ -110,10 +110,7 @@ TEST_CASE("the running model depends on exactly those tokens where queries see f
 TEST_CASE("the running model depends on exactly the tokens that lib/net says") {
   for (const test::DependencyCase& entry : test::kDependencyCases) {
     for (const bool pre_lnorm : {true, false}) {
-      net::Network network =
-          test::small_network(entry.architecture, entry.scales, entry.output_layers, entry.lengths);
-      network.rate = entry.rate;
-      network.pool = entry.pool;
+      net::Network network = test::network_of(entry);
       network.pre_lnorm = pre_lnorm;
       CAPTURE(net::to_text(entry.architecture));
       CAPTURE(net::to_text(entry.pool));
@@ -155,9 +152,7 @@ TEST_CASE("the most used states are computed from the tokens that lib/net says")
        {Case{kCompressive, {1}, 0, {4, 6, 3}, 2}, Case{kCompressive, {1}, 0, {6, 2, 1}, 2},
         Case{kCompressive, {2}, 0, {6, 1, 3}, 3}, Case{kCompressive, {2}, 0, {4, 0, 5}, 2},
         Case{kCompressive, {2}, 0, {4, 3, 4}, 2}}) {
-    net::Network network =
-        test::small_network(entry.architecture, entry.scales, entry.output_layers, entry.lengths);
-    network.rate = entry.rate;
+    net::Network network = test::network_of(entry);
     network.pool = net::Pool::kMostUsed;
     CAPTURE(entry.lengths.segment);
     CAPTURE(entry.lengths.memory);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "net/network.h"
+#include "nn_support.h"
 
 namespace ql::test {
 
@@ -15,6 +16,7 @@ struct DependencyCase {
   net::Lengths lengths;
   std::int64_t rate;
   net::Pool pool = net::Pool::kMax;
+  bool query_only_pooling = false;
 };
 
 constexpr auto kQl = net::Architecture::kTransformerQl;
@@ -44,6 +46,19 @@ const DependencyCase kDependencyCases[] = {
     {net::Architecture::kMultiScale, {1, 1}, 1, {8, 0, 0}, 2},
     {net::Architecture::kMultiScale, {1, 1, 1}, 1, {8, 0, 0}, 2},
     {net::Architecture::kVanilla, {2}, 0, {7, 0, 0}, 2},
+    {kQl, {1, 1}, 1, {4, 12, 0}, 2, net::Pool::kMean, true},
+    {kQl, {1, 2, 1}, 0, {4, 4, 0}, 2, net::Pool::kMax, true},
+    {kQl, {1, 1}, 1, {3, 9, 0}, 3, net::Pool::kMax, true},
+    {net::Architecture::kMultiScale, {1, 1, 1}, 1, {8, 0, 0}, 2, net::Pool::kMax, true},
 };
+
+inline net::Network network_of(const DependencyCase& entry) {
+  net::Network network =
+      small_network(entry.architecture, entry.scales, entry.output_layers, entry.lengths);
+  network.rate = entry.rate;
+  network.pool = entry.pool;
+  network.query_only_pooling = entry.query_only_pooling;
+  return network;
+}
 
 }  // namespace ql::test

@@ -22,14 +22,6 @@ std::vector<std::int64_t> exact_lengths(const net::Network& network, const net::
   return exact;
 }
 
-net::Network network_of(const test::DependencyCase& entry) {
-  net::Network network =
-      test::small_network(entry.architecture, entry.scales, entry.output_layers, entry.lengths);
-  network.rate = entry.rate;
-  network.pool = entry.pool;
-  return network;
-}
-
 // The gradient [1, 2 * segment, d_model] of the second segment's last state.
 at::Tensor gradient_of_two_steps(const nn::Model& model, const net::Geometry& geometry,
                                  const nn::StepOptions& step) {
@@ -53,7 +45,7 @@ at::Tensor gradient_of_two_steps(const nn::Model& model, const net::Geometry& ge
 TEST_CASE("measured context lengths equal the exact ones, at every position") {
   for (const test::DependencyCase& entry : test::kDependencyCases) {
     for (const bool pre_lnorm : {true, false}) {
-      net::Network network = network_of(entry);
+      net::Network network = test::network_of(entry);
       network.pre_lnorm = pre_lnorm;
       CAPTURE(net::to_text(entry.architecture));
       CAPTURE(entry.lengths.segment);
@@ -113,7 +105,7 @@ TEST_CASE("a graph that no machine holds is refused") {
 
 TEST_CASE("positions in several passes give what one pass gives") {
   const test::DependencyCase& entry = test::kDependencyCases[0];
-  const net::Network network = network_of(entry);
+  const net::Network network = test::network_of(entry);
   const nn::Model model = test::random_model(network, 3);
   for (const std::int64_t graph_numbers : {std::int64_t{1}, std::int64_t{1} << 18}) {
     CHECK(nn::measure_context(model, entry.lengths, {6, 7, graph_numbers}).lengths ==
@@ -123,7 +115,7 @@ TEST_CASE("positions in several passes give what one pass gives") {
 
 TEST_CASE("gradients stop at memories unless they are asked to go on") {
   for (const test::DependencyCase& entry : test::kDependencyCases) {
-    const net::Network network = network_of(entry);
+    const net::Network network = test::network_of(entry);
     const nn::Model model = test::random_model(network, 3);
     const net::Geometry geometry = net::make_geometry(network, entry.lengths);
     const std::int64_t segment = entry.lengths.segment;

@@ -213,6 +213,8 @@ TEST_CASE("the drawn networks are of all kinds") {
     counts["dilated window"] += !network.attention_dilation.empty();
     counts["clusters"] += !network.cutoffs.empty() && network.div_val > 1;
     counts["clusters of one table"] += !network.cutoffs.empty() && network.div_val == 1;
+    counts["query-only pooling"] += network.query_only_pooling;
+    counts["widths"] += !network.scale_widths.empty();
     counts["documents"] += network.reset_memory_at_documents;
   }
   for (const auto& [kind, count] : counts) {
