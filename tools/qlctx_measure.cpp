@@ -4,31 +4,18 @@
 
 #include <csignal>
 #include <cstring>
-#include <filesystem>
 #include <string>
 
 #include "base/child.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "libexec_program.h"
 
 namespace ql::ctx {
 namespace {
 
 constexpr const char* kProgram = "qlctx-measure";
-
-// In the build folder it lies beside qlctx, installed in libexec (QL_LIBEXEC is relative to bin).
-std::filesystem::path find_program() {
-  const std::filesystem::path here = program_folder();
-  const std::filesystem::path beside = here / kProgram;
-  const std::filesystem::path installed = (here / QL_LIBEXEC / kProgram).lexically_normal();
-  for (const std::filesystem::path& path : {beside, installed}) {
-    if (std::filesystem::exists(path)) return path;
-  }
-  throw Error(kProgram,
-              fmt::format("found neither as {} nor as {}", beside.string(), installed.string()),
-              "--method measured needs an installation that was built with LibTorch (QL_TORCH=ON)");
-}
 
 // Random weights: which words there are, and how probable, makes no difference to what depends on
 // what, so a preset without a vocabulary gets a small one.
@@ -93,7 +80,7 @@ void check_rows(const std::vector<std::vector<std::int64_t>>& rows,
 }  // namespace
 
 std::vector<std::vector<std::int64_t>> measure(const Request& request) {
-  const ChildResult result = run_child(find_program(), arguments_of(request));
+  const ChildResult result = run_child(libexec_program(kProgram), arguments_of(request));
   for (const int signal_number : {SIGINT, SIGTERM}) {
     if (result.exit_code == 128 + signal_number) throw Interrupted(signal_number);
   }

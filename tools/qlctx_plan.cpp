@@ -106,8 +106,7 @@ Row row_of(const net::Plan& plan) {
   row.context = plan.context;
   row.method = "exact";
   row.cost = plan.cost;
-  row.more["memory_bytes"] =
-      plan.cost.memory_numbers * static_cast<std::int64_t>(sizeof(float));
+  row.more["memory_bytes"] = plan.cost.memory_numbers * static_cast<std::int64_t>(sizeof(float));
   return row;
 }
 

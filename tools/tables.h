@@ -5,5 +5,6 @@
 
 ql::ToolTable qltok_table();
 ql::ToolTable qlbin_table();
+ql::ToolTable qltrain_table();
 ql::ToolTable qleval_table();
 ql::ToolTable qlctx_table();

@@ -58,6 +58,12 @@ std::filesystem::path program_folder() {
   return std::filesystem::read_symlink("/proc/self/exe").parent_path();
 }
 
+void become(const std::filesystem::path& program, char** arguments) {
+  check_for_stop();
+  ::execv(program.c_str(), arguments);
+  throw SystemError(program.string(), "start it", errno);
+}
+
 ChildResult run_child(const std::filesystem::path& program,
                       const std::vector<std::string>& arguments) {
   std::array<int, 2> ends{};

@@ -10,6 +10,10 @@ namespace ql {
 // The folder of the running program's file, links resolved.
 std::filesystem::path program_folder();
 
+// Becomes `program` (a path: PATH is not searched) with the arguments, the last one null, and our
+// environment. Returns only by throwing: SystemError, or Interrupted when we are asked to stop.
+[[noreturn]] void become(const std::filesystem::path& program, char** arguments);
+
 struct ChildResult {
   int exit_code = 0;   // 128 + n when signal n ended it
   std::string output;  // what it wrote to its standard output

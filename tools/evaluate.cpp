@@ -1,0 +1,189 @@
+// What qleval becomes (tools/qleval.cpp): computes the perplexity of checkpoints on packed data or
+// a token stream.
+#include <algorithm>
+#include <cstdio>
+#include <optional>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/rows.h"
+#include "base/tool.h"
+#include "eval/report.h"
+#include "eval/study.h"
+#include "in_processes.h"
+#include "machine/device.h"
+#include "machine/process_group.h"
+#include "machine/threads.h"
+#include "tables.h"
+
+namespace {
+
+// Refuses options that would have no effect, or that --per has no place for.
+void check_combination(const ql::Options& options) {
+  if (options.has("per")) {
+    for (const char* other : {"per-token", "attention", "unigram", "batch"}) {
+      if (options.given(other)) {
+        throw ql::UsageError("--per", fmt::format("has no place for --{}", other),
+                             "make a call of its own for it");
+      }
+    }
+    if (options.text("method") == "stepwise") {
+      throw ql::UsageError("--per", "works layer by layer only", "leave --method out");
+    }
+  }
+  if (!options.has("unigram") || options.has("model")) return;
+  for (const char* other : {"segment", "memory", "compressed-memory", "stride", "reset",
+                            "attention", "method", "batch", "chunk", "device", "precision"}) {
+    if (options.given(other)) {
+      throw ql::UsageError(fmt::format("--{}", other),
+                           "is about networks, and a unigram model is none",
+                           "add --model CHECKPOINT, or leave it out");
+    }
+  }
+}
+
+// Returns the columns of a stepwise evaluation, or 0 for layer by layer.
+std::int64_t columns(const ql::Options& options) {
+  const bool stepwise = options.text("method") == "stepwise";
+  if (!stepwise && options.given("batch")) {
+    throw ql::UsageError("--batch", "layer by layer there is one stream and no columns",
+                         "add --method stepwise, or leave --batch out");
+  }
+  for (const std::string other : {"chunk", "stride", "reset", "attention"}) {
+    if (stepwise && options.given(other)) {
+      throw ql::UsageError("--" + other, "is for layer by layer only",
+                           "use --method layerwise, or leave --" + other + " out");
+    }
+  }
+  return stepwise ? options.integer("batch") : 0;
+}
+
+ql::eval::StudyOptions study_options(const ql::Options& options, ql::machine::ProcessGroup* group) {
+  ql::eval::StudyOptions study;
+  study.checkpoints = options.texts("model");
+  study.data = options.texts("data");
+  study.data.insert(study.data.end(), options.positional().begin(), options.positional().end());
+  if (options.has("unigram")) study.unigram = options.text("unigram");
+  study.segments = options.integers("segment");
+  study.memories = options.integers("memory");
+  study.compressed_memories = options.integers("compressed-memory");
+  study.batch = columns(options);
+  study.chunk = options.integer("chunk");
+  study.stride = options.has("stride") ? options.integer("stride") : 0;
+  study.reset = options.has("reset") ? options.integer("reset") : 0;
+  study.group = group;
+  study.device = ql::machine::find_device(options.text("device"), group);
+  study.precision =
+      ql::value_named<ql::machine::Precision>(options.text("precision"), "--precision");
+  ql::machine::set_up_precision(study.device, study.precision);
+  if (options.has("per-token")) study.loss_file = options.text("per-token");
+  if (options.has("attention")) {
+    if (options.text("attention") == "-") {
+      throw ql::UsageError("--attention", "standard output has the table of perplexities",
+                           "give the name of a file");
+    }
+    study.attention_file = options.text("attention");
+  }
+  return study;
+}
+
+void check(const ql::eval::StudyOptions& study) {
+  if (study.data.empty()) {
+    throw ql::UsageError("", "no data to score",
+                         "give a folder that qlbin packed, or - for a token stream");
+  }
+  if (study.checkpoints.empty() && !study.unigram) {
+    throw ql::UsageError("", "nothing to evaluate", "give --model CHECKPOINT or --unigram DIR");
+  }
+  const auto streams = std::count(study.data.begin(), study.data.end(), "-");
+  if (streams + (study.unigram == "-" ? 1 : 0) > 1) {
+    throw ql::UsageError("--data", "standard input can be read only once");
+  }
+}
+
+// Refuses evaluations that several processes cannot share.
+void check_processes(const ql::Options& options, const ql::eval::StudyOptions& study) {
+  if (study.group == nullptr) return;
+  for (const char* other : {"per", "per-token", "attention", "unigram", "stride", "reset"}) {
+    if (options.has(other)) {
+      throw ql::UsageError(fmt::format("--{}", other), "is the work of one process",
+                           "leave --processes out, or the launcher");
+    }
+  }
+  if (std::count(study.data.begin(), study.data.end(), "-") > 0) {
+    throw ql::UsageError("--data", "several processes cannot share standard input",
+                         "pack the stream with qlbin first");
+  }
+}
+
+ql::eval::Unit unit_of(const ql::Options& options) {
+  const std::string per = options.text("per");
+  return per == "line"           ? ql::eval::Unit::kLine
+         : per == "doubled-line" ? ql::eval::Unit::kDoubledLine
+                                 : ql::eval::Unit::kDocument;
+}
+
+// Prints one row for every line or document on standard output, and the table on standard error.
+void score_units(const ql::Options& options, const ql::eval::StudyOptions& study) {
+  ql::OutputStream out(/*binary=*/false);
+  const bool json = options.text("format") == "json";
+  bool first = true;
+  const ql::Json row =
+      ql::eval::run_unit_study(study, unit_of(options), [&](const ql::eval::UnitSum& sum) {
+        const ql::Json unit = ql::eval::unit_row(sum);
+        out.write(json ? ql::json_line(unit) + "\n"
+                       : (first ? ql::tsv_header(unit) : "") + ql::tsv_line(unit));
+        first = false;
+        out.flush();
+      });
+  out.close();
+  const std::string table =
+      json ? ql::json_line(row) + "\n" : ql::tsv_header(row) + ql::tsv_line(row);
+  std::fputs(table.c_str(), stderr);
+}
+
+void evaluate(const ql::Options& options, ql::machine::ProcessGroup* group) {
+  check_combination(options);
+  const ql::eval::StudyOptions study = study_options(options, group);
+  check(study);
+  check_processes(options, study);
+  if (options.has("per")) {
+    ql::machine::set_up_threads(static_cast<int>(options.integer("threads")));
+    score_units(options, study);
+    return;
+  }
+  if (!study.checkpoints.empty()) {
+    ql::machine::set_up_threads(static_cast<int>(options.integer("threads")));
+  }
+
+  std::optional<ql::OutputStream> out;
+  if (study.loss_file != "-") out.emplace(/*binary=*/false);
+  const bool silent = group != nullptr && !group->is_first();
+  const auto print = [&out, silent](const std::string& text) {
+    if (silent) return;
+    if (out) {
+      out->write(text);
+      out->flush();
+    } else {
+      std::fputs(text.c_str(), stderr);
+    }
+  };
+  const bool json = options.text("format") == "json";
+  bool first = true;
+  ql::eval::run_study(study, [&](const ql::Json& row) {
+    if (json) {
+      print((first ? "[\n" : ",\n") + ql::json_line(row));
+    } else {
+      print((first ? ql::tsv_header(row) : "") + ql::tsv_line(row));
+    }
+    first = false;
+  });
+  if (json) print("\n]\n");
+  if (out) out->close();
+}
+
+void run(const ql::Options& options) { run_in_processes(options, evaluate); }
+
+}  // namespace
+
+int main(int argc, char** argv) { return ql::run_tool(qleval_table, argc, argv, run); }

@@ -1,0 +1,79 @@
+#include "tables.h"
+
+#include "base/common_options.h"
+#include "base/option_builders.h"
+#include "machine/precision.h"
+
+namespace {
+
+using namespace ql;
+
+std::vector<Option> own_options() {
+  return {
+      required(
+          make_option("data", OptionType::kFolder, "DIR", "Training data, packed by qlbin(1).")),
+      required(make_option("valid", OptionType::kFolder, "DIR",
+                           "Validation data, encoded with the same vocabulary.")),
+      required(with_letter('m', make_option("model", OptionType::kFile, "PRESET",
+                                            "The network and its training: a preset file."))),
+      required(
+          with_letter('o', make_option("output", OptionType::kFolder, "RUN",
+                                       "Folder for the checkpoints RUN/best and RUN/last and for "
+                                       "RUN/log.jsonl; created when absent."))),
+      repeatable(make_option("set", OptionType::kText, "KEY=VALUE",
+                             "Replace one value of the preset's network or training. "
+                             "ql-checkpoint(5) lists the keys.")),
+      make_option("init", OptionType::kFolder, "CHECKPOINT",
+                  "Start from these weights. The parameters must have the same names and shapes; "
+                  "the lengths may differ."),
+      make_flag("resume", "Continue from the newest checkpoint of RUN; without one start anew."),
+      make_flag("force", "Replace what an earlier training left in RUN."),
+      make_integer("steps", "Length of the whole training and its schedule: --set steps=N.", "", 1),
+      make_integer("stop-at",
+                   "Stop after step N with a checkpoint. The schedule stays as it is, --resume "
+                   "continues it.",
+                   "", 1),
+      make_option("minutes", OptionType::kReal, "M",
+                  "Wall-clock budget in which the schedule is completed: --set minutes=M. Such a "
+                  "training cannot be repeated bit for bit."),
+      make_integer("seed", "Seed of the weights and of dropout: --set seed=N.", "", 0)};
+}
+
+std::vector<Option> option_table() {
+  const Option precision = make_choice(
+      "precision", "PRECISION",
+      "Of matrix products: --set precision=PRECISION. All but float32 need a GPU. Weights and "
+      "optimizer are float32 always.",
+      all_names<machine::Precision>());
+  const Option eager = make_flag("eager",
+                                 "On a GPU launch every operation of every step by itself, instead "
+                                 "of recording a step once and replaying it.");
+  return joined(joined(own_options(), machine_options("share the rows of every batch",
+                                                      without_default(precision))),
+                {eager});
+}
+
+}  // namespace
+
+ql::ToolTable qltrain_table() {
+  return {
+      "qltrain",
+      "train a network of the Transformer-QL family on packed data",
+      {{"",
+        "",
+        "",
+        option_table(),
+        {{"qltrain --data data/train --valid data/valid -m demo-ql.json -o runs/ql",
+          "train as the preset says"},
+         {"qltrain --data data/train --valid data/valid -m demo-ql.json -o runs/ql --resume",
+          "continue after an interruption"},
+         {"qltrain --data data/train --valid data/valid -m demo-xl.json -o runs/xl --minutes 5 "
+          "--set dropout=0.2",
+          "with another dropout, in five minutes"},
+         {"qltrain --data data/train --valid data/valid -m simplebooks-2-ql.json -o runs/big "
+          "--device cuda --precision bfloat16",
+          "on a GPU"},
+         {"torchrun --no-python --nproc-per-node 4 qltrain --data data/train --valid data/valid -m "
+          "demo-ql.json -o runs/ql",
+          "with four processes that share every batch"}}}}};
+}

@@ -1,0 +1,116 @@
+// What qltrain becomes (tools/qltrain.cpp): trains a network on shards and writes checkpoints.
+#include <utility>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/number.h"
+#include "base/provenance.h"
+#include "base/resources.h"
+#include "base/tool.h"
+#include "in_processes.h"
+#include "machine/device.h"
+#include "machine/threads.h"
+#include "net/model_file.h"
+#include "tables.h"
+#include "train/compatible.h"
+#include "train/trainer.h"
+
+namespace {
+
+using namespace ql;
+
+// --steps 100 stands for --set steps=100, and so on.
+std::vector<std::string> overrides(const Options& options) {
+  std::vector<std::string> assignments = options.texts("set");
+  for (const char* name : {"steps", "seed"}) {
+    if (options.given(name)) {
+      assignments.push_back(fmt::format("{}={}", name, options.integer(name)));
+    }
+  }
+  if (options.given("precision")) assignments.push_back("precision=" + options.text("precision"));
+  if (options.given("minutes")) {
+    assignments.push_back(fmt::format("minutes={}", options.real("minutes")));
+  }
+  return assignments;
+}
+
+train::Start start_of(const Options& options) {
+  if (options.flag("resume") && options.flag("force")) {
+    throw UsageError("--resume and --force", "contradict each other", "give one of them");
+  }
+  if (options.flag("resume")) return train::Start::kResume;
+  return options.flag("force") ? train::Start::kForce : train::Start::kNew;
+}
+
+train::ComputeDevice compute_device_of(const Options& options, const machine::ProcessGroup* group) {
+  const train::ComputeDevice compute{machine::find_device(options.text("device"), group),
+                                     !options.flag("eager")};
+  if (options.flag("eager") && compute.device.is_cpu()) {
+    throw UsageError("--eager", "is about GPUs: nothing is recorded on the CPU",
+                     "add --device cuda, or leave it out");
+  }
+  return compute;
+}
+
+// The preset after --set and the options that stand for it.
+struct Settings {
+  std::string path;
+  net::Preset preset;
+  train::TrainingConfig training;
+};
+
+Settings read_settings(const Options& options) {
+  const std::string path = options.text("model");
+  const std::vector<std::string> assignments = overrides(options);
+  net::Preset preset = net::read_preset(path, assignments, train::training_keys());
+  const std::string where = path + (assignments.empty() ? "" : " with --set") + ": training";
+  train::TrainingConfig training = train::training_from_json({preset.training, where});
+  return {path, std::move(preset), std::move(training)};
+}
+
+void train(const Options& options, const Settings& settings, machine::ProcessGroup* group) {
+  const train::ComputeDevice compute = compute_device_of(options, group);
+  shard::TokenReader data(options.text("data"));
+  shard::TokenReader validation(options.text("valid"));
+
+  train::TrainingTask task;
+  task.run = options.text("output");
+  task.start = start_of(options);
+  task.compute = compute;
+  task.group = group;
+  task.config = settings.training;
+  machine::set_up_precision(compute.device, task.config.precision);
+  // This check comes last, because it may read all of the data.
+  task.network = train::with_vocabulary(settings.preset.network, settings.path, data, [group] {
+    if (group != nullptr) group->get_on();
+  });
+  task.init = options.has("init") ? options.text("init") : "";
+  task.stop_at = options.has("stop-at") ? options.integer("stop-at") : 0;
+  task.provenance = provenance(options.resolved());
+
+  const auto setup = machine::set_up_threads(static_cast<int>(options.integer("threads")));
+  task.machine = fmt::format("{} thread{}, {} ({:.0f} GFLOP/s)", setup.threads,
+                             setup.threads == 1 ? "" : "s", setup.blas, setup.gflops);
+  const train::TrainingState state = train::train(task, data, validation);
+  log_info("memory needed: {}", human_bytes(peak_resident_bytes()));
+  log_info("stopped after step {} of {}: {}", with_thousands(state.step),
+           with_thousands(task.config.steps), (task.run / "last").string());
+}
+
+void run(const Options& options) {
+  const Settings settings = read_settings(options);
+  const std::int64_t processes = options.integer("processes");
+  if (processes > settings.training.batch) {
+    throw UsageError("--processes",
+                     fmt::format("{} processes cannot share a batch of {} rows", processes,
+                                 settings.training.batch),
+                     "use fewer processes, or a larger batch");
+  }
+  run_in_processes(options, [&settings](const Options& given, machine::ProcessGroup* group) {
+    train(given, settings, group);
+  });
+}
+
+}  // namespace
+
+int main(int argc, char** argv) { return run_tool(qltrain_table, argc, argv, run); }
