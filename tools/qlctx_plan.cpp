@@ -13,6 +13,7 @@
 #include "base/tool.h"
 #include "net/model_file.h"
 #include "net/plan.h"
+#include "preset_file.h"
 #include "qlctx_report.h"
 #include "qlctx_request.h"
 
@@ -49,7 +50,7 @@ Search search_of_family(const Options& options) {
   std::int64_t layers = options.integer("layers");
   if (options.given("preset")) {
     refuse_beside_file(options, "preset", {});
-    network = net::read_preset(options.text("preset"), {}, {}).network;
+    network = net::read_preset(preset_file(options.text("preset")), {}, {}).network;
     layers = options.given("layers") ? layers : network.layers();
   } else if (!read_sizes(options, network)) {
     log_info(

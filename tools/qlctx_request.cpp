@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/option_builders.h"
 #include "net/model_file.h"
+#include "preset_file.h"
 
 namespace ql::ctx {
 namespace {
@@ -61,8 +62,9 @@ Request request_from_file(const Options& options, const std::string& source) {
   Request request;
   request.has_sizes = true;
   request.checkpoint = source == "model" ? options.text("model") : "";
-  request.network = source == "model" ? net::read_model_file(options.text("model")).network
-                                      : net::read_preset(options.text("preset"), {}, {}).network;
+  request.network = source == "model"
+                        ? net::read_model_file(options.text("model")).network
+                        : net::read_preset(preset_file(options.text("preset")), {}, {}).network;
   return request;
 }
 
@@ -128,8 +130,9 @@ std::vector<Option> request_options() {
       with_letter('m', make_option("model", OptionType::kFile, "CHECKPOINT",
                                    "Take the network and its training lengths from this checkpoint "
                                    "folder or its model.json.")),
-      make_option("preset", OptionType::kFile, "FILE",
-                  "Take the network and its training lengths from this preset."),
+      make_option("preset", OptionType::kFile, "PRESET",
+                  "Take the network and its training lengths from this preset: a file, or the name "
+                  "of an installed one."),
       make_integers("segment", "N,...",
                     "Segment lengths n_s in tokens. With --model or --preset, those of training "
                     "when left out."),

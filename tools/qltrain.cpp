@@ -7,6 +7,8 @@
 #include "tables.h"
 
 int main(int argc, char** argv) {
-  return ql::run_tool(qltrain_table, argc, argv,
-                      [argv](const ql::Options&) { ql::become(libexec_program("qltrain"), argv); });
+  return ql::run_tool(qltrain_table, argc, argv, [argv](const ql::Options& options) {
+    check_qltrain(options);
+    ql::become(libexec_program("qltrain"), argv);
+  });
 }

@@ -10,12 +10,13 @@ using namespace ql;
 
 std::vector<Option> own_options() {
   return {
-      required(
-          make_option("data", OptionType::kFolder, "DIR", "Training data, packed by qlbin(1).")),
-      required(make_option("valid", OptionType::kFolder, "DIR",
-                           "Validation data, encoded with the same vocabulary.")),
-      required(with_letter('m', make_option("model", OptionType::kFile, "PRESET",
-                                            "The network and its training: a preset file."))),
+      make_option("data", OptionType::kFolder, "DIR",
+                  "Training data, packed by qlbin(1). Required, unless --resume finds it."),
+      make_option("valid", OptionType::kFolder, "DIR",
+                  "Validation data, encoded with the same vocabulary. Required likewise."),
+      with_letter('m', make_option("model", OptionType::kFile, "PRESET",
+                                   "The network and its training: a preset file, the name of an "
+                                   "installed one, or a checkpoint. Required likewise.")),
       required(
           with_letter('o', make_option("output", OptionType::kFolder, "RUN",
                                        "Folder for the checkpoints RUN/best and RUN/last and for "
@@ -26,7 +27,10 @@ std::vector<Option> own_options() {
       make_option("init", OptionType::kFolder, "CHECKPOINT",
                   "Start from these weights. The parameters must have the same names and shapes; "
                   "the lengths may differ."),
-      make_flag("resume", "Continue from the newest checkpoint of RUN; without one start anew."),
+      make_flag(
+          "resume",
+          "Continue from the newest checkpoint of RUN, which knows the data and the preset if "
+          "they are not given; without a checkpoint start anew."),
       make_flag("force", "Replace what an earlier training left in RUN."),
       make_integer("steps", "Length of the whole training and its schedule: --set steps=N.", "", 1),
       make_integer("stop-at",
@@ -63,17 +67,27 @@ ql::ToolTable qltrain_table() {
         "",
         "",
         option_table(),
-        {{"qltrain --data data/train --valid data/valid -m demo-ql.json -o runs/ql",
+        {{"qltrain --data data/train --valid data/valid -m demo-ql -o runs/ql",
           "train as the preset says"},
-         {"qltrain --data data/train --valid data/valid -m demo-ql.json -o runs/ql --resume",
-          "continue after an interruption"},
-         {"qltrain --data data/train --valid data/valid -m demo-xl.json -o runs/xl --minutes 5 "
+         {"qltrain -o runs/ql --resume", "continue after an interruption"},
+         {"qltrain --data data/train --valid data/valid -m demo-xl -o runs/xl --minutes 5 "
           "--set dropout=0.2",
           "with another dropout, in five minutes"},
-         {"qltrain --data data/train --valid data/valid -m simplebooks-2-ql.json -o runs/big "
+         {"qltrain --data data/train --valid data/valid -m simplebooks-2-ql -o runs/big "
           "--device cuda --precision bfloat16",
           "on a GPU"},
          {"torchrun --no-python --nproc-per-node 4 qltrain --data data/train --valid data/valid -m "
-          "demo-ql.json -o runs/ql",
+          "demo-ql -o runs/ql",
           "with four processes that share every batch"}}}}};
+}
+
+void check_qltrain(const Options& options) {
+  if (options.flag("resume") && options.flag("force")) {
+    throw UsageError("--resume and --force", "contradict each other", "give one of them");
+  }
+  if (options.flag("resume")) return;
+  for (const char* name : {"data", "valid", "model"}) {
+    if (!options.has(name))
+      throw UsageError(fmt::format("--{}", name), "is required", "see 'qltrain --help'");
+  }
 }

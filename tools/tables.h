@@ -6,5 +6,7 @@
 ql::ToolTable qltok_table();
 ql::ToolTable qlbin_table();
 ql::ToolTable qltrain_table();
+// Throws UsageError for options that do not go together.
+void check_qltrain(const ql::Options& options);
 ql::ToolTable qleval_table();
 ql::ToolTable qlctx_table();

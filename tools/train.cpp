@@ -2,16 +2,15 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/log.h"
-#include "base/number.h"
 #include "base/provenance.h"
-#include "base/resources.h"
 #include "base/tool.h"
 #include "in_processes.h"
 #include "machine/device.h"
 #include "machine/threads.h"
 #include "net/model_file.h"
+#include "preset_file.h"
 #include "tables.h"
+#include "train/checkpoint.h"
 #include "train/compatible.h"
 #include "train/trainer.h"
 
@@ -35,9 +34,6 @@ std::vector<std::string> overrides(const Options& options) {
 }
 
 train::Start start_of(const Options& options) {
-  if (options.flag("resume") && options.flag("force")) {
-    throw UsageError("--resume and --force", "contradict each other", "give one of them");
-  }
   if (options.flag("resume")) return train::Start::kResume;
   return options.flag("force") ? train::Start::kForce : train::Start::kNew;
 }
@@ -52,26 +48,50 @@ train::ComputeDevice compute_device_of(const Options& options, const machine::Pr
   return compute;
 }
 
-// The preset after --set and the options that stand for it.
+// The preset after --set and the options that stand for it, and the data.
 struct Settings {
-  std::string path;
+  std::string path, data, validation;
   net::Preset preset;
   train::TrainingConfig training;
 };
 
+// The checkpoint that knows what a resume leaves out. A damaged one is found out later, when the
+// training looks for the newest whole one.
+std::filesystem::path knowing_checkpoint(const Options& options) {
+  const std::filesystem::path run = options.text("output");
+  for (const char* name : {"last", "best"}) {
+    if (std::filesystem::exists(run / name / "state.json")) return run / name;
+  }
+  throw UsageError(run.string(), "there is no checkpoint that knows data and preset",
+                   "give --data, --valid and --model");
+}
+
 Settings read_settings(const Options& options) {
-  const std::string path = options.text("model");
+  Settings settings;
+  std::filesystem::path preset;
+  if (options.has("model")) preset = preset_file(options.text("model"));
+  if (options.has("data")) settings.data = options.text("data");
+  if (options.has("valid")) settings.validation = options.text("valid");
+  if (preset.empty() || settings.data.empty() || settings.validation.empty()) {
+    const std::filesystem::path checkpoint = knowing_checkpoint(options);
+    const train::TrainingState state = train::read_state(checkpoint);
+    if (preset.empty()) preset = checkpoint;
+    if (settings.data.empty()) settings.data = state.data.name;
+    if (settings.validation.empty()) settings.validation = state.validation.name;
+  }
+  settings.path = preset.string();
   const std::vector<std::string> assignments = overrides(options);
-  net::Preset preset = net::read_preset(path, assignments, train::training_keys());
-  const std::string where = path + (assignments.empty() ? "" : " with --set") + ": training";
-  train::TrainingConfig training = train::training_from_json({preset.training, where});
-  return {path, std::move(preset), std::move(training)};
+  settings.preset = net::read_preset(preset, assignments, train::training_keys());
+  const std::string where =
+      settings.path + (assignments.empty() ? "" : " with --set") + ": training";
+  settings.training = train::training_from_json({settings.preset.training, where});
+  return settings;
 }
 
 void train(const Options& options, const Settings& settings, machine::ProcessGroup* group) {
   const train::ComputeDevice compute = compute_device_of(options, group);
-  shard::TokenReader data(options.text("data"));
-  shard::TokenReader validation(options.text("valid"));
+  shard::TokenReader data(settings.data);
+  shard::TokenReader validation(settings.validation);
 
   train::TrainingTask task;
   task.run = options.text("output");
@@ -91,10 +111,7 @@ void train(const Options& options, const Settings& settings, machine::ProcessGro
   const auto setup = machine::set_up_threads(static_cast<int>(options.integer("threads")));
   task.machine = fmt::format("{} thread{}, {} ({:.0f} GFLOP/s)", setup.threads,
                              setup.threads == 1 ? "" : "s", setup.blas, setup.gflops);
-  const train::TrainingState state = train::train(task, data, validation);
-  log_info("memory needed: {}", human_bytes(peak_resident_bytes()));
-  log_info("stopped after step {} of {}: {}", with_thousands(state.step),
-           with_thousands(task.config.steps), (task.run / "last").string());
+  train::train(task, data, validation);
 }
 
 void run(const Options& options) {

@@ -43,7 +43,11 @@ std::string nearest(std::string_view typed, const std::vector<std::string>& cand
       best_distance = distance;
     }
   }
-  return best;
+  if (!best.empty() || typed.size() < 2) return best;
+  const auto longer = std::find_if(
+      candidates.begin(), candidates.end(),
+      [typed](const std::string& candidate) { return candidate.rfind(typed, 0) == 0; });
+  return longer != candidates.end() ? *longer : "";
 }
 
 }  // namespace ql

@@ -69,10 +69,8 @@ void check_vocabulary(const std::string& trained_on,
   }
   if (vocabulary->hash != data.vocabulary.hash) {
     throw Error(data.source.name,
-                fmt::format("made with another vocabulary ({} entries, hash {}) than {} ({} "
-                            "entries, hash {})",
-                            data.vocabulary.size, data.vocabulary.hash, trained_on,
-                            vocabulary->size, vocabulary->hash),
+                fmt::format("made with another vocabulary ({}) than {} ({})",
+                            describe(data.vocabulary), trained_on, describe(*vocabulary)),
                 "encode the text with the vocabulary of the training data (qltok encode --vocab)");
   }
 }

@@ -27,21 +27,25 @@ ModelFile read_public(const std::filesystem::path& file) {
 
 }  // namespace
 
-ModelFile read_model_file(const std::filesystem::path& path) {
+std::filesystem::path model_file_of(const std::filesystem::path& path) {
   std::error_code unknown;  // read_json finds better words for a path that cannot be reached
+  if (!std::filesystem::is_directory(path, unknown)) return path;
+  std::filesystem::path file = path / "model.json";
+  if (std::filesystem::exists(file, unknown)) return file;
+  const bool run = std::filesystem::exists(path / "best" / "model.json", unknown);
+  throw Error(path.string(), "no checkpoint is there: model.json is missing",
+              run ? fmt::format("give the best one of this run: {}", (path / "best").string())
+                  : "give RUN/best or RUN/last of qltrain -o RUN");
+}
+
+ModelFile read_model_file(const std::filesystem::path& path) {
+  std::error_code unknown;
   if (std::filesystem::is_directory(path, unknown) &&
       !std::filesystem::exists(path / "model.json", unknown) &&
       std::filesystem::exists(path / "config.json", unknown)) {
     return read_public(path / "config.json");
   }
-  const bool folder = std::filesystem::is_directory(path, unknown);
-  const std::filesystem::path file = folder ? path / "model.json" : path;
-  if (folder && !std::filesystem::exists(file, unknown)) {
-    const bool run = std::filesystem::exists(path / "best" / "model.json", unknown);
-    throw Error(path.string(), "no checkpoint is there: model.json is missing",
-                run ? fmt::format("give the best one of this run: {}", (path / "best").string())
-                    : "give RUN/best or RUN/last of qltrain -o RUN");
-  }
+  const std::filesystem::path file = model_file_of(path);
   const Json json = read_json(file);
   const JsonObject object(json, file.string());
   object.check_format("ql-model", kModelVersion);

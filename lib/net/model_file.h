@@ -19,6 +19,10 @@ struct ModelFile {
   Json provenance;
 };
 
+// Returns the model.json of a checkpoint folder, and any other path as it is. Throws Error for a
+// folder without one, and says where the run's checkpoints are.
+std::filesystem::path model_file_of(const std::filesystem::path& path);
+
 // `path` is a checkpoint folder or its model.json.
 ModelFile read_model_file(const std::filesystem::path& path);
 Json model_file_to_json(const ModelFile& model);
@@ -29,9 +33,11 @@ struct Preset {
   Network network;
   Json training;
 };
-// `network` of a preset may leave vocab_size out. `overrides` are KEY=VALUE pairs of --set: a key
-// of "network" or of "training" (the names do not overlap), the value as JSON or plain text. An
-// unknown key is a UsageError with the nearest one; `training_keys` are the keys lib/train knows.
+// `path` is a preset, or a checkpoint folder or its model.json: then the vocabulary's size is left
+// to the data, and the division of the work to the machine. `network` of a preset may leave
+// vocab_size out. `overrides` are KEY=VALUE pairs of --set: a key of "network" or of "training"
+// (the names do not overlap), the value as JSON or plain text. An unknown key is a UsageError with
+// the nearest one; `training_keys` are the keys lib/train knows.
 Preset read_preset(const std::filesystem::path& path, const std::vector<std::string>& overrides,
                    const std::vector<std::string>& training_keys);
 

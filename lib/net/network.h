@@ -155,8 +155,9 @@ std::string to_short_text(Architecture architecture);
 // architecture, d_model, n_head, d_head, d_inner, scales and segment have none.
 Network network_from_json(const JsonObject& json);
 Json network_to_json(const Network& network);
-// The keys of that object.
+// The keys of that object, and those of which a resumed training may have other values.
 std::vector<std::string> network_keys();
+std::vector<std::string> network_keys_that_may_change();
 
 using ql::to_text;
 

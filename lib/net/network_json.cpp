@@ -19,6 +19,8 @@ void check_with_lengths(const Network& network, const std::string& where) {
 
 std::vector<std::string> network_keys() { return key_names<Network>(); }
 
+std::vector<std::string> network_keys_that_may_change() { return key_names<Network>(kMayChange); }
+
 Network network_from_json(const JsonObject& json) {
   Json plain = json.json();
   const bool cutoffs_from_data = json.has("cutoffs") && json.at("cutoffs") == kFromData;

@@ -39,9 +39,9 @@ constexpr auto keys_of(const Network&) {
     row("compressed_memory", network.lengths.compressed_memory);
     row("compression_loss", network.compression_loss);
     row("reset_memory_at_documents", network.reset_memory_at_documents);
-    row("dropout", network.dropout, kBelowOne);
-    row("dropatt", network.dropatt, kBelowOne);
-    row("droppath", network.droppath, kBelowOne);
+    row("dropout", network.dropout, kBelowOne, kMayChange);
+    row("dropatt", network.dropatt, kBelowOne, kMayChange);
+    row("droppath", network.droppath, kBelowOne, kMayChange);
     row("init_std", network.init_std, kDeviation);
     row("proj_init_std", network.proj_init_std, kDeviation);
     row("cutoffs", network.cutoffs);

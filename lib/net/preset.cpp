@@ -46,12 +46,28 @@ void apply_override(const std::string& assignment, const std::vector<std::string
   (of_network ? network : training)[key] = value_from_text(key, assignment.substr(equals + 1));
 }
 
+// What a checkpoint has of its data, and of the machine, is left out.
+void preset_from_checkpoint(Json& json, const std::filesystem::path& file) {
+  const ModelFile model = read_model_file(file);
+  Json network = network_to_json(model.network), training = model.training;
+  network.erase("vocab_size");
+  for (const char* key : {"slices", "passes"}) training.erase(key);
+  json = {{"format", "ql-preset"},
+          {"version", kPresetVersion},
+          {"network", network},
+          {"training", training}};
+}
+
 }  // namespace
 
 Preset read_preset(const std::filesystem::path& path, const std::vector<std::string>& overrides,
                    const std::vector<std::string>& training_keys) {
-  Json json = read_json(path);
-  const JsonObject object(json, path.string());
+  const std::filesystem::path file = model_file_of(path);
+  Json json = read_json(file);
+  if (json.is_object() && json.value("format", Json()) == "ql-model") {
+    preset_from_checkpoint(json, file);
+  }
+  const JsonObject object(json, file.string());
   object.check_format("ql-preset", kPresetVersion);
   object.refuse_unknown({"format", "version", "about", "network", "training"});
   Preset preset;
@@ -66,7 +82,7 @@ Preset read_preset(const std::filesystem::path& path, const std::vector<std::str
   for (const std::string& assignment : overrides) {
     apply_override(assignment, training_keys, network, preset.training);
   }
-  const std::string where = path.string() + (overrides.empty() ? "" : " with --set");
+  const std::string where = file.string() + (overrides.empty() ? "" : " with --set");
   preset.network = network_from_json(JsonObject(network, where + ": network"));
   return preset;
 }

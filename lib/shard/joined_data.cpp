@@ -15,11 +15,6 @@ namespace ql::shard {
 
 namespace {
 
-std::string describe(const VocabularyInfo& vocabulary) {
-  return fmt::format("{} entries, hash {}", vocabulary.size,
-                     vocabulary.hash.empty() ? "unknown" : vocabulary.hash);
-}
-
 // Sends the tokens from `position` of a folder on, with the document starts among them.
 void send(DocumentStartsReader& starts, std::int64_t position, const TokenId* ids,
           std::size_t count, TokenSink& sink) {

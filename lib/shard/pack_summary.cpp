@@ -18,15 +18,6 @@ ShardEntry all_shards(const Manifest& manifest) {
   return sum;
 }
 
-std::string describe(const VocabularyInfo& vocabulary) {
-  std::string text = fmt::format("{} entries", with_thousands(vocabulary.size));
-  if (!vocabulary.type.empty()) text += ", " + vocabulary.type;
-  if (vocabulary.eos) text += fmt::format(", eos {}", *vocabulary.eos);
-  if (vocabulary.unk) text += fmt::format(", unk {}", *vocabulary.unk);
-  if (!vocabulary.hash.empty()) text += ", hash " + vocabulary.hash;
-  return text;
-}
-
 std::string describe(const TextCounts& counts, std::int64_t tokens) {
   const double share =
       tokens > 0 ? 100.0 * static_cast<double>(counts.unknown) / static_cast<double>(tokens) : 0.0;

@@ -1,6 +1,7 @@
 #include "shard/token_info.h"
 
 #include "base/error.h"
+#include "base/number.h"
 
 namespace ql::shard {
 
@@ -25,6 +26,15 @@ std::int64_t checked_sum(std::int64_t a, std::int64_t b) {
 bool VocabularyInfo::operator==(const VocabularyInfo& other) const {
   return size == other.size && hash == other.hash && type == other.type && eos == other.eos &&
          unk == other.unk;
+}
+
+std::string describe(const VocabularyInfo& vocabulary) {
+  std::string text = fmt::format("{} entries", with_thousands(vocabulary.size));
+  if (!vocabulary.type.empty()) text += ", " + vocabulary.type;
+  if (vocabulary.eos) text += fmt::format(", eos {}", *vocabulary.eos);
+  if (vocabulary.unk) text += fmt::format(", unk {}", *vocabulary.unk);
+  if (!vocabulary.hash.empty()) text += ", hash " + vocabulary.hash;
+  return text;
 }
 
 VocabularyInfo vocabulary_info_from_json(const JsonObject& json) {

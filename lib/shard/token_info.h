@@ -26,6 +26,8 @@ struct VocabularyInfo {
   bool operator==(const VocabularyInfo& other) const;
   bool operator!=(const VocabularyInfo& other) const { return !(*this == other); }
 };
+// "33,278 entries, word, eos 0, unk 1, hash 0123...", without what is not known.
+std::string describe(const VocabularyInfo& vocabulary);
 VocabularyInfo vocabulary_info_from_json(const JsonObject& json);
 Json vocabulary_info_to_json(const VocabularyInfo& info);
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 #include "text/utf8_internal.h"
@@ -22,6 +23,13 @@ void validate_text(TextBlock& block, TokenType type, InvalidText invalid) {
   if (invalid == InvalidText::kReplace) {
     block.text = replace_invalid_utf8(block.text);
     return;
+  }
+  for (const auto& [magic, unpack] :
+       {std::pair{"\x1F\x8B", "zcat"}, {"\x28\xB5\x2F\xFD", "zstdcat"}}) {
+    if (block.place.offset == 0 && block.text.rfind(magic, 0) == 0) {
+      throw FormatError(block.place.file, "is compressed, not text",
+                        fmt::format("give it through a pipe: {} FILE | qltok ... -", unpack));
+    }
   }
   const auto line =
       block.place.line + std::count(block.text.begin(), block.text.begin() + bad, '\n');

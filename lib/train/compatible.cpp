@@ -86,9 +86,8 @@ void require_same_vocabulary(const std::string& where, const shard::VocabularyIn
   const bool both_known = !vocabulary.hash.empty() && !other.hash.empty();
   if (vocabulary.size != other.size || (both_known && other_hash)) {
     throw Error(where,
-                fmt::format("made with another vocabulary ({} entries, hash {}) than {} ({} "
-                            "entries, hash {})",
-                            vocabulary.size, vocabulary.hash, other_where, other.size, other.hash),
+                fmt::format("made with another vocabulary ({}) than {} ({})", describe(vocabulary),
+                            other_where, describe(other)),
                 "encode all texts with the vocabulary of the training text");
   }
 }
@@ -111,12 +110,16 @@ void require_same_training(const std::string& where, const net::ModelFile& saved
 
 std::vector<std::string> changed_settings(const net::ModelFile& saved, const net::ModelFile& now) {
   std::vector<std::string> changes;
-  for (const auto& item : saved.training.items()) {
-    if (now.training.contains(item.key()) && now.training[item.key()] != item.value()) {
-      changes.push_back(fmt::format("{} was {} and is {}", item.key(), item.value().dump(),
-                                    now.training[item.key()].dump()));
+  const auto compare = [&changes](const Json& before, const Json& after) {
+    for (const auto& item : before.items()) {
+      if (after.contains(item.key()) && after[item.key()] != item.value()) {
+        changes.push_back(fmt::format("{} was {} and is {}", item.key(), item.value().dump(),
+                                      after[item.key()].dump()));
+      }
     }
-  }
+  };
+  compare(net::network_to_json(saved.network), net::network_to_json(now.network));
+  compare(saved.training, now.training);
   return changes;
 }
 

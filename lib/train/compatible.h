@@ -29,7 +29,7 @@ void require_same_training(const std::string& where, const net::ModelFile& saved
                            const TrainingState& saved_state, const net::ModelFile& now,
                            const DataIdentity& data, const DataIdentity& validation);
 
-// "learning_rate was 0.003 and is 0.001" for every training key that both have and that differs.
+// "learning_rate was 0.003 and is 0.001" for every key that both have and that differs.
 std::vector<std::string> changed_settings(const net::ModelFile& saved, const net::ModelFile& now);
 
 }  // namespace ql::train

@@ -44,6 +44,7 @@ constexpr auto keys_of(const TrainingConfig&) {
     row("eval_segment", config.eval_segment, {1});
     row("eval_memory", config.eval_memory, {0});
     row("eval_compressed_memory", config.eval_compressed_memory, {0});
+    row("patience", config.patience, from_zero("0 (without end) or more"), kMayChange);
   };
 }
 
@@ -63,6 +64,11 @@ TrainingConfig training_from_json(const JsonObject& json) {
 
 Json training_to_json(const TrainingConfig& config) { return write_keys(config); }
 
-std::vector<std::string> keys_that_may_change() { return key_names<TrainingConfig>(kMayChange); }
+std::vector<std::string> keys_that_may_change() {
+  std::vector<std::string> names = net::network_keys_that_may_change();
+  const std::vector<std::string> own = key_names<TrainingConfig>(kMayChange);
+  names.insert(names.end(), own.begin(), own.end());
+  return names;
+}
 
 }  // namespace ql::train

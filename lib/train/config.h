@@ -32,7 +32,10 @@ struct TrainingConfig {
   // steps that keep_every divides (0: none).
   std::int64_t keep_last = 1, keep_every = 0;
   std::int64_t log_interval = 100;  // steps averaged in one record of the log
-  std::int64_t seed = 1;            // of the weights and of every dropout
+  // The training ends when so many validations in a row were not better than the best; 0: it goes
+  // on to the schedule's end.
+  std::int64_t patience = 0;
+  std::int64_t seed = 1;  // of the weights and of every dropout
   machine::Precision precision = machine::Precision::kFloat32;
   // The training does this when loss or gradient is not finite, or when the loss is more than
   // loss_jump nats above its running mean (0: no loss is too large). 10 nats are a perplexity
@@ -63,9 +66,9 @@ std::vector<std::string> training_keys();
 TrainingConfig training_from_json(const JsonObject& json);
 Json training_to_json(const TrainingConfig& config);
 
-// Lists the keys that --resume lets change. They drive the steps that are still to come, say how
-// often the training saves, scores and logs, or divide the work. qltrain(1) says what each change
-// means.
+// Lists the keys of network and training that --resume lets change. They drive the steps that are
+// still to come, say how often the training saves, scores and logs, or divide the work. qltrain(1)
+// says what each change means.
 std::vector<std::string> keys_that_may_change();
 
 }  // namespace ql::train

@@ -15,14 +15,25 @@ std::string not_finite(double value) { return std::isnan(value) ? "not a number"
 
 std::string figures(const Divergence& found) {
   if (!found.tensor.empty()) return "";
-  std::string text =
-      fmt::format(" (loss {:.4g}, gradient norm {:.3g}", found.loss, found.gradient_norm);
+  // A NaN has no sign that means anything.
+  const auto number = [](double value) { return std::isnan(value) ? std::fabs(value) : value; };
+  std::string text = fmt::format(" (loss {:.4g}, gradient norm {:.3g}", number(found.loss),
+                                 number(found.gradient_norm));
+  const bool tells = std::any_of(found.layers.begin(), found.layers.end(),
+                                 [](const GroupNorm& layer) { return std::isfinite(layer.norm); });
   const char* before = ": ";
   for (const GroupNorm& layer : found.layers) {
-    text += fmt::format("{}{} {:.3g}", before, layer.name, layer.norm);
+    if (!tells) break;  // one word for all of them is enough
+    text += fmt::format("{}{} {:.3g}", before, layer.name, number(layer.norm));
     before = ", ";
   }
   return text + ")";
+}
+
+std::string advice(OnDivergence tried) {
+  const std::string begin = "go on with --resume and a lower learning_rate, more warmup_steps";
+  return tried == OnDivergence::kStop ? begin + ", a smaller clip, or --set divergence=rollback"
+                                      : begin + ", or a smaller clip";
 }
 
 }  // namespace
@@ -34,10 +45,8 @@ std::string Divergence::reason() const {
   return loss > largest_loss ? fmt::format("the loss has jumped above {:.4g}", largest_loss) : "";
 }
 
-Diverged::Diverged(Divergence found)
-    : Error(fmt::format("step {}", found.step + 1), found.reason() + figures(found),
-            "go on with --resume and a lower learning_rate, more warmup_steps, a smaller clip, or "
-            "--set divergence=rollback"),
+Diverged::Diverged(Divergence found, OnDivergence tried)
+    : Error(fmt::format("step {}", found.step + 1), found.reason() + figures(found), advice(tried)),
       found_(std::move(found)) {}
 
 void RunningLoss::add(double sum, std::int64_t count) {

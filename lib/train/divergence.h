@@ -41,7 +41,8 @@ struct Divergence {
 // The weights are those before the step, unless they are themselves not finite.
 class Diverged : public Error {
  public:
-  explicit Diverged(Divergence found);
+  // `tried` is what the training has done about divergences so far.
+  explicit Diverged(Divergence found, OnDivergence tried = OnDivergence::kStop);
   const Divergence& found() const { return found_; }
 
  private:

@@ -79,7 +79,7 @@ std::string slices_line(const TrainingConfig& config) {
 
 std::string memory_line(const MemoryEstimate& memory) {
   return fmt::format(
-      "memory needed: about {} ({} for weights and optimizer, {} for gradients, {} for memories, "
+      "memory estimated: {} ({} for weights and optimizer, {} for gradients, {} for memories, "
       "{} from forward to backward, {} for validation)",
       human_bytes(memory.total()), human_bytes(memory.parameters), human_bytes(memory.gradients),
       human_bytes(memory.memories), human_bytes(memory.activations),

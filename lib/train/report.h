@@ -38,7 +38,7 @@ std::vector<std::string> schedule_lines(const TrainingConfig& config, const Stre
 // "2 slices of 64 rows, in 1 pass each"
 std::string slices_line(const TrainingConfig& config);
 
-// "memory needed: about 640 MiB (107 MiB for weights and optimizer, ...)"
+// "memory estimated: 640 MiB (107 MiB for weights and optimizer, ...)"
 std::string memory_line(const MemoryEstimate& memory);
 
 }  // namespace ql::train

@@ -39,7 +39,7 @@ void TrainingRun::run() {
       run_steps();
       return;
     } catch (const Diverged& error) {
-      if (!recover(error.found())) throw;
+      if (!recover(error.found())) throw Diverged(error.found(), task_.config.divergence);
       log_warning("step {}: {}; {}", with_thousands(error.found().step + 1), error.found().reason(),
                   task_.config.divergence == OnDivergence::kSkip
                       ? "the step is left out"

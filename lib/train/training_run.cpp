@@ -7,6 +7,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/number.h"
+#include "base/resources.h"
 #include "base/signals.h"
 #include "eval/evaluate.h"
 #include "machine/device.h"
@@ -54,6 +55,32 @@ bool TrainingRun::validation_due(bool finished) const {
   return scheduled && state_.step > 0 && state_.validation_step != state_.step;
 }
 
+// Counted in intervals, so that a resume finds the same.
+bool TrainingRun::out_of_patience() const {
+  const TrainingConfig& config = task_.config;
+  const std::int64_t best = state_.best ? state_.best->step : 0;
+  return config.patience > 0 &&
+         state_.validation_step / config.eval_interval - best / config.eval_interval >=
+             config.patience;
+}
+
+void TrainingRun::tell_end(bool finished, bool patient) const {
+  log_info("memory taken: {} at most", human_bytes(peak_resident_bytes()));
+  const std::string step = with_thousands(state_.step), last = folder_.last().string();
+  if (finished) {
+    log_info("completed after step {}: {}", step, last);
+  } else if (!patient) {
+    log_info("ended after step {}, because {} validations were not better than the best: {}", step,
+             task_.config.patience, last);
+  } else {
+    log_info("stopped after step {} of {}: {}", step, with_thousands(task_.config.steps), last);
+  }
+  if (state_.best) {
+    log_info("best after step {}, perplexity {:.2f}: {}", with_thousands(state_.best->step),
+             std::exp(state_.best->loss), folder_.best().string());
+  }
+}
+
 bool TrainingRun::checkpoint_due() const {
   const TrainingConfig& config = task_.config;
   return state_.step % config.checkpoint_interval == 0 ||
@@ -75,11 +102,13 @@ void TrainingRun::run_steps() {
       }
       agree();
     }
-    const bool pause = finished || (task_.stop_at > 0 && state_.step >= task_.stop_at);
+    const bool patient = !out_of_patience();
+    const bool pause = finished || !patient || (task_.stop_at > 0 && state_.step >= task_.stop_at);
     if (checkpoint_due() || pause || stop_signal_ != 0) save_unsaved();
     if (stop_signal_ != 0) throw Interrupted(stop_signal_);
     if (pause) {
       line_.clear();
+      tell_end(finished, patient);
       return;
     }
     train_step();

@@ -62,6 +62,8 @@ class TrainingRun {
   void agree();
   void append_to_log(const Json& record);
   bool validation_due(bool finished) const;
+  bool out_of_patience() const;
+  void tell_end(bool finished, bool patient) const;
   void train_step();
   void add(const StepResult& result);
   void finish_steps();

@@ -52,6 +52,17 @@ std::string place_text(const TrainingTask& task) {
   return fmt::format("{}, {}; {}", device, to_text(task.config.precision), steps);
 }
 
+void warn_of_untrained_unknown(const shard::TokenReader& data,
+                               const shard::TokenReader& validation) {
+  if (!data.counts() || !validation.counts()) return;
+  if (data.counts()->unknown > 0 || validation.counts()->unknown == 0) return;
+  log_warning(
+      "{} of the {} tokens of {} are unknown words, and {} has none: the network never learns "
+      "<unk>; make a vocabulary with qltok vocab --min-count 2 or more",
+      with_thousands(validation.counts()->unknown), with_thousands(validation.tokens()),
+      validation.name(), data.name());
+}
+
 // Returns `validation` after it checked that everything fits together.
 shard::TokenReader& checked(const TrainingTask& task, shard::TokenReader& data,
                             shard::TokenReader& validation) {
@@ -59,6 +70,7 @@ shard::TokenReader& checked(const TrainingTask& task, shard::TokenReader& data,
   require_same_vocabulary(validation.name(), validation.vocabulary(), data.name(),
                           data.vocabulary());
   eval::check_length(eval::source_of(validation));
+  warn_of_untrained_unknown(data, validation);
   if (task.network.reset_memory_at_documents) {
     // The readers keep the starts from now on. So neither damage nor a signal during their reading
     // comes in the middle of a step or a validation.

