@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/number.h"
 #include "base/rows.h"
 #include "base/tool.h"
 #include "eval/report.h"
@@ -58,6 +59,49 @@ std::int64_t columns(const ql::Options& options) {
   return stepwise ? options.integer("batch") : 0;
 }
 
+// --reset is a number of tokens or a kind of unit, and --begin the token before such a unit.
+void read_reset(const ql::Options& options, ql::eval::StudyOptions& study) {
+  if (options.has("reset")) {
+    const std::string reset = options.text("reset");
+    const std::optional<std::int64_t> tokens = ql::parse_integer(reset);
+    if (tokens && *tokens > 0 && *tokens <= std::int64_t{1} << 30) {
+      study.reset = *tokens;
+    } else if (reset == "line" || reset == "doubled-line" || reset == "document") {
+      study.alone = ql::value_named<ql::eval::Unit>(reset, "--reset");
+    } else {
+      throw ql::UsageError(
+          "--reset", fmt::format("expected 1 to 1073741824, line, doubled-line or document, found "
+                                 "'{}'",
+                                 reset));
+    }
+  }
+  if (study.alone) {
+    for (const char* other : {"per-token", "attention", "unigram", "stride"}) {
+      if (options.given(other)) {
+        throw ql::UsageError(
+            fmt::format("--{}", other),
+            "is about one stream, and --reset " + options.text("reset") + " reads many",
+            "leave one of them out");
+      }
+    }
+  }
+  if (!options.has("begin")) return;
+  const std::string begin = options.text("begin");
+  const std::optional<std::int64_t> id = ql::parse_integer(begin);
+  if (!study.alone) {
+    throw ql::UsageError("--begin", "is the token before a unit that is read alone",
+                         "add --reset line or --reset document, or leave it out");
+  }
+  if (begin == "none") {
+    study.begin.none = true;
+  } else if (id && *id >= 0 && *id < ql::net::kMaxVocabulary) {
+    study.begin.id = static_cast<ql::shard::TokenId>(*id);
+  } else {
+    throw ql::UsageError("--begin",
+                         fmt::format("expected a token's id or none, found '{}'", begin));
+  }
+}
+
 ql::eval::StudyOptions study_options(const ql::Options& options, ql::machine::ProcessGroup* group) {
   ql::eval::StudyOptions study;
   study.checkpoints = options.texts("model");
@@ -70,7 +114,7 @@ ql::eval::StudyOptions study_options(const ql::Options& options, ql::machine::Pr
   study.batch = columns(options);
   study.chunk = options.integer("chunk");
   study.stride = options.has("stride") ? options.integer("stride") : 0;
-  study.reset = options.has("reset") ? options.integer("reset") : 0;
+  read_reset(options, study);
   study.group = group;
   study.device = ql::machine::find_device(options.text("device"), group);
   study.precision =
@@ -116,20 +160,14 @@ void check_processes(const ql::Options& options, const ql::eval::StudyOptions& s
   }
 }
 
-ql::eval::Unit unit_of(const ql::Options& options) {
-  const std::string per = options.text("per");
-  return per == "line"           ? ql::eval::Unit::kLine
-         : per == "doubled-line" ? ql::eval::Unit::kDoubledLine
-                                 : ql::eval::Unit::kDocument;
-}
-
 // Prints one row for every line or document on standard output, and the table on standard error.
 void score_units(const ql::Options& options, const ql::eval::StudyOptions& study) {
   ql::OutputStream out(/*binary=*/false);
   const bool json = options.text("format") == "json";
   bool first = true;
-  const ql::Json row =
-      ql::eval::run_unit_study(study, unit_of(options), [&](const ql::eval::UnitSum& sum) {
+  const ql::Json row = ql::eval::run_unit_study(
+      study, ql::value_named<ql::eval::Unit>(options.text("per"), "--per"),
+      [&](const ql::eval::UnitSum& sum) {
         const ql::Json unit = ql::eval::unit_row(sum);
         out.write(json ? ql::json_line(unit) + "\n"
                        : (first ? ql::tsv_header(unit) : "") + ql::tsv_line(unit));

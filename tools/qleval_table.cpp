@@ -32,11 +32,14 @@ std::vector<Option> own_options() {
           "targets, so that each has at least the segment less N tokens before it. 1 is the most "
           "exact and the slowest.",
           "0", 1, kLongest)),
-      without_default(make_integer("reset",
-                                   "Empty the memory after every N tokens. With --per-token it "
-                                   "tells what a target's distance "
-                                   "to the last reset is worth.",
-                                   "0", 1, kLongest)),
+      make_option(
+          "reset", OptionType::kText, "N|UNIT",
+          "Empty the memory after every N tokens: with --per-token it tells what a target's "
+          "distance to the last reset is worth. Or score every line, doubled-line or document "
+          "as if it stood alone, behind a begin token, so that all its tokens are scored."),
+      make_option("begin", OptionType::kText, "ID|none",
+                  "The token before a unit that stands alone; default: <eos>, or the line feed's "
+                  "token of characters and bytes. none: the first token of a unit is not scored."),
       make_option("unigram", OptionType::kFolder, "DIR",
                   "Also score a unigram model of this training data (or - for a token stream), the "
                   "baseline to beat."),

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
 
 namespace ql::eval {
 
@@ -18,13 +19,14 @@ struct LossSums {
   double standard_error() const;
 };
 
-// The sums are over all targets. There is one less than the stream has tokens, because the first
-// has nothing before it.
+// The sums are over all targets. A stream has one less than tokens, because the first has nothing
+// before it.
 struct Evaluation : LossSums {
   LossSums known;            // over the targets that are not <unk>
   std::int64_t batch = 0;    // columns read side by side
   std::int64_t stride = 0;   // targets that a window scores; 0: there are no windows
   std::int64_t reset = 0;    // tokens after which memory is emptied; 0: never
+  std::string reset_at;      // what is read as if it stood alone, such as "line"; empty: nothing
   std::int64_t warm_up = 0;  // tokens read twice: not scored at column starts, all columns together
   double seconds = 0;
 };

@@ -37,6 +37,7 @@ void add_subject(Json& row, const Subject& subject, const Evaluation& result) {
   row["compressed_memory"] = subject.lengths.compressed_memory;
   if (result.stride > 0) row["stride"] = result.stride;
   if (result.reset > 0) row["reset"] = result.reset;
+  if (!result.reset_at.empty()) row["reset"] = result.reset_at;
   row["context"] = result.stride == 0 && net::has_paper_context(*subject.network)
                        ? Json(net::paper_context(*subject.network, subject.lengths).mean())
                        : Json();

@@ -1,10 +1,12 @@
 #include "eval/score_units.h"
 
+#include <algorithm>
 #include <chrono>
 #include <vector>
 
 #include "base/error.h"
 #include "base/file.h"
+#include "eval/independent_scorer.h"
 #include "eval/stream_scorer.h"
 #include "eval/token_check.h"
 #include "shard/joined_data.h"
@@ -13,57 +15,134 @@
 namespace ql::eval {
 namespace {
 
-// Makes one pass over a stream. Tokens go to the scorer, and their losses to the sums of units.
+// Tells where lines, or documents, of a stream end.
+class Ends {
+ public:
+  Ends(Unit unit, std::optional<shard::TokenId> line_end) : unit_(unit), line_end_(line_end) {}
+
+  // Before a token that begins a document; true when that ends a unit.
+  bool before_document() { return unit_ == Unit::kDocument && tokens_ > 0; }
+  // Takes a token; true when it ends a unit.
+  bool after(std::int64_t id) {
+    ++tokens_;
+    if (unit_ != Unit::kLine && unit_ != Unit::kDoubledLine) return false;
+    // Any token opens a line, not only <eos>. So a stream that begins inside a line has only this
+    // line wrong.
+    const bool opens = unit_ == Unit::kDoubledLine && !inside_;
+    const bool ends = !opens && id == static_cast<std::int64_t>(*line_end_);
+    inside_ = !ends;
+    return ends;
+  }
+
+ private:
+  Unit unit_;
+  std::optional<shard::TokenId> line_end_;
+  std::int64_t tokens_ = 0;
+  bool inside_ = false;  // of a line
+};
+
+// <eos>, or the token of the line feed in a vocabulary of characters or bytes.
+std::optional<shard::TokenId> line_end_of(const shard::VocabularyInfo& vocabulary,
+                                          const std::string& text) {
+  if (vocabulary.eos) return vocabulary.eos;
+  if (text.empty() || (vocabulary.type != "char" && vocabulary.type != "byte")) return std::nullopt;
+  const Json tokens = parse_json(text, "the vocabulary").value("tokens", Json::array());
+  const auto found =
+      std::find(tokens.begin(), tokens.end(), vocabulary.type == "char" ? "\n" : "<0x0A>");
+  if (found == tokens.end()) return std::nullopt;
+  return static_cast<shard::TokenId>(found - tokens.begin());
+}
+
+// Makes one pass over a stream. Tokens go to a scorer, and their losses to the sums of units.
 class Pass : public shard::TokenSink {
  public:
-  Pass(const nn::Model& model, const DataSet& data, const UnitOptions& options,
-       const UnitSums::Sink& sink)
+  // `vocabulary_text` is the vocabulary's file, or "".
+  Pass(const nn::Model& model, const DataSet& data, const std::string& vocabulary_text,
+       const UnitOptions& options, const UnitSums::Sink& sink)
       : unit_(options.unit),
-        eos_(data.vocabulary.eos),
+        reset_at_(options.alone),
         name_(data.source.name),
         sums_(data.vocabulary.unk, sink),
-        model_(model, options.lengths),
-        scorer_(model_, name_, evaluation_options(options, data)) {
-    if (ends_lines() && !eos_) {
-      throw Error(name_, "lines cannot be told apart: the vocabulary has no <eos>",
-                  "encode with a vocabulary that has one, or use --per document");
+        model_(model, options.lengths) {
+    const std::optional<shard::TokenId> line_end = line_end_of(data.vocabulary, vocabulary_text);
+    const auto ends = [&](Unit unit) {
+      if ((unit == Unit::kLine || unit == Unit::kDoubledLine) && !line_end) {
+        throw Error(name_, "lines cannot be told apart: the vocabulary has no <eos>",
+                    "encode with a vocabulary that has one, or take documents");
+      }
+      return Ends(unit, line_end);
+    };
+    ends_.emplace(ends(unit_));
+    const EvaluationOptions of_scorer = evaluation_options(options, data);
+    if (!options.alone) {
+      scorer_.emplace(model_, name_, of_scorer);
+      return;
     }
+    ends_alone_.emplace(ends(*options.alone));
+    const std::optional<shard::TokenId> begin = options.begin.id ? options.begin.id : line_end;
+    if (!options.begin.none && !begin) {
+      throw Error(name_, "no token can stand before a unit: the vocabulary has no <eos>",
+                  "give --begin ID, or --begin none");
+    }
+    if (begin && static_cast<std::int64_t>(*begin) >= model.network().vocab_size) {
+      throw UsageError("--begin", fmt::format("{} is outside the vocabulary of {} entries", *begin,
+                                              model.network().vocab_size));
+    }
+    alone_.emplace(model_, name_, options.begin.none ? std::nullopt : begin, of_scorer);
   }
 
   void begin_document() override {
-    scorer_.put_document(tokens_);
-    if (unit_ == Unit::kDocument && tokens_ > 0) sums_.end_unit();
+    if (ends_->before_document()) sums_.end_unit();
+    if (alone_) {
+      if (ends_alone_->before_document()) alone_->end_unit();
+    } else {
+      scorer_->put_document(tokens_);
+    }
   }
   void write(const shard::TokenId* ids, std::size_t count) override {
     wide_.assign(ids, ids + count);
-    for (const std::int64_t id : wide_) put_token(id);
-    scorer_.put(wide_.data(), static_cast<std::int64_t>(count));
+    for (const std::int64_t id : wide_) {
+      sums_.put_token(id, alone_ ? alone_->put(id) : tokens_ > 0);
+      ++tokens_;
+      if (ends_->after(id)) sums_.end_unit();
+      if (alone_ && ends_alone_->after(id)) alone_->end_unit();
+    }
+    if (scorer_) scorer_->put(wide_.data(), static_cast<std::int64_t>(count));
   }
 
   // Is called when nothing more has come yet: reports everything that is known.
   void catch_up() {
-    if (unit_ != Unit::kWhole) scorer_.put_waiting();
+    if (unit_ == Unit::kWhole) return;
+    if (alone_) {
+      alone_->put_waiting();
+    } else {
+      scorer_->put_waiting();
+    }
   }
 
   void finish(const std::optional<shard::TextCounts>& /*counts*/) override {
-    if (unit_ == Unit::kWhole) check_length({name_, tokens_, {}});
+    if (unit_ == Unit::kWhole && !alone_) check_length({name_, tokens_, {}});
     if (tokens_ == 0) {
       throw Error(name_, "expected at least 1 token, found 0",
                   "an empty text has no lines or documents to score: look at what made it");
     }
-    scorer_.finish();
+    if (alone_) {
+      alone_->finish();
+    } else {
+      scorer_->finish();
+    }
     sums_.finish();
   }
 
   Evaluation evaluation() const {
-    Evaluation result = scorer_.evaluation();
+    Evaluation result = alone_ ? alone_->evaluation() : scorer_->evaluation();
+    if (reset_at_) result.reset_at = to_text(*reset_at_);
     const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start_;
     result.seconds = elapsed.count();
     return result;
   }
 
  private:
-  bool ends_lines() const { return unit_ == Unit::kLine || unit_ == Unit::kDoubledLine; }
   EvaluationOptions evaluation_options(const UnitOptions& options, const DataSet& data) {
     EvaluationOptions result;
     static_cast<Reading&>(result) = options;
@@ -74,27 +153,17 @@ class Pass : public shard::TokenSink {
     result.progress = options.progress;
     return result;
   }
-  void put_token(std::int64_t id) {
-    ++tokens_;
-    sums_.put_token(id);
-    if (!ends_lines()) return;
-    // Any token opens a line, not only <eos>. So a stream that begins inside a line has only this
-    // line wrong.
-    const bool opens = unit_ == Unit::kDoubledLine && !inside_;
-    const bool ends = !opens && id == static_cast<std::int64_t>(*eos_);
-    inside_ = !ends;
-    if (ends) sums_.end_unit();
-  }
 
   Unit unit_;
-  std::optional<shard::TokenId> eos_;
+  std::optional<Unit> reset_at_;
   std::string name_;
   UnitSums sums_;
   nn::ModelAtLengths model_;
-  StreamScorer scorer_;
+  std::optional<Ends> ends_, ends_alone_;
+  std::optional<StreamScorer> scorer_;      // of one stream,
+  std::optional<IndependentScorer> alone_;  // or of units that stand alone
   std::vector<std::int64_t> wide_;
   std::int64_t tokens_ = 0;
-  bool inside_ = false;  // of a line
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
@@ -112,7 +181,7 @@ UnitStudy score_units(const nn::Model& model, const std::string& model_name,
     InputFile input(path);
     shard::TokenStreamReader stream(input);
     DataSet data = check({path, stream.header().vocabulary, {}, {input.name(), 0, {}}});
-    Pass pass(model, data, options, sink);
+    Pass pass(model, data, stream.header().vocabulary_text, options, sink);
     copy_stream(stream, pass, [&](std::int64_t) {
       if (!input.has_more()) pass.catch_up();
     });
@@ -125,7 +194,7 @@ UnitStudy score_units(const nn::Model& model, const std::string& model_name,
   const shard::TokenReader& reader = folder.folders().front();
   const DataSet data =
       check({path, reader.vocabulary(), reader.counts(), {path, reader.tokens(), {}}});
-  Pass pass(model, data, options, sink);
+  Pass pass(model, data, reader.vocabulary_text(), options, sink);
   folder.copy({0, reader.tokens()}, 1, pass, [](std::int64_t) {});
   pass.finish(std::nullopt);
   return {pass.evaluation(), data};

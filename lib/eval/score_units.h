@@ -2,10 +2,12 @@
 // serves to filter text in a pipe.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
 
+#include "base/names.h"
 #include "eval/data_set.h"
 #include "eval/evaluate.h"
 #include "eval/units.h"
@@ -20,9 +22,20 @@ enum class Unit {
   kDocument,
   kWhole  // the whole stream
 };
+constexpr auto names_of(Unit) { return std::array{"line", "doubled-line", "document", "stream"}; }
+
+// The token before a unit that stands alone.
+struct Begin {
+  bool none = false;
+  std::optional<shard::TokenId> id = {};  // absent: that which ends a line
+};
 
 struct UnitOptions : Reading {
   Unit unit = Unit::kLine;
+  // Every such unit is read as if it stood alone (eval/independent_scorer.h), behind the token
+  // `begin`, or behind none; absent: the stream is read as one.
+  std::optional<Unit> alone = {};
+  Begin begin = {};
   net::Lengths lengths;
   TargetProgress progress;
 };

@@ -159,8 +159,9 @@ void run_unigram(const DataSet& training, const std::vector<DataSet>& data,
 // Tells whether all results can be computed while a stream on standard input is read, once and in
 // order.
 bool needs_one_pass(const StudyOptions& options, std::size_t rows) {
-  return rows == 1 && options.checkpoints.size() == 1 && options.data.front() == "-" &&
-         options.batch == 0 && !options.loss_file && !options.attention_file;
+  return options.alone ||
+         (rows == 1 && options.checkpoints.size() == 1 && options.data.front() == "-" &&
+          options.batch == 0 && !options.loss_file && !options.attention_file);
 }
 
 }  // namespace
@@ -206,7 +207,7 @@ Json run_unit_study(const StudyOptions& options, Unit unit, const UnitSums::Sink
   }
   const std::size_t rows = rows_of(options, checkpoints);
   if (rows != 1 || checkpoints.empty()) {
-    throw UsageError("--per",
+    throw UsageError(options.alone ? "--reset" : "--per",
                      fmt::format("scores the text with one network, but this call has {} rows{}",
                                  rows, checkpoints.empty() ? " of none" : ""),
                      "give one checkpoint with one pair of lengths and one data set");
@@ -220,6 +221,8 @@ Json run_unit_study(const StudyOptions& options, Unit unit, const UnitSums::Sink
   unit_options.unit = unit;
   unit_options.lengths = checkpoint.lengths.front();
   static_cast<Reading&>(unit_options) = options;
+  unit_options.alone = options.alone;
+  unit_options.begin = options.begin;
   unit_options.progress = [&progress](std::int64_t done) { progress.update(done); };
   const UnitStudy study = score_units(model, checkpoint.name, checkpoint.model.vocabulary,
                                       options.data.front(), unit_options, sink);

@@ -22,6 +22,8 @@ struct StudyOptions : Reading {
   std::vector<std::string> data;       // folders with a manifest; "-" once
   // Lengths to combine; an empty list stands for the length each checkpoint was trained with.
   std::vector<std::int64_t> segments, memories, compressed_memories;
+  std::optional<Unit> alone = {};  // those of UnitOptions; only for a study of one row
+  Begin begin = {};
   c10::Device device = c10::DeviceType::CPU;
   machine::Precision precision = machine::Precision::kFloat32;
   machine::ProcessGroup* group = nullptr;     // that of EvaluationOptions

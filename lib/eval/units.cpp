@@ -7,16 +7,18 @@ namespace ql::eval {
 UnitSums::UnitSums(std::optional<shard::TokenId> unknown, Sink sink)
     : unknown_(unknown), sink_(std::move(sink)) {}
 
-void UnitSums::put_token(std::int64_t id) {
-  const bool is_target = open_.end > 0;
-  ++open_.end;
-  if (is_target && unknown_ && id == static_cast<std::int64_t>(*unknown_)) ++open_.unknown_targets;
+void UnitSums::put_token(std::int64_t id, bool is_target) {
+  ++position_;
+  open_ = true;
+  if (!is_target) return;
+  unit_.end = position_;
+  if (unknown_ && id == static_cast<std::int64_t>(*unknown_)) ++unit_.unknown_targets;
 }
 
 void UnitSums::end_unit() {
-  ended_.push_back(open_);
-  last_end_ = open_.end;
-  open_.unknown_targets = 0;
+  ended_.push_back(unit_);
+  unit_.unknown_targets = 0;
+  open_ = false;
   hand_over_scored();
 }
 
@@ -30,7 +32,7 @@ void UnitSums::put_losses(std::int64_t position, const double* losses, std::int6
 }
 
 void UnitSums::finish() {
-  if (open_.end > last_end_) end_unit();
+  if (open_) end_unit();
   while (!ended_.empty()) hand_over();
 }
 

@@ -12,7 +12,7 @@ namespace ql::eval {
 
 struct UnitSum {
   std::int64_t number = 0;           // from 1
-  std::int64_t targets = 0;          // scored tokens; the first token of the stream is not one
+  std::int64_t targets = 0;          // scored tokens
   std::int64_t unknown_targets = 0;  // targets that are <unk>
   double nll = 0;                    // nats
 };
@@ -24,7 +24,8 @@ class UnitSums {
   using Sink = std::function<void(const UnitSum&)>;
   UnitSums(std::optional<shard::TokenId> unknown, Sink sink);
 
-  void put_token(std::int64_t id);
+  // `is_target`: a loss of it will come.
+  void put_token(std::int64_t id, bool is_target);
   // Says that the unit of the tokens so far is complete.
   void end_unit();
   // Takes the losses of targets from `position` of the stream on, in order.
@@ -33,8 +34,8 @@ class UnitSums {
   void finish();
 
  private:
-  struct Open {
-    std::int64_t end = 0;  // position behind its last token
+  struct Unit {
+    std::int64_t end = 0;  // position behind its last target, or the last one before it
     std::int64_t unknown_targets = 0;
   };
   void hand_over_scored();
@@ -42,11 +43,12 @@ class UnitSums {
 
   std::optional<shard::TokenId> unknown_;
   Sink sink_;
-  std::deque<Open> ended_;
-  Open open_;    // counts the tokens since the last end; its end is that of the tokens so far
-  UnitSum sum_;  // of the unit whose losses arrive
-  std::int64_t last_end_ = 0;
-  std::int64_t scored_ = 1;  // position behind the last loss; the first token has none
+  std::deque<Unit> ended_;
+  Unit unit_;                  // of the tokens since the last end
+  bool open_ = false;          // there are such tokens
+  UnitSum sum_;                // of the unit whose losses arrive
+  std::int64_t position_ = 0;  // behind the last token
+  std::int64_t scored_ = 0;    // behind the last loss
 };
 
 }  // namespace ql::eval

@@ -48,9 +48,9 @@ LengthTables make_tables(const Model& model, const net::Lengths& lengths) {
   return tables;
 }
 
-void check_ages(const net::Network& network, const std::vector<std::int64_t>& ages,
-                std::int64_t rows) {
-  const std::int64_t expected = network.reset_memory_at_documents ? rows : 0;
+// `needed`: every row must have an age; otherwise there may be none.
+void check_ages(bool needed, const std::vector<std::int64_t>& ages, std::int64_t rows) {
+  const std::int64_t expected = needed ? rows : 0;
   const auto found = static_cast<std::int64_t>(ages.size());
   if (found != expected ||
       std::any_of(ages.begin(), ages.end(), [](auto age) { return age < 0; })) {
@@ -93,7 +93,9 @@ at::Tensor ModelAtLengths::forward_embedded(const at::Tensor& embedded, Memory& 
                       fmt::format("expected batch x {} x {} numbers", segment, d_model));
   }
   check_memory(memory, geometry(), embedded.size(0));
-  if (!step.age_tensor.defined()) check_ages(model_.network(), step.ages, embedded.size(0));
+  if (!step.age_tensor.defined()) {
+    check_ages(model_.network().reset_memory_at_documents, step.ages, embedded.size(0));
+  }
   Memory next = memory;
   forget_other_documents(next, geometry(), step);
   StreamsStep run(model_, tables_, step, next);
@@ -110,7 +112,7 @@ at::Tensor ModelAtLengths::forward_stream(const at::Tensor& tokens, Memory& memo
   const at::NoGradGuard no_gradient;
   const at::Tensor embedded = embed_segments(tokens);
   check_memory(memory, geometry(), 1);
-  check_ages(model_.network(), ages, tokens.size(0));
+  check_ages(model_.network().reset_memory_at_documents || !ages.empty(), ages, tokens.size(0));
   StepOptions evaluation;
   evaluation.ages = ages;
   evaluation.attention_map = map;

@@ -56,7 +56,8 @@ class ModelAtLengths {
 
   // forward() without dropout and gradient for consecutive segments of one stream: tokens
   // [segments, segment] go through the first layer, then through the second, and so on. `memory`
-  // has batch 1; `ages` are those of StepOptions, one for each segment. The states equal those of
+  // has batch 1; `ages` are those of StepOptions, one for each segment. A network that does not
+  // reset its memory may have them as well, and resets it in this call. The states equal those of
   // forward(), segment by segment. With the pool most-used a layer still takes its segments one by
   // one, because the states that it keeps of a segment depend on the segment before. `map`, if
   // given, gets the attention of every layer.

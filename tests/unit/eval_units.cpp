@@ -87,17 +87,18 @@ TEST_CASE("losses go to the unit of their token") {
   Lines lines;
   UnitSums sums(7, lines.sink());
   // <unk> b | c <unk> d | | e: the third unit has no token, and the first token is no target.
-  for (const int id : {7, 2}) sums.put_token(id);
+  sums.put_token(7, false);
+  sums.put_token(2, true);
   sums.end_unit();
   CHECK(lines.text.empty());
   // The last loss of a unit is enough: no token behind it need be scored.
   const double first[] = {0.5};
   sums.put_losses(1, first, 1);
   CHECK(lines.text == "1: 1 0 0.5\n");
-  for (const int id : {3, 7, 4}) sums.put_token(id);
+  for (const int id : {3, 7, 4}) sums.put_token(id, true);
   sums.end_unit();
   sums.end_unit();
-  sums.put_token(5);
+  sums.put_token(5, true);
   const double second[] = {1, 2, 4, 8};
   sums.put_losses(2, second, 2);
   CHECK(lines.text == "1: 1 0 0.5\n");
@@ -110,7 +111,8 @@ TEST_CASE("losses go to the unit of their token") {
 TEST_CASE("a unit whose end is known after its losses is handed over then") {
   Lines lines;
   UnitSums sums({}, lines.sink());
-  for (const int id : {1, 2}) sums.put_token(id);
+  sums.put_token(1, false);
+  sums.put_token(2, true);
   const double losses[] = {0.5};
   sums.put_losses(1, losses, 1);
   CHECK(lines.text.empty());
@@ -218,7 +220,7 @@ TEST_CASE("progress is told after every chunk") {
 TEST_CASE("a stream that ends with a unit has no further one") {
   Lines lines;
   UnitSums sums({}, lines.sink());
-  sums.put_token(1);
+  sums.put_token(1, false);
   sums.end_unit();
   sums.finish();
   CHECK(lines.text == "1: 0 0 0\n");
