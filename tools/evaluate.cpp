@@ -1,9 +1,12 @@
 // What qleval becomes (tools/qleval.cpp): computes the perplexity of checkpoints on packed data or
 // a token stream.
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <optional>
 
+#include "base/common_options.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/number.h"
@@ -19,6 +22,12 @@
 
 namespace {
 
+// On a terminal these come before the others.
+const std::vector<std::string> kFirstColumns{"checkpoint",      "data",         "segment",
+                                             "memory",          "context",      "perplexity",
+                                             "standard_error",  "targets",      "tokens_per_second",
+                                             "word_perplexity", "bits_per_byte"};
+
 // Refuses options that would have no effect, or that --per has no place for.
 void check_combination(const ql::Options& options) {
   if (options.has("per")) {
@@ -31,6 +40,10 @@ void check_combination(const ql::Options& options) {
     if (options.text("method") == "stepwise") {
       throw ql::UsageError("--per", "works layer by layer only", "leave --method out");
     }
+  }
+  if (options.flag("summary") && !options.has("per")) {
+    throw ql::UsageError("--summary", "is the table beside the rows of --per",
+                         "leave it out: without --per the table is all there is");
   }
   if (!options.has("unigram") || options.has("model")) return;
   for (const char* other : {"segment", "memory", "compressed-memory", "stride", "reset",
@@ -160,24 +173,23 @@ void check_processes(const ql::Options& options, const ql::eval::StudyOptions& s
   }
 }
 
-// Prints one row for every line or document on standard output, and the table on standard error.
+// Prints one row for every line or document on standard output, and the table on standard error if
+// somebody looks there.
 void score_units(const ql::Options& options, const ql::eval::StudyOptions& study) {
   ql::OutputStream out(/*binary=*/false);
   const bool json = options.text("format") == "json";
-  bool first = true;
-  const ql::Json row = ql::eval::run_unit_study(
-      study, ql::value_named<ql::eval::Unit>(options.text("per"), "--per"),
-      [&](const ql::eval::UnitSum& sum) {
-        const ql::Json unit = ql::eval::unit_row(sum);
-        out.write(json ? ql::json_line(unit) + "\n"
-                       : (first ? ql::tsv_header(unit) : "") + ql::tsv_line(unit));
-        first = false;
-        out.flush();
-      });
+  ql::TableText table = ql::table_of(options, {});
+  const auto unit = ql::value_named<ql::eval::Unit>(options.text("per"), "--per");
+  const ql::Json row = ql::eval::run_unit_study(study, unit, [&](const ql::eval::UnitSum& sum) {
+    const ql::Json of_unit = ql::eval::unit_row(sum);
+    out.write(json ? ql::json_line(of_unit) + "\n" : table.lines(of_unit));
+    out.flush();
+  });
   out.close();
-  const std::string table =
-      json ? ql::json_line(row) + "\n" : ql::tsv_header(row) + ql::tsv_line(row);
-  std::fputs(table.c_str(), stderr);
+  const bool terminal = ::isatty(STDERR_FILENO) == 1;
+  if (!options.flag("summary") && (!terminal || options.flag("quiet"))) return;
+  ql::TableText summary("", terminal, kFirstColumns);
+  std::fputs((json ? ql::json_line(row) + "\n" : summary.lines(row)).c_str(), stderr);
 }
 
 void evaluate(const ql::Options& options, ql::machine::ProcessGroup* group) {
@@ -207,13 +219,10 @@ void evaluate(const ql::Options& options, ql::machine::ProcessGroup* group) {
     }
   };
   const bool json = options.text("format") == "json";
+  ql::TableText table = ql::table_of(options, kFirstColumns);
   bool first = true;
   ql::eval::run_study(study, [&](const ql::Json& row) {
-    if (json) {
-      print((first ? "[\n" : ",\n") + ql::json_line(row));
-    } else {
-      print((first ? ql::tsv_header(row) : "") + ql::tsv_line(row));
-    }
+    print(json ? (first ? "[\n" : ",\n") + ql::json_line(row) : table.lines(row));
     first = false;
   });
   if (json) print("\n]\n");

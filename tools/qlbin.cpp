@@ -104,6 +104,8 @@ void pack(const Options& options) {
 
 void info(const Options& options) {
   const std::string format = options.text("format");
+  TableText table =
+      table_of(options, {"folder", "tokens", "documents", "vocabulary_size", "words"});
   std::vector<std::string> parts;
   for (const std::string& path : options.positional()) {
     const PackedFolder place = find_packed_folder(path);
@@ -113,8 +115,7 @@ void info(const Options& options) {
     } else if (format == "json") {
       parts.push_back(json_line(summary_object(place.name, manifest)));
     } else {
-      const Json row = summary_row(place.name, manifest);
-      parts.push_back((parts.empty() ? tsv_header(row) : "") + tsv_line(row));
+      parts.push_back(table.lines(summary_row(place.name, manifest)));
     }
   }
   print(format == "json" ? fmt::format("[{}]\n", fmt::join(parts, ",\n "))

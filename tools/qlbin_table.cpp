@@ -94,7 +94,8 @@ Command info() {
                        "How to say it: text for people, a line of tab-separated values per "
                        "MANIFEST under a line of names, or a JSON list with an object per "
                        "MANIFEST.",
-                       {"text", "tsv", "json"})},
+                       {"text", "tsv", "json"}),
+           columns_option()},
           {{"qlbin info data/train data/valid", "Two data sets"},
            {"qlbin info --format json data/train | jq '.[0].tokens'", "In a script"}}};
 }

@@ -41,7 +41,7 @@ std::string answer(const ql::Options& options) {
   if (options.given("position")) {
     throw ql::UsageError("--position", "only a drawing has a chosen position", "add --format svg");
   }
-  return ql::ctx::render(ql::ctx::make_rows(request, options.text("method")), format);
+  return ql::ctx::render(ql::ctx::make_rows(request, options.text("method")), options);
 }
 
 void report(const ql::Options& options) {

@@ -118,7 +118,7 @@ void plan(const Options& options) {
       options.given("model") ? search_of_model(options) : search_of_family(options);
   std::vector<Row> rows;
   for (const net::Plan& found : find_plans(search, options)) rows.push_back(row_of(found));
-  print(render(rows, options.text("format")));
+  print(render(rows, options));
 }
 
 }  // namespace ql::ctx

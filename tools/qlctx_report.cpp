@@ -3,6 +3,7 @@
 #include <cmath>
 #include <optional>
 
+#include "base/common_options.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -64,15 +65,6 @@ Json geometry_to_json(const Row& row) {
                        ? scale_to_json(row, network.scales.size(), network.output_layers)
                        : Json();
   return json;
-}
-
-std::string render_tsv(const std::vector<Row>& rows) {
-  std::string table;
-  for (const Row& row : rows) {
-    const Json json = row_to_json(row);
-    table += (table.empty() ? tsv_header(json) : "") + tsv_line(json);
-  }
-  return table;
 }
 
 std::string render_json(const std::vector<Row>& rows) {
@@ -153,8 +145,15 @@ std::vector<Row> make_rows(const Request& request, const std::string& method) {
   return rows;
 }
 
-std::string render(const std::vector<Row>& rows, const std::string& format) {
-  return format == "json" ? render_json(rows) : render_tsv(rows);
+std::string render(const std::vector<Row>& rows, const Options& options) {
+  TableText table = table_of(
+      options, {"arch", "segment", "memory", "compressed_memory", "min", "max", "mean", "paper_min",
+                "exact_min", "measured_min", "agree", "scales", "output_layers", "rate",
+                "parameters", "flops_per_token", "memory_states"});
+  if (options.text("format") == "json") return render_json(rows);
+  std::string text;
+  for (const Row& row : rows) text += table.lines(row_to_json(row));
+  return text;
 }
 
 }  // namespace ql::ctx

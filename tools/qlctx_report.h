@@ -29,6 +29,6 @@ std::vector<Row> make_rows(const Request& request, const std::string& method);
 
 // "tsv": a header line and one line per row, tab-separated; "-" where nothing is known or nothing
 // applies. "json": a list with one object per row, whose keys are the TSV's columns and "geometry".
-std::string render(const std::vector<Row>& rows, const std::string& format);
+std::string render(const std::vector<Row>& rows, const Options& options);
 
 }  // namespace ql::ctx

@@ -1,5 +1,6 @@
 #include "tables.h"
 
+#include "base/common_options.h"
 #include "base/option_builders.h"
 #include "net/geometry.h"
 #include "net/network.h"
@@ -26,6 +27,7 @@ Command unnamed_command() {
                        "Print tab-separated columns under a header, or JSON, or draw one network "
                        "and what its output depends on.",
                        {"tsv", "json", "svg"}),
+           columns_option(),
            make_integer("position",
                         "Draw what the output state at this place of the segment depends on, 1 "
                         "being the first. The last when left out.",
@@ -36,7 +38,8 @@ Command unnamed_command() {
         "the paper's Compressive Transformer"},
        {"qlctx -m runs/ql/best --segment 8 --memory 24 --method exact",
         "a trained network with other lengths than in training"},
-       {"qlctx -m runs/ql/best --method measured | cut -f 2,3,16-",
+       {"qlctx -m runs/ql/best --method measured --columns "
+        "exact_min,exact_max,measured_min,measured_max",
         "do the trained weights look back as far as the geometry lets them?"},
        {"qlctx --arch ql --scales 1,1,1 --output-layers 1 --segment 4 --memory 4 --format svg "
         ">5.svg",
@@ -69,7 +72,8 @@ Command plan_command() {
   const std::vector<Option> printed{
       make_integer("limit", "Rows of each architecture at most.", "5", 1),
       make_choice("format", "NAME", "Print tab-separated columns under a header, or JSON.",
-                  {"tsv", "json"})};
+                  {"tsv", "json"}),
+      columns_option()};
   return {"plan",
           "geometries that reach a context length, the cheapest first",
           "",

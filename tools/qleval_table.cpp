@@ -43,12 +43,11 @@ std::vector<Option> own_options() {
       make_option("unigram", OptionType::kFolder, "DIR",
                   "Also score a unigram model of this training data (or - for a token stream), the "
                   "baseline to beat."),
-      without_default(
-          make_choice("per", "UNIT",
-                      "Print the loss of every line, doubled-line (from <eos> to <eos>) or "
-                      "document as soon as it is known, and the table on standard error. Only for "
-                      "a call of a single row.",
-                      {"line", "doubled-line", "document"})),
+      without_default(make_choice(
+          "per", "UNIT",
+          "Print the loss of every line, doubled-line (from <eos> to <eos>) or document as soon as "
+          "it is known. Only for a call of a single row.",
+          {"line", "doubled-line", "document"})),
       make_option("per-token", OptionType::kFile, "FILE",
                   "Write the loss of every target: little-endian float32, natural logarithm, in "
                   "stream order. With - they go to standard output and the table to standard "
@@ -62,6 +61,10 @@ std::vector<Option> own_options() {
                   "tsv: a table with a header line. json: a list of objects; with --per one object "
                   "a line.",
                   {"tsv", "json"}),
+      columns_option(),
+      make_flag("summary",
+                "With --per: print the table of the whole on standard error, also where that is no "
+                "terminal."),
       make_choice("method", "METHOD",
                   "layerwise: long chunks of the stream go through layer after layer. stepwise: "
                   "segment after segment goes through all layers, as in training. The losses are "

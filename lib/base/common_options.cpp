@@ -1,7 +1,11 @@
 #include "base/common_options.h"
 
-#include <cstdint>
+#include <unistd.h>
 
+#include <cstdint>
+#include <utility>
+
+#include "base/error.h"
 #include "base/option_builders.h"
 #include "base/resources.h"
 
@@ -16,6 +20,22 @@ Option threads_option(const std::string& remark) {
 int threads_of(const Options& options) {
   const auto threads = static_cast<int>(options.integer("threads"));
   return threads > 0 ? threads : usable_cores();
+}
+
+Option columns_option() {
+  return make_option(
+      "columns", OptionType::kText, "NAME,...|all",
+      "The columns of the table, in this order. On a terminal the table is aligned, and "
+      "has as many as fit 100 characters when this is left out; elsewhere it has all, "
+      "with tabs between them.");
+}
+
+TableText table_of(const Options& options, std::vector<std::string> first) {
+  const std::string columns = options.has("columns") ? options.text("columns") : "";
+  if (!columns.empty() && options.text("format") != "tsv") {
+    throw UsageError("--columns", "is for tables", "give --format tsv with it, or leave it out");
+  }
+  return {columns, ::isatty(STDOUT_FILENO) == 1, std::move(first)};
 }
 
 std::vector<Option> machine_options(const std::string& sharing, const Option& precision) {

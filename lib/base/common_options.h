@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "base/options.h"
+#include "base/rows.h"
 
 namespace ql {
 
@@ -14,6 +15,11 @@ Option threads_option(const std::string& remark);
 // Returns the number that --threads asks for: 0 is one for each core that usable_cores() of
 // base/resources.h finds.
 int threads_of(const Options& options);
+
+// --columns of a table, and the table that it asks for on standard output; on a terminal the
+// columns `first` come before the others. Throws UsageError for --columns without a table.
+Option columns_option();
+TableText table_of(const Options& options, std::vector<std::string> first);
 
 // --threads, --processes, --timeout (of several processes, in seconds), --device and --precision of
 // the tools that compute with tensors. `sharing` says what the processes do.

@@ -2,11 +2,15 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "base/error.h"
+#include "base/nearest.h"
+#include "base/number.h"
 #include "base/printable.h"
 
 namespace ql {
@@ -50,6 +54,63 @@ std::string tsv_line(const Json& row) {
   std::vector<std::string> cells;
   for (const Json& value : row) cells.push_back(cell(value));
   return fmt::format("{}\n", fmt::join(cells, "\t"));
+}
+
+TableText::TableText(const std::string& columns, bool terminal, std::vector<std::string> first)
+    : wanted_(columns), terminal_(terminal), first_(std::move(first)) {}
+
+std::string TableText::lines(const Json& row) {
+  std::string text;
+  std::vector<std::string> cells;
+  if (columns_.empty()) {
+    choose(row);
+    for (const Column& column : columns_) cells.push_back(column.name);
+    text = line(cells);
+    cells.clear();
+  }
+  for (const Column& column : columns_) cells.push_back(cell(row[column.name]));
+  return text + line(cells);
+}
+
+void TableText::choose(const Json& row) {
+  std::vector<std::string> known;
+  for (const auto& item : row.items()) known.push_back(item.key());
+  const bool chosen = !wanted_.empty() && wanted_ != "all";
+  std::vector<std::string> order = chosen ? split(wanted_, ',') : known;
+  if (wanted_.empty() && terminal_) {
+    const auto place = [this](const std::string& name) {
+      return std::find(first_.begin(), first_.end(), name) - first_.begin();
+    };
+    std::stable_sort(order.begin(), order.end(), [&](const std::string& a, const std::string& b) {
+      return place(a) < place(b);
+    });
+  }
+  std::size_t all = 0;
+  for (const std::string& name : order) {
+    if (!row.contains(name)) {
+      const std::string near = nearest(name, known);
+      throw UsageError("--columns", fmt::format("there is no column '{}'", name),
+                       near.empty() ? fmt::format("columns are {}", fmt::join(known, ", "))
+                                    : fmt::format("did you mean '{}'?", near));
+    }
+    const Column column{name, std::max(name.size(), cell(row[name]).size()), row[name].is_number()};
+    const std::size_t wider = all + (all > 0 ? 2 : 0) + column.width;
+    if (wanted_.empty() && terminal_ && !columns_.empty() && wider > kTerminalWidth) continue;
+    columns_.push_back(column);
+    all = wider;
+  }
+}
+
+std::string TableText::line(const std::vector<std::string>& cells) const {
+  if (!terminal_) return fmt::format("{}\n", fmt::join(cells, "\t"));
+  std::string text;
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    const Column& column = columns_[i];
+    if (i > 0) text += "  ";
+    text += column.right ? fmt::format("{:>{}}", cells[i], column.width)
+                         : fmt::format("{:<{}}", cells[i], column.width);
+  }
+  return text.erase(text.find_last_not_of(' ') + 1) + "\n";
 }
 
 std::string json_line(const Json& row) {
