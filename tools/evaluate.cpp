@@ -28,50 +28,6 @@ const std::vector<std::string> kFirstColumns{"checkpoint",      "data",         
                                              "standard_error",  "targets",      "tokens_per_second",
                                              "word_perplexity", "bits_per_byte"};
 
-// Refuses options that would have no effect, or that --per has no place for.
-void check_combination(const ql::Options& options) {
-  if (options.has("per")) {
-    for (const char* other : {"per-token", "attention", "unigram", "batch"}) {
-      if (options.given(other)) {
-        throw ql::UsageError("--per", fmt::format("has no place for --{}", other),
-                             "make a call of its own for it");
-      }
-    }
-    if (options.text("method") == "stepwise") {
-      throw ql::UsageError("--per", "works layer by layer only", "leave --method out");
-    }
-  }
-  if (options.flag("summary") && !options.has("per")) {
-    throw ql::UsageError("--summary", "is the table beside the rows of --per",
-                         "leave it out: without --per the table is all there is");
-  }
-  if (!options.has("unigram") || options.has("model")) return;
-  for (const char* other : {"segment", "memory", "compressed-memory", "stride", "reset",
-                            "attention", "method", "batch", "chunk", "device", "precision"}) {
-    if (options.given(other)) {
-      throw ql::UsageError(fmt::format("--{}", other),
-                           "is about networks, and a unigram model is none",
-                           "add --model CHECKPOINT, or leave it out");
-    }
-  }
-}
-
-// Returns the columns of a stepwise evaluation, or 0 for layer by layer.
-std::int64_t columns(const ql::Options& options) {
-  const bool stepwise = options.text("method") == "stepwise";
-  if (!stepwise && options.given("batch")) {
-    throw ql::UsageError("--batch", "layer by layer there is one stream and no columns",
-                         "add --method stepwise, or leave --batch out");
-  }
-  for (const std::string other : {"chunk", "stride", "reset", "attention"}) {
-    if (stepwise && options.given(other)) {
-      throw ql::UsageError("--" + other, "is for layer by layer only",
-                           "use --method layerwise, or leave --" + other + " out");
-    }
-  }
-  return stepwise ? options.integer("batch") : 0;
-}
-
 // --reset is a number of tokens or a kind of unit, and --begin the token before such a unit.
 void read_reset(const ql::Options& options, ql::eval::StudyOptions& study) {
   if (options.has("reset")) {
@@ -86,16 +42,6 @@ void read_reset(const ql::Options& options, ql::eval::StudyOptions& study) {
           "--reset", fmt::format("expected 1 to 1073741824, line, doubled-line or document, found "
                                  "'{}'",
                                  reset));
-    }
-  }
-  if (study.alone) {
-    for (const char* other : {"per-token", "attention", "unigram", "stride"}) {
-      if (options.given(other)) {
-        throw ql::UsageError(
-            fmt::format("--{}", other),
-            "is about one stream, and --reset " + options.text("reset") + " reads many",
-            "leave one of them out");
-      }
     }
   }
   if (!options.has("begin")) return;
@@ -124,7 +70,8 @@ ql::eval::StudyOptions study_options(const ql::Options& options, ql::machine::Pr
   study.segments = options.integers("segment");
   study.memories = options.integers("memory");
   study.compressed_memories = options.integers("compressed-memory");
-  study.batch = columns(options);
+  // Columns are read side by side step by step; layer by layer there is one stream.
+  study.batch = options.text("method") == "stepwise" ? options.integer("batch") : 0;
   study.chunk = options.integer("chunk");
   study.stride = options.has("stride") ? options.integer("stride") : 0;
   read_reset(options, study);
@@ -193,7 +140,6 @@ void score_units(const ql::Options& options, const ql::eval::StudyOptions& study
 }
 
 void evaluate(const ql::Options& options, ql::machine::ProcessGroup* group) {
-  check_combination(options);
   const ql::eval::StudyOptions study = study_options(options, group);
   check(study);
   check_processes(options, study);

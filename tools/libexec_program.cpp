@@ -7,7 +7,7 @@
 
 std::filesystem::path libexec_program(const std::string& name) {
   // QL_LIBEXEC is relative to the folder of the tools.
-  const std::filesystem::path path = (ql::program_folder() / QL_LIBEXEC / name).lexically_normal();
+  std::filesystem::path path = (ql::program_folder() / QL_LIBEXEC / name).lexically_normal();
   if (std::filesystem::exists(path)) return path;
   throw ql::Error(path.string(), "is not there",
                   "this needs an installation that was built with LibTorch (QL_TORCH=ON); move bin "

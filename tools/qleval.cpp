@@ -7,6 +7,8 @@
 #include "tables.h"
 
 int main(int argc, char** argv) {
-  return ql::run_tool(qleval_table, argc, argv,
-                      [argv](const ql::Options&) { ql::become(libexec_program("qleval"), argv); });
+  return ql::run_tool(qleval_table, argc, argv, [argv](const ql::Options& options) {
+    check_qleval(options);
+    ql::become(libexec_program("qleval"), argv);
+  });
 }

@@ -1,6 +1,8 @@
 #include "tables.h"
 
 #include "base/common_options.h"
+#include "base/error.h"
+#include "base/number.h"
 #include "base/option_builders.h"
 #include "machine/precision.h"
 
@@ -111,4 +113,49 @@ ToolTable qleval_table() {
   return {"qleval",
           "perplexity of language models: every target scored once, in one unbroken stream",
           {command()}};
+}
+
+void check_qleval(const Options& options) {
+  if (options.has("per")) {
+    for (const char* other : {"per-token", "attention", "unigram", "batch"}) {
+      if (options.given(other)) {
+        throw UsageError("--per", fmt::format("has no place for --{}", other),
+                         "leave one of them out");
+      }
+    }
+    if (options.text("method") == "stepwise") {
+      throw UsageError("--per", "works layer by layer only", "leave --method out");
+    }
+  }
+  if (options.flag("summary") && !options.has("per")) {
+    throw UsageError("--summary", "is the table beside the rows of --per",
+                     "leave it out: without --per the table is all there is");
+  }
+  const bool only_unigram = options.has("unigram") && !options.has("model");
+  for (const char* other : {"segment", "memory", "compressed-memory", "stride", "reset",
+                            "attention", "method", "batch", "chunk", "device", "precision"}) {
+    if (only_unigram && options.given(other)) {
+      throw UsageError(fmt::format("--{}", other), "is about networks, and a unigram model is none",
+                       "add --model CHECKPOINT, or leave it out");
+    }
+  }
+  const bool stepwise = options.text("method") == "stepwise";
+  if (!stepwise && options.given("batch")) {
+    throw UsageError("--batch", "layer by layer there is one stream and no columns",
+                     "add --method stepwise, or leave --batch out");
+  }
+  for (const std::string other : {"chunk", "stride", "reset", "attention"}) {
+    if (stepwise && options.given(other)) {
+      throw UsageError("--" + other, "is for layer by layer only",
+                       "use --method layerwise, or leave --" + other + " out");
+    }
+  }
+  const std::string reset = options.has("reset") ? options.text("reset") : "";
+  for (const char* other : {"per-token", "attention", "unigram", "stride"}) {
+    if (!reset.empty() && !parse_integer(reset) && options.given(other)) {
+      throw UsageError(fmt::format("--{}", other),
+                       fmt::format("is about one stream, and --reset {} reads many", reset),
+                       "leave one of them out");
+    }
+  }
 }

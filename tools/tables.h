@@ -9,4 +9,5 @@ ql::ToolTable qltrain_table();
 // Throws UsageError for options that do not go together.
 void check_qltrain(const ql::Options& options);
 ql::ToolTable qleval_table();
+void check_qleval(const ql::Options& options);  // likewise
 ql::ToolTable qlctx_table();
