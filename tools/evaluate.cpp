@@ -18,6 +18,7 @@
 #include "machine/device.h"
 #include "machine/process_group.h"
 #include "machine/threads.h"
+#include "shard/token_stream.h"
 #include "tables.h"
 
 namespace {
@@ -114,8 +115,8 @@ void check_processes(const ql::Options& options, const ql::eval::StudyOptions& s
                            "leave --processes out, or the launcher");
     }
   }
-  if (std::count(study.data.begin(), study.data.end(), "-") > 0) {
-    throw ql::UsageError("--data", "several processes cannot share standard input",
+  if (std::any_of(study.data.begin(), study.data.end(), ql::shard::names_stream)) {
+    throw ql::UsageError("--data", "several processes cannot share a token stream",
                          "pack the stream with qlbin first");
   }
 }

@@ -18,8 +18,8 @@ std::vector<Option> own_options() {
           'm', make_option("model", OptionType::kFolder, "CHECKPOINT",
                            "Folder with model.json and model.safetensors to evaluate."))),
       repeatable(make_option("data", OptionType::kFolder, "DIR",
-                             "Packed data (qlbin pack) to score, or - for a token stream (qltok "
-                             "encode) on standard input.")),
+                             "What to score: packed data (qlbin pack), or a token stream (qltok "
+                             "encode) in a file, a pipe or, as -, on standard input.")),
       make_integers("segment", "N,...", "Segment lengths in tokens; default: the one trained with.",
                     "", 1, kLongest),
       make_integers("memory", "N,...", "Memory lengths in states; default: the one trained with.",

@@ -35,8 +35,8 @@ struct KeptStream : shard::TokenSink {
   std::vector<std::int64_t> starts;
 };
 
-DataSet read_standard_input() {
-  InputFile input("-");
+DataSet read_stream(const std::string& path) {
+  InputFile input(path);
   shard::TokenStreamReader stream(input);
   const auto kept = std::make_shared<KeptStream>();
   copy_stream(stream, *kept, [](std::int64_t) {});
@@ -49,13 +49,13 @@ DataSet read_standard_input() {
         std::copy_n(kept->ids.begin() + begin, count, out);
       },
       [kept]() -> decltype(auto) { return (kept->starts); }};
-  return {"-", stream.header().vocabulary, stream.counts(), std::move(source)};
+  return {path, stream.header().vocabulary, stream.counts(), std::move(source)};
 }
 
 }  // namespace
 
 DataSet open_data(const std::string& path) {
-  return path == "-" ? read_standard_input() : open_folder(path);
+  return shard::names_stream(path) ? read_stream(path) : open_folder(path);
 }
 
 void check_vocabulary(const std::string& trained_on,

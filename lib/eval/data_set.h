@@ -1,4 +1,4 @@
-// Opens the data of an evaluation: a packed folder, or a token stream on standard input.
+// Opens the data of an evaluation: a packed folder, or a token stream.
 #pragma once
 
 #include <optional>
@@ -10,15 +10,16 @@
 namespace ql::eval {
 
 struct DataSet {
-  std::string name;  // as given: a folder, or "-"
+  std::string name;  // as given: a folder, a file, or "-"
   shard::VocabularyInfo vocabulary;
   std::optional<shard::TextCounts> counts;  // of the whole text behind the tokens
   TokenSource source;                       // keeps alive what it reads from
 };
 
-// `path` is a folder with a manifest, or "-". Then the whole stream is read here, checked to its
-// end block, and kept in memory (4 bytes a token), because columns read it at several places.
-// Throws FormatError for damaged data and for a stream whose producer did not finish.
+// `path` is a folder with a manifest, or that of a stream (shard::names_stream()). Then the whole
+// of it is read here, checked to its end block, and kept in memory (4 bytes a token), because
+// columns read it at several places. Throws FormatError for damaged data and for a stream whose
+// producer did not finish.
 DataSet open_data(const std::string& path);
 
 // Throws Error that names both sides when the hashes of their vocabularies differ: tokens of

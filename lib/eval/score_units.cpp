@@ -177,7 +177,7 @@ UnitStudy score_units(const nn::Model& model, const std::string& model_name,
     check_vocabulary(model_name, trained_with, data);
     return data;
   };
-  if (path == "-") {
+  if (shard::names_stream(path)) {
     InputFile input(path);
     shard::TokenStreamReader stream(input);
     DataSet data = check({path, stream.header().vocabulary, {}, {input.name(), 0, {}}});

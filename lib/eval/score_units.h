@@ -45,7 +45,7 @@ struct UnitStudy {
   DataSet data;  // its tokens can no longer be read
 };
 
-// `path` is that of open_data(), but a stream on standard input is read as it comes and not kept.
+// `path` is that of open_data(), but a stream is read as it comes and not kept.
 // The units that were scored before damage in it is found were whole. Throws Error for lines of a
 // vocabulary without <eos>, otherwise what open_data(), check_vocabulary() and evaluate() throw. A
 // stream of a single token has units without a target, but as a whole it is refused. An empty

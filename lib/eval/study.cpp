@@ -15,6 +15,7 @@
 #include "machine/device.h"
 #include "net/geometry.h"
 #include "net/model_file.h"
+#include "shard/token_stream.h"
 #include "weights/weights.h"
 
 namespace ql::eval {
@@ -159,9 +160,9 @@ void run_unigram(const DataSet& training, const std::vector<DataSet>& data,
 // Tells whether all results can be computed while a stream on standard input is read, once and in
 // order.
 bool needs_one_pass(const StudyOptions& options, std::size_t rows) {
-  return options.alone ||
-         (rows == 1 && options.checkpoints.size() == 1 && options.data.front() == "-" &&
-          options.batch == 0 && !options.loss_file && !options.attention_file);
+  return options.alone || (rows == 1 && options.checkpoints.size() == 1 &&
+                           shard::names_stream(options.data.front()) && options.batch == 0 &&
+                           !options.loss_file && !options.attention_file);
 }
 
 }  // namespace

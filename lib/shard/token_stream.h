@@ -39,6 +39,10 @@ class TokenStreamWriter : public TokenSink {
   std::unique_ptr<State> state_;
 };
 
+// True for "-", a pipe, and a file that begins as a token stream does: not a packed folder or what
+// names one.
+bool names_stream(const std::string& path);
+
 class TokenStreamReader {
  public:
   // Reads and checks the header. Throws FormatError ("not a token stream", version, checksum).

@@ -1,3 +1,8 @@
+#include <array>
+#include <filesystem>
+#include <string_view>
+#include <system_error>
+
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/little_endian.h"
@@ -190,6 +195,18 @@ struct TokenStreamReader::State {
     finished = true;
   }
 };
+
+bool names_stream(const std::string& path) {
+  if (path == "-") return true;
+  std::error_code unknown;  // a reader finds words for a path that cannot be reached
+  const std::filesystem::file_status status = std::filesystem::status(path, unknown);
+  if (std::filesystem::is_fifo(status)) return true;
+  if (!std::filesystem::is_regular_file(status)) return false;
+  std::array<char, kStreamMagic.size()> first{};
+  InputFile file(path);
+  return file.read_fully(first.data(), first.size()) == first.size() &&
+         std::string_view(first.data(), first.size()) == kStreamMagic;
+}
 
 TokenStreamReader::TokenStreamReader(InputFile& input) : state_(std::make_unique<State>(input)) {
   log_debug("reading {}", input.name());
