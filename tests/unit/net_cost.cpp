@@ -103,7 +103,8 @@ TEST_CASE("operations and parameters of the remedies for narrow networks") {
   // Two layers: queries, keys, values, positions, heads; inner states and biases; norms. Two maps.
   const std::int64_t in_layer =
       5 * 24 * 12 + 2 * (36 * 72 - 24 * 48) + (72 - 48) + (36 - 24) + 4 * (36 - 24);
-  CHECK(cost(wide, lengths).parameters == before.parameters + 2 * in_layer + 2 * 24 * 36);
+  CHECK(cost(wide, lengths).parameters ==
+        before.parameters + 2 * in_layer + std::int64_t{2} * 24 * 36);
   CHECK(cost(wide, lengths).memory_states == before.memory_states);
   CHECK(cost(wide, lengths).memory_numbers - before.memory_numbers == 2 * 12 * 12);
   double widened = 2 * 4 * (2 * 4 * 24 * 12 + 2 * 2 * (36 * 72 - 24 * 48));
