@@ -1,5 +1,5 @@
-// What qleval becomes (tools/qleval.cpp): computes the perplexity of checkpoints on packed data or
-// a token stream.
+// Computes the perplexity of checkpoints on packed data or a token stream. qleval becomes this
+// program (tools/qleval.cpp).
 #include <unistd.h>
 
 #include <algorithm>

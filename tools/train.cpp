@@ -1,4 +1,5 @@
-// What qltrain becomes (tools/qltrain.cpp): trains a network on shards and writes checkpoints.
+// Trains a network on shards and writes checkpoints. qltrain becomes this program
+// (tools/qltrain.cpp).
 #include <utility>
 
 #include "base/error.h"

@@ -94,7 +94,7 @@ void IndependentScorer::score(std::int64_t segments) {
         model_.model(),
         states.flatten(0, 1).index_select(0, at::tensor(places).to(states.device())),
         at::tensor(ids));
-    // Where units have no begin token, their first tokens are no targets, and positions have gaps.
+    // Without a begin token the first token of a unit is no target, so positions have gaps.
     for (std::size_t first = 0; first < ids.size();) {
       std::size_t end = first + 1;
       while (end < ids.size() && positions[end] == positions[end - 1] + 1) ++end;

@@ -46,7 +46,7 @@ void apply_override(const std::string& assignment, const std::vector<std::string
   (of_network ? network : training)[key] = value_from_text(key, assignment.substr(equals + 1));
 }
 
-// What a checkpoint has of its data, and of the machine, is left out.
+// Makes a preset of a checkpoint. It leaves out what the data and the machine decide.
 void preset_from_checkpoint(Json& json, const std::filesystem::path& file) {
   const ModelFile model = read_model_file(file);
   Json network = network_to_json(model.network), training = model.training;

@@ -15,7 +15,7 @@ namespace {
 
 using net::Architecture;
 
-// Of one token, of a segment and one less and more, of many.
+// Returns units of one token, of a segment, of one token less and more, and of many.
 std::vector<Ids> units_of(std::int64_t vocab_size) {
   std::vector<Ids> units;
   const Ids all = random_ids(200, vocab_size);

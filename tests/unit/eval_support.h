@@ -1,4 +1,4 @@
-// What the tests of evaluation read.
+// Makes the token sources that the tests of evaluation read.
 #pragma once
 
 #include <algorithm>

@@ -29,7 +29,7 @@ TEST_CASE("what is wrong with a step is said in words") {
   CHECK(std::string(Diverged(found).what()).find("--set divergence=rollback") != std::string::npos);
   CHECK(std::string(Diverged(found, OnDivergence::kRollback).what()).find("rollback") ==
         std::string::npos);
-  // Where nothing is a number, it is said once, and without a sign.
+  // When no norm is a number, the message says so once, and without a sign.
   const Divergence lost{6, -none, -none, kInfinity, "", {{"word_emb", none}, {"layers.0", -none}}};
   CHECK(std::string(Diverged(lost).what())
             .find("step 7: the loss is not a number (loss nan, gradient norm nan); ") == 0);
