@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <vector>
 
 #include "base/error.h"
@@ -56,15 +57,19 @@ std::optional<shard::TokenId> line_end_of(const shard::VocabularyInfo& vocabular
 // Makes one pass over a stream. Tokens go to a scorer, and their losses to the sums of units.
 class Pass : public shard::TokenSink {
  public:
-  // `vocabulary_text` is the vocabulary's file, or "".
-  Pass(const nn::Model& model, const DataSet& data, const std::string& vocabulary_text,
-       const UnitOptions& options, const UnitSums::Sink& sink)
+  // `vocabulary_text` returns the vocabulary's file, or "". Only lines and units that stand alone
+  // ask for it.
+  Pass(const nn::Model& model, const DataSet& data,
+       const std::function<std::string()>& vocabulary_text, const UnitOptions& options,
+       const UnitSums::Sink& sink)
       : unit_(options.unit),
         reset_at_(options.alone),
         name_(data.source.name),
         sums_(data.vocabulary.unk, sink),
         model_(model, options.lengths) {
-    const std::optional<shard::TokenId> line_end = line_end_of(data.vocabulary, vocabulary_text);
+    const bool asks = options.alone || unit_ == Unit::kLine || unit_ == Unit::kDoubledLine;
+    const std::optional<shard::TokenId> line_end =
+        asks ? line_end_of(data.vocabulary, vocabulary_text()) : std::nullopt;
     const auto ends = [&](Unit unit) {
       if ((unit == Unit::kLine || unit == Unit::kDoubledLine) && !line_end) {
         throw Error(name_, "lines cannot be told apart: the vocabulary has no <eos>",
@@ -181,7 +186,8 @@ UnitStudy score_units(const nn::Model& model, const std::string& model_name,
     InputFile input(path);
     shard::TokenStreamReader stream(input);
     DataSet data = check({path, stream.header().vocabulary, {}, {input.name(), 0, {}}});
-    Pass pass(model, data, stream.header().vocabulary_text, options, sink);
+    Pass pass(
+        model, data, [&] { return stream.header().vocabulary_text; }, options, sink);
     copy_stream(stream, pass, [&](std::int64_t) {
       if (!input.has_more()) pass.catch_up();
     });
@@ -194,7 +200,8 @@ UnitStudy score_units(const nn::Model& model, const std::string& model_name,
   const shard::TokenReader& reader = folder.folders().front();
   const DataSet data =
       check({path, reader.vocabulary(), reader.counts(), {path, reader.tokens(), {}}});
-  Pass pass(model, data, reader.vocabulary_text(), options, sink);
+  Pass pass(
+      model, data, [&] { return reader.vocabulary_text(); }, options, sink);
   folder.copy({0, reader.tokens()}, 1, pass, [](std::int64_t) {});
   pass.finish(std::nullopt);
   return {pass.evaluation(), data};
