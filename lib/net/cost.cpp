@@ -45,7 +45,7 @@ std::int64_t parameters_of_scales(const Network& network) {
     if (scale > 0 && width != network.width_of(scale - 1)) {
       count += width * network.width_of(scale - 1);
     }
-    if (width != network.d_model) count += width * network.d_model;
+    if (network.maps_into_join(scale)) count += width * network.d_model;
   }
   return count;
 }
@@ -97,7 +97,7 @@ double products_of_widths(const Network& network, const Stage& stage) {
       products += static_cast<double>(states) * static_cast<double>(before) * width;
     }
   }
-  if (!stage.feeds_layer() && stage.width != network.d_model) {
+  if (!stage.feeds_layer() && network.maps_into_join(stage.scale)) {
     const std::int64_t states = stage.segment + (stage.memory > 0 ? 1 : 0);
     products += static_cast<double>(states) * width * static_cast<double>(network.d_model);
   }

@@ -154,6 +154,13 @@ void check_query_only_pooling(const Network& network, const std::string& where) 
   }
 }
 
+void check_learned_join(const Network& network, const std::string& where) {
+  if (network.learned_join && network.scales.size() < 2) {
+    throw ConfigError(where, "learned_join is set, but there is one scale only",
+                      "nothing is joined: leave it out");
+  }
+}
+
 void check_clusters(const Network& network, const std::string& where) {
   if (network.cutoffs_from_data && network.vocab_size > 0) {
     throw ConfigError(where, "cutoffs is auto, but the vocabulary is set",
@@ -205,6 +212,10 @@ std::vector<bool> Network::resolved_tie_projs() const {
 
 std::int64_t Network::width_of(std::size_t scale) const {
   return scale < scale_widths.size() ? scale_widths[scale] : d_model;
+}
+
+bool Network::maps_into_join(std::size_t scale) const {
+  return learned_join || width_of(scale) != d_model;
 }
 
 Network Network::of_scale(std::size_t scale) const {
@@ -279,6 +290,7 @@ void Network::check(const std::string& where) const {
   check_attention(*this, where);
   check_scale_widths(*this, where);
   check_query_only_pooling(*this, where);
+  check_learned_join(*this, where);
   check_clusters(*this, where);
 }
 

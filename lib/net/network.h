@@ -86,6 +86,10 @@ struct Network {
   // The first layer of a coarser scale: pooled states make the queries alone, keys and values come
   // from the states that were pooled (Dai et al., 2020, section 2.1; the paper, section 4.2).
   bool query_only_pooling = false;
+  // Every scale's states go through a learned map before the scales are averaged (line 16 of the
+  // paper's algorithm 1); the maps begin as the identity, so the join begins as the paper's
+  // average.
+  bool learned_join = false;
   CompressionLoss compression_loss = CompressionLoss::kAttentionReconstruction;
   bool pre_lnorm = true;
   bool untie_r = false;         // every layer its own biases u and v
@@ -118,6 +122,8 @@ struct Network {
 
   // d_model of a scale, counted from 0, or of the output block behind the last one.
   std::int64_t width_of(std::size_t scale) const;
+  // Whether a map stands between the states of a scale and the join of all scales.
+  bool maps_into_join(std::size_t scale) const;
   // The network with d_model and d_inner as its layers there have them.
   Network of_scale(std::size_t scale) const;
 

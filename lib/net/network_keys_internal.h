@@ -55,6 +55,7 @@ constexpr auto keys_of(const Network&) {
     row("attention_window", network.attention_window, {0, kMaxLength});
     row("attention_dilation", network.attention_dilation, {1, kMaxLength});
     row("query_only_pooling", network.query_only_pooling);
+    row("learned_join", network.learned_join);
     row("scale_widths", network.scale_widths, {1, kMaxWidth});
   };
 }

@@ -202,6 +202,7 @@ void make_possible(Network& network) {
   }
   network.scale_widths.clear();
   network.query_only_pooling = network.query_only_pooling && has_scales(network.architecture);
+  network.learned_join = network.learned_join && has_scales(network.architecture);
   if (!keeps_memory(network.architecture)) {
     network.same_length = false;
     network.reset_memory_at_documents = false;

@@ -124,7 +124,7 @@ Parameters make_parameters(const net::Network& network, const at::TensorOptions&
         width != before ? add(fmt::format("scales.{}.widen.weight", scale), {width, before})
                         : at::Tensor());
     parameters.narrowings.push_back(
-        width != network.d_model
+        network.maps_into_join(scale)
             ? add(fmt::format("scales.{}.narrow.weight", scale), {network.d_model, width})
             : at::Tensor());
   }

@@ -56,7 +56,7 @@ struct Parameters {
   at::Tensor cluster_weight;                      // [clusters - 1, d_embed]; undefined for one
   at::Tensor cluster_bias;                        // [clusters - 1]
   std::vector<LayerParameters> layers;
-  // These have an entry for every scale; it is undefined where widths do not differ. A widening
+  // These have an entry for every scale; it is undefined where there is no map. A widening
   // maps the states of the scale before [width, width before], a narrowing those that are joined
   // [d_model, width].
   std::vector<at::Tensor> widenings;

@@ -99,6 +99,7 @@ class Draw {
       network.encoding = static_cast<net::Encoding>(up_to(vanilla ? 2 : 1));
       network.clamp_len = network.encoding != net::Encoding::kAbsolute && coin() ? 3 : -1;
       network.attention = static_cast<net::Attention>(up_to(3) / 3);
+      network.learned_join = network.scales.size() > 1 && up_to(2) == 0;
       if (network.scales.size() > 1 && up_to(2) == 0) {
         for (std::int64_t& width : network.scale_widths = network.scales) {
           width = network.d_model / 2 * (2 + up_to(2));

@@ -111,6 +111,14 @@ TEST_CASE("operations and parameters of the remedies for narrow networks") {
   widened += 2 * 2 * 4 * 24 * 36;  // the maps of what was pooled and of what is joined
   CHECK(cost(wide, lengths).forward_flops_per_token - before.forward_flops_per_token ==
         doctest::Approx(widened / 4));
+
+  Network joined = plain;
+  joined.learned_join = true;
+  CHECK(cost(joined, lengths).parameters == before.parameters + std::int64_t{2} * 24 * 24);
+  CHECK(cost(joined, lengths).memory_numbers == before.memory_numbers);
+  // Four fine states and four coarse ones, and of both memories the newest state.
+  CHECK(cost(joined, lengths).forward_flops_per_token - before.forward_flops_per_token ==
+        doctest::Approx(2 * (5 + 5) * 24 * 24 / 4.0));
 }
 
 TEST_CASE("operations of training, counted one product at a time") {

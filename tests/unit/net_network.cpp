@@ -185,6 +185,8 @@ TEST_CASE("check refuses what cannot be built and says how to mend it") {
   refused([](Network& n) { n.query_only_pooling = true, n.attention_window = 2; },
           "query_only_pooling and attention_window are both set; a window of states from two "
           "scales has no common length to limit: leave one out");
+  refused([](Network& n) { n.scales = {4}, n.learned_join = true; },
+          "learned_join is set, but there is one scale only; nothing is joined: leave it out");
   refused([](Network& n) { n.d_model = 0; }, "d_model is 0, must be 1 to " + width);
   refused([](Network& n) { n.n_head = -4; }, "n_head is -4, must be 1 to " + width);
   refused([](Network& n) { n.d_head = INT64_MAX; },

@@ -214,6 +214,7 @@ TEST_CASE("the drawn networks are of all kinds") {
     counts["clusters"] += !network.cutoffs.empty() && network.div_val > 1;
     counts["clusters of one table"] += !network.cutoffs.empty() && network.div_val == 1;
     counts["query-only pooling"] += network.query_only_pooling;
+    counts["learned join"] += network.learned_join;
     counts["widths"] += !network.scale_widths.empty();
     counts["documents"] += network.reset_memory_at_documents;
   }
