@@ -101,6 +101,12 @@ std::vector<std::vector<std::int64_t>> measure(const Request& request) {
   check_rows(rows, request.lengths);
   log_info("measured by the gradients of {} random streams, {} weights", streams,
            request.checkpoint.empty() ? "random" : "trained");
+  if (request.network.architecture == net::Architecture::kCompressive &&
+      request.network.pool == net::Pool::kMostUsed) {
+    log_info(
+        "most-used keeps some of the states that leave: the exact lengths count what it could have "
+        "kept, the measured ones what these streams kept");
+  }
   return rows;
 }
 

@@ -83,7 +83,10 @@ Evaluation evaluate_shared(const nn::ModelAtLengths& model, const TokenSource& s
     alone.first_target = (column.score_from - column.read_from) * segment + 1;
     alone.progress = [&](std::int64_t targets) {
       group.get_on();
-      if (options.progress) options.progress(targets);
+      // Only the first process shows its progress; the others have as much to read.
+      if (options.progress) {
+        options.progress(std::min(targets * group.size(), source.tokens - 1));
+      }
     };
     if (options.sink) {
       alone.sink = [&](std::int64_t position, const double* losses, std::int64_t count) {

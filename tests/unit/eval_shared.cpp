@@ -65,12 +65,19 @@ TEST_CASE("processes together evaluate as one does alone") {
     CHECK(warm_up > 0);
 
     std::vector<Evaluation> found(kProcesses);
+    std::vector<std::int64_t> shown(kProcesses);
     options.sink = together.sink();
     test::in_group(kProcesses, [&](machine::ProcessGroup& group) {
       EvaluationOptions own = options;
       own.group = &group;
+      own.progress = [&](std::int64_t targets) {
+        shown[static_cast<std::size_t>(group.rank())] = targets;
+      };
       found[static_cast<std::size_t>(group.rank())] = evaluate(model, source, own);
     });
+    // The first process's share stands for all.
+    CHECK(shown.front() > kTokens * 9 / 10);
+    CHECK(shown.front() < kTokens);
     for (const Evaluation& result : found) {
       check_equal(result, expected);
       check_equal(result.known, expected.known);
