@@ -1,6 +1,7 @@
 // qltok: text to token stream, and back. See qltok(1).
 #include <fmt/format.h>
 
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -17,6 +18,7 @@
 #include "tables.h"
 #include "text/decoder.h"
 #include "text/encode_files.h"
+#include "text/piece_writer.h"
 #include "text/vocabulary_builder.h"
 
 namespace {
@@ -112,16 +114,23 @@ void report(const EncodeTotals& totals, const Vocabulary& vocabulary) {
 
 void encode(const Options& options) {
   const std::string format = options.text("output");
-  OutputStream out(format != "ids");
+  OutputStream out(format == "stream");
   const std::string path = options.text("vocab");
   StreamHeader header;
   header.vocabulary_text = read_vocabulary_text(path);
   const Vocabulary vocabulary = parse_vocabulary(header.vocabulary_text, path);
-  const Encoder encoder(vocabulary, encode_options(options, vocabulary));
+  const EncodeOptions rules = encode_options(options, vocabulary);
+  const Encoder encoder(vocabulary, rules);
   header.vocabulary = vocabulary.info();
   header.provenance = provenance(configuration(options));
-  const auto sink = make_token_writer(
-      format, [&out](const void* data, std::size_t size) { out.write(data, size); }, header);
+  std::unique_ptr<TokenSink> sink;
+  if (format == "pieces") {
+    sink = std::make_unique<PieceWriter>(vocabulary, rules.eos,
+                                         [&out](std::string_view text) { out.write(text); });
+  } else {
+    sink = make_token_writer(
+        format, [&out](const void* data, std::size_t size) { out.write(data, size); }, header);
+  }
   const auto totals = encode_files(options.positional(), encoder, threads_of(options), *sink, [&] {
     sink->flush();
     out.flush();

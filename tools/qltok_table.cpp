@@ -84,15 +84,17 @@ Command encode_command() {
            all_names<text::UnknownRule>()),
        invalid(),
        make_choice("output", "FORMAT",
-                   "A token stream, or ids: decimal ids as text, one line a document.",
-                   {"stream", "ids"}),
+                   "A token stream; ids: decimal ids as text, one line a document; or pieces: the "
+                   "tokens themselves as text, with blanks between them, one line for each line.",
+                   {"stream", "ids", "pieces"}),
        threads_option("The ids are the same for every N.")},
       {{"qltok encode --vocab words.json train.txt | qlbin pack -o data/train",
         "Tokens of a text, packed into shards"},
        {"qltok encode --vocab words.json --document '^ = [^=].* = $' train.txt | qlbin pack -o "
         "data/train",
         "The same, every article of WikiText a document"},
-       {"echo the cat | qltok encode --vocab words.json --output ids", "Ids to look at"}}};
+       {"echo the cat | qltok encode --vocab words.json --output ids", "Ids to look at"},
+       {"echo the cat | qltok encode --vocab words.json --output pieces", "Tokens to look at"}}};
 }
 
 Command decode_command() {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 namespace ql {
 
@@ -11,5 +12,10 @@ std::string printable(std::string text);
 
 // The same for words that may have several lines: line feeds and tabs stay.
 std::string printable_lines(std::string text);
+
+// The same for a word among others with blanks between them, from which the text can be told again:
+// a tab, line feed, carriage return or backslash becomes \t, \n, \r or two backslashes, each byte
+// of a blank or another control character \xNN.
+std::string escaped(std::string_view text);
 
 }  // namespace ql
