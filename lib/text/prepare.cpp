@@ -24,8 +24,7 @@ void validate_text(TextBlock& block, TokenType type, InvalidText invalid) {
     block.text = replace_invalid_utf8(block.text);
     return;
   }
-  for (const auto& [magic, unpack] :
-       {std::pair{"\x1F\x8B", "zcat"}, {"\x28\xB5\x2F\xFD", "zstdcat"}}) {
+  for (const auto& [magic, unpack] : {std::pair{"\3757zXZ", "xzcat"}, {"BZh", "bzcat"}}) {
     if (block.place.offset == 0 && block.text.rfind(magic, 0) == 0) {
       throw FormatError(block.place.file, "is compressed, not text",
                         fmt::format("give it through a pipe: {} FILE | qltok ... -", unpack));

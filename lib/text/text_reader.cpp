@@ -45,7 +45,7 @@ bool TextReader::has_more() const {
 
 bool TextReader::open_next_file() {
   if (next_file_ == files_.size()) return false;
-  input_ = std::make_unique<InputFile>(files_[next_file_++]);
+  input_ = std::make_unique<TextInput>(files_[next_file_++]);
   input_ended_ = false;
   const LineHistory history = place_.lines_before;
   place_ = TextPlace();

@@ -1,5 +1,5 @@
-// Files of text in blocks of whole lines. A line that is longer than a block comes in pieces, so
-// that memory does not grow with it.
+// Files of text in blocks of whole lines, unpacked where they are compressed. A line that is longer
+// than a block comes in pieces, so that memory does not grow with it.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "base/file.h"
 #include "text/document_rule.h"
+#include "text/text_input.h"
 
 namespace ql::text {
 
@@ -18,7 +18,7 @@ namespace ql::text {
 struct TextPlace {
   std::string file;         // its name for messages
   std::int64_t line = 1;    // number of the line in the file
-  std::int64_t offset = 0;  // in the file, in bytes
+  std::int64_t offset = 0;  // in the text of the file, in bytes
   bool starts_file = true;
   bool continues_line = false;  // inside a line
   bool continues_word = false;  // and the byte before it is not a blank
@@ -78,7 +78,7 @@ class TextReader {
   LineCut cut_;
   std::size_t block_bytes_, longest_unit_;
   std::size_t next_file_ = 0;
-  std::unique_ptr<InputFile> input_;
+  std::unique_ptr<TextInput> input_;
   bool input_ended_ = false;
   std::string buffer_;  // read, not yet given out
   TextPlace place_;     // of the buffer
