@@ -1,5 +1,6 @@
 // qlbin: token streams to zstd shards with a manifest, and back.
 #include "base/common_options.h"
+#include "base/data_output.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/names.h"
@@ -167,7 +168,7 @@ TokenRange chosen_range(const Options& options, const JoinedData& data) {
 
 void cat(const Options& options) {
   const std::string format = options.text("output");
-  OutputStream out(format != "ids");
+  DataOutput out(options.text("output-file"), format != "ids");
   JoinedData data(options.positional());
   const TokenRange range = chosen_range(options, data);
   // The counts are of the whole text; a part's are unknown.

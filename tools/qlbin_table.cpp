@@ -111,12 +111,13 @@ Command verify() {
 Command cat() {
   return {
       "cat",
-      "write packed tokens to standard output",
+      "write packed tokens as a stream, text or numbers",
       "MANIFEST...",
       {make_choice("output", "FORMAT",
                    "What to write: a token stream; text with decimal ids, one line per document; "
                    "or little-endian ids of 2 or 4 bytes.",
                    {"stream", "ids", "u16", "u32"}),
+       output_file_option(),
        make_option("range", OptionType::kText, "A:B",
                    "Only the tokens from A up to but without B, counted from 0 over all MANIFESTs. "
                    "A missing A or B is the beginning or the end."),

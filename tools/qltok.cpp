@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/common_options.h"
+#include "base/data_output.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -69,16 +70,10 @@ void make_vocabulary(const Options& options) {
   rules.invalid = chosen<InvalidText>(options, "invalid");
 
   // Opened first: a folder that is not there should not cost the time of counting.
-  std::optional<AtomicFile> file;
-  if (options.text("output") != "-") file.emplace(options.text("output"));
+  DataOutput out(options.text("output"), false);
   const auto built = build_vocabulary(options.positional(), rules, threads_of(options));
-  const std::string text = built.vocabulary.to_text(provenance(configuration(options)));
-  if (file) {
-    file->write(text);
-    file->commit();
-  } else {
-    print(text);
-  }
+  out.write(built.vocabulary.to_text(provenance(configuration(options))));
+  out.close();
   log_info("lines: {}, tokens: {}{}", with_thousands(built.lines), with_thousands(built.tokens),
            built.types == 0 ? "" : ", distinct: " + with_thousands(built.types));
   log_info("entries: {}; outside the vocabulary: {} of {} tokens ({})",
@@ -114,7 +109,7 @@ void report(const EncodeTotals& totals, const Vocabulary& vocabulary) {
 
 void encode(const Options& options) {
   const std::string format = options.text("output");
-  OutputStream out(format == "stream");
+  DataOutput out(options.text("output-file"), format == "stream");
   const std::string path = options.text("vocab");
   StreamHeader header;
   header.vocabulary_text = read_vocabulary_text(path);
@@ -170,7 +165,7 @@ Vocabulary stream_vocabulary(const Options& options, const StreamHeader& header,
 
 void decode(const Options& options) {
   InputFile input(options.positional().empty() ? "-" : options.positional().front());
-  OutputStream out(false);
+  DataOutput out(options.text("output-file"), false);
   const auto write = [&out](std::string_view text) { out.write(text); };
   if (options.text("input") == "ids") {
     if (!options.has("vocab")) {

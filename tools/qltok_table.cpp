@@ -62,7 +62,7 @@ Command vocab_command() {
 Command encode_command() {
   return {
       "encode",
-      "turn text into token ids on standard output",
+      "turn text into token ids",
       "[FILE...|-]",
       {required(make_option("vocab", OptionType::kFile, "VOCAB", "The vocabulary file.")),
        make_choice(
@@ -84,10 +84,11 @@ Command encode_command() {
            all_names<text::UnknownRule>()),
        invalid(),
        make_choice("output", "FORMAT",
-                   "A token stream; ids: decimal ids as text, one line a document; or pieces: the "
+                   "What to write: a token stream; ids: decimal ids as text, one line a document; "
+                   "or pieces: the "
                    "tokens themselves as text, with blanks between them, one line for each line.",
                    {"stream", "ids", "pieces"}),
-       threads_option("The ids are the same for every N.")},
+       output_file_option(), threads_option("The ids are the same for every N.")},
       {{"qltok encode --vocab words.json train.txt | qlbin pack -o data/train",
         "Tokens of a text, packed into shards"},
        {"qltok encode --vocab words.json --document '^ = [^=].* = $' train.txt | qlbin pack -o "
@@ -100,7 +101,7 @@ Command encode_command() {
 Command decode_command() {
   return {
       "decode",
-      "turn token ids back into text on standard output",
+      "turn token ids back into text",
       "[FILE|-]",
       {make_option(
            "vocab", OptionType::kFile, "VOCAB",
@@ -117,7 +118,8 @@ Command decode_command() {
            {"auto", "plain", "padded"}),
        make_choice("input", "FORMAT",
                    "A token stream, or decimal ids as text, one line a document.",
-                   {"stream", "ids"})},
+                   {"stream", "ids"}),
+       output_file_option()},
       {{"qlbin cat data/train | qltok decode", "Text of packed tokens"},
        {"echo 5 17 3 | qltok decode --vocab words.json --input ids", "Text of some ids"}}};
 }

@@ -22,6 +22,14 @@ int threads_of(const Options& options) {
   return threads > 0 ? threads : usable_cores();
 }
 
+Option output_file_option() {
+  return with_letter(
+      'o', make_option("output-file", OptionType::kFile, "FILE",
+                       "The file to write; - is standard output. It appears under its name when it "
+                       "is complete, and a file of that name stays until then.",
+                       "-"));
+}
+
 Option columns_option() {
   return make_option(
       "columns", OptionType::kText, "NAME,...|all",
@@ -60,6 +68,7 @@ std::vector<Option> machine_options(const std::string& sharing, const Option& pr
 Json configuration_of(const Options& options) {
   Json json = options.resolved();
   json.erase("threads");
+  json.erase("output-file");
   return json;
 }
 

@@ -16,6 +16,10 @@ Option threads_option(const std::string& remark);
 // base/resources.h finds.
 int threads_of(const Options& options);
 
+// -o, --output-file of commands that otherwise write data to standard output. Its default "-"
+// stands for that, as DataOutput of base/data_output.h takes it.
+Option output_file_option();
+
 // --columns of a table, and the table that it asks for on standard output; on a terminal the
 // columns `first` come before the others. Throws UsageError for --columns without a table.
 Option columns_option();
@@ -26,7 +30,7 @@ TableText table_of(const Options& options, std::vector<std::string> first);
 std::vector<Option> machine_options(const std::string& sharing, const Option& precision);
 
 // The configuration that an artefact of the command names in its provenance. What changes its speed
-// only is left out.
+// or its name only is left out.
 Json configuration_of(const Options& options);
 
 }  // namespace ql
