@@ -118,16 +118,19 @@ Command cat() {
                    "or little-endian ids of 2 or 4 bytes.",
                    {"stream", "ids", "u16", "u32"}),
        output_file_option(),
-       make_option("range", OptionType::kText, "A:B",
-                   "Only the tokens from A up to but without B, counted from 0 over all MANIFESTs. "
-                   "A missing A or B is the beginning or the end."),
+       make_option(
+           "range", OptionType::kText, "A:B",
+           "Only the tokens from A up to but without B, counted from 0 over all MANIFESTs. "
+           "A missing A or B is the beginning or the end, and one below 0 counts from the end: "
+           "-5k: stands for the last 5,000 tokens."),
        make_option("documents", OptionType::kText, "A:B",
                    "Only the documents from A up to but without B, counted likewise."),
        threads_option(
            "What is written is the same for every N, but for the command line that it names.")},
       {{"qlbin cat --documents 0:3 data/train | qltok decode --vocab vocab.json",
         "Read the first three documents"},
-       {"qlbin cat --output ids --range 1M:1000100 data/train", "Look at some ids"}}};
+       {"qlbin cat --output ids --range 1M:1000100 data/train", "Look at some ids"},
+       {"qlbin cat --documents -2: data/train | qltok decode", "Read the last two documents"}}};
 }
 
 Command merge() {

@@ -38,18 +38,33 @@ std::int64_t start_of(const TokenReader& reader, std::int64_t document) {
 TokenRange parse_range(const std::string& text, std::int64_t total, const std::string& option,
                        const std::string& unit) {
   const std::vector<std::string> ends = split(text, ':');
-  std::optional<std::int64_t> begin = 0, end = total;
-  if (ends.size() == 2 && !ends[0].empty()) begin = parse_integer(ends[0]);
-  if (ends.size() == 2 && !ends[1].empty()) end = parse_integer(ends[1]);
-  if (ends.size() != 2 || !begin || !end || *begin < 0 || (!ends[1].empty() && *end < *begin)) {
+  const auto counts_back = [](const std::string& end) { return !end.empty() && end[0] == '-'; };
+  const auto place = [&](const std::string& end,
+                         std::int64_t missing) -> std::optional<std::int64_t> {
+    if (end.empty()) return missing;
+    const std::optional<std::int64_t> number = parse_integer(end);
+    // "-0" is the end, too.
+    return number && counts_back(end) ? total + *number : number;
+  };
+  const bool two = ends.size() == 2;
+  const std::optional<std::int64_t> begin = two ? place(ends[0], 0) : std::nullopt;
+  const std::optional<std::int64_t> end = two ? place(ends[1], total) : std::nullopt;
+  // Whether the data have so many is another question.
+  const bool backwards = begin && end && !ends[0].empty() && !ends[1].empty() &&
+                         counts_back(ends[0]) == counts_back(ends[1]) && *end < *begin;
+  if (!begin || !end || backwards) {
     throw UsageError("--" + option, fmt::format("'{}' is no range", text),
                      fmt::format("expected A:B, from {} A up to but without B; a missing A or B is "
-                                 "the beginning or the end",
+                                 "the beginning or the end, and one below 0 counts from the end",
                                  unit));
   }
-  if (*begin > total || *end > total) {
+  if (std::min(*begin, *end) < 0 || std::max(*begin, *end) > total) {
     throw Error("--" + option,
                 fmt::format("{} reaches beyond the data's {} {}", text, total, unit));
+  }
+  if (*end < *begin) {
+    throw Error("--" + option, fmt::format("{} of {} {} ends before it begins: it is {}:{}", text,
+                                           total, unit, *begin, *end));
   }
   return {*begin, *end};
 }

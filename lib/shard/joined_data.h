@@ -19,8 +19,10 @@ struct TokenRange {
   std::int64_t begin = 0, end = 0;
 };
 
-// "A:B"; a missing A is 0, a missing B is `total`; units as in base/number.h. UsageError when it is
-// no range, Error when it reaches beyond `total`. `option` and `unit` ("tokens") are for messages.
+// "A:B"; a missing A is 0, a missing B is `total`, and with a '-' they count back from there; units
+// as in base/number.h. UsageError when it is no range, Error when it reaches beyond the `total` or,
+// with one end that counts back, ends before it begins. `option` and `unit` ("tokens") are for
+// messages.
 TokenRange parse_range(const std::string& text, std::int64_t total, const std::string& option,
                        const std::string& unit);
 

@@ -161,13 +161,22 @@ TEST_CASE("ranges are read strictly") {
   CHECK(range("1k:") == Pair(1000, 10'000));
   CHECK(range(":") == Pair(0, 10'000));
   CHECK(range("10k:10k") == Pair(10'000, 10'000));
-  for (const char* wrong : {"", "5", "5:2", "-1:5", "1:2:3", "a:b", "1.5:2", " 1:2"}) {
+  CHECK(range("-1k:") == Pair(9000, 10'000));
+  CHECK(range(":-1k") == Pair(0, 9000));
+  CHECK(range("-10k:-1") == Pair(0, 9999));
+  CHECK(range("2:-9998") == Pair(2, 2));
+  CHECK(range("-0:") == Pair(10'000, 10'000));
+  for (const char* wrong : {"", "5", "5:2", "-2:-5", "1:2:3", "a:b", "1.5:2", " 1:2", "-:", ":--1",
+                            "-9223372036854775809:"}) {
     CHECK_THROWS_AS(range(wrong), UsageError);
   }
-  for (const char* beyond : {"0:10001", "10001:", "20000:30000"}) {
+  for (const char* beyond :
+       {"0:10001", "10001:", "20000:30000", "-10001:", ":-10001", "-9223372036854775808:"}) {
     CHECK(contains(complaint([&] { range(beyond); }), "beyond the data's 10000 tokens"));
     CHECK_THROWS_AS(range(beyond), Error);
   }
+  CHECK(complaint([&] { range("-1:5"); }) ==
+        "--range: -1:5 of 10000 tokens ends before it begins: it is 9999:5");
 }
 
 TEST_CASE("history stays readable however often data is packed again") {
