@@ -10,6 +10,8 @@ namespace ql::foreign {
 namespace {
 
 constexpr std::size_t kBufferBytes = std::size_t{256} << 10;
+// No id has so many; a file of nothing but digits must not fill the memory or the message.
+constexpr std::size_t kMostShownDigits = 100;
 
 // A parser fed piece by piece: lines may be longer than memory.
 class TextIdParser {
@@ -33,17 +35,15 @@ class TextIdParser {
     throw FormatError(fmt::format("{}: line {}", name_, line_), what, cure);
   }
 
-  [[noreturn]] void fail_foreign(const char* more_digits) const {
-    fail(fmt::format("id {}{} is outside the vocabulary of {} entries", number_, more_digits,
-                     vocabulary_.size),
+  [[noreturn]] void fail_foreign(const std::string& id) const {
+    fail(fmt::format("id {} is outside the vocabulary of {} entries", id, vocabulary_.size),
          cures_.foreign_id);
   }
 
   void take(char letter) {
     if (letter >= '0' && letter <= '9') {
-      number_ = number_ * 10 + (letter - '0');
       in_number_ = true;
-      if (number_ > INT64_MAX / 20) fail_foreign("...");
+      take_digit(letter);
     } else if (letter == ' ' || letter == '\t' || letter == '\r') {
       end_number();
     } else if (letter == '\n') {
@@ -59,9 +59,22 @@ class TextIdParser {
     }
   }
 
+  // A number that 64 bits may not hold is foreign anyway, and is read on for its message.
+  void take_digit(char digit) {
+    constexpr std::int64_t kLargest = INT64_MAX / 20;
+    if (number_ <= kLargest) {
+      number_ = number_ * 10 + (digit - '0');
+      return;
+    }
+    if (long_number_.empty()) long_number_ = fmt::format("{}", number_);
+    if (long_number_.size() == kMostShownDigits) fail_foreign(long_number_ + "...");
+    long_number_ += digit;
+  }
+
   void end_number() {
     if (!in_number_) return;
-    if (number_ >= vocabulary_.size) fail_foreign("");
+    if (!long_number_.empty()) fail_foreign(long_number_);
+    if (number_ >= vocabulary_.size) fail_foreign(fmt::format("{}", number_));
     if (document_begins_) sink_.begin_document();
     document_begins_ = false;
     ids_.push_back(static_cast<shard::TokenId>(number_));
@@ -82,6 +95,7 @@ class TextIdParser {
   std::vector<shard::TokenId> ids_;
   std::int64_t line_ = 1, number_ = 0, tokens_ = 0;
   bool in_number_ = false, document_begins_ = true;
+  std::string long_number_;  // the digits of a number that number_ cannot hold
 };
 
 }  // namespace
