@@ -81,6 +81,7 @@ ql::eval::StudyOptions study_options(const ql::Options& options, ql::machine::Pr
   study.precision =
       ql::value_named<ql::machine::Precision>(options.text("precision"), "--precision");
   ql::machine::set_up_precision(study.device, study.precision);
+  study.top = options.has("top") ? options.integer("top") : 0;
   if (options.has("per-token")) study.loss_file = options.text("per-token");
   if (options.has("attention")) {
     if (options.text("attention") == "-") {
@@ -121,18 +122,30 @@ void check_processes(const ql::Options& options, const ql::eval::StudyOptions& s
   }
 }
 
-// Prints one row for every line or document on standard output, and the table on standard error if
-// somebody looks there.
+// Prints one row for every line, document or token on standard output, and the table on standard
+// error if somebody looks there.
 void score_units(const ql::Options& options, const ql::eval::StudyOptions& study) {
   ql::OutputStream out(/*binary=*/false);
   const bool json = options.text("format") == "json";
   ql::TableText table = ql::table_of(options, {});
-  const auto unit = ql::value_named<ql::eval::Unit>(options.text("per"), "--per");
-  const ql::Json row = ql::eval::run_unit_study(study, unit, [&](const ql::eval::UnitSum& sum) {
-    const ql::Json of_unit = ql::eval::unit_row(sum);
+  const auto write = [&](const ql::Json& of_unit) {
     out.write(json ? ql::json_line(of_unit) + "\n" : table.lines(of_unit));
+  };
+  const auto unit = ql::value_named<ql::eval::Unit>(options.text("per"), "--per");
+  const auto write_unit = [&](const ql::eval::UnitSum& sum) {
+    write(ql::eval::unit_row(sum));
     out.flush();
-  });
+  };
+  const auto write_tokens = [&](const ql::eval::ScoredTargets& targets,
+                                const ql::eval::TokenTexts& texts) {
+    for (std::int64_t i = 0; i < targets.count; ++i) {
+      write(ql::eval::token_row(targets, i, texts));
+    }
+    out.flush();
+  };
+  const ql::Json row = unit == ql::eval::Unit::kToken
+                           ? ql::eval::run_token_study(study, write_tokens)
+                           : ql::eval::run_unit_study(study, unit, write_unit);
   out.close();
   const bool terminal = ::isatty(STDERR_FILENO) == 1;
   if (!options.flag("summary") && (!terminal || options.flag("quiet"))) return;

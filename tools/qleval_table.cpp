@@ -47,9 +47,14 @@ std::vector<Option> own_options() {
                   "baseline to beat."),
       without_default(make_choice(
           "per", "UNIT",
-          "Print the loss of every line, doubled-line (from <eos> to <eos>) or document as soon as "
-          "it is known. Only for a call of a single row.",
-          {"line", "doubled-line", "document"})),
+          "Print the loss of every line, doubled-line (from <eos> to <eos>), document or token as "
+          "soon as it is known. Only for a call of a single row.",
+          {"line", "doubled-line", "document", "token"})),
+      without_default(make_integer(
+          "top",
+          "With --per token: also the N likeliest tokens at its place, and the natural logarithms "
+          "of their probabilities.",
+          "0", 1, 1 << 16)),
       make_option("per-token", OptionType::kFile, "FILE",
                   "Write the loss of every target: little-endian float32, natural logarithm, in "
                   "stream order. With - they go to standard output and the table to standard "
@@ -102,6 +107,8 @@ Command command() {
         "score a text without packing it"},
        {"qltok encode --vocab v.json new.txt | qleval -m runs/ql/best - --per line",
         "the perplexity of every line, as it comes"},
+       {"qleval -m runs/ql/best data/test --per token --top 3",
+        "the loss of every token, and what the network expected in its place"},
        {"qleval --unigram data/train --data data/test", "the baseline alone"},
        {"qleval -m runs/ql/best --data data/test --per-token - | od -f -An -v -w4",
         "the loss of every token, one a line"}}};
@@ -126,6 +133,10 @@ void check_qleval(const Options& options) {
     if (options.text("method") == "stepwise") {
       throw UsageError("--per", "works layer by layer only", "leave --method out");
     }
+  }
+  if (options.has("top") && (!options.has("per") || options.text("per") != "token")) {
+    throw UsageError("--top", "stands beside the rows of single tokens",
+                     "add --per token, or leave --top out");
   }
   if (options.flag("summary") && !options.has("per")) {
     throw UsageError("--summary", "is the table beside the rows of --per",

@@ -48,6 +48,10 @@ struct EvaluationOptions : Reading {
   TargetProgress progress;
   // If given, gets the attention of every layer while the stream is read layer by layer.
   nn::AttentionMap* attention_map = nullptr;
+  // If given, gets the targets themselves, too, and the `top` likeliest tokens beside each while
+  // the stream is read layer by layer.
+  TargetSink target_sink = {};
+  std::int64_t top = 0;
   // Targets before this position are read but not scored.
   std::int64_t first_target = 0;
   // The processes of a group share the work: each reads a part of the stream, as one of the columns

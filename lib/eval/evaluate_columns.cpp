@@ -101,7 +101,7 @@ Evaluation evaluate_columns(const nn::ModelAtLengths& model, const TokenSource& 
       const double* values = losses.data_ptr<double>();
       for (std::size_t i = 0; i < targets.size(); ++i) {
         const Run& run = reader.runs[i];
-        add_losses(run.position, targets[i].data_ptr<std::int64_t>(), values, run.count, options,
+        add_losses({run.position, targets[i].data_ptr<std::int64_t>(), values, run.count}, options,
                    result);
         values += run.count;
       }

@@ -23,4 +23,12 @@ double LossSums::standard_error() const {
   return std::sqrt(variance / (count - 1));
 }
 
+void ScoredTargets::skip(std::int64_t skipped) {
+  position += skipped;
+  ids += skipped;
+  losses += skipped;
+  count -= skipped;
+  likeliest += skipped * top;
+}
+
 }  // namespace ql::eval

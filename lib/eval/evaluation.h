@@ -36,6 +36,27 @@ struct Evaluation : LossSums {
 // column come in order; columns interleave.
 using LossSink =
     std::function<void(std::int64_t position, const double* losses, std::int64_t count)>;
+
+struct LikelyToken {
+  std::int64_t id = 0;
+  double log_probability = 0;  // natural logarithm
+};
+
+// Scored targets at consecutive positions of the stream.
+struct ScoredTargets {
+  std::int64_t position = 0;  // of the first target
+  const std::int64_t* ids = nullptr;
+  const double* losses = nullptr;  // in nats
+  std::int64_t count = 0;          // of ids and losses
+  // The likeliest tokens at the place of every target, `top` a target, the best first.
+  const LikelyToken* likeliest = nullptr;
+  std::int64_t top = 0;
+
+  // Leaves out the first `skipped` targets.
+  void skip(std::int64_t skipped);
+};
+// Is called as a LossSink is.
+using TargetSink = std::function<void(const ScoredTargets& targets)>;
 using TargetProgress = std::function<void(std::int64_t targets_done)>;
 
 }  // namespace ql::eval

@@ -90,16 +90,27 @@ void IndependentScorer::score(std::int64_t segments) {
     positions.push_back(targets_.front().position);
   }
   if (!ids.empty()) {
-    const at::Tensor losses = losses_in_blocks(
-        model_.model(),
-        states.flatten(0, 1).index_select(0, at::tensor(places).to(states.device())),
-        at::tensor(ids));
+    const at::Tensor scored =
+        states.flatten(0, 1).index_select(0, at::tensor(places).to(states.device()));
+    const at::Tensor losses = losses_in_blocks(model_.model(), scored, at::tensor(ids));
+    const std::vector<LikelyToken> likeliest =
+        likeliest_in_blocks(model_.model(), scored, options_.top);
+    ScoredTargets rest{0,
+                       ids.data(),
+                       losses.data_ptr<double>(),
+                       static_cast<std::int64_t>(ids.size()),
+                       likeliest.data(),
+                       options_.top};
     // Without a begin token the first token of a unit is no target, so positions have gaps.
     for (std::size_t first = 0; first < ids.size();) {
       std::size_t end = first + 1;
       while (end < ids.size() && positions[end] == positions[end - 1] + 1) ++end;
-      add_losses(positions[first], &ids[first], losses.data_ptr<double>() + first,
-                 static_cast<std::int64_t>(end - first), options_, evaluation_);
+      const auto run = static_cast<std::int64_t>(end - first);
+      ScoredTargets targets = rest;
+      targets.position = positions[first];
+      targets.count = run;
+      add_losses(targets, options_, evaluation_);
+      rest.skip(run);
       first = end;
     }
   }

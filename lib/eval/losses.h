@@ -4,6 +4,7 @@
 #include <ATen/ATen.h>
 
 #include <cstdint>
+#include <vector>
 
 #include "eval/evaluate.h"
 #include "nn/model.h"
@@ -15,9 +16,13 @@ namespace ql::eval {
 at::Tensor losses_in_blocks(const nn::Model& model, const at::Tensor& states,
                             const at::Tensor& targets);
 
-// Adds the losses of `count` targets `ids` from `position` of the stream on and hands them to the
-// sink. Those before options.first_target are left out.
-void add_losses(std::int64_t position, const std::int64_t* ids, const double* losses,
-                std::int64_t count, const EvaluationOptions& options, Evaluation& result);
+// Returns the `top` likeliest tokens for states [rows, d_model], row by row, the best first. The
+// probabilities exist in blocks of rows, too.
+std::vector<LikelyToken> likeliest_in_blocks(const nn::Model& model, const at::Tensor& states,
+                                             std::int64_t top);
+
+// Adds the losses of targets and hands them to the sinks. Those before options.first_target are
+// left out.
+void add_losses(ScoredTargets targets, const EvaluationOptions& options, Evaluation& result);
 
 }  // namespace ql::eval

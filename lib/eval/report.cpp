@@ -1,5 +1,7 @@
 #include "eval/report.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
 
 #include "net/context.h"
@@ -119,6 +121,25 @@ Json attention_row(const nn::AttentionMap::Distance& distance) {
   row["tokens"] = distance.tokens;
   row["queries"] = distance.queries;
   row["probability"] = distance.probability;
+  return row;
+}
+
+Json token_row(const ScoredTargets& targets, std::int64_t i, const TokenTexts& texts) {
+  const auto text_of = [&texts](std::int64_t id) {
+    const auto place = static_cast<std::size_t>(id);
+    return place < texts.size() ? Json(texts[place]) : Json();
+  };
+  Json row = Json::object();
+  row["position"] = targets.position + i;
+  row["id"] = targets.ids[i];
+  row["token"] = text_of(targets.ids[i]);
+  row["loss"] = finite(targets.losses[i]);
+  for (std::int64_t rank = 1; rank <= targets.top; ++rank) {
+    const LikelyToken& likely = targets.likeliest[i * targets.top + rank - 1];
+    row[fmt::format("id_{}", rank)] = likely.id;
+    row[fmt::format("token_{}", rank)] = text_of(likely.id);
+    row[fmt::format("log_probability_{}", rank)] = finite(likely.log_probability);
+  }
   return row;
 }
 

@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "eval/data_set.h"
 #include "eval/evaluation.h"
+#include "eval/token_texts.h"
 #include "eval/units.h"
 #include "net/network.h"
 #include "nn/attention_map.h"
@@ -27,6 +28,10 @@ Json report_row(const Subject& subject, const DataSet& data, const Evaluation& r
 
 // Returns a row of a table of attention, which tells where a head looks (nn/attention_map.h).
 Json attention_row(const nn::AttentionMap::Distance& distance);
+
+// Returns the row of targets' i-th one: position, id, token (null where `texts` does not know it),
+// loss, and for each of the likeliest tokens id_1, token_1, log_probability_1 and so on.
+Json token_row(const ScoredTargets& targets, std::int64_t i, const TokenTexts& texts);
 
 // Returns the row of a line or document: unit (its number), targets, unknown, nll, perplexity (null
 // without targets).

@@ -44,10 +44,10 @@ class Ends {
 
 // <eos>, or the token of the line feed in a vocabulary of characters or bytes.
 std::optional<shard::TokenId> line_end_of(const shard::VocabularyInfo& vocabulary,
-                                          const std::string& text) {
+                                          const std::function<std::string()>& text) {
   if (vocabulary.eos) return vocabulary.eos;
-  if (text.empty() || (vocabulary.type != "char" && vocabulary.type != "byte")) return std::nullopt;
-  const Json tokens = parse_json(text, "the vocabulary").value("tokens", Json::array());
+  if (vocabulary.type != "char" && vocabulary.type != "byte") return std::nullopt;
+  const TokenTexts tokens = read_token_texts(text());
   const auto found =
       std::find(tokens.begin(), tokens.end(), vocabulary.type == "char" ? "\n" : "<0x0A>");
   if (found == tokens.end()) return std::nullopt;
@@ -57,8 +57,8 @@ std::optional<shard::TokenId> line_end_of(const shard::VocabularyInfo& vocabular
 // Makes one pass over a stream. Tokens go to a scorer, and their losses to the sums of units.
 class Pass : public shard::TokenSink {
  public:
-  // `vocabulary_text` returns the vocabulary's file, or "". Only lines and units that stand alone
-  // ask for it.
+  // `vocabulary_text` returns the vocabulary's file, or "". Only tokens, lines and units that stand
+  // alone ask for it.
   Pass(const nn::Model& model, const DataSet& data,
        const std::function<std::string()>& vocabulary_text, const UnitOptions& options,
        const UnitSums::Sink& sink)
@@ -69,7 +69,8 @@ class Pass : public shard::TokenSink {
         model_(model, options.lengths) {
     const bool asks = options.alone || unit_ == Unit::kLine || unit_ == Unit::kDoubledLine;
     const std::optional<shard::TokenId> line_end =
-        asks ? line_end_of(data.vocabulary, vocabulary_text()) : std::nullopt;
+        asks ? line_end_of(data.vocabulary, vocabulary_text) : std::nullopt;
+    if (unit_ == Unit::kToken) texts_ = read_token_texts(vocabulary_text());
     const auto ends = [&](Unit unit) {
       if ((unit == Unit::kLine || unit == Unit::kDoubledLine) && !line_end) {
         throw Error(name_, "lines cannot be told apart: the vocabulary has no <eos>",
@@ -126,7 +127,8 @@ class Pass : public shard::TokenSink {
   }
 
   void finish(const std::optional<shard::TextCounts>& /*counts*/) override {
-    if (unit_ == Unit::kWhole && !alone_) check_length({name_, tokens_, {}});
+    const bool needs_target = unit_ == Unit::kWhole || unit_ == Unit::kToken;
+    if (needs_target && !alone_) check_length({name_, tokens_, {}});
     if (tokens_ == 0) {
       throw Error(name_, "expected at least 1 token, found 0",
                   "an empty text has no lines or documents to score: look at what made it");
@@ -156,6 +158,12 @@ class Pass : public shard::TokenSink {
       sums_.put_losses(position, losses, count);
     };
     result.progress = options.progress;
+    if (unit_ == Unit::kToken) {
+      result.top = options.top;
+      result.target_sink = [this, sink = options.token_sink](const ScoredTargets& targets) {
+        sink(targets, texts_);
+      };
+    }
     return result;
   }
 
@@ -163,6 +171,7 @@ class Pass : public shard::TokenSink {
   std::optional<Unit> reset_at_;
   std::string name_;
   UnitSums sums_;
+  TokenTexts texts_;  // only for tokens
   nn::ModelAtLengths model_;
   std::optional<Ends> ends_, ends_alone_;
   std::optional<StreamScorer> scorer_;      // of one stream,

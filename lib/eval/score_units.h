@@ -4,12 +4,14 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 
 #include "base/names.h"
 #include "eval/data_set.h"
 #include "eval/evaluate.h"
+#include "eval/token_texts.h"
 #include "eval/units.h"
 #include "nn/model.h"
 
@@ -20,15 +22,21 @@ enum class Unit {
   kDoubledLine,  // begins and ends with <eos>, as in the One Billion Word corpus; any other token
                  // behind the end of a line begins one, too
   kDocument,
-  kWhole  // the whole stream
+  kToken,  // each alone, for a TokenSink
+  kWhole   // the whole stream
 };
-constexpr auto names_of(Unit) { return std::array{"line", "doubled-line", "document", "stream"}; }
+constexpr auto names_of(Unit) {
+  return std::array{"line", "doubled-line", "document", "token", "stream"};
+}
 
 // The token before a unit that stands alone.
 struct Begin {
   bool none = false;
   std::optional<shard::TokenId> id = {};  // absent: that which ends a line
 };
+
+// Is called as a LossSink is, and knows what the ids stand for.
+using TokenSink = std::function<void(const ScoredTargets& targets, const TokenTexts& texts)>;
 
 struct UnitOptions : Reading {
   Unit unit = Unit::kLine;
@@ -38,6 +46,10 @@ struct UnitOptions : Reading {
   Begin begin = {};
   net::Lengths lengths;
   TargetProgress progress;
+  // Of Unit::kToken: how many of the likeliest tokens come with every target, at most the size of
+  // the vocabulary.
+  std::int64_t top = 0;
+  TokenSink token_sink = {};
 };
 
 struct UnitStudy {
@@ -48,8 +60,8 @@ struct UnitStudy {
 // `path` is that of open_data(), but a stream is read as it comes and not kept.
 // The units that were scored before damage in it is found were whole. Throws Error for lines of a
 // vocabulary without <eos>, otherwise what open_data(), check_vocabulary() and evaluate() throw. A
-// stream of a single token has units without a target, but as a whole it is refused. An empty
-// stream always is. Progress is told after every chunk.
+// stream of a single token has units without a target, but as a whole, and for its tokens, it is
+// refused. An empty stream always is. Progress is told after every chunk.
 UnitStudy score_units(const nn::Model& model, const std::string& model_name,
                       const std::optional<shard::VocabularyInfo>& trained_with,
                       const std::string& path, const UnitOptions& options,

@@ -201,7 +201,10 @@ void run_study(const StudyOptions& options, const std::function<void(const Json&
   if (training) run_unigram(*training, data, options, row);
 }
 
-Json run_unit_study(const StudyOptions& options, Unit unit, const UnitSums::Sink& sink) {
+namespace {
+
+Json run_one_pass(const StudyOptions& options, UnitOptions unit_options,
+                  const UnitSums::Sink& sink) {
   std::vector<Checkpoint> checkpoints;
   for (const std::string& name : options.checkpoints) {
     checkpoints.push_back(read_checkpoint(name, options));
@@ -214,12 +217,16 @@ Json run_unit_study(const StudyOptions& options, Unit unit, const UnitSums::Sink
                      "give one checkpoint with one pair of lengths and one data set");
   }
   const Checkpoint& checkpoint = checkpoints.front();
+  if (const std::int64_t entries = checkpoint.model.network.vocab_size;
+      unit_options.top > entries) {
+    throw UsageError(
+        "--top", fmt::format("expected 1 to {}, the entries of the vocabulary, found {}", entries,
+                             unit_options.top));
+  }
   const nn::Model model =
       weights::load_model(checkpoint.folder, at::TensorOptions(at::kFloat).device(options.device));
   const machine::Autocast autocast(options.device, options.precision);
   Progress progress(fmt::format("{}, {}", checkpoint.name, options.data.front()), "tokens");
-  UnitOptions unit_options;
-  unit_options.unit = unit;
   unit_options.lengths = checkpoint.lengths.front();
   static_cast<Reading&>(unit_options) = options;
   unit_options.alone = options.alone;
@@ -231,6 +238,22 @@ Json run_unit_study(const StudyOptions& options, Unit unit, const UnitSums::Sink
   return report_row(
       {checkpoint.name, model.network(), unit_options.lengths, model.parameter_count()}, study.data,
       study.evaluation);
+}
+
+}  // namespace
+
+Json run_unit_study(const StudyOptions& options, Unit unit, const UnitSums::Sink& sink) {
+  UnitOptions unit_options;
+  unit_options.unit = unit;
+  return run_one_pass(options, unit_options, sink);
+}
+
+Json run_token_study(const StudyOptions& options, const TokenSink& sink) {
+  UnitOptions unit_options;
+  unit_options.unit = Unit::kToken;
+  unit_options.top = options.top;
+  unit_options.token_sink = sink;
+  return run_one_pass(options, unit_options, [](const UnitSum&) {});
 }
 
 }  // namespace ql::eval

@@ -24,6 +24,7 @@ struct StudyOptions : Reading {
   std::vector<std::int64_t> segments, memories, compressed_memories;
   std::optional<Unit> alone = {};  // those of UnitOptions; only for a study of one row
   Begin begin = {};
+  std::int64_t top = 0;  // that of UnitOptions, for run_token_study()
   c10::Device device = c10::DeviceType::CPU;
   machine::Precision precision = machine::Precision::kFloat32;
   machine::ProcessGroup* group = nullptr;     // that of EvaluationOptions
@@ -46,5 +47,9 @@ void run_study(const StudyOptions& options, const std::function<void(const Json&
 // report_row(). Throws UsageError for anything else than one row, otherwise what score_units()
 // throws.
 Json run_unit_study(const StudyOptions& options, Unit unit, const UnitSums::Sink& sink);
+
+// Does the same token by token. It throws UsageError for more of the likeliest tokens than there
+// are in the vocabulary, too.
+Json run_token_study(const StudyOptions& options, const TokenSink& sink);
 
 }  // namespace ql::eval

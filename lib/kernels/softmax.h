@@ -42,6 +42,11 @@ at::Tensor cross_entropy(const at::Tensor& states, const SoftmaxWeights& weights
 at::Tensor cross_entropy_sum(const at::Tensor& states, const SoftmaxWeights& weights,
                              const at::Tensor& targets, double factor);
 
+// Returns log p(id) [rows, ids] of every id of the vocabulary, on any device and by operations that
+// autograd knows. It is for looking at a distribution: slower than the losses, and a caller that
+// has many rows gives some at a time, because all of the matrix exists.
+at::Tensor log_probabilities(const at::Tensor& states, const SoftmaxWeights& weights);
+
 // The plain softmax: weight [vocab_size, d_model], bias [vocab_size].
 at::Tensor cross_entropy(const at::Tensor& states, const at::Tensor& weight, const at::Tensor& bias,
                          const at::Tensor& targets);

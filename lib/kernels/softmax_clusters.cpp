@@ -90,6 +90,40 @@ ClusterResult run_cluster(const at::Tensor& states, const SoftmaxWeights& weight
   return result;
 }
 
+// The weights and biases of every cluster. The head's have the rows of the other clusters behind
+// those of its ids.
+struct Tables {
+  std::vector<at::Tensor> weights, biases;
+};
+
+Tables tables_of(const SoftmaxWeights& weights) {
+  Tables tables{weights.weights, weights.biases};
+  if (are_shared(weights)) {
+    // A split has one gradient. Every narrow() would have one of the whole table's size.
+    std::vector<std::int64_t> sizes;
+    for (const std::int64_t end : weights.ends) {
+      sizes.push_back(sizes.empty() ? end : end - weights.ends[sizes.size() - 1]);
+    }
+    tables.weights = tables.weights.front().split_with_sizes(sizes);
+    tables.biases = tables.biases.front().split_with_sizes(sizes);
+  }
+  if (weights.ends.size() > 1) {
+    tables.weights[0] = at::cat({tables.weights[0], weights.cluster_weight});
+    tables.biases[0] = at::cat({tables.biases[0], weights.cluster_bias});
+  }
+  return tables;
+}
+
+// Returns the logarithms of the softmax that `cluster` has over its own table.
+at::Tensor cluster_log_softmax(const at::Tensor& states, const SoftmaxWeights& weights,
+                               const Tables& tables, std::size_t cluster) {
+  const at::Tensor& projection = weights.projections[cluster];
+  const at::Tensor projected = projection.defined() ? at::matmul(states, projection) : states;
+  const at::Tensor logits = at::linear(projected, tables.weights[cluster], tables.biases[cluster]);
+  // The logits may be rounded (machine/device.h); their softmax never is.
+  return at::log_softmax(logits, -1, tables.weights[cluster].scalar_type());
+}
+
 }  // namespace
 
 at::Tensor clustered_losses(const at::Tensor& states, const SoftmaxWeights& weights,
@@ -122,28 +156,13 @@ at::Tensor clustered_losses(const at::Tensor& states, const SoftmaxWeights& weig
 
 at::Tensor composed_losses(const at::Tensor& states, const SoftmaxWeights& weights,
                            const at::Tensor& targets) {
-  std::vector<at::Tensor> tables = weights.weights, biases = weights.biases;
-  if (are_shared(weights)) {
-    // A split has one gradient. Every narrow() would have one of the whole table's size.
-    std::vector<std::int64_t> sizes;
-    for (const std::int64_t end : weights.ends) {
-      sizes.push_back(sizes.empty() ? end : end - weights.ends[sizes.size() - 1]);
-    }
-    tables = tables.front().split_with_sizes(sizes);
-    biases = biases.front().split_with_sizes(sizes);
-  }
+  const Tables tables = tables_of(weights);
   const auto losses = [&](std::size_t cluster, const at::Tensor& own, const at::Tensor& ids) {
-    const at::Tensor& projection = weights.projections[cluster];
-    const at::Tensor projected = projection.defined() ? at::matmul(own, projection) : own;
-    const at::Tensor logits = at::linear(projected, tables[cluster], biases[cluster]);
-    // The logits may be rounded (machine/device.h); their softmax never is.
-    return -at::log_softmax(logits, -1, tables[cluster].scalar_type())
+    return -cluster_log_softmax(own, weights, tables, cluster)
                 .gather(1, ids.unsqueeze(1))
                 .squeeze(1);
   };
   if (weights.ends.size() == 1) return losses(0, states, targets);
-  tables[0] = at::cat({tables[0], weights.cluster_weight});
-  biases[0] = at::cat({biases[0], weights.cluster_bias});
   const ClusterRows rows = rows_by_cluster(targets, weights.ends);
   at::Tensor sum = losses(0, states, head_targets(targets, weights.ends));
   for (std::size_t i = 1; i < weights.ends.size(); ++i) {
@@ -153,6 +172,18 @@ at::Tensor composed_losses(const at::Tensor& states, const SoftmaxWeights& weigh
     }
   }
   return sum;
+}
+
+at::Tensor log_probabilities(const at::Tensor& states, const SoftmaxWeights& weights) {
+  const Tables tables = tables_of(weights);
+  const at::Tensor head = cluster_log_softmax(states, weights, tables, 0);
+  std::vector<at::Tensor> parts = {head.narrow(1, 0, weights.ends.front())};
+  for (std::size_t i = 1; i < weights.ends.size(); ++i) {
+    // The head has the clusters behind its own ids, the last cluster first (head_targets()).
+    const std::int64_t column = head.size(1) - static_cast<std::int64_t>(i);
+    parts.push_back(head.narrow(1, column, 1) + cluster_log_softmax(states, weights, tables, i));
+  }
+  return at::cat(parts, 1);
 }
 
 }  // namespace ql::kernels

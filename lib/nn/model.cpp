@@ -75,6 +75,14 @@ at::Tensor Model::losses(const at::Tensor& states, const at::Tensor& targets) co
       .view(ids.sizes());
 }
 
+at::Tensor Model::log_probabilities(const at::Tensor& states) const {
+  if (states.dim() != 3 || states.size(2) != network_.d_model) {
+    throw ConfigError("states", fmt::format("expected batch x segment x {}", network_.d_model));
+  }
+  return kernels::log_probabilities(states.flatten(0, 1), softmax_weights(network_, parameters_))
+      .view({states.size(0), states.size(1), network_.vocab_size});
+}
+
 at::Tensor Model::loss(const at::Tensor& states, const at::Tensor& targets, double factor) const {
   const at::Tensor ids = check_targets(states, targets);
   return kernels::cross_entropy_sum(states.flatten(0, 1), softmax_weights(network_, parameters_),

@@ -48,6 +48,10 @@ class Model {
   // Throws as embed() does.
   at::Tensor losses(const at::Tensor& states, const at::Tensor& targets) const;
 
+  // The logarithm of the probability of every token, [batch, segment, vocab_size], which bounds how
+  // many states a caller gives at a time. Throws ConfigError for states of another shape.
+  at::Tensor log_probabilities(const at::Tensor& states) const;
+
   // The sum of losses() times `factor`, a scalar; 1 / targets.numel() makes it the mean. Training
   // uses this one: its gradients are made with the factor from the start (kernels/softmax.h).
   at::Tensor loss(const at::Tensor& states, const at::Tensor& targets, double factor) const;

@@ -67,6 +67,23 @@ TEST_CASE("the probabilities of every division sum to 1") {
   }
 }
 
+TEST_CASE("every token's probability is that of its loss") {
+  for (const Case& one : kCases) {
+    CAPTURE(one.name);
+    const nn::Model model = test::random_model(network_of(one), 5);
+    const std::int64_t vocabulary = model.network().vocab_size;
+    const at::Tensor states = at::sin(at::arange(24, at::kDouble)).view({1, 3, 8});
+    const at::Tensor all = model.log_probabilities(states);
+    REQUIRE(all.sizes() == at::IntArrayRef({1, 3, vocabulary}));
+    for (std::int64_t id = 0; id < vocabulary; ++id) {
+      const at::Tensor losses = model.losses(states, at::full({1, 3}, id, at::kLong));
+      CHECK(test::largest_difference(losses, -all.select(2, id)) < 1e-12);
+    }
+  }
+  const nn::Model model = test::random_model(network_of(kCases[0]), 5);
+  CHECK_THROWS_AS(model.log_probabilities(at::zeros({3, 8}, at::kDouble)), ConfigError);
+}
+
 TEST_CASE("the loss is the mean of the losses, and its gradients are") {
   for (const Case& one : kCases) {
     CAPTURE(one.name);
