@@ -82,10 +82,13 @@ Settings read_settings(const Options& options) {
   }
   settings.path = preset.string();
   const std::vector<std::string> assignments = overrides(options);
-  settings.preset = net::read_preset(preset, assignments, train::training_keys());
+  Conflicts conflicts;
+  settings.preset = net::read_preset(preset, assignments, train::training_keys(), conflicts);
   const std::string where =
       settings.path + (assignments.empty() ? "" : " with --set") + ": training";
-  settings.training = train::training_from_json({settings.preset.training, where});
+  settings.training = train::training_from_json({settings.preset.training, where}, conflicts);
+  train::find_conflicts(settings.training, settings.preset.network, conflicts);
+  conflicts.raise("--set");
   return settings;
 }
 

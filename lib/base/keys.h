@@ -21,6 +21,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/conflicts.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/names.h"
@@ -43,50 +44,62 @@ inline constexpr Range kBelowOne(0, 0x1.fffffffffffffp-1, "at least 0 and less t
 constexpr unsigned kRequired = 1;   // an object without the key is refused
 constexpr unsigned kMayChange = 2;  // a resumed run may have another value
 
-// Throws ConfigError: "batch is 0, must be at least 1".
+// Adds "batch is 0, must be at least 1"; true when there is nothing to add.
+template <typename Number>
+bool check_range(const std::string& where, const std::string& name, Number value,
+                 const Range& range, Conflicts& conflicts) {
+  if (static_cast<double>(value) >= range.least && static_cast<double>(value) <= range.most) {
+    return true;
+  }
+  std::string allowed = range.words;
+  if (allowed.empty()) {
+    allowed = range.most == Range::kInfinity ? fmt::format("at least {}", range.least)
+                                             : fmt::format("{} to {}", range.least, range.most);
+  }
+  conflicts.add(where, fmt::format("{} is {}, must be {}", name, value, allowed));
+  return false;
+}
+// Throws it.
 template <typename Number>
 void check_range(const std::string& where, const std::string& name, Number value,
                  const Range& range) {
-  if (!(static_cast<double>(value) >= range.least && static_cast<double>(value) <= range.most)) {
-    std::string allowed = range.words;
-    if (allowed.empty()) {
-      allowed = range.most == Range::kInfinity ? fmt::format("at least {}", range.least)
-                                               : fmt::format("{} to {}", range.least, range.most);
-    }
-    throw ConfigError(where, fmt::format("{} is {}, must be {}", name, value, allowed));
-  }
+  Conflicts conflicts;
+  check_range(where, name, value, range, conflicts);
+  conflicts.raise();
 }
 
 template <typename Value>
-void check_value(const std::string& where, const char* key, const Value& value,
-                 const Range& range) {
+void check_value(const std::string& where, const char* key, const Value& value, const Range& range,
+                 Conflicts& conflicts) {
   if constexpr (std::is_arithmetic_v<Value>) {
-    check_range(where, key, value, range);
+    check_range(where, key, value, range, conflicts);
   }
 }
+// Adds the first item that is outside: a list from a file may be long.
 inline void check_value(const std::string& where, const char* key,
-                        const std::vector<std::int64_t>& list, const Range& range) {
+                        const std::vector<std::int64_t>& list, const Range& range,
+                        Conflicts& conflicts) {
   for (const std::int64_t item : list) {
-    check_range(where, fmt::format("an item of {}", key), item, range);
+    if (!check_range(where, fmt::format("an item of {}", key), item, range, conflicts)) return;
   }
 }
 template <typename Value>
 void check_value(const std::string& where, const char* key, const std::optional<Value>& value,
-                 const Range& range) {
-  if (value) check_value(where, key, *value, range);
+                 const Range& range, Conflicts& conflicts) {
+  if (value) check_value(where, key, *value, range, conflicts);
 }
 
-// Checks one member at a time. `where` has to outlive it.
-inline auto key_checker(const std::string& where) {
-  return [&where](const char* key, const auto& value, const Range& range = {}, unsigned = 0) {
-    check_value(where, key, value, range);
+// Checks one member at a time. Both arguments have to outlive it.
+inline auto key_checker(const std::string& where, Conflicts& conflicts) {
+  return [&](const char* key, const auto& value, const Range& range = {}, unsigned = 0) {
+    check_value(where, key, value, range, conflicts);
   };
 }
 
-// Throws ConfigError for the first member that is outside its range.
+// Adds every member that is outside its range.
 template <typename Struct>
-void check_keys(const std::string& where, const Struct& all) {
-  keys_of(all)(all, key_checker(where));
+void check_keys(const std::string& where, const Struct& all, Conflicts& conflicts) {
+  keys_of(all)(all, key_checker(where, conflicts));
 }
 
 // The keys of a struct that have all of these marks, in the order in which they are written.
@@ -137,13 +150,21 @@ inline auto key_reader(const JsonObject& json) {
 }
 
 // Members whose keys are absent keep their default. Throws FormatError for missing and unknown
-// ones, wrong types and unknown names, ConfigError for what check_keys() refuses.
+// ones, wrong types and unknown names. What check_keys() finds it adds to `conflicts`.
 template <typename Struct>
-Struct read_keys(const JsonObject& json) {
+Struct read_keys(const JsonObject& json, Conflicts& conflicts) {
   json.refuse_unknown(key_names<Struct>());
   Struct all;
   keys_of(all)(all, key_reader(json));
-  check_keys(json.where(), all);
+  check_keys(json.where(), all, conflicts);
+  return all;
+}
+// Throws it as ConfigError.
+template <typename Struct>
+Struct read_keys(const JsonObject& json) {
+  Conflicts conflicts;
+  Struct all = read_keys<Struct>(json, conflicts);
+  conflicts.raise();
   return all;
 }
 

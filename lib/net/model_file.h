@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <optional>
 
+#include "base/conflicts.h"
 #include "net/network.h"
 #include "shard/token_info.h"
 
@@ -40,5 +41,9 @@ struct Preset {
 // the nearest one; `training_keys` are the keys lib/train knows.
 Preset read_preset(const std::filesystem::path& path, const std::vector<std::string>& overrides,
                    const std::vector<std::string>& training_keys);
+// Does the same, but adds what is wrong with the network to `conflicts`; such a network is good for
+// nothing else.
+Preset read_preset(const std::filesystem::path& path, const std::vector<std::string>& overrides,
+                   const std::vector<std::string>& training_keys, Conflicts& conflicts);
 
 }  // namespace ql::net

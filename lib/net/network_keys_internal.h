@@ -60,7 +60,13 @@ constexpr auto keys_of(const Network&) {
   };
 }
 
+// Adds what Network::check() throws.
+void find_conflicts(const Network& network, const std::string& where, Conflicts& conflicts);
+
 // Network::check(), and whether the lengths of training fit.
 void check_with_lengths(const Network& network, const std::string& where);
+
+// network_from_json(), but what check_with_lengths() would throw is added to `conflicts`.
+Network network_from_json(const JsonObject& json, Conflicts& conflicts);
 
 }  // namespace ql::net

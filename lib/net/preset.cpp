@@ -4,6 +4,7 @@
 #include "base/nearest.h"
 #include "base/number.h"
 #include "net/model_file.h"
+#include "net/network_keys_internal.h"
 
 namespace ql::net {
 namespace {
@@ -62,6 +63,14 @@ void preset_from_checkpoint(Json& json, const std::filesystem::path& file) {
 
 Preset read_preset(const std::filesystem::path& path, const std::vector<std::string>& overrides,
                    const std::vector<std::string>& training_keys) {
+  Conflicts conflicts;
+  Preset preset = read_preset(path, overrides, training_keys, conflicts);
+  conflicts.raise();
+  return preset;
+}
+
+Preset read_preset(const std::filesystem::path& path, const std::vector<std::string>& overrides,
+                   const std::vector<std::string>& training_keys, Conflicts& conflicts) {
   const std::filesystem::path file = model_file_of(path);
   Json json = read_json(file);
   if (json.is_object() && json.value("format", Json()) == "ql-model") {
@@ -83,7 +92,7 @@ Preset read_preset(const std::filesystem::path& path, const std::vector<std::str
     apply_override(assignment, training_keys, network, preset.training);
   }
   const std::string where = file.string() + (overrides.empty() ? "" : " with --set");
-  preset.network = network_from_json(JsonObject(network, where + ": network"));
+  preset.network = network_from_json(JsonObject(network, where + ": network"), conflicts);
   return preset;
 }
 

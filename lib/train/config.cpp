@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "base/keys.h"
+#include "net/geometry.h"
 
 namespace ql::train {
 namespace {
@@ -60,6 +61,26 @@ std::vector<std::string> training_keys() { return key_names<TrainingConfig>(); }
 
 TrainingConfig training_from_json(const JsonObject& json) {
   return read_keys<TrainingConfig>(json);
+}
+
+TrainingConfig training_from_json(const JsonObject& json, Conflicts& conflicts) {
+  return read_keys<TrainingConfig>(json, conflicts);
+}
+
+void find_conflicts(const TrainingConfig& config, const net::Network& network,
+                    Conflicts& conflicts) {
+  const net::Lengths lengths = config.evaluation_lengths(network.lengths);
+  if (lengths == network.lengths) return;
+  try {
+    network.check_layers();
+  } catch (const ConfigError&) {
+    return;  // a conflict of the network: no lengths fit such layers
+  }
+  try {
+    net::make_geometry(network, lengths);
+  } catch (const ConfigError& error) {
+    conflicts.add("lengths of validation", error.what());
+  }
 }
 
 Json training_to_json(const TrainingConfig& config) { return write_keys(config); }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/conflicts.h"
 #include "base/json.h"
 #include "machine/precision.h"
 #include "net/network.h"
@@ -64,6 +65,11 @@ std::vector<std::string> training_keys();
 // Keys that are absent keep their default; batch, steps and learning_rate have none. Unknown keys
 // and wrong types are FormatErrors, impossible values ConfigErrors that say what is allowed.
 TrainingConfig training_from_json(const JsonObject& json);
+// Does the same, but adds impossible values to `conflicts`.
+TrainingConfig training_from_json(const JsonObject& json, Conflicts& conflicts);
+// Adds lengths of validation that are not those of training and do not fit the network.
+void find_conflicts(const TrainingConfig& config, const net::Network& network,
+                    Conflicts& conflicts);
 Json training_to_json(const TrainingConfig& config);
 
 // Lists the keys of network and training that --resume lets change. They drive the steps that are

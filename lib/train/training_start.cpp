@@ -85,11 +85,9 @@ shard::TokenReader& checked(const TrainingTask& task, shard::TokenReader& data,
                     to_text(task.config.divergence), task.compute.device.str()),
         "set it to stop, or train on the CPU");
   }
-  try {
-    net::make_geometry(task.network, task.config.evaluation_lengths(task.network.lengths));
-  } catch (const ConfigError& error) {
-    throw ConfigError("lengths of validation", error.what());
-  }
+  Conflicts conflicts;
+  find_conflicts(task.config, task.network, conflicts);
+  conflicts.raise();
   return validation;
 }
 

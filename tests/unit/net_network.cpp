@@ -5,9 +5,11 @@
 #include <functional>
 #include <limits>
 #include <string>
+#include <utility>
 
 #include "base/error.h"
 #include "net/geometry.h"
+#include "net/network_keys_internal.h"
 #include "unit/net_networks.h"
 
 using namespace ql;
@@ -120,6 +122,41 @@ TEST_CASE("wrong keys, types and lengths name the file and the key") {
   CHECK(message_of([](Json& json) {
           json["segment"] = 7;
         }).find("test.json: segment 7, memory 8: the segment must be a multiple of 2") == 0);
+}
+
+TEST_CASE("all conflicts are told at once, and each counts once") {
+  const auto conflicts = [](const std::function<void(Json&)>& edit) {
+    Json json = parse_json(kWhole, "test.json");
+    edit(json);
+    Conflicts found;
+    network_from_json(JsonObject(json, "net"), found);
+    std::string text;
+    try {
+      found.raise("--set");
+    } catch (const ConfigError& error) {
+      text = error.what();
+    }
+    return std::pair(found.size(), text);
+  };
+  CHECK(conflicts([](Json&) {}).first == 0);
+  const auto [count, text] = conflicts([](Json& json) {
+    json["d_model"] = 0;  // what is computed with it is not looked at
+    json["scales"] = {0, -1, 3};
+    json["dropatt"] = 2;
+    json["clamp_len"] = 0;
+  });
+  CHECK(count == 4);
+  CHECK(text ==
+        "4 conflicts in the configuration\n"
+        "  net: d_model is 0, must be 1 to 262144\n"
+        "  net: an item of scales is 0, must be 1 to 4096\n"
+        "  net: dropatt is 2, must be at least 0 and less than 1\n"
+        "  net: clamp_len is 0, must be at least 1; -1 clamps no distance (--set clamp_len=-1)");
+  // Lengths are looked at where the layers are right.
+  CHECK(conflicts([](Json& json) {
+          json["segment"] = 7;
+          json["clamp_len"] = 0;
+        }).first == 2);
 }
 
 TEST_CASE("names of architectures and pools") {
@@ -315,8 +352,11 @@ TEST_CASE("check: networks of one scale") {
   Network network = with_sizes(paper_ql());
   network.architecture = Architecture::kTransformerXl;
   CHECK(message_of(network) ==
-        "net: a transformer-xl network has one scale, scales names 2; give all its layers as one "
-        "number: [8]");
+        "2 conflicts in the configuration\n"
+        "  net: a transformer-xl network has one scale, scales names 2; give all its layers as one "
+        "number: [8]\n"
+        "  net: a transformer-xl network has no output layers, output_layers is 2; count them in "
+        "scales: [8]");
   network.scales = {6};
   CHECK(message_of(network) ==
         "net: a transformer-xl network has no output layers, output_layers is 2; count them in "
