@@ -1,5 +1,6 @@
 #include "base/progress.h"
 
+#include <fmt/ranges.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -56,14 +57,30 @@ std::string cells_of_bar(double part) {
   return "[" + cells + "] ";
 }
 
-// Cuts after `columns` characters; continuation bytes of UTF-8 take no column.
+// Continuation bytes of UTF-8 take no column.
+bool takes_column(char byte) { return (static_cast<unsigned char>(byte) & 0xC0U) != 0x80U; }
+
+std::size_t columns_of(const std::string& text) {
+  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), takes_column));
+}
+
+// Cuts after `columns` characters.
 std::string fit(const std::string& text, std::size_t columns) {
   std::size_t used = 0;
   for (std::size_t at = 0; at < text.size(); ++at) {
-    const bool continuation = (static_cast<unsigned char>(text[at]) & 0xC0U) == 0x80U;
-    if (!continuation && used++ == columns) return text.substr(0, at);
+    if (takes_column(text[at]) && used++ == columns) return text.substr(0, at);
   }
   return text;
+}
+
+// Puts as many of the first words behind `start` as `columns` hold. None is cut but the first one.
+std::string fit_words(std::string start, const Progress::Words& words, std::size_t columns) {
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    std::string longer = start + (i > 0 ? ", " : "") + words[i];
+    if (i > 0 && columns_of(longer) > columns) break;
+    start = std::move(longer);
+  }
+  return fit(start, columns);
 }
 
 std::string rate_text(double rate) {
@@ -130,12 +147,12 @@ bool Progress::is_time_to_draw(bool& bar) {
   return true;
 }
 
-void Progress::draw(bool bar, double part, const std::string& text) {
+void Progress::draw(bool bar, double part, const Words& words) {
   if (!bar) {
-    log_line(LogLevel::kInfo, text);
+    log_line(LogLevel::kInfo, fmt::format("{}", fmt::join(words, ", ")));
     return;
   }
-  const std::string line = fit(cells_of_bar(part) + text, terminal_width() - 1);
+  const std::string line = fit_words(cells_of_bar(part), words, terminal_width() - 1);
   const std::lock_guard<std::mutex> lock(screen().mutex);
   put("\r" + line + "\x1b[K");
   screen().drawn = true;
@@ -152,10 +169,10 @@ void Progress::update(std::int64_t done, const std::string& note) {
   if (!is_time_to_draw(bar)) return;
   const double part =
       total_ > 0 ? std::max(0.0, static_cast<double>(done_) / static_cast<double>(total_)) : -1.0;
-  draw(bar, part, progress_text(title_, unit_, done_, total_, rate(), note));
+  draw(bar, part, {progress_text(title_, unit_, done_, total_, rate(), note)});
 }
 
-void Progress::show(double part, const std::function<std::string()>& words) {
+void Progress::show(double part, const std::function<Words()>& words) {
   bool bar = false;
   if (is_time_to_draw(bar)) draw(bar, part, words());
 }

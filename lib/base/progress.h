@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 namespace ql {
 
@@ -31,9 +32,12 @@ class Progress {
   // `done` is absolute. Cheap: looks at the clock and returns when it is too early to draw.
   // `note` is shown behind the bar (loss, perplexity ...).
   void update(std::int64_t done, const std::string& note = "");
-  // Shows a text of the caller's own in place of count, rate and remaining time; `part` of the
-  // whole, from 0 to 1, is done. `words` is only called when the line is drawn.
-  void show(double part, const std::function<std::string()>& words);
+  // Shows words of the caller's own, the most important first, in place of count, rate and
+  // remaining time; `part` of the whole, from 0 to 1, is done. Behind the bar stand as many of the
+  // first words as fit the terminal; elsewhere all of them. `words` is only called when the line is
+  // drawn.
+  using Words = std::vector<std::string>;
+  void show(double part, const std::function<Words()>& words);
   // Clears the bar and logs one summary line at info level.
   void finish(const std::string& note = "");
   // Clears the bar so that another line can be printed; the next update draws it again.
@@ -43,7 +47,7 @@ class Progress {
   double seconds() const;
   double rate() const;
   bool is_time_to_draw(bool& bar);
-  static void draw(bool bar, double part, const std::string& text);
+  static void draw(bool bar, double part, const Words& words);
   std::string title_, unit_;
   std::int64_t total_, done_ = 0;
   std::chrono::steady_clock::time_point start_, last_draw_;

@@ -25,17 +25,20 @@ std::string lengths_text(const net::Network& network, const net::Lengths& length
 
 }  // namespace
 
-std::string figures_text(const Figures& figures, std::int64_t steps) {
-  std::string text = fmt::format(
-      "step {} of {}, loss {:.3f}, perplexity {:.1f}, learning rate {:.1e}, gradient {:.2f}, {} "
-      "tokens/s",
-      with_thousands(figures.step), with_thousands(steps), figures.loss, std::exp(figures.loss),
-      figures.learning_rate, figures.gradient_norm,
-      with_thousands(std::llround(figures.tokens_per_second)));
+std::vector<std::string> figures_words(const Figures& figures, std::int64_t steps) {
+  std::vector<std::string> words;
   if (figures.seconds_left >= 0) {
-    text += fmt::format(", {} left", human_seconds(figures.seconds_left));
+    words.push_back(fmt::format("{} left", human_seconds(figures.seconds_left)));
   }
-  return text;
+  words.push_back(
+      fmt::format("{} tokens/s", with_thousands(std::llround(figures.tokens_per_second))));
+  words.push_back(fmt::format("loss {:.3f}", figures.loss));
+  words.push_back(fmt::format("perplexity {:.1f}", std::exp(figures.loss)));
+  words.push_back(
+      fmt::format("step {} of {}", with_thousands(figures.step), with_thousands(steps)));
+  words.push_back(fmt::format("learning rate {:.1e}", figures.learning_rate));
+  words.push_back(fmt::format("gradient {:.2f}", figures.gradient_norm));
+  return words;
 }
 
 std::vector<std::string> network_lines(const net::Network& network, std::int64_t parameters) {

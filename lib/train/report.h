@@ -23,9 +23,10 @@ struct Figures {
   double seconds_left = 0;  // until the schedule's end; negative: not known yet
 };
 
-// "step 1,200 of 60,000, loss 4.812, perplexity 123.0, learning rate 2.4e-04, gradient 0.35,
-// 1,020 tokens/s, 14h20m left"
-std::string figures_text(const Figures& figures, std::int64_t steps);
+// "14h20m left", "1,020 tokens/s", "loss 4.812", "perplexity 123.0", "step 1,200 of 60,000",
+// "learning rate 2.4e-04", "gradient 0.35": what somebody in front of a narrow terminal wants to
+// know most comes first.
+std::vector<std::string> figures_words(const Figures& figures, std::int64_t steps);
 
 // "Transformer-QL, 8 layers (3, 3 + 2 output), d_model 256, 9,254,144 parameters" and the lengths
 // with the context length, one line each.

@@ -1,5 +1,7 @@
 #include "train/training_run.h"
 
+#include <fmt/ranges.h>
+
 #include <cmath>
 #include <csignal>
 
@@ -118,7 +120,7 @@ void TrainingRun::run_steps() {
     if (log_due || task_.group == nullptr || task_.compute.device.is_cpu()) {
       line_.show(progress(), [this] {
         finish_steps();
-        return figures_text(figures(), task_.config.steps);
+        return figures_words(figures(), task_.config.steps);
       });
     }
     if (log_due) log_steps();
@@ -180,7 +182,7 @@ void TrainingRun::log_steps() {
   const Figures now = figures();
   // A resume that ends at once has losses from before, but took no step itself.
   const auto of_a_step = [this](double figure) { return timed_steps_ > 0 ? Json(figure) : Json(); };
-  log_debug("{}", figures_text(now, task_.config.steps));
+  log_debug("{}", fmt::join(figures_words(now, task_.config.steps), ", "));
   append_to_log({{"kind", "train"},
                  {"step", now.step},
                  {"epoch", streams_.epoch(now.step - 1)},
@@ -209,8 +211,8 @@ eval::Evaluation TrainingRun::evaluate(const net::Lengths& lengths) {
       check_for_stop();  // several processes have to come to its end together
     }
     line_.show(progress(), [&] {
-      return fmt::format("step {}, validation, {} targets", with_thousands(state_.step),
-                         with_thousands(targets));
+      return Progress::Words{fmt::format("step {}", with_thousands(state_.step)), "validation",
+                             fmt::format("{} targets", with_thousands(targets))};
     });
   };
   try {

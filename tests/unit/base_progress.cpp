@@ -141,6 +141,41 @@ TEST_CASE("the bar fits the terminal") {
   CHECK(ending.exit_code == 0);
 }
 
+TEST_CASE("words that do not fit the terminal are left out, the last first") {
+  // Returns what is drawn on a terminal of so many columns.
+  const auto drawn = [](unsigned short columns) {
+    return in_child([columns] {
+             const int terminal = ::posix_openpt(O_RDWR | O_NOCTTY);
+             if (terminal < 0 || ::grantpt(terminal) != 0 || ::unlockpt(terminal) != 0) return 77;
+             const int slave = ::open(::ptsname(terminal), O_RDWR | O_NOCTTY);
+             winsize size = {};
+             size.ws_col = columns;
+             ::ioctl(slave, TIOCSWINSZ, &size);
+             const int said = ::dup(STDERR_FILENO);
+             ::dup2(slave, STDERR_FILENO);
+             ProgressStyle style;
+             style.bar = true;
+             style.bar_interval = milliseconds(0);
+             set_progress_style(style);
+             Progress progress("training", "steps");
+             progress.show(0.5, [] { return Progress::Words{"3m left", "9 t/s", "loss 1"}; });
+             char buffer[200];
+             const ssize_t got = ::read(terminal, buffer, sizeof buffer);
+             return ::write(said, buffer, static_cast<std::size_t>(got)) == got ? 0 : 1;
+           })
+        .err;
+  };
+  const std::string bar = "\r[==========>         ] ";
+  const std::string all = drawn(47);
+  if (all.empty()) return;  // no terminal can be made here
+  CHECK(all == bar + "3m left, 9 t/s, loss 1\x1b[K");
+  // One column stays free, and then one is missing.
+  CHECK(drawn(46) == bar + "3m left, 9 t/s, loss 1\x1b[K");
+  CHECK(drawn(45) == bar + "3m left, 9 t/s\x1b[K");
+  CHECK(drawn(37) == bar + "3m left\x1b[K");
+  CHECK(drawn(29) == bar + "3m le\x1b[K");
+}
+
 TEST_CASE("lines of many threads stay whole") {
   ProgressStyle style;
   style.bar = true;
