@@ -91,7 +91,7 @@ TEST_CASE("ql-checkpoint(5) describes every key of network and training, and its
   compare("network", net::network_keys(), net::network_to_json({}),
           net::network_to_json(test::tiny_xl()), net::network_from_json);
   compare("training", training_keys(), training_to_json({}), training_to_json(test::tiny_config()),
-          training_from_json);
+          [](const JsonObject& json) { return training_from_json(json); });
 }
 
 TEST_CASE("defaults, and what has none") {
