@@ -1,4 +1,4 @@
-// Where the data of a tool go: to standard output, or to a file that -o names.
+// Writes the data of a tool to standard output, or to a file that -o names.
 #pragma once
 
 #include <cstddef>

@@ -46,8 +46,8 @@ struct UnitOptions : Reading {
   Begin begin = {};
   net::Lengths lengths;
   TargetProgress progress;
-  // Of Unit::kToken: how many of the likeliest tokens come with every target, at most the size of
-  // the vocabulary.
+  // Unit::kToken alone asks for it: so many of the likeliest tokens come with every target, at most
+  // the size of the vocabulary.
   std::int64_t top = 0;
   TokenSink token_sink = {};
 };

@@ -122,7 +122,7 @@ struct Network {
 
   // d_model of a scale, counted from 0, or of the output block behind the last one.
   std::int64_t width_of(std::size_t scale) const;
-  // Whether a map stands between the states of a scale and the join of all scales.
+  // Tells whether a map stands between the states of a scale and the join of all scales.
   bool maps_into_join(std::size_t scale) const;
   // The network with d_model and d_inner as its layers there have them.
   Network of_scale(std::size_t scale) const;

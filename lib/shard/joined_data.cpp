@@ -49,7 +49,7 @@ TokenRange parse_range(const std::string& text, std::int64_t total, const std::s
   const bool two = ends.size() == 2;
   const std::optional<std::int64_t> begin = two ? place(ends[0], 0) : std::nullopt;
   const std::optional<std::int64_t> end = two ? place(ends[1], total) : std::nullopt;
-  // Whether the data have so many is another question.
+  // This asks only about the words; what the data have is compared below.
   const bool backwards = begin && end && !ends[0].empty() && !ends[1].empty() &&
                          counts_back(ends[0]) == counts_back(ends[1]) && *end < *begin;
   if (!begin || !end || backwards) {
