@@ -20,6 +20,7 @@
 #include "shard/pack_writer.h"
 #include "shard/verify.h"
 #include "tables.h"
+#include "text/counted_tokens.h"
 
 namespace {
 
@@ -38,6 +39,13 @@ PackOptions pack_options(const Options& options) {
   return pack;
 }
 
+// The vocabulary of ids that come without one: the file of --vocab, or only its size and <eos>.
+struct GivenVocabulary {
+  std::string text;
+  std::optional<text::Vocabulary> vocabulary;
+  VocabularyInfo info;
+};
+
 // Reads --vocab-size and --eos. Throws UsageError when the eos is outside.
 VocabularyInfo typed_vocabulary(const Options& options) {
   VocabularyInfo vocabulary;
@@ -51,12 +59,59 @@ VocabularyInfo typed_vocabulary(const Options& options) {
   return vocabulary;
 }
 
+// Takes --vocab, or else --vocab-size and --eos. `input` names what needs them.
+GivenVocabulary given_vocabulary(const Options& options, const std::string& input) {
+  GivenVocabulary given;
+  if (!options.has("vocab")) {
+    if (!options.has("vocab-size")) {
+      throw UsageError("", fmt::format("{} needs --vocab or --vocab-size", input),
+                       "give the vocabulary, or the number of its entries");
+    }
+    given.info = typed_vocabulary(options);
+    return given;
+  }
+  for (const char* name : {"vocab-size", "eos"}) {
+    if (options.has(name)) {
+      throw UsageError("", fmt::format("--{} does not go with --vocab", name),
+                       "the vocabulary says it itself");
+    }
+  }
+  const std::string path = options.text("vocab");
+  given.text = text::read_vocabulary_file(path);
+  given.vocabulary = text::parse_vocabulary(given.text, path);
+  given.info = given.vocabulary->info();
+  return given;
+}
+
+// Writes packed ids that come without counts of their text. They are counted where the vocabulary
+// is known.
+class IdPacker {
+ public:
+  IdPacker(const Options& options, const GivenVocabulary& given)
+      : writer_(options.text("output"), header(options, given), pack_options(options)) {
+    if (given.vocabulary) counted_.emplace(*given.vocabulary, writer_);
+  }
+  TokenSink& sink() { return counted_ ? static_cast<TokenSink&>(*counted_) : writer_; }
+
+ private:
+  static StreamHeader header(const Options& options, const GivenVocabulary& given) {
+    StreamHeader header;
+    header.vocabulary = given.info;
+    header.vocabulary_text = given.text;
+    header.provenance = provenance(configuration_of(options));
+    return header;
+  }
+
+  PackWriter writer_;
+  std::optional<text::CountedTokens> counted_;
+};
+
 TokensDone shown_by(Progress& progress) {
   return [&progress](std::int64_t tokens) { progress.update(tokens); };
 }
 
 void pack_stream(const Options& options, InputFile& input) {
-  for (const char* name : {"vocab-size", "eos"}) {
+  for (const char* name : {"vocab", "vocab-size", "eos"}) {
     if (options.given(name)) {
       throw UsageError("", fmt::format("--{} does not go with a token stream", name),
                        "the stream says it itself");
@@ -73,22 +128,16 @@ void pack_stream(const Options& options, InputFile& input) {
 }
 
 void pack_plain_ids(const Options& options, InputFile& input) {
-  if (!options.has("vocab-size")) {
-    throw UsageError("", fmt::format("--input {} needs --vocab-size", options.text("input")),
-                     "give the number of entries in the vocabulary");
-  }
-  StreamHeader header;
-  header.vocabulary = typed_vocabulary(options);
-  header.provenance = provenance(configuration_of(options));
-  PackWriter writer(options.text("output"), header, pack_options(options));
+  const std::string format = options.text("input");
+  const GivenVocabulary given = given_vocabulary(options, "--input " + format);
+  IdPacker packer(options, given);
   Progress progress("pack", "tokens");
-  if (options.text("input") == "ids") {
-    read_text_ids(input, header.vocabulary, writer, shown_by(progress));
+  if (format == "ids") {
+    read_text_ids(input, given.info, packer.sink(), shown_by(progress));
   } else {
-    read_raw_ids(input, options.text("input") == "u16" ? 2 : 4, header.vocabulary, writer,
-                 shown_by(progress));
+    read_raw_ids(input, format == "u16" ? 2 : 4, given.info, packer.sink(), shown_by(progress));
   }
-  writer.finish(std::nullopt);
+  packer.sink().finish(std::nullopt);
   progress.finish();
 }
 
@@ -225,10 +274,10 @@ Format format_of(const Options& options) {
   return find_named<Format>(options.text("format")).value();
 }
 
-ImportRules import_rules(const Options& options) {
+ImportRules import_rules(const Options& options, const VocabularyInfo& vocabulary) {
   ImportRules rules;
   rules.format = format_of(options);
-  rules.vocabulary = typed_vocabulary(options);
+  rules.vocabulary = vocabulary;
   rules.eos_first = options.flag("eos-first");
   if (!rules.eos_first) return rules;
   if (rules.format == Format::kMegatron) {
@@ -236,24 +285,23 @@ ImportRules import_rules(const Options& options) {
                      "its index says where documents begin");
   }
   if (!rules.vocabulary.eos) {
-    throw UsageError("", "--eos-first needs --eos", "give the id that begins documents");
+    throw UsageError("", "--eos-first needs --eos, or a vocabulary with <eos>",
+                     "give the id that begins documents");
   }
   return rules;
 }
 
 void import_files(const Options& options) {
-  const ImportRules rules = import_rules(options);
+  const GivenVocabulary given = given_vocabulary(options, "import");
+  const ImportRules rules = import_rules(options, given.info);
   check_pack_target(options.text("output"), options.flag("force"));
   const std::vector<std::string>& files = options.positional();
   // All headers and sizes are looked at before the first token is packed.
   const std::int64_t tokens = count_tokens(files, rules.format);
-  StreamHeader header;
-  header.vocabulary = rules.vocabulary;
-  header.provenance = provenance(configuration_of(options));
-  PackWriter writer(options.text("output"), header, pack_options(options));
+  IdPacker packer(options, given);
   Progress progress("import", "tokens", tokens);
-  import_tokens(files, rules, writer, shown_by(progress));
-  writer.finish(std::nullopt);
+  import_tokens(files, rules, packer.sink(), shown_by(progress));
+  packer.sink().finish(std::nullopt);
   progress.finish();
 }
 

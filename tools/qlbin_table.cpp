@@ -1,9 +1,10 @@
-#include "tables.h"
+#include <fmt/format.h>
 
 #include "base/common_options.h"
 #include "base/names.h"
 #include "base/option_builders.h"
 #include "foreign/format.h"
+#include "tables.h"
 
 namespace {
 
@@ -60,12 +61,17 @@ std::vector<Option> merging_options() {
   return options;
 }
 
-Option vocabulary_size(const char* help) {
-  return make_integer("vocab-size", help, "", 1, std::int64_t{1} << 32);
-}
-
-Option eos(const char* help) {
-  return make_integer("eos", help, "", 0, (std::int64_t{1} << 32) - 1);
+// pack and import have these in common. `input`: what does not bring a vocabulary.
+std::vector<Option> vocabulary_options(const std::string& input, const char* eos_help) {
+  return {make_option("vocab", OptionType::kFile, "VOCAB",
+                      fmt::format("The vocabulary file, for {}. Data packed with it explain "
+                                  "themselves, and the text behind them is counted.",
+                                  input)),
+          make_integer("vocab-size",
+                       "Number of entries in the vocabulary where there is no file of it. All ids "
+                       "must be below.",
+                       "", 1, std::int64_t{1} << 32),
+          make_integer("eos", eos_help, "", 0, (std::int64_t{1} << 32) - 1)};
 }
 
 Command pack() {
@@ -73,14 +79,14 @@ Command pack() {
       "pack",
       "pack tokens into a folder of shards",
       "[FILE|-]",
-      joined(writing_options(),
-             {make_choice("input", "FORMAT",
-                          "What FILE holds: a token stream; text with decimal ids, one line per "
-                          "document; or little-endian ids of 2 or 4 bytes, one document.",
-                          {"stream", "ids", "u16", "u32"}),
-              vocabulary_size("Number of entries in the vocabulary, for input that does not say "
-                              "so. All ids must be below."),
-              eos("Id of the end-of-sentence token, for input that does not say so.")}),
+      joined(joined(writing_options(),
+                    {make_choice("input", "FORMAT",
+                                 "What FILE holds: a token stream; text with decimal ids, one line "
+                                 "per document; or little-endian ids of 2 or 4 bytes, one "
+                                 "document.",
+                                 {"stream", "ids", "u16", "u32"})}),
+             vocabulary_options("ids that come without one",
+                                "Id of the end-of-sentence token where there is no --vocab.")),
       {{"qltok encode --vocab vocab.json train.txt | qlbin pack -o data/train", "Pack a text"},
        {"qlbin pack -o data/train --input u16 --vocab-size 50257 train.bin",
         "Pack ids that another program wrote"}}};
@@ -148,20 +154,22 @@ Command import_files() {
       "import",
       "pack token files of other programs",
       "FILE...",
-      joined(
-          writing_options(),
-          {foreign_format(),
-           required(vocabulary_size("Number of entries in the vocabulary. All ids must be below.")),
-           eos("Id of the end-of-sentence token. Of llm.c and nanoGPT, it ends a document; without "
-               "it all FILEs are one document."),
-           make_flag("eos-first",
-                     "The token of --eos begins a document, as in what llm.c's scripts write: "
-                     "50256 of GPT-2's vocabulary, 128000 of that of Llama 3.")}),
+      joined(joined(writing_options(),
+                    vocabulary_options(
+                        "the ids",
+                        "Id of the end-of-sentence token where there is no --vocab. Of llm.c and "
+                        "nanoGPT, it ends a document; without one all FILEs are one document.")),
+             {foreign_format(),
+              make_flag("eos-first",
+                        "<eos> begins a document, as in what llm.c's scripts write: 50256 of "
+                        "GPT-2's vocabulary, 128000 of that of Llama 3.")}),
       {{"qlbin import --format llmc -o data/train --vocab-size 50257 --eos 50256 --eos-first "
         "fineweb_train_*.bin",
         "Files of llm.c's scripts"},
        {"qlbin import --format megatron -o data/all --vocab-size 50257 my_text_document",
-        "Megatron's my_text_document.bin and my_text_document.idx"}}};
+        "Megatron's my_text_document.bin and my_text_document.idx"},
+       {"qlbin import --format nanogpt -o data/train --vocab gpt2.json train.bin",
+        "Ids with the vocabulary that qltok vocab --import made"}}};
 }
 
 Command export_folders() {

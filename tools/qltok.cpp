@@ -1,6 +1,7 @@
 // qltok: text to token stream, and back. See qltok(1).
 #include <fmt/format.h>
 
+#include <array>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,12 +16,12 @@
 #include "base/provenance.h"
 #include "base/tool.h"
 #include "foreign/plain_ids.h"
-#include "shard/token_stream_format.h"
 #include "tables.h"
 #include "text/decoder.h"
 #include "text/encode_files.h"
 #include "text/piece_writer.h"
 #include "text/vocabulary_builder.h"
+#include "text/vocabulary_import.h"
 
 namespace {
 
@@ -47,11 +48,6 @@ void warn_of_reserved(std::int64_t count) {
               with_thousands(count));
 }
 
-// A token stream carries no more.
-std::string read_vocabulary_text(const std::string& path) {
-  return read_file(path, static_cast<std::int64_t>(kLargestVocabularyText));
-}
-
 // The place of the output is no part of how it was made.
 Json configuration(const Options& options) {
   Json json = configuration_of(options);
@@ -59,7 +55,43 @@ Json configuration(const Options& options) {
   return json;
 }
 
+// These say how text is counted. Nothing is counted when a vocabulary is imported.
+constexpr std::array kCountingOptions = {"min-count", "max-size", "invalid", "threads"};
+
+void import_vocabulary(const Options& options) {
+  for (const char* name : kCountingOptions) {
+    if (options.given(name)) {
+      throw UsageError("", fmt::format("--{} does not go with --import", name),
+                       "leave one of them out");
+    }
+  }
+  if (!options.positional().empty()) {
+    throw UsageError("--import", "the vocabulary comes from its file, not from text",
+                     fmt::format("leave out {}", options.positional().front()));
+  }
+  const std::string path = options.text("import");
+  VocabularyImport rules;
+  if (options.given("type")) rules.type = chosen<TokenType>(options, "type");
+  rules.lowercase = options.flag("lowercase");
+  rules.eos = chosen<Presence>(options, "eos");
+  rules.unk = chosen<Presence>(options, "unk");
+  if (options.has("eos-token")) rules.eos_token = options.text("eos-token");
+  if (options.has("unk-token")) rules.unk_token = options.text("unk-token");
+  DataOutput out(options.text("output"), false);
+  const Vocabulary vocabulary = import_vocabulary(read_vocabulary_file(path), rules, path);
+  out.write(vocabulary.to_text(provenance(configuration(options))));
+  out.close();
+  log_info("{}", describe(vocabulary.info()));
+}
+
 void make_vocabulary(const Options& options) {
+  if (options.given("import")) return import_vocabulary(options);
+  for (const char* name : {"eos-token", "unk-token"}) {
+    if (options.given(name)) {
+      throw UsageError("", fmt::format("--{} goes with --import only", name),
+                       "made from text, they are <eos> and <unk>");
+    }
+  }
   VocabularyRules rules;
   rules.type = chosen<TokenType>(options, "type");
   rules.lowercase = options.flag("lowercase");
@@ -112,7 +144,7 @@ void encode(const Options& options) {
   DataOutput out(options.text("output-file"), format == "stream");
   const std::string path = options.text("vocab");
   StreamHeader header;
-  header.vocabulary_text = read_vocabulary_text(path);
+  header.vocabulary_text = read_vocabulary_file(path);
   const Vocabulary vocabulary = parse_vocabulary(header.vocabulary_text, path);
   const EncodeOptions rules = encode_options(options, vocabulary);
   const Encoder encoder(vocabulary, rules);
@@ -153,7 +185,7 @@ Vocabulary stream_vocabulary(const Options& options, const StreamHeader& header,
   }
   const std::string where = given ? options.text("vocab") : stream + ": vocabulary";
   Vocabulary vocabulary =
-      parse_vocabulary(given ? read_vocabulary_text(where) : header.vocabulary_text, where);
+      parse_vocabulary(given ? read_vocabulary_file(where) : header.vocabulary_text, where);
   if (!info.hash.empty() && info.hash != vocabulary.hash()) {
     throw Error(where,
                 fmt::format("the vocabulary has the hash {}, but {} was made with {}",
@@ -172,7 +204,7 @@ void decode(const Options& options) {
       throw UsageError("--input ids", "ids bring no vocabulary", "give one with --vocab");
     }
     const std::string path = options.text("vocab");
-    const Vocabulary vocabulary = parse_vocabulary(read_vocabulary_text(path), path);
+    const Vocabulary vocabulary = parse_vocabulary(read_vocabulary_file(path), path);
     Decoder decoder(vocabulary, decode_options(options, vocabulary), write);
     read_text_ids(input, vocabulary.info(), decoder, [](std::int64_t) {},
                   {"give the vocabulary that the text was encoded with",

@@ -22,9 +22,23 @@ Command vocab_command() {
           "[FILE...|-]",
           {make_choice(
                "type", "TYPE",
-               "What a token is: a word between blanks, a Unicode code point, a byte, or a piece "
-               "of a word learned by the SentencePiece library.",
+               "What a token is: a word between blanks, a Unicode code point, a byte, a piece of a "
+               "word learned by the SentencePiece library, or (piece, with --import only) any text "
+               "that names an id.",
                all_names<text::TokenType>()),
+           make_option(
+               "import", OptionType::kFile, "FILE",
+               "Take the vocabulary of another program: a SentencePiece model, a tokenizer.json "
+               "of Hugging Face, or a list with one token a line. A list has words, as that of "
+               "the public Transformer-XL (of a line its first word, and its count when that "
+               "follows), or with --type piece texts with \\n, \\t, \\r, \\\\ and \\xNN for bytes. "
+               "Pieces decode and name tokens, but do not encode."),
+           make_option("eos-token", OptionType::kText, "TOKEN",
+                       "The token of --import that is <eos>. Default: what the file says, or one "
+                       "named <eos>, </s>, </S>, <S>, <|endoftext|>, [EOS] or <|end_of_text|>."),
+           make_option("unk-token", OptionType::kText, "TOKEN",
+                       "The same for <unk>. Default: what the file says, or one named <unk>, "
+                       "<UNK> or [UNK]."),
            required(with_letter(
                'o', make_option("output", OptionType::kFile, "VOCAB",
                                 "The vocabulary file to write; - is standard output."))),
@@ -56,7 +70,9 @@ Command vocab_command() {
            {"qltok vocab --min-count 3 --lowercase -o words.json a.txt b.txt",
             "Lower-cased words that occur at least three times"},
            {"qltok vocab --type sentencepiece --max-size 8k -o pieces.json train.txt",
-            "8,000 pieces of words"}}};
+            "8,000 pieces of words"},
+           {"qltok vocab --import tokenizer.json -o vocab.json",
+            "Names for the token ids of another program"}}};
 }
 
 Command encode_command() {

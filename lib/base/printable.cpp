@@ -6,9 +6,14 @@
 #include <string_view>
 #include <utility>
 
+#include "base/utf8.h"
+
 namespace ql {
 
 namespace {
+
+// The characters with an escape of one letter, and their letters.
+constexpr std::string_view kNamed = "\t\n\r\\", kNames = "tnr\\";
 
 // Returns the length in bytes of the control character at `i`, 0 when there is another one.
 std::size_t control_at(std::string_view text, std::size_t i) {
@@ -33,22 +38,42 @@ std::string printable(std::string text) { return without_controls(std::move(text
 std::string printable_lines(std::string text) { return without_controls(std::move(text), "\n\t"); }
 
 std::string escaped(std::string_view text) {
-  constexpr std::string_view kNamed = "\t\n\r\\", kNames = "tnr\\";
   std::string result;
-  for (std::size_t i = 0; i < text.size();) {
+  for (std::size_t i = 0, length = 0; i < text.size(); i += length) {
     const std::size_t name = kNamed.find(text[i]);
-    const std::size_t length = text[i] == ' ' ? 1 : control_at(text, i);
+    const CodePoint point = code_point_at(text, i);
+    length = point.length;
+    const std::string_view character = text.substr(i, length);
     if (name != std::string_view::npos) {
-      result += '\\';
-      result += kNames[name];
-    } else if (length == 0) {
-      result += text[i];
+      result += {'\\', kNames[name]};
+    } else if (point.valid && text[i] != ' ' && control_at(text, i) == 0) {
+      result += character;
     } else {
-      for (const char letter : text.substr(i, length)) {
-        result += fmt::format("\\x{:02X}", static_cast<unsigned char>(letter));
+      for (const char byte : character) {
+        result += fmt::format("\\x{:02X}", static_cast<unsigned char>(byte));
       }
     }
-    i += length == 0 ? 1 : length;
+  }
+  return result;
+}
+
+std::optional<std::string> unescaped(std::string_view text) {
+  constexpr std::string_view kDigits = "0123456789ABCDEF";
+  std::string result;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '\\') {
+      result += text[i];
+      continue;
+    }
+    if (++i == text.size()) return std::nullopt;
+    if (const std::size_t name = kNames.find(text[i]); name != std::string_view::npos) {
+      result += kNamed[name];
+      continue;
+    }
+    if (text[i] != 'x' || text.size() - i < 3) return std::nullopt;
+    const std::size_t high = kDigits.find(text[++i]), low = kDigits.find(text[++i]);
+    if (high == std::string_view::npos || low == std::string_view::npos) return std::nullopt;
+    result += static_cast<char>(high * 16 + low);
   }
   return result;
 }

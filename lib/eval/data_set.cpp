@@ -58,13 +58,17 @@ DataSet open_data(const std::string& path) {
   return shard::names_stream(path) ? read_stream(path) : open_folder(path);
 }
 
+void warn_of_unknown_vocabulary(const std::string& silent, const std::string& other) {
+  log_warning("{} does not say which vocabulary it was made with; {} is trusted to match it",
+              silent, other);
+}
+
 void check_vocabulary(const std::string& trained_on,
                       const std::optional<shard::VocabularyInfo>& vocabulary, const DataSet& data) {
   if (!vocabulary || vocabulary->hash.empty() || data.vocabulary.hash.empty()) {
     const bool data_is_silent = data.vocabulary.hash.empty();
-    log_warning("{} does not say which vocabulary it was made with; {} is trusted to match it",
-                data_is_silent ? data.source.name : trained_on,
-                data_is_silent ? trained_on : data.source.name);
+    warn_of_unknown_vocabulary(data_is_silent ? data.source.name : trained_on,
+                               data_is_silent ? trained_on : data.source.name);
     return;
   }
   if (vocabulary->hash != data.vocabulary.hash) {

@@ -22,6 +22,9 @@ struct DataSet {
 // producer did not finish.
 DataSet open_data(const std::string& path);
 
+// Warns that the tokens of `silent` may be of another vocabulary.
+void warn_of_unknown_vocabulary(const std::string& silent, const std::string& other);
+
 // Throws Error that names both sides when the hashes of their vocabularies differ: tokens of
 // another vocabulary would give a number without a meaning. Where a side has no hash (imported ids)
 // it only warns; evaluate() still checks every id. `trained_on` names the model or the data the

@@ -42,14 +42,14 @@ class Ends {
   bool inside_ = false;  // of a line
 };
 
-// <eos>, or the token of the line feed in a vocabulary of characters or bytes.
+// <eos>, or the token of the line feed in a vocabulary of characters, bytes or pieces.
 std::optional<shard::TokenId> line_end_of(const shard::VocabularyInfo& vocabulary,
                                           const std::function<std::string()>& text) {
   if (vocabulary.eos) return vocabulary.eos;
-  if (vocabulary.type != "char" && vocabulary.type != "byte") return std::nullopt;
+  const bool bytes = vocabulary.type == "byte";
+  if (!bytes && vocabulary.type != "char" && vocabulary.type != "piece") return std::nullopt;
   const TokenTexts tokens = read_token_texts(text());
-  const auto found =
-      std::find(tokens.begin(), tokens.end(), vocabulary.type == "char" ? "\n" : "<0x0A>");
+  const auto found = std::find(tokens.begin(), tokens.end(), bytes ? "<0x0A>" : "\n");
   if (found == tokens.end()) return std::nullopt;
   return static_cast<shard::TokenId>(found - tokens.begin());
 }

@@ -16,8 +16,8 @@ using TokenId = std::uint32_t;
 struct VocabularyInfo {
   std::int64_t size = 0;  // ids are 0 .. size-1
   std::string hash;       // base/hash.h content_hash of the vocabulary's content; ""
-                          // for imported ids
-  std::string type;       // word, char, byte, sentencepiece; "" for imported ids
+                          // for ids without a vocabulary
+  std::string type;       // word, char, byte, sentencepiece, piece; "" likewise
   std::optional<TokenId> eos, unk;
   // Bytes of an id in streams and shards: 2 for at most 65,536 entries, else 4; and their type's
   // name.

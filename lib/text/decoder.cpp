@@ -5,7 +5,8 @@
 #include <utility>
 
 #include "base/error.h"
-#include "text/utf8_internal.h"
+#include "base/printable.h"
+#include "base/utf8.h"
 
 namespace ql::text {
 namespace {
@@ -34,6 +35,8 @@ std::string token_text(const Vocabulary& vocabulary, TokenId id) {
       return std::string(1, static_cast<char>(*parse_byte_token(vocabulary.token(id))));
     case TokenType::kSentencePiece:
       return piece_text(vocabulary, id);
+    case TokenType::kPiece:
+      return unescaped(vocabulary.token(id)).value();
     default:
       return std::string(vocabulary.token(id));
   }
@@ -44,6 +47,9 @@ std::string token_text(const Vocabulary& vocabulary, TokenId id) {
 Decoder::Decoder(const Vocabulary& vocabulary, DecodeOptions options, Sink sink)
     : vocabulary_(vocabulary), options_(options), sink_(std::move(sink)) {
   if (vocabulary_.type() == TokenType::kWord) return;
+  if (vocabulary_.type() == TokenType::kSentencePiece) {
+    leading_blanks_ = vocabulary_.model().leading_blanks();
+  }
   texts_.reserve(vocabulary_.size());
   for (TokenId id = 0; id < vocabulary_.size(); ++id) texts_.push_back(token_text(vocabulary_, id));
 }
@@ -62,8 +68,7 @@ void Decoder::write(const TokenId* ids, std::size_t count) {
     } else if (words) {
       add_word(vocabulary_.token(id));
     } else {
-      text_.append(texts_[id]);
-      line_open_ = true;
+      add_text(texts_[id]);
     }
     if (text_.size() >= kPassOnBytes) pass_on();
   }
@@ -77,6 +82,18 @@ void Decoder::begin_document() {
 void Decoder::finish(const std::optional<shard::TextCounts>& /*counts*/) {
   begin_document();
   pass_on();
+}
+
+void Decoder::add_text(std::string_view text) {
+  if (text.empty()) return;
+  using Blanks = SentencePieceModel::LeadingBlanks;
+  if (leading_blanks_ != Blanks::kNone && line_empty_ && text.front() == ' ') {
+    text.remove_prefix(1);
+    if (text.empty() && leading_blanks_ == Blanks::kAll) return;
+  }
+  line_empty_ = !text.empty() && text.back() == '\n';
+  text_.append(text);
+  line_open_ = true;
 }
 
 void Decoder::add_word(std::string_view word) {

@@ -20,7 +20,8 @@ struct DecodeOptions {
 
 // Streams: needs no more than the ids of one call. Words: one blank between words, a line feed for
 // each <eos>, and one where a document or the text ends inside a line. Other types: exactly the
-// text of the tokens; <unk> becomes U+FFFD.
+// text of the tokens; <unk> becomes U+FFFD, and blanks that a SentencePiece model puts before each
+// line are taken away again.
 class Decoder : public shard::TokenSink {
  public:
   using Sink = std::function<void(std::string_view text)>;
@@ -33,6 +34,7 @@ class Decoder : public shard::TokenSink {
   void finish(const std::optional<shard::TextCounts>& counts) override;
 
  private:
+  void add_text(std::string_view text);
   void add_word(std::string_view word);
   void add_eos();
   void end_line();
@@ -43,7 +45,8 @@ class Decoder : public shard::TokenSink {
   Sink sink_;
   std::vector<std::string> texts_;  // of the tokens; empty for words, which the vocabulary has
   std::string text_;
-  bool line_empty_ = true;  // no word on this line yet
+  SentencePieceModel::LeadingBlanks leading_blanks_ = SentencePieceModel::LeadingBlanks::kNone;
+  bool line_empty_ = true;  // nothing on this line yet
   bool line_open_ = false;  // kDouble: the <eos> before the line was there
 };
 

@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "text/lines_internal.h"
 #include "text/lowercase_internal.h"
-#include "text/utf8_internal.h"
 #include "text/words.h"
 
 namespace ql::text {

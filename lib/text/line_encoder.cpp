@@ -6,7 +6,7 @@
 #include <array>
 
 #include "base/error.h"
-#include "text/utf8_internal.h"
+#include "base/utf8.h"
 #include "text/words.h"
 
 namespace ql::text {
@@ -88,13 +88,18 @@ class ByteEncoder : public LineEncoder {
   std::array<TokenId, 256> id_of_;
 };
 
-// Hands lines to the library in pieces: it needs memory and time for a whole line at once, and it
-// takes a U+2581 in the text for a blank.
+// Hands lines to the library in parts where the model keeps text as it is: the library needs memory
+// and time for all it gets, and it takes a U+2581 in the text for a blank. A model with rules of
+// its own gets whole lines, because its rules look at where they begin and end.
 class PieceEncoder : public LineEncoder {
  public:
   explicit PieceEncoder(const Vocabulary& vocabulary) : vocabulary_(vocabulary) {}
 
   void encode(std::string_view line, std::vector<TokenId>& ids, Unknowns& unknowns) const override {
+    if (!vocabulary_.model().keeps_text()) {
+      add(line, ids, unknowns);
+      return;
+    }
     for (;;) {
       const std::size_t end = line.find(kPieceBlank);
       encode_plain(line.substr(0, end), ids, unknowns);
@@ -111,13 +116,17 @@ class PieceEncoder : public LineEncoder {
   void encode_plain(std::string_view text, std::vector<TokenId>& ids, Unknowns& unknowns) const {
     while (!text.empty()) {
       const std::size_t size = sentencepiece_part(text);
-      const std::size_t begin = ids.size();
-      vocabulary_.model().encode(text.substr(0, size), ids);
-      std::for_each(ids.begin() + static_cast<std::ptrdiff_t>(begin), ids.end(), [&](TokenId& id) {
-        if (id == vocabulary_.unk()) id = unknowns.replace(text.substr(0, size));
-      });
+      add(text.substr(0, size), ids, unknowns);
       text.remove_prefix(size);
     }
+  }
+
+  void add(std::string_view text, std::vector<TokenId>& ids, Unknowns& unknowns) const {
+    const std::size_t begin = ids.size();
+    vocabulary_.model().encode(text, ids);
+    std::for_each(ids.begin() + static_cast<std::ptrdiff_t>(begin), ids.end(), [&](TokenId& id) {
+      if (id == vocabulary_.unk()) id = unknowns.replace(text);
+    });
   }
 
   // Bytes that the library must not see: as byte pieces, or <unk> where the model has none.
@@ -165,6 +174,9 @@ std::unique_ptr<const LineEncoder> make_line_encoder(const Vocabulary& vocabular
       return std::make_unique<ByteEncoder>(vocabulary);
     case TokenType::kSentencePiece:
       return std::make_unique<PieceEncoder>(vocabulary);
+    case TokenType::kPiece:
+      throw Error("the vocabulary", "its tokens are only names: nothing says how text becomes them",
+                  "encode with the program that made it, and take the ids with qlbin import");
   }
   throw std::logic_error("an unknown vocabulary type");
 }

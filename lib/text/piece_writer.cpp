@@ -1,7 +1,5 @@
 #include "text/piece_writer.h"
 
-#include <fmt/format.h>
-
 #include <utility>
 
 #include "base/printable.h"
@@ -33,10 +31,7 @@ void PieceWriter::finish(const std::optional<shard::TextCounts>& /*counts*/) { b
 std::string PieceWriter::shown(TokenId id) const {
   const std::string_view token = vocabulary_.token(id);
   if (vocabulary_.type() != TokenType::kByte || vocabulary_.is_special(id)) return escaped(token);
-  const unsigned char byte = *parse_byte_token(token);
-  // Such a byte alone is no UTF-8.
-  if (byte >= 0x80) return fmt::format("\\x{:02X}", byte);
-  return escaped(std::string(1, static_cast<char>(byte)));
+  return escaped(std::string(1, static_cast<char>(*parse_byte_token(token))));
 }
 
 bool PieceWriter::ends_line(TokenId id) const {
@@ -51,8 +46,10 @@ bool PieceWriter::ends_line(TokenId id) const {
     case TokenType::kByte:
     case TokenType::kSentencePiece:
       return vocabulary_.token(id) == "<0x0A>";
+    case TokenType::kPiece:
+      break;
   }
-  throw std::logic_error("an unknown vocabulary type");
+  throw std::logic_error("a vocabulary that does not encode");
 }
 
 }  // namespace ql::text

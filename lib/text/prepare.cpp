@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "text/utf8_internal.h"
+#include "base/utf8.h"
 
 namespace ql::text {
 

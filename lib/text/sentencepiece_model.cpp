@@ -6,8 +6,8 @@
 #include <new>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "text/sentencepiece_rules_internal.h"
-#include "text/utf8_internal.h"
 
 namespace ql::text {
 
@@ -38,10 +38,14 @@ std::string load(sentencepiece::SentencePieceProcessor& processor, std::string_v
 
 SentencePieceModel::SentencePieceModel(std::string_view serialized, const std::string& where)
     : processor_(std::make_unique<sentencepiece::SentencePieceProcessor>()) {
-  if (rewrites_text(serialized)) {
-    throw FormatError(where, "a SentencePiece model that rewrites text, or a damaged one",
-                      "make one with qltok vocab, which keeps text as it is");
+  const SentencePieceRules rules = sentencepiece_rules(serialized);
+  if (!rules.problem.empty()) {
+    throw FormatError(where, fmt::format("not a SentencePiece model to use: {}", rules.problem),
+                      "copy the model again, or make a vocabulary with qltok vocab");
   }
+  keeps_text_ = rules.keeps_text;
+  if (rules.adds_prefix) leading_blanks_ = LeadingBlanks::kOne;
+  if (rules.removes_blanks) leading_blanks_ = LeadingBlanks::kAll;
   if (const std::string problem = load(*processor_, serialized); !problem.empty()) {
     throw FormatError(where, fmt::format("not a SentencePiece model ({})", problem));
   }
@@ -70,6 +74,12 @@ bool SentencePieceModel::is_control(std::uint32_t id) const {
 
 std::uint32_t SentencePieceModel::unk() const {
   return static_cast<std::uint32_t>(processor_->unk_id());
+}
+
+std::optional<std::uint32_t> SentencePieceModel::eos() const {
+  const int id = processor_->eos_id();
+  if (id < 0) return std::nullopt;
+  return static_cast<std::uint32_t>(id);
 }
 
 void SentencePieceModel::encode(std::string_view text, std::vector<std::uint32_t>& ids) const {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,7 +25,8 @@ std::size_t sentencepiece_part(std::string_view text);
 
 class SentencePieceModel {
  public:
-  // `serialized` is a model as the library writes it. Throws FormatError at `where`.
+  // `serialized` is a model as the library writes it. Throws FormatError at `where`, also for one
+  // whose rules would lead the library outside its memory.
   SentencePieceModel(std::string_view serialized, const std::string& where);
   ~SentencePieceModel();
 
@@ -35,11 +37,21 @@ class SentencePieceModel {
   // True for pieces that text never becomes, such as <eos>.
   bool is_control(std::uint32_t id) const;
   std::uint32_t unk() const;
+  std::optional<std::uint32_t> eos() const;
+  // True when pieces hold the text byte by byte, so that it may be cut where pieces end. Other
+  // models rewrite a line as a whole.
+  bool keeps_text() const { return keeps_text_; }
+  // How many blanks at the beginning of a line are none of its text: all of them where the model
+  // removes blanks (kAll), that which it adds (kOne), or kNone.
+  enum class LeadingBlanks { kNone, kOne, kAll };
+  LeadingBlanks leading_blanks() const { return leading_blanks_; }
   // Appends the ids of `text`, valid UTF-8. May be called from several threads.
   void encode(std::string_view text, std::vector<std::uint32_t>& ids) const;
 
  private:
   std::unique_ptr<sentencepiece::SentencePieceProcessor> processor_;
+  bool keeps_text_;
+  LeadingBlanks leading_blanks_ = LeadingBlanks::kNone;
 };
 
 struct SentencePieceTraining {

@@ -1,13 +1,23 @@
-// Rules in a SentencePiece model that rewrite text before it is split.
+// What a SentencePiece model does to text before it is split, and to pieces that become text.
 #pragma once
 
+#include <string>
 #include <string_view>
 
 namespace ql::text {
 
-// True when the serialized model has such rules (precompiled_charsmap of its normalizer_spec or
-// denormalizer_spec) or is too damaged to tell. Our models have none, because text shall pass
-// unchanged. The library would follow rules wherever they point, outside its memory, too.
-bool rewrites_text(std::string_view serialized);
+// Rules in the normalizer_spec of a serialized model, without those of its pieces. The defaults are
+// the library's.
+struct SentencePieceRules {
+  bool keeps_text = true;   // text becomes pieces and comes back byte by byte
+  bool adds_prefix = true;  // a blank is put before the text, so that its first word is like others
+  bool removes_blanks = true;  // at both ends, and all but one between words
+  std::string problem;         // why the model cannot be used, "" when it can
+};
+
+// The library follows the rules of a precompiled_charsmap wherever they point, outside its memory,
+// too. So they are checked here. A problem are also rules for the way back (denormalizer_spec),
+// which are not used here, and a model that is damaged before its rules are known.
+SentencePieceRules sentencepiece_rules(std::string_view serialized);
 
 }  // namespace ql::text

@@ -9,8 +9,8 @@
 #include "base/log.h"
 #include "base/number.h"
 #include "base/signals.h"
+#include "base/utf8.h"
 #include "text/lines_internal.h"
-#include "text/utf8_internal.h"
 #include "text/words.h"
 
 namespace ql::text {

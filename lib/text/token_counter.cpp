@@ -4,7 +4,7 @@
 #include <array>
 #include <functional>
 
-#include "text/utf8_internal.h"
+#include "base/utf8.h"
 #include "text/words.h"
 
 namespace ql::text {

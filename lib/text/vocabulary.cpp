@@ -6,7 +6,8 @@
 
 #include "base/error.h"
 #include "base/hash.h"
-#include "text/utf8_internal.h"
+#include "base/printable.h"
+#include "base/utf8.h"
 #include "text/words.h"
 
 namespace ql::text {
@@ -32,6 +33,9 @@ void check_token(TokenType type, std::string_view token, const std::string& wher
   }
   if (type == TokenType::kByte) {
     expect(parse_byte_token(token).has_value(), "a byte such as <0x0A>");
+  }
+  if (type == TokenType::kPiece) {
+    expect(!token.empty() && unescaped(token), "a text with escapes such as \\n or \\xC3");
   }
 }
 
@@ -98,11 +102,10 @@ std::string hash_of(const VocabularyContent& content, const TokenTable& tokens) 
 std::string byte_token(unsigned char byte) { return fmt::format("<0x{:02X}>", byte); }
 
 std::optional<unsigned char> parse_byte_token(std::string_view token) {
-  constexpr std::string_view kDigits = "0123456789ABCDEF";
   if (token.size() != 6 || token.substr(0, 3) != "<0x" || token[5] != '>') return std::nullopt;
-  const std::size_t high = kDigits.find(token[3]), low = kDigits.find(token[4]);
-  if (high == std::string_view::npos || low == std::string_view::npos) return std::nullopt;
-  return static_cast<unsigned char>(high * 16 + low);
+  const std::optional<std::string> byte = unescaped(fmt::format("\\x{}", token.substr(3, 2)));
+  if (!byte) return std::nullopt;
+  return static_cast<unsigned char>(byte->front());
 }
 
 Vocabulary::Vocabulary(VocabularyContent content, const std::string& where)
@@ -118,8 +121,10 @@ Vocabulary::Vocabulary(VocabularyContent content, const std::string& where)
   if (content_.eos && content_.eos == content_.unk) {
     throw FormatError(where, fmt::format("specials: eos and unk are both {}", *content_.eos));
   }
-  if (content_.type == TokenType::kByte && content_.lowercase) {
-    throw FormatError(where, "a vocabulary of bytes cannot be lower-cased");
+  if ((content_.type == TokenType::kByte || content_.type == TokenType::kPiece) &&
+      content_.lowercase) {
+    throw FormatError(where, fmt::format("a vocabulary of type {} cannot be lower-cased",
+                                         ql::to_text(content_.type)));
   }
   std::size_t bytes = 0;
   for (const std::string& token : content_.tokens) bytes += token.size();

@@ -19,8 +19,10 @@ namespace ql::text {
 
 using shard::TokenId;
 
-enum class TokenType { kWord, kChar, kByte, kSentencePiece };
-constexpr auto names_of(TokenType) { return std::array{"word", "char", "byte", "sentencepiece"}; }
+enum class TokenType { kWord, kChar, kByte, kSentencePiece, kPiece };
+constexpr auto names_of(TokenType) {
+  return std::array{"word", "char", "byte", "sentencepiece", "piece"};
+}
 
 // The style says how words stand on a line when text is written.
 enum class LineStyle {
@@ -34,6 +36,8 @@ constexpr auto names_of(LineStyle) { return std::array{"plain", "padded"}; }
 //   char           the code point in UTF-8
 //   byte           "<0x00>" .. "<0xFF>", all 256
 //   sentencepiece  the pieces of `model`, in its order
+//   piece          any bytes, with the escapes of base/printable.h; these name tokens and decode,
+//                  but nothing says how text becomes them
 // Specials (<eos>, <unk>) are tokens, too; what is written there never matches text, but for a
 // word <unk>.
 struct VocabularyContent {
@@ -78,6 +82,9 @@ class Vocabulary {
   std::shared_ptr<const SentencePieceModel> model_;
   std::string hash_;
 };
+
+// The text of a vocabulary's file, or of one to import: no more than a token stream carries.
+std::string read_vocabulary_file(const std::string& path);
 
 // Reads what to_text wrote. `where` names the file in messages.
 Vocabulary parse_vocabulary(std::string_view text, const std::string& where);

@@ -41,6 +41,10 @@ void check_rules(const VocabularyRules& rules) {
   const std::string type = to_text(rules.type);
   const bool bytes = rules.type == TokenType::kByte;
   const bool pieces = rules.type == TokenType::kSentencePiece;
+  if (rules.type == TokenType::kPiece) {
+    throw UsageError("--type piece", "the pieces of other programs are not learned from text",
+                     "give their list with --import");
+  }
   if (bytes && rules.lowercase) {
     throw UsageError("--lowercase", "bytes have no case", "use --type char");
   }

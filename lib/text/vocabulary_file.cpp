@@ -2,7 +2,9 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/keys.h"
+#include "shard/token_stream_format.h"
 #include "text/base64_internal.h"
 #include "text/vocabulary.h"
 
@@ -42,6 +44,10 @@ std::string model_of(const JsonObject& object) {
 }
 
 }  // namespace
+
+std::string read_vocabulary_file(const std::string& path) {
+  return read_file(path, static_cast<std::int64_t>(shard::kLargestVocabularyText));
+}
 
 Vocabulary parse_vocabulary(std::string_view text, const std::string& where) {
   const std::size_t begin = text.find_first_not_of(" \t\r\n");

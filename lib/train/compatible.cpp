@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/progress.h"
+#include "eval/data_set.h"
 #include "eval/evaluate.h"
 #include "eval/token_counts.h"
 #include "net/propose_cutoffs.h"
@@ -89,6 +90,11 @@ void require_same_vocabulary(const std::string& where, const shard::VocabularyIn
                 fmt::format("made with another vocabulary ({}) than {} ({})", describe(vocabulary),
                             other_where, describe(other)),
                 "encode all texts with the vocabulary of the training text");
+  }
+  if (!both_known) {
+    const bool first_is_silent = vocabulary.hash.empty();
+    eval::warn_of_unknown_vocabulary(first_is_silent ? where : other_where,
+                                     first_is_silent ? other_where : where);
   }
 }
 

@@ -19,7 +19,7 @@ net::Network with_vocabulary(const net::Network& network, const std::string& whe
                              shard::TokenReader& data, const std::function<void()>& get_on);
 
 // Throws Error that names both places when size or hash of the vocabularies differ. Imported ids
-// have no hash: then only the sizes are compared.
+// may have no hash: then only the sizes are compared, with a warning.
 void require_same_vocabulary(const std::string& where, const shard::VocabularyInfo& vocabulary,
                              const std::string& other_where, const shard::VocabularyInfo& other);
 

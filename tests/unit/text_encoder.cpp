@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "base/utf8.h"
 #include "text/encode_files.h"
 #include "text/lowercase_internal.h"
-#include "text/utf8_internal.h"
 #include "text/vocabulary_builder.h"
 #include "unit/text_support.h"
 

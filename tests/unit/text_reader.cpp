@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "text/utf8_internal.h"
+#include "base/utf8.h"
 #include "text/words.h"
 #include "unit/text_support.h"
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-namespace ql::text {
+namespace ql {
 
 constexpr char32_t kLastCodePoint = 0x10FFFF;
 constexpr char32_t kReplacement = 0xFFFD;
@@ -39,4 +39,4 @@ std::size_t incomplete_suffix(std::string_view text);
 
 void append_utf8(std::string& text, char32_t code_point);
 
-}  // namespace ql::text
+}  // namespace ql

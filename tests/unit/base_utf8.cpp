@@ -1,4 +1,4 @@
-#include "text/utf8_internal.h"
+#include "base/utf8.h"
 
 #include <doctest/doctest.h>
 
@@ -8,7 +8,7 @@
 
 #include "unit/text_support.h"
 
-namespace ql::text {
+namespace ql {
 namespace {
 
 // Straight from the definition: the bits of the bytes, then what must not be.
@@ -116,11 +116,11 @@ TEST_CASE("replacement follows the examples of the Unicode standard, tables 3-8 
 }
 
 TEST_CASE("random bytes become valid, valid text stays as it is") {
-  testing::Random random(1);
+  text::testing::Random random(1);
   for (int round = 0; round < 2000; ++round) {
     std::string bytes;
-    for (std::size_t i = testing::below(random, 30); i > 0; --i) {
-      bytes.push_back(static_cast<char>(testing::below(random, 2) ? 'a' : random()));
+    for (std::size_t i = text::testing::below(random, 30); i > 0; --i) {
+      bytes.push_back(static_cast<char>(text::testing::below(random, 2) ? 'a' : random()));
     }
     const std::string clean = replace_invalid_utf8(bytes);
     CHECK(find_invalid_utf8(clean) == std::string::npos);
@@ -132,7 +132,7 @@ TEST_CASE("random bytes become valid, valid text stays as it is") {
 TEST_CASE("code points are counted") {
   CHECK(count_code_points("") == 0);
   CHECK(count_code_points("aé日😀") == 4);
-  testing::Random random(9);
+  text::testing::Random random(9);
   for (std::size_t size = 0; size < 5000; size += 1 + size / 20) {
     std::string bytes;
     std::int64_t expected = 0;
@@ -170,4 +170,4 @@ TEST_CASE("an incomplete suffix is the longest end that more input could complet
 }
 
 }  // namespace
-}  // namespace ql::text
+}  // namespace ql

@@ -1,4 +1,4 @@
-#include "text/utf8_internal.h"
+#include "base/utf8.h"
 
 #include <unicode/utf8.h>
 
@@ -6,7 +6,7 @@
 #include <array>
 #include <cstring>
 
-namespace ql::text {
+namespace ql {
 namespace {
 
 const std::uint8_t* bytes_of(std::string_view text) {
@@ -94,4 +94,4 @@ void append_utf8(std::string& text, char32_t code_point) {
   text.append(bytes.data(), size);
 }
 
-}  // namespace ql::text
+}  // namespace ql

@@ -1,0 +1,256 @@
+#include <doctest/doctest.h>
+#include <sentencepiece_processor.h>
+#include <sentencepiece_trainer.h>
+
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/json.h"
+#include "text/decoder.h"
+#include "text/line_encoder.h"
+#include "text/sentencepiece_rules_internal.h"
+#include "text/vocabulary_import.h"
+#include "unit/text_support.h"
+
+namespace ql::text {
+namespace {
+
+using testing::contains;
+using testing::error_of;
+
+Vocabulary import_as(TokenType type, const std::string& content, VocabularyImport rules = {}) {
+  rules.type = type;
+  return import_vocabulary(content, rules, "file");
+}
+
+std::string decoded(const Vocabulary& vocabulary, const std::vector<TokenId>& ids) {
+  std::string text;
+  Decoder decoder(vocabulary, {}, [&text](std::string_view part) { text += part; });
+  // One by one, because what a token becomes may depend on the one before.
+  for (const TokenId id : ids) decoder.write(&id, 1);
+  decoder.finish(std::nullopt);
+  return text;
+}
+
+// A model as the library makes it for others: it normalizes, joins blanks and puts one in front.
+std::string foreign_model(const std::unordered_map<std::string, std::string>& more) {
+  std::vector<std::string> lines;
+  testing::Random random(5);
+  const std::vector<std::string> words = {
+      "walking ", "talked ", "jumps ", "\u00C9t\u00E9 ", "a ", "caf\u00E9 ", "\uFF21\uFF22 ", "x"};
+  for (int i = 0; i < 400; ++i) lines.push_back(testing::random_text(random, words, 9));
+  std::unordered_map<std::string, std::string> settings = {
+      {"vocab_size", "60"}, {"hard_vocab_limit", "false"}, {"minloglevel", "3"}};
+  for (const auto& [key, value] : more) settings[key] = value;
+  class Lines : public sentencepiece::SentenceIterator {
+   public:
+    explicit Lines(const std::vector<std::string>& lines) : lines_(lines) {}
+    bool done() const override { return next_ == lines_.size(); }
+    void Next() override { ++next_; }
+    const std::string& value() const override { return lines_[next_]; }
+    sentencepiece::util::Status status() const override { return {}; }
+
+   private:
+    const std::vector<std::string>& lines_;
+    std::size_t next_ = 0;
+  } iterator(lines);
+  std::string model;
+  REQUIRE(sentencepiece::SentencePieceTrainer::Train(settings, &iterator, &model).ok());
+  return model;
+}
+
+TEST_CASE("a foreign SentencePiece model encodes and decodes as the library does") {
+  testing::Random random(6);
+  const std::vector<std::string> parts = {"walking", " ",      "  ", "jumps", "\u00C9", "caf\u00E9",
+                                          "\uFF21",  "\u2581", "\t", "x",     "\u65E5", "talked "};
+  using Settings = std::unordered_map<std::string, std::string>;
+  for (const Settings& settings :
+       {Settings{}, Settings{{"normalization_rule_name", "nfkc_cf"}},
+        Settings{{"byte_fallback", "true"}, {"vocab_size", "330"}}, Settings{{"model_type", "bpe"}},
+        Settings{{"remove_extra_whitespaces", "false"}},
+        Settings{
+            {"add_dummy_prefix", "false"}, {"bos_id", "-1"}, {"eos_id", "1"}, {"unk_id", "0"}}}) {
+    const std::string model = foreign_model(settings);
+    sentencepiece::SentencePieceProcessor library;
+    REQUIRE(library.LoadFromSerializedProto(model).ok());
+    const Vocabulary vocabulary = import_vocabulary(model, {}, "m.model");
+    CHECK(vocabulary.type() == TokenType::kSentencePiece);
+    CHECK(vocabulary.eos() == static_cast<TokenId>(library.eos_id()));
+    CHECK_FALSE(vocabulary.model().keeps_text());
+    const auto encoder = make_line_encoder(vocabulary);
+    for (int round = 0; round < 200; ++round) {
+      const std::string line = testing::random_text(random, parts, testing::below(random, 20));
+      Unknowns unknowns(vocabulary, UnknownRule::kUnk);
+      std::vector<TokenId> ids;
+      encoder->encode(line, ids, unknowns);
+      std::vector<int> expected;
+      REQUIRE(library.Encode(line, &expected).ok());
+      REQUIRE(ids == std::vector<TokenId>(expected.begin(), expected.end()));
+      // The library writes U+2047 with blanks around for an unknown piece.
+      if (unknowns.count() > 0) continue;
+      std::string text;
+      REQUIRE(library.Decode(expected, &text).ok());
+      REQUIRE(decoded(vocabulary, ids) == text);
+    }
+  }
+}
+
+TEST_CASE("rules of a model that point outside of it are found") {
+  const std::string model = foreign_model({});
+  CHECK(sentencepiece_rules(model).problem.empty());
+  CHECK(sentencepiece_rules(model).adds_prefix);
+  CHECK(sentencepiece_rules(model).removes_blanks);
+  // The rules stand at the end of the model, behind the pieces and the settings.
+  const std::size_t begin = model.find("nmt_nfkc\x12");
+  REQUIRE(begin != std::string::npos);
+  int refused = 0;
+  testing::Random random(7);
+  const sentencepiece::SentencePieceProcessor library;
+  for (int round = 0; round < 300; ++round) {
+    std::string damaged = model;
+    for (int i = 0; i < 3; ++i) {
+      damaged[begin + 16 + testing::below(random, model.size() - begin - 16)] ^=
+          static_cast<char>(1 << testing::below(random, 8));
+    }
+    try {
+      // What is taken must not lead the library outside: the sanitizers see it.
+      const Vocabulary vocabulary = import_vocabulary(damaged, {}, "m.model");
+      Unknowns unknowns(vocabulary, UnknownRule::kUnk);
+      std::vector<TokenId> ids;
+      for (int line = 0; line < 20; ++line) {
+        std::string text;
+        for (int i = 0; i < 20; ++i) {
+          text += testing::random_text(random, testing::tricky_parts(), 1);
+        }
+        make_line_encoder(vocabulary)->encode(text, ids, unknowns);
+      }
+    } catch (const Error&) {
+      ++refused;
+    }
+  }
+  CHECK(refused > 100);
+}
+
+TEST_CASE("a list of words is that of the public Transformer-XL") {
+  const Vocabulary vocabulary = import_as(TokenType::kWord, "<S> 0\r\nthe 17\n<UNK>\ncat x\n");
+  CHECK(vocabulary.type() == TokenType::kWord);
+  CHECK(vocabulary.size() == 4);
+  CHECK(vocabulary.token(3) == "cat");
+  CHECK(vocabulary.counts() == std::vector<std::int64_t>{0, 17, 0, 0});
+  CHECK(vocabulary.eos() == TokenId{0});
+  CHECK(vocabulary.unk() == TokenId{2});
+  std::vector<TokenId> ids;
+  Unknowns unknowns(vocabulary, UnknownRule::kUnk);
+  make_line_encoder(vocabulary)->encode("the cat sat", ids, unknowns);
+  CHECK(ids == std::vector<TokenId>{1, 3, 2});
+
+  CHECK(
+      contains(error_of([] { import_as(TokenType::kWord, "a\n\nb\n"); }), "file: line 2: no word"));
+  CHECK(
+      contains(error_of([] { import_as(TokenType::kWord, "a\nb\na\n"); }), "tokens[2]: 'a' again"));
+  CHECK(contains(error_of([] { import_as(TokenType::kWord, "a\n<S>\n</S>\n"); }),
+                 "both <S> and </S> may be the <eos>; say which, with --eos-token"));
+  VocabularyImport rules;
+  rules.eos_token = "</S>";
+  CHECK(import_as(TokenType::kWord, "a\n<S>\n</S>\n", rules).eos() == TokenId{2});
+  rules.eos_token = "b";
+  CHECK(contains(error_of([&] { import_as(TokenType::kWord, "a\n", rules); }),
+                 "'b' is none of the 1"));
+  rules = {};
+  rules.unk = Presence::kAlways;
+  CHECK(contains(error_of([&] { import_as(TokenType::kWord, "a\n", rules); }), "--unk-token"));
+}
+
+TEST_CASE("a list of pieces holds any bytes and decodes") {
+  const Vocabulary vocabulary =
+      import_as(TokenType::kPiece, " the\n\\n\n\\xC3\n\\xA9\n\\\\n\n\\x41\nA\n<|endoftext|>\n");
+  CHECK(vocabulary.size() == 8);
+  CHECK(vocabulary.eos() == TokenId{7});
+  CHECK(decoded(vocabulary, {0, 2, 3, 1, 4, 5, 6, 7}) == " the\u00E9\n\\nAA\n");
+  const std::string text = vocabulary.to_text(Json::object());
+  CHECK(parse_vocabulary(text, "v.json").hash() == vocabulary.hash());
+  CHECK(contains(error_of([&] { make_line_encoder(vocabulary); }), "qlbin import"));
+  CHECK(contains(error_of([] { import_as(TokenType::kPiece, "a\n\\q\n"); }), "tokens[1]"));
+  CHECK(contains(error_of([] { import_as(TokenType::kPiece, "a\n\nb\n"); }), "file: line 2"));
+}
+
+Json tokenizer(const std::string& decoder) {
+  Json json = parse_json(R"({"added_tokens": [{"id": 3, "content": "<|end of text|>"}],
+    "model": {"type": "BPE", "vocab": {"a": 0, "\u0120the": 1, "\u00C3": 2}}})",
+                         "t");
+  json["decoder"] = parse_json(decoder, "d");
+  return json;
+}
+
+TEST_CASE("the vocabulary of a tokenizer.json holds the bytes of its tokens") {
+  const auto import = [](const Json& json, VocabularyImport rules = {}) {
+    return import_vocabulary(json.dump(), rules, "tokenizer.json");
+  };
+  VocabularyImport rules;
+  rules.eos_token = "<|end of text|>";
+  const Vocabulary bytes = import(tokenizer(R"({"type": "ByteLevel"})"), rules);
+  CHECK(bytes.type() == TokenType::kPiece);
+  CHECK(bytes.eos() == TokenId{3});
+  CHECK_FALSE(bytes.unk());
+  CHECK(decoded(bytes, {0, 1, 2}) == "a the\xC3");
+
+  Json json = tokenizer(R"({"type": "Sequence", "decoders": [
+    {"type": "Replace", "pattern": {"String": "\u2581"}, "content": " "}, {"type": "ByteFallback"}]})");
+  json["model"] = parse_json(R"({"type": "Unigram", "unk_id": 0,
+    "vocab": [["<unk>", 0], ["\u2581the", -1.5], ["<0x41>", 0]]})",
+                             "m");
+  const Vocabulary pieces = import(json);
+  CHECK(pieces.unk() == TokenId{0});
+  CHECK(decoded(pieces, {1, 2, 3}) == " theA<|end of text|>");
+  CHECK(pieces.token(2) == "\\x41");
+
+  json["decoder"] = nullptr;
+  CHECK(import(json).token(1) == "\u2581the");
+  json["decoder"] = {{"type", "WordPiece"}};
+  CHECK(contains(error_of([&] { import(json); }), "'WordPiece' is not known"));
+  json = tokenizer("null");
+  json["model"]["vocab"]["far"] = 5;
+  CHECK(contains(error_of([&] { import(json); }), "the token with the id 4: is missing"));
+  json["model"]["vocab"]["far"] = 2;
+  CHECK(contains(error_of([&] { import(json); }), "the id 2 is of two tokens"));
+  json["model"]["vocab"]["far"] = -1;
+  CHECK(contains(error_of([&] { import(json); }), "expected below"));
+  json["model"]["vocab"]["far"] = "x";
+  CHECK(contains(error_of([&] { import(json); }), "a whole number expected"));
+  json = tokenizer(R"({"type": "ByteLevel"})");
+  json["model"]["vocab"]["\u65E5"] = 4;
+  CHECK(contains(error_of([&] { import(json); }), "is no byte in the alphabet"));
+  rules.type = TokenType::kWord;
+  CHECK(contains(error_of([&] { import(json, rules); }), "is a tokenizer.json, of type piece"));
+}
+
+TEST_CASE("all 256 bytes have a code point in GPT-2's alphabet, and every one another") {
+  // The alphabet by its definition: the visible bytes as they are, the others from U+0100 on.
+  std::string vocabulary;
+  int next = 0x100;
+  for (int byte = 0; byte < 256; ++byte) {
+    const bool visible =
+        (byte >= '!' && byte <= '~') || (byte >= 0xA1 && byte <= 0xAC) || byte >= 0xAE;
+    std::string letter;
+    const int code = visible ? byte : next++;
+    if (code < 0x80) {
+      letter = static_cast<char>(code);
+    } else {
+      letter = {static_cast<char>(0xC0 | code >> 6), static_cast<char>(0x80 | (code & 0x3F))};
+    }
+    vocabulary += (byte == 0 ? "" : ",") + Json(letter).dump() + ":" + std::to_string(byte);
+  }
+  const Vocabulary made = import_vocabulary(
+      R"({"decoder": {"type": "ByteLevel"}, "model": {"vocab": {)" + vocabulary + "}}}", {}, "t");
+  std::string all;
+  std::vector<TokenId> ids;
+  for (int byte = 0; byte < 256; ++byte) {
+    all += static_cast<char>(byte);
+    ids.push_back(static_cast<TokenId>(byte));
+  }
+  CHECK(decoded(made, ids) == all);
+}
+
+}  // namespace
+}  // namespace ql::text
