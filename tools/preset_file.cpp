@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cstdlib>
-#include <vector>
 
 #include "base/child.h"
 #include "base/error.h"
@@ -29,20 +29,29 @@ std::vector<fs::path> preset_folders() {
 
 }  // namespace
 
+std::vector<std::string> preset_names() {
+  std::error_code unknown;
+  std::vector<std::string> names;
+  for (const fs::path& folder : preset_folders()) {
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder, unknown)) {
+      if (entry.path().extension() == ".json") names.push_back(entry.path().stem().string());
+    }
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
 fs::path preset_file(const std::string& text) {
   std::error_code unknown;
   if (text.find('/') != std::string::npos || fs::exists(text, unknown)) return text;
-  std::vector<std::string> folders, names;
+  std::vector<std::string> folders;
   for (const fs::path& folder : preset_folders()) {
     for (const fs::path& file : {folder / text, folder / (text + ".json")}) {
       if (fs::is_regular_file(file, unknown)) return file;
     }
     folders.push_back(folder.string());
-    for (const fs::directory_entry& entry : fs::directory_iterator(folder, unknown)) {
-      if (entry.path().extension() == ".json") names.push_back(entry.path().stem().string());
-    }
   }
-  const std::string near = ql::nearest(text, names);
+  const std::string near = ql::nearest(text, preset_names());
   throw ql::Error(text, "no such file, and no preset has this name",
                   near.empty() ? fmt::format("presets are in {}", fmt::join(folders, ", "))
                                : fmt::format("did you mean '{}'?", near));

@@ -130,9 +130,12 @@ std::vector<Option> request_options() {
       with_letter('m', make_option("model", OptionType::kFile, "CHECKPOINT",
                                    "Take the network and its training lengths from this checkpoint "
                                    "folder or its model.json.")),
-      make_option("preset", OptionType::kFile, "PRESET",
-                  "Take the network and its training lengths from this preset: a file, or the name "
-                  "of an installed one."),
+      offering(
+          preset_names,
+          make_option(
+              "preset", OptionType::kFile, "PRESET",
+              "Take the network and its training lengths from this preset: a file, or the name "
+              "of an installed one.")),
       make_integers("segment", "N,...",
                     "Segment lengths n_s in tokens. With --model or --preset, those of training "
                     "when left out."),

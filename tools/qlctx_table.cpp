@@ -5,6 +5,7 @@
 #include "net/geometry.h"
 #include "net/network.h"
 #include "net/plan.h"
+#include "preset_file.h"
 #include "qlctx_request.h"
 
 namespace {
@@ -57,10 +58,12 @@ Command plan_command() {
       with_letter('m', make_option("model", OptionType::kFile, "CHECKPOINT",
                                    "Search lengths for the trained network of this checkpoint "
                                    "folder or its model.json.")),
-      make_option(
-          "preset", OptionType::kFile, "PRESET",
-          "Take the sizes and the number of layers from this preset: a file, or the name of "
-          "an installed one."),
+      offering(
+          preset_names,
+          make_option(
+              "preset", OptionType::kFile, "PRESET",
+              "Take the sizes and the number of layers from this preset: a file, or the name of "
+              "an installed one.")),
       make_integer("layers",
                    "Layers of every network, in all scales and the output block together. With "
                    "--preset, as many as it has when left out.",

@@ -3,10 +3,22 @@
 #include "base/common_options.h"
 #include "base/option_builders.h"
 #include "machine/precision.h"
+#include "net/network.h"
+#include "preset_file.h"
+#include "train/config.h"
 
 namespace {
 
 using namespace ql;
+
+// "KEY=" for each key of network and training.
+std::vector<std::string> settings() {
+  std::vector<std::string> words = net::network_keys();
+  const std::vector<std::string> training = train::training_keys();
+  words.insert(words.end(), training.begin(), training.end());
+  for (std::string& word : words) word += '=';
+  return words;
+}
 
 std::vector<Option> own_options() {
   return {
@@ -14,16 +26,19 @@ std::vector<Option> own_options() {
                   "Training data, packed by qlbin(1). Required, unless --resume finds it."),
       make_option("valid", OptionType::kFolder, "DIR",
                   "Validation data, encoded with the same vocabulary. Required likewise."),
-      with_letter('m', make_option("model", OptionType::kFile, "PRESET",
-                                   "The network and its training: a preset file, the name of an "
-                                   "installed one, or a checkpoint. Required likewise.")),
+      offering(preset_names,
+               with_letter('m', make_option("model", OptionType::kFile, "PRESET",
+                                            "The network and its training: a preset file, the name "
+                                            "of an installed one, or a checkpoint. Required "
+                                            "likewise."))),
       required(
           with_letter('o', make_option("output", OptionType::kFolder, "RUN",
                                        "Folder for the checkpoints RUN/best and RUN/last and for "
                                        "RUN/log.jsonl; created when absent."))),
-      repeatable(make_option("set", OptionType::kText, "KEY=VALUE",
-                             "Replace one value of the preset's network or training. "
-                             "ql-checkpoint(5) lists the keys.")),
+      offering(settings,
+               repeatable(make_option("set", OptionType::kText, "KEY=VALUE",
+                                      "Replace one value of the preset's network or training. "
+                                      "ql-checkpoint(5) lists the keys."))),
       make_option("init", OptionType::kFolder, "CHECKPOINT",
                   "Start from these weights. The parameters must have the same names and shapes; "
                   "the lengths may differ."),

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -67,6 +68,12 @@ inline Option repeatable(Option option) {
 
 inline Option without_default(Option option) {
   option.default_value.clear();
+  return option;
+}
+
+// `words` returns what the completion offers.
+inline Option offering(std::function<std::vector<std::string>()> words, Option option) {
+  option.offered = std::move(words);
   return option;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -28,6 +29,9 @@ struct Option {
   std::string help;                  // one or two sentences, no trailing newline
   std::string default_value;         // as typed; empty: no default
   std::vector<std::string> choices;  // for kChoice
+  // Words that the completion offers beside files, or for a text: names of presets, keys. It asks
+  // when it is made, and nobody else does.
+  std::function<std::vector<std::string>()> offered;
   bool required = false;
   bool repeatable = false;           // may be given several times; each use adds a value
   std::int64_t minimum = INT64_MIN;  // for kInteger and kIntegerList items

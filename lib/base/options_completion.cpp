@@ -10,16 +10,12 @@ namespace {
 
 // The words to offer after an option, as the arguments of compgen; "" offers nothing.
 std::string completion_of(const Option& option) {
-  switch (option.type) {
-    case OptionType::kFile:
-      return "-f";
-    case OptionType::kFolder:
-      return "-d";
-    case OptionType::kChoice:
-      return fmt::format("-W '{}'", fmt::join(option.choices, " "));
-    default:
-      return "";
-  }
+  const std::string files = option.type == OptionType::kFile     ? "-f"
+                            : option.type == OptionType::kFolder ? "-d"
+                                                                 : "";
+  const std::vector<std::string> words = option.offered ? option.offered() : option.choices;
+  if (words.empty()) return files;
+  return fmt::format("{}{}-W '{}'", files, files.empty() ? "" : " ", fmt::join(words, " "));
 }
 
 // "pack:--output|pack:-o": the pattern that finds an option after its command.
@@ -89,6 +85,7 @@ std::string render_bash_completion(const ToolTable& tool) {
       "_{0}_offer() {{\n"
       "  mapfile -t COMPREPLY < <(compgen \"$@\" -- \"$current\")\n"
       "  case $1 in -f | -d) compopt -o filenames 2>/dev/null ;; esac\n"
+      "  case ${{COMPREPLY[0]-}} in *=) compopt -o nospace 2>/dev/null ;; esac\n"
       "}}\n"
       "_{0}() {{\n"
       "  local current=${{COMP_WORDS[COMP_CWORD]-}} previous=${{COMP_WORDS[COMP_CWORD-1]-}}\n"
