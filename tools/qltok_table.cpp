@@ -104,7 +104,8 @@ Command encode_command() {
                    "or pieces: the "
                    "tokens themselves as text, with blanks between them, one line for each line.",
                    {"stream", "ids", "pieces"}),
-       output_file_option(), threads_option("The ids are the same for every N.")},
+       output_file_option(),
+       threads_option("The ids are the same for every N; a token stream names the command line.")},
       {{"qltok encode --vocab words.json train.txt | qlbin pack -o data/train",
         "Tokens of a text, packed into shards"},
        {"qltok encode --vocab words.json --document '^ = [^=].* = $' train.txt | qlbin pack -o "

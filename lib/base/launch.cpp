@@ -1,9 +1,12 @@
 #include "base/launch.h"
 
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -33,6 +36,9 @@ using Clock = std::chrono::steady_clock;
 
 // Holds the process number of the one that started us.
 constexpr const char* kLauncher = "QL_LAUNCHER";
+// Holds the number of an open file, which all processes share: the errors that were told, each
+// with a NUL byte behind.
+constexpr const char* kToldErrors = "QL_TOLD_ERRORS";
 // Once one process has failed, the others get this time to end by themselves.
 constexpr std::chrono::seconds kGrace{5};
 
@@ -52,16 +58,35 @@ int free_port() {
   return ntohs(address.sin_port);
 }
 
+// Locks a file for this process. Where that fails, an error is told twice, and nothing worse.
+void set_lock(int file, short type) {
+  struct flock lock = {};
+  lock.l_type = type;
+  lock.l_whence = SEEK_SET;
+  uninterrupted([&] { return ::fcntl(file, F_SETLKW, &lock); });
+}
+
+std::string told_errors(int file) {
+  struct stat status = {};
+  if (::fstat(file, &status) != 0) return "";
+  std::string errors(static_cast<std::size_t>(status.st_size), '\0');
+  const ssize_t size = ::pread(file, errors.data(), errors.size(), 0);
+  errors.resize(static_cast<std::size_t>(std::max<ssize_t>(size, 0)));
+  return errors;
+}
+
 class Processes {
  public:
-  explicit Processes(int count) : pids_(static_cast<std::size_t>(count)) {
+  explicit Processes(int count)
+      : pids_(static_cast<std::size_t>(count)), told_(::memfd_create("told errors", 0)) {
     internal::Spawn request;
     request.program = fs::read_symlink("/proc/self/exe").string();
     // A NUL byte ends each argument; the first is the program's name.
     const std::vector<std::string> words = split(read_file("/proc/self/cmdline"), '\0');
     if (words.size() < 2) throw Error("--processes", "the system hides this program's arguments");
     request.arguments.assign(words.begin() + 1, words.end() - 1);
-    const std::vector<std::string> common = common_variables(count);
+    std::vector<std::string> common = common_variables(count);
+    common.push_back(fmt::format("{}={}", kToldErrors, static_cast<int>(told_)));
     request.group = 0;
     for (int rank = 0; rank < count; ++rank) {
       request.environment = common;
@@ -92,9 +117,9 @@ class Processes {
   static constexpr int kPatience = 10;  // milliseconds until the next look
 
   static std::vector<std::string> common_variables(int count) {
-    static const std::array<std::string, 8> kOurs{
-        "RANK=",        "WORLD_SIZE=",  "LOCAL_RANK=",  "LOCAL_WORLD_SIZE=",
-        "MASTER_ADDR=", "MASTER_PORT=", "TORCHELASTIC", "QL_LAUNCHER="};
+    static const std::array<std::string, 9> kOurs{
+        "RANK=",        "WORLD_SIZE=",  "LOCAL_RANK=",  "LOCAL_WORLD_SIZE=", "MASTER_ADDR=",
+        "MASTER_PORT=", "TORCHELASTIC", "QL_LAUNCHER=", "QL_TOLD_ERRORS="};
     std::vector<std::string> variables;
     for (std::string& variable : internal::environment()) {
       const bool ours = std::any_of(kOurs.begin(), kOurs.end(), [&](const std::string& start) {
@@ -144,7 +169,9 @@ class Processes {
                                 ? fmt::format("was ended by signal {} ({})", WTERMSIG(status),
                                               ::strsignal(WTERMSIG(status)))
                                 : fmt::format("ended with exit code {}", WEXITSTATUS(status));
-    log_line(LogLevel::kQuiet, fmt::format("error: {} {}; the others are ended, too", name, end));
+    if (WIFSIGNALED(status) || told_errors(told_).empty()) {
+      log_line(LogLevel::kQuiet, fmt::format("error: {} {}; the others are ended, too", name, end));
+    }
     signal_all(SIGTERM);
     deadline_ = Clock::now() + kGrace;
   }
@@ -162,6 +189,7 @@ class Processes {
   }
 
   std::vector<pid_t> pids_;  // by rank; 0: ended
+  Descriptor told_;          // the file of kToldErrors
   int running_ = 0;
   int exit_code_ = 0;
   bool passed_on_ = false;
@@ -186,6 +214,21 @@ bool run_processes(int count) {
   if (const int asked = stop_signal(); asked != 0 && code == 128 + asked) throw Interrupted(asked);
   if (code != 0) throw AlreadyReported(code);
   return true;
+}
+
+bool told_by_another(const std::string& words) {
+  const char* number = std::getenv(kToldErrors);
+  if (number == nullptr) return false;
+  const auto file = static_cast<int>(parse_integer(number).value_or(-1));
+  set_lock(file, F_WRLCK);
+  const std::string before = told_errors(file), entry = words + '\0';
+  const bool told = before.rfind(entry, 0) == 0 || before.find('\0' + entry) != std::string::npos;
+  // A write that fails leaves the error to be told again.
+  if (!told && ::pwrite(file, entry.data(), entry.size(), static_cast<off_t>(before.size())) < 0) {
+    errno = 0;
+  }
+  set_lock(file, F_UNLCK);
+  return told;
 }
 
 void join_launcher() {
