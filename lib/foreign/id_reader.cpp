@@ -82,7 +82,7 @@ void IdReader::decode() {
       name_,
       fmt::format("token {}: id {} is outside the vocabulary of {} entries",
                   position_ + static_cast<std::int64_t>(good), outside, vocabulary_size_),
-      "set --vocab-size to the number of entries, and --format to the file's");
+      "give the vocabulary of these ids, or its size (--vocab-size), and the file's --format");
 }
 
 }  // namespace ql::foreign

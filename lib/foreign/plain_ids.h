@@ -15,7 +15,7 @@ namespace ql::foreign {
 
 // Messages of read_text_ids() give this advice.
 struct TextIdCures {
-  const char* foreign_id = "set --vocab-size to the number of entries";
+  const char* foreign_id = "give the vocabulary of these ids, or its size (--vocab-size)";
   const char* no_digit = "expected decimal ids separated by blanks, one line per document";
 };
 

@@ -131,7 +131,8 @@ void read_raw_ids(InputFile& input, int bytes_per_id, const shard::VocabularyInf
     const std::string problem = shard::foreign_id(ids, tokens, vocabulary.size);
     if (!problem.empty()) {
       throw FormatError(input.name(), problem,
-                        "set --vocab-size to the number of entries, or --input to the width");
+                        "give the vocabulary of these ids, or its size (--vocab-size), or --input "
+                        "with their width");
     }
     sink.write(ids.data(), ids.size());
     tokens += static_cast<std::int64_t>(ids.size());
