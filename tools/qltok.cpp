@@ -58,6 +58,16 @@ Json configuration(const Options& options) {
 // These say how text is counted. Nothing is counted when a vocabulary is imported.
 constexpr std::array kCountingOptions = {"min-count", "max-size", "invalid", "threads"};
 
+// "" when the option is not given.
+std::string token_name(const Options& options, const char* option) {
+  if (!options.has(option)) return "";
+  if (options.text(option).empty()) {
+    throw UsageError(fmt::format("--{}", option), "no token has an empty name",
+                     "leave the option out");
+  }
+  return options.text(option);
+}
+
 void import_vocabulary(const Options& options) {
   for (const char* name : kCountingOptions) {
     if (options.given(name)) {
@@ -75,8 +85,8 @@ void import_vocabulary(const Options& options) {
   rules.lowercase = options.flag("lowercase");
   rules.eos = chosen<Presence>(options, "eos");
   rules.unk = chosen<Presence>(options, "unk");
-  if (options.has("eos-token")) rules.eos_token = options.text("eos-token");
-  if (options.has("unk-token")) rules.unk_token = options.text("unk-token");
+  rules.eos_token = token_name(options, "eos-token");
+  rules.unk_token = token_name(options, "unk-token");
   DataOutput out(options.text("output"), false);
   const Vocabulary vocabulary = import_vocabulary(read_vocabulary_file(path), rules, path);
   out.write(vocabulary.to_text(provenance(configuration(options))));

@@ -53,13 +53,14 @@ Command vocab_command() {
                         "", 1, INT64_C(1) << 31),
            make_choice(
                "eos", "WHEN",
-               "Whether there is a token <eos> for line ends; auto: for words and sentencepiece.",
+               "Whether there is a token <eos> for line ends; auto: for words and sentencepiece. "
+               "With --import, always refuses a file that has none, and auto does not.",
                all_names<text::Presence>()),
            make_choice(
                "unk", "WHEN",
                "Whether there is a token <unk> for what is outside the vocabulary; auto: for words "
                "and characters. Sentencepiece: always means that <unk> is used; otherwise 256 byte "
-               "pieces stand for what the other pieces do not cover.",
+               "pieces stand for what the other pieces do not cover. With --import as --eos.",
                all_names<text::Presence>()),
            invalid(),
            threads_option(

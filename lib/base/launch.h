@@ -10,9 +10,10 @@ namespace ql {
 // own command line and torchrun's variables (base/launched_process.h), and all ended well.
 //
 // Their standard input is empty; a signal that asks us to stop is passed on to each once. When one
-// fails, its number is logged, unless it has told why, and the others are ended: AlreadyReported with its exit code (128 + n
-// when signal n ended it), or Interrupted when we were asked to stop. Throws UsageError when a
-// launcher has started another number of processes, SystemError when they cannot be started.
+// fails, its number is logged, unless it has told why, and the others are ended: AlreadyReported
+// with its exit code (128 + n when signal n ended it), or Interrupted when we were asked to stop.
+// Throws UsageError when a launcher has started another number of processes, SystemError when they
+// cannot be started.
 bool run_processes(int count);
 
 // True when another of the processes that run_processes() started has called this with the same

@@ -29,8 +29,8 @@ struct Option {
   std::string help;                  // one or two sentences, no trailing newline
   std::string default_value;         // as typed; empty: no default
   std::vector<std::string> choices;  // for kChoice
-  // Words that the completion offers beside files, or for a text: names of presets, keys. It asks
-  // when it is made, and nobody else does.
+  // Returns words that the completion offers beside files, or for a text: names of presets, keys.
+  // It is called only where the completion is made.
   std::function<std::vector<std::string>()> offered;
   bool required = false;
   bool repeatable = false;           // may be given several times; each use adds a value

@@ -1,6 +1,10 @@
 // A bash completion script: one self-contained function per tool.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cctype>
+#include <cstring>
+
 #include "base/options.h"
 #include "base/options_internal.h"
 
@@ -13,7 +17,14 @@ std::string completion_of(const Option& option) {
   const std::string files = option.type == OptionType::kFile     ? "-f"
                             : option.type == OptionType::kFolder ? "-d"
                                                                  : "";
-  const std::vector<std::string> words = option.offered ? option.offered() : option.choices;
+  std::vector<std::string> words = option.offered ? option.offered() : option.choices;
+  // The shell would read anything else in them.
+  const auto is_plain = [](const std::string& word) {
+    return std::all_of(word.begin(), word.end(), [](unsigned char letter) {
+      return std::isalnum(letter) != 0 || std::strchr("-_.=", letter) != nullptr;
+    });
+  };
+  words.erase(std::stable_partition(words.begin(), words.end(), is_plain), words.end());
   if (words.empty()) return files;
   return fmt::format("{}{}-W '{}'", files, files.empty() ? "" : " ", fmt::join(words, " "));
 }

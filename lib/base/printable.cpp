@@ -37,7 +37,7 @@ std::string printable(std::string text) { return without_controls(std::move(text
 
 std::string printable_lines(std::string text) { return without_controls(std::move(text), "\n\t"); }
 
-std::string escaped(std::string_view text) {
+std::string escaped(std::string_view text, Among among) {
   std::string result;
   for (std::size_t i = 0, length = 0; i < text.size(); i += length) {
     const std::size_t name = kNamed.find(text[i]);
@@ -46,7 +46,8 @@ std::string escaped(std::string_view text) {
     const std::string_view character = text.substr(i, length);
     if (name != std::string_view::npos) {
       result += {'\\', kNames[name]};
-    } else if (point.valid && text[i] != ' ' && control_at(text, i) == 0) {
+    } else if (point.valid &&
+               (among == Among::kLines || (text[i] != ' ' && control_at(text, i) == 0))) {
       result += character;
     } else {
       for (const char byte : character) {

@@ -14,10 +14,13 @@ std::string printable(std::string text);
 // The same for words that may have several lines: line feeds and tabs stay.
 std::string printable_lines(std::string text);
 
-// The same for a word among others with blanks between them, from which the text can be told again:
-// a tab, line feed, carriage return or backslash becomes \t, \n, \r or two backslashes, each byte
-// of a blank, of another control character or of invalid UTF-8 \xNN.
-std::string escaped(std::string_view text);
+// Text stands among words with blanks between them, or alone on a line.
+enum class Among { kWords, kLines };
+
+// The same for text that can be told again: a tab, line feed, carriage return or backslash becomes
+// \t, \n, \r or two backslashes, and each byte of invalid UTF-8 \xNN. So does, among words, each
+// byte of a blank or another control character.
+std::string escaped(std::string_view text, Among among = Among::kWords);
 
 // The text that escaped() was given. Other characters may be written as \xNN, too. Nothing when a
 // backslash begins no such escape.

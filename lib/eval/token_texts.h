@@ -7,8 +7,8 @@
 
 namespace ql::eval {
 
-// The texts of ids 0, 1, ..., as ql-vocabulary(5) has them, but pieces without their escapes: a byte
-// that is no UTF-8 is written <0xC3>. Empty where they are not known.
+// The texts of ids 0, 1, ..., as ql-vocabulary(5) has them, but pieces without their escapes: a
+// byte that is no UTF-8 is written <0xC3>. Empty where they are not known.
 using TokenTexts = std::vector<std::string>;
 
 // Takes the text of a vocabulary's file, or "". Throws FormatError where its tokens are no texts.

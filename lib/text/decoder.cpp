@@ -15,6 +15,7 @@ constexpr std::size_t kPassOnBytes = std::size_t{64} * 1024;
 
 std::string piece_text(const Vocabulary& vocabulary, TokenId id) {
   const std::string_view piece = vocabulary.token(id);
+  if (vocabulary.model().is_control(id)) return "";
   if (vocabulary.model().is_byte(id)) {
     return std::string(1, static_cast<char>(*parse_byte_token(piece)));
   }

@@ -1,7 +1,9 @@
 #include "text/sentencepiece_rules_internal.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "base/little_endian.h"
 
@@ -76,41 +78,78 @@ constexpr std::uint64_t kNormalizerSpec = 3, kDenormalizerSpec = 5;
 constexpr std::uint64_t kPrecompiledCharsmap = 2, kAddDummyPrefix = 3, kRemoveExtraWhitespaces = 4,
                         kEscapeWhitespaces = 5;
 
-// A unit of the trie in a charsmap: a double array as the library darts-clone makes it.
-class TrieUnit {
+// Walks through the trie of a charsmap: a double array as the library darts-clone makes it, whose
+// search in a text never looks whether it stays inside.
+class TrieWalk {
  public:
-  TrieUnit(std::string_view trie, std::size_t index)
-      : bits_(load_little_endian<std::uint32_t>(trie.data() + index * sizeof(std::uint32_t))) {}
-  bool is_value() const { return bits_ >> 31 != 0; }
-  std::size_t value() const { return bits_ & 0x7FFFFFFFU; }
-  bool has_value() const { return (bits_ >> 8 & 1U) != 0; }
-  std::size_t offset() const {
-    return static_cast<std::size_t>(bits_ >> 10) << ((bits_ & 0x200U) >> 6);
+  // `texts` bytes of replacements stand behind the trie.
+  TrieWalk(std::string_view trie, std::size_t texts)
+      : trie_(trie), texts_(texts), most_below_(trie.size() / sizeof(std::uint32_t), kUnknown) {}
+
+  // True when no text leads the library's search outside of the trie, to a replacement outside of
+  // the texts, or to more replacements than the library has room for.
+  bool stays_inside() {
+    return !most_below_.empty() && most_below(unit(0).offset(), 0) <= kMostReplacements;
   }
 
  private:
-  std::uint32_t bits_;
+  static constexpr std::size_t kBytes = 256;
+  // The library's: replacements for prefixes of one text.
+  static constexpr int kMostReplacements = 32;
+  static constexpr int kRefused = kMostReplacements + 1, kUnknown = -1;
+  // Unicode has no replacement for as many bytes. A circle ends here, too.
+  static constexpr int kLongestKey = 255;
+
+  struct Unit {
+    std::uint32_t bits;
+    std::uint32_t label() const { return bits & 0x800000FFU; }
+    std::size_t value() const { return bits & 0x7FFFFFFFU; }
+    bool has_value() const { return (bits >> 8 & 1U) != 0; }
+    std::size_t offset() const {
+      return static_cast<std::size_t>(bits >> 10) << ((bits & 0x200U) >> 6);
+    }
+  };
+  Unit unit(std::size_t index) const {
+    return {load_little_endian<std::uint32_t>(trie_.data() + index * sizeof(std::uint32_t))};
+  }
+
+  // The most replacements on a path that goes on at `node`, whose unit for a byte stands at
+  // node ^ byte.
+  int most_below(std::size_t node, int depth) {
+    if (depth > kLongestKey || (node | (kBytes - 1)) >= most_below_.size()) return kRefused;
+    if (most_below_[node] != kUnknown) return most_below_[node];
+    int most = 0;
+    for (std::size_t byte = 0; byte < kBytes && most < kRefused; ++byte) {
+      const std::size_t index = node ^ byte;
+      const Unit found = unit(index);
+      if (found.label() != byte) continue;
+      const std::size_t next = index ^ found.offset();
+      const int below = most_below(next, depth + 1);
+      if (below == kRefused || (found.has_value() && unit(next).value() >= texts_)) return kRefused;
+      most = std::max(most, below + (found.has_value() ? 1 : 0));
+    }
+    return most_below_[node] = most;
+  }
+
+  std::string_view trie_;
+  std::size_t texts_;
+  std::vector<int> most_below_;  // by node
 };
 
-// True when no text leads a search in the trie outside of it, or to a replacement outside of the
-// texts behind it, each of which ends with a zero byte.
+// True when the rules lead nowhere but to texts of the charsmap, each of which ends with a zero
+// byte.
 bool stays_inside(std::string_view charsmap) {
-  constexpr std::size_t kSizeBytes = sizeof(std::uint32_t), kBytes = 256;
+  // Unicode's longest replacement has 33 bytes. Much longer ones would make a short line endless.
+  constexpr std::size_t kSizeBytes = sizeof(std::uint32_t), kLongestText = 255;
   if (charsmap.size() <= kSizeBytes) return false;
   const std::size_t size = load_little_endian<std::uint32_t>(charsmap.data());
   charsmap.remove_prefix(kSizeBytes);
-  if (size == 0 || size >= charsmap.size() || charsmap.back() != '\0') return false;
-  const std::string_view trie = charsmap.substr(0, size);
-  const std::size_t units = size / sizeof(std::uint32_t), texts = charsmap.size() - size;
-  for (std::size_t i = 0; i < units; ++i) {
-    const TrieUnit unit(trie, i);
-    if (unit.is_value()) continue;
-    // The units for the next byte stand at `next` with the byte's bits flipped.
-    const std::size_t next = i ^ unit.offset();
-    if ((next | (kBytes - 1)) >= units) return false;
-    if (unit.has_value() && TrieUnit(trie, next).value() >= texts) return false;
+  if (size >= charsmap.size() || charsmap.back() != '\0') return false;
+  for (std::size_t begin = size, end = 0; begin < charsmap.size(); begin = end + 1) {
+    end = charsmap.find('\0', begin);
+    if (end - begin > kLongestText) return false;
   }
-  return units > 0;
+  return TrieWalk(charsmap.substr(0, size), charsmap.size() - size).stays_inside();
 }
 
 void read_normalizer(std::string_view spec, SentencePieceRules& rules) {

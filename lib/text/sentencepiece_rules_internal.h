@@ -16,8 +16,8 @@ struct SentencePieceRules {
 };
 
 // The library follows the rules of a precompiled_charsmap wherever they point, outside its memory,
-// too. So they are checked here. A problem are also rules for the way back (denormalizer_spec),
-// which are not used here, and a model that is damaged before its rules are known.
+// too. So they are checked here. Rules for decoded text (denormalizer_spec) are a problem as well,
+// because nothing here would follow them.
 SentencePieceRules sentencepiece_rules(std::string_view serialized);
 
 }  // namespace ql::text

@@ -1,6 +1,10 @@
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <set>
 #include <unordered_map>
+#include <unordered_set>
+#include <utility>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -14,7 +18,6 @@ namespace {
 
 // The ways in which such files write the bytes of a token.
 enum class Spelling {
-  kPlain,          // as they are
   kByteLevel,      // one code point for each byte, as GPT-2 does
   kSentencePiece,  // U+2581 for a blank, and tokens <0x41> for bytes
 };
@@ -31,22 +34,7 @@ std::unordered_map<char32_t, char> byte_level_alphabet() {
   return alphabet;
 }
 
-// The bytes with as few escapes as a line needs. A byte of its own may thus be written as \xNN and
-// be told from the same text.
-std::string spelled(std::string_view bytes) {
-  constexpr std::string_view kNamed = "\t\n\r\\";
-  std::string text;
-  for (std::size_t i = 0, length = 0; i < bytes.size(); i += length) {
-    const CodePoint point = code_point_at(bytes, i);
-    length = point.length;
-    const std::string_view character = bytes.substr(i, length);
-    const bool plain = point.valid && kNamed.find(bytes[i]) == std::string_view::npos;
-    text += plain ? std::string(character) : escaped(character);
-  }
-  return text;
-}
-
-std::string spelled_byte_level(std::string_view token, const std::string& place) {
+std::string byte_level_bytes(std::string_view token, const std::string& place) {
   static const auto alphabet = byte_level_alphabet();
   std::string bytes;
   for (std::size_t i = 0, length = 0; i < token.size(); i += length) {
@@ -59,17 +47,41 @@ std::string spelled_byte_level(std::string_view token, const std::string& place)
     }
     bytes += byte->second;
   }
-  return spelled(bytes);
+  return bytes;
 }
 
-std::string spelled_sentencepiece(std::string_view token) {
-  if (const auto byte = parse_byte_token(token)) return fmt::format("\\x{:02X}", *byte);
+std::string sentencepiece_bytes(std::string_view token) {
+  if (const auto byte = parse_byte_token(token)) return {static_cast<char>(*byte)};
   std::string text(token);
   for (std::size_t at = 0; (at = text.find(kPieceBlank, at)) != std::string::npos; ++at) {
     text.replace(at, kPieceBlank.size(), " ");
   }
-  return spelled(text);
+  return text;
 }
+
+// Writes bytes with as few escapes as a line needs. Tokens of the same bytes are told apart by more
+// of them: a byte beside a character, or an added token beside one of the vocabulary.
+class Speller {
+ public:
+  std::string spell(const std::string& bytes) {
+    std::string text;
+    for (std::size_t escapes = 0; escapes <= bytes.size(); ++escapes) {
+      text.clear();
+      for (std::size_t i = 0; i < escapes; ++i) {
+        text += fmt::format("\\x{:02X}", static_cast<unsigned char>(bytes[i]));
+      }
+      text += escaped(std::string_view(bytes).substr(escapes), Among::kLines);
+      if (taken_.insert(text).second) break;
+    }
+    return text;
+  }
+
+ private:
+  std::unordered_set<std::string> taken_;
+};
+
+constexpr const char* kListCure =
+    "write the tokens into a list, one a line, and import it with --type piece";
 
 // Collects the types of a decoder and of those in it.
 void add_types(const Json& part, std::set<std::string>& types) {
@@ -83,56 +95,75 @@ void add_types(const Json& part, std::set<std::string>& types) {
   }
 }
 
-Spelling spelling_of(const JsonObject& file) {
+// Without a decoder, tokens would be words with blanks between them. Those of prefixes and suffixes
+// are put together by rules, too.
+Spelling spelling_of(const JsonObject& file, const JsonObject& model) {
   std::set<std::string> types;
   if (file.has("decoder")) add_types(file.at("decoder"), types);
-  if (types.empty()) return Spelling::kPlain;
   const std::set<std::string> known = {"ByteLevel", "Metaspace", "ByteFallback", "Replace",
                                        "Fuse",      "Strip",     "Sequence"};
-  for (const std::string& type : types) {
-    if (known.count(type) != 0) continue;
-    throw FormatError(file.where() + ": decoder",
-                      fmt::format("'{}' is not known, expected ByteLevel, Metaspace, ByteFallback "
-                                  "or none",
-                                  type),
-                      "write the tokens into a list, one a line, and import it with --type piece");
+  const bool all_known = std::all_of(
+      types.begin(), types.end(), [&](const std::string& type) { return known.count(type) != 0; });
+  if (types.empty() || !all_known) {
+    throw FormatError(
+        file.where() + ": decoder",
+        fmt::format("expected ByteLevel, Metaspace or ByteFallback, found {}",
+                    types.empty() ? "none" : fmt::format("{}", fmt::join(types, ", "))),
+        kListCure);
+  }
+  for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
+    if (!model.has(key) || model.at(key).is_null() || model.at(key) == "") continue;
+    throw FormatError(model.where(),
+                      fmt::format("{} is {}, expected none", key, model.at(key).dump()), kListCure);
   }
   return types.count("ByteLevel") != 0 ? Spelling::kByteLevel : Spelling::kSentencePiece;
 }
 
-// Places tokens at their ids.
+struct Token {
+  std::string text;
+  bool added = false;  // text as it stands, whatever the spelling is
+};
+
+// Places tokens at their ids, which are as many as the tokens at most.
 class TokensById {
  public:
-  explicit TokensById(std::string where) : where_(std::move(where)) {}
+  TokensById(std::size_t most, std::string where) : where_(std::move(where)), tokens_(most) {}
 
   // A token of the vocabulary may stand among the added ones again.
-  void add(std::int64_t id, const std::string& token, bool added) {
-    // More than every vocabulary has; memory is taken by the ids.
-    constexpr std::int64_t kMostTokens = std::int64_t{1} << 24;
-    if (id < 0 || id >= kMostTokens) {
-      throw FormatError(
-          where_, fmt::format("the id {} of '{}', expected below {}", id, token, kMostTokens));
+  void add(const Json& id, const std::string& text, bool added) {
+    if (!id.is_number_unsigned() || id.get<std::uint64_t>() >= tokens_.size()) {
+      throw FormatError(where_, fmt::format("the id of '{}' is {}, but there are only {} tokens",
+                                            text, id.dump(), tokens_.size()));
     }
-    const auto index = static_cast<std::size_t>(id);
-    if (index >= tokens_.size()) {
-      tokens_.resize(index + 1);
-      added_.resize(index + 1);
+    if (text.empty()) {
+      throw FormatError(where_, fmt::format("the token with the id {} has no text", id.dump()));
     }
-    if (!tokens_[index].empty() && tokens_[index] != token) {
-      throw FormatError(where_, fmt::format("the id {} is of two tokens: '{}' and '{}'", id,
-                                            tokens_[index], token));
+    std::optional<Token>& token = tokens_[id.get<std::size_t>()];
+    if (token && token->text != text) {
+      throw FormatError(where_, fmt::format("the id {} is of two tokens: '{}' and '{}'", id.dump(),
+                                            token->text, text));
     }
-    tokens_[index] = token;
-    added_[index] = added;
+    token = Token{text, added};
   }
-  const std::vector<std::string>& tokens() const { return tokens_; }
-  // True for a token that is text as it stands.
-  bool added(std::size_t id) const { return added_[id]; }
+
+  // All of them in order. Throws FormatError where an id is missing.
+  std::vector<Token> tokens() const {
+    std::vector<Token> all;
+    std::size_t size = tokens_.size();
+    while (size > 0 && !tokens_[size - 1]) --size;
+    for (std::size_t id = 0; id < size; ++id) {
+      if (!tokens_[id]) {
+        throw FormatError(where_, fmt::format("no token has the id {}", id),
+                          "ids must count from 0 without a gap");
+      }
+      all.push_back(*tokens_[id]);
+    }
+    return all;
+  }
 
  private:
   std::string where_;
-  std::vector<std::string> tokens_;
-  std::vector<bool> added_;
+  std::vector<std::optional<Token>> tokens_;
 };
 
 std::string text_of(const Json& value, const std::string& where) {
@@ -140,55 +171,62 @@ std::string text_of(const Json& value, const std::string& where) {
   return value.get<std::string>();
 }
 
-void add_model(const JsonObject& model, TokensById& tokens) {
-  const Json& vocabulary = model.at("vocab");
-  const std::string where = model.where() + ": vocab";
+void add_vocabulary(const Json& vocabulary, const std::string& where, TokensById& tokens) {
   if (vocabulary.is_object()) {
-    for (const auto& [token, id] : vocabulary.items()) {
-      if (!id.is_number_integer()) {
-        throw FormatError(fmt::format("{}: {}", where, token),
-                          "a whole number expected, found " + id.dump());
-      }
-      tokens.add(id.get<std::int64_t>(), token, false);
-    }
+    for (const auto& [token, id] : vocabulary.items()) tokens.add(id, token, false);
     return;
   }
-  if (!vocabulary.is_array()) throw FormatError(where, "an object or an array expected");
   for (std::size_t id = 0; id < vocabulary.size(); ++id) {
     // A token and its score.
     const Json& entry = vocabulary[id];
     const bool pair = entry.is_array() && !entry.empty();
-    tokens.add(static_cast<std::int64_t>(id),
-               text_of(pair ? entry[0] : entry, fmt::format("{}[{}]", where, id)), false);
+    tokens.add(id, text_of(pair ? entry[0] : entry, fmt::format("{}[{}]", where, id)), false);
   }
 }
 
-void add_more(const JsonObject& file, TokensById& tokens) {
-  if (!file.has("added_tokens")) return;
-  for (const Json& each : file.at("added_tokens")) {
+// An array, or an empty one where the file has none.
+Json array_of(const JsonObject& file, const char* key) {
+  if (!file.has(key)) return Json::array();
+  if (!file.at(key).is_array()) {
+    throw FormatError(file.where(), fmt::format("{}: an array expected", key));
+  }
+  return file.at(key);
+}
+
+std::vector<Token> read_tokens(const JsonObject& file, const JsonObject& model) {
+  const Json& vocabulary = model.at("vocab");
+  const std::string where = model.where() + ": vocab";
+  if (!vocabulary.is_object() && !vocabulary.is_array()) {
+    throw FormatError(where, "an object or an array expected");
+  }
+  const Json more = array_of(file, "added_tokens");
+  TokensById tokens(vocabulary.size() + more.size(), file.where());
+  add_vocabulary(vocabulary, where, tokens);
+  for (const Json& each : more) {
     const JsonObject token(each, file.where() + ": added_tokens");
-    tokens.add(token.integer("id"), token.text("content"), true);
+    tokens.add(token.at("id"), token.text("content"), true);
   }
+  return tokens.tokens();
 }
 
-std::optional<TokenId> unknown_of(const JsonObject& model, const std::vector<std::string>& tokens) {
+std::optional<TokenId> unknown_of(const JsonObject& model, const std::vector<std::string>& names) {
   const auto given = [&](const char* key) { return model.has(key) && !model.at(key).is_null(); };
   if (given("unk_id")) {
     return static_cast<TokenId>(
-        model.integer("unk_id", 0, static_cast<std::int64_t>(tokens.size()) - 1));
+        model.integer("unk_id", 0, static_cast<std::int64_t>(names.size()) - 1));
   }
   if (!given("unk_token")) return std::nullopt;
-  const auto found = std::find(tokens.begin(), tokens.end(), model.text("unk_token"));
-  if (found == tokens.end()) return std::nullopt;
-  return static_cast<TokenId>(found - tokens.begin());
+  const auto found = std::find(names.begin(), names.end(), model.text("unk_token"));
+  if (found == names.end()) return std::nullopt;
+  return static_cast<TokenId>(found - names.begin());
 }
 
 }  // namespace
 
 bool is_tokenizer_json(std::string_view text) {
   const auto begin = std::find_if_not(text.begin(), text.end(), is_blank);
-  // A list of tokens may begin with a brace, too.
   if (begin == text.end() || *begin != '{') return false;
+  // A list may begin with a brace, too.
   const auto next = std::find_if_not(begin + 1, text.end(), is_blank);
   return next != text.end() && *next == '"';
 }
@@ -198,27 +236,28 @@ VocabularyContent read_tokenizer_json(std::string_view text, const std::string& 
                                       std::optional<TokenId>& unk) {
   const Json json = parse_json(text, where);
   const JsonObject file(json, where);
+  if (!file.has("model")) {
+    throw FormatError(where, "a JSON object without 'model', so it is no tokenizer.json",
+                      "give the tokenizer.json, or a list with --type piece; a vocabulary of qltok "
+                      "needs no import");
+  }
   const JsonObject model = file.object("model");
-  const Spelling spelling = spelling_of(file);
-  TokensById tokens(where);
-  add_model(model, tokens);
-  add_more(file, tokens);
-  names = tokens.tokens();
-  unk = unknown_of(model, names);
+  const Spelling spelling = spelling_of(file, model);
   VocabularyContent content;
   content.type = TokenType::kPiece;
-  content.counts.resize(names.size());
-  for (std::size_t id = 0; id < names.size(); ++id) {
-    const std::string place = fmt::format("{}: the token with the id {}", where, id);
-    if (names[id].empty()) throw FormatError(place, "is missing");
-    if (tokens.added(id) || spelling == Spelling::kPlain) {
-      content.tokens.push_back(spelled(names[id]));
-    } else if (spelling == Spelling::kByteLevel) {
-      content.tokens.push_back(spelled_byte_level(names[id], place));
-    } else {
-      content.tokens.push_back(spelled_sentencepiece(names[id]));
+  Speller speller;
+  for (const Token& token : read_tokens(file, model)) {
+    const std::string place = fmt::format("{}: the token with the id {}", where, names.size());
+    std::string bytes = token.text;
+    if (!token.added) {
+      bytes = spelling == Spelling::kByteLevel ? byte_level_bytes(token.text, place)
+                                               : sentencepiece_bytes(token.text);
     }
+    content.tokens.push_back(speller.spell(bytes));
+    names.push_back(token.text);
   }
+  content.counts.resize(names.size());
+  unk = unknown_of(model, names);
   return content;
 }
 

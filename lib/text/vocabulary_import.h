@@ -20,14 +20,12 @@ struct VocabularyImport {
   std::string eos_token, unk_token;
 };
 
-// Makes a vocabulary of a file's content:
-//   a SentencePiece model         type sentencepiece; it encodes as the library does
-//   a tokenizer.json of the       type piece: tokens by their bytes
-//   Hugging Face libraries
-//   a list, one token a line      words (what stands behind a blank is left out, but for counts),
-//   or
-//                                 pieces with the escapes of base/printable.h
-// Throws FormatError at `where`, and UsageError for rules that do not go with the file.
+// Makes a vocabulary of a file's content. A SentencePiece model gives type sentencepiece, and
+// encodes as the library does. A tokenizer.json of the Hugging Face libraries gives type piece:
+// tokens by their bytes. Anything else is a list with a token a line. For type word that is the
+// first word of the line, with its count when that follows; for type piece it is the line, with the
+// escapes of base/printable.h. Throws FormatError at `where`, and UsageError for rules that do not
+// go with the file.
 Vocabulary import_vocabulary(const std::string& content, const VocabularyImport& rules,
                              const std::string& where);
 

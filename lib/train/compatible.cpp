@@ -91,7 +91,12 @@ void require_same_vocabulary(const std::string& where, const shard::VocabularyIn
                             other_where, describe(other)),
                 "encode all texts with the vocabulary of the training text");
   }
-  if (!both_known) {
+  if (both_known) return;
+  if (vocabulary.hash == other.hash) {
+    log_warning(
+        "{} and {} do not say which vocabulary they were made with; they are trusted to match",
+        other_where, where);
+  } else {
     const bool first_is_silent = vocabulary.hash.empty();
     eval::warn_of_unknown_vocabulary(first_is_silent ? where : other_where,
                                      first_is_silent ? other_where : where);

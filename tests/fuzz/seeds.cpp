@@ -132,9 +132,15 @@ void add_vocabularies(const Seeds& seeds) {
     const ql::Json json = ql::parse_json(built.vocabulary.to_text(ql::Json::object()), "v.json");
     seeds.add("vocabulary", ql::to_text(type), kRawAndRepaired, ql::dump_json(json));
     if (type == TokenType::kSentencePiece) {
-      seeds.add("vocabulary", "model", "\2", *base64_decode(json["model"].get<std::string>()));
+      seeds.add("vocabulary", "model", "\2\3", *base64_decode(json["model"].get<std::string>()));
     }
   }
+  seeds.add("vocabulary", "list", "\3\7", "<S> 3\nthe 17\r\n<unk>\n\\xC3\n");
+  seeds.add("vocabulary", "tokenizer", "\3", R"({"added_tokens": [{"id": 2, "content": "</s>"}],
+    "decoder": {"type": "Sequence", "decoders": [{"type": "ByteLevel"}]},
+    "model": {"unk_token": "a", "vocab": {"a": 0, "\u0120the": 1}}})");
+  seeds.add("vocabulary", "unigram", "\3", R"({"decoder": {"type": "Metaspace"},
+    "model": {"unk_id": 0, "vocab": [["<unk>", 0], ["\u2581the", -1.5], ["<0x41>", 0]]}})");
 }
 
 void add_networks(const Seeds& seeds) {

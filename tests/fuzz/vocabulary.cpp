@@ -1,5 +1,6 @@
 // ql-vocabulary(5), and text through what was accepted. Mode: 0 the file; 1 the file, whose
-// hash is repaired; 2 a SentencePiece model, which gets the file that belongs to it.
+// hash is repaired; 2 a SentencePiece model, which gets the file that belongs to it; 3 a vocabulary
+// of another program; 7 a list of pieces.
 #include "text/vocabulary.h"
 
 #include <utility>
@@ -8,6 +9,7 @@
 #include "fuzz/repair.h"
 #include "text/decoder.h"
 #include "text/line_encoder.h"
+#include "text/vocabulary_import.h"
 
 namespace ql::fuzz {
 
@@ -41,13 +43,23 @@ std::string file_around(const std::string& serialized) {
   return Vocabulary(std::move(content), "v.json").to_text(Json::object());
 }
 
+std::string imported(const std::string& bytes, std::optional<text::TokenType> type) {
+  text::VocabularyImport rules;
+  rules.type = type;
+  return text::import_vocabulary(bytes, rules, "list").to_text(Json::object());
+}
+
 std::string file_of(const Input& input) {
   const std::string bytes(input.bytes);
-  switch (input.mode & 3) {
+  switch (input.mode & 7) {
     case 1:
       return repaired(bytes);
     case 2:
       return file_around(bytes);
+    case 3:
+      return imported(bytes, {});
+    case 7:
+      return imported(bytes, text::TokenType::kPiece);
     default:
       return bytes;
   }
@@ -59,7 +71,9 @@ void check(const Vocabulary& vocabulary) {
           "what is written again reads the same");
   std::vector<text::TokenId> ids;
   accepted([&] {
+    const std::string file = "text";
     text::Unknowns unknowns(vocabulary, text::UnknownRule::kUnk);
+    unknowns.set_place(&file, 1);
     const auto encoder = text::make_line_encoder(vocabulary);
     encoder->encode("the Cat, \xC3\xA9\xF0\x9F\x98\x80 <unk> <eos>\t\xE2\x96\x81 aaa", ids,
                     unknowns);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "base/little_endian.h"
 #include "text/decoder.h"
 #include "text/line_encoder.h"
 #include "text/sentencepiece_rules_internal.h"
@@ -89,6 +90,14 @@ TEST_CASE("a foreign SentencePiece model encodes and decodes as the library does
       REQUIRE(ids == std::vector<TokenId>(expected.begin(), expected.end()));
       // The library writes U+2047 with blanks around for an unknown piece.
       if (unknowns.count() > 0) continue;
+      // Ids of other programs have control pieces, too, at their beginning and end.
+      for (int id = 0; id < library.GetPieceSize(); ++id) {
+        if (!library.IsControl(id) || static_cast<TokenId>(id) == vocabulary.eos()) continue;
+        const std::ptrdiff_t place =
+            testing::below(random, 2) == 0 ? 0 : static_cast<std::ptrdiff_t>(ids.size());
+        ids.insert(ids.begin() + place, static_cast<TokenId>(id));
+        expected.insert(expected.begin() + place, id);
+      }
       std::string text;
       REQUIRE(library.Decode(expected, &text).ok());
       REQUIRE(decoded(vocabulary, ids) == text);
@@ -130,6 +139,53 @@ TEST_CASE("rules of a model that point outside of it are found") {
     }
   }
   CHECK(refused > 100);
+}
+
+// A model with one more normalizer_spec, whose charsmap has these units and texts.
+std::string with_charsmap(const std::string& model, const std::vector<std::uint32_t>& units,
+                          const std::string& texts) {
+  std::string charsmap;
+  append_little_endian(charsmap, static_cast<std::uint32_t>(units.size() * sizeof(std::uint32_t)));
+  for (const std::uint32_t unit : units) append_little_endian(charsmap, unit);
+  charsmap += texts;
+  const auto field = [](char number, const std::string& content) {
+    std::string bytes(1, static_cast<char>(number << 3 | 2));
+    std::size_t size = content.size();
+    for (; size >= 0x80; size >>= 7) bytes += static_cast<char>(0x80 | (size & 0x7F));
+    return bytes + static_cast<char>(size) + content;
+  };
+  return model + field(3, field(2, charsmap));
+}
+
+TEST_CASE("rules that would lead the library astray are refused") {
+  const std::string model = foreign_model({});
+  const auto problem = [&](const std::vector<std::uint32_t>& units, const std::string& texts) {
+    return error_of([&] { import_vocabulary(with_charsmap(model, units, texts), {}, "m"); });
+  };
+  constexpr std::uint32_t kValue = 0x80000000U;
+  constexpr std::uint32_t kHasValue = 0x100U;
+  const std::string texts("zz\0", 3);
+  // The root leads to units 256 to 511. The one for 'a' there leads on to units 512 to 767, of
+  // which the first is its value, a place in the texts.
+  std::vector<std::uint32_t> good(768, kValue);
+  good[0] = 256U << 10;
+  good[256 ^ 'a'] = (256U ^ 'a' ^ 512U) << 10 | kHasValue | 'a';
+  std::vector<std::uint32_t> units = good;
+  CHECK(problem(units, texts).empty());
+  CHECK(contains(problem(units, "zz"), "its rules for text are damaged"));
+  CHECK(contains(problem(units, std::string(300, 'z') + std::string(1, '\0')), "damaged"));
+  // A root outside, although its highest bit is set.
+  units = std::vector<std::uint32_t>(256, kValue);
+  units[0] = 0xFFFFFE00U;
+  CHECK(contains(problem(units, texts), "damaged"));
+  // A node that leads to itself: a replacement for a, aa, aaa, and so on without end.
+  units = good;
+  units[256 ^ 'a'] = static_cast<std::uint32_t>('a') << 10 | kHasValue | 'a';
+  CHECK(contains(problem(units, texts), "damaged"));
+  // A value behind the texts.
+  units = good;
+  units[512] = kValue | 3U;
+  CHECK(contains(problem(units, texts), "damaged"));
 }
 
 TEST_CASE("a list of words is that of the public Transformer-XL") {
@@ -177,52 +233,116 @@ TEST_CASE("a list of pieces holds any bytes and decodes") {
 
 Json tokenizer(const std::string& decoder) {
   Json json = parse_json(R"({"added_tokens": [{"id": 3, "content": "<|end of text|>"}],
-    "model": {"type": "BPE", "vocab": {"a": 0, "\u0120the": 1, "\u00C3": 2}}})",
+    "model": {"type": "BPE", "continuing_subword_prefix": "",
+              "vocab": {"a": 0, "\u0120the": 1, "\u00C3": 2}}})",
                          "t");
   json["decoder"] = parse_json(decoder, "d");
   return json;
 }
 
+std::string import_error(const Json& json) {
+  return error_of([&] { import_vocabulary(json.dump(), {}, "tokenizer.json"); });
+}
+
 TEST_CASE("the vocabulary of a tokenizer.json holds the bytes of its tokens") {
-  const auto import = [](const Json& json, VocabularyImport rules = {}) {
-    return import_vocabulary(json.dump(), rules, "tokenizer.json");
-  };
   VocabularyImport rules;
   rules.eos_token = "<|end of text|>";
-  const Vocabulary bytes = import(tokenizer(R"({"type": "ByteLevel"})"), rules);
+  Json json = tokenizer(R"({"type": "ByteLevel"})");
+  const Vocabulary bytes = import_vocabulary("\xEF\xBB\xBF" + json.dump(), rules, "t");
   CHECK(bytes.type() == TokenType::kPiece);
   CHECK(bytes.eos() == TokenId{3});
   CHECK_FALSE(bytes.unk());
   CHECK(decoded(bytes, {0, 1, 2}) == "a the\xC3");
+  // An added token stands for the same bytes as one of the vocabulary.
+  json["added_tokens"].push_back({{"id", 4}, {"content", " the"}});
+  const Vocabulary twice = import_vocabulary(json.dump(), {}, "t");
+  CHECK(twice.token(1) == " the");
+  CHECK(twice.token(4) == "\\x20the");
+  CHECK(decoded(twice, {1, 4}) == " the the");
 
-  Json json = tokenizer(R"({"type": "Sequence", "decoders": [
+  json = tokenizer(R"({"type": "Sequence", "decoders": [
     {"type": "Replace", "pattern": {"String": "\u2581"}, "content": " "}, {"type": "ByteFallback"}]})");
+  json["added_tokens"][0]["id"] = 4;
   json["model"] = parse_json(R"({"type": "Unigram", "unk_id": 0,
-    "vocab": [["<unk>", 0], ["\u2581the", -1.5], ["<0x41>", 0]]})",
+    "vocab": [["<unk>", 0], ["\u2581the", -1.5], ["A", 0], ["<0x41>", 0]]})",
                              "m");
-  const Vocabulary pieces = import(json);
+  const Vocabulary pieces = import_vocabulary(json.dump(), {}, "t");
   CHECK(pieces.unk() == TokenId{0});
-  CHECK(decoded(pieces, {1, 2, 3}) == " theA<|end of text|>");
-  CHECK(pieces.token(2) == "\\x41");
-
-  json["decoder"] = nullptr;
-  CHECK(import(json).token(1) == "\u2581the");
-  json["decoder"] = {{"type", "WordPiece"}};
-  CHECK(contains(error_of([&] { import(json); }), "'WordPiece' is not known"));
-  json = tokenizer("null");
-  json["model"]["vocab"]["far"] = 5;
-  CHECK(contains(error_of([&] { import(json); }), "the token with the id 4: is missing"));
-  json["model"]["vocab"]["far"] = 2;
-  CHECK(contains(error_of([&] { import(json); }), "the id 2 is of two tokens"));
-  json["model"]["vocab"]["far"] = -1;
-  CHECK(contains(error_of([&] { import(json); }), "expected below"));
-  json["model"]["vocab"]["far"] = "x";
-  CHECK(contains(error_of([&] { import(json); }), "a whole number expected"));
-  json = tokenizer(R"({"type": "ByteLevel"})");
-  json["model"]["vocab"]["\u65E5"] = 4;
-  CHECK(contains(error_of([&] { import(json); }), "is no byte in the alphabet"));
+  CHECK(decoded(pieces, {1, 2, 3, 4}) == " theAA<|end of text|>");
+  CHECK(pieces.token(3) == "\\x41");
   rules.type = TokenType::kWord;
-  CHECK(contains(error_of([&] { import(json, rules); }), "is a tokenizer.json, of type piece"));
+  CHECK(contains(error_of([&] { import_vocabulary(json.dump(), rules, "t"); }),
+                 "is a tokenizer.json, of type piece"));
+}
+
+TEST_CASE("a tokenizer.json that is not understood is refused") {
+  CHECK(contains(import_error(tokenizer("null")), "decoder: expected ByteLevel, Metaspace or"));
+  CHECK(contains(import_error(tokenizer(R"({"type": "WordPiece"})")), "found WordPiece; write"));
+  const Json good = tokenizer(R"({"type": "ByteLevel"})");
+  CHECK(import_error(good).empty());
+  const auto with = [&](const std::string& token, const Json& id) {
+    Json json = good;
+    json["model"]["vocab"][token] = id;
+    return import_error(json);
+  };
+  CHECK(contains(with("far", 5), "the id of 'far' is 5, but there are only 5 tokens"));
+  CHECK(contains(with("far", 2), "the id 2 is of two tokens"));
+  CHECK(contains(with("far", -1), "the id of 'far' is -1"));
+  CHECK(contains(with("far", UINT64_MAX), "is 18446744073709551615, but"));
+  CHECK(contains(with("far", "x"), "is \"x\", but"));
+  CHECK(contains(with("", 4), "the token with the id 4 has no text"));
+  CHECK(contains(with("\u65E5", 4), "is no byte in the alphabet"));
+  Json json = good;
+  json["added_tokens"] =
+      parse_json(R"([{"id": 4, "content": "x"}, {"id": 4, "content": "x"}])", "a");
+  CHECK(contains(import_error(json), "no token has the id 3; ids must count from 0"));
+  json["added_tokens"] = 7;
+  CHECK(contains(import_error(json), "added_tokens: an array expected"));
+  json = good;
+  json["model"]["continuing_subword_prefix"] = "##";
+  CHECK(contains(import_error(json), "continuing_subword_prefix is \"##\", expected none"));
+  json["model"]["vocab"] = 3;
+  json["model"].erase("continuing_subword_prefix");
+  CHECK(contains(import_error(json), "vocab: an object or an array expected"));
+  CHECK(contains(import_error(good["model"]["vocab"]), "a JSON object without 'model'"));
+}
+
+TEST_CASE("<eos> and <unk> of an import are what they can be") {
+  // One token cannot be both, and GPT-2's unk_token is its <|endoftext|>.
+  Json json = tokenizer(R"({"type": "ByteLevel"})");
+  json["added_tokens"][0]["content"] = "<|endoftext|>";
+  json["model"]["unk_token"] = "<|endoftext|>";
+  const Vocabulary gpt = import_vocabulary(json.dump(), {}, "t");
+  CHECK(gpt.eos() == TokenId{3});
+  CHECK_FALSE(gpt.unk());
+
+  // A piece that text becomes is no <eos>, and the unknown piece is the model's.
+  const std::string model = foreign_model(
+      {{"eos_id", "-1"}, {"bos_id", "-1"}, {"user_defined_symbols", "<|endoftext|>"}});
+  CHECK_FALSE(import_vocabulary(model, {}, "m").eos());
+  VocabularyImport rules;
+  rules.eos_token = "<|endoftext|>";
+  CHECK(contains(error_of([&] { import_vocabulary(model, rules, "m"); }), "not a control piece"));
+  rules = {};
+  rules.unk_token = "x";
+  CHECK(contains(error_of([&] { import_vocabulary(model, rules, "m"); }), "--unk-token"));
+  rules = {};
+  rules.unk = Presence::kNever;
+  CHECK(contains(error_of([&] { import_vocabulary(model, rules, "m"); }), "--unk never"));
+}
+
+TEST_CASE("a list is UTF-8 with line ends of any system") {
+  CHECK(contains(error_of([] { import_as(TokenType::kWord, "a\n\xFF\n"); }),
+                 "file: line 2: invalid UTF-8"));
+  CHECK(contains(error_of([] { import_as(TokenType::kPiece, "a\n\xFF\n"); }), "line 2"));
+  const Vocabulary vocabulary =
+      import_as(TokenType::kPiece, "\xEF\xBB\xBFthe\r\n<|endoftext|>\r\na\\r\r\n");
+  CHECK(vocabulary.token(0) == "the");
+  CHECK(vocabulary.eos() == TokenId{1});
+  CHECK(decoded(vocabulary, {2}) == "a\r");
+  CHECK(contains(error_of([] { import_as(TokenType::kPiece, "a\n\r\n"); }), "without text"));
+  // It only looks like a model at first.
+  CHECK(contains(error_of([] { import_as(TokenType::kWord, "\nX\nb\n"); }), "line 1: no word"));
 }
 
 TEST_CASE("all 256 bytes have a code point in GPT-2's alphabet, and every one another") {
