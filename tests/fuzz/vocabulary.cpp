@@ -70,7 +70,7 @@ void check(const Vocabulary& vocabulary) {
   require(text::parse_vocabulary(json, "v.json").hash() == vocabulary.hash(),
           "what is written again reads the same");
   std::vector<text::TokenId> ids;
-  accepted([&] {
+  const bool encoded = accepted([&] {
     const std::string file = "text";
     text::Unknowns unknowns(vocabulary, text::UnknownRule::kUnk);
     unknowns.set_place(&file, 1);
@@ -79,6 +79,8 @@ void check(const Vocabulary& vocabulary) {
                     unknowns);
     encoder->encode_line_end(ids, unknowns);
   });
+  // Text outside of the vocabulary leaves ids unfinished.
+  if (!encoded) ids.clear();
   for (const text::TokenId id : ids) require(id < vocabulary.size(), "ids are in the vocabulary");
   for (text::TokenId id = 0; id < vocabulary.size(); ++id) {
     require(vocabulary.find(vocabulary.token(id)) == id, "tokens are found");
