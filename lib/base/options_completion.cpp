@@ -14,9 +14,9 @@ namespace {
 
 // The words to offer after an option, as the arguments of compgen; "" offers nothing.
 std::string completion_of(const Option& option) {
-  const std::string files = option.type == OptionType::kFile     ? "-f"
-                            : option.type == OptionType::kFolder ? "-d"
-                                                                 : "";
+  std::string files = option.type == OptionType::kFile     ? "-f"
+                      : option.type == OptionType::kFolder ? "-d"
+                                                           : "";
   std::vector<std::string> words = option.offered ? option.offered() : option.choices;
   // The shell would read anything else in them.
   const auto is_plain = [](const std::string& word) {

@@ -112,9 +112,11 @@ Spelling spelling_of(const JsonObject& file, const JsonObject& model) {
         kListCure);
   }
   for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
-    if (!model.has(key) || model.at(key).is_null() || model.at(key) == "") continue;
-    throw FormatError(model.where(),
-                      fmt::format("{} is {}, expected none", key, model.at(key).dump()), kListCure);
+    if (!model.has(key)) continue;
+    const Json& affix = model.at(key);
+    if (affix.is_null() || (affix.is_string() && affix.get<std::string>().empty())) continue;
+    throw FormatError(model.where(), fmt::format("{} is {}, expected none", key, affix.dump()),
+                      kListCure);
   }
   return types.count("ByteLevel") != 0 ? Spelling::kByteLevel : Spelling::kSentencePiece;
 }

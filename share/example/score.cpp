@@ -2,13 +2,13 @@
 // loss in nats, and last the perplexity.
 //
 //     qltok encode --vocab VOCABULARY TEXT | score CHECKPOINT
-#include <cinttypes>
-#include <cstdio>
 #include <transformer-ql/base/error.h>
 #include <transformer-ql/eval/data_set.h>
 #include <transformer-ql/eval/evaluate.h>
 #include <transformer-ql/net/model_file.h>
 #include <transformer-ql/weights/weights.h>
+#include <cinttypes>
+#include <cstdio>
 
 int main(int count, char** words) {
   if (count != 2) {
