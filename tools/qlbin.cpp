@@ -39,7 +39,8 @@ PackOptions pack_options(const Options& options) {
   return pack;
 }
 
-// The vocabulary of ids that come without one: the file of --vocab, or only its size and <eos>.
+// Holds the vocabulary of ids that come without one: the file of --vocab, or only its size and
+// <eos>.
 struct GivenVocabulary {
   std::string text;
   std::optional<text::Vocabulary> vocabulary;

@@ -58,7 +58,7 @@ Json configuration(const Options& options) {
 // These say how text is counted. Nothing is counted when a vocabulary is imported.
 constexpr std::array kCountingOptions = {"min-count", "max-size", "invalid", "threads"};
 
-// "" when the option is not given.
+// Returns "" when the option is not given.
 std::string token_name(const Options& options, const char* option) {
   if (!options.has(option)) return "";
   if (options.text(option).empty()) {

@@ -11,7 +11,7 @@ namespace {
 
 using namespace ql;
 
-// "KEY=" for each key of network and training.
+// Returns "KEY=" for each key of network and training.
 std::vector<std::string> settings() {
   std::vector<std::string> words = net::network_keys();
   const std::vector<std::string> training = train::training_keys();

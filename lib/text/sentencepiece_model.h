@@ -41,8 +41,8 @@ class SentencePieceModel {
   // True when pieces hold the text byte by byte, so that it may be cut where pieces end. Other
   // models rewrite a line as a whole.
   bool keeps_text() const { return keeps_text_; }
-  // How many blanks at the beginning of a line are none of its text: all of them where the model
-  // removes blanks (kAll), that which it adds (kOne), or kNone.
+  // Says how many blanks at the beginning of a line are none of its text: all of them where the
+  // model removes blanks (kAll), that which it adds (kOne), or kNone.
   enum class LeadingBlanks { kNone, kOne, kAll };
   LeadingBlanks leading_blanks() const { return leading_blanks_; }
   // Appends the ids of `text`, valid UTF-8. May be called from several threads.

@@ -148,7 +148,7 @@ class TokensById {
     token = Token{text, added};
   }
 
-  // All of them in order. Throws FormatError where an id is missing.
+  // Returns all of them in order. Throws FormatError where an id is missing.
   std::vector<Token> tokens() const {
     std::vector<Token> all;
     std::size_t size = tokens_.size();
@@ -186,7 +186,7 @@ void add_vocabulary(const Json& vocabulary, const std::string& where, TokensById
   }
 }
 
-// An array, or an empty one where the file has none.
+// Returns an empty array where the file has none.
 Json array_of(const JsonObject& file, const char* key) {
   if (!file.has(key)) return Json::array();
   if (!file.at(key).is_array()) {

@@ -83,7 +83,7 @@ class Vocabulary {
   std::string hash_;
 };
 
-// The text of a vocabulary's file, or of one to import: no more than a token stream carries.
+// Reads the text of a vocabulary's file, or of one to import: no more than a token stream carries.
 std::string read_vocabulary_file(const std::string& path);
 
 // Reads what to_text wrote. `where` names the file in messages.

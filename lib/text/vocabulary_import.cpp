@@ -20,7 +20,7 @@ const std::vector<std::string> kEosNames = {"<eos>",         "</s>",  "</S>",   
                                             "<|endoftext|>", "[EOS]", "<|end_of_text|>"};
 const std::vector<std::string> kUnkNames = {"<unk>", "<UNK>", "[UNK]"};
 
-// What the file is, before <eos> and <unk> are chosen.
+// Holds what the file says before <eos> and <unk> are chosen.
 struct Imported {
   VocabularyContent content;
   std::vector<std::string> names;   // of the tokens as the file writes them
@@ -28,7 +28,7 @@ struct Imported {
   std::vector<bool> control;        // of a SentencePiece model: only such a token can be <eos>
 };
 
-// What is asked for one of the two.
+// Says what is asked for one of the two.
 struct Asked {
   const char* option;  // "eos"
   Presence presence;
@@ -54,7 +54,7 @@ std::optional<TokenId> named_token(const Asked& asked, const Imported& imported,
   return id;
 }
 
-// The token with a usual name. `other` is taken.
+// Finds the token with a usual name. `other` is taken.
 std::optional<TokenId> usual_token(const Asked& asked, const Imported& imported,
                                    std::optional<TokenId> other, const std::string& where) {
   std::vector<TokenId> found;
@@ -93,7 +93,7 @@ std::optional<TokenId> find_special(const Asked& asked, const Imported& imported
       fmt::format("say with --{}-token which token it is", asked.option));
 }
 
-// A word, and its count where a number follows.
+// Adds a word, and its count where a number follows.
 void add_word_line(std::string_view line, VocabularyContent& content, const std::string& place) {
   const auto begin = std::find_if_not(line.begin(), line.end(), is_blank);
   const auto end = std::find_if(begin, line.end(), is_blank);
