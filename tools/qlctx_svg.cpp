@@ -180,7 +180,7 @@ class Drawing {
         layout_.x(low.begin), bottom);
   }
 
-  // From the output of every scale to the average, at the right.
+  // Lanes lead from the output of every scale to the average, at the right.
   void draw_lanes() {
     const net::Geometry& geometry = layout_.row.geometry;
     if (!geometry.accumulates()) return;
@@ -265,7 +265,7 @@ class Drawing {
     line("/>");
   }
 
-  // At the right of every scale: what its states are.
+  // A label at the right of every scale says what its states are.
   void draw_scale_labels() {
     const std::size_t scales = layout_.row.geometry.outputs.size();
     const double left = layout_.x(layout_.segment) + 20 + kLane * static_cast<double>(scales);
@@ -324,7 +324,7 @@ class Drawing {
       text(at + 34, y, "", words);
       at += 54 + 6.2 * static_cast<double>(words.size());
     };
-    // Without classes: these are no states.
+    // The boxes have no classes, because they are no states.
     item(R"(<rect width="12" height="14" fill="#fff" stroke="#14497f"/>)"
          R"(<rect x="16" width="12" height="14" fill="#2f76b8" stroke="#14497f"/>)",
          "segment");

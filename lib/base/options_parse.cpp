@@ -1,4 +1,4 @@
-// From the command line to checked values.
+// Turns the command line into checked values.
 #include <fmt/format.h>
 
 #include <algorithm>

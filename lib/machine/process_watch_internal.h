@@ -54,7 +54,7 @@ class ProcessWatch {
 
  private:
   using Clock = std::chrono::steady_clock;
-  // What is known of another process.
+  // Holds what is known of another process.
   struct Seen {
     std::int64_t lives = 0, progress = 0;
     Clock::time_point alive_at, progress_at;

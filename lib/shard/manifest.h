@@ -11,7 +11,7 @@
 
 namespace ql::shard {
 
-// In a folder: so that sums of bytes fit into 64 bits.
+// No folder may hold more, so that sums of bytes fit into 64 bits.
 constexpr std::int64_t kMostTokens = std::int64_t{1} << 60;
 constexpr std::int64_t kLargestManifest = std::int64_t{256} << 20;  // in bytes
 // Far more than anybody adds; keys are looked for one after the other.
@@ -52,7 +52,7 @@ struct Manifest {
   std::string checksum;           // "" when deleted by hand
 };
 
-// With a fresh checksum.
+// The result has a fresh checksum.
 Json manifest_to_json(const Manifest& manifest);
 
 // Throws FormatError for an unknown version, sums that do not agree, a wrong checksum, and file

@@ -21,7 +21,7 @@ class CountedTokens : public shard::TokenSink {
   void begin_document() override;
   void write(const TokenId* ids, std::size_t count) override;
   void flush() override { sink_.flush(); }
-  // What is given is passed over, because it was counted here.
+  // Ignores `given`: the counts made here take its place.
   void finish(const std::optional<shard::TextCounts>& given) override;
 
  private:

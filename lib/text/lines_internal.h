@@ -18,7 +18,7 @@ class LineSplitter {
     rest_.remove_prefix(ended_ ? feed + 1 : rest_.size());
     return true;
   }
-  // Without its line feed.
+  // The line comes without its line feed.
   std::string_view line() const { return line_; }
   // False when the text ended without a line feed.
   bool ended() const { return ended_; }

@@ -1,4 +1,5 @@
-// What a SentencePiece model does to text before it is split, and to pieces that become text.
+// Reads the rules by which a SentencePiece model changes text before it is split, and pieces when
+// they become text.
 #pragma once
 
 #include <string>

@@ -84,6 +84,7 @@ class Vocabulary {
 };
 
 // Reads the text of a vocabulary's file, or of one to import: no more than a token stream carries.
+// `path` may be a folder that has a vocabulary.json, such as a checkpoint or packed data.
 std::string read_vocabulary_file(const std::string& path);
 
 // Reads what to_text wrote. `where` names the file in messages.

@@ -11,11 +11,12 @@
 namespace ql::text {
 
 struct VocabularyImport {
-  // Of a list, kWord or kPiece; of other files, what they hold. Nothing: words of a list.
+  // A list becomes kWord or kPiece; without a value it becomes kWord. Other files say their type
+  // themselves, and a value has to agree with it.
   std::optional<TokenType> type;
   bool lowercase = false;  // words only
-  // Which token is <eos> or <unk>: that of this name, or (kAuto) the one with a usual name where
-  // the file does not say it; kNever: none.
+  // The names of the tokens that serve as <eos> and <unk>. Without a name, kAuto takes the token
+  // that the file declares, or else one with a usual name, and kNever takes none.
   Presence eos = Presence::kAuto, unk = Presence::kAuto;
   std::string eos_token, unk_token;
 };

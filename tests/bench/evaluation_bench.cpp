@@ -73,7 +73,7 @@ QL_EVALUATION(xl, "xl", kLengths);
 QL_EVALUATION(ql, "ql", kLengths);
 QL_EVALUATION(compressive, "compressive", kCompressive);
 
-// As the tools do, before the first tensor.
+// The tools do so, too, before the first tensor.
 [[maybe_unused]] const ql::machine::ThreadSetup thread_setup = ql::machine::set_up_threads(0);
 
 }  // namespace

@@ -104,7 +104,7 @@ BENCHMARK_CAPTURE(evaluation_step, demo_xl, "demo-xl")
     ->Unit(benchmark::kMillisecond)
     ->UseRealTime();
 
-// As the tools do, before the first tensor.
+// The tools do so, too, before the first tensor.
 [[maybe_unused]] const ql::machine::ThreadSetup thread_setup = ql::machine::set_up_threads(0);
 
 }  // namespace

@@ -1,4 +1,4 @@
-// How fast tokens flow: through the token stream, into shards, and out of them again.
+// Measures how fast tokens flow through the token stream, into shards, and out of them again.
 #include <benchmark/benchmark.h>
 
 #include <cstdint>
@@ -93,7 +93,7 @@ void pack_shards(benchmark::State& state) {
 }
 BENCHMARK(pack_shards)->Unit(benchmark::kMillisecond)->UseRealTime();
 
-// As training reads: many rows side by side, a short segment of each at a time.
+// Reads as training does: many rows side by side, a short segment of each at a time.
 void read_rows(benchmark::State& state) {
   const ScratchFolder scratch;
   pack_sample(scratch.path() / "data");

@@ -1,4 +1,4 @@
-// How fast text becomes token ids.
+// Measures how fast text becomes token ids.
 #include <benchmark/benchmark.h>
 
 #include <cmath>

@@ -157,7 +157,7 @@ bool is_below_folder(int descriptor) {
   return is_below_folder(path);
 }
 
-// Whether this call is to fail: sets errno then, which it otherwise leaves alone.
+// Returns whether this call has to fail. Sets errno then, and leaves it alone otherwise.
 template <typename File>
 bool fails(const char* call, File file) {
   if (!is_chosen(call) || fault.how != How::kError) return false;
@@ -167,7 +167,7 @@ bool fails(const char* call, File file) {
   return due;
 }
 
-// How many bytes a transfer may have.
+// Returns how many bytes a transfer may have.
 std::size_t allowed(const char* call, int descriptor, std::size_t size) {
   if (!is_chosen(call) || (fault.how != How::kShort && fault.how != How::kStop)) return size;
   if (size < 2) return size;

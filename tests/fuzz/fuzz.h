@@ -19,12 +19,12 @@
 
 #include "base/error.h"
 
-// What every target defines; the name is libFuzzer's.
+// Every target defines this. The name is libFuzzer's.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
 
 namespace ql::fuzz {
 
-// Whether work() went without an Error.
+// Tells whether work() went without an Error.
 template <typename Work>
 bool accepted(const Work& work) {
   try {
@@ -35,11 +35,11 @@ bool accepted(const Work& work) {
   }
 }
 
-// How often a parser took an input: a replay in which that never happens would test nothing but
-// refusals. Targets count.
+// Targets count here how often a parser took an input. A replay in which that never happens would
+// test nothing but refusals.
 inline std::size_t taken_inputs = 0;
 
-// What has to hold of everything that a parser accepts.
+// Reports a finding unless `holds`, which must be so for everything that a parser accepts.
 inline void require(bool holds, const char* what) {
   if (holds) return;
   std::fprintf(stderr, "finding: this does not hold: %s\n", what);

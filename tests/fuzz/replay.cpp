@@ -1,6 +1,6 @@
-// In libFuzzer's place where the compiler has none, and in the tests: gives a target every file of
-// the folders that are named, first whole, then with damage of many kinds. Fails when the target
-// refuses all of them.
+// Takes libFuzzer's place where the compiler has none, and in the tests. It gives a target every
+// file of the folders that are named, first whole, then with damage of many kinds, and fails when
+// the target refuses all of them.
 //
 //   fuzz_TARGET [-runs=N] FOLDER...      N damaged variants of each file, 100 unless given
 //
@@ -50,7 +50,8 @@ void prepare() {
   for (const int signal_number : {SIGSEGV, SIGFPE, SIGBUS, SIGILL}) {
     std::signal(signal_number, end_with_finding);
   }
-  // As libFuzzer's -malloc_limit_mb: a size in a file that is believed becomes a std::bad_alloc.
+  // This works as libFuzzer's -malloc_limit_mb: a size in a file that is believed becomes a
+  // std::bad_alloc.
   constexpr rlim_t kBytes = rlim_t{8} << 30;
   const rlimit limit = {kBytes, kBytes};
   ::setrlimit(RLIMIT_AS, &limit);

@@ -71,7 +71,7 @@ void add_foreign(const Seeds& seeds, const std::string& name, const fs::path& da
 }
 
 void add_foreign(const Seeds& seeds) {
-  // As ids of 2 and of 4 bytes; two of the former are an eos.
+  // The ids have 2 or 4 bytes. Two of the former are an eos.
   seeds.add("foreign", "ids", "\1\2\5\6\11\12\21\31", std::string("\1\0\0\0\2\0\0\0", 8));
   // One token of each width that qlbin export does not write.
   for (const auto& [type, width] : std::vector<std::pair<char, int>>{{1, 1}, {3, 2}, {5, 8}}) {
@@ -191,7 +191,7 @@ void add_training(const Seeds& seeds) {
   const std::string rest = R"("since_log":{"steps":4,"loss_sum":25.1,"gradient_norm_sum":1e-300},)"
                            R"("data":{"name":"data","hash":"abc","tokens":5000},)"
                            R"("validation":{"name":"valid","hash":"","tokens":0}})";
-  // As it was before there were these keys, and as it is now.
+  // One is as it was before there were these keys, the other as it is now.
   seeds.add("training_state", "old", counts + rest);
   seeds.add("training_state", "new",
             counts +

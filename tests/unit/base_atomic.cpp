@@ -117,7 +117,7 @@ TEST_CASE("only leftovers of dead processes and of this name are removed") {
       ".a.txt" + here + "x" + dead + ".tmp", "a.txt" + here + dead + ".tmp",
       ".a.txt" + here + ".tmp", ".a.txt" + here + "-1.tmp", ".a.txt." + dead + ".tmp",
       here + dead + ".tmp",
-      // Of another machine, where the process may live.
+      // This one is of another machine, where the process may live.
       ".a.txt.0a1b2c3d." + dead + ".tmp"};
   for (const std::string& name : kept) spill(scratch / name, "x");
   spill(scratch / (".a.txt" + here + dead + ".tmp"), "x");

@@ -9,7 +9,7 @@ namespace ql {
 
 namespace {
 
-// What the completion offers at the end of these words, blanks between.
+// Returns what the completion offers at the end of these words, which blanks separate.
 std::string complete(const std::string& words, const ToolTable& table = test::sample_table()) {
   const test::ScratchFolder scratch;
   test::spill(scratch / "complete", render_bash_completion(table));

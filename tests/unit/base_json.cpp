@@ -51,7 +51,7 @@ TEST_CASE("JSON agrees with nlohmann's own reader where both accept") {
 }
 
 TEST_CASE("errors tell the place") {
-  // What follows the place is nlohmann's, in the words of its version.
+  // The words behind the place are nlohmann's, and differ between its versions.
   CHECK(message_of("{\"a\": 1,\n \"b\": nul}").find("f.json: line 2, column 10: ") == 0);
   CHECK(message_of("").find("f.json: line 1, column 1: ") == 0);
   CHECK(message_of("[1]\n[2]").find("f.json: line 2, column 1: ") == 0);

@@ -142,7 +142,7 @@ TEST_CASE("code points are counted") {
     }
     REQUIRE(count_code_points(bytes) == expected);
   }
-  // As many as the count of one place among eight has to hold.
+  // The text is long enough to overflow a count of one byte for each of eight places.
   CHECK(count_code_points(std::string(100000, 'a')) == 100000);
 }
 

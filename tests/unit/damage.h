@@ -1,5 +1,5 @@
-// What happens to files on their way: bits flip, ends are lost, blocks are lost, doubled, exchanged
-// or overwritten. For tests that no reader takes a damaged file for a good one.
+// Damages files as it happens on their way: bits flip, ends are lost, blocks are lost, doubled,
+// exchanged or overwritten. No reader may take a damaged file for a good one.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace ql::test {
 
-// How often a test damages each file: `ordinary` times, or QL_DAMAGE_ROUNDS times when that is set.
+// A test damages each file so often: `ordinary` times, or QL_DAMAGE_ROUNDS times when that is set.
 inline int damage_rounds(int ordinary) {
   const char* rounds = std::getenv("QL_DAMAGE_ROUNDS");
   return rounds == nullptr ? ordinary : std::atoi(rounds);

@@ -135,8 +135,8 @@ class Draw {
   std::mt19937 generator_;
 };
 
-// For every edge case so many networks, twice as many where there are more pools, and so many of
-// other shapes.
+// Draws `of_each_edge` networks for every edge case, twice as many where there are more pools, and
+// `others` of other shapes.
 inline std::vector<net::Network> drawn_networks(std::uint32_t seed, int of_each_edge, int others) {
   Draw draw(seed);
   std::vector<net::Network> all;

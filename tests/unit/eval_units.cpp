@@ -70,7 +70,7 @@ std::vector<UnitSum> units_of(const nn::Model& model, const std::filesystem::pat
   return units;
 }
 
-// Of each unit, the position behind its last token.
+// Returns for each unit the position behind its last token.
 std::vector<std::int64_t> ends_of(const nn::Model& model, const std::filesystem::path& folder,
                                   Unit unit) {
   std::vector<std::int64_t> ends;

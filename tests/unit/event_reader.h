@@ -134,8 +134,8 @@ inline ReadEvent read_event(std::string_view message) {
   return event;
 }
 
-// As a loader does: all whole records. A last one that is cut off is left alone; a wrong checksum
-// is an error.
+// Reads all whole records, as a loader does. It leaves a last one alone that is cut off; a wrong
+// checksum is an error.
 inline std::vector<ReadEvent> read_events(std::string_view file) {
   constexpr std::size_t kFrame = 8 + 4 + 4;
   const auto check = [](std::string_view data, std::uint64_t masked) {

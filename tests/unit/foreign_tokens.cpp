@@ -40,7 +40,7 @@ struct Index {
   int version = 1, type = 8, width = 2;
   std::vector<std::int64_t> lengths, places, documents;
 
-  // Of sequences that lie one after the other.
+  // Makes the index of sequences that lie one after the other.
   static Index of(const std::vector<std::int64_t>& lengths,
                   const std::vector<std::int64_t>& documents, int type = 8, int width = 2) {
     Index index;

@@ -47,7 +47,7 @@ at::Tensor random(at::IntArrayRef shape) {
   return at::randn(shape, at::kDouble).set_requires_grad(true);
 }
 
-// Which of the keys a query sees, and what else an input may lack.
+// Says which of the keys a query sees, and what else an input may lack.
 enum class Kind { kWhole, kMasked, kWindow, kDilated, kDilatedMasked, kWithoutBias, kContentOnly };
 constexpr Kind kKinds[] = {Kind::kWhole,      Kind::kMasked,        Kind::kWindow,
                            Kind::kDilated,    Kind::kDilatedMasked, Kind::kWithoutBias,

@@ -60,7 +60,7 @@ Problem make_problem(const std::vector<std::int64_t>& ends, Tables tables, Proje
     if (projections == Projections::kTied && !tied.defined()) tied = leaf({kModel, width});
     weights.projections.push_back(projections == Projections::kOwn ? leaf({kModel, width}) : tied);
     begin = ends[i];
-    // As div_val does it; a tied projection has one width.
+    // The width shrinks as with div_val. A tied projection has one width.
     if (tables == Tables::kOwn && projections == Projections::kOwn && width > 1) width /= 2;
   }
   const std::int64_t first = projections == Projections::kNone ? kModel : 4;

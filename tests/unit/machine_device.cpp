@@ -58,7 +58,7 @@ TEST_CASE("a device is named, and has to be there") {
     CAPTURE(name);
     CHECK(refusal(name).find("is not a device; use cpu, cuda") != std::string::npos);
   }
-  // Whether the name is right or the device is missing is told apart on any machine.
+  // Every machine tells a wrong name from a device that is missing.
   CHECK(refusal("cuda:99").find("--device: cuda:99") != std::string::npos);
 }
 

@@ -81,8 +81,8 @@ TEST_CASE("the tokens of figure 5's output state, stage by stage") {
   const Geometry geometry = make_geometry(quadratic({1, 1, 1}, 1), {4, 4, 0});
   const std::vector<Stage> all = geometry.stages;
   const Cone cone = cone_of(geometry, 3);
-  // Of the output layer's input, the window: 8 states. Each of these needs the states of every
-  // scale that end at or before it.
+  // The output layer reads a window of 8 states of its input. Each of these needs the states of
+  // every scale that end at or before it.
   CHECK(tokens_of(cone, all, 7) == std::vector<std::int64_t>{3});
   CHECK(tokens_of(cone, all, 6) == std::vector<std::int64_t>{-4, -3, -2, -1, 0, 1, 2, 3});
   // Scale 3: states of four tokens. Token -4 takes the one that ends at -5.

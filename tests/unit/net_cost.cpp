@@ -169,7 +169,8 @@ TEST_CASE("operations where queries see few keys, or sums") {
   // The queries see 7, 8, 9 and 10 keys; with a window of 8 two of them lose 1 and 2 of them.
   network.attention_window = 8;
   CHECK(less(network) == doctest::Approx(3));
-  // Of every head's third, third and second keys: 3, 3, 3, 4 of (7, 8, 9, 10), and 2 each.
+  // Two heads see every third key, the last one every fifth: of 7, 8, 9 and 10 keys that is 3, 3, 3
+  // and 4, and 2 each.
   network.attention_window = 5;
   network.attention_dilation = {3, 3, 5};
   CHECK(less(network) == doctest::Approx(34 - (2 * (3 + 3 + 3 + 4) + 4 * 2) / 3.0));
@@ -189,7 +190,7 @@ TEST_CASE("other encodings have other parameters") {
   const std::int64_t usual = cost(network, {4, 12, 0}).parameters;
   network.encoding = Encoding::kShaw;
   network.clamp_len = 9;
-  // Without u, v and four times r_net, but with ten vectors in each of four layers.
+  // The network has no u, v and four r_net, but ten vectors in each of four layers.
   CHECK(cost(network, {4, 12, 0}).parameters == usual - 48 - 4 * 24 * 24 + 4 * 10 * 24);
   network.encoding = Encoding::kAbsolute;
   CHECK(cost(network, {4, 12, 0}).parameters == usual - 48 - 4 * 24 * 24);

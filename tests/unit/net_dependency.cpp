@@ -121,7 +121,7 @@ class Oracle {
     return output;
   }
 
-  // What the query at `index` of the window sees.
+  // Returns all tokens that the query at `index` of the window sees.
   TokenSet look_back(const std::vector<TokenSet>& window, std::size_t index,
                      std::size_t before) const {
     const std::size_t span =
@@ -139,7 +139,8 @@ class Oracle {
     return seen;
   }
 
-  // What leaves the segment at the end of the step: the tokens' worth of one step, oldest first.
+  // Keeps what leaves the segment at the end of the step: as many states as one step of tokens
+  // gives, oldest first.
   void remember(const Segment& states, std::int64_t granularity) {
     std::int64_t count = lengths_.segment / granularity;
     for (const auto& [number, state] : states) {
@@ -167,8 +168,8 @@ class Oracle {
     }
   }
 
-  // Which of the states that leave in a step number `k` of the `count` compressed ones is made
-  // from.
+  // Returns which of the states that leave in a step become number `k` of the `count` compressed
+  // ones.
   std::vector<std::int64_t> sources(std::int64_t k, std::int64_t count) const {
     std::vector<std::int64_t> indexes;
     for (std::int64_t i = 0; i < lengths_.segment; ++i) {

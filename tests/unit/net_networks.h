@@ -44,7 +44,7 @@ inline Network vanilla(std::int64_t layers) {
   return make_network(Architecture::kVanilla, {layers});
 }
 
-// With the sizes of the paper's SimpleBooks-2 networks.
+// Gives the network the sizes of the paper's SimpleBooks-2 networks.
 inline Network with_sizes(Network network) {
   network.vocab_size = 11492;
   network.d_model = 256;

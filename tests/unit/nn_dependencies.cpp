@@ -1,5 +1,5 @@
-// What the running model depends on, found by changing one input token at a time, against the
-// intervals that lib/net propagates.
+// Changes one input token at a time to find what the running model depends on, and compares that
+// with the intervals that lib/net propagates.
 #include <algorithm>
 #include <cstdint>
 #include <functional>
@@ -45,8 +45,8 @@ at::Tensor find_moves(const nn::Model& model, const net::Geometry& geometry, std
   return last_states(model, geometry, tokens).ne(last_states(model, geometry, changed)).any(-1);
 }
 
-// For every position the first token that moves its state, relative to the segment's first token;
-// `segment`, which is impossible, for none.
+// Returns for every position the first token that moves its state, relative to the segment's first
+// token. `segment`, which is impossible, stands for none.
 std::vector<std::int64_t> oldest(const at::Tensor& moves) {
   const std::int64_t length = moves.size(0), segment = moves.size(1);
   std::vector<std::int64_t> result;

@@ -1,4 +1,4 @@
-// Which states belong to a document, against a walk over all of them.
+// Compares which states belong to a document with a walk over all of them.
 #include "nn/document_reset_internal.h"
 
 #include "net_networks.h"

@@ -36,7 +36,7 @@ std::vector<Starts> draw_starts(const Network& network, std::int64_t segment, st
   return all;
 }
 
-// What the model and the page read.
+// Holds what the model and the page read.
 struct Problem {
   nn::Model model;
   net::Lengths lengths;        // may be others than those of the training
@@ -67,7 +67,7 @@ NetworkOnOnePage page_of(const nn::Model& model) {
   return page;
 }
 
-// What the page gives for one stream; losses [length].
+// Holds what the page gives for one stream. `losses` is [length].
 struct Expected {
   at::Tensor states, losses, reconstruction;
 };

@@ -68,7 +68,7 @@ TEST_CASE("a preset has as many parameters as the papers' formulas count") {
     net::Network network = net::read_preset(path, {}, {}).network;
     network.vocab_size = words(path.filename().string());
     const bool is_billion = network.vocab_size == 793471;
-    // Without memory for weights: the largest have 500 million.
+    // kMeta takes no memory for weights. The largest networks have 500 million.
     const nn::Model model(network, at::TensorOptions().dtype(at::kFloat).device(at::kMeta));
     CHECK(model.parameter_count() ==
           layers_formula(network) + vocabulary_formula(network, !is_billion));

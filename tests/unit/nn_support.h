@@ -70,7 +70,7 @@ inline at::Tensor random_tokens(std::int64_t batch, std::int64_t length, std::in
 // The tokens at which the documents of a stream start, in increasing order.
 using Starts = std::vector<std::int64_t>;
 
-// How many tokens of its document stand before a token.
+// Counts the tokens of its document that stand before a token.
 inline std::int64_t age_of(const Starts& starts, std::int64_t token) {
   const auto after = std::upper_bound(starts.begin(), starts.end(), token);
   return token - (after == starts.begin() ? 0 : *(after - 1));

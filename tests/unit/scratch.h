@@ -33,7 +33,7 @@ class ScratchFolder {
   ScratchFolder& operator=(const ScratchFolder&) = delete;
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
-  // How many files and folders it holds, hidden ones too.
+  // Counts its files and folders, hidden ones too.
   std::size_t entries() const {
     const std::filesystem::directory_iterator all(path_);
     return static_cast<std::size_t>(std::distance(begin(all), end(all)));
@@ -52,7 +52,7 @@ inline void spill(const std::filesystem::path& path, const std::string& text) {
   std::ofstream(path, std::ios::binary) << text;
 }
 
-// How a child process ended and what it said.
+// Tells how a child process ended and what it said.
 struct Ending {
   int exit_code = -1;  // -1: killed
   int signal = 0;

@@ -149,7 +149,7 @@ TEST_CASE("document starts are read back, whatever the pieces") {
     for (const std::size_t piece : {std::size_t{7000}, std::size_t{1} << 20}) {
       file.write(starts, piece);
       CHECK(file.read() == starts);
-      // What any zstd decompressor would read.
+      // Any zstd decompressor would read this.
       std::string content(8 * count, 'x');
       const std::string frame = slurp(scratch / "documents.zst");
       CHECK(FrameDecompressor().decompress(frame, 8 * count, content.data()).empty());

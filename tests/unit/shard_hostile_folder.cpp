@@ -71,7 +71,7 @@ std::string verdict_on_shard(const std::string& bytes, std::int64_t tokens = 5) 
   return verdict(scratch / "data");
 }
 
-// Of reading one token: for shards that claim more than there is memory.
+// Reads one token only, because some shards claim more tokens than there is memory.
 std::string verdict_on_token(const std::string& bytes, std::int64_t tokens, std::int64_t position) {
   const ScratchFolder scratch;
   pack_shard(scratch / "data", bytes, tokens);

@@ -29,7 +29,7 @@ bool is_real(std::size_t shard) {
   return std::find(std::begin(kReal), std::end(kReal), shard) != std::end(kReal);
 }
 
-// What stands at `place` of a real shard.
+// Returns the id at `place` of a real shard.
 std::int64_t id_at(std::size_t shard, std::int64_t place) {
   return (static_cast<std::int64_t>(shard) * 31 + place * 7) % 50'000;
 }

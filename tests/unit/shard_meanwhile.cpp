@@ -1,4 +1,4 @@
-// What comes to the name of a folder that is being made while its files are put on the disk.
+// Something else takes the name of a folder while the folder's files are put on the disk.
 #include <doctest/doctest.h>
 
 #include <functional>
@@ -38,7 +38,7 @@ std::vector<Make> ways_to_make(const fs::path& data) {
           }};
 }
 
-// What `make` says when `meanwhile` happens in the first fsync().
+// Returns what `make` says when `meanwhile` happens in the first fsync().
 std::string complaint_about(const std::function<void()>& meanwhile,
                             const std::function<void()>& make) {
   bool happened = false;

@@ -17,7 +17,7 @@ using ql::test::ScratchFolder;
 
 namespace {
 
-// Whether `work` is through without a signal, and ends by one that came before.
+// Tells whether `work` gets through without a signal, and is ended by one that came before it.
 template <typename Work>
 bool hears_a_signal(const Work& work) {
   const auto ending = in_child([&] {

@@ -22,7 +22,7 @@ using testing::contains;
 using testing::error_of;
 using testing::TextFiles;
 
-// What a sink was given, and what the oracle says it should be given.
+// Holds what a sink was given, or what the oracle says it should be given.
 struct Encoded {
   std::vector<TokenId> ids;
   std::vector<std::size_t> documents;

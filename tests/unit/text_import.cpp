@@ -123,7 +123,8 @@ TEST_CASE("rules of a model that point outside of it are found") {
           static_cast<char>(1 << testing::below(random, 8));
     }
     try {
-      // What is taken must not lead the library outside: the sanitizers see it.
+      // A damaged model that is accepted must not make the library read outside its memory. The
+      // sanitizers would report that.
       const Vocabulary vocabulary = import_vocabulary(damaged, {}, "m.model");
       Unknowns unknowns(vocabulary, UnknownRule::kUnk);
       std::vector<TokenId> ids;

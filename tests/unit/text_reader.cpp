@@ -31,7 +31,7 @@ std::vector<TextBlock> read_blocks(const TextFiles& files, LineCut cut, std::siz
   return blocks;
 }
 
-// What stands before each position of each text, as the documentation words it.
+// Returns what stands before each position of each text, as the documentation words it.
 std::vector<std::vector<LineHistory>> histories(const std::vector<std::string>& texts) {
   std::vector<std::vector<LineHistory>> all;
   LineHistory history;

@@ -80,8 +80,8 @@ Result encode(const std::string& text, const Vocabulary& vocabulary, EosRule eos
   return result;
 }
 
-// Of "walking talkers" and <eos>, which are 16 ids without pieces. Which pieces there are depends
-// on the processor's rounding.
+// "walking talkers" and <eos> are 16 ids without pieces, and have to become fewer than this. The
+// pieces themselves depend on the processor's rounding.
 constexpr std::size_t kFewPieces = 10;
 
 TEST_CASE("pieces learn words and carry every text") {

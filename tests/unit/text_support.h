@@ -25,7 +25,7 @@ inline std::string random_text(Random& random, const std::vector<std::string>& p
   return text;
 }
 
-// What the text types have to cope with: blanks of all kinds, letters whose case is tricky, 1 to 4
+// All text types have to cope with these: blanks of all kinds, letters whose case is tricky, 1 to 4
 // bytes a letter, NUL, words that look like specials.
 inline std::vector<std::string> tricky_parts() {
   return {" ",      " ",    "\n",     "\n", "\t",    "\r\n",    "\v",      "a",

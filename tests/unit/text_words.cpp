@@ -89,7 +89,7 @@ TEST_CASE("words longer than any batch, and nothing but blanks") {
   CHECK(split(" " + longest + "\n" + longest) == std::vector<std::string>{longest, longest});
   CHECK(split(std::string(100000, ' ')).empty());
   CHECK(split("").empty());
-  // As many words as fit into 64 bytes, for longer than a batch holds.
+  // Every 64 bytes hold as many words as fit, for longer than a batch.
   std::string dense;
   for (int i = 0; i < 1000; ++i) dense += "a ";
   CHECK(split(dense).size() == 1000);

@@ -58,8 +58,8 @@ struct OddPage : Workplace {
     return found;
   }
 
-  // Whether RUN/last is that of a training whose step `from` was the first to read `ahead` segments
-  // further on, and if it `forgets`, with empty memory.
+  // Tells whether RUN/last is that of a training whose step `from` was the first to read `ahead`
+  // segments further on. With `forgets`, it read them with empty memory.
   bool is_as_if_moved(std::int64_t from, std::int64_t ahead, const char* data = "pages",
                       bool forgets = false) const {
     TrainingConfig config = task.config;
@@ -141,8 +141,8 @@ void check_same_files(const Workplace& a, const Workplace& b) {
   }
 }
 
-// Whether RUN/last has the weights of a training that goes on by hand from `checkpoint` with the
-// settings of now, its step reading segment `cursor`.
+// Tells whether RUN/last has the weights of a training that goes on by hand from `checkpoint` with
+// the settings of now, and whose step reads segment `cursor`.
 bool goes_on_by_hand(const Workplace& place, const fs::path& checkpoint, Rows rows,
                      std::int64_t cursor) {
   TrainingConfig config = place.task.config;

@@ -188,7 +188,7 @@ TEST_CASE("twenty losses of a training from given weights equal those of a secon
     const std::vector<double> losses = comparison.logged();
     REQUIRE(losses.size() == kSteps);
     CHECK(largest_relative_difference(losses, comparison.expected(true)) < 1e-4);
-    // What the comparison would notice.
+    // The comparison notices these mistakes.
     CHECK(largest_relative_difference(losses, comparison.expected(false)) > 1e-3);
     comparison.config.learning_rate *= 1.05;
     CHECK(largest_relative_difference(losses, comparison.expected(true)) > 1e-3);

@@ -18,7 +18,7 @@ namespace {
 
 using Steps = std::vector<std::int64_t>;
 
-// As write_checkpoint() replaces a folder: by another one with other files.
+// Replaces a folder by another one with other files, as write_checkpoint() does.
 void write(const fs::path& folder, std::int64_t step) {
   AtomicFolder atomic(folder);
   test::spill(atomic.temporary() / "model.json", "model " + std::to_string(step));

@@ -13,7 +13,7 @@
 namespace ql::train {
 namespace {
 
-// Which tokens row `row` reads in step `step`: walks there one step at a time.
+// Returns the tokens that row `row` reads in step `step`. It walks there one step at a time.
 std::vector<std::int64_t> oracle(const std::vector<shard::TokenId>& ids, std::int64_t batch,
                                  std::int64_t segment, std::int64_t row, std::int64_t step) {
   const std::int64_t length = static_cast<std::int64_t>(ids.size()) / batch;

@@ -71,7 +71,7 @@ inline net::Network tiny_ql() {
   return network;
 }
 
-// As many layers and parameters as tiny_ql().
+// Has as many layers and parameters as tiny_ql().
 inline net::Network tiny_xl() {
   net::Network network = tiny_ql();
   network.architecture = net::Architecture::kTransformerXl;

@@ -71,7 +71,7 @@ TEST_CASE("a training that was killed while RUN/last had no name goes on") {
   whole.train();
   killed.task.stop_at = 5;  // before there is a RUN/best
   killed.train();
-  // As on a file system that cannot exchange names, between the two renames.
+  // This is the state between the two renames on a file system that cannot exchange names.
   fs::rename(killed.task.run / "last", killed.task.run / ".last.0a1b2c3d.4242.tmp.old");
   fs::create_directory(killed.task.run / ".last.0a1b2c3d.4242.tmp");
   CHECK(killed.refusal().find("holds a checkpoint") != std::string::npos);
@@ -214,7 +214,7 @@ TEST_CASE("a training that lost its later half does it again") {
   killed.task.start = Start::kResume;
   killed.task.stop_at = 0;
   killed.train();
-  // As if the process had died before its next checkpoint, half a line in the log.
+  // It looks as if the process had died before its next checkpoint, with half a line in the log.
   fs::remove_all(killed.task.run / "last");
   fs::copy(killed.scratch / "at-ten", killed.task.run / "last");
   test::spill(killed.task.run / "log.jsonl", killed.file("log.jsonl") + "{\"kind\":");
@@ -297,7 +297,7 @@ TEST_CASE("a resume without a checkpoint starts anew") {
 TEST_CASE("a resume goes on from the best checkpoint when there is no last one") {
   Workplace whole(test::tiny_ql()), killed(test::tiny_ql());
   whole.train();
-  // As if the process had been killed between the first validation and the first RUN/last.
+  // It looks as if the process had been killed between the first validation and the first RUN/last.
   killed.task.config.checkpoint_interval = 1000;
   killed.task.stop_at = 7;
   killed.train();
