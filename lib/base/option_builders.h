@@ -56,6 +56,16 @@ inline Option make_integer(std::string name, std::string help, std::string defau
   return option;
 }
 
+// Makes an option of a real number.
+inline Option make_real(std::string name, std::string value_name, std::string help,
+                        std::string default_value, double least, double most) {
+  Option option = make_option(std::move(name), OptionType::kReal, std::move(value_name),
+                              std::move(help), std::move(default_value));
+  option.least = least;
+  option.most = most;
+  return option;
+}
+
 inline Option required(Option option) {
   option.required = true;
   return option;

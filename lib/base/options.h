@@ -2,6 +2,7 @@
 // completion all come from it, so they cannot disagree.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -36,6 +37,7 @@ struct Option {
   bool repeatable = false;           // may be given several times; each use adds a value
   std::int64_t minimum = INT64_MIN;  // for kInteger and kIntegerList items
   std::int64_t maximum = INT64_MAX;
+  double least = -HUGE_VAL, most = HUGE_VAL;  // for kReal
 };
 
 struct Example {

@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <optional>
 
 #include "base/number.h"
 #include "base/options_internal.h"
@@ -20,6 +22,14 @@ std::string integer_problem(const Option& option, const std::string& text) {
   if (high == INT64_MAX) return fmt::format("expected at least {}", low);
   if (low == INT64_MIN) return fmt::format("expected at most {}", high);
   return fmt::format("expected {} to {}", low, high);
+}
+
+std::string real_problem(const Option& option, const std::string& value) {
+  const std::optional<double> number = parse_real(value);
+  if (!number) return "expected a number like 0.25 or 2.5e-4";
+  if (*number >= option.least && *number <= option.most) return "";
+  return option.most == HUGE_VAL ? fmt::format("expected at least {}", option.least)
+                                 : fmt::format("expected {} to {}", option.least, option.most);
 }
 
 std::string choice_problem(const Option& option, const std::string& text) {
@@ -42,7 +52,7 @@ std::string value_problem(const Option& option, const std::string& value) {
     case OptionType::kInteger:
       return integer_problem(option, value);
     case OptionType::kReal:
-      return parse_real(value) ? "" : "expected a number like 0.25 or 2.5e-4";
+      return real_problem(option, value);
     case OptionType::kChoice:
       return choice_problem(option, value);
     case OptionType::kIntegerList:
