@@ -3,6 +3,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include "kernels/cluster_rows.h"
+#include "kernels/projection.h"
 #include "kernels/softmax_blocks.h"
 
 namespace ql::kernels {
@@ -107,10 +108,6 @@ Tables tables_of(const SoftmaxWeights& weights) {
     tables.weights = tables.weights.front().split_with_sizes(sizes);
     tables.biases = tables.biases.front().split_with_sizes(sizes);
   }
-  if (weights.ends.size() > 1) {
-    tables.weights[0] = at::cat({tables.weights[0], weights.cluster_weight});
-    tables.biases[0] = at::cat({tables.biases[0], weights.cluster_bias});
-  }
   return tables;
 }
 
@@ -118,8 +115,11 @@ Tables tables_of(const SoftmaxWeights& weights) {
 at::Tensor cluster_log_softmax(const at::Tensor& states, const SoftmaxWeights& weights,
                                const Tables& tables, std::size_t cluster) {
   const at::Tensor& projection = weights.projections[cluster];
-  const at::Tensor projected = projection.defined() ? at::matmul(states, projection) : states;
-  const at::Tensor logits = at::linear(projected, tables.weights[cluster], tables.biases[cluster]);
+  const at::Tensor projected = projection.defined() ? project(states, projection.t()) : states;
+  at::Tensor logits = project(projected, tables.weights[cluster], tables.biases[cluster]);
+  if (cluster == 0 && weights.ends.size() > 1) {
+    logits = at::cat({logits, project(projected, weights.cluster_weight, weights.cluster_bias)}, 1);
+  }
   // The logits may be rounded (machine/device.h); their softmax never is.
   return at::log_softmax(logits, -1, tables.weights[cluster].scalar_type());
 }

@@ -4,6 +4,7 @@
 #include <stdexcept>
 #include <tuple>
 
+#include "kernels/projection.h"
 #include "nn/pooling_internal.h"
 
 namespace ql::nn {
@@ -73,12 +74,12 @@ at::Tensor compress_memories(const net::Network& network, const LayerParameters&
                              const at::Tensor& states, const at::Tensor& usage) {
   const std::int64_t count = states.size(1) / network.rate;
   if (network.pool == net::Pool::kMostUsed) return keep_most_used(states, usage, count);
-  if (!network.learns_compression()) return compress(states, network.pool, network.rate, count);
+  if (!network.learns_compression()) return compress(states, network.pool, network.rate);
   // The convolution is one product over groups of states, with the weight's columns in the order of
   // a group's numbers.
   const at::Tensor groups = convolution_groups(network, states).flatten(2, 3);
   const at::Tensor weight = parameters.compression.weight.transpose(1, 2).flatten(1, 2);
-  return at::linear(groups, weight, parameters.compression.bias);
+  return kernels::project(groups, weight, parameters.compression.bias);
 }
 
 at::Tensor compression_loss(const LayerContext& context, const at::Tensor& recent,

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "kernels/cluster_rows.h"
+#include "kernels/projection.h"
 #include "net/clusters.h"
 #include "nn/layers_internal.h"
 
@@ -12,7 +13,7 @@ namespace {
 
 at::Tensor look_up(const at::Tensor& table, const at::Tensor& projection, const at::Tensor& ids) {
   const at::Tensor vectors = at::embedding(table, ids);
-  return projection.defined() ? at::linear(vectors, projection) : vectors;
+  return projection.defined() ? kernels::project(vectors, projection) : vectors;
 }
 
 // ids [rows]; returns [rows, d_model]. Looks up cluster after cluster, then restores the rows'
@@ -34,7 +35,8 @@ at::Tensor look_up_clusters(const net::Network& network, const Parameters& param
 
 }  // namespace
 
-at::Tensor embed(const net::Network& network, const Parameters& parameters, const at::Tensor& ids) {
+at::Tensor embed(const net::Network& network, const Parameters& parameters, const at::Tensor& ids,
+                 std::int64_t place) {
   const at::Tensor vectors =
       net::shares_embedding(network)
           ? look_up(parameters.embeddings.front(), parameters.embedding_projections.front(), ids)
@@ -42,7 +44,7 @@ at::Tensor embed(const net::Network& network, const Parameters& parameters, cons
                 .view({ids.size(0), ids.size(1), network.d_model});
   const at::Tensor scaled = vectors * std::sqrt(static_cast<double>(network.d_model));
   if (network.encoding != net::Encoding::kAbsolute) return scaled;
-  return scaled + position_table(network, ids.size(1), scaled.options()).flip(0);
+  return scaled + position_table(network, ids.size(1), scaled.options(), place).flip(0);
 }
 
 }  // namespace ql::nn

@@ -9,7 +9,8 @@
 namespace ql::nn {
 
 // ids [batch, segment] int64, all in the vocabulary. Returns [batch, segment, d_model], scaled by
-// sqrt(d_model), plus the sinusoids of the places 0 .. segment-1 if the encoding is absolute.
-at::Tensor embed(const net::Network& network, const Parameters& parameters, const at::Tensor& ids);
+// sqrt(d_model), plus the sinusoids of the places from `place` on if the encoding is absolute.
+at::Tensor embed(const net::Network& network, const Parameters& parameters, const at::Tensor& ids,
+                 std::int64_t place);
 
 }  // namespace ql::nn

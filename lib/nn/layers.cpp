@@ -4,6 +4,7 @@
 #include "kernels/feed_forward.h"
 #include "kernels/kept_elements.h"
 #include "kernels/layer_norm.h"
+#include "kernels/projection.h"
 #include "kernels/residual.h"
 #include "kernels/window_projection.h"
 #include "machine/device.h"
@@ -23,33 +24,11 @@ at::Tensor sum_of(at::Tensor a, const at::Tensor& b) {
   return a.scalar_type() == b.scalar_type() ? a.add_(b) : a + b;
 }
 
-// Returns the vectors by which distance adds to the scores: [window, n_head, d_head], row k for
-// distance window-1-k. Undefined for absolute positions.
-at::Tensor project_positions(const LayerContext& context, const at::Tensor& sinusoids) {
-  const net::Network& network = context.network;
-  const AttentionParameters& parameters = context.parameters.attention;
-  switch (network.encoding) {
-    case net::Encoding::kTransformerXl:
-      return at::linear(sinusoids, parameters.r_net)
-          .view({sinusoids.size(0), network.n_head, network.d_head});
-    case net::Encoding::kShaw: {
-      const at::Tensor distances =
-          at::arange(sinusoids.size(0) - 1, -1, -1,
-                     at::TensorOptions(at::kLong).device(parameters.r_emb.device()))
-              .clamp_max(network.clamp_len);
-      return parameters.r_emb.index_select(0, distances);
-    }
-    case net::Encoding::kAbsolute:
-      break;
-  }
-  return {};
-}
-
 // The memory needs no queries, so a product of their own costs less than one over the whole window.
 at::Tensor project_queries(const LayerContext& context, const at::Tensor& normalized) {
   const net::Network& network = context.network;
   const std::int64_t d_heads = network.n_head * network.d_head;
-  return at::linear(normalized, context.parameters.attention.qkv_net.narrow(0, 0, d_heads))
+  return kernels::project(normalized, context.parameters.attention.qkv_net.narrow(0, 0, d_heads))
       .view({normalized.size(0), normalized.size(1), network.n_head, network.d_head});
 }
 
@@ -68,7 +47,8 @@ at::Tensor attend(const LayerContext& context, const at::Tensor& queries,
   // attention wants a query for each of the window's last keys.
   input.queries = keys > 1 ? queries.repeat_interleave(keys, 1) : queries;
   input.keys_values = keys_values;
-  input.positions = project_positions(context, positions);
+  input.positions = context.projected_positions.defined() ? context.projected_positions
+                                                          : project_positions(context, positions);
   input.content_bias = parameters.r_w_bias;
   input.position_bias = parameters.r_r_bias;
   input.reach = context.reach;
@@ -94,15 +74,16 @@ at::Tensor attend(const LayerContext& context, const at::Tensor& queries,
       break;
   }
   if (keys > 1) sums = sums.unflatten(1, {segment, keys}).select(2, keys - 1);
-  return at::linear(sums.reshape({batch, segment, d_heads}), parameters.o_net);
+  return kernels::project(sums.reshape({batch, segment, d_heads}), parameters.o_net);
 }
 
 at::Tensor feed_forward_of_operations(const LayerContext& context, const at::Tensor& states) {
   const FeedForwardParameters& parameters = context.parameters.feed_forward;
   const double rate = context.network.dropout;
-  at::Tensor inner = at::linear(states, parameters.inner_weight, parameters.inner_bias).relu_();
+  at::Tensor inner =
+      kernels::project(states, parameters.inner_weight, parameters.inner_bias).relu_();
   inner = dropout(inner, rate, context.step, {DropoutSite::kInner, context.layer});
-  return dropout(at::linear(inner, parameters.outer_weight, parameters.outer_bias), rate,
+  return dropout(kernels::project(inner, parameters.outer_weight, parameters.outer_bias), rate,
                  context.step, {DropoutSite::kFeedForward, context.layer});
 }
 
@@ -186,11 +167,31 @@ at::Tensor run_layer(const LayerContext& context, const at::Tensor& recent,
                    forward.norm_bias);
 }
 
+at::Tensor project_positions(const LayerContext& context, const at::Tensor& sinusoids) {
+  const net::Network& network = context.network;
+  const AttentionParameters& parameters = context.parameters.attention;
+  switch (network.encoding) {
+    case net::Encoding::kTransformerXl:
+      return kernels::project(sinusoids, parameters.r_net)
+          .view({sinusoids.size(0), network.n_head, network.d_head});
+    case net::Encoding::kShaw: {
+      const at::Tensor distances =
+          at::arange(sinusoids.size(0) - 1, -1, -1,
+                     at::TensorOptions(at::kLong).device(parameters.r_emb.device()))
+              .clamp_max(network.clamp_len);
+      return parameters.r_emb.index_select(0, distances);
+    }
+    case net::Encoding::kAbsolute:
+      break;
+  }
+  return {};
+}
+
 at::Tensor project_keys_values(const LayerContext& context, const at::Tensor& normalized) {
   const net::Network& network = context.network;
   const std::int64_t d_heads = network.n_head * network.d_head;
   const at::Tensor weight = context.parameters.attention.qkv_net.narrow(0, d_heads, 2 * d_heads);
-  return at::linear(normalized, weight)
+  return kernels::project(normalized, weight)
       .view({normalized.size(0), normalized.size(1), 2, network.n_head, network.d_head});
 }
 
@@ -201,10 +202,10 @@ at::Tensor attention_states(const LayerContext& context, const at::Tensor& state
 }
 
 at::Tensor position_table(const net::Network& network, std::int64_t length,
-                          const at::TensorOptions& options) {
+                          const at::TensorOptions& options, std::int64_t nearest) {
   const auto wide = at::TensorOptions(at::kDouble).device(options.device());
   const std::int64_t d_model = network.d_model;
-  at::Tensor distances = at::arange(length - 1, -1, -1, wide);
+  at::Tensor distances = at::arange(nearest + length - 1, nearest - 1, -1, wide);
   if (network.clamp_len > 0) distances = distances.clamp_max(network.clamp_len);
   const at::Tensor frequencies =
       at::pow(10000.0, at::arange(0, d_model, 2, wide) / static_cast<double>(-d_model));

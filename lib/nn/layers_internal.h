@@ -24,6 +24,8 @@ struct LayerContext {
   at::Tensor* usage = nullptr;      // if given, becomes the attention_usage() of the window
   at::Tensor hidden = {};           // hidden_keys() of the window, or undefined
   std::int64_t keys_per_state = 1;  // as net::Stage has it
+  // project_positions() of the window, if it was made already.
+  at::Tensor projected_positions = {};
 };
 
 // `window` [batch, memory + segment, d_model] holds un-normalized states, `states` [batch, segment,
@@ -45,6 +47,10 @@ at::Tensor run_layer(const LayerContext& context, const at::Tensor& states,
                      const at::Tensor& normalized, const std::vector<at::Tensor>& keys_values,
                      const at::Tensor& positions);
 
+// Returns the vectors by which distance adds to the scores: [window, n_head, d_head], row k for
+// distance window-1-k. Undefined for absolute positions.
+at::Tensor project_positions(const LayerContext& context, const at::Tensor& sinusoids);
+
 // Keys and values [batch, length, 2, n_head, d_head] of attention_states() [batch, length,
 // d_model].
 at::Tensor project_keys_values(const LayerContext& context, const at::Tensor& normalized);
@@ -52,9 +58,10 @@ at::Tensor project_keys_values(const LayerContext& context, const at::Tensor& no
 // Returns the input of queries, keys and values: `states` themselves, normalized if `pre_lnorm`.
 at::Tensor attention_states(const LayerContext& context, const at::Tensor& states);
 
-// Sinusoids [length, d_model] of the distances length-1, ..., 0: sines, then cosines. Distances
-// above network.clamp_len, if that is set, have the sinusoids of clamp_len.
+// Sinusoids [length, d_model] of `length` distances, the last of them `nearest` and each one more
+// than the next: sines, then cosines. Distances above network.clamp_len, if that is set, have the
+// sinusoids of clamp_len.
 at::Tensor position_table(const net::Network& network, std::int64_t length,
-                          const at::TensorOptions& options);
+                          const at::TensorOptions& options, std::int64_t nearest = 0);
 
 }  // namespace ql::nn

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/projection.h"
 #include "net/attention_cost.h"
 
 namespace ql::nn {
@@ -38,6 +39,17 @@ struct Sums {
 }  // namespace
 
 at::Tensor linear_attention(const kernels::AttentionInput& input) {
+  const std::int64_t streams = input.queries.size(0);
+  if (streams > 1 && kernels::RowsApart::live()) {
+    std::vector<at::Tensor> sums;
+    for (std::int64_t stream = 0; stream < streams; ++stream) {
+      kernels::AttentionInput alone = input;
+      alone.queries = input.queries.narrow(0, stream, 1);
+      for (at::Tensor& part : alone.keys_values) part = part.narrow(0, stream, 1);
+      sums.push_back(linear_attention(alone));
+    }
+    return at::cat(sums);
+  }
   const std::int64_t segment = input.queries.size(1), memory = input.window() - segment;
   const at::Tensor keys_values =
       input.keys_values.size() == 1 ? input.keys_values.front() : at::cat(input.keys_values, 1);

@@ -54,8 +54,8 @@ at::Tensor Model::check_ids(const at::Tensor& ids, const char* what) const {
   return ids.to(options_.device());
 }
 
-at::Tensor Model::embed(const at::Tensor& tokens) const {
-  return nn::embed(network_, parameters_, check_ids(tokens, "tokens"));
+at::Tensor Model::embed(const at::Tensor& tokens, std::int64_t place) const {
+  return nn::embed(network_, parameters_, check_ids(tokens, "tokens"), place);
 }
 
 at::Tensor Model::check_targets(const at::Tensor& states, const at::Tensor& targets) const {

@@ -40,9 +40,9 @@ class Model {
   void initialise(std::uint64_t seed);
 
   // Returns the vectors [batch, segment, d_model] as which tokens [batch, segment] enter the
-  // network. Throws ConfigError for another shape, FormatError for a token that is not in the
-  // vocabulary (checked for tokens on the CPU).
-  at::Tensor embed(const at::Tensor& tokens) const;
+  // network; `place` is that of the first one in its segment. Throws ConfigError for another shape,
+  // FormatError for a token that is not in the vocabulary (checked for tokens on the CPU).
+  at::Tensor embed(const at::Tensor& tokens, std::int64_t place = 0) const;
 
   // Negative log-likelihood of every target [batch, segment] under the softmax over `states`.
   // Throws as embed() does.

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "kernels/attention.h"
+#include "kernels/projection.h"
 #include "machine/device.h"
 #include "nn/layers_internal.h"
 #include "nn/step_internal.h"
@@ -120,6 +121,38 @@ at::Tensor ModelAtLengths::forward_stream(const at::Tensor& tokens, Memory& memo
   at::Tensor states = ConsecutiveStep(model_, tables_, evaluation, next).run(embedded);
   memory = std::move(next);
   return states;
+}
+
+at::Tensor ModelAtLengths::forward_next(const at::Tensor& tokens, GrowingSegment& growing) const {
+  const at::NoGradGuard no_gradient;
+  const kernels::RowsApart apart;
+  std::vector<at::Tensor> parts;
+  for (std::int64_t first = 0; first < tokens.size(1);) {
+    if (growing.tokens_ == 0) forget_before(growing);
+    const std::int64_t count =
+        std::min(tokens.size(1) - first, geometry().lengths.segment - growing.tokens_);
+    const at::Tensor embedded = model_.embed(tokens.narrow(1, first, count), growing.tokens_);
+    parts.push_back(GrowingStep(model_, tables_, StepOptions(), growing, count).run(embedded));
+    growing.tokens_ = (growing.tokens_ + count) % geometry().lengths.segment;
+    growing.age_ += count;
+    first += count;
+  }
+  return parts.size() == 1 ? parts.front() : at::cat(parts, 1);
+}
+
+void ModelAtLengths::forget_before(GrowingSegment& growing) const {
+  if (!model_.network().reset_memory_at_documents) return;
+  StepOptions step;
+  step.ages.assign(static_cast<std::size_t>(growing.batch()), growing.age_);
+  Memory memory = growing.memory();
+  const std::vector<NamedTensor> before = memory.named();
+  forget_other_documents(memory, geometry(), step);
+  const std::vector<NamedTensor> after = memory.named();
+  const bool same = std::equal(
+      before.begin(), before.end(), after.begin(),
+      [](const auto& one, const auto& other) { return one.tensor.is_same(other.tensor); });
+  if (same) return;
+  growing = GrowingSegment(geometry(), memory, growing.batch(), model_.options(), growing.age_);
 }
 
 }  // namespace ql::nn

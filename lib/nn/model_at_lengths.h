@@ -11,6 +11,7 @@
 
 #include "net/geometry.h"
 #include "nn/dropout.h"
+#include "nn/growing_segment.h"
 #include "nn/memory.h"
 #include "nn/model.h"
 
@@ -65,8 +66,16 @@ class ModelAtLengths {
                             const std::vector<std::int64_t>& ages = {},
                             AttentionMap* map = nullptr) const;
 
+  // forward() without dropout and gradient for the next tokens [batch, count] of streams, one or
+  // any number of them: nothing is computed again for the tokens before. Returns states [batch,
+  // count, d_model]. On the CPU those of a stream have the same bits, whatever streams are beside
+  // it.
+  at::Tensor forward_next(const at::Tensor& tokens, GrowingSegment& growing) const;
+
  private:
   at::Tensor embed_segments(const at::Tensor& tokens) const;
+  // Lets a segment that begins forget the states of other documents.
+  void forget_before(GrowingSegment& growing) const;
 
   const Model& model_;
   LengthTables tables_;

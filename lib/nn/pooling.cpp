@@ -4,11 +4,8 @@
 
 namespace ql::nn {
 
-at::Tensor compress(const at::Tensor& window, net::Pool pool, std::int64_t rate,
-                    std::int64_t count) {
-  const std::int64_t covered = count * rate;
-  const at::Tensor groups =
-      window.narrow(1, window.size(1) - covered, covered).unflatten(1, {count, rate});
+at::Tensor compress(const at::Tensor& states, net::Pool pool, std::int64_t rate) {
+  const at::Tensor groups = states.unflatten(1, {states.size(1) / rate, rate});
   switch (pool) {
     case net::Pool::kMax:
       return groups.amax(2);

@@ -9,9 +9,8 @@
 
 namespace ql::nn {
 
-// Pools `window` [batch, length, d_model] with width and stride `rate`, counted from its end, and
-// returns the last `count` pooled states [batch, count, d_model]; count * rate <= length.
-at::Tensor compress(const at::Tensor& window, net::Pool pool, std::int64_t rate,
-                    std::int64_t count);
+// Pools `states` [batch, length, d_model] with width and stride `rate`, of which the length is a
+// multiple. Returns [batch, length / rate, d_model].
+at::Tensor compress(const at::Tensor& states, net::Pool pool, std::int64_t rate);
 
 }  // namespace ql::nn

@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "kernels/projection.h"
 #include "nn/accumulation_internal.h"
 #include "nn/compression_internal.h"
 #include "nn/pooling_internal.h"
@@ -27,7 +28,7 @@ Step::Step(const Model& model, const LengthTables& tables, const StepOptions& op
 
 at::Tensor Step::run(at::Tensor states) {
   const net::Network& network = model_.network();
-  at::Tensor window;  // of a scale's output
+  at::Tensor window;  // of a scale's output, and then the groups of it that become new states
   at::Tensor finer;   // those of its states that became the next scale's segment
   std::vector<at::Tensor> upsampled;
   for (std::size_t i = 0; i < geometry_.stages.size(); ++i) {
@@ -40,12 +41,9 @@ at::Tensor Step::run(at::Tensor states) {
         finer = at::Tensor();
         break;
       case net::Stage::Source::kCompressed:
-        states = widen(compress(window, network.pool, geometry_.rate, stage.segment), stage.scale);
-        if (stage.keys_per_state > 1) {
-          finer =
-              widen(window.narrow(1, window.size(1) - stage.segment_keys(), stage.segment_keys()),
-                    stage.scale);
-        }
+        window = new_groups(stage, window);
+        states = widen(compress(window, network.pool, geometry_.rate), stage.scale);
+        if (stage.keys_per_state > 1) finer = widen(window, stage.scale);
         window = at::Tensor();
         break;
       case net::Stage::Source::kAveraged:
@@ -54,10 +52,7 @@ at::Tensor Step::run(at::Tensor states) {
     }
     if (!stage.feeds_layer() && stage.scale < geometry_.outputs.size()) {
       window = window_of_output(stage, states, memory_.stages[i]);
-      const at::Tensor previous = stage.memory > 0
-                                      ? narrow(window.narrow(1, stage.memory - 1, 1), stage.scale)
-                                      : at::Tensor();
-      upsampled.push_back(upsample(narrow(states, stage.scale), previous, stage));
+      upsampled.push_back(states_of_tokens(stage, states, window));
     }
   }
   return dropout(states, network.dropout, options_, {DropoutSite::kFinal});
@@ -71,12 +66,12 @@ at::Tensor Step::reconstruction() const {
 
 at::Tensor Step::widen(const at::Tensor& states, std::size_t scale) const {
   const at::Tensor& map = model_.weights().widenings[scale];
-  return map.defined() ? at::linear(states, map) : states;
+  return map.defined() ? kernels::project(states, map) : states;
 }
 
 at::Tensor Step::narrow(const at::Tensor& states, std::size_t scale) const {
   const at::Tensor& map = model_.weights().narrowings[scale];
-  return map.defined() ? at::linear(states, map) : states;
+  return map.defined() ? kernels::project(states, map) : states;
 }
 
 at::Tensor Step::layer_over(std::size_t input, const at::Tensor& states, const at::Tensor& finer) {
@@ -90,6 +85,19 @@ at::Tensor Step::layer_over(std::size_t input, const at::Tensor& states, const a
                              tables_.hidden_keys[input],
                              stage.keys_per_state};
   return layer(context, stage, states, finer, memory_.stages[input]);
+}
+
+at::Tensor Step::new_groups(const net::Stage& stage, const at::Tensor& window) {
+  const std::int64_t length = stage.segment * geometry_.rate;
+  return window.narrow(1, window.size(1) - length, length);
+}
+
+at::Tensor Step::states_of_tokens(const net::Stage& output, const at::Tensor& states,
+                                  const at::Tensor& window) {
+  const at::Tensor previous = output.memory > 0
+                                  ? narrow(window.narrow(1, output.memory - 1, 1), output.scale)
+                                  : at::Tensor();
+  return upsample(narrow(states, output.scale), previous, output);
 }
 
 at::Tensor Step::positions(const net::Stage& input) const {

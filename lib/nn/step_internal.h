@@ -7,6 +7,7 @@
 
 #include "net/geometry.h"
 #include "nn/document_reset_internal.h"
+#include "nn/growing_segment.h"
 #include "nn/layers_internal.h"
 #include "nn/memory.h"
 #include "nn/model.h"
@@ -14,8 +15,9 @@
 
 namespace ql::nn {
 
-// The rows of a batch are streams of their own (StreamsStep) or consecutive segments of one stream
-// (ConsecutiveStep). Each kind finds the memory of a row in its own way.
+// The rows of a batch are streams of their own (StreamsStep), or consecutive segments of one stream
+// (ConsecutiveStep), or streams whose segment is still under way (GrowingStep). Each kind finds the
+// memory of a row in its own way.
 class Step {
  public:
   // `memory` becomes the next step's, stage by stage, in run().
@@ -41,6 +43,13 @@ class Step {
   // Returns the window of a scale's output; `memory` becomes the next one.
   virtual at::Tensor window_of_output(const net::Stage& output, const at::Tensor& states,
                                       StageMemory& memory) = 0;
+  // Returns the states [batch, c n, width] of the finer scale's window that become the n new states
+  // of `stage`.
+  virtual at::Tensor new_groups(const net::Stage& stage, const at::Tensor& window);
+  // Returns the state that each token takes from a scale, [batch, tokens, d_model]: the newest one
+  // that covers no later token. `states` are the scale's output and `window` its window.
+  virtual at::Tensor states_of_tokens(const net::Stage& output, const at::Tensor& states,
+                                      const at::Tensor& window);
 
   // layer() for rows that are streams of their own.
   at::Tensor layer_of_streams(const LayerContext& context, const net::Stage& input,
@@ -52,15 +61,16 @@ class Step {
                                StageMemory& memory) const;
   // The position table of a layer's window.
   at::Tensor positions(const net::Stage& input) const;
+  // These map states from the width of the scale before to that of this one, and from there to
+  // d_model.
+  at::Tensor widen(const at::Tensor& states, std::size_t scale) const;
+  at::Tensor narrow(const at::Tensor& states, std::size_t scale) const;
 
   const Model& model_;
   const net::Geometry& geometry_;
   const StepOptions& options_;
 
  private:
-  // From the width of the scale before to that of this one, and from there to d_model.
-  at::Tensor widen(const at::Tensor& states, std::size_t scale) const;
-  at::Tensor narrow(const at::Tensor& states, std::size_t scale) const;
   at::Tensor layer_over(std::size_t input, const at::Tensor& states, const at::Tensor& finer);
 
   const LengthTables& tables_;
@@ -99,6 +109,35 @@ class ConsecutiveStep : public Step {
   at::Tensor window(const net::Stage& stage, const at::Tensor& states,
                     const StageMemory& memory) const;
   at::Tensor forgotten(const MemoryCover& cover, std::int64_t length) const;
+};
+
+// The rows are streams of which some tokens come, all in the segment under way. The stages get the
+// states that these tokens complete: none, one, or at a segment's beginning those that it computes
+// again. It has no gradient and no dropout.
+class GrowingStep : public Step {
+ public:
+  // Takes so many tokens that `growing` has not seen, and adds what becomes of them to it.
+  GrowingStep(const Model& model, const LengthTables& tables, const StepOptions& options,
+              GrowingSegment& growing, std::int64_t tokens);
+
+ private:
+  at::Tensor layer(const LayerContext& context, const net::Stage& input, const at::Tensor& states,
+                   const at::Tensor& finer, StageMemory& memory) override;
+  at::Tensor window_of_output(const net::Stage& output, const at::Tensor& states,
+                              StageMemory& memory) override;
+  at::Tensor new_groups(const net::Stage& stage, const at::Tensor& window) override;
+  at::Tensor states_of_tokens(const net::Stage& output, const at::Tensor& states,
+                              const at::Tensor& window) override;
+  GrowingStage& growing_of(const net::Stage& stage);
+  // The layer's projected_positions where the window has so many keys as yet.
+  at::Tensor positions_so_far(const LayerContext& context, const net::Stage& input,
+                              std::int64_t keys);
+  // Turns the segment of the layer's input into memory.
+  void end_segment(const LayerContext& context, const net::Stage& input);
+
+  GrowingSegment& growing_;
+  std::int64_t tokens_;
+  Memory unused_;  // the tapes of `growing_` have all memories
 };
 
 }  // namespace ql::nn
