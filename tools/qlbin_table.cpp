@@ -63,15 +63,18 @@ std::vector<Option> merging_options() {
 
 // pack and import have these in common. `input`: what does not bring a vocabulary.
 std::vector<Option> vocabulary_options(const std::string& input, const char* eos_help) {
-  return {make_option("vocab", OptionType::kFile, "VOCAB",
-                      fmt::format("The vocabulary file, for {}. Data packed with it explain "
-                                  "themselves, and the text behind them is counted.",
-                                  input)),
-          make_integer("vocab-size",
-                       "Number of entries in the vocabulary where there is no file of it. All ids "
-                       "must be below.",
-                       "", 1, std::int64_t{1} << 32),
-          make_integer("eos", eos_help, "", 0, (std::int64_t{1} << 32) - 1)};
+  return {
+      make_option(
+          "vocab", OptionType::kFile, "VOCAB",
+          fmt::format(
+              "The vocabulary file, or a folder that has one, for {}. Data packed with it explain "
+              "themselves, and the text behind them is counted.",
+              input)),
+      make_integer("vocab-size",
+                   "Number of entries in the vocabulary where there is no file of it. All ids "
+                   "must be below.",
+                   "", 1, std::int64_t{1} << 32),
+      make_integer("eos", eos_help, "", 0, (std::int64_t{1} << 32) - 1)};
 }
 
 Command pack() {

@@ -81,7 +81,8 @@ Command encode_command() {
       "encode",
       "turn text into token ids",
       "[FILE...|-]",
-      {required(make_option("vocab", OptionType::kFile, "VOCAB", "The vocabulary file.")),
+      {required(make_option("vocab", OptionType::kFile, "VOCAB",
+                            "The vocabulary file, or a checkpoint that has one.")),
        make_choice(
            "eos", "RULE",
            "What becomes <eos>: no line end (none), every line end (line), or every line end "
@@ -123,7 +124,8 @@ Command decode_command() {
       "[FILE|-]",
       {make_option(
            "vocab", OptionType::kFile, "VOCAB",
-           "The vocabulary file. A token stream brings its own; then both must be the same."),
+           "The vocabulary file, or a checkpoint that has one. A token stream brings its own; then "
+           "both must be the same."),
        make_choice(
            "eos", "RULE",
            "What <eos> stands for: a line end, or (double) in turn the beginning and the end of "

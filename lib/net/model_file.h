@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <optional>
+#include <string>
 
 #include "base/conflicts.h"
 #include "net/network.h"
@@ -16,7 +17,10 @@ namespace ql::net {
 struct ModelFile {
   Network network;
   std::optional<shard::VocabularyInfo> vocabulary;  // of the training data
-  Json training;                                    // lib/train's configuration, as resolved
+  // The vocabulary's file, which lies beside model.json in a checkpoint; "" where it is not known.
+  // Reading leaves it out.
+  std::string vocabulary_text;
+  Json training;  // lib/train's configuration, as resolved
   Json provenance;
 };
 

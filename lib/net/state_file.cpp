@@ -55,6 +55,12 @@ void check_files(const fs::path& folder, const std::vector<std::string>& files,
   }
 }
 
+bool covers(const fs::path& folder, const std::string& file) {
+  const fs::path path = state_file(folder);
+  const Json json = read_verified(path);
+  return JsonObject(json, path.string()).object("files").has(file);
+}
+
 void write_state_file(const fs::path& folder, const Json& state,
                       const std::vector<std::string>& files) {
   Json json = {{"format", kFormat}, {"version", kVersion}, {"state", state}};

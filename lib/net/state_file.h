@@ -20,6 +20,9 @@ Json read_state_file(const std::filesystem::path& folder);
 void check_files(const std::filesystem::path& folder, const std::vector<std::string>& files,
                  const std::string& cure = "");
 
+// Tells whether state.json has a hash of this file. Throws as read_state_file() does.
+bool covers(const std::filesystem::path& folder, const std::string& file);
+
 // The files must be there. A signal does not end it: a checkpoint is written when one has come.
 void write_state_file(const std::filesystem::path& folder, const Json& state,
                       const std::vector<std::string>& files);

@@ -25,7 +25,7 @@ NewPack::NewPack(const fs::path& folder, bool force)
 void NewPack::write_vocabulary(const std::string& text, Manifest& manifest) const {
   if (text.empty()) return;
   manifest.vocabulary_file = VocabularyFileEntry{
-      "vocabulary.json", static_cast<std::int64_t>(text.size()), content_hash(text)};
+      kVocabularyFile, static_cast<std::int64_t>(text.size()), content_hash(text)};
   write_file(manifest.vocabulary_file->file, text);
 }
 

@@ -12,6 +12,9 @@ namespace ql::shard {
 
 using TokenId = std::uint32_t;
 
+// The vocabulary's file in packed data and checkpoints. The name is in their formats.
+constexpr const char* kVocabularyFile = "vocabulary.json";
+
 // Identity of the vocabulary behind a stream. Tools compare hashes before they mix data.
 struct VocabularyInfo {
   std::int64_t size = 0;  // ids are 0 .. size-1

@@ -1,6 +1,8 @@
 // The vocabulary's file, see ql-vocabulary(5).
 #include <fmt/format.h>
 
+#include <filesystem>
+
 #include "base/error.h"
 #include "base/file.h"
 #include "base/keys.h"
@@ -46,6 +48,15 @@ std::string model_of(const JsonObject& object) {
 }  // namespace
 
 std::string read_vocabulary_file(const std::string& path) {
+  std::error_code unknown;
+  if (std::filesystem::is_directory(path, unknown)) {
+    const std::filesystem::path file = std::filesystem::path(path) / shard::kVocabularyFile;
+    if (!std::filesystem::exists(file, unknown)) {
+      throw Error(path, fmt::format("{} is missing", shard::kVocabularyFile),
+                  "name the vocabulary's file");
+    }
+    return read_vocabulary_file(file.string());
+  }
   return read_file(path, static_cast<std::int64_t>(shard::kLargestVocabularyText));
 }
 

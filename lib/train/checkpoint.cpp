@@ -19,8 +19,13 @@ constexpr const char* kWeights = "model.safetensors";
 constexpr const char* kOptimizer = "optimizer.safetensors";
 constexpr const char* kMemory = "memory.safetensors";
 
-// state.json has the hashes of these files.
-std::vector<std::string> covered_files() { return {"model.json", kWeights, kOptimizer, kMemory}; }
+// state.json has the hashes of these files. Older checkpoints, and those of imported ids, have no
+// vocabulary.
+std::vector<std::string> covered_files(bool with_vocabulary) {
+  std::vector<std::string> files = {"model.json", kWeights, kOptimizer, kMemory};
+  if (with_vocabulary) files.emplace_back(shard::kVocabularyFile);
+  return files;
+}
 
 // The cure does not name --force, which would remove the good checkpoints.
 constexpr const char* kCure =
@@ -83,9 +88,14 @@ void write_checkpoint(const fs::path& folder, const net::ModelFile& description,
   weights::write_safetensors(temporary / kOptimizer, trained.moments(), metadata);
   weights::write_safetensors(temporary / kMemory, memory.named(), metadata);
 
+  const bool has_vocabulary = !description.vocabulary_text.empty();
+  if (has_vocabulary) {
+    write_file_atomically(temporary / shard::kVocabularyFile, description.vocabulary_text);
+  }
+
   TrainingState saved = state;
   saved.updates = trained.updates();
-  net::write_state_file(temporary, state_to_json(saved), covered_files());
+  net::write_state_file(temporary, state_to_json(saved), covered_files(has_vocabulary));
   atomic.commit();
 }
 
@@ -107,7 +117,7 @@ bool tells_damage(const Error& error) {
 
 std::string damage(const fs::path& folder) {
   try {
-    net::check_files(folder, covered_files());
+    net::check_files(folder, covered_files(net::covers(folder, shard::kVocabularyFile)));
     return "";
   } catch (const Error& error) {
     if (!tells_damage(error)) throw;

@@ -1,5 +1,6 @@
 // Writes and reads checkpoint folders: model.json, model.safetensors, optimizer.safetensors,
-// memory.safetensors, state.json. ql-checkpoint(5) has every key. A folder is whole or absent.
+// memory.safetensors, vocabulary.json, state.json. ql-checkpoint(5) has every key. A folder is
+// whole or absent.
 #pragma once
 
 #include <filesystem>

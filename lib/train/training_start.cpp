@@ -32,6 +32,7 @@ net::ModelFile describe(const TrainingTask& task, const shard::TokenReader& data
   net::ModelFile description;
   description.network = task.network;
   description.vocabulary = data.vocabulary();
+  description.vocabulary_text = data.vocabulary_text();
   description.training = training_to_json(task.config);
   description.provenance = task.provenance;
   return description;

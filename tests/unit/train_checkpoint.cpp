@@ -28,6 +28,7 @@ struct Trained {
     shard::TokenReader reader(scratch / "data");
     description.network = network;
     description.vocabulary = reader.vocabulary();
+    description.vocabulary_text = "{\"words\": [1, 2, 3, 4, 5, 6]}\n";
     description.training = training_to_json(config);
     description.provenance = Json::object();
     Streams streams(reader, config.batch, network.lengths.segment);
@@ -75,14 +76,14 @@ TEST_CASE("a checkpoint brings everything back") {
     CHECK(state.since_log.loss_sum == trained.state.since_log.loss_sum);
     CHECK(learner.adam().steps() == 3);
 
-    // What was restored, written again, is the same files.
+    // Writing what was restored gives the same files again.
     const fs::path again = trained.scratch / "again";
     write_checkpoint(again, trained.description, learner, state);
     for (const auto& entry : fs::directory_iterator(trained.folder())) {
       CHECK_MESSAGE(test::slurp(entry.path()) == test::slurp(again / entry.path().filename()),
                     entry.path().filename().string());
     }
-    CHECK(std::distance(fs::directory_iterator(again), fs::directory_iterator()) == 5);
+    CHECK(std::distance(fs::directory_iterator(again), fs::directory_iterator()) == 6);
   }
 }
 
@@ -91,7 +92,7 @@ TEST_CASE("every damaged file of a checkpoint is refused") {
   TrainedOnCpu learner(trained.network, trained.config);
   test::Damage damage(23);
   for (const char* name : {"model.json", "model.safetensors", "optimizer.safetensors",
-                           "memory.safetensors", "state.json"}) {
+                           "memory.safetensors", "vocabulary.json", "state.json"}) {
     CAPTURE(std::string(name));
     const fs::path path = trained.folder() / name;
     const std::string whole = test::slurp(path);
@@ -113,6 +114,15 @@ TEST_CASE("every damaged file of a checkpoint is refused") {
     CHECK(refusal(trained.folder(), learner).find(name) != std::string::npos);
     test::spill(path, whole);
   }
+  CHECK(refusal(trained.folder(), learner).empty());
+}
+
+TEST_CASE("a checkpoint without a vocabulary, as older ones are, is whole") {
+  Trained trained(test::tiny_xl());
+  TrainedOnCpu learner(trained.network, trained.config);
+  trained.description.vocabulary_text.clear();
+  write_checkpoint(trained.folder(), trained.description, learner, trained.state);
+  CHECK_FALSE(fs::exists(trained.folder() / "vocabulary.json"));
   CHECK(refusal(trained.folder(), learner).empty());
 }
 
