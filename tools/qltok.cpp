@@ -126,8 +126,7 @@ void make_vocabulary(const Options& options) {
 
 EncodeOptions encode_options(const Options& options, const Vocabulary& vocabulary) {
   EncodeOptions rules;
-  rules.eos = find_named<EosRule>(options.text("eos"))
-                  .value_or(vocabulary.eos() ? EosRule::kLine : EosRule::kNone);
+  rules.eos = find_named<EosRule>(options.text("eos")).value_or(usual_eos(vocabulary));
   rules.documents = DocumentRule(options.text("document"));
   rules.invalid = chosen<InvalidText>(options, "invalid");
   rules.unknown = chosen<UnknownRule>(options, "unknown");

@@ -67,12 +67,12 @@ void check_vocabulary(const std::string& trained_on,
                       const std::optional<shard::VocabularyInfo>& vocabulary, const DataSet& data) {
   if (!vocabulary || vocabulary->hash.empty() || data.vocabulary.hash.empty()) {
     const bool data_is_silent = data.vocabulary.hash.empty();
-    warn_of_unknown_vocabulary(data_is_silent ? data.source.name : trained_on,
-                               data_is_silent ? trained_on : data.source.name);
+    warn_of_unknown_vocabulary(data_is_silent ? data.name : trained_on,
+                               data_is_silent ? trained_on : data.name);
     return;
   }
   if (vocabulary->hash != data.vocabulary.hash) {
-    throw Error(data.source.name,
+    throw Error(data.name,
                 fmt::format("made with another vocabulary ({}) than {} ({})",
                             describe(data.vocabulary), trained_on, describe(*vocabulary)),
                 "encode the text with the vocabulary of the training data (qltok encode --vocab)");

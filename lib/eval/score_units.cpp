@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "eval/independent_scorer.h"
+#include "eval/line_end.h"
 #include "eval/stream_scorer.h"
 #include "eval/token_check.h"
 #include "shard/joined_data.h"
@@ -41,18 +42,6 @@ class Ends {
   std::int64_t tokens_ = 0;
   bool inside_ = false;  // of a line
 };
-
-// <eos>, or the token of the line feed in a vocabulary of characters, bytes or pieces.
-std::optional<shard::TokenId> line_end_of(const shard::VocabularyInfo& vocabulary,
-                                          const std::function<std::string()>& text) {
-  if (vocabulary.eos) return vocabulary.eos;
-  const bool bytes = vocabulary.type == "byte";
-  if (!bytes && vocabulary.type != "char" && vocabulary.type != "piece") return std::nullopt;
-  const TokenTexts tokens = read_token_texts(text());
-  const auto found = std::find(tokens.begin(), tokens.end(), bytes ? "<0x0A>" : "\n");
-  if (found == tokens.end()) return std::nullopt;
-  return static_cast<shard::TokenId>(found - tokens.begin());
-}
 
 // Makes one pass over a stream. Tokens go to a scorer, and their losses to the sums of units.
 class Pass : public shard::TokenSink {

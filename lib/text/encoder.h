@@ -22,6 +22,10 @@ enum class EosRule {
   kDouble,  // the end of a line, and one more before each line, as for One Billion Word
 };
 constexpr auto names_of(EosRule) { return std::array{"none", "line", "double"}; }
+// The rule where nobody asks for another one.
+inline EosRule usual_eos(const Vocabulary& vocabulary) {
+  return vocabulary.eos() ? EosRule::kLine : EosRule::kNone;
+}
 
 struct EncodeOptions {
   EosRule eos = EosRule::kLine;
