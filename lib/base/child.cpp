@@ -1,16 +1,21 @@
 #include "base/child.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <poll.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <cstring>
+#include <exception>
 
 #include "base/descriptor.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/signals.h"
 #include "base/spawn_internal.h"
 
@@ -31,6 +36,14 @@ int wait_for(pid_t child) {
     ::poll(nullptr, 0, kPatience);
   }
   return internal::exit_code_of(status);
+}
+
+std::array<int, 2> open_pipe(const std::filesystem::path& program) {
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) {
+    throw SystemError(program.string(), "open a pipe", errno);
+  }
+  return ends;
 }
 
 // Until the end of the output, or until we are asked to stop.
@@ -66,14 +79,11 @@ void become(const std::filesystem::path& program, char** arguments) {
 
 ChildResult run_child(const std::filesystem::path& program,
                       const std::vector<std::string>& arguments) {
-  std::array<int, 2> ends{};
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0) {
-    throw SystemError(program.string(), "open a pipe", errno);
-  }
+  const std::array<int, 2> ends = open_pipe(program);
   const Descriptor read_end(ends[0]);
   Descriptor write_end(ends[1]);
-  const pid_t child = internal::spawn(
-      {program.string(), arguments, internal::environment(), write_end, /*group=*/-1});
+  const pid_t child = internal::spawn({program.string(), arguments, internal::environment(),
+                                       /*input=*/-1, write_end, /*group=*/-1});
   write_end.close();
   ChildResult result;
   try {
@@ -86,6 +96,46 @@ ChildResult run_child(const std::filesystem::path& program,
   result.exit_code = wait_for(child);
   check_for_stop();
   return result;
+}
+
+void run_filter(const std::filesystem::path& program, const std::vector<std::string>& arguments,
+                std::string_view input, const std::function<void(InputFile& output)>& read) {
+  const Descriptor memory(::memfd_create("input", MFD_CLOEXEC));
+  if (memory < 0) throw SystemError(program.string(), "make its input", errno);
+  memory.write(input.data(), input.size(), program.string());
+  ::lseek(memory, 0, SEEK_SET);
+  const std::array<int, 2> ends = open_pipe(program);
+  Descriptor read_end(ends[0]);
+  Descriptor write_end(ends[1]);
+  // A terminal's interrupt reaches our process group. The child gets it from us, and only once: a
+  // second one would end it at once.
+  const pid_t child = internal::spawn(
+      {program.string(), arguments, internal::environment(), memory, write_end, /*group=*/0});
+  write_end.close();
+  std::exception_ptr problem;
+  try {
+    InputFile output(read_end, program.filename().string(),
+                     [child] { ::kill(child, stop_signal()); });
+    read(output);
+  } catch (...) {
+    problem = std::current_exception();
+  }
+  // A child that still writes must not wait for a reader. The closed pipe ends it.
+  read_end.close();
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  const int exit_code = internal::exit_code_of(status);
+  const bool by_closed_pipe = exit_code == 128 + SIGPIPE;
+  if (WIFSIGNALED(status) && !by_closed_pipe) {
+    throw Error(
+        program.filename().string(),
+        fmt::format("was ended by signal {} ({})", WTERMSIG(status), ::strsignal(WTERMSIG(status))),
+        WTERMSIG(status) == SIGKILL ? "most often memory ran out: try smaller sizes" : "");
+  }
+  if (exit_code != 0 && !by_closed_pipe) throw AlreadyReported(exit_code);
+  if (problem) std::rethrow_exception(problem);
+  if (exit_code != 0) throw AlreadyReported(exit_code);
 }
 
 }  // namespace ql

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -95,6 +96,9 @@ class MappedFile {
 class InputFile {
  public:
   explicit InputFile(const std::string& path);
+  // Reads from the `descriptor`, which must stay open. `name` is for messages. A signal that asks
+  // us to stop calls `on_stop` once, and reading goes on to the end.
+  InputFile(int descriptor, std::string name, std::function<void()> on_stop);
   // Reads up to `size` bytes; 0 only at the end. Throws SystemError, and Interrupted when a signal
   // asks us to stop while it waits for a pipe.
   std::size_t read(void* data, std::size_t size);
@@ -106,16 +110,20 @@ class InputFile {
   std::size_t read_what_comes(void* data, std::size_t size);
   // True when more has come already, or the end; always of a regular file.
   bool has_more() const;
-  // Not a regular file: reading may have to wait.
+  // True for what is no regular file: reading may have to wait.
   bool is_pipe() const { return waits_; }
   // "train.txt" or "standard input": for error messages.
   const std::string& name() const { return name_; }
 
  private:
+  void look_at_file();
+  void look_for_stop();
+
   std::string name_;
   Descriptor file_;  // none for standard input
   int descriptor_ = STDIN_FILENO;
   bool waits_ = false;
+  std::function<void()> on_stop_;
 };
 
 // Standard output for data: buffered, checked, BrokenPipe on EPIPE. Refuses a terminal when

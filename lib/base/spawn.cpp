@@ -32,7 +32,11 @@ pid_t spawn(const Spawn& request) {
 
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  if (request.input >= 0) {
+    posix_spawn_file_actions_adddup2(&actions, request.input, STDIN_FILENO);
+  } else {
+    posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  }
   if (request.output >= 0) {
     posix_spawn_file_actions_adddup2(&actions, request.output, STDOUT_FILENO);
   }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <utility>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -34,11 +35,6 @@ bool comes_within(int descriptor, std::chrono::milliseconds time) {
   return ::poll(&event, 1, static_cast<int>(time.count())) > 0;
 }
 
-// Waits for input or a signal that asks us to stop, whichever thread the signal went to.
-void wait_for_input(int descriptor) {
-  while (!comes_within(descriptor, kPoll)) check_for_stop();
-}
-
 }  // namespace
 
 InputFile::InputFile(const std::string& path) : name_(path == "-" ? "standard input" : path) {
@@ -49,21 +45,39 @@ InputFile::InputFile(const std::string& path) : name_(path == "-" ? "standard in
     ::fcntl(file_, F_SETFL, O_RDONLY);
     descriptor_ = file_;
   }
+  look_at_file();
+}
+
+InputFile::InputFile(int descriptor, std::string name, std::function<void()> on_stop)
+    : name_(std::move(name)), descriptor_(descriptor), on_stop_(std::move(on_stop)) {
+  look_at_file();
+}
+
+void InputFile::look_at_file() {
   struct stat status = {};
   if (::fstat(descriptor_, &status) != 0) throw SystemError(name_, "open", errno);
   if (S_ISDIR(status.st_mode)) throw SystemError(name_, "open", EISDIR);
   waits_ = !S_ISREG(status.st_mode);
 }
 
+void InputFile::look_for_stop() {
+  if (!on_stop_) check_for_stop();
+  if (stop_signal() == 0 || !on_stop_) return;
+  on_stop_();
+  on_stop_ = [] {};
+}
+
 std::size_t InputFile::read(void* data, std::size_t size) {
   // A single read() takes at most 2 GiB anyway.
   size = std::min(size, std::size_t{1} << 30);
   for (;;) {
-    if (waits_) wait_for_input(descriptor_);
+    // The signal may have gone to any thread, and where input always waits for us nothing else looks.
+    if (on_stop_) look_for_stop();
+    while (waits_ && !comes_within(descriptor_, kPoll)) look_for_stop();
     const ssize_t got = ::read(descriptor_, data, size);
     if (got >= 0) return static_cast<std::size_t>(got);
     if (errno != EINTR && errno != EAGAIN) throw SystemError(name_, "read", errno);
-    check_for_stop();
+    look_for_stop();
   }
 }
 

@@ -5,8 +5,10 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <string>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/signals.h"
 
 namespace ql {
@@ -36,6 +38,104 @@ TEST_CASE("how a child ends") {
 
 TEST_CASE("a child's standard input is empty") { CHECK(run_child("/bin/cat", {}).output.empty()); }
 
+namespace {
+
+std::string rest_of(InputFile& file) {
+  std::string text;
+  char block[1000];
+  while (const std::size_t count = file.read(block, sizeof block)) text.append(block, count);
+  return text;
+}
+
+// Runs a shell script as a filter and returns its output.
+std::string filtered(const std::string& script, const std::string& input = "") {
+  std::string output;
+  run_filter("/bin/sh", {"-c", script}, input, [&](InputFile& file) { output = rest_of(file); });
+  return output;
+}
+
+}  // namespace
+
+TEST_CASE("a filter gets its input, and its output comes back") {
+  const std::string input = std::string(300'000, 'x') + "\nthe end\n";
+  CHECK(filtered("cat", input) == input);
+  CHECK(filtered("cat").empty());
+}
+
+TEST_CASE("how a filter ends") {
+  CHECK_THROWS_WITH_AS(filtered("echo x; exit 3"), "ended with exit code 3", AlreadyReported);
+  CHECK_THROWS_WITH_AS(filtered("kill -9 $$"), doctest::Contains("sh: was ended by signal 9"),
+                       Error);
+  // Its failure explains what its reader finds.
+  const auto complain = [](InputFile& output) {
+    rest_of(output);
+    throw Error("the reader", "gave up");
+  };
+  CHECK_THROWS_AS(run_filter("/bin/sh", {"-c", "exit 2"}, "", complain), AlreadyReported);
+  CHECK_THROWS_WITH_AS(run_filter("/bin/sh", {"-c", "exit 0"}, "", complain), "the reader: gave up",
+                       Error);
+}
+
+TEST_CASE("a filter that nobody reads any more ends") {
+  const char* endless = "while :; do echo y; done";
+  CHECK_THROWS_AS(run_filter("/bin/sh", {"-c", endless}, "", [](InputFile&) {}), AlreadyReported);
+  CHECK_THROWS_WITH_AS(run_filter("/bin/sh", {"-c", endless}, "",
+                                  [](InputFile&) { throw Error("the reader", "gave up"); }),
+                       "the reader: gave up", Error);
+}
+
+TEST_CASE("a stop reaches a filter once, and its last words are read") {
+  // This needs a process of its own, because a stop cannot be taken back.
+  const pid_t process = ::fork();
+  REQUIRE(process >= 0);
+  if (process == 0) {
+    install_signal_handlers();
+    ::alarm(20);
+    int code = 1;
+    try {
+      // The shell counts the signals that it gets.
+      filtered(
+          "n=0; trap 'n=$((n+1))' INT; kill -s INT $PPID; i=0; while [ $i -lt 8 ]; do sleep 0.2; "
+          "i=$((i+1)); done; exit $((40 + n))");
+    } catch (const AlreadyReported& reported) {
+      code = reported.exit_code();
+    } catch (...) {
+    }
+    ::_exit(code);
+  }
+  int status = 0;
+  REQUIRE(::waitpid(process, &status, 0) == process);
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 41);
+}
+
+TEST_CASE("a stop between two reads reaches a filter that always has output") {
+  const pid_t process = ::fork();
+  REQUIRE(process >= 0);
+  if (process == 0) {
+    install_signal_handlers();
+    ::alarm(20);
+    int code = 1;
+    try {
+      run_filter("/bin/sh", {"-c", "trap 'exit 41' INT; while :; do echo y; done"}, "",
+                 [](InputFile& output) {
+                   char block[10];
+                   output.read(block, sizeof block);
+                   ::raise(SIGINT);
+                   rest_of(output);
+                 });
+    } catch (const AlreadyReported& reported) {
+      code = reported.exit_code();
+    } catch (...) {
+    }
+    ::_exit(code);
+  }
+  int status = 0;
+  REQUIRE(::waitpid(process, &status, 0) == process);
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 41);
+}
+
 TEST_CASE("SIGPIPE means to a child what it means to any program") {
   const auto before = std::signal(SIGPIPE, SIG_IGN);
   CHECK(run_child("/bin/sh", {"-c", "kill -s PIPE $$; echo alive"}).exit_code == 128 + SIGPIPE);
@@ -51,7 +151,7 @@ TEST_CASE("a stop ends the child, too, whether its output is open or closed") {
   for (const char* script : {"kill -s TERM $PPID; exec sleep 30",
                              "exec >&-; sleep 0.3; kill -s TERM $PPID; exec sleep 30"}) {
     CAPTURE(script);
-    // In a process of its own: a stop that was asked for stays so.
+    // This needs a process of its own, because a stop cannot be taken back.
     const pid_t process = ::fork();
     REQUIRE(process >= 0);
     if (process == 0) {
