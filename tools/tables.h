@@ -11,3 +11,5 @@ void check_qltrain(const ql::Options& options);
 ql::ToolTable qleval_table();
 void check_qleval(const ql::Options& options);  // likewise
 ql::ToolTable qlctx_table();
+ql::ToolTable qlgen_table();
+void check_qlgen(const ql::Options& options);  // likewise

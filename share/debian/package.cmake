@@ -28,9 +28,10 @@ set(QL_PACKAGER "Transformer-QL maintainers <maintainers@transformer-ql.invalid>
 set(CPACK_PACKAGE_CONTACT ${QL_PACKAGER})
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "train and evaluate long-context language models in the shell")
 set(CPACK_PACKAGE_DESCRIPTION
-"Five programs that turn text into a trained language model and its perplexity,
+"Six programs that turn text into a trained language model and its perplexity,
 through a shell pipe: qltok makes token ids of text, qlbin packs them, qltrain
-trains on them, qleval evaluates, and qlctx tells how far back a network sees.
+trains on them, qleval evaluates, qlgen goes on with a prompt, and qlctx tells
+how far back a network sees.
 The networks are Transformer-QL, which reads text in several temporal scales,
 and its relatives: Transformer-XL, the Compressive, the Multi-scale and the
 vanilla Transformer.")

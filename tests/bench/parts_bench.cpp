@@ -12,6 +12,7 @@
 #include "kernels/softmax.h"
 #include "machine/threads.h"
 #include "nn/dropout.h"
+#include "one_thread.h"
 
 namespace ql {
 namespace {
@@ -41,20 +42,9 @@ void run_softmax(benchmark::State& state) {
 }
 BENCHMARK(run_softmax)->Arg(15000)->Arg(33278)->Unit(benchmark::kMillisecond)->UseRealTime();
 
-// What follows runs in one thread and is measured in its time, which says more than the clock on a
-// machine that others use.
-struct OneThread {
-  OneThread() {
-    machine::keep_freed_memory();
-    at::set_num_threads(1);
-  }
-  ~OneThread() { at::set_num_threads(before); }
-  int before = at::get_num_threads();
-};
-
 // The matrix product that attention is measured against.
 void run_product(benchmark::State& state) {
-  const OneThread one;
+  const bench::OneThread one;
   const std::int64_t size = 512;
   const at::Tensor a = at::randn({size, size}), b = at::randn({size, size});
   at::Tensor c = at::empty({size, size});
@@ -108,7 +98,7 @@ kernels::AttentionInput attention_input(const AttentionShape& shape, Pass pass) 
   return input;
 }
 
-// Of the pairs of a query and a key that it sees: three products forward, six backward.
+// Counts three products forward and six backward for every pair of a query and a key that it sees.
 double attention_operations(const AttentionShape& shape, Pass pass) {
   std::int64_t pairs = 0;
   for (std::int64_t i = 0; i < shape.segment; ++i) {
@@ -120,7 +110,7 @@ double attention_operations(const AttentionShape& shape, Pass pass) {
 }
 
 void run_attention(benchmark::State& state) {
-  const OneThread one;
+  const bench::OneThread one;
   const AttentionShape& shape = kAttentionShapes[state.range(0)];
   const auto pass = static_cast<Pass>(state.range(1));
   const kernels::AttentionInput input = attention_input(shape, pass);
@@ -145,7 +135,7 @@ BENCHMARK(run_attention)
 
 // Nanoseconds an element: as factors, and as bytes.
 void run_dropout(benchmark::State& state) {
-  const OneThread one;
+  const bench::OneThread one;
   const std::vector<std::int64_t> shape = {kBatch, kSegment, 4 * kModel};
   const nn::StepOptions step{true, 1, 1};
   for ([[maybe_unused]] auto _ : state) {

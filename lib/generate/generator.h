@@ -1,0 +1,78 @@
+// Goes on with a prompt, token by token.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "generate/sampling.h"
+#include "nn/growing_segment.h"
+#include "nn/model_at_lengths.h"
+#include "shard/token_info.h"
+
+namespace ql::generate {
+
+struct GenerationOptions {
+  SamplingRules rules;
+  std::uint64_t seed = 1;
+  std::int64_t samples = 1;             // continuations of each prompt
+  std::int64_t tokens = 0;              // of each sample, at most
+  std::optional<shard::TokenId> until;  // the token that ends a sample
+  std::int64_t until_times = 1;         // how often it has to come in a row, prompt included
+};
+
+struct GeneratedToken {
+  std::int64_t sample = 0;    // of this prompt, from 0
+  std::int64_t position = 0;  // of the sample, from 0
+  shard::TokenId id = 0;
+  double log_probability = 0;  // the network's, without the sampling rules
+};
+
+// Takes prompts one after the other. Nothing of a prompt reaches the next one.
+class Generator {
+ public:
+  // Takes the tokens of all samples in order: the first sample's as they come, then the second's.
+  using Sink = std::function<void(const GeneratedToken&)>;
+  // Is called when all tokens that are known were passed on.
+  using Pause = std::function<void()>;
+
+  // `name` is the prompts' name in messages. The model must outlive this object. Throws UsageError
+  // for an `until` outside the vocabulary.
+  Generator(const nn::ModelAtLengths& model, std::string name, const GenerationOptions& options);
+
+  // Says that a document begins with the prompt's next token.
+  void begin_document();
+  // Takes the prompt's next tokens. They go layer by layer through the network, whole segments at a
+  // time. Throws Error for an id outside the vocabulary, and Interrupted when a signal asks to
+  // stop.
+  void put(const shard::TokenId* ids, std::size_t count);
+  std::int64_t prompt_tokens() const { return position_; }
+  // Ends the prompt, which must not be empty, and makes its samples. Throws Interrupted.
+  void generate(const Sink& sink, const Pause& pause);
+  const std::string& name() const { return name_; }
+
+ private:
+  std::int64_t segment() const { return model_.geometry().lengths.segment; }
+  void read_segments(std::int64_t count);
+  void make_samples(const nn::GrowingSegment& prompt, const at::Tensor& state, std::int64_t first,
+                    std::int64_t count, const Sink& sink, const Pause& pause) const;
+  void begin_prompt();
+
+  const nn::ModelAtLengths& model_;
+  std::string name_;
+  GenerationOptions options_;
+  std::int64_t segments_;  // that go through a layer at once
+  std::int64_t prompt_ = 0;
+
+  // These belong to the prompt under way.
+  nn::Memory memory_;
+  std::vector<std::int64_t> waiting_;
+  std::int64_t position_ = 0, document_ = 0;
+  std::deque<std::int64_t> starts_;  // of documents in tokens that wait
+  std::vector<bool> seen_;
+};
+
+}  // namespace ql::generate

@@ -1,0 +1,155 @@
+// Compares continuations of prompts with the same tokens read segment by segment.
+#include "generate/generator.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "drawn_networks.h"
+#include "torch_doctest.h"
+
+namespace ql::test {
+namespace {
+
+using generate::GeneratedToken;
+using generate::GenerationOptions;
+using generate::Generator;
+
+std::vector<shard::TokenId> prompt_of(std::int64_t length, std::uint64_t seed) {
+  const at::Tensor tokens = random_tokens(1, length, 11, seed);
+  const auto* ids = tokens.data_ptr<std::int64_t>();
+  return {ids, ids + length};
+}
+
+// Calls generate() for one prompt.
+std::vector<GeneratedToken> made(Generator& generator, const std::vector<shard::TokenId>& prompt) {
+  generator.put(prompt.data(), prompt.size());
+  std::vector<GeneratedToken> tokens;
+  generator.generate([&](const GeneratedToken& token) { tokens.push_back(token); }, [] {});
+  return tokens;
+}
+
+std::vector<shard::TokenId> ids_of(const std::vector<GeneratedToken>& tokens, std::int64_t sample) {
+  std::vector<shard::TokenId> ids;
+  for (const GeneratedToken& token : tokens) {
+    if (token.sample == sample) ids.push_back(token.id);
+  }
+  return ids;
+}
+
+}  // namespace
+
+TEST_CASE("the probabilities of a continuation are those of the whole stream") {
+  const at::NoGradGuard no_gradient;
+  std::uint64_t seed = 0;
+  for (const net::Network& network : drawn_networks(21, 2, 40)) {
+    CAPTURE(net::network_to_json(network).dump());
+    const nn::Model model = random_model(network, ++seed);
+    const std::int64_t segment = network.lengths.segment;
+    const nn::ModelAtLengths at_lengths(model, network.lengths);
+    GenerationOptions options;
+    options.tokens = 3 * segment + 1;
+    options.samples = 2;
+    // One token, a part of a segment, some segments.
+    for (const std::int64_t length : {std::int64_t{1}, segment + 1, 4 * segment}) {
+      Generator generator(at_lengths, "prompt", options);
+      const auto prompt = prompt_of(length, seed);
+      // The document that a network does not forget begins inside the prompt.
+      const auto start = static_cast<std::size_t>(length / 2);
+      generator.begin_document();
+      generator.put(prompt.data(), start);
+      generator.begin_document();
+      const auto tokens =
+          made(generator, {prompt.begin() + static_cast<std::ptrdiff_t>(start), prompt.end()});
+      REQUIRE(tokens.size() == static_cast<std::size_t>(2 * options.tokens));
+      for (const std::int64_t sample : {0, 1}) {
+        std::vector<std::int64_t> all(prompt.begin(), prompt.end());
+        for (const shard::TokenId id : ids_of(tokens, sample)) all.push_back(id);
+        all.resize((all.size() + static_cast<std::size_t>(segment) - 1) /
+                   static_cast<std::size_t>(segment) * static_cast<std::size_t>(segment));
+        const at::Tensor stream = at::tensor(all).unsqueeze(0);
+        const std::vector<Starts> starts = network.reset_memory_at_documents
+                                               ? std::vector<Starts>{{length / 2}}
+                                               : std::vector<Starts>{};
+        const at::Tensor expected =
+            model.log_probabilities(read_states(model, network.lengths, stream, starts));
+        double largest = 0;
+        for (const GeneratedToken& token : tokens) {
+          if (token.sample != sample) continue;
+          const double of_stream =
+              expected[0][length + token.position - 1][static_cast<std::int64_t>(token.id)]
+                  .item<double>();
+          largest = std::max(largest, std::abs(of_stream - token.log_probability));
+        }
+        // They come in float32.
+        CHECK(largest < 1e-4);
+      }
+    }
+  }
+}
+
+TEST_CASE("a sample depends neither on the samples beside it nor on earlier prompts' lengths") {
+  const net::Network network =
+      small_network(net::Architecture::kTransformerQl, {1, 1}, 1, {4, 4, 0});
+  const nn::Model model = random_model(network, 1, at::kFloat);
+  const nn::ModelAtLengths at_lengths(model, network.lengths);
+  GenerationOptions options;
+  options.tokens = 30;
+  const auto samples = [&](std::int64_t count, std::int64_t first_prompt) {
+    options.samples = count;
+    Generator generator(at_lengths, "prompt", options);
+    made(generator, prompt_of(first_prompt, 1));
+    return made(generator, prompt_of(9, 2));
+  };
+  const auto many = samples(70, 5), one = samples(1, 8);
+  CHECK(ids_of(one, 0) == ids_of(many, 0));
+  CHECK(ids_of(samples(66, 5), 65) == ids_of(many, 65));
+  CHECK(ids_of(many, 0) != ids_of(many, 1));
+  // They come in order.
+  for (std::size_t i = 0; i < many.size(); ++i) {
+    CHECK(many[i].sample == static_cast<std::int64_t>(i / 30));
+    CHECK(many[i].position == static_cast<std::int64_t>(i % 30));
+  }
+  options.seed = 2;
+  CHECK(ids_of(samples(1, 5), 0) != ids_of(one, 0));
+}
+
+TEST_CASE("a continuation ends behind the token that ends it") {
+  const net::Network network = small_network(net::Architecture::kTransformerXl, {2}, 0, {4, 4, 0});
+  const nn::Model model = random_model(network, 3);
+  const nn::ModelAtLengths at_lengths(model, network.lengths);
+  GenerationOptions options;
+  options.tokens = 200;
+  options.samples = 3;
+  options.until = 4;
+  const auto tokens = [&](std::vector<shard::TokenId> prompt) {
+    Generator generator(at_lengths, "prompt", options);
+    return made(generator, prompt);
+  };
+  const auto once = tokens({1, 2});
+  std::vector<std::size_t> lengths;
+  for (const std::int64_t sample : {0, 1, 2}) {
+    const auto ids = ids_of(once, sample);
+    lengths.push_back(ids.size());
+    REQUIRE(ids.size() < 200);
+    CHECK(std::count(ids.begin(), ids.end(), 4U) == 1);
+    CHECK(ids.back() == 4);
+  }
+  // Twice in a row: the prompt's last token counts.
+  options.until_times = 2;
+  const auto twice = ids_of(tokens({1, 4}), 0);
+  const std::string text(twice.begin(), twice.end());
+  const auto end = ("\4" + text).find("\4\4");
+  CHECK(end + 1 == text.size());
+
+  options.until = 11;
+  CHECK_THROWS_WITH_AS(Generator(at_lengths, "p", options),
+                       doctest::Contains("outside the vocabulary of 11 entries"), UsageError);
+  options.until.reset();
+  Generator generator(at_lengths, "the prompt", options);
+  const shard::TokenId outside = 11;
+  CHECK_THROWS_WITH_AS(generator.put(&outside, 1), doctest::Contains("the prompt"), Error);
+}
+
+}  // namespace ql::test

@@ -1,0 +1,181 @@
+// Compares what sampling rules draw with distributions that are written down plainly, by a
+// chi-squared test of 100,000 draws for each.
+#include "generate/sampling.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <numeric>
+#include <set>
+#include <vector>
+
+#include "torch_doctest.h"
+
+namespace ql::generate {
+namespace {
+
+const std::vector<double> kProbabilities = {0.02, 0.30,  0.05, 0.11, 0.11, 0.001,
+                                            0.18, 0.009, 0.14, 0.03, 0.04, 0.01};
+
+std::vector<float> logarithms(const std::vector<double>& probabilities) {
+  std::vector<float> logs;
+  for (const double p : probabilities) logs.push_back(static_cast<float>(std::log(p)));
+  return logs;
+}
+
+std::vector<double> normalized(std::vector<double> weights) {
+  const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
+  for (double& weight : weights) weight /= sum;
+  return weights;
+}
+
+std::vector<double> to_the_power(std::vector<double> weights, double power) {
+  for (double& weight : weights) weight = std::pow(weight, power);
+  return normalized(weights);
+}
+
+// Draws 100,000 times and returns chi-squared, or a huge number when a token came that must not.
+double chi_squared(const SamplingRules& rules, const std::vector<double>& expected,
+                   const std::vector<bool>& seen = {}) {
+  constexpr int kDraws = 100'000;
+  const std::vector<float> logs = logarithms(kProbabilities);
+  Sampler sampler(rules);
+  std::vector<int> counts(logs.size(), 0);
+  for (int draw = 0; draw < kDraws; ++draw) {
+    ++counts[sampler.choose(logs.data(), static_cast<std::int64_t>(logs.size()), seen,
+                            uniform_number(7, 3, static_cast<std::uint64_t>(draw)))];
+  }
+  double sum = 0;
+  for (std::size_t id = 0; id < counts.size(); ++id) {
+    const double mean = expected[id] * kDraws;
+    if (mean == 0) {
+      if (counts[id] > 0) return 1e9;
+    } else {
+      sum += (counts[id] - mean) * (counts[id] - mean) / mean;
+    }
+  }
+  return sum;
+}
+
+// With 11 degrees of freedom chance exceeds this once in a million; fewer degrees exceed it less.
+constexpr double kLimit = 50;
+
+SamplingRules rules_with(double SamplingRules::*member, double value) {
+  SamplingRules rules;
+  rules.*member = value;
+  return rules;
+}
+
+}  // namespace
+
+TEST_CASE("each sampling rule draws from its distribution") {
+  const std::vector<double> plain = normalized(kProbabilities);
+  CHECK(chi_squared({}, plain) < kLimit);
+  // The test would notice a distribution that is a little off.
+  CHECK(chi_squared({}, to_the_power(plain, 1.05)) > kLimit);
+
+  CHECK(chi_squared(rules_with(&SamplingRules::temperature, 0.6), to_the_power(plain, 1 / 0.6)) <
+        kLimit);
+  CHECK(chi_squared(rules_with(&SamplingRules::temperature, 2), to_the_power(plain, 0.5)) < kLimit);
+
+  // Tokens 3 and 4 are equally likely, and the first one is kept.
+  SamplingRules rules;
+  rules.top_k = 4;
+  CHECK(chi_squared(rules, normalized({0, .30, 0, .11, 0, 0, .18, 0, .14, 0, 0, 0})) < kLimit);
+  rules.top_k = 100;
+  CHECK(chi_squared(rules, plain) < kLimit);
+
+  // 0.30 + 0.18 + 0.14 are less than 0.7, and with 0.11 more.
+  CHECK(chi_squared(rules_with(&SamplingRules::top_p, 0.7),
+                    normalized({0, .30, 0, .11, 0, 0, .18, 0, .14, 0, 0, 0})) < kLimit);
+  CHECK(chi_squared(rules_with(&SamplingRules::top_p, 0), {0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}) <
+        kLimit);
+
+  CHECK(chi_squared(rules_with(&SamplingRules::min_p, 0.3),
+                    normalized({0, .30, 0, .11, .11, 0, .18, 0, .14, 0, 0, 0})) < kLimit);
+
+  std::vector<bool> seen(kProbabilities.size(), false);
+  seen[1] = seen[8] = true;
+  std::vector<double> penalized = plain;
+  penalized[1] = std::pow(.30, 1.5);
+  penalized[8] = std::pow(.14, 1.5);
+  CHECK(chi_squared(rules_with(&SamplingRules::repetition_penalty, 1.5), normalized(penalized),
+                    seen) < kLimit);
+}
+
+TEST_CASE("sampling rules apply in the order in which they are documented") {
+  // Top-p counts the part of the probability that temperature and top-k have left.
+  SamplingRules rules;
+  rules.temperature = 0.5;
+  rules.top_k = 3;
+  rules.top_p = 0.85;
+  // Squared and normalized: .09 and .0324 of .142 are 0.86.
+  CHECK(chi_squared(rules, normalized({0, .09, 0, 0, 0, 0, .0324, 0, 0, 0, 0, 0})) < kLimit);
+  // Min-p comes last, and compares with the likeliest.
+  rules.top_p = 1;
+  rules.min_p = 0.3;
+  CHECK(chi_squared(rules, normalized({0, .09, 0, 0, 0, 0, .0324, 0, 0, 0, 0, 0})) < kLimit);
+}
+
+TEST_CASE("temperature 0 takes the likeliest token, the first of equals") {
+  const std::vector<float> logs = logarithms({0.1, 0.4, 0.4, 0.1});
+  Sampler sampler(rules_with(&SamplingRules::temperature, 0));
+  CHECK(sampler.choose(logs.data(), 4, {}, 0.99) == 1);
+  SamplingRules penalty = rules_with(&SamplingRules::temperature, 0);
+  penalty.repetition_penalty = 1.1;
+  CHECK(Sampler(penalty).choose(logs.data(), 4, {false, true, false, false}, 0.99) == 2);
+}
+
+TEST_CASE("a vocabulary of one token, tokens without probability, and the ends of the interval") {
+  const float none = -std::numeric_limits<float>::infinity();
+  const std::vector<float> logs = {none, 0, none};
+  for (const double uniform : {0.0, 0.5, 1 - 0x1p-53}) {
+    CHECK(Sampler({}).choose(logs.data(), 3, {}, uniform) == 1);
+    CHECK(Sampler({}).choose(logs.data() + 1, 1, {}, uniform) == 0);
+  }
+}
+
+TEST_CASE("top-p of many tokens is that of a whole sort") {
+  std::vector<double> weights;
+  for (int id = 0; id < 5000; ++id) weights.push_back(1 + (id * 7919) % 5000);
+  weights = normalized(weights);
+  const std::vector<float> logs = logarithms(weights);
+  std::vector<std::size_t> order(weights.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::sort(order.begin(), order.end(), [&](auto a, auto b) { return logs[a] > logs[b]; });
+  double together = 0;
+  std::set<shard::TokenId> kept;
+  for (const std::size_t id : order) {
+    if (together >= 0.5) break;
+    together += weights[id];
+    kept.insert(static_cast<shard::TokenId>(id));
+  }
+  Sampler sampler(rules_with(&SamplingRules::top_p, 0.5));
+  // Numbers that are close enough together meet every kept token.
+  std::set<shard::TokenId> met;
+  for (int i = 0; i < 20'000; ++i) {
+    met.insert(sampler.choose(logs.data(), 5000, {}, i / 20'000.0));
+  }
+  CHECK(met == kept);
+}
+
+TEST_CASE("uniform numbers depend on seed, sample and position, and fill the interval") {
+  CHECK(uniform_number(1, 2, 3) == uniform_number(1, 2, 3));
+  std::set<double> all;
+  double sum = 0;
+  for (std::uint64_t seed = 0; seed < 10; ++seed) {
+    for (std::uint64_t sample = 0; sample < 10; ++sample) {
+      for (std::uint64_t position = 0; position < 100; ++position) {
+        const double number = uniform_number(seed, sample << 30, position);
+        CHECK((number >= 0 && number < 1));
+        all.insert(number);
+        sum += number;
+      }
+    }
+  }
+  CHECK(all.size() == 10'000);
+  CHECK(sum / 10'000 == doctest::Approx(0.5).epsilon(0.02));
+}
+
+}  // namespace ql::generate

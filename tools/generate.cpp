@@ -1,0 +1,213 @@
+// Makes continuations of prompts. qlgen becomes this program (tools/qlgen.cpp).
+#include <fmt/format.h>
+
+#include <optional>
+#include <string>
+
+#include "base/common_options.h"
+#include "base/data_output.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/number.h"
+#include "base/provenance.h"
+#include "base/rows.h"
+#include "base/tool.h"
+#include "eval/data_set.h"
+#include "eval/line_end.h"
+#include "generate/generator.h"
+#include "machine/device.h"
+#include "machine/threads.h"
+#include "net/model_file.h"
+#include "shard/token_stream.h"
+#include "tables.h"
+#include "weights/weights.h"
+
+namespace {
+
+using namespace ql;
+
+// Writes the table of --log-probabilities, if it is asked for.
+class LogProbabilities {
+ public:
+  explicit LogProbabilities(const Options& options) {
+    if (options.has("log-probabilities")) out_.emplace(options.text("log-probabilities"), false);
+  }
+  void write(std::int64_t prompt, const generate::GeneratedToken& token) {
+    if (!out_) return;
+    out_->write(table_.lines({{"prompt", prompt + 1},
+                              {"sample", token.sample + 1},
+                              {"position", token.position + 1},
+                              {"id", token.id},
+                              {"log_probability", token.log_probability}}));
+  }
+  void close() {
+    if (out_) out_->close();
+  }
+
+ private:
+  std::optional<DataOutput> out_;
+  TableText table_{"", false};
+};
+
+struct PromptRules {
+  bool by_document = false;
+  bool open = false;                       // a line end at a prompt's end is left out
+  std::optional<shard::TokenId> line_end;  // stands for an empty prompt, too
+};
+
+// Gives prompts to a generator, and its tokens to a stream with a document for every continuation.
+class Prompts : public shard::TokenSink {
+ public:
+  Prompts(generate::Generator& generator, const PromptRules& rules,
+          shard::TokenStreamWriter& stream, LogProbabilities& table)
+      : generator_(generator), rules_(rules), stream_(stream), table_(table) {}
+
+  void begin_document() override {
+    if (rules_.by_document && has_prompt_) generate();
+    pass_on();
+    generator_.begin_document();
+  }
+  void write(const shard::TokenId* ids, std::size_t count) override {
+    if (count == 0) return;
+    pass_on();
+    has_prompt_ = true;
+    generator_.put(ids, count - 1);
+    last_ = ids[count - 1];
+  }
+  void finish(const std::optional<shard::TextCounts>& /*counts*/) override {
+    if (has_prompt_ || prompt_ == 0) generate();
+  }
+
+ private:
+  void pass_on() {
+    if (last_) generator_.put(&*last_, 1);
+    last_.reset();
+  }
+
+  void generate() {
+    if (rules_.open && last_ == rules_.line_end) last_.reset();
+    pass_on();
+    if (generator_.prompt_tokens() == 0) {
+      if (!rules_.line_end) {
+        throw Error(generator_.name(),
+                    "a prompt is empty, and the vocabulary has no line end to begin behind",
+                    "give a prompt of one token or more");
+      }
+      generator_.put(&*rules_.line_end, 1);
+    }
+    generator_.generate(
+        [this](const generate::GeneratedToken& token) {
+          if (token.position == 0) stream_.begin_document();
+          stream_.write(&token.id, 1);
+          table_.write(prompt_, token);
+        },
+        [this] { stream_.flush(); });
+    ++prompt_;
+    has_prompt_ = false;
+  }
+
+  generate::Generator& generator_;
+  PromptRules rules_;
+  shard::TokenStreamWriter& stream_;
+  LogProbabilities& table_;
+  bool has_prompt_ = false;
+  std::optional<shard::TokenId> last_;  // may be the line end that is left out
+  std::int64_t prompt_ = 0;
+};
+
+net::Lengths lengths_of(const Options& options, net::Lengths lengths) {
+  if (options.has("segment")) lengths.segment = options.integer("segment");
+  if (options.has("memory")) lengths.memory = options.integer("memory");
+  if (options.has("compressed-memory")) {
+    lengths.compressed_memory = options.integer("compressed-memory");
+  }
+  return lengths;
+}
+
+generate::GenerationOptions generation_options(const Options& options,
+                                               std::optional<shard::TokenId> line_end) {
+  generate::GenerationOptions result;
+  result.rules.repetition_penalty = options.real("repetition-penalty");
+  result.rules.temperature = options.real("temperature");
+  result.rules.top_k = options.integer("top-k");
+  result.rules.top_p = options.real("top-p");
+  result.rules.min_p = options.real("min-p");
+  result.seed = static_cast<std::uint64_t>(options.integer("seed"));
+  result.samples = options.integer("samples");
+  result.tokens = options.integer("tokens");
+  if (!options.has("until")) return result;
+  const std::string until = options.text("until");
+  const std::optional<std::int64_t> id = parse_integer(until);
+  if (id && *id >= 0 && *id < net::kMaxVocabulary) {
+    result.until = static_cast<shard::TokenId>(*id);
+  } else if (until != "line" && until != "document") {
+    throw UsageError("--until",
+                     fmt::format("expected a token's id, line or document, found '{}'", until));
+  } else if (!line_end) {
+    throw UsageError("--until", "lines cannot be told apart: the vocabulary has no <eos>",
+                     "give a token's id, or leave it out");
+  } else {
+    result.until = line_end;
+    result.until_times = until == "document" ? 2 : 1;
+  }
+  return result;
+}
+
+void generate_text(const Options& options) {
+  machine::set_up_threads(static_cast<int>(options.integer("threads")));
+  const std::string folder = options.text("model");
+  const net::ModelFile description = net::read_model_file(folder);
+  const c10::Device device = machine::find_device(options.text("device"));
+  const nn::Model model = weights::load_model(folder, at::TensorOptions(at::kFloat).device(device));
+  const nn::ModelAtLengths at_lengths(model, lengths_of(options, model.network().lengths));
+
+  InputFile input(options.positional().empty() ? "-" : options.positional().front());
+  // With --text qlgen has written this stream (tools/qlgen.cpp).
+  shard::TokenStreamReader prompts(input);
+  const shard::StreamHeader& header = prompts.header();
+  eval::check_vocabulary(folder, description.vocabulary, {input.name(), header.vocabulary, {}, {}});
+  // Ids without a hash may be of any vocabulary.
+  if (header.vocabulary.size != model.network().vocab_size) {
+    throw Error(input.name(),
+                fmt::format("made with a vocabulary of {} entries, but {} has {}",
+                            header.vocabulary.size, folder, model.network().vocab_size),
+                "encode the prompt with the vocabulary of the training data");
+  }
+  const std::optional<shard::TokenId> line_end =
+      eval::line_end_of(header.vocabulary, [&] { return header.vocabulary_text; });
+
+  if (options.flag("open") && !line_end) {
+    throw UsageError("--open", "lines cannot be told apart: the vocabulary has no <eos>",
+                     "leave it out");
+  }
+  generate::Generator generator(at_lengths, input.name(), generation_options(options, line_end));
+  LogProbabilities table(options);
+  OutputStream out(/*binary=*/true);
+  shard::TokenStreamWriter stream(
+      [&out](const void* data, std::size_t size) {
+        out.write(data, size);
+        out.flush();
+      },
+      {header.vocabulary, header.vocabulary_text, provenance(configuration_of(options))});
+  Prompts sink(generator, {options.text("prompts") == "document", options.flag("open"), line_end},
+               stream, table);
+  const auto finish = [&] {
+    // The table is good even where nobody reads the tokens any more.
+    table.close();
+    stream.finish(std::nullopt);
+    out.close();
+  };
+  try {
+    copy_stream(prompts, sink, [](std::int64_t) {});
+    sink.finish(std::nullopt);
+  } catch (const Interrupted&) {
+    // The tokens so far are good.
+    finish();
+    throw;
+  }
+  finish();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) { return run_tool(qlgen_table, argc, argv, generate_text); }

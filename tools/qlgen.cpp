@@ -1,0 +1,138 @@
+// qlgen answers what needs no tensor, as qleval does, and then becomes the program of the same name
+// in libexec. With --text it stays: it encodes the prompt for that program and decodes its tokens.
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/child.h"
+#include "base/common_options.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/provenance.h"
+#include "base/tool.h"
+#include "libexec_program.h"
+#include "net/model_file.h"
+#include "shard/token_stream.h"
+#include "tables.h"
+#include "text/decoder.h"
+#include "text/encoder.h"
+#include "text/vocabulary.h"
+
+namespace {
+
+using namespace ql;
+
+std::vector<shard::TokenId> encode(const text::Vocabulary& vocabulary, const std::string& text) {
+  text::EncodeOptions rules;
+  rules.eos = usual_eos(vocabulary);
+  const text::Encoder encoder(vocabulary, rules);
+  text::TextBlock block;
+  block.text = text;
+  block.place.file = "--text";
+  // The last line goes on.
+  block.ends_file = false;
+  return encoder.encode(std::move(block)).ids;
+}
+
+// Writes every continuation as text, behind its prompt. Each begins a line.
+class Texts : public shard::TokenSink {
+ public:
+  Texts(const text::Vocabulary& vocabulary, const std::vector<shard::TokenId>& prompt,
+        OutputStream& out)
+      : vocabulary_(vocabulary), prompt_(prompt), out_(out) {
+    rules_.line_style = vocabulary.line_style();
+  }
+  void begin_document() override {
+    if (decoder_) {
+      decoder_->finish(std::nullopt);
+      if (last_ != '\n') out_.write("\n");
+    }
+    decoder_.emplace(vocabulary_, rules_, [this](std::string_view words) {
+      out_.write(words);
+      if (!words.empty()) last_ = words.back();
+    });
+    decoder_->begin_document();
+    decoder_->write(prompt_.data(), prompt_.size());
+  }
+  void write(const shard::TokenId* ids, std::size_t count) override {
+    if (decoder_) decoder_->write(ids, count);
+  }
+  void finish(const std::optional<shard::TextCounts>& counts) override {
+    if (decoder_) decoder_->finish(counts);
+    if (last_ != '\n') out_.write("\n");
+  }
+
+ private:
+  const text::Vocabulary& vocabulary_;
+  const std::vector<shard::TokenId>& prompt_;
+  OutputStream& out_;
+  text::DecodeOptions rules_;
+  std::optional<text::Decoder> decoder_;
+  char last_ = '\n';
+};
+
+// Throws Error for a checkpoint without a vocabulary, or with one that is not the model's.
+text::Vocabulary vocabulary_of(const std::string& checkpoint, std::string& text) {
+  const std::filesystem::path file = std::filesystem::path(checkpoint) / shard::kVocabularyFile;
+  if (!std::filesystem::exists(file)) {
+    throw Error(checkpoint, fmt::format("{} is missing", shard::kVocabularyFile),
+                fmt::format("copy the vocabulary there, or encode the prompt by qltok encode and "
+                            "leave --text out"));
+  }
+  text = text::read_vocabulary_file(file.string());
+  text::Vocabulary vocabulary = text::parse_vocabulary(text, file.string());
+  const auto trained_with = net::read_model_file(checkpoint).vocabulary;
+  if (trained_with && !trained_with->hash.empty() && trained_with->hash != vocabulary.hash()) {
+    throw Error(file.string(),
+                fmt::format("is not the vocabulary of the model: its hash is {}, expected {}",
+                            vocabulary.hash(), trained_with->hash),
+                "restore the folder from a copy");
+  }
+  return vocabulary;
+}
+
+void go_on_with_text(const Options& options, const std::vector<std::string>& arguments) {
+  shard::StreamHeader header;
+  const text::Vocabulary vocabulary = vocabulary_of(options.text("model"), header.vocabulary_text);
+  header.vocabulary = vocabulary.info();
+  header.provenance = provenance(configuration_of(options));
+  const std::vector<shard::TokenId> prompt = encode(vocabulary, options.text("text"));
+  std::string stream;
+  shard::TokenStreamWriter writer(
+      [&stream](const void* data, std::size_t size) {
+        stream.append(static_cast<const char*>(data), size);
+      },
+      header);
+  writer.begin_document();
+  writer.write(prompt.data(), prompt.size());
+  writer.finish(std::nullopt);
+
+  OutputStream out(/*binary=*/false);
+  run_filter(libexec_program("qlgen"), arguments, stream, [&](InputFile& output) {
+    shard::TokenStreamReader reader(output);
+    Texts texts(vocabulary, prompt, out);
+    // A stop is the other program's to hear. It ends its stream then, and all of it is read.
+    shard::TokenStreamReader::Block block;
+    while (reader.next(block)) {
+      send_tokens(block.ids.data(), block.ids.size(), block.document_starts, texts);
+      out.flush();
+    }
+    texts.finish(std::nullopt);
+    out.close();
+  });
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return run_tool(qlgen_table, argc, argv, [argc, argv](const Options& options) {
+    check_qlgen(options);
+    if (!options.has("text")) become(libexec_program("qlgen"), argv);
+    go_on_with_text(options, {argv + 1, argv + argc});
+  });
+}

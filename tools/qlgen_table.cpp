@@ -1,0 +1,99 @@
+#include "base/common_options.h"
+#include "base/error.h"
+#include "base/option_builders.h"
+#include "tables.h"
+
+namespace {
+
+using namespace ql;
+
+constexpr std::int64_t kLongest = std::int64_t{1} << 30;
+
+Command command() {
+  return {
+      "",
+      "",
+      "[STREAM|-]",
+      {required(with_letter('m', make_option("model", OptionType::kFolder, "CHECKPOINT",
+                                             "Folder with model.json and model.safetensors."))),
+       make_option(
+           "text", OptionType::kText, "PROMPT",
+           "The prompt as text, in the place of a token stream, and the prompt and what comes "
+           "as text on standard output. The checkpoint must have its vocabulary."),
+       make_integer("tokens", "Tokens of each continuation, at most.", "100", 1, kLongest),
+       make_option("until", OptionType::kText, "ID|line|document",
+                   "End a continuation behind this token, behind a line (<eos>, or the line feed's "
+                   "token), or behind a blank line, which ends a document."),
+       make_integer("samples", "Continuations of each prompt, made side by side.", "1", 1,
+                    kLongest),
+       make_choice("prompts", "WHAT",
+                   "stream: all of the input is one prompt. document: every document is one, read "
+                   "from empty memory.",
+                   {"stream", "document"}),
+       make_flag("open",
+                 "Leave out the line end at the end of a prompt, and go on inside its last line."),
+       make_real("temperature", "T",
+                 "Divide the logarithms of the probabilities: below 1 likely tokens become "
+                 "likelier. 0 always takes the likeliest.",
+                 "1", 0, 1000),
+       make_integer("top-k", "Take one of the N likeliest tokens; 0: of all.", "0", 0, kLongest),
+       make_real("top-p", "P", "Take one of the fewest tokens that have this probability together.",
+                 "1", 0, 1),
+       make_real("min-p", "P",
+                 "Take one of the tokens that have at least this part of the likeliest one's "
+                 "probability.",
+                 "0", 0, 1),
+       make_real("repetition-penalty", "R",
+                 "Raise the probability of a token that was read already to this power: above 1 it "
+                 "becomes less likely.",
+                 "1", 0.001, 1000),
+       make_integer("seed",
+                    "The same seed gives the same continuations, for any number of samples and "
+                    "threads.",
+                    "1", 0),
+       make_integer("segment", "Segment length in tokens; default: the one trained with.", "", 1,
+                    kLongest),
+       make_integer("memory", "Memory length in states; default: the one trained with.", "", 0,
+                    kLongest),
+       make_integer("compressed-memory",
+                    "Compressed memory length of a Compressive Transformer; default: the one "
+                    "trained with.",
+                    "", 0, kLongest),
+       make_option("log-probabilities", OptionType::kFile, "FILE",
+                   "Write a table of all tokens that were made: prompt, sample, position, id, and "
+                   "the natural logarithm of the probability that the network gave it."),
+       threads_option("They make the same tokens for every N."),
+       make_option("device", OptionType::kText, "DEVICE",
+                   "Where to compute: cpu, cuda (the first GPU) or cuda:N.", "cpu")},
+      {{"echo it is a | qltok encode --vocab v.json | qlgen -m runs/ql/best --open | qltok decode",
+        "go on with a line"},
+       {"qltok encode --vocab v.json </dev/null | qlgen -m runs/ql/best --tokens 20 | qltok decode",
+        "without a prompt: what follows the end of a line"},
+       {"qltok encode --vocab v.json --document line new.txt | qlgen -m runs/ql/best "
+        "--prompts document --samples 3 --until line | qltok decode",
+        "three continuations of every line"},
+       {"qlgen -m runs/ql/best --text 'it is a'", "text alone, with the checkpoint's vocabulary"}}};
+}
+
+}  // namespace
+
+ToolTable qlgen_table() {
+  return {"qlgen", "text from a language model: a prompt goes on, token by token", {command()}};
+}
+
+void check_qlgen(const Options& options) {
+  if (options.has("text") && !options.positional().empty()) {
+    throw UsageError("--text", fmt::format("is the prompt, and so is {}", options.positional()[0]),
+                     "leave one of them out");
+  }
+  for (const char* other : {"open", "prompts"}) {
+    if (options.has("text") && options.given(other)) {
+      throw UsageError(fmt::format("--{}", other), "is about prompts of a token stream",
+                       "leave it out: --text goes on inside its last line");
+    }
+  }
+  if (options.has("log-probabilities") && options.text("log-probabilities") == "-") {
+    throw UsageError("--log-probabilities", "standard output has the tokens",
+                     "give the name of a file");
+  }
+}
