@@ -28,7 +28,7 @@ StreamScorer::StreamScorer(const nn::ModelAtLengths& model, std::string name,
 }
 
 void StreamScorer::put_document(std::int64_t position) {
-  if (model_.model().network().reset_memory_at_documents) starts_.push_back(position);
+  if (model_.model().network().reset_memory_at_documents) documents_.put_start(position);
 }
 
 std::int64_t StreamScorer::waiting_targets() const {
@@ -62,11 +62,7 @@ void StreamScorer::finish() { score(waiting_targets()); }
 std::vector<std::int64_t> StreamScorer::next_ages(std::int64_t segments) {
   std::vector<std::int64_t> ages;
   for (std::int64_t i = 0; i < segments; ++i) {
-    const std::int64_t first = position_ + i * segment();
-    for (; !starts_.empty() && starts_.front() <= first; starts_.pop_front()) {
-      document_ = starts_.front();
-    }
-    ages.push_back(first - document_);
+    ages.push_back(documents_.age(position_ + i * segment()));
   }
   return ages;
 }

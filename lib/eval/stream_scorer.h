@@ -4,12 +4,12 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <string>
 #include <vector>
 
 #include "eval/evaluate.h"
 #include "nn/model_at_lengths.h"
+#include "shard/document_age.h"
 
 namespace ql::eval {
 
@@ -55,8 +55,7 @@ class StreamScorer {
   std::vector<std::int64_t> waiting_;  // from the first token of the next window on
   std::int64_t context_ = 0;           // tokens of it that windows before it have scored
   std::int64_t position_ = 0;          // of the first one that none has
-  std::int64_t document_ = 0;          // where the document of the last segment began
-  std::deque<std::int64_t> starts_;    // of the documents after it
+  shard::DocumentAges documents_;
   Evaluation evaluation_;
 };
 

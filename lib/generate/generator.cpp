@@ -1,11 +1,9 @@
 #include "generate/generator.h"
 
-#include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 #include <stdexcept>
 #include <utility>
 
@@ -14,7 +12,7 @@
 #include "base/signals.h"
 #include "eval/chunk_size.h"
 #include "eval/token_check.h"
-#include "kernels/projection.h"
+#include "generate/samples_internal.h"
 
 namespace ql::generate {
 namespace {
@@ -44,13 +42,13 @@ Generator::Generator(const nn::ModelAtLengths& model, std::string name,
 void Generator::begin_prompt() {
   memory_ = model_.start_memory(1);
   waiting_.clear();
-  position_ = document_ = 0;
-  starts_.clear();
+  position_ = 0;
+  documents_ = {};
   seen_.assign(static_cast<std::size_t>(model_.model().network().vocab_size), false);
 }
 
 void Generator::begin_document() {
-  if (model_.model().network().reset_memory_at_documents) starts_.push_back(position_);
+  if (model_.model().network().reset_memory_at_documents) documents_.put_start(position_);
 }
 
 void Generator::put(const shard::TokenId* ids, std::size_t count) {
@@ -69,14 +67,10 @@ void Generator::put(const shard::TokenId* ids, std::size_t count) {
 void Generator::read_segments(std::int64_t count) {
   if (count == 0) return;
   const std::int64_t tokens = count * segment();
-  const std::int64_t begin = position_ - static_cast<std::int64_t>(waiting_.size());
   std::vector<std::int64_t> ages;
   if (model_.model().network().reset_memory_at_documents) {
-    for (std::int64_t first = begin; first < begin + tokens; first += segment()) {
-      for (; !starts_.empty() && starts_.front() <= first; starts_.pop_front()) {
-        document_ = starts_.front();
-      }
-      ages.push_back(first - document_);
+    for (std::int64_t i = 0; i < count; ++i) {
+      ages.push_back(documents_.age(tokens_read() + i * segment()));
     }
   }
   model_.forward_stream(at::from_blob(waiting_.data(), {count, segment()}, at::kLong).clone(),
@@ -85,113 +79,40 @@ void Generator::read_segments(std::int64_t count) {
   check_for_stop();
 }
 
+at::Tensor Generator::read_rest(nn::GrowingSegment& prompt) {
+  const std::int64_t begin = tokens_read();
+  at::Tensor states;
+  for (std::int64_t first = begin, last = 0; first < position_; first = last) {
+    // All but the first round begin where a document does.
+    if (first > begin) prompt.begin_document();
+    documents_.age(first);
+    last = std::min(documents_.next_start().value_or(position_), position_);
+    const at::Tensor tokens =
+        at::from_blob(waiting_.data() + (first - begin), {1, last - first}, at::kLong);
+    states = model_.forward_next(tokens.clone(), prompt);
+  }
+  return states.narrow(1, states.size(1) - 1, 1);
+}
+
 void Generator::generate(const Sink& sink, const Pause& pause) {
   if (waiting_.empty()) throw std::logic_error("an empty prompt");
   const at::NoGradGuard no_gradient;
   read_segments((static_cast<std::int64_t>(waiting_.size()) - 1) / segment());
-  const std::int64_t begin = position_ - static_cast<std::int64_t>(waiting_.size());
-  for (; !starts_.empty() && starts_.front() <= begin; starts_.pop_front()) {
-    document_ = starts_.front();
-  }
-  nn::GrowingSegment prompt(model_.geometry(), memory_, 1, model_.model().options(),
-                            begin - document_);
-  at::Tensor state;
-  for (std::size_t first = 0; first < waiting_.size();) {
-    std::size_t last = waiting_.size();
-    if (!starts_.empty()) {
-      const auto start = static_cast<std::size_t>(starts_.front() - begin);
-      if (start == first) {
-        prompt.begin_document();
-        starts_.pop_front();
-        continue;
-      }
-      last = start;
-    }
-    const at::Tensor tokens =
-        at::tensor(std::vector<std::int64_t>(waiting_.begin() + static_cast<std::ptrdiff_t>(first),
-                                             waiting_.begin() + static_cast<std::ptrdiff_t>(last)));
-    state = model_.forward_next(tokens.unsqueeze(0), prompt);
-    first = last;
-  }
-  state = state.narrow(1, state.size(1) - 1, 1);
+  nn::GrowingSegment growing(model_.geometry(), memory_, 1, model_.model().options(),
+                             documents_.age(tokens_read()));
+  const at::Tensor state = read_rest(growing);
+  const bool until_came = options_.until && waiting_.back() == *options_.until;
+  const internal::Prompt prompt{prompt_, growing, state, seen_, until_came ? 1 : 0};
   const std::int64_t available = available_bytes();  // 0: not known
   const std::int64_t room =
-      available > 0 ? available / kShareOfAvailable / prompt.bytes_per_stream() : kSideBySide;
+      available > 0 ? available / kShareOfAvailable / growing.bytes_per_stream() : kSideBySide;
   const std::int64_t side_by_side = std::clamp<std::int64_t>(room, 1, kSideBySide);
   for (std::int64_t first = 0; first < options_.samples; first += side_by_side) {
-    make_samples(prompt, state, first, std::min(side_by_side, options_.samples - first), sink,
-                 pause);
+    const std::int64_t count = std::min(side_by_side, options_.samples - first);
+    internal::Samples(model_, options_, prompt, first, count).make(sink, pause);
   }
   ++prompt_;
   begin_prompt();
-}
-
-void Generator::make_samples(const nn::GrowingSegment& prompt, const at::Tensor& state,
-                             std::int64_t first, std::int64_t count, const Sink& sink,
-                             const Pause& pause) const {
-  const kernels::RowsApart apart;
-  struct Sample {
-    Sampler sampler;
-    std::vector<bool> seen;
-    std::int64_t in_a_row = 0;  // of options_.until
-    std::vector<GeneratedToken> made = {};
-    bool ends = false;
-  };
-  const std::int64_t in_a_row = options_.until && waiting_.back() == *options_.until ? 1 : 0;
-  std::vector<Sample> samples(static_cast<std::size_t>(count),
-                              Sample{Sampler(options_.rules), seen_, in_a_row});
-  std::vector<std::int64_t> rows(samples.size());  // the samples that go on
-  std::iota(rows.begin(), rows.end(), std::int64_t{0});
-  nn::GrowingSegment growing = prompt.streams(std::vector<std::int64_t>(samples.size(), 0));
-  at::Tensor states = state.expand({count, 1, state.size(2)});
-  std::size_t shown = 0;  // the sample whose tokens are passed on as they come
-  for (std::int64_t position = 0; position < options_.tokens; ++position) {
-    const at::Tensor all =
-        model_.model().log_probabilities(states).to(at::kCPU, at::kFloat).contiguous();
-    const std::int64_t vocabulary = all.size(2);
-    const at::Tensor next = at::empty({all.size(0), 1}, at::kLong);
-    at::parallel_for(0, all.size(0), 1, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t row = begin; row < end; ++row) {
-        const std::int64_t index = rows[static_cast<std::size_t>(row)];
-        Sample& sample = samples[static_cast<std::size_t>(index)];
-        const float* of_sample = all.data_ptr<float>() + row * vocabulary;
-        const auto number =
-            static_cast<std::uint64_t>(prompt_) << 32 | static_cast<std::uint64_t>(first + index);
-        const shard::TokenId id = sample.sampler.choose(
-            of_sample, vocabulary, sample.seen,
-            uniform_number(options_.seed, number, static_cast<std::uint64_t>(position)));
-        next.data_ptr<std::int64_t>()[row] = id;
-        sample.made.push_back({first + index, position, id, of_sample[id]});
-        sample.seen[id] = true;
-        sample.in_a_row = id == options_.until ? sample.in_a_row + 1 : 0;
-        sample.ends = sample.in_a_row >= options_.until_times || position + 1 == options_.tokens;
-      }
-    });
-    // Samples are passed on one after the other, so that each is a document.
-    for (; shown < samples.size(); ++shown) {
-      for (const GeneratedToken& token : samples[shown].made) sink(token);
-      samples[shown].made.clear();
-      if (!samples[shown].ends) break;
-    }
-    pause();
-    check_for_stop();
-    std::vector<std::int64_t> going_on;  // rows
-    for (std::size_t row = 0; row < rows.size(); ++row) {
-      if (!samples[static_cast<std::size_t>(rows[row])].ends) {
-        going_on.push_back(static_cast<std::int64_t>(row));
-      }
-    }
-    if (going_on.empty()) return;
-    const at::Tensor tokens = next.index_select(0, at::tensor(going_on));
-    if (going_on.size() < rows.size()) {
-      growing = growing.streams(going_on);
-      for (std::size_t i = 0; i < going_on.size(); ++i) {
-        rows[i] = rows[static_cast<std::size_t>(going_on[i])];
-      }
-      rows.resize(going_on.size());
-    }
-    states = model_.forward_next(tokens.to(states.device()), growing);
-  }
 }
 
 }  // namespace ql::generate

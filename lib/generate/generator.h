@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <optional>
 #include <string>
@@ -11,6 +10,7 @@
 #include "generate/sampling.h"
 #include "nn/growing_segment.h"
 #include "nn/model_at_lengths.h"
+#include "shard/document_age.h"
 #include "shard/token_info.h"
 
 namespace ql::generate {
@@ -56,9 +56,13 @@ class Generator {
 
  private:
   std::int64_t segment() const { return model_.geometry().lengths.segment; }
+  // Counts the tokens that have gone through the network.
+  std::int64_t tokens_read() const {
+    return position_ - static_cast<std::int64_t>(waiting_.size());
+  }
   void read_segments(std::int64_t count);
-  void make_samples(const nn::GrowingSegment& prompt, const at::Tensor& state, std::int64_t first,
-                    std::int64_t count, const Sink& sink, const Pause& pause) const;
+  // Takes the tokens that wait, and returns the last one's state [1, 1, d_model].
+  at::Tensor read_rest(nn::GrowingSegment& prompt);
   void begin_prompt();
 
   const nn::ModelAtLengths& model_;
@@ -70,8 +74,8 @@ class Generator {
   // These belong to the prompt under way.
   nn::Memory memory_;
   std::vector<std::int64_t> waiting_;
-  std::int64_t position_ = 0, document_ = 0;
-  std::deque<std::int64_t> starts_;  // of documents in tokens that wait
+  std::int64_t position_ = 0;
+  shard::DocumentAges documents_;
   std::vector<bool> seen_;
 };
 

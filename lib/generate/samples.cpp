@@ -1,0 +1,93 @@
+#include <ATen/Parallel.h>
+
+#include <numeric>
+
+#include "base/signals.h"
+#include "generate/samples_internal.h"
+#include "kernels/projection.h"
+
+namespace ql::generate::internal {
+
+Samples::Samples(const nn::ModelAtLengths& model, const GenerationOptions& options,
+                 const Prompt& prompt, std::int64_t first, std::int64_t count)
+    : model_(model),
+      options_(options),
+      prompt_(prompt),
+      growing_(
+          prompt.growing.streams(std::vector<std::int64_t>(static_cast<std::size_t>(count), 0))),
+      rows_(static_cast<std::size_t>(count)) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    samples_.push_back(
+        {first + i, Sampler(options.rules), prompt.seen, prompt.in_a_row, {}, /*ends=*/false});
+  }
+  std::iota(rows_.begin(), rows_.end(), std::size_t{0});
+}
+
+void Samples::make(const Generator::Sink& sink, const Generator::Pause& pause) {
+  const kernels::RowsApart apart;
+  const auto count = static_cast<std::int64_t>(samples_.size());
+  at::Tensor states = prompt_.state.expand({count, 1, prompt_.state.size(2)});
+  for (; position_ < options_.tokens; ++position_) {
+    const at::Tensor tokens = choose(states);
+    pass_on(sink);
+    pause();
+    check_for_stop();
+    const at::Tensor going_on = keep_going(tokens);
+    if (rows_.empty()) return;
+    states = model_.forward_next(going_on.to(states.device()), growing_);
+  }
+}
+
+at::Tensor Samples::choose(const at::Tensor& states) {
+  const at::Tensor all =
+      model_.model().log_probabilities(states).to(at::kCPU, at::kFloat).contiguous();
+  const std::int64_t vocabulary = all.size(2);
+  const at::Tensor tokens = at::empty({all.size(0), 1}, at::kLong);
+  at::parallel_for(0, all.size(0), 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin; row < end; ++row) {
+      Sample& sample = samples_[rows_[static_cast<std::size_t>(row)]];
+      add_token(sample, all.data_ptr<float>() + row * vocabulary, vocabulary);
+      tokens.data_ptr<std::int64_t>()[row] = sample.made.back().id;
+    }
+  });
+  return tokens;
+}
+
+void Samples::add_token(Sample& sample, const float* log_probabilities, std::int64_t vocabulary) {
+  const auto stream =
+      static_cast<std::uint64_t>(prompt_.number) << 32 | static_cast<std::uint64_t>(sample.number);
+  const double uniform =
+      uniform_number(options_.seed, stream, static_cast<std::uint64_t>(position_));
+  const shard::TokenId id =
+      sample.sampler.choose(log_probabilities, vocabulary, sample.seen, uniform);
+  sample.made.push_back({sample.number, position_, id, log_probabilities[id]});
+  sample.seen[id] = true;
+  sample.in_a_row = id == options_.until ? sample.in_a_row + 1 : 0;
+  sample.ends = sample.in_a_row >= options_.until_times || position_ + 1 == options_.tokens;
+}
+
+// Samples are passed on one after the other, so that each is a document.
+void Samples::pass_on(const Generator::Sink& sink) {
+  for (; shown_ < samples_.size(); ++shown_) {
+    for (const GeneratedToken& token : samples_[shown_].made) sink(token);
+    samples_[shown_].made.clear();
+    if (!samples_[shown_].ends) break;
+  }
+}
+
+at::Tensor Samples::keep_going(const at::Tensor& tokens) {
+  std::vector<std::int64_t> kept;
+  std::vector<std::size_t> going_on;
+  for (std::size_t row = 0; row < rows_.size(); ++row) {
+    if (samples_[rows_[row]].ends) continue;
+    kept.push_back(static_cast<std::int64_t>(row));
+    going_on.push_back(rows_[row]);
+  }
+  const bool all = kept.size() == rows_.size();
+  rows_ = going_on;
+  if (all || kept.empty()) return tokens;
+  growing_ = growing_.streams(kept);
+  return tokens.index_select(0, at::tensor(kept));
+}
+
+}  // namespace ql::generate::internal
