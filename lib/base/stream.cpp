@@ -71,7 +71,8 @@ std::size_t InputFile::read(void* data, std::size_t size) {
   // A single read() takes at most 2 GiB anyway.
   size = std::min(size, std::size_t{1} << 30);
   for (;;) {
-    // The signal may have gone to any thread, and where input always waits for us nothing else looks.
+    // The signal may have gone to any thread, and where input always waits for us nothing else
+    // looks.
     if (on_stop_) look_for_stop();
     while (waits_ && !comes_within(descriptor_, kPoll)) look_for_stop();
     const ssize_t got = ::read(descriptor_, data, size);
