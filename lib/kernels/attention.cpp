@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <limits>
+#include <stdexcept>
 
 #include "kernels/attention_kernel.h"
 #include "kernels/autograd.h"
@@ -17,6 +18,7 @@ struct FusedOptions {
   at::Tensor kept;
   double kept_factor = 1;
   net::AttentionReach reach;
+  bool sees_all = false;
 };
 
 struct FusedAttention : torch::autograd::Function<FusedAttention> {
@@ -33,6 +35,7 @@ struct FusedAttention : torch::autograd::Function<FusedAttention> {
     input.probability_kept = options.kept;
     input.kept_factor = options.kept_factor;
     input.reach = options.reach;
+    input.sees_all = options.sees_all;
     AttentionResult result = attention_forward(input, true);
     context->save_for_backward(
         {queries, keys_values, input.positions, input.content_bias, input.position_bias});
@@ -41,12 +44,13 @@ struct FusedAttention : torch::autograd::Function<FusedAttention> {
     context->saved_data["probabilities"] = result.probabilities;
     context->saved_data["span"] = options.reach.span;
     context->saved_data["dilations"] = options.reach.dilations;
+    context->saved_data["sees_all"] = options.sees_all;
     return result.sums;
   }
 
   static variable_list backward(AutogradContext* context, variable_list outputs) {
     const variable_list saved = context->get_saved_variables();
-    const AttentionInput input{
+    AttentionInput input{
         saved[0],
         {saved[1]},
         saved[2],
@@ -55,6 +59,7 @@ struct FusedAttention : torch::autograd::Function<FusedAttention> {
         context->saved_data["kept"].toTensor(),
         context->saved_data["kept_factor"].toDouble(),
         {context->saved_data["span"].toInt(), context->saved_data["dilations"].toIntVector()}};
+    input.sees_all = context->saved_data["sees_all"].toBool();
     const AttentionGradients gradients = attention_backward(
         input, context->saved_data["probabilities"].toTensor(), outputs[0].contiguous());
     return {gradients.queries,      gradients.keys_values,   gradients.positions,
@@ -119,6 +124,10 @@ at::Tensor hidden_keys(std::int64_t segment, std::int64_t window, const net::Att
 }
 
 at::Tensor relative_attention(const AttentionInput& input) {
+  const bool bounded = input.reach.span > 0 || !input.reach.dilations.empty();
+  if (input.sees_all && (bounded || input.positions.defined())) {
+    throw std::logic_error("queries that see all keys have neither positions nor bounds");
+  }
   if (!machine::uses_kernels(input.queries)) return attention_of_operations(input);
   AttentionInput plain = input;
   plain.queries = input.queries.contiguous();
@@ -134,7 +143,7 @@ at::Tensor relative_attention(const AttentionInput& input) {
   return FusedAttention::apply(
       plain.queries, join(plain.keys_values).contiguous(), optional_tensor(plain.positions),
       optional_tensor(plain.content_bias), optional_tensor(plain.position_bias),
-      FusedOptions{plain.probability_kept, plain.kept_factor, plain.reach});
+      FusedOptions{plain.probability_kept, plain.kept_factor, plain.reach, plain.sees_all});
 }
 
 at::Tensor attention_of_operations(const AttentionInput& input) {
@@ -156,6 +165,7 @@ at::Tensor attention_probabilities(const AttentionInput& input) {
     scores = scores + relative_shift(at::matmul(with_bias(input.queries, input.position_bias),
                                                 input.positions.permute({1, 2, 0})));
   }
+  if (input.sees_all) return at::softmax(scores * scale, -1);
   const at::Tensor hidden =
       input.hidden.defined()
           ? input.hidden

@@ -30,6 +30,9 @@ struct AttentionInput {
   net::AttentionReach reach;  // which of the keys before it a query sees
   // hidden_keys() of these lengths, if it was made already. Kernels do not read it.
   at::Tensor hidden = {};
+  // Every query sees every key: the keys need not be those of the queries' own window. Then there
+  // are no positions, and no bounds in `reach`.
+  bool sees_all = false;
 
   std::int64_t window() const;  // states of all parts
 };
@@ -41,7 +44,8 @@ struct AttentionInput {
 //   p_ij     = softmax of score_ij over j
 //   sum_i    = sum_j dropout(p_ij) value_j
 //
-// Returns the sums [batch, segment, H, d_head]. On the CPU this is one pass of our own for float32
+// Returns the sums [batch, segment, H, d_head]. Throws std::logic_error where `sees_all` meets
+// positions or bounds. On the CPU this is one pass of our own for float32
 // and float64, elsewhere attention_of_operations().
 at::Tensor relative_attention(const AttentionInput& input);
 

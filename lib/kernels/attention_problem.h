@@ -49,6 +49,7 @@ struct View {
         heads(input.queries.size(2)),
         width(input.queries.size(3)),
         span(input.reach.span),
+        sees_all(input.sees_all),
         queries(input.queries.data_ptr<Real>()),
         positions(data_of<Real>(input.positions)),
         content_bias(data_of<Real>(input.content_bias)),
@@ -86,6 +87,7 @@ struct View {
   }
 
   std::int64_t batch, segment, window, heads, width, span;
+  bool sees_all;
   std::vector<Part<Real>> parts;
   const Real *queries, *positions, *content_bias, *position_bias;
   const std::uint8_t* kept;
@@ -131,6 +133,7 @@ PositionPanels<Real> pack_positions(const View<Real>& view, std::int64_t size,
 
 // Every dilation-th query of a stream and head, from query `first` on, with the keys that these
 // queries can see. They make an attention of its own, whose queries and keys are counted from 0.
+// Queries that see all keys stand behind the last of them.
 template <typename Real>
 struct Problem {
   Problem(const View<Real>& in, std::int64_t of_stream, std::int64_t of_head,
@@ -142,10 +145,10 @@ struct Problem {
         first(first_query),
         distances(in.distances(of_head)),
         queries((in.segment - first_query - 1) / step + 1),
-        memory((in.window - in.segment + first_query) / step),
-        keys(memory + queries),
-        first_key((in.window - in.segment + first_query) % step),
-        farthest(in.span > 0 ? in.span - 1 : keys) {}
+        memory(in.sees_all ? in.window : (in.window - in.segment + first_query) / step),
+        keys(in.sees_all ? in.window : memory + queries),
+        first_key(in.sees_all ? 0 : (in.window - in.segment + first_query) % step),
+        farthest(in.span > 0 ? in.span - 1 : kFar) {}
 
   // The keys that each query sees; row 0 of the band is query `begin`.
   Band seen(std::int64_t begin) const {

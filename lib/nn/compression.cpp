@@ -1,9 +1,11 @@
 #include "nn/compression_internal.h"
 
-#include <cmath>
+#include <ATen/core/grad_mode.h>
+
 #include <stdexcept>
 #include <tuple>
 
+#include "kernels/attention.h"
 #include "kernels/projection.h"
 #include "nn/pooling_internal.h"
 
@@ -37,25 +39,28 @@ at::Tensor keep_most_used(const at::Tensor& states, const at::Tensor& usage, std
   return states.gather(1, in_order.unsqueeze(2).expand({-1, -1, states.size(2)}));
 }
 
-at::Tensor attention_reconstruction(const LayerContext& context, const at::Tensor& recent,
-                                    const at::Tensor& states, const at::Tensor& compressed) {
+// The queries see everything that they attend to, wherever it stands, because the comparison leaves
+// positions out.
+at::Tensor attend(const at::Tensor& queries, const at::Tensor& keys_values) {
+  kernels::AttentionInput input;
+  input.queries = queries;
+  input.keys_values = {keys_values};
+  input.sees_all = true;
+  return kernels::relative_attention(input);
+}
+
+at::Tensor attention_reconstruction(const LayerContext& context,
+                                    const kernels::QueriesKeysValues& projected,
+                                    const at::Tensor& compressed) {
   const LayerParameters held = hold(context.parameters);
   const LayerContext fixed{context.network, held, context.step, context.layer};
-  const std::int64_t heads = context.network.n_head, d_head = context.network.d_head;
-  const std::int64_t d_heads = heads * d_head;
-  const at::Tensor& qkv = held.attention.qkv_net;
-  // Returns [batch, heads, length, d_head]. `part` is 0 for queries, 1 for keys, 2 for values.
-  const auto project = [&](const at::Tensor& input, std::int64_t part) {
-    return at::linear(attention_states(fixed, input), qkv.narrow(0, part * d_heads, d_heads))
-        .unflatten(2, {heads, d_head})
-        .transpose(1, 2);
-  };
-  const at::Tensor queries = project(recent.detach(), 0) / std::sqrt(static_cast<double>(d_head));
-  const auto attend = [&](const at::Tensor& memory) {
-    const at::Tensor scores = at::matmul(queries, project(memory, 1).transpose(2, 3));
-    return at::matmul(at::softmax(scores, -1), project(memory, 2));
-  };
-  return (attend(compressed) - attend(states)).square().mean();
+  const at::Tensor of_states = [&] {
+    const at::NoGradGuard no_gradient;
+    return attend(projected.queries, projected.keys_values);
+  }();
+  const at::Tensor of_compressed =
+      attend(projected.queries, project_keys_values(fixed, attention_states(fixed, compressed)));
+  return (of_compressed - of_states).square().mean();
 }
 
 at::Tensor auto_encoding(const LayerContext& context, const at::Tensor& states,
@@ -82,11 +87,12 @@ at::Tensor compress_memories(const net::Network& network, const LayerParameters&
   return kernels::project(groups, weight, parameters.compression.bias);
 }
 
-at::Tensor compression_loss(const LayerContext& context, const at::Tensor& recent,
-                            const at::Tensor& states, const at::Tensor& compressed) {
+at::Tensor compression_loss(const LayerContext& context,
+                            const kernels::QueriesKeysValues& projected, const at::Tensor& states,
+                            const at::Tensor& compressed) {
   switch (context.network.compression_loss) {
     case net::CompressionLoss::kAttentionReconstruction:
-      return attention_reconstruction(context, recent, states, compressed);
+      return attention_reconstruction(context, projected, compressed);
     case net::CompressionLoss::kAutoEncoding:
       return auto_encoding(context, states, compressed);
   }
@@ -100,6 +106,8 @@ CompressiveOutput run_compressive_layer(LayerContext context, const at::Tensor& 
   const std::int64_t segment = states.size(1), length = compressed_memory.size(1);
   at::Tensor usage;
   if (context.network.pool == net::Pool::kMostUsed) context.usage = &usage;
+  kernels::QueriesKeysValues projected;
+  context.projected = &projected;
   CompressiveOutput output;
   output.states = run_layer(context, at::cat({compressed_memory, window}, 1), states, positions);
   if (usage.defined()) usage = usage.narrow(1, length, segment);
@@ -108,8 +116,8 @@ CompressiveOutput run_compressive_layer(LayerContext context, const at::Tensor& 
   const at::Tensor compressed =
       compress_memories(context.network, context.parameters, leaving, usage);
   if (context.step.training && compressed.requires_grad()) {
-    const at::Tensor recent = window.narrow(1, window.size(1) - segment, segment);
-    output.reconstruction = compression_loss(context, recent, leaving, compressed);
+    projected.keys_values = projected.keys_values.narrow(1, length, segment);
+    output.reconstruction = compression_loss(context, projected, leaving, compressed);
   }
   const at::Tensor all =
       at::cat({compressed_memory, keeps_gradient ? compressed : compressed.detach()}, 1);

@@ -4,6 +4,7 @@
 
 #include <ATen/ATen.h>
 
+#include "kernels/window_projection.h"
 #include "net/network.h"
 #include "nn/layers_internal.h"
 #include "nn/parameters.h"
@@ -19,14 +20,15 @@ namespace ql::nn {
 at::Tensor compress_memories(const net::Network& network, const LayerParameters& parameters,
                              const at::Tensor& states, const at::Tensor& usage);
 
-// The loss by which a layer learns its compression. `recent` is the layer's input, `states` have no
-// gradient, and `compressed` is what compress_memories() made of them. The loss is the mean square
-// of a difference. Attention reconstruction compares the layer's content attention (without
-// positions) over `compressed` with that over `states`, for the queries of `recent`. Auto-encoding
-// compares `states` with what the layer's decoder makes of `compressed`. The gradient reaches
-// `compressed`, thus the convolution's weights, and the decoder's, never the network.
-at::Tensor compression_loss(const LayerContext& context, const at::Tensor& recent,
-                            const at::Tensor& states, const at::Tensor& compressed);
+// The loss by which a layer learns its compression. `states` have no gradient, and `compressed` is
+// what compress_memories() made of them. The loss is the mean square of a difference. Attention
+// reconstruction compares the layer's content attention (without positions) over `compressed` with
+// that over `states`. `projected` has the layer's queries, and its keys and values of `states`.
+// Auto-encoding compares `states` with what the layer's decoder makes of `compressed`. The gradient
+// reaches `compressed`, thus the convolution's weights, and the decoder's, never the network.
+at::Tensor compression_loss(const LayerContext& context,
+                            const kernels::QueriesKeysValues& projected, const at::Tensor& states,
+                            const at::Tensor& compressed);
 
 struct CompressiveOutput {
   at::Tensor states;             // [batch, segment, d_model]

@@ -6,7 +6,6 @@
 #include "kernels/layer_norm.h"
 #include "kernels/projection.h"
 #include "kernels/residual.h"
-#include "kernels/window_projection.h"
 #include "machine/device.h"
 #include "nn/attention_map.h"
 #include "nn/linear_attention_internal.h"
@@ -53,6 +52,9 @@ at::Tensor attend(const LayerContext& context, const at::Tensor& queries,
   input.position_bias = parameters.r_r_bias;
   input.reach = context.reach;
   input.hidden = context.hidden;
+  if (context.projected != nullptr) {
+    *context.projected = {queries.detach(), keys_values.front().detach()};
+  }
   if (context.usage != nullptr) *context.usage = kernels::attention_usage(input);
   if (context.step.attention_map != nullptr) {
     context.step.attention_map->add(context.layer, kernels::attention_probabilities(input));

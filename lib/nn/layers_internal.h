@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernels/window_projection.h"
 #include "net/geometry.h"
 #include "net/network.h"
 #include "nn/dropout.h"
@@ -26,6 +27,8 @@ struct LayerContext {
   std::int64_t keys_per_state = 1;  // as net::Stage has it
   // project_positions() of the window, if it was made already.
   at::Tensor projected_positions = {};
+  // If given, becomes the queries, keys and values of the window, without gradient.
+  kernels::QueriesKeysValues* projected = nullptr;
 };
 
 // `window` [batch, memory + segment, d_model] holds un-normalized states, `states` [batch, segment,

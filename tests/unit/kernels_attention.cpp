@@ -48,18 +48,31 @@ at::Tensor random(at::IntArrayRef shape) {
 }
 
 // Says which of the keys a query sees, and what else an input may lack.
-enum class Kind { kWhole, kMasked, kWindow, kDilated, kDilatedMasked, kWithoutBias, kContentOnly };
-constexpr Kind kKinds[] = {Kind::kWhole,      Kind::kMasked,        Kind::kWindow,
-                           Kind::kDilated,    Kind::kDilatedMasked, Kind::kWithoutBias,
-                           Kind::kContentOnly};
+enum class Kind {
+  kWhole,
+  kMasked,
+  kWindow,
+  kDilated,
+  kDilatedMasked,
+  kWithoutBias,
+  kContentOnly,
+  kSeesAll
+};
+constexpr Kind kKinds[] = {Kind::kWhole,       Kind::kMasked,        Kind::kWindow,
+                           Kind::kDilated,     Kind::kDilatedMasked, Kind::kWithoutBias,
+                           Kind::kContentOnly, Kind::kSeesAll};
 
 AttentionInput random_input(const Shape& shape, Kind kind) {
   const std::int64_t window = shape.segment + shape.memory;
   AttentionInput input;
   input.queries = random({shape.batch, shape.segment, shape.heads, shape.width});
-  input.keys_values = {random({shape.batch, window, 2, shape.heads, shape.width})};
-  if (kind != Kind::kContentOnly) input.positions = random({window, shape.heads, shape.width});
-  if (kind != Kind::kContentOnly && kind != Kind::kWithoutBias) {
+  input.sees_all = kind == Kind::kSeesAll;
+  // Then there may be fewer keys than queries.
+  const std::int64_t keys = input.sees_all ? shape.memory + 1 : window;
+  input.keys_values = {random({shape.batch, keys, 2, shape.heads, shape.width})};
+  const bool content_only = kind == Kind::kContentOnly || kind == Kind::kSeesAll;
+  if (!content_only) input.positions = random({window, shape.heads, shape.width});
+  if (!content_only && kind != Kind::kWithoutBias) {
     input.content_bias = random({shape.heads, shape.width});
     input.position_bias = random({shape.heads, shape.width});
   }
@@ -213,7 +226,7 @@ TEST_CASE("a window may come in parts, of streams that overlap") {
   const Shape shape{6, 4, 9, 2, 8};
   for (const Kind kind : kKinds) {
     AttentionInput input = random_input(shape, kind);
-    const at::Tensor own = input.keys_values.front().narrow(1, 9, 4).contiguous();
+    const at::Tensor own = input.keys_values.front().narrow(1, 0, 4).contiguous();
     const at::Tensor stream = at::randn({6 + 4, 2, 2, 8}, at::kDouble);
     const at::Tensor memory = stream.unfold(0, 5, 1).movedim(-1, 1);  // of 6 streams, one apart
     const at::Tensor oldest = at::randn({6, 4, 2, 2, 8}, at::kDouble);
