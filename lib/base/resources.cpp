@@ -7,11 +7,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <limits>
 #include <set>
 #include <sstream>
 #include <string>
+#include <system_error>
 #include <utility>
 
 namespace ql {
@@ -71,6 +73,18 @@ int usable_cores() {
     count = std::min(count, std::max(1, static_cast<int>(std::ceil(limit))));
   }
   return count;
+}
+
+std::optional<double> seconds_without_core() {
+  constexpr double kNanosecond = 1e-9;
+  std::optional<double> sum;
+  std::error_code error;
+  for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task", error)) {
+    std::ifstream file(thread.path() / "schedstat");
+    double computed = 0, waited = 0;
+    if (file >> computed >> waited) sum = sum.value_or(0) + kNanosecond * waited;
+  }
+  return sum;
 }
 
 std::int64_t resident_bytes() {

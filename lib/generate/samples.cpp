@@ -5,6 +5,7 @@
 #include "base/signals.h"
 #include "generate/samples_internal.h"
 #include "kernels/projection.h"
+#include "machine/shared_cores.h"
 
 namespace ql::generate::internal {
 
@@ -32,6 +33,7 @@ void Samples::make(const Generator::Sink& sink, const Generator::Pause& pause) {
     pass_on(sink);
     pause();
     check_for_stop();
+    machine::give_way();
     const at::Tensor going_on = keep_going(tokens);
     if (rows_.empty()) return;
     states = model_.forward_next(going_on.to(states.device()), growing_);

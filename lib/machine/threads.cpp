@@ -83,6 +83,12 @@ void keep_freed_memory() {
 #endif
 }
 
+void set_threads(int threads) {
+  at::set_num_threads(threads);
+  auto* set_openblas_threads = library_symbol<void(int)>("openblas_set_num_threads");
+  if (find_blas().openblas && set_openblas_threads != nullptr) set_openblas_threads(threads);
+}
+
 ThreadSetup set_up_threads(int threads) {
   if (threads > kMostThreads) {
     throw UsageError("--threads", fmt::format("{} is more than {}", threads, kMostThreads));
@@ -92,12 +98,10 @@ ThreadSetup set_up_threads(int threads) {
   const std::optional<LaunchedProcess> process = find_launched_process();
   setup.threads =
       threads > 0 ? threads : std::max(1, usable_cores() / (process ? process->local_size : 1));
-  at::set_num_threads(setup.threads);
   const Blas blas = find_blas();
   setup.blas = blas.name;
   if (blas.openblas) setup.blas += " " + take_better_openblas_kernels();
-  auto* set_openblas_threads = library_symbol<void(int)>("openblas_set_num_threads");
-  if (blas.openblas && set_openblas_threads != nullptr) set_openblas_threads(setup.threads);
+  set_threads(setup.threads);
   setup.gflops = measured_gflops();
   if (!blas.tuned && setup.gflops < kSlowGflops * setup.threads) {
     log_warning("matrix products run at only {:.1f} GFLOP/s ({}): install libopenblas0-openmp",

@@ -26,6 +26,9 @@ struct ThreadSetup {
 // threads.
 ThreadSetup set_up_threads(int threads);
 
+// Sets the threads of LibTorch and of the BLAS beneath it, and nothing else.
+void set_threads(int threads);
+
 // While it lives, matrix products that several threads begin at the same time have one thread each:
 // OpenBLAS with POSIX threads of its own would else let them all wait for these. Other BLAS
 // libraries see to it themselves.
