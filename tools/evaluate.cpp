@@ -17,7 +17,7 @@
 #include "in_processes.h"
 #include "machine/device.h"
 #include "machine/process_group.h"
-#include "machine/shared_cores.h"
+#include "machine/threads.h"
 #include "shard/token_stream.h"
 #include "tables.h"
 
@@ -158,12 +158,12 @@ void evaluate(const ql::Options& options, ql::machine::ProcessGroup* group) {
   check(study);
   check_processes(options, study);
   if (options.has("per")) {
-    ql::machine::set_up_shared_threads(static_cast<int>(options.integer("threads")));
+    ql::machine::set_up_threads(static_cast<int>(options.integer("threads")));
     score_units(options, study);
     return;
   }
   if (!study.checkpoints.empty()) {
-    ql::machine::set_up_shared_threads(static_cast<int>(options.integer("threads")));
+    ql::machine::set_up_threads(static_cast<int>(options.integer("threads")));
   }
 
   std::optional<ql::OutputStream> out;

@@ -8,7 +8,6 @@
 #include "eval/evaluation_methods.h"
 #include "eval/losses.h"
 #include "eval/token_check.h"
-#include "machine/shared_cores.h"
 #include "shard/document_age.h"
 
 namespace ql::eval {
@@ -87,7 +86,6 @@ Evaluation evaluate_columns(const nn::ModelAtLengths& model, const TokenSource& 
   nn::Memory memory = model.start_memory(result.batch);
   for (std::int64_t step = 0; step < plan.steps; ++step) {
     check_for_stop();
-    machine::give_way();
     reader.read(step);
     nn::StepOptions step_options;
     step_options.ages = reader.ages;

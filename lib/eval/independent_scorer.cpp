@@ -10,7 +10,6 @@
 #include "eval/chunk_size.h"
 #include "eval/losses.h"
 #include "eval/token_check.h"
-#include "machine/shared_cores.h"
 
 namespace ql::eval {
 
@@ -120,7 +119,6 @@ void IndependentScorer::score(std::int64_t segments) {
   for (Target& target : targets_) target.place -= count;
   if (options_.progress) options_.progress(evaluation_.targets);
   check_for_stop();
-  machine::give_way();
 }
 
 }  // namespace ql::eval

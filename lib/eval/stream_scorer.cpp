@@ -9,7 +9,6 @@
 #include "eval/chunk_size.h"
 #include "eval/losses.h"
 #include "eval/token_check.h"
-#include "machine/shared_cores.h"
 
 namespace ql::eval {
 
@@ -101,7 +100,6 @@ void StreamScorer::score(std::int64_t count) {
   waiting_.erase(waiting_.begin(), waiting_.begin() + read - context_);
   if (options_.progress) options_.progress(evaluation_.targets);
   check_for_stop();
-  machine::give_way();
 }
 
 }  // namespace ql::eval

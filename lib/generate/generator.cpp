@@ -13,7 +13,6 @@
 #include "eval/chunk_size.h"
 #include "eval/token_check.h"
 #include "generate/samples_internal.h"
-#include "machine/shared_cores.h"
 
 namespace ql::generate {
 namespace {
@@ -78,7 +77,6 @@ void Generator::read_segments(std::int64_t count) {
                         memory_, ages);
   waiting_.erase(waiting_.begin(), waiting_.begin() + tokens);
   check_for_stop();
-  machine::give_way();
 }
 
 at::Tensor Generator::read_rest(nn::GrowingSegment& prompt) {

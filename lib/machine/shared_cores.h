@@ -1,8 +1,8 @@
 // Leaves cores to other programs that want them.
 //
 // Threads that wait for each other after every product lose more by a busy core than the core is
-// worth: all wait for the one that has to share it. With a thread less nobody waits. The number of
-// threads changes no result.
+// worth: all wait for the one that has to share it. With a thread less nobody waits. Use it for
+// work whose bits do not depend on the number of threads. A BLAS's products are not such work.
 #pragma once
 
 namespace ql::machine {
