@@ -2,10 +2,12 @@
 #include "kernels/projection.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 
 #include <cstdint>
 
+#include "machine/threads.h"
 #include "nn_support.h"
 #include "torch_doctest.h"
 
@@ -51,6 +53,31 @@ TEST_CASE("a row of a product has the same bits with any others" * doctest::test
       const at::Tensor some = kernels::project(states.narrow(0, 0, rows), weight);
       const at::Tensor last = kernels::project(states.narrow(0, rows - 1, 1), weight);
       CHECK(at::equal(some.narrow(0, rows - 1, 1), last));
+    }
+  }
+}
+
+TEST_CASE("blocks that are computed apart are ATen's product, with the same bits for any threads" *
+          doctest::test_suite("numeric")) {
+  const at::NoGradGuard no_gradient;
+  const kernels::BlocksApart apart;
+  at::manual_seed(3);
+  const int threads = at::get_num_threads();
+  for (const std::int64_t rows : {1, 3, 255, 256, 257, 700}) {
+    for (const std::int64_t columns : {1, 127, 128, 300}) {
+      CAPTURE(rows);
+      CAPTURE(columns);
+      const at::Tensor states = at::randn({1, rows, 40}, at::kDouble);
+      const at::Tensor weight = at::randn({columns, 40}, at::kDouble);
+      const at::Tensor bias = at::randn({columns}, at::kDouble);
+      CHECK(largest_difference(kernels::project(states, weight, bias),
+                               at::linear(states, weight, bias)) < 1e-12);
+      const at::Tensor few_digits = states.to(at::kFloat), of_weight = weight.to(at::kFloat);
+      machine::set_threads(1);
+      const at::Tensor by_one = kernels::project(few_digits, of_weight);
+      machine::set_threads(3);
+      CHECK(at::equal(kernels::project(few_digits, of_weight), by_one));
+      machine::set_threads(threads);
     }
   }
 }
