@@ -13,7 +13,6 @@
 #include "eval/chunk_size.h"
 #include "eval/token_check.h"
 #include "generate/samples_internal.h"
-#include "kernels/projection.h"
 
 namespace ql::generate {
 namespace {
@@ -68,7 +67,6 @@ void Generator::put(const shard::TokenId* ids, std::size_t count) {
 void Generator::read_segments(std::int64_t count) {
   if (count == 0) return;
   const at::NoGradGuard no_gradient;
-  const kernels::BlocksApart apart;
   const std::int64_t tokens = count * segment();
   std::vector<std::int64_t> ages;
   if (model_.model().network().reset_memory_at_documents) {
@@ -83,7 +81,6 @@ void Generator::read_segments(std::int64_t count) {
 }
 
 at::Tensor Generator::read_rest(nn::GrowingSegment& prompt) {
-  const kernels::BlocksApart apart;
   const std::int64_t begin = tokens_read();
   at::Tensor states;
   for (std::int64_t first = begin, last = 0; first < position_; first = last) {

@@ -11,12 +11,12 @@
 #include "kernels/vector.h"
 #include "kernels/vector_type.h"
 #include "machine/device.h"
-#include "machine/threads.h"
+#include "machine/pieces.h"
 
 namespace ql::kernels {
 namespace {
 
-thread_local bool rows_apart = false, blocks_apart = false;
+thread_local bool rows_apart = false;
 
 // A task of a thread has so many columns. Their weights stay in a cache while all rows pass.
 constexpr std::int64_t kColumnsOfTask = 32;
@@ -171,7 +171,7 @@ at::Tensor project_rows_apart(const at::Tensor& states, const at::Tensor& weight
   return result;
 }
 
-// A block is one thread's product. A BLAS is as fast with so many rows as with more.
+// A BLAS is as fast with so many rows as with more.
 constexpr std::int64_t kRowsOfBlock = 256;
 // Where there is one block of rows, the columns are divided.
 constexpr std::int64_t kColumnsOfBlock = 128;
@@ -182,28 +182,22 @@ at::Tensor project_in_blocks(const at::Tensor& states, const at::Tensor& weight,
   const at::Tensor rows = states.reshape({-1, weight.size(1)});
   const std::int64_t count = rows.size(0);
   const std::int64_t of_block = count > kRowsOfBlock ? columns : kColumnsOfBlock;
-  const std::int64_t across = (columns + of_block - 1) / of_block;
-  const std::int64_t blocks = (count + kRowsOfBlock - 1) / kRowsOfBlock * across;
   std::vector<std::int64_t> shape = states.sizes().vec();
   shape.back() = columns;
   at::Tensor result = at::empty(shape, states.options());
   const at::Tensor result_rows = result.view({count, columns});
-  const machine::OneThreadProducts one_thread;
-  // A single task would not begin a parallel region, and the BLAS would divide the product.
-  const std::int64_t tasks = std::max<std::int64_t>(2, blocks);
-  at::parallel_for(0, tasks, 1, [&](std::int64_t begin, std::int64_t end) {
-    const at::NoGradGuard no_gradient;
-    for (std::int64_t block = begin; block < std::min(end, blocks); ++block) {
-      const std::int64_t row = block / across * kRowsOfBlock, column = block % across * of_block;
-      const std::int64_t height = std::min(kRowsOfBlock, count - row);
-      const std::int64_t width = std::min(of_block, columns - column);
-      at::Tensor part = result_rows.narrow(0, row, height).narrow(1, column, width);
-      const at::Tensor of_weight = weight.narrow(0, column, width).t();
-      if (bias.defined()) {
-        at::addmm_out(part, bias.narrow(0, column, width), rows.narrow(0, row, height), of_weight);
-      } else {
-        at::mm_out(part, rows.narrow(0, row, height), of_weight);
-      }
+  const std::int64_t across = (columns + of_block - 1) / of_block;
+  const std::int64_t blocks = (count + kRowsOfBlock - 1) / kRowsOfBlock * across;
+  machine::for_pieces(blocks, 1, [&](std::int64_t block, std::int64_t) {
+    const std::int64_t row = block / across * kRowsOfBlock, column = block % across * of_block;
+    const std::int64_t height = std::min(kRowsOfBlock, count - row);
+    const std::int64_t width = std::min(of_block, columns - column);
+    at::Tensor part = result_rows.narrow(0, row, height).narrow(1, column, width);
+    const at::Tensor of_weight = weight.narrow(0, column, width).t();
+    if (bias.defined()) {
+      at::addmm_out(part, bias.narrow(0, column, width), rows.narrow(0, row, height), of_weight);
+    } else {
+      at::mm_out(part, rows.narrow(0, row, height), of_weight);
     }
   });
   return result;
@@ -215,15 +209,12 @@ at::Tensor project(const at::Tensor& states, const at::Tensor& weight, const at:
   const bool ours = states.numel() > 0 && !at::GradMode::is_enabled() &&
                     machine::uses_kernels(states) && states.scalar_type() == weight.scalar_type();
   if (ours && rows_apart) return project_rows_apart(states, weight, bias);
-  if (ours && blocks_apart) return project_in_blocks(states, weight, bias);
+  if (ours && !machine::in_piece()) return project_in_blocks(states, weight, bias);
   return at::linear(states, weight, bias);
 }
 
 RowsApart::RowsApart() : before_(rows_apart) { rows_apart = true; }
 RowsApart::~RowsApart() { rows_apart = before_; }
 bool RowsApart::live() { return rows_apart; }
-
-BlocksApart::BlocksApart() : before_(blocks_apart) { blocks_apart = true; }
-BlocksApart::~BlocksApart() { blocks_apart = before_; }
 
 }  // namespace ql::kernels

@@ -6,7 +6,9 @@
 namespace ql::kernels {
 
 // Returns what at::linear() does: `states` [..., width] times the transpose of `weight` [columns,
-// width], plus `bias` [columns] unless that is undefined.
+// width], plus `bias` [columns] unless that is undefined. On the CPU, without gradients, the
+// product is divided into pieces (machine/pieces.h), so that its bits do not depend on the number
+// of threads.
 at::Tensor project(const at::Tensor& states, const at::Tensor& weight, const at::Tensor& bias = {});
 
 // While it lives, project() in this thread computes on the CPU, without gradients, by a kernel of
@@ -22,20 +24,6 @@ class RowsApart {
   RowsApart& operator=(const RowsApart&) = delete;
 
   static bool live();
-
- private:
-  bool before_;
-};
-
-// While it lives, project() in this thread divides a product on the CPU, without gradients, into
-// blocks of fixed sizes, each of which is one thread's product. So no bit depends on the number of
-// threads, as it does where a BLAS divides the work. That costs some per cent of the speed.
-class BlocksApart {
- public:
-  BlocksApart();
-  ~BlocksApart();
-  BlocksApart(const BlocksApart&) = delete;
-  BlocksApart& operator=(const BlocksApart&) = delete;
 
  private:
   bool before_;

@@ -1,11 +1,10 @@
 #include "train/trained_on_cpu.h"
 
-#include <ATen/Parallel.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <utility>
 
-#include "machine/threads.h"
+#include "machine/pieces.h"
 #include "train/all_rows.h"
 #include "train/step_loss.h"
 
@@ -114,14 +113,11 @@ std::vector<TrainedOnCpu::SliceResult> TrainedOnCpu::run_slices(const at::Tensor
     results[0] = run_slice(0, ids, options);  // on all threads
     return results;
   }
-  const machine::OneThreadProducts one_thread_products;
-  at::parallel_for(0, static_cast<std::int64_t>(slices_.size()), 1,
-                   [&](std::int64_t begin, std::int64_t end) {
-                     for (std::int64_t slice = begin; slice < end; ++slice) {
-                       const auto index = static_cast<std::size_t>(slice);
-                       results[index] = run_slice(index, ids, options);
-                     }
-                   });
+  machine::for_pieces(static_cast<std::int64_t>(slices_.size()), 1,
+                      [&](std::int64_t slice, std::int64_t) {
+                        const auto index = static_cast<std::size_t>(slice);
+                        results[index] = run_slice(index, ids, options);
+                      });
   return results;
 }
 

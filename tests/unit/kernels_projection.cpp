@@ -2,13 +2,12 @@
 #include "kernels/projection.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 
 #include <cstdint>
 
-#include "machine/threads.h"
 #include "nn_support.h"
+#include "so_many_threads.h"
 #include "torch_doctest.h"
 
 namespace ql::test {
@@ -57,12 +56,10 @@ TEST_CASE("a row of a product has the same bits with any others" * doctest::test
   }
 }
 
-TEST_CASE("blocks that are computed apart are ATen's product, with the same bits for any threads" *
+TEST_CASE("a product without gradients is ATen's, with the same bits for any threads" *
           doctest::test_suite("numeric")) {
   const at::NoGradGuard no_gradient;
-  const kernels::BlocksApart apart;
   at::manual_seed(3);
-  const int threads = at::get_num_threads();
   for (const std::int64_t rows : {1, 3, 255, 256, 257, 700}) {
     for (const std::int64_t columns : {1, 127, 128, 300}) {
       CAPTURE(rows);
@@ -73,11 +70,11 @@ TEST_CASE("blocks that are computed apart are ATen's product, with the same bits
       CHECK(largest_difference(kernels::project(states, weight, bias),
                                at::linear(states, weight, bias)) < 1e-12);
       const at::Tensor few_digits = states.to(at::kFloat), of_weight = weight.to(at::kFloat);
-      machine::set_threads(1);
-      const at::Tensor by_one = kernels::project(few_digits, of_weight);
-      machine::set_threads(3);
-      CHECK(at::equal(kernels::project(few_digits, of_weight), by_one));
-      machine::set_threads(threads);
+      const auto by_threads = [&](int threads) {
+        const SoManyThreads so_many(threads);
+        return kernels::project(few_digits, of_weight);
+      };
+      CHECK(at::equal(by_threads(3), by_threads(1)));
     }
   }
 }

@@ -1,0 +1,46 @@
+#include "machine/pieces.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <atomic>
+
+#include "machine/threads.h"
+
+namespace ql::machine {
+namespace {
+
+thread_local bool inside = false;
+
+struct Inside {
+  Inside() : before(inside) { inside = true; }
+  ~Inside() { inside = before; }
+  Inside(const Inside&) = delete;
+  Inside& operator=(const Inside&) = delete;
+  bool before;
+};
+
+}  // namespace
+
+void for_pieces(std::int64_t rows, std::int64_t size,
+                const std::function<void(std::int64_t first, std::int64_t count)>& work) {
+  const OneThreadProducts one_thread;
+  const bool with_gradients = at::GradMode::is_enabled();
+  std::atomic<std::int64_t> next{0};
+  // A single task would not begin a parallel region, and LibTorch and the BLAS would divide the
+  // work of a piece.
+  const std::int64_t takers = std::max(2, at::get_num_threads());
+  at::parallel_for(0, takers, 1, [&](std::int64_t, std::int64_t) {
+    // Threads do not inherit the mode.
+    const at::AutoGradMode mode(with_gradients);
+    const Inside now;
+    for (std::int64_t first = next.fetch_add(size); first < rows; first = next.fetch_add(size)) {
+      work(first, std::min(size, rows - first));
+    }
+  });
+}
+
+bool in_piece() { return inside; }
+
+}  // namespace ql::machine
