@@ -9,7 +9,7 @@
 namespace ql::eval {
 namespace {
 
-constexpr double kMostBytes = 64.0 * (1 << 20);
+constexpr double kMostBytes = 128.0 * (1 << 20);
 constexpr double kShareOfAvailable = 1.0 / 8;
 constexpr double kDeviceBytes = 1024.0 * (1 << 20);
 

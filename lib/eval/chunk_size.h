@@ -13,7 +13,7 @@ namespace ql::eval {
 // Returns the bytes that a segment needs in float32 while it is in the layer that needs most.
 double bytes_per_segment(const net::Network& network, const net::Geometry& geometry);
 
-// Returns the segments of a chunk when nothing else is asked for: as many as fill 64 MiB, or an
+// Returns the segments of a chunk when nothing else is asked for: as many as fill 128 MiB, or an
 // eighth of the available memory if that is less; at least 1. Longer chunks are slower, because
 // their tensors leave the caches between two operations. On a GPU a chunk fills 1 GiB, because
 // short chunks leave it idle.

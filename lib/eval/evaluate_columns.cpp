@@ -8,6 +8,8 @@
 #include "eval/evaluation_methods.h"
 #include "eval/losses.h"
 #include "eval/token_check.h"
+#include "machine/device.h"
+#include "machine/pieces.h"
 #include "shard/document_age.h"
 
 namespace ql::eval {
@@ -68,6 +70,71 @@ class Reader {
   const net::Network& network_;
 };
 
+// Columns [first, first + count), which go through the network together.
+struct Group {
+  std::int64_t first = 0, count = 0;
+  nn::Memory memory;
+  std::vector<Run> runs;  // those of the step that are its columns'
+  at::Tensor losses;      // of all their targets
+};
+
+// With fewer tokens in a group, a product's packing costs as much as its operations.
+constexpr std::int64_t kFewestTokens = 128;
+// So two threads have work where there are two columns.
+constexpr std::int64_t kFewestGroups = 2;
+
+// Groups are pieces of a step (machine/pieces.h). A GPU has one.
+std::vector<Group> make_groups(const nn::ModelAtLengths& model, std::int64_t columns) {
+  const std::int64_t tokens = columns * model.geometry().lengths.segment;
+  const bool pieces = machine::uses_kernels(model.model().parameters().front().tensor);
+  const std::int64_t count =
+      pieces ? std::min(columns, std::max(kFewestGroups, tokens / kFewestTokens)) : 1;
+  std::vector<Group> groups;
+  for (std::int64_t group = 0; group < count; ++group) {
+    const std::int64_t first = columns * group / count;
+    const std::int64_t size = columns * (group + 1) / count - first;
+    groups.push_back({first, size, model.start_memory(size), {}, {}});
+  }
+  return groups;
+}
+
+// Takes the group's columns through this step, and finds the losses of its runs.
+void run_group(const nn::ModelAtLengths& model, const Reader& reader, Group& group) {
+  const std::int64_t segment = model.geometry().lengths.segment;
+  nn::StepOptions options;
+  if (!reader.ages.empty()) {
+    const auto first = reader.ages.begin() + group.first;
+    options.ages.assign(first, first + group.count);
+  }
+  const at::Tensor ids = reader.ids.narrow(0, group.first, group.count);
+  const at::Tensor states = model.forward(ids.narrow(1, 0, segment), group.memory, options);
+  std::vector<at::Tensor> scored, targets;
+  group.runs.clear();
+  for (const Run& run : reader.runs) {
+    const std::int64_t row = run.column - group.first;
+    if (row < 0 || row >= group.count) continue;
+    group.runs.push_back(run);
+    scored.push_back(states.select(0, row).narrow(0, 0, run.count));
+    targets.push_back(ids.select(0, row).narrow(0, 1, run.count));
+  }
+  group.losses = targets.empty()
+                     ? at::Tensor()
+                     : losses_in_blocks(model.model(), at::cat(scored), at::cat(targets));
+}
+
+// Hands over the losses of a step.
+void add_group(const Group& group, const Reader& reader, const EvaluationOptions& options,
+               Evaluation& result) {
+  std::int64_t done = 0;
+  for (const Run& run : group.runs) {
+    const at::Tensor targets = reader.ids.select(0, run.column).narrow(0, 1, run.count);
+    add_losses({run.position, targets.data_ptr<std::int64_t>(),
+                group.losses.data_ptr<double>() + done, run.count},
+               options, result);
+    done += run.count;
+  }
+}
+
 }  // namespace
 
 Evaluation evaluate_columns(const nn::ModelAtLengths& model, const TokenSource& source,
@@ -83,29 +150,20 @@ Evaluation evaluate_columns(const nn::ModelAtLengths& model, const TokenSource& 
   }
 
   const at::NoGradGuard no_gradient;
-  nn::Memory memory = model.start_memory(result.batch);
+  std::vector<Group> groups = make_groups(model, result.batch);
+  const auto group_count = static_cast<std::int64_t>(groups.size());
+  const auto run = [&](std::int64_t group, std::int64_t) {
+    run_group(model, reader, groups[static_cast<std::size_t>(group)]);
+  };
   for (std::int64_t step = 0; step < plan.steps; ++step) {
     check_for_stop();
     reader.read(step);
-    nn::StepOptions step_options;
-    step_options.ages = reader.ages;
-    const at::Tensor states = model.forward(reader.ids.narrow(1, 0, segment), memory, step_options);
-    std::vector<at::Tensor> scored_states, targets;
-    for (const Run& run : reader.runs) {
-      scored_states.push_back(states.select(0, run.column).narrow(0, 0, run.count));
-      targets.push_back(reader.ids.select(0, run.column).narrow(0, 1, run.count));
+    if (group_count > 1) {
+      machine::for_pieces(group_count, 1, run);
+    } else {
+      run(0, 1);  // on all threads, or on the GPU
     }
-    if (!targets.empty()) {
-      const at::Tensor losses =
-          losses_in_blocks(model.model(), at::cat(scored_states), at::cat(targets));
-      const double* values = losses.data_ptr<double>();
-      for (std::size_t i = 0; i < targets.size(); ++i) {
-        const Run& run = reader.runs[i];
-        add_losses({run.position, targets[i].data_ptr<std::int64_t>(), values, run.count}, options,
-                   result);
-        values += run.count;
-      }
-    }
+    for (const Group& group : groups) add_group(group, reader, options, result);
     if (options.progress) options.progress(result.targets);
   }
   return result;

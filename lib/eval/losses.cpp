@@ -4,46 +4,62 @@
 #include <functional>
 #include <tuple>
 
+#include "machine/device.h"
+#include "machine/pieces.h"
+
 namespace ql::eval {
 namespace {
 
 // So many logits exist at a time, which bounds the memory of the softmax.
 constexpr std::int64_t kLogitsPerBlock = std::int64_t{1} << 23;
+// In each thread of the CPU, where all of them are wanted.
+constexpr std::int64_t kLogitsPerPiece = std::int64_t{1} << 20;
+// A piece of work on the CPU has so many rows at most. Our own kernels need no logits of all
+// columns for a loss.
+constexpr std::int64_t kRowsOfPiece = 512;
 
-// Calls use(first, count) for rows that together have so many logits.
-void for_blocks(const nn::Model& model, std::int64_t rows,
+// Calls use(first, count) for blocks of rows; on the CPU for pieces, in several threads.
+void for_blocks(const nn::Model& model, const at::Tensor& rows, std::int64_t rows_of_piece,
                 const std::function<void(std::int64_t first, std::int64_t count)>& use) {
+  const std::int64_t all = rows.size(0);
+  if (machine::uses_kernels(rows)) {
+    machine::for_pieces(all, rows_of_piece, use);
+    return;
+  }
   const std::int64_t block =
       std::max<std::int64_t>(1, kLogitsPerBlock / model.network().vocab_size);
-  for (std::int64_t row = 0; row < rows; row += block) use(row, std::min(block, rows - row));
+  for (std::int64_t row = 0; row < all; row += block) use(row, std::min(block, all - row));
 }
 
 }  // namespace
 
 at::Tensor losses_in_blocks(const nn::Model& model, const at::Tensor& states,
                             const at::Tensor& targets) {
-  std::vector<at::Tensor> losses;
-  for_blocks(model, states.size(0), [&](std::int64_t first, std::int64_t count) {
-    losses.push_back(model
-                         .losses(states.narrow(0, first, count).unsqueeze(0),
-                                 targets.narrow(0, first, count).unsqueeze(0).to(states.device()))
-                         .flatten());
+  at::Tensor losses = at::empty({states.size(0)}, at::kDouble);
+  for_blocks(model, states, kRowsOfPiece, [&](std::int64_t first, std::int64_t count) {
+    losses.narrow(0, first, count)
+        .copy_(model
+                   .losses(states.narrow(0, first, count).unsqueeze(0),
+                           targets.narrow(0, first, count).unsqueeze(0).to(states.device()))
+                   .flatten());
   });
-  return at::cat(losses).to(at::kCPU, at::kDouble).contiguous();
+  return losses;
 }
 
 std::vector<LikelyToken> likeliest_in_blocks(const nn::Model& model, const at::Tensor& states,
                                              std::int64_t top) {
-  std::vector<LikelyToken> likeliest;
+  std::vector<LikelyToken> likeliest(static_cast<std::size_t>(states.size(0) * top));
   if (top == 0) return likeliest;
-  likeliest.reserve(static_cast<std::size_t>(states.size(0) * top));
-  for_blocks(model, states.size(0), [&](std::int64_t first, std::int64_t count) {
+  const std::int64_t rows_of_piece =
+      std::clamp<std::int64_t>(kLogitsPerPiece / model.network().vocab_size, 1, kRowsOfPiece);
+  for_blocks(model, states, rows_of_piece, [&](std::int64_t first, std::int64_t count) {
     const auto best =
         at::topk(model.log_probabilities(states.narrow(0, first, count).unsqueeze(0)), top);
     const at::Tensor values = std::get<0>(best).to(at::kCPU, at::kDouble).contiguous();
     const at::Tensor ids = std::get<1>(best).to(at::kCPU).contiguous();
     for (std::int64_t i = 0; i < count * top; ++i) {
-      likeliest.push_back({ids.data_ptr<std::int64_t>()[i], values.data_ptr<double>()[i]});
+      likeliest[static_cast<std::size_t>(first * top + i)] = {ids.data_ptr<std::int64_t>()[i],
+                                                              values.data_ptr<double>()[i]};
     }
   });
   return likeliest;

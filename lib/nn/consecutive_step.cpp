@@ -1,11 +1,19 @@
 #include <algorithm>
 #include <vector>
 
+#include "machine/device.h"
+#include "machine/pieces.h"
 #include "nn/compression_internal.h"
 #include "nn/step_internal.h"
 
 namespace ql::nn {
 namespace {
+
+// A piece of a chunk has about so many states. A BLAS is nearly as fast with so many as with more,
+// and what a layer makes of them stays in a cache.
+constexpr std::int64_t kStatesOfPiece = 256;
+// Fewer pieces than this would leave threads without work.
+constexpr std::int64_t kFewestPieces = 8;
 
 // Row k [steps, length, ...] is the memory before step k: the last `length` of concat(carry,
 // entering[0], .., entering[k-1]). `carry` [1, length, ...] is the memory before the first step,
@@ -28,7 +36,9 @@ at::Tensor memory_after(const at::Tensor& carry, const at::Tensor& entering) {
 
 }  // namespace
 
-// Makes the keys and values of every state once, when it is in a segment.
+// Makes the keys and values of every state once, when it is in a segment. The segments of the chunk
+// are computed in pieces: first the keys and values of all, then, because a segment's memory is
+// that of the segments before it, everything else.
 at::Tensor ConsecutiveStep::layer(const LayerContext& context, const net::Stage& input,
                                   const at::Tensor& states, const at::Tensor& finer,
                                   StageMemory& memory) {
@@ -45,9 +55,9 @@ at::Tensor ConsecutiveStep::layer(const LayerContext& context, const net::Stage&
                ? replace_forgotten(all, mask, keys_values(at::zeros_like(carry.narrow(1, 0, 1))))
                : all;
   };
-  const at::Tensor normalized = attention_states(context, states);
   const at::Tensor own =
-      finer.defined() ? keys_values(finer) : project_keys_values(context, normalized);
+      in_pieces(input, {finer.defined() ? finer : states},
+                [&](const std::vector<at::Tensor>& piece) { return keys_values(piece.front()); });
   std::vector<at::Tensor> parts;  // of the window, the oldest first
   if (input.compressed_memory > 0) {
     const at::Tensor leaving = window(input, states, memory).narrow(1, 0, input.segment);
@@ -65,7 +75,32 @@ at::Tensor ConsecutiveStep::layer(const LayerContext& context, const net::Stage&
     memory.states = memory_after(memory.states, entering);
   }
   parts.push_back(own);
-  return run_layer(context, states, normalized, parts, positions(input));
+  LayerContext prepared = context;
+  prepared.projected_positions = project_positions(context, positions(input));
+  parts.insert(parts.begin(), states);
+  return in_pieces(input, parts, [&](std::vector<at::Tensor> piece) {
+    const at::Tensor of_piece = piece.front();
+    piece.erase(piece.begin());
+    return run_layer(prepared, of_piece, attention_states(context, of_piece), piece, {});
+  });
+}
+
+at::Tensor ConsecutiveStep::in_pieces(
+    const net::Stage& input, const std::vector<at::Tensor>& tensors,
+    const std::function<at::Tensor(const std::vector<at::Tensor>&)>& work) const {
+  const std::int64_t segments = tensors.front().size(0);
+  const std::int64_t size = std::max<std::int64_t>(1, kStatesOfPiece / input.segment);
+  const bool few = segments < kFewestPieces * size;
+  if (few || !machine::uses_kernels(tensors.front()) || options_.attention_map != nullptr) {
+    return work(tensors);
+  }
+  std::vector<at::Tensor> results(static_cast<std::size_t>((segments + size - 1) / size));
+  machine::for_pieces(segments, size, [&](std::int64_t first, std::int64_t count) {
+    std::vector<at::Tensor> piece;
+    for (const at::Tensor& all : tensors) piece.push_back(all.narrow(0, first, count));
+    results[static_cast<std::size_t>(first / size)] = work(piece);
+  });
+  return at::cat(results);
 }
 
 // A step's attention decides which states it leaves in the compressed memory, so the next one

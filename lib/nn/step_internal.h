@@ -3,7 +3,9 @@
 
 #include <ATen/ATen.h>
 
+#include <functional>
 #include <map>
+#include <vector>
 
 #include "net/geometry.h"
 #include "nn/document_reset_internal.h"
@@ -109,6 +111,10 @@ class ConsecutiveStep : public Step {
   at::Tensor window(const net::Stage& stage, const at::Tensor& states,
                     const StageMemory& memory) const;
   at::Tensor forgotten(const MemoryCover& cover, std::int64_t length) const;
+  // Returns what `work` makes of `tensors` [segments, ...]. It makes the segments of a result from
+  // the same segments of all tensors, so they are computed in pieces (machine/pieces.h).
+  at::Tensor in_pieces(const net::Stage& input, const std::vector<at::Tensor>& tensors,
+                       const std::function<at::Tensor(const std::vector<at::Tensor>&)>& work) const;
 };
 
 // The rows are streams of which some tokens come, all in the segment under way. The stages get the

@@ -164,10 +164,10 @@ TEST_CASE("the estimate has a chunk of the validation data, at the lengths of va
   const MemoryEstimate with = estimate(1000), without = estimate(0);
   CHECK(with.total() - with.process == without.total() - without.process + little);
   CHECK(estimate(2000).validation == 2 * little);
-  // However much there is, a chunk takes no more than 64 MiB.
+  // However much there is, a chunk takes no more than 128 MiB.
   const std::int64_t much = estimate(std::int64_t{1} << 40).validation;
   CHECK(much > 2 * little);
-  CHECK(much <= std::int64_t{64} << 20);
+  CHECK(much <= std::int64_t{128} << 20);
   config.eval_memory = 64;
   CHECK(estimate(1000).validation > 2 * little);
   config.eval_memory = 65536;

@@ -1,0 +1,117 @@
+// Chunks that are long enough to be computed in pieces: the losses are those of a single stream
+// that is read segment by segment, with the same bits for any number of threads.
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "eval/evaluate.h"
+#include "eval_support.h"
+#include "so_many_threads.h"
+
+namespace ql::eval {
+namespace {
+
+using net::Architecture;
+using test::random_model;
+using test::small_network;
+using test::SoManyThreads;
+
+// Eight pieces of 256 states at a scale whose states are half as many as the tokens.
+constexpr std::int64_t kLength = 4500;
+
+struct Read {
+  std::vector<double> losses;
+  std::vector<double> likeliest;
+};
+
+Read read(const nn::Model& model, const Ids& ids, std::int64_t batch, std::int64_t top = 0) {
+  static const Ids documents{0, 5, 6, 16, 1000, 2001, 2002, 4400};
+  Read result;
+  result.losses.resize(ids.size());
+  EvaluationOptions options;
+  options.lengths = model.network().lengths;
+  options.batch = batch;
+  options.top = top;
+  options.target_sink = [&](const ScoredTargets& targets) {
+    std::copy_n(targets.losses, targets.count, result.losses.begin() + targets.position);
+    for (std::int64_t i = 0; i < targets.count * top; ++i) {
+      result.likeliest.push_back(targets.likeliest[i].log_probability);
+    }
+  };
+  evaluate(model, source_from(ids, []() -> const Ids& { return documents; }), options);
+  return result;
+}
+
+std::vector<std::pair<std::string, net::Network>> networks() {
+  const auto ql = Architecture::kTransformerQl;
+  net::Network linear = small_network(ql, {1, 1}, 1, {4, 6, 0});
+  linear.attention = net::Attention::kLinear;
+  net::Network finer = small_network(ql, {1, 1}, 1, {4, 4, 0});
+  finer.query_only_pooling = true;
+  net::Network documents = small_network(ql, {1, 1}, 1, {4, 8, 0});
+  documents.reset_memory_at_documents = true;
+  net::Network wide = small_network(ql, {1, 1}, 1, {4, 4, 0});
+  wide.scale_widths = {8, 12};
+  net::Network convolution = small_network(Architecture::kCompressive, {2}, 0, {6, 4, 3});
+  convolution.rate = 3;
+  convolution.pool = net::Pool::kConvolution;
+  return {{"two scales", small_network(ql, {1, 1}, 1, {4, 4, 0})},
+          {"Transformer-XL", small_network(Architecture::kTransformerXl, {2}, 0, {3, 5, 0})},
+          {"linear attention", linear},
+          {"query-only pooling", finer},
+          {"documents", documents},
+          {"wider coarse states", wide},
+          {"Compressive", convolution},
+          {"vanilla", small_network(Architecture::kVanilla, {2}, 0, {4, 0, 0})}};
+}
+
+}  // namespace
+
+TEST_CASE("what is computed in pieces is what a single stream is" *
+          doctest::test_suite("numeric")) {
+  const SoManyThreads three(3);
+  for (const auto& [name, network] : networks()) {
+    CAPTURE(name);
+    const nn::Model model = random_model(network, 3);
+    const Ids ids = random_ids(kLength, network.vocab_size);
+    const std::vector<double> expected = read(model, ids, 1).losses;
+    const std::vector<double> layerwise = read(model, ids, 0).losses;
+    const std::vector<double> columns = read(model, ids, 7).losses;
+    double difference = 0;
+    for (std::size_t i = 1; i < ids.size(); ++i) {
+      difference = std::max(
+          {difference, std::abs(layerwise[i] - expected[i]), std::abs(columns[i] - expected[i])});
+    }
+    CHECK(difference < 1e-11);
+  }
+}
+
+TEST_CASE("an evaluation has the same bits for any number of threads" *
+          doctest::test_suite("numeric")) {
+  for (auto& [name, network] : networks()) {
+    CAPTURE(name);
+    net::Network wide = network;
+    wide.d_model = wide.d_inner = 40;
+    wide.vocab_size = 900;
+    wide.init_std = 0.1;
+    if (!wide.scale_widths.empty()) wide.scale_widths = {40, 48};
+    const nn::Model model = random_model(wide, 4, at::kFloat);
+    const Ids ids = random_ids(kLength, wide.vocab_size);
+    for (const std::int64_t batch : {0, 40}) {
+      CAPTURE(batch);
+      const std::int64_t top = batch == 0 ? 2 : 0;
+      const auto by_threads = [&](int threads) {
+        const SoManyThreads so_many(threads);
+        return read(model, ids, batch, top);
+      };
+      const Read by_one = by_threads(1), by_two = by_threads(2), by_three = by_threads(3);
+      CHECK(by_two.losses == by_one.losses);
+      CHECK(by_three.losses == by_one.losses);
+      CHECK(by_three.likeliest == by_one.likeliest);
+    }
+  }
+}
+
+}  // namespace ql::eval
