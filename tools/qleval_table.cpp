@@ -88,30 +88,31 @@ std::vector<Option> own_options() {
 }
 
 Command command() {
-  return {
-      "",
-      "",
-      "[DIR...|-]",
-      joined(own_options(),
-             machine_options(
-                 "each read a part of the stream",
-                 make_choice("precision", "PRECISION",
-                             "Of matrix products, whatever the network was trained with. All but "
-                             "float32 need a GPU, and change the last digits of the losses.",
-                             all_names<machine::Precision>()))),
-      {{"qleval -m runs/ql/best --data data/test",
-        "the test perplexity with the lengths of training"},
-       {"qleval -m runs/ql/best -m runs/xl/best --data data/test --segment 4,8 --memory 12,24",
-        "two models, four pairs of lengths each"},
-       {"qltok encode --vocab v.json new.txt | qleval -m runs/ql/best -",
-        "score a text without packing it"},
-       {"qltok encode --vocab v.json new.txt | qleval -m runs/ql/best - --per line",
-        "the perplexity of every line, as it comes"},
-       {"qleval -m runs/ql/best data/test --per token --top 3",
-        "the loss of every token, and what the network expected in its place"},
-       {"qleval --unigram data/train --data data/test", "the baseline alone"},
-       {"qleval -m runs/ql/best --data data/test --per-token - | od -f -An -v -w4",
-        "the loss of every token, one a line"}}};
+  return {"",
+          "",
+          "[DIR...|-]",
+          joined(own_options(),
+                 machine_options(
+                     "each read a part of the stream",
+                     make_choice(
+                         "precision", "PRECISION",
+                         "Of matrix products, whatever the network was trained with. The CPU has "
+                         "float32 and, on some processors, bfloat16. All but float32 change "
+                         "the last digits of the losses.",
+                         all_names<machine::Precision>()))),
+          {{"qleval -m runs/ql/best --data data/test",
+            "the test perplexity with the lengths of training"},
+           {"qleval -m runs/ql/best -m runs/xl/best --data data/test --segment 4,8 --memory 12,24",
+            "two models, four pairs of lengths each"},
+           {"qltok encode --vocab v.json new.txt | qleval -m runs/ql/best -",
+            "score a text without packing it"},
+           {"qltok encode --vocab v.json new.txt | qleval -m runs/ql/best - --per line",
+            "the perplexity of every line, as it comes"},
+           {"qleval -m runs/ql/best data/test --per token --top 3",
+            "the loss of every token, and what the network expected in its place"},
+           {"qleval --unigram data/train --data data/test", "the baseline alone"},
+           {"qleval -m runs/ql/best --data data/test --per-token - | od -f -An -v -w4",
+            "the loss of every token, one a line"}}};
 }
 
 }  // namespace

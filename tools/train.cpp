@@ -6,6 +6,7 @@
 #include "base/provenance.h"
 #include "base/tool.h"
 #include "in_processes.h"
+#include "machine/bfloat16.h"
 #include "machine/device.h"
 #include "machine/threads.h"
 #include "net/model_file.h"
@@ -115,6 +116,10 @@ void train(const Options& options, const Settings& settings, machine::ProcessGro
   const auto setup = machine::set_up_threads(static_cast<int>(options.integer("threads")));
   task.machine = fmt::format("{} thread{}, {} ({:.0f} GFLOP/s)", setup.threads,
                              setup.threads == 1 ? "" : "s", setup.blas, setup.gflops);
+  if (compute.device.is_cpu() && task.config.precision == machine::Precision::kBfloat16) {
+    const bool native = machine::bfloat16_products() == machine::Bfloat16Products::kNative;
+    task.machine += native ? ", bfloat16 by oneDNN" : ", bfloat16 emulated in float32";
+  }
   train::train(task, data, validation);
 }
 

@@ -106,6 +106,7 @@ Json report_row(const Subject& subject, const DataSet& data, const Evaluation& r
   add_known_figures(row, data, result);
   row["batch"] = result.batch;
   row["warm_up"] = result.warm_up;
+  row["precision"] = subject.precision ? Json(to_text(*subject.precision)) : Json();
   row["tokens_per_second"] =
       finite(std::round(static_cast<double>(result.targets) / result.seconds));
   return row;

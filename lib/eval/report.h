@@ -9,6 +9,7 @@
 #include "eval/evaluation.h"
 #include "eval/token_texts.h"
 #include "eval/units.h"
+#include "machine/precision.h"
 #include "net/network.h"
 #include "nn/attention_map.h"
 
@@ -20,6 +21,8 @@ struct Subject {
   std::optional<net::Network> network;
   net::Lengths lengths;         // of this evaluation
   std::int64_t parameters = 0;  // numbers that were learned
+  // Of its matrix products; absent for a unigram model.
+  std::optional<machine::Precision> precision = {};
 };
 
 // Returns a flat object with the same keys in the same order for every row (qleval(1) explains

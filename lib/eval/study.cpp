@@ -133,7 +133,8 @@ Json network_row(const nn::Model& model, const std::string& name, const net::Len
                 return evaluate(model, data.source, of_row);
               });
   if (map) write_attention(*map, *map_file);
-  return report_row({name, model.network(), lengths, model.parameter_count()}, data, result);
+  return report_row({name, model.network(), lengths, model.parameter_count(), options.precision},
+                    data, result);
 }
 
 void run_checkpoint(const Checkpoint& checkpoint, const std::vector<DataSet>& data,
@@ -235,9 +236,9 @@ Json run_one_pass(const StudyOptions& options, UnitOptions unit_options,
   const UnitStudy study = score_units(model, checkpoint.name, checkpoint.model.vocabulary,
                                       options.data.front(), unit_options, sink);
   progress.finish(fmt::format("perplexity {:.2f}", study.evaluation.perplexity()));
-  return report_row(
-      {checkpoint.name, model.network(), unit_options.lengths, model.parameter_count()}, study.data,
-      study.evaluation);
+  return report_row({checkpoint.name, model.network(), unit_options.lengths,
+                     model.parameter_count(), options.precision},
+                    study.data, study.evaluation);
 }
 
 }  // namespace

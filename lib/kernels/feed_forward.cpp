@@ -1,6 +1,7 @@
 #include "kernels/feed_forward.h"
 
 #include "kernels/autograd.h"
+#include "kernels/product.h"
 #include "kernels/row_kernels.h"
 
 namespace ql::kernels {
@@ -16,25 +17,34 @@ struct FeedForward : torch::autograd::Function<FeedForward> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& states,
                             const at::Tensor& inner_weight, const at::Tensor& inner_bias,
                             const at::Tensor& outer_weight, const KeptElements& kept) {
-    at::Tensor inner = at::mm(states, inner_weight.t());
+    const at::Tensor input = as_factor(states);
+    const at::Tensor inner_factor = as_factor(inner_weight), outer_factor = as_factor(outer_weight);
+    at::Tensor inner = product(input, inner_factor.t());
     relu_rows_(inner, inner_bias, kept);
-    context->save_for_backward({states, inner_weight, outer_weight});
+    const at::Tensor hidden = as_factor(inner);
+    // The factors of the weights are theirs as long as nobody changes these.
+    context->save_for_backward({inner_weight, outer_weight});
+    context->saved_data["states"] = input;
+    context->saved_data["inner_weight"] = inner_factor;
+    context->saved_data["outer_weight"] = outer_factor;
     context->saved_data["inner"] = inner;
+    context->saved_data["hidden"] = hidden;
     context->saved_data["factor"] = kept.factor;
-    return at::mm(inner, outer_weight.t());
+    return product(hidden, outer_factor.t());
   }
 
   static variable_list backward(AutogradContext* context, variable_list outputs) {
-    const variable_list saved = context->get_saved_variables();
-    const at::Tensor &states = saved[0], &inner_weight = saved[1], &outer_weight = saved[2];
-    const at::Tensor inner = context->saved_data["inner"].toTensor();
-    const at::Tensor gradient = outputs[0].contiguous();
-    const at::Tensor of_outer = at::mm(gradient.t(), inner);
-    at::Tensor of_inner = at::mm(gradient, outer_weight);
+    context->get_saved_variables();
+    const auto saved = [&](const char* name) { return context->saved_data[name].toTensor(); };
+    const at::Tensor hidden = saved("hidden");
+    const at::Tensor gradient = as_factor_beside(outputs[0].contiguous(), hidden);
+    const at::Tensor of_outer = product(gradient.t(), hidden);
+    at::Tensor slopes = product(gradient, saved("outer_weight"));
     const at::Tensor of_bias =
-        relu_rows_gradient_(of_inner, inner, context->saved_data["factor"].toDouble());
-    return {at::mm(of_inner, inner_weight), at::mm(of_inner.t(), states), of_bias, of_outer,
-            at::Tensor()};
+        relu_rows_gradient_(slopes, saved("inner"), context->saved_data["factor"].toDouble());
+    const at::Tensor of_inner = as_factor_beside(slopes, hidden);
+    return {product(of_inner, saved("inner_weight")), product(of_inner.t(), saved("states")),
+            of_bias, of_outer, at::Tensor()};
   }
 };
 

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/autograd.h"
+#include "kernels/product.h"
 #include "kernels/vector.h"
 #include "kernels/vector_type.h"
 #include "machine/device.h"
@@ -186,6 +188,7 @@ at::Tensor project_in_blocks(const at::Tensor& states, const at::Tensor& weight,
   shape.back() = columns;
   at::Tensor result = at::empty(shape, states.options());
   const at::Tensor result_rows = result.view({count, columns});
+  const at::Tensor factor = as_factor(weight);
   const std::int64_t across = (columns + of_block - 1) / of_block;
   const std::int64_t blocks = (count + kRowsOfBlock - 1) / kRowsOfBlock * across;
   machine::for_pieces(blocks, 1, [&](std::int64_t block, std::int64_t) {
@@ -193,24 +196,57 @@ at::Tensor project_in_blocks(const at::Tensor& states, const at::Tensor& weight,
     const std::int64_t height = std::min(kRowsOfBlock, count - row);
     const std::int64_t width = std::min(of_block, columns - column);
     at::Tensor part = result_rows.narrow(0, row, height).narrow(1, column, width);
-    const at::Tensor of_weight = weight.narrow(0, column, width).t();
+    const at::Tensor of_weight = factor.narrow(0, column, width).t();
+    const at::Tensor of_rows = as_factor(rows.narrow(0, row, height));
     if (bias.defined()) {
-      at::addmm_out(part, bias.narrow(0, column, width), rows.narrow(0, row, height), of_weight);
+      part.copy_(bias.narrow(0, column, width));
+      add_product(part, of_rows, of_weight);
     } else {
-      at::mm_out(part, rows.narrow(0, row, height), of_weight);
+      set_product(part, of_rows, of_weight);
     }
   });
   return result;
 }
 
+// With factors in this thread's precision: the rows x of the states, and G for the gradient by the
+// output x W^T. Gradients: x: G W    W: G^T x
+struct Linear : torch::autograd::Function<Linear> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& states,
+                            const at::Tensor& weight) {
+    const at::Tensor rows = as_factor(states), factor = as_factor(weight);
+    context->saved_data["rows"] = rows;
+    context->saved_data["weight"] = factor;
+    return product(rows, factor.t());
+  }
+
+  static variable_list backward(AutogradContext* context, variable_list outputs) {
+    const at::Tensor rows = context->saved_data["rows"].toTensor();
+    const at::Tensor gradient = as_factor_beside(outputs[0].contiguous(), rows);
+    return {product(gradient, context->saved_data["weight"].toTensor()),
+            product(gradient.t(), rows)};
+  }
+};
+
+at::Tensor project_rounded(const at::Tensor& states, const at::Tensor& weight,
+                           const at::Tensor& bias) {
+  const at::Tensor rows = states.reshape({-1, weight.size(1)}).contiguous();
+  std::vector<std::int64_t> shape = states.sizes().vec();
+  shape.back() = weight.size(0);
+  const at::Tensor result = Linear::apply(rows, weight.contiguous());
+  return (bias.defined() ? result + bias : result).view(shape);
+}
+
 }  // namespace
 
 at::Tensor project(const at::Tensor& states, const at::Tensor& weight, const at::Tensor& bias) {
-  const bool ours = states.numel() > 0 && !at::GradMode::is_enabled() &&
-                    machine::uses_kernels(states) && states.scalar_type() == weight.scalar_type();
-  if (ours && rows_apart) return project_rows_apart(states, weight, bias);
-  if (ours && !machine::in_piece()) return project_in_blocks(states, weight, bias);
-  return at::linear(states, weight, bias);
+  const bool ours = states.numel() > 0 && machine::uses_kernels(states) &&
+                    states.scalar_type() == weight.scalar_type();
+  if (!ours) return at::linear(states, weight, bias);
+  const bool with_gradients = at::GradMode::is_enabled();
+  if (rows_apart && !with_gradients) return project_rows_apart(states, weight, bias);
+  if (!machine::in_piece() && !with_gradients) return project_in_blocks(states, weight, bias);
+  return rounds_factors() ? project_rounded(states, weight, bias)
+                          : at::linear(states, weight, bias);
 }
 
 RowsApart::RowsApart() : before_(rows_apart) { rows_apart = true; }

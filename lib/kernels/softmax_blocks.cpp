@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "kernels/product.h"
 #include "kernels/vector.h"
 
 namespace ql::kernels {
@@ -89,6 +90,7 @@ QL_VECTOR_KERNEL(scale_and_subtract)
 // Consecutive columns of one set; `offset` columns of the softmax stand before them.
 struct Panel {
   const SoftmaxColumns* set;
+  at::Tensor factor;  // of the set's weight
   std::int64_t first, size, offset;
 
   at::Tensor of(const at::Tensor& tensor) const { return tensor.narrow(0, first, size); }
@@ -99,8 +101,10 @@ std::vector<Panel> make_panels(const std::vector<SoftmaxColumns>& columns) {
   std::int64_t offset = 0;
   for (const SoftmaxColumns& set : columns) {
     const std::int64_t size = set.weight.size(0);
+    const at::Tensor factor = as_factor(set.weight);
     for (std::int64_t first = 0; first < size; first += kPanelColumns) {
-      panels.push_back({&set, first, std::min(kPanelColumns, size - first), offset + first});
+      panels.push_back(
+          {&set, factor, first, std::min(kPanelColumns, size - first), offset + first});
     }
     offset += size;
   }
@@ -201,15 +205,15 @@ class SoftmaxBlock {
   }
 
   void read_rows(std::int64_t begin, std::int64_t end, Real* losses) {
-    const at::Tensor states = rows_.states.narrow(0, first_ + begin, end - begin);
+    const at::Tensor states = as_factor(rows_.states.narrow(0, first_ + begin, end - begin));
     const bool wanted = rows_.state_gradient.defined();
     at::Tensor gradient =
         wanted ? rows_.state_gradient.narrow(0, first_ + begin, end - begin) : at::Tensor();
     for (std::size_t index = 0; index < panels_.size(); ++index) {
       const Panel& panel = panels_[index];
-      const at::Tensor weight = panel.of(panel.set->weight);
+      const at::Tensor weight = panel.of(panel.factor);
       at::Tensor logits = values(panel, begin, end);
-      at::mm_out(logits, states, weight.t());
+      set_product(logits, states, weight.t());
       const Real* bias = data<Real>(panel.set->bias) + panel.first;
       for (std::int64_t row = begin; row < end; ++row) {
         exponentiate_row(index, row, data<Real>(logits) + (row - begin) * logits.stride(0), bias,
@@ -217,7 +221,12 @@ class SoftmaxBlock {
       }
       if (wanted) {
         // The first panel sets, the others add.
-        gradient.addmm_(logits, weight, index > 0 ? 1 : 0);
+        const at::Tensor exponentials = as_factor(logits);
+        if (index == 0) {
+          set_product(gradient, exponentials, weight);
+        } else {
+          add_product(gradient, exponentials, weight);
+        }
       }
     }
     for (std::int64_t row = begin; row < end; ++row) {
@@ -277,7 +286,6 @@ class SoftmaxBlock {
   void add_column_gradients(std::int64_t begin, std::int64_t end) {
     const at::Tensor scaled_states = at::empty({count_, width_}, rows_.states.options());
     const at::Tensor scales = at::empty({count_}, rows_.states.options());
-    const int beta = first_ > 0 ? 1 : 0;
     bool again = false;
     for (std::size_t index = 0; index < panels_.size(); ++index) {
       const Panel& panel = panels_[index];
@@ -289,11 +297,16 @@ class SoftmaxBlock {
       const at::Tensor by_column = values(panel, 0, count_).narrow(1, from, size).t();
       if (panel.set->bias_gradient.defined()) {
         panel.set->bias_gradient.narrow(0, panel.first + from, size)
-            .addmv_(by_column, scales, beta);
+            .addmv_(by_column, scales, first_ > 0 ? 1 : 0);
       }
       if (panel.set->weight_gradient.defined()) {
-        panel.set->weight_gradient.narrow(0, panel.first + from, size)
-            .addmm_(by_column, scaled_states, beta);
+        at::Tensor gradient = panel.set->weight_gradient.narrow(0, panel.first + from, size);
+        const at::Tensor exponentials = as_factor(by_column), of_states = as_factor(scaled_states);
+        if (first_ == 0) {
+          set_product(gradient, exponentials, of_states);
+        } else {
+          add_product(gradient, exponentials, of_states);
+        }
       }
     }
   }

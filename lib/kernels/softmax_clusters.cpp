@@ -3,6 +3,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include "kernels/cluster_rows.h"
+#include "kernels/product.h"
 #include "kernels/projection.h"
 #include "kernels/softmax_blocks.h"
 
@@ -69,6 +70,10 @@ struct ClusterResult {
   at::Tensor losses, state_gradient;
 };
 
+at::Tensor product_of(const at::Tensor& a, const at::Tensor& b) {
+  return product(as_factor(a), as_factor(b));
+}
+
 ClusterResult run_cluster(const at::Tensor& states, const SoftmaxWeights& weights,
                           const at::Tensor& targets, const at::Tensor& factors,
                           SoftmaxGradients& gradients, std::size_t cluster) {
@@ -76,17 +81,17 @@ ClusterResult run_cluster(const at::Tensor& states, const SoftmaxWeights& weight
   const bool states_wanted = gradients.states.defined();
   const bool projection_wanted =
       factors.defined() && projection.defined() && projection.requires_grad();
-  SoftmaxRows rows{projection.defined() ? at::mm(states, projection) : states, targets, factors,
+  SoftmaxRows rows{projection.defined() ? product_of(states, projection) : states, targets, factors,
                    at::Tensor()};
   if (states_wanted || projection_wanted) rows.state_gradient = at::empty_like(rows.states);
   ClusterResult result;
   result.losses = softmax_blocks(rows, columns_of(weights, gradients.weights, cluster));
   if (projection_wanted) {
-    gradients.weights.projections[cluster] = at::mm(states.t(), rows.state_gradient);
+    gradients.weights.projections[cluster] = product_of(states.t(), rows.state_gradient);
   }
   if (states_wanted) {
-    result.state_gradient =
-        projection.defined() ? at::mm(rows.state_gradient, projection.t()) : rows.state_gradient;
+    result.state_gradient = projection.defined() ? product_of(rows.state_gradient, projection.t())
+                                                 : rows.state_gradient;
   }
   return result;
 }

@@ -1,14 +1,18 @@
 #include "kernels/window_projection.h"
 
 #include "kernels/autograd.h"
+#include "kernels/product.h"
 #include "kernels/row_kernels.h"
 
 namespace ql::kernels {
 namespace {
 
-// Returns x W^T + b. An undefined b counts as 0.
-at::Tensor project(const at::Tensor& rows, const at::Tensor& weight, const at::Tensor& bias) {
-  return bias.defined() ? at::addmm(bias, rows, weight.t()) : at::mm(rows, weight.t());
+// Returns x W^T + b of the factors x and W. An undefined b counts as 0.
+at::Tensor project_rows(const at::Tensor& rows, const at::Tensor& weight, const at::Tensor& bias) {
+  if (!bias.defined()) return product(rows, weight.t());
+  at::Tensor result = bias.expand({rows.size(0), weight.size(0)}).contiguous();
+  add_product(result, rows, weight.t());
+  return result;
 }
 
 // Returns the last `segment` states of every window as contiguous rows. reshape() alone would not
@@ -44,46 +48,53 @@ struct ProjectWindow : torch::autograd::Function<ProjectWindow> {
       weight = qkv_net * *norm_weight;
       bias = at::mv(qkv_net, *norm_bias);
     }
-    const at::Tensor all = values.view({batch * length, width});
-    const at::Tensor recent = recent_rows(values, segment);
+    const at::Tensor all = as_factor(values.view({batch * length, width}));
+    const at::Tensor recent = recent_rows(all.view({batch, length, width}), segment);
+    const at::Tensor factor = as_factor(weight);
     const auto part = [&](const at::Tensor& tensor, std::int64_t begin, std::int64_t count) {
       return tensor.defined() ? tensor.narrow(0, begin * d_heads, count * d_heads) : tensor;
     };
     context->save_for_backward(
         {qkv_net, norm_weight.value_or(at::Tensor()), norm_bias.value_or(at::Tensor())});
     context->saved_data["window"] = values;
+    context->saved_data["all"] = all;
     context->saved_data["recent"] = recent;
-    context->saved_data["weight"] = weight;
+    context->saved_data["weight"] = factor;
     context->saved_data["deviations"] = deviations;
-    return {project(recent, part(weight, 0, 1), part(bias, 0, 1)),
-            project(all, part(weight, 1, 2), part(bias, 1, 2))};
+    return {project_rows(recent, part(factor, 0, 1), part(bias, 0, 1)),
+            project_rows(all, part(factor, 1, 2), part(bias, 1, 2))};
   }
 
   static variable_list backward(AutogradContext* context, variable_list outputs) {
     const variable_list saved = context->get_saved_variables();
     const at::Tensor &qkv_net = saved[0], &norm_weight = saved[1], &norm_bias = saved[2];
     const at::Tensor window = context->saved_data["window"].toTensor();
+    const at::Tensor all = context->saved_data["all"].toTensor();
     const at::Tensor recent = context->saved_data["recent"].toTensor();
     const at::Tensor weight = context->saved_data["weight"].toTensor();
     const std::int64_t batch = window.size(0), length = window.size(1), width = window.size(2);
     const std::int64_t d_heads = qkv_net.size(0) / 3, segment = recent.size(0) / batch;
     const at::Tensor queries = outputs[0].contiguous(), keys_values = outputs[1].contiguous();
 
-    at::Tensor states = at::mm(queries, weight.narrow(0, 0, d_heads));
-    states.addmm_(recent_rows(keys_values.view({batch, length, 2 * d_heads}), segment),
-                  weight.narrow(0, d_heads, 2 * d_heads));
+    const at::Tensor by_queries = as_factor_beside(queries, weight);
+    const at::Tensor by_keys_values =
+        as_factor_beside(keys_values.view({batch * length, -1}), weight);
+    at::Tensor states = product(by_queries, weight.narrow(0, 0, d_heads));
+    add_product(states, recent_rows(by_keys_values.view({batch, length, 2 * d_heads}), segment),
+                weight.narrow(0, d_heads, 2 * d_heads));
     at::Tensor of_weight = at::empty_like(qkv_net);
     at::Tensor of_queries = of_weight.narrow(0, 0, d_heads);
     at::Tensor of_keys_values = of_weight.narrow(0, d_heads, 2 * d_heads);
-    at::mm_out(of_queries, queries.t(), recent);
-    at::mm_out(of_keys_values, keys_values.t(), window.view({batch * length, width}));
+    set_product(of_queries, by_queries.t(), recent);
+    set_product(of_keys_values, by_keys_values.t(), all);
     at::Tensor of_norm_weight, of_norm_bias;
     if (norm_weight.defined()) {
       const at::Tensor of_shift = at::cat({queries.sum(0), keys_values.sum(0)});
       of_norm_weight = (qkv_net * of_weight).sum(0);
       of_norm_bias = at::mv(qkv_net.t(), of_shift);
       of_weight.mul_(norm_weight).addr_(of_shift, norm_bias);
-      normalize_rows_gradient_(states, recent, context->saved_data["deviations"].toTensor());
+      normalize_rows_gradient_(states, recent_rows(window, segment),
+                               context->saved_data["deviations"].toTensor());
     }
     return {states.view({batch, segment, width}), at::Tensor(), of_norm_weight, of_norm_bias,
             of_weight};

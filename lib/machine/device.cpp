@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "machine/bfloat16.h"
 #include "machine/process_group.h"
 #include "machine/vector_version.h"
 
@@ -56,6 +57,10 @@ bool is_half(Precision precision) {
 }
 
 thread_local bool operations_only = false;
+thread_local Precision products = Precision::kFloat32;
+
+// Tells whether LibTorch's operations compute on the device, and not our own kernels.
+bool uses_operations(at::DeviceType type) { return type != at::kCPU || operations_only; }
 
 // Absent when it is not the name of a GPU; -1: any.
 std::optional<int> gpu_number(const std::string& name) {
@@ -121,21 +126,39 @@ at::Device find_device(const std::string& name, const ProcessGroup* group) {
 }
 
 void set_up_precision(const at::Device& device, Precision precision) {
-  if (device.is_cpu() && precision != Precision::kFloat32) {
-    throw UsageError("--precision",
-                     fmt::format("{} is for GPUs: the CPU computes in float32", to_text(precision)),
-                     "add --device cuda, or set it to float32");
+  const Bfloat16Products on_cpu = bfloat16_products();
+  if (device.is_cpu() && precision == Precision::kBfloat16) {
+    if (on_cpu == Bfloat16Products::kNone) {
+      throw UsageError("--precision",
+                       "bfloat16: this machine cannot multiply numbers of bfloat16, which takes "
+                       "AVX512-BF16 and a build with oneDNN",
+                       "set it to float32, or add --device cuda");
+    }
+  } else if (device.is_cpu() && precision != Precision::kFloat32) {
+    throw UsageError(
+        "--precision",
+        fmt::format("{} is for GPUs: the CPU has float32 and bfloat16", to_text(precision)),
+        "add --device cuda, or set it to one of these");
   }
   at::globalContext().setAllowTF32CuBLAS(precision == Precision::kTf32);
 }
+
+Precision product_precision() { return products; }
+
+ProductPrecision::ProductPrecision(Precision precision) : before_(products) {
+  products = precision;
+}
+ProductPrecision::~ProductPrecision() { products = before_; }
 
 Autocast::Autocast(const at::Device& device, Precision precision)
     : type_(device.type()),
       before_(is_autocast(type_)),
       cache_before_(at::autocast::is_autocast_cache_enabled()),
-      dtype_before_(autocast_dtype(type_)) {
+      dtype_before_(autocast_dtype(type_)),
+      products_(uses_operations(type_) ? Precision::kFloat32 : precision) {
+  const bool on = is_half(precision) && uses_operations(type_);
   const at::ScalarType half = precision == Precision::kFloat16 ? at::kHalf : at::kBFloat16;
-  set_autocast(type_, is_half(precision), is_half(precision) ? half : dtype_before_);
+  set_autocast(type_, on, on ? half : dtype_before_);
   // Every weight is read once in a step, and a copy that outlives the step would be of old weights.
   at::autocast::set_autocast_cache_enabled(false);
 }
@@ -145,7 +168,7 @@ Autocast::~Autocast() {
   at::autocast::set_autocast_cache_enabled(cache_before_);
 }
 
-bool uses_kernels(const at::Tensor& tensor) { return tensor.is_cpu() && !operations_only; }
+bool uses_kernels(const at::Tensor& tensor) { return !uses_operations(tensor.device().type()); }
 
 OperationsOnly::OperationsOnly() : before_(operations_only) { operations_only = true; }
 OperationsOnly::~OperationsOnly() { operations_only = before_; }

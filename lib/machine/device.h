@@ -28,11 +28,29 @@ c10::Device find_device(const std::string& name, const ProcessGroup* group = nul
 int choose_gpu(const std::string& name, int gpus, int local_rank, int local_size);
 
 // Lets ATen compute so from now on in this process, as far as it is a matter of the process.
-// Throws UsageError naming --precision when `device` does not: the CPU knows float32 alone.
+// Throws UsageError naming --precision when `device` does not: the CPU knows float32, and bfloat16
+// where bfloat16_products() of machine/bfloat16.h says so.
 void set_up_precision(const c10::Device& device, Precision precision);
 
-// While it lives, ATen's operations on `device` compute in `precision` in this thread: matrix
-// products take float32 numbers and round them. Backward passes follow what forward passes did.
+// The precision of our own kernels' products in this thread.
+Precision product_precision();
+
+// While it lives, product_precision() of this thread is this one.
+class ProductPrecision {
+ public:
+  explicit ProductPrecision(Precision precision);
+  ~ProductPrecision();
+  ProductPrecision(const ProductPrecision&) = delete;
+  ProductPrecision& operator=(const ProductPrecision&) = delete;
+
+ private:
+  Precision before_;
+};
+
+// While it lives, matrix products on `device` take float32 numbers and round them to `precision`,
+// in this thread and in the pieces of work that it divides (machine/pieces.h). Where our own
+// kernels compute, they see to it (kernels/product.h); elsewhere LibTorch's autocast does. Backward
+// passes follow what forward passes did.
 class Autocast {
  public:
   Autocast(const c10::Device& device, Precision precision);
@@ -44,6 +62,7 @@ class Autocast {
   c10::DeviceType type_;
   bool before_, cache_before_;
   c10::ScalarType dtype_before_;
+  ProductPrecision products_;
 };
 
 // Tells whether our own kernels compute on this tensor.

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "machine/device.h"
 #include "machine/pieces.h"
 #include "train/all_rows.h"
 #include "train/step_loss.h"
@@ -109,6 +110,7 @@ TrainedOnCpu::SliceResult TrainedOnCpu::run_slice(std::size_t slice, const at::T
 std::vector<TrainedOnCpu::SliceResult> TrainedOnCpu::run_slices(const at::Tensor& ids,
                                                                 const nn::StepOptions& options) {
   std::vector<SliceResult> results(slices_.size());
+  const machine::Autocast autocast(at::kCPU, config_.precision);
   if (slices_.size() == 1) {
     results[0] = run_slice(0, ids, options);  // on all threads
     return results;

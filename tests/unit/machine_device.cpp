@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "float32_error.h"
+#include "machine/bfloat16.h"
 #include "nn/accumulation_internal.h"
 #include "nn/document_reset_internal.h"
 #include "nn_support.h"
@@ -98,10 +99,15 @@ TEST_CASE("precisions have names") {
   CHECK_THROWS_AS(value_named<Precision>("half", "here"), FormatError);
 }
 
-TEST_CASE("the CPU computes in float32") {
+TEST_CASE("the CPU computes in float32, and in bfloat16 where it can") {
   set_up_precision(at::kCPU, Precision::kFloat32);
-  for (const Precision other : {Precision::kTf32, Precision::kBfloat16, Precision::kFloat16}) {
+  for (const Precision other : {Precision::kTf32, Precision::kFloat16}) {
     CHECK_THROWS_AS(set_up_precision(at::kCPU, other), UsageError);
+  }
+  if (bfloat16_products() == Bfloat16Products::kNone) {
+    CHECK_THROWS_AS(set_up_precision(at::kCPU, Precision::kBfloat16), UsageError);
+  } else {
+    CHECK_NOTHROW(set_up_precision(at::kCPU, Precision::kBfloat16));
   }
 }
 
@@ -134,26 +140,32 @@ TEST_CASE("kernels and operations compute the same network" * doctest::test_suit
   }
 }
 
+// Of LibTorch's operations, and of our own kernels.
+void check_rounding(const net::Network& network) {
+  const auto run = [&network](Precision precision) {
+    return compute(test::random_model(network, 3, at::kFloat), precision);
+  };
+  const std::vector<at::Tensor> exact = run(Precision::kFloat32);
+  const std::vector<at::Tensor> rounded = run(Precision::kBfloat16);
+  const std::vector<at::Tensor> again = run(Precision::kFloat32);
+  for (std::size_t i = 0; i < exact.size(); ++i) {
+    CAPTURE(i);
+    CHECK((rounded[i].scalar_type() == at::kFloat));
+    CHECK(!at::equal(exact[i], rounded[i]));
+    const at::Tensor difference = rounded[i] - exact[i];
+    CHECK(difference.norm().item<double>() < 0.1 * exact[i].norm().item<double>());
+    CHECK(at::equal(exact[i], again[i]));
+  }
+}
+
 TEST_CASE("autocast rounds products, and only while it lives") {
   for (const bool pre_lnorm : {false, true}) {
     net::Network network = one_of(net::Architecture::kTransformerQl);
     network.pre_lnorm = pre_lnorm;
     network.init_std = 0.1;
+    check_rounding(network);
     const OperationsOnly operations;
-    const auto run = [&network](Precision precision) {
-      return compute(test::random_model(network, 3, at::kFloat), precision);
-    };
-    const std::vector<at::Tensor> exact = run(Precision::kFloat32);
-    const std::vector<at::Tensor> rounded = run(Precision::kBfloat16);
-    const std::vector<at::Tensor> again = run(Precision::kFloat32);
-    for (std::size_t i = 0; i < exact.size(); ++i) {
-      CAPTURE(i);
-      CHECK((rounded[i].scalar_type() == at::kFloat));
-      CHECK(!at::equal(exact[i], rounded[i]));
-      const at::Tensor difference = rounded[i] - exact[i];
-      CHECK(difference.norm().item<double>() < 0.1 * exact[i].norm().item<double>());
-      CHECK(at::equal(exact[i], again[i]));
-    }
+    check_rounding(network);
   }
 }
 
@@ -190,6 +202,7 @@ TEST_CASE("droppath by weights is droppath by choice") {
 }
 
 TEST_CASE("autocast rounds a weight anew when it has changed, and ends with its block") {
+  const OperationsOnly operations;
   const at::Tensor weight = at::ones({2, 2}).requires_grad_();
   const auto product = [&] { return at::mm(at::ones({2, 2}), weight)[0][0].item<double>(); };
   for (const double value : {1.0, 3.0}) {

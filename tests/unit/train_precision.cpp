@@ -1,8 +1,10 @@
-// Autocast in training and validation. The CPU knows it as well, for ATen's operations.
+// Rounded products in training and validation: by LibTorch's autocast, which the CPU knows as well,
+// and by our own kernels.
 #include <cmath>
 
 #include "machine/device.h"
 #include "plain_bfloat16.h"
+#include "so_many_threads.h"
 #include "torch_doctest.h"
 #include "train/trained_on_device.h"
 #include "train_support.h"
@@ -41,13 +43,34 @@ TEST_CASE("a device's step computes in its precision") {
   CHECK(is_near(loss_of_steps(machine::Precision::kBfloat16), exact));
 }
 
-// A training on the CPU ignores the precision in its steps, so the weights are the same.
 TEST_CASE("a validation computes in the training's precision") {
   const machine::OperationsOnly operations;
   const test::PlainBfloat16 plain;
   const double exact = validation_loss(machine::Precision::kFloat32);
   CHECK(validation_loss(machine::Precision::kFloat32) == exact);
   CHECK(is_near(validation_loss(machine::Precision::kBfloat16), exact));
+}
+
+TEST_CASE("a training in bfloat16 has the same bits for any threads, and a resume goes on exactly" *
+          doctest::test_suite("numeric")) {
+  for (const net::Network& network : {test::tiny_ql(), test::tiny_xl(), test::tiny_compressive()}) {
+    CAPTURE(net::to_text(network.architecture));
+    test::Workplace whole(network), parts(network), exact(network);
+    whole.task.config.slices = parts.task.config.slices = exact.task.config.slices = 2;
+    whole.task.config.precision = parts.task.config.precision = machine::Precision::kBfloat16;
+    const auto train = [](test::Workplace& place, int threads, std::int64_t stop) {
+      const test::SoManyThreads so_many(threads);
+      place.task.stop_at = stop;
+      const double loss = place.train().best.value().loss;
+      place.task.start = Start::kResume;
+      return loss;
+    };
+    const double rounded = train(whole, 1, 0);
+    train(parts, 2, 7);
+    CHECK(train(parts, 3, 0) == rounded);
+    test::check_same_result(whole, parts);
+    CHECK(is_near(rounded, train(exact, 2, 0)));
+  }
 }
 
 }  // namespace ql::train

@@ -7,10 +7,12 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "machine/device.h"
 #include "net/geometry.h"
 #include "network_on_one_page.h"
 #include "nn/model.h"
 #include "nn_support.h"
+#include "plain_bfloat16.h"
 #include "torch_doctest.h"
 #include "weights/safetensors.h"
 #include "weights/weights.h"
@@ -129,7 +131,33 @@ bool is_silent(const std::string& key, const net::Network& network) {
   return key == "no_memory" || (key == "pool" && !pools) || (key == "c" && !compresses);
 }
 
+// The root of the mean square of the losses' differences, where products are rounded to bfloat16.
+double rounded_difference(const std::string& name, const net::Network& network) {
+  const TensorFile file = read_safetensors(kGolden / (name + ".safetensors"));
+  nn::Model model(network, at::kFloat);
+  load_weights(model, file, "golden.");
+  const machine::Autocast autocast(at::kCPU, machine::Precision::kBfloat16);
+  const at::Tensor losses = test::read_streams(model, network.lengths, file.at("golden.tokens"),
+                                               file.at("golden.targets"));
+  return (losses.to(at::kDouble) - file.at("golden.nll")).square().mean().sqrt().item<double>();
+}
+
 }  // namespace
+
+// LibTorch rounds the factors of the same products, and the results, too.
+TEST_CASE("golden networks in bfloat16 err no more than by LibTorch's operations" *
+          doctest::test_suite("numeric")) {
+  for (const std::string name : kNames) {
+    CAPTURE(name);
+    const net::Network network = golden_network(read_golden_json(name), name);
+    const double ours = rounded_difference(name, network);
+    const test::PlainBfloat16 plain;
+    const machine::OperationsOnly operations;
+    const double of_operations = rounded_difference(name, network);
+    CHECK(ours > 1e-6);
+    CHECK(ours < of_operations);
+  }
+}
 
 TEST_CASE("golden networks give their losses" * doctest::test_suite("numeric")) {
   for (const std::string name : kNames) {

@@ -1,0 +1,170 @@
+// Products whose factors are rounded to bfloat16, against the same products in float64.
+#include "kernels/product.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "base/error.h"
+#include "machine/bfloat16.h"
+#include "machine/device.h"
+#include "machine/onednn_product.h"
+#include "machine/pieces.h"
+#include "nn_support.h"
+#include "so_many_threads.h"
+#include "torch_doctest.h"
+
+namespace ql::test {
+namespace {
+
+using kernels::add_product;
+using kernels::as_factor;
+using kernels::product;
+using kernels::set_product;
+using machine::Precision;
+using machine::ProductPrecision;
+
+// The same numbers with columns side by side, and as a part of a larger matrix.
+std::vector<at::Tensor> layouts(const at::Tensor& matrix) {
+  at::Tensor wide = at::zeros({matrix.size(0) + 1, matrix.size(1) + 3}, matrix.options());
+  at::Tensor part = wide.narrow(0, 1, matrix.size(0)).narrow(1, 2, matrix.size(1));
+  part.copy_(matrix);
+  return {matrix, matrix.t().contiguous().t(), part, part.t().contiguous().t()};
+}
+
+// A sum of n products of floats, each rounded once, errs by so much at most.
+at::Tensor bound(const at::Tensor& a, const at::Tensor& b) {
+  const double unit = std::numeric_limits<float>::epsilon() * static_cast<double>(a.size(1) + 2);
+  return at::mm(a.to(at::kDouble).abs(), b.to(at::kDouble).abs()) * unit + 1e-30;
+}
+
+bool is_product(const at::Tensor& result, const at::Tensor& a, const at::Tensor& b) {
+  const at::Tensor exact = at::mm(a.to(at::kDouble), b.to(at::kDouble));
+  return (result.scalar_type() == at::kFloat) &&
+         ((result.to(at::kDouble) - exact).abs() <= bound(a, b)).all().item<bool>();
+}
+
+}  // namespace
+
+TEST_CASE("a factor has the numbers that LibTorch rounds to" * doctest::test_suite("numeric")) {
+  const ProductPrecision rounding(Precision::kBfloat16);
+  at::manual_seed(1);
+  // All exponents and signs; halfway cases; numbers that are none.
+  at::Tensor bits = at::randint(std::numeric_limits<std::int32_t>::min(),
+                                std::numeric_limits<std::int32_t>::max(), {1000, 1003}, at::kLong)
+                        .to(at::kInt);
+  bits.select(0, 0).bitwise_and_(-32768);
+  bits[1][0] = 0x7F800000;
+  bits[1][1] = 0x7F7FFFFF;
+  bits[1][2] = 0x7F800001;
+  bits[1][3] = 1;
+  const at::Tensor numbers = at::from_blob(bits.data_ptr(), bits.sizes(), at::kFloat);
+  const at::Tensor factor = as_factor(numbers), expected = numbers.to(at::kBFloat16);
+  REQUIRE((factor.scalar_type() == at::kBFloat16));
+  CHECK(at::equal(factor.isnan(), numbers.isnan()));
+  CHECK(factor.isnan().any().item<bool>());
+  CHECK(at::equal(at::nan_to_num(factor.to(at::kFloat)), at::nan_to_num(expected.to(at::kFloat))));
+  // The precision of float64, and of a thread that does not round, stays.
+  CHECK((as_factor(numbers.to(at::kDouble)).scalar_type() == at::kDouble));
+  const ProductPrecision plain(Precision::kFloat32);
+  CHECK(as_factor(numbers).is_same(numbers));
+  CHECK((kernels::as_factor_beside(numbers, factor).scalar_type() == at::kBFloat16));
+  CHECK(kernels::as_factor_beside(numbers, numbers).is_same(numbers));
+}
+
+TEST_CASE("products of rounded factors have the sums of float32" * doctest::test_suite("numeric")) {
+  const ProductPrecision rounding(Precision::kBfloat16);
+  at::manual_seed(2);
+  for (const std::int64_t rows : {1, 3, 64, 257, 600}) {
+    for (const std::int64_t inner : {1, 17, 128}) {
+      for (const std::int64_t columns : {1, 31, 96}) {
+        CAPTURE(rows);
+        CAPTURE(inner);
+        CAPTURE(columns);
+        const at::Tensor a = at::randn({rows, inner}), b = at::randn({inner, columns});
+        const at::Tensor rounded_a = a.to(at::kBFloat16), rounded_b = b.to(at::kBFloat16);
+        for (const at::Tensor& of_a : layouts(a)) {
+          for (const at::Tensor& of_b : layouts(b)) {
+            const at::Tensor found = product(as_factor(of_a), as_factor(of_b));
+            CHECK(is_product(found, rounded_a, rounded_b));
+          }
+        }
+        at::Tensor wide = at::ones({rows, columns + 5});
+        at::Tensor part = wide.narrow(1, 2, columns);
+        add_product(part, as_factor(a), as_factor(b));
+        CHECK(is_product(part, at::cat({rounded_a.to(at::kFloat), at::ones({rows, 1})}, 1),
+                         at::cat({rounded_b.to(at::kFloat), at::ones({1, columns})}, 0)));
+        set_product(part, as_factor(a), as_factor(b));
+        CHECK(is_product(part, rounded_a, rounded_b));
+        CHECK(wide.narrow(1, 0, 2).eq(1).all().item<bool>());
+        CHECK(wide.narrow(1, columns + 2, 3).eq(1).all().item<bool>());
+      }
+    }
+  }
+}
+
+TEST_CASE("products of rounded factors have the same bits for any number of threads" *
+          doctest::test_suite("numeric")) {
+  const ProductPrecision rounding(Precision::kBfloat16);
+  at::manual_seed(3);
+  const at::Tensor a = at::randn({700, 90}), b = at::randn({90, 130});
+  const auto by_threads = [&](int threads) {
+    const SoManyThreads so_many(threads);
+    return product(as_factor(a), as_factor(b));
+  };
+  const at::Tensor by_one = by_threads(1);
+  CHECK(at::equal(by_threads(2), by_one));
+  CHECK(at::equal(by_threads(3), by_one));
+  // Pieces take over the precision of the thread that divides the work.
+  const SoManyThreads three(3);
+  std::vector<at::Tensor> parts(3);
+  machine::for_pieces(700, 256, [&](std::int64_t first, std::int64_t count) {
+    parts[static_cast<std::size_t>(first / 256)] =
+        product(as_factor(a.narrow(0, first, count)), as_factor(b));
+  });
+  CHECK(at::equal(at::cat(parts), by_one));
+}
+
+#if defined(QL_ONEDNN)
+// Every processor has oneDNN's products of float32, which are called in the same way.
+TEST_CASE("oneDNN multiplies matrices of any layout") {
+  at::manual_seed(4);
+  const SoManyThreads two(2);
+  const bool native = machine::bfloat16_products() == machine::Bfloat16Products::kNative;
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+    if (type == at::kBFloat16 && !native) continue;
+    const at::Tensor a = at::randn({70, 45}).to(type), b = at::randn({45, 38}).to(type);
+    for (const at::Tensor& of_a : layouts(a)) {
+      for (const at::Tensor& of_b : layouts(b)) {
+        std::vector<int> right(4, 0);
+        machine::for_pieces(4, 1, [&](std::int64_t piece, std::int64_t) {
+          at::Tensor result = at::mm(a.to(at::kFloat), b.to(at::kFloat));
+          const bool add = piece % 2 == 1;
+          machine::multiply_by_onednn(result, of_a, of_b, add);
+          right[static_cast<std::size_t>(piece)] =
+              is_product(add ? result / 2 : result, of_a, of_b);
+        });
+        CHECK(right == std::vector<int>(4, 1));
+      }
+    }
+  }
+}
+#endif
+
+TEST_CASE("the environment decides how numbers of bfloat16 are multiplied") {
+  using machine::Bfloat16Products;
+  CHECK((machine::choose_bfloat16_products("emulated") == Bfloat16Products::kEmulated));
+  CHECK((machine::choose_bfloat16_products(nullptr) != Bfloat16Products::kEmulated));
+  CHECK((machine::choose_bfloat16_products("") == machine::choose_bfloat16_products(nullptr)));
+  CHECK_THROWS_WITH_AS(
+      machine::choose_bfloat16_products("yes"),
+      "QL_BFLOAT16: 'yes' is no way to multiply numbers of bfloat16; set it to emulated, "
+      "or leave it out",
+      UsageError);
+}
+
+}  // namespace ql::test
