@@ -97,6 +97,7 @@ at::Tensor ConsecutiveStep::in_pieces(
   std::vector<at::Tensor> results(static_cast<std::size_t>((segments + size - 1) / size));
   machine::for_pieces(segments, size, [&](std::int64_t first, std::int64_t count) {
     std::vector<at::Tensor> piece;
+    piece.reserve(tensors.size());
     for (const at::Tensor& all : tensors) piece.push_back(all.narrow(0, first, count));
     results[static_cast<std::size_t>(first / size)] = work(piece);
   });
