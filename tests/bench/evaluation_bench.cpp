@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "eval/evaluate.h"
+#include "machine/bfloat16.h"
+#include "machine/device.h"
 #include "machine/threads.h"
 #include "net/cost.h"
 #include "net/model_file.h"
@@ -33,6 +35,7 @@ void matrix_product(benchmark::State& state) {
 }
 BENCHMARK(matrix_product)->UseRealTime();
 
+// Its last argument is 1 for products of bfloat16.
 void evaluation(benchmark::State& state, const std::string& name, const ql::net::Lengths& lengths) {
   const std::int64_t tokens = state.range(0), batch = state.range(1);
   ql::net::Network network =
@@ -52,6 +55,13 @@ void evaluation(benchmark::State& state, const std::string& name, const ql::net:
   options.lengths = lengths;
   options.batch = batch;
   options.chunk = state.range(2);
+  const bool rounded = state.range(3) == 1;
+  if (rounded && ql::machine::bfloat16_products() == ql::machine::Bfloat16Products::kNone) {
+    state.SkipWithError("this processor has no products of bfloat16");
+    return;
+  }
+  const ql::machine::Autocast autocast(
+      at::kCPU, rounded ? ql::machine::Precision::kBfloat16 : ql::machine::Precision::kFloat32);
   while (state.KeepRunning()) {
     benchmark::DoNotOptimize(ql::eval::evaluate(model, source, options).nll);
   }
@@ -62,12 +72,13 @@ void evaluation(benchmark::State& state, const std::string& name, const ql::net:
 }
 
 const ql::net::Lengths kLengths{4, 12, 0}, kCompressive{4, 6, 6};
-#define QL_EVALUATION(NAME, PRESET, LENGTHS)           \
-  BENCHMARK_CAPTURE(evaluation, NAME, PRESET, LENGTHS) \
-      ->ArgNames({"tokens", "columns", "chunk"})       \
-      ->Args({16384, 0, 0})                            \
-      ->Args({2048, 1, 0})                             \
-      ->Unit(benchmark::kMillisecond)                  \
+#define QL_EVALUATION(NAME, PRESET, LENGTHS)                 \
+  BENCHMARK_CAPTURE(evaluation, NAME, PRESET, LENGTHS)       \
+      ->ArgNames({"tokens", "columns", "chunk", "bfloat16"}) \
+      ->Args({16384, 0, 0, 0})                               \
+      ->Args({16384, 0, 0, 1})                               \
+      ->Args({2048, 1, 0, 0})                                \
+      ->Unit(benchmark::kMillisecond)                        \
       ->UseRealTime()
 QL_EVALUATION(xl, "xl", kLengths);
 QL_EVALUATION(ql, "ql", kLengths);

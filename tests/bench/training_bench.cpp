@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "base/resources.h"
+#include "machine/bfloat16.h"
 #include "machine/threads.h"
 #include "net/cost.h"
 #include "net/model_file.h"
@@ -41,6 +42,7 @@ struct Shape {
   std::string name;
   Network network;
   std::int64_t batch;
+  ql::machine::Precision precision = ql::machine::Precision::kFloat32;
 };
 
 // The paper's networks for SimpleBooks-2 (8 layers of width 256, 4 heads of 64, inner width 1024).
@@ -53,6 +55,12 @@ Shape simplebooks(const std::string& name, const std::string& preset, const Leng
   network.vocab_size = kSimpleBooks;
   network.lengths = lengths;
   return {name, network, batch};
+}
+
+Shape in_bfloat16(Shape shape) {
+  shape.name += " bfloat16";
+  shape.precision = ql::machine::Precision::kBfloat16;
+  return shape;
 }
 
 Shape without_dropout(Shape shape) {
@@ -77,14 +85,24 @@ Shape characters() {
 
 std::vector<std::pair<std::string, std::vector<Shape>>> groups() {
   const Shape sb2 = simplebooks("SB2", "xl", {8, 8, 0}, 128);
-  return {{"sb2", {sb2, without_dropout(sb2)}},
-          {"sb2-long", {simplebooks("SB2-long", "xl", {64, 64, 0}, 16)}},
-          {"scales", {sb2, simplebooks("QL 08/08", "ql", {8, 8, 0}, 128)}},
-          {"paper",
-           {simplebooks("XL 04/12", "xl", {4, 12, 0}, 256),
-            simplebooks("QL 04/12", "ql", {4, 12, 0}, 256),
-            simplebooks("Compressive 04/06/06", "compressive", {4, 6, 6}, 256)}},
-          {"char", {characters()}}};
+  const Shape sb2_long = simplebooks("SB2-long", "xl", {64, 64, 0}, 16);
+  const Shape ql = simplebooks("QL 08/08", "ql", {8, 8, 0}, 128);
+  const Shape paper_xl = simplebooks("XL 04/12", "xl", {4, 12, 0}, 256);
+  const Shape paper_ql = simplebooks("QL 04/12", "ql", {4, 12, 0}, 256);
+  std::vector<std::pair<std::string, std::vector<Shape>>> all = {
+      {"sb2", {sb2, without_dropout(sb2)}},
+      {"sb2-long", {sb2_long}},
+      {"scales", {sb2, ql}},
+      {"paper",
+       {paper_xl, paper_ql, simplebooks("Compressive 04/06/06", "compressive", {4, 6, 6}, 256)}},
+      {"char", {characters()}}};
+  if (ql::machine::bfloat16_products() == ql::machine::Bfloat16Products::kNone) return all;
+  all.push_back({"bfloat16-sb2", {sb2, in_bfloat16(sb2)}});
+  all.push_back({"bfloat16-sb2-long", {sb2_long, in_bfloat16(sb2_long)}});
+  all.push_back({"bfloat16-ql", {ql, in_bfloat16(ql)}});
+  all.push_back({"bfloat16-paper-xl", {paper_xl, in_bfloat16(paper_xl)}});
+  all.push_back({"bfloat16-paper-ql", {paper_ql, in_bfloat16(paper_ql)}});
+  return all;
 }
 
 double seconds_of(const std::function<void()>& work) {
@@ -108,6 +126,7 @@ ql::train::TrainingConfig make_config(const Shape& shape) {
   config.slices =
       ql::train::choose_slices(shape.batch, shape.network.lengths.segment, at::get_num_threads());
   config.passes = 1;
+  config.precision = shape.precision;
   return config;
 }
 
