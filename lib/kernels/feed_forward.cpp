@@ -18,16 +18,16 @@ struct FeedForward : torch::autograd::Function<FeedForward> {
                             const at::Tensor& inner_weight, const at::Tensor& inner_bias,
                             const at::Tensor& outer_weight, const KeptElements& kept) {
     const at::Tensor input = as_factor(states);
-    const at::Tensor inner_factor = as_factor(inner_weight), outer_factor = as_factor(outer_weight);
-    at::Tensor inner = product(input, inner_factor.t());
-    relu_rows_(inner, inner_bias, kept);
-    const at::Tensor hidden = as_factor(inner);
+    const at::Tensor inner_factor = weight_factor(inner_weight);
+    const at::Tensor outer_factor = weight_factor(outer_weight);
+    const at::Tensor inner = product(input, inner_factor.t());
+    const at::Tensor hidden = place_of_factor(inner, input);
+    relu_rows(inner, inner_bias, kept, hidden);
     // The factors of the weights are theirs as long as nobody changes these.
     context->save_for_backward({inner_weight, outer_weight});
     context->saved_data["states"] = input;
     context->saved_data["inner_weight"] = inner_factor;
     context->saved_data["outer_weight"] = outer_factor;
-    context->saved_data["inner"] = inner;
     context->saved_data["hidden"] = hidden;
     context->saved_data["factor"] = kept.factor;
     return product(hidden, outer_factor.t());
@@ -39,12 +39,12 @@ struct FeedForward : torch::autograd::Function<FeedForward> {
     const at::Tensor hidden = saved("hidden");
     const at::Tensor gradient = as_factor_beside(outputs[0].contiguous(), hidden);
     const at::Tensor of_outer = product(gradient.t(), hidden);
-    at::Tensor slopes = product(gradient, saved("outer_weight"));
+    const at::Tensor by_hidden = product(gradient, saved("outer_weight"));
+    const at::Tensor slopes = place_of_factor(by_hidden, hidden);
     const at::Tensor of_bias =
-        relu_rows_gradient_(slopes, saved("inner"), context->saved_data["factor"].toDouble());
-    const at::Tensor of_inner = as_factor_beside(slopes, hidden);
-    return {product(of_inner, saved("inner_weight")), product(of_inner.t(), saved("states")),
-            of_bias, of_outer, at::Tensor()};
+        relu_rows_gradient(by_hidden, hidden, context->saved_data["factor"].toDouble(), slopes);
+    return {product(slopes, saved("inner_weight")), product(slopes.t(), saved("states")), of_bias,
+            of_outer, at::Tensor()};
   }
 };
 

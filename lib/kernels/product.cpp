@@ -4,13 +4,14 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
+#include <stdexcept>
 
+#include "kernels/bfloat16_number.h"
 #include "kernels/vector.h"
 #include "machine/bfloat16.h"
-#include "machine/device.h"
 #include "machine/onednn_product.h"
 #include "machine/pieces.h"
+#include "machine/product_precision.h"
 
 namespace ql::kernels {
 namespace {
@@ -20,16 +21,8 @@ constexpr std::int64_t kGrain = std::int64_t{1} << 15;
 // Of the result.
 constexpr std::int64_t kRowsOfPiece = 256;
 
-// Rounds to the nearest number of bfloat16, of two equally near ones to the even one.
-QL_VECTOR_BODY void round_numbers_body(const float* from, std::int64_t count, std::uint16_t* to) {
-  for (std::int64_t i = 0; i < count; ++i) {
-    std::uint32_t bits;
-    std::memcpy(&bits, from + i, sizeof(bits));
-    const std::uint32_t rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16;
-    // Rounding could make an infinity of a number that is none.
-    const std::uint32_t no_number = (bits >> 16) | 0x40;
-    to[i] = static_cast<std::uint16_t>((bits & 0x7FFFFFFF) > 0x7F800000 ? no_number : rounded);
-  }
+QL_VECTOR_BODY void round_numbers_body(const float* from, std::int64_t count, Bfloat16Bits* to) {
+  for (std::int64_t i = 0; i < count; ++i) store_number(from[i], to[i]);
 }
 QL_VECTOR_KERNEL(round_numbers)
 
@@ -38,40 +31,53 @@ at::Tensor round_matrix(const at::Tensor& matrix) {
   if (!matrix.is_contiguous()) return round_matrix(matrix.contiguous());
   at::Tensor rounded = at::empty(matrix.sizes(), matrix.options().dtype(at::kBFloat16));
   const float* from = matrix.data_ptr<float>();
-  auto* to = reinterpret_cast<std::uint16_t*>(rounded.data_ptr<at::BFloat16>());
+  Bfloat16Bits* to = bfloat16_bits(rounded);
   at::parallel_for(0, matrix.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {
     round_numbers(from + begin, end - begin, to + begin);
   });
   return rounded;
 }
 
-void multiply_floats(at::Tensor& result, const at::Tensor& a, const at::Tensor& b, bool add) {
-  if (add) {
+void multiply_floats(at::Tensor& result, const at::Tensor& a, const at::Tensor& b, bool add,
+                     const at::Tensor& bias) {
+  if (bias.defined() && !add) result.copy_(bias.expand_as(result));
+  if (add || bias.defined()) {
     result.addmm_(a, b);
   } else {
     at::mm_out(result, a, b);
   }
 }
 
-void multiply_rounded(at::Tensor& result, const at::Tensor& a, const at::Tensor& b, bool add) {
+void multiply_rounded(at::Tensor& result, const at::Tensor& a, const at::Tensor& b, bool add,
+                      const at::Tensor& bias) {
   if (machine::bfloat16_products() == machine::Bfloat16Products::kNative) {
-    machine::multiply_by_onednn(result, a, b, add);
+    machine::multiply_by_onednn(result, a, b, add, bias.defined() ? bias.contiguous() : bias);
   } else {
-    multiply_floats(result, a.to(at::kFloat), b.to(at::kFloat), add);
+    multiply_floats(result, a.to(at::kFloat), b.to(at::kFloat), add, bias);
   }
 }
 
-void multiply(at::Tensor& result, const at::Tensor& a, const at::Tensor& b, bool add) {
+void multiply(at::Tensor& result, const at::Tensor& a, const at::Tensor& b, bool add,
+              const at::Tensor& bias) {
+  if (a.scalar_type() != b.scalar_type()) {
+    throw std::logic_error("a product's factors have two precisions");
+  }
   if (a.scalar_type() != at::kBFloat16) {
-    multiply_floats(result, a, b, add);
+    multiply_floats(result, a, b, add, bias);
   } else if (machine::in_piece()) {
-    multiply_rounded(result, a, b, add);
+    multiply_rounded(result, a, b, add, bias);
   } else {
     machine::for_pieces(a.size(0), kRowsOfPiece, [&](std::int64_t first, std::int64_t count) {
       at::Tensor rows = result.narrow(0, first, count);
-      multiply_rounded(rows, a.narrow(0, first, count), b, add);
+      multiply_rounded(rows, a.narrow(0, first, count), b, add, bias);
     });
   }
+}
+
+// Others may be gone, or have other numbers, when a product asks again.
+bool is_parameter(const at::TensorBase& tensor) {
+  if (tensor.is_view()) return is_parameter(tensor._base());
+  return tensor.is_leaf() && tensor.requires_grad();
 }
 
 }  // namespace
@@ -88,19 +94,34 @@ at::Tensor as_factor_beside(const at::Tensor& matrix, const at::Tensor& factor) 
              : matrix;
 }
 
-at::Tensor product(const at::Tensor& a, const at::Tensor& b) {
-  if (a.scalar_type() != at::kBFloat16) return at::mm(a, b);
-  at::Tensor result = at::empty({a.size(0), b.size(1)}, a.options().dtype(at::kFloat));
-  multiply(result, a, b, false);
+at::Tensor weight_factor(const at::Tensor& weight, const at::Tensor& scales) {
+  const auto make = [&] { return as_factor(scales.defined() ? weight * scales : weight); };
+  if (!rounds_factors() || !is_parameter(weight) || (scales.defined() && !is_parameter(scales))) {
+    return make();
+  }
+  const at::NoGradGuard no_grad;
+  return machine::current_product_precision()->rounded(weight, scales, make);
+}
+
+at::Tensor place_of_factor(const at::Tensor& matrix, const at::Tensor& factor) {
+  return matrix.scalar_type() == factor.scalar_type() ? matrix
+                                                      : at::empty_like(matrix, factor.options());
+}
+
+at::Tensor product(const at::Tensor& a, const at::Tensor& b, const at::Tensor& bias) {
+  const at::ScalarType type = a.scalar_type() == at::kBFloat16 ? at::kFloat : a.scalar_type();
+  at::Tensor result = at::empty({a.size(0), b.size(1)}, a.options().dtype(type));
+  multiply(result, a, b, false, bias);
   return result;
 }
 
-void set_product(at::Tensor& result, const at::Tensor& a, const at::Tensor& b) {
-  multiply(result, a, b, false);
+void set_product(at::Tensor& result, const at::Tensor& a, const at::Tensor& b,
+                 const at::Tensor& bias) {
+  multiply(result, a, b, false, bias);
 }
 
 void add_product(at::Tensor& result, const at::Tensor& a, const at::Tensor& b) {
-  multiply(result, a, b, true);
+  multiply(result, a, b, true, at::Tensor());
 }
 
 }  // namespace ql::kernels

@@ -18,10 +18,20 @@ bool rounds_factors();
 at::Tensor as_factor(const at::Tensor& matrix);
 at::Tensor as_factor_beside(const at::Tensor& matrix, const at::Tensor& factor);
 
-// a b of two factors.
-at::Tensor product(const at::Tensor& a, const at::Tensor& b);
-// result = a b, and result = result + a b.
-void set_product(at::Tensor& result, const at::Tensor& a, const at::Tensor& b);
+// Returns the weight as a factor, each column multiplied by its number of `scales` before, if they
+// are defined. A network's parameters, and parts of them, are rounded once as long as this
+// precision is set (machine/product_precision.h).
+at::Tensor weight_factor(const at::Tensor& weight, const at::Tensor& scales = {});
+
+// Returns where the kernel that changes the matrix last puts it as a factor, in the precision of
+// another factor: a new tensor for rounded numbers, or the matrix itself.
+at::Tensor place_of_factor(const at::Tensor& matrix, const at::Tensor& factor);
+
+// a b of two factors. Each row gets `bias` [columns] as well, if that is defined.
+at::Tensor product(const at::Tensor& a, const at::Tensor& b, const at::Tensor& bias = {});
+// result = a b, with a bias likewise, and result = result + a b.
+void set_product(at::Tensor& result, const at::Tensor& a, const at::Tensor& b,
+                 const at::Tensor& bias = {});
 void add_product(at::Tensor& result, const at::Tensor& a, const at::Tensor& b);
 
 }  // namespace ql::kernels

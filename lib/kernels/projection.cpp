@@ -5,10 +5,12 @@
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "kernels/autograd.h"
+#include "kernels/bfloat16_number.h"
 #include "kernels/product.h"
 #include "kernels/vector.h"
 #include "kernels/vector_type.h"
@@ -24,11 +26,13 @@ thread_local bool rows_apart = false;
 constexpr std::int64_t kColumnsOfTask = 32;
 
 // result[row][column] = sum over k of states[row][k] weights[column][k] + bias[column], for the
-// columns from `begin` to `end`. Rows of all matrices follow one another without gaps.
-template <typename Real>
+// columns from `begin` to `end`. Rows of all matrices follow one another without gaps. The factors
+// are Real or bfloat16.
+template <typename Real, typename Number>
 struct RowProducts {
   std::int64_t rows = 0, width = 0, columns = 0, begin = 0, end = 0;
-  const Real *states = nullptr, *weights = nullptr, *bias = nullptr;
+  const Number *states = nullptr, *weights = nullptr;
+  const Real* bias = nullptr;
   Real* result = nullptr;
 };
 
@@ -65,14 +69,14 @@ QL_VECTOR_BODY void find_totals(typename Register<Real, kBytes>::Vector* sums, R
 
 // Computes a block of rows and columns. Every number has a sum of its own, a vector whose lanes
 // are added up at the end, so it does not matter which others are computed with it.
-template <int kBytes, int kBlockRows, int kBlockColumns, typename Real>
-QL_VECTOR_BODY void multiply_block(const RowProducts<Real>* product, std::int64_t row,
+template <int kBytes, int kBlockRows, int kBlockColumns, typename Real, typename Number>
+QL_VECTOR_BODY void multiply_block(const RowProducts<Real, Number>* product, std::int64_t row,
                                    std::int64_t column) {
   using Vector = typename Register<Real, kBytes>::Vector;
   constexpr std::int64_t kSize = Register<Real, kBytes>::kSize;
   const std::int64_t width = product->width;
-  const Real* states = product->states + row * width;
-  const Real* weights = product->weights + column * width;
+  const Number* states = product->states + row * width;
+  const Number* weights = product->weights + column * width;
   Vector sums[kBlockRows][kBlockColumns];
   QL_UNROLL
   for (int i = 0; i < kBlockRows; ++i) {
@@ -123,8 +127,8 @@ template <int kBytes>
 constexpr int kColumns = kBytes == 64 ? 4 : 2;
 constexpr int kRows = 4;
 
-template <int kBytes, typename Real>
-QL_VECTOR_BODY void multiply_rows_apart_body(const RowProducts<Real>* product) {
+template <int kBytes, typename Real, typename Number>
+QL_VECTOR_BODY void multiply_rows_apart_body(const RowProducts<Real, Number>* product) {
   const std::int64_t whole_rows = product->rows / kRows * kRows;
   std::int64_t column = product->begin;
   for (; column + kColumns<kBytes> <= product->end; column += kColumns<kBytes>) {
@@ -146,28 +150,32 @@ QL_REGISTER_KERNEL(multiply_rows_apart)
 
 at::Tensor project_rows_apart(const at::Tensor& states, const at::Tensor& weight,
                               const at::Tensor& bias) {
-  const at::Tensor plain_states = states.contiguous(), plain_weight = weight.contiguous();
+  const at::Tensor rows = as_factor(states.reshape({-1, weight.size(1)})).contiguous();
+  const at::Tensor factor = weight_factor(weight).contiguous();
   const at::Tensor plain_bias = bias.defined() ? bias.contiguous() : bias;
   std::vector<std::int64_t> shape = states.sizes().vec();
   shape.back() = weight.size(0);
   at::Tensor result = at::empty(shape, states.options());
   AT_DISPATCH_FLOATING_TYPES(states.scalar_type(), "project_rows_apart", [&] {
-    RowProducts<scalar_t> product;
-    product.width = weight.size(1);
-    product.columns = weight.size(0);
-    product.rows = result.numel() / std::max<std::int64_t>(1, product.columns);
-    product.states = plain_states.data_ptr<scalar_t>();
-    product.weights = plain_weight.data_ptr<scalar_t>();
-    product.bias = plain_bias.defined() ? plain_bias.data_ptr<scalar_t>() : nullptr;
-    product.result = result.data_ptr<scalar_t>();
-    const std::int64_t tasks = (product.columns + kColumnsOfTask - 1) / kColumnsOfTask;
-    at::parallel_for(0, tasks, 1, [&](std::int64_t begin, std::int64_t end) {
-      RowProducts<scalar_t> part = product;
-      for (std::int64_t task = begin; task < end; ++task) {
-        part.begin = task * kColumnsOfTask;
-        part.end = std::min(product.columns, part.begin + kColumnsOfTask);
-        multiply_rows_apart(&part);
-      }
+    with_numbers<scalar_t>(factor, [&](const auto* weights) {
+      using Number = std::decay_t<decltype(*weights)>;
+      RowProducts<scalar_t, Number> product;
+      product.rows = rows.size(0);
+      product.width = weight.size(1);
+      product.columns = weight.size(0);
+      product.states = static_cast<const Number*>(rows.data_ptr());
+      product.weights = weights;
+      product.bias = plain_bias.defined() ? plain_bias.data_ptr<scalar_t>() : nullptr;
+      product.result = result.data_ptr<scalar_t>();
+      const std::int64_t tasks = (product.columns + kColumnsOfTask - 1) / kColumnsOfTask;
+      at::parallel_for(0, tasks, 1, [&](std::int64_t begin, std::int64_t end) {
+        RowProducts<scalar_t, Number> part = product;
+        for (std::int64_t task = begin; task < end; ++task) {
+          part.begin = task * kColumnsOfTask;
+          part.end = std::min(product.columns, part.begin + kColumnsOfTask);
+          multiply_rows_apart(&part);
+        }
+      });
     });
   });
   return result;
@@ -181,14 +189,16 @@ constexpr std::int64_t kColumnsOfBlock = 128;
 at::Tensor project_in_blocks(const at::Tensor& states, const at::Tensor& weight,
                              const at::Tensor& bias) {
   const std::int64_t columns = weight.size(0);
-  const at::Tensor rows = states.reshape({-1, weight.size(1)});
+  at::Tensor rows = states.reshape({-1, weight.size(1)});
   const std::int64_t count = rows.size(0);
+  // More rows are rounded block by block.
+  if (count <= kRowsOfBlock) rows = as_factor(rows);
   const std::int64_t of_block = count > kRowsOfBlock ? columns : kColumnsOfBlock;
   std::vector<std::int64_t> shape = states.sizes().vec();
   shape.back() = columns;
   at::Tensor result = at::empty(shape, states.options());
   const at::Tensor result_rows = result.view({count, columns});
-  const at::Tensor factor = as_factor(weight);
+  const at::Tensor factor = weight_factor(weight);
   const std::int64_t across = (columns + of_block - 1) / of_block;
   const std::int64_t blocks = (count + kRowsOfBlock - 1) / kRowsOfBlock * across;
   machine::for_pieces(blocks, 1, [&](std::int64_t block, std::int64_t) {
@@ -198,32 +208,30 @@ at::Tensor project_in_blocks(const at::Tensor& states, const at::Tensor& weight,
     at::Tensor part = result_rows.narrow(0, row, height).narrow(1, column, width);
     const at::Tensor of_weight = factor.narrow(0, column, width).t();
     const at::Tensor of_rows = as_factor(rows.narrow(0, row, height));
-    if (bias.defined()) {
-      part.copy_(bias.narrow(0, column, width));
-      add_product(part, of_rows, of_weight);
-    } else {
-      set_product(part, of_rows, of_weight);
-    }
+    set_product(part, of_rows, of_weight,
+                bias.defined() ? bias.narrow(0, column, width) : at::Tensor());
   });
   return result;
 }
 
 // With factors in this thread's precision: the rows x of the states, and G for the gradient by the
-// output x W^T. Gradients: x: G W    W: G^T x
+// output x W^T + b. Gradients: x: G W    W: G^T x    b: sum of G over the rows
 struct Linear : torch::autograd::Function<Linear> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& states,
-                            const at::Tensor& weight) {
-    const at::Tensor rows = as_factor(states), factor = as_factor(weight);
+                            const at::Tensor& weight, const OptionalTensor& bias) {
+    const at::Tensor rows = as_factor(states), factor = weight_factor(weight);
     context->saved_data["rows"] = rows;
     context->saved_data["weight"] = factor;
-    return product(rows, factor.t());
+    context->saved_data["with_bias"] = bias.has_value();
+    return product(rows, factor.t(), bias.value_or(at::Tensor()));
   }
 
   static variable_list backward(AutogradContext* context, variable_list outputs) {
     const at::Tensor rows = context->saved_data["rows"].toTensor();
     const at::Tensor gradient = as_factor_beside(outputs[0].contiguous(), rows);
     return {product(gradient, context->saved_data["weight"].toTensor()),
-            product(gradient.t(), rows)};
+            product(gradient.t(), rows),
+            context->saved_data["with_bias"].toBool() ? outputs[0].sum(0) : at::Tensor()};
   }
 };
 
@@ -232,8 +240,10 @@ at::Tensor project_rounded(const at::Tensor& states, const at::Tensor& weight,
   const at::Tensor rows = states.reshape({-1, weight.size(1)}).contiguous();
   std::vector<std::int64_t> shape = states.sizes().vec();
   shape.back() = weight.size(0);
-  const at::Tensor result = Linear::apply(rows, weight.contiguous());
-  return (bias.defined() ? result + bias : result).view(shape);
+  const at::Tensor result = at::GradMode::is_enabled()
+                                ? Linear::apply(rows, weight, optional_tensor(bias))
+                                : product(as_factor(rows), weight_factor(weight).t(), bias);
+  return result.view(shape);
 }
 
 }  // namespace

@@ -6,8 +6,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <type_traits>
 
+#include "kernels/bfloat16_number.h"
 #include "kernels/layer_norm.h"
+#include "kernels/product.h"
 #include "kernels/vector.h"
 
 namespace ql::kernels {
@@ -148,6 +151,24 @@ QL_VECTOR_BODY void normalize_block_body(const Real* states, const Real* weight,
 }
 QL_VECTOR_KERNEL(normalize_block)
 
+// A block of rows is in a cache when its numbers are copied.
+template <typename Real, typename Number>
+QL_VECTOR_BODY void copy_numbers_body(const Real* from, std::int64_t count, Number* to) {
+  if (static_cast<const void*>(from) == static_cast<const void*>(to)) return;
+  for (std::int64_t i = 0; i < count; ++i) store_number(from[i], to[i]);
+}
+QL_VECTOR_KERNEL(copy_numbers)
+
+// sums += the sum over the rows.
+template <typename Real>
+QL_VECTOR_BODY void sum_block_body(const Real* values, std::int64_t rows, std::int64_t width,
+                                   Real* sums) {
+  for (std::int64_t at = 0; at < rows * width; at += width) {
+    for (std::int64_t j = 0; j < width; ++j) sums[j] += values[at + j];
+  }
+}
+QL_VECTOR_KERNEL(sum_block)
+
 // output = kept factor sum_gradient; bias += the sum of `output` over the rows.
 template <typename Real>
 QL_VECTOR_BODY void add_gradient_block_body(const Real* sum_gradient, const std::uint8_t* kept,
@@ -249,34 +270,37 @@ QL_VECTOR_BODY void normalize_gradient_block_body(Real* gradient, const Real* va
 }
 QL_VECTOR_KERNEL(normalize_gradient_block)
 
-// inner = kept factor max(0, inner + bias).
-template <typename Real>
-QL_VECTOR_BODY void relu_block_body(Real* inner, const Real* bias, const std::uint8_t* kept,
-                                    Real factor, std::int64_t rows, std::int64_t width) {
+// hidden = kept factor max(0, inner + bias).
+template <typename Real, typename Number>
+QL_VECTOR_BODY void relu_block_body(const Real* inner, const Real* bias, const std::uint8_t* kept,
+                                    Real factor, std::int64_t rows, std::int64_t width,
+                                    Number* hidden) {
   for (std::int64_t at = 0; at < rows * width; at += width) {
     if (kept == nullptr) {
       for (std::int64_t j = 0; j < width; ++j) {
         const Real value = inner[at + j] + bias[j];
-        inner[at + j] = value < 0 ? Real(0) : value;
+        store_number(value < 0 ? Real(0) : value, hidden[at + j]);
       }
     } else {
       for (std::int64_t j = 0; j < width; ++j) {
         const Real value = inner[at + j] + bias[j];
-        inner[at + j] = (value < 0 ? Real(0) : value) * (static_cast<Real>(kept[at + j]) * factor);
+        store_number((value < 0 ? Real(0) : value) * (static_cast<Real>(kept[at + j]) * factor),
+                     hidden[at + j]);
       }
     }
   }
 }
 QL_VECTOR_KERNEL(relu_block)
 
-// gradient = factor gradient where inner > 0, else 0; bias += the sum of the result over the rows.
-template <typename Real>
-QL_VECTOR_BODY void relu_gradient_block_body(Real* gradient, const Real* inner, Real factor,
-                                             std::int64_t rows, std::int64_t width, Real* bias) {
+// slopes = factor gradient where hidden > 0, else 0; bias += the sum of the result over the rows.
+template <typename Real, typename Number>
+QL_VECTOR_BODY void relu_gradient_block_body(const Real* gradient, const Number* hidden,
+                                             Real factor, std::int64_t rows, std::int64_t width,
+                                             Number* slopes, Real* bias) {
   for (std::int64_t at = 0; at < rows * width; at += width) {
     for (std::int64_t j = 0; j < width; ++j) {
-      const Real slope = inner[at + j] > 0 ? gradient[at + j] * factor : Real(0);
-      gradient[at + j] = slope;
+      const Real slope = load_number(hidden[at + j]) > 0 ? gradient[at + j] * factor : Real(0);
+      store_number(slope, slopes[at + j]);
       bias[j] += slope;
     }
   }
@@ -303,20 +327,43 @@ at::Tensor add_rows(const ResidualRows& input) {
   return sum;
 }
 
-NormalizedRows normalize_rows(const at::Tensor& states) {
+NormalizedRows normalize_rows(const at::Tensor& states, const at::Tensor& beside,
+                              at::Tensor& factor) {
   const std::int64_t width = width_of(states), count = count_of(states);
   NormalizedRows result{at::empty_like(states), at::empty({count, 2}, states.options())};
+  factor = place_of_factor(result.values, beside);
   AT_DISPATCH_FLOATING_TYPES(states.scalar_type(), "normalize_rows", [&] {
     const auto* in = states.data_ptr<scalar_t>();
     auto* out = result.values.data_ptr<scalar_t>();
     auto* statistics = result.statistics.data_ptr<scalar_t>();
-    for_blocks(count, [&](std::int64_t, std::int64_t first, std::int64_t rows) {
-      const scalar_t* none = nullptr;
-      normalize_block(in + first * width, none, none, rows, width, out + first * width,
-                      statistics + 2 * first);
+    with_numbers<scalar_t>(factor, [&](auto* numbers) {
+      for_blocks(count, [&](std::int64_t, std::int64_t first, std::int64_t rows) {
+        const scalar_t* none = nullptr;
+        const std::int64_t at = first * width;
+        normalize_block(in + at, none, none, rows, width, out + at, statistics + 2 * first);
+        copy_numbers(static_cast<const scalar_t*>(out + at), rows * width, numbers + at);
+      });
     });
   });
   return result;
+}
+
+at::Tensor sum_rows(const at::Tensor& rows, const at::Tensor& beside, at::Tensor& factor) {
+  const std::int64_t width = width_of(rows);
+  const at::Tensor columns = column_sums(rows, 1);
+  factor = place_of_factor(rows, beside);
+  AT_DISPATCH_FLOATING_TYPES(rows.scalar_type(), "sum_rows", [&] {
+    const auto* in = rows.data_ptr<scalar_t>();
+    auto* sums = columns.data_ptr<scalar_t>();
+    with_numbers<scalar_t>(factor, [&](auto* numbers) {
+      for_blocks(count_of(rows), [&](std::int64_t block, std::int64_t first, std::int64_t count) {
+        const std::int64_t at = first * width;
+        sum_block(in + at, count, width, sums + block * width);
+        copy_numbers(in + at, count * width, numbers + at);
+      });
+    });
+  });
+  return columns.sum(0).squeeze(0);
 }
 
 AddedRows add_and_normalize_rows(const ResidualRows& input, const at::Tensor& weight,
@@ -419,31 +466,38 @@ void normalize_rows_gradient_(at::Tensor& gradient, const at::Tensor& values,
   });
 }
 
-void relu_rows_(at::Tensor& inner, const at::Tensor& bias, const KeptElements& kept) {
+void relu_rows(const at::Tensor& inner, const at::Tensor& bias, const KeptElements& kept,
+               const at::Tensor& hidden) {
   const std::int64_t width = width_of(inner);
   AT_DISPATCH_FLOATING_TYPES(inner.scalar_type(), "relu_rows", [&] {
-    auto* values = inner.data_ptr<scalar_t>();
+    const auto* values = inner.data_ptr<scalar_t>();
     const auto* elements = data_of(kept);
-    for_blocks(count_of(inner), [&](std::int64_t, std::int64_t first, std::int64_t rows) {
-      const std::int64_t at = first * width;
-      relu_block(values + at, data_of<scalar_t>(bias),
-                 elements == nullptr ? nullptr : elements + at, static_cast<scalar_t>(kept.factor),
-                 rows, width);
+    with_numbers<scalar_t>(hidden, [&](auto* results) {
+      for_blocks(count_of(inner), [&](std::int64_t, std::int64_t first, std::int64_t rows) {
+        const std::int64_t at = first * width;
+        relu_block(values + at, data_of<scalar_t>(bias),
+                   elements == nullptr ? nullptr : elements + at,
+                   static_cast<scalar_t>(kept.factor), rows, width, results + at);
+      });
     });
   });
 }
 
-at::Tensor relu_rows_gradient_(at::Tensor& gradient, const at::Tensor& inner, double factor) {
+at::Tensor relu_rows_gradient(const at::Tensor& gradient, const at::Tensor& hidden, double factor,
+                              const at::Tensor& slopes) {
   const std::int64_t width = width_of(gradient);
   const at::Tensor columns = column_sums(gradient, 1);
   AT_DISPATCH_FLOATING_TYPES(gradient.scalar_type(), "relu_rows_gradient", [&] {
-    auto* slopes = gradient.data_ptr<scalar_t>();
-    const auto* values = inner.data_ptr<scalar_t>();
+    const auto* numbers = gradient.data_ptr<scalar_t>();
     auto* sums = columns.data_ptr<scalar_t>();
-    for_blocks(count_of(gradient), [&](std::int64_t block, std::int64_t first, std::int64_t rows) {
-      const std::int64_t at = first * width;
-      relu_gradient_block(slopes + at, values + at, static_cast<scalar_t>(factor), rows, width,
-                          sums + block * width);
+    with_numbers<scalar_t>(hidden, [&](const auto* values) {
+      auto* results = static_cast<std::decay_t<decltype(*values)>*>(slopes.data_ptr());
+      const auto work = [&](std::int64_t block, std::int64_t first, std::int64_t rows) {
+        const std::int64_t at = first * width;
+        relu_gradient_block(numbers + at, values + at, static_cast<scalar_t>(factor), rows, width,
+                            results + at, sums + block * width);
+      };
+      for_blocks(count_of(gradient), work);
     });
   });
   return columns.sum(0).squeeze(0);

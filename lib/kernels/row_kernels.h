@@ -27,7 +27,10 @@ struct NormalizedRows {
   at::Tensor values;
   at::Tensor statistics;  // [rows, 2]: mean and 1 / deviation
 };
-NormalizedRows normalize_rows(const at::Tensor& states);
+// `factor` is set to the values as well, in the precision of `beside`, a factor
+// (kernels/product.h).
+NormalizedRows normalize_rows(const at::Tensor& states, const at::Tensor& beside,
+                              at::Tensor& factor);
 
 // add_rows() and the layer norm of its result, with weight and bias, in one pass.
 struct AddedRows {
@@ -59,12 +62,18 @@ AddNormGradients add_norm_gradients(const AddedRows& result, const at::Tensor& w
 void normalize_rows_gradient_(at::Tensor& gradient, const at::Tensor& values,
                               const at::Tensor& deviations);
 
-// Sets inner = dropout(relu(inner + bias)) in place.
-void relu_rows_(at::Tensor& inner, const at::Tensor& bias, const KeptElements& kept);
+// Returns the sums over the rows, and sets `factor` to the rows, in the precision of `beside`.
+at::Tensor sum_rows(const at::Tensor& rows, const at::Tensor& beside, at::Tensor& factor);
 
-// Replaces the gradient by relu_rows_()'s result `inner` by that of its input, and returns the
-// bias's gradient. Elements that were dropped or negative are 0 in `inner`, so the mask is not
-// needed again.
-at::Tensor relu_rows_gradient_(at::Tensor& gradient, const at::Tensor& inner, double factor);
+// Sets hidden = dropout(relu(inner + bias)). `hidden` is `inner` itself, or of bfloat16: then its
+// numbers are rounded.
+void relu_rows(const at::Tensor& inner, const at::Tensor& bias, const KeptElements& kept,
+               const at::Tensor& hidden);
+
+// With the gradient by relu_rows()'s result `hidden`: sets `slopes` to that by its input, and
+// returns that by the bias. Elements that were dropped or negative are 0 in `hidden`, so the mask
+// is not needed again. `slopes` is `gradient` itself, or of bfloat16 as `hidden` is.
+at::Tensor relu_rows_gradient(const at::Tensor& gradient, const at::Tensor& hidden, double factor,
+                              const at::Tensor& slopes);
 
 }  // namespace ql::kernels

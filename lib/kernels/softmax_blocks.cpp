@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "kernels/bfloat16_number.h"
 #include "kernels/product.h"
 #include "kernels/vector.h"
 
@@ -44,11 +45,12 @@ QL_VECTOR_BODY Real row_maximum_body(const Real* row, const Real* bias, std::int
 }
 QL_VECTOR_KERNEL(row_maximum)
 
-// row[i] = e^(row[i] + bias[i] - maximum); returns their sum. Short float sums are joined in
-// double, so that the sum's error does not grow with the vocabulary.
-template <typename Real>
-QL_VECTOR_BODY double exponentiate_body(Real* row, const Real* bias, std::int64_t size,
-                                        Real maximum) {
+// to[i] = e^(row[i] + bias[i] - maximum), which may be rounded; the sum that is returned is not of
+// rounded numbers. Short float sums are joined in double, so that the sum's error does not grow
+// with the vocabulary.
+template <typename Real, typename Number>
+QL_VECTOR_BODY double exponentiate_body(const Real* row, const Real* bias, std::int64_t size,
+                                        Real maximum, Number* to) {
   constexpr std::int64_t kChunk = 64 * kLanes;
   double sum = 0;
   for (std::int64_t begin = 0; begin < size; begin += kChunk) {
@@ -58,13 +60,14 @@ QL_VECTOR_BODY double exponentiate_body(Real* row, const Real* bias, std::int64_
     for (; i + kLanes <= end; i += kLanes) {
       for (std::int64_t lane = 0; lane < kLanes; ++lane) {
         const Real value = exponential(row[i + lane] + bias[i + lane] - maximum);
-        row[i + lane] = value;
+        store_number(value, to[i + lane]);
         lanes[lane] += value;
       }
     }
     for (; i < end; ++i) {
-      row[i] = exponential(row[i] + bias[i] - maximum);
-      sum += row[i];
+      const Real value = exponential(row[i] + bias[i] - maximum);
+      store_number(value, to[i]);
+      sum += value;
     }
     for (std::int64_t lane = 0; lane < kLanes; ++lane) sum += lanes[lane];
   }
@@ -78,6 +81,13 @@ QL_VECTOR_BODY void scale_body(Real* to, const Real* from, std::int64_t size, Re
   for (std::int64_t i = 0; i < size; ++i) to[i] = factor * from[i];
 }
 QL_VECTOR_KERNEL(scale)
+
+// to[i] = to[i] + factor * from[i].
+template <typename Real, typename Number>
+QL_VECTOR_BODY void add_scaled_body(Real* to, const Number* from, std::int64_t size, Real factor) {
+  for (std::int64_t i = 0; i < size; ++i) to[i] += factor * load_number(from[i]);
+}
+QL_VECTOR_KERNEL(add_scaled)
 
 // to[i] = scale * to[i] - factor * from[i].
 template <typename Real>
@@ -101,7 +111,7 @@ std::vector<Panel> make_panels(const std::vector<SoftmaxColumns>& columns) {
   std::int64_t offset = 0;
   for (const SoftmaxColumns& set : columns) {
     const std::int64_t size = set.weight.size(0);
-    const at::Tensor factor = as_factor(set.weight);
+    const at::Tensor factor = weight_factor(set.weight);
     for (std::int64_t first = 0; first < size; first += kPanelColumns) {
       panels.push_back(
           {&set, factor, first, std::min(kPanelColumns, size - first), offset + first});
@@ -141,7 +151,9 @@ class SoftmaxBlock {
     // All blocks but the last one have the same number of rows.
     const std::int64_t blocks = std::max<std::int64_t>(1, (count + most - 1) / most);
     size_ = (count + blocks - 1) / blocks;
-    exponentials_ = at::empty({size_ * pitch_}, rows.states.options());
+    exponentials_ = at::empty({size_ * pitch_}, with_gradients_ && rounds_factors()
+                                                    ? panels_.front().factor.options()
+                                                    : rows.states.options());
     sums_.resize(static_cast<std::size_t>(size_));
     maxima_.resize(static_cast<std::size_t>(size_) * panels_.size());
   }
@@ -185,7 +197,8 @@ class SoftmaxBlock {
   Real* maxima(std::size_t panel) {
     return maxima_.data() + panel * static_cast<std::size_t>(size_);
   }
-  // Rows [begin, end) of a panel. They hold its logits, then its exponentials.
+  // Rows [begin, end) of a panel's exponentials. They hold its logits before, if these need not be
+  // rounded.
   at::Tensor values(const Panel& panel, std::int64_t begin, std::int64_t end) const {
     if (!with_gradients_) {
       return exponentials_.view({size_, pitch_})
@@ -205,23 +218,28 @@ class SoftmaxBlock {
   }
 
   void read_rows(std::int64_t begin, std::int64_t end, Real* losses) {
-    const at::Tensor states = as_factor(rows_.states.narrow(0, first_ + begin, end - begin));
+    const at::Tensor states = as_factor_beside(rows_.states.narrow(0, first_ + begin, end - begin),
+                                               panels_.front().factor);
     const bool wanted = rows_.state_gradient.defined();
     at::Tensor gradient =
         wanted ? rows_.state_gradient.narrow(0, first_ + begin, end - begin) : at::Tensor();
     for (std::size_t index = 0; index < panels_.size(); ++index) {
       const Panel& panel = panels_[index];
       const at::Tensor weight = panel.of(panel.factor);
-      at::Tensor logits = values(panel, begin, end);
+      const at::Tensor exponentials = values(panel, begin, end);
+      at::Tensor logits = exponentials.scalar_type() == rows_.states.scalar_type()
+                              ? exponentials
+                              : at::empty(exponentials.sizes(), rows_.states.options());
       set_product(logits, states, weight.t());
       const Real* bias = data<Real>(panel.set->bias) + panel.first;
-      for (std::int64_t row = begin; row < end; ++row) {
-        exponentiate_row(index, row, data<Real>(logits) + (row - begin) * logits.stride(0), bias,
-                         losses[row]);
-      }
+      with_numbers<Real>(exponentials, [&](auto* numbers) {
+        for (std::int64_t row = begin; row < end; ++row) {
+          exponentiate_row(index, row, data<Real>(logits) + (row - begin) * logits.stride(0), bias,
+                           losses[row], numbers + (row - begin) * exponentials.stride(0));
+        }
+      });
       if (wanted) {
         // The first panel sets, the others add.
-        const at::Tensor exponentials = as_factor(logits);
         if (index == 0) {
           set_product(gradient, exponentials, weight);
         } else {
@@ -241,14 +259,15 @@ class SoftmaxBlock {
     }
   }
 
-  // Turns a row's logits into exponentials and adds them to its sum. Sets `target_logit` to z_t if
-  // the target is in the panel.
-  void exponentiate_row(std::size_t index, std::int64_t row, Real* logits, const Real* bias,
-                        Real& target_logit) {
+  // Sets a row's exponentials and adds them to its sum. Sets `target_logit` to z_t if the target is
+  // in the panel.
+  template <typename Number>
+  void exponentiate_row(std::size_t index, std::int64_t row, const Real* logits, const Real* bias,
+                        Real& target_logit, Number* exponentials) {
     const Panel& panel = panels_[index];
     const std::int64_t target = targets()[row] - panel.offset;
     if (target >= 0 && target < panel.size) target_logit = logits[target] + bias[target];
-    Real maximum = row_maximum(static_cast<const Real*>(logits), bias, panel.size);
+    Real maximum = row_maximum(logits, bias, panel.size);
     double& sum = sums_[static_cast<std::size_t>(row)];
     if (index == 0) {
       sum = 0;
@@ -263,7 +282,7 @@ class SoftmaxBlock {
       }
     }
     maxima(index)[row] = maximum;
-    sum += exponentiate(logits, bias, panel.size, maximum);
+    sum += exponentiate(logits, bias, panel.size, maximum, exponentials);
   }
 
   // Sets scaled_states = scales x with scales = (f / s) e^(m of this panel - final m), because this
@@ -296,19 +315,30 @@ class SoftmaxBlock {
       again = true;
       const at::Tensor by_column = values(panel, 0, count_).narrow(1, from, size).t();
       if (panel.set->bias_gradient.defined()) {
-        panel.set->bias_gradient.narrow(0, panel.first + from, size)
-            .addmv_(by_column, scales, first_ > 0 ? 1 : 0);
+        add_bias_gradient(panel.set->bias_gradient.narrow(0, panel.first + from, size), by_column,
+                          scales);
       }
       if (panel.set->weight_gradient.defined()) {
         at::Tensor gradient = panel.set->weight_gradient.narrow(0, panel.first + from, size);
-        const at::Tensor exponentials = as_factor(by_column), of_states = as_factor(scaled_states);
+        const at::Tensor of_states = as_factor_beside(scaled_states, by_column);
         if (first_ == 0) {
-          set_product(gradient, exponentials, of_states);
+          set_product(gradient, by_column, of_states);
         } else {
-          add_product(gradient, exponentials, of_states);
+          add_product(gradient, by_column, of_states);
         }
       }
     }
+  }
+
+  void add_bias_gradient(const at::Tensor& gradient, const at::Tensor& by_column,
+                         const at::Tensor& scales) {
+    if (first_ == 0) gradient.zero_();
+    with_numbers<Real>(by_column, [&](const auto* numbers) {
+      for (std::int64_t row = 0; row < count_; ++row) {
+        add_scaled(data<Real>(gradient), numbers + row * by_column.stride(1), gradient.size(0),
+                   data<Real>(scales)[row]);
+      }
+    });
   }
 
   void subtract_targets() {

@@ -70,10 +70,6 @@ struct ClusterResult {
   at::Tensor losses, state_gradient;
 };
 
-at::Tensor product_of(const at::Tensor& a, const at::Tensor& b) {
-  return product(as_factor(a), as_factor(b));
-}
-
 ClusterResult run_cluster(const at::Tensor& states, const SoftmaxWeights& weights,
                           const at::Tensor& targets, const at::Tensor& factors,
                           SoftmaxGradients& gradients, std::size_t cluster) {
@@ -81,17 +77,19 @@ ClusterResult run_cluster(const at::Tensor& states, const SoftmaxWeights& weight
   const bool states_wanted = gradients.states.defined();
   const bool projection_wanted =
       factors.defined() && projection.defined() && projection.requires_grad();
-  SoftmaxRows rows{projection.defined() ? product_of(states, projection) : states, targets, factors,
+  const at::Tensor map = projection.defined() ? weight_factor(projection) : projection;
+  SoftmaxRows rows{map.defined() ? product(as_factor(states), map) : states, targets, factors,
                    at::Tensor()};
   if (states_wanted || projection_wanted) rows.state_gradient = at::empty_like(rows.states);
   ClusterResult result;
   result.losses = softmax_blocks(rows, columns_of(weights, gradients.weights, cluster));
   if (projection_wanted) {
-    gradients.weights.projections[cluster] = product_of(states.t(), rows.state_gradient);
+    gradients.weights.projections[cluster] =
+        product(as_factor(states).t(), as_factor(rows.state_gradient));
   }
   if (states_wanted) {
-    result.state_gradient = projection.defined() ? product_of(rows.state_gradient, projection.t())
-                                                 : rows.state_gradient;
+    result.state_gradient =
+        map.defined() ? product(as_factor(rows.state_gradient), map.t()) : rows.state_gradient;
   }
   return result;
 }

@@ -8,6 +8,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "kernels/bfloat16_number.h"
 #include "kernels/vector.h"
 
 namespace ql::kernels {
@@ -24,27 +25,40 @@ struct Register {
 // registers would have no agreed place. Memory need not be aligned. It is read and written by
 // assignment, not by std::memcpy(), so that the compiler keeps vectors in registers.
 
+// So many bytes of numbers in memory.
+template <typename Number, int kBytes>
+struct Neighbours {
+  typedef Number Vector __attribute__((vector_size(kBytes), aligned(sizeof(Number))));
+};
+
 template <typename Vector, typename Real>
 QL_VECTOR_BODY void load(const Real* from, Vector& vector) {
-  typedef Real Unaligned __attribute__((vector_size(sizeof(Vector)), aligned(sizeof(Real))));
-  vector = *reinterpret_cast<const Unaligned*>(from);
+  vector = *reinterpret_cast<const typename Neighbours<Real, sizeof(Vector)>::Vector*>(from);
+}
+
+// Numbers of bfloat16 become floats (kernels/bfloat16_number.h).
+template <typename Vector>
+QL_VECTOR_BODY void load(const Bfloat16Bits* from, Vector& vector) {
+  using Narrow = typename Neighbours<Bfloat16Bits, sizeof(Vector) / 2>::Vector;
+  using Wide = typename Neighbours<std::uint32_t, sizeof(Vector)>::Vector;
+  const Wide bits = __builtin_convertvector(*reinterpret_cast<const Narrow*>(from), Wide) << 16;
+  vector = reinterpret_cast<Vector>(bits);
 }
 
 template <typename Vector, typename Real>
 QL_VECTOR_BODY void store(const Vector& vector, Real* to) {
-  typedef Real Unaligned __attribute__((vector_size(sizeof(Vector)), aligned(sizeof(Real))));
-  *reinterpret_cast<Unaligned*>(to) = vector;
+  *reinterpret_cast<typename Neighbours<Real, sizeof(Vector)>::Vector*>(to) = vector;
 }
 
 // Loads the first `count` lanes from memory. The others become 0.
-template <typename Vector, typename Real>
-QL_VECTOR_BODY void load_part(const Real* from, std::int64_t count, Vector& vector) {
-  constexpr auto kSize = static_cast<std::int64_t>(sizeof(Vector) / sizeof(Real));
+template <typename Vector, typename Number>
+QL_VECTOR_BODY void load_part(const Number* from, std::int64_t count, Vector& vector) {
+  constexpr auto kSize = static_cast<std::int64_t>(sizeof(Vector) / sizeof(vector[0]));
   if (count >= kSize) {
     load(from, vector);
     return;
   }
-  Real lanes[kSize] = {};
+  Number lanes[kSize] = {};
   for (std::int64_t lane = 0; lane < count; ++lane) lanes[lane] = from[lane];
   load(&lanes[0], vector);
 }

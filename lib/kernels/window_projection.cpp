@@ -7,14 +7,6 @@
 namespace ql::kernels {
 namespace {
 
-// Returns x W^T + b of the factors x and W. An undefined b counts as 0.
-at::Tensor project_rows(const at::Tensor& rows, const at::Tensor& weight, const at::Tensor& bias) {
-  if (!bias.defined()) return product(rows, weight.t());
-  at::Tensor result = bias.expand({rows.size(0), weight.size(0)}).contiguous();
-  add_product(result, rows, weight.t());
-  return result;
-}
-
 // Returns the last `segment` states of every window as contiguous rows. reshape() alone would not
 // make a segment of one state contiguous.
 at::Tensor recent_rows(const at::Tensor& window, std::int64_t segment) {
@@ -39,18 +31,19 @@ struct ProjectWindow : torch::autograd::Function<ProjectWindow> {
                                const OptionalTensor& norm_bias, const at::Tensor& qkv_net) {
     const std::int64_t batch = window.size(0), length = window.size(1), width = window.size(2);
     const std::int64_t segment = states.size(1), d_heads = qkv_net.size(0) / 3;
-    at::Tensor values = window, weight = qkv_net, bias, deviations;
+    const at::Tensor factor = weight_factor(qkv_net, norm_weight.value_or(at::Tensor()));
+    at::Tensor values = window, all, bias, deviations;
     if (norm_weight) {
-      const NormalizedRows rows = normalize_rows(window);
+      const NormalizedRows rows = normalize_rows(window, factor, all);
       values = rows.values;
       deviations =
           recent_rows(rows.statistics.view({batch, length, 2}), segment).select(1, 1).contiguous();
-      weight = qkv_net * *norm_weight;
       bias = at::mv(qkv_net, *norm_bias);
+    } else {
+      all = as_factor(window.view({batch * length, width})).view(window.sizes());
     }
-    const at::Tensor all = as_factor(values.view({batch * length, width}));
-    const at::Tensor recent = recent_rows(all.view({batch, length, width}), segment);
-    const at::Tensor factor = as_factor(weight);
+    const at::Tensor recent = recent_rows(all, segment);
+    all = all.view({batch * length, width});
     const auto part = [&](const at::Tensor& tensor, std::int64_t begin, std::int64_t count) {
       return tensor.defined() ? tensor.narrow(0, begin * d_heads, count * d_heads) : tensor;
     };
@@ -61,8 +54,8 @@ struct ProjectWindow : torch::autograd::Function<ProjectWindow> {
     context->saved_data["recent"] = recent;
     context->saved_data["weight"] = factor;
     context->saved_data["deviations"] = deviations;
-    return {project_rows(recent, part(factor, 0, 1), part(bias, 0, 1)),
-            project_rows(all, part(factor, 1, 2), part(bias, 1, 2))};
+    return {product(recent, part(factor, 0, 1).t(), part(bias, 0, 1)),
+            product(all, part(factor, 1, 2).t(), part(bias, 1, 2))};
   }
 
   static variable_list backward(AutogradContext* context, variable_list outputs) {
@@ -76,9 +69,10 @@ struct ProjectWindow : torch::autograd::Function<ProjectWindow> {
     const std::int64_t d_heads = qkv_net.size(0) / 3, segment = recent.size(0) / batch;
     const at::Tensor queries = outputs[0].contiguous(), keys_values = outputs[1].contiguous();
 
-    const at::Tensor by_queries = as_factor_beside(queries, weight);
-    const at::Tensor by_keys_values =
-        as_factor_beside(keys_values.view({batch * length, -1}), weight);
+    at::Tensor by_queries, by_keys_values;
+    const at::Tensor of_shift =
+        at::cat({sum_rows(queries, weight, by_queries),
+                 sum_rows(keys_values.view({batch * length, -1}), weight, by_keys_values)});
     at::Tensor states = product(by_queries, weight.narrow(0, 0, d_heads));
     add_product(states, recent_rows(by_keys_values.view({batch, length, 2 * d_heads}), segment),
                 weight.narrow(0, d_heads, 2 * d_heads));
@@ -89,7 +83,6 @@ struct ProjectWindow : torch::autograd::Function<ProjectWindow> {
     set_product(of_keys_values, by_keys_values.t(), all);
     at::Tensor of_norm_weight, of_norm_bias;
     if (norm_weight.defined()) {
-      const at::Tensor of_shift = at::cat({queries.sum(0), keys_values.sum(0)});
       of_norm_weight = (qkv_net * of_weight).sum(0);
       of_norm_bias = at::mv(qkv_net.t(), of_shift);
       of_weight.mul_(norm_weight).addr_(of_shift, norm_bias);

@@ -57,7 +57,6 @@ bool is_half(Precision precision) {
 }
 
 thread_local bool operations_only = false;
-thread_local Precision products = Precision::kFloat32;
 
 // Tells whether LibTorch's operations compute on the device, and not our own kernels.
 bool uses_operations(at::DeviceType type) { return type != at::kCPU || operations_only; }
@@ -142,13 +141,6 @@ void set_up_precision(const at::Device& device, Precision precision) {
   }
   at::globalContext().setAllowTF32CuBLAS(precision == Precision::kTf32);
 }
-
-Precision product_precision() { return products; }
-
-ProductPrecision::ProductPrecision(Precision precision) : before_(products) {
-  products = precision;
-}
-ProductPrecision::~ProductPrecision() { products = before_; }
 
 Autocast::Autocast(const at::Device& device, Precision precision)
     : type_(device.type()),

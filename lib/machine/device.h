@@ -8,10 +8,7 @@
 #include <string>
 
 #include "machine/precision.h"
-
-namespace at {
-class Tensor;
-}
+#include "machine/product_precision.h"
 
 namespace ql::machine {
 
@@ -32,25 +29,10 @@ int choose_gpu(const std::string& name, int gpus, int local_rank, int local_size
 // where bfloat16_products() of machine/bfloat16.h says so.
 void set_up_precision(const c10::Device& device, Precision precision);
 
-// The precision of our own kernels' products in this thread.
-Precision product_precision();
-
-// While it lives, product_precision() of this thread is this one.
-class ProductPrecision {
- public:
-  explicit ProductPrecision(Precision precision);
-  ~ProductPrecision();
-  ProductPrecision(const ProductPrecision&) = delete;
-  ProductPrecision& operator=(const ProductPrecision&) = delete;
-
- private:
-  Precision before_;
-};
-
 // While it lives, matrix products on `device` take float32 numbers and round them to `precision`,
 // in this thread and in the pieces of work that it divides (machine/pieces.h). Where our own
 // kernels compute, they see to it (kernels/product.h); elsewhere LibTorch's autocast does. Backward
-// passes follow what forward passes did.
+// passes follow what forward passes did, if they end before it does.
 class Autocast {
  public:
   Autocast(const c10::Device& device, Precision precision);

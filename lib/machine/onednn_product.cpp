@@ -4,11 +4,12 @@
 
 #if defined(QL_ONEDNN)
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <map>
 #include <oneapi/dnnl/dnnl.hpp>
-#include <utility>
+#include <unordered_map>
 
 namespace ql::machine {
 namespace {
@@ -16,14 +17,17 @@ namespace {
 using Type = dnnl::memory::data_type;
 
 // Decides which primitive computes a product.
-using Shape = std::array<std::int64_t, 10>;
+using Shape = std::array<std::int64_t, 11>;
 
+// Its memories point to the tensors of the product that is under way.
 struct Primitive {
-  dnnl::memory::desc a, b, result;
   dnnl::matmul product;
+  std::unordered_map<int, dnnl::memory> arguments;
+  std::int64_t last_use = 0;
 };
 
-// More shapes than a training or an evaluation has.
+// A network has fewer shapes, but the clusters of an adaptive softmax have other rows in every
+// step.
 constexpr std::size_t kMostPrimitives = 512;
 
 dnnl::engine& engine() {
@@ -36,9 +40,12 @@ dnnl::memory::desc describe(const at::Tensor& matrix, Type type) {
 }
 
 Primitive make_primitive(const at::Tensor& result, const at::Tensor& a, const at::Tensor& b,
-                         bool add) {
+                         bool add, const at::Tensor& bias) {
   const Type type = a.scalar_type() == at::kBFloat16 ? Type::bf16 : Type::f32;
-  Primitive made{describe(a, type), describe(b, type), describe(result, Type::f32), {}};
+  const dnnl::memory::desc of_a = describe(a, type), of_b = describe(b, type);
+  const dnnl::memory::desc of_result = describe(result, Type::f32);
+  const dnnl::memory::desc of_bias =
+      bias.defined() ? describe(bias.unsqueeze(0), Type::f32) : dnnl::memory::desc();
   dnnl::primitive_attr attributes;
   if (add) {
     dnnl::post_ops sum;
@@ -46,40 +53,71 @@ Primitive make_primitive(const at::Tensor& result, const at::Tensor& a, const at
     attributes.set_post_ops(sum);
   }
 #if DNNL_VERSION_MAJOR >= 3
-  const dnnl::matmul::primitive_desc description(engine(), made.a, made.b, made.result, attributes);
+  const dnnl::matmul::primitive_desc description(engine(), of_a, of_b, of_bias, of_result,
+                                                 attributes);
 #else
-  const dnnl::matmul::primitive_desc description({made.a, made.b, made.result}, attributes,
+  const dnnl::matmul::primitive_desc description({of_a, of_b, of_bias, of_result}, attributes,
                                                  engine());
 #endif
-  made.product = dnnl::matmul(description);
+  Primitive made{dnnl::matmul(description), {}, 0};
+  const auto memory = [](const dnnl::memory::desc& of) {
+    return dnnl::memory(of, engine(), DNNL_MEMORY_NONE);
+  };
+  made.arguments = {{DNNL_ARG_SRC, memory(of_a)},
+                    {DNNL_ARG_WEIGHTS, memory(of_b)},
+                    {DNNL_ARG_DST, memory(of_result)}};
+  if (bias.defined()) made.arguments.emplace(DNNL_ARG_BIAS, memory(of_bias));
   return made;
 }
 
 // A thread has primitives of its own, and need not wait for others. Making one takes longer than a
 // small product.
-const Primitive& find_primitive(const at::Tensor& result, const at::Tensor& a, const at::Tensor& b,
-                                bool add) {
-  thread_local std::map<Shape, Primitive> known;
-  const Shape shape = {a.size(0),   a.size(1),        b.size(1),
-                       a.stride(0), a.stride(1),      b.stride(0),
-                       b.stride(1), result.stride(0), a.scalar_type() == at::kBFloat16 ? 1 : 0,
-                       add ? 1 : 0};
-  const auto found = known.find(shape);
-  if (found != known.end()) return found->second;
-  if (known.size() >= kMostPrimitives) known.clear();
-  return known.emplace(shape, make_primitive(result, a, b, add)).first->second;
+Primitive& find_primitive(const at::Tensor& result, const at::Tensor& a, const at::Tensor& b,
+                          bool add, const at::Tensor& bias) {
+  using Known = std::map<Shape, Primitive>;
+  thread_local Known known;
+  thread_local std::int64_t uses = 0;
+  const Shape shape = {a.size(0),
+                       a.size(1),
+                       b.size(1),
+                       a.stride(0),
+                       a.stride(1),
+                       b.stride(0),
+                       b.stride(1),
+                       result.stride(0),
+                       a.scalar_type() == at::kBFloat16 ? 1 : 0,
+                       add ? 1 : 0,
+                       bias.defined() ? 1 : 0};
+  auto found = known.find(shape);
+  if (found == known.end()) {
+    if (known.size() >= kMostPrimitives) {
+      known.erase(
+          std::min_element(known.begin(), known.end(),
+                           [](const Known::value_type& one, const Known::value_type& other) {
+                             return one.second.last_use < other.second.last_use;
+                           }));
+    }
+    found = known.emplace(shape, make_primitive(result, a, b, add, bias)).first;
+  }
+  found->second.last_use = ++uses;
+  return found->second;
 }
 
 }  // namespace
 
-void multiply_by_onednn(at::Tensor& result, const at::Tensor& a, const at::Tensor& b, bool add) {
+void multiply_by_onednn(at::Tensor& result, const at::Tensor& a, const at::Tensor& b, bool add,
+                        const at::Tensor& bias) {
   try {
-    const Primitive& primitive = find_primitive(result, a, b, add);
+    Primitive& primitive = find_primitive(result, a, b, add, bias);
+    const auto point_to = [&](int argument, const at::Tensor& tensor) {
+      primitive.arguments.at(argument).set_data_handle(tensor.data_ptr());
+    };
+    point_to(DNNL_ARG_SRC, a);
+    point_to(DNNL_ARG_WEIGHTS, b);
+    point_to(DNNL_ARG_DST, result);
+    if (bias.defined()) point_to(DNNL_ARG_BIAS, bias);
     thread_local dnnl::stream stream(engine());
-    primitive.product.execute(
-        stream, {{DNNL_ARG_SRC, dnnl::memory(primitive.a, engine(), a.data_ptr())},
-                 {DNNL_ARG_WEIGHTS, dnnl::memory(primitive.b, engine(), b.data_ptr())},
-                 {DNNL_ARG_DST, dnnl::memory(primitive.result, engine(), result.data_ptr())}});
+    primitive.product.execute(stream, primitive.arguments);
   } catch (const dnnl::error& error) {
     throw std::logic_error(error.message);
   }
@@ -91,7 +129,8 @@ void multiply_by_onednn(at::Tensor& result, const at::Tensor& a, const at::Tenso
 
 namespace ql::machine {
 
-void multiply_by_onednn(at::Tensor&, const at::Tensor&, const at::Tensor&, bool) {
+void multiply_by_onednn(at::Tensor&, const at::Tensor&, const at::Tensor&, bool,
+                        const at::Tensor&) {
   throw std::logic_error("this program was built without oneDNN");
 }
 

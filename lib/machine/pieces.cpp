@@ -5,9 +5,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <optional>
 
-#include "machine/device.h"
 #include "machine/library_symbol_internal.h"
+#include "machine/product_precision.h"
 #include "machine/threads.h"
 
 namespace ql::machine {
@@ -33,9 +34,12 @@ struct Inside {
 
 void for_pieces(std::int64_t rows, std::int64_t size,
                 const std::function<void(std::int64_t first, std::int64_t count)>& work) {
-  const OneThreadProducts one_thread;
+  // In a thread of a parallel region the BLAS has one thread anyway, and its number of threads is
+  // every thread's.
+  std::optional<OneThreadProducts> one_thread;
+  if (!at::in_parallel_region()) one_thread.emplace();
   const bool with_gradients = at::GradMode::is_enabled();
-  const Precision precision = product_precision();
+  ProductPrecision* const precision = current_product_precision();
   std::atomic<std::int64_t> next{0};
   // A single task would not begin a parallel region, and LibTorch and the BLAS would divide the
   // work of a piece.
@@ -43,7 +47,7 @@ void for_pieces(std::int64_t rows, std::int64_t size,
   at::parallel_for(0, takers, 1, [&](std::int64_t, std::int64_t) {
     // Threads do not inherit these.
     const at::AutoGradMode mode(with_gradients);
-    const ProductPrecision products(precision);
+    const SharedProductPrecision products(precision);
     const Inside now;
     for (std::int64_t first = next.fetch_add(size); first < rows; first = next.fetch_add(size)) {
       work(first, std::min(size, rows - first));

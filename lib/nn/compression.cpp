@@ -69,7 +69,7 @@ at::Tensor auto_encoding(const LayerContext& context, const at::Tensor& states,
   const at::Tensor groups = convolution_groups(context.network, states);
   // One product makes whole groups: its outputs are in the order of a group's numbers.
   const at::Tensor weight = parameters.decoder_weight.permute({2, 1, 0}).flatten(0, 1);
-  const at::Tensor decoded = at::linear(compressed, weight).view(groups.sizes());
+  const at::Tensor decoded = kernels::project(compressed, weight).view(groups.sizes());
   return (decoded + parameters.decoder_bias - groups).square().mean();
 }
 

@@ -73,6 +73,9 @@ MemoryEstimate estimate_memory(const net::Network& network, std::int64_t paramet
   MemoryEstimate estimate;
   estimate.process = resident_bytes() + kLibraries;
   estimate.parameters = 3 * parameter_count * kFloat;
+  // Beside weights and states lie the factors that were rounded from them.
+  const std::int64_t rounded = config.precision == machine::Precision::kBfloat16 ? kFloat / 2 : 0;
+  estimate.parameters += parameter_count * rounded;
   // A pass after the first one has gradients of its own, until they are added to its slice's.
   const std::int64_t own = slices.front().size() > 1 ? running : 0;
   estimate.gradients = (count + own) * parameter_count * kFloat;
@@ -81,8 +84,8 @@ MemoryEstimate estimate_memory(const net::Network& network, std::int64_t paramet
       3 * config.batch * net::cost(network, network.lengths).memory_numbers * kFloat;
   const std::int64_t block = std::max(kSoftmaxBlock, kSoftmaxRows * network.vocab_size * kFloat);
   const std::int64_t logits = rows * geometry.lengths.segment * network.vocab_size * kFloat;
-  estimate.activations =
-      running * (rows * row_numbers(network, geometry) * kFloat + std::min(logits, block));
+  estimate.activations = running * (rows * row_numbers(network, geometry) * (kFloat + rounded) +
+                                    std::min(logits, block));
   if (validation_tokens > 0) {
     const net::Lengths lengths = config.evaluation_lengths(network.lengths);
     estimate.validation =

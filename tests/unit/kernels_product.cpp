@@ -93,6 +93,10 @@ TEST_CASE("products of rounded factors have the sums of float32" * doctest::test
             CHECK(is_product(found, rounded_a, rounded_b));
           }
         }
+        const at::Tensor bias = at::randn({columns});
+        CHECK(is_product(product(as_factor(a), as_factor(b), bias),
+                         at::cat({rounded_a.to(at::kFloat), at::ones({rows, 1})}, 1),
+                         at::cat({rounded_b.to(at::kFloat), bias.unsqueeze(0)}, 0)));
         at::Tensor wide = at::ones({rows, columns + 5});
         at::Tensor part = wide.narrow(1, 2, columns);
         add_product(part, as_factor(a), as_factor(b));
@@ -135,20 +139,41 @@ TEST_CASE("oneDNN multiplies matrices of any layout") {
   at::manual_seed(4);
   const SoManyThreads two(2);
   const bool native = machine::bfloat16_products() == machine::Bfloat16Products::kNative;
+  const auto is_right = [](const at::Tensor& a, const at::Tensor& b, bool add, bool with_bias) {
+    at::Tensor wide = at::ones({a.size(0), b.size(1) + 5});
+    at::Tensor result = wide.narrow(1, 2, b.size(1));
+    const at::Tensor bias = with_bias ? at::randn({b.size(1)}) : at::Tensor();
+    machine::multiply_by_onednn(result, a, b, add, bias);
+    const auto extended = [](const at::Tensor& of, const at::Tensor& more, std::int64_t side) {
+      return at::cat({of.to(at::kFloat), more}, side);
+    };
+    // What is added is a product by 1.
+    at::Tensor added = at::zeros({2, b.size(1)});
+    if (add) added[0].fill_(1);
+    if (with_bias) added[1].copy_(bias);
+    return is_product(result, extended(a, at::ones({a.size(0), 2}), 1), extended(b, added, 0)) &&
+           wide.narrow(1, 0, 2).eq(1).all().item<bool>() &&
+           wide.narrow(1, b.size(1) + 2, 3).eq(1).all().item<bool>();
+  };
+  const std::vector<std::vector<std::int64_t>> shapes = {{70, 45, 38}, {1, 45, 38}, {70, 1, 38},
+                                                         {70, 45, 1},  {1, 1, 1},   {1, 7, 1}};
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
     if (type == at::kBFloat16 && !native) continue;
-    const at::Tensor a = at::randn({70, 45}).to(type), b = at::randn({45, 38}).to(type);
-    for (const at::Tensor& of_a : layouts(a)) {
-      for (const at::Tensor& of_b : layouts(b)) {
-        std::vector<int> right(4, 0);
-        machine::for_pieces(4, 1, [&](std::int64_t piece, std::int64_t) {
-          at::Tensor result = at::mm(a.to(at::kFloat), b.to(at::kFloat));
-          const bool add = piece % 2 == 1;
-          machine::multiply_by_onednn(result, of_a, of_b, add);
-          right[static_cast<std::size_t>(piece)] =
-              is_product(add ? result / 2 : result, of_a, of_b);
-        });
-        CHECK(right == std::vector<int>(4, 1));
+    for (const std::vector<std::int64_t>& shape : shapes) {
+      CAPTURE(shape[0]);
+      CAPTURE(shape[1]);
+      CAPTURE(shape[2]);
+      const at::Tensor a = at::randn({shape[0], shape[1]}).to(type);
+      const at::Tensor b = at::randn({shape[1], shape[2]}).to(type);
+      for (const at::Tensor& of_a : layouts(a)) {
+        for (const at::Tensor& of_b : layouts(b)) {
+          std::vector<int> right(4, 0);
+          machine::for_pieces(4, 1, [&](std::int64_t piece, std::int64_t) {
+            right[static_cast<std::size_t>(piece)] =
+                is_right(of_a, of_b, piece % 2 == 1, piece > 1);
+          });
+          CHECK(right == std::vector<int>(4, 1));
+        }
       }
     }
   }

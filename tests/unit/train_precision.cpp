@@ -1,7 +1,10 @@
 // Rounded products in training and validation: by LibTorch's autocast, which the CPU knows as well,
 // and by our own kernels.
 #include <cmath>
+#include <utility>
+#include <vector>
 
+#include "eval/evaluate.h"
 #include "machine/device.h"
 #include "plain_bfloat16.h"
 #include "so_many_threads.h"
@@ -9,6 +12,7 @@
 #include "train/trained_on_device.h"
 #include "train_support.h"
 #include "train_workplace.h"
+#include "weights/weights.h"
 
 namespace ql::train {
 namespace {
@@ -26,11 +30,14 @@ double loss_of_steps(machine::Precision precision) {
   return learner.finish().loss;
 }
 
-double validation_loss(machine::Precision precision) {
-  test::Workplace place(test::tiny_ql());
-  place.task.config.precision = precision;
-  place.task.stop_at = place.task.config.eval_interval;
-  return place.train().best.value().loss;
+double loss_of_checkpoint(const test::Workplace& place, machine::Precision precision) {
+  const nn::Model model =
+      weights::load_model(place.task.run / "best", at::TensorOptions(at::kFloat));
+  shard::TokenReader validation(place.scratch / "valid");
+  eval::EvaluationOptions options;
+  options.lengths = place.task.config.evaluation_lengths(place.task.network.lengths);
+  const machine::Autocast autocast(at::kCPU, precision);
+  return eval::evaluate(model, eval::source_of(validation), options).mean();
 }
 
 }  // namespace
@@ -44,19 +51,26 @@ TEST_CASE("a device's step computes in its precision") {
 }
 
 TEST_CASE("a validation computes in the training's precision") {
-  const machine::OperationsOnly operations;
-  const test::PlainBfloat16 plain;
-  const double exact = validation_loss(machine::Precision::kFloat32);
-  CHECK(validation_loss(machine::Precision::kFloat32) == exact);
-  CHECK(is_near(validation_loss(machine::Precision::kBfloat16), exact));
+  test::Workplace place(test::tiny_ql());
+  place.task.config.precision = machine::Precision::kBfloat16;
+  place.task.stop_at = place.task.config.eval_interval;
+  const double loss = place.train().best.value().loss;
+  CHECK(loss_of_checkpoint(place, machine::Precision::kBfloat16) == loss);
+  CHECK(is_near(loss_of_checkpoint(place, machine::Precision::kFloat32), loss));
 }
 
 TEST_CASE("a training in bfloat16 has the same bits for any threads, and a resume goes on exactly" *
           doctest::test_suite("numeric")) {
-  for (const net::Network& network : {test::tiny_ql(), test::tiny_xl(), test::tiny_compressive()}) {
+  // All threads compute one slice together.
+  const std::vector<std::pair<net::Network, std::int64_t>> cases = {{test::tiny_ql(), 2},
+                                                                    {test::tiny_ql(), 1},
+                                                                    {test::tiny_xl(), 2},
+                                                                    {test::tiny_compressive(), 2}};
+  for (const auto& [network, slices] : cases) {
     CAPTURE(net::to_text(network.architecture));
+    CAPTURE(slices);
     test::Workplace whole(network), parts(network), exact(network);
-    whole.task.config.slices = parts.task.config.slices = exact.task.config.slices = 2;
+    whole.task.config.slices = parts.task.config.slices = exact.task.config.slices = slices;
     whole.task.config.precision = parts.task.config.precision = machine::Precision::kBfloat16;
     const auto train = [](test::Workplace& place, int threads, std::int64_t stop) {
       const test::SoManyThreads so_many(threads);
