@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <exception>
@@ -44,7 +45,8 @@ bool survives_a_product() {
   if (child == 0) {
     const rlimit no_core_file{0, 0};
     ::setrlimit(RLIMIT_CORE, &no_core_file);
-    std::signal(SIGILL, SIG_DFL);
+    // A program's own handlers would keep it alive.
+    for (const int signal : {SIGILL, SIGALRM, SIGINT, SIGTERM}) std::signal(signal, SIG_DFL);
     ::alarm(kSecondsOfTrial);
     // OpenMP's threads are not there after a fork.
     auto* set_openmp_threads = library_symbol<void(int)>("omp_set_num_threads");
@@ -56,8 +58,11 @@ bool survives_a_product() {
     }
   }
   int status = 0;
-  return child > 0 && ::waitpid(child, &status, 0) == child && WIFEXITED(status) &&
-         WEXITSTATUS(status) == 0;
+  pid_t ended = -1;
+  do {
+    ended = child > 0 ? ::waitpid(child, &status, 0) : -1;
+  } while (ended < 0 && child > 0 && errno == EINTR);
+  return ended == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
 }  // namespace
