@@ -78,9 +78,9 @@ ql::eval::StudyOptions study_options(const ql::Options& options, ql::machine::Pr
   read_reset(options, study);
   study.group = group;
   study.device = ql::machine::find_device(options.text("device"), group);
-  study.precision =
-      ql::value_named<ql::machine::Precision>(options.text("precision"), "--precision");
-  ql::machine::set_up_precision(study.device, study.precision);
+  study.precision = ql::machine::set_up_precision(
+      study.device,
+      ql::value_named<ql::machine::Precision>(options.text("precision"), "--precision"), group);
   study.top = options.has("top") ? options.integer("top") : 0;
   if (options.has("per-token")) study.loss_file = options.text("per-token");
   if (options.has("attention")) {

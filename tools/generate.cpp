@@ -8,6 +8,7 @@
 #include "base/data_output.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "base/number.h"
 #include "base/provenance.h"
 #include "base/rows.h"
@@ -158,6 +159,9 @@ void generate_text(const Options& options) {
   const std::string folder = options.text("model");
   const net::ModelFile description = net::read_model_file(folder);
   const c10::Device device = machine::find_device(options.text("device"));
+  const machine::Precision precision = machine::set_up_precision(
+      device, value_named<machine::Precision>(options.text("precision"), "--precision"));
+  if (options.text("precision") == "auto") log_info("precision: {}", to_text(precision));
   const nn::Model model = weights::load_model(folder, at::TensorOptions(at::kFloat).device(device));
   const nn::ModelAtLengths at_lengths(model, lengths_of(options, model.network().lengths));
 
@@ -180,6 +184,7 @@ void generate_text(const Options& options) {
     throw UsageError("--open", "lines cannot be told apart: the vocabulary has no <eos>",
                      "leave it out");
   }
+  const machine::Autocast autocast(device, precision);
   generate::Generator generator(at_lengths, input.name(), generation_options(options, line_end));
   LogProbabilities table(options);
   OutputStream out(/*binary=*/true);

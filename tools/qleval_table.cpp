@@ -97,8 +97,8 @@ Command command() {
                      make_choice(
                          "precision", "PRECISION",
                          "Of matrix products, whatever the network was trained with. The CPU has "
-                         "float32 and, on some processors, bfloat16. All but float32 change "
-                         "the last digits of the losses.",
+                         "float32 and, on some processors, bfloat16; auto is the fastest that "
+                         "there is. All but float32 change the last digits of the losses.",
                          all_names<machine::Precision>()))),
           {{"qleval -m runs/ql/best --data data/test",
             "the test perplexity with the lengths of training"},

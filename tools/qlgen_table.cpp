@@ -1,6 +1,7 @@
 #include "base/common_options.h"
 #include "base/error.h"
 #include "base/option_builders.h"
+#include "machine/precision.h"
 #include "tables.h"
 
 namespace {
@@ -64,7 +65,11 @@ Command command() {
                    "the natural logarithm of the probability that the network gave it."),
        threads_option("They make the same tokens for every N."),
        make_option("device", OptionType::kText, "DEVICE",
-                   "Where to compute: cpu, cuda (the first GPU) or cuda:N.", "cpu")},
+                   "Where to compute: cpu, cuda (the first GPU) or cuda:N.", "cpu"),
+       make_choice("precision", "PRECISION",
+                   "Of matrix products, whatever the network was trained with. The CPU has float32 "
+                   "and, on some processors, bfloat16, which reads half as many bytes for a token.",
+                   all_names<machine::Precision>())},
       {{"echo it is a | qltok encode --vocab v.json | qlgen -m runs/ql/best --open | qltok decode",
         "go on with a line"},
        {"qltok encode --vocab v.json </dev/null | qlgen -m runs/ql/best --tokens 20 | qltok decode",

@@ -104,7 +104,9 @@ void train(const Options& options, const Settings& settings, machine::ProcessGro
   task.compute = compute;
   task.group = group;
   task.config = settings.training;
-  machine::set_up_precision(compute.device, task.config.precision);
+  const machine::Precision precision =
+      machine::set_up_precision(compute.device, task.config.precision, group);
+  task.config.precision = precision;
   // This check comes last, because it may read all of the data.
   task.network = train::with_vocabulary(settings.preset.network, settings.path, data, [group] {
     if (group != nullptr) group->get_on();
@@ -116,10 +118,7 @@ void train(const Options& options, const Settings& settings, machine::ProcessGro
   const auto setup = machine::set_up_threads(static_cast<int>(options.integer("threads")));
   task.machine = fmt::format("{} thread{}, {} ({:.0f} GFLOP/s)", setup.threads,
                              setup.threads == 1 ? "" : "s", setup.blas, setup.gflops);
-  if (compute.device.is_cpu() && task.config.precision == machine::Precision::kBfloat16) {
-    const bool native = machine::bfloat16_products() == machine::Bfloat16Products::kNative;
-    task.machine += native ? ", bfloat16 by oneDNN" : ", bfloat16 emulated in float32";
-  }
+  if (compute.device.is_cpu()) task.machine += ", " + machine::products_on_cpu(precision);
   train::train(task, data, validation);
 }
 

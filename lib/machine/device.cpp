@@ -5,6 +5,9 @@
 #include <ATen/autocast_mode.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <torch/version.h>
+#ifdef QL_CUDA
+#include <ATen/cuda/CUDAContext.h>
+#endif
 
 #include <algorithm>
 #include <optional>
@@ -60,6 +63,16 @@ thread_local bool operations_only = false;
 
 // Tells whether LibTorch's operations compute on the device, and not our own kernels.
 bool uses_operations(at::DeviceType type) { return type != at::kCPU || operations_only; }
+
+// Products of bfloat16 have units of their own since Ampere, those of float16 since Volta.
+Precision fastest_of_gpu() {
+#ifdef QL_CUDA
+  const int capability = at::cuda::getCurrentDeviceProperties()->major;
+  if (capability >= 8) return Precision::kBfloat16;
+  if (capability == 7) return Precision::kFloat16;
+#endif
+  return Precision::kFloat32;
+}
 
 // Absent when it is not the name of a GPU; -1: any.
 std::optional<int> gpu_number(const std::string& name) {
@@ -124,22 +137,36 @@ at::Device find_device(const std::string& name, const ProcessGroup* group) {
   return device;
 }
 
-void set_up_precision(const at::Device& device, Precision precision) {
-  const Bfloat16Products on_cpu = bfloat16_products();
-  if (device.is_cpu() && precision == Precision::kBfloat16) {
-    if (on_cpu == Bfloat16Products::kNone) {
-      throw UsageError("--precision",
-                       "bfloat16: this machine cannot multiply numbers of bfloat16, which takes "
-                       "AVX512-BF16 and a build with oneDNN",
-                       "set it to float32, or add --device cuda");
-    }
-  } else if (device.is_cpu() && precision != Precision::kFloat32) {
+std::string products_on_cpu(Precision precision) {
+  if (precision == Precision::kFloat32) return "float32";
+  return bfloat16_products() == Bfloat16Products::kNative ? "bfloat16 by oneDNN"
+                                                          : "bfloat16 emulated in float32";
+}
+
+Precision set_up_precision(const at::Device& device, Precision wanted, ProcessGroup* group) {
+  const auto rounds = [] { return bfloat16_products() != Bfloat16Products::kNone; };
+  const Precision precision = wanted != Precision::kAuto ? wanted
+                              : !device.is_cpu()         ? fastest_of_gpu()
+                              : rounds()                 ? Precision::kBfloat16
+                                                         : Precision::kFloat32;
+  if (device.is_cpu() && precision == Precision::kBfloat16 && !rounds()) {
+    throw UsageError("--precision",
+                     "bfloat16: this machine cannot multiply numbers of bfloat16, which takes "
+                     "AVX512-BF16 and a build with oneDNN",
+                     "set it to float32 or auto, or add --device cuda");
+  }
+  if (device.is_cpu() && precision != Precision::kBfloat16 && precision != Precision::kFloat32) {
     throw UsageError(
         "--precision",
         fmt::format("{} is for GPUs: the CPU has float32 and bfloat16", to_text(precision)),
         "add --device cuda, or set it to one of these");
   }
+  if (group != nullptr) {
+    group->require_same(device.is_cpu() ? products_on_cpu(precision) : to_text(precision),
+                        "--precision");
+  }
   at::globalContext().setAllowTF32CuBLAS(precision == Precision::kTf32);
+  return precision;
 }
 
 Autocast::Autocast(const at::Device& device, Precision precision)

@@ -24,10 +24,16 @@ c10::Device find_device(const std::string& name, const ProcessGroup* group = nul
 // on this machine, when it sees `gpus`. A launcher may show each process its own GPU alone.
 int choose_gpu(const std::string& name, int gpus, int local_rank, int local_size);
 
-// Lets ATen compute so from now on in this process, as far as it is a matter of the process.
-// Throws UsageError naming --precision when `device` does not: the CPU knows float32, and bfloat16
-// where bfloat16_products() of machine/bfloat16.h says so.
-void set_up_precision(const c10::Device& device, Precision precision);
+// Lets ATen compute so from now on in this process, as far as it is a matter of the process, and
+// returns the precision: another one than `wanted` for kAuto alone. Throws UsageError naming
+// --precision when `device` does not compute so: the CPU knows float32, and bfloat16 where
+// bfloat16_products() of machine/bfloat16.h says so. Processes call it together; it throws Error
+// where kAuto is not the same for all.
+Precision set_up_precision(const c10::Device& device, Precision wanted,
+                           ProcessGroup* group = nullptr);
+
+// What computes products of this precision on the CPU, in words.
+std::string products_on_cpu(Precision precision);
 
 // While it lives, matrix products on `device` take float32 numbers and round them to `precision`,
 // in this thread and in the pieces of work that it divides (machine/pieces.h). Where our own

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "generate/generator.h"
+#include "machine/device.h"
 #include "machine/threads.h"
 #include "net/model_file.h"
 #include "nn/model.h"
@@ -39,8 +40,12 @@ void reading(benchmark::State& state) {
 }
 BENCHMARK(reading);
 
+// Its last argument is 1 for weights of bfloat16.
 void generation(benchmark::State& state, const std::string& name, const ql::net::Lengths& lengths) {
   const ql::bench::OneThread one;
+  const bool rounded = state.range(1) == 1;
+  const ql::machine::Autocast autocast(
+      at::kCPU, rounded ? ql::machine::Precision::kBfloat16 : ql::machine::Precision::kFloat32);
   ql::nn::Model model(network_of(name), at::kFloat);
   model.initialise(1);
   const ql::nn::ModelAtLengths at_lengths(model, lengths);
@@ -55,16 +60,15 @@ void generation(benchmark::State& state, const std::string& name, const ql::net:
   }
   state.SetItemsProcessed(state.iterations() * kTokens * options.samples);
   state.counters["bytes"] =
-      benchmark::Counter(static_cast<double>(kTokens * model.parameter_count() * 4),
+      benchmark::Counter(static_cast<double>(kTokens * model.parameter_count() * (rounded ? 2 : 4)),
                          benchmark::Counter::kIsIterationInvariantRate);
 }
 
 const ql::net::Lengths kLengths{4, 12, 0}, kCompressive{4, 6, 6};
 #define QL_GENERATION(NAME, PRESET, LENGTHS)           \
   BENCHMARK_CAPTURE(generation, NAME, PRESET, LENGTHS) \
-      ->ArgName("samples")                             \
-      ->Arg(1)                                         \
-      ->Arg(8)                                         \
+      ->ArgNames({"samples", "bfloat16"})              \
+      ->ArgsProduct({{1, 8}, {0, 1}})                  \
       ->Unit(benchmark::kMillisecond)
 QL_GENERATION(xl, "xl", kLengths);
 QL_GENERATION(ql, "ql", kLengths);

@@ -100,14 +100,17 @@ TEST_CASE("precisions have names") {
 }
 
 TEST_CASE("the CPU computes in float32, and in bfloat16 where it can") {
-  set_up_precision(at::kCPU, Precision::kFloat32);
+  CHECK((set_up_precision(at::kCPU, Precision::kFloat32) == Precision::kFloat32));
+  const bool rounds = bfloat16_products() != Bfloat16Products::kNone;
+  CHECK((set_up_precision(at::kCPU, Precision::kAuto) ==
+         (rounds ? Precision::kBfloat16 : Precision::kFloat32)));
   for (const Precision other : {Precision::kTf32, Precision::kFloat16}) {
     CHECK_THROWS_AS(set_up_precision(at::kCPU, other), UsageError);
   }
-  if (bfloat16_products() == Bfloat16Products::kNone) {
-    CHECK_THROWS_AS(set_up_precision(at::kCPU, Precision::kBfloat16), UsageError);
+  if (rounds) {
+    CHECK((set_up_precision(at::kCPU, Precision::kBfloat16) == Precision::kBfloat16));
   } else {
-    CHECK_NOTHROW(set_up_precision(at::kCPU, Precision::kBfloat16));
+    CHECK_THROWS_AS(set_up_precision(at::kCPU, Precision::kBfloat16), UsageError);
   }
 }
 
