@@ -26,12 +26,13 @@ thread_local bool rows_apart = false;
 constexpr std::int64_t kColumnsOfTask = 32;
 
 // result[row][column] = sum over k of states[row][k] weights[column][k] + bias[column], for the
-// columns from `begin` to `end`. Rows of all matrices follow one another without gaps. The factors
+// columns from `begin` to `end`. Rows of all matrices follow one another without gaps. The weights
 // are Real or bfloat16.
 template <typename Real, typename Number>
 struct RowProducts {
   std::int64_t rows = 0, width = 0, columns = 0, begin = 0, end = 0;
-  const Number *states = nullptr, *weights = nullptr;
+  const Real* states = nullptr;
+  const Number* weights = nullptr;
   const Real* bias = nullptr;
   Real* result = nullptr;
 };
@@ -75,7 +76,7 @@ QL_VECTOR_BODY void multiply_block(const RowProducts<Real, Number>* product, std
   using Vector = typename Register<Real, kBytes>::Vector;
   constexpr std::int64_t kSize = Register<Real, kBytes>::kSize;
   const std::int64_t width = product->width;
-  const Number* states = product->states + row * width;
+  const Real* states = product->states + row * width;
   const Number* weights = product->weights + column * width;
   Vector sums[kBlockRows][kBlockColumns];
   QL_UNROLL
@@ -150,7 +151,9 @@ QL_REGISTER_KERNEL(multiply_rows_apart)
 
 at::Tensor project_rows_apart(const at::Tensor& states, const at::Tensor& weight,
                               const at::Tensor& bias) {
-  const at::Tensor rows = as_factor(states.reshape({-1, weight.size(1)})).contiguous();
+  // Rounded states are floats again, because a row is read many times.
+  const at::Tensor rows =
+      as_factor(states.reshape({-1, weight.size(1)})).to(states.scalar_type()).contiguous();
   const at::Tensor factor = weight_factor(weight).contiguous();
   const at::Tensor plain_bias = bias.defined() ? bias.contiguous() : bias;
   std::vector<std::int64_t> shape = states.sizes().vec();
@@ -158,18 +161,17 @@ at::Tensor project_rows_apart(const at::Tensor& states, const at::Tensor& weight
   at::Tensor result = at::empty(shape, states.options());
   AT_DISPATCH_FLOATING_TYPES(states.scalar_type(), "project_rows_apart", [&] {
     with_numbers<scalar_t>(factor, [&](const auto* weights) {
-      using Number = std::decay_t<decltype(*weights)>;
-      RowProducts<scalar_t, Number> product;
+      RowProducts<scalar_t, std::decay_t<decltype(*weights)>> product;
       product.rows = rows.size(0);
       product.width = weight.size(1);
       product.columns = weight.size(0);
-      product.states = static_cast<const Number*>(rows.data_ptr());
+      product.states = rows.data_ptr<scalar_t>();
       product.weights = weights;
       product.bias = plain_bias.defined() ? plain_bias.data_ptr<scalar_t>() : nullptr;
       product.result = result.data_ptr<scalar_t>();
       const std::int64_t tasks = (product.columns + kColumnsOfTask - 1) / kColumnsOfTask;
       at::parallel_for(0, tasks, 1, [&](std::int64_t begin, std::int64_t end) {
-        RowProducts<scalar_t, Number> part = product;
+        auto part = product;
         for (std::int64_t task = begin; task < end; ++task) {
           part.begin = task * kColumnsOfTask;
           part.end = std::min(product.columns, part.begin + kColumnsOfTask);
