@@ -61,16 +61,10 @@ TEST_CASE("a validation computes in the training's precision") {
 
 TEST_CASE("a training in bfloat16 has the same bits for any threads, and a resume goes on exactly" *
           doctest::test_suite("numeric")) {
-  // All threads compute one slice together.
-  const std::vector<std::pair<net::Network, std::int64_t>> cases = {{test::tiny_ql(), 2},
-                                                                    {test::tiny_ql(), 1},
-                                                                    {test::tiny_xl(), 2},
-                                                                    {test::tiny_compressive(), 2}};
-  for (const auto& [network, slices] : cases) {
+  for (const net::Network& network : {test::tiny_ql(), test::tiny_xl(), test::tiny_compressive()}) {
     CAPTURE(net::to_text(network.architecture));
-    CAPTURE(slices);
     test::Workplace whole(network), parts(network), exact(network);
-    whole.task.config.slices = parts.task.config.slices = exact.task.config.slices = slices;
+    whole.task.config.slices = parts.task.config.slices = exact.task.config.slices = 2;
     whole.task.config.precision = parts.task.config.precision = machine::Precision::kBfloat16;
     const auto train = [](test::Workplace& place, int threads, std::int64_t stop) {
       const test::SoManyThreads so_many(threads);
@@ -85,6 +79,19 @@ TEST_CASE("a training in bfloat16 has the same bits for any threads, and a resum
     test::check_same_result(whole, parts);
     CHECK(is_near(rounded, train(exact, 2, 0)));
   }
+}
+
+// They do not inherit the precision.
+TEST_CASE("threads that compute one slice together round the same factors" *
+          doctest::test_suite("numeric")) {
+  const test::SoManyThreads three(3);
+  const auto loss = [](machine::Precision precision) {
+    test::Workplace place(test::tiny_ql());
+    place.task.config.slices = 1;
+    place.task.config.precision = precision;
+    return place.train().best.value().loss;
+  };
+  CHECK(is_near(loss(machine::Precision::kBfloat16), loss(machine::Precision::kFloat32)));
 }
 
 }  // namespace ql::train
