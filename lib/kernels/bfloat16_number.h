@@ -42,6 +42,14 @@ QL_VECTOR_BODY void store_number(float number, Bfloat16Bits& to) {
 QL_VECTOR_BODY void store_number(float number, float& to) { to = number; }
 QL_VECTOR_BODY void store_number(double number, double& to) { to = number; }
 
+// A place that is both holds its numbers already.
+template <typename Real, typename Number>
+QL_VECTOR_BODY void copy_numbers_body(const Real* from, std::int64_t count, Number* to) {
+  if (static_cast<const void*>(from) == static_cast<const void*>(to)) return;
+  for (std::int64_t i = 0; i < count; ++i) store_number(from[i], to[i]);
+}
+QL_VECTOR_KERNEL(copy_numbers)
+
 QL_VECTOR_BODY float load_number(Bfloat16Bits from) {
   const std::uint32_t bits = static_cast<std::uint32_t>(from) << 16;
   float number;

@@ -21,11 +21,6 @@ constexpr std::int64_t kGrain = std::int64_t{1} << 15;
 // Of the result.
 constexpr std::int64_t kRowsOfPiece = 256;
 
-QL_VECTOR_BODY void round_numbers_body(const float* from, std::int64_t count, Bfloat16Bits* to) {
-  for (std::int64_t i = 0; i < count; ++i) store_number(from[i], to[i]);
-}
-QL_VECTOR_KERNEL(round_numbers)
-
 at::Tensor round_matrix(const at::Tensor& matrix) {
   if (matrix.stride(1) != 1 && matrix.stride(0) == 1) return round_matrix(matrix.t()).t();
   if (!matrix.is_contiguous()) return round_matrix(matrix.contiguous());
@@ -33,7 +28,7 @@ at::Tensor round_matrix(const at::Tensor& matrix) {
   const float* from = matrix.data_ptr<float>();
   Bfloat16Bits* to = bfloat16_bits(rounded);
   at::parallel_for(0, matrix.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {
-    round_numbers(from + begin, end - begin, to + begin);
+    copy_numbers(from + begin, end - begin, to + begin);
   });
   return rounded;
 }

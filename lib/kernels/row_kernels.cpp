@@ -151,14 +151,6 @@ QL_VECTOR_BODY void normalize_block_body(const Real* states, const Real* weight,
 }
 QL_VECTOR_KERNEL(normalize_block)
 
-// A block of rows is in a cache when its numbers are copied.
-template <typename Real, typename Number>
-QL_VECTOR_BODY void copy_numbers_body(const Real* from, std::int64_t count, Number* to) {
-  if (static_cast<const void*>(from) == static_cast<const void*>(to)) return;
-  for (std::int64_t i = 0; i < count; ++i) store_number(from[i], to[i]);
-}
-QL_VECTOR_KERNEL(copy_numbers)
-
 // sums += the sum over the rows.
 template <typename Real>
 QL_VECTOR_BODY void sum_block_body(const Real* values, std::int64_t rows, std::int64_t width,

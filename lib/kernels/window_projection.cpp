@@ -69,10 +69,15 @@ struct ProjectWindow : torch::autograd::Function<ProjectWindow> {
     const std::int64_t d_heads = qkv_net.size(0) / 3, segment = recent.size(0) / batch;
     const at::Tensor queries = outputs[0].contiguous(), keys_values = outputs[1].contiguous();
 
-    at::Tensor by_queries, by_keys_values;
-    const at::Tensor of_shift =
-        at::cat({sum_rows(queries, weight, by_queries),
-                 sum_rows(keys_values.view({batch * length, -1}), weight, by_keys_values)});
+    const at::Tensor all_keys_values = keys_values.view({batch * length, -1});
+    at::Tensor by_queries, by_keys_values, of_shift;
+    if (norm_weight.defined()) {
+      of_shift = at::cat({sum_rows(queries, weight, by_queries),
+                          sum_rows(all_keys_values, weight, by_keys_values)});
+    } else {
+      by_queries = as_factor_beside(queries, weight);
+      by_keys_values = as_factor_beside(all_keys_values, weight);
+    }
     at::Tensor states = product(by_queries, weight.narrow(0, 0, d_heads));
     add_product(states, recent_rows(by_keys_values.view({batch, length, 2 * d_heads}), segment),
                 weight.narrow(0, d_heads, 2 * d_heads));

@@ -57,11 +57,11 @@ bool survives_a_product() {
       ::_exit(1);
     }
   }
+  if (child < 0) return false;
   int status = 0;
   pid_t ended = -1;
-  do {
-    ended = child > 0 ? ::waitpid(child, &status, 0) : -1;
-  } while (ended < 0 && child > 0 && errno == EINTR);
+  while ((ended = ::waitpid(child, &status, 0)) < 0 && errno == EINTR) {
+  }
   return ended == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 

@@ -32,7 +32,7 @@ int choose_gpu(const std::string& name, int gpus, int local_rank, int local_size
 Precision set_up_precision(const c10::Device& device, Precision wanted,
                            ProcessGroup* group = nullptr);
 
-// What computes products of this precision on the CPU, in words.
+// Says in words what computes products of this precision on the CPU.
 std::string products_on_cpu(Precision precision);
 
 // While it lives, matrix products on `device` take float32 numbers and round them to `precision`,

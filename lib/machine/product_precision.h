@@ -44,7 +44,7 @@ class ProductPrecision {
   std::map<Key, Entry> entries_;
 };
 
-// That of this thread. Null: products are float32.
+// Returns that of this thread; where there is none, products are float32.
 ProductPrecision* current_product_precision();
 Precision product_precision();
 

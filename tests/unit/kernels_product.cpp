@@ -147,7 +147,7 @@ TEST_CASE("oneDNN multiplies matrices of any layout") {
     const auto extended = [](const at::Tensor& of, const at::Tensor& more, std::int64_t side) {
       return at::cat({of.to(at::kFloat), more}, side);
     };
-    // What is added is a product by 1.
+    // Products by 1 stand for the sums.
     at::Tensor added = at::zeros({2, b.size(1)});
     if (add) added[0].fill_(1);
     if (with_bias) added[1].copy_(bias);
