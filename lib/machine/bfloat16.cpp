@@ -6,12 +6,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <exception>
 #include <string_view>
 
+#include "base/descriptor.h"
 #include "base/error.h"
 #include "machine/library_symbol_internal.h"
 #include "machine/onednn_product.h"
@@ -59,9 +59,7 @@ bool survives_a_product() {
   }
   if (child < 0) return false;
   int status = 0;
-  pid_t ended = -1;
-  while ((ended = ::waitpid(child, &status, 0)) < 0 && errno == EINTR) {
-  }
+  const pid_t ended = uninterrupted([&] { return ::waitpid(child, &status, 0); });
   return ended == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
