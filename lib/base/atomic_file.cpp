@@ -46,7 +46,7 @@ fs::path behind_links(const fs::path& path) {
 
 // Returns the name to write to, and refuses what is no file: renaming over a device would replace
 // it for everybody.
-fs::path target_of(const fs::path& named) {
+fs::path file_to_write(const fs::path& named) {
   const fs::path path = internal::final_path(named);
   struct stat status = {};
   if (::stat(path.c_str(), &status) == 0) {
@@ -62,7 +62,7 @@ fs::path target_of(const fs::path& named) {
 }  // namespace
 
 AtomicFile::AtomicFile(const fs::path& path)
-    : path_(target_of(path)),
+    : path_(file_to_write(path)),
       temporary_(path_),
       descriptor_(temporary_.path, O_WRONLY | O_CREAT | O_EXCL, path_.string(), "create") {}
 

@@ -70,7 +70,7 @@ void swap_folders(const fs::path& fresh, const fs::path& path) {
   if (!exchange(fresh, path, path.string())) internal::replace_in_two_steps(fresh, path);
 }
 
-fs::path target_of(const fs::path& named) {
+fs::path folder_to_write(const fs::path& named) {
   fs::path path = internal::final_path(named);
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
@@ -82,7 +82,7 @@ fs::path target_of(const fs::path& named) {
 
 }  // namespace
 
-AtomicFolder::AtomicFolder(const fs::path& path) : path_(target_of(path)), temporary_(path_) {
+AtomicFolder::AtomicFolder(const fs::path& path) : path_(folder_to_write(path)), temporary_(path_) {
   if (::mkdir(temporary_.path.c_str(), 0777) != 0) {
     throw SystemError(path_.string(), "create", errno);
   }

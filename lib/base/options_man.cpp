@@ -11,7 +11,7 @@ namespace ql {
 
 namespace {
 
-constexpr std::size_t kWidth = 78;
+constexpr std::size_t kSourceWidth = 78;
 
 std::string replace_all(const std::string& text, char letter, const char* by) {
   return fmt::format("{}", fmt::join(split(text, letter), by));
@@ -49,7 +49,7 @@ std::string text_lines(const std::string& text) {
   };
   for (const std::string& word : internal::wrap(text, 1)) {
     const std::string escaped = escape_word(word);
-    if (!line.empty() && line.size() + 1 + escaped.size() > kWidth) finish_line();
+    if (!line.empty() && line.size() + 1 + escaped.size() > kSourceWidth) finish_line();
     line += line.empty() ? escaped : " " + escaped;
     if (ends_sentence(word)) finish_line();
   }

@@ -17,14 +17,14 @@ namespace ql {
 
 namespace {
 
-constexpr std::string_view kEscaped = "\t\n\r\\", kNames = "tnr\\";
+constexpr std::string_view kEscaped = "\t\n\r\\", kEscapes = "tnr\\";
 
 std::string escaped(const std::string& text) {
   std::string result;
   for (const char letter : text) {
     const std::size_t found = kEscaped.find(letter);
     if (found != std::string_view::npos) result += '\\';
-    result += found == std::string_view::npos ? letter : kNames[found];
+    result += found == std::string_view::npos ? letter : kEscapes[found];
   }
   return printable(std::move(result));
 }

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::string_view kMagic{"MMIDIDX\0\0", 9};
 constexpr std::uint64_t kVersion = 1;
-constexpr std::int64_t kHeaderBytes = 34, kLongestSequence = INT32_MAX;
+constexpr std::int64_t kIndexHeaderBytes = 34, kLongestSequence = INT32_MAX;
 constexpr std::uint8_t kU16 = 8, kI32 = 4;  // type codes
 constexpr const char* kCure = "is it an index that Megatron wrote, and complete?";
 
@@ -21,10 +21,10 @@ void MegatronIndex::fail(const std::string& what) const { throw FormatError(name
 
 MegatronIndex::MegatronIndex(const std::filesystem::path& path, std::int64_t data_bytes)
     : name_(path.string()), file_(path), data_bytes_(data_bytes) {
-  if (file_.size() < kHeaderBytes) {
+  if (file_.size() < kIndexHeaderBytes) {
     fail(fmt::format("{} bytes, less than the header of an index", file_.size()));
   }
-  char header[kHeaderBytes];
+  char header[kIndexHeaderBytes];
   file_.read(0, header, sizeof header);
   if (std::string_view(header, kMagic.size()) != kMagic) {
     fail("no index of Megatron's: it does not begin with \"MMIDIDX\"");
@@ -45,16 +45,16 @@ MegatronIndex::MegatronIndex(const std::filesystem::path& path, std::int64_t dat
   // The first two keep the third from overflowing.
   const auto size = static_cast<std::uint64_t>(file_.size());
   if (sequences > size / 12 || boundaries > size / 8 ||
-      size != kHeaderBytes + 12 * sequences + 8 * boundaries) {
+      size != kIndexHeaderBytes + 12 * sequences + 8 * boundaries) {
     fail(fmt::format("{} bytes, but its header announces {} sequences and {} document boundaries",
                      size, sequences, boundaries));
   }
   if (boundaries == 0) fail("no document boundaries, expected at least one");
   sequences_ = static_cast<std::int64_t>(sequences);
   boundaries_ = static_cast<std::int64_t>(boundaries);
-  const std::int64_t places = kHeaderBytes + 4 * sequences_;
+  const std::int64_t places = kIndexHeaderBytes + 4 * sequences_;
   const std::int64_t documents = places + 8 * sequences_;
-  lengths_ = NumberArray<std::uint32_t>(file_, kHeaderBytes, sequences_);
+  lengths_ = NumberArray<std::uint32_t>(file_, kIndexHeaderBytes, sequences_);
   places_ = NumberArray<std::uint64_t>(file_, places, sequences_);
   documents_ = NumberArray<std::uint64_t>(file_, documents, boundaries_);
 }

@@ -10,7 +10,7 @@ namespace {
 
 // Each generation nests up to three levels; base/json.h reads 64.
 constexpr int kMostGenerations = 8;
-constexpr std::size_t kMostBytes = std::size_t{256} << 10;
+constexpr std::size_t kMostLineageBytes = std::size_t{256} << 10;
 
 // Readers of a stream or manifest add a few levels, far fewer than are left up to 64.
 constexpr int kDeepest = 48;
@@ -50,7 +50,7 @@ Json lineage(const Json& configuration, const Json& input) {
   Json made = provenance(configuration);
   for (int generations = kMostGenerations; generations >= 0; --generations) {
     made["input"] = trimmed(input, generations);
-    if (made.dump().size() <= kMostBytes && depth_of(made) <= kDeepest) return made;
+    if (made.dump().size() <= kMostLineageBytes && depth_of(made) <= kDeepest) return made;
   }
   made.erase("input");
   return made;

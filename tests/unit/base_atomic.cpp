@@ -12,10 +12,12 @@
 #include "base/file.h"
 #include "base/file_internal.h"
 #include "base/temporary_name.h"
+#include "unit/complaint.h"
 #include "unit/scratch.h"
 
 namespace ql {
 
+using test::complaint;
 using test::in_child;
 using test::ScratchFolder;
 using test::slurp;
@@ -29,16 +31,6 @@ pid_t dead_process() {
   if (child == 0) ::_exit(0);
   ::waitpid(child, nullptr, 0);
   return child;
-}
-
-template <typename Function>
-std::string complaint(const Function& function) {
-  try {
-    function();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
 }
 
 // Mounts a file system of 64 KiB that only this process sees; false where that is not allowed.

@@ -5,29 +5,17 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "unit/complaint.h"
 #include "unit/scratch.h"
 
 namespace ql {
 
+using test::complaint;
+
 namespace {
 
 std::string message_of(const std::string& text) {
-  try {
-    parse_json(text, "f.json");
-  } catch (const FormatError& error) {
-    return error.what();
-  }
-  return "";
-}
-
-template <typename Function>
-std::string complaint(const Function& function) {
-  try {
-    function();
-  } catch (const FormatError& error) {
-    return error.what();
-  }
-  return "";
+  return complaint<FormatError>([&] { parse_json(text, "f.json"); });
 }
 
 std::string nested(int depth) { return std::string(depth, '[') + std::string(depth, ']'); }
@@ -121,22 +109,26 @@ TEST_CASE("typed access") {
   CHECK_THROWS_AS(object.text("null"), FormatError);
   CHECK_THROWS_AS(object.integers("n"), FormatError);
   CHECK_THROWS_AS(object.object("l"), FormatError);
-  CHECK(complaint([&] { object.integer("f"); }) ==
+  CHECK(complaint<FormatError>([&] { object.integer("f"); }) ==
         "f.json: f: expected a whole number, found a fraction");
-  CHECK(complaint([&] { object.integer("neg", 0); }) ==
+  CHECK(complaint<FormatError>([&] { object.integer("neg", 0); }) ==
         "f.json: neg: expected at least 0, found -1");
-  CHECK(complaint([&] { object.integer("n", 0, 2); }) == "f.json: n: expected at most 2, found 3");
-  CHECK(complaint([&] { object.integers("m"); }) ==
+  CHECK(complaint<FormatError>([&] { object.integer("n", 0, 2); }) ==
+        "f.json: n: expected at most 2, found 3");
+  CHECK(complaint<FormatError>([&] { object.integers("m"); }) ==
         "f.json: m[1]: expected a whole number, found a fraction");
-  CHECK(complaint([&] { object.text("absent"); }) == "f.json: the key 'absent' is missing");
-  CHECK(complaint([&] { object.refuse_unknown({"neg", "nn"}); }) == "f.json: unknown key 'n'");
-  CHECK(complaint([&] {
+  CHECK(complaint<FormatError>([&] { object.text("absent"); }) ==
+        "f.json: the key 'absent' is missing");
+  CHECK(complaint<FormatError>([&] {
+          object.refuse_unknown({"neg", "nn"});
+        }) == "f.json: unknown key 'n'");
+  CHECK(complaint<FormatError>([&] {
           object.object("o").refuse_unknown({"key", "K", "kk"});
         }) == "f.json: o: unknown key 'k'");
   CHECK_NOTHROW(object.object("o").refuse_unknown({"k"}));
   CHECK_THROWS_AS(JsonObject(Json::array(), "f"), FormatError);
   const Json typo = Json::parse(R"({"segmnet":1})");
-  CHECK(complaint([&] {
+  CHECK(complaint<FormatError>([&] {
           JsonObject(typo, "m").refuse_unknown({"segment", "memory"});
         }) == "m: unknown key 'segmnet'; did you mean 'segment'?");
 }

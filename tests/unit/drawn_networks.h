@@ -16,10 +16,6 @@ namespace ql::test {
 
 // Networks each of which has an edge of its own.
 inline std::vector<net::Network> edge_cases() {
-  constexpr auto kQl = net::Architecture::kTransformerQl;
-  constexpr auto kXl = net::Architecture::kTransformerXl;
-  constexpr auto kMultiScale = net::Architecture::kMultiScale;
-  constexpr auto kCompressive = net::Architecture::kCompressive;
   std::vector<net::Network> all;
   const auto add = [&](net::Architecture architecture, std::vector<std::int64_t> scales,
                        std::int64_t output_layers, net::Lengths lengths, std::int64_t rate = 2) {

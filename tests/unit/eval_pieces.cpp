@@ -19,7 +19,7 @@ using test::small_network;
 using test::SoManyThreads;
 
 // Eight pieces of 256 states at a scale whose states are half as many as the tokens.
-constexpr std::int64_t kLength = 4500;
+constexpr std::int64_t kStreamLength = 4500;
 
 struct Read {
   std::vector<double> losses;
@@ -75,7 +75,7 @@ TEST_CASE("what is computed in pieces is what a single stream is" *
   for (const auto& [name, network] : networks()) {
     CAPTURE(name);
     const nn::Model model = random_model(network, 3);
-    const Ids ids = random_ids(kLength, network.vocab_size);
+    const Ids ids = random_ids(kStreamLength, network.vocab_size);
     const std::vector<double> expected = read(model, ids, 1).losses;
     const std::vector<double> layerwise = read(model, ids, 0).losses;
     const std::vector<double> columns = read(model, ids, 7).losses;
@@ -98,7 +98,7 @@ TEST_CASE("an evaluation has the same bits for any number of threads" *
     wide.init_std = 0.1;
     if (!wide.scale_widths.empty()) wide.scale_widths = {40, 48};
     const nn::Model model = random_model(wide, 4, at::kFloat);
-    const Ids ids = random_ids(kLength, wide.vocab_size);
+    const Ids ids = random_ids(kStreamLength, wide.vocab_size);
     for (const std::int64_t batch : {0, 40}) {
       CAPTURE(batch);
       const std::int64_t top = batch == 0 ? 2 : 0;

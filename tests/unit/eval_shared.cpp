@@ -20,7 +20,7 @@ const std::vector<std::int64_t>& document_starts() {
 }
 
 // The losses by their places; a place that is given twice keeps the sum.
-struct Losses {
+struct KeptLosses {
   std::vector<double> values = std::vector<double>(kTokens);
   std::mutex mutex;
   LossSink sink() {
@@ -53,7 +53,7 @@ TEST_CASE("processes together evaluate as one does alone") {
     EvaluationOptions options;
     options.lengths = network.lengths;
     options.unknown = 4;
-    Losses alone, together;
+    KeptLosses alone, together;
     options.sink = alone.sink();
     const Evaluation expected = evaluate(model, source, options);
     const net::Geometry geometry = net::make_geometry(network, network.lengths);

@@ -19,7 +19,7 @@ constexpr std::int64_t kModel = 6;
 enum class Tables { kOwn, kShared };
 enum class Projections { kNone, kOwn, kTied };
 
-struct Problem {
+struct ClustersProblem {
   at::Tensor states, targets;
   SoftmaxWeights weights;
 
@@ -43,9 +43,9 @@ at::Tensor leaf(at::IntArrayRef shape) {
   return at::randn(shape, at::kDouble).set_requires_grad(true);
 }
 
-Problem make_problem(const std::vector<std::int64_t>& ends, Tables tables, Projections projections,
-                     const at::Tensor& targets) {
-  Problem problem;
+ClustersProblem make_problem(const std::vector<std::int64_t>& ends, Tables tables,
+                             Projections projections, const at::Tensor& targets) {
+  ClustersProblem problem;
   problem.states = leaf({targets.size(0), kModel});
   problem.targets = targets;
   SoftmaxWeights& weights = problem.weights;
@@ -75,7 +75,7 @@ Problem make_problem(const std::vector<std::int64_t>& ends, Tables tables, Proje
   return problem;
 }
 
-at::Tensor plain_losses(const Problem& problem) {
+at::Tensor plain_cluster_losses(const ClustersProblem& problem) {
   const SoftmaxWeights& weights = problem.weights;
   const std::size_t clusters = weights.ends.size();
   std::vector<at::Tensor> columns;
@@ -109,7 +109,7 @@ at::Tensor plain_losses(const Problem& problem) {
 }
 
 // Zeros where there is none.
-std::vector<at::Tensor> gradients_of(const Problem& problem, const at::Tensor& loss) {
+std::vector<at::Tensor> gradients_of(const ClustersProblem& problem, const at::Tensor& loss) {
   loss.backward();
   std::vector<at::Tensor> gradients;
   for (const at::Tensor& leaf : problem.leaves()) {
@@ -119,7 +119,7 @@ std::vector<at::Tensor> gradients_of(const Problem& problem, const at::Tensor& l
   return gradients;
 }
 
-void check_equal(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
+void check_all_equal(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
   REQUIRE(a.size() == b.size());
   for (std::size_t i = 0; i < a.size(); ++i) {
     CAPTURE(i);
@@ -127,12 +127,12 @@ void check_equal(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>
   }
 }
 
-void check_problem(const Problem& problem) {
+void check_problem(const ClustersProblem& problem) {
   const std::int64_t rows = problem.states.size(0);
   const auto losses = [&] {
     return cross_entropy(problem.states, problem.weights, problem.targets);
   };
-  const at::Tensor expected = plain_losses(problem);
+  const at::Tensor expected = plain_cluster_losses(problem);
   CHECK(test::largest_difference(losses(), expected) < 1e-11);
   CHECK(test::largest_difference(composed_losses(problem.states, problem.weights, problem.targets),
                                  expected) < 1e-11);
@@ -142,20 +142,21 @@ void check_problem(const Problem& problem) {
     const at::Tensor sum = cross_entropy_sum(problem.states, problem.weights, problem.targets, 0.5);
     CHECK(test::largest_difference(sum, expected.sum() * 0.5) < 1e-11);
   }
-  const std::vector<at::Tensor> sums = gradients_of(problem, plain_losses(problem).sum() * 0.75);
-  check_equal(gradients_of(problem, losses().sum() * 0.75), sums);
-  check_equal(
+  const std::vector<at::Tensor> sums =
+      gradients_of(problem, plain_cluster_losses(problem).sum() * 0.75);
+  check_all_equal(gradients_of(problem, losses().sum() * 0.75), sums);
+  check_all_equal(
       gradients_of(problem,
                    cross_entropy_sum(problem.states, problem.weights, problem.targets, 0.25) * 3),
       sums);
-  check_equal(gradients_of(problem, cross_entropy_sum(problem.states, problem.weights,
-                                                      problem.targets, 0.75)),
-              sums);
+  check_all_equal(gradients_of(problem, cross_entropy_sum(problem.states, problem.weights,
+                                                          problem.targets, 0.75)),
+                  sums);
   const at::Tensor factors = at::randn({rows}, at::kDouble);
   const std::vector<at::Tensor> weighted =
-      gradients_of(problem, (plain_losses(problem) * factors).sum());
-  check_equal(gradients_of(problem, (losses() * factors).sum()), weighted);
-  check_equal(
+      gradients_of(problem, (plain_cluster_losses(problem) * factors).sum());
+  check_all_equal(gradients_of(problem, (losses() * factors).sum()), weighted);
+  check_all_equal(
       gradients_of(
           problem,
           (composed_losses(problem.states, problem.weights, problem.targets) * factors).sum()),
@@ -195,8 +196,9 @@ TEST_CASE("losses and gradients over clusters equal those of the whole matrix") 
 TEST_CASE("only what requires a gradient gets one") {
   at::manual_seed(2);
   const at::Tensor targets = at::arange(30, at::kLong);
-  const Problem all = make_problem({3, 4, 17, 30}, Tables::kOwn, Projections::kOwn, targets);
-  const std::vector<at::Tensor> expected = gradients_of(all, plain_losses(all).sum());
+  const ClustersProblem all =
+      make_problem({3, 4, 17, 30}, Tables::kOwn, Projections::kOwn, targets);
+  const std::vector<at::Tensor> expected = gradients_of(all, plain_cluster_losses(all).sum());
   const std::vector<at::Tensor> leaves = all.leaves();
   for (std::size_t kept = 0; kept < leaves.size(); ++kept) {
     for (std::size_t i = 0; i < leaves.size(); ++i) {
@@ -212,7 +214,7 @@ TEST_CASE("only what requires a gradient gets one") {
 }
 
 TEST_CASE("a cluster without targets makes no gradient of its own") {
-  const Problem problem =
+  const ClustersProblem problem =
       make_problem({3, 9, 20}, Tables::kOwn, Projections::kOwn, at::full({4}, 15, at::kLong));
   cross_entropy(problem.states, problem.weights, problem.targets).sum().backward();
   CHECK(problem.weights.weights[0].grad().defined());
@@ -224,8 +226,8 @@ TEST_CASE("a cluster without targets makes no gradient of its own") {
 
 TEST_CASE("a second backward pass over clusters gives the same gradients") {
   at::manual_seed(3);
-  const Problem problem = make_problem({3, 9, 20}, Tables::kShared, Projections::kTied,
-                                       at::randint(20, {15}, at::kLong));
+  const ClustersProblem problem = make_problem({3, 9, 20}, Tables::kShared, Projections::kTied,
+                                               at::randint(20, {15}, at::kLong));
   const at::Tensor loss = cross_entropy_sum(problem.states, problem.weights, problem.targets, 0.5);
   loss.backward({}, true);
   std::vector<at::Tensor> once;
@@ -237,7 +239,7 @@ TEST_CASE("a second backward pass over clusters gives the same gradients") {
 }
 
 TEST_CASE("weights that changed before a second pass are noticed") {
-  const Problem problem =
+  const ClustersProblem problem =
       make_problem({3, 9, 20}, Tables::kOwn, Projections::kNone, at::arange(20, at::kLong));
   const at::Tensor losses = cross_entropy(problem.states, problem.weights, problem.targets);
   {

@@ -17,9 +17,9 @@
 namespace ql {
 namespace {
 
+using test::DependencyCase;
 using test::kCompressive;
 using test::kQl;
-using Case = test::DependencyCase;
 
 // The output states [batch, segment, d_model] of the last segment of streams [batch, length].
 at::Tensor last_states(const nn::Model& model, const net::Geometry& geometry,
@@ -108,7 +108,7 @@ TEST_CASE("the running model depends on exactly those tokens where queries see f
 }
 
 TEST_CASE("the running model depends on exactly the tokens that lib/net says") {
-  for (const test::DependencyCase& entry : test::kDependencyCases) {
+  for (const DependencyCase& entry : test::kDependencyCases) {
     for (const bool pre_lnorm : {true, false}) {
       net::Network network = test::network_of(entry);
       network.pre_lnorm = pre_lnorm;
@@ -148,10 +148,11 @@ TEST_CASE("the running model depends on exactly the tokens that lib/net says") {
 }
 
 TEST_CASE("the most used states are computed from the tokens that lib/net says") {
-  for (const Case& entry :
-       {Case{kCompressive, {1}, 0, {4, 6, 3}, 2}, Case{kCompressive, {1}, 0, {6, 2, 1}, 2},
-        Case{kCompressive, {2}, 0, {6, 1, 3}, 3}, Case{kCompressive, {2}, 0, {4, 0, 5}, 2},
-        Case{kCompressive, {2}, 0, {4, 3, 4}, 2}}) {
+  for (const DependencyCase& entry : {DependencyCase{kCompressive, {1}, 0, {4, 6, 3}, 2},
+                                      DependencyCase{kCompressive, {1}, 0, {6, 2, 1}, 2},
+                                      DependencyCase{kCompressive, {2}, 0, {6, 1, 3}, 3},
+                                      DependencyCase{kCompressive, {2}, 0, {4, 0, 5}, 2},
+                                      DependencyCase{kCompressive, {2}, 0, {4, 3, 4}, 2}}) {
     net::Network network = test::network_of(entry);
     network.pool = net::Pool::kMostUsed;
     CAPTURE(entry.lengths.segment);

@@ -19,9 +19,6 @@ struct DependencyCase {
   bool query_only_pooling = false;
 };
 
-constexpr auto kQl = net::Architecture::kTransformerQl;
-constexpr auto kCompressive = net::Architecture::kCompressive;
-
 const DependencyCase kDependencyCases[] = {
     {kQl, {1, 1}, 1, {4, 12, 0}, 2},  // the paper's training lengths, fewer layers
     {kQl, {2, 1}, 1, {4, 4, 0}, 2},

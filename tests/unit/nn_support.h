@@ -17,6 +17,12 @@
 
 namespace ql::test {
 
+// For tables of networks.
+constexpr auto kQl = net::Architecture::kTransformerQl;
+constexpr auto kXl = net::Architecture::kTransformerXl;
+constexpr auto kMultiScale = net::Architecture::kMultiScale;
+constexpr auto kCompressive = net::Architecture::kCompressive;
+
 // A small network with every probability 0; change what the test is about.
 inline net::Network small_network(net::Architecture architecture, std::vector<std::int64_t> scales,
                                   std::int64_t output_layers, net::Lengths lengths) {

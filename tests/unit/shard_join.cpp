@@ -25,7 +25,7 @@ Joined join(const std::vector<std::string>& folders, const fs::path& folder, int
   return join_packs(data, folder, data.header(Json::object()), options, [](std::int64_t) {});
 }
 
-std::int64_t problems(const fs::path& folder) {
+std::int64_t problem_count(const fs::path& folder) {
   return verify_folder(
              folder, [](const std::string& problem) { MESSAGE(problem); }, [](std::int64_t) {})
       .problems;
@@ -68,7 +68,7 @@ TEST_CASE("joined folders are the data that packing all at once makes") {
       CHECK(joined.manifest.counts->bytes == 5 * kSomeCounts.bytes);
       CHECK(joined.manifest.shards.size() == shards);
       CHECK(joined.linked + joined.copied == static_cast<std::int64_t>(shards));
-      CHECK(problems(scratch / "joined") == 0);
+      CHECK(problem_count(scratch / "joined") == 0);
       TokenReader reader(scratch / "joined");
       CHECK(read_all(reader) == all_ids(all));
       CHECK(reader.document_starts() == all_starts(all));
@@ -100,7 +100,7 @@ TEST_CASE("shards are taken over byte for byte, as links where that can be") {
   // The old folders may go.
   fs::remove_all(scratch / "a");
   fs::remove_all(scratch / "b");
-  CHECK(problems(scratch / "c") == 0);
+  CHECK(problem_count(scratch / "c") == 0);
 }
 
 TEST_CASE("a file keeps its bytes under its second name, whatever the first is now") {
@@ -136,7 +136,7 @@ TEST_CASE("shards that cannot be linked are copied") {
     const Joined joined = join({(scratch / "a").string()}, target, threads, true);
     CHECK(joined.copied == 6);
     CHECK(joined.linked == 0);
-    CHECK(problems(target) == 0);
+    CHECK(problem_count(target) == 0);
     for (const ShardEntry& shard : packed.shards) {
       CHECK(slurp(target / shard.file) == slurp(scratch / "a" / shard.file));
     }
@@ -150,7 +150,7 @@ TEST_CASE("a folder may be joined to itself, into itself, and many times") {
   const Documents documents{{1, 2}, {3}};
   pack(data, documents, header_of(10));
   join({data, data}, data, 2, true);
-  CHECK(problems(data) == 0);
+  CHECK(problem_count(data) == 0);
   CHECK(scratch.entries() == 1);
   TokenReader twice(data);
   CHECK(read_all(twice) == std::vector<std::int64_t>{1, 2, 3, 1, 2, 3});
@@ -159,7 +159,7 @@ TEST_CASE("a folder may be joined to itself, into itself, and many times") {
   CHECK(many.manifest.tokens == 900);
   CHECK(many.manifest.documents == 600);
   CHECK(many.manifest.shards.size() == 300);
-  CHECK(problems(scratch / "many") == 0);
+  CHECK(problem_count(scratch / "many") == 0);
 }
 
 TEST_CASE("damaged or exchanged shards are not taken over, and nothing is left") {

@@ -6,15 +6,16 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
 #include "base/file.h"
 #include "shard/pack_writer.h"
 #include "shard/token_reader.h"
 #include "shard/token_stream.h"
+#include "unit/complaint.h"
 #include "unit/scratch.h"
 
 namespace ql::shard::test {
 
+using ql::test::complaint;
 using Documents = std::vector<std::vector<TokenId>>;
 
 inline Documents random_documents(std::size_t tokens, std::int64_t vocabulary, unsigned seed,
@@ -137,17 +138,6 @@ inline std::vector<std::int64_t> read_all(TokenReader& reader) {
   std::vector<std::int64_t> ids(static_cast<std::size_t>(reader.tokens()));
   reader.read(0, reader.tokens(), ids.data());
   return ids;
-}
-
-// The text of the Error that `function` throws, "" when it throws none.
-template <typename Function>
-std::string complaint(const Function& function) {
-  try {
-    function();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
 }
 
 inline bool contains(const std::string& text, const std::string& part) {

@@ -36,7 +36,7 @@ TEST_CASE("no damage of any kind makes ids mean something else") {
     for (int round = 0; round < ql::test::damage_rounds(300); ++round) {
       CAPTURE(round);
       const std::string damaged = damage(good);
-      testing::error_of([&] {
+      test::complaint([&] {
         const Vocabulary read = parse_vocabulary(damaged, "v.json");
         CHECK(read.hash() == made.hash());
         CHECK(read.info() == made.info());

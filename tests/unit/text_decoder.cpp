@@ -119,7 +119,7 @@ TEST_CASE("an unknown character becomes U+FFFD") {
 TEST_CASE("an id outside the vocabulary is an error") {
   const TextFiles files({"a"});
   const Vocabulary vocabulary = build_vocabulary(files.names(), {}).vocabulary;
-  CHECK(testing::contains(testing::error_of([&] { decode(vocabulary, {3}, {}); }),
+  CHECK(testing::contains(test::complaint([&] { decode(vocabulary, {3}, {}); }),
                           "token id 3: the vocabulary has 3 entries"));
 }
 

@@ -18,8 +18,8 @@
 namespace ql::text {
 namespace {
 
+using test::complaint;
 using testing::contains;
-using testing::error_of;
 using testing::TextFiles;
 
 // Holds what a sink was given, or what the oracle says it should be given.
@@ -244,13 +244,13 @@ TEST_CASE("errors name file, line and text") {
   EncodeOptions options;
   options.unknown = UnknownRule::kError;
   for (const std::size_t block_bytes : {1, 1000}) {
-    CHECK(contains(error_of([&] { encode(files.names(), vocabulary, options, 1, block_bytes); }),
+    CHECK(contains(complaint([&] { encode(files.names(), vocabulary, options, 1, block_bytes); }),
                    "0.txt: line 2: 'c' is outside the vocabulary"));
-    CHECK(contains(error_of([&] { encode({files.names()[1]}, vocabulary, {}, 2, block_bytes); }),
+    CHECK(contains(complaint([&] { encode({files.names()[1]}, vocabulary, {}, 2, block_bytes); }),
                    "1.txt: line 3: invalid UTF-8: byte 0xFF at offset 5"));
   }
   const TextFiles literal({"a <unk> b\n"});
-  CHECK(error_of([&] { encode(literal.names(), vocabulary, options, 1, 1000); }) == "");
+  CHECK(complaint([&] { encode(literal.names(), vocabulary, options, 1, 1000); }) == "");
 }
 
 TEST_CASE("a vocabulary without <unk> takes no unknown text") {
@@ -260,7 +260,7 @@ TEST_CASE("a vocabulary without <unk> takes no unknown text") {
   CHECK(vocabulary.size() == 4);
   const TextFiles known({"b <unk>\n"}), unknown({"b c\n"});
   CHECK(encode(known.names(), vocabulary, {}, 1, 1000).ids == std::vector<TokenId>{3, 1, 0});
-  CHECK(contains(error_of([&] { encode(unknown.names(), vocabulary, {}, 1, 1000); }),
+  CHECK(contains(complaint([&] { encode(unknown.names(), vocabulary, {}, 1, 1000); }),
                  "'c' is outside the vocabulary, which has no <unk>"));
 }
 

@@ -17,8 +17,8 @@
 namespace ql::text {
 namespace {
 
+using test::complaint;
 using testing::contains;
-using testing::error_of;
 
 Vocabulary import_as(TokenType type, const std::string& content, VocabularyImport rules = {}) {
   rules.type = type;
@@ -161,7 +161,7 @@ std::string with_charsmap(const std::string& model, const std::vector<std::uint3
 TEST_CASE("rules that would lead the library astray are refused") {
   const std::string model = foreign_model({});
   const auto problem = [&](const std::vector<std::uint32_t>& units, const std::string& texts) {
-    return error_of([&] { import_vocabulary(with_charsmap(model, units, texts), {}, "m"); });
+    return complaint([&] { import_vocabulary(with_charsmap(model, units, texts), {}, "m"); });
   };
   constexpr std::uint32_t kValue = 0x80000000U;
   constexpr std::uint32_t kHasValue = 0x100U;
@@ -202,21 +202,21 @@ TEST_CASE("a list of words is that of the public Transformer-XL") {
   make_line_encoder(vocabulary)->encode("the cat sat", ids, unknowns);
   CHECK(ids == std::vector<TokenId>{1, 3, 2});
 
-  CHECK(
-      contains(error_of([] { import_as(TokenType::kWord, "a\n\nb\n"); }), "file: line 2: no word"));
-  CHECK(
-      contains(error_of([] { import_as(TokenType::kWord, "a\nb\na\n"); }), "tokens[2]: 'a' again"));
-  CHECK(contains(error_of([] { import_as(TokenType::kWord, "a\n<S>\n</S>\n"); }),
+  CHECK(contains(complaint([] { import_as(TokenType::kWord, "a\n\nb\n"); }),
+                 "file: line 2: no word"));
+  CHECK(contains(complaint([] { import_as(TokenType::kWord, "a\nb\na\n"); }),
+                 "tokens[2]: 'a' again"));
+  CHECK(contains(complaint([] { import_as(TokenType::kWord, "a\n<S>\n</S>\n"); }),
                  "both <S> and </S> may be the <eos>; say which, with --eos-token"));
   VocabularyImport rules;
   rules.eos_token = "</S>";
   CHECK(import_as(TokenType::kWord, "a\n<S>\n</S>\n", rules).eos() == TokenId{2});
   rules.eos_token = "b";
-  CHECK(contains(error_of([&] { import_as(TokenType::kWord, "a\n", rules); }),
+  CHECK(contains(complaint([&] { import_as(TokenType::kWord, "a\n", rules); }),
                  "'b' is none of the 1"));
   rules = {};
   rules.unk = Presence::kAlways;
-  CHECK(contains(error_of([&] { import_as(TokenType::kWord, "a\n", rules); }), "--unk-token"));
+  CHECK(contains(complaint([&] { import_as(TokenType::kWord, "a\n", rules); }), "--unk-token"));
 }
 
 TEST_CASE("a list of pieces holds any bytes and decodes") {
@@ -227,9 +227,9 @@ TEST_CASE("a list of pieces holds any bytes and decodes") {
   CHECK(decoded(vocabulary, {0, 2, 3, 1, 4, 5, 6, 7}) == " the\u00E9\n\\nAA\n");
   const std::string text = vocabulary.to_text(Json::object());
   CHECK(parse_vocabulary(text, "v.json").hash() == vocabulary.hash());
-  CHECK(contains(error_of([&] { make_line_encoder(vocabulary); }), "qlbin import"));
-  CHECK(contains(error_of([] { import_as(TokenType::kPiece, "a\n\\q\n"); }), "tokens[1]"));
-  CHECK(contains(error_of([] { import_as(TokenType::kPiece, "a\n\nb\n"); }), "file: line 2"));
+  CHECK(contains(complaint([&] { make_line_encoder(vocabulary); }), "qlbin import"));
+  CHECK(contains(complaint([] { import_as(TokenType::kPiece, "a\n\\q\n"); }), "tokens[1]"));
+  CHECK(contains(complaint([] { import_as(TokenType::kPiece, "a\n\nb\n"); }), "file: line 2"));
 }
 
 Json tokenizer(const std::string& decoder) {
@@ -242,7 +242,7 @@ Json tokenizer(const std::string& decoder) {
 }
 
 std::string import_error(const Json& json) {
-  return error_of([&] { import_vocabulary(json.dump(), {}, "tokenizer.json"); });
+  return complaint([&] { import_vocabulary(json.dump(), {}, "tokenizer.json"); });
 }
 
 TEST_CASE("the vocabulary of a tokenizer.json holds the bytes of its tokens") {
@@ -272,7 +272,7 @@ TEST_CASE("the vocabulary of a tokenizer.json holds the bytes of its tokens") {
   CHECK(decoded(pieces, {1, 2, 3, 4}) == " theAA<|end of text|>");
   CHECK(pieces.token(3) == "\\x41");
   rules.type = TokenType::kWord;
-  CHECK(contains(error_of([&] { import_vocabulary(json.dump(), rules, "t"); }),
+  CHECK(contains(complaint([&] { import_vocabulary(json.dump(), rules, "t"); }),
                  "is a tokenizer.json, of type piece"));
 }
 
@@ -323,27 +323,27 @@ TEST_CASE("<eos> and <unk> of an import are what they can be") {
   CHECK_FALSE(import_vocabulary(model, {}, "m").eos());
   VocabularyImport rules;
   rules.eos_token = "<|endoftext|>";
-  CHECK(contains(error_of([&] { import_vocabulary(model, rules, "m"); }), "not a control piece"));
+  CHECK(contains(complaint([&] { import_vocabulary(model, rules, "m"); }), "not a control piece"));
   rules = {};
   rules.unk_token = "x";
-  CHECK(contains(error_of([&] { import_vocabulary(model, rules, "m"); }), "--unk-token"));
+  CHECK(contains(complaint([&] { import_vocabulary(model, rules, "m"); }), "--unk-token"));
   rules = {};
   rules.unk = Presence::kNever;
-  CHECK(contains(error_of([&] { import_vocabulary(model, rules, "m"); }), "--unk never"));
+  CHECK(contains(complaint([&] { import_vocabulary(model, rules, "m"); }), "--unk never"));
 }
 
 TEST_CASE("a list is UTF-8 with line ends of any system") {
-  CHECK(contains(error_of([] { import_as(TokenType::kWord, "a\n\xFF\n"); }),
+  CHECK(contains(complaint([] { import_as(TokenType::kWord, "a\n\xFF\n"); }),
                  "file: line 2: invalid UTF-8"));
-  CHECK(contains(error_of([] { import_as(TokenType::kPiece, "a\n\xFF\n"); }), "line 2"));
+  CHECK(contains(complaint([] { import_as(TokenType::kPiece, "a\n\xFF\n"); }), "line 2"));
   const Vocabulary vocabulary =
       import_as(TokenType::kPiece, "\xEF\xBB\xBFthe\r\n<|endoftext|>\r\na\\r\r\n");
   CHECK(vocabulary.token(0) == "the");
   CHECK(vocabulary.eos() == TokenId{1});
   CHECK(decoded(vocabulary, {2}) == "a\r");
-  CHECK(contains(error_of([] { import_as(TokenType::kPiece, "a\n\r\n"); }), "without text"));
+  CHECK(contains(complaint([] { import_as(TokenType::kPiece, "a\n\r\n"); }), "without text"));
   // It only looks like a model at first.
-  CHECK(contains(error_of([] { import_as(TokenType::kWord, "\nX\nb\n"); }), "line 1: no word"));
+  CHECK(contains(complaint([] { import_as(TokenType::kWord, "\nX\nb\n"); }), "line 1: no word"));
 }
 
 TEST_CASE("all 256 bytes have a code point in GPT-2's alphabet, and every one another") {

@@ -20,8 +20,8 @@
 namespace ql::text {
 namespace {
 
+using test::complaint;
 using testing::contains;
-using testing::error_of;
 using testing::TextFiles;
 
 std::vector<TextBlock> read_blocks(const TextFiles& files, LineCut cut, std::size_t block_bytes) {
@@ -153,7 +153,7 @@ TEST_CASE("a long line that a pipe delivers piece by piece is cut like any other
     ::close(descriptor);
   });
   std::string joined;
-  const std::string error = error_of([&] {
+  const std::string error = complaint([&] {
     TextReader reader({pipe}, LineCut::kAtBlank, kBlock, kLongestUnit);
     for (TextBlock block; reader.next(block);) {
       CHECK(block.text.size() <= 2 * kBlock);
@@ -192,7 +192,7 @@ TEST_CASE("between files there is more when the next one need not be waited for"
 TEST_CASE("what must stay together has a limit") {
   const TextFiles files({"a b\n" + std::string(5000, 'x')});
   const auto read_all = [&](LineCut cut) {
-    return error_of([&] {
+    return complaint([&] {
       TextReader reader(files.names(), cut, 100, 3000);
       for (TextBlock block; reader.next(block);) {
       }
@@ -206,7 +206,7 @@ TEST_CASE("what must stay together has a limit") {
 TEST_CASE("a file that is not there is named") {
   TextReader reader({"no/such/file.txt"}, LineCut::kAtBlank);
   TextBlock block;
-  CHECK(contains(error_of([&] { reader.next(block); }), "no/such/file.txt"));
+  CHECK(contains(complaint([&] { reader.next(block); }), "no/such/file.txt"));
 }
 
 }  // namespace

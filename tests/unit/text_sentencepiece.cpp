@@ -13,8 +13,8 @@
 namespace ql::text {
 namespace {
 
+using test::complaint;
 using testing::contains;
-using testing::error_of;
 using testing::TextFiles;
 
 // Stems and endings: the library learns from what different words share.
@@ -144,16 +144,16 @@ TEST_CASE("the same text gives the same model, the file brings it back") {
 
   Json json = parse_json(text, "v.json");
   json["tokens"][280] = "something else";
-  CHECK(contains(error_of([&] { parse_vocabulary(dump_json(json), "v.json"); }),
+  CHECK(contains(complaint([&] { parse_vocabulary(dump_json(json), "v.json"); }),
                  "tokens[280]: 'something else', but the model's piece is"));
   json = parse_json(text, "v.json");
   json["specials"]["eos"] = 300;
-  CHECK(contains(error_of([&] { parse_vocabulary(dump_json(json), "v.json"); }), "control piece"));
+  CHECK(contains(complaint([&] { parse_vocabulary(dump_json(json), "v.json"); }), "control piece"));
   json = parse_json(text, "v.json");
   json["model"] = "AAAA";
-  CHECK(contains(error_of([&] { parse_vocabulary(dump_json(json), "v.json"); }), "v.json: model"));
+  CHECK(contains(complaint([&] { parse_vocabulary(dump_json(json), "v.json"); }), "v.json: model"));
   json["model"] = "?";
-  CHECK(contains(error_of([&] { parse_vocabulary(dump_json(json), "v.json"); }), "not base64"));
+  CHECK(contains(complaint([&] { parse_vocabulary(dump_json(json), "v.json"); }), "not base64"));
 }
 
 TEST_CASE("models with damaged rules, or that are none, are refused") {
@@ -164,7 +164,7 @@ TEST_CASE("models with damaged rules, or that are none, are refused") {
   const auto with = [&](const std::string& fields) {
     Json changed = json;
     changed["model"] = base64_encode(model + fields);
-    return error_of([&] { parse_vocabulary(dump_json(changed), "v.json"); });
+    return complaint([&] { parse_vocabulary(dump_json(changed), "v.json"); });
   };
   CHECK(with("").empty());
   // precompiled_charsmap in normalizer_spec and denormalizer_spec; the rules point anywhere.
@@ -190,8 +190,8 @@ TEST_CASE("a character that the library reserves spoils only its neighbourhood")
 }
 
 TEST_CASE("a size that does not fit is explained") {
-  CHECK(contains(error_of([] { train(training_text(), rules_with(100)); }), "100 pieces"));
-  CHECK(contains(error_of([] { train("\n\n", rules_with(300)); }), "no text"));
+  CHECK(contains(complaint([] { train(training_text(), rules_with(100)); }), "100 pieces"));
+  CHECK(contains(complaint([] { train("\n\n", rules_with(300)); }), "no text"));
 }
 
 }  // namespace

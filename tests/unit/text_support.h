@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/error.h"
+#include "unit/complaint.h"
 #include "unit/scratch.h"
 
 namespace ql::text::testing {
@@ -40,17 +40,6 @@ inline std::string random_lines(Random& random) {
   if (below(random, 3) == 0) text += random_text(random, {"ab ", "é", "Σ ", "word", " "}, 1500);
   if (below(random, 6) == 0) text += std::string(1500, ' ');
   return text + random_text(random, tricky_parts(), below(random, 60));
-}
-
-// The message of the ql::Error that `work` throws, "" when it throws none.
-template <typename Work>
-std::string error_of(const Work& work) {
-  try {
-    work();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
 }
 
 inline bool contains(const std::string& text, const std::string& part) {

@@ -15,8 +15,8 @@
 namespace ql::text {
 namespace {
 
+using test::complaint;
 using testing::contains;
-using testing::error_of;
 using testing::TextFiles;
 
 BuiltVocabulary build(const std::string& text, const VocabularyRules& rules = {}) {
@@ -202,9 +202,9 @@ TEST_CASE("rules that contradict each other are usage errors") {
 
 TEST_CASE("no text, no vocabulary") {
   for (const char* text : {"", " \n\n \t"}) {
-    CHECK(contains(error_of([&] { build(text); }), "no text"));
+    CHECK(contains(complaint([&] { build(text); }), "no text"));
   }
-  CHECK(contains(error_of([] { build("", {TokenType::kChar}); }), "no text"));
+  CHECK(contains(complaint([] { build("", {TokenType::kChar}); }), "no text"));
 }
 
 TEST_CASE("the file brings everything back") {
@@ -256,7 +256,7 @@ std::string error_for(const std::function<void(Json&)>& change, TokenType type =
   rules.type = type;
   Json json = parse_json(build("a b a\n", rules).vocabulary.to_text(Json::object()), "v.json");
   change(json);
-  return error_of([&] { parse_vocabulary(dump_json(json), "v.json"); });
+  return complaint([&] { parse_vocabulary(dump_json(json), "v.json"); });
 }
 
 TEST_CASE("a changed vocabulary file is refused, with the place") {
@@ -322,11 +322,11 @@ TEST_CASE("no flipped byte and no cut gives another vocabulary") {
       std::string damaged = text;
       damaged[i] = static_cast<char>(damaged[i] ^ (1 << bit));
       std::string hash = made.hash();
-      error_of([&] { hash = parse_vocabulary(damaged, "v.json").hash(); });
+      complaint([&] { hash = parse_vocabulary(damaged, "v.json").hash(); });
       REQUIRE(hash == made.hash());
     }
     if (i + 1 < text.size()) {
-      REQUIRE(error_of([&] { parse_vocabulary(text.substr(0, i), "v.json"); }) != "");
+      REQUIRE(complaint([&] { parse_vocabulary(text.substr(0, i), "v.json"); }) != "");
     }
   }
 }

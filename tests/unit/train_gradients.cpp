@@ -16,7 +16,7 @@ namespace {
 // Below, at and above the size of a block of work.
 const std::vector<std::int64_t> kSizes = {1, 3, 16384, 40001};
 
-std::vector<nn::NamedTensor> parameters(at::ScalarType type) {
+std::vector<nn::NamedTensor> made_parameters(at::ScalarType type) {
   std::vector<nn::NamedTensor> made;
   for (const std::int64_t size : kSizes) {
     made.push_back({"p" + std::to_string(size), at::zeros({size}, type).set_requires_grad(true)});
@@ -75,7 +75,7 @@ TEST_CASE("gradients of slices are added up, and their norm is over all paramete
   for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
     for (const std::size_t slices : {1U, 2U, 5U}) {
       CAPTURE(slices);
-      const auto made = parameters(type);
+      const auto made = made_parameters(type);
       std::vector<Gradients> gradients = random_gradients(slices, type);
       gradients.back()[0] = at::Tensor();  // this slice does not depend on it
       for (Gradients& slice : gradients) {
@@ -104,7 +104,7 @@ TEST_CASE("joined gradients do not depend on the number of threads") {
   std::vector<at::Tensor> sums;
   for (const int used : {1, 2, 3}) {
     at::set_num_threads(used);
-    const auto made = parameters(at::kFloat);
+    const auto made = made_parameters(at::kFloat);
     norms.push_back(join_gradients(made, random_gradients(3, at::kFloat)));
     sums.push_back(made.back().tensor.grad());
   }

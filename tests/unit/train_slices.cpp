@@ -18,13 +18,13 @@
 namespace ql::train {
 namespace {
 
-struct Trained {
+struct TrainedInSlices {
   std::vector<double> losses, norms;
   std::vector<at::Tensor> weights;
 };
 
-Trained run(const net::Network& network, std::int64_t slices, std::int64_t passes, int threads,
-            std::int64_t steps = 4) {
+TrainedInSlices run(const net::Network& network, std::int64_t slices, std::int64_t passes,
+                    int threads, std::int64_t steps = 4) {
   const test::ScratchFolder scratch;
   // Rows of 85 tokens: in each another number of documents begins, at other places.
   test::pack(scratch / "data", test::scrambled(600, 23), 23, "made up",
@@ -38,7 +38,7 @@ Trained run(const net::Network& network, std::int64_t slices, std::int64_t passe
   const int before = at::get_num_threads();
   at::set_num_threads(threads);
   TrainedOnCpu learner(network, config);
-  Trained trained;
+  TrainedInSlices trained;
   for (std::int64_t step = 0; step < steps; ++step) {
     const StepResult result = learner.step(streams, step, 0.01);
     trained.losses.push_back(result.loss);
@@ -54,7 +54,7 @@ Trained run(const net::Network& network, std::int64_t slices, std::int64_t passe
   return trained;
 }
 
-void check_equal(const Trained& a, const Trained& b) {
+void check_equal(const TrainedInSlices& a, const TrainedInSlices& b) {
   CHECK(a.losses == b.losses);
   CHECK(a.norms == b.norms);
   REQUIRE(a.weights.size() == b.weights.size());
@@ -179,13 +179,13 @@ TEST_CASE("slices and passes change a step by rounding alone") {
   resetting.reset_memory_at_documents = true;
   for (const net::Network& network :
        {test::tiny_xl(), test::tiny_ql(), test::tiny_compressive(), resetting}) {
-    const Trained whole = run(network, 1, 1, 1);
+    const TrainedInSlices whole = run(network, 1, 1, 1);
     for (const auto& [slices, passes] : std::vector<std::pair<std::int64_t, std::int64_t>>{
              {2, 1}, {3, 1}, {7, 1}, {1, 2}, {3, 2}}) {
       CAPTURE(net::to_text(network.architecture));
       CAPTURE(slices);
       CAPTURE(passes);
-      const Trained parts = run(network, slices, passes, 1);
+      const TrainedInSlices parts = run(network, slices, passes, 1);
       for (std::size_t step = 0; step < whole.losses.size(); ++step) {
         CHECK(parts.losses[step] == doctest::Approx(whole.losses[step]).epsilon(1e-5));
         CHECK(parts.norms[step] == doctest::Approx(whole.norms[step]).epsilon(1e-4));
@@ -198,7 +198,7 @@ TEST_CASE("a training is the same bit for bit with any number of threads") {
   for (const net::Network& network : {test::tiny_xl(), test::tiny_ql(), test::tiny_compressive()}) {
     CAPTURE(net::to_text(network.architecture));
     for (const std::int64_t slices : {2, 3}) {
-      const Trained one = run(network, slices, 2, 1);
+      const TrainedInSlices one = run(network, slices, 2, 1);
       check_equal(one, run(network, slices, 2, 2));
       check_equal(one, run(network, slices, 2, 4));
     }
