@@ -2,6 +2,7 @@
 
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
 #include <stdexcept>
 #include <tuple>
 
@@ -60,7 +61,7 @@ at::Tensor attention_reconstruction(const LayerContext& context,
   }();
   const at::Tensor of_compressed =
       attend(projected.queries, project_keys_values(fixed, attention_states(fixed, compressed)));
-  return (of_compressed - of_states).square().mean();
+  return at::mse_loss(of_compressed, of_states);
 }
 
 at::Tensor auto_encoding(const LayerContext& context, const at::Tensor& states,
@@ -70,7 +71,7 @@ at::Tensor auto_encoding(const LayerContext& context, const at::Tensor& states,
   // One product makes whole groups: its outputs are in the order of a group's numbers.
   const at::Tensor weight = parameters.decoder_weight.permute({2, 1, 0}).flatten(0, 1);
   const at::Tensor decoded = kernels::project(compressed, weight).view(groups.sizes());
-  return (decoded + parameters.decoder_bias - groups).square().mean();
+  return at::mse_loss(decoded + parameters.decoder_bias, groups);
 }
 
 }  // namespace
@@ -100,28 +101,31 @@ at::Tensor compression_loss(const LayerContext& context,
 }
 
 CompressiveOutput run_compressive_layer(LayerContext context, const at::Tensor& window,
-                                        const at::Tensor& states,
-                                        const at::Tensor& compressed_memory,
+                                        const at::Tensor& states, const net::Stage& input,
                                         const at::Tensor& positions) {
-  const std::int64_t segment = states.size(1), length = compressed_memory.size(1);
+  const std::int64_t segment = input.segment, length = input.compressed_memory;
   at::Tensor usage;
   if (context.network.pool == net::Pool::kMostUsed) context.usage = &usage;
   kernels::QueriesKeysValues projected;
   context.projected = &projected;
   CompressiveOutput output;
-  output.states = run_layer(context, at::cat({compressed_memory, window}, 1), states, positions);
+  output.states = run_layer(context, window, states, positions);
   if (usage.defined()) usage = usage.narrow(1, length, segment);
   const bool keeps_gradient = context.step.through_memory;
-  const at::Tensor leaving = (keeps_gradient ? window : window.detach()).narrow(1, 0, segment);
+  const at::Tensor before = keeps_gradient ? window : window.detach();
+  const at::Tensor leaving = before.narrow(1, length, segment);
   const at::Tensor compressed =
       compress_memories(context.network, context.parameters, leaving, usage);
   if (context.step.training && compressed.requires_grad()) {
     projected.keys_values = projected.keys_values.narrow(1, length, segment);
     output.reconstruction = compression_loss(context, projected, leaving, compressed);
   }
-  const at::Tensor all =
-      at::cat({compressed_memory, keeps_gradient ? compressed : compressed.detach()}, 1);
-  output.compressed_memory = all.narrow(1, all.size(1) - length, length);
+  const at::Tensor entering = keeps_gradient ? compressed : compressed.detach();
+  const std::int64_t kept = std::max<std::int64_t>(0, length - entering.size(1));
+  output.compressed_memory =
+      at::cat({before.narrow(1, length - kept, kept),
+               entering.narrow(1, entering.size(1) - (length - kept), length - kept)},
+              1);
   return output;
 }
 

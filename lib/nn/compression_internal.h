@@ -5,6 +5,7 @@
 #include <ATen/ATen.h>
 
 #include "kernels/window_projection.h"
+#include "net/geometry.h"
 #include "net/network.h"
 #include "nn/layers_internal.h"
 #include "nn/parameters.h"
@@ -36,12 +37,11 @@ struct CompressiveOutput {
   at::Tensor reconstruction;  // compression_loss(); undefined unless the layer learns in training
 };
 
-// Runs the layer over a compressed memory and the `window` behind it, whose last states are
-// `states`. The oldest `segment` states of the window leave it after this step and enter the
-// compressed memory.
+// Runs the layer of the stage `input` over the `window`, concat(compressed memory, memory,
+// segment), whose last states are `states`. Its oldest `segment` states behind the compressed
+// memory leave after this step and enter the compressed memory.
 CompressiveOutput run_compressive_layer(LayerContext context, const at::Tensor& window,
-                                        const at::Tensor& states,
-                                        const at::Tensor& compressed_memory,
+                                        const at::Tensor& states, const net::Stage& input,
                                         const at::Tensor& positions);
 
 }  // namespace ql::nn

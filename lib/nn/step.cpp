@@ -108,11 +108,17 @@ at::Tensor Step::positions(const net::Stage& input) const {
 
 at::Tensor Step::window_of_streams(const net::Stage& stage, const at::Tensor& states,
                                    StageMemory& memory) const {
-  if (stage.memory == 0) return states;
-  at::Tensor window = at::cat({memory.states, states}, 1);
-  // concat(memory, segment[:shift]) is the window's first memory + shift states.
-  memory.states =
-      (options_.through_memory ? window : window.detach()).narrow(1, stage.shift, stage.memory);
+  std::vector<at::Tensor> parts;
+  if (stage.compressed_memory > 0) parts.push_back(memory.compressed);
+  if (stage.memory > 0) parts.push_back(memory.states);
+  if (parts.empty()) return states;
+  parts.push_back(states);
+  at::Tensor window = at::cat(parts, 1);
+  // concat(memory, segment[:shift]) is in the window, in one piece.
+  if (stage.memory > 0) {
+    memory.states = (options_.through_memory ? window : window.detach())
+                        .narrow(1, stage.compressed_memory + stage.shift, stage.memory);
+  }
   return window;
 }
 
@@ -130,7 +136,7 @@ at::Tensor Step::layer_of_streams(const LayerContext& context, const net::Stage&
     return run_layer(context, window, states, positions(input));
   }
   const CompressiveOutput output =
-      run_compressive_layer(context, window, states, memory.compressed, positions(input));
+      run_compressive_layer(context, window, states, input, positions(input));
   memory.compressed = output.compressed_memory;
   if (output.reconstruction.defined()) {
     reconstruction_ =

@@ -57,8 +57,8 @@ class Step {
   at::Tensor layer_of_streams(const LayerContext& context, const net::Stage& input,
                               const at::Tensor& states, const at::Tensor& finer,
                               StageMemory& memory);
-  // Returns the window concat(memory, segment). The memory becomes the newest states of
-  // concat(memory, segment[:shift]).
+  // Returns the window concat(compressed memory, memory, segment). The memory becomes the newest
+  // states of concat(memory, segment[:shift]); the compressed memory stays.
   at::Tensor window_of_streams(const net::Stage& stage, const at::Tensor& states,
                                StageMemory& memory) const;
   // The position table of a layer's window.
