@@ -4,6 +4,7 @@
 #include <functional>
 #include <tuple>
 
+#include "kernels/softmax.h"
 #include "machine/device.h"
 #include "machine/pieces.h"
 
@@ -36,13 +37,19 @@ void for_blocks(const nn::Model& model, const at::Tensor& rows, std::int64_t row
 at::Tensor losses_in_blocks(const nn::Model& model, const at::Tensor& states,
                             const at::Tensor& targets) {
   at::Tensor losses = at::empty({states.size(0)}, at::kDouble);
-  for_blocks(model, states, kRowsOfPiece, [&](std::int64_t first, std::int64_t count) {
+  const auto use = [&](std::int64_t first, std::int64_t count) {
     losses.narrow(0, first, count)
         .copy_(model
                    .losses(states.narrow(0, first, count).unsqueeze(0),
                            targets.narrow(0, first, count).unsqueeze(0).to(states.device()))
                    .flatten());
-  });
+  };
+  // So few rows would be one piece, thus one thread's.
+  if (machine::uses_kernels(states) && states.size(0) <= kernels::kFewSoftmaxRows) {
+    use(0, states.size(0));
+  } else {
+    for_blocks(model, states, kRowsOfPiece, use);
+  }
   return losses;
 }
 

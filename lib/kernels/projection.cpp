@@ -183,6 +183,9 @@ at::Tensor project_rows_apart(const at::Tensor& states, const at::Tensor& weight
   return result;
 }
 
+// A BLAS first copies the weights into an order of its own, which takes longer than the product of
+// so few rows.
+constexpr std::int64_t kFewRows = 8;
 // A BLAS is as fast with so many rows as with more.
 constexpr std::int64_t kRowsOfBlock = 256;
 // Where there is one block of rows, the columns are divided.
@@ -254,9 +257,10 @@ at::Tensor project(const at::Tensor& states, const at::Tensor& weight, const at:
   const bool ours = states.numel() > 0 && machine::uses_kernels(states) &&
                     states.scalar_type() == weight.scalar_type();
   if (!ours) return at::linear(states, weight, bias);
-  const bool with_gradients = at::GradMode::is_enabled();
-  if (rows_apart && !with_gradients) return project_rows_apart(states, weight, bias);
-  if (!machine::in_piece() && !with_gradients) return project_in_blocks(states, weight, bias);
+  const bool with_gradients = at::GradMode::is_enabled(), in_piece = machine::in_piece();
+  const bool few = !in_piece && states.numel() <= kFewRows * weight.size(1);
+  if ((rows_apart || few) && !with_gradients) return project_rows_apart(states, weight, bias);
+  if (!in_piece && !with_gradients) return project_in_blocks(states, weight, bias);
   return rounds_factors() ? project_rounded(states, weight, bias)
                           : at::linear(states, weight, bias);
 }

@@ -10,7 +10,9 @@
 
 #include "kernels/bfloat16_number.h"
 #include "kernels/product.h"
+#include "kernels/softmax.h"
 #include "kernels/vector.h"
+#include "machine/pieces.h"
 
 namespace ql::kernels {
 namespace {
@@ -161,6 +163,11 @@ class SoftmaxBlock {
   at::Tensor run() {
     const std::int64_t rows = rows_.states.size(0);
     at::Tensor losses = at::empty({rows}, rows_.states.options());
+    if (rows > 0 && rows <= kFewSoftmaxRows && !with_gradients_ && !machine::in_piece()) {
+      count_ = rows;
+      read_panels(losses.data_ptr<Real>());
+      return losses;
+    }
     for (first_ = 0; first_ < rows; first_ += size_) {
       count_ = std::min(size_, rows - first_);
       at::parallel_for(0, count_, kRowGrain, [&](std::int64_t begin, std::int64_t end) {
@@ -259,14 +266,55 @@ class SoftmaxBlock {
     }
   }
 
+  // Reads all rows, without gradients, a panel in each piece of work. A panel finds its own maximum
+  // and sum for every row; what follows joins them in the order of panels.
+  void read_panels(Real* losses) {
+    std::vector<double> sums(maxima_.size());
+    const at::Tensor states = as_factor_beside(rows_.states, panels_.front().factor);
+    machine::for_pieces(
+        static_cast<std::int64_t>(panels_.size()), 1, [&](std::int64_t piece, std::int64_t) {
+          const at::NoGradGuard no_grad;
+          const auto index = static_cast<std::size_t>(piece);
+          const Panel& panel = panels_[index];
+          const at::Tensor logits = at::empty({count_, panel.size}, rows_.states.options());
+          at::Tensor product = logits;
+          set_product(product, states, panel.of(panel.factor).t());
+          const Real* bias = data<Real>(panel.set->bias) + panel.first;
+          for (std::int64_t row = 0; row < count_; ++row) {
+            Real* numbers = data<Real>(logits) + row * panel.size;
+            find_target(panel, row, numbers, bias, losses[row]);
+            const Real maximum = row_maximum<const Real*>(numbers, bias, panel.size);
+            maxima(index)[row] = maximum;
+            sums[index * static_cast<std::size_t>(size_) + static_cast<std::size_t>(row)] =
+                exponentiate<const Real*>(numbers, bias, panel.size, maximum, numbers);
+          }
+        });
+    for (std::int64_t row = 0; row < count_; ++row) {
+      Real largest = maxima(0)[row];
+      for (std::size_t i = 1; i < panels_.size(); ++i) largest = std::max(largest, maxima(i)[row]);
+      double sum = 0;
+      for (std::size_t i = 0; i < panels_.size(); ++i) {
+        sum += sums[i * static_cast<std::size_t>(size_) + static_cast<std::size_t>(row)] *
+               std::exp(static_cast<double>(maxima(i)[row]) - largest);
+      }
+      losses[row] = static_cast<Real>(std::log(sum) + (static_cast<double>(largest) - losses[row]));
+    }
+  }
+
+  // Sets `target_logit` to z_t if the row's target is in the panel.
+  void find_target(const Panel& panel, std::int64_t row, const Real* logits, const Real* bias,
+                   Real& target_logit) const {
+    const std::int64_t target = targets()[row] - panel.offset;
+    if (target >= 0 && target < panel.size) target_logit = logits[target] + bias[target];
+  }
+
   // Sets a row's exponentials and adds them to its sum. Sets `target_logit` to z_t if the target is
   // in the panel.
   template <typename Number>
   void exponentiate_row(std::size_t index, std::int64_t row, const Real* logits, const Real* bias,
                         Real& target_logit, Number* exponentials) {
     const Panel& panel = panels_[index];
-    const std::int64_t target = targets()[row] - panel.offset;
-    if (target >= 0 && target < panel.size) target_logit = logits[target] + bias[target];
+    find_target(panel, row, logits, bias, target_logit);
     Real maximum = row_maximum(logits, bias, panel.size);
     double& sum = sums_[static_cast<std::size_t>(row)];
     if (index == 0) {
