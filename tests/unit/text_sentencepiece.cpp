@@ -183,7 +183,7 @@ TEST_CASE("a character that the library reserves spoils only its neighbourhood")
   std::string text = training_text() + training_text();
   std::replace(text.begin(), text.end(), '\n', ' ');
   while (text.size() < 70000) text += text;  // more than one part
-  text += "\u2585";  // U+2585 stands for unknown text inside the library
+  text += "\u2585";                          // U+2585 stands for unknown text inside the library
   const Vocabulary vocabulary = train(text, rules_with(320)).vocabulary;
   CHECK(encode("walking talkers", vocabulary, EosRule::kLine).ids.size() <= kFewPieces);
   CHECK(encode("a \u2585 b", vocabulary, EosRule::kLine).decoded == "a \u2585 b");
