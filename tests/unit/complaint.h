@@ -1,4 +1,4 @@
-// What a call complains of.
+// Catches what a call throws, for tests that look at the message.
 #pragma once
 
 #include <string>
