@@ -2,6 +2,7 @@
 #include "kernels/softmax.h"
 
 #include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
 
 #include <cstdint>
 #include <thread>
@@ -93,6 +94,30 @@ TEST_CASE("maxima that rise and fall from panel to panel change nothing" *
     check_equal(gradients(problem, losses(problem).sum()),
                 gradients(problem, plain_losses(problem).sum()), 1e-10);
   }
+}
+
+TEST_CASE(
+    "losses of few rows without gradients are the plain ones, to the same bits for any threads" *
+    doctest::test_suite("numeric")) {
+  at::manual_seed(8);
+  const at::NoGradGuard no_grad;
+  const int threads = at::get_num_threads();
+  for (const std::int64_t rows : {std::int64_t{1}, std::int64_t{5}, kFewSoftmaxRows}) {
+    for (const double slope : {-0.01, 0.0, 0.01}) {
+      CAPTURE(rows);
+      CAPTURE(slope);
+      Problem problem = random_problem(rows, 7001, at::kDouble);
+      problem.bias = at::arange(7001, at::kDouble).mul_(slope);
+      at::set_num_threads(1);
+      const at::Tensor alone = losses(problem);
+      CHECK(test::largest_difference(alone, plain_losses(problem)) < 1e-10);
+      for (const int count : {2, 3}) {
+        at::set_num_threads(count);
+        CHECK(losses(problem).equal(alone));
+      }
+    }
+  }
+  at::set_num_threads(threads);
 }
 
 TEST_CASE("threads change nothing, be they those of a tensor or the caller's") {
