@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <mutex>
 #include <vector>
 
 #include "machine/device.h"
@@ -94,14 +95,22 @@ at::Tensor ConsecutiveStep::in_pieces(
   if (few || !machine::uses_kernels(tensors.front()) || options_.attention_map != nullptr) {
     return work(tensors);
   }
-  std::vector<at::Tensor> results(static_cast<std::size_t>((segments + size - 1) / size));
+  at::Tensor results;
+  std::once_flag shape_is_known;
   machine::for_pieces(segments, size, [&](std::int64_t first, std::int64_t count) {
     std::vector<at::Tensor> piece;
     piece.reserve(tensors.size());
     for (const at::Tensor& all : tensors) piece.push_back(all.narrow(0, first, count));
-    results[static_cast<std::size_t>(first / size)] = work(piece);
+    const at::Tensor result = work(piece);
+    std::call_once(shape_is_known, [&] {
+      std::vector<std::int64_t> shape = result.sizes().vec();
+      shape.front() = segments;
+      results = at::empty(shape, result.options());
+    });
+    // What a piece leaves is copied while it is in the thread's cache.
+    results.narrow(0, first, count).copy_(result);
   });
-  return at::cat(results);
+  return results;
 }
 
 // A step's attention decides which states it leaves in the compressed memory, so the next one
