@@ -74,8 +74,7 @@ class Reader {
 struct Group {
   std::int64_t first = 0, count = 0;
   nn::Memory memory;
-  std::vector<Run> runs;  // those of the step that are its columns'
-  at::Tensor losses;      // of all their targets
+  at::Tensor states;  // [count, segment, d_model] of the step
 };
 
 // With fewer tokens in a group, a product's packing costs as much as its operations.
@@ -93,12 +92,12 @@ std::vector<Group> make_groups(const nn::ModelAtLengths& model, std::int64_t col
   for (std::int64_t group = 0; group < count; ++group) {
     const std::int64_t first = columns * group / count;
     const std::int64_t size = columns * (group + 1) / count - first;
-    groups.push_back({first, size, model.start_memory(size), {}, {}});
+    groups.push_back({first, size, model.start_memory(size), {}});
   }
   return groups;
 }
 
-// Takes the group's columns through this step, and finds the losses of its runs.
+// Takes the group's columns through this step.
 void run_group(const nn::ModelAtLengths& model, const Reader& reader, Group& group) {
   const std::int64_t segment = model.geometry().lengths.segment;
   nn::StepOptions options;
@@ -106,32 +105,28 @@ void run_group(const nn::ModelAtLengths& model, const Reader& reader, Group& gro
     const auto first = reader.ages.begin() + group.first;
     options.ages.assign(first, first + group.count);
   }
-  const at::Tensor ids = reader.ids.narrow(0, group.first, group.count);
-  const at::Tensor states = model.forward(ids.narrow(1, 0, segment), group.memory, options);
-  std::vector<at::Tensor> scored, targets;
-  group.runs.clear();
-  for (const Run& run : reader.runs) {
-    const std::int64_t row = run.column - group.first;
-    if (row < 0 || row >= group.count) continue;
-    group.runs.push_back(run);
-    scored.push_back(states.select(0, row).narrow(0, 0, run.count));
-    targets.push_back(ids.select(0, row).narrow(0, 1, run.count));
-  }
-  group.losses = targets.empty()
-                     ? at::Tensor()
-                     : losses_in_blocks(model.model(), at::cat(scored), at::cat(targets));
+  const at::Tensor ids = reader.ids.narrow(0, group.first, group.count).narrow(1, 0, segment);
+  group.states = model.forward(ids, group.memory, options);
 }
 
-// Hands over the losses of a step.
-void add_group(const Group& group, const Reader& reader, const EvaluationOptions& options,
-               Evaluation& result) {
-  std::int64_t done = 0;
-  for (const Run& run : group.runs) {
-    const at::Tensor targets = reader.ids.select(0, run.column).narrow(0, 1, run.count);
-    add_losses({run.position, targets.data_ptr<std::int64_t>(),
-                group.losses.data_ptr<double>() + done, run.count},
-               options, result);
-    done += run.count;
+// Finds the losses of the step and hands them over.
+void score(const nn::ModelAtLengths& model, const Reader& reader, const std::vector<Group>& groups,
+           const EvaluationOptions& options, Evaluation& result) {
+  if (reader.runs.empty()) return;
+  std::vector<at::Tensor> of_groups, scored, targets;
+  for (const Group& group : groups) of_groups.push_back(group.states);
+  const at::Tensor states = at::cat(of_groups);
+  for (const Run& run : reader.runs) {
+    scored.push_back(states.select(0, run.column).narrow(0, 0, run.count));
+    targets.push_back(reader.ids.select(0, run.column).narrow(0, 1, run.count));
+  }
+  const at::Tensor losses = losses_in_blocks(model.model(), at::cat(scored), at::cat(targets));
+  const double* of_run = losses.data_ptr<double>();
+  for (std::size_t i = 0; i < reader.runs.size(); ++i) {
+    const Run& run = reader.runs[i];
+    add_losses({run.position, targets[i].data_ptr<std::int64_t>(), of_run, run.count}, options,
+               result);
+    of_run += run.count;
   }
 }
 
@@ -163,7 +158,7 @@ Evaluation evaluate_columns(const nn::ModelAtLengths& model, const TokenSource& 
     } else {
       run(0, 1);  // on all threads, or on the GPU
     }
-    for (const Group& group : groups) add_group(group, reader, options, result);
+    score(model, reader, groups, options, result);
     if (options.progress) options.progress(result.targets);
   }
   return result;

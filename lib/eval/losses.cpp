@@ -17,7 +17,7 @@ constexpr std::int64_t kLogitsPerBlock = std::int64_t{1} << 23;
 constexpr std::int64_t kLogitsPerPiece = std::int64_t{1} << 20;
 // A piece of work on the CPU has so many rows at most. Our own kernels need no logits of all
 // columns for a loss.
-constexpr std::int64_t kRowsOfPiece = 512;
+constexpr std::int64_t kRowsOfPiece = kernels::kFewSoftmaxRows;
 
 // Calls use(first, count) for blocks of rows; on the CPU for pieces, in several threads.
 void for_blocks(const nn::Model& model, const at::Tensor& rows, std::int64_t rows_of_piece,
@@ -45,7 +45,7 @@ at::Tensor losses_in_blocks(const nn::Model& model, const at::Tensor& states,
                    .flatten());
   };
   // So few rows would be one piece, thus one thread's.
-  if (machine::uses_kernels(states) && states.size(0) <= kernels::kFewSoftmaxRows) {
+  if (machine::uses_kernels(states) && states.size(0) <= kRowsOfPiece) {
     use(0, states.size(0));
   } else {
     for_blocks(model, states, kRowsOfPiece, use);

@@ -1,5 +1,6 @@
 #include "kernels/product.h"
 
+#include <ATen/Dispatch.h>
 #include <ATen/Parallel.h>
 
 #include <algorithm>
@@ -7,6 +8,7 @@
 #include <stdexcept>
 
 #include "kernels/bfloat16_number.h"
+#include "kernels/row_products.h"
 #include "kernels/vector.h"
 #include "machine/bfloat16.h"
 #include "machine/onednn_product.h"
@@ -20,6 +22,9 @@ namespace {
 constexpr std::int64_t kGrain = std::int64_t{1} << 15;
 // Of the result.
 constexpr std::int64_t kRowsOfPiece = 256;
+// With vectors of 64 bytes so few rows take less time than a BLAS needs with its copy of the
+// weights.
+constexpr std::int64_t kFewRowsOfPiece = 64;
 
 at::Tensor round_matrix(const at::Tensor& matrix) {
   if (matrix.stride(1) != 1 && matrix.stride(0) == 1) return round_matrix(matrix.t()).t();
@@ -43,6 +48,28 @@ void multiply_floats(at::Tensor& result, const at::Tensor& a, const at::Tensor& 
   }
 }
 
+// Sets the result by the weights where they lie, if these are the columns of `b` and the rows of
+// `a` are few. Otherwise it does nothing and returns false.
+bool multiply_few_rows(at::Tensor& result, const at::Tensor& a, const at::Tensor& b,
+                       const at::Tensor& bias) {
+  const bool fits = a.size(0) <= kFewRowsOfPiece && a.is_contiguous() && b.t().is_contiguous() &&
+                    result.stride(1) == 1 && (!bias.defined() || bias.is_contiguous());
+  if (!fits || machine::vector_version() != machine::VectorVersion::kAvx512) return false;
+  AT_DISPATCH_FLOATING_TYPES(a.scalar_type(), "multiply_few_rows", [&] {
+    RowProducts<scalar_t, scalar_t> few;
+    few.rows = a.size(0);
+    few.width = a.size(1);
+    few.columns = few.end = b.size(1);
+    few.pitch = result.stride(0);
+    few.states = a.data_ptr<scalar_t>();
+    few.weights = b.data_ptr<scalar_t>();
+    few.bias = bias.defined() ? bias.data_ptr<scalar_t>() : nullptr;
+    few.result = result.data_ptr<scalar_t>();
+    multiply_rows_apart(&few);
+  });
+  return true;
+}
+
 void multiply_rounded(at::Tensor& result, const at::Tensor& a, const at::Tensor& b, bool add,
                       const at::Tensor& bias) {
   if (machine::bfloat16_products() == machine::Bfloat16Products::kNative) {
@@ -58,7 +85,8 @@ void multiply(at::Tensor& result, const at::Tensor& a, const at::Tensor& b, bool
     throw std::logic_error("a product's factors have two precisions");
   }
   if (a.scalar_type() != at::kBFloat16) {
-    multiply_floats(result, a, b, add, bias);
+    const bool done = !add && machine::in_piece() && multiply_few_rows(result, a, b, bias);
+    if (!done) multiply_floats(result, a, b, add, bias);
   } else if (machine::in_piece()) {
     multiply_rounded(result, a, b, add, bias);
   } else {

@@ -27,7 +27,7 @@ struct SoftmaxWeights {
 
 // Losses of up to so many rows, without gradients, are computed in pieces of columns on the CPU,
 // unless the caller computes a piece (machine/pieces.h). More rows are for the caller to divide.
-constexpr std::int64_t kFewSoftmaxRows = 32;
+constexpr std::int64_t kFewSoftmaxRows = 512;
 
 // Returns -log p(target) [rows] for states [rows, d_model] and targets [rows] int64, in the rows'
 // order. With the head's logits z and, for a target in cluster i > 0, the logits y of its tail:

@@ -1,4 +1,4 @@
-// Products whose factors are rounded to bfloat16, against the same products in float64.
+// Products of matrices, and of factors rounded to bfloat16, against the same in float64.
 #include "kernels/product.h"
 
 #include <ATen/ATen.h>
@@ -106,6 +106,44 @@ TEST_CASE("products of rounded factors have the sums of float32" * doctest::test
         CHECK(is_product(part, rounded_a, rounded_b));
         CHECK(wide.narrow(1, 0, 2).eq(1).all().item<bool>());
         CHECK(wide.narrow(1, columns + 2, 3).eq(1).all().item<bool>());
+      }
+    }
+  }
+}
+
+TEST_CASE("products in a piece are those of float64, of few rows or many, in any layout" *
+          doctest::test_suite("numeric")) {
+  at::manual_seed(4);
+  for (const std::int64_t rows : {1, 4, 5, 63, 64, 65}) {
+    for (const std::int64_t width : {1, 16, 37, 256}) {
+      for (const std::int64_t columns : {1, 3, 40}) {
+        CAPTURE(rows);
+        CAPTURE(width);
+        CAPTURE(columns);
+        const at::Tensor states = at::randn({rows, width}), weight = at::randn({width, columns});
+        const at::Tensor bias = at::randn({columns});
+        const at::Tensor with_bias = at::cat({states, at::ones({rows, 1})}, 1);
+        const at::Tensor and_bias = at::cat({weight, bias.unsqueeze(0)});
+        for (const at::Tensor& a : layouts(states)) {
+          for (const at::Tensor& b : layouts(weight)) {
+            at::Tensor around = at::full({rows, columns + 4}, 7.0F);
+            at::Tensor result = around.narrow(1, 1, columns), sum = at::full({rows, columns}, 2.0F);
+            at::Tensor biased;
+            machine::for_pieces(1, 1, [&](std::int64_t, std::int64_t) {
+              const at::NoGradGuard no_gradient;
+              set_product(result, a, b);
+              biased = product(a, b, bias);
+              add_product(sum, a, b);
+            });
+            CHECK(is_product(result, a, b));
+            CHECK(is_product(biased, with_bias, and_bias));
+            CHECK(largest_difference(sum, result + 2) < 1e-4);
+            CHECK(at::cat({around.narrow(1, 0, 1), around.narrow(1, columns + 1, 3)}, 1)
+                      .eq(7)
+                      .all()
+                      .item<bool>());
+          }
+        }
       }
     }
   }
