@@ -8,6 +8,7 @@
 #include "eval/evaluation_methods.h"
 #include "eval/losses.h"
 #include "eval/token_check.h"
+#include "kernels/softmax.h"
 #include "machine/device.h"
 #include "machine/pieces.h"
 #include "shard/document_age.h"
@@ -109,26 +110,44 @@ void run_group(const nn::ModelAtLengths& model, const Reader& reader, Group& gro
   group.states = model.forward(ids, group.memory, options);
 }
 
-// Finds the losses of the step and hands them over.
-void score(const nn::ModelAtLengths& model, const Reader& reader, const std::vector<Group>& groups,
-           const EvaluationOptions& options, Evaluation& result) {
-  if (reader.runs.empty()) return;
-  std::vector<at::Tensor> of_groups, scored, targets;
-  for (const Group& group : groups) of_groups.push_back(group.states);
-  const at::Tensor states = at::cat(of_groups);
-  for (const Run& run : reader.runs) {
-    scored.push_back(states.select(0, run.column).narrow(0, 0, run.count));
-    targets.push_back(reader.ids.select(0, run.column).narrow(0, 1, run.count));
+// States and targets whose losses are not known yet. A softmax reads all of its weights however few
+// its rows are, so it waits for the rows of several steps.
+class Unscored {
+ public:
+  void add(const Reader& reader, const std::vector<Group>& groups) {
+    std::vector<at::Tensor> of_groups;
+    for (const Group& group : groups) of_groups.push_back(group.states);
+    const at::Tensor states = at::cat(of_groups);
+    for (const Run& run : reader.runs) {
+      runs_.push_back(run);
+      states_.push_back(states.select(0, run.column).narrow(0, 0, run.count));
+      // The reader's ids become those of the next step.
+      targets_.push_back(reader.ids.select(0, run.column).narrow(0, 1, run.count).clone());
+      rows_ += run.count;
+    }
   }
-  const at::Tensor losses = losses_in_blocks(model.model(), at::cat(scored), at::cat(targets));
-  const double* of_run = losses.data_ptr<double>();
-  for (std::size_t i = 0; i < reader.runs.size(); ++i) {
-    const Run& run = reader.runs[i];
-    add_losses({run.position, targets[i].data_ptr<std::int64_t>(), of_run, run.count}, options,
-               result);
-    of_run += run.count;
+
+  bool enough() const { return rows_ >= kernels::kFewSoftmaxRows; }
+
+  // Hands over the losses in the order of steps.
+  void score(const nn::Model& model, const EvaluationOptions& options, Evaluation& result) {
+    if (rows_ == 0) return;
+    const at::Tensor losses = losses_in_blocks(model, at::cat(states_), at::cat(targets_));
+    const double* of_run = losses.data_ptr<double>();
+    for (std::size_t i = 0; i < runs_.size(); ++i) {
+      const std::int64_t count = runs_[i].count;
+      add_losses({runs_[i].position, targets_[i].data_ptr<std::int64_t>(), of_run, count}, options,
+                 result);
+      of_run += count;
+    }
+    *this = Unscored();
   }
-}
+
+ private:
+  std::vector<Run> runs_;
+  std::vector<at::Tensor> states_, targets_;  // one a run: [count, d_model] and [count]
+  std::int64_t rows_ = 0;
+};
 
 }  // namespace
 
@@ -146,6 +165,7 @@ Evaluation evaluate_columns(const nn::ModelAtLengths& model, const TokenSource& 
 
   const at::NoGradGuard no_gradient;
   std::vector<Group> groups = make_groups(model, result.batch);
+  Unscored unscored;
   const auto group_count = static_cast<std::int64_t>(groups.size());
   const auto run = [&](std::int64_t group, std::int64_t) {
     run_group(model, reader, groups[static_cast<std::size_t>(group)]);
@@ -158,7 +178,10 @@ Evaluation evaluate_columns(const nn::ModelAtLengths& model, const TokenSource& 
     } else {
       run(0, 1);  // on all threads, or on the GPU
     }
-    score(model, reader, groups, options, result);
+    unscored.add(reader, groups);
+    if (unscored.enough() || step + 1 == plan.steps) {
+      unscored.score(model.model(), options, result);
+    }
     if (options.progress) options.progress(result.targets);
   }
   return result;
