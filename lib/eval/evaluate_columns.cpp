@@ -115,13 +115,13 @@ void run_group(const nn::ModelAtLengths& model, const Reader& reader, Group& gro
 class Unscored {
  public:
   void add(const Reader& reader, const std::vector<Group>& groups) {
-    std::vector<at::Tensor> of_groups;
-    for (const Group& group : groups) of_groups.push_back(group.states);
-    const at::Tensor states = at::cat(of_groups);
+    auto group = groups.begin();
     for (const Run& run : reader.runs) {
+      while (run.column >= group->first + group->count) ++group;
       runs_.push_back(run);
-      states_.push_back(states.select(0, run.column).narrow(0, 0, run.count));
-      // The reader's ids become those of the next step.
+      // Copies: a view would keep the states of all columns, and the reader's ids change.
+      states_.push_back(
+          group->states.select(0, run.column - group->first).narrow(0, 0, run.count).clone());
       targets_.push_back(reader.ids.select(0, run.column).narrow(0, 1, run.count).clone());
       rows_ += run.count;
     }
@@ -132,13 +132,21 @@ class Unscored {
   // Hands over the losses in the order of steps.
   void score(const nn::Model& model, const EvaluationOptions& options, Evaluation& result) {
     if (rows_ == 0) return;
-    const at::Tensor losses = losses_in_blocks(model, at::cat(states_), at::cat(targets_));
-    const double* of_run = losses.data_ptr<double>();
-    for (std::size_t i = 0; i < runs_.size(); ++i) {
-      const std::int64_t count = runs_[i].count;
-      add_losses({runs_[i].position, targets_[i].data_ptr<std::int64_t>(), of_run, count}, options,
-                 result);
-      of_run += count;
+    const at::Tensor states = at::cat(states_), targets = at::cat(targets_);
+    // All threads work on so many rows, and one on each so many of more.
+    std::vector<at::Tensor> blocks;
+    for (std::int64_t first = 0; first < rows_; first += kernels::kFewSoftmaxRows) {
+      const std::int64_t count = std::min(kernels::kFewSoftmaxRows, rows_ - first);
+      blocks.push_back(
+          losses_in_blocks(model, states.narrow(0, first, count), targets.narrow(0, first, count)));
+    }
+    const at::Tensor losses = at::cat(blocks);
+    std::int64_t done = 0;
+    for (const Run& run : runs_) {
+      add_losses({run.position, targets.data_ptr<std::int64_t>() + done,
+                  losses.data_ptr<double>() + done, run.count},
+                 options, result);
+      done += run.count;
     }
     *this = Unscored();
   }

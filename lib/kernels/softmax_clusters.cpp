@@ -77,9 +77,16 @@ ClusterResult run_cluster(const at::Tensor& states, const SoftmaxWeights& weight
   const bool states_wanted = gradients.states.defined();
   const bool projection_wanted =
       factors.defined() && projection.defined() && projection.requires_grad();
-  const at::Tensor map = projection.defined() ? weight_factor(projection) : projection;
-  SoftmaxRows rows{map.defined() ? product(as_factor(states), map) : states, targets, factors,
-                   at::Tensor()};
+  const at::Tensor map =
+      projection.defined() && factors.defined() ? weight_factor(projection) : at::Tensor();
+  at::Tensor projected = states;
+  if (map.defined()) {
+    projected = product(as_factor(states), map);
+  } else if (projection.defined()) {
+    // Without gradients no bit may depend on the number of threads.
+    projected = project(states, projection.t());
+  }
+  SoftmaxRows rows{projected, targets, factors, at::Tensor()};
   if (states_wanted || projection_wanted) rows.state_gradient = at::empty_like(rows.states);
   ClusterResult result;
   result.losses = softmax_blocks(rows, columns_of(weights, gradients.weights, cluster));

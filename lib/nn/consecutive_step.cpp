@@ -107,7 +107,7 @@ at::Tensor ConsecutiveStep::in_pieces(
       shape.front() = segments;
       results = at::empty(shape, result.options());
     });
-    // What a piece leaves is copied while it is in the thread's cache.
+    // The copy finds the piece's result in the thread's cache.
     results.narrow(0, first, count).copy_(result);
   });
   return results;

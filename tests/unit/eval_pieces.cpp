@@ -57,8 +57,12 @@ std::vector<std::pair<std::string, net::Network>> networks() {
   net::Network convolution = small_network(Architecture::kCompressive, {2}, 0, {6, 4, 3});
   convolution.rate = 3;
   convolution.pool = net::Pool::kConvolution;
+  net::Network adaptive = small_network(Architecture::kTransformerXl, {2}, 0, {3, 5, 0});
+  adaptive.cutoffs = {4};
+  adaptive.div_val = 2;
   return {{"two scales", small_network(ql, {1, 1}, 1, {4, 4, 0})},
           {"Transformer-XL", small_network(Architecture::kTransformerXl, {2}, 0, {3, 5, 0})},
+          {"adaptive softmax", adaptive},
           {"linear attention", linear},
           {"query-only pooling", finer},
           {"documents", documents},
@@ -99,7 +103,7 @@ TEST_CASE("an evaluation has the same bits for any number of threads" *
     if (!wide.scale_widths.empty()) wide.scale_widths = {40, 48};
     const nn::Model model = random_model(wide, 4, at::kFloat);
     const Ids ids = random_ids(kStreamLength, wide.vocab_size);
-    for (const std::int64_t batch : {0, 40}) {
+    for (const std::int64_t batch : {0, 40, 230}) {
       CAPTURE(batch);
       const std::int64_t top = batch == 0 ? 2 : 0;
       const auto by_threads = [&](int threads) {
