@@ -97,10 +97,10 @@ TEST_CASE("an evaluation has the same bits for any number of threads" *
   for (auto& [name, network] : networks()) {
     CAPTURE(name);
     net::Network wide = network;
-    wide.d_model = wide.d_inner = 40;
+    wide.d_model = wide.d_inner = 100;
     wide.vocab_size = 900;
     wide.init_std = 0.1;
-    if (!wide.scale_widths.empty()) wide.scale_widths = {40, 48};
+    if (!wide.scale_widths.empty()) wide.scale_widths = {100, 48};
     const nn::Model model = random_model(wide, 4, at::kFloat);
     const Ids ids = random_ids(kStreamLength, wide.vocab_size);
     for (const std::int64_t batch : {0, 40, 230}) {
