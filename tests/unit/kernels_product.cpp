@@ -128,15 +128,18 @@ TEST_CASE("products in a piece are those of float64, of few rows or many, in any
           for (const at::Tensor& b : layouts(weight)) {
             at::Tensor around = at::full({rows, columns + 4}, 7.0F);
             at::Tensor result = around.narrow(1, 1, columns), sum = at::full({rows, columns}, 2.0F);
-            at::Tensor biased;
+            const at::Tensor wide_a = a.to(at::kDouble), wide_b = b.to(at::kDouble);
+            at::Tensor biased, wide;
             machine::for_pieces(1, 1, [&](std::int64_t, std::int64_t) {
               const at::NoGradGuard no_gradient;
+              wide = product(wide_a, wide_b);
               set_product(result, a, b);
               biased = product(a, b, bias);
               add_product(sum, a, b);
             });
             CHECK(is_product(result, a, b));
             CHECK(is_product(biased, with_bias, and_bias));
+            CHECK(largest_difference(wide, at::mm(wide_a, wide_b)) < 1e-11);
             CHECK(largest_difference(sum, result + 2) < 1e-4);
             CHECK(at::cat({around.narrow(1, 0, 1), around.narrow(1, columns + 1, 3)}, 1)
                       .eq(7)
