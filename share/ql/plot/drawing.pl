@@ -5,6 +5,7 @@ use warnings;
 # Told apart by most colour-blind readers, and in grey, too (Okabe and Ito).
 my @colours = qw(0072B2 D55E00 009E73 CC79A7 E69F00 56B4E9 000000 8C6D31);
 
+sub colours { return scalar @colours }
 sub colour { return "#$colours[$_[0] % @colours]" }
 
 # Half way to white: for what stands in the background.

@@ -1,21 +1,39 @@
 #!/usr/bin/perl
-# Tables of qleval for gnuplot: tables.pl X Y -- TABLE...
+# Tables of qleval and of share/repro for gnuplot: tables.pl X Y -- TABLE...
 #
-# A line for the rows of every model, data and lengths other than X, by the column X.
+# A line for the rows of every model, data and lengths other than X, by the column X. An empty X or Y is
+# the first column of those below that all tables have. Seeds of one network have one colour and one name.
 use strict;
 use warnings;
 use FindBin;
 require "$FindBin::Bin/drawing.pl";
 
 my ($x, $y, undef, @files) = @ARGV;
+my %has;
+for my $file (@files) {
+    open my $input, '<:raw', $file or fail("$file: cannot open: $!");
+    chomp(my $header = <$input>);
+    ++$has{$_} for split /\t/, $header;
+}
+# The first of these columns that all tables have.
+sub column_of_all {
+    my ($column) = grep { ($has{$_} // 0) == @files } @_;
+    return $column // $_[0];
+}
+$x = column_of_all(qw(memory step to context)) if $x eq '';
+$y = column_of_all(qw(perplexity gain)) if $y eq '';
+
 my $number = qr/^[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?$/;
+my $model = $has{checkpoint} ? 'checkpoint' : 'network';
 my %label = (
     segment => 'segment (tokens)',
     memory => 'memory (states)',
     compressed_memory => 'compressed memory (states)',
-    context => 'context length (tokens, mean by the paper\'s formula)',
+    context => $model eq 'network' ? 'context (tokens)' : 'context length (tokens, mean by the paper\'s formula)',
     context_min => 'context length (tokens, shortest)',
     context_max => 'context length (tokens, longest)',
+    to => 'place behind the reset of the memory (tokens)',
+    gain => 'gain of one step more (a part of the perplexity)',
 );
 
 # The rows that can be drawn.
@@ -49,26 +67,34 @@ my @rows = map { drawn_rows($_) } @files;
 my @lengths = grep { $_ ne $x } $x =~ /^context/ ? 'segment' : qw(segment memory compressed_memory);
 my (%lines, @order);
 for my $row (@rows) {
-    my $line = join "\t", map { $row->{$_} // '-' } 'checkpoint', 'data', @lengths;
+    my $line = join "\t", map { $row->{$_} // '-' } $model, 'seed', 'data', 'ratio', @lengths;
     push @order, $line if !$lines{$line};
     push @{$lines{$line}}, $row;
 }
 
 # A line is named by what tells it from the others.
-my @keys = ('checkpoint', grep {
+my @keys = ($model, grep {
     my $key = $_;
     my %values = map { ($lines{$_}[0]{$key} // '-') => 1 } @order;
     keys %values > 1
-} 'data', @lengths);
+} 'data', 'ratio', @lengths);
 my %names;
 for my $key (qw(checkpoint data)) {
     $names{$key} = names_of(map { $_->{$key} // '-' } @rows);
 }
+my %name_of = map {
+    my $row = $lines{$_}[0];
+    $_ => join ', ', map {
+        my $value = $row->{$_} // '-';
+        $_ eq 'network' ? $value : $names{$_} ? $names{$_}{$value} : (tr/_/ /r) . " $value"
+    } @keys
+} @order;
 
 my @xs = map { $_->{$x} } @rows;
 my @ys = map { $_->{$y} } @rows;
-print_frame(scalar @order);
-printf "set xlabel %s\nset ylabel %s\n", quoted($label{$x} // $x), quoted($y =~ tr/_/ /r);
+my %entries = map { $_ => 1 } values %name_of;
+print_frame(scalar keys %entries);
+printf "set xlabel %s\nset ylabel %s\n", quoted($label{$x} // $x), quoted($label{$y} // ($y =~ tr/_/ /r));
 if (least(@xs) > 0 && most(@xs) / least(@xs) >= 16) {
     # Lengths are few and mostly doubled: each is told.
     my %places = map { $_ + 0 => 1 } @xs;
@@ -80,22 +106,28 @@ if (least(@xs) > 0 && most(@xs) / least(@xs) >= 16) {
     my $room = 0.03 * (most(@xs) - least(@xs)) || 1;
     printf "set xrange [%.9g:%.9g]\n", least(@xs) - $room, most(@xs) + $room;
 }
-if (least(@ys) > 0 && most(@ys) / least(@ys) >= 8) {
+if (least(@ys) > 0 && most(@ys) / least(@ys) >= 4) {
     print "set logscale y\n";
     printf "set ytics (%s)\n", join ', ', tics(least(@ys) / 1.2, most(@ys) * 1.2);
     printf "set yrange [%g:%g]\n", least(@ys) / 1.2, most(@ys) * 1.2;
 }
 
-my @plots;
+# A colour for every name, with other dashes when all are in use. Where there are more names than colours,
+# a colour for every model, and dashes for the rest of the name.
+sub place_in {
+    my ($places, $value) = @_;
+    my $next = keys %$places;
+    return $places->{$value} //= $next;
+}
+my $by_model = keys %entries > colours() && @keys > 1;
+my (@plots, %first, %colours, %dashes);
 for my $i (0 .. $#order) {
-    my @points = sort { $a->[0] <=> $b->[0] } map { [$_->{$x}, $_->{$y}] } @{$lines{$order[$i]}};
-    print_points("line$i", @points);
-    my $row = $lines{$order[$i]}[0];
-    my $name = join ', ', map {
-        my $value = $row->{$_} // '-';
-        $names{$_} ? $names{$_}{$value} : (tr/_/ /r) . " $value"
-    } @keys;
-    push @plots, sprintf "\$line$i with linespoints pt 7 ps 0.8 lw 2 lc rgb '%s' title %s",
-        colour($i), quoted($name);
+    my ($row, $name) = ($lines{$order[$i]}[0], $name_of{$order[$i]});
+    my $rest = join "\t", map { $row->{$_} // '-' } @keys[1 .. $#keys];
+    my $colour = place_in(\%colours, $by_model ? $row->{$model} : $name);
+    my $dash = $by_model ? place_in(\%dashes, $rest) : int($colour / colours());
+    print_points("line$i", sort { $a->[0] <=> $b->[0] } map { [$_->{$x}, $_->{$y}] } @{$lines{$order[$i]}});
+    push @plots, sprintf "\$line$i with linespoints pt 7 ps 0.8 lw 2 dt %d lc rgb '%s' %s", $dash + 1,
+        colour($colour), $first{$name}++ ? 'notitle' : 'title ' . quoted($name);
 }
 print 'plot ', join(", \\\n  ", @plots), "\n";
