@@ -32,6 +32,10 @@ struct NormalizedRows {
 NormalizedRows normalize_rows(const at::Tensor& states, const at::Tensor& beside,
                               at::Tensor& factor);
 
+// The values times `weight` plus `bias`.
+at::Tensor layer_norm_rows(const at::Tensor& states, const at::Tensor& weight,
+                           const at::Tensor& bias);
+
 // add_rows() and the layer norm of its result, with weight and bias, in one pass.
 struct AddedRows {
   at::Tensor sum;

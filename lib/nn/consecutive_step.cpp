@@ -12,17 +12,20 @@ namespace {
 
 // A piece of a chunk has about so many states. A BLAS is nearly as fast with so many as with more,
 // and what a layer makes of them stays in a cache.
-constexpr std::int64_t kStatesOfPiece = 256;
+constexpr std::int64_t kStatesOfPiece = 512;
 // Fewer pieces than this would leave threads without work.
 constexpr std::int64_t kFewestPieces = 8;
 
-// Row k [steps, length, ...] is the memory before step k: the last `length` of concat(carry,
-// entering[0], .., entering[k-1]). `carry` [1, length, ...] is the memory before the first step,
-// `entering` [steps, shift, ...] enters it, a row in each step. Rows of the result may share
-// storage.
-at::Tensor memories_before(const at::Tensor& carry, const at::Tensor& entering) {
-  const std::int64_t steps = entering.size(0), shift = entering.size(1), length = carry.size(1);
-  const at::Tensor stream = at::cat({carry.squeeze(0), entering.flatten(0, 1)});
+// Everything that is in a memory one after the other: `carry` [1, length, ...] before the first
+// step, then `entering` [steps, shift, ...], a row of which enters in each step.
+at::Tensor stream_of(const at::Tensor& carry, const at::Tensor& entering) {
+  return at::cat({carry.squeeze(0), entering.flatten(0, 1)});
+}
+
+// Row k [steps, length, ...] is the memory before step k: `length` of the stream, the last that are
+// not of step k or a later one. Rows share storage.
+at::Tensor memories_before(const at::Tensor& stream, std::int64_t steps, std::int64_t shift) {
+  const std::int64_t length = stream.size(0) - steps * shift;
   return stream.unfold(0, length, shift).narrow(0, 0, steps).movedim(-1, 1);
 }
 
@@ -48,31 +51,46 @@ at::Tensor ConsecutiveStep::layer(const LayerContext& context, const net::Stage&
     return project_keys_values(context, attention_states(context, of));
   };
   // Keys and values of the memories of all steps, as the step of each finds them.
-  const auto of_memories = [&](const at::Tensor& carry, const at::Tensor& entering,
+  const std::int64_t steps = states.size(0);
+  const auto of_memories = [&](const at::Tensor& stream, std::int64_t shift,
                                const MemoryCover& cover) {
-    const at::Tensor all = memories_before(keys_values(carry), entering);
-    const at::Tensor mask = forgotten(cover, carry.size(1));
+    const at::Tensor all = memories_before(stream, steps, shift);
+    const at::Tensor mask = forgotten(cover, all.size(1));
     return mask.defined()
-               ? replace_forgotten(all, mask, keys_values(at::zeros_like(carry.narrow(1, 0, 1))))
+               ? replace_forgotten(
+                     all, mask, keys_values(at::zeros_like(states.narrow(0, 0, 1).narrow(1, 0, 1))))
                : all;
   };
-  const at::Tensor own =
-      in_pieces(input, {finer.defined() ? finer : states},
-                [&](const std::vector<at::Tensor>& piece) { return keys_values(piece.front()); });
+  // Where all states of a segment enter the memory, they get their place behind it at once.
+  at::Tensor stream, place;
+  if (input.memory > 0 && !finer.defined() && input.shift == input.segment) {
+    const at::Tensor carry = keys_values(memory.states).squeeze(0);
+    std::vector<std::int64_t> shape = carry.sizes().vec();
+    shape.front() += steps * input.segment;
+    stream = at::empty(shape, carry.options());
+    stream.narrow(0, 0, input.memory).copy_(carry);
+    place =
+        stream.narrow(0, input.memory, steps * input.segment).unflatten(0, {steps, input.segment});
+  }
+  const at::Tensor own = in_pieces(
+      input, {finer.defined() ? finer : states},
+      [&](const std::vector<at::Tensor>& piece) { return keys_values(piece.front()); }, place);
   std::vector<at::Tensor> parts;  // of the window, the oldest first
   if (input.compressed_memory > 0) {
     const at::Tensor leaving = window(input, states, memory).narrow(1, 0, input.segment);
     const at::Tensor compressed =
         compress_memories(context.network, context.parameters, leaving, {});
-    parts.push_back(of_memories(memory.compressed, keys_values(compressed),
-                                compressed_memory_cover(geometry_)));
+    parts.push_back(of_memories(stream_of(keys_values(memory.compressed), keys_values(compressed)),
+                                compressed.size(1), compressed_memory_cover(geometry_)));
     memory.compressed = memory_after(memory.compressed, compressed);
   }
   if (input.memory > 0) {
     const at::Tensor entering = states.narrow(1, 0, input.shift);
-    parts.push_back(of_memories(
-        memory.states, finer.defined() ? keys_values(entering) : own.narrow(1, 0, input.shift),
-        memory_cover(input)));
+    if (!stream.defined()) {
+      stream = stream_of(keys_values(memory.states),
+                         finer.defined() ? keys_values(entering) : own.narrow(1, 0, input.shift));
+    }
+    parts.push_back(of_memories(stream, input.shift, memory_cover(input)));
     memory.states = memory_after(memory.states, entering);
   }
   parts.push_back(own);
@@ -88,14 +106,14 @@ at::Tensor ConsecutiveStep::layer(const LayerContext& context, const net::Stage&
 
 at::Tensor ConsecutiveStep::in_pieces(
     const net::Stage& input, const std::vector<at::Tensor>& tensors,
-    const std::function<at::Tensor(const std::vector<at::Tensor>&)>& work) const {
+    const std::function<at::Tensor(const std::vector<at::Tensor>&)>& work,
+    at::Tensor results) const {
   const std::int64_t segments = tensors.front().size(0);
   const std::int64_t size = std::max<std::int64_t>(1, kStatesOfPiece / input.segment);
   const bool few = segments < kFewestPieces * size;
   if (few || !machine::uses_kernels(tensors.front()) || options_.attention_map != nullptr) {
-    return work(tensors);
+    return results.defined() ? results.copy_(work(tensors)) : work(tensors);
   }
-  at::Tensor results;
   std::once_flag shape_is_known;
   machine::for_pieces(segments, size, [&](std::int64_t first, std::int64_t count) {
     std::vector<at::Tensor> piece;
@@ -103,6 +121,7 @@ at::Tensor ConsecutiveStep::in_pieces(
     for (const at::Tensor& all : tensors) piece.push_back(all.narrow(0, first, count));
     const at::Tensor result = work(piece);
     std::call_once(shape_is_known, [&] {
+      if (results.defined()) return;
       std::vector<std::int64_t> shape = result.sizes().vec();
       shape.front() = segments;
       results = at::empty(shape, result.options());
@@ -140,7 +159,8 @@ at::Tensor ConsecutiveStep::window_of_output(const net::Stage& output, const at:
 at::Tensor ConsecutiveStep::window(const net::Stage& stage, const at::Tensor& states,
                                    const StageMemory& memory) const {
   if (stage.memory == 0) return states;
-  const at::Tensor before = memories_before(memory.states, states.narrow(1, 0, stage.shift));
+  const at::Tensor before = memories_before(
+      stream_of(memory.states, states.narrow(1, 0, stage.shift)), states.size(0), stage.shift);
   const at::Tensor mask = forgotten(memory_cover(stage), stage.memory);
   return at::cat({replace_forgotten(before, mask), states}, 1);
 }

@@ -7,15 +7,12 @@
 #include "kernels/projection.h"
 #include "kernels/residual.h"
 #include "machine/device.h"
+#include "machine/pieces.h"
 #include "nn/attention_map.h"
 #include "nn/linear_attention_internal.h"
 
 namespace ql::nn {
 namespace {
-
-at::Tensor normalize(const at::Tensor& states, const at::Tensor& weight, const at::Tensor& bias) {
-  return at::layer_norm(states, {states.size(-1)}, weight, bias, kernels::kLayerNormEpsilon);
-}
 
 // Returns a + b, in place of `a` where both have the same precision: the sum of layers is float32
 // whatever the precision of their products.
@@ -94,17 +91,11 @@ kernels::KeptElements draw_kept(const LayerContext& context, at::IntArrayRef sha
   return draw_kept(shape, context.network.dropout, context.step, {kind, context.layer});
 }
 
-at::Tensor run_fused_layer(const LayerContext& context, const at::Tensor& window,
-                           const at::Tensor& states, const at::Tensor& positions) {
-  const net::Network& network = context.network;
+// Everything behind attention, whose result for the `states` is `attended`.
+at::Tensor finish_fused_layer(const LayerContext& context, const at::Tensor& states,
+                              const at::Tensor& attended) {
   const AttentionParameters& attention = context.parameters.attention;
   const FeedForwardParameters& forward = context.parameters.feed_forward;
-  const bool before = network.pre_lnorm;
-  const kernels::QueriesKeysValues projected = kernels::project_window(
-      states, window, before ? attention.norm_weight : at::Tensor(),
-      before ? attention.norm_bias : at::Tensor(), attention.qkv_net, network.n_head);
-  const at::Tensor attended =
-      attend(context, projected.queries, {projected.keys_values}, positions);
   const kernels::KeptElements attended_kept =
       draw_kept(context, states.sizes(), DropoutSite::kAttentionOutput);
   const auto run_forward = [&](const at::Tensor& input) {
@@ -114,7 +105,7 @@ at::Tensor run_fused_layer(const LayerContext& context, const at::Tensor& window
         draw_kept(context, {batch, segment, forward.inner_bias.size(0)}, DropoutSite::kInner));
   };
   const kernels::KeptElements kept = draw_kept(context, states.sizes(), DropoutSite::kFeedForward);
-  if (before) {
+  if (context.network.pre_lnorm) {
     const kernels::SumAndNorm middle = kernels::add_residual_and_normalize(
         states, attended, {}, attended_kept, forward.norm_weight, forward.norm_bias);
     return kernels::add_residual(middle.sum, run_forward(middle.normalized), forward.outer_bias,
@@ -127,6 +118,17 @@ at::Tensor run_fused_layer(const LayerContext& context, const at::Tensor& window
   return kernels::add_residual_and_normalize(middle, run_forward(middle), forward.outer_bias, kept,
                                              forward.norm_weight, forward.norm_bias)
       .normalized;
+}
+
+at::Tensor run_fused_layer(const LayerContext& context, const at::Tensor& window,
+                           const at::Tensor& states, const at::Tensor& positions) {
+  const net::Network& network = context.network;
+  const AttentionParameters& attention = context.parameters.attention;
+  const kernels::QueriesKeysValues projected = kernels::project_window(
+      states, window, network.pre_lnorm ? attention.norm_weight : at::Tensor(),
+      network.pre_lnorm ? attention.norm_bias : at::Tensor(), attention.qkv_net, network.n_head);
+  return finish_fused_layer(context, states,
+                            attend(context, projected.queries, {projected.keys_values}, positions));
 }
 
 }  // namespace
@@ -152,21 +154,26 @@ at::Tensor run_layer(const LayerContext& context, const at::Tensor& recent,
                      const at::Tensor& positions) {
   const AttentionParameters& attention = context.parameters.attention;
   const FeedForwardParameters& forward = context.parameters.feed_forward;
+  const at::Tensor of_heads =
+      attend(context, project_queries(context, normalized), keys_values, positions);
+  // The products of a piece have one thread, so their bits do not depend on how many there are.
+  if (machine::uses_kernels(recent) && machine::in_piece() && !kernels::RowsApart::live()) {
+    return finish_fused_layer(context, recent, of_heads);
+  }
   // Sums are made in place: nothing else holds, and no gradient needs, what the parts return.
-  const at::Tensor queries = project_queries(context, normalized);
-  const at::Tensor attended =
-      sum_of(dropout(attend(context, queries, keys_values, positions), context.network.dropout,
-                     context.step, {DropoutSite::kAttentionOutput, context.layer}),
-             recent);
+  const at::Tensor attended = sum_of(dropout(of_heads, context.network.dropout, context.step,
+                                             {DropoutSite::kAttentionOutput, context.layer}),
+                                     recent);
   if (context.network.pre_lnorm) {
     const at::Tensor& states = attended;
     return sum_of(feed_forward_of_operations(
-                      context, normalize(states, forward.norm_weight, forward.norm_bias)),
+                      context, kernels::layer_norm(states, forward.norm_weight, forward.norm_bias)),
                   states);
   }
-  const at::Tensor states = normalize(attended, attention.norm_weight, attention.norm_bias);
-  return normalize(sum_of(feed_forward_of_operations(context, states), states), forward.norm_weight,
-                   forward.norm_bias);
+  const at::Tensor states =
+      kernels::layer_norm(attended, attention.norm_weight, attention.norm_bias);
+  return kernels::layer_norm(sum_of(feed_forward_of_operations(context, states), states),
+                             forward.norm_weight, forward.norm_bias);
 }
 
 at::Tensor project_positions(const LayerContext& context, const at::Tensor& sinusoids) {
@@ -199,8 +206,9 @@ at::Tensor project_keys_values(const LayerContext& context, const at::Tensor& no
 
 at::Tensor attention_states(const LayerContext& context, const at::Tensor& states) {
   const AttentionParameters& attention = context.parameters.attention;
-  return context.network.pre_lnorm ? normalize(states, attention.norm_weight, attention.norm_bias)
-                                   : states;
+  return context.network.pre_lnorm
+             ? kernels::layer_norm(states, attention.norm_weight, attention.norm_bias)
+             : states;
 }
 
 at::Tensor position_table(const net::Network& network, std::int64_t length,

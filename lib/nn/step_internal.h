@@ -111,10 +111,12 @@ class ConsecutiveStep : public Step {
   at::Tensor window(const net::Stage& stage, const at::Tensor& states,
                     const StageMemory& memory) const;
   at::Tensor forgotten(const MemoryCover& cover, std::int64_t length) const;
-  // Returns what `work` makes of `tensors` [segments, ...]. It makes the segments of a result from
-  // the same segments of all tensors, so they are computed in pieces (machine/pieces.h).
+  // Returns what `work` makes of `tensors` [segments, ...], in `results` if that is defined. It
+  // makes the segments of a result from the same segments of all tensors, so they are computed in
+  // pieces (machine/pieces.h).
   at::Tensor in_pieces(const net::Stage& input, const std::vector<at::Tensor>& tensors,
-                       const std::function<at::Tensor(const std::vector<at::Tensor>&)>& work) const;
+                       const std::function<at::Tensor(const std::vector<at::Tensor>&)>& work,
+                       at::Tensor results = {}) const;
 };
 
 // The rows are streams of which some tokens come, all in the segment under way. The stages get the

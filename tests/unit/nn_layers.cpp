@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "float32_error.h"
+#include "kernels/layer_norm.h"
 #include "kernels/row_kernels.h"
 #include "nn/initialisation_internal.h"
 #include "nn_support.h"
@@ -123,6 +124,22 @@ TEST_CASE("a layer of our own kernels is the layer of ATen's operations" *
       check_close(found[i], expected[i], i == 0 ? 1e-12 : 1e-11);
     }
     test::check_float32(inputs, own, operations);
+  }
+}
+
+TEST_CASE("layer norm is ATen's" * doctest::test_suite("numeric")) {
+  at::manual_seed(6);
+  for (const std::int64_t width : {1, 5, 33, 256}) {
+    CAPTURE(width);
+    const at::Tensor states = at::randn({3, 150, width}, at::kDouble).transpose(0, 1);
+    const at::Tensor weight = at::randn({width}, at::kDouble), bias = at::randn_like(weight);
+    const at::Tensor expected =
+        at::layer_norm(states, {width}, weight, bias, kernels::kLayerNormEpsilon);
+    const at::NoGradGuard no_grad;
+    check_close(kernels::layer_norm(states, weight, bias), expected, 1e-12);
+    check_close(
+        kernels::layer_norm(states.to(at::kFloat), weight.to(at::kFloat), bias.to(at::kFloat)),
+        expected, 1e-5);
   }
 }
 
