@@ -32,7 +32,7 @@ struct NormalizedRows {
 NormalizedRows normalize_rows(const at::Tensor& states, const at::Tensor& beside,
                               at::Tensor& factor);
 
-// The values times `weight` plus `bias`.
+// Returns the values of normalize_rows() times `weight` plus `bias`.
 at::Tensor layer_norm_rows(const at::Tensor& states, const at::Tensor& weight,
                            const at::Tensor& bias);
 

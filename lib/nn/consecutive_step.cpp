@@ -10,9 +10,10 @@
 namespace ql::nn {
 namespace {
 
-// A piece of a chunk has about so many states. A BLAS is nearly as fast with so many as with more,
-// and what a layer makes of them stays in a cache.
-constexpr std::int64_t kStatesOfPiece = 512;
+// A piece of a chunk has about so many states. A BLAS copies all weights for every piece, so the
+// largest pieces are best, as long as there are enough of them and what a layer makes of a piece
+// stays in a cache.
+constexpr std::int64_t kFewestStatesOfPiece = 256, kMostStatesOfPiece = 512;
 // Fewer pieces than this would leave threads without work.
 constexpr std::int64_t kFewestPieces = 8;
 
@@ -109,8 +110,13 @@ at::Tensor ConsecutiveStep::in_pieces(
     const std::function<at::Tensor(const std::vector<at::Tensor>&)>& work,
     at::Tensor results) const {
   const std::int64_t segments = tensors.front().size(0);
-  const std::int64_t size = std::max<std::int64_t>(1, kStatesOfPiece / input.segment);
-  const bool few = segments < kFewestPieces * size;
+  const auto segments_of = [&](std::int64_t piece) {
+    return std::max<std::int64_t>(1, piece / input.segment);
+  };
+  const std::int64_t smallest = segments_of(kFewestStatesOfPiece);
+  const std::int64_t size =
+      std::clamp(segments / kFewestPieces, smallest, segments_of(kMostStatesOfPiece));
+  const bool few = segments < kFewestPieces * smallest;
   if (few || !machine::uses_kernels(tensors.front()) || options_.attention_map != nullptr) {
     return results.defined() ? results.copy_(work(tensors)) : work(tensors);
   }

@@ -39,7 +39,7 @@ struct LayerContext {
 at::Tensor run_layer(const LayerContext& context, const at::Tensor& window,
                      const at::Tensor& states, const at::Tensor& positions);
 
-// The same by ATen's operations, on any device.
+// The same on any device, by ATen's operations where gradients are made.
 at::Tensor run_layer_of_operations(const LayerContext& context, const at::Tensor& window,
                                    std::int64_t segment, const at::Tensor& positions);
 

@@ -18,7 +18,7 @@ using test::random_model;
 using test::small_network;
 using test::SoManyThreads;
 
-// Eight pieces of 256 states at a scale whose states are half as many as the tokens.
+// Enough for eight pieces of 256 states at a scale whose states are half as many as the tokens.
 constexpr std::int64_t kStreamLength = 4500;
 
 struct Read {
@@ -50,6 +50,8 @@ std::vector<std::pair<std::string, net::Network>> networks() {
   linear.attention = net::Attention::kLinear;
   net::Network finer = small_network(ql, {1, 1}, 1, {4, 4, 0});
   finer.query_only_pooling = true;
+  net::Network norm_behind = small_network(ql, {1, 1}, 1, {4, 4, 0});
+  norm_behind.pre_lnorm = false;
   net::Network documents = small_network(ql, {1, 1}, 1, {4, 8, 0});
   documents.reset_memory_at_documents = true;
   net::Network wide = small_network(ql, {1, 1}, 1, {4, 4, 0});
@@ -65,6 +67,7 @@ std::vector<std::pair<std::string, net::Network>> networks() {
           {"adaptive softmax", adaptive},
           {"linear attention", linear},
           {"query-only pooling", finer},
+          {"layer norm behind", norm_behind},
           {"documents", documents},
           {"wider coarse states", wide},
           {"Compressive", convolution},

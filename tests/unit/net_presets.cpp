@@ -83,12 +83,12 @@ TEST_CASE("SimpleBooks-2 presets: the average context lengths of tables 1 and 5"
   CHECK(mean("simplebooks-2-multiscale", {64, 0, 0}) == 32);
 }
 
-TEST_CASE("the demo compares networks of one size") {
+TEST_CASE("the demo compares networks of one depth, and Transformer-QL sees further") {
   const Network quadratic = preset("demo-ql").network, linear = preset("demo-xl").network;
   CHECK(quadratic.lengths == linear.lengths);
   // The maps that join the scales are the difference.
-  const std::int64_t maps = cost(quadratic, quadratic.lengths).parameters -
-                            cost(linear, linear.lengths).parameters;
+  const std::int64_t maps =
+      cost(quadratic, quadratic.lengths).parameters - cost(linear, linear.lengths).parameters;
   CHECK(maps == std::int64_t{2} * quadratic.d_model * quadratic.d_model);
   CHECK(exact_context(quadratic, quadratic.lengths).minimum >
         exact_context(linear, linear.lengths).maximum);

@@ -20,6 +20,8 @@ sub column_of_all {
     my ($column) = grep { ($has{$_} // 0) == @files } @_;
     return $column // $_[0];
 }
+fail('tables with and without the column checkpoint do not go into one picture')
+    if $has{checkpoint} && $has{checkpoint} < @files;
 $x = column_of_all(qw(memory step to context)) if $x eq '';
 $y = column_of_all(qw(perplexity gain)) if $y eq '';
 
@@ -41,6 +43,8 @@ sub drawn_rows {
     my ($file) = @_;
     my @rows = rows_of($file, $x, $y);
     my @drawn = grep { $_->{$x} =~ $number && $_->{$y} =~ $number } @rows;
+    # Networks of one name in two tables are not the same.
+    for (@drawn) { $_->{data} //= $file if @files > 1 }
     my $left_out = @rows - @drawn;
     fail("$file: no row has numbers in the columns $x and $y") if !@drawn;
     note("$file: $left_out row", $left_out == 1 ? '' : 's', " without a number in $x or $y left out")
