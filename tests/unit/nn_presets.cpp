@@ -33,13 +33,16 @@ std::int64_t words(const std::string& name) {
 }
 
 // Every layer has four projections of its states, one of their distances, a feed-forward block with
-// two biases, and two layer norms. The biases u and v are shared.
+// two biases, and two layer norms. The biases u and v are shared. A learned join has a map for each
+// scale.
 std::int64_t layers_formula(const net::Network& network) {
   const std::int64_t d = network.d_model, heads = network.n_head * network.d_head;
   const std::int64_t layer = 5 * d * heads + 2 * d * network.d_inner + network.d_inner + d + 4 * d;
   const std::int64_t convolution =
       network.pool == net::Pool::kConvolution ? d * d * network.rate + d : 0;
-  return network.layers() * (layer + convolution) + 2 * heads;
+  const std::int64_t joins =
+      network.learned_join ? static_cast<std::int64_t>(network.scales.size()) * d * d : 0;
+  return network.layers() * (layer + convolution) + joins + 2 * heads;
 }
 
 // Cluster j has embeddings of d / div_val^j numbers, projected to d, and a bias for each word. A
