@@ -319,7 +319,8 @@ at::Tensor add_rows(const ResidualRows& input) {
   return sum;
 }
 
-NormalizedRows normalize_rows(const at::Tensor& states, const at::Tensor& beside,
+NormalizedRows normalize_rows(const at::Tensor& states, const at::Tensor& weight,
+                              const at::Tensor& bias, const at::Tensor& beside,
                               at::Tensor& factor) {
   const std::int64_t width = width_of(states), count = count_of(states);
   NormalizedRows result{at::empty_like(states), at::empty({count, 2}, states.options())};
@@ -330,31 +331,14 @@ NormalizedRows normalize_rows(const at::Tensor& states, const at::Tensor& beside
     auto* statistics = result.statistics.data_ptr<scalar_t>();
     with_numbers<scalar_t>(factor, [&](auto* numbers) {
       for_blocks(count, [&](std::int64_t, std::int64_t first, std::int64_t rows) {
-        const scalar_t* none = nullptr;
         const std::int64_t at = first * width;
-        normalize_block(in + at, none, none, rows, width, out + at, statistics + 2 * first);
+        normalize_block(in + at, data_of<scalar_t>(weight), data_of<scalar_t>(bias), rows, width,
+                        out + at, statistics + 2 * first);
         copy_numbers(static_cast<const scalar_t*>(out + at), rows * width, numbers + at);
       });
     });
   });
   return result;
-}
-
-at::Tensor layer_norm_rows(const at::Tensor& states, const at::Tensor& weight,
-                           const at::Tensor& bias) {
-  const std::int64_t width = width_of(states), count = count_of(states);
-  at::Tensor values = at::empty_like(states);
-  const at::Tensor statistics = at::empty({count, 2}, states.options());
-  AT_DISPATCH_FLOATING_TYPES(states.scalar_type(), "layer_norm_rows", [&] {
-    const auto* in = states.data_ptr<scalar_t>();
-    auto* out = values.data_ptr<scalar_t>();
-    auto* of_rows = statistics.data_ptr<scalar_t>();
-    for_blocks(count, [&](std::int64_t, std::int64_t first, std::int64_t rows) {
-      normalize_block(in + first * width, data_of<scalar_t>(weight), data_of<scalar_t>(bias), rows,
-                      width, out + first * width, of_rows + 2 * first);
-    });
-  });
-  return values;
 }
 
 at::Tensor sum_rows(const at::Tensor& rows, const at::Tensor& beside, at::Tensor& factor) {

@@ -20,21 +20,17 @@ struct ResidualRows {
 };
 at::Tensor add_rows(const ResidualRows& input);
 
-// Layer norm by rows, without weight and bias: (x - mean) / deviation, where deviation =
-// sqrt(variance + kLayerNormEpsilon) and the variance is that of the row's numbers, divided by
-// their count.
+// Layer norm by rows: (x - mean) / deviation * weight + bias, where deviation = sqrt(variance +
+// kLayerNormEpsilon) and the variance is that of the row's numbers, divided by their count. An
+// undefined weight counts as 1, with a bias of 0.
 struct NormalizedRows {
   at::Tensor values;
   at::Tensor statistics;  // [rows, 2]: mean and 1 / deviation
 };
 // `factor` is set to the values as well, in the precision of `beside`, a factor
 // (kernels/product.h).
-NormalizedRows normalize_rows(const at::Tensor& states, const at::Tensor& beside,
-                              at::Tensor& factor);
-
-// Returns the values of normalize_rows() times `weight` plus `bias`.
-at::Tensor layer_norm_rows(const at::Tensor& states, const at::Tensor& weight,
-                           const at::Tensor& bias);
+NormalizedRows normalize_rows(const at::Tensor& states, const at::Tensor& weight,
+                              const at::Tensor& bias, const at::Tensor& beside, at::Tensor& factor);
 
 // add_rows() and the layer norm of its result, with weight and bias, in one pass.
 struct AddedRows {

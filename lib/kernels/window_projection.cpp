@@ -34,7 +34,7 @@ struct ProjectWindow : torch::autograd::Function<ProjectWindow> {
     const at::Tensor factor = weight_factor(qkv_net, norm_weight.value_or(at::Tensor()));
     at::Tensor values = window, all, bias, deviations;
     if (norm_weight) {
-      const NormalizedRows rows = normalize_rows(window, factor, all);
+      const NormalizedRows rows = normalize_rows(window, {}, {}, factor, all);
       values = rows.values;
       deviations =
           recent_rows(rows.statistics.view({batch, length, 2}), segment).select(1, 1).contiguous();

@@ -17,14 +17,15 @@ constexpr std::int64_t kFewestStatesOfPiece = 256, kMostStatesOfPiece = 512;
 // Fewer pieces than this would leave threads without work.
 constexpr std::int64_t kFewestPieces = 8;
 
-// Everything that is in a memory one after the other: `carry` [1, length, ...] before the first
-// step, then `entering` [steps, shift, ...], a row of which enters in each step.
+// Returns what a memory holds one after the other, [length + steps * shift, ...]: before the first
+// step it is `carry` [1, length, ...], and in every step a row of `entering` [steps, shift, ...]
+// follows.
 at::Tensor stream_of(const at::Tensor& carry, const at::Tensor& entering) {
   return at::cat({carry.squeeze(0), entering.flatten(0, 1)});
 }
 
-// Row k [steps, length, ...] is the memory before step k: `length` of the stream, the last that are
-// not of step k or a later one. Rows share storage.
+// Returns the memories before all steps [steps, length, ...]. In the stream, a step's memory ends
+// where what enters in this step begins. Rows share storage.
 at::Tensor memories_before(const at::Tensor& stream, std::int64_t steps, std::int64_t shift) {
   const std::int64_t length = stream.size(0) - steps * shift;
   return stream.unfold(0, length, shift).narrow(0, 0, steps).movedim(-1, 1);
@@ -51,8 +52,8 @@ at::Tensor ConsecutiveStep::layer(const LayerContext& context, const net::Stage&
   const auto keys_values = [&](const at::Tensor& of) {
     return project_keys_values(context, attention_states(context, of));
   };
-  // Keys and values of the memories of all steps, as the step of each finds them.
   const std::int64_t steps = states.size(0);
+  // Returns the keys and values of the memories of all steps, as the step of each finds them.
   const auto of_memories = [&](const at::Tensor& stream, std::int64_t shift,
                                const MemoryCover& cover) {
     const at::Tensor all = memories_before(stream, steps, shift);
@@ -62,14 +63,16 @@ at::Tensor ConsecutiveStep::layer(const LayerContext& context, const net::Stage&
                      all, mask, keys_values(at::zeros_like(states.narrow(0, 0, 1).narrow(1, 0, 1))))
                : all;
   };
-  // Where all states of a segment enter the memory, they get their place behind it at once.
-  at::Tensor stream, place;
-  if (input.memory > 0 && !finer.defined() && input.shift == input.segment) {
-    const at::Tensor carry = keys_values(memory.states).squeeze(0);
+  at::Tensor carry, stream, place;
+  if (input.memory > 0) carry = keys_values(memory.states);
+  // If all states of a segment enter the memory, the pieces leave their keys and values in its
+  // stream. Another pass over memory would cost 2 % of an evaluation.
+  if (carry.defined() && !finer.defined() && input.shift == input.segment) {
     std::vector<std::int64_t> shape = carry.sizes().vec();
+    shape.erase(shape.begin());
     shape.front() += steps * input.segment;
     stream = at::empty(shape, carry.options());
-    stream.narrow(0, 0, input.memory).copy_(carry);
+    stream.narrow(0, 0, input.memory).copy_(carry.squeeze(0));
     place =
         stream.narrow(0, input.memory, steps * input.segment).unflatten(0, {steps, input.segment});
   }
@@ -88,8 +91,8 @@ at::Tensor ConsecutiveStep::layer(const LayerContext& context, const net::Stage&
   if (input.memory > 0) {
     const at::Tensor entering = states.narrow(1, 0, input.shift);
     if (!stream.defined()) {
-      stream = stream_of(keys_values(memory.states),
-                         finer.defined() ? keys_values(entering) : own.narrow(1, 0, input.shift));
+      stream =
+          stream_of(carry, finer.defined() ? keys_values(entering) : own.narrow(1, 0, input.shift));
     }
     parts.push_back(of_memories(stream, input.shift, memory_cover(input)));
     memory.states = memory_after(memory.states, entering);

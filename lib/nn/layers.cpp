@@ -91,7 +91,7 @@ kernels::KeptElements draw_kept(const LayerContext& context, at::IntArrayRef sha
   return draw_kept(shape, context.network.dropout, context.step, {kind, context.layer});
 }
 
-// Everything behind attention, whose result for the `states` is `attended`.
+// Runs what follows attention, whose result for the `states` is `attended`.
 at::Tensor finish_fused_layer(const LayerContext& context, const at::Tensor& states,
                               const at::Tensor& attended) {
   const AttentionParameters& attention = context.parameters.attention;

@@ -18,7 +18,7 @@ using test::random_model;
 using test::small_network;
 using test::SoManyThreads;
 
-// Enough for eight pieces of 256 states at a scale whose states are half as many as the tokens.
+// A stream has eight pieces of 256 states at a scale whose states are half as many as its tokens.
 constexpr std::int64_t kStreamLength = 4500;
 
 struct Read {

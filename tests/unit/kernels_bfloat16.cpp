@@ -157,7 +157,7 @@ TEST_CASE("rows are rounded in the pass that normalizes or sums them" *
   const at::Tensor sums = kernels::sum_rows(rows, factor, copy);
   CHECK(is_close(sums, rows.to(at::kDouble).sum(0), kLastDigits));
   CHECK(at::equal(copy, rows.to(at::kBFloat16)));
-  const kernels::NormalizedRows found = kernels::normalize_rows(rows, factor, normalized);
+  const kernels::NormalizedRows found = kernels::normalize_rows(rows, {}, {}, factor, normalized);
   CHECK(is_close(found.values, at::layer_norm(rows.to(at::kDouble), {33}), 1e-5));
   CHECK(at::equal(normalized, found.values.to(at::kBFloat16)));
   // The factors of float32 are the rows themselves.
