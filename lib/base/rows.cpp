@@ -17,21 +17,9 @@ namespace ql {
 
 namespace {
 
-constexpr std::string_view kEscaped = "\t\n\r\\", kEscapes = "tnr\\";
-
-std::string escaped(const std::string& text) {
-  std::string result;
-  for (const char letter : text) {
-    const std::size_t found = kEscaped.find(letter);
-    if (found != std::string_view::npos) result += '\\';
-    result += found == std::string_view::npos ? letter : kEscapes[found];
-  }
-  return printable(std::move(result));
-}
-
 std::string cell(const Json& value) {
   if (value.is_null()) return "-";
-  if (value.is_string()) return escaped(value.get<std::string>());
+  if (value.is_string()) return printable(escaped(value.get<std::string>(), Among::kLines));
   if (value.is_array()) {
     return fmt::format("{}", fmt::join(value.get<std::vector<std::int64_t>>(), ","));
   }

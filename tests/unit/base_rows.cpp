@@ -6,9 +6,9 @@ namespace ql {
 
 TEST_CASE("a line has one field a column, whatever the names hold") {
   const Json row{
-      {"checkpoint", "a\tb\nc\\d\re\x1b"}, {"n", 12}, {"x", 0.1 + 0.2}, {"none", nullptr}};
+      {"checkpoint", "a\tb\nc\\d\re\x1b\xff"}, {"n", 12}, {"x", 0.1 + 0.2}, {"none", nullptr}};
   CHECK(tsv_header(row) == "checkpoint\tn\tx\tnone\n");
-  CHECK(tsv_line(row) == "a\\tb\\nc\\\\d\\re?\t12\t0.3\t-\n");
+  CHECK(tsv_line(row) == "a\\tb\\nc\\\\d\\re?\\xFF\t12\t0.3\t-\n");
   CHECK(tsv_line(Json{{"scales", {3, 3}}, {"one", Json::array({8})}}) == "3,3\t8\n");
   CHECK(json_line(Json{{"name", "odd\xff"}}) == "{\"name\":\"odd\xEF\xBF\xBD\"}");
 }
