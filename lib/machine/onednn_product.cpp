@@ -107,6 +107,18 @@ Primitive& find_primitive(const at::Tensor& result, const at::Tensor& a, const a
 
 void multiply_by_onednn(at::Tensor& result, const at::Tensor& a, const at::Tensor& b, bool add,
                         const at::Tensor& bias) {
+  // oneDNN 3.7 mistakes the strides of a column, and of a row whose numbers are not side by side,
+  // and writes outside of the column.
+  if (result.size(1) == 1 && !result.is_contiguous()) {
+    at::Tensor column = result.contiguous();
+    multiply_by_onednn(column, a, b, add, bias);
+    result.copy_(column);
+    return;
+  }
+  if (a.size(0) == 1 && !a.is_contiguous()) {
+    multiply_by_onednn(result, a.contiguous(), b, add, bias);
+    return;
+  }
   try {
     Primitive& primitive = find_primitive(result, a, b, add, bias);
     const auto point_to = [&](int argument, const at::Tensor& tensor) {
