@@ -13,6 +13,9 @@ fail() {
   exit 1
 }
 
+# can_make_terminal: whether script(1) is installed and finds a device for a terminal.
+can_make_terminal() { script -qec true /dev/null </dev/null >/dev/null 2>&1; }
+
 # skip MESSAGE: the test cannot run here.
 skip() {
   echo "skipped: $*"
