@@ -2,6 +2,7 @@
 #pragma once
 
 #include <exception>
+#include <optional>
 #include <type_traits>
 #include <utility>
 
@@ -17,17 +18,18 @@ template <typename Work, typename Use>
 void work_on_blocks(TextReader& reader, int threads, const Work& work, const Use& use) {
   OrderedJobs<std::invoke_result_t<const Work&, TextBlock>> jobs(threads);
   std::exception_ptr error;
-  const auto next = [&](TextBlock& block) {
+  const auto next = [&]() -> std::optional<TextBlock> {
     try {
-      return reader.next(block);
+      TextBlock block;
+      if (reader.next(block)) return block;
     } catch (const Error&) {
       error = std::current_exception();
-      return false;
     }
+    return std::nullopt;
   };
-  for (TextBlock block; next(block);) {
-    const std::size_t bytes = block.text.size();
-    jobs.add([&work, text = std::move(block)]() mutable { return work(std::move(text)); }, bytes);
+  while (std::optional<TextBlock> block = next()) {
+    const std::size_t bytes = block->text.size();
+    jobs.add([&work, text = std::move(*block)]() mutable { return work(std::move(text)); }, bytes);
     while (jobs.full()) use(jobs.take());
     // While more text is waited for, all of what has come is passed on, and what is wrong with it
     // is said.
