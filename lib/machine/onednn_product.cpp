@@ -35,8 +35,14 @@ dnnl::engine& engine() {
   return only;
 }
 
+// Nobody steps along a dimension of one index, and LibTorch gives it any stride. oneDNN 3.7 takes a
+// small one for the distance of rows or columns, so here it spans the matrix.
 dnnl::memory::desc describe(const at::Tensor& matrix, Type type) {
-  return {{matrix.size(0), matrix.size(1)}, type, {matrix.stride(0), matrix.stride(1)}};
+  const std::int64_t rows = matrix.size(0), columns = matrix.size(1);
+  dnnl::memory::dims strides = {matrix.stride(0), matrix.stride(1)};
+  if (rows == 1) strides[0] = columns * strides[1];
+  if (columns == 1) strides[1] = rows * strides[0];
+  return {{rows, columns}, type, strides};
 }
 
 Primitive make_primitive(const at::Tensor& result, const at::Tensor& a, const at::Tensor& b,
@@ -107,18 +113,6 @@ Primitive& find_primitive(const at::Tensor& result, const at::Tensor& a, const a
 
 void multiply_by_onednn(at::Tensor& result, const at::Tensor& a, const at::Tensor& b, bool add,
                         const at::Tensor& bias) {
-  // oneDNN 3.7 mistakes the strides of a column, and of a row whose numbers are not side by side,
-  // and writes outside of the column.
-  if (result.size(1) == 1 && !result.is_contiguous()) {
-    at::Tensor column = result.contiguous();
-    multiply_by_onednn(column, a, b, add, bias);
-    result.copy_(column);
-    return;
-  }
-  if (a.size(0) == 1 && !a.is_contiguous()) {
-    multiply_by_onednn(result, a.contiguous(), b, add, bias);
-    return;
-  }
   try {
     Primitive& primitive = find_primitive(result, a, b, add, bias);
     const auto point_to = [&](int argument, const at::Tensor& tensor) {
