@@ -190,7 +190,11 @@ struct ProcessGroup::State {
 };
 
 ProcessGroup::ProcessGroup(const LaunchedProcess& process, std::chrono::seconds patience)
-    : state_(std::make_unique<State>(process, patience)) {}
+    : state_(std::make_unique<State>(process, patience)) {
+  // One that is connected may be done at once. To those that still connect Gloo would call that a
+  // failure of their own.
+  sum(at::zeros({1}));
+}
 
 ProcessGroup::~ProcessGroup() {
   const bool fails = std::uncaught_exceptions() > state_->exceptions;
