@@ -55,7 +55,7 @@ read_options() {
       --presets) presets=$2 ;;
       --seeds) seeds=${2//,/ } ;;
       --widths) [ -v widths ] || wrong "unknown argument $1" && widths=${2//,/ } ;;
-      --part) [ -v part ] || wrong "unknown argument $1" && part=$2 ;;
+      --part) [ -v first ] || wrong "unknown argument $1" && first=$2 ;;
       --set) settings+=("$2") ;;
       --device | --precision) device+=("$1" "$2") ;;
       --bin) PATH=$(cd "$2" && pwd):$PATH ;;
@@ -84,11 +84,15 @@ read_options() {
 # say TEXT: what happens next, with the time since the start.
 say() { printf '[%d:%02d] %s\n' $((SECONDS / 60)) $((SECONDS % 60)) "$*" >&2; }
 
-# prepare: makes the shards, and changes to the folder of the corpus.
+# prepare: changes to the folder of the corpus, makes the shards and sets $data, those of the training.
 prepare() {
   output=$output/$(basename "${corpus:-novels}")
   mkdir -p "$output"
   cd "$output"
+  # Of scripts that are started side by side one makes the shards.
+  local preparing
+  exec {preparing}<.
+  flock "$preparing"
   if [ -z "$corpus" ]; then
     corpus=$PWD
     [ -e test.txt ] || { say "the novels" && "$ql/demo/novels" . >&2; }
@@ -109,6 +113,12 @@ prepare() {
       qltok encode --quiet --vocab vocab.json "$corpus/$part.txt" | qlbin pack --quiet -o data/$part
     fi
   done
+  data=data/train
+  if [ -n "${first:-}" ]; then
+    data=data/train-$first runs=$runs,part=$first
+    [ -e "$data/manifest.json" ] || qlbin cat --quiet --range "0:$first" data/train | qlbin pack --quiet -o "$data"
+  fi
+  exec {preparing}<&-
 }
 
 # value KEY PRESET [KEY=VALUE...]: the last value given, or else the preset's.
@@ -134,7 +144,7 @@ train() {
   fi
   for setting in "${set[@]}"; do arguments+=(--set "$setting"); done
   say "training $run"
-  qltrain --quiet --data "${data:-data/train}" --valid data/valid -m "$preset" -o "$run" --resume \
+  qltrain --quiet --data "$data" --valid data/valid -m "$preset" -o "$run" --resume \
     --set checkpoint_minutes=2 "${arguments[@]}" "${device[@]}" >&2
   touch "$run/finished"
 }
