@@ -191,8 +191,8 @@ struct ProcessGroup::State {
 
 ProcessGroup::ProcessGroup(const LaunchedProcess& process, std::chrono::seconds patience)
     : state_(std::make_unique<State>(process, patience)) {
-  // One that is connected may be done at once. To those that still connect Gloo would call that a
-  // failure of their own.
+  // A process may be done as soon as it is connected. Those that still connect would take its end
+  // for a failure, so nobody goes on before all are connected.
   sum(at::zeros({1}));
 }
 

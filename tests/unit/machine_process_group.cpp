@@ -103,24 +103,6 @@ TEST_CASE("one that is done at once does not disturb those that still connect") 
   for (int i = 0; i < 10; ++i) test::in_group(6, [](ProcessGroup&) {});
 }
 
-TEST_CASE("one that fails at once is named by those that still connect") {
-  std::atomic<int> named{0};
-  for (int i = 0; i < 3; ++i) {
-    test::in_group(3, [&](ProcessGroup& group) {
-      try {
-        run_in_group(&group, [&] {
-          if (group.rank() == 2) throw std::runtime_error("no more memory");
-          group.sum(at::ones({1}));
-        });
-      } catch (const std::exception& error) {
-        const std::string text = error.what();
-        named += text.find("no more memory") != std::string::npos;
-      }
-    });
-  }
-  CHECK(named == 9);
-}
-
 TEST_CASE("rows are shared among processes without a gap") {
   std::vector<RowRange> shares(3);
   std::atomic<int> refused{0};
