@@ -136,7 +136,8 @@ void pack_plain_ids(const Options& options, InputFile& input) {
   if (format == "ids") {
     read_text_ids(input, given.info, packer.sink(), shown_by(progress));
   } else {
-    read_raw_ids(input, format == "u16" ? 2 : 4, given.info, packer.sink(), shown_by(progress));
+    read_raw_ids(input, format == "u16" ? 2 : 4, given.info, packer.sink(), shown_by(progress),
+                 content_of(options, Content::kRawIds));
   }
   packer.sink().finish(std::nullopt);
   progress.finish();
@@ -144,9 +145,13 @@ void pack_plain_ids(const Options& options, InputFile& input) {
 
 void pack(const Options& options) {
   // Now, not when a slow producer has finished its first block.
+  const std::string format = options.text("input");
+  if (options.flag("raw") && format != "u16" && format != "u32") {
+    throw UsageError("", "--raw goes with --input u16 or u32 only", "leave it out");
+  }
   check_pack_target(options.text("output"), options.flag("force"));
   InputFile input(options.positional().empty() ? "-" : options.positional().front());
-  if (options.text("input") == "stream") {
+  if (format == "stream") {
     pack_stream(options, input);
   } else {
     pack_plain_ids(options, input);

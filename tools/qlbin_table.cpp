@@ -87,7 +87,8 @@ Command pack() {
                                  "What FILE holds: a token stream; text with decimal ids, one line "
                                  "per document; or little-endian ids of 2 or 4 bytes, one "
                                  "document.",
-                                 {"stream", "ids", "u16", "u32"})}),
+                                 {"stream", "ids", "u16", "u32"}),
+                     raw_option()}),
              vocabulary_options("ids that come without one",
                                 "Id of the end-of-sentence token where there is no --vocab.")),
       {{"qltok encode --vocab vocab.json train.txt | qlbin pack -o data/train", "Pack a text"},

@@ -56,7 +56,7 @@ Json configuration(const Options& options) {
 }
 
 // These say how text is counted. Nothing is counted when a vocabulary is imported.
-constexpr std::array kCountingOptions = {"min-count", "max-size", "invalid", "threads"};
+constexpr std::array kCountingOptions = {"min-count", "max-size", "invalid", "raw", "threads"};
 
 // Returns "" when the option is not given.
 std::string token_name(const Options& options, const char* option) {
@@ -110,6 +110,7 @@ void make_vocabulary(const Options& options) {
   rules.eos = chosen<Presence>(options, "eos");
   rules.unk = chosen<Presence>(options, "unk");
   rules.invalid = chosen<InvalidText>(options, "invalid");
+  rules.content = content_of(options, Content::kText);
 
   // Opened first: a folder that is not there should not cost the time of counting.
   DataOutput out(options.text("output"), false);
@@ -129,6 +130,7 @@ EncodeOptions encode_options(const Options& options, const Vocabulary& vocabular
   rules.eos = find_named<EosRule>(options.text("eos")).value_or(usual_eos(vocabulary));
   rules.documents = DocumentRule(options.text("document"));
   rules.invalid = chosen<InvalidText>(options, "invalid");
+  rules.content = content_of(options, Content::kText);
   rules.unknown = chosen<UnknownRule>(options, "unknown");
   return rules;
 }

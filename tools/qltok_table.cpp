@@ -62,7 +62,7 @@ Command vocab_command() {
                "and characters. Sentencepiece: always means that <unk> is used; otherwise 256 byte "
                "pieces stand for what the other pieces do not cover. With --import as --eos.",
                all_names<text::Presence>()),
-           invalid(),
+           invalid(), raw_option(),
            threads_option(
                "The vocabulary is the same for every N, but for the command line that it names. "
                "Each thread counts apart, in memory of its own. "
@@ -100,7 +100,7 @@ Command encode_command() {
            "unknown", "RULE",
            "What to do with text outside the vocabulary: take <unk>, or stop with an error.",
            all_names<text::UnknownRule>()),
-       invalid(),
+       invalid(), raw_option(),
        make_choice("output", "FORMAT",
                    "What to write: a token stream; ids: decimal ids as text, one line a document; "
                    "or pieces: the "

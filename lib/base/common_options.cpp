@@ -38,6 +38,18 @@ Option columns_option() {
       "with tabs between them.");
 }
 
+Option raw_option() {
+  return make_flag(
+      "raw",
+      "Read every FILE as it is. Without it gzip and zstd are unpacked, and files that "
+      "begin as archives, documents, pictures, pages of the web or text in UTF-16 are "
+      "refused.");
+}
+
+Content content_of(const Options& options, Content expected) {
+  return options.flag("raw") ? Content::kAnything : expected;
+}
+
 TableText table_of(const Options& options, std::vector<std::string> first) {
   const std::string columns = options.has("columns") ? options.text("columns") : "";
   if (!columns.empty() && options.text("format") != "tsv") {

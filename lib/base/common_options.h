@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "base/file_kind.h"
 #include "base/json.h"
 #include "base/options.h"
 #include "base/rows.h"
@@ -24,6 +25,10 @@ Option output_file_option();
 // columns `first` come before the others. Throws UsageError for --columns without a table.
 Option columns_option();
 TableText table_of(const Options& options, std::vector<std::string> first);
+
+// --raw, and the content that a command reads: `expected`, or anything with --raw.
+Option raw_option();
+Content content_of(const Options& options, Content expected);
 
 // --threads, --processes, --timeout (of several processes, in seconds), --device and --precision of
 // the tools that compute with tensors. `sharing` says what the processes do.

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/file_kind.h"
 #include "base/nearest.h"
 
 namespace ql {
@@ -51,7 +52,9 @@ std::int64_t whole_number(const Json& value, const Where& where) {
 Json read_json(const std::filesystem::path& path) {
   // No file of ours comes near; /dev/zero would fill the memory.
   constexpr std::int64_t kLargest = std::int64_t{256} << 20;
-  return parse_json(read_file(path, kLargest), path.string());
+  const std::string text = read_file(path, kLargest);
+  check_kind(std::string_view(text).substr(0, kHeadBytes), Content::kJson, path.string());
+  return parse_json(text, path.string());
 }
 
 std::string dump_json(const Json& json) {

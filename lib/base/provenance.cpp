@@ -30,6 +30,8 @@ Json provenance(const Json& configuration) {
               {"configuration", valid_utf8(configuration)}};
 }
 
+const std::string& invoked_tool() { return invocation().tool; }
+
 void set_provenance(const std::string& tool, const std::string& command) {
   invocation() = {tool, command};
 }

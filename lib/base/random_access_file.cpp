@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/file_kind.h"
 #include "base/hash.h"
 #include "base/signals.h"
 
@@ -46,6 +47,12 @@ std::string RandomAccessFile::text(std::int64_t limit) const {
   std::string text(static_cast<std::size_t>(size_), '\0');
   read(0, text.data(), text.size());
   return text;
+}
+
+std::string RandomAccessFile::head() const {
+  std::string head(std::min(static_cast<std::size_t>(size_), kHeadBytes), '\0');
+  read(0, head.data(), head.size());
+  return head;
 }
 
 bool RandomAccessFile::hard_link(const std::filesystem::path& name) const {

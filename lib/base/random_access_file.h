@@ -24,6 +24,8 @@ class RandomAccessFile {
   // Gives this file, whatever has happened to its name since it was opened, another name; false
   // where that cannot be.
   bool hard_link(const std::filesystem::path& name) const;
+  // The first bytes, as file_kind.h looks at them.
+  std::string head() const;
   // All of it, hashed as base/hash.h content_hash does. Throws Interrupted, if it may be stopped.
   std::string hash(bool may_be_stopped = true) const;
 

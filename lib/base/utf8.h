@@ -12,6 +12,7 @@ namespace ql {
 constexpr char32_t kLastCodePoint = 0x10FFFF;
 constexpr char32_t kReplacement = 0xFFFD;
 constexpr std::string_view kReplacementUtf8 = "\xEF\xBF\xBD";
+constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";  // U+FEFF
 
 struct CodePoint {
   char32_t value;  // kReplacement when not valid

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "base/file_kind.h"
 #include "foreign/llmc_header_internal.h"
 #include "foreign/megatron_index_internal.h"
 
@@ -43,6 +44,7 @@ struct MegatronFiles {
 
 // The ids of a file of llm.c or nanoGPT.
 IdRun find_ids(const RandomAccessFile& file, const std::string& name, Format format) {
+  check_kind(file.head(), Content::kRawIds, name);
   if (format == Format::kLlmc) return read_llmc_header(file, name);
   if (file.size() % 2 != 0) {
     throw FormatError(name, fmt::format("{} bytes are no whole number of u16 ids", file.size()),
@@ -61,7 +63,9 @@ std::int64_t count_tokens(const std::vector<std::string>& files, Format format) 
       continue;
     }
     const MegatronFiles pair(name);
-    MegatronIndex index(pair.index, RandomAccessFile(pair.data).size());
+    const RandomAccessFile data(pair.data);
+    check_kind(data.head(), Content::kRawIds, pair.data);
+    MegatronIndex index(pair.index, data.size());
     for (std::int64_t more = 0; index.next_document(more);) tokens += more;
   }
   return tokens;

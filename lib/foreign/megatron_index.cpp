@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "base/file_kind.h"
 
 namespace ql::foreign {
 
@@ -21,6 +22,8 @@ void MegatronIndex::fail(const std::string& what) const { throw FormatError(name
 
 MegatronIndex::MegatronIndex(const std::filesystem::path& path, std::int64_t data_bytes)
     : name_(path.string()), file_(path), data_bytes_(data_bytes) {
+  const std::string head = file_.head();
+  if (head.substr(0, kMagic.size()) != kMagic) check_kind(head, Content::kRawIds, name_);
   if (file_.size() < kIndexHeaderBytes) {
     fail(fmt::format("{} bytes, less than the header of an index", file_.size()));
   }

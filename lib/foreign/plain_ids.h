@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/file.h"
+#include "base/file_kind.h"
 #include "shard/token_info.h"
 #include "shard/token_sink.h"
 #include "shard/token_stream.h"
@@ -26,9 +27,11 @@ void read_text_ids(InputFile& input, const shard::VocabularyInfo& vocabulary,
                    const TextIdCures& cures = {});
 
 // Ids of 2 or 4 bytes, all one document. FormatError for ids outside the vocabulary and for an
-// input that ends within an id. Does not finish the sink.
+// input that ends within an id. Does not finish the sink. `content` is kRawIds, or kAnything for a
+// file whose ids happen to look like another kind of file.
 void read_raw_ids(InputFile& input, int bytes_per_id, const shard::VocabularyInfo& vocabulary,
-                  shard::TokenSink& sink, const shard::TokensDone& done);
+                  shard::TokenSink& sink, const shard::TokensDone& done,
+                  Content content = Content::kRawIds);
 
 // Makes the writer of a `format` that tools name: "stream"; "ids", which read_text_ids() reads;
 // "u16" or "u32", which read_raw_ids() reads: ids only, no document boundaries. Throws Error at

@@ -1,5 +1,6 @@
 #include <vector>
 
+#include "base/data_input.h"
 #include "base/error.h"
 #include "base/signals.h"
 #include "foreign/plain_ids.h"
@@ -100,9 +101,9 @@ class TextIdParser {
 
 }  // namespace
 
-void read_text_ids(InputFile& input, const shard::VocabularyInfo& vocabulary,
-                   shard::TokenSink& sink, const shard::TokensDone& done,
-                   const TextIdCures& cures) {
+void read_text_ids(InputFile& file, const shard::VocabularyInfo& vocabulary, shard::TokenSink& sink,
+                   const shard::TokensDone& done, const TextIdCures& cures) {
+  DataInput input(file, Content::kTextIds);
   TextIdParser parser(input.name(), vocabulary, sink, cures);
   std::string buffer(kBufferBytes, '\0');
   while (const std::size_t got = input.read(buffer.data(), buffer.size())) {
@@ -114,8 +115,9 @@ void read_text_ids(InputFile& input, const shard::VocabularyInfo& vocabulary,
   parser.finish();
 }
 
-void read_raw_ids(InputFile& input, int bytes_per_id, const shard::VocabularyInfo& vocabulary,
-                  shard::TokenSink& sink, const shard::TokensDone& done) {
+void read_raw_ids(InputFile& file, int bytes_per_id, const shard::VocabularyInfo& vocabulary,
+                  shard::TokenSink& sink, const shard::TokensDone& done, Content content) {
+  DataInput input(file, content);
   std::string buffer(kBufferBytes, '\0');
   std::vector<shard::TokenId> ids;
   std::int64_t tokens = 0;

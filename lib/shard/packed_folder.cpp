@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/file_kind.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/random_access_file.h"
@@ -31,7 +32,9 @@ PackedFolder find_packed_folder(const fs::path& path) {
 }
 
 std::string read_manifest_text(const PackedFolder& place) {
-  return RandomAccessFile(place.manifest).text(kLargestManifest);
+  const RandomAccessFile file(place.manifest);
+  check_kind(file.head(), Content::kJson, place.manifest.string());
+  return file.text(kLargestManifest);
 }
 
 Manifest read_manifest(const PackedFolder& place) {
@@ -45,6 +48,7 @@ std::string read_vocabulary_text(const PackedFolder& place, const Manifest& mani
   const VocabularyFileEntry& entry = *manifest.vocabulary_file;
   const fs::path path = path_inside(place, entry.file);
   const RandomAccessFile file(path);
+  check_kind(file.head(), Content::kVocabulary, path.string());
   if (file.size() != entry.bytes) {
     throw FormatError(path.string(),
                       fmt::format("{} bytes, but the manifest says {}", file.size(), entry.bytes),

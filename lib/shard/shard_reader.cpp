@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/file_kind.h"
 #include "base/log.h"
 #include "shard/damaged_file_internal.h"
 
@@ -19,6 +20,8 @@ ShardReader::ShardReader(const PackedFolder& place, const ShardEntry& entry, std
       bytes_per_id_(vocabulary.bytes_per_id()) {
   const RandomAccessFile& opened = file();
   if (opened.size() != entry.bytes_compressed) {
+    const std::string head = opened.head();
+    if (file_kind(head) != FileKind::kZstd) check_kind(head, Content::kRawIds, name_);
     throw FormatError(
         name_,
         fmt::format("{} bytes, but the manifest says {}", opened.size(), entry.bytes_compressed),

@@ -1,8 +1,8 @@
-#include <array>
 #include <filesystem>
 #include <string_view>
 #include <system_error>
 
+#include "base/data_input.h"
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/little_endian.h"
@@ -22,9 +22,9 @@ constexpr const char* kDamagedCure =
 }  // namespace
 
 struct TokenStreamReader::State {
-  explicit State(InputFile& the_input) : input(the_input) {}
+  explicit State(InputFile& file) : input(file, Content::kTokenStream) {}
 
-  InputFile& input;
+  DataInput input;
   StreamHeader header;
   std::int64_t block_number = -1;  // of the block read last
   std::string block_bytes;         // of that block, and what is left of a longer one before
@@ -202,10 +202,10 @@ bool names_stream(const std::string& path) {
   const std::filesystem::file_status status = std::filesystem::status(path, unknown);
   if (std::filesystem::is_fifo(status)) return true;
   if (!std::filesystem::is_regular_file(status)) return false;
-  std::array<char, kStreamMagic.size()> first{};
-  InputFile file(path);
-  return file.read_fully(first.data(), first.size()) == first.size() &&
-         std::string_view(first.data(), first.size()) == kStreamMagic;
+  // A manifest is JSON, and its folder is meant.
+  if (std::filesystem::path(path).extension() == ".json") return false;
+  return DataInput(path, Content::kTokenStream).head().substr(0, kStreamMagic.size()) ==
+         kStreamMagic;
 }
 
 TokenStreamReader::TokenStreamReader(InputFile& input) : state_(std::make_unique<State>(input)) {

@@ -47,7 +47,7 @@ class Collector : public shard::TokenSink {
 EncodeTotals encode_files(const std::vector<std::string>& files, const Encoder& encoder,
                           int threads, shard::TokenSink& sink,
                           const std::function<void()>& after_block, std::size_t block_bytes) {
-  TextReader reader(files, encoder.cut(), block_bytes);
+  TextReader reader(files, encoder.cut(), block_bytes, TextReader::kLongestUnit, encoder.content());
   Collector collector(encoder, sink);
   work_on_blocks(
       reader, threads, [&encoder](TextBlock block) { return encoder.encode(std::move(block)); },

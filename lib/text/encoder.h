@@ -32,6 +32,7 @@ struct EncodeOptions {
   DocumentRule documents{"file"};
   InvalidText invalid = InvalidText::kError;
   UnknownRule unknown = UnknownRule::kUnk;
+  Content content = Content::kText;  // or kAnything: files are read as they are
 };
 
 struct EncodedBlock {
@@ -53,6 +54,7 @@ class Encoder {
   // Safe from several threads. Blocks come from a TextReader with this cut.
   EncodedBlock encode(TextBlock block) const;
   LineCut cut() const { return line_cut(vocabulary_.type(), vocabulary_.lowercase()); }
+  Content content() const { return options_.content; }
   const Vocabulary& vocabulary() const { return vocabulary_; }
 
  private:

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <utility>
 
 #include "base/error.h"
 #include "base/utf8.h"
@@ -23,12 +22,6 @@ void validate_text(TextBlock& block, TokenType type, InvalidText invalid) {
   if (invalid == InvalidText::kReplace) {
     block.text = replace_invalid_utf8(block.text);
     return;
-  }
-  for (const auto& [magic, unpack] : {std::pair{"\3757zXZ", "xzcat"}, {"BZh", "bzcat"}}) {
-    if (block.place.offset == 0 && block.text.rfind(magic, 0) == 0) {
-      throw FormatError(block.place.file, "is compressed, not text",
-                        fmt::format("give it through a pipe: {} FILE | qltok ... -", unpack));
-    }
   }
   const auto line =
       block.place.line + std::count(block.text.begin(), block.text.begin() + bad, '\n');

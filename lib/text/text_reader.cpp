@@ -16,8 +16,12 @@
 namespace ql::text {
 
 TextReader::TextReader(std::vector<std::string> files, LineCut cut, std::size_t block_bytes,
-                       std::size_t longest_unit)
-    : files_(std::move(files)), cut_(cut), block_bytes_(block_bytes), longest_unit_(longest_unit) {
+                       std::size_t longest_unit, Content content)
+    : files_(std::move(files)),
+      cut_(cut),
+      block_bytes_(block_bytes),
+      longest_unit_(longest_unit),
+      content_(content) {
   if (files_.empty()) files_.emplace_back("-");
 }
 
@@ -45,7 +49,7 @@ bool TextReader::has_more() const {
 
 bool TextReader::open_next_file() {
   if (next_file_ == files_.size()) return false;
-  input_ = std::make_unique<TextInput>(files_[next_file_++]);
+  input_ = std::make_unique<DataInput>(files_[next_file_++], content_);
   input_ended_ = false;
   const LineHistory history = place_.lines_before;
   place_ = TextPlace();

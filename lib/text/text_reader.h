@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/data_input.h"
 #include "text/document_rule.h"
-#include "text/text_input.h"
 
 namespace ql::text {
 
@@ -56,8 +56,9 @@ class TextReader {
   static constexpr std::size_t kLongestUnit = std::size_t{256} << 20;
 
   // `files` as on a command line: "-" is standard input, none at all means standard input, too.
+  // `content` is kText, or kAnything for files that are read as they are.
   TextReader(std::vector<std::string> files, LineCut cut, std::size_t block_bytes = kBlockBytes,
-             std::size_t longest_unit = kLongestUnit);
+             std::size_t longest_unit = kLongestUnit, Content content = Content::kText);
 
   // The next block, of about block_bytes or less where the text can be cut so. Blocks never span
   // files; an empty file gives one empty block. False behind the last file. Blocks of files depend
@@ -77,8 +78,9 @@ class TextReader {
   std::vector<std::string> files_;
   LineCut cut_;
   std::size_t block_bytes_, longest_unit_;
+  Content content_;
   std::size_t next_file_ = 0;
-  std::unique_ptr<TextInput> input_;
+  std::unique_ptr<DataInput> input_;
   bool input_ended_ = false;
   std::string buffer_;  // read, not yet given out
   TextPlace place_;     // of the buffer

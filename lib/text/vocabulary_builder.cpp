@@ -88,7 +88,8 @@ std::int64_t for_each_line(TextBlock block, const VocabularyRules& rules, const 
 }
 
 TextReader reader_of(const std::vector<std::string>& files, const VocabularyRules& rules) {
-  return {files, line_cut(rules.type, rules.lowercase)};
+  return {files, line_cut(rules.type, rules.lowercase), TextReader::kBlockBytes,
+          TextReader::kLongestUnit, rules.content};
 }
 
 // Every thread counts some of the blocks. Which ones is a matter of chance, their sum is not.

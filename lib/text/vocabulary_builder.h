@@ -29,6 +29,7 @@ struct VocabularyRules {
   // it is used, otherwise 256 byte pieces stand for what no other piece covers.
   Presence unk = Presence::kAuto;
   InvalidText invalid = InvalidText::kError;
+  Content content = Content::kText;  // or kAnything: files are read as they are
 };
 
 struct BuiltVocabulary {

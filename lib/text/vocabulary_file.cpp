@@ -3,8 +3,8 @@
 
 #include <filesystem>
 
+#include "base/data_input.h"
 #include "base/error.h"
-#include "base/file.h"
 #include "base/keys.h"
 #include "shard/token_stream_format.h"
 #include "text/base64_internal.h"
@@ -57,7 +57,8 @@ std::string read_vocabulary_file(const std::string& path) {
     }
     return read_vocabulary_file(file.string());
   }
-  return read_file(path, static_cast<std::int64_t>(shard::kLargestVocabularyText));
+  return read_content(path == "-" ? "./-" : path, Content::kVocabulary,
+                      static_cast<std::int64_t>(shard::kLargestVocabularyText));
 }
 
 Vocabulary parse_vocabulary(std::string_view text, const std::string& where) {

@@ -184,8 +184,8 @@ Imported read_import(const std::string& content, const VocabularyImport& rules,
   }
   // Some editors begin a text with a byte order mark.
   std::string_view text = content;
-  if (constexpr std::string_view kMark = "\xEF\xBB\xBF"; text.substr(0, kMark.size()) == kMark) {
-    text.remove_prefix(kMark.size());
+  if (text.substr(0, kByteOrderMark.size()) == kByteOrderMark) {
+    text.remove_prefix(kByteOrderMark.size());
   }
   if (is_tokenizer_json(text)) {
     check_rules(rules, TokenType::kPiece, "a tokenizer.json", where);

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/file_kind.h"
 #include "base/json.h"
 #include "weights/safetensors.h"
 #include "weights/safetensors_type_internal.h"
@@ -186,6 +187,7 @@ TensorFile read_safetensors(const std::filesystem::path& path) {
   const std::string_view bytes = mapped.view();
   TensorFile file;
   file.where = path.string();
+  check_kind(bytes.substr(0, kHeadBytes), Content::kWeights, file.where);
   const std::string_view header = header_text(bytes, file.where);
   const std::string_view data = bytes.substr(sizeof(std::uint64_t) + header.size());
   for (const Entry& entry : read_header(header, data.size(), file)) {

@@ -1,0 +1,322 @@
+#include "base/file_kind.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+
+#include "base/error.h"
+#include "base/provenance.h"
+#include "base/utf8.h"
+
+namespace ql {
+namespace {
+
+using namespace std::string_view_literals;
+
+// Says how far the beginning of a file agrees with a pattern.
+enum class Match { kNo, kYes, kCutOff };
+
+struct Row {
+  FileKind kind;
+  std::size_t offset;  // of the pattern in the file
+  // In binary rows '?' stands for any byte. In rows of text a blank stands for any blanks, or none,
+  // letters for both cases, and '*' for all up to a quotation mark.
+  std::string_view pattern;
+  const char* name;
+  const char* command = "";  // writes the content to a pipe
+  const char* advice = "";   // where no command does
+};
+
+constexpr const char* kExport =
+    "write the text or the ids into a file with the program that made it";
+constexpr const char* kColumn =
+    "write its column of text into a file with the program that made it, and give that";
+constexpr const char* kPlainText = "save it as plain text in UTF-8";
+constexpr const char* kNumpy =
+    "numpy.load(FILE).astype('<u4').tofile('ids.bin') writes its ids for qlbin pack --input u32";
+constexpr const char* kFetchAgain = "fetch the file itself, which this page was sent in place of";
+
+// Each pattern has three bytes at least: ids may begin with any two. All but those of letters alone
+// have bytes that no text in UTF-8 has there.
+constexpr std::array kBinary = {
+    Row{FileKind::kGzip, 0, "\x1F\x8B\x08"sv, "gzip data", "gzip -dc FILE"},
+    Row{FileKind::kZstd, 0, "\x28\xB5\x2F\xFD"sv, "zstd data", "zstd -dc FILE"},
+    // Skippable frames may stand before the others; pzstd writes one.
+    Row{FileKind::kZstd, 0, "?\x2A\x4D\x18"sv, "zstd data", "zstd -dc FILE"},
+    Row{FileKind::kTokenStream, 0, "QLTOKENS"sv, "a token stream", "qltok decode FILE"},
+    Row{FileKind::kOther, 0, "PK\x03\x04"sv, "a zip archive", "unzip -p FILE"},
+    Row{FileKind::kOther, 0, "PK\x05\x06"sv, "an empty zip archive"},
+    Row{FileKind::kOther, 0, "\xFD\x37zXZ\0"sv, "xz data", "xzcat FILE"},
+    Row{FileKind::kOther, 0, "\x5D\0\0??\xFF\xFF\xFF\xFF"sv, "lzma data", "xzcat FILE"},
+    Row{FileKind::kOther, 0, "BZh?1AY&SY"sv, "bzip2 data", "bzcat FILE"},
+    Row{FileKind::kOther, 0, "BZh?\x17\x72\x45\x38\x50\x90"sv, "empty bzip2 data"},
+    Row{FileKind::kOther, 0, "\x04\x22\x4D\x18"sv, "lz4 data", "lz4 -dc FILE"},
+    Row{FileKind::kOther, 0, "LZIP\x01"sv, "lzip data", "lzip -dc FILE"},
+    Row{FileKind::kOther, 0, "\x89LZO\0\r\n\x1A\n"sv, "lzop data", "lzop -dc FILE"},
+    Row{FileKind::kOther, 0, "\x1F\x9D\x90"sv, "data of compress", "gzip -dc FILE"},
+    Row{FileKind::kOther, 0, "7z\xBC\xAF\x27\x1C"sv, "a 7z archive", "7z x -so FILE"},
+    Row{FileKind::kOther, 0, "Rar!\x1A\x07"sv, "a rar archive", "unrar p -inul FILE"},
+    Row{FileKind::kOther, 257, "ustar"sv, "a tar archive", "tar -xOf FILE"},
+    Row{FileKind::kOther, 0, "!<arch>\n"sv, "an ar archive (.a, .deb)"},
+    Row{FileKind::kOther, 0, "\x93NUMPY"sv, "a NumPy array (.npy)", "", kNumpy},
+    Row{FileKind::kOther, 0, "\x80\x02\x7Dq"sv, "a Python pickle", "", kExport},
+    Row{FileKind::kOther, 0, "\x80\x02]q"sv, "a Python pickle", "", kExport},
+    Row{FileKind::kOther, 0, "\x80\x03\x7Dq"sv, "a Python pickle", "", kExport},
+    Row{FileKind::kOther, 0, "\x80\x03]q"sv, "a Python pickle", "", kExport},
+    Row{FileKind::kOther, 0, "\x80\x04\x95"sv, "a Python pickle", "", kExport},
+    Row{FileKind::kOther, 0, "\x80\x05\x95"sv, "a Python pickle", "", kExport},
+    Row{FileKind::kOther, 0, "PAR1\x15"sv, "a Parquet file", "", kColumn},
+    Row{FileKind::kOther, 0, "ARROW1\0\0"sv, "an Arrow file", "", kColumn},
+    Row{FileKind::kOther, 0, "\xFF\xFF\xFF\xFF??\0\0\x10\0\0\0"sv, "an Arrow stream", "", kColumn},
+    Row{FileKind::kOther, 0, "\x89HDF\r\n\x1A\n"sv, "an HDF5 file", "", kExport},
+    Row{FileKind::kOther, 0, "SQLite format 3\0"sv, "an SQLite database", "", kExport},
+    Row{FileKind::kOther, 0, "GGUF?\0\0\0"sv, "a GGUF model"},
+    Row{FileKind::kOther, 0, "MMIDIDX\0\0"sv, "the index of Megatron's token files", "",
+        "qlbin import --format megatron reads it with its .bin"},
+    Row{FileKind::kWeights, 0, "???\0\0\0\0\0{\""sv, "weights (safetensors)"},
+    Row{FileKind::kOther, 0, "%PDF-"sv, "a PDF document", "pdftotext FILE -"},
+    Row{FileKind::kOther, 0, "%!PS-Adobe"sv, "a PostScript document", "ps2ascii FILE"},
+    Row{FileKind::kOther, 0, "{\\rtf1"sv, "an RTF document", "", kPlainText},
+    Row{FileKind::kOther, 0, "\xD0\xCF\x11\xE0\xA1\xB1\x1A\xE1"sv, "an office document", "",
+        kPlainText},
+    Row{FileKind::kOther, 0, "\x7F\x45LF"sv, "a program"},
+    Row{FileKind::kOther, 0, "\x89PNG\r\n\x1A\n"sv, "a PNG picture"},
+    Row{FileKind::kOther, 0, "\xFF\xD8\xFF"sv, "a JPEG picture"},
+    Row{FileKind::kOther, 0, "GIF8?a"sv, "a GIF picture"},
+    Row{FileKind::kOther, 0, "\0\0\0?ftyp"sv, "a film or sound (MP4)"},
+    Row{FileKind::kOther, 0, "RIFF????WAVE"sv, "a sound (WAVE)"},
+    Row{FileKind::kOther, 0, "RIFF????WEBP"sv, "a WebP picture"},
+    Row{FileKind::kOther, 0, "RIFF????AVI "sv, "a film (AVI)"},
+    Row{FileKind::kOther, 0, "OggS\0"sv, "a sound (Ogg)"},
+};
+
+// These stand in the place of a file that is elsewhere, or are text in a wrapping.
+constexpr std::array kTexts = {
+    Row{FileKind::kOther, 0, "version https://git-lfs.github.com/spec/"sv,
+        "a pointer of Git LFS in place of the file", "", "fetch the file: git lfs pull"},
+    Row{FileKind::kOther, 0, "/annex/objects/"sv, "a pointer of git-annex in place of the file", "",
+        "fetch the file: git annex get FILE"},
+    Row{FileKind::kOther, 0, "outs: - md5:"sv, "a .dvc file in place of the file", "",
+        "fetch the file and name it: dvc pull"},
+    Row{FileKind::kOther, 0, "<!doctype html"sv, "an HTML page", "", kFetchAgain},
+    Row{FileKind::kOther, 0, "<html"sv, "an HTML page", "", kFetchAgain},
+    Row{FileKind::kOther, 0, "<head"sv, "an HTML page", "", kFetchAgain},
+    Row{FileKind::kOther, 0, "<error> <code>"sv, "a server's error message (XML)", "", kFetchAgain},
+    Row{FileKind::kOwnJson, 0, "{ \"format\" : \"ql-*\""sv, "a JSON file of these tools"},
+    Row{FileKind::kJsonText, 0, "{ \"text\" :"sv, "JSON with the text in it", "jq -r .text FILE"},
+};
+
+// Servers send these, without a line feed, in place of a file.
+constexpr std::array kErrorPages = {"Entry not found"sv,
+                                    "404: Not Found"sv,
+                                    "Not Found"sv,
+                                    "Repository not found"sv,
+                                    "Invalid username or password."sv,
+                                    "Access denied"sv,
+                                    "Forbidden"sv};
+
+Match match_binary(const Row& row, std::string_view head) {
+  bool line_ended = false;
+  for (std::size_t i = 0; i < row.pattern.size(); ++i) {
+    // A short line of text need not wait for the next one, which will hardly make it binary.
+    if (row.offset + i >= head.size()) return line_ended ? Match::kNo : Match::kCutOff;
+    const char found = head[row.offset + i];
+    if (row.pattern[i] != '?' && row.pattern[i] != found) return Match::kNo;
+    line_ended = line_ended || (row.pattern[i] == '?' && found == '\n');
+  }
+  return Match::kYes;
+}
+
+bool is_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+
+void skip_blanks(std::string_view& text) {
+  while (!text.empty() && is_blank(text.front())) text.remove_prefix(1);
+}
+
+// Takes away what may stand before the first element of an HTML page: a byte order mark, blanks,
+// declarations <?...?> and comments. Returns false when one of them does not end.
+bool skip_prologue(std::string_view& text) {
+  if (text.substr(0, kByteOrderMark.size()) == kByteOrderMark) {
+    text.remove_prefix(kByteOrderMark.size());
+  }
+  for (;;) {
+    skip_blanks(text);
+    constexpr std::string_view kComment = "<!--", kDeclaration = "<?";
+    const bool comment = text.substr(0, kComment.size()) == kComment.substr(0, text.size());
+    const bool declaration =
+        text.substr(0, kDeclaration.size()) == kDeclaration.substr(0, text.size());
+    if (!comment && !declaration) return true;
+    const std::string_view end = comment ? "-->"sv : "?>"sv;
+    const std::size_t at = text.find(end);
+    if (at == std::string_view::npos) return false;
+    text.remove_prefix(at + end.size());
+  }
+}
+
+Match match_text(const Row& row, std::string_view text) {
+  for (const char expected : row.pattern) {
+    if (expected == ' ') {
+      skip_blanks(text);
+      continue;
+    }
+    if (expected == '*') text.remove_prefix(std::min(text.find('"'), text.size()));
+    if (text.empty()) return Match::kCutOff;
+    if (expected == '*') continue;
+    if (expected != std::tolower(static_cast<unsigned char>(text.front()))) return Match::kNo;
+    text.remove_prefix(1);
+  }
+  return Match::kYes;
+}
+
+// Returns the row of the head, or nullptr. Sets `cut_off` when a longer head could have one.
+const Row* find_row(std::string_view head, bool& cut_off) {
+  const Row* found = nullptr;
+  const auto look = [&](const Row& row, Match match) {
+    if (match == Match::kYes && found == nullptr) found = &row;
+    cut_off = cut_off || match == Match::kCutOff;
+  };
+  for (const Row& row : kBinary) {
+    // The header of a tar archive has no line feed before this place, and most text has.
+    const bool possible = row.offset == 0 || head.substr(0, row.offset).find('\n') == head.npos;
+    if (possible) look(row, match_binary(row, head));
+  }
+  std::string_view text = head;
+  const bool begun = skip_prologue(text);
+  cut_off = cut_off || !begun;
+  for (const Row& row : kTexts) look(row, match_text(row, text));
+  return found;
+}
+
+// Counts zeros at the four places of every four bytes, in shares of 1.
+std::array<double, 4> zero_shares(std::string_view head) {
+  std::array<double, 4> zeros{};
+  for (std::size_t i = 0; i < head.size(); ++i) zeros[i % 4] += head[i] == '\0' ? 1 : 0;
+  for (std::size_t place = 0; place < 4; ++place) {
+    const std::size_t count = (head.size() + 3 - place) / 4;
+    zeros[place] /= static_cast<double>(std::max<std::size_t>(count, 1));
+  }
+  return zeros;
+}
+
+// Returns the encoding as iconv names it, or "". Text in the letters of most languages has few
+// zeros in UTF-16 where its characters lie and many elsewhere.
+const char* encoding_of(std::string_view head) {
+  constexpr double kNearlyAll = 0.95, kMost = 0.7, kFew = 0.05;
+  if (head.substr(0, 4) == "\xFF\xFE\0\0"sv || head.substr(0, 4) == "\0\0\xFE\xFF"sv) {
+    return "UTF-32";
+  }
+  if (head.substr(0, 2) == "\xFF\xFE"sv || head.substr(0, 2) == "\xFE\xFF"sv) return "UTF-16";
+  if (head.size() < 4) return "";
+  const auto [first, second, third, last] = zero_shares(head);
+  if (last >= kNearlyAll && third >= kNearlyAll && first <= kFew) return "UTF-32LE";
+  if (first >= kNearlyAll && second >= kNearlyAll && last <= kFew) return "UTF-32BE";
+  const double even = (first + third) / 2, odd = (second + last) / 2;
+  if (odd >= kMost && even <= kFew) return "UTF-16LE";
+  if (even >= kMost && odd <= kFew) return "UTF-16BE";
+  return "";
+}
+
+// Ids, programs and pictures have many zeros. Text has hardly any.
+bool is_binary(std::string_view head) {
+  constexpr std::size_t kEnough = 64;
+  const auto zeros = static_cast<std::size_t>(std::count(head.begin(), head.end(), '\0'));
+  return head.size() >= kEnough && zeros * 10 >= head.size();
+}
+
+const char* name_of(Content content) {
+  switch (content) {
+    case Content::kText:
+      return "text in UTF-8";
+    case Content::kTextIds:
+      return "decimal ids";
+    case Content::kRawIds:
+      return "token ids";
+    case Content::kTokenStream:
+      return "a token stream";
+    case Content::kVocabulary:
+      return "a vocabulary";
+    case Content::kWeights:
+      return "weights (safetensors)";
+    default:
+      return "JSON";
+  }
+}
+
+// Says how to get at the content that `command` writes to a pipe.
+std::string advice_to_run(const std::string& command, Content expected) {
+  const bool takes_pipes = expected == Content::kText || expected == Content::kTextIds ||
+                           expected == Content::kTokenStream;
+  if (!takes_pipes) return fmt::format("unpack it first: {} > OTHER", command);
+  const std::string tool = invoked_tool().empty() ? "PROGRAM" : invoked_tool();
+  return fmt::format("give it through a pipe: {} | {} ... -", command, tool);
+}
+
+[[noreturn]] void refuse(const std::string& name, const std::string& kind, Content expected,
+                         const std::string& advice) {
+  const char* raw = expected == Content::kText ? "give --raw to take it as it is" : "";
+  throw FormatError(name, fmt::format("this is {}, not {}", kind, name_of(expected)),
+                    advice.empty() || *raw == '\0' ? advice + raw : advice + ", or " + raw);
+}
+
+void refuse_row(const Row& row, std::string_view head, Content expected, const std::string& name) {
+  std::string kind = row.name, advice = row.advice;
+  if (*row.command != '\0') advice = advice_to_run(row.command, expected);
+  if (row.kind == FileKind::kOwnJson) {
+    const std::size_t begin = head.find("\"ql-") + 1;
+    kind =
+        fmt::format("a file of the format {}", head.substr(begin, head.find('"', begin) - begin));
+    advice = "give a vocabulary with --vocab, and a folder by its name";
+  }
+  if (row.kind == FileKind::kTokenStream && expected != Content::kText) {
+    advice = expected == Content::kVocabulary ? "name the vocabulary that it was made with"
+                                              : "give --input stream, or leave --input out";
+  }
+  refuse(name, kind, expected, advice);
+}
+
+}  // namespace
+
+FileKind file_kind(std::string_view head) {
+  bool cut_off = false;
+  const Row* const row = find_row(head, cut_off);
+  return row == nullptr ? FileKind::kUnknown : row->kind;
+}
+
+bool may_change_kind(std::string_view head) {
+  constexpr std::size_t kEnoughForZeros = 64;
+  if (head.size() >= kHeadBytes) return false;
+  bool cut_off = false;
+  if (find_row(head, cut_off) != nullptr) return false;
+  return cut_off || (head.size() < kEnoughForZeros && head.find('\0') != head.npos);
+}
+
+void check_kind(std::string_view head, Content expected, const std::string& name) {
+  if (expected == Content::kAnything) return;
+  bool cut_off = false;
+  if (const Row* const row = find_row(head, cut_off)) {
+    const bool wanted =
+        (row->kind == FileKind::kTokenStream && expected == Content::kTokenStream) ||
+        (row->kind == FileKind::kWeights && expected == Content::kWeights) ||
+        ((row->kind == FileKind::kOwnJson || row->kind == FileKind::kJsonText) &&
+         (expected == Content::kVocabulary || expected == Content::kJson));
+    if (!wanted) refuse_row(*row, head, expected, name);
+    return;
+  }
+  if (std::find(kErrorPages.begin(), kErrorPages.end(), head) != kErrorPages.end()) {
+    refuse(name, fmt::format("a server's error message ('{}')", head), expected, kFetchAgain);
+  }
+  if (expected == Content::kRawIds || expected == Content::kWeights) return;
+  if (const std::string encoding = encoding_of(head); !encoding.empty()) {
+    const bool ids =
+        expected == Content::kText && encoding.size() > std::string_view("UTF-16").size();
+    refuse(name, fmt::format("text in {}{}", encoding, ids ? ", or a file of token ids" : ""),
+           expected, advice_to_run(fmt::format("iconv -f {} -t UTF-8 FILE", encoding), expected));
+  }
+  if (expected == Content::kText && is_binary(head)) {
+    refuse(name, "binary data", expected, "ids are packed by qlbin pack --input u16 or u32");
+  }
+}
+
+}  // namespace ql

@@ -1,0 +1,49 @@
+// Recognizes a file by its first bytes, before anything in it is believed.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace ql {
+
+// A reader expects one of these, and refuses a file that begins as something else.
+enum class Content {
+  kText,         // text in UTF-8, or any bytes for a vocabulary of bytes
+  kTextIds,      // decimal ids
+  kRawIds,       // little-endian ids, also in the files of other programs
+  kTokenStream,  // ql-token-stream(5)
+  kVocabulary,   // ql-vocabulary(5), or the vocabulary of another program
+  kJson,         // another JSON file of these tools
+  kWeights,      // safetensors
+  kAnything,     // the caller asked for the file as it is
+};
+
+enum class FileKind {
+  kUnknown,      // nothing that is recognized: perhaps text
+  kGzip,         // can be unpacked
+  kZstd,         // can be unpacked
+  kTokenStream,  // ql-token-stream(5)
+  kOwnJson,      // a vocabulary, manifest, model or preset of these tools
+  kJsonText,     // JSON with text in it, perhaps one object a line
+  kWeights,      // safetensors
+  kOther,        // any other kind, which no reader here takes
+};
+
+// This many first bytes are looked at, or all of a shorter file.
+constexpr std::size_t kHeadBytes = 4096;
+
+// Returns the kind of the file that begins with `head`.
+FileKind file_kind(std::string_view head);
+
+// True when more bytes after `head` could change its kind: a pipe has to deliver more of them.
+// False for any text from the end of its first line on, unless the text begins as another kind
+// would.
+bool may_change_kind(std::string_view head);
+
+// Throws a FormatError that names the kind of a file which begins with `head` but is not what is
+// `expected`, and says how to get at its content. Binary content that happens to look like text of
+// another encoding is not refused for Content::kRawIds.
+void check_kind(std::string_view head, Content expected, const std::string& name);
+
+}  // namespace ql
