@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/common_options.h"
 #include "base/data_output.h"
@@ -68,6 +69,19 @@ std::string token_name(const Options& options, const char* option) {
   return options.text(option);
 }
 
+void report_missing_specials(const Vocabulary& vocabulary, const VocabularyImport& rules) {
+  const bool names = vocabulary.type() == TokenType::kPiece;
+  if (!vocabulary.eos() && rules.eos != Presence::kNever) {
+    log_info(
+        "no token is <eos>: {}; --eos-token names one",
+        names ? "qlbin import finds no documents by it" : "line ends of a text do not become one");
+  }
+  if (!vocabulary.unk() && rules.unk != Presence::kNever) {
+    log_info("no token is <unk>: {}; --unk-token names one",
+             names ? "no token counts as unknown" : "a word outside the vocabulary is an error");
+  }
+}
+
 void import_vocabulary(const Options& options) {
   for (const char* name : kCountingOptions) {
     if (options.given(name)) {
@@ -87,19 +101,27 @@ void import_vocabulary(const Options& options) {
   rules.unk = chosen<Presence>(options, "unk");
   rules.eos_token = token_name(options, "eos-token");
   rules.unk_token = token_name(options, "unk-token");
+  if (options.has("id-offset")) {
+    rules.id_offset = static_cast<std::uint32_t>(options.integer("id-offset"));
+  }
   DataOutput out(options.text("output"), false);
-  const Vocabulary vocabulary = import_vocabulary(read_vocabulary_file(path), rules, path);
+  std::vector<std::string> notes;
+  const Vocabulary vocabulary = import_vocabulary(read_vocabulary_file(path), rules, path, &notes);
   out.write(vocabulary.to_text(provenance(configuration(options))));
   out.close();
+  for (const std::string& note : notes) log_info("{}", note);
   log_info("{}", describe(vocabulary.info()));
+  report_missing_specials(vocabulary, rules);
 }
 
 void make_vocabulary(const Options& options) {
   if (options.given("import")) return import_vocabulary(options);
-  for (const char* name : {"eos-token", "unk-token"}) {
+  for (const char* name : {"eos-token", "unk-token", "id-offset"}) {
     if (options.given(name)) {
       throw UsageError("", fmt::format("--{} goes with --import only", name),
-                       "made from text, they are <eos> and <unk>");
+                       name == std::string("id-offset")
+                           ? "made from text, ids begin with 0"
+                           : "made from text, they are <eos> and <unk>");
     }
   }
   VocabularyRules rules;

@@ -29,7 +29,8 @@ Command vocab_command() {
            make_option(
                "import", OptionType::kFile, "FILE",
                "Take the vocabulary of another program: a SentencePiece model, a tokenizer.json "
-               "of Hugging Face, or a list with one token a line. A list has words, as that of "
+               "or vocab.json of Hugging Face, a tiktoken list, another list with ids, or a list "
+               "with one token a line. A list has words, as that of "
                "the public Transformer-XL (of a line its first word, and its count when that "
                "follows), or with --type piece texts with \\n, \\t, \\r, \\\\ and \\xNN for bytes. "
                "Pieces decode and name tokens, but do not encode."),
@@ -39,6 +40,11 @@ Command vocab_command() {
            make_option("unk-token", OptionType::kText, "TOKEN",
                        "The same for <unk>. Default: what the file says, or one named <unk>, "
                        "<UNK> or [UNK]."),
+           make_integer("id-offset",
+                        "The id of the first token of a list without ids (--import): that many "
+                        "placeholders come before it. Default: 4 for a dict.txt of fairseq, "
+                        "otherwise 0.",
+                        "", 0, 1 << 16),
            required(with_letter(
                'o', make_option("output", OptionType::kFile, "VOCAB",
                                 "The vocabulary file to write; - is standard output."))),

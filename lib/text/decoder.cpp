@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "base/error.h"
@@ -46,11 +48,14 @@ std::string token_text(const Vocabulary& vocabulary, TokenId id) {
 }  // namespace
 
 Decoder::Decoder(const Vocabulary& vocabulary, DecodeOptions options, Sink sink)
-    : vocabulary_(vocabulary), options_(options), sink_(std::move(sink)) {
+    : vocabulary_(vocabulary),
+      options_(options),
+      sink_(std::move(sink)),
+      leading_blanks_(vocabulary.leading_blanks()),
+      feed_ends_line_(vocabulary.type() == TokenType::kSentencePiece &&
+                      !vocabulary.model().line_feed()),
+      eos_ends_line_(vocabulary.type() != TokenType::kPiece) {
   if (vocabulary_.type() == TokenType::kWord) return;
-  if (vocabulary_.type() == TokenType::kSentencePiece) {
-    leading_blanks_ = vocabulary_.model().leading_blanks();
-  }
   texts_.reserve(vocabulary_.size());
   for (TokenId id = 0; id < vocabulary_.size(); ++id) texts_.push_back(token_text(vocabulary_, id));
 }
@@ -78,6 +83,7 @@ void Decoder::write(const TokenId* ids, std::size_t count) {
 
 void Decoder::begin_document() {
   if (vocabulary_.type() == TokenType::kWord && !line_empty_) end_line();
+  line_empty_ = true;
 }
 
 void Decoder::finish(const std::optional<shard::TextCounts>& /*counts*/) {
@@ -87,14 +93,20 @@ void Decoder::finish(const std::optional<shard::TextCounts>& /*counts*/) {
 
 void Decoder::add_text(std::string_view text) {
   if (text.empty()) return;
-  using Blanks = SentencePieceModel::LeadingBlanks;
-  if (leading_blanks_ != Blanks::kNone && line_empty_ && text.front() == ' ') {
-    text.remove_prefix(1);
-    if (text.empty() && leading_blanks_ == Blanks::kAll) return;
-  }
-  line_empty_ = !text.empty() && text.back() == '\n';
-  text_.append(text);
   line_open_ = true;
+  const bool begins = std::exchange(line_empty_, false);
+  if (begins && leading_blanks_ == LeadingBlanks::kFirstToken) {
+    std::copy_if(text.begin(), text.end(), std::back_inserter(text_),
+                 [](char c) { return c != ' '; });
+    return;
+  }
+  if (begins && leading_blanks_ != LeadingBlanks::kNone && text.front() == ' ') {
+    text.remove_prefix(1);
+    line_empty_ = text.empty() && leading_blanks_ == LeadingBlanks::kAll;
+    if (line_empty_) return;
+  }
+  if (feed_ends_line_ && !text.empty() && text.back() == '\n') line_empty_ = true;
+  text_.append(text);
 }
 
 void Decoder::add_word(std::string_view word) {
@@ -121,7 +133,7 @@ void Decoder::add_eos() {
 
 void Decoder::end_line() {
   text_.push_back('\n');
-  line_empty_ = true;
+  line_empty_ = eos_ends_line_;
   line_open_ = false;
 }
 

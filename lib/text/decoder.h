@@ -21,7 +21,7 @@ struct DecodeOptions {
 // Streams: needs no more than the ids of one call. Words: one blank between words, a line feed for
 // each <eos>, and one where a document or the text ends inside a line. Other types: exactly the
 // text of the tokens; <unk> becomes U+FFFD, and blanks that a SentencePiece model puts before each
-// line are taken away again.
+// line are taken away again, or those that a list of pieces has before each document.
 class Decoder : public shard::TokenSink {
  public:
   using Sink = std::function<void(std::string_view text)>;
@@ -45,7 +45,9 @@ class Decoder : public shard::TokenSink {
   Sink sink_;
   std::vector<std::string> texts_;  // of the tokens; empty for words, which the vocabulary has
   std::string text_;
-  SentencePieceModel::LeadingBlanks leading_blanks_ = SentencePieceModel::LeadingBlanks::kNone;
+  LeadingBlanks leading_blanks_;
+  // A line feed in a token ends a line, and so does <eos>, as far as leading blanks are concerned.
+  bool feed_ends_line_, eos_ends_line_;
   bool line_empty_ = true;  // nothing on this line yet
   bool line_open_ = false;  // kDouble: the <eos> before the line was there
 };

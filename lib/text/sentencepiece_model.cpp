@@ -52,6 +52,10 @@ SentencePieceModel::SentencePieceModel(std::string_view serialized, const std::s
   if (processor_->unk_id() < 0) {
     throw FormatError(where, "a SentencePiece model without an unknown piece");
   }
+  const int feed = processor_->PieceToId("\n");
+  if (processor_->IdToPiece(feed) == "\n" && !processor_->IsControl(feed)) {
+    line_feed_ = static_cast<std::uint32_t>(feed);
+  }
 }
 
 SentencePieceModel::~SentencePieceModel() = default;

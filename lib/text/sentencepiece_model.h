@@ -2,6 +2,7 @@
 // Richardson 2018).
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -23,6 +24,15 @@ constexpr std::string_view kPieceBlank = "\xE2\x96\x81";
 // between code points.
 std::size_t sentencepiece_part(std::string_view text);
 
+// Says which blanks that tokens begin with are none of the text, because encoding adds them.
+enum class LeadingBlanks {
+  kNone,
+  kOne,         // the first one
+  kAll,         // all before the first other character
+  kFirstToken,  // all in the first token
+};
+constexpr auto names_of(LeadingBlanks) { return std::array{"none", "one", "all", "first-token"}; }
+
 class SentencePieceModel {
  public:
   // `serialized` is a model as the library writes it. Throws FormatError at `where`, also for one
@@ -41,10 +51,10 @@ class SentencePieceModel {
   // True when pieces hold the text byte by byte, so that it may be cut where pieces end. Other
   // models rewrite a line as a whole.
   bool keeps_text() const { return keeps_text_; }
-  // Says how many blanks at the beginning of a line are none of its text: all of them where the
-  // model removes blanks (kAll), that which it adds (kOne), or kNone.
-  enum class LeadingBlanks { kNone, kOne, kAll };
+  // At the beginning of each line.
   LeadingBlanks leading_blanks() const { return leading_blanks_; }
+  // The piece that is a line feed and nothing else.
+  std::optional<std::uint32_t> line_feed() const { return line_feed_; }
   // Appends the ids of `text`, valid UTF-8. May be called from several threads.
   void encode(std::string_view text, std::vector<std::uint32_t>& ids) const;
 
@@ -52,6 +62,7 @@ class SentencePieceModel {
   std::unique_ptr<sentencepiece::SentencePieceProcessor> processor_;
   bool keeps_text_;
   LeadingBlanks leading_blanks_ = LeadingBlanks::kNone;
+  std::optional<std::uint32_t> line_feed_;
 };
 
 struct SentencePieceTraining {

@@ -1,116 +1,174 @@
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
-#include <unordered_map>
+#include <functional>
 #include <unordered_set>
 #include <utility>
 
 #include "base/error.h"
-#include "base/json.h"
-#include "base/printable.h"
 #include "base/utf8.h"
+#include "text/imported_tokens_internal.h"
 #include "text/tokenizer_json_internal.h"
-#include "text/words.h"
 
 namespace ql::text {
 namespace {
 
-// The ways in which such files write the bytes of a token.
-enum class Spelling {
-  kByteLevel,      // one code point for each byte, as GPT-2 does
-  kSentencePiece,  // U+2581 for a blank, and tokens <0x41> for bytes
-};
-
-// GPT-2's code points for bytes: a visible character of Latin-1 stands for itself, and the other
-// bytes are counted from U+0100 on.
-std::unordered_map<char32_t, char> byte_level_alphabet() {
-  std::unordered_map<char32_t, char> alphabet;
-  char32_t next = 0x100;
-  for (char32_t byte = 0; byte < 0x100; ++byte) {
-    const bool visible = (byte > 0x20 && byte < 0x7F) || (byte > 0xA0 && byte != 0xAD);
-    alphabet[visible ? byte : next++] = static_cast<char>(byte);
-  }
-  return alphabet;
-}
-
-std::string byte_level_bytes(std::string_view token, const std::string& place) {
-  static const auto alphabet = byte_level_alphabet();
-  std::string bytes;
-  for (std::size_t i = 0, length = 0; i < token.size(); i += length) {
-    const CodePoint point = code_point_at(token, i);
-    length = point.length;
-    const auto byte = alphabet.find(point.value);
-    if (byte == alphabet.end()) {
-      throw FormatError(
-          place, fmt::format("'{}' is no byte in the alphabet of GPT-2", token.substr(i, length)));
-    }
-    bytes += byte->second;
-  }
-  return bytes;
-}
-
-std::string sentencepiece_bytes(std::string_view token) {
-  if (const auto byte = parse_byte_token(token)) return {static_cast<char>(*byte)};
-  std::string text(token);
-  for (std::size_t at = 0; (at = text.find(kPieceBlank, at)) != std::string::npos; ++at) {
-    text.replace(at, kPieceBlank.size(), " ");
-  }
-  return text;
-}
-
-// Writes bytes with as few escapes as a line needs. Tokens of the same bytes are told apart by more
-// of them: a byte beside a character, or an added token beside one of the vocabulary.
-class Speller {
- public:
-  std::string spell(const std::string& bytes) {
-    std::string text;
-    for (std::size_t escapes = 0; escapes <= bytes.size(); ++escapes) {
-      text.clear();
-      for (std::size_t i = 0; i < escapes; ++i) {
-        text += fmt::format("\\x{:02X}", static_cast<unsigned char>(bytes[i]));
-      }
-      text += escaped(std::string_view(bytes).substr(escapes), Among::kLines);
-      if (taken_.insert(text).second) break;
-    }
-    return text;
-  }
-
- private:
-  std::unordered_set<std::string> taken_;
-};
-
 constexpr const char* kListCure =
     "write the tokens into a list, one a line, and import it with --type piece";
 
-// Collects the types of a decoder and of those in it.
-void add_types(const Json& part, std::set<std::string>& types) {
-  if (part.is_object()) {
-    const auto type = part.find("type");
-    if (type != part.end() && type->is_string()) types.insert(type->get<std::string>());
-    if (part.contains("decoders")) add_types(part["decoders"], types);
+// Follows the decoder of a file: says what each token becomes, and what is taken away where a
+// document begins. The program's decoders turn a list of tokens into another list, one after the
+// other. The texts are joined at the end, so a decoder that looks at one token at a time can be
+// applied when the vocabulary is read. After ByteFallback and Fuse an element of the list is more
+// than a token; there only the decoders are taken that do the same for all texts.
+class TokenDecoder {
+ public:
+  explicit TokenDecoder(const JsonObject& file) : where_(file.where() + ": decoder") {
+    if (!file.has("decoder") || file.at("decoder").is_null()) refuse_type("none");
+    add(file.at("decoder"));
   }
-  if (part.is_array()) {
-    for (const Json& each : part) add_types(each, types);
-  }
-}
 
-// Without a decoder, tokens would be words with blanks between them. Those of prefixes and suffixes
-// are put together by rules, too.
-Spelling spelling_of(const JsonObject& file, const JsonObject& model) {
-  std::set<std::string> types;
-  if (file.has("decoder")) add_types(file.at("decoder"), types);
-  const std::set<std::string> known = {"ByteLevel", "Metaspace", "ByteFallback", "Replace",
-                                       "Fuse",      "Strip",     "Sequence"};
-  const bool all_known = std::all_of(
-      types.begin(), types.end(), [&](const std::string& type) { return known.count(type) != 0; });
-  if (types.empty() || !all_known) {
-    throw FormatError(
-        file.where() + ": decoder",
-        fmt::format("expected ByteLevel, Metaspace or ByteFallback, found {}",
-                    types.empty() ? "none" : fmt::format("{}", fmt::join(types, ", "))),
-        kListCure);
+  // `only_added`: the token is none of the model's.
+  std::string text_of(const std::string& token, bool only_added) const {
+    if (leading_blanks_ == LeadingBlanks::kFirstToken && bytes_of(token).find(' ') != token.npos) {
+      throw FormatError(
+          where_,
+          fmt::format("Metaspace drops blanks at the beginning of a text, except that "
+                      "of '{}'",
+                      token),
+          kListCure);
+    }
+    std::string text = token;
+    for (const auto& step : steps_) text = step(text);
+    if (!byte_level_) return bytes_of(text);
+    std::string bytes = byte_level_bytes(text).value_or(text);
+    // Letters such as U+00E9 are in the alphabet, too, but a token that was added is text.
+    return only_added && find_invalid_utf8(bytes) != std::string::npos ? text : bytes;
   }
+
+  LeadingBlanks leading_blanks() const { return leading_blanks_; }
+
+ private:
+  enum class State {
+    kTokens,  // an element is a token
+    kRuns,    // or some bytes that stand together
+    kText,    // all of them are one element
+  };
+
+  void add(const Json& json) {
+    const JsonObject decoder(json, where_);
+    const std::string type = decoder.text("type");
+    if (type == "Sequence") return add_all(decoder);
+    if (type == "Fuse") return enter(State::kText);
+    if (type == "Strip" && state_ == State::kText) return strip_text(decoder);
+    if (type != "Replace" && type != "Strip" && type != "Metaspace" && type != "ByteFallback" &&
+        type != "ByteLevel") {
+      refuse_type(type);
+    }
+    // Blanks that go at the beginning only would have to pass the decoders that follow.
+    const bool text_follows = leading_blanks_ != LeadingBlanks::kNone && type != "ByteFallback";
+    if (state_ != State::kTokens || text_follows) {
+      throw FormatError(where_, type + " after other decoders that join or strip text", kListCure);
+    }
+    if (type == "Replace") return replace(decoder);
+    if (type == "Strip") return strip_tokens(decoder);
+    if (type == "Metaspace") return mark_blanks(decoder);
+    byte_level_ = type == "ByteLevel";
+    byte_fallback_ = !byte_level_;
+    enter(byte_level_ ? State::kText : State::kRuns);
+  }
+
+  void add_all(const JsonObject& sequence) {
+    const Json& parts = sequence.at("decoders");
+    if (!parts.is_array()) throw FormatError(where_, "decoders: an array expected");
+    for (const Json& part : parts) add(part);
+  }
+
+  void replace(const JsonObject& decoder) {
+    const JsonObject pattern = decoder.object("pattern");
+    if (!pattern.has("String") || pattern.text("String").empty()) {
+      throw FormatError(where_,
+                        fmt::format("Replace has the pattern {}, expected a text (String)",
+                                    pattern.json().dump()),
+                        kListCure);
+    }
+    steps_.push_back([from = pattern.text("String"), to = decoder.text("content")](
+                         const std::string& text) { return replaced(text, from, to); });
+  }
+
+  // Takes a character away from both ends of each token, up to a number of times.
+  void strip_tokens(const JsonObject& decoder) {
+    const std::string content = decoder.text("content");
+    if (content.empty()) throw FormatError(where_, "Strip has no content");
+    steps_.push_back([content, start = decoder.integer("start", 0),
+                      stop = decoder.integer("stop", 0)](const std::string& token) {
+      std::string_view text = token;
+      for (std::int64_t i = 0; i < start && text.substr(0, content.size()) == content; ++i) {
+        text.remove_prefix(content.size());
+      }
+      for (std::int64_t i = 0; i < stop && text.size() >= content.size() &&
+                               text.substr(text.size() - content.size()) == content;
+           ++i) {
+        text.remove_suffix(content.size());
+      }
+      return std::string(text);
+    });
+  }
+
+  // Of the text of a document one blank may go, which the program adds before it.
+  void strip_text(const JsonObject& decoder) {
+    const std::int64_t start = decoder.integer("start", 0), stop = decoder.integer("stop", 0);
+    if (start == 0 && stop == 0) return;
+    if (decoder.text("content") != " " || start != 1 || stop != 0 ||
+        leading_blanks_ != LeadingBlanks::kNone) {
+      throw FormatError(where_,
+                        fmt::format("Strip takes {} '{}' from the beginning of a text and {} from "
+                                    "its end, expected one blank from its beginning",
+                                    start, decoder.text("content"), stop),
+                        kListCure);
+    }
+    leading_blanks_ = LeadingBlanks::kOne;
+  }
+
+  void mark_blanks(const JsonObject& decoder) {
+    const auto is_given = [&](const char* key) {
+      return decoder.has(key) && !decoder.at(key).is_null();
+    };
+    const bool never = (is_given("prepend_scheme") && decoder.text("prepend_scheme") == "never") ||
+                       (is_given("add_prefix_space") && !decoder.boolean("add_prefix_space"));
+    if (!never) {
+      // Blanks that other decoders make would not go.
+      if (!steps_.empty()) throw FormatError(where_, "Metaspace after other decoders", kListCure);
+      leading_blanks_ = LeadingBlanks::kFirstToken;
+    }
+    const std::string mark =
+        is_given("replacement") ? decoder.text("replacement") : std::string(kPieceBlank);
+    if (mark.empty()) throw FormatError(where_, "Metaspace has no replacement");
+    steps_.push_back([mark](const std::string& text) { return replaced(text, mark, " "); });
+  }
+
+  void enter(State state) { state_ = state; }
+
+  std::string bytes_of(const std::string& text) const {
+    const auto byte = byte_fallback_ ? byte_fallback(text) : std::nullopt;
+    return byte ? std::string(1, *byte) : text;
+  }
+
+  [[noreturn]] void refuse_type(const std::string& type) const {
+    throw FormatError(where_,
+                      fmt::format("expected ByteLevel, Metaspace or ByteFallback, found {}", type),
+                      kListCure);
+  }
+
+  std::string where_;
+  std::vector<std::function<std::string(const std::string&)>> steps_;  // on each token
+  bool byte_fallback_ = false, byte_level_ = false;                    // after them
+  State state_ = State::kTokens;
+  LeadingBlanks leading_blanks_ = LeadingBlanks::kNone;
+};
+
+// Tokens with prefixes or suffixes are put together by rules that no decoder here follows.
+void refuse_affixes(const JsonObject& model) {
   for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
     if (!model.has(key)) continue;
     const Json& affix = model.at(key);
@@ -118,71 +176,36 @@ Spelling spelling_of(const JsonObject& file, const JsonObject& model) {
     throw FormatError(model.where(), fmt::format("{} is {}, expected none", key, affix.dump()),
                       kListCure);
   }
-  return types.count("ByteLevel") != 0 ? Spelling::kByteLevel : Spelling::kSentencePiece;
 }
 
-struct Token {
-  std::string text;
-  bool added = false;  // text as it stands, whatever the spelling is
-};
-
-// Places tokens at their ids, which are as many as the tokens at most.
-class TokensById {
- public:
-  TokensById(std::size_t most, std::string where) : where_(std::move(where)), tokens_(most) {}
-
-  // A token of the vocabulary may stand among the added ones again.
-  void add(const Json& id, const std::string& text, bool added) {
-    if (!id.is_number_unsigned() || id.get<std::uint64_t>() >= tokens_.size()) {
-      throw FormatError(where_, fmt::format("the id of '{}' is {}, but there are only {} tokens",
-                                            text, id.dump(), tokens_.size()));
-    }
-    if (text.empty()) {
-      throw FormatError(where_, fmt::format("the token with the id {} has no text", id.dump()));
-    }
-    std::optional<Token>& token = tokens_[id.get<std::size_t>()];
-    if (token && token->text != text) {
-      throw FormatError(where_, fmt::format("the id {} is of two tokens: '{}' and '{}'", id.dump(),
-                                            token->text, text));
-    }
-    token = Token{text, added};
-  }
-
-  // Returns all of them in order. Throws FormatError where an id is missing.
-  std::vector<Token> tokens() const {
-    std::vector<Token> all;
-    std::size_t size = tokens_.size();
-    while (size > 0 && !tokens_[size - 1]) --size;
-    for (std::size_t id = 0; id < size; ++id) {
-      if (!tokens_[id]) {
-        throw FormatError(where_, fmt::format("no token has the id {}", id),
-                          "ids must count from 0 without a gap");
-      }
-      all.push_back(*tokens_[id]);
-    }
-    return all;
-  }
-
- private:
-  std::string where_;
-  std::vector<std::optional<Token>> tokens_;
-};
-
-std::string text_of(const Json& value, const std::string& where) {
+std::string string_of(const Json& value, const std::string& where) {
   if (!value.is_string()) throw FormatError(where, "a text expected, found " + value.dump());
   return value.get<std::string>();
 }
 
+void add_token(TokensById& tokens, const Json& id, const std::string& token,
+               const std::string& where) {
+  if (!id.is_number_unsigned()) {
+    throw FormatError(where, fmt::format("the id of '{}' is {}, expected a whole number from 0 on",
+                                         token, id.dump()));
+  }
+  if (token.empty()) {
+    throw FormatError(where, fmt::format("the token with the id {} has no text", id.dump()));
+  }
+  tokens.add(id.get<std::uint64_t>(), token);
+}
+
 void add_vocabulary(const Json& vocabulary, const std::string& where, TokensById& tokens) {
   if (vocabulary.is_object()) {
-    for (const auto& [token, id] : vocabulary.items()) tokens.add(id, token, false);
+    for (const auto& [token, id] : vocabulary.items()) add_token(tokens, id, token, where);
     return;
   }
   for (std::size_t id = 0; id < vocabulary.size(); ++id) {
     // A token and its score.
     const Json& entry = vocabulary[id];
     const bool pair = entry.is_array() && !entry.empty();
-    tokens.add(id, text_of(pair ? entry[0] : entry, fmt::format("{}[{}]", where, id)), false);
+    add_token(tokens, id, string_of(pair ? entry[0] : entry, fmt::format("{}[{}]", where, id)),
+              where);
   }
 }
 
@@ -195,20 +218,28 @@ Json array_of(const JsonObject& file, const char* key) {
   return file.at(key);
 }
 
-std::vector<Token> read_tokens(const JsonObject& file, const JsonObject& model) {
+struct FileTokens {
+  TokensById by_id;
+  std::unordered_set<std::uint64_t> only_added;  // ids that the model has not got
+};
+
+FileTokens read_tokens(const JsonObject& file, const JsonObject& model) {
   const Json& vocabulary = model.at("vocab");
   const std::string where = model.where() + ": vocab";
   if (!vocabulary.is_object() && !vocabulary.is_array()) {
     throw FormatError(where, "an object or an array expected");
   }
-  const Json more = array_of(file, "added_tokens");
-  TokensById tokens(vocabulary.size() + more.size(), file.where());
-  add_vocabulary(vocabulary, where, tokens);
-  for (const Json& each : more) {
+  const Json added = array_of(file, "added_tokens");
+  FileTokens tokens{TokensById(vocabulary.size() + added.size(), file.where()), {}};
+  add_vocabulary(vocabulary, where, tokens.by_id);
+  for (const Json& each : added) {
     const JsonObject token(each, file.where() + ": added_tokens");
-    tokens.add(token.at("id"), token.text("content"), true);
+    const Json& id = token.at("id");
+    const bool known = id.is_number_unsigned() && tokens.by_id.has(id.get<std::uint64_t>());
+    add_token(tokens.by_id, id, token.text("content"), token.where());
+    if (!known) tokens.only_added.insert(id.get<std::uint64_t>());
   }
-  return tokens.tokens();
+  return tokens;
 }
 
 std::optional<TokenId> unknown_of(const JsonObject& model, const std::vector<std::string>& names) {
@@ -225,38 +256,37 @@ std::optional<TokenId> unknown_of(const JsonObject& model, const std::vector<std
 
 }  // namespace
 
-bool is_tokenizer_json(std::string_view text) {
-  const auto begin = std::find_if_not(text.begin(), text.end(), is_blank);
-  if (begin == text.end() || *begin != '{') return false;
-  // A list may begin with a brace, too.
-  const auto next = std::find_if_not(begin + 1, text.end(), is_blank);
-  return next != text.end() && *next == '"';
+bool is_tokenizer_json(const Json& json) {
+  return json.is_object() && json.contains("model") && json["model"].is_object();
 }
 
-VocabularyContent read_tokenizer_json(std::string_view text, const std::string& where,
+VocabularyContent read_tokenizer_json(const Json& json, const std::string& where,
                                       std::vector<std::string>& names,
                                       std::optional<TokenId>& unk) {
-  const Json json = parse_json(text, where);
   const JsonObject file(json, where);
-  if (!file.has("model")) {
-    throw FormatError(where, "a JSON object without 'model', so it is no tokenizer.json",
-                      "give the tokenizer.json, or a list with --type piece; a vocabulary of qltok "
-                      "needs no import");
-  }
   const JsonObject model = file.object("model");
-  const Spelling spelling = spelling_of(file, model);
+  const TokenDecoder decoder(file);
+  refuse_affixes(model);
+  const FileTokens tokens = read_tokens(file, model);
+  std::unordered_set<std::string> taken;
+  for (const auto& token : tokens.by_id.tokens()) taken.insert(token.value_or(""));
   VocabularyContent content;
   content.type = TokenType::kPiece;
+  content.leading_blanks = decoder.leading_blanks();
   Speller speller;
-  for (const Token& token : read_tokens(file, model)) {
-    const std::string place = fmt::format("{}: the token with the id {}", where, names.size());
-    std::string bytes = token.text;
-    if (!token.added) {
-      bytes = spelling == Spelling::kByteLevel ? byte_level_bytes(token.text, place)
-                                               : sentencepiece_bytes(token.text);
+  for (const auto& token : tokens.by_id.tokens()) {
+    const std::size_t id = names.size();
+    names.push_back(token ? *token : placeholder(id, taken));
+    const std::string bytes =
+        token ? decoder.text_of(*token, tokens.only_added.count(id) != 0) : names.back();
+    if (bytes.empty()) {
+      throw FormatError(where,
+                        fmt::format("the token with the id {}, '{}', has no text after the "
+                                    "decoders",
+                                    id, *token),
+                        kListCure);
     }
     content.tokens.push_back(speller.spell(bytes));
-    names.push_back(token.text);
   }
   content.counts.resize(names.size());
   unk = unknown_of(model, names);

@@ -94,6 +94,9 @@ std::string hash_of(const VocabularyContent& content, const TokenTable& tokens) 
     add(fmt::format("model {}\n", content.model.size()));
     add(content.model);
   }
+  if (content.leading_blanks != LeadingBlanks::kNone) {
+    add(fmt::format("leading_blanks {}\n", to_text(content.leading_blanks)));
+  }
   return hasher.digest();
 }
 
@@ -125,6 +128,12 @@ Vocabulary::Vocabulary(VocabularyContent content, const std::string& where)
       content_.lowercase) {
     throw FormatError(where, fmt::format("a vocabulary of type {} cannot be lower-cased",
                                          ql::to_text(content_.type)));
+  }
+  const LeadingBlanks blanks = content_.leading_blanks;
+  if (blanks != LeadingBlanks::kNone &&
+      (content_.type != TokenType::kPiece || blanks == LeadingBlanks::kAll)) {
+    throw FormatError(where, fmt::format("leading_blanks is {}, which type {} has not got",
+                                         ql::to_text(blanks), ql::to_text(content_.type)));
   }
   std::size_t bytes = 0;
   for (const std::string& token : content_.tokens) bytes += token.size();

@@ -48,6 +48,8 @@ struct VocabularyContent {
   std::vector<std::string> tokens;
   std::vector<std::int64_t> counts;  // occurrences in the text it was made from, one a token
   std::string model;                 // sentencepiece only: the serialized model
+  // Piece only, and not kAll: where a document begins.
+  LeadingBlanks leading_blanks = LeadingBlanks::kNone;
 };
 
 class Vocabulary {
@@ -67,9 +69,13 @@ class Vocabulary {
   const TokenTable& tokens() const { return tokens_; }
   const std::vector<std::int64_t>& counts() const { return content_.counts; }
   const SentencePieceModel& model() const { return *model_; }
+  LeadingBlanks leading_blanks() const {
+    return model_ ? model_->leading_blanks() : content_.leading_blanks;
+  }
 
-  // Two vocabularies with one hash are the same: it covers type, lowercase, specials, tokens and
-  // model, but not the counts, the line style or the provenance. ql-vocabulary(5) defines it.
+  // Two vocabularies with one hash are the same: it covers type, lowercase, specials, tokens,
+  // model and leading blanks, but not the counts, the line style or the provenance.
+  // ql-vocabulary(5) defines it.
   const std::string& hash() const { return hash_; }
   shard::VocabularyInfo info() const;
 

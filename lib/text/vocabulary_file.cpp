@@ -74,6 +74,7 @@ Vocabulary parse_vocabulary(std::string_view text, const std::string& where) {
   read("type", content.type, {}, kRequired);
   read("lowercase", content.lowercase, {}, kRequired);
   if (content.type == TokenType::kWord) read("line_style", content.line_style, {}, kRequired);
+  if (content.type == TokenType::kPiece) read("leading_blanks", content.leading_blanks, {}, 0);
   const JsonObject specials = object.object("specials");
   specials.refuse_unknown({"eos", "unk"});
   content.eos = special(specials, "eos");
@@ -98,6 +99,9 @@ std::string Vocabulary::to_text(const Json& provenance) const {
   json["type"] = ql::to_text(type());
   json["lowercase"] = lowercase();
   if (type() == TokenType::kWord) json["line_style"] = ql::to_text(line_style());
+  if (content_.leading_blanks != LeadingBlanks::kNone) {
+    json["leading_blanks"] = ql::to_text(content_.leading_blanks);
+  }
   json["hash"] = hash();
   json["specials"] = Json::object();
   if (eos()) json["specials"]["eos"] = *eos();

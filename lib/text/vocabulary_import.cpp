@@ -3,12 +3,15 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <unordered_set>
 #include <utility>
 
 #include "base/error.h"
 #include "base/number.h"
 #include "base/utf8.h"
+#include "text/imported_tokens_internal.h"
 #include "text/lines_internal.h"
+#include "text/token_lists_internal.h"
 #include "text/tokenizer_json_internal.h"
 #include "text/words.h"
 
@@ -26,6 +29,7 @@ struct Imported {
   std::vector<std::string> names;   // of the tokens as the file writes them
   std::optional<TokenId> eos, unk;  // as the file says itself
   std::vector<bool> control;        // of a SentencePiece model: only such a token can be <eos>
+  std::vector<std::string> notes;   // for people
 };
 
 // Says what is asked for one of the two.
@@ -114,16 +118,68 @@ void add_piece_line(std::string_view line, VocabularyContent& content, const std
   content.tokens.emplace_back(line);
 }
 
+// Adds the tokens, and fills gaps between their ids.
+void add_tokens(const TokenList& list, TokenType type, Imported& imported) {
+  std::unordered_set<std::string> taken;
+  std::vector<std::string> present;
+  for (const auto& token : list.tokens) {
+    if (!token) continue;
+    taken.insert(*token);
+    present.push_back(*token);
+  }
+  const bool pieces = type == TokenType::kPiece;
+  const Spelling spelling =
+      pieces ? list.spelling.value_or(evident_spelling(present)) : Spelling::kPlain;
+  Speller speller;
+  for (const auto& token : list.tokens) {
+    imported.names.push_back(token ? *token : placeholder(imported.names.size(), taken));
+    const std::string& name = imported.names.back();
+    imported.content.tokens.push_back(
+        pieces ? speller.spell(token ? spelled_bytes(name, spelling) : name) : name);
+  }
+  imported.content.type = type;
+}
+
+// Puts `count` tokens before those of the list.
+void shift_ids(std::uint32_t count, bool fairseq, Imported& list) {
+  const std::unordered_set<std::string> taken(list.names.begin(), list.names.end());
+  std::vector<std::string> before;
+  for (std::uint32_t id = 0; id < count; ++id) {
+    before.push_back(fairseq ? kFairseqTokens[id] : placeholder(id, taken));
+  }
+  for (auto* tokens : {&list.names, &list.content.tokens}) {
+    tokens->insert(tokens->begin(), before.begin(), before.end());
+  }
+  list.content.counts.insert(list.content.counts.begin(), count, 0);
+  if (!fairseq) return;
+  list.eos = TokenId{2};
+  list.unk = TokenId{3};
+}
+
+// A line with #fairseq:overwrite takes the name of an earlier token, which keeps its id.
+void overwrite_names(std::string_view text, std::uint32_t offset, Imported& list) {
+  std::unordered_set<std::string> taken(list.names.begin(), list.names.end());
+  std::size_t id = offset;
+  for (LineSplitter lines(text); lines.next(); ++id) {
+    if (lines.line().find(kFairseqOverwrite) == std::string_view::npos) continue;
+    const auto end = list.names.begin() + static_cast<std::ptrdiff_t>(id);
+    const auto old = std::find(list.names.begin(), end, list.names[id]);
+    if (old == end) continue;
+    const std::size_t place = old - list.names.begin();
+    if (list.eos == place || list.unk == place) {
+      (list.eos == place ? list.eos : list.unk) = static_cast<TokenId>(id);
+    }
+    *old = placeholder(place, taken);
+    list.content.tokens[place] = *old;
+  }
+}
+
 Imported read_list(std::string_view text, TokenType type, const std::string& where) {
   Imported list;
   list.content.type = type;
   std::int64_t number = 0;
   for (LineSplitter lines(text); lines.next();) {
     const std::string place = fmt::format("{}: line {}", where, ++number);
-    if (find_invalid_utf8(lines.line()) != std::string_view::npos) {
-      throw FormatError(place, "invalid UTF-8",
-                        "convert the list with iconv, or write bytes as \\xNN with --type piece");
-    }
     if (type == TokenType::kWord) {
       add_word_line(lines.line(), list.content, place);
     } else {
@@ -132,6 +188,52 @@ Imported read_list(std::string_view text, TokenType type, const std::string& whe
   }
   list.content.counts.resize(list.content.tokens.size());
   list.names = list.content.tokens;
+  return list;
+}
+
+// Words become pieces with the bytes that they stand for.
+void use_pieces(Imported& list) {
+  TokenList pieces;
+  for (const std::string& name : list.names) pieces.tokens.emplace_back(name);
+  list.names.clear();
+  list.content.tokens.clear();
+  add_tokens(pieces, TokenType::kPiece, list);
+}
+
+void refuse_invalid(std::string_view text, const std::string& where) {
+  std::int64_t number = 0;
+  for (LineSplitter lines(text); lines.next();) {
+    ++number;
+    if (find_invalid_utf8(lines.line()) == std::string_view::npos) continue;
+    throw FormatError(fmt::format("{}: line {}", where, number), "invalid UTF-8",
+                      "convert the list with iconv, or write bytes as \\xNN with --type piece");
+  }
+}
+
+Imported read_plain_list(std::string_view text, const VocabularyImport& rules, TokenType type,
+                         const std::string& where) {
+  const auto own_tokens = static_cast<std::uint32_t>(kFairseqTokens.size());
+  const bool fairseq =
+      rules.id_offset.value_or(own_tokens) == own_tokens && is_fairseq_list(text, where);
+  Imported list = read_list(text, fairseq ? TokenType::kWord : type, where);
+  const std::uint32_t offset = rules.id_offset.value_or(fairseq ? own_tokens : 0);
+  if (rules.type != TokenType::kPiece) refuse_joined(list.names, where);
+  shift_ids(offset, fairseq, list);
+  if (fairseq) {
+    overwrite_names(text, offset, list);
+    list.notes.push_back(
+        fmt::format("a list of fairseq: its ids count from 4, after {} (--id-offset 0: from 0)",
+                    fmt::join(kFairseqTokens, " ")));
+  }
+  if (type == TokenType::kWord && !rules.type && evident_spelling(list.names) != Spelling::kPlain) {
+    list.notes.emplace_back(
+        "blanks are written in its tokens, so they are taken as pieces, which do not encode "
+        "(--type "
+        "word: as words)");
+    use_pieces(list);
+  } else if (list.content.type != type) {
+    use_pieces(list);
+  }
   return list;
 }
 
@@ -148,6 +250,14 @@ Imported read_model(const std::string& serialized, const std::string& where) {
   imported.content.counts.resize(model.size());
   imported.eos = model.eos();
   imported.unk = model.unk();
+  const auto joins_lines = [](const std::string& piece) {
+    return piece.size() > 1 && piece.find('\n') != std::string::npos;
+  };
+  if (std::any_of(imported.names.begin(), imported.names.end(), joins_lines)) {
+    imported.notes.emplace_back(
+        "pieces with a line feed and more are never used: text is encoded line by line, so its ids "
+        "differ from the library's there");
+  }
   return imported;
 }
 
@@ -171,9 +281,59 @@ void check_rules(const VocabularyImport& rules, TokenType type, const char* what
   }
 }
 
+void check_list_type(TokenType type, const std::string& where) {
+  if (type == TokenType::kWord || type == TokenType::kPiece) return;
+  throw UsageError(fmt::format("--type {}", to_text(type)),
+                   fmt::format("{} is a list, of words or pieces", where),
+                   "give --type word or --type piece");
+}
+
+void refuse_offset(const VocabularyImport& rules, const char* what, const std::string& where) {
+  if (!rules.id_offset) return;
+  throw UsageError("--id-offset", fmt::format("{} is {}, which has ids itself", where, what),
+                   "leave the option out");
+}
+
+// Makes a vocabulary of a list that says its ids.
+Imported read_with_ids(const TokenList& list, const VocabularyImport& rules,
+                       const std::string& where) {
+  std::vector<std::string> present;
+  for (const auto& token : list.tokens) present.push_back(token.value_or(""));
+  TokenType type = rules.type.value_or(list.type);
+  if (!rules.type && evident_spelling(present) != Spelling::kPlain) type = TokenType::kPiece;
+  check_list_type(type, where);
+  refuse_offset(rules, list.kind.c_str(), where);
+  check_rules(rules, list.pieces_only ? TokenType::kPiece : type, list.kind.c_str(), where);
+  Imported imported;
+  add_tokens(list, type, imported);
+  if (rules.type != TokenType::kPiece) refuse_joined(imported.names, where);
+  imported.content.counts.resize(imported.names.size());
+  if (!list.note.empty()) imported.notes.push_back(list.note);
+  return imported;
+}
+
+// A list may begin with a brace or bracket, too. JSON has a text after it.
+bool begins_json(std::string_view text) {
+  const auto begin = std::find_if_not(text.begin(), text.end(), is_blank);
+  if (begin == text.end() || (*begin != '{' && *begin != '[')) return false;
+  const auto next = std::find_if_not(begin + 1, text.end(), is_blank);
+  return text.end() - next > 1 && *next == '"' && next[1] != '\n' && next[1] != '\r';
+}
+
+void add_gap_note(Imported& imported) {
+  std::size_t gaps = 0;
+  for (std::size_t id = 0; id < imported.names.size(); ++id) {
+    if (imported.names[id] == placeholder(id, {})) ++gaps;
+  }
+  if (gaps == 0) return;
+  imported.notes.push_back(
+      fmt::format("ids without a token: {}; they are named <missing:ID>", with_thousands(gaps)));
+}
+
 Imported read_import(const std::string& content, const VocabularyImport& rules,
                      const std::string& where) {
   if (looks_like_model(content)) {
+    refuse_offset(rules, "a SentencePiece model", where);
     check_rules(rules, TokenType::kSentencePiece, "a SentencePiece model", where);
     if (rules.unk == Presence::kNever || !rules.unk_token.empty()) {
       throw UsageError(rules.unk_token.empty() ? "--unk never" : "--unk-token",
@@ -187,27 +347,31 @@ Imported read_import(const std::string& content, const VocabularyImport& rules,
   if (text.substr(0, kByteOrderMark.size()) == kByteOrderMark) {
     text.remove_prefix(kByteOrderMark.size());
   }
-  if (is_tokenizer_json(text)) {
+  if (begins_json(text)) {
+    const Json json = parse_json(text, where);
+    if (!is_tokenizer_json(json)) return read_with_ids(read_json_tokens(json, where), rules, where);
+    refuse_offset(rules, "a tokenizer.json", where);
     check_rules(rules, TokenType::kPiece, "a tokenizer.json", where);
     Imported imported;
-    imported.content = read_tokenizer_json(text, where, imported.names, imported.unk);
+    imported.content = read_tokenizer_json(json, where, imported.names, imported.unk);
     return imported;
   }
-  const TokenType type = rules.type.value_or(TokenType::kWord);
-  if (type != TokenType::kWord && type != TokenType::kPiece) {
-    throw UsageError(fmt::format("--type {}", to_text(type)),
-                     fmt::format("{} is a list, of words or pieces", where),
-                     "give --type word or --type piece");
+  refuse_invalid(text, where);
+  if (const auto list = read_token_list(text, where)) {
+    return read_with_ids(*list, rules, where);
   }
+  const TokenType type = rules.type.value_or(TokenType::kWord);
+  check_list_type(type, where);
   check_rules(rules, type, "a list of pieces", where);
-  return read_list(text, type, where);
+  return read_plain_list(text, rules, type, where);
 }
 
 }  // namespace
 
 Vocabulary import_vocabulary(const std::string& content, const VocabularyImport& rules,
-                             const std::string& where) {
+                             const std::string& where, std::vector<std::string>* notes) {
   Imported imported = read_import(content, rules, where);
+  add_gap_note(imported);
   VocabularyContent& vocabulary = imported.content;
   vocabulary.lowercase = rules.lowercase;
   vocabulary.eos = find_special({"eos", rules.eos, rules.eos_token, kEosNames, imported.eos},
@@ -216,6 +380,7 @@ Vocabulary import_vocabulary(const std::string& content, const VocabularyImport&
                        ? imported.unk
                        : find_special({"unk", rules.unk, rules.unk_token, kUnkNames, imported.unk},
                                       imported, vocabulary.eos, where);
+  if (notes != nullptr) notes->insert(notes->end(), imported.notes.begin(), imported.notes.end());
   return {std::move(vocabulary), where};
 }
 

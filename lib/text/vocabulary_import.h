@@ -1,9 +1,11 @@
 // Vocabularies that other programs made.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "text/vocabulary.h"
 #include "text/vocabulary_builder.h"
@@ -19,15 +21,19 @@ struct VocabularyImport {
   // that the file declares, or else one with a usual name, and kNever takes none.
   Presence eos = Presence::kAuto, unk = Presence::kAuto;
   std::string eos_token, unk_token;
+  // The id of the first token of a plain list. Without a value it is 0, or 4 for a list of fairseq.
+  std::optional<std::uint32_t> id_offset;
 };
 
 // Makes a vocabulary of a file's content. A SentencePiece model gives type sentencepiece, and
-// encodes as the library does. A tokenizer.json of the Hugging Face libraries gives type piece:
-// tokens by their bytes. Anything else is a list with a token a line. For type word that is the
-// first word of the line, with its count when that follows; for type piece it is the line, with the
-// escapes of base/printable.h. Throws FormatError at `where`, and UsageError for rules that do not
-// go with the file.
+// encodes as the library does. A tokenizer.json of the Hugging Face libraries, a tiktoken list and
+// the lists with ids of token_lists_internal.h give type piece: tokens by their bytes. Anything
+// else is a list with a token a line. For type word that is the first word of the line, with its
+// count when that follows; for type piece it is the line, with the escapes of base/printable.h. An
+// id without a token gets a placeholder. `where`, the file's name, says whether it is a list of
+// fairseq. Adds lines for people to `notes`. Throws FormatError at `where`, and UsageError for
+// rules that do not go with the file.
 Vocabulary import_vocabulary(const std::string& content, const VocabularyImport& rules,
-                             const std::string& where);
+                             const std::string& where, std::vector<std::string>* notes = nullptr);
 
 }  // namespace ql::text

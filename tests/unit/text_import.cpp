@@ -8,7 +8,6 @@
 
 #include "base/json.h"
 #include "base/little_endian.h"
-#include "text/decoder.h"
 #include "text/line_encoder.h"
 #include "text/sentencepiece_rules_internal.h"
 #include "text/vocabulary_import.h"
@@ -19,19 +18,11 @@ namespace {
 
 using test::complaint;
 using testing::contains;
+using testing::decoded;
 
 Vocabulary import_as(TokenType type, const std::string& content, VocabularyImport rules = {}) {
   rules.type = type;
   return import_vocabulary(content, rules, "file");
-}
-
-std::string decoded(const Vocabulary& vocabulary, const std::vector<TokenId>& ids) {
-  std::string text;
-  Decoder decoder(vocabulary, {}, [&text](std::string_view part) { text += part; });
-  // One by one, because what a token becomes may depend on the one before.
-  for (const TokenId id : ids) decoder.write(&id, 1);
-  decoder.finish(std::nullopt);
-  return text;
 }
 
 // A model as the library makes it for others: it normalizes, joins blanks and puts one in front.
@@ -286,17 +277,16 @@ TEST_CASE("a tokenizer.json that is not understood is refused") {
     json["model"]["vocab"][token] = id;
     return import_error(json);
   };
-  CHECK(contains(with("far", 5), "the id of 'far' is 5, but there are only 5 tokens"));
+  CHECK(contains(with("far", 1 << 17), "the id of 'far' is 131072, expected less than 65,546"));
   CHECK(contains(with("far", 2), "the id 2 is of two tokens"));
   CHECK(contains(with("far", -1), "the id of 'far' is -1"));
-  CHECK(contains(with("far", UINT64_MAX), "is 18446744073709551615, but"));
-  CHECK(contains(with("far", "x"), "is \"x\", but"));
+  CHECK(contains(with("far", UINT64_MAX), "is 18446744073709551615, expected less than"));
+  CHECK(contains(with("far", "x"), "is \"x\", expected a whole number"));
   CHECK(contains(with("", 4), "the token with the id 4 has no text"));
-  CHECK(contains(with("\u65E5", 4), "is no byte in the alphabet"));
   Json json = good;
   json["added_tokens"] =
       parse_json(R"([{"id": 4, "content": "x"}, {"id": 4, "content": "x"}])", "a");
-  CHECK(contains(import_error(json), "no token has the id 3; ids must count from 0"));
+  CHECK(import_error(json).empty());  // id 3 is a gap
   json["added_tokens"] = 7;
   CHECK(contains(import_error(json), "added_tokens: an array expected"));
   json = good;
@@ -305,7 +295,7 @@ TEST_CASE("a tokenizer.json that is not understood is refused") {
   json["model"]["vocab"] = 3;
   json["model"].erase("continuing_subword_prefix");
   CHECK(contains(import_error(json), "vocab: an object or an array expected"));
-  CHECK(contains(import_error(good["model"]["vocab"]), "a JSON object without 'model'"));
+  CHECK(contains(import_error({{"model", "GPT-2"}}), "a JSON object without 'model'"));
 }
 
 TEST_CASE("<eos> and <unk> of an import are what they can be") {

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "text/decoder.h"
+#include "text/vocabulary.h"
 #include "unit/complaint.h"
 #include "unit/scratch.h"
 
@@ -44,6 +46,15 @@ inline std::string random_lines(Random& random) {
 
 inline bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
+}
+
+inline std::string decoded(const Vocabulary& vocabulary, const std::vector<TokenId>& ids) {
+  std::string text;
+  Decoder decoder(vocabulary, {}, [&text](std::string_view part) { text += part; });
+  // One by one, because what a token becomes may depend on the one before.
+  for (const TokenId id : ids) decoder.write(&id, 1);
+  decoder.finish(std::nullopt);
+  return text;
 }
 
 // Files with these texts, in a folder that goes away.

@@ -1,0 +1,437 @@
+#include "text/token_lists_internal.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <functional>
+#include <unordered_set>
+#include <utility>
+
+#include "base/error.h"
+#include "base/utf8.h"
+#include "text/base64_internal.h"
+#include "text/lines_internal.h"
+#include "text/sentencepiece_model.h"
+#include "text/words.h"
+
+namespace ql::text {
+namespace {
+
+// The first lines show what a list is. The others have to be alike.
+constexpr std::size_t kHeadLines = 1024;
+constexpr const char* kDamagedCure = "is the list damaged? copy it again";
+
+using Lines = std::vector<std::string_view>;
+using Fields = std::vector<std::string_view>;
+
+Lines lines_of(std::string_view text) {
+  Lines lines;
+  for (LineSplitter splitter(text); splitter.next();) {
+    std::string_view line = splitter.line();
+    if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
+    lines.push_back(line);
+  }
+  return lines;
+}
+
+Fields fields_of(std::string_view line) {
+  Fields fields;
+  for (std::size_t begin = 0, end = 0; end < line.size(); begin = end + 1) {
+    for (end = begin; end < line.size() && !is_blank(line[end]); ++end) {
+    }
+    if (end > begin) fields.push_back(line.substr(begin, end - begin));
+  }
+  return fields;
+}
+
+// Digits only, as programs write ids.
+std::optional<std::uint64_t> id_of(std::string_view text) {
+  std::uint64_t id = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), id);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return id;
+}
+
+std::optional<double> real_of(std::string_view text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+// What a line says in a list whose tokens have ids or scores.
+struct Entry {
+  std::string token;
+  std::uint64_t id = 0;
+};
+
+using Reader = std::function<std::optional<Entry>(std::string_view line)>;
+
+// The head of a list: nine of ten lines, so that one damaged line does not make it another list.
+bool most(const Lines& lines, const std::function<bool(std::string_view)>& holds) {
+  const std::size_t head = std::min(lines.size(), kHeadLines);
+  const auto end = lines.begin() + static_cast<std::ptrdiff_t>(head);
+  return static_cast<std::size_t>(std::count_if(lines.begin(), end, holds)) * 10 >= head * 9;
+}
+
+bool all(const Lines& lines, const std::function<bool(std::string_view)>& holds) {
+  return std::all_of(lines.begin(), lines.end(), holds);
+}
+
+// "aGVsbG8= 5": the bytes of a token in base64, and its id.
+std::optional<Entry> tiktoken_entry(std::string_view line) {
+  const Fields fields = fields_of(line);
+  if (fields.size() != 2) return std::nullopt;
+  const auto bytes = base64_decode(fields[0]);
+  const auto id = id_of(fields[1]);
+  if (!bytes || bytes->empty() || !id) return std::nullopt;
+  return Entry{*bytes, *id};
+}
+
+// Words of four letters look like base64, too, and have counts. Ids ascend from 0, or else padding
+// shows the base64.
+bool is_tiktoken(const Lines& lines) {
+  if (!most(lines, [](std::string_view line) { return tiktoken_entry(line).has_value(); })) {
+    return false;
+  }
+  std::unordered_set<std::uint64_t> ids;
+  std::optional<std::uint64_t> last;
+  bool ascends = true, padded = false;
+  for (std::size_t i = 0; i < std::min(lines.size(), kHeadLines); ++i) {
+    const auto entry = tiktoken_entry(lines[i]);
+    if (!entry) continue;
+    ascends = ascends && (last ? entry->id > *last : entry->id == 0);
+    last = entry->id;
+    padded = padded || fields_of(lines[i])[0].back() == '=';
+    if (!ids.insert(entry->id).second) return false;
+  }
+  return ascends || padded;
+}
+
+// '"the": 5' or 'the: 5', as Marian writes YAML.
+std::optional<Entry> yaml_entry(std::string_view line) {
+  const std::size_t colon = line.rfind(": ");
+  if (colon == std::string_view::npos || colon == 0) return std::nullopt;
+  const auto id = id_of(line.substr(colon + 2));
+  const std::string_view key = line.substr(0, colon);
+  if (!id) return std::nullopt;
+  if (key.size() > 1 && key.front() == '\'' && key.back() == '\'') {
+    return Entry{replaced(key.substr(1, key.size() - 2), "''", "'"), *id};
+  }
+  if (key.size() < 2 || key.front() != '"' || key.back() != '"') {
+    return Entry{std::string(key), *id};
+  }
+  try {
+    return Entry{parse_json(key, "").get<std::string>(), *id};
+  } catch (const FormatError&) {
+    return std::nullopt;
+  }
+}
+
+// "0<tab>the": an id, and the rest of the line.
+std::optional<Entry> id_first_entry(std::string_view line) {
+  const Fields fields = fields_of(line);
+  if (fields.size() < 2) return std::nullopt;
+  const auto id = id_of(fields[0]);
+  if (!id) return std::nullopt;
+  const auto* const begin = fields[0].data() + fields[0].size() + 1;
+  return Entry{std::string(begin, line.data() + line.size()), *id};
+}
+
+// "the<tab>0": a token, and its id.
+std::optional<Entry> id_last_entry(std::string_view line) {
+  const Fields fields = fields_of(line);
+  if (fields.size() != 2) return std::nullopt;
+  const auto id = id_of(fields[1]);
+  if (!id) return std::nullopt;
+  return Entry{std::string(fields[0]), *id};
+}
+
+// Numbers of lines ascend by one from 0 or 1. Counts do not.
+bool numbers_lines(const Lines& lines, const Reader& reader) {
+  constexpr std::size_t kFewest = 3;
+  if (lines.size() < kFewest) return false;
+  const auto first = reader(lines[0]);
+  if (!first || first->id > 1) return false;
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    const auto entry = reader(lines[i]);
+    if (!entry || entry->id != first->id + i) return false;
+  }
+  return true;
+}
+
+TokenList read_entries(const Lines& lines, const std::string& kind, const Reader& reader,
+                       const std::string& where) {
+  TokensById tokens(lines.size(), where);
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    const auto entry = reader(lines[i]);
+    if (!entry || entry->token.empty()) {
+      throw FormatError(fmt::format("{}: line {}", where, i + 1),
+                        fmt::format("a token and its id expected, as in {}", kind), kDamagedCure);
+    }
+    tokens.add(entry->id, entry->token);
+  }
+  TokenList list;
+  list.kind = kind;
+  list.tokens = tokens.tokens();
+  return list;
+}
+
+// A score is a logarithm or, in a BPE model, minus a rank.
+bool is_scored(std::string_view line) {
+  const std::size_t tab = line.rfind('\t');
+  return tab != std::string_view::npos && tab > 0 && real_of(line.substr(tab + 1));
+}
+
+// Tokens with counts look alike, so U+2581, bytes or <unk> have to be there, and a score that is no
+// count.
+bool is_sentencepiece_list(const Lines& lines) {
+  if (!most(lines, is_scored)) return false;
+  bool pieces = false, scores = false;
+  for (std::size_t i = 0; i < std::min(lines.size(), kHeadLines); ++i) {
+    const std::string_view line = lines[i];
+    const std::size_t tab = line.rfind('\t');
+    if (tab == std::string_view::npos) continue;
+    const std::string_view piece = line.substr(0, tab), score = line.substr(tab + 1);
+    pieces = pieces || line.find(kPieceBlank) != std::string_view::npos || piece == "<unk>" ||
+             byte_fallback(piece);
+    scores = scores || score.find_first_not_of("0123456789") != std::string_view::npos;
+  }
+  return pieces && scores;
+}
+
+TokenList read_sentencepiece_list(const Lines& lines, const std::string& where) {
+  TokenList list;
+  list.kind = "a SentencePiece list of pieces";
+  list.pieces_only = true;
+  list.spelling = Spelling::kSentencePiece;
+  list.note =
+      "a list of SentencePiece names pieces only: import the model (.model) to encode text with it";
+  for (const std::string_view line : lines) {
+    if (!is_scored(line)) {
+      throw FormatError(fmt::format("{}: line {}", where, list.tokens.size() + 1),
+                        "a piece, a tab and its score expected",
+                        "import the model (.model) that belongs to the list");
+    }
+    list.tokens.emplace_back(line.substr(0, line.rfind('\t')));
+  }
+  return list;
+}
+
+// Two texts that become one: letters, or what lines before have joined.
+bool is_merge_list(const Lines& lines) {
+  const bool headed = !lines.empty() && lines[0].substr(0, 9) == "#version:";
+  if (headed) return true;
+  std::unordered_set<std::string> made;
+  std::size_t good = 0, numbers = 0;
+  const std::size_t head = std::min(lines.size(), kHeadLines);
+  const auto is_symbol = [&](std::string_view text) {
+    constexpr std::string_view kEnd = "</w>";
+    const std::string_view letter =
+        text.size() > kEnd.size() && text.substr(text.size() - kEnd.size()) == kEnd
+            ? text.substr(0, text.size() - kEnd.size())
+            : text;
+    return code_point_at(letter, 0).length == letter.size() || made.count(std::string(text)) != 0;
+  };
+  for (std::size_t i = 0; i < head; ++i) {
+    const Fields fields = fields_of(lines[i]);
+    if (fields.size() != 2) continue;
+    good += is_symbol(fields[0]) && is_symbol(fields[1]) ? 1 : 0;
+    numbers += id_of(fields[1]) ? 1 : 0;
+    made.insert(std::string(fields[0]) + std::string(fields[1]));
+  }
+  return good * 10 >= head * 9 && numbers * 2 < head;
+}
+
+// A token and the numbers of its vector; word2vec and fastText write how many of both before.
+bool is_vector(std::string_view line) {
+  constexpr std::size_t kFewestNumbers = 3;
+  const Fields fields = fields_of(line);
+  bool fraction = false;
+  for (std::size_t i = 1; i < fields.size(); ++i) {
+    if (!real_of(fields[i])) return false;
+    fraction = fraction || fields[i].find('.') != std::string_view::npos;
+  }
+  return fields.size() > kFewestNumbers && fraction;
+}
+
+bool has_vector_head(const Lines& lines) {
+  if (lines.size() < 2) return false;
+  const Fields head = fields_of(lines[0]);
+  const auto size = head.size() == 2 ? id_of(head[1]) : std::nullopt;
+  if (!size || !id_of(head[0])) return false;
+  const Fields first = fields_of(lines[1]);
+  return *size > 1 && first.size() == *size + 1 && real_of(first[1]);
+}
+
+bool is_comma_line(std::string_view line) {
+  const std::size_t comma = line.rfind(',');
+  if (comma == std::string_view::npos || comma == 0) return false;
+  return id_of(line.substr(comma + 1)) ||
+         (id_of(line.substr(0, line.find(','))) && line.find(',') + 1 < line.size());
+}
+
+bool is_quoted(std::string_view line) {
+  return line.size() > 2 && (line.front() == '\'' || line.front() == '"') &&
+         line.back() == line.front();
+}
+
+// A heading over columns is no token.
+bool has_heading(const Lines& lines) {
+  if (lines.empty()) return false;
+  const Lines rest(lines.begin() + 1, lines.end());
+  const auto numbered = [&](const Reader& reader) {
+    return !reader(lines[0]) && fields_of(lines[0]).size() == 2 && numbers_lines(rest, reader);
+  };
+  return numbered(id_first_entry) || numbered(id_last_entry);
+}
+
+// Throws for files that name no tokens, or not as a list.
+void refuse_others(const Lines& lines, std::string_view text, const std::string& where) {
+  if (text.substr(0, 2) == "{'") {
+    throw FormatError(where, "a dictionary as Python prints it, not a list of tokens",
+                      "write it as JSON (json.dump), tokens with their ids");
+  }
+  if (is_merge_list(lines)) {
+    throw FormatError(where, "a list of merges (BPE): it has no tokens with ids",
+                      "give the vocab.json or tokenizer.json that belongs to it");
+  }
+  if (has_vector_head(lines)) {
+    throw FormatError(where, "tokens with vectors, after a line with their numbers",
+                      fmt::format("give the tokens: tail -n +2 {} | cut -d' ' -f1 > list", where));
+  }
+  if (most(lines, is_vector)) {
+    throw FormatError(where, "tokens with vectors",
+                      fmt::format("give the tokens: cut -d' ' -f1 {} > list", where));
+  }
+  if (most(lines, is_comma_line)) {
+    throw FormatError(where, "a table with commas, not a list of tokens",
+                      fmt::format("write a tab for the comma: tr , '\\t' <{} > list", where));
+  }
+  if (has_heading(lines)) {
+    throw FormatError(where, "a heading before tokens and ids",
+                      fmt::format("leave it out: tail -n +2 {} > list", where));
+  }
+  if (most(lines, is_quoted)) {
+    throw FormatError(where, "tokens in quotes",
+                      fmt::format("take them away: sed 's/^.//; s/.$//' {} > list", where));
+  }
+}
+
+}  // namespace
+
+std::optional<TokenList> read_token_list(std::string_view text, const std::string& where) {
+  const Lines lines = lines_of(text);
+  if (lines.empty()) return std::nullopt;
+  if (is_tiktoken(lines)) {
+    TokenList list = read_entries(lines, "a tiktoken list", tiktoken_entry, where);
+    list.pieces_only = true;
+    list.spelling = Spelling::kPlain;
+    return list;
+  }
+  refuse_others(lines, text, where);
+  if (is_sentencepiece_list(lines)) return read_sentencepiece_list(lines, where);
+  if (most(lines, [](std::string_view line) { return yaml_entry(line).has_value(); })) {
+    return read_entries(lines, "a list of tokens and ids in YAML", yaml_entry, where);
+  }
+  TokenList list;
+  const bool counted =
+      all(lines, [](std::string_view line) { return id_last_entry(line).has_value(); });
+  if (!counted && numbers_lines(lines, id_first_entry)) {
+    list = read_entries(lines, "a list of ids and tokens", id_first_entry, where);
+  } else if (!counted &&
+             all(lines, [](std::string_view line) { return id_first_entry(line).has_value(); })) {
+    throw FormatError(
+        where, "a number before each token, which is not the number of its line",
+        fmt::format("put the count after the token: awk '{{print $2, $1}}' {} > list", where));
+  } else if (counted && numbers_lines(lines, id_last_entry)) {
+    list = read_entries(lines, "a list of tokens and ids", id_last_entry, where);
+  } else {
+    return std::nullopt;
+  }
+  list.type = TokenType::kWord;
+  list.note = list.kind + ": the numbers are ids, not counts";
+  return list;
+}
+
+TokenList read_json_tokens(const Json& json, const std::string& where) {
+  TokenList list;
+  TokensById tokens(json.size(), where);
+  std::size_t place = 0;
+  for (const auto& [key, value] : json.items()) {
+    std::optional<std::uint64_t> id;
+    std::optional<std::string> token;
+    if (json.is_array()) {
+      id = place++;
+    } else if (value.is_number_unsigned()) {
+      id = value.get<std::uint64_t>();
+      token = key;
+    } else {
+      id = id_of(key);
+    }
+    if (value.is_string()) token = value.get<std::string>();
+    if (!id || !token) {
+      throw FormatError(
+          where,
+          json.is_array()
+              ? fmt::format("a JSON array of tokens expected, found {} in it", value.dump())
+              : "a JSON object without 'model', so it is no tokenizer.json, and not "
+                "tokens with ids either",
+          "give the tokenizer.json, or a list with --type piece; a vocabulary of qltok "
+          "needs no import");
+    }
+    if (token->empty()) {
+      throw FormatError(where, fmt::format("the token with the id {} has no text", *id));
+    }
+    tokens.add(*id, *token);
+  }
+  list.kind = json.is_array() ? "a JSON array of tokens" : "a JSON object of tokens and ids";
+  list.tokens = tokens.tokens();
+  return list;
+}
+
+void refuse_joined(const std::vector<std::string>& tokens, const std::string& where) {
+  constexpr std::string_view kEnd = "</w>";
+  const auto continues = [](const std::string& token) {
+    return token.size() > 2 && token.compare(0, 2, "##") == 0 && token[2] != '#';
+  };
+  const auto ends_word = [&](const std::string& token) {
+    return token.size() > kEnd.size() &&
+           token.compare(token.size() - kEnd.size(), kEnd.size(), kEnd) == 0;
+  };
+  const bool pieces = std::find(tokens.begin(), tokens.end(), "[UNK]") != tokens.end() &&
+                      std::any_of(tokens.begin(), tokens.end(), continues);
+  // A list of words may hold such a mark by chance.
+  const auto ends = std::count_if(tokens.begin(), tokens.end(), ends_word);
+  if (!pieces && (ends == 0 || static_cast<std::size_t>(ends) * 8 < tokens.size())) return;
+  throw FormatError(where,
+                    fmt::format("its tokens are joined at {}: they are neither words nor texts",
+                                pieces ? "## (WordPiece)" : "</w>"),
+                    "give --type piece, to name ids only");
+}
+
+bool is_fairseq_list(std::string_view text, const std::string& where) {
+  const std::string name = std::filesystem::path(where).filename().string();
+  const Fields parts = [&name] {
+    Fields found;
+    for (std::size_t begin = 0, end; begin <= name.size(); begin = end + 1) {
+      end = std::min(name.find('.', begin), name.size());
+      found.push_back(std::string_view(name).substr(begin, end - begin));
+    }
+    return found;
+  }();
+  const bool named =
+      parts.size() >= 2 && parts.size() <= 3 && parts.front() == "dict" && parts.back() == "txt";
+  if (!named) return false;
+  // The four are in the list where a program other than fairseq has made it.
+  return all(lines_of(text), [](std::string_view line) {
+    const Fields fields = fields_of(line);
+    const bool own = !fields.empty() && (fields[0] == "<s>" || fields[0] == "</s>");
+    const bool overwrites = fields.size() == 3 && fields[2] == kFairseqOverwrite;
+    return fields.size() >= 2 && id_of(fields[1]) && (overwrites || (fields.size() == 2 && !own));
+  });
+}
+
+}  // namespace ql::text
