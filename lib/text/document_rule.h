@@ -19,9 +19,11 @@ bool has_blank_head(std::string_view line);
 
 // Remembers of the lines before a line what the rules ask.
 struct LineHistory {
+  bool any = false;          // there was one
   bool any_text = false;     // one of them was not blank
   bool after_blank = false;  // the last of them was blank
   void add(bool blank) {
+    any = true;
     any_text = any_text || !blank;
     after_blank = blank;
   }

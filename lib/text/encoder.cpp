@@ -48,15 +48,23 @@ void Encoder::encode_lines(const TextBlock& block, std::string_view text,
     std::vector<std::size_t>& starts = encoded.document_starts;
     if (starts.empty() || starts.back() != encoded.ids.size()) starts.push_back(encoded.ids.size());
   };
-  if (place.starts_file && options_.documents.at_files()) begin_document();
+  // The next line begins a document, or all of the text.
+  bool begins = place.starts_file && options_.documents.at_files();
+  if (begins) begin_document();
+  begins = begins || !place.lines_before.any;
   LineSplitter original(block.text), lines(text);
   while (original.next() && lines.next()) {
     unknowns.set_place(&place.file, place.line);
     if (!place.continues_line) {
-      if (options_.documents.begins_at(original.line(), place.lines_before)) begin_document();
+      if (options_.documents.begins_at(original.line(), place.lines_before)) {
+        begin_document();
+        begins = true;
+      }
       if (options_.eos == EosRule::kDouble) ids.push_back(*vocabulary_.eos());
     }
-    lines_->encode(lines.line(), ids, unknowns);
+    const bool feeds = options_.eos == EosRule::kNone;
+    lines_->encode(lines.line(), ids, unknowns, {feeds && !begins, feeds && lines.ended()});
+    begins = false;
     if (lines.ended()) end_line(ids, unknowns);
     place.pass(original.line(), lines.ended());
   }

@@ -26,7 +26,8 @@ class WordEncoder : public LineEncoder {
   explicit WordEncoder(const Vocabulary& vocabulary)
       : tokens_(vocabulary.tokens()), eos_(vocabulary.eos().value_or(TokenTable::kNone)) {}
 
-  void encode(std::string_view line, std::vector<TokenId>& ids, Unknowns& unknowns) const override {
+  void encode(std::string_view line, std::vector<TokenId>& ids, Unknowns& unknowns,
+              FeedTokens) const override {
     std::array<Word, WordSplitter::kMostWords> words;
     WordSplitter splitter(line);
     while (const std::size_t count = splitter.next(words.data())) {
@@ -58,7 +59,8 @@ class CharEncoder : public LineEncoder {
     }
   }
 
-  void encode(std::string_view line, std::vector<TokenId>& ids, Unknowns& unknowns) const override {
+  void encode(std::string_view line, std::vector<TokenId>& ids, Unknowns& unknowns,
+              FeedTokens) const override {
     for (std::size_t position = 0; position < line.size();) {
       const CodePoint point = code_point_at(line, position);
       const TokenId id = id_of_[point.value];
@@ -80,7 +82,8 @@ class ByteEncoder : public LineEncoder {
     }
   }
 
-  void encode(std::string_view line, std::vector<TokenId>& ids, Unknowns&) const override {
+  void encode(std::string_view line, std::vector<TokenId>& ids, Unknowns&,
+              FeedTokens) const override {
     for (const char c : line) ids.push_back(id_of_[static_cast<unsigned char>(c)]);
   }
 
@@ -90,12 +93,18 @@ class ByteEncoder : public LineEncoder {
 
 // Hands lines to the library in parts where the model keeps text as it is: the library needs memory
 // and time for all it gets, and it takes a U+2581 in the text for a blank. A model with rules of
-// its own gets whole lines, because its rules look at where they begin and end.
+// its own gets complete lines, because its rules look at where they begin and end.
 class PieceEncoder : public LineEncoder {
  public:
   explicit PieceEncoder(const Vocabulary& vocabulary) : vocabulary_(vocabulary) {}
 
-  void encode(std::string_view line, std::vector<TokenId>& ids, Unknowns& unknowns) const override {
+  void encode(std::string_view line, std::vector<TokenId>& ids, Unknowns& unknowns,
+              FeedTokens feeds) const override {
+    if (!vocabulary_.model().keeps_text() && vocabulary_.model().line_feed() &&
+        (feeds.before || feeds.after)) {
+      add_between(line, feeds, ids, unknowns);
+      return;
+    }
     if (!vocabulary_.model().keeps_text()) {
       add(line, ids, unknowns);
       return;
@@ -109,7 +118,11 @@ class PieceEncoder : public LineEncoder {
     }
   }
   void encode_line_end(std::vector<TokenId>& ids, Unknowns& unknowns) const override {
-    encode_bytes("\n", ids, unknowns);
+    if (const auto feed = vocabulary_.model().line_feed()) {
+      ids.push_back(*feed);
+    } else {
+      encode_bytes("\n", ids, unknowns);
+    }
   }
 
  private:
@@ -124,9 +137,39 @@ class PieceEncoder : public LineEncoder {
   void add(std::string_view text, std::vector<TokenId>& ids, Unknowns& unknowns) const {
     const std::size_t begin = ids.size();
     vocabulary_.model().encode(text, ids);
+    replace_unknown(begin, text, ids, unknowns);
+  }
+
+  // Looks at the ids from place `begin` on, which are those of `text`.
+  void replace_unknown(std::size_t begin, std::string_view text, std::vector<TokenId>& ids,
+                       Unknowns& unknowns) const {
     std::for_each(ids.begin() + static_cast<std::ptrdiff_t>(begin), ids.end(), [&](TokenId& id) {
       if (id == vocabulary_.unk()) id = unknowns.replace(text);
     });
+  }
+
+  // A model that has a piece for the line feed gets the line feeds around a line, too: its rules
+  // for the beginning and the end of a text must not change the ends of a line inside.
+  void add_between(std::string_view line, FeedTokens feeds, std::vector<TokenId>& ids,
+                   Unknowns& unknowns) const {
+    std::string text(line);
+    if (feeds.before) text.insert(0, 1, '\n');
+    if (feeds.after) text += '\n';
+    std::vector<TokenId> found;
+    vocabulary_.model().encode(text, found);
+    const TokenId feed = *vocabulary_.model().line_feed();
+    // The rules may not let line feeds through.
+    if (std::count(found.begin(), found.end(), feed) != feeds.before + feeds.after) {
+      add(line, ids, unknowns);
+      return;
+    }
+    if (feeds.after) {
+      found.erase(std::find(found.rbegin(), found.rend(), feed).base() - 1, found.end());
+    }
+    if (feeds.before) found.erase(found.begin(), std::find(found.begin(), found.end(), feed) + 1);
+    const std::size_t begin = ids.size();
+    ids.insert(ids.end(), found.begin(), found.end());
+    replace_unknown(begin, line, ids, unknowns);
   }
 
   // Bytes that the library must not see: as byte pieces, or <unk> where the model has none.

@@ -41,13 +41,18 @@ class Unknowns {
   std::int64_t count_ = 0, reserved_ = 0;
 };
 
+// Says which ends of a line are line feeds that become tokens of the same document.
+struct FeedTokens {
+  bool before = false, after = false;
+};
+
 // Safe from several threads; keeps a reference to the vocabulary.
 class LineEncoder {
  public:
   virtual ~LineEncoder() = default;
   // Appends the ids of a line or of a piece of one (see LineCut), without its line end.
-  virtual void encode(std::string_view line, std::vector<TokenId>& ids,
-                      Unknowns& unknowns) const = 0;
+  virtual void encode(std::string_view line, std::vector<TokenId>& ids, Unknowns& unknowns,
+                      FeedTokens feeds = {}) const = 0;
   // Appends what a line end becomes when it does not become <eos>: for words it is a blank.
   virtual void encode_line_end(std::vector<TokenId>& ids, Unknowns& unknowns) const {
     encode("\n", ids, unknowns);

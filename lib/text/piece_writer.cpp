@@ -43,8 +43,10 @@ bool PieceWriter::ends_line(TokenId id) const {
       return false;
     case TokenType::kChar:
       return vocabulary_.token(id) == "\n";
-    case TokenType::kByte:
     case TokenType::kSentencePiece:
+      if (id == vocabulary_.model().line_feed()) return true;
+      [[fallthrough]];
+    case TokenType::kByte:
       return vocabulary_.token(id) == "<0x0A>";
     case TokenType::kPiece:
       break;

@@ -2,15 +2,19 @@
 #include <sentencepiece_processor.h>
 #include <sentencepiece_trainer.h>
 
+#include <algorithm>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "base/json.h"
 #include "base/little_endian.h"
+#include "text/encode_files.h"
 #include "text/line_encoder.h"
+#include "text/piece_writer.h"
 #include "text/sentencepiece_rules_internal.h"
 #include "text/vocabulary_import.h"
+#include "unit/shard_support.h"
 #include "unit/text_support.h"
 
 namespace ql::text {
@@ -94,6 +98,71 @@ TEST_CASE("a foreign SentencePiece model encodes and decodes as the library does
       REQUIRE(decoded(vocabulary, ids) == text);
     }
   }
+}
+
+// What the encoder of files makes of a text whose line feeds are tokens.
+std::vector<TokenId> encoded(const Vocabulary& vocabulary, const std::string& text,
+                             std::size_t block_bytes) {
+  const testing::TextFiles files({text});
+  const Encoder encoder(vocabulary, {EosRule::kNone});
+  shard::test::ListSink sink;
+  encode_files(
+      files.names(), encoder, 2, sink, [] {}, block_bytes);
+  return sink.documents.empty() ? std::vector<TokenId>() : sink.documents.front();
+}
+
+TEST_CASE("a model with a piece for the line feed encodes a text as the library does") {
+  testing::Random random(8);
+  const std::vector<std::string> parts = {"walking", " ",       "  ", "jumps",  "\u00C9", "\n",
+                                          "\n",      "talked ", "x",  "\uFF21", "\n "};
+  using Settings = std::unordered_map<std::string, std::string>;
+  for (const Settings& settings :
+       {Settings{}, Settings{{"model_type", "bpe"}},
+        Settings{{"remove_extra_whitespaces", "false"}}, Settings{{"add_dummy_prefix", "false"}},
+        Settings{{"normalization_rule_name", "nfkc_cf"}},
+        Settings{{"byte_fallback", "true"}, {"vocab_size", "330"}},
+        Settings{{"normalization_rule_name", "identity"},
+                 {"add_dummy_prefix", "false"},
+                 {"remove_extra_whitespaces", "false"}}}) {
+    Settings more = settings;
+    more["user_defined_symbols"] = "\n";
+    const std::string model = foreign_model(more);
+    sentencepiece::SentencePieceProcessor library;
+    REQUIRE(library.LoadFromSerializedProto(model).ok());
+    const Vocabulary vocabulary = import_vocabulary(model, {}, "m.model");
+    for (int round = 0; round < 200; ++round) {
+      const std::string text = testing::random_text(random, parts, testing::below(random, 20));
+      std::vector<int> expected;
+      REQUIRE(library.Encode(text, &expected).ok());
+      const std::vector<TokenId> ids = encoded(vocabulary, text, 1 + testing::below(random, 40));
+      INFO(text);
+      REQUIRE(ids == std::vector<TokenId>(expected.begin(), expected.end()));
+      if (std::count(ids.begin(), ids.end(), *vocabulary.unk()) > 0) continue;
+      std::string back;
+      REQUIRE(library.Decode(expected, &back).ok());
+      REQUIRE(decoded(vocabulary, ids) == back);
+    }
+  }
+}
+
+TEST_CASE("a model with pieces of several line feeds is imported with a note") {
+  std::vector<std::string> notes;
+  const std::string model = foreign_model({{"user_defined_symbols", "\n,\n\n"}});
+  const Vocabulary vocabulary = import_vocabulary(model, {}, "m.model", &notes);
+  REQUIRE(notes.size() == 1);
+  CHECK(contains(notes[0], "pieces with a line feed and more are never used"));
+  const std::vector<TokenId> ids = encoded(vocabulary, "x\n\nx\n", 64);
+  CHECK(std::count(ids.begin(), ids.end(), vocabulary.find("\n")) == 3);
+  CHECK(decoded(vocabulary, ids) == "x\n\nx\n");
+  std::string shown;
+  PieceWriter writer(vocabulary, EosRule::kNone,
+                     [&shown](std::string_view part) { shown += part; });
+  writer.write(ids.data(), ids.size());
+  CHECK(std::count(shown.begin(), shown.end(), '\n') == 3);
+  CHECK(contains(shown, "x \\n\n\\n\n"));
+  notes.clear();
+  import_vocabulary(foreign_model({{"user_defined_symbols", "\n"}}), {}, "m.model", &notes);
+  CHECK(notes.empty());
 }
 
 TEST_CASE("rules of a model that point outside of it are found") {
