@@ -37,10 +37,11 @@ train() {
 }
 
 # start_training PRESET RUN OPTION...: the same in the background; sets $process, words go to ./said.
+# Bash lets programs in the background ignore SIGINT, hence env.
 start_training() {
   local preset=$1 run=$2
   shift 2
-  qltrain --data train --valid valid -m "$preset" -o "$run" --threads 1 "$@" 2>said &
+  env --default-signal=INT qltrain --data train --valid valid -m "$preset" -o "$run" --threads 1 "$@" 2>said &
   process=$!
 }
 
