@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/signals.h"
 #include "libexec_program.h"
 
 namespace ql::ctx {
@@ -81,7 +82,7 @@ void check_rows(const std::vector<std::vector<std::int64_t>>& rows,
 
 std::vector<std::vector<std::int64_t>> measure(const Request& request) {
   const ChildResult result = run_child(libexec_program(kProgram), arguments_of(request));
-  for (const int signal_number : {SIGINT, SIGTERM}) {
+  for (const int signal_number : kStopSignals) {
     if (result.exit_code == 128 + signal_number) throw Interrupted(signal_number);
   }
   if (result.exit_code > 128) throw killed(result.exit_code - 128);

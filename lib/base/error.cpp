@@ -5,6 +5,8 @@
 #include <new>
 #include <system_error>
 
+#include "base/signals.h"
+
 namespace ql {
 
 namespace {
@@ -37,6 +39,11 @@ std::string cure(int error_number) {
 SystemError::SystemError(const std::string& where, const std::string& action, int error_number)
     : Error(where, fmt::format("cannot {}: {}", action, reason(error_number)), cure(error_number)),
       error_number_(error_number) {}
+
+Interrupted::Interrupted(int signal_number, const std::string& place)
+    : std::runtime_error(fmt::format("stopped by {}{}{}", signal_name(signal_number),
+                                     place.empty() ? "" : " ", place)),
+      signal_number_(signal_number) {}
 
 std::string failure_text(const std::exception& error) {
   const std::string cure = fmt::format("; {}", kMemoryCure);

@@ -96,9 +96,8 @@ class AlreadyReported : public std::runtime_error {
 // A signal asked us to stop and we did so in good order. Ends with 128 + signal.
 class Interrupted : public std::runtime_error {
  public:
-  explicit Interrupted(int signal_number)
-      : std::runtime_error(fmt::format("stopped by signal {}", signal_number)),
-        signal_number_(signal_number) {}
+  // The text is "stopped by SIGTERM" and then `place`, such as "after step 7: RUN/last".
+  explicit Interrupted(int signal_number, const std::string& place = "");
   int signal_number() const { return signal_number_; }
 
  private:

@@ -169,7 +169,11 @@ class Processes {
                                 ? fmt::format("was ended by signal {} ({})", WTERMSIG(status),
                                               ::strsignal(WTERMSIG(status)))
                                 : fmt::format("ended with exit code {}", WEXITSTATUS(status));
-    if (WIFSIGNALED(status) || told_errors(told_).empty()) {
+    // A process that a signal has stopped in good order has reported it.
+    const bool stopped =
+        WIFEXITED(status) && std::find(kStopSignals.begin(), kStopSignals.end(),
+                                       WEXITSTATUS(status) - 128) != kStopSignals.end();
+    if (WIFSIGNALED(status) || (!stopped && told_errors(told_).empty())) {
       log_line(LogLevel::kQuiet, fmt::format("error: {} {}; the others are ended, too", name, end));
     }
     signal_all(SIGTERM);
@@ -237,6 +241,7 @@ void join_launcher() {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   // It may have ended before the line above.
   if (parse_integer(launcher) != std::int64_t{::getppid()}) std::_Exit(128 + SIGKILL);
+  set_signal_launcher(::getppid());
 }
 
 }  // namespace ql

@@ -20,7 +20,8 @@ bool run_processes(int count);
 // words: an error that all of them meet is told once.
 bool told_by_another(const std::string& words);
 
-// Sees to it that a process which run_processes() started does not outlive the one that started it.
+// Sees to it that a process which run_processes() started does not outlive the one that started it,
+// and that a signal which reaches it directly and through that one counts once.
 void join_launcher();
 
 }  // namespace ql

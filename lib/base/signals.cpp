@@ -1,10 +1,11 @@
 #include "base/signals.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
-#include <array>
 #include <atomic>
 #include <csignal>
+#include <cstring>
 
 #include "base/error.h"
 
@@ -13,51 +14,77 @@ namespace ql {
 namespace {
 
 std::atomic<int> requested_stop{0};
+std::atomic<int> requests{0};
+std::atomic<pid_t> signal_launcher{0};
 static_assert(std::atomic<int>::is_always_lock_free, "the signal handler must not lock");
-
-constexpr std::array<int, 2> kStopSignals{SIGINT, SIGTERM};
 
 // A signal that comes just before a read or a write begins does not interrupt it. So from the first
 // one on an alarm does, every second.
 extern "C" void ql_on_alarm(int /*signal_number*/) { ::alarm(1); }
 
-extern "C" void ql_on_stop_signal(int signal_number) {
+extern "C" void ql_on_stop_signal(int signal_number, siginfo_t* info, void* /*context*/) {
   int none = 0;
-  if (requested_stop.compare_exchange_strong(none, signal_number)) {
-    ::alarm(1);
-    return;
-  }
+  const bool first = requested_stop.compare_exchange_strong(none, signal_number);
+  if (first) ::alarm(1);
+  const pid_t launcher = signal_launcher;
+  if (launcher != 0 && info->si_code == SI_USER && info->si_pid == launcher) return;
+  // The system repeats SIGXCPU with every further second of processor time.
+  if (!first && signal_number == SIGXCPU && info->si_code == SI_KERNEL) return;
+  if (++requests == 1) return;
   std::signal(signal_number, SIG_DFL);
   std::raise(signal_number);
 }
 
-void install_handler(int signal_number, void (*handler)(int) = ql_on_stop_signal) {
+// Without SA_RESTART a waiting read() returns and can look at stop_signal().
+void install_stop_handler(int signal_number) {
   struct sigaction action = {};
-  action.sa_handler = handler;
+  action.sa_sigaction = ql_on_stop_signal;
   sigemptyset(&action.sa_mask);
-  // Without SA_RESTART a waiting read() returns and can look at stop_signal().
-  action.sa_flags = 0;
+  action.sa_flags = SA_SIGINFO;
   sigaction(signal_number, &action, nullptr);
+}
+
+struct sigaction current_action(int signal_number) {
+  struct sigaction action = {};
+  sigaction(signal_number, nullptr, &action);
+  return action;
+}
+
+bool has_stop_handler(int signal_number) {
+  const struct sigaction action = current_action(signal_number);
+  return (action.sa_flags & SA_SIGINFO) != 0 && action.sa_sigaction == ql_on_stop_signal;
 }
 
 }  // namespace
 
+std::string signal_name(int signal_number) {
+  const char* name = ::sigabbrev_np(signal_number);
+  return name != nullptr ? fmt::format("SIG{}", name) : fmt::format("signal {}", signal_number);
+}
+
 void install_signal_handlers() {
-  install_handler(SIGALRM, ql_on_alarm);
+  struct sigaction alarm = {};
+  alarm.sa_handler = ql_on_alarm;
+  sigemptyset(&alarm.sa_mask);
+  sigaction(SIGALRM, &alarm, nullptr);
   for (const int signal_number : kStopSignals) {
-    struct sigaction before = {};
-    sigaction(signal_number, nullptr, &before);
-    // nohup and background jobs of a script ignore signals on purpose.
-    if (before.sa_handler != SIG_IGN) install_handler(signal_number);
+    if (current_action(signal_number).sa_handler != SIG_IGN) install_stop_handler(signal_number);
+  }
+}
+
+void set_signal_launcher(pid_t launcher) { signal_launcher = launcher; }
+
+void remove_signal_handlers() {
+  std::signal(SIGALRM, SIG_DFL);
+  for (const int signal_number : kStopSignals) {
+    if (has_stop_handler(signal_number)) std::signal(signal_number, SIG_DFL);
   }
 }
 
 StopAtOnce::StopAtOnce() {
   for (std::size_t i = 0; i < kStopSignals.size(); ++i) {
-    struct sigaction action = {};
-    sigaction(kStopSignals[i], nullptr, &action);
     // Signals that a parent ignores stay ignored, and handlers of others stay.
-    replaced_[i] = action.sa_handler == ql_on_stop_signal;
+    replaced_[i] = has_stop_handler(kStopSignals[i]);
     if (replaced_[i]) std::signal(kStopSignals[i], SIG_DFL);
   }
   if (stop_signal() == 0) return;
@@ -69,7 +96,7 @@ StopAtOnce::~StopAtOnce() { restore(); }
 
 void StopAtOnce::restore() {
   for (std::size_t i = 0; i < kStopSignals.size(); ++i) {
-    if (replaced_[i]) install_handler(kStopSignals[i]);
+    if (replaced_[i]) install_stop_handler(kStopSignals[i]);
   }
 }
 

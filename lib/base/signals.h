@@ -1,15 +1,37 @@
-// SIGINT and SIGTERM: the first asks to stop in good order, the second ends the process at once.
+// Signals that ask a program to stop: the first one asks to stop in good order, the second one ends
+// the process at once.
 #pragma once
 
+#include <sys/types.h>
+
 #include <array>
+#include <csignal>
+#include <string>
 
 namespace ql {
 
+// A user sends SIGINT, a closed terminal SIGHUP; schedulers send SIGTERM, SIGUSR1, SIGUSR2 or
+// SIGXCPU some time before they kill. The system sends SIGXCPU when ulimit -t is used up. A signal
+// that was ignored when the program started (nohup, jobs in the background of a script) stays
+// ignored.
+inline constexpr std::array<int, 6> kStopSignals{SIGHUP,  SIGINT,  SIGUSR1,
+                                                 SIGUSR2, SIGXCPU, SIGTERM};
+
+// Returns "SIGTERM" and the like.
+std::string signal_name(int signal_number);
+
 // Installs the handlers. Temporary files of AtomicFile and AtomicFolder are removed by their
-// destructors when the tool unwinds; a second signal leaves only temporary names behind.
+// destructors when the tool unwinds; a second signal leaves only temporary names after it.
 void install_signal_handlers();
 
-// The signal that asked us to stop, or 0.
+// Signals of this process never count as the second one. The launcher of several processes passes
+// its signal on, and whoever sent that may have sent it to each process as well.
+void set_signal_launcher(pid_t launcher);
+
+// Gives the stop signals and SIGALRM their default actions again, except those that are ignored.
+void remove_signal_handlers();
+
+// Returns the signal that asked us to stop, or 0.
 int stop_signal();
 
 // Throws Interrupted when a stop was asked for. Long loops call it once per block or step.
@@ -27,7 +49,7 @@ class StopAtOnce {
 
  private:
   void restore();
-  std::array<bool, 2> replaced_{};  // SIGINT, SIGTERM
+  std::array<bool, kStopSignals.size()> replaced_{};
 };
 
 }  // namespace ql

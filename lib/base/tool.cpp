@@ -116,7 +116,7 @@ int reported(const std::string& tool, const std::function<void()>& work) {
   } catch (const AlreadyReported& failure) {
     return failure.exit_code();
   } catch (const Interrupted& stop) {
-    log_info("stopped by {}", stop.signal_number() == SIGINT ? "SIGINT" : "SIGTERM");
+    log_info("{}", stop.what());
     return 128 + stop.signal_number();
   } catch (const UsageError& error) {
     return fail(tool, error.what(), ExitCode::kUsage);

@@ -1,7 +1,6 @@
 #include <ATen/Functions.h>
 
 #include <algorithm>
-#include <csignal>
 #include <memory>
 #include <vector>
 
@@ -56,13 +55,6 @@ void add_up(Evaluation& result, machine::ProcessGroup& group) {
   result.known.squares = sum[3];
 }
 
-// Stops all processes when a signal stopped one of them: the others would wait for its part.
-void stop_together(int stopped, machine::ProcessGroup& group) {
-  const at::Tensor count = at::full({1}, stopped != 0 ? 1 : 0, at::kLong);
-  group.sum(count);
-  if (count.item<std::int64_t>() > 0) throw Interrupted(stopped != 0 ? stopped : SIGTERM);
-}
-
 }  // namespace
 
 Evaluation evaluate_shared(const nn::ModelAtLengths& model, const TokenSource& source,
@@ -100,7 +92,9 @@ Evaluation evaluate_shared(const nn::ModelAtLengths& model, const TokenSource& s
     }
     result.warm_up += (column.score_from - column.read_from) * segment;
   }
-  stop_together(stopped, group);
+  // The others would wait for the part of a process that a signal has stopped.
+  stopped = group.agree_on_stop(stopped);
+  if (stopped != 0) throw Interrupted(stopped);
   add_up(result, group);
   return result;
 }

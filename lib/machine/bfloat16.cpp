@@ -13,6 +13,7 @@
 
 #include "base/descriptor.h"
 #include "base/error.h"
+#include "base/signals.h"
 #include "machine/library_symbol_internal.h"
 #include "machine/onednn_product.h"
 #include "machine/vector_version.h"
@@ -46,7 +47,8 @@ bool survives_a_product() {
     const rlimit no_core_file{0, 0};
     ::setrlimit(RLIMIT_CORE, &no_core_file);
     // A program's own handlers would keep it alive.
-    for (const int signal : {SIGILL, SIGALRM, SIGINT, SIGTERM}) std::signal(signal, SIG_DFL);
+    std::signal(SIGILL, SIG_DFL);
+    remove_signal_handlers();
     ::alarm(kSecondsOfTrial);
     // OpenMP's threads are not there after a fork.
     auto* set_openmp_threads = library_symbol<void(int)>("omp_set_num_threads");

@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/signals.h"
 
 #ifdef QL_GLOO
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -306,6 +307,21 @@ void ProcessGroup::require_same(const std::string& text, const std::string& what
   }
 }
 
+int ProcessGroup::agree_on_stop(int signal_number, double* clock) {
+  const at::Tensor votes = at::zeros({1 + std::int64_t{kStopSignals.size()}}, at::kDouble);
+  auto* vote = votes.data_ptr<double>();
+  if (clock != nullptr && is_first()) vote[0] = *clock;
+  for (std::size_t i = 0; i < kStopSignals.size(); ++i) {
+    if (kStopSignals[i] == signal_number) vote[1 + i] = 1;
+  }
+  sum(votes);
+  if (clock != nullptr) *clock = vote[0];
+  for (std::size_t i = 0; i < kStopSignals.size(); ++i) {
+    if (vote[1 + i] > 0) return kStopSignals[i];
+  }
+  return 0;
+}
+
 #else
 
 struct ProcessGroup::State {};
@@ -327,6 +343,7 @@ void ProcessGroup::await_device() {}
 std::int64_t ProcessGroup::from_first(std::int64_t value) { return value; }
 std::string ProcessGroup::from_first(const std::string& text) { return text; }
 void ProcessGroup::require_same(const std::string&, const std::string&) {}
+int ProcessGroup::agree_on_stop(int signal_number, double*) { return signal_number; }
 
 #endif
 

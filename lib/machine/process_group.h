@@ -57,6 +57,11 @@ class ProcessGroup {
   // Common. Throws Error unless all processes give the same text; `what` says what it is of.
   void require_same(const std::string& text, const std::string& what);
 
+  // Common. Returns the signal that has asked one of the processes to stop, the first one of
+  // kStopSignals when several have come; 0: none. `clock` becomes the first process's, too: both
+  // travel together.
+  int agree_on_stop(int signal_number, double* clock = nullptr);
+
   // This process's part of `rows` rows; all parts in the order of ranks are the rows, and differ by
   // one row at most. Throws Error when there are fewer rows than processes.
   RowRange share_of(std::int64_t rows) const;

@@ -34,7 +34,7 @@ struct TrainingTask {
 // Throws ConfigError when the lengths do not fit, Error when the data does not (vocabulary of
 // `validation` or of `init` differs, too few tokens), and when a resume differs from what was
 // trained; Diverged when a step diverges and the configuration does not have it mended;
-// Interrupted, after a checkpoint, on SIGINT and SIGTERM.
+// Interrupted, after a checkpoint, on a signal of base/signals.h.
 //
 // Processes of a group call it with the same task. All of them read the run's folder, and only the
 // first one writes there. They stop together, whichever of them got a signal.

@@ -3,7 +3,6 @@
 #include <fmt/ranges.h>
 
 #include <cmath>
-#include <csignal>
 
 #include "base/error.h"
 #include "base/hash.h"
@@ -40,15 +39,7 @@ double TrainingRun::progress() const {
 void TrainingRun::agree() {
   elapsed_ = watch_.total();
   stop_signal_ = stop_signal();
-  if (task_.group == nullptr) return;
-  const at::Tensor votes = at::zeros({3}, at::kDouble);
-  auto* vote = votes.data_ptr<double>();
-  vote[0] = is_first() ? elapsed_ : 0;
-  vote[1] = stop_signal_ == SIGINT ? 1 : 0;
-  vote[2] = stop_signal_ == SIGTERM ? 1 : 0;
-  task_.group->sum(votes);
-  elapsed_ = vote[0];
-  stop_signal_ = vote[2] > 0 ? SIGTERM : vote[1] > 0 ? SIGINT : 0;
+  if (task_.group != nullptr) stop_signal_ = task_.group->agree_on_stop(stop_signal_, &elapsed_);
 }
 
 // A validation that a signal broke off is still due after a resume.
@@ -83,6 +74,12 @@ void TrainingRun::tell_end(bool finished, bool patient) const {
   }
 }
 
+std::string TrainingRun::place_of_stop() const {
+  if (newest_.empty()) return "before the first step";
+  return fmt::format("after step {} of {}: {}", with_thousands(state_.step),
+                     with_thousands(task_.config.steps), folder_.last().string());
+}
+
 bool TrainingRun::checkpoint_due() const {
   const TrainingConfig& config = task_.config;
   return state_.step % config.checkpoint_interval == 0 ||
@@ -107,7 +104,7 @@ void TrainingRun::run_steps() {
     const bool patient = !out_of_patience();
     const bool pause = finished || !patient || (task_.stop_at > 0 && state_.step >= task_.stop_at);
     if (checkpoint_due() || pause || stop_signal_ != 0) save_unsaved();
-    if (stop_signal_ != 0) throw Interrupted(stop_signal_);
+    if (stop_signal_ != 0) throw Interrupted(stop_signal_, place_of_stop());
     if (pause) {
       line_.clear();
       tell_end(finished, patient);

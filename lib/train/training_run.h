@@ -64,6 +64,7 @@ class TrainingRun {
   bool validation_due(bool finished) const;
   bool out_of_patience() const;
   void tell_end(bool finished, bool patient) const;
+  std::string place_of_stop() const;  // in words, after the last checkpoint
   void train_step();
   void add(const StepResult& result);
   void finish_steps();

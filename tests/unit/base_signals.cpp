@@ -1,5 +1,15 @@
 #include <doctest/doctest.h>
 #include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <ctime>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "base/signals.h"
@@ -14,8 +24,23 @@ TEST_CASE("no signal, no stop") {
   CHECK_NOTHROW(check_for_stop());
 }
 
+TEST_CASE("the signals that ask for a stop, and their names") {
+  const std::pair<int, const char*> signals[] = {
+      {SIGHUP, "SIGHUP"},   {SIGINT, "SIGINT"},   {SIGTERM, "SIGTERM"},
+      {SIGUSR1, "SIGUSR1"}, {SIGUSR2, "SIGUSR2"}, {SIGXCPU, "SIGXCPU"},
+  };
+  CHECK(std::size(signals) == kStopSignals.size());
+  for (const auto& [number, name] : signals) {
+    CHECK(std::count(kStopSignals.begin(), kStopSignals.end(), number) == 1);
+    CHECK(signal_name(number) == name);
+    CHECK(Interrupted(number).what() == std::string("stopped by ") + name);
+  }
+  CHECK(Interrupted(SIGUSR1, "after step 7").what() ==
+        std::string("stopped by SIGUSR1 after step 7"));
+}
+
 TEST_CASE("the first signal asks, the second ends") {
-  for (const int number : {SIGINT, SIGTERM}) {
+  for (const int number : kStopSignals) {
     const auto first = in_child([&] {
       install_signal_handlers();
       ::raise(number);
@@ -61,14 +86,95 @@ TEST_CASE("a call that cannot ask is ended by the first signal") {
 }
 
 TEST_CASE("a signal that the parent ignores stays ignored") {
+  for (const int number : kStopSignals) {
+    const auto ending = in_child([number] {
+      ::signal(number, SIG_IGN);
+      install_signal_handlers();
+      { const StopAtOnce unheard; }
+      remove_signal_handlers();
+      ::raise(number);
+      ::raise(number);
+      return stop_signal();
+    });
+    CHECK(ending.exit_code == 0);
+  }
+}
+
+TEST_CASE("without the handlers a signal ends the process at once") {
+  for (const int number : kStopSignals) {
+    const auto ending = in_child([number] {
+      install_signal_handlers();
+      remove_signal_handlers();
+      ::raise(number);
+      return 0;
+    });
+    CHECK(ending.signal == number);
+  }
+}
+
+// A program that uses up its time asks once: the system repeats the signal every second, sooner
+// than a checkpoint may be written.
+TEST_CASE("SIGXCPU of the system counts once") {
   const auto ending = in_child([] {
-    ::signal(SIGINT, SIG_IGN);
     install_signal_handlers();
-    ::raise(SIGINT);
-    ::raise(SIGINT);
-    return stop_signal();
+    struct rlimit limit {};
+    ::getrlimit(RLIMIT_CPU, &limit);
+    limit.rlim_cur = 1;
+    ::setrlimit(RLIMIT_CPU, &limit);
+    const auto used = [] { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; };
+    const double begin = used();
+    while (used() < begin + 3.5) {
+    }
+    if (stop_signal() != SIGXCPU) return 1;
+    ::raise(SIGTERM);
+    return 2;
   });
-  CHECK(ending.exit_code == 0);
+  CHECK(ending.signal == SIGTERM);
+}
+
+// A scheduler may signal all processes of a job: each of several gets the signal directly and from
+// the process that started it, in any order.
+TEST_CASE("a signal and the launcher's are one") {
+  const auto signals = [](const std::vector<bool>& from_launcher) {
+    return in_child([&] {
+             int ready[2], go[2];
+             if (::pipe(ready) != 0 || ::pipe(go) != 0) return 100;
+             const pid_t child = ::fork();
+             char byte = 0;
+             if (child == 0) {
+               install_signal_handlers();
+               set_signal_launcher(::getppid());
+               for (const bool launcher : from_launcher) {
+                 if (!launcher) {
+                   ::raise(SIGUSR1);
+                   continue;
+                 }
+                 // The read is interrupted by the launcher's signal, or finds the byte that follows
+                 // it.
+                 if (::write(ready[1], "x", 1) != 1) ::_exit(101);
+                 while (::read(go[0], &byte, 1) < 0 && errno == EINTR) {
+                 }
+               }
+               ::_exit(stop_signal());
+             }
+             ::close(ready[1]);
+             while (::read(ready[0], &byte, 1) == 1) {
+               ::kill(child, SIGUSR1);
+               if (::write(go[1], "x", 1) != 1) return 102;
+             }
+             int status = 0;
+             ::waitpid(child, &status, 0);
+             return WIFSIGNALED(status) ? -WTERMSIG(status) & 0xff : WEXITSTATUS(status);
+           })
+        .exit_code;
+  };
+  const int ended = -SIGUSR1 & 0xff;
+  CHECK(signals({true}) == SIGUSR1);
+  CHECK(signals({true, false}) == SIGUSR1);
+  CHECK(signals({false, true}) == SIGUSR1);
+  CHECK(signals({true, true}) == SIGUSR1);
+  CHECK(signals({false, false}) == ended);
+  CHECK(signals({true, false, false}) == ended);
 }
 
 }  // namespace ql

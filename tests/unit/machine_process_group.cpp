@@ -5,6 +5,7 @@
 #include <atomic>
 
 #include "base/error.h"
+#include "base/signals.h"
 #include "process_support.h"
 #include "torch_doctest.h"
 
@@ -45,6 +46,22 @@ TEST_CASE("several sums are under way at once") {
       }
     }
   });
+}
+
+TEST_CASE(
+    "all processes stop by the signal that one of them got, and have the clock of the first") {
+  for (const int signal_number : kStopSignals) {
+    CAPTURE(signal_number);
+    std::atomic<int> good{0};
+    test::in_group(3, [&](ProcessGroup& group) {
+      double clock = 5.5 + group.rank();
+      good += group.agree_on_stop(group.rank() == 1 ? signal_number : 0, &clock) == signal_number;
+      good += clock == 5.5;
+      good += group.agree_on_stop(0) == 0;
+      good += group.agree_on_stop(group.rank() == 1 ? signal_number : SIGHUP) == SIGHUP;
+    });
+    CHECK(good == 12);
+  }
 }
 
 TEST_CASE("what differs between processes is found and named") {
