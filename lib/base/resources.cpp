@@ -11,10 +11,11 @@
 #include <fstream>
 #include <limits>
 #include <set>
-#include <sstream>
 #include <string>
 #include <system_error>
 #include <utility>
+
+#include "base/control_group.h"
 
 namespace ql {
 
@@ -30,34 +31,6 @@ std::pair<std::string, std::string> core_of(int cpu) {
                       : std::pair{package, core};
 }
 
-// Returns how many CPUs' worth of time the control group grants; 0: no limit.
-double quota() {
-  std::string limit;
-  double period = 0;
-  std::ifstream file("/sys/fs/cgroup/cpu.max");
-  if (!(file >> limit >> period) || limit == "max" || period <= 0) return 0;
-  double granted = 0;
-  std::istringstream(limit) >> granted;
-  return granted / period;
-}
-
-// The number at the beginning of a file; `otherwise` when there is none ("max").
-std::int64_t number_in(const char* path, std::int64_t otherwise) {
-  std::int64_t number = 0;
-  std::ifstream file(path);
-  return file >> number ? number : otherwise;
-}
-
-// Bytes of files that a control group holds in memory.
-std::int64_t cached_files(const char* statistics) {
-  std::ifstream file(statistics);
-  std::int64_t sum = 0, value = 0;
-  for (std::string name; file >> name >> value;) {
-    sum += name == "inactive_file" || name == "active_file" ? value : 0;
-  }
-  return sum;
-}
-
 }  // namespace
 
 int usable_cores() {
@@ -69,8 +42,8 @@ int usable_cores() {
     }
   }
   int count = std::max(1, static_cast<int>(cores.size()));
-  if (const double limit = quota(); limit > 0) {
-    count = std::min(count, std::max(1, static_cast<int>(std::ceil(limit))));
+  if (const std::optional<double> limit = control_group_limits().cores) {
+    count = std::max(1, static_cast<int>(std::min<double>(count, std::ceil(*limit))));
   }
   return count;
 }
@@ -107,13 +80,7 @@ std::int64_t available_bytes() {
       available = std::stoll(line.substr(line.find(':') + 1)) * 1024;
     }
   }
-  const std::int64_t limit = number_in("/sys/fs/cgroup/memory.max", kUnknown);
-  if (limit != kUnknown) {
-    // The group's use counts its cache of files, which it gives up when it must.
-    const std::int64_t used =
-        number_in("/sys/fs/cgroup/memory.current", 0) - cached_files("/sys/fs/cgroup/memory.stat");
-    available = std::min(available, limit - used);
-  }
+  available = std::min(available, control_group_limits().unused_memory.value_or(kUnknown));
   return available == kUnknown ? 0 : std::max<std::int64_t>(1, available);
 }
 

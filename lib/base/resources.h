@@ -7,7 +7,7 @@
 namespace ql {
 
 // Returns the number of physical cores: those of the process's CPU affinity, at most the control
-// group's quota, at least 1.
+// groups' quota, at least 1.
 int usable_cores();
 
 // Returns how long the threads of this process that still live were ready to run but had no core,
@@ -20,7 +20,7 @@ std::int64_t resident_bytes();
 // Returns the most that it had at once.
 std::int64_t peak_resident_bytes();
 
-// Returns the bytes that the system could still give without swapping, or the control group, if
+// Returns the bytes that the system could still give without swapping, or the control groups, if
 // that is less; 0: unknown.
 std::int64_t available_bytes();
 
