@@ -75,25 +75,23 @@ std::vector<Option> option_table() {
 }  // namespace
 
 ql::ToolTable qltrain_table() {
-  return {
-      "qltrain",
-      "train a network of the Transformer-QL family on packed data",
-      {{"",
-        "",
-        "",
-        option_table(),
-        {{"qltrain --data data/train --valid data/valid -m demo-ql -o runs/ql",
-          "train as the preset says"},
-         {"qltrain -o runs/ql --resume", "continue after an interruption"},
-         {"qltrain --data data/train --valid data/valid -m demo-xl -o runs/xl --minutes 5 "
-          "--set dropout=0.2",
-          "with another dropout, in five minutes"},
-         {"qltrain --data data/train --valid data/valid -m simplebooks-2-ql -o runs/big "
-          "--device cuda --precision bfloat16",
-          "on a GPU"},
-         {"torchrun --no-python --nproc-per-node 4 qltrain --data data/train --valid data/valid -m "
-          "demo-ql -o runs/ql",
-          "with four processes that share every batch"}}}}};
+  return {"qltrain",
+          "train a network of the Transformer-QL family on packed data",
+          {{"",
+            "",
+            "",
+            option_table(),
+            {{"qltrain --data data/train --valid data/valid -m demo-ql -o runs/ql",
+              "train as the preset says"},
+             {"qltrain -o runs/ql --resume", "continue after an interruption"},
+             {"qltrain --data data/train --valid data/valid -m demo-xl -o runs/xl --minutes 5 "
+              "--set dropout=0.2",
+              "with another dropout, in five minutes"},
+             {"qltrain --data data/train --valid data/valid -m simplebooks-2-ql -o runs/big "
+              "--device cuda --precision bfloat16",
+              "on a GPU"},
+             {"qltrain --data data/train --valid data/valid -m demo-ql -o runs/ql --processes 4",
+              "with four processes that share every batch"}}}}};
 }
 
 void check_qltrain(const Options& options) {
