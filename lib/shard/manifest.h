@@ -72,8 +72,10 @@ Manifest read_manifest(const PackedFolder& place);
 // The vocabulary file's text, checked against the manifest; "" without one.
 std::string read_vocabulary_text(const PackedFolder& place, const Manifest& manifest);
 
-// Path of a file that the manifest names. Throws FormatError when it leaves the folder: "..", an
-// absolute path, or a symbolic link that leads out.
+// Returns the path of a file that the manifest names. Throws FormatError when the name leaves the
+// folder (".." or an absolute path), and for a symbolic link to nothing. Other links are followed
+// wherever they lead: caches of downloads consist of them, and the manifest's hashes guard the
+// content.
 std::filesystem::path path_inside(const PackedFolder& place, const std::string& file);
 
 }  // namespace ql::shard

@@ -12,7 +12,8 @@ namespace ql::fuzz {
 
 namespace {
 
-// A folder with links that stay inside, lead out, and lead nowhere, beside a file outside.
+// A folder with links that stay inside, lead out, and lead nowhere, beside a file outside. Names
+// have to stay inside, wherever their links lead.
 class Place {
  public:
   Place() {
@@ -26,19 +27,17 @@ class Place {
     fs::create_symlink("/etc/passwd", data / "far");
     fs::create_symlink("loop", data / "loop");
     folder_ = {data, data / "manifest.json", data.string()};
-    root_ = fs::canonical(data).string() + "/";
   }
   void check(const std::string& file) const {
     fs::path path;
     if (!accepted([&] { path = path_inside(folder_, file); })) return;
-    require(fs::canonical(path).string().rfind(root_, 0) == 0 || fs::canonical(path) / "" == root_,
+    require(is_inside_path(path.lexically_relative(folder_.folder)),
             "files of a manifest are inside its folder");
   }
 
  private:
   test::ScratchFolder scratch_;
   shard::PackedFolder folder_;
-  std::string root_;
 };
 
 std::string repaired(std::string_view text) {

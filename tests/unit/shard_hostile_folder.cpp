@@ -111,22 +111,61 @@ TEST_CASE("a manifest that points outside its folder is refused") {
                  "is not inside the folder"));
 }
 
-TEST_CASE("symbolic links may stay inside, and not lead out") {
-  const ScratchFolder scratch;
-  const fs::path data = scratch / "data";
-  pack(data, {{1, 2, 3}}, header_of(10));
-  fs::rename(data / "shard-00000.zst", data / "elsewhere");
-  fs::create_symlink("elsewhere", data / "shard-00000.zst");
-  CHECK(verdict(data).empty());
-  fs::rename(data / "elsewhere", scratch / "elsewhere");
-  fs::remove(data / "shard-00000.zst");
-  fs::create_symlink("../elsewhere", data / "shard-00000.zst");
-  CHECK(contains(verdict(data), "shard-00000.zst: a link leads out of the folder"));
-  // The folder itself may be reached through a link.
-  fs::remove(data / "shard-00000.zst");
-  fs::rename(scratch / "elsewhere", data / "shard-00000.zst");
-  fs::create_directory_symlink("data", scratch / "link");
-  CHECK(verdict(scratch / "link").empty());
+TEST_CASE("symbolic links of the folder's own names are followed") {
+  // Each way of storing files moves one into `store` and leaves a link in its place.
+  struct Case {
+    const char* store;  // from the scratch folder
+    const char* link;   // from the packed folder; a '@' stands for the scratch folder
+  };
+  const Case cases[] = {
+      {"data/elsewhere", "elsewhere"},                              // inside
+      {"blobs/3f5a", "../blobs/3f5a"},                              // Hugging Face's cache
+      {".git/annex/objects/S.zst", "../.git/annex/objects/S.zst"},  // git-annex
+      {"cache/files/md5/ab/cdef", "@/cache/files/md5/ab/cdef"},     // DVC
+      {"data/deep/er", "../link/deep/er"},                          // through another link
+  };
+  for (const auto& [store, link] : cases) {
+    for (const char* name :
+         {"manifest.json", "shard-00000.zst", "documents.zst", "vocabulary.json"}) {
+      CAPTURE(store);
+      CAPTURE(name);
+      const ScratchFolder scratch;
+      const fs::path data = scratch / "data", stored = scratch / store;
+      pack(data, {{1, 2, 3}}, header_of(10, "v"));
+      fs::create_directory_symlink("data", scratch / "link");
+      fs::create_directories(stored.parent_path());
+      fs::rename(data / name, stored);
+      std::string target = link;
+      if (target[0] == '@') target.replace(0, 1, scratch.path().string());
+      fs::create_symlink(target, data / name);
+      CHECK(verdict(data).empty());
+      // The folder itself may be reached through a link.
+      CHECK(verdict(scratch / "link").empty());
+      // The hashes guard the content.
+      std::string changed = ql::test::slurp(stored);
+      changed[changed.size() / 2] = static_cast<char>(changed[changed.size() / 2] ^ 1);
+      overwrite(stored, changed);
+      CHECK_FALSE(verdict(data).empty());
+      fs::remove(stored);
+      CHECK(contains(verdict(data), std::string(name) + ": a link to " + target +
+                                        ", where nothing is; fetch the file's content first"));
+    }
+  }
+}
+
+TEST_CASE("links that lead to no file are refused") {
+  const std::pair<const char*, const char*> cases[] = {{"shard-00000.zst", "too many"},
+                                                       {"/dev/zero", "not a regular file"},
+                                                       {".", "not a regular file"},
+                                                       {"/none/at/all", "where nothing is"}};
+  for (const auto& [target, message] : cases) {
+    CAPTURE(target);
+    const ScratchFolder scratch;
+    pack(scratch / "data", {{1, 2, 3}}, header_of(10));
+    fs::remove(scratch / "data" / "shard-00000.zst");
+    fs::create_symlink(target, scratch / "data" / "shard-00000.zst");
+    CHECK(contains(verdict(scratch / "data"), message));
+  }
 }
 
 TEST_CASE("a manifest that is no file, or larger than any, is refused at once") {

@@ -103,6 +103,25 @@ TEST_CASE("shards are taken over byte for byte, as links where that can be") {
   CHECK(problem_count(scratch / "c") == 0);
 }
 
+TEST_CASE("shards that are symbolic links are taken over as the files that they lead to") {
+  const ScratchFolder scratch;
+  pack(scratch / "a", {{1, 2, 3}}, header_of(10));
+  fs::create_directories(scratch / "store");
+  for (const char* name : {"shard-00000.zst", "documents.zst", "manifest.json"}) {
+    fs::rename(scratch / "a" / name, scratch / "store" / name);
+    fs::create_symlink(fs::path("../store") / name, scratch / "a" / name);
+  }
+  const std::string data = (scratch / "a").string();
+  const Joined joined = join({data, data}, scratch / "deeper" / "c");
+  CHECK(joined.linked == 2);
+  for (const auto& entry : fs::directory_iterator(scratch / "deeper" / "c")) {
+    CHECK(entry.symlink_status().type() == fs::file_type::regular);
+  }
+  fs::remove_all(scratch / "a");
+  fs::remove_all(scratch / "store");
+  CHECK(problem_count(scratch / "deeper" / "c") == 0);
+}
+
 TEST_CASE("a file keeps its bytes under its second name, whatever the first is now") {
   const ScratchFolder scratch;
   overwrite(scratch / "file", "old");
