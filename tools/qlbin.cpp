@@ -303,7 +303,7 @@ void import_files(const Options& options) {
   check_pack_target(options.text("output"), options.flag("force"));
   const std::vector<std::string>& files = options.positional();
   // All headers and sizes are looked at before the first token is packed.
-  const std::int64_t tokens = count_tokens(files, rules.format);
+  const std::int64_t tokens = count_tokens(files, rules);
   IdPacker packer(options, given);
   Progress progress("import", "tokens", tokens);
   import_tokens(files, rules, packer.sink(), shown_by(progress));

@@ -11,9 +11,11 @@ namespace {
 using namespace ql;
 
 Option foreign_format() {
-  return required(without_default(
-      make_choice("format", "FORMAT", "Whose token files: llm.c's, nanoGPT's or Megatron's.",
-                  all_names<foreign::Format>())));
+  return required(without_default(make_choice(
+      "format", "FORMAT",
+      "Whose token files: llm.c's, nanoGPT's (u16 ids and nothing else), Megatron's, or "
+      "u32: nanoGPT's with ids of 4 bytes.",
+      all_names<foreign::Format>())));
 }
 
 Option output_folder(const char* help) {
@@ -161,8 +163,8 @@ Command import_files() {
       joined(joined(writing_options(),
                     vocabulary_options(
                         "the ids",
-                        "Id of the end-of-sentence token where there is no --vocab. Of llm.c and "
-                        "nanoGPT, it ends a document; without one all FILEs are one document.")),
+                        "Id of the end-of-sentence token where there is no --vocab. Except for "
+                        "megatron, it ends a document; without one all FILEs are one document.")),
              {foreign_format(),
               make_flag("eos-first",
                         "<eos> begins a document, as in what llm.c's scripts write: 50256 of "

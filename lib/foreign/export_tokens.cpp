@@ -74,6 +74,7 @@ std::int64_t largest_vocabulary(Format format) {
     case Format::kMegatron:
       return std::int64_t{1} << 31;
     case Format::kLlmc:
+    case Format::kU32:
       break;
   }
   return std::int64_t{1} << 32;
@@ -88,9 +89,9 @@ void export_tokens(shard::JoinedData& data, const fs::path& folder, const Export
     throw Error(first.name(),
                 fmt::format("the ids of a vocabulary with {} entries do not fit, at most {} do",
                             first.vocabulary().size, largest_vocabulary(options.format)),
-                "choose another format");
+                "choose another format, such as u32");
   }
-  const int bytes_per_id = first.vocabulary().bytes_per_id();
+  const int bytes_per_id = options.format == Format::kU32 ? 4 : first.vocabulary().bytes_per_id();
   shard::NewFolder target(shard::check_empty_target(folder));
   IdFiles files(target, options, data.tokens(), bytes_per_id);
   data.copy({0, data.tokens()}, options.threads, files, done);

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/little_endian.h"
 #include "base/signals.h"
+#include "foreign/id_width_internal.h"
 
 namespace ql::foreign {
 
@@ -35,12 +36,13 @@ std::size_t decode_as(const char* bytes, std::int64_t vocabulary_size, std::vect
 }  // namespace
 
 IdReader::IdReader(const RandomAccessFile& file, std::string name, std::int64_t offset, IdType type,
-                   std::int64_t vocabulary_size)
+                   std::int64_t vocabulary_size, bool plain)
     : file_(file),
       name_(std::move(name)),
       offset_(offset),
       type_(type),
-      vocabulary_size_(vocabulary_size) {}
+      vocabulary_size_(vocabulary_size),
+      plain_(plain) {}
 
 void IdReader::read(std::int64_t count, const UseIds& use) {
   while (count > 0) {
@@ -50,6 +52,9 @@ void IdReader::read(std::int64_t count, const UseIds& use) {
     file_.read(offset_, bytes_.data(), bytes_.size());
     ids_.resize(static_cast<std::size_t>(part));
     decode();
+    if (plain_ && position_ == 0) {
+      warn_of_wider_ids(name_, type_.bytes, ids_.data(), ids_.size(), kImportWidths);
+    }
     use(ids_.data(), ids_.size());
     offset_ += part * type_.bytes;
     position_ += part;
@@ -82,7 +87,8 @@ void IdReader::decode() {
       name_,
       fmt::format("token {}: id {} is outside the vocabulary of {} entries",
                   position_ + static_cast<std::int64_t>(good), outside, vocabulary_size_),
-      "give the vocabulary of these ids, or its size (--vocab-size), and the file's --format");
+      plain_ ? foreign_id_advice(bytes_, type_.bytes, vocabulary_size_, kImportWidths)
+             : "give the vocabulary of these ids, or its size (--vocab-size)");
 }
 
 }  // namespace ql::foreign

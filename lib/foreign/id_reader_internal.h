@@ -28,8 +28,9 @@ struct IdRun {
 class IdReader {
  public:
   // Begins at byte `offset` of the file, which must outlive this object; `name` is for messages.
+  // `plain`: the file has no header or index that says what its ids are.
   IdReader(const RandomAccessFile& file, std::string name, std::int64_t offset, IdType type,
-           std::int64_t vocabulary_size);
+           std::int64_t vocabulary_size, bool plain);
   // Calls use(ids, count) for the next `count` ids, some thousand at a time. FormatError for an id
   // outside the vocabulary and when the file ends before.
   using UseIds = std::function<void(const TokenId* ids, std::size_t count)>;
@@ -43,6 +44,7 @@ class IdReader {
   std::int64_t offset_;
   IdType type_;
   std::int64_t vocabulary_size_;
+  bool plain_;
   std::int64_t position_ = 0;  // ids read so far
   std::string bytes_;
   std::vector<TokenId> ids_;

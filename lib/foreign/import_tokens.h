@@ -1,4 +1,5 @@
-// Reads token files of other programs: llm.c, nanoGPT and Megatron. qlbin(1) has their layout.
+// Reads token files of other programs: llm.c, nanoGPT (also with u32 ids) and Megatron. qlbin(1)
+// has their layout.
 #pragma once
 
 #include <cstdint>
@@ -14,15 +15,17 @@ namespace ql::foreign {
 struct ImportRules {
   Format format = Format::kNanogpt;
   shard::VocabularyInfo vocabulary;
-  // llm.c and nanoGPT: a document begins behind each vocabulary.eos, or, with `eos_first`, at each.
-  // Without an eos all files together are one document. Megatron's index says where documents are.
+  // llm.c, nanoGPT and u32: a document begins after each vocabulary.eos, or, with `eos_first`, at
+  // each. Without an eos all files together are one document. Megatron's index says where documents
+  // are.
   bool eos_first = false;
 };
 
 // The tokens that the files hold by their headers, indexes and sizes, which are compared with each
 // other and must agree. For Megatron a file is named with .bin, .idx or neither. Throws
-// FormatError.
-std::int64_t count_tokens(const std::vector<std::string>& files, Format format);
+// FormatError, also for ids that a header says are u16 and a vocabulary that exceeds them (of
+// Megatron a warning), and UsageError for such a vocabulary and nanoGPT.
+std::int64_t count_tokens(const std::vector<std::string>& files, const ImportRules& rules);
 
 // Sends the tokens of all files, in the order of the names. Memory does not grow with the files.
 // FormatError for ids outside the vocabulary and for what count_tokens() finds. Does not finish the

@@ -27,8 +27,9 @@ void read_text_ids(InputFile& input, const shard::VocabularyInfo& vocabulary,
                    const TextIdCures& cures = {});
 
 // Ids of 2 or 4 bytes, all one document. FormatError for ids outside the vocabulary and for an
-// input that ends within an id. Does not finish the sink. `content` is kRawIds, or kAnything for a
-// file whose ids happen to look like another kind of file.
+// input that ends within an id; UsageError for 2 bytes and a vocabulary of more than 65,536
+// entries. Logs a warning when the ids look like wider ones. Does not finish the sink. `content` is
+// kRawIds, or kAnything for a file whose ids happen to look like another kind of file.
 void read_raw_ids(InputFile& input, int bytes_per_id, const shard::VocabularyInfo& vocabulary,
                   shard::TokenSink& sink, const shard::TokensDone& done,
                   Content content = Content::kRawIds);

@@ -3,6 +3,7 @@
 #include "base/data_input.h"
 #include "base/error.h"
 #include "base/signals.h"
+#include "foreign/id_width_internal.h"
 #include "foreign/plain_ids.h"
 #include "shard/id_codec.h"
 
@@ -11,6 +12,7 @@ namespace ql::foreign {
 namespace {
 
 constexpr std::size_t kBufferBytes = std::size_t{256} << 10;
+constexpr WidthOptions kWidthOptions = {"--input u16", "--input u32"};
 // No id has so many; a file of nothing but digits must not fill the memory or the message.
 constexpr std::size_t kMostShownDigits = 100;
 
@@ -118,6 +120,7 @@ void read_text_ids(InputFile& file, const shard::VocabularyInfo& vocabulary, sha
 void read_raw_ids(InputFile& file, int bytes_per_id, const shard::VocabularyInfo& vocabulary,
                   shard::TokenSink& sink, const shard::TokensDone& done, Content content) {
   DataInput input(file, content);
+  check_width(bytes_per_id, vocabulary, kWidthOptions);
   std::string buffer(kBufferBytes, '\0');
   std::vector<shard::TokenId> ids;
   std::int64_t tokens = 0;
@@ -132,9 +135,12 @@ void read_raw_ids(InputFile& file, int bytes_per_id, const shard::VocabularyInfo
     shard::decode_ids(buffer.data(), got, bytes_per_id, ids);
     const std::string problem = shard::foreign_id(ids, tokens, vocabulary.size);
     if (!problem.empty()) {
-      throw FormatError(input.name(), problem,
-                        "give the vocabulary of these ids, or its size (--vocab-size), or --input "
-                        "with their width");
+      throw FormatError(
+          input.name(), problem,
+          foreign_id_advice({buffer.data(), got}, bytes_per_id, vocabulary.size, kWidthOptions));
+    }
+    if (tokens == 0) {
+      warn_of_wider_ids(input.name(), bytes_per_id, ids.data(), ids.size(), kWidthOptions);
     }
     sink.write(ids.data(), ids.size());
     tokens += static_cast<std::int64_t>(ids.size());

@@ -25,6 +25,7 @@ foreign::ImportRules rules_of(unsigned mode) {
   constexpr Format kFormats[] = {Format::kLlmc, Format::kLlmc, Format::kNanogpt, Format::kMegatron};
   foreign::ImportRules rules;
   rules.format = kFormats[mode & 3];
+  if (rules.format == Format::kNanogpt && (mode & 16) != 0) rules.format = Format::kU32;
   rules.vocabulary.size = 50000;
   if ((mode & 4) == 0) rules.vocabulary.eos = 0;
   rules.eos_first = (mode & 8) != 0;
@@ -51,7 +52,7 @@ void put_files(Input input, const test::ScratchFolder& folder) {
 
 Documents import(const fs::path& file, const foreign::ImportRules& rules) {
   shard::test::ListSink sink;
-  const std::int64_t counted = foreign::count_tokens({file.string()}, rules.format);
+  const std::int64_t counted = foreign::count_tokens({file.string()}, rules);
   std::int64_t done = 0;
   foreign::import_tokens({file.string()}, rules, sink, [&](std::int64_t tokens) { done = tokens; });
   std::int64_t sent = 0;

@@ -1,6 +1,8 @@
 #include <doctest/doctest.h>
 
+#include "base/log.h"
 #include "foreign/plain_ids.h"
+#include "shard/id_codec.h"
 #include "unit/shard_support.h"
 
 namespace ql::foreign {
@@ -105,6 +107,52 @@ TEST_CASE("raw ids: cut ids, foreign ids and ids that are too wide are refused")
         make_token_writer("u16", [](const void*, std::size_t) {}, {vocabulary_of(65537), "", {}});
       }),
       "do not fit into u16"));
+}
+
+TEST_CASE("raw ids: what looks like wider ids is said") {
+  struct Case {
+    int bytes_per_id;
+    std::vector<TokenId> ids;
+    std::string said;  // "": nothing
+  };
+  const Case cases[] = {
+      {2,
+       {5, 0, 7, 0},
+       "first 4 u16 ids is 0, as if ids had 4 bytes; if they do, give --input u32"},
+      {2, {0, 0, 7, 0, 0, 0}, "as if ids had 4 bytes"},
+      {2, {5, 0, 0, 0, 7, 0, 0, 0}, "as if ids had 8 bytes; if they do, pack them as text"},
+      {4, {5, 0, 7, 0, 9}, "first 5 u32 ids is 0, as if ids had 8 bytes"},
+      {2, {5, 0, 7, 1}, ""},
+      {2, {5, 0}, ""},           // too few to say
+      {2, {0, 0, 0, 0, 0}, ""},  // one token, many times
+      {2, {0, 5, 0, 7}, ""},
+      {4, {5, 1, 7, 0}, ""},
+  };
+  for (const Case& row : cases) {
+    std::string bytes, warned;
+    append_ids(bytes, row.ids.data(), row.ids.size(), row.bytes_per_id);
+    set_log_sink([&](LogLevel, const std::string& line) { warned += line; });
+    CHECK(all_ids(parse_raw(bytes, row.bytes_per_id)) ==
+          std::vector<std::int64_t>(row.ids.begin(), row.ids.end()));
+    set_log_sink(nullptr);
+    CAPTURE(row.said);
+    CHECK(warned.empty() == row.said.empty());
+    CHECK(contains(warned, row.said));
+  }
+}
+
+TEST_CASE("raw ids: the advice about an id outside the vocabulary") {
+  const auto verdict = [](const std::string& bytes, int bytes_per_id, std::int64_t vocabulary) {
+    return complaint([&] { parse_raw(bytes, bytes_per_id, vocabulary); });
+  };
+  // Big-endian 1, 2, 999; then u16 ids as u32; then neither.
+  CHECK(contains(verdict(std::string("\0\1\0\2\3\xE7", 6), 2, 1000), "dd conv=swab"));
+  CHECK(contains(verdict(std::string("\1\0\2\0\xE7\3\3\0", 8), 4, 1000), "give --input u16"));
+  CHECK(contains(verdict(std::string("\xE8\3\2\0\0\xFF\3\0", 8), 4, 1000),
+                 "give the vocabulary of these ids, or its size (--vocab-size), or --input with"));
+  CHECK(contains(verdict("", 2, 65537), "--input u16: u16 ids cannot name the 65537 entries"));
+  CHECK(verdict("", 2, 65536).empty());
+  CHECK(verdict("", 4, 65537).empty());
 }
 
 }  // namespace ql::foreign

@@ -1,6 +1,7 @@
 // Token files of llm.c, nanoGPT and Megatron, made here number by number, and read back.
 #include <doctest/doctest.h>
 
+#include "base/log.h"
 #include "foreign/export_tokens.h"
 #include "foreign/import_tokens.h"
 #include "foreign/megatron_index_internal.h"
@@ -76,7 +77,7 @@ ImportRules rules_of(Format format, std::int64_t vocabulary,
 
 Documents import(const std::vector<std::string>& files, const ImportRules& rules) {
   ListSink sink;
-  const std::int64_t tokens = count_tokens(files, rules.format);
+  const std::int64_t tokens = count_tokens(files, rules);
   std::int64_t last = 0;
   import_tokens(files, rules, sink, [&](std::int64_t done) { last = done; });
   CHECK(last == tokens);
@@ -146,6 +147,52 @@ TEST_CASE("nanoGPT: raw ids") {
   std::vector<std::int64_t> ids;
   for (std::int64_t i = 0; i < 200001; ++i) ids.push_back(1 + i % 60000);
   CHECK(all_ids(import_bytes(list_of(ids, 2), rules)) == ids);
+}
+
+TEST_CASE("u32: nanoGPT's file with wider ids") {
+  const auto rules = rules_of(Format::kU32, 100000, 9);
+  CHECK(import_bytes(list_of({7, 99999, 9, 1}, 4), rules) == Documents{{7, 99999, 9}, {1}});
+  CHECK(import_bytes(list_of({7, 9, 1}, 4), rules_of(Format::kU32, 10, 9, true)) ==
+        Documents{{7}, {9, 1}});
+  CHECK(import_bytes("", rules).empty());
+  CHECK(contains(complaint([&] { import_bytes("abcdef", rules); }),
+                 "6 bytes are no whole number of u32 ids"));
+  const ScratchFolder scratch;
+  for (const std::int64_t vocabulary : {1000, 100000}) {
+    const std::string data = (scratch / std::to_string(vocabulary)).string();
+    const Documents documents = random_documents(5000, vocabulary, 31);
+    pack(data, documents, header_of(vocabulary));
+    REQUIRE(exported(data, data + ".u32", Format::kU32).empty());
+    const std::string file = data + ".u32/" + std::to_string(vocabulary) + ".u32.bin";
+    CHECK(slurp(file) == list_of(all_ids(documents), 4));
+    CHECK(all_ids(import({file}, rules_of(Format::kU32, vocabulary))) == all_ids(documents));
+  }
+}
+
+TEST_CASE("u16 ids and a vocabulary that exceeds them") {
+  const std::vector<std::int64_t> ids{1, 2, 3};
+  const auto verdict = [&](Format format, std::int64_t vocabulary) {
+    return complaint([&] {
+      import_bytes(format == Format::kLlmc ? llmc_file(ids, false) : list_of(ids, 2),
+                   rules_of(format, vocabulary));
+    });
+  };
+  CHECK(verdict(Format::kNanogpt, 65536).empty());
+  CHECK(contains(verdict(Format::kNanogpt, 65537),
+                 "--format nanogpt: u16 ids cannot name the 65537 entries of the vocabulary"));
+  CHECK(verdict(Format::kLlmc, 65536).empty());
+  CHECK(contains(verdict(Format::kLlmc, 65537), "file.bin: u16 ids by its header"));
+  CHECK(import_bytes(llmc_file(ids, true), rules_of(Format::kLlmc, 65537)) == Documents{{1, 2, 3}});
+  // A vocabulary may have grown since Megatron's index was written.
+  std::string warned;
+  set_log_sink([&](LogLevel, const std::string& line) { warned += line; });
+  for (const auto& [type, width] : std::vector<std::pair<int, int>>{{8, 2}, {4, 4}}) {
+    warned.clear();
+    CHECK(import_megatron(Index::of({3}, {0, 1}, type, width).text(), list_of(ids, width), 65537) ==
+          Documents{{1, 2, 3}});
+    CHECK(contains(warned, "cannot name all 65537 entries") == (width == 2));
+  }
+  set_log_sink(nullptr);
 }
 
 TEST_CASE("Megatron: every type of ids, documents of several sequences") {

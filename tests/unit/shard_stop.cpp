@@ -44,7 +44,9 @@ TEST_CASE("a signal ends the count of an index") {
   options.format = foreign::Format::kMegatron;
   foreign::export_tokens(data, scratch / "out", options, [](std::int64_t) {});
   CHECK(hears_a_signal([&] {
-    foreign::count_tokens({(scratch / "out" / "out").string()}, foreign::Format::kMegatron);
+    foreign::ImportRules rules;
+    rules.format = foreign::Format::kMegatron;
+    foreign::count_tokens({(scratch / "out" / "out").string()}, rules);
   }));
 }
 
