@@ -29,13 +29,6 @@ namespace ql {
 
 namespace {
 
-std::string shell_quoted(const std::string& text) {
-  constexpr const char* kPlain =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./,:@%^";
-  if (!text.empty() && text.find_first_not_of(kPlain) == std::string::npos) return text;
-  return fmt::format("'{}'", fmt::join(split(text, '\''), "'\\''"));
-}
-
 // Questions that need no command. True when one was answered.
 bool answer(const ToolTable& table, const std::vector<std::string>& arguments) {
   if (arguments.empty()) return false;
@@ -149,9 +142,7 @@ int run_tool(const std::function<ToolTable()>& make_table, int argc, char** argv
       install_signal_handlers();
       set_up_words(table.name);
       const std::vector<std::string> arguments(argv + (argc > 0 ? 1 : 0), argv + argc);
-      std::string command = table.name;
-      for (const std::string& argument : arguments) command += " " + shell_quoted(argument);
-      set_provenance(table.name, command);
+      set_provenance(table.name, arguments);
       if (answer(table, arguments)) return;
       const Options options = parse_options(table, arguments);
       if (answer(table, options)) return;

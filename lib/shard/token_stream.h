@@ -25,7 +25,7 @@ struct StreamHeader {
 
 class TokenStreamWriter : public TokenSink {
  public:
-  // A provenance of more than a megabyte is left out with a warning.
+  // Throws Error for a provenance of more than a megabyte; that of base/provenance.h is shorter.
   TokenStreamWriter(ByteSink sink, const StreamHeader& header);
   ~TokenStreamWriter() override;
   void begin_document() override;

@@ -4,7 +4,6 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/little_endian.h"
-#include "base/log.h"
 #include "shard/id_codec.h"
 #include "shard/token_stream.h"
 #include "shard/token_stream_format.h"
@@ -40,11 +39,12 @@ struct TokenStreamWriter::State {
   }
 
   void write_header(const StreamHeader& header) {
-    std::string json = header_json(header.provenance);
+    const std::string json = header_json(header.provenance);
     if (json.size() > kLargestStreamHeader) {
-      // A command line may name thousands of files.
-      log_warning("token stream: a provenance of {} bytes is too long and left out", json.size());
-      json = header_json(Json::object());
+      throw Error("token stream",
+                  fmt::format("a header of {} bytes, more than the {} that are read", json.size(),
+                              kLargestStreamHeader),
+                  "give it a shorter provenance");
     }
     std::string bytes(kStreamMagic);
     append_little_endian(bytes, kStreamVersion);
