@@ -26,7 +26,7 @@ namespace {
 
 // Follows the symbolic links at `path`: the file is replaced at their end, and the links stay. A
 // link of /proc, as behind /dev/stdout, stands for an open file, which renaming cannot replace.
-fs::path behind_links(const fs::path& path) {
+fs::path behind_links(const fs::path& path, const std::string& advice) {
   constexpr int kMostLinks = 40;
   fs::path target = path;
   std::error_code error;
@@ -35,7 +35,7 @@ fs::path behind_links(const fs::path& path) {
     const fs::path folder = internal::folder_of(target);
     if (fs::canonical(folder, error).native().rfind("/proc/", 0) == 0) {
       throw Error(path.string(), "this stands for an open file, expected the name of a file",
-                  "choose another name");
+                  advice);
     }
     const fs::path next = fs::read_symlink(target, error);
     if (error) throw SystemError(path.string(), "read the link", error.value());
@@ -46,23 +46,22 @@ fs::path behind_links(const fs::path& path) {
 
 // Returns the name to write to, and refuses what is no file: renaming over a device would replace
 // it for everybody.
-fs::path file_to_write(const fs::path& named) {
+fs::path file_to_write(const fs::path& named, const std::string& advice) {
   const fs::path path = internal::final_path(named);
   struct stat status = {};
   if (::stat(path.c_str(), &status) == 0) {
     if (S_ISDIR(status.st_mode)) throw SystemError(path.string(), "write", EISDIR);
     if (!S_ISREG(status.st_mode)) {
-      throw Error(path.string(), "this is a device or pipe, expected the name of a file",
-                  "choose another name");
+      throw Error(path.string(), "this is a device or pipe, expected the name of a file", advice);
     }
   }
-  return behind_links(path);
+  return behind_links(path, advice);
 }
 
 }  // namespace
 
-AtomicFile::AtomicFile(const fs::path& path)
-    : path_(file_to_write(path)),
+AtomicFile::AtomicFile(const fs::path& path, const std::string& device_advice)
+    : path_(file_to_write(path, device_advice)),
       temporary_(path_),
       descriptor_(temporary_.path, O_WRONLY | O_CREAT | O_EXCL, path_.string(), "create") {}
 

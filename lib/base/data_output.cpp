@@ -1,5 +1,7 @@
 #include "base/data_output.h"
 
+#include <fmt/format.h>
+
 namespace ql {
 
 namespace {
@@ -12,7 +14,8 @@ DataOutput::DataOutput(const std::string& path, bool binary) {
   if (path == "-") {
     stream_.emplace(binary);
   } else {
-    file_.emplace(path);
+    // No file can appear there, but what is written to standard output may go there.
+    file_.emplace(path, path == "/dev/stdout" ? "use -o -" : fmt::format("use -o - >{}", path));
   }
 }
 

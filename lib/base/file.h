@@ -34,10 +34,12 @@ struct TemporaryPath {
 // Writes under a temporary name in the same folder; commit() fsyncs, renames and fsyncs the folder.
 // Without commit() the destructor removes the temporary file: nothing half-written is ever seen
 // under the final name. Symbolic links are followed. Every error is a SystemError that names the
-// final path.
+// final path; a device, a pipe or an open file (/dev/stdout) is an Error that advises
+// `device_advice`.
 class AtomicFile {
  public:
-  explicit AtomicFile(const fs::path& path);
+  explicit AtomicFile(const fs::path& path,
+                      const std::string& device_advice = "choose another name");
   void write(const void* data, std::size_t size);
   void write(std::string_view text) { write(text.data(), text.size()); }
   std::int64_t size() const { return size_; }
