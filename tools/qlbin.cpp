@@ -242,12 +242,11 @@ bool packs_anew(const Options& options) {
   return options.has("shard-tokens") || options.has("frame-tokens") || options.has("level");
 }
 
-void merge_anew(const Options& options, JoinedData& data) {
+void merge_anew(const Options& options, const Json& configuration, JoinedData& data) {
   // These refuse data that do not go together, before anything is made.
   const std::optional<TextCounts> counts = data.counts();
   const Json unknown_keys = data.unknown_keys();
-  PackWriter writer(options.text("output"), data.header(configuration_of(options)),
-                    pack_options(options));
+  PackWriter writer(options.text("output"), data.header(configuration), pack_options(options));
   writer.keep_unknown(unknown_keys);
   Progress progress("merge", "tokens", data.tokens());
   data.copy({0, data.tokens()}, threads_of(options), writer, shown_by(progress));
@@ -255,24 +254,29 @@ void merge_anew(const Options& options, JoinedData& data) {
   progress.finish();
 }
 
-void merge_shards(const Options& options, const JoinedData& data) {
+void merge_shards(const Options& options, const Json& configuration, const JoinedData& data) {
   JoinOptions join;
   join.force = options.flag("force");
   join.threads = threads_of(options);
   Progress progress("merge", "tokens", data.tokens());
-  const Joined joined =
-      join_packs(data, options.text("output"), data.header(configuration_of(options)), join,
-                 shown_by(progress));
+  const Joined joined = join_packs(data, options.text("output"), data.header(configuration), join,
+                                   shown_by(progress));
   progress.finish(fmt::format("shards linked: {}, copied: {}", joined.linked, joined.copied));
 }
 
 void merge(const Options& options) {
   check_pack_target(options.text("output"), options.flag("force"));
-  JoinedData data(options.positional());
+  const std::vector<std::string> names = input_names(options);
+  if (names.empty()) {
+    throw UsageError("merge", "expected MANIFEST... or --files-from, found neither",
+                     "see 'qlbin merge --help'");
+  }
+  const Json configuration = configuration_of(options, names);
+  JoinedData data(names);
   if (packs_anew(options)) {
-    merge_anew(options, data);
+    merge_anew(options, configuration, data);
   } else {
-    merge_shards(options, data);
+    merge_shards(options, configuration, data);
   }
 }
 

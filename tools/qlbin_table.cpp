@@ -149,8 +149,8 @@ Command merge() {
   return {
       "merge",
       "join several folders into one",
-      "MANIFEST...",
-      merging_options(),
+      "[MANIFEST...]",
+      joined(merging_options(), {files_from_option()}),
       {{"qlbin merge -o data/all data/part-*", "Join parts that were made in parallel"},
        {"qlbin merge -o data/small --level 19 data/train", "Pack the same tokens more tightly"}}};
 }

@@ -50,14 +50,15 @@ void warn_of_reserved(std::int64_t count) {
 }
 
 // The place of the output is no part of how it was made.
-Json configuration(const Options& options) {
-  Json json = configuration_of(options);
+Json configuration(const Options& options, const std::vector<std::string>& names) {
+  Json json = configuration_of(options, names);
   json.erase("output");
   return json;
 }
 
 // These say how text is counted. Nothing is counted when a vocabulary is imported.
-constexpr std::array kCountingOptions = {"min-count", "max-size", "invalid", "raw", "threads"};
+constexpr std::array kCountingOptions = {"min-count", "max-size", "invalid",
+                                         "raw",       "threads",  "files-from"};
 
 // Returns "" when the option is not given.
 std::string token_name(const Options& options, const char* option) {
@@ -107,7 +108,7 @@ void import_vocabulary(const Options& options) {
   DataOutput out(options.text("output"), false);
   std::vector<std::string> notes;
   const Vocabulary vocabulary = import_vocabulary(read_vocabulary_file(path), rules, path, &notes);
-  out.write(vocabulary.to_text(provenance(configuration(options))));
+  out.write(vocabulary.to_text(provenance(configuration(options, {}))));
   out.close();
   for (const std::string& note : notes) log_info("{}", note);
   log_info("{}", describe(vocabulary.info()));
@@ -136,8 +137,9 @@ void make_vocabulary(const Options& options) {
 
   // Opened first: a folder that is not there should not cost the time of counting.
   DataOutput out(options.text("output"), false);
-  const auto built = build_vocabulary(options.positional(), rules, threads_of(options));
-  out.write(built.vocabulary.to_text(provenance(configuration(options))));
+  const std::vector<std::string> names = input_names(options);
+  const auto built = build_vocabulary(names, rules, threads_of(options));
+  out.write(built.vocabulary.to_text(provenance(configuration(options, names))));
   out.close();
   log_info("lines: {}, tokens: {}{}", with_thousands(built.lines), with_thousands(built.tokens),
            built.types == 0 ? "" : ", distinct: " + with_thousands(built.types));
@@ -182,7 +184,8 @@ void encode(const Options& options) {
   const EncodeOptions rules = encode_options(options, vocabulary);
   const Encoder encoder(vocabulary, rules);
   header.vocabulary = vocabulary.info();
-  header.provenance = provenance(configuration(options));
+  const std::vector<std::string> names = input_names(options);
+  header.provenance = provenance(configuration(options, names));
   std::unique_ptr<TokenSink> sink;
   if (format == "pieces") {
     sink = std::make_unique<PieceWriter>(vocabulary, rules.eos,
@@ -191,7 +194,7 @@ void encode(const Options& options) {
     sink = make_token_writer(
         format, [&out](const void* data, std::size_t size) { out.write(data, size); }, header);
   }
-  const auto totals = encode_files(options.positional(), encoder, threads_of(options), *sink, [&] {
+  const auto totals = encode_files(names, encoder, threads_of(options), *sink, [&] {
     sink->flush();
     out.flush();
   });

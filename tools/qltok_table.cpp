@@ -20,7 +20,8 @@ Command vocab_command() {
   return {"vocab",
           "make a vocabulary from text",
           "[FILE...|-]",
-          {make_choice(
+          {files_from_option(),
+           make_choice(
                "type", "TYPE",
                "What a token is: a word between blanks, a Unicode code point, a byte, a piece of a "
                "word learned by the SentencePiece library, or (piece, with --import only) any text "
@@ -89,6 +90,7 @@ Command encode_command() {
       "[FILE...|-]",
       {required(make_option("vocab", OptionType::kFile, "VOCAB",
                             "The vocabulary file, or a checkpoint that has one.")),
+       files_from_option(),
        make_choice(
            "eos", "RULE",
            "What becomes <eos>: no line end (none), every line end (line), or every line end "

@@ -1,15 +1,61 @@
 #include "base/common_options.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdint>
+#include <string_view>
 #include <utility>
 
 #include "base/error.h"
+#include "base/file.h"
+#include "base/number.h"
 #include "base/option_builders.h"
+#include "base/provenance.h"
 #include "base/resources.h"
 
 namespace ql {
+
+namespace {
+
+// A million long names. Whoever takes a text for a list should not have to wait for all of it.
+constexpr std::size_t kLargestList = std::size_t{256} << 20;
+
+std::string read_list(InputFile& list) {
+  constexpr std::size_t kPiece = std::size_t{1} << 20;
+  std::string text;
+  for (std::size_t got = kPiece; got == kPiece;) {
+    const std::size_t before = text.size();
+    text.resize(before + kPiece);
+    got = list.read_fully(text.data() + before, kPiece);
+    text.resize(before + got);
+    if (text.size() > kLargestList) {
+      throw Error(list.name(), fmt::format("a list of more than {} bytes", kLargestList),
+                  "is it a list of names?");
+    }
+  }
+  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+  if (text.rfind(kByteOrderMark, 0) == 0) text.erase(0, kByteOrderMark.size());
+  return text;
+}
+
+// Throws Error unless something is there; `where` is the place in the list.
+void check_name(const std::string& name, const std::string& where) {
+  struct stat status = {};
+  if (::stat(name.c_str(), &status) == 0) return;
+  const int reason = errno;
+  constexpr std::size_t kMostShown = 200;
+  const std::string shown = name.size() <= kMostShown ? name : name.substr(0, kMostShown) + "...";
+  if (reason != ENOENT && reason != ENOTDIR && reason != ENAMETOOLONG) {
+    throw SystemError(where, "open '" + shown + "'", reason);
+  }
+  throw Error(where, fmt::format("there is no '{}'", shown),
+              "a list has one name a line, or NUL after each, and they are relative to the "
+              "current folder");
+}
+
+}  // namespace
 
 Option threads_option(const std::string& remark) {
   return make_integer(
@@ -28,6 +74,44 @@ Option output_file_option() {
                        "The file to write; - is standard output. It appears under its name when it "
                        "is complete, and a file of that name stays until then.",
                        "-"));
+}
+
+Option files_from_option() {
+  return make_option("files-from", OptionType::kFile, "LIST",
+                     "Take the names from this file instead of the command line; - is standard "
+                     "input. A name stands on each line, or before each NUL when the list has one "
+                     "(find -print0).");
+}
+
+std::vector<std::string> input_names(const Options& options) {
+  if (!options.has("files-from")) return options.positional();
+  if (!options.positional().empty()) {
+    throw UsageError("--files-from", "the names come from the list, not from the command line",
+                     fmt::format("put '{}' into the list", options.positional().front()));
+  }
+  InputFile list(options.text("files-from"));
+  const std::string text = read_list(list);
+  const bool has_nul = text.find('\0') != std::string::npos;
+  std::vector<std::string> names;
+  std::int64_t number = 0;
+  for (std::string& name : split(text, has_nul ? '\0' : '\n')) {
+    ++number;
+    if (!has_nul && !name.empty() && name.back() == '\r') name.pop_back();
+    if (name.empty()) continue;
+    const std::string where =
+        fmt::format("{}: {} {}", list.name(), has_nul ? "name" : "line", number);
+    if (name != "-") {
+      check_name(name, where);
+    } else if (options.text("files-from") == "-") {
+      throw Error(where, "'-' stands for standard input, which is the list itself",
+                  "keep the list in a file");
+    }
+    names.push_back(std::move(name));
+  }
+  if (names.empty()) {
+    throw Error(list.name(), "the list has no names", "look at the command that made it");
+  }
+  return names;
 }
 
 Option columns_option() {
@@ -81,6 +165,12 @@ Json configuration_of(const Options& options) {
   Json json = options.resolved();
   json.erase("threads");
   json.erase("output-file");
+  return json;
+}
+
+Json configuration_of(const Options& options, const std::vector<std::string>& names) {
+  Json json = configuration_of(options);
+  if (options.has("files-from")) json["files"] = shortened_words(names);
   return json;
 }
 
