@@ -18,6 +18,7 @@
 #include "shard/pack_summary.h"
 #include "shard/pack_target.h"
 #include "shard/pack_writer.h"
+#include "shard/part_order.h"
 #include "shard/verify.h"
 #include "tables.h"
 #include "text/counted_tokens.h"
@@ -273,6 +274,7 @@ void merge(const Options& options) {
   }
   const Json configuration = configuration_of(options, names);
   JoinedData data(names);
+  note_part_order(data);
   if (packs_anew(options)) {
     merge_anew(options, configuration, data);
   } else {
