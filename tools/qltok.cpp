@@ -57,7 +57,7 @@ Json configuration(const Options& options, const std::vector<std::string>& names
 }
 
 // These say how text is counted. Nothing is counted when a vocabulary is imported.
-constexpr std::array kCountingOptions = {"min-count", "max-size", "invalid",
+constexpr std::array kCountingOptions = {"min-count", "max-size", "character-coverage", "invalid",
                                          "raw",       "threads",  "files-from"};
 
 // Returns "" when the option is not given.
@@ -130,6 +130,7 @@ void make_vocabulary(const Options& options) {
   rules.lowercase = options.flag("lowercase");
   rules.min_count = options.integer("min-count");
   if (options.has("max-size")) rules.max_size = options.integer("max-size");
+  if (options.has("character-coverage")) rules.coverage = options.real("character-coverage");
   rules.eos = chosen<Presence>(options, "eos");
   rules.unk = chosen<Presence>(options, "unk");
   rules.invalid = chosen<InvalidText>(options, "invalid");
@@ -146,6 +147,11 @@ void make_vocabulary(const Options& options) {
   log_info("entries: {}; outside the vocabulary: {} of {} tokens ({})",
            with_thousands(built.vocabulary.size()), with_thousands(built.unknown),
            with_thousands(built.tokens), percent(built.unknown, built.tokens));
+  if (built.coverage_lowered) {
+    log_info(
+        "characters: {}, of which {} have pieces of their own; --max-size has no room for more",
+        with_thousands(built.characters), with_thousands(built.covered));
+  }
   warn_of_reserved(built.reserved);
 }
 

@@ -58,6 +58,11 @@ Command vocab_command() {
                         "Keep at most N entries, <eos> and <unk> included: the most frequent ones. "
                         "Needed for sentencepiece.",
                         "", 1, INT64_C(1) << 31),
+           make_real("character-coverage", "F",
+                     "Sentencepiece: the most frequent characters that make up this part of the "
+                     "text get pieces of their own; others become bytes, or with --unk always "
+                     "<unk>. Without the option 0.9995, or what --max-size has room for.",
+                     "", 1e-6, 1),
            make_choice(
                "eos", "WHEN",
                "Whether there is a token <eos> for line ends; auto: for words and sentencepiece. "

@@ -11,10 +11,9 @@
 
 namespace ql::text {
 
-std::size_t sentencepiece_part(std::string_view text) {
-  constexpr std::size_t kLongestPart = std::size_t{64} * 1024;
-  if (text.size() <= kLongestPart) return text.size();
-  const std::string_view head = text.substr(0, kLongestPart);
+std::size_t sentencepiece_part(std::string_view text, std::size_t longest) {
+  if (text.size() <= longest) return text.size();
+  const std::string_view head = text.substr(0, longest);
   const std::size_t blank = head.rfind(' ');
   if (blank != std::string_view::npos && blank > 0) return blank;
   return head.size() - incomplete_suffix(head);

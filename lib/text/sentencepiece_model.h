@@ -19,10 +19,10 @@ namespace ql::text {
 // The library writes a blank as U+2581 in its pieces.
 constexpr std::string_view kPieceBlank = "\xE2\x96\x81";
 
-// Returns how many bytes of `text`, valid UTF-8, to give to the library at once, because it takes
-// memory for all it gets. Long text is cut before a blank, where pieces begin anyway, or else
-// between code points.
-std::size_t sentencepiece_part(std::string_view text);
+// Returns how many bytes of `text`, valid UTF-8, to give to the library at once, at most `longest`,
+// because it takes memory for all it gets. Long text is cut before a blank, where pieces begin
+// anyway, or else between code points.
+std::size_t sentencepiece_part(std::string_view text, std::size_t longest = std::size_t{64} * 1024);
 
 // Says which blanks that tokens begin with are none of the text, because encoding adds them.
 enum class LeadingBlanks {
@@ -68,12 +68,23 @@ class SentencePieceModel {
 struct SentencePieceTraining {
   std::int64_t max_size = 0;
   bool byte_pieces = true;  // otherwise characters outside the vocabulary become <unk>
+  // The part of the text whose characters get pieces of their own, the most frequent ones first:
+  // above 0, at most 1. Without a value it is kUsualCoverage, or what max_size has room for.
+  std::optional<double> coverage{};
+};
+constexpr double kUsualCoverage = 0.9995;
+
+struct TrainedSentencePiece {
+  std::string model;            // serialized
+  std::int64_t characters = 0;  // distinct ones of the text
+  std::int64_t covered = 0;     // these of them have pieces of their own
+  bool lowered = false;         // max_size has no room for those of kUsualCoverage
 };
 
-// Trains a unigram model of at most `max_size` pieces on `lines` and returns it serialized: <eos>
-// is piece 0, <unk> piece 1. Text passes unchanged: no normalization, no added or removed blanks.
-// The same lines give the same model. Throws ConfigError when the size does not fit the text.
-std::string train_sentencepiece(const std::vector<std::string_view>& lines,
-                                const SentencePieceTraining& training);
+// Trains a unigram model of at most `max_size` pieces on `lines`: <eos> is piece 0, <unk> piece 1.
+// Text passes unchanged: no normalization, no added or removed blanks. The same lines give the same
+// model. Throws ConfigError when the size does not fit the text, Error when there is no text.
+TrainedSentencePiece train_sentencepiece(const std::vector<std::string_view>& lines,
+                                         const SentencePieceTraining& training);
 
 }  // namespace ql::text

@@ -57,6 +57,10 @@ void check_rules(const VocabularyRules& rules) {
   if (rules.max_size == 0 && pieces) {
     throw UsageError("--max-size", "--type sentencepiece needs a size", "try --max-size 8000");
   }
+  if (rules.coverage && !pieces) {
+    throw UsageError("--character-coverage", fmt::format("has no meaning with --type {}", type),
+                     "leave the option out, or give --type sentencepiece");
+  }
   if (pieces && rules.max_size > kMostPieces) {
     throw UsageError("--max-size",
                      fmt::format("{} pieces, expected at most {}", rules.max_size, kMostPieces));
@@ -204,9 +208,6 @@ BuiltVocabulary train_vocabulary(const std::vector<std::string>& files,
       ends.push_back(text.size());
     });
   }
-  if (text.empty()) {
-    throw Error("", "no text to make a vocabulary from", "give a file with words in it");
-  }
   std::vector<std::string_view> lines;
   for (std::size_t i = 0, begin = 0; i < ends.size(); begin = ends[i++]) {
     lines.push_back(std::string_view(text).substr(begin, ends[i] - begin));
@@ -217,7 +218,9 @@ BuiltVocabulary train_vocabulary(const std::vector<std::string>& files,
   content.lowercase = rules.lowercase;
   content.eos = 0;
   content.unk = 1;
-  content.model = train_sentencepiece(lines, {rules.max_size, !wants_unk(rules)});
+  TrainedSentencePiece trained =
+      train_sentencepiece(lines, {rules.max_size, !wants_unk(rules), rules.coverage});
+  content.model = std::move(trained.model);
   const SentencePieceModel model(content.model, kWhere);
   for (std::uint32_t id = 0; id < model.size(); ++id) add_token(content, model.piece(id), 0);
 
@@ -235,7 +238,12 @@ BuiltVocabulary train_vocabulary(const std::vector<std::string>& files,
     tokens += static_cast<std::int64_t>(ids.size());
   }
   content.counts[*content.eos] = line_count;
-  return {Vocabulary(std::move(content), kWhere), line_count, tokens, 0, unknowns.count(), 0};
+  BuiltVocabulary built{Vocabulary(std::move(content), kWhere), line_count, tokens};
+  built.unknown = unknowns.count();
+  built.characters = trained.characters;
+  built.covered = trained.covered;
+  built.coverage_lowered = trained.lowered;
+  return built;
 }
 
 }  // namespace

@@ -28,6 +28,7 @@ struct VocabularyRules {
   // A sentencepiece vocabulary always has <unk>, because the library wants it; kAlways means that
   // it is used, otherwise 256 byte pieces stand for what no other piece covers.
   Presence unk = Presence::kAuto;
+  std::optional<double> coverage{};  // sentencepiece: see SentencePieceTraining
   InvalidText invalid = InvalidText::kError;
   Content content = Content::kText;  // or kAnything: files are read as they are
 };
@@ -39,6 +40,9 @@ struct BuiltVocabulary {
   std::int64_t types = 0;     // distinct ones; 0 for sentencepiece, where nothing is counted before
   std::int64_t unknown = 0;   // tokens of the text that the vocabulary leaves out
   std::int64_t reserved = 0;  // words of the text that look like <eos>; they are unknown, too
+  // Sentencepiece only, see TrainedSentencePiece.
+  std::int64_t characters = 0, covered = 0;
+  bool coverage_lowered = false;
 };
 
 // Order of ids: <eos>, <unk> (where they exist), then by falling count, equal counts by bytes.

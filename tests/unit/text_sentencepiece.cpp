@@ -1,9 +1,13 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <ctime>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "base/utf8.h"
 #include "text/base64_internal.h"
 #include "text/decoder.h"
 #include "text/encode_files.h"
@@ -187,6 +191,117 @@ TEST_CASE("a character that the library reserves spoils only its neighbourhood")
   const Vocabulary vocabulary = train(text, rules_with(320)).vocabulary;
   CHECK(encode("walking talkers", vocabulary, EosRule::kLine).ids.size() <= kFewPieces);
   CHECK(encode("a \u2585 b", vocabulary, EosRule::kLine).decoded == "a \u2585 b");
+}
+
+// 60 rare characters, each once, among many words of 12 letters and the blank.
+std::string text_with_rare_characters() {
+  std::string text = training_text();
+  for (char32_t c = 0x4E00; c < 0x4E00 + 60; ++c) append_utf8(text, c);
+  return text;
+}
+
+bool has_piece(const Vocabulary& vocabulary, const std::string& piece) {
+  return vocabulary.find(piece) != TokenTable::kNone;
+}
+
+TEST_CASE("characters without room for a piece become bytes or <unk>") {
+  const std::string text = text_with_rare_characters();
+  std::set<std::string> distinct;
+  for (std::size_t i = 0; i < text.size();) {
+    const std::size_t length = code_point_at(text, i).length;
+    if (const std::string c = text.substr(i, length); c != "\n" && c != "\t") distinct.insert(c);
+    i += length;
+  }
+  const auto all = static_cast<std::int64_t>(distinct.size());
+  struct Row {
+    Presence unk;
+    std::int64_t size;
+    std::optional<double> coverage;
+    std::int64_t covered;
+    bool lowered;
+  };
+  const std::vector<Row> rows = {
+      {Presence::kAuto, 258 + all + 50, 1.0, all, false},
+      {Presence::kAuto, 258 + all, 1.0, all, false},
+      {Presence::kAuto, 259, std::nullopt, 1, true},
+      {Presence::kAuto, 265, std::nullopt, 7, true},
+      {Presence::kAuto, 320, 1e-6, 1, false},
+      {Presence::kAlways, 3, std::nullopt, 1, true},
+      {Presence::kAlways, 9, std::nullopt, 7, true},
+      {Presence::kAlways, 2 + all, 1.0, all, false},
+  };
+  for (const Row& row : rows) {
+    CAPTURE(row.size);
+    VocabularyRules rules = rules_with(row.size, row.unk);
+    rules.coverage = row.coverage;
+    const BuiltVocabulary built = train(text, rules);
+    CHECK(built.characters == all);
+    CHECK(built.covered == row.covered);
+    CHECK(built.coverage_lowered == row.lowered);
+    CHECK(built.vocabulary.size() <= row.size);
+    std::int64_t pieces = 0;
+    for (const std::string& c : distinct) {
+      pieces += has_piece(built.vocabulary, c == " " ? std::string(kPieceBlank) : c) ? 1 : 0;
+    }
+    CHECK(pieces == row.covered);
+    const Result result = encode(text, built.vocabulary, EosRule::kLine);
+    if (row.unk == Presence::kAuto) {
+      CHECK(result.decoded == text);
+      CHECK(result.totals.counts.unknown == 0);
+    } else {
+      CHECK((result.totals.counts.unknown > 0) == (row.covered < all || contains(text, "\t")));
+    }
+  }
+}
+
+TEST_CASE("the usual coverage is that of the library") {
+  VocabularyRules rules = rules_with(500);
+  const BuiltVocabulary usual = train(text_with_rare_characters(), rules);
+  CHECK_FALSE(usual.coverage_lowered);
+  CHECK(usual.covered < usual.characters);
+  rules.coverage = kUsualCoverage;
+  const BuiltVocabulary said = train(text_with_rare_characters(), rules);
+  CHECK(said.covered == usual.covered);
+  REQUIRE(said.vocabulary.size() == usual.vocabulary.size());
+  for (TokenId id = 0; id < said.vocabulary.size(); ++id) {
+    CHECK(said.vocabulary.token(id) == usual.vocabulary.token(id));
+  }
+}
+
+TEST_CASE("messages about the size are our own") {
+  const std::string text = text_with_rare_characters();
+  const auto with = [&](std::int64_t size, Presence unk, std::optional<double> coverage) {
+    VocabularyRules rules = rules_with(size, unk);
+    rules.coverage = coverage;
+    return complaint([&] { train(text, rules); });
+  };
+  CHECK(contains(with(258, Presence::kAuto, std::nullopt), "at least 259"));
+  CHECK(contains(with(300, Presence::kAuto, 1.0),
+                 "--character-coverage: 300 pieces leave room for 42"));
+  CHECK(contains(with(30, Presence::kAlways, 1.0), "30 pieces leave room for 28"));
+  const auto reserved = [](const std::string& only) {
+    return complaint([&] { train(only, rules_with(300)); });
+  };
+  for (const char* only : {"\u2585\n", "\t\n", "", "\n\n"}) {
+    CHECK(contains(reserved(only), "no text to make a vocabulary from"));
+  }
+  for (const std::string& message : {with(100, Presence::kAuto, std::nullopt),
+                                     with(300, Presence::kAuto, 1.0), reserved("\u2585")}) {
+    CHECK_FALSE(contains(message, ".cc"));
+    CHECK_FALSE(contains(message, "character_coverage"));
+  }
+}
+
+TEST_CASE("a line of any length is learned from") {
+  // The same text again and again: with long sentences this takes the library a minute.
+  std::string line;
+  const std::string text = training_text();
+  while (line.size() < 600000) line += text;
+  std::replace(line.begin(), line.end(), '\n', ' ');
+  const std::clock_t begin = std::clock();
+  const Vocabulary vocabulary = train(line, rules_with(320)).vocabulary;
+  CHECK((std::clock() - begin) / CLOCKS_PER_SEC < 15);
+  CHECK(encode("walking talkers", vocabulary, EosRule::kLine).ids.size() <= kFewPieces);
 }
 
 TEST_CASE("a size that does not fit is explained") {
