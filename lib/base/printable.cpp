@@ -1,8 +1,10 @@
 #include "base/printable.h"
 
 #include <fmt/format.h>
+#include <unicode/uchar.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <string_view>
 #include <utility>
 
@@ -14,6 +16,18 @@ namespace {
 
 // The characters with an escape of one letter, and their letters.
 constexpr std::string_view kNamed = "\t\n\r\\", kNames = "tnr\\";
+
+// False for characters that a reader cannot see, or that nobody has agreed upon. Combining marks
+// have ink, and so have the few format characters that enclose numbers.
+bool has_ink(char32_t c) {
+  constexpr std::uint32_t kNoInk = U_GC_Z_MASK | U_GC_C_MASK;
+  constexpr char32_t kEmptyBraille = 0x2800;
+  const auto code = static_cast<UChar32>(c);
+  if (c > ' ' && c < 0x7F) return true;
+  if (u_hasBinaryProperty(code, UCHAR_PREPENDED_CONCATENATION_MARK)) return true;
+  return (U_GET_GC_MASK(code) & kNoInk) == 0 && c != kEmptyBraille &&
+         !u_hasBinaryProperty(code, UCHAR_DEFAULT_IGNORABLE_CODE_POINT);
+}
 
 // Returns the length in bytes of the control character at `i`, 0 when there is another one.
 std::size_t control_at(std::string_view text, std::size_t i) {
@@ -46,8 +60,8 @@ std::string escaped(std::string_view text, Among among) {
     const std::string_view character = text.substr(i, length);
     if (name != std::string_view::npos) {
       result += {'\\', kNames[name]};
-    } else if (point.valid &&
-               (among == Among::kLines || (text[i] != ' ' && control_at(text, i) == 0))) {
+    } else if (point.valid && (among == Among::kLines || has_ink(point.value) ||
+                               (among == Among::kQuotes && text[i] == ' '))) {
       result += character;
     } else {
       for (const char byte : character) {

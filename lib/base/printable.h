@@ -14,12 +14,14 @@ std::string printable(std::string text);
 // The same for words that may have several lines: line feeds and tabs stay.
 std::string printable_lines(std::string text);
 
-// Text stands among words with blanks between them, or alone on a line.
-enum class Among { kWords, kLines };
+// Text stands among words with blanks between them, in the quotes of a message, or alone on a line.
+enum class Among { kWords, kQuotes, kLines };
 
-// The same for text that can be told again: a tab, line feed, carriage return or backslash becomes
-// \t, \n, \r or two backslashes, and each byte of invalid UTF-8 \xNN. So does, among words, each
-// byte of a blank or another control character.
+// The same for text that can be read back: a tab, line feed, carriage return or backslash becomes
+// \t, \n, \r or two backslashes, and each byte of invalid UTF-8 \xNN. So does, among words and in
+// quotes, each byte of a character without ink: blanks (in quotes not U+0020), controls, characters
+// that only format or select, private and unassigned ones. kLines is part of how vocabularies are
+// written and hashed.
 std::string escaped(std::string_view text, Among among = Among::kWords);
 
 // The text that escaped() was given. Other characters may be written as \xNN, too. Nothing when a

@@ -6,6 +6,7 @@
 #include <array>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "base/utf8.h"
 #include "text/words.h"
 
@@ -16,9 +17,9 @@ constexpr std::size_t kShownBytes = 100;
 
 // Returns as much of the text as fits into a message.
 std::string shown(std::string_view text) {
-  if (text.size() <= kShownBytes) return std::string(text);
+  if (text.size() <= kShownBytes) return escaped(text, Among::kQuotes);
   const std::string_view head = text.substr(0, kShownBytes);
-  return std::string(head.substr(0, head.size() - incomplete_suffix(head))) + "...";
+  return escaped(head.substr(0, head.size() - incomplete_suffix(head)), Among::kQuotes) + "...";
 }
 
 class WordEncoder : public LineEncoder {

@@ -21,7 +21,8 @@ std::string place_of(const std::string& where, std::size_t id) {
 void check_token(TokenType type, std::string_view token, const std::string& where, std::size_t id) {
   const auto expect = [&](bool good, const char* what) {
     if (good) return;
-    throw FormatError(place_of(where, id), fmt::format("{} expected, found '{}'", what, token));
+    throw FormatError(place_of(where, id),
+                      fmt::format("{} expected, found '{}'", what, escaped(token, Among::kQuotes)));
   };
   if (type == TokenType::kWord) {
     expect(
@@ -64,7 +65,8 @@ void check_pieces(const TokenTable& tokens, const SentencePieceModel& model,
   for (std::uint32_t id = 0; id < tokens.size(); ++id) {
     if (tokens.token(id) != model.piece(id)) {
       throw FormatError(place_of(where, id), fmt::format("'{}', but the model's piece is '{}'",
-                                                         tokens.token(id), model.piece(id)));
+                                                         escaped(tokens.token(id), Among::kQuotes),
+                                                         escaped(model.piece(id), Among::kQuotes)));
     }
     if (model.is_byte(id)) check_token(TokenType::kByte, tokens.token(id), where, id);
   }

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/number.h"
+#include "base/printable.h"
 #include "base/utf8.h"
 #include "text/imported_tokens_internal.h"
 #include "text/lines_internal.h"
@@ -46,13 +47,15 @@ std::optional<TokenId> named_token(const Asked& asked, const Imported& imported,
   const std::string option = fmt::format("--{}-token", asked.option);
   const auto found = std::find(imported.names.begin(), imported.names.end(), asked.name);
   if (found == imported.names.end()) {
-    throw UsageError(option, fmt::format("'{}' is none of the {} tokens of {}", asked.name,
-                                         imported.names.size(), where));
+    throw UsageError(
+        option, fmt::format("'{}' is none of the {} tokens of {}",
+                            escaped(asked.name, Among::kQuotes), imported.names.size(), where));
   }
   const auto id = static_cast<TokenId>(found - imported.names.begin());
   if (!imported.control.empty() && !imported.control[id]) {
     throw UsageError(option,
-                     fmt::format("'{}' is text to {}, not a control piece", asked.name, where),
+                     fmt::format("'{}' is text to {}, not a control piece",
+                                 escaped(asked.name, Among::kQuotes), where),
                      "leave the option out");
   }
   return id;
