@@ -98,6 +98,7 @@ void import_vocabulary(const Options& options) {
   VocabularyImport rules;
   if (options.given("type")) rules.type = chosen<TokenType>(options, "type");
   rules.lowercase = options.flag("lowercase");
+  rules.blanks = find_named<Blanks>(options.text("blanks"));
   rules.eos = chosen<Presence>(options, "eos");
   rules.unk = chosen<Presence>(options, "unk");
   rules.eos_token = token_name(options, "eos-token");
@@ -113,6 +114,14 @@ void import_vocabulary(const Options& options) {
   for (const std::string& note : notes) log_info("{}", note);
   log_info("{}", describe(vocabulary.info()));
   report_missing_specials(vocabulary, rules);
+  if (vocabulary.type() != TokenType::kWord || rules.blanks) return;
+  if (vocabulary.blanks() == Blanks::kUnicode) {
+    log_info(
+        "words end at Unicode blanks: no word of the list has one inside; --blanks ascii is the "
+        "other choice");
+  } else {
+    log_info("words end at ASCII blanks only: the list has words with others inside");
+  }
 }
 
 void make_vocabulary(const Options& options) {
@@ -131,6 +140,7 @@ void make_vocabulary(const Options& options) {
   rules.min_count = options.integer("min-count");
   if (options.has("max-size")) rules.max_size = options.integer("max-size");
   if (options.has("character-coverage")) rules.coverage = options.real("character-coverage");
+  rules.blanks = find_named<Blanks>(options.text("blanks")).value_or(Blanks::kAscii);
   rules.eos = chosen<Presence>(options, "eos");
   rules.unk = chosen<Presence>(options, "unk");
   rules.invalid = chosen<InvalidText>(options, "invalid");

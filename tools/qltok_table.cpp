@@ -52,6 +52,12 @@ Command vocab_command() {
            make_flag("lowercase",
                      "Lower-case the text by the Unicode rules, here and in every encode with this "
                      "vocabulary."),
+           make_choice(
+               "blanks", "KIND",
+               "Where words end, here and in every encode with this vocabulary: at ASCII blanks, "
+               "or at all those of Unicode, as with Python's str.split(). auto: ascii for text; "
+               "unicode for a list of --import, unless one of its words has such a blank inside.",
+               {"auto", "ascii", "unicode"}),
            make_integer("min-count", "Leave out words or characters that occur less than N times.",
                         "1", 1, INT64_MAX),
            make_integer("max-size",

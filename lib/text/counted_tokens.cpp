@@ -9,6 +9,7 @@ namespace ql::text {
 
 CountedTokens::CountedTokens(const Vocabulary& vocabulary, shard::TokenSink& sink)
     : unk_(vocabulary.unk()),
+      blanks_(vocabulary.blanks()),
       sink_(sink),
       decoder_(vocabulary, {EosRule::kLine, vocabulary.line_style()},
                [this](std::string_view text) { count(text); }) {}
@@ -33,9 +34,9 @@ void CountedTokens::finish(const std::optional<shard::TextCounts>& /*given*/) {
 void CountedTokens::count(std::string_view text) {
   counts_.bytes += static_cast<std::int64_t>(text.size());
   counts_.characters += count_code_points(text);
-  counts_.words += count_word_starts(text, inside_word_);
+  counts_.words += count_word_starts(text, inside_word_, blanks_);
   counts_.lines += std::count(text.begin(), text.end(), '\n');
-  inside_word_ = !is_blank(text.back());
+  inside_word_ = !ends_with_blank(text, blanks_);
   inside_line_ = text.back() != '\n';
 }
 

@@ -28,6 +28,7 @@ class CountedTokens : public shard::TokenSink {
   void count(std::string_view text);
 
   std::optional<TokenId> unk_;
+  Blanks blanks_;
   shard::TokenSink& sink_;
   Decoder decoder_;
   shard::TextCounts counts_;

@@ -2,13 +2,26 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/names.h"
-#include "text/words.h"
 
 namespace ql::text {
 
-bool has_blank_head(std::string_view line) { return is_all_blank(line.substr(0, kLineHead)); }
+bool has_blank_head(std::string_view line, Blanks blanks) {
+  const std::size_t end = std::min(line.size(), kLineHead);
+  for (std::size_t i = 0; i < end;) {
+    // Most lines have a letter of ASCII here.
+    if (const auto byte = static_cast<unsigned char>(line[i]); byte > ' ' && byte < 0x7F) {
+      return false;
+    }
+    const std::size_t length = blank_at(line, i, blanks);
+    if (length == 0) return false;
+    i += length;
+  }
+  return true;
+}
 
 DocumentRule::DocumentRule(const std::string& rule)
     : kind_(find_named<Kind>(rule).value_or(Kind::kPattern)) {
@@ -28,10 +41,11 @@ DocumentRule::DocumentRule(const std::string& rule)
   anchored_ = rule.front() == '^' && rule.find('|') == std::string::npos;
 }
 
-bool DocumentRule::begins_at(std::string_view line, const LineHistory& before) const {
+bool DocumentRule::begins_at(std::string_view line, const LineHistory& before,
+                             Blanks blanks) const {
   if (kind_ == Kind::kLine) return true;
   if (!before.any_text) return false;
-  if (kind_ == Kind::kBlank) return before.after_blank && !has_blank_head(line);
+  if (kind_ == Kind::kBlank) return before.after_blank && !has_blank_head(line, blanks);
   if (kind_ != Kind::kPattern || line.size() > kLineHead) return false;
   if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
   const auto flags =

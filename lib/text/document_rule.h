@@ -8,14 +8,16 @@
 #include <string>
 #include <string_view>
 
+#include "text/words.h"
+
 namespace ql::text {
 
 // The rules look at the first bytes of a line only, so that they never depend on how a long line
 // was cut into blocks, and no regular expression has to walk through megabytes.
 constexpr std::size_t kLineHead = 1024;
 
-// True when the first kLineHead bytes of a line are blank.
-bool has_blank_head(std::string_view line);
+// True when the first kLineHead bytes of a line are blank. `line` as begins_at() takes it.
+bool has_blank_head(std::string_view line, Blanks blanks = Blanks::kAscii);
 
 // Remembers of the lines before a line what the rules ask.
 struct LineHistory {
@@ -42,8 +44,10 @@ class DocumentRule {
   explicit DocumentRule(const std::string& rule);
 
   bool at_files() const { return kind_ == Kind::kFile; }
-  // `line` is a whole line, or its first kLineHead bytes and some more. Safe from several threads.
-  bool begins_at(std::string_view line, const LineHistory& before) const;
+  // `line` is a complete line, or its first kLineHead bytes and some more, without a byte order
+  // mark. `blanks` says which lines are blank. Safe from several threads.
+  bool begins_at(std::string_view line, const LineHistory& before,
+                 Blanks blanks = Blanks::kAscii) const;
 
  private:
   enum class Kind { kBlank, kFile, kLine, kNone, kPattern };

@@ -28,9 +28,11 @@ Encoder::Encoder(const Vocabulary& vocabulary, EncodeOptions options)
 EncodedBlock Encoder::encode(TextBlock block) const {
   EncodedBlock encoded;
   encoded.counts.bytes = static_cast<std::int64_t>(block.text.size());
-  encoded.counts.words = count_word_starts(block.text, block.place.continues_word);
+  encoded.counts.words = count_word_starts(block.place.without_mark(block.text),
+                                           block.place.continues_word, vocabulary_.blanks());
   validate_text(block, vocabulary_.type(), options_.invalid);
   encoded.counts.characters = count_code_points(block.text);
+  remove_mark(block, vocabulary_.type());
   std::string lowered;
   if (vocabulary_.lowercase()) lowered = lowercase(block.text);
   encode_lines(block, vocabulary_.lowercase() ? lowered : block.text, encoded);
@@ -56,7 +58,8 @@ void Encoder::encode_lines(const TextBlock& block, std::string_view text,
   while (original.next() && lines.next()) {
     unknowns.set_place(&place.file, place.line);
     if (!place.continues_line) {
-      if (options_.documents.begins_at(original.line(), place.lines_before)) {
+      const std::string_view line = place.without_mark(original.line());
+      if (options_.documents.begins_at(line, place.lines_before, place.blanks)) {
         begin_document();
         begins = true;
       }

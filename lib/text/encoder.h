@@ -53,7 +53,9 @@ class Encoder {
 
   // Safe from several threads. Blocks come from a TextReader with this cut.
   EncodedBlock encode(TextBlock block) const;
-  LineCut cut() const { return line_cut(vocabulary_.type(), vocabulary_.lowercase()); }
+  LineCut cut() const {
+    return line_cut(vocabulary_.type(), vocabulary_.lowercase(), vocabulary_.blanks());
+  }
   Content content() const { return options_.content; }
   const Vocabulary& vocabulary() const { return vocabulary_; }
 

@@ -49,13 +49,15 @@ void TokensById::add(std::uint64_t id, const std::string& token) {
     throw FormatError(where_,
                       fmt::format("the id of '{}' is {}, expected less than {} for this number of "
                                   "tokens",
-                                  token, id, with_thousands(static_cast<std::int64_t>(end_))),
+                                  escaped(token, Among::kQuotes), id,
+                                  with_thousands(static_cast<std::int64_t>(end_))),
                       "is the file damaged?");
   }
   if (id >= tokens_.size()) tokens_.resize(id + 1);
   if (tokens_[id] && *tokens_[id] != token) {
     throw FormatError(
-        where_, fmt::format("the id {} is of two tokens: '{}' and '{}'", id, *tokens_[id], token));
+        where_, fmt::format("the id {} is of two tokens: '{}' and '{}'", id,
+                            escaped(*tokens_[id], Among::kQuotes), escaped(token, Among::kQuotes)));
   }
   tokens_[id] = token;
 }

@@ -25,12 +25,14 @@ std::string shown(std::string_view text) {
 class WordEncoder : public LineEncoder {
  public:
   explicit WordEncoder(const Vocabulary& vocabulary)
-      : tokens_(vocabulary.tokens()), eos_(vocabulary.eos().value_or(TokenTable::kNone)) {}
+      : tokens_(vocabulary.tokens()),
+        blanks_(vocabulary.blanks()),
+        eos_(vocabulary.eos().value_or(TokenTable::kNone)) {}
 
   void encode(std::string_view line, std::vector<TokenId>& ids, Unknowns& unknowns,
               FeedTokens) const override {
     std::array<Word, WordSplitter::kMostWords> words;
-    WordSplitter splitter(line);
+    WordSplitter splitter(line, blanks_);
     while (const std::size_t count = splitter.next(words.data())) {
       const std::size_t begin = ids.size();
       ids.resize(begin + count);
@@ -48,6 +50,7 @@ class WordEncoder : public LineEncoder {
 
  private:
   const TokenTable& tokens_;
+  Blanks blanks_;
   TokenId eos_;  // kNone: there is none
 };
 

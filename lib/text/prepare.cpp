@@ -9,8 +9,9 @@
 
 namespace ql::text {
 
-LineCut line_cut(TokenType type, bool lowercase) {
+LineCut line_cut(TokenType type, bool lowercase, Blanks blanks) {
   if (type == TokenType::kSentencePiece) return LineCut::kNever;
+  if (type == TokenType::kWord && blanks == Blanks::kUnicode) return LineCut::kAtUnicodeBlank;
   if (type == TokenType::kWord || lowercase) return LineCut::kAtBlank;
   return type == TokenType::kByte ? LineCut::kAnywhere : LineCut::kAtCodePoint;
 }
@@ -30,6 +31,12 @@ void validate_text(TextBlock& block, TokenType type, InvalidText invalid) {
                                 static_cast<unsigned char>(block.text[bad]),
                                 block.place.offset + static_cast<std::int64_t>(bad)),
                     "convert the text with iconv, or give --invalid replace, or use --type byte");
+}
+
+void remove_mark(TextBlock& block, TokenType type) {
+  if (type != TokenType::kWord || block.place.offset != 0 || !begins_with_mark(block.text)) return;
+  block.text.erase(0, kByteOrderMark.size());
+  block.place.offset += static_cast<std::int64_t>(kByteOrderMark.size());
 }
 
 }  // namespace ql::text

@@ -11,7 +11,6 @@
 #include "base/signals.h"
 #include "base/utf8.h"
 #include "text/lines_internal.h"
-#include "text/words.h"
 
 namespace ql::text {
 
@@ -54,6 +53,7 @@ bool TextReader::open_next_file() {
   const LineHistory history = place_.lines_before;
   place_ = TextPlace();
   place_.lines_before = history;
+  if (cut_ == LineCut::kAtUnicodeBlank) place_.blanks = Blanks::kUnicode;
   place_.file = input_->name();
   log_debug("reading {}", place_.file);
   return true;
@@ -106,7 +106,11 @@ std::size_t TextReader::cut_inside_line(std::size_t searched) const {
       cut -= incomplete_suffix(buffer_);
       break;
     case LineCut::kAtBlank:
-      while (cut > searched && !is_blank(buffer_[cut - 1])) --cut;
+    case LineCut::kAtUnicodeBlank:
+      while (cut > searched &&
+             !ends_with_blank(std::string_view(buffer_).substr(0, cut), place_.blanks)) {
+        --cut;
+      }
       if (cut == searched) return 0;
       break;
   }
@@ -114,12 +118,12 @@ std::size_t TextReader::cut_inside_line(std::size_t searched) const {
 }
 
 void TextReader::advance(const TextBlock& block) {
-  place_.offset += static_cast<std::int64_t>(block.text.size());
   place_.starts_file = false;
   for (LineSplitter lines(block.text); lines.next();) place_.pass(lines.line(), lines.ended());
+  place_.offset += static_cast<std::int64_t>(block.text.size());
   if (place_.continues_line && block.ends_file) place_.lines_before.add(place_.head_blank);
   if (!block.text.empty()) {
-    place_.continues_word = place_.continues_line && !is_blank(block.text.back());
+    place_.continues_word = place_.continues_line && !ends_with_blank(block.text, place_.blanks);
   }
 }
 

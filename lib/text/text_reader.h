@@ -14,6 +14,13 @@
 
 namespace ql::text {
 
+// U+FEFF in UTF-8. At the beginning of a file it says how the file is encoded.
+constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+
+inline bool begins_with_mark(std::string_view text) {
+  return text.substr(0, kByteOrderMark.size()) == kByteOrderMark;
+}
+
 // A block begins at such a place.
 struct TextPlace {
   std::string file;         // its name for messages
@@ -23,11 +30,18 @@ struct TextPlace {
   bool continues_line = false;  // inside a line
   bool continues_word = false;  // and the byte before it is not a blank
   bool head_blank = true;       // the continued line has a blank head
-  LineHistory lines_before;     // in all files, without the continued line
+  Blanks blanks = Blanks::kAscii;
+  LineHistory lines_before;  // in all files, without the continued line
+
+  // Returns the text of the place without the byte order mark that may begin a file.
+  std::string_view without_mark(std::string_view text) const {
+    const bool begins_file = offset == 0 && line == 1 && !continues_line;
+    return begins_file && begins_with_mark(text) ? text.substr(kByteOrderMark.size()) : text;
+  }
 
   // Passes a line, or the rest or a piece of one when no line feed follows.
   void pass(std::string_view text, bool ended) {
-    if (!continues_line) head_blank = has_blank_head(text);
+    if (!continues_line) head_blank = has_blank_head(without_mark(text), blanks);
     continues_line = !ended;
     if (!ended) return;
     lines_before.add(head_blank);
@@ -43,10 +57,11 @@ struct TextBlock {
 
 // A line that is longer than a block may be cut at these places.
 enum class LineCut {
-  kAtBlank,      // behind a blank: words and the context of lower-casing stay whole
-  kAtCodePoint,  // between code points
-  kAnywhere,     // between bytes
-  kNever,        // whole lines only
+  kAtBlank,         // after a blank: words and the context of lower-casing stay whole
+  kAtUnicodeBlank,  // the same, and Blanks::kUnicode says what a blank is
+  kAtCodePoint,     // between code points
+  kAnywhere,        // between bytes
+  kNever,           // whole lines only
 };
 
 class TextReader {

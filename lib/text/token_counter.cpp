@@ -11,15 +11,16 @@ namespace ql::text {
 namespace {
 
 // " the cat " at the beginning of a line, "the cat " in a later piece of it.
-bool is_padded(std::string_view line, bool begins) {
+bool is_padded(std::string_view line, bool begins, Blanks blanks) {
   if (begins) {
     if (line.empty() || line.front() != ' ') return false;
     line.remove_prefix(1);
   }
   bool after_blank = true;
-  for (const char c : line) {
-    if (is_blank(c) && (c != ' ' || after_blank)) return false;
-    after_blank = is_blank(c);
+  for (std::size_t i = 0; i < line.size(); ++i) {
+    const bool blank = blank_at(line, i, blanks) > 0;
+    if (blank && (line[i] != ' ' || after_blank)) return false;
+    after_blank = blank;
   }
   return after_blank;
 }
@@ -32,10 +33,10 @@ void add_each(std::vector<std::int64_t>& counts, const std::vector<std::int64_t>
 
 void WordCounter::add(std::string_view line, bool begins, bool) {
   any_line_ = true;
-  all_padded_ = all_padded_ && is_padded(line, begins);
+  all_padded_ = all_padded_ && is_padded(line, begins, blanks_);
   std::array<Word, WordSplitter::kMostWords> words;
   std::array<std::uint32_t, WordSplitter::kMostWords> ids;
-  WordSplitter splitter(line);
+  WordSplitter splitter(line, blanks_);
   while (const std::size_t count = splitter.next(words.data())) {
     words_.insert(line, words.data(), count, ids.data());
     counts_.resize(words_.size());

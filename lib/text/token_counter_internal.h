@@ -24,6 +24,7 @@ struct TokenCount {
 //             256 bytes in their own.
 class WordCounter {
  public:
+  explicit WordCounter(Blanks blanks) : blanks_(blanks) {}
   void add(std::string_view line, bool begins, bool ended);
   void merge(const WordCounter& other);
   std::vector<TokenCount> counts() const;
@@ -31,6 +32,7 @@ class WordCounter {
   LineStyle line_style() const;
 
  private:
+  Blanks blanks_;
   TokenTable words_;
   std::vector<std::int64_t> counts_;
   bool any_line_ = false, all_padded_ = true;

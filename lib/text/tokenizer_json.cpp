@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "base/utf8.h"
 #include "text/imported_tokens_internal.h"
 #include "text/tokenizer_json_internal.h"
@@ -187,7 +188,7 @@ void add_token(TokensById& tokens, const Json& id, const std::string& token,
                const std::string& where) {
   if (!id.is_number_unsigned()) {
     throw FormatError(where, fmt::format("the id of '{}' is {}, expected a whole number from 0 on",
-                                         token, id.dump()));
+                                         escaped(token, Among::kQuotes), id.dump()));
   }
   if (token.empty()) {
     throw FormatError(where, fmt::format("the token with the id {} has no text", id.dump()));
@@ -283,7 +284,7 @@ VocabularyContent read_tokenizer_json(const Json& json, const std::string& where
       throw FormatError(where,
                         fmt::format("the token with the id {}, '{}', has no text after the "
                                     "decoders",
-                                    id, *token),
+                                    id, escaped(*token, Among::kQuotes)),
                         kListCure);
     }
     content.tokens.push_back(speller.spell(bytes));

@@ -84,9 +84,10 @@ std::string hash_of(const VocabularyContent& content, const TokenTable& tokens) 
   const auto special = [](const std::optional<TokenId>& id) {
     return id ? std::to_string(*id) : std::string("none");
   };
-  add(fmt::format("ql-vocabulary 1\ntype {}\nlowercase {}\neos {}\nunk {}\ntokens {}\n",
-                  to_text(content.type), content.lowercase ? "true" : "false", special(content.eos),
-                  special(content.unk), tokens.size()));
+  add(fmt::format("ql-vocabulary 1\ntype {}\nlowercase {}\n{}eos {}\nunk {}\ntokens {}\n",
+                  to_text(content.type), content.lowercase ? "true" : "false",
+                  content.blanks == Blanks::kUnicode ? "blanks unicode\n" : "",
+                  special(content.eos), special(content.unk), tokens.size()));
   for (std::uint32_t id = 0; id < tokens.size(); ++id) {
     add(std::to_string(tokens.token(id).size()) + ' ');
     add(tokens.token(id));
@@ -146,10 +147,18 @@ Vocabulary::Vocabulary(VocabularyContent content, const std::string& where)
       throw FormatError(fmt::format("{}: counts[{}]", where, id), "a count below 0");
     }
     if (tokens_.insert(token) != id) {
-      throw FormatError(place_of(where, id), fmt::format("'{}' again; it is tokens[{}] already",
-                                                         token, tokens_.find(token)));
+      throw FormatError(place_of(where, id),
+                        fmt::format("'{}' again; it is tokens[{}] already",
+                                    escaped(token, Among::kQuotes), tokens_.find(token)));
     }
-    if (!is_special(id)) check_token(content_.type, token, where, id);
+    if (is_special(id)) continue;
+    check_token(content_.type, token, where, id);
+    if (content_.blanks == Blanks::kUnicode && has_unicode_blank(token)) {
+      throw FormatError(place_of(where, id),
+                        fmt::format("a word without Unicode blanks expected, found '{}'",
+                                    escaped(token, Among::kQuotes)),
+                        "make the vocabulary with --blanks ascii");
+    }
   }
   content_.tokens = {};
   if (content_.type == TokenType::kByte) {

@@ -14,6 +14,7 @@
 #include "shard/token_info.h"
 #include "text/sentencepiece_model.h"
 #include "text/token_table.h"
+#include "text/words.h"
 
 namespace ql::text {
 
@@ -44,6 +45,7 @@ struct VocabularyContent {
   TokenType type = TokenType::kWord;
   bool lowercase = false;
   LineStyle line_style = LineStyle::kPlain;  // word only
+  Blanks blanks = Blanks::kAscii;            // word only: where words end
   std::optional<TokenId> eos, unk;
   std::vector<std::string> tokens;
   std::vector<std::int64_t> counts;  // occurrences in the text it was made from, one a token
@@ -61,6 +63,8 @@ class Vocabulary {
   TokenType type() const { return content_.type; }
   bool lowercase() const { return content_.lowercase; }
   LineStyle line_style() const { return content_.line_style; }
+  // kAscii for other types: their texts' words are counted so.
+  Blanks blanks() const { return content_.blanks; }
   std::optional<TokenId> eos() const { return content_.eos; }
   std::optional<TokenId> unk() const { return content_.unk; }
   bool is_special(TokenId id) const { return id == content_.eos || id == content_.unk; }
@@ -73,8 +77,8 @@ class Vocabulary {
     return model_ ? model_->leading_blanks() : content_.leading_blanks;
   }
 
-  // Two vocabularies with one hash are the same: it covers type, lowercase, specials, tokens,
-  // model and leading blanks, but not the counts, the line style or the provenance.
+  // Two vocabularies with one hash are the same: it covers type, lowercase, blanks, specials,
+  // tokens, model and leading blanks, but not the counts, the line style or the provenance.
   // ql-vocabulary(5) defines it.
   const std::string& hash() const { return hash_; }
   shard::VocabularyInfo info() const;

@@ -48,6 +48,10 @@ void check_rules(const VocabularyRules& rules) {
   if (bytes && rules.lowercase) {
     throw UsageError("--lowercase", "bytes have no case", "use --type char");
   }
+  if (rules.blanks == Blanks::kUnicode && rules.type != TokenType::kWord) {
+    throw UsageError("--blanks unicode", fmt::format("has no meaning with --type {}", type),
+                     "leave the option out");
+  }
   if (rules.min_count > 1 && (bytes || pieces)) {
     throw UsageError("--min-count", fmt::format("has no meaning with --type {}", type));
   }
@@ -80,6 +84,7 @@ void check_rules(const VocabularyRules& rules) {
 template <typename Add>
 std::int64_t for_each_line(TextBlock block, const VocabularyRules& rules, const Add& add) {
   validate_text(block, rules.type, rules.invalid);
+  remove_mark(block, rules.type);
   if (rules.lowercase) block.text = lowercase(block.text);
   std::int64_t count = 0;
   bool begins = !block.place.continues_line;
@@ -92,20 +97,22 @@ std::int64_t for_each_line(TextBlock block, const VocabularyRules& rules, const 
 }
 
 TextReader reader_of(const std::vector<std::string>& files, const VocabularyRules& rules) {
-  return {files, line_cut(rules.type, rules.lowercase), TextReader::kBlockBytes,
+  return {files, line_cut(rules.type, rules.lowercase, rules.blanks), TextReader::kBlockBytes,
           TextReader::kLongestUnit, rules.content};
 }
 
 // Every thread counts some of the blocks. Which ones is a matter of chance, their sum is not.
-template <typename Counter>
+// `initial...` makes the counters.
+template <typename Counter, typename... Initial>
 Counter count_lines(const std::vector<std::string>& files, const VocabularyRules& rules,
-                    int threads, std::int64_t& lines) {
+                    int threads, std::int64_t& lines, Initial... initial) {
+  const auto make = [&] { return std::make_unique<Counter>(initial...); };
   ObjectPool<Counter> counters;
   TextReader reader = reader_of(files, rules);
   work_on_blocks(
       reader, threads,
       [&](TextBlock block) {
-        std::unique_ptr<Counter> counter = counters.take();
+        std::unique_ptr<Counter> counter = counters.take(make);
         const std::int64_t begun = for_each_line(
             std::move(block), rules, [&](std::string_view line, bool begins, bool ended) {
               counter->add(line, begins, ended);
@@ -114,7 +121,7 @@ Counter count_lines(const std::vector<std::string>& files, const VocabularyRules
         return begun;
       },
       [&](std::int64_t begun) { lines += begun; });
-  const std::unique_ptr<Counter> sum = counters.take();
+  const std::unique_ptr<Counter> sum = counters.take(make);
   for (const std::unique_ptr<Counter>& counter : counters.idle()) sum->merge(*counter);
   return std::move(*sum);
 }
@@ -162,7 +169,7 @@ BuiltVocabulary count_vocabulary(const std::vector<std::string>& files,
   } else if (rules.type == TokenType::kByte) {
     counts = count_lines<ByteCounter>(files, rules, threads, lines).counts();
   } else {
-    const auto words = count_lines<WordCounter>(files, rules, threads, lines);
+    const auto words = count_lines<WordCounter>(files, rules, threads, lines, rules.blanks);
     counts = words.counts();
     line_style = words.line_style();
   }
@@ -184,6 +191,7 @@ BuiltVocabulary count_vocabulary(const std::vector<std::string>& files,
   content.type = rules.type;
   content.lowercase = rules.lowercase;
   content.line_style = line_style;
+  content.blanks = rules.blanks;
   if (eos) {
     content.eos = 0;
     add_token(content, kEos, lines);

@@ -21,9 +21,10 @@ constexpr auto names_of(Presence) { return std::array{"auto", "always", "never"}
 struct VocabularyRules {
   TokenType type = TokenType::kWord;
   bool lowercase = false;
-  std::int64_t min_count = 1;  // word, char: rarer tokens are left out
-  std::int64_t max_size = 0;   // word, char, sentencepiece: entries at most, specials included; 0:
-                               // no limit
+  Blanks blanks = Blanks::kAscii;  // word: where words end
+  std::int64_t min_count = 1;      // word, char: rarer tokens are left out
+  std::int64_t max_size = 0;  // word, char, sentencepiece: entries at most, specials included; 0:
+                              // no limit
   Presence eos = Presence::kAuto;
   // A sentencepiece vocabulary always has <unk>, because the library wants it; kAlways means that
   // it is used, otherwise 256 byte pieces stand for what no other piece covers.

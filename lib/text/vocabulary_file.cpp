@@ -73,7 +73,10 @@ Vocabulary parse_vocabulary(std::string_view text, const std::string& where) {
   const auto read = key_reader(object);
   read("type", content.type, {}, kRequired);
   read("lowercase", content.lowercase, {}, kRequired);
-  if (content.type == TokenType::kWord) read("line_style", content.line_style, {}, kRequired);
+  if (content.type == TokenType::kWord) {
+    read("line_style", content.line_style, {}, kRequired);
+    read("blanks", content.blanks);
+  }
   if (content.type == TokenType::kPiece) read("leading_blanks", content.leading_blanks, {}, 0);
   const JsonObject specials = object.object("specials");
   specials.refuse_unknown({"eos", "unk"});
@@ -102,6 +105,7 @@ std::string Vocabulary::to_text(const Json& provenance) const {
   if (content_.leading_blanks != LeadingBlanks::kNone) {
     json["leading_blanks"] = ql::to_text(content_.leading_blanks);
   }
+  if (blanks() == Blanks::kUnicode) json["blanks"] = ql::to_text(blanks());
   json["hash"] = hash();
   json["specials"] = Json::object();
   if (eos()) json["specials"]["eos"] = *eos();

@@ -114,6 +114,13 @@ void add_word_line(std::string_view line, VocabularyContent& content, const std:
   content.counts.push_back(std::max<std::int64_t>(0, count.value_or(0)));
 }
 
+// A program that ends words at ASCII blanks only puts other blanks into them, where its text has
+// any.
+Blanks blanks_of(const std::vector<std::string>& words) {
+  return std::any_of(words.begin(), words.end(), has_unicode_blank) ? Blanks::kAscii
+                                                                    : Blanks::kUnicode;
+}
+
 // A carriage return at the end of a line belongs to the line end. In a piece it is written \r.
 void add_piece_line(std::string_view line, VocabularyContent& content, const std::string& place) {
   if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
@@ -278,9 +285,10 @@ void check_rules(const VocabularyImport& rules, TokenType type, const char* what
                      fmt::format("{} is {}, of type {}", where, what, to_text(type)),
                      "leave the option out");
   }
-  if (rules.lowercase && type != TokenType::kWord) {
-    throw UsageError("--lowercase", fmt::format("does not go with {}", what),
-                     "leave the option out");
+  if (type == TokenType::kWord) return;
+  if (rules.lowercase || rules.blanks) {
+    throw UsageError(rules.lowercase ? "--lowercase" : "--blanks",
+                     fmt::format("does not go with {}", what), "leave the option out");
   }
 }
 
@@ -377,6 +385,9 @@ Vocabulary import_vocabulary(const std::string& content, const VocabularyImport&
   add_gap_note(imported);
   VocabularyContent& vocabulary = imported.content;
   vocabulary.lowercase = rules.lowercase;
+  if (vocabulary.type == TokenType::kWord) {
+    vocabulary.blanks = rules.blanks ? *rules.blanks : blanks_of(vocabulary.tokens);
+  }
   vocabulary.eos = find_special({"eos", rules.eos, rules.eos_token, kEosNames, imported.eos},
                                 imported, std::nullopt, where);
   vocabulary.unk = vocabulary.type == TokenType::kSentencePiece

@@ -17,6 +17,9 @@ struct VocabularyImport {
   // themselves, and a value has to agree with it.
   std::optional<TokenType> type;
   bool lowercase = false;  // words only
+  // Words only: where the program that made the list ended words. Without a value it is kUnicode
+  // when no word has a Unicode blank inside, as after Python's str.split(), and else kAscii.
+  std::optional<Blanks> blanks{};
   // The names of the tokens that serve as <eos> and <unk>. Without a name, kAuto takes the token
   // that the file declares, or else one with a usual name, and kNever takes none.
   Presence eos = Presence::kAuto, unk = Presence::kAuto;

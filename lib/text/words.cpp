@@ -1,5 +1,6 @@
 #include "text/words.h"
 
+#include <algorithm>
 #include <array>
 #include <bitset>
 #include <cstring>
@@ -14,21 +15,127 @@ namespace {
 // At most so many words end in 64 bytes.
 constexpr std::size_t kMostWordsInBits = kBlankBits / 2 + 1;
 
-// Returns blank_bits() of the bytes from text[position] on; bytes behind the text count as blanks.
-std::uint64_t blank_bits_at(std::string_view text, std::size_t position) {
-  const std::size_t left = text.size() - position;
-  if (left >= kBlankBits) return blank_bits(text.data() + position);
-  std::array<char, kBlankBits> bytes;
-  bytes.fill(' ');
-  std::memcpy(bytes.data(), text.data() + position, left);
-  return blank_bits(bytes.data());
-}
-
 std::size_t lowest_bit(std::uint64_t bits) {
   return static_cast<std::size_t>(__builtin_ctzll(bits));
 }
 
+// The bits of `length` bytes from place `begin` on, as far as they are among the 64.
+std::uint64_t bits_of(std::size_t begin, std::size_t length) {
+  return ((std::uint64_t{1} << length) - 1) << begin;
+}
+
+// Tells which of 64 bytes are the first of a blank that only kUnicode has, or of one of the many
+// other characters that begin with the same byte.
+#if defined(__SSE2__)
+std::uint64_t unicode_head_bits(const char* bytes) {
+  const auto among = [](__m128i part, unsigned char first, char more) {
+    const __m128i from_first = _mm_sub_epi8(part, _mm_set1_epi8(static_cast<char>(first)));
+    return _mm_cmpeq_epi8(_mm_min_epu8(from_first, _mm_set1_epi8(more)), from_first);
+  };
+  std::uint64_t bits = 0;
+  for (std::size_t i = 0; i < kBlankBits; i += sizeof(__m128i)) {
+    const __m128i part = _mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes + i));
+    const __m128i found = _mm_or_si128(_mm_or_si128(among(part, 0x1C, 3), among(part, 0xE1, 2)),
+                                       among(part, 0xC2, 0));
+    bits |= static_cast<std::uint64_t>(static_cast<std::uint32_t>(_mm_movemask_epi8(found))) << i;
+  }
+  return bits;
+}
+#else
+std::uint64_t unicode_head_bits(const char* bytes) {
+  std::uint64_t bits = 0;
+  for (std::size_t i = 0; i < kBlankBits; ++i) {
+    const auto byte = static_cast<unsigned char>(bytes[i]);
+    const bool head =
+        byte == 0xC2 || (byte >= 0xE1 && byte <= 0xE3) || (byte >= 0x1C && byte <= 0x1F);
+    bits |= static_cast<std::uint64_t>(head) << i;
+  }
+  return bits;
+}
+#endif
+
+constexpr std::size_t kLongestBlank = 3;
+
+// Returns 64 bytes of the text from `position` on. Where it ends before, `last` holds them, with
+// blanks after the text.
+const char* bytes_at(std::string_view text, std::size_t position,
+                     std::array<char, kBlankBits>& last) {
+  const std::size_t left = text.size() - position;
+  if (left >= kBlankBits) return text.data() + position;
+  last.fill(' ');
+  std::memcpy(last.data(), text.data() + position, left);
+  return last.data();
+}
+
+// Returns which of the 64 bytes from text[position] on belong to blanks that kAscii has not got.
+// Inlined, it would slow splitting at ASCII blanks down.
+[[gnu::noinline]] std::uint64_t unicode_blank_bits(std::string_view text, std::size_t position) {
+  std::uint64_t bits = 0;
+  // A blank that begins before the 64 bytes may end in them.
+  for (std::size_t before = 1; before < kLongestBlank && before <= position; ++before) {
+    const std::size_t length = unicode_blank_at(text, position - before);
+    if (length > before) bits |= bits_of(0, length - before);
+  }
+  std::array<char, kBlankBits> last;
+  for (std::uint64_t heads = unicode_head_bits(bytes_at(text, position, last)); heads != 0;
+       heads &= heads - 1) {
+    const std::size_t place = lowest_bit(heads);
+    bits |= bits_of(place, unicode_blank_at(text, position + place));
+  }
+  return bits;
+}
+
+// Returns which of the 64 bytes from text[position] on belong to blanks; bytes after the text do.
+std::uint64_t blank_bits_at(std::string_view text, std::size_t position, Blanks blanks) {
+  std::array<char, kBlankBits> last;
+  const std::uint64_t bits = blank_bits(bytes_at(text, position, last));
+  return blanks == Blanks::kAscii ? bits : bits | unicode_blank_bits(text, position);
+}
+
 }  // namespace
+
+std::size_t unicode_blank_at(std::string_view text, std::size_t position) {
+  const auto byte = [&](std::size_t i) {
+    return position + i < text.size() ? static_cast<unsigned char>(text[position + i]) : 0U;
+  };
+  switch (byte(0)) {
+    case 0x1C:
+    case 0x1D:
+    case 0x1E:
+    case 0x1F:
+      return 1;
+    case 0xC2:
+      return byte(1) == 0x85 || byte(1) == 0xA0 ? 2 : 0;
+    case 0xE1:
+      return byte(1) == 0x9A && byte(2) == 0x80 ? 3 : 0;
+    case 0xE2:
+      if (byte(1) == 0x81) return byte(2) == 0x9F ? 3 : 0;
+      if (byte(1) != 0x80) return 0;
+      return (byte(2) >= 0x80 && byte(2) <= 0x8A) || byte(2) == 0xA8 || byte(2) == 0xA9 ||
+                     byte(2) == 0xAF
+                 ? 3
+                 : 0;
+    case 0xE3:
+      return byte(1) == 0x80 && byte(2) == 0x80 ? 3 : 0;
+    default:
+      return 0;
+  }
+}
+
+bool ends_with_blank(std::string_view text, Blanks blanks) {
+  if (blanks == Blanks::kAscii) return !text.empty() && is_blank(text.back());
+  for (std::size_t length = 1; length <= std::min(kLongestBlank, text.size()); ++length) {
+    if (blank_at(text, text.size() - length, blanks) == length) return true;
+  }
+  return false;
+}
+
+bool has_unicode_blank(std::string_view text) {
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (unicode_blank_at(text, i) > 0) return true;
+  }
+  return false;
+}
 
 std::uint64_t blank_bits_one_by_one(const char* bytes) {
   std::uint64_t bits = 0;
@@ -60,7 +167,7 @@ std::uint64_t blank_bits(const char* bytes) { return blank_bits_one_by_one(bytes
 std::size_t WordSplitter::next(Word* words) {
   std::size_t count = 0;
   while (position_ < text_.size() && count + kMostWordsInBits <= kMostWords) {
-    const std::uint64_t word_bits = ~blank_bits_at(text_, position_);
+    const std::uint64_t word_bits = ~blank_bits_at(text_, position_, blanks_);
     // A bit is 1 where a word begins or ends, in turn.
     std::uint64_t edges = word_bits ^ (word_bits << 1 | (inside_word_ ? 1 : 0));
     const auto take_edge = [&] {
@@ -87,11 +194,11 @@ std::size_t WordSplitter::next(Word* words) {
   return count;
 }
 
-std::int64_t count_word_starts(std::string_view text, bool inside_word) {
+std::int64_t count_word_starts(std::string_view text, bool inside_word, Blanks blanks) {
   std::size_t starts = 0;
   std::uint64_t before = inside_word ? 1 : 0;
   for (std::size_t position = 0; position < text.size(); position += kBlankBits) {
-    const std::uint64_t word_bits = ~blank_bits_at(text, position);
+    const std::uint64_t word_bits = ~blank_bits_at(text, position, blanks);
     starts += std::bitset<kBlankBits>(word_bits & ~(word_bits << 1 | before)).count();
     before = word_bits >> (kBlankBits - 1);
   }

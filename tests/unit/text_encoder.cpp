@@ -51,19 +51,8 @@ Encoded encode(const std::vector<std::string>& files, const Vocabulary& vocabula
   return sink.encoded;
 }
 
-bool naive_blank(char c) { return std::string(" \t\n\v\f\r").find(c) != std::string::npos; }
-
-std::vector<std::string> naive_words(const std::string& text) {
-  std::vector<std::string> words(1);
-  for (const char c : text) {
-    if (!naive_blank(c)) {
-      words.back().push_back(c);
-    } else if (!words.back().empty()) {
-      words.emplace_back();
-    }
-  }
-  if (words.back().empty()) words.pop_back();
-  return words;
+std::vector<std::string> naive_words(const std::string& text, const Vocabulary& vocabulary) {
+  return testing::naive_words(text, vocabulary.blanks());
 }
 
 struct Line {
@@ -99,14 +88,18 @@ class Oracle {
   Encoded encode(const std::vector<std::string>& texts) {
     for (const std::string& raw : texts) {
       const bool bytes = vocabulary_.type() == TokenType::kByte;
-      const std::string text = bytes ? raw : replace_invalid_utf8(raw);
-      const auto originals = naive_lines(text);
+      std::string text = bytes ? raw : replace_invalid_utf8(raw);
+      encoded_.counts.characters += count_code_points(text);
+      const std::size_t mark = text.rfind("\uFEFF", 0) == 0 ? 3 : 0;
+      if (vocabulary_.type() == TokenType::kWord) text.erase(0, mark);
+      auto originals = naive_lines(text);
       const auto lines = naive_lines(vocabulary_.lowercase() ? lowercase(text) : text);
       REQUIRE(originals.size() == lines.size());
       encoded_.counts.bytes += static_cast<std::int64_t>(raw.size());
-      encoded_.counts.characters += count_code_points(text);
-      encoded_.counts.words += static_cast<std::int64_t>(naive_words(raw).size());
+      encoded_.counts.words +=
+          static_cast<std::int64_t>(naive_words(raw.substr(mark), vocabulary_).size());
       encoded_.counts.lines += static_cast<std::int64_t>(lines.size());
+      if (mark > 0 && vocabulary_.type() != TokenType::kWord) originals[0].text.erase(0, mark);
       if (documents_ == "file") pending_ = true;
       for (std::size_t i = 0; i < lines.size(); ++i) add_line(originals[i].text, lines[i]);
     }
@@ -115,7 +108,7 @@ class Oracle {
 
  private:
   void add_line(const std::string& original, const Line& line) {
-    const bool blank = naive_words(original.substr(0, kLineHead)).empty();
+    const bool blank = testing::naive_blank_head(original, kLineHead, vocabulary_.blanks());
     if (documents_ == "line") pending_ = true;
     if (documents_ == "blank" && !blank && text_seen_ && last_blank_) pending_ = true;
     if (documents_ == "x" && original.size() <= kLineHead && contains(original, "x") &&
@@ -127,7 +120,7 @@ class Oracle {
     const bool words = vocabulary_.type() == TokenType::kWord;
     if (eos_ == EosRule::kDouble) add(*vocabulary_.eos());
     if (words) {
-      for (const std::string& word : naive_words(line.text)) add_token(word);
+      for (const std::string& word : naive_words(line.text, vocabulary_)) add_token(word);
     } else {
       add_letters(line.text);
     }
@@ -183,9 +176,10 @@ Vocabulary vocabulary_of(const std::vector<std::string>& texts, const Vocabulary
   return build_vocabulary(files.names(), rules).vocabulary;
 }
 
-VocabularyRules rules_for(TokenType type, bool lowercase_text) {
+VocabularyRules rules_for(TokenType type, bool lowercase_text, Blanks blanks) {
   VocabularyRules rules;
   rules.type = type;
+  rules.blanks = blanks;
   rules.lowercase = lowercase_text;
   rules.eos = Presence::kAlways;
   rules.unk = Presence::kAlways;
@@ -193,15 +187,16 @@ VocabularyRules rules_for(TokenType type, bool lowercase_text) {
   return rules;
 }
 
-void check_random_texts(TokenType type, bool lowercase_text) {
+void check_random_texts(TokenType type, bool lowercase_text, Blanks blanks = Blanks::kAscii) {
   testing::Random random(static_cast<unsigned>(type) * 2 + (lowercase_text ? 1 : 0));
   for (int round = 0; round < 8; ++round) {
     // Half of the text gives the vocabulary, so that the other half has unknown tokens.
-    const Vocabulary vocabulary =
-        vocabulary_of({testing::random_lines(random) + " the x"}, rules_for(type, lowercase_text));
+    const Vocabulary vocabulary = vocabulary_of({testing::random_lines(random) + " the x"},
+                                                rules_for(type, lowercase_text, blanks));
     std::vector<std::string> texts;
     for (std::size_t count = testing::below(random, 4); count > 0; --count) {
-      texts.push_back(testing::random_lines(random));
+      texts.push_back((testing::below(random, 3) == 0 ? "\uFEFF" : "") +
+                      testing::random_lines(random));
       if (testing::below(random, 2) == 0) {
         texts.back() += "a\xE2\x96 b\xF0\x9F\n\xC3" + testing::random_lines(random);
       }
@@ -229,6 +224,56 @@ TEST_CASE("words are encoded as the naive encoder does") {
   check_random_texts(TokenType::kWord, true);
 }
 
+TEST_CASE("words between blanks of Unicode are encoded as the naive encoder does") {
+  check_random_texts(TokenType::kWord, false, Blanks::kUnicode);
+  check_random_texts(TokenType::kWord, true, Blanks::kUnicode);
+}
+
+TEST_CASE("a byte order mark that begins a file is no part of its words") {
+  const Vocabulary vocabulary = vocabulary_of({"a x\n"}, {});
+  const TokenId a = vocabulary.find("a"), x = vocabulary.find("x"), eos = 0, unk = 1;
+  struct Row {
+    std::vector<std::string> texts;
+    std::vector<TokenId> ids;
+    std::vector<std::size_t> documents;  // where a line begins with x
+    shard::TextCounts counts;
+  };
+  // Bytes and characters are those of the files, with their marks.
+  const std::vector<Row> rows = {
+      {{"\uFEFFa\n"}, {a, eos}, {0}, {5, 3, 1, 1, 0}},
+      {{"a\n", "\uFEFFx\n"}, {a, eos, x, eos}, {0, 2}, {7, 5, 2, 2, 0}},
+      {{"a\n", "\uFEFF\n", "x"}, {a, eos, eos, x, eos}, {0, 3}, {7, 5, 2, 3, 0}},
+      {{"\uFEFF"}, {}, {}, {3, 1, 0, 0, 0}},
+      {{"\uFEFF a"}, {a, eos}, {0}, {5, 3, 1, 1, 0}},
+      {{"\uFEFF\uFEFFa"}, {unk, eos}, {0}, {7, 3, 1, 1, 1}},
+      {{"a \uFEFF\n\uFEFFx\n"}, {a, unk, eos, unk, eos}, {0}, {11, 7, 3, 2, 2}},
+  };
+  const DocumentRule begins("^x");
+  for (const Row& row : rows) {
+    CAPTURE(row.texts);
+    const TextFiles files(row.texts);
+    for (const std::size_t block_bytes : {1, 1000}) {
+      const Encoded got =
+          encode(files.names(), vocabulary, {EosRule::kLine, begins}, 1, block_bytes);
+      check_equal(got, {row.ids, row.documents, row.counts});
+    }
+  }
+}
+
+TEST_CASE("characters and bytes keep a byte order mark, and document rules do not see it") {
+  for (const TokenType type : {TokenType::kChar, TokenType::kByte}) {
+    VocabularyRules rules;
+    rules.type = type;
+    const Vocabulary vocabulary = vocabulary_of({"\uFEFFax\n"}, rules);
+    const TextFiles files({"a\n", "\uFEFFx\n"});
+    EncodeOptions options{EosRule::kNone, DocumentRule("^x")};
+    const Encoded got = encode(files.names(), vocabulary, options, 1, 1000);
+    CHECK(got.ids.size() == (type == TokenType::kChar ? 5 : 7));
+    CHECK(got.documents == std::vector<std::size_t>{0, 2});
+    CHECK(got.counts.words == 2);
+  }
+}
+
 TEST_CASE("characters are encoded as the naive encoder does") {
   check_random_texts(TokenType::kChar, false);
   check_random_texts(TokenType::kChar, true);
@@ -246,6 +291,9 @@ TEST_CASE("errors name file, line and text") {
   for (const std::size_t block_bytes : {1, 1000}) {
     CHECK(contains(complaint([&] { encode(files.names(), vocabulary, options, 1, block_bytes); }),
                    "0.txt: line 2: 'c' is outside the vocabulary"));
+    const TextFiles unseen({"10\u00A0km"});
+    CHECK(contains(complaint([&] { encode(unseen.names(), vocabulary, options, 1, block_bytes); }),
+                   "'10\\xC2\\xA0km' is outside the vocabulary"));
     CHECK(contains(complaint([&] { encode({files.names()[1]}, vocabulary, {}, 2, block_bytes); }),
                    "1.txt: line 3: invalid UTF-8: byte 0xFF at offset 5"));
   }

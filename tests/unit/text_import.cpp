@@ -56,6 +56,30 @@ std::string foreign_model(const std::unordered_map<std::string, std::string>& mo
   return model;
 }
 
+TEST_CASE("a list of words is split at where its program ended words") {
+  const std::vector<std::pair<std::string, Blanks>> cases = {
+      {"<eos>\n<unk>\nthe\n", Blanks::kUnicode},
+      {"<unk>\ncaf\u00E9 7\n", Blanks::kUnicode},
+      {"\u2019s\n\u3042\n\u200B\n", Blanks::kUnicode},  // no blank, though one cannot see the last
+      {"<unk>\n10\u00A0km 2\nkm\n", Blanks::kAscii},
+      {"<unk>\n\u3000\n", Blanks::kAscii},
+      {"<unk>\na\x1F\n", Blanks::kAscii},
+      {"<unk>\nx\u2028y\n", Blanks::kAscii},
+  };
+  for (const auto& [list, blanks] : cases) {
+    CAPTURE(list);
+    CHECK(import_as(TokenType::kWord, list).blanks() == blanks);
+    VocabularyImport rules;
+    rules.blanks = Blanks::kAscii;
+    CHECK(import_as(TokenType::kWord, list, rules).blanks() == Blanks::kAscii);
+    rules.blanks = Blanks::kUnicode;
+    const auto import = [&, each = list] { import_as(TokenType::kWord, each, rules); };
+    CHECK(contains(complaint(import), "--blanks ascii") == (blanks == Blanks::kAscii));
+    CHECK(contains(complaint([&, each = list] { import_as(TokenType::kPiece, each, rules); }),
+                   "--blanks: does not go with a list of pieces"));
+  }
+}
+
 TEST_CASE("a foreign SentencePiece model encodes and decodes as the library does") {
   testing::Random random(6);
   const std::vector<std::string> parts = {"walking", " ",      "  ", "jumps", "\u00C9", "caf\u00E9",

@@ -32,21 +32,27 @@ std::vector<TextBlock> read_blocks(const TextFiles& files, LineCut cut, std::siz
 }
 
 // Returns what stands before each position of each text, as the documentation words it.
-std::vector<std::vector<LineHistory>> histories(const std::vector<std::string>& texts) {
+std::vector<std::vector<LineHistory>> histories(const std::vector<std::string>& texts,
+                                                Blanks blanks) {
   std::vector<std::vector<LineHistory>> all;
   LineHistory history;
   for (const std::string& text : texts) {
     all.emplace_back();
     std::string line;
+    bool first = true;
+    const auto is_blank_line = [&] {
+      if (std::exchange(first, false) && begins_with_mark(line)) line.erase(0, 3);
+      return testing::naive_blank_head(line, kLineHead, blanks);
+    };
     for (const char c : text) {
       all.back().push_back(history);
       line.push_back(c);
       if (c != '\n') continue;
-      history.add(is_all_blank(line.substr(0, kLineHead)));
+      history.add(is_blank_line());
       line.clear();
     }
     all.back().push_back(history);
-    if (!line.empty()) history.add(is_all_blank(line.substr(0, kLineHead)));
+    if (!line.empty()) history.add(is_blank_line());
   }
   return all;
 }
@@ -57,12 +63,14 @@ void check_cut(const std::string& before, LineCut cut) {
   CHECK(before.size() - line_begin > kLineHead);
   REQUIRE(cut != LineCut::kNever);
   if (cut == LineCut::kAtBlank) CHECK(is_blank(before.back()));
+  if (cut == LineCut::kAtUnicodeBlank) CHECK(ends_with_blank(before, Blanks::kUnicode));
   if (cut == LineCut::kAtCodePoint) CHECK(incomplete_suffix(before) == 0);
 }
 
 void check_blocks(const std::vector<std::string>& texts, LineCut cut, std::size_t block_bytes) {
   const TextFiles files(texts);
-  const auto history_at = histories(texts);
+  const Blanks blanks = cut == LineCut::kAtUnicodeBlank ? Blanks::kUnicode : Blanks::kAscii;
+  const auto history_at = histories(texts, blanks);
   std::size_t file = 0;
   std::int64_t line = 1;
   std::string before;  // of the file's text
@@ -74,12 +82,14 @@ void check_blocks(const std::vector<std::string>& texts, LineCut cut, std::size_
     CHECK(place.offset == static_cast<std::int64_t>(before.size()));
     CHECK(place.line == line);
     CHECK(place.continues_line == (!before.empty() && before.back() != '\n'));
-    CHECK(place.continues_word == (place.continues_line && !is_blank(before.back())));
+    CHECK(place.continues_word == (place.continues_line && !ends_with_blank(before, blanks)));
     const LineHistory& history = history_at[file][before.size()];
     CHECK(place.lines_before.any_text == history.any_text);
     CHECK(place.lines_before.after_blank == history.after_blank);
     if (place.continues_line) {
-      CHECK(place.head_blank == has_blank_head(before.substr(before.rfind('\n') + 1)));
+      std::string begun = before.substr(before.rfind('\n') + 1);
+      if (begun.size() == before.size() && begins_with_mark(begun)) begun.erase(0, 3);
+      CHECK(place.head_blank == has_blank_head(begun, blanks));
     }
     check_cut(before, cut);
     before += block.text;
@@ -99,10 +109,11 @@ TEST_CASE("blocks join to the text and know their place") {
   for (int round = 0; round < 12; ++round) {
     std::vector<std::string> texts;
     for (std::size_t count = 1 + testing::below(random, 3); count > 0; --count) {
-      texts.push_back(testing::random_lines(random));
+      texts.push_back((testing::below(random, 3) == 0 ? "\uFEFF" : "") +
+                      testing::random_lines(random));
     }
-    for (const LineCut cut :
-         {LineCut::kAtBlank, LineCut::kAtCodePoint, LineCut::kAnywhere, LineCut::kNever}) {
+    for (const LineCut cut : {LineCut::kAtBlank, LineCut::kAtUnicodeBlank, LineCut::kAtCodePoint,
+                              LineCut::kAnywhere, LineCut::kNever}) {
       for (const std::size_t block_bytes : {1, 3, 64, 1024, 1025, 1 << 20}) {
         check_blocks(texts, cut, block_bytes);
       }
@@ -118,6 +129,7 @@ TEST_CASE("empty files and missing line feeds") {
     check_blocks({"abc\n", "\n"}, cut, 4);
     check_blocks({std::string(5000, 'x'), "\n"}, cut, 1000);
     check_blocks({std::string(5000, ' '), "a"}, cut, 1000);
+    check_blocks({"\uFEFF", "\uFEFF\n\na", "a\n\uFEFF\n", "\uFEFF\uFEFF\n"}, cut, 1);
   }
 }
 
@@ -128,6 +140,16 @@ TEST_CASE("blocks of a long line stay near their size") {
   for (const TextBlock& block : read_blocks(files, LineCut::kAtBlank, 2000)) {
     CHECK(block.text.size() <= 2000);
   }
+}
+
+TEST_CASE("a long line without ASCII blanks is cut at those of Unicode, where these end words") {
+  std::string text;
+  while (text.size() < 100000) text += "\u65E5\u672C\u3000";
+  const TextFiles files({text});
+  for (const TextBlock& block : read_blocks(files, LineCut::kAtUnicodeBlank, 2000)) {
+    CHECK(block.text.size() <= 2000);
+  }
+  CHECK(read_blocks(files, LineCut::kAtBlank, 2000).size() == 1);
 }
 
 TEST_CASE("a long line that a pipe delivers piece by piece is cut like any other") {

@@ -293,14 +293,14 @@ TEST_CASE("messages about the size are our own") {
 }
 
 TEST_CASE("a line of any length is learned from") {
-  // The same text again and again: with long sentences this takes the library a minute.
+  // The same text again and again, which is slow when sentences are long.
   std::string line;
   const std::string text = training_text();
-  while (line.size() < 600000) line += text;
+  while (line.size() < 1200000) line += text;
   std::replace(line.begin(), line.end(), '\n', ' ');
   const std::clock_t begin = std::clock();
   const Vocabulary vocabulary = train(line, rules_with(320)).vocabulary;
-  CHECK((std::clock() - begin) / CLOCKS_PER_SEC < 15);
+  CHECK((std::clock() - begin) / CLOCKS_PER_SEC < 8);
   CHECK(encode("walking talkers", vocabulary, EosRule::kLine).ids.size() <= kFewPieces);
 }
 

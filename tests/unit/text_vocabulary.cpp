@@ -117,6 +117,58 @@ TEST_CASE("the line style is padded only when every line is") {
   CHECK(build(line + " \n").vocabulary.line_style() == LineStyle::kPlain);
 }
 
+TEST_CASE("blanks of Unicode end words, and the file and its hash say so") {
+  const std::string text = "10\u00A0km\u3000km\x1Fkm\n \u2003 \n";
+  VocabularyRules rules;
+  CHECK(tokens_of(build(text, rules).vocabulary) ==
+        Texts{"<eos>", "<unk>", "10\u00A0km\u3000km\x1Fkm", "\u2003"});
+  CHECK(build(text, rules).vocabulary.to_text(Json::object()).find("blanks") == std::string::npos);
+  rules.blanks = Blanks::kUnicode;
+  const Vocabulary made = build(text, rules).vocabulary;
+  CHECK(tokens_of(made) == Texts{"<eos>", "<unk>", "km", "10"});
+  ContentHasher hasher;
+  const std::string content =
+      "ql-vocabulary 1\ntype word\nlowercase false\nblanks unicode\neos 0\nunk 1\ntokens 4\n"
+      "5 <eos>\n5 <unk>\n2 km\n2 10\n";
+  hasher.update(content.data(), content.size());
+  CHECK(made.hash() == hasher.digest());
+
+  Json json = parse_json(made.to_text(Json::object()), "v.json");
+  CHECK(json["blanks"] == "unicode");
+  CHECK(parse_vocabulary(dump_json(json), "v.json").blanks() == Blanks::kUnicode);
+  json["tokens"][2] = "a\u00A0b";
+  CHECK(contains(test::complaint([&] { parse_vocabulary(dump_json(json), "v.json"); }),
+                 "tokens[2]: a word without Unicode blanks expected, found 'a\\xC2\\xA0b'"));
+  json = parse_json(made.to_text(Json::object()), "v.json");
+  json.erase("blanks");
+  CHECK(contains(test::complaint([&] { parse_vocabulary(dump_json(json), "v.json"); }), "hash"));
+  json["blanks"] = "none";
+  CHECK(contains(test::complaint([&] { parse_vocabulary(dump_json(json), "v.json"); }), "blanks"));
+
+  rules.type = TokenType::kChar;
+  CHECK(contains(test::complaint([&] { build(text, rules); }), "--blanks unicode"));
+}
+
+TEST_CASE("a line with a blank of Unicode is not padded") {
+  VocabularyRules rules;
+  rules.blanks = Blanks::kUnicode;
+  CHECK(build(" a b \n", rules).vocabulary.line_style() == LineStyle::kPadded);
+  for (const char* text : {" a\u00A0b \n", " a \u3000\n", " a\x1C \n", "\u2003a \n"}) {
+    CHECK(build(text, rules).vocabulary.line_style() == LineStyle::kPlain);
+  }
+  CHECK(build(" a\u00A0b \n").vocabulary.line_style() == LineStyle::kPadded);
+}
+
+TEST_CASE("a byte order mark that begins a file is in no word's count") {
+  const TextFiles files({"\uFEFFthe\n", "\uFEFF", "\uFEFF the \uFEFFx\n"});
+  const BuiltVocabulary built = build_vocabulary(files.names(), VocabularyRules());
+  CHECK(tokens_of(built.vocabulary) == Texts{"<eos>", "<unk>", "the", "\uFEFFx"});
+  CHECK(built.lines == 2);
+  VocabularyRules rules;
+  rules.type = TokenType::kChar;
+  CHECK(build("\uFEFFa", rules).vocabulary.find("\uFEFF") != TokenTable::kNone);
+}
+
 TEST_CASE("counting agrees with a map") {
   testing::Random random(8);
   for (int round = 0; round < 30; ++round) {

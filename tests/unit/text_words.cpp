@@ -3,31 +3,23 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <array>
 #include <string>
 #include <vector>
 
+#include "base/utf8.h"
 #include "unit/text_support.h"
 
 namespace ql::text {
 namespace {
 
-std::vector<std::string> naive_words(const std::string& text) {
-  std::vector<std::string> words;
-  bool inside = false;
-  for (const char c : text) {
-    const bool blank = std::string(" \t\n\v\f\r").find(c) != std::string::npos;
-    if (!blank && !inside) words.emplace_back();
-    if (!blank) words.back() += c;
-    inside = !blank;
-  }
-  return words;
-}
+using testing::naive_words;
 
-std::vector<std::string> split(const std::string& text) {
+std::vector<std::string> split(const std::string& text, Blanks blanks = Blanks::kAscii) {
   std::vector<std::string> words;
   std::array<Word, WordSplitter::kMostWords> found;
-  WordSplitter splitter(text);
+  WordSplitter splitter(text, blanks);
   while (const std::size_t count = splitter.next(found.data())) {
     REQUIRE(count <= found.size());
     for (std::size_t i = 0; i < count; ++i) words.emplace_back(found[i].view());
@@ -73,13 +65,76 @@ TEST_CASE("words are those of the naive splitter") {
       std::string text;
       while (text.size() < size) text += letters[testing::below(random, letters.size())];
       CAPTURE(text);
-      const auto expected = naive_words(text);
+      const auto expected = naive_words(text, Blanks::kAscii);
       REQUIRE(split(text) == expected);
       REQUIRE(count_word_starts(text, false) == static_cast<std::int64_t>(expected.size()));
       const bool continued = !text.empty() && !is_blank(text[0]);
       REQUIRE(count_word_starts(text, true) ==
               static_cast<std::int64_t>(expected.size()) - (continued ? 1 : 0));
     }
+  }
+}
+
+void check_words(const std::string& text, Blanks blanks) {
+  CAPTURE(text);
+  const auto expected = naive_words(text, blanks);
+  REQUIRE(split(text, blanks) == expected);
+  const auto count = static_cast<std::int64_t>(expected.size());
+  REQUIRE(count_word_starts(text, false, blanks) == count);
+  const bool continued = !text.empty() && testing::naive_blank_at(text, 0, blanks) == 0;
+  REQUIRE(count_word_starts(text, true, blanks) == count - (continued ? 1 : 0));
+  bool blank_end = false;
+  for (const std::string& blank : testing::naive_blanks(blanks)) {
+    blank_end = blank_end || (text.size() >= blank.size() &&
+                              text.compare(text.size() - blank.size(), blank.size(), blank) == 0);
+  }
+  REQUIRE(ends_with_blank(text, blanks) == blank_end);
+}
+
+TEST_CASE("blanks of Unicode are the documented ones, and no other character") {
+  const std::vector<std::string> all = testing::naive_blanks(Blanks::kUnicode);
+  for (char32_t c = 0; c <= kLastCodePoint; ++c) {
+    if (c >= 0xD800 && c < 0xE000) continue;
+    std::string text;
+    append_utf8(text, c);
+    const bool ascii = c < 0x80 && is_blank(static_cast<char>(c));
+    const bool blank = std::find(all.begin(), all.end(), text) != all.end();
+    REQUIRE(blank_at(text, 0, Blanks::kUnicode) == (blank ? text.size() : 0));
+    REQUIRE(blank_at(text, 0, Blanks::kAscii) == (ascii ? 1 : 0));
+    REQUIRE(has_unicode_blank(text) == (blank && !ascii));
+  }
+}
+
+TEST_CASE("a blank of Unicode ends a word wherever it stands in the 64 bytes") {
+  for (const std::string& blank : testing::naive_blanks(Blanks::kUnicode)) {
+    for (const char* letter : {"a", "\u00E9", "\u2019", "\u3042", "\u1681"}) {
+      std::string before;
+      while (before.size() < 3 * kBlankBits) {
+        for (const Blanks blanks : {Blanks::kAscii, Blanks::kUnicode}) {
+          check_words(before + blank, blanks);
+          check_words(before + blank + letter, blanks);
+          check_words(before + blank + blank + letter + std::string(100, 'x'), blanks);
+        }
+        before += letter;
+      }
+    }
+  }
+}
+
+TEST_CASE("words between blanks of Unicode are those of the naive splitter") {
+  // Beside the blanks: characters that begin with the same bytes, and blanks that are cut off.
+  std::vector<std::string> parts = testing::naive_blanks(Blanks::kUnicode);
+  for (const char* more :
+       {"a", "word", "\u00A1", "\u0084", "\u1681", "\u200B", "\u2019", "\u2030", "\u2060", "\u3001",
+        "\u3042", "\u4E00", "\xE2\x80", "\xE3", "\xC2", "\x80", "\xA0", "\x80\x80", "\U0001F600"}) {
+    parts.emplace_back(more);
+    parts.emplace_back(more);
+  }
+  testing::Random random(7);
+  for (int round = 0; round < 20000; ++round) {
+    const std::string text = testing::random_text(random, parts, testing::below(random, 120));
+    check_words(text, Blanks::kUnicode);
+    check_words(text, Blanks::kAscii);
   }
 }
 
