@@ -1,5 +1,7 @@
 #include "base/provenance.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
 #include "base/number.h"
