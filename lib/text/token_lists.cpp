@@ -61,7 +61,7 @@ std::optional<double> real_of(std::string_view text) {
   return value;
 }
 
-// What a line says in a list whose tokens have ids or scores.
+// A line of a list whose tokens have ids or scores.
 struct Entry {
   std::string token;
   std::uint64_t id = 0;

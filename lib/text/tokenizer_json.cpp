@@ -116,7 +116,7 @@ class TokenDecoder {
     });
   }
 
-  // Of the text of a document one blank may go, which the program adds before it.
+  // One blank may go from the beginning of a document: the one that the program puts there.
   void strip_text(const JsonObject& decoder) {
     const std::int64_t start = decoder.integer("start", 0), stop = decoder.integer("stop", 0);
     if (start == 0 && stop == 0) return;

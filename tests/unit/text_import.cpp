@@ -124,7 +124,7 @@ TEST_CASE("a foreign SentencePiece model encodes and decodes as the library does
   }
 }
 
-// What the encoder of files makes of a text whose line feeds are tokens.
+// Encodes a text as a file whose line feeds are tokens.
 std::vector<TokenId> encoded(const Vocabulary& vocabulary, const std::string& text,
                              std::size_t block_bytes) {
   const testing::TextFiles files({text});
