@@ -8,37 +8,20 @@
 #include <string_view>
 #include <utility>
 
+#include "base/data_input.h"
 #include "base/error.h"
-#include "base/file.h"
 #include "base/number.h"
 #include "base/option_builders.h"
 #include "base/provenance.h"
 #include "base/resources.h"
+#include "base/utf8.h"
 
 namespace ql {
 
 namespace {
 
 // A million long names. Whoever takes a text for a list should not have to wait for all of it.
-constexpr std::size_t kLargestList = std::size_t{256} << 20;
-
-std::string read_list(InputFile& list) {
-  constexpr std::size_t kPiece = std::size_t{1} << 20;
-  std::string text;
-  for (std::size_t got = kPiece; got == kPiece;) {
-    const std::size_t before = text.size();
-    text.resize(before + kPiece);
-    got = list.read_fully(text.data() + before, kPiece);
-    text.resize(before + got);
-    if (text.size() > kLargestList) {
-      throw Error(list.name(), fmt::format("a list of more than {} bytes", kLargestList),
-                  "is it a list of names?");
-    }
-  }
-  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
-  if (text.rfind(kByteOrderMark, 0) == 0) text.erase(0, kByteOrderMark.size());
-  return text;
-}
+constexpr std::int64_t kLargestList = std::int64_t{256} << 20;
 
 // Throws Error unless something is there; `where` is the place in the list.
 void check_name(const std::string& name, const std::string& where) {
@@ -89,8 +72,10 @@ std::vector<std::string> input_names(const Options& options) {
     throw UsageError("--files-from", "the names come from the list, not from the command line",
                      fmt::format("put '{}' into the list", options.positional().front()));
   }
-  InputFile list(options.text("files-from"));
-  const std::string text = read_list(list);
+  const std::string path = options.text("files-from");
+  const std::string list = path == "-" ? "standard input" : path;
+  std::string text = read_content(path, Content::kNames, kLargestList);
+  if (text.rfind(kByteOrderMark, 0) == 0) text.erase(0, kByteOrderMark.size());
   const bool has_nul = text.find('\0') != std::string::npos;
   std::vector<std::string> names;
   std::int64_t number = 0;
@@ -98,18 +83,17 @@ std::vector<std::string> input_names(const Options& options) {
     ++number;
     if (!has_nul && !name.empty() && name.back() == '\r') name.pop_back();
     if (name.empty()) continue;
-    const std::string where =
-        fmt::format("{}: {} {}", list.name(), has_nul ? "name" : "line", number);
+    const std::string where = fmt::format("{}: {} {}", list, has_nul ? "name" : "line", number);
     if (name != "-") {
       check_name(name, where);
-    } else if (options.text("files-from") == "-") {
+    } else if (path == "-") {
       throw Error(where, "'-' stands for standard input, which is the list itself",
                   "keep the list in a file");
     }
     names.push_back(std::move(name));
   }
   if (names.empty()) {
-    throw Error(list.name(), "the list has no names", "look at the command that made it");
+    throw Error(list, "the list has no names", "look at the command that made it");
   }
   return names;
 }

@@ -237,6 +237,8 @@ const char* name_of(Content content) {
       return "a token stream";
     case Content::kVocabulary:
       return "a vocabulary";
+    case Content::kNames:
+      return "a list of names";
     case Content::kWeights:
       return "weights (safetensors)";
     default:
@@ -307,7 +309,9 @@ void check_kind(std::string_view head, Content expected, const std::string& name
   if (std::find(kErrorPages.begin(), kErrorPages.end(), head) != kErrorPages.end()) {
     refuse(name, fmt::format("a server's error message ('{}')", head), expected, kFetchAgain);
   }
-  if (expected == Content::kRawIds || expected == Content::kWeights) return;
+  const bool may_have_zeros =
+      expected == Content::kRawIds || expected == Content::kWeights || expected == Content::kNames;
+  if (may_have_zeros) return;
   if (const std::string encoding = encoding_of(head); !encoding.empty()) {
     const bool ids =
         expected == Content::kText && encoding.size() > std::string_view("UTF-16").size();

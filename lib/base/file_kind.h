@@ -14,6 +14,7 @@ enum class Content {
   kRawIds,       // little-endian ids, also in the files of other programs
   kTokenStream,  // ql-token-stream(5)
   kVocabulary,   // ql-vocabulary(5), or the vocabulary of another program
+  kNames,        // a list of file names
   kJson,         // another JSON file of these tools
   kWeights,      // safetensors
   kAnything,     // the caller asked for the file as it is
