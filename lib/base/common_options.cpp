@@ -75,7 +75,7 @@ std::vector<std::string> input_names(const Options& options) {
   const std::string path = options.text("files-from");
   const std::string list = path == "-" ? "standard input" : path;
   std::string text = read_content(path, Content::kNames, kLargestList);
-  if (text.rfind(kByteOrderMark, 0) == 0) text.erase(0, kByteOrderMark.size());
+  if (begins_with_mark(text)) text.erase(0, kByteOrderMark.size());
   const bool has_nul = text.find('\0') != std::string::npos;
   std::vector<std::string> names;
   std::int64_t number = 0;

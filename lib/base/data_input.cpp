@@ -40,14 +40,16 @@ std::string_view DataInput::head() {
   return head_left_;
 }
 
-// A pipe may bring the head byte by byte.
+// A pipe may bring the head byte by byte. Text that pauses is passed on as it is: what waits for an
+// answer must not be held back for a page that may follow.
 void DataInput::look() {
   head_.resize(kHeadBytes);
   std::size_t size = 0;
-  while (size == 0 || !file_.is_pipe() || may_change_kind({head_.data(), size})) {
-    const std::size_t got = file_.read(head_.data() + size, kHeadBytes - size);
+  while (size < kHeadBytes) {
+    const std::size_t got = file_.read_what_comes(head_.data() + size, kHeadBytes - size);
     size += got;
-    if (got == 0 || size == kHeadBytes) break;
+    const Outlook more = outlook({head_.data(), size});
+    if (got == 0 || more == Outlook::kFinal || (more == Outlook::kText && !file_.has_more())) break;
   }
   head_.resize(size);
   head_left_ = head_;
@@ -60,7 +62,8 @@ void DataInput::look() {
     throw FormatError(name(), "this is a shard of packed data, not text",
                       "name its folder: qlbin cat FOLDER | qltok decode");
   }
-  check_kind(head_, expected_, name());
+  check_kind(head_, expected_, name(),
+             decompressor_ ? fmt::format("{} -dc", decompressor_->format()) : "");
 }
 
 // The head becomes that of the unpacked content.
@@ -73,7 +76,7 @@ void DataInput::look_inside() {
   while (size < kHeadBytes) {
     const std::size_t got = unpack(head_.data() + size, kHeadBytes - size);
     size += got;
-    if (got == 0 || !may_change_kind({head_.data(), size})) break;
+    if (got == 0 || outlook({head_.data(), size}) == Outlook::kFinal) break;
   }
   head_.resize(size);
   head_left_ = head_;

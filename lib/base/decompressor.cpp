@@ -9,6 +9,7 @@
 
 #include "base/decompressor_internal.h"
 #include "base/error.h"
+#include "base/provenance.h"
 
 namespace ql {
 namespace {
@@ -118,7 +119,8 @@ class Zstd : public Decompressor {
     const ZSTD_ErrorCode code = ZSTD_getErrorCode(result);
     if (code == ZSTD_error_frameParameter_windowTooLarge) {
       throw FormatError(name_, "the zstd data needs a window of more than 128 MiB",
-                        "give it through a pipe: zstd -dc --long=31 FILE | qltok ... -");
+                        fmt::format("give it through a pipe: zstd -dc --long=31 FILE | {} ... -",
+                                    invoked_tool().empty() ? "PROGRAM" : invoked_tool()));
     }
     if (code == ZSTD_error_prefix_unknown && any_frame_) fail_in_trailing_data(name_, format());
     fail(name_, format(), ZSTD_getErrorName(result));

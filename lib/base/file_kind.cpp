@@ -22,11 +22,12 @@ struct Row {
   FileKind kind;
   std::size_t offset;  // of the pattern in the file
   // In binary rows '?' stands for any byte. In rows of text a blank stands for any blanks, or none,
-  // letters for both cases, and '*' for all up to a quotation mark.
+  // letters for both cases, '*' for all up to a quotation mark, and '>' for it or a blank.
   std::string_view pattern;
   const char* name;
-  const char* command = "";  // writes the content to a pipe
+  const char* command = "";  // writes the content to a pipe; it takes "-" for FILE, too, unless
   const char* advice = "";   // where no command does
+  bool wants_file = false;   // the command reads files only
 };
 
 constexpr const char* kExport =
@@ -46,19 +47,25 @@ constexpr std::array kBinary = {
     // Skippable frames may stand before the others; pzstd writes one.
     Row{FileKind::kZstd, 0, "?\x2A\x4D\x18"sv, "zstd data", "zstd -dc FILE"},
     Row{FileKind::kTokenStream, 0, "QLTOKENS"sv, "a token stream", "qltok decode FILE"},
-    Row{FileKind::kOther, 0, "PK\x03\x04"sv, "a zip archive", "unzip -p FILE"},
+    Row{FileKind::kOther, 30, "mimetypeapplication/"sv, "an EPUB or OpenDocument file", "",
+        kPlainText},
+    Row{FileKind::kOther, 30, "[Content_Types].xml"sv, "an office document", "", kPlainText},
+    Row{FileKind::kOther, 0, "PK\x03\x04"sv, "a zip archive", "unzip -p FILE", "", true},
     Row{FileKind::kOther, 0, "PK\x05\x06"sv, "an empty zip archive"},
     Row{FileKind::kOther, 0, "\xFD\x37zXZ\0"sv, "xz data", "xzcat FILE"},
     Row{FileKind::kOther, 0, "\x5D\0\0??\xFF\xFF\xFF\xFF"sv, "lzma data", "xzcat FILE"},
     Row{FileKind::kOther, 0, "BZh?1AY&SY"sv, "bzip2 data", "bzcat FILE"},
     Row{FileKind::kOther, 0, "BZh?\x17\x72\x45\x38\x50\x90"sv, "empty bzip2 data"},
     Row{FileKind::kOther, 0, "\x04\x22\x4D\x18"sv, "lz4 data", "lz4 -dc FILE"},
+    Row{FileKind::kOther, 0, "\x02\x21\x4C\x18"sv, "lz4 data", "lz4 -dc FILE"},
     Row{FileKind::kOther, 0, "LZIP\x01"sv, "lzip data", "lzip -dc FILE"},
     Row{FileKind::kOther, 0, "\x89LZO\0\r\n\x1A\n"sv, "lzop data", "lzop -dc FILE"},
     Row{FileKind::kOther, 0, "\x1F\x9D\x90"sv, "data of compress", "gzip -dc FILE"},
-    Row{FileKind::kOther, 0, "7z\xBC\xAF\x27\x1C"sv, "a 7z archive", "7z x -so FILE"},
-    Row{FileKind::kOther, 0, "Rar!\x1A\x07"sv, "a rar archive", "unrar p -inul FILE"},
+    Row{FileKind::kOther, 0, "7z\xBC\xAF\x27\x1C"sv, "a 7z archive", "7z x -so FILE", "", true},
+    Row{FileKind::kOther, 0, "Rar!\x1A\x07"sv, "a rar archive", "unrar p -inul FILE", "", true},
     Row{FileKind::kOther, 257, "ustar"sv, "a tar archive", "tar -xOf FILE"},
+    Row{FileKind::kOther, 0, "070701??????"sv, "a cpio archive"},
+    Row{FileKind::kOther, 0, "\xC7\x71????"sv, "a cpio archive"},
     Row{FileKind::kOther, 0, "!<arch>\n"sv, "an ar archive (.a, .deb)"},
     Row{FileKind::kOther, 0, "\x93NUMPY"sv, "a NumPy array (.npy)", "", kNumpy},
     Row{FileKind::kOther, 0, "\x80\x02\x7Dq"sv, "a Python pickle", "", kExport},
@@ -76,8 +83,8 @@ constexpr std::array kBinary = {
     Row{FileKind::kOther, 0, "MMIDIDX\0\0"sv, "the index of Megatron's token files", "",
         "qlbin import --format megatron reads it with its .bin"},
     Row{FileKind::kWeights, 0, "???\0\0\0\0\0{\""sv, "weights (safetensors)"},
-    Row{FileKind::kOther, 0, "%PDF-"sv, "a PDF document", "pdftotext FILE -"},
-    Row{FileKind::kOther, 0, "%!PS-Adobe"sv, "a PostScript document", "ps2ascii FILE"},
+    Row{FileKind::kOther, 0, "%PDF-"sv, "a PDF document", "pdftotext FILE -", "", true},
+    Row{FileKind::kOther, 0, "%!PS-Adobe"sv, "a PostScript document", "ps2ascii FILE", "", true},
     Row{FileKind::kOther, 0, "{\\rtf1"sv, "an RTF document", "", kPlainText},
     Row{FileKind::kOther, 0, "\xD0\xCF\x11\xE0\xA1\xB1\x1A\xE1"sv, "an office document", "",
         kPlainText},
@@ -90,6 +97,15 @@ constexpr std::array kBinary = {
     Row{FileKind::kOther, 0, "RIFF????WEBP"sv, "a WebP picture"},
     Row{FileKind::kOther, 0, "RIFF????AVI "sv, "a film (AVI)"},
     Row{FileKind::kOther, 0, "OggS\0"sv, "a sound (Ogg)"},
+    Row{FileKind::kOther, 0, "fLaC\0"sv, "a sound (FLAC)"},
+    Row{FileKind::kOther, 0, "ID3?\0"sv, "a sound (MP3)"},
+    Row{FileKind::kOther, 0, "\x1A\x45\xDF\xA3"sv, "a film (WebM, Matroska)"},
+    Row{FileKind::kOther, 0, "II*\0"sv, "a TIFF picture"},
+    Row{FileKind::kOther, 0, "MM\0*"sv, "a TIFF picture"},
+    Row{FileKind::kOther, 0, "BM????\0\0\0\0"sv, "a BMP picture"},
+    Row{FileKind::kOther, 0, "MZ?\0"sv, "a program"},
+    Row{FileKind::kOther, 0, "\xCA\xFE\xBA\xBE"sv, "a program"},
+    Row{FileKind::kOther, 0, "\0asm"sv, "a program"},
 };
 
 // These stand in the place of a file that is elsewhere, or are text in a wrapping.
@@ -100,9 +116,8 @@ constexpr std::array kTexts = {
         "fetch the file: git annex get FILE"},
     Row{FileKind::kOther, 0, "outs: - md5:"sv, "a .dvc file in place of the file", "",
         "fetch the file and name it: dvc pull"},
-    Row{FileKind::kOther, 0, "<!doctype html"sv, "an HTML page", "", kFetchAgain},
-    Row{FileKind::kOther, 0, "<html"sv, "an HTML page", "", kFetchAgain},
-    Row{FileKind::kOther, 0, "<head"sv, "an HTML page", "", kFetchAgain},
+    Row{FileKind::kOther, 0, "<!doctype html>"sv, "an HTML page", "", kFetchAgain},
+    Row{FileKind::kOther, 0, "<html>"sv, "an HTML page", "", kFetchAgain},
     Row{FileKind::kOther, 0, "<error> <code>"sv, "a server's error message (XML)", "", kFetchAgain},
     Row{FileKind::kOwnJson, 0, "{ \"format\" : \"ql-*\""sv, "a JSON file of these tools"},
     Row{FileKind::kJsonText, 0, "{ \"text\" :"sv, "JSON with the text in it", "jq -r .text FILE"},
@@ -138,9 +153,7 @@ void skip_blanks(std::string_view& text) {
 // Takes away what may stand before the first element of an HTML page: a byte order mark, blanks,
 // declarations <?...?> and comments. Returns false when one of them does not end.
 bool skip_prologue(std::string_view& text) {
-  if (text.substr(0, kByteOrderMark.size()) == kByteOrderMark) {
-    text.remove_prefix(kByteOrderMark.size());
-  }
+  if (begins_with_mark(text)) text.remove_prefix(kByteOrderMark.size());
   for (;;) {
     skip_blanks(text);
     constexpr std::string_view kComment = "<!--", kDeclaration = "<?";
@@ -163,59 +176,82 @@ Match match_text(const Row& row, std::string_view text) {
     }
     if (expected == '*') text.remove_prefix(std::min(text.find('"'), text.size()));
     if (text.empty()) return Match::kCutOff;
-    if (expected == '*') continue;
+    if (expected == '*' || (expected == '>' && is_blank(text.front()))) continue;
     if (expected != std::tolower(static_cast<unsigned char>(text.front()))) return Match::kNo;
     text.remove_prefix(1);
   }
   return Match::kYes;
 }
 
-// Returns the row of the head, or nullptr. Sets `cut_off` when a longer head could have one.
-const Row* find_row(std::string_view head, bool& cut_off) {
-  const Row* found = nullptr;
-  const auto look = [&](const Row& row, Match match) {
-    if (match == Match::kYes && found == nullptr) found = &row;
-    cut_off = cut_off || match == Match::kCutOff;
+// The row of a head, or nullptr, and whether a longer head could have a binary row or one of text.
+struct Found {
+  const Row* row = nullptr;
+  bool binary_possible = false, text_possible = false;
+};
+
+Found find_row(std::string_view head) {
+  Found found;
+  const auto look = [&](const Row& row, Match match, bool& possible) {
+    if (match == Match::kYes && found.row == nullptr) found.row = &row;
+    possible = possible || match == Match::kCutOff;
   };
   for (const Row& row : kBinary) {
     // The header of a tar archive has no line feed before this place, and most text has.
     const bool possible = row.offset == 0 || head.substr(0, row.offset).find('\n') == head.npos;
-    if (possible) look(row, match_binary(row, head));
+    if (possible) look(row, match_binary(row, head), found.binary_possible);
   }
   std::string_view text = head;
-  const bool begun = skip_prologue(text);
-  cut_off = cut_off || !begun;
-  for (const Row& row : kTexts) look(row, match_text(row, text));
+  found.text_possible = !skip_prologue(text);
+  for (const Row& row : kTexts) look(row, match_text(row, text), found.text_possible);
   return found;
 }
 
-// Counts zeros at the four places of every four bytes, in shares of 1.
-std::array<double, 4> zero_shares(std::string_view head) {
-  std::array<double, 4> zeros{};
-  for (std::size_t i = 0; i < head.size(); ++i) zeros[i % 4] += head[i] == '\0' ? 1 : 0;
-  for (std::size_t place = 0; place < 4; ++place) {
-    const std::size_t count = (head.size() + 3 - place) / 4;
-    zeros[place] /= static_cast<double>(std::max<std::size_t>(count, 1));
+// Returns the share, from 0 to 1, of the bytes at every `step`-th place from `first` on that are
+// below `end`.
+double share_below(std::string_view head, std::size_t first, std::size_t step, unsigned char end) {
+  double below = 0, all = 0;
+  for (std::size_t i = first; i < head.size(); i += step) {
+    all += 1;
+    below += static_cast<unsigned char>(head[i]) < end ? 1 : 0;
   }
-  return zeros;
+  return all == 0 ? 0 : below / all;
 }
 
-// Returns the encoding as iconv names it, or "". Text in the letters of most languages has few
-// zeros in UTF-16 where its characters lie and many elsewhere.
+// Returns the encoding as iconv names it, or "". In UTF-16 the upper bytes of most alphabets are
+// below 0x20, those of blanks and ASCII are zero, and the lower bytes are most often above.
+const char* encoding_without_mark(std::string_view head) {
+  constexpr double kNearlyAll = 0.95, kMost = 0.8, kSome = 0.03, kHalf = 0.4, kFew = 0.05;
+  constexpr std::size_t kShort = 8;
+  const double fewest_zeros = head.size() < kShort ? 1 : kSome;
+  if (head.size() < 4) return "";
+  const auto zeros = [&](std::size_t place) { return share_below(head, place, 4, 1); };
+  if (zeros(3) >= kNearlyAll && zeros(2) >= kNearlyAll && zeros(0) <= kFew) return "UTF-32LE";
+  if (zeros(0) >= kNearlyAll && zeros(1) >= kNearlyAll && zeros(3) <= kFew) return "UTF-32BE";
+  for (const std::size_t upper : {1, 0}) {
+    constexpr unsigned char kBlank = ' ';
+    if (share_below(head, upper, 2, kBlank) >= kMost &&
+        share_below(head, upper, 2, 1) >= fewest_zeros &&
+        share_below(head, 1 - upper, 2, kBlank) <= kHalf) {
+      return upper == 1 ? "UTF-16LE" : "UTF-16BE";
+    }
+  }
+  return "";
+}
+
 const char* encoding_of(std::string_view head) {
-  constexpr double kNearlyAll = 0.95, kMost = 0.7, kFew = 0.05;
   if (head.substr(0, 4) == "\xFF\xFE\0\0"sv || head.substr(0, 4) == "\0\0\xFE\xFF"sv) {
     return "UTF-32";
   }
   if (head.substr(0, 2) == "\xFF\xFE"sv || head.substr(0, 2) == "\xFE\xFF"sv) return "UTF-16";
-  if (head.size() < 4) return "";
-  const auto [first, second, third, last] = zero_shares(head);
-  if (last >= kNearlyAll && third >= kNearlyAll && first <= kFew) return "UTF-32LE";
-  if (first >= kNearlyAll && second >= kNearlyAll && last <= kFew) return "UTF-32BE";
-  const double even = (first + third) / 2, odd = (second + last) / 2;
-  if (odd >= kMost && even <= kFew) return "UTF-16LE";
-  if (even >= kMost && odd <= kFew) return "UTF-16BE";
-  return "";
+  return encoding_without_mark(head);
+}
+
+// Text in place of ids: lines of visible ASCII. Ids of two bytes would all be above 2,312, and none
+// of them from 32,639 on.
+bool is_ascii_text(std::string_view head) {
+  constexpr std::size_t kEnough = 32;
+  const auto is_visible = [](char c) { return (c >= ' ' && c <= '~') || is_blank(c); };
+  return head.size() >= kEnough && std::all_of(head.begin(), head.end(), is_visible);
 }
 
 // Ids, programs and pictures have many zeros. Text has hardly any.
@@ -224,6 +260,8 @@ bool is_binary(std::string_view head) {
   const auto zeros = static_cast<std::size_t>(std::count(head.begin(), head.end(), '\0'));
   return head.size() >= kEnough && zeros * 10 >= head.size();
 }
+
+std::string tool_name() { return invoked_tool().empty() ? "PROGRAM" : invoked_tool(); }
 
 const char* name_of(Content content) {
   switch (content) {
@@ -246,25 +284,40 @@ const char* name_of(Content content) {
   }
 }
 
-// Says how to get at the content that `command` writes to a pipe.
-std::string advice_to_run(const std::string& command, Content expected) {
+// Says how to get at the content that `command` writes. `packed_by` is what unpacks the file first,
+// as in "gzip -dc", or "".
+std::string advice_to_run(std::string command, bool wants_file, Content expected,
+                          const std::string& packed_by) {
   const bool takes_pipes = expected == Content::kText || expected == Content::kTextIds ||
                            expected == Content::kTokenStream;
+  if (!packed_by.empty()) {
+    const std::string unpack = packed_by + " FILE";
+    if (wants_file) return fmt::format("unpack it first: {} > OTHER, and then {}", unpack, command);
+    command.replace(command.find("FILE"), std::string_view("FILE").size(), "-");
+    command = fmt::format("{} | {}", unpack, command);
+  }
   if (!takes_pipes) return fmt::format("unpack it first: {} > OTHER", command);
-  const std::string tool = invoked_tool().empty() ? "PROGRAM" : invoked_tool();
-  return fmt::format("give it through a pipe: {} | {} ... -", command, tool);
+  return fmt::format("give it through a pipe: {} | {} ... -", command, tool_name());
 }
 
 [[noreturn]] void refuse(const std::string& name, const std::string& kind, Content expected,
-                         const std::string& advice) {
-  const char* raw = expected == Content::kText ? "give --raw to take it as it is" : "";
+                         const std::string& advice, const std::string& packed_by) {
+  std::string raw;
+  if (expected == Content::kText) {
+    raw = packed_by.empty()
+              ? "give --raw to take it as it is"
+              : fmt::format("take it as it is: {} FILE | {} ... --raw -", packed_by, tool_name());
+  }
   throw FormatError(name, fmt::format("this is {}, not {}", kind, name_of(expected)),
-                    advice.empty() || *raw == '\0' ? advice + raw : advice + ", or " + raw);
+                    advice.empty() || raw.empty() ? advice + raw : advice + ", or " + raw);
 }
 
-void refuse_row(const Row& row, std::string_view head, Content expected, const std::string& name) {
+void refuse_row(const Row& row, std::string_view head, Content expected, const std::string& name,
+                const std::string& packed_by) {
   std::string kind = row.name, advice = row.advice;
-  if (*row.command != '\0') advice = advice_to_run(row.command, expected);
+  if (*row.command != '\0') {
+    advice = advice_to_run(row.command, row.wants_file, expected, packed_by);
+  }
   if (row.kind == FileKind::kOwnJson) {
     const std::size_t begin = head.find("\"ql-") + 1;
     kind =
@@ -272,54 +325,64 @@ void refuse_row(const Row& row, std::string_view head, Content expected, const s
     advice = "give a vocabulary with --vocab, and a folder by its name";
   }
   if (row.kind == FileKind::kTokenStream && expected != Content::kText) {
-    advice = expected == Content::kVocabulary ? "name the vocabulary that it was made with"
-                                              : "give --input stream, or leave --input out";
+    advice = expected == Content::kVocabulary
+                 ? "name the vocabulary that it was made with"
+                 : "qlbin pack and qltok decode take it, without --input";
   }
-  refuse(name, kind, expected, advice);
+  refuse(name, kind, expected, advice, packed_by);
 }
 
 }  // namespace
 
 FileKind file_kind(std::string_view head) {
-  bool cut_off = false;
-  const Row* const row = find_row(head, cut_off);
+  const Row* const row = find_row(head).row;
   return row == nullptr ? FileKind::kUnknown : row->kind;
 }
 
-bool may_change_kind(std::string_view head) {
+Outlook outlook(std::string_view head) {
   constexpr std::size_t kEnoughForZeros = 64;
-  if (head.size() >= kHeadBytes) return false;
-  bool cut_off = false;
-  if (find_row(head, cut_off) != nullptr) return false;
-  return cut_off || (head.size() < kEnoughForZeros && head.find('\0') != head.npos);
+  if (head.size() >= kHeadBytes) return Outlook::kFinal;
+  const Found found = find_row(head);
+  if (found.row != nullptr) return Outlook::kFinal;
+  const bool zeros = head.size() < kEnoughForZeros && head.find('\0') != head.npos;
+  if (found.binary_possible || zeros) return Outlook::kOpen;
+  return found.text_possible ? Outlook::kText : Outlook::kFinal;
 }
 
-void check_kind(std::string_view head, Content expected, const std::string& name) {
+void check_kind(std::string_view head, Content expected, const std::string& name,
+                const std::string& packed_by) {
   if (expected == Content::kAnything) return;
-  bool cut_off = false;
-  if (const Row* const row = find_row(head, cut_off)) {
+  if (const Row* const row = find_row(head).row) {
     const bool wanted =
         (row->kind == FileKind::kTokenStream && expected == Content::kTokenStream) ||
         (row->kind == FileKind::kWeights && expected == Content::kWeights) ||
         ((row->kind == FileKind::kOwnJson || row->kind == FileKind::kJsonText) &&
          (expected == Content::kVocabulary || expected == Content::kJson));
-    if (!wanted) refuse_row(*row, head, expected, name);
+    if (!wanted) refuse_row(*row, head, expected, name, packed_by);
     return;
   }
   if (std::find(kErrorPages.begin(), kErrorPages.end(), head) != kErrorPages.end()) {
-    refuse(name, fmt::format("a server's error message ('{}')", head), expected, kFetchAgain);
+    refuse(name, fmt::format("a server's error message ('{}')", head), expected, kFetchAgain,
+           packed_by);
+  }
+  if (expected == Content::kRawIds && is_ascii_text(head)) {
+    refuse(name, "text", expected,
+           "encode it with qltok, or give --input ids where it has decimal ids", packed_by);
   }
   const bool may_have_zeros =
       expected == Content::kRawIds || expected == Content::kWeights || expected == Content::kNames;
   if (may_have_zeros) return;
   if (const std::string encoding = encoding_of(head); !encoding.empty()) {
-    const bool ids =
-        expected == Content::kText && encoding.size() > std::string_view("UTF-16").size();
+    const bool ids = expected == Content::kText && *encoding_without_mark(head) != '\0';
     refuse(name, fmt::format("text in {}{}", encoding, ids ? ", or a file of token ids" : ""),
-           expected, advice_to_run(fmt::format("iconv -f {} -t UTF-8 FILE", encoding), expected));
+           expected,
+           advice_to_run(fmt::format("iconv -f {} -t UTF-8 FILE", encoding), false, expected,
+                         packed_by),
+           packed_by);
   }
   if (expected == Content::kText && is_binary(head)) {
-    refuse(name, "binary data", expected, "ids are packed by qlbin pack --input u16 or u32");
+    refuse(name, "binary data", expected, "ids are packed by qlbin pack --input u16 or u32",
+           packed_by);
   }
 }
 

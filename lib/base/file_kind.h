@@ -37,14 +37,19 @@ constexpr std::size_t kHeadBytes = 4096;
 // Returns the kind of the file that begins with `head`.
 FileKind file_kind(std::string_view head);
 
-// True when more bytes after `head` could change its kind: a pipe has to deliver more of them.
-// False for any text from the end of its first line on, unless the text begins as another kind
-// would.
-bool may_change_kind(std::string_view head);
+// Says whether more bytes after `head` could change its kind.
+enum class Outlook {
+  kFinal,  // no: any text from the end of its first line on, unless it begins as those below do
+  kText,   // it may become an HTML page, JSON or another kind of text: blank lines, a comment
+  kOpen,   // it may become binary, so a pipe has to deliver more
+};
+Outlook outlook(std::string_view head);
 
 // Throws a FormatError that names the kind of a file which begins with `head` but is not what is
-// `expected`, and says how to get at its content. Binary content that happens to look like text of
-// another encoding is not refused for Content::kRawIds.
-void check_kind(std::string_view head, Content expected, const std::string& name);
+// `expected`, and says how to get at its content. Ids may look like text in another encoding, which
+// is therefore not refused for Content::kRawIds. `packed_by` is the command that unpacked the head,
+// as in "gzip -dc".
+void check_kind(std::string_view head, Content expected, const std::string& name,
+                const std::string& packed_by = "");
 
 }  // namespace ql

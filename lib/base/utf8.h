@@ -12,7 +12,12 @@ namespace ql {
 constexpr char32_t kLastCodePoint = 0x10FFFF;
 constexpr char32_t kReplacement = 0xFFFD;
 constexpr std::string_view kReplacementUtf8 = "\xEF\xBF\xBD";
-constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";  // U+FEFF
+// U+FEFF. At the beginning of a file it says how the file is encoded.
+constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+
+inline bool begins_with_mark(std::string_view text) {
+  return text.substr(0, kByteOrderMark.size()) == kByteOrderMark;
+}
 
 struct CodePoint {
   char32_t value;  // kReplacement when not valid

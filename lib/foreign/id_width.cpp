@@ -14,13 +14,22 @@ using shard::TokenId;
 // Fewer ids may be so by chance; more would only cost time.
 constexpr std::size_t kFewestIds = 4, kMostIds = 4096;
 
-// True when only every `step`-th id, from the first on, is not 0.
+// True when nearly all ids are small but every `step`-th, from the first on: they may be the upper
+// parts of wider ids. The largest vocabularies in use have some 260,000 entries.
 bool is_sparse(const TokenId* ids, std::size_t count, std::size_t step) {
   if (count < 2 * step) return false;
+  constexpr std::size_t kEnough = 256;  // fewer ids may be small by chance
+  const TokenId largest_upper = count < kEnough ? 0 : 3;
+  std::size_t upper = 0, small = 0;
+  bool all_small = true;
   for (std::size_t i = 0; i < count; ++i) {
-    if (i % step != 0 && ids[i] != 0) return false;
+    const bool is_small = ids[i] <= largest_upper;
+    all_small = all_small && is_small;
+    if (i % step == 0) continue;
+    ++upper;
+    small += is_small ? 1 : 0;
   }
-  return true;
+  return !all_small && (count < kEnough ? small == upper : small * 20 >= upper * 19);
 }
 
 // True when all ids of 2 bytes are in the vocabulary; `low` is the index of an id's lower byte.
@@ -48,12 +57,14 @@ void check_width(int bytes_per_id, const shard::VocabularyInfo& vocabulary,
 void warn_of_wider_ids(const std::string& name, int bytes_per_id, const TokenId* ids,
                        std::size_t count, const WidthOptions& options) {
   count = std::min(count, kMostIds);
-  const bool all_zero = std::all_of(ids, ids + count, [](TokenId id) { return id == 0; });
-  if (count < kFewestIds || all_zero || !is_sparse(ids, count, 2)) return;
+  if (count < kFewestIds || !is_sparse(ids, count, 2)) return;
+  bool is_zero = true;
+  for (std::size_t i = 1; i < count; i += 2) is_zero = is_zero && ids[i] == 0;
   const bool has_8_bytes = bytes_per_id == 4 || is_sparse(ids, count, 4);
   log_warning(
-      "{}: every second of its first {} u{} ids is 0, as if ids had {} bytes; if they do, {}", name,
-      with_thousands(static_cast<std::int64_t>(count)), 8 * bytes_per_id, has_8_bytes ? 8 : 4,
+      "{}: every second of its first {} u{} ids is {}, as if ids had {} bytes; if they do, {}",
+      name, with_thousands(static_cast<std::int64_t>(count)), 8 * bytes_per_id,
+      is_zero ? "0" : "3 at most, or nearly so", has_8_bytes ? 8 : 4,
       has_8_bytes ? "pack them as text: od -A n -v -t d8 FILE | tr '\\n' ' ' | qlbin pack "
                     "--input ids"
                   : fmt::format("give {}", options.u32));

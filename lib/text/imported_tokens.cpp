@@ -134,9 +134,13 @@ std::string Speller::spell(const std::string& bytes) {
       text += fmt::format("\\x{:02X}", static_cast<unsigned char>(bytes[i]));
     }
     text += escaped(std::string_view(bytes).substr(escapes), Among::kLines);
-    if (taken_.insert(text).second) break;
+    if (taken_.insert(text).second) return text;
   }
-  return text;
+  throw FormatError(where_,
+                    fmt::format("more than {} tokens are the text '{}': a vocabulary has no more "
+                                "names for them",
+                                bytes.size() + 1, escaped(bytes, Among::kQuotes)),
+                    "take one of them out, or give it another text");
 }
 
 }  // namespace ql::text

@@ -60,9 +60,14 @@ std::string spelled_bytes(const std::string& token, Spelling spelling);
 // needs. Tokens of the same bytes are distinguished by more of them.
 class Speller {
  public:
+  // `where` is the file in messages.
+  explicit Speller(std::string where) : where_(std::move(where)) {}
+  // Throws FormatError when the escapes of these bytes are used up: a single byte has two
+  // spellings.
   std::string spell(const std::string& bytes);
 
  private:
+  std::string where_;
   std::unordered_set<std::string> taken_;
 };
 

@@ -120,10 +120,10 @@ TrainedSentencePiece choose_characters(const std::vector<TokenCount>& counts,
   if (room < 1) {
     throw ConfigError(
         "--max-size",
-        fmt::format("{} pieces leave no room for characters beside {}", training.max_size,
+        fmt::format("{} pieces leave no room for characters, besides {}", training.max_size,
                     training.byte_pieces ? "<eos>, <unk> and 256 bytes" : "<eos> and <unk>"),
-        fmt::format("the text has {} characters: give {} or more, at least {}", trained.characters,
-                    others + trained.characters, others + 1));
+        fmt::format("give at least {}; {} have room for each of the text's {} characters",
+                    others + 1, others + trained.characters, trained.characters));
   }
   if (training.coverage) {
     throw ConfigError(

@@ -10,16 +10,10 @@
 #include <vector>
 
 #include "base/data_input.h"
+#include "base/utf8.h"
 #include "text/document_rule.h"
 
 namespace ql::text {
-
-// U+FEFF in UTF-8. At the beginning of a file it says how the file is encoded.
-constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
-
-inline bool begins_with_mark(std::string_view text) {
-  return text.substr(0, kByteOrderMark.size()) == kByteOrderMark;
-}
 
 // A block begins at such a place.
 struct TextPlace {

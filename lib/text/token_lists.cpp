@@ -33,6 +33,7 @@ Lines lines_of(std::string_view text) {
     if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
     lines.push_back(line);
   }
+  while (!lines.empty() && lines.back().empty()) lines.pop_back();
   return lines;
 }
 
@@ -90,9 +91,9 @@ std::optional<Entry> tiktoken_entry(std::string_view line) {
   return Entry{*bytes, *id};
 }
 
-// Words of four letters look like base64, too, and have counts. Ids ascend from 0, or else padding
-// shows the base64.
-bool is_tiktoken(const Lines& lines) {
+// Words of four letters look like base64, too, and have counts. Padding shows the base64, or else
+// ids ascend from 0 and nobody asks for words.
+bool is_tiktoken(const Lines& lines, std::optional<TokenType> type) {
   if (!most(lines, [](std::string_view line) { return tiktoken_entry(line).has_value(); })) {
     return false;
   }
@@ -107,7 +108,7 @@ bool is_tiktoken(const Lines& lines) {
     padded = padded || fields_of(lines[i])[0].back() == '=';
     if (!ids.insert(entry->id).second) return false;
   }
-  return ascends || padded;
+  return padded || (ascends && type != TokenType::kWord);
 }
 
 // '"the": 5' or 'the: 5', as Marian writes YAML.
@@ -300,32 +301,32 @@ void refuse_others(const Lines& lines, std::string_view text, const std::string&
   }
   if (has_vector_head(lines)) {
     throw FormatError(where, "tokens with vectors, after a line with their numbers",
-                      fmt::format("give the tokens: tail -n +2 {} | cut -d' ' -f1 > list", where));
+                      "give the tokens: tail -n +2 FILE | cut -d' ' -f1 > OTHER");
   }
   if (most(lines, is_vector)) {
-    throw FormatError(where, "tokens with vectors",
-                      fmt::format("give the tokens: cut -d' ' -f1 {} > list", where));
+    throw FormatError(where, "tokens with vectors", "give the tokens: cut -d' ' -f1 FILE > OTHER");
   }
   if (most(lines, is_comma_line)) {
     throw FormatError(where, "a table with commas, not a list of tokens",
-                      fmt::format("write a tab for the comma: tr , '\\t' <{} > list", where));
+                      "write the tokens into a list, one a line, in the order of their ids");
   }
   if (has_heading(lines)) {
     throw FormatError(where, "a heading before tokens and ids",
-                      fmt::format("leave it out: tail -n +2 {} > list", where));
+                      "leave it out: tail -n +2 FILE > OTHER");
   }
   if (most(lines, is_quoted)) {
     throw FormatError(where, "tokens in quotes",
-                      fmt::format("take them away: sed 's/^.//; s/.$//' {} > list", where));
+                      "take them away: sed 's/^.//; s/.$//' FILE > OTHER");
   }
 }
 
 }  // namespace
 
-std::optional<TokenList> read_token_list(std::string_view text, const std::string& where) {
-  const Lines lines = lines_of(text);
+std::optional<TokenList> read_token_list(std::string_view text, std::optional<TokenType> type,
+                                         const std::string& where) {
+  Lines lines = lines_of(text);
   if (lines.empty()) return std::nullopt;
-  if (is_tiktoken(lines)) {
+  if (is_tiktoken(lines, type)) {
     TokenList list = read_entries(lines, "a tiktoken list", tiktoken_entry, where);
     list.pieces_only = true;
     list.spelling = Spelling::kPlain;
@@ -333,7 +334,10 @@ std::optional<TokenList> read_token_list(std::string_view text, const std::strin
   }
   refuse_others(lines, text, where);
   if (is_sentencepiece_list(lines)) return read_sentencepiece_list(lines, where);
-  if (most(lines, [](std::string_view line) { return yaml_entry(line).has_value(); })) {
+  const bool begins_yaml = lines.front() == "---";
+  if (begins_yaml) lines.erase(lines.begin());
+  if (begins_yaml ||
+      most(lines, [](std::string_view line) { return yaml_entry(line).has_value(); })) {
     return read_entries(lines, "a list of tokens and ids in YAML", yaml_entry, where);
   }
   TokenList list;
@@ -343,9 +347,8 @@ std::optional<TokenList> read_token_list(std::string_view text, const std::strin
     list = read_entries(lines, "a list of ids and tokens", id_first_entry, where);
   } else if (!counted &&
              all(lines, [](std::string_view line) { return id_first_entry(line).has_value(); })) {
-    throw FormatError(
-        where, "a number before each token, which is not the number of its line",
-        fmt::format("put the count after the token: awk '{{print $2, $1}}' {} > list", where));
+    throw FormatError(where, "a number before each token, which is not the number of its line",
+                      "put the count after the token: awk '{print $2, $1}' FILE > OTHER");
   } else if (counted && numbers_lines(lines, id_last_entry)) {
     list = read_entries(lines, "a list of tokens and ids", id_last_entry, where);
   } else {

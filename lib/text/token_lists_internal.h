@@ -23,9 +23,10 @@ struct TokenList {
   std::string note;                                // for people, or ""
 };
 
-// Nothing for a plain list. Throws FormatError at `where` for files that name no tokens, or not as
-// a list, and says what to give instead.
-std::optional<TokenList> read_token_list(std::string_view text, const std::string& where);
+// Nothing for a plain list. `type` is what the user asks for, if anything. Throws FormatError at
+// `where` for files that name no tokens, or not as a list, and says what to give instead.
+std::optional<TokenList> read_token_list(std::string_view text, std::optional<TokenType> type,
+                                         const std::string& where);
 
 // The same for JSON that is not a tokenizer.json: an object of tokens with ids, or the reverse, or
 // an array of tokens.

@@ -274,7 +274,7 @@ VocabularyContent read_tokenizer_json(const Json& json, const std::string& where
   VocabularyContent content;
   content.type = TokenType::kPiece;
   content.leading_blanks = decoder.leading_blanks();
-  Speller speller;
+  Speller speller(where);
   for (const auto& token : tokens.by_id.tokens()) {
     const std::size_t id = names.size();
     names.push_back(token ? *token : placeholder(id, taken));

@@ -129,7 +129,8 @@ void add_piece_line(std::string_view line, VocabularyContent& content, const std
 }
 
 // Adds the tokens, and fills gaps between their ids.
-void add_tokens(const TokenList& list, TokenType type, Imported& imported) {
+void add_tokens(const TokenList& list, TokenType type, const std::string& where,
+                Imported& imported) {
   std::unordered_set<std::string> taken;
   std::vector<std::string> present;
   for (const auto& token : list.tokens) {
@@ -140,7 +141,7 @@ void add_tokens(const TokenList& list, TokenType type, Imported& imported) {
   const bool pieces = type == TokenType::kPiece;
   const Spelling spelling =
       pieces ? list.spelling.value_or(evident_spelling(present)) : Spelling::kPlain;
-  Speller speller;
+  Speller speller(where);
   for (const auto& token : list.tokens) {
     imported.names.push_back(token ? *token : placeholder(imported.names.size(), taken));
     const std::string& name = imported.names.back();
@@ -202,12 +203,12 @@ Imported read_list(std::string_view text, TokenType type, const std::string& whe
 }
 
 // Words become pieces with the bytes that they stand for.
-void use_pieces(Imported& list) {
+void use_pieces(const std::string& where, Imported& list) {
   TokenList pieces;
   for (const std::string& name : list.names) pieces.tokens.emplace_back(name);
   list.names.clear();
   list.content.tokens.clear();
-  add_tokens(pieces, TokenType::kPiece, list);
+  add_tokens(pieces, TokenType::kPiece, where, list);
 }
 
 void refuse_invalid(std::string_view text, const std::string& where) {
@@ -240,9 +241,9 @@ Imported read_plain_list(std::string_view text, const VocabularyImport& rules, T
         "blanks are written in its tokens, so they are taken as pieces, which do not encode "
         "(--type "
         "word: as words)");
-    use_pieces(list);
+    use_pieces(where, list);
   } else if (list.content.type != type) {
-    use_pieces(list);
+    use_pieces(where, list);
   }
   return list;
 }
@@ -316,7 +317,7 @@ Imported read_with_ids(const TokenList& list, const VocabularyImport& rules,
   refuse_offset(rules, list.kind.c_str(), where);
   check_rules(rules, list.pieces_only ? TokenType::kPiece : type, list.kind.c_str(), where);
   Imported imported;
-  add_tokens(list, type, imported);
+  add_tokens(list, type, where, imported);
   if (rules.type != TokenType::kPiece) refuse_joined(imported.names, where);
   imported.content.counts.resize(imported.names.size());
   if (!list.note.empty()) imported.notes.push_back(list.note);
@@ -355,9 +356,7 @@ Imported read_import(const std::string& content, const VocabularyImport& rules,
   }
   // Some editors begin a text with a byte order mark.
   std::string_view text = content;
-  if (text.substr(0, kByteOrderMark.size()) == kByteOrderMark) {
-    text.remove_prefix(kByteOrderMark.size());
-  }
+  if (begins_with_mark(text)) text.remove_prefix(kByteOrderMark.size());
   if (begins_json(text)) {
     const Json json = parse_json(text, where);
     if (!is_tokenizer_json(json)) return read_with_ids(read_json_tokens(json, where), rules, where);
@@ -368,7 +367,7 @@ Imported read_import(const std::string& content, const VocabularyImport& rules,
     return imported;
   }
   refuse_invalid(text, where);
-  if (const auto list = read_token_list(text, where)) {
+  if (const auto list = read_token_list(text, rules.type, where)) {
     return read_with_ids(*list, rules, where);
   }
   const TokenType type = rules.type.value_or(TokenType::kWord);

@@ -24,8 +24,8 @@ std::uint64_t bits_of(std::size_t begin, std::size_t length) {
   return ((std::uint64_t{1} << length) - 1) << begin;
 }
 
-// Finds bytes among 64 that may begin a blank which only kUnicode has: bit i is 1 when bytes[i] may.
-// Many other characters begin with the same bytes.
+// Finds bytes among 64 that may begin a blank which only kUnicode has: bit i is 1 when bytes[i]
+// may. Many other characters begin with the same bytes.
 #if defined(__SSE2__)
 std::uint64_t unicode_head_bits(const char* bytes) {
   const auto among = [](__m128i part, unsigned char first, char more) {

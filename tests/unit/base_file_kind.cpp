@@ -61,6 +61,14 @@ TEST_CASE("file_kind: what is no text in UTF-8 is refused with its name and a wa
       {"{\"format\": \"mine\"}", ""},
       {"Not Found\n", ""},
       {"outs and ins\n", ""},
+      {"<HEADLINE>Oil prices rise</HEADLINE>\n<TEXT>\n", ""},
+      {"<header>one</header>\n", ""},
+      {"<HEAD>Title</HEAD>\n", ""},
+      {"<htmlentities>\n", ""},
+      {"<?xml version=\"1.0\"?>\n<headers>\n", ""},
+      {"a\tb\tc\td\te\tf\tg\th\n", ""},
+      {"MZ is a name, and BM, too\n", ""},
+      {"ID3 of the list\n", ""},
       {"/annex of the house\n", ""},
       // Packed files and archives.
       {"PK\x03\x04\x14\0\0\0"s + words,
@@ -115,6 +123,15 @@ TEST_CASE("file_kind: what is no text in UTF-8 is refused with its name and a wa
       {"outs:\n- md5: a304afb96060aad90176268345e10355\n  path: data.txt\n", "a .dvc file"},
       {"<!DOCTYPE html>\n<html lang=\"en\">", "an HTML page"},
       {"\n  <html><body>", "an HTML page"},
+      {"<html lang=\"en\">\n", "an HTML page"},
+      {"<!DOCTYPE HTML PUBLIC \"-//W3C//DTD HTML 4.01//EN\">\n", "an HTML page"},
+      {"070701000AF5C2000081A4", "a cpio archive"},
+      {"\x02\x21\x4C\x18\x05\0\0\0"s, "lz4 data"},
+      {"PK\x03\x04\x14\0\0\0\0\0"s + std::string(20, 'x') + "mimetypeapplication/epub+zip",
+       "an EPUB"},
+      {"fLaC\0\0\0\x22"s, "a sound"},
+      {"BM\x36\x10\x0E\0\0\0\0\0"s, "a BMP picture"},
+      {"MZ\x90\0\x03"s, "a program"},
       {"\xEF\xBB\xBF<!-- saved -->\n<HTML>", "an HTML page"},
       {"<?xml version=\"1.0\"?><!DOCTYPE html PUBLIC", "an HTML page"},
       {"<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Error><Code>AccessDenied</Code>",
@@ -142,6 +159,10 @@ TEST_CASE("file_kind: what is no text in UTF-8 is refused with its name and a wa
       // A quotation mark in UTF-16 has no zero byte.
       {widened("She said ", 2, false) + "\x1C\x20" + widened("so it is", 2, false) + "\x1D\x20",
        "text in UTF-16LE"},
+      {"\x1F\x04\x40\x04\x38\x04\x32\x04\x35\x04\x42\x04 \0\x3C\x04\x38\x04\x40\x04 \0\x38\x04"s,
+       "text in UTF-16LE"},
+      {"\x04\x1F\x04\x40\x04\x38\x04\x32\x04\x35\x04\x42\0 \x04\x3C\x04\x38\x04\x40\0 \x04\x38"s,
+       "text in UTF-16BE"},
       {"ab"s + std::string(10, '\0') + words.substr(0, 60), "binary data"},
   };
   for (const KindCase& each : cases) {
@@ -164,7 +185,7 @@ TEST_CASE("file_kind: every reader takes its own kind and refuses others") {
                     pointer = "version https://git-lfs.github.com/spec/v1\n",
                     vocabulary = "{\n  \"format\": \"ql-vocabulary\"",
                     weights = "\x58\x0A\0\0\0\0\0\0{\"a\""s, names = "{\"text\": 5, \"the\": 6}",
-                    ids("\x05\0\x06\0\x07\0\x05\0"s);
+                    ids("\x65\0\x66\0\x67\0\x65\0"s);
   struct Row {
     Content expected;
     std::vector<std::string> taken, refused;
@@ -172,7 +193,9 @@ TEST_CASE("file_kind: every reader takes its own kind and refuses others") {
   const std::vector<Row> rows = {
       {Content::kText, {kSentence}, {stream, pointer, vocabulary, weights, names, ids}},
       {Content::kTextIds, {"5 6 7\n"}, {stream, pointer, vocabulary, weights, ids}},
-      {Content::kRawIds, {ids, "\xFF\xFE\x01\0"s}, {stream, pointer, vocabulary, weights}},
+      {Content::kRawIds,
+       {ids, "\xFF\xFE\x01\0"s, "the"},
+       {"The cat sat on the mat, and slept there.\n", stream, pointer, vocabulary, weights}},
       {Content::kTokenStream, {stream}, {pointer, vocabulary, weights}},
       {Content::kVocabulary, {vocabulary, names, "the\ncat\n"}, {stream, pointer, weights}},
       {Content::kJson, {vocabulary, names}, {stream, pointer, weights}},
@@ -189,7 +212,7 @@ TEST_CASE("file_kind: every reader takes its own kind and refuses others") {
   }
 }
 
-TEST_CASE("file_kind: a kind is final as soon as may_change_kind says so") {
+TEST_CASE("file_kind: a kind is final as soon as outlook() says so") {
   const std::vector<std::string> heads = {kSentence + kSentence,
                                           "\x1F\x8B\x08\0 and more"s,
                                           "QLTOKENS\x01\0\0\0"s,
@@ -205,12 +228,16 @@ TEST_CASE("file_kind: a kind is final as soon as may_change_kind says so") {
     CAPTURE(head.substr(0, 30));
     const FileKind kind = file_kind(head);
     for (std::size_t size = 1; size <= head.size(); ++size) {
-      if (!may_change_kind(head.substr(0, size))) CHECK(file_kind(head.substr(0, size)) == kind);
+      if (outlook(head.substr(0, size)) == Outlook::kFinal)
+        CHECK(file_kind(head.substr(0, size)) == kind);
     }
   }
-  // A line of text need not wait for the next one.
+  // A line of text need not wait for the next one, and a pause decides where only text may follow.
+  for (const char* line : {"\n", " \n\n", "{\n", "<!-- x\n", "<?php echo 1;\n"}) {
+    CHECK(outlook(line) != Outlook::kOpen);
+  }
   for (const char* line : {"the cat\n", "x\n", "<p>\n", "Prologue\n", "7\n", "[1]\n"}) {
-    CHECK_FALSE(may_change_kind(line));
+    CHECK(outlook(line) == Outlook::kFinal);
   }
 }
 

@@ -109,6 +109,16 @@ TEST_CASE("raw ids: cut ids, foreign ids and ids that are too wide are refused")
       "do not fit into u16"));
 }
 
+// u32 ids of a large vocabulary as u16 reads them: a lower half, and the next one of `uppers`.
+std::vector<TokenId> with_uppers(std::size_t count, const std::vector<TokenId>& uppers) {
+  std::vector<TokenId> ids;
+  for (std::size_t i = 0; i < count; ++i) {
+    ids.push_back(static_cast<TokenId>(17 + 31 * i % 900));
+    ids.push_back(uppers[i % uppers.size()]);
+  }
+  return ids;
+}
+
 TEST_CASE("raw ids: what looks like wider ids is said") {
   struct Case {
     int bytes_per_id;
@@ -127,6 +137,8 @@ TEST_CASE("raw ids: what looks like wider ids is said") {
       {2, {0, 0, 0, 0, 0}, ""},  // one token, many times
       {2, {0, 5, 0, 7}, ""},
       {4, {5, 1, 7, 0}, ""},
+      {2, with_uppers(300, {0, 1}), "u16 ids is 3 at most, or nearly so, as if ids had 4 bytes"},
+      {2, with_uppers(300, {0, 1, 0, 0, 1, 0, 2, 0, 0, 900}), ""},
   };
   for (const Case& row : cases) {
     std::string bytes, warned;
