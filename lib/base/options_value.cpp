@@ -16,10 +16,12 @@ namespace {
 
 std::string integer_problem(const Option& option, const std::string& text) {
   const auto value = parse_integer(text);
-  if (!value) return "expected a whole number like 12, 10k, 64M or 64Ki";
+  // Digits that are no number of 64 bits are out of range.
+  const bool huge = !value && !text.empty() && text.find_first_not_of("0123456789") == text.npos;
+  if (!value && !huge) return "expected a whole number like 12, 10k, 64M or 64Ki";
   const std::int64_t low = option.minimum, high = option.maximum;
-  if (*value >= low && *value <= high) return "";
-  if (high == INT64_MAX) return fmt::format("expected at least {}", low);
+  if (value && *value >= low && *value <= high) return "";
+  if (high == INT64_MAX && !huge) return fmt::format("expected at least {}", low);
   if (low == INT64_MIN) return fmt::format("expected at most {}", high);
   return fmt::format("expected {} to {}", low, high);
 }

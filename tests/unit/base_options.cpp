@@ -142,6 +142,13 @@ TEST_CASE("bad values name the option, the value and what is allowed") {
         "pack: option --frame-tokens: expected 1 to 1048576, found '2M'" + see);
   CHECK(pack_complaint({"--lengths=4,-1"}) ==
         "pack: option --lengths: expected at least 0, found '4,-1'" + see);
+  // 2^64 - 1 is no number of 64 bits with a sign.
+  CHECK(pack_complaint({"--frame-tokens=18446744073709551615"}) ==
+        "pack: option --frame-tokens: expected 1 to 1048576, found '18446744073709551615'" + see);
+  CHECK(pack_complaint({"--lengths=18446744073709551615"}) ==
+        "pack: option --lengths: expected 0 to 9223372036854775807, found "
+        "'18446744073709551615'" +
+            see);
   CHECK(pack_complaint({"--lengths=4,,8"}) ==
         "pack: option --lengths: expected items separated by single commas, found '4,,8'" + see);
   CHECK(pack_complaint({"--lengths", ""}) ==
