@@ -13,6 +13,7 @@
 #include "base/common_options.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "base/provenance.h"
 #include "base/tool.h"
 #include "libexec_program.h"
@@ -36,7 +37,18 @@ std::vector<shard::TokenId> encode(const text::Vocabulary& vocabulary, const std
   block.place.file = "--text";
   // The last line goes on.
   block.ends_file = false;
-  return encoder.encode(std::move(block)).ids;
+  text::EncodedBlock encoded = encoder.encode(std::move(block));
+  if (encoded.counts.unknown > 0) {
+    std::vector<std::string> words;
+    for (const std::string& word : encoded.unknown_texts) {
+      words.push_back(fmt::format("'{}'", word));
+    }
+    // The last one says that there are more.
+    if (words.size() == text::Unknowns::kMostTexts) words.back() = "...";
+    log_warning("--text: outside the vocabulary, and {} to the network: {}",
+                vocabulary.token(*vocabulary.unk()), fmt::join(words, ", "));
+  }
+  return std::move(encoded.ids);
 }
 
 // Writes every continuation as text, behind its prompt. Each begins a line.
@@ -78,6 +90,7 @@ class Texts : public shard::TokenSink {
 
 // Throws Error for a checkpoint without a vocabulary, or with one that is not the model's.
 text::Vocabulary vocabulary_of(const std::string& checkpoint, std::string& text) {
+  const auto trained_with = net::read_model_file(checkpoint).vocabulary;
   const std::filesystem::path file = std::filesystem::path(checkpoint) / shard::kVocabularyFile;
   if (!std::filesystem::exists(file)) {
     throw Error(checkpoint, fmt::format("{} is missing", shard::kVocabularyFile),
@@ -86,7 +99,6 @@ text::Vocabulary vocabulary_of(const std::string& checkpoint, std::string& text)
   }
   text = text::read_vocabulary_file(file.string());
   text::Vocabulary vocabulary = text::parse_vocabulary(text, file.string());
-  const auto trained_with = net::read_model_file(checkpoint).vocabulary;
   if (trained_with && !trained_with->hash.empty() && trained_with->hash != vocabulary.hash()) {
     throw Error(file.string(),
                 fmt::format("is not the vocabulary of the model: its hash is {}, expected {}",

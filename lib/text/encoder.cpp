@@ -78,6 +78,7 @@ void Encoder::encode_lines(const TextBlock& block, std::string_view text,
   }
   encoded.counts.unknown = unknowns.count();
   encoded.reserved = unknowns.reserved();
+  encoded.unknown_texts = unknowns.texts();
 }
 
 void Encoder::end_line(std::vector<TokenId>& ids, Unknowns& unknowns) const {

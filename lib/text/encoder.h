@@ -41,6 +41,7 @@ struct EncodedBlock {
   std::vector<std::size_t> document_starts;
   shard::TextCounts counts;   // of the text as it was read
   std::int64_t reserved = 0;  // words that looked like <eos>; they are among counts.unknown, too
+  std::vector<std::string> unknown_texts;  // Unknowns::texts()
 };
 
 // A line ends at its line feed. Words: the end of a file ends its last line, too, so that every

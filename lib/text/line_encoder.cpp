@@ -203,6 +203,12 @@ TokenId Unknowns::replace(std::string_view text) {
                         : "give --unknown unk to encode it as <unk>");
   }
   ++count_;
+  if (texts_.size() < kMostTexts) {
+    std::string text_shown = shown(text);
+    if (std::find(texts_.begin(), texts_.end(), text_shown) == texts_.end()) {
+      texts_.push_back(std::move(text_shown));
+    }
+  }
   return *vocabulary_.unk();
 }
 

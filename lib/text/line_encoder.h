@@ -18,6 +18,8 @@ constexpr auto names_of(UnknownRule) { return std::array{"unk", "error"}; }
 // Collects what was outside the vocabulary and decides what it becomes.
 class Unknowns {
  public:
+  static constexpr std::size_t kMostTexts = 9;
+
   Unknowns(const Vocabulary& vocabulary, UnknownRule rule) : vocabulary_(vocabulary), rule_(rule) {}
   // Messages name this place of the text.
   void set_place(const std::string* file, std::int64_t line) {
@@ -32,6 +34,8 @@ class Unknowns {
 
   std::int64_t count() const { return count_; }        // all of them
   std::int64_t reserved() const { return reserved_; }  // by replace_reserved
+  // The first kMostTexts different ones, as messages show them.
+  const std::vector<std::string>& texts() const { return texts_; }
 
  private:
   const Vocabulary& vocabulary_;
@@ -39,6 +43,7 @@ class Unknowns {
   const std::string* file_ = nullptr;
   std::int64_t line_ = 0;
   std::int64_t count_ = 0, reserved_ = 0;
+  std::vector<std::string> texts_;
 };
 
 // Says which ends of a line are line feeds that become tokens of the same document.
