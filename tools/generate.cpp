@@ -1,6 +1,7 @@
 // Makes continuations of prompts. qlgen becomes this program (tools/qlgen.cpp).
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
 #include <string>
 
@@ -9,12 +10,15 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/nearest.h"
 #include "base/number.h"
+#include "base/printable.h"
 #include "base/provenance.h"
 #include "base/rows.h"
 #include "base/tool.h"
 #include "eval/data_set.h"
 #include "eval/line_end.h"
+#include "eval/token_texts.h"
 #include "generate/generator.h"
 #include "machine/device.h"
 #include "machine/shared_cores.h"
@@ -125,10 +129,63 @@ net::Lengths lengths_of(const Options& options, net::Lengths lengths) {
   return lengths;
 }
 
-generate::GenerationOptions generation_options(const Options& options,
+// Finds tokens by what the command line calls them.
+class NamedTokens {
+ public:
+  // Both must outlive this object.
+  NamedTokens(const shard::StreamHeader& header, const std::string& name)
+      : header_(header), name_(name) {}
+
+  // Digits are an id, and anything else is a token as the vocabulary has it, in which a character
+  // may be written with the escapes of base/printable.h. Throws UsageError.
+  shard::TokenId find(const char* option, const std::string& named) {
+    if (!named.empty() && named.find_first_not_of("0123456789") == std::string::npos) {
+      const std::optional<std::int64_t> id = parse_integer(named);
+      if (id && *id < header_.vocabulary.size) return static_cast<shard::TokenId>(*id);
+      throw UsageError(
+          option,
+          fmt::format("{} is outside the vocabulary of {} entries", named, header_.vocabulary.size),
+          fmt::format("give an id from 0 to {}", header_.vocabulary.size - 1));
+    }
+    if (texts_.empty()) texts_ = eval::read_token_texts(header_.vocabulary_text);
+    if (texts_.empty()) {
+      throw UsageError(option, fmt::format("{} has no names of tokens, found '{}'", name_, named),
+                       "give a token's id");
+    }
+    const std::string unescaped_name = unescaped(named).value_or(named);
+    // A byte is called by its number in the vocabulary, and by itself among pieces.
+    const std::string byte =
+        unescaped_name.size() == 1
+            ? fmt::format("<0x{:02X}>", static_cast<unsigned char>(unescaped_name[0]))
+            : named;
+    for (const std::string& text : {unescaped_name, named, byte}) {
+      const auto found = std::find(texts_.begin(), texts_.end(), text);
+      if (found != texts_.end()) return static_cast<shard::TokenId>(found - texts_.begin());
+    }
+    const std::string near = nearest(named, texts_);
+    throw UsageError(
+        option,
+        fmt::format("'{}' is not a token of the vocabulary", escaped(named, Among::kQuotes)),
+        near.empty() ? "qltok encode --output pieces prints the tokens of a text"
+                     : fmt::format("did you mean {}?", escaped(near)));
+  }
+
+ private:
+  const shard::StreamHeader& header_;
+  const std::string& name_;
+  eval::TokenTexts texts_;
+};
+
+generate::GenerationOptions generation_options(const Options& options, NamedTokens tokens,
                                                std::optional<shard::TokenId> line_end) {
   generate::GenerationOptions result;
+  if (options.has("without")) {
+    for (const std::string& name : split(options.text("without"), ',')) {
+      result.rules.without.push_back(tokens.find("--without", name));
+    }
+  }
   result.rules.repetition_penalty = options.real("repetition-penalty");
+  result.rules.repetition_window = options.integer("repetition-window");
   result.rules.temperature = options.real("temperature");
   result.rules.top_k = options.integer("top-k");
   result.rules.top_p = options.real("top-p");
@@ -138,12 +195,8 @@ generate::GenerationOptions generation_options(const Options& options,
   result.tokens = options.integer("tokens");
   if (!options.has("until")) return result;
   const std::string until = options.text("until");
-  const std::optional<std::int64_t> id = parse_integer(until);
-  if (id && *id >= 0 && *id < net::kMaxVocabulary) {
-    result.until = static_cast<shard::TokenId>(*id);
-  } else if (until != "line" && until != "document") {
-    throw UsageError("--until",
-                     fmt::format("expected a token's id, line or document, found '{}'", until));
+  if (until != "line" && until != "document") {
+    result.until = tokens.find("--until", until);
   } else if (!line_end) {
     throw UsageError("--until", "lines cannot be told apart: the vocabulary has no <eos>",
                      "give a token's id, or leave it out");
@@ -185,7 +238,9 @@ void generate_text(const Options& options) {
                      "leave it out");
   }
   const machine::Autocast autocast(device, precision);
-  generate::Generator generator(at_lengths, input.name(), generation_options(options, line_end));
+  generate::Generator generator(
+      at_lengths, input.name(),
+      generation_options(options, NamedTokens(header, input.name()), line_end));
   LogProbabilities table(options);
   OutputStream out(/*binary=*/true);
   shard::TokenStreamWriter stream(

@@ -22,9 +22,9 @@ Command command() {
            "The prompt as text, in the place of a token stream, and the prompt and what comes "
            "as text on standard output. The checkpoint must have its vocabulary."),
        make_integer("tokens", "Tokens of each continuation, at most.", "100", 1, kLongest),
-       make_option("until", OptionType::kText, "ID|line|document",
-                   "End a continuation behind this token, behind a line (<eos>, or the line feed's "
-                   "token), or behind a blank line, which ends a document."),
+       make_option("until", OptionType::kText, "ID|TOKEN|line|document",
+                   "End a continuation after this token, after a line (<eos>, or the line feed's "
+                   "token), or after a blank line, which ends a document."),
        make_integer("samples", "Continuations of each prompt, made side by side.", "1", 1,
                     kLongest),
        make_choice("prompts", "WHAT",
@@ -33,9 +33,12 @@ Command command() {
                    {"stream", "document"}),
        make_flag("open",
                  "Leave out the line end at the end of a prompt, and go on inside its last line."),
+       make_option("without", OptionType::kText, "ID|TOKEN,...",
+                   "Never take these tokens: <unk> keeps unknown words out of the text. The others "
+                   "share their probability."),
        make_real("temperature", "T",
-                 "Divide the logarithms of the probabilities: below 1 likely tokens become "
-                 "likelier. 0 always takes the likeliest.",
+                 "Divide the logits: below 1 likely tokens become likelier. 0 always takes the "
+                 "likeliest.",
                  "1", 0, 1000),
        make_integer("top-k", "Take one of the N likeliest tokens; 0: of all.", "0", 0, kLongest),
        make_real("top-p", "P", "Take one of the fewest tokens that have this probability together.",
@@ -45,12 +48,16 @@ Command command() {
                  "probability.",
                  "0", 0, 1),
        make_real("repetition-penalty", "R",
-                 "Raise the probability of a token that was read already to this power: above 1 it "
-                 "becomes less likely.",
+                 "Divide the logit of a token that the prompt or the sample has by R where it is "
+                 "positive, and multiply it where it is negative: above 1 repetitions become less "
+                 "likely.",
                  "1", 0.001, 1000),
+       make_integer("repetition-window",
+                    "Only the last N tokens count as repeated, the prompt's among them; 0: all.",
+                    "0", 0, kLongest),
        make_integer("seed",
                     "The same seed gives the same continuations, for any number of samples and "
-                    "threads.",
+                    "threads. From 0 to 9223372036854775807.",
                     "1", 0),
        make_integer("segment", "Segment length in tokens; default: the one trained with.", "", 1,
                     kLongest),
@@ -96,6 +103,10 @@ void check_qlgen(const Options& options) {
       throw UsageError(fmt::format("--{}", other), "is about prompts of a token stream",
                        "leave it out: --text goes on inside its last line");
     }
+  }
+  if (options.given("repetition-window") && options.real("repetition-penalty") == 1) {
+    throw UsageError("--repetition-window", "is about --repetition-penalty, which is 1",
+                     "give --repetition-penalty 1.2, or leave the window out");
   }
   if (options.has("log-probabilities") && options.text("log-probabilities") == "-") {
     throw UsageError("--log-probabilities", "standard output has the tokens",

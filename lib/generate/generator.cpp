@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <stdexcept>
 #include <utility>
 
@@ -22,6 +23,29 @@ constexpr std::int64_t kSideBySide = 64;
 // Their memories take such a part of the available memory at most.
 constexpr std::int64_t kShareOfAvailable = 8;
 
+void check_tokens(const GenerationOptions& options, std::int64_t vocabulary) {
+  const auto check = [vocabulary](const char* option, shard::TokenId id) {
+    if (static_cast<std::int64_t>(id) < vocabulary) return;
+    throw UsageError(
+        option, fmt::format("{} is outside the vocabulary of {} entries", id, vocabulary),
+        fmt::format("give an id from 0 to {}, or a token by its name", vocabulary - 1));
+  };
+  if (options.until) check("--until", *options.until);
+  const std::set<shard::TokenId> without(options.rules.without.begin(),
+                                         options.rules.without.end());
+  for (const shard::TokenId id : without) check("--without", id);
+  if (static_cast<std::int64_t>(without.size()) == vocabulary) {
+    throw UsageError("--without", "no token of the vocabulary is left to draw",
+                     "name fewer tokens");
+  }
+  if (options.until && without.count(*options.until) > 0) {
+    throw UsageError(
+        "--without",
+        fmt::format("{} is the token of --until, which would never come", *options.until),
+        "name it in one of the two");
+  }
+}
+
 }  // namespace
 
 Generator::Generator(const nn::ModelAtLengths& model, std::string name,
@@ -30,12 +54,9 @@ Generator::Generator(const nn::ModelAtLengths& model, std::string name,
       name_(std::move(name)),
       options_(options),
       segments_(eval::automatic_segments(model.model().network(), model.geometry(),
-                                         model.model().options().device())) {
-  const std::int64_t vocabulary = model.model().network().vocab_size;
-  if (options.until && static_cast<std::int64_t>(*options.until) >= vocabulary) {
-    throw UsageError("--until", fmt::format("{} is outside the vocabulary of {} entries",
-                                            *options.until, vocabulary));
-  }
+                                         model.model().options().device())),
+      recent_(0, 0) {
+  check_tokens(options, model.model().network().vocab_size);
   begin_prompt();
 }
 
@@ -44,7 +65,7 @@ void Generator::begin_prompt() {
   waiting_.clear();
   position_ = 0;
   documents_ = {};
-  seen_.assign(static_cast<std::size_t>(model_.model().network().vocab_size), false);
+  recent_ = RecentTokens(model_.model().network().vocab_size, options_.rules.repetition_window);
 }
 
 void Generator::begin_document() {
@@ -55,7 +76,7 @@ void Generator::put(const shard::TokenId* ids, std::size_t count) {
   const std::vector<std::int64_t> wide(ids, ids + count);
   eval::check_ids(name_, position_, wide.data(), static_cast<std::int64_t>(count),
                   model_.model().network().vocab_size);
-  for (const shard::TokenId id : wide) seen_[id] = true;
+  for (std::size_t i = 0; i < count; ++i) recent_.put(ids[i]);
   waiting_.insert(waiting_.end(), wide.begin(), wide.end());
   position_ += static_cast<std::int64_t>(count);
   // The last token has to wait: its state is the one that is asked for.
@@ -103,7 +124,7 @@ void Generator::generate(const Sink& sink, const Pause& pause) {
                              documents_.age(tokens_read()));
   const at::Tensor state = read_rest(growing);
   const bool until_came = options_.until && waiting_.back() == *options_.until;
-  const internal::Prompt prompt{prompt_, growing, state, seen_, until_came ? 1 : 0};
+  const internal::Prompt prompt{prompt_, growing, state, recent_, until_came ? 1 : 0};
   const std::int64_t available = available_bytes();  // 0: not known
   const std::int64_t room =
       available > 0 ? available / kShareOfAvailable / growing.bytes_per_stream() : kSideBySide;

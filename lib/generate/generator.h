@@ -40,7 +40,7 @@ class Generator {
   using Pause = std::function<void()>;
 
   // `name` is the prompts' name in messages. The model must outlive this object. Throws UsageError
-  // for an `until` outside the vocabulary.
+  // for an `until` or a `without` outside the vocabulary, and where `without` leaves no token.
   Generator(const nn::ModelAtLengths& model, std::string name, const GenerationOptions& options);
 
   // Says that a document begins with the prompt's next token.
@@ -76,7 +76,7 @@ class Generator {
   std::vector<std::int64_t> waiting_;
   std::int64_t position_ = 0;
   shard::DocumentAges documents_;
-  std::vector<bool> seen_;
+  RecentTokens recent_;
 };
 
 }  // namespace ql::generate

@@ -19,7 +19,7 @@ Samples::Samples(const nn::ModelAtLengths& model, const GenerationOptions& optio
       rows_(static_cast<std::size_t>(count)) {
   for (std::int64_t i = 0; i < count; ++i) {
     samples_.push_back(
-        {first + i, Sampler(options.rules), prompt.seen, prompt.in_a_row, {}, /*ends=*/false});
+        {first + i, Sampler(options.rules), prompt.recent, prompt.in_a_row, {}, /*ends=*/false});
   }
   std::iota(rows_.begin(), rows_.end(), std::size_t{0});
 }
@@ -41,29 +41,37 @@ void Samples::make(const Generator::Sink& sink, const Generator::Pause& pause) {
 }
 
 at::Tensor Samples::choose(const at::Tensor& states) {
-  const at::Tensor all =
-      model_.model().log_probabilities(states).to(at::kCPU, at::kFloat).contiguous();
-  const std::int64_t vocabulary = all.size(2);
-  const at::Tensor tokens = at::empty({all.size(0), 1}, at::kLong);
-  at::parallel_for(0, all.size(0), 1, [&](std::int64_t begin, std::int64_t end) {
+  const auto on_cpu = [](const at::Tensor& all) {
+    return all.to(at::kCPU, at::kFloat).contiguous();
+  };
+  // Only a penalty asks where zero is, so that otherwise the probabilities' logarithms will do.
+  const bool penalty = options_.rules.repetition_penalty != 1;
+  const at::Tensor scores =
+      penalty ? model_.model().logits(states) : model_.model().log_probabilities(states);
+  const at::Tensor logits = on_cpu(scores);
+  const at::Tensor logs = penalty ? on_cpu(at::log_softmax(scores, -1)) : logits;
+  const std::int64_t vocabulary = logits.size(2);
+  const at::Tensor tokens = at::empty({logits.size(0), 1}, at::kLong);
+  at::parallel_for(0, logits.size(0), 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) {
       Sample& sample = samples_[rows_[static_cast<std::size_t>(row)]];
-      add_token(sample, all.data_ptr<float>() + row * vocabulary, vocabulary);
+      add_token(sample, logits.data_ptr<float>() + row * vocabulary,
+                logs.data_ptr<float>() + row * vocabulary, vocabulary);
       tokens.data_ptr<std::int64_t>()[row] = sample.made.back().id;
     }
   });
   return tokens;
 }
 
-void Samples::add_token(Sample& sample, const float* log_probabilities, std::int64_t vocabulary) {
+void Samples::add_token(Sample& sample, const float* logits, const float* log_probabilities,
+                        std::int64_t vocabulary) {
   const auto stream =
       static_cast<std::uint64_t>(prompt_.number) << 32 | static_cast<std::uint64_t>(sample.number);
   const double uniform =
       uniform_number(options_.seed, stream, static_cast<std::uint64_t>(position_));
-  const shard::TokenId id =
-      sample.sampler.choose(log_probabilities, vocabulary, sample.seen, uniform);
+  const shard::TokenId id = sample.sampler.choose(logits, vocabulary, sample.recent, uniform);
   sample.made.push_back({sample.number, position_, id, log_probabilities[id]});
-  sample.seen[id] = true;
+  sample.recent.put(id);
   sample.in_a_row = id == options_.until ? sample.in_a_row + 1 : 0;
   sample.ends = sample.in_a_row >= options_.until_times || position_ + 1 == options_.tokens;
 }

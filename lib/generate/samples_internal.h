@@ -19,8 +19,8 @@ struct Prompt {
   std::int64_t number;                // of this prompt, from 0
   const nn::GrowingSegment& growing;  // one stream
   const at::Tensor& state;            // [1, 1, d_model], of the last token
-  const std::vector<bool>& seen;      // for every token of the vocabulary
-  std::int64_t in_a_row;              // 1 where it ends with options.until, else 0
+  const RecentTokens& recent;
+  std::int64_t in_a_row;  // 1 where it ends with options.until, else 0
 };
 
 class Samples {
@@ -35,7 +35,7 @@ class Samples {
   struct Sample {
     std::int64_t number;
     Sampler sampler;
-    std::vector<bool> seen;
+    RecentTokens recent;
     std::int64_t in_a_row;             // of options.until
     std::vector<GeneratedToken> made;  // and not passed on
     bool ends;
@@ -43,7 +43,8 @@ class Samples {
 
   // Gives every row of `states` [rows, 1, d_model] its next token. Returns them, [rows, 1].
   at::Tensor choose(const at::Tensor& states);
-  void add_token(Sample& sample, const float* log_probabilities, std::int64_t vocabulary);
+  void add_token(Sample& sample, const float* logits, const float* log_probabilities,
+                 std::int64_t vocabulary);
   void pass_on(const Generator::Sink& sink);
   // Returns the `tokens` of the samples that go on, and forgets the rows of the others.
   at::Tensor keep_going(const at::Tensor& tokens);

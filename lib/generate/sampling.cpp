@@ -1,6 +1,7 @@
 #include "generate/sampling.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "kernels/philox.h"
@@ -21,14 +22,33 @@ QL_VECTOR_KERNEL(weigh)
 
 }  // namespace
 
-shard::TokenId Sampler::choose(const float* log_probabilities, std::int64_t count,
-                               const std::vector<bool>& seen, double uniform) {
-  weights_.assign(log_probabilities, log_probabilities + count);
+void RecentTokens::put(shard::TokenId id) {
+  if (window_ == 0) {
+    counts_[id] = 1;
+    return;
+  }
+  ++counts_[id];
+  order_.push_back(id);
+  if (order_.size() > window_) {
+    --counts_[order_.front()];
+    order_.pop_front();
+  }
+}
+
+shard::TokenId Sampler::choose(const float* logits, std::int64_t count, const RecentTokens& recent,
+                               double uniform) {
+  weights_.assign(logits, logits + count);
   if (rules_.repetition_penalty != 1) {
-    const auto power = static_cast<float>(rules_.repetition_penalty);
+    const auto penalty = static_cast<float>(rules_.repetition_penalty);
     for (std::size_t id = 0; id < weights_.size(); ++id) {
-      if (seen[id]) weights_[id] *= power;
+      float& logit = weights_[id];
+      if (recent.has(static_cast<shard::TokenId>(id))) {
+        logit = logit > 0 ? logit / penalty : logit * penalty;
+      }
     }
+  }
+  for (const shard::TokenId id : rules_.without) {
+    weights_[id] = -std::numeric_limits<float>::infinity();
   }
   const auto largest = std::max_element(weights_.begin(), weights_.end());
   const auto likeliest = static_cast<shard::TokenId>(largest - weights_.begin());

@@ -1,7 +1,8 @@
-// Chooses the next token from the probabilities that a network gives to all of them.
+// Chooses the next token from the logits that a network gives to all of them.
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <vector>
 
 #include "shard/token_info.h"
@@ -10,11 +11,12 @@ namespace ql::generate {
 
 // The rules apply in this order. The defaults leave the network's probabilities as they are.
 struct SamplingRules {
-  // Raises the probability of a token that the sample has read to this power: CTRL's penalty
-  // (Keskar et al., 2019), for networks that give logarithms of probabilities in the place of
-  // scores of both signs.
+  std::vector<shard::TokenId> without;  // never drawn
+  // The logit of a recent token is divided by this where it is positive, else multiplied: CTRL's
+  // penalty (Keskar et al., 2019) as other samplers apply it to logits of both signs.
   double repetition_penalty = 1;
-  // Divides the logarithms of the probabilities. 0: always the likeliest token.
+  std::int64_t repetition_window = 0;  // tokens that count as recent; 0: all
+  // Divides the logits. 0: always the likeliest token.
   double temperature = 1;
   std::int64_t top_k = 0;  // keeps the k likeliest tokens; 0: all
   // Keeps the fewest tokens, the likeliest first, that have this probability together (Holtzman et
@@ -24,16 +26,30 @@ struct SamplingRules {
   double min_p = 0;
 };
 
+// The newest tokens that a sample has read, its prompt included.
+class RecentTokens {
+ public:
+  // Ids are below `vocabulary`. Keeps `window` tokens, or with 0 all.
+  RecentTokens(std::int64_t vocabulary, std::int64_t window)
+      : window_(static_cast<std::size_t>(window)), counts_(static_cast<std::size_t>(vocabulary)) {}
+
+  void put(shard::TokenId id);
+  bool has(shard::TokenId id) const { return counts_[id] > 0; }
+
+ private:
+  std::size_t window_;
+  std::vector<std::uint32_t> counts_;  // of every id; without a window 1 is the most
+  std::deque<shard::TokenId> order_;   // empty without a window
+};
+
 class Sampler {
  public:
   explicit Sampler(const SamplingRules& rules) : rules_(rules) {}
 
-  // Returns the token that `uniform` in [0, 1) chooses, given the natural logarithms of the
-  // probabilities of `count` tokens. `seen` says for every token whether the sample has read it; it
-  // may be empty without a repetition penalty. Of tokens that are equally likely the one with the
-  // lower id counts as the likelier.
-  shard::TokenId choose(const float* log_probabilities, std::int64_t count,
-                        const std::vector<bool>& seen, double uniform);
+  // Returns the token that `uniform` in [0, 1) chooses, given the logits of `count` tokens. Of
+  // tokens that are equally likely the one with the lower id counts as the likelier.
+  shard::TokenId choose(const float* logits, std::int64_t count, const RecentTokens& recent,
+                        double uniform);
 
  private:
   bool filters() const;

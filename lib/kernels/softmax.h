@@ -51,6 +51,10 @@ at::Tensor cross_entropy_sum(const at::Tensor& states, const SoftmaxWeights& wei
 // has many rows gives some at a time, because all of the matrix exists.
 at::Tensor log_probabilities(const at::Tensor& states, const SoftmaxWeights& weights);
 
+// Returns logits [rows, ids] whose softmax gives these probabilities: the head's for the first
+// cluster, and for an id of another cluster the head's logit of that cluster plus log softmax(y).
+at::Tensor logits(const at::Tensor& states, const SoftmaxWeights& weights);
+
 // The plain softmax: weight [vocab_size, d_model], bias [vocab_size].
 at::Tensor cross_entropy(const at::Tensor& states, const at::Tensor& weight, const at::Tensor& bias,
                          const at::Tensor& targets);

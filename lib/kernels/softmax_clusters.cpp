@@ -121,17 +121,38 @@ Tables tables_of(const SoftmaxWeights& weights) {
   return tables;
 }
 
-// Returns the logarithms of the softmax that `cluster` has over its own table.
-at::Tensor cluster_log_softmax(const at::Tensor& states, const SoftmaxWeights& weights,
-                               const Tables& tables, std::size_t cluster) {
+// Returns the logits of `cluster` over its own table; those of the other clusters follow the
+// head's.
+at::Tensor cluster_logits(const at::Tensor& states, const SoftmaxWeights& weights,
+                          const Tables& tables, std::size_t cluster) {
   const at::Tensor& projection = weights.projections[cluster];
   const at::Tensor projected = projection.defined() ? project(states, projection.t()) : states;
   at::Tensor logits = project(projected, tables.weights[cluster], tables.biases[cluster]);
   if (cluster == 0 && weights.ends.size() > 1) {
     logits = at::cat({logits, project(projected, weights.cluster_weight, weights.cluster_bias)}, 1);
   }
+  return logits;
+}
+
+// Returns the logarithms of the softmax that `cluster` has over its own table.
+at::Tensor cluster_log_softmax(const at::Tensor& states, const SoftmaxWeights& weights,
+                               const Tables& tables, std::size_t cluster) {
   // The logits may be rounded (machine/device.h); their softmax never is.
-  return at::log_softmax(logits, -1, tables.weights[cluster].scalar_type());
+  return at::log_softmax(cluster_logits(states, weights, tables, cluster), -1,
+                         tables.weights[cluster].scalar_type());
+}
+
+// Returns the columns of all ids: the head's own, and for a tail the head's column of that cluster
+// plus the logarithms of the tail's softmax.
+at::Tensor join_clusters(const at::Tensor& head, const at::Tensor& states,
+                         const SoftmaxWeights& weights, const Tables& tables) {
+  std::vector<at::Tensor> parts = {head.narrow(1, 0, weights.ends.front())};
+  for (std::size_t i = 1; i < weights.ends.size(); ++i) {
+    // The head has the clusters after its own ids, the last cluster first (head_targets()).
+    const std::int64_t column = head.size(1) - static_cast<std::int64_t>(i);
+    parts.push_back(head.narrow(1, column, 1) + cluster_log_softmax(states, weights, tables, i));
+  }
+  return at::cat(parts, 1);
 }
 
 }  // namespace
@@ -186,14 +207,13 @@ at::Tensor composed_losses(const at::Tensor& states, const SoftmaxWeights& weigh
 
 at::Tensor log_probabilities(const at::Tensor& states, const SoftmaxWeights& weights) {
   const Tables tables = tables_of(weights);
-  const at::Tensor head = cluster_log_softmax(states, weights, tables, 0);
-  std::vector<at::Tensor> parts = {head.narrow(1, 0, weights.ends.front())};
-  for (std::size_t i = 1; i < weights.ends.size(); ++i) {
-    // The head has the clusters behind its own ids, the last cluster first (head_targets()).
-    const std::int64_t column = head.size(1) - static_cast<std::int64_t>(i);
-    parts.push_back(head.narrow(1, column, 1) + cluster_log_softmax(states, weights, tables, i));
-  }
-  return at::cat(parts, 1);
+  return join_clusters(cluster_log_softmax(states, weights, tables, 0), states, weights, tables);
+}
+
+at::Tensor logits(const at::Tensor& states, const SoftmaxWeights& weights) {
+  const Tables tables = tables_of(weights);
+  const at::Tensor head = cluster_logits(states, weights, tables, 0);
+  return join_clusters(head.to(tables.weights[0].scalar_type()), states, weights, tables);
 }
 
 }  // namespace ql::kernels

@@ -20,6 +20,12 @@ void check_network(const net::Network& network) {
   }
 }
 
+void check_states(const at::Tensor& states, const net::Network& network) {
+  if (states.dim() != 3 || states.size(2) != network.d_model) {
+    throw ConfigError("states", fmt::format("expected batch x segment x {}", network.d_model));
+  }
+}
+
 }  // namespace
 
 Model::Model(const net::Network& network, const at::TensorOptions& options)
@@ -76,10 +82,14 @@ at::Tensor Model::losses(const at::Tensor& states, const at::Tensor& targets) co
 }
 
 at::Tensor Model::log_probabilities(const at::Tensor& states) const {
-  if (states.dim() != 3 || states.size(2) != network_.d_model) {
-    throw ConfigError("states", fmt::format("expected batch x segment x {}", network_.d_model));
-  }
+  check_states(states, network_);
   return kernels::log_probabilities(states.flatten(0, 1), softmax_weights(network_, parameters_))
+      .view({states.size(0), states.size(1), network_.vocab_size});
+}
+
+at::Tensor Model::logits(const at::Tensor& states) const {
+  check_states(states, network_);
+  return kernels::logits(states.flatten(0, 1), softmax_weights(network_, parameters_))
       .view({states.size(0), states.size(1), network_.vocab_size});
 }
 

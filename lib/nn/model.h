@@ -52,6 +52,9 @@ class Model {
   // many states a caller gives at a time. Throws ConfigError for states of another shape.
   at::Tensor log_probabilities(const at::Tensor& states) const;
 
+  // Logits of the same shape whose softmax gives these probabilities (kernels/softmax.h).
+  at::Tensor logits(const at::Tensor& states) const;
+
   // The sum of losses() times `factor`, a scalar; 1 / targets.numel() makes it the mean. Training
   // uses this one: its gradients are made with the factor from the start (kernels/softmax.h).
   at::Tensor loss(const at::Tensor& states, const at::Tensor& targets, double factor) const;

@@ -1,8 +1,12 @@
 // Compares continuations of prompts with the same tokens read segment by segment.
 #include "generate/generator.h"
 
+#include <algorithm>
 #include <cstdint>
+#include <map>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -104,6 +108,7 @@ TEST_CASE("a sample depends neither on the samples beside it nor on earlier prom
   };
   const auto many = samples(70, 5), one = samples(1, 8);
   CHECK(ids_of(one, 0) == ids_of(many, 0));
+  for (std::size_t i = 0; i < 30; ++i) CHECK(one[i].log_probability == many[i].log_probability);
   CHECK(ids_of(samples(66, 5), 65) == ids_of(many, 65));
   CHECK(ids_of(many, 0) != ids_of(many, 1));
   // They come in order.
@@ -113,6 +118,65 @@ TEST_CASE("a sample depends neither on the samples beside it nor on earlier prom
   }
   options.seed = 2;
   CHECK(ids_of(samples(1, 5), 0) != ids_of(one, 0));
+}
+
+TEST_CASE("tokens that never come leave the probabilities of the others as they are") {
+  const net::Network network = small_network(net::Architecture::kTransformerXl, {2}, 0, {4, 4, 0});
+  const nn::Model model = random_model(network, 3);
+  const nn::ModelAtLengths at_lengths(model, network.lengths);
+  GenerationOptions options;
+  options.tokens = 1;
+  options.samples = 300;
+  std::map<shard::TokenId, double> plain, limited;
+  for (const bool without : {false, true}) {
+    if (without) options.rules.without = {2, 4};
+    Generator generator(at_lengths, "prompt", options);
+    for (const GeneratedToken& token : made(generator, {1, 2})) {
+      (without ? limited : plain)[token.id] = token.log_probability;
+    }
+  }
+  CHECK(plain.count(2) + plain.count(4) == 2);
+  CHECK(limited.count(2) + limited.count(4) == 0);
+  for (const auto& [id, log_probability] : limited) {
+    if (plain.count(id) > 0) CHECK(plain[id] == log_probability);
+  }
+}
+
+TEST_CASE("a repetition penalty counts the prompt's tokens, in a window the last ones") {
+  const net::Network network = small_network(net::Architecture::kTransformerXl, {2}, 0, {4, 4, 0});
+  const nn::Model model = random_model(network, 3);
+  const nn::ModelAtLengths at_lengths(model, network.lengths);
+  const std::vector<shard::TokenId> prompt = {1, 2, 1, 3, 2};
+  for (const std::int64_t window : {0, 1, 2, 3, 9}) {
+    CAPTURE(window);
+    GenerationOptions options;
+    options.tokens = 40;
+    options.rules.temperature = 0;
+    options.rules.repetition_penalty = 1.6;
+    options.rules.repetition_window = window;
+    Generator generator(at_lengths, "prompt", options);
+    std::vector<std::int64_t> all(prompt.begin(), prompt.end());
+    for (const GeneratedToken& token : made(generator, prompt)) {
+      // The same choice from the logits of the complete stream.
+      std::vector<std::int64_t> padded = all;
+      while (padded.size() % 4 != 0) padded.push_back(0);
+      const at::Tensor logits =
+          model.logits(read_states(model, network.lengths, at::tensor(padded).unsqueeze(0), {}))
+              .select(1, static_cast<std::int64_t>(all.size()) - 1)
+              .clone();
+      const std::size_t first = window == 0 || static_cast<std::size_t>(window) > all.size()
+                                    ? 0
+                                    : all.size() - static_cast<std::size_t>(window);
+      const std::set<std::int64_t> recent(all.begin() + static_cast<std::ptrdiff_t>(first),
+                                          all.end());
+      for (const std::int64_t id : recent) {
+        const double logit = logits[0][id].item<double>();
+        logits[0][id] = logit > 0 ? logit / 1.6 : logit * 1.6;
+      }
+      REQUIRE(logits.argmax().item<std::int64_t>() == static_cast<std::int64_t>(token.id));
+      all.push_back(static_cast<std::int64_t>(token.id));
+    }
+  }
 }
 
 TEST_CASE("a continuation ends behind the token that ends it") {
@@ -147,6 +211,17 @@ TEST_CASE("a continuation ends behind the token that ends it") {
   CHECK_THROWS_WITH_AS(Generator(at_lengths, "p", options),
                        doctest::Contains("outside the vocabulary of 11 entries"), UsageError);
   options.until.reset();
+  const auto refused = [&](std::vector<shard::TokenId> without, const char* message) {
+    options.rules.without = std::move(without);
+    CHECK_THROWS_WITH_AS(Generator(at_lengths, "p", options), doctest::Contains(message),
+                         UsageError);
+  };
+  refused({0, 11}, "--without: 11 is outside the vocabulary of 11 entries");
+  refused({0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 10}, "no token of the vocabulary is left");
+  options.until = 4;
+  refused({1, 4}, "4 is the token of --until");
+  options.until.reset();
+  options.rules.without.clear();
   Generator generator(at_lengths, "the prompt", options);
   const shard::TokenId outside = 11;
   CHECK_THROWS_WITH_AS(generator.put(&outside, 1), doctest::Contains("the prompt"), Error);

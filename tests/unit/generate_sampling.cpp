@@ -36,14 +36,19 @@ std::vector<double> to_the_power(std::vector<double> weights, double power) {
 }
 
 // Draws 100,000 times and returns chi-squared, or a huge number when a token came that must not.
+// The logits are the logarithms of the probabilities plus `shift`, and `read` was read before.
 double chi_squared(const SamplingRules& rules, const std::vector<double>& expected,
-                   const std::vector<bool>& seen = {}) {
+                   const std::vector<shard::TokenId>& read = {}, double shift = 0) {
   constexpr int kDraws = 100'000;
-  const std::vector<float> logs = logarithms(kProbabilities);
+  std::vector<float> logits = logarithms(kProbabilities);
+  for (float& logit : logits) logit += static_cast<float>(shift);
+  const auto count = static_cast<std::int64_t>(logits.size());
+  RecentTokens recent(count, rules.repetition_window);
+  for (const shard::TokenId id : read) recent.put(id);
   Sampler sampler(rules);
-  std::vector<int> counts(logs.size(), 0);
+  std::vector<int> counts(logits.size(), 0);
   for (int draw = 0; draw < kDraws; ++draw) {
-    ++counts[sampler.choose(logs.data(), static_cast<std::int64_t>(logs.size()), seen,
+    ++counts[sampler.choose(logits.data(), count, recent,
                             uniform_number(7, 3, static_cast<std::uint64_t>(draw)))];
   }
   double sum = 0;
@@ -95,13 +100,46 @@ TEST_CASE("each sampling rule draws from its distribution") {
   CHECK(chi_squared(rules_with(&SamplingRules::min_p, 0.3),
                     normalized({0, .30, 0, .11, .11, 0, .18, 0, .14, 0, 0, 0})) < kLimit);
 
-  std::vector<bool> seen(kProbabilities.size(), false);
-  seen[1] = seen[8] = true;
-  std::vector<double> penalized = plain;
-  penalized[1] = std::pow(.30, 1.5);
-  penalized[8] = std::pow(.14, 1.5);
-  CHECK(chi_squared(rules_with(&SamplingRules::repetition_penalty, 1.5), normalized(penalized),
-                    seen) < kLimit);
+  rules = {};
+  rules.without = {1, 5};
+  CHECK(chi_squared(rules, normalized({.02, 0, .05, .11, .11, 0, .18, .009, .14, .03, .04, .01})) <
+        kLimit);
+}
+
+TEST_CASE("a repetition penalty acts on the logits of recent tokens") {
+  struct Case {
+    double penalty;
+    std::int64_t window;
+    std::vector<shard::TokenId> read;
+    std::vector<std::size_t> recent;
+  };
+  const Case cases[] = {
+      {1.5, 0, {1, 8, 0}, {0, 1, 8}},     {1.2, 0, {1, 1, 1, 1}, {1}},
+      {0.7, 0, {8, 2}, {2, 8}},           {1.5, 2, {1, 8, 0}, {0, 8}},
+      {1.5, 1, {1, 8, 1}, {1}},           {1.5, 3, {1, 1, 8}, {1, 8}},
+      {1.5, 2, {1, 1, 8, 8, 8}, {8}},     {1.5, 9, {1, 8, 0}, {0, 1, 8}},
+      {2, 2, {1, 8, 1, 8, 6, 8}, {6, 8}},
+  };
+  // Some logits are positive, or none is, or all are.
+  for (const double shift : {2.5, 0.0, 8.0}) {
+    for (const Case& one : cases) {
+      CAPTURE(shift);
+      CAPTURE(one.penalty);
+      CAPTURE(one.window);
+      SamplingRules rules;
+      rules.repetition_penalty = one.penalty;
+      rules.repetition_window = one.window;
+      std::vector<double> expected;
+      for (std::size_t id = 0; id < kProbabilities.size(); ++id) {
+        double logit = std::log(kProbabilities[id]) + shift;
+        if (std::count(one.recent.begin(), one.recent.end(), id) > 0) {
+          logit = logit > 0 ? logit / one.penalty : logit * one.penalty;
+        }
+        expected.push_back(std::exp(logit));
+      }
+      CHECK(chi_squared(rules, normalized(expected), one.read, shift) < kLimit);
+    }
+  }
 }
 
 TEST_CASE("sampling rules apply in the order in which they are documented") {
@@ -116,23 +154,44 @@ TEST_CASE("sampling rules apply in the order in which they are documented") {
   rules.top_p = 1;
   rules.min_p = 0.3;
   CHECK(chi_squared(rules, normalized({0, .09, 0, 0, 0, 0, .0324, 0, 0, 0, 0, 0})) < kLimit);
+  // Tokens that never come are no part of what the other rules count.
+  rules = {};
+  rules.without = {1};
+  rules.top_k = 2;
+  CHECK(chi_squared(rules, normalized({0, 0, 0, 0, 0, 0, .18, 0, .14, 0, 0, 0})) < kLimit);
+  rules.top_k = 0;
+  rules.min_p = 0.7;
+  CHECK(chi_squared(rules, normalized({0, 0, 0, 0, 0, 0, .18, 0, .14, 0, 0, 0})) < kLimit);
+  // The penalty is for the network's logits, before the temperature: .30 e^2 has the logit 0.796.
+  rules = {};
+  rules.repetition_penalty = 2;
+  rules.temperature = 0.5;
+  std::vector<double> squares = to_the_power(kProbabilities, 2);
+  double sum = 0;
+  for (const double p : kProbabilities) sum += p * p;
+  squares[1] = std::exp((std::log(.30) + 2) / 2 / 0.5 - 2 / 0.5) / sum;
+  CHECK(chi_squared(rules, normalized(squares), {1}, 2) < kLimit);
 }
 
 TEST_CASE("temperature 0 takes the likeliest token, the first of equals") {
   const std::vector<float> logs = logarithms({0.1, 0.4, 0.4, 0.1});
   Sampler sampler(rules_with(&SamplingRules::temperature, 0));
-  CHECK(sampler.choose(logs.data(), 4, {}, 0.99) == 1);
+  RecentTokens recent(4, 0);
+  recent.put(1);
+  CHECK(sampler.choose(logs.data(), 4, recent, 0.99) == 1);
   SamplingRules penalty = rules_with(&SamplingRules::temperature, 0);
   penalty.repetition_penalty = 1.1;
-  CHECK(Sampler(penalty).choose(logs.data(), 4, {false, true, false, false}, 0.99) == 2);
+  CHECK(Sampler(penalty).choose(logs.data(), 4, recent, 0.99) == 2);
+  penalty.without = {2};
+  CHECK(Sampler(penalty).choose(logs.data(), 4, recent, 0.99) == 1);
 }
 
 TEST_CASE("a vocabulary of one token, tokens without probability, and the ends of the interval") {
   const float none = -std::numeric_limits<float>::infinity();
   const std::vector<float> logs = {none, 0, none};
   for (const double uniform : {0.0, 0.5, 1 - 0x1p-53}) {
-    CHECK(Sampler({}).choose(logs.data(), 3, {}, uniform) == 1);
-    CHECK(Sampler({}).choose(logs.data() + 1, 1, {}, uniform) == 0);
+    CHECK(Sampler({}).choose(logs.data(), 3, RecentTokens(3, 0), uniform) == 1);
+    CHECK(Sampler({}).choose(logs.data() + 1, 1, RecentTokens(1, 0), uniform) == 0);
   }
 }
 
@@ -155,7 +214,7 @@ TEST_CASE("top-p of many tokens is that of a whole sort") {
   // Numbers that are close enough together meet every kept token.
   std::set<shard::TokenId> met;
   for (int i = 0; i < 20'000; ++i) {
-    met.insert(sampler.choose(logs.data(), 5000, {}, i / 20'000.0));
+    met.insert(sampler.choose(logs.data(), 5000, RecentTokens(5000, 0), i / 20'000.0));
   }
   CHECK(met == kept);
 }

@@ -79,9 +79,22 @@ TEST_CASE("every token's probability is that of its loss") {
       const at::Tensor losses = model.losses(states, at::full({1, 3}, id, at::kLong));
       CHECK(test::largest_difference(losses, -all.select(2, id)) < 1e-12);
     }
+    CHECK(test::largest_difference(at::log_softmax(model.logits(states), -1), all) < 1e-12);
   }
   const nn::Model model = test::random_model(network_of(kCases[0]), 5);
   CHECK_THROWS_AS(model.log_probabilities(at::zeros({3, 8}, at::kDouble)), ConfigError);
+  CHECK_THROWS_AS(model.logits(at::zeros({3, 8}, at::kDouble)), ConfigError);
+}
+
+TEST_CASE("logits of a plain softmax are products with its weights, without a shift") {
+  net::Network network = test::small_network(net::Architecture::kVanilla, {1}, 0, {4, 0, 0});
+  const nn::Model model = test::random_model(network, 5);
+  const at::Tensor states = at::sin(at::arange(24, at::kDouble)).view({1, 3, 8});
+  const nn::Parameters& weights = model.weights();
+  REQUIRE(weights.embeddings.size() == 1);
+  const at::Tensor expected =
+      at::matmul(states, weights.embeddings[0].t()) + weights.output_biases[0];
+  CHECK(test::largest_difference(model.logits(states), expected) < 1e-12);
 }
 
 TEST_CASE("the loss is the mean of the losses, and its gradients are") {
