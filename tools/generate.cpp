@@ -238,9 +238,11 @@ void generate_text(const Options& options) {
                      "leave it out");
   }
   const machine::Autocast autocast(device, precision);
-  generate::Generator generator(
-      at_lengths, input.name(),
-      generation_options(options, NamedTokens(header, input.name()), line_end));
+  generate::GenerationOptions rules =
+      generation_options(options, NamedTokens(header, input.name()), line_end);
+  rules.stride = options.has("stride") ? options.integer("stride")
+                                       : generate::usual_stride(at_lengths.geometry());
+  generate::Generator generator(at_lengths, input.name(), rules);
   LogProbabilities table(options);
   OutputStream out(/*binary=*/true);
   shard::TokenStreamWriter stream(

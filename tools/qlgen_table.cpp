@@ -67,6 +67,12 @@ Command command() {
                     "Compressed memory length of a Compressive Transformer; default: the one "
                     "trained with.",
                     "", 0, kLongest),
+       without_default(make_integer(
+           "stride",
+           "Of a network without memory: slide its window by N tokens whenever it is full, so that "
+           "each token sees at least the segment less N tokens before it. 1 is the slowest; "
+           "default: half the segment.",
+           "0", 1, kLongest)),
        make_option("log-probabilities", OptionType::kFile, "FILE",
                    "Write a table of all tokens that were made: prompt, sample, position, id, and "
                    "the natural logarithm of the probability that the network gave it."),

@@ -19,15 +19,19 @@ TokenSource source_of(shard::TokenReader& reader) {
           [&reader]() -> decltype(auto) { return reader.document_starts(); }};
 }
 
+bool has_memory(const net::Geometry& geometry) {
+  return std::any_of(geometry.stages.begin(), geometry.stages.end(), [](const net::Stage& stage) {
+    return stage.memory + stage.compressed_memory > 0;
+  });
+}
+
 void check_stride(const net::Geometry& geometry, std::int64_t stride) {
   if (stride == 0) return;
   if (stride < 0 || stride > geometry.lengths.segment) {
     throw ConfigError("stride", fmt::format("expected 1 to {}, the segment, found {}",
                                             geometry.lengths.segment, stride));
   }
-  if (std::any_of(geometry.stages.begin(), geometry.stages.end(), [](const net::Stage& stage) {
-        return stage.memory + stage.compressed_memory > 0;
-      })) {
+  if (has_memory(geometry)) {
     throw ConfigError("stride",
                       "only the windows of a network without memory slide; leave the stride out");
   }

@@ -59,6 +59,9 @@ struct EvaluationOptions : Reading {
   machine::ProcessGroup* group = nullptr;
 };
 
+// Returns whether a segment sees more than its own tokens.
+bool has_memory(const net::Geometry& geometry);
+
 // Throws ConfigError for a stride that is not from 1 to the segment, and for a network with memory,
 // for which nothing would slide; 0 is no stride.
 void check_stride(const net::Geometry& geometry, std::int64_t stride);

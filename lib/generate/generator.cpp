@@ -12,6 +12,7 @@
 #include "base/resources.h"
 #include "base/signals.h"
 #include "eval/chunk_size.h"
+#include "eval/evaluate.h"
 #include "eval/token_check.h"
 #include "generate/samples_internal.h"
 
@@ -48,6 +49,10 @@ void check_tokens(const GenerationOptions& options, std::int64_t vocabulary) {
 
 }  // namespace
 
+std::int64_t usual_stride(const net::Geometry& geometry) {
+  return eval::has_memory(geometry) ? 0 : std::max<std::int64_t>(1, geometry.lengths.segment / 2);
+}
+
 Generator::Generator(const nn::ModelAtLengths& model, std::string name,
                      const GenerationOptions& options)
     : model_(model),
@@ -56,6 +61,7 @@ Generator::Generator(const nn::ModelAtLengths& model, std::string name,
       segments_(eval::automatic_segments(model.model().network(), model.geometry(),
                                          model.model().options().device())),
       recent_(0, 0) {
+  eval::check_stride(model.geometry(), options.stride);
   check_tokens(options, model.model().network().vocab_size);
   begin_prompt();
 }
@@ -79,6 +85,12 @@ void Generator::put(const shard::TokenId* ids, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) recent_.put(ids[i]);
   waiting_.insert(waiting_.end(), wide.begin(), wide.end());
   position_ += static_cast<std::int64_t>(count);
+  const std::int64_t beyond = static_cast<std::int64_t>(waiting_.size()) - segment();
+  if (options_.stride > 0 && beyond > 0) {
+    // The windows before the last one leave nothing to it, so nobody has to compute them.
+    const std::int64_t windows = (beyond + options_.stride - 1) / options_.stride;
+    waiting_.erase(waiting_.begin(), waiting_.begin() + windows * options_.stride);
+  }
   // The last token has to wait: its state is the one that is asked for.
   while (static_cast<std::int64_t>(waiting_.size()) > segments_ * segment()) {
     read_segments(segments_);
@@ -124,7 +136,7 @@ void Generator::generate(const Sink& sink, const Pause& pause) {
                              documents_.age(tokens_read()));
   const at::Tensor state = read_rest(growing);
   const bool until_came = options_.until && waiting_.back() == *options_.until;
-  const internal::Prompt prompt{prompt_, growing, state, recent_, until_came ? 1 : 0};
+  const internal::Prompt prompt{prompt_, growing, state, waiting_, recent_, until_came ? 1 : 0};
   const std::int64_t available = available_bytes();  // 0: not known
   const std::int64_t room =
       available > 0 ? available / kShareOfAvailable / growing.bytes_per_stream() : kSideBySide;

@@ -22,7 +22,15 @@ struct GenerationOptions {
   std::int64_t tokens = 0;              // of each sample, at most
   std::optional<shard::TokenId> until;  // the token that ends a sample
   std::int64_t until_times = 1;         // how often it has to come in a row, prompt included
+  // Of a network without memory: a window that is full moves by this many tokens, and reads the
+  // others again, so that tokens have the context of an evaluation with the same stride. 0: it
+  // moves by its length, and its first token sees none of those before.
+  std::int64_t stride = 0;
 };
+
+// Returns half a segment for a network without memory, so that every token sees at least the other
+// half, or else 0.
+std::int64_t usual_stride(const net::Geometry& geometry);
 
 struct GeneratedToken {
   std::int64_t sample = 0;    // of this prompt, from 0
@@ -41,6 +49,7 @@ class Generator {
 
   // `name` is the prompts' name in messages. The model must outlive this object. Throws UsageError
   // for an `until` or a `without` outside the vocabulary, and where `without` leaves no token.
+  // Throws ConfigError for a stride that an evaluation refuses (eval/evaluate.h).
   Generator(const nn::ModelAtLengths& model, std::string name, const GenerationOptions& options);
 
   // Says that a document begins with the prompt's next token.

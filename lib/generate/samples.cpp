@@ -1,5 +1,6 @@
 #include <ATen/Parallel.h>
 
+#include <algorithm>
 #include <numeric>
 
 #include "base/signals.h"
@@ -8,6 +9,13 @@
 #include "machine/shared_cores.h"
 
 namespace ql::generate::internal {
+namespace {
+
+// A window reads again what it shares with the one before, this many tokens of every row at a time.
+// The number does not depend on the rows: a sample has the same bits in any company.
+constexpr std::int64_t kReadAtOnce = 64;
+
+}  // namespace
 
 Samples::Samples(const nn::ModelAtLengths& model, const GenerationOptions& options,
                  const Prompt& prompt, std::int64_t first, std::int64_t count)
@@ -21,6 +29,7 @@ Samples::Samples(const nn::ModelAtLengths& model, const GenerationOptions& optio
     samples_.push_back(
         {first + i, Sampler(options.rules), prompt.recent, prompt.in_a_row, {}, /*ends=*/false});
   }
+  if (options.stride > 0) window_ = at::tensor(prompt.window).expand({count, -1});
   std::iota(rows_.begin(), rows_.end(), std::size_t{0});
 }
 
@@ -36,8 +45,28 @@ void Samples::make(const Generator::Sink& sink, const Generator::Pause& pause) {
     machine::give_way();
     const at::Tensor going_on = keep_going(tokens);
     if (rows_.empty()) return;
-    states = model_.forward_next(going_on.to(states.device()), growing_);
+    states = read(going_on);
   }
+}
+
+at::Tensor Samples::read(const at::Tensor& tokens) {
+  const c10::Device device = model_.model().options().device();
+  if (options_.stride == 0) return model_.forward_next(tokens.to(device), growing_);
+  const std::int64_t segment = model_.geometry().lengths.segment;
+  std::int64_t next = window_.size(1);
+  if (next == segment) {
+    window_ = window_.narrow(1, options_.stride, segment - options_.stride);
+    growing_ = nn::GrowingSegment(model_.geometry(), model_.start_memory(tokens.size(0)),
+                                  tokens.size(0), model_.model().options());
+    next = 0;
+  }
+  window_ = at::cat({window_, tokens}, 1);
+  at::Tensor states;
+  for (std::int64_t count = 0; next < window_.size(1); next += count) {
+    count = std::min(kReadAtOnce, window_.size(1) - next);
+    states = model_.forward_next(window_.narrow(1, next, count).to(device), growing_);
+  }
+  return states.narrow(1, states.size(1) - 1, 1);
 }
 
 at::Tensor Samples::choose(const at::Tensor& states) {
@@ -97,7 +126,9 @@ at::Tensor Samples::keep_going(const at::Tensor& tokens) {
   rows_ = going_on;
   if (all || kept.empty()) return tokens;
   growing_ = growing_.streams(kept);
-  return tokens.index_select(0, at::tensor(kept));
+  const at::Tensor rows = at::tensor(kept);
+  if (window_.defined()) window_ = window_.index_select(0, rows);
+  return tokens.index_select(0, rows);
 }
 
 }  // namespace ql::generate::internal

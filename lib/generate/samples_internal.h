@@ -16,9 +16,10 @@ namespace ql::generate::internal {
 
 // A prompt that was read. What it refers to must outlive it.
 struct Prompt {
-  std::int64_t number;                // of this prompt, from 0
-  const nn::GrowingSegment& growing;  // one stream
-  const at::Tensor& state;            // [1, 1, d_model], of the last token
+  std::int64_t number;                      // of this prompt, from 0
+  const nn::GrowingSegment& growing;        // one stream
+  const at::Tensor& state;                  // [1, 1, d_model], of the last token
+  const std::vector<std::int64_t>& window;  // of the window under way, where windows slide
   const RecentTokens& recent;
   std::int64_t in_a_row;  // 1 where it ends with options.until, else 0
 };
@@ -48,11 +49,14 @@ class Samples {
   void pass_on(const Generator::Sink& sink);
   // Returns the `tokens` of the samples that go on, and forgets the rows of the others.
   at::Tensor keep_going(const at::Tensor& tokens);
+  // Takes the next token of every row, [rows, 1], and returns its state [rows, 1, d_model].
+  at::Tensor read(const at::Tensor& tokens);
 
   const nn::ModelAtLengths& model_;
   const GenerationOptions& options_;
   const Prompt& prompt_;
   nn::GrowingSegment growing_;
+  at::Tensor window_;  // the tokens of the window under way [rows, count], where windows slide
   std::vector<Sample> samples_;
   std::vector<std::size_t> rows_;  // the samples that go on, as rows of growing_
   std::size_t shown_ = 0;          // the sample whose tokens are passed on as they come

@@ -1,4 +1,5 @@
-// Compares continuations of prompts with the same tokens read segment by segment.
+// Compares continuations of prompts with the same tokens read segment by segment, or window by
+// window.
 #include "generate/generator.h"
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 
 #include "base/error.h"
 #include "drawn_networks.h"
+#include "eval_support.h"
 #include "torch_doctest.h"
 
 namespace ql::test {
@@ -93,12 +95,95 @@ TEST_CASE("the probabilities of a continuation are those of the whole stream") {
   }
 }
 
+TEST_CASE("where windows slide the probabilities are those of an evaluation with that stride") {
+  const auto adaptive = [](net::Network network) {
+    network.cutoffs = {3, 7};
+    return network;
+  };
+  const net::Network networks[] = {
+      small_network(net::Architecture::kVanilla, {2}, 0, {6, 0, 0}),
+      adaptive(small_network(net::Architecture::kVanilla, {2}, 0, {5, 0, 0})),
+      small_network(net::Architecture::kVanilla, {1}, 0, {1, 0, 0}),
+      // Its windows read again in several parts.
+      small_network(net::Architecture::kVanilla, {1}, 0, {150, 0, 0}),
+      small_network(net::Architecture::kMultiScale, {1, 1}, 1, {8, 0, 0}),
+      small_network(net::Architecture::kMultiScale, {1, 2, 1}, 1, {8, 0, 0}),
+      small_network(net::Architecture::kTransformerXl, {2}, 0, {5, 0, 0})};
+  std::uint64_t seed = 0;
+  for (const net::Network& network : networks) {
+    CAPTURE(net::network_to_json(network).dump());
+    const nn::Model model = random_model(network, ++seed);
+    const nn::ModelAtLengths at_lengths(model, network.lengths);
+    const std::int64_t segment = network.lengths.segment;
+    const std::int64_t half = generate::usual_stride(at_lengths.geometry());
+    CHECK(half == std::max<std::int64_t>(1, segment / 2));
+    for (const std::int64_t stride :
+         {std::int64_t{1}, half, std::max(half, segment - 1), segment}) {
+      if (stride == 1 && segment > 100) continue;
+      for (const std::int64_t length : {std::int64_t{1}, segment, segment + 1, 3 * segment + 2}) {
+        CAPTURE(stride);
+        CAPTURE(length);
+        GenerationOptions options;
+        options.stride = stride;
+        options.tokens = 2 * segment + 3;
+        options.samples = 2;
+        Generator generator(at_lengths, "prompt", options);
+        const auto prompt = prompt_of(length, seed);
+        const auto tokens = made(generator, prompt);
+        for (const std::int64_t sample : {0, 1}) {
+          eval::Ids all(prompt.begin(), prompt.end());
+          for (const shard::TokenId id : ids_of(tokens, sample)) all.push_back(id);
+          std::vector<double> losses(1);
+          eval::EvaluationOptions evaluation;
+          evaluation.lengths = network.lengths;
+          evaluation.stride = stride;
+          evaluation.sink = [&](std::int64_t, const double* values, std::int64_t count) {
+            losses.insert(losses.end(), values, values + count);
+          };
+          eval::evaluate(model, eval::source_from(all), evaluation);
+          REQUIRE(losses.size() == all.size());
+          double largest = 0;
+          for (const GeneratedToken& token : tokens) {
+            if (token.sample != sample) continue;
+            const double loss = losses[static_cast<std::size_t>(length + token.position)];
+            largest = std::max(largest, std::abs(loss + token.log_probability));
+          }
+          // They come in float32.
+          CHECK(largest < 1e-4);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("a stride is refused where an evaluation refuses it") {
+  const net::Network network = small_network(net::Architecture::kTransformerXl, {1}, 0, {4, 4, 0});
+  const nn::Model model = random_model(network, 3);
+  const nn::ModelAtLengths with_memory(model, network.lengths), without(model, {4, 0, 0});
+  CHECK(generate::usual_stride(with_memory.geometry()) == 0);
+  CHECK(generate::usual_stride(without.geometry()) == 2);
+  GenerationOptions options;
+  options.stride = 2;
+  CHECK_THROWS_WITH_AS(Generator(with_memory, "p", options),
+                       doctest::Contains("only the windows of a network without memory slide"),
+                       ConfigError);
+  options.stride = 5;
+  CHECK_THROWS_WITH_AS(Generator(without, "p", options), doctest::Contains("expected 1 to 4"),
+                       ConfigError);
+}
+
 TEST_CASE("a sample depends neither on the samples beside it nor on earlier prompts' lengths") {
-  const net::Network network =
-      small_network(net::Architecture::kTransformerQl, {1, 1}, 1, {4, 4, 0});
+  net::Network network;
+  GenerationOptions options;
+  SUBCASE("segments") {
+    network = small_network(net::Architecture::kTransformerQl, {1, 1}, 1, {4, 4, 0});
+  }
+  SUBCASE("windows that slide") {
+    network = small_network(net::Architecture::kMultiScale, {1, 1}, 1, {8, 0, 0});
+    options.stride = 3;
+  }
   const nn::Model model = random_model(network, 1, at::kFloat);
   const nn::ModelAtLengths at_lengths(model, network.lengths);
-  GenerationOptions options;
   options.tokens = 30;
   const auto samples = [&](std::int64_t count, std::int64_t first_prompt) {
     options.samples = count;
