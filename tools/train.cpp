@@ -53,6 +53,7 @@ train::ComputeDevice compute_device_of(const Options& options, const machine::Pr
 // The preset after --set and the options that stand for it, and the data.
 struct Settings {
   std::string path, data, validation;
+  std::vector<std::string> named;  // the keys that were replaced
   net::Preset preset;
   train::TrainingConfig training;
 };
@@ -83,6 +84,9 @@ Settings read_settings(const Options& options) {
   }
   settings.path = preset.string();
   const std::vector<std::string> assignments = overrides(options);
+  for (const std::string& assignment : assignments) {
+    settings.named.push_back(assignment.substr(0, assignment.find('=')));
+  }
   Conflicts conflicts;
   settings.preset = net::read_preset(preset, assignments, train::training_keys(), conflicts);
   const std::string where =
@@ -104,6 +108,7 @@ void train(const Options& options, const Settings& settings, machine::ProcessGro
   task.compute = compute;
   task.group = group;
   task.config = settings.training;
+  task.named = settings.named;
   const machine::Precision precision =
       machine::set_up_precision(compute.device, task.config.precision, group);
   task.config.precision = precision;

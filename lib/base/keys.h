@@ -41,8 +41,9 @@ struct Range {
 inline constexpr Range kBelowOne(0, 0x1.fffffffffffffp-1, "at least 0 and less than 1");
 
 // A row may carry these marks, added up.
-constexpr unsigned kRequired = 1;   // an object without the key is refused
-constexpr unsigned kMayChange = 2;  // a resumed run may have another value
+constexpr unsigned kRequired = 1;         // an object without the key is refused
+constexpr unsigned kMayChange = 2;        // a resumed run may have another value
+constexpr unsigned kMayChangeByName = 4;  // the same, where the command line names the key
 
 // Adds "batch is 0, must be at least 1"; true when there is nothing to add.
 template <typename Number>

@@ -2,6 +2,7 @@
 
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
 
@@ -9,6 +10,7 @@
 #include "base/file.h"
 #include "net/state_file.h"
 #include "train/divergence.h"
+#include "train/loss_scale.h"
 #include "weights/safetensors.h"
 #include "weights/weights.h"
 
@@ -31,9 +33,18 @@ std::vector<std::string> covered_files(bool with_vocabulary) {
 constexpr const char* kCure =
     "restore the folder from a copy; --resume goes on from the newest checkpoint that is whole";
 
-// Copies every tensor of `wanted` from the file, which must hold exactly these.
-void restore(const fs::path& path, const std::vector<nn::NamedTensor>& wanted) {
-  const weights::TensorFile file = weights::read_safetensors(path);
+// Copies every tensor of `wanted` from the file, which must hold exactly these. Only float16 has
+// kLossScale: a training that changes to float16 begins with the first factor, and one that leaves
+// it needs none.
+void restore(const fs::path& path, std::vector<nn::NamedTensor> wanted) {
+  weights::TensorFile file = weights::read_safetensors(path);
+  const auto drop_loss_scale = [](std::vector<nn::NamedTensor>& tensors) {
+    tensors.erase(std::remove_if(tensors.begin(), tensors.end(),
+                                 [](const auto& named) { return named.name == kLossScale; }),
+                  tensors.end());
+  };
+  if (file.tensors.size() < wanted.size()) drop_loss_scale(wanted);
+  if (file.tensors.size() > wanted.size()) drop_loss_scale(file.tensors);
   if (file.tensors.size() != wanted.size()) {
     throw FormatError(path.string(), fmt::format("has {} tensors, expected {}", file.tensors.size(),
                                                  wanted.size()));

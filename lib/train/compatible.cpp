@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <set>
 #include <vector>
 
@@ -18,12 +19,13 @@
 namespace ql::train {
 namespace {
 
-void compare_objects(const Json& saved, const Json& now, std::vector<std::string>& differences) {
+void compare_objects(const Json& saved, const Json& now, const std::set<std::string>& may_change,
+                     std::vector<std::string>& differences) {
   std::set<std::string> keys;
   for (const Json* json : {&saved, &now}) {
     for (const auto& item : json->items()) keys.insert(item.key());
   }
-  for (const std::string& key : keys_that_may_change()) keys.erase(key);
+  for (const std::string& key : may_change) keys.erase(key);
   const auto text = [](const Json& json, const std::string& key) {
     return json.contains(key) ? json[key].dump() : std::string("absent");
   };
@@ -42,6 +44,11 @@ void compare_data(const char* option, const DataIdentity& saved, const DataIdent
         fmt::format("{} was {} ({} tokens, hash {}) and is {} ({} tokens, hash {})", option,
                     saved.name, saved.tokens, saved.hash, now.name, now.tokens, now.hash));
   }
+}
+
+// Earlier versions wrote fewer keys, and trained as the others' defaults say.
+Json with_defaults(const std::string& where, const Json& training) {
+  return training_to_json(training_from_json(JsonObject(training, where + ": training")));
 }
 
 void choose_cutoffs(net::Network& network, shard::TokenReader& data,
@@ -105,32 +112,49 @@ void require_same_vocabulary(const std::string& where, const shard::VocabularyIn
 
 void require_same_training(const std::string& where, const net::ModelFile& saved,
                            const TrainingState& saved_state, const net::ModelFile& now,
-                           const DataIdentity& data, const DataIdentity& validation) {
+                           const DataIdentity& data, const DataIdentity& validation,
+                           const std::vector<std::string>& named) {
+  const std::vector<std::string> free_keys = keys_that_may_change();
+  std::set<std::string> may_change(free_keys.begin(), free_keys.end());
+  const Json before = with_defaults(where, saved.training);
+  std::vector<std::string> to_name;  // advice on the keys that differ and may do so when named
+  for (const std::string& key : keys_that_may_change_by_name()) {
+    const auto& was = before.at(key).get_ref<const std::string&>();
+    const auto& is = now.training.at(key).get_ref<const std::string&>();
+    if (std::find(named.begin(), named.end(), key) != named.end()) {
+      may_change.insert(key);
+    } else if (was != is) {
+      to_name.push_back(fmt::format(
+          "add --set {0}={1} to go on as before, or --set {0}={2} to change it", key, was, is));
+    }
+  }
   std::vector<std::string> differences;
   compare_objects(net::network_to_json(saved.network), net::network_to_json(now.network),
-                  differences);
-  compare_objects(saved.training, now.training, differences);
+                  may_change, differences);
+  compare_objects(before, now.training, may_change, differences);
   compare_data("--data", saved_state.data, data, differences);
   compare_data("--valid", saved_state.validation, validation, differences);
   if (!differences.empty()) {
     throw Error(where, fmt::format("cannot resume: {}", fmt::join(differences, "; ")),
-                "use the same preset, options and data, or start a new training from these weights "
-                "with --init and another -o");
+                differences.size() == to_name.size()
+                    ? fmt::format("{}", fmt::join(to_name, "; "))
+                    : "use the same preset, options and data, or start a new training from these "
+                      "weights with --init and another -o");
   }
 }
 
-std::vector<std::string> changed_settings(const net::ModelFile& saved, const net::ModelFile& now) {
-  std::vector<std::string> changes;
+std::vector<ChangedSetting> changed_settings(const std::string& where, const net::ModelFile& saved,
+                                             const net::ModelFile& now) {
+  std::vector<ChangedSetting> changes;
   const auto compare = [&changes](const Json& before, const Json& after) {
     for (const auto& item : before.items()) {
       if (after.contains(item.key()) && after[item.key()] != item.value()) {
-        changes.push_back(fmt::format("{} was {} and is {}", item.key(), item.value().dump(),
-                                      after[item.key()].dump()));
+        changes.push_back({item.key(), item.value(), after[item.key()]});
       }
     }
   };
   compare(net::network_to_json(saved.network), net::network_to_json(now.network));
-  compare(saved.training, now.training);
+  compare(with_defaults(where, saved.training), now.training);
   return changes;
 }
 

@@ -24,12 +24,19 @@ void require_same_vocabulary(const std::string& where, const shard::VocabularyIn
                              const std::string& other_where, const shard::VocabularyInfo& other);
 
 // Throws Error that lists every key of network and training, and the data, that differ between the
-// checkpoint `where` and now (apart from keys_that_may_change).
+// checkpoint `where` and now, apart from keys_that_may_change() and those of
+// keys_that_may_change_by_name() that are in `named`.
 void require_same_training(const std::string& where, const net::ModelFile& saved,
                            const TrainingState& saved_state, const net::ModelFile& now,
-                           const DataIdentity& data, const DataIdentity& validation);
+                           const DataIdentity& data, const DataIdentity& validation,
+                           const std::vector<std::string>& named);
 
-// "learning_rate was 0.003 and is 0.001" for every key that both have and that differs.
-std::vector<std::string> changed_settings(const net::ModelFile& saved, const net::ModelFile& now);
+struct ChangedSetting {
+  std::string key;
+  Json before, after;
+};
+// Lists every key that the checkpoint `where` and now both have and that differs.
+std::vector<ChangedSetting> changed_settings(const std::string& where, const net::ModelFile& saved,
+                                             const net::ModelFile& now);
 
 }  // namespace ql::train

@@ -35,7 +35,7 @@ constexpr auto keys_of(const TrainingConfig&) {
     row("keep_every", config.keep_every, from_zero("0 (none) or more"), kMayChange);
     row("log_interval", config.log_interval, {1}, kMayChange);
     row("seed", config.seed, {0});
-    row("precision", config.precision);
+    row("precision", config.precision, {}, kMayChangeByName);
     row("divergence", config.divergence, {}, kMayChange);
     row("loss_jump", config.loss_jump, from_zero("0 (however large) or more"), kMayChange);
     row("recons_loss_weight", config.recons_loss_weight, {0});
@@ -90,6 +90,10 @@ std::vector<std::string> keys_that_may_change() {
   const std::vector<std::string> own = key_names<TrainingConfig>(kMayChange);
   names.insert(names.end(), own.begin(), own.end());
   return names;
+}
+
+std::vector<std::string> keys_that_may_change_by_name() {
+  return key_names<TrainingConfig>(kMayChangeByName);
 }
 
 }  // namespace ql::train

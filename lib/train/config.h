@@ -76,5 +76,8 @@ Json training_to_json(const TrainingConfig& config);
 // still to come, say how often the training saves, scores and logs, or divide the work. qltrain(1)
 // says what each change means.
 std::vector<std::string> keys_that_may_change();
+// Lists the keys that may change where the command line names them: such a change is meant. They
+// change the rounding of the steps to come.
+std::vector<std::string> keys_that_may_change_by_name();
 
 }  // namespace ql::train

@@ -130,7 +130,7 @@ StepReport DeviceStep::take_report() {
 
 std::vector<nn::NamedTensor> DeviceStep::moments() const {
   std::vector<nn::NamedTensor> moments = adam_.moments();
-  if (loss_scale_.adapts()) moments.push_back({"loss_scale", loss_scale_.state()});
+  if (loss_scale_.adapts()) moments.push_back({kLossScale, loss_scale_.state()});
   return moments;
 }
 

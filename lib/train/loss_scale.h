@@ -9,6 +9,8 @@
 
 namespace ql::train {
 
+constexpr const char* kLossScale = "loss_scale";  // its state's name in a checkpoint
+
 class LossScale {
  public:
   static constexpr double kFirst = 65536, kLargest = 16777216;

@@ -62,8 +62,10 @@ Kept kept_records(const fs::path& path, std::int64_t step, std::int64_t validati
     const std::string kind = record.text("kind");
     const std::int64_t at = record.integer("step");
     // A rollback makes the step smaller; the number of divergences only grows.
-    const bool known = kind == "divergence" ? record.integer("number") <= divergences
-                                            : at <= (kind == "validation" ? validation_step : step);
+    const bool known = kind == "divergence"   ? record.integer("number") <= divergences
+                       : kind == "resume"     ? at < step
+                       : kind == "validation" ? at <= validation_step
+                                              : at <= step;
     if (known) {
       kept.lines += line + '\n';
       kept.events += event_of(json, began);

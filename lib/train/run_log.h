@@ -15,7 +15,8 @@ class RunLog {
  public:
   // Opens for appending. First cuts off an unfinished last line and the records that are newer than
   // the checkpoint a resume starts from: "train" records after `step`, "validation" records after
-  // `validation_step`, "divergence" records after the first `divergences`. A new run has step 0.
+  // `validation_step`, "divergence" records after the first `divergences`, "resume" records of
+  // `step` itself, which led to no checkpoint. A new run has step 0.
   // The event file is made anew from the lines that stay. `elapsed`, the seconds of training so
   // far, is the present time on its clock.
   RunLog(const std::filesystem::path& path, std::int64_t step, std::int64_t validation_step,

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "machine/process_group.h"
 #include "net/network.h"
@@ -20,8 +21,9 @@ struct TrainingTask {
   Start start = Start::kNew;
   net::Network network;  // vocab_size as the data has it
   TrainingConfig config;
-  std::filesystem::path init;  // checkpoint whose weights to start from; empty: new weights
-  std::int64_t stop_at = 0;    // stop with a checkpoint after this step; 0: at the schedule's end
+  std::vector<std::string> named;  // the keys of config that the command line gives
+  std::filesystem::path init;      // checkpoint whose weights to start from; empty: new weights
+  std::int64_t stop_at = 0;  // stop with a checkpoint after this step; 0: at the schedule's end
   Json provenance;
   ComputeDevice compute;
   machine::ProcessGroup* group =

@@ -224,7 +224,7 @@ void TrainingRun::resume() {
   const fs::path& checkpoint = resumed_;
   const net::ModelFile saved = net::read_model_file(checkpoint);
   require_same_training(checkpoint.string(), saved, read_state(checkpoint), description_,
-                        state_.data, state_.validation);
+                        state_.data, state_.validation, task_.named);
   const std::int64_t batch = JsonObject(saved.training, checkpoint.string()).integer("batch", 1);
   const bool same_rows = batch == task_.config.batch;
   restore(checkpoint, same_rows ? Rows::kSame : Rows::kOther);
@@ -238,10 +238,12 @@ void TrainingRun::resume() {
     log_info("it was written by {} process{} and goes on with {}: sums are rounded otherwise",
              state_.processes, state_.processes == 1 ? "" : "es", processes);
   }
-  for (const std::string& change : changed_settings(saved, description_)) {
-    log_info("{}", change);
-    state_.divergences.recent.clear();  // perhaps it cures them
+  for (const ChangedSetting& change : changed_settings(checkpoint.string(), saved, description_)) {
+    log_info("{} was {} and is {}", change.key, change.before.dump(), change.after.dump());
+    state_.divergences.recent.clear();  // the change may prevent more of them
+    changed_[change.key] = {{"before", change.before}, {"after", change.after}};
   }
+  resumed_step_ = state_.step;
   if (!same_rows) {
     state_.cursor = streams_.cursor_from(batch, state_.cursor);
     streams_.set_cursor(state_.step, state_.cursor);
@@ -273,6 +275,13 @@ void TrainingRun::restore(const fs::path& checkpoint, Rows rows) {
 void TrainingRun::open_log() {
   log_.emplace(folder_.log(), state_.step, state_.validation_step, watch_.total(),
                state_.divergences.count);
+  // A rollback to the step of the resume comes here, too, and the log has lost the record then.
+  if (!changed_.empty() && state_.step == resumed_step_) {
+    append_to_log({{"kind", "resume"},
+                   {"step", state_.step},
+                   {"changed", changed_},
+                   {"elapsed", watch_.total()}});
+  }
 }
 
 void TrainingRun::begin() {

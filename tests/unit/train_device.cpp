@@ -282,6 +282,27 @@ TEST_CASE("a checkpoint counts the updates that applied") {
   CHECK(on_cpu.updates() == 3);
 }
 
+TEST_CASE("a training may leave float16, and come to it") {
+  const Data data;
+  const net::Network network = test::tiny_xl();
+  TrainingConfig single = test::tiny_config(), half = single;
+  half.precision = machine::Precision::kFloat16;
+  TrainedOnDevice in_single(network, single, {test::device()});
+  TrainedOnDevice in_half(network, half, {test::device()});
+  net::ModelFile description;
+  description.network = network;
+  description.training = training_to_json(single);
+  write_checkpoint(data.scratch / "single", description, in_single, {});
+  write_checkpoint(data.scratch / "half", description, in_half, {});
+  read_checkpoint(data.scratch / "half", in_single);
+  in_half.moments().back().tensor.fill_(7);
+  read_checkpoint(data.scratch / "single", in_half);
+  CHECK(in_half.moments().back().name == "loss_scale");
+  CHECK(in_half.moments().back().tensor[0].item<double>() == 7);
+  read_checkpoint(data.scratch / "half", in_half);
+  CHECK(in_half.moments().back().tensor[0].item<double>() == LossScale::kFirst);
+}
+
 TEST_CASE("the device's Adam refuses parameters that cannot lie side by side") {
   const at::Tensor a = at::zeros({2}, at::kFloat);
   CHECK_THROWS_AS(DeviceAdam({}, {}), std::invalid_argument);

@@ -64,6 +64,14 @@ TEST_CASE("a resume cuts off what the checkpoint does not know") {
   CHECK(test::slurp(scratch / "log.jsonl").empty());
 }
 
+TEST_CASE("a change of settings stays in the log when it led to a checkpoint") {
+  const test::ScratchFolder scratch;
+  const std::string older = "{\"kind\":\"resume\",\"step\":10}\n";
+  test::spill(scratch / "log.jsonl", older + "{\"kind\":\"resume\",\"step\":20}\n");
+  { RunLog log(scratch / "log.jsonl", 20, 20); }
+  CHECK(test::slurp(scratch / "log.jsonl") == older);
+}
+
 TEST_CASE("divergences that the checkpoint knows stay, whatever their step") {
   const test::ScratchFolder scratch;
   const std::string older =

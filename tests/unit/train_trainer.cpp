@@ -273,6 +273,35 @@ TEST_CASE("a resume refuses what would be another training") {
   CHECK(place.refusal().empty());
 }
 
+TEST_CASE("another precision is a change of numbers, where it is asked for by name") {
+  Workplace place(test::tiny_ql());
+  place.task.stop_at = 5;
+  place.train();
+  place.task.start = Start::kResume;
+  place.task.stop_at = 0;
+  place.task.config.precision = machine::Precision::kBfloat16;
+  const std::string said = place.refusal();
+  CHECK(said.find("precision was \"float32\" and is \"bfloat16\"") != std::string::npos);
+  CHECK(said.find("--set precision=float32 to go on as before, or --set precision=bfloat16") !=
+        std::string::npos);
+  place.task.named = {"steps", "precision"};
+  CHECK(place.refusal().empty());
+  CHECK(net::read_model_file(place.task.run / "last").training["precision"] == "bfloat16");
+  const std::vector<Json> log = place.log();
+  const auto change = std::find_if(log.begin(), log.end(),
+                                   [](const Json& record) { return record["kind"] == "resume"; });
+  REQUIRE(change != log.end());
+  CHECK((*change)["step"] == 5);
+  CHECK((*change)["changed"] ==
+        Json{{"precision", {{"before", "float32"}, {"after", "bfloat16"}}}});
+  // What else differs is refused as ever.
+  place.task.config.seed = 6;
+  CHECK(place.refusal().find("seed was 5 and is 6") != std::string::npos);
+  place.task.named = {"seed"};
+  place.task.config.precision = machine::Precision::kFloat32;
+  CHECK(place.refusal().find("use the same preset") != std::string::npos);
+}
+
 TEST_CASE("a folder with a checkpoint is replaced only with force") {
   Workplace place(test::tiny_xl());
   place.task.stop_at = 8;
