@@ -17,7 +17,7 @@ namespace {
 // gradient_scale, the moments m and v, and t updates counting this one:
 //
 //   m = beta1 m + (1 - beta1) g        v = beta2 v + (1 - beta2) g^2
-//   weight -= rate / (1 - beta1^t) m / (sqrt(v / (1 - beta2^t)) + epsilon)
+//   weight -= rate / (1 - beta1^t) m / (sqrt(v / (1 - beta2^t)) + epsilon) + decay weight
 //
 // The decays are kept as 1 - beta because that keeps its digits: in float32 a beta of 0.999999 has
 // none to spare, and one of 0.99999999 is 1. (With the latter a moment in float32 takes gradients
@@ -25,6 +25,7 @@ namespace {
 template <typename Scalar>
 struct Update {
   Scalar one_minus_beta1, one_minus_beta2, gradient_scale, step_size, second_correction, epsilon;
+  Scalar decay;
 };
 
 template <typename Scalar>
@@ -36,13 +37,25 @@ QL_VECTOR_BODY void update_body(Update<Scalar> with, Scalar* __restrict weight,
     first[i] = first[i] - with.one_minus_beta1 * first[i] + with.one_minus_beta1 * g;
     second[i] = second[i] - with.one_minus_beta2 * second[i] + with.one_minus_beta2 * g * g;
     weight[i] -=
-        with.step_size * first[i] / (std::sqrt(second[i]) * with.second_correction + with.epsilon);
+        with.step_size * first[i] / (std::sqrt(second[i]) * with.second_correction + with.epsilon) +
+        with.decay * weight[i];
   }
 }
 
 QL_VECTOR_KERNEL(update)
 
 }  // namespace
+
+AdamOptions adam_options(const TrainingConfig& config) {
+  return {config.adam_beta1, config.adam_beta2, config.adam_epsilon, config.weight_decay,
+          config.weight_decay_on};
+}
+
+bool decays(const std::string& name, DecayOn on) {
+  if (on == DecayOn::kAll) return true;
+  const auto has = [&name](const char* part) { return name.find(part) != std::string::npos; };
+  return !has("bias") && !has("layer_norm.") && !has("word_emb.emb_layers.") && !has(".r_emb");
+}
 
 Adam::Adam(std::vector<nn::NamedTensor> parameters, const AdamOptions& options)
     : parameters_(std::move(parameters)), options_(options) {
@@ -67,13 +80,15 @@ void Adam::step(double learning_rate, double gradient_scale) {
                                     ? parameter.grad().contiguous()
                                     : at::zeros(parameter.sizes(), first_[p].options());
     const std::int64_t elements = parameter.numel();
+    const double decay = decays(parameters_[p].name, options_.decay_on) ? options_.weight_decay : 0;
     AT_DISPATCH_FLOATING_TYPES(parameter.scalar_type(), "adam", [&] {
       const Update<scalar_t> constants{static_cast<scalar_t>(1 - options_.beta1),
                                        static_cast<scalar_t>(1 - options_.beta2),
                                        static_cast<scalar_t>(gradient_scale),
                                        static_cast<scalar_t>(learning_rate / correction1),
                                        static_cast<scalar_t>(1 / std::sqrt(correction2)),
-                                       static_cast<scalar_t>(options_.epsilon)};
+                                       static_cast<scalar_t>(options_.epsilon),
+                                       static_cast<scalar_t>(learning_rate * decay)};
       scalar_t* weight = parameter.data_ptr<scalar_t>();
       const scalar_t* slope = gradient.data_ptr<scalar_t>();
       scalar_t* first = first_[p].data_ptr<scalar_t>();

@@ -5,9 +5,11 @@
 #include <ATen/ATen.h>
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "nn/model.h"
+#include "train/config.h"
 
 namespace ql::train {
 
@@ -15,7 +17,18 @@ struct AdamOptions {
   double beta1 = 0.9;
   double beta2 = 0.999;
   double epsilon = 1e-8;
+  // Decoupled (Loshchilov and Hutter, 2019): a step takes learning_rate * weight_decay of a weight
+  // away from it, besides what the gradient says.
+  double weight_decay = 0;
+  DecayOn decay_on = DecayOn::kMatrices;
 };
+
+// Tells whether weight decay acts on the parameter of this name (nn/parameters.h). Of matrices it
+// does; biases, norms and embeddings, the learned ones of distances among them, it leaves alone
+// unless it acts on all.
+bool decays(const std::string& name, DecayOn on);
+
+AdamOptions adam_options(const TrainingConfig& config);
 
 class Adam {
  public:

@@ -1,5 +1,8 @@
 #include "train/config.h"
 
+#include <fmt/format.h>
+
+#include <cmath>
 #include <limits>
 
 #include "base/keys.h"
@@ -9,6 +12,10 @@ namespace ql::train {
 namespace {
 
 constexpr Range kAboveZero(std::numeric_limits<double>::denorm_min(), Range::kInfinity, "above 0");
+
+// In float32 a smaller one may be 0, and 0 / 0 is what a weight without a gradient would change by.
+constexpr Range kSmallest(std::numeric_limits<float>::min(), Range::kInfinity,
+                          "at least 1.1754944e-38, the smallest normal float32");
 
 // `words` says what 0 means.
 constexpr Range from_zero(const char* words) { return {0, Range::kInfinity, words}; }
@@ -23,10 +30,14 @@ constexpr auto keys_of(const TrainingConfig&) {
     row("learning_rate", config.learning_rate, kAboveZero, kRequired | kMayChange);
     row("min_lr_ratio", config.min_lr_ratio, {0, 1}, kMayChange);
     row("warmup_steps", config.warmup_steps, {0}, kMayChange);
+    row("schedule", config.schedule, {}, kMayChange);
+    row("decay_fraction", config.decay_fraction, {0, 1}, kMayChange);
     row("clip", config.clip, from_zero("0 (no clipping) or more"), kMayChange);
     row("adam_beta1", config.adam_beta1, kBelowOne);
     row("adam_beta2", config.adam_beta2, kBelowOne);
-    row("adam_epsilon", config.adam_epsilon, kAboveZero);
+    row("adam_epsilon", config.adam_epsilon, kSmallest);
+    row("weight_decay", config.weight_decay, {0}, kMayChange);
+    row("weight_decay_on", config.weight_decay_on, {}, kMayChange);
     row("eval_interval", config.eval_interval, {1}, kMayChange);
     row("checkpoint_interval", config.checkpoint_interval, {1}, kMayChange);
     row("checkpoint_minutes", config.checkpoint_minutes, from_zero("0 (by steps alone) or more"),
@@ -60,11 +71,21 @@ net::Lengths TrainingConfig::evaluation_lengths(const net::Lengths& training) co
 std::vector<std::string> training_keys() { return key_names<TrainingConfig>(); }
 
 TrainingConfig training_from_json(const JsonObject& json) {
-  return read_keys<TrainingConfig>(json);
+  Conflicts conflicts;
+  TrainingConfig config = training_from_json(json, conflicts);
+  conflicts.raise();
+  return config;
 }
 
 TrainingConfig training_from_json(const JsonObject& json, Conflicts& conflicts) {
-  return read_keys<TrainingConfig>(json, conflicts);
+  const auto config = read_keys<TrainingConfig>(json, conflicts);
+  const double warm_up = config.warmup_steps;
+  if (warm_up > 1 && (warm_up != std::floor(warm_up) || warm_up > 0x1p53)) {
+    conflicts.add(json.where(), fmt::format("warmup_steps is {}, must be a whole number of steps, "
+                                            "or below 1 as a part of the training",
+                                            warm_up));
+  }
+  return config;
 }
 
 void find_conflicts(const TrainingConfig& config, const net::Network& network,
@@ -83,7 +104,13 @@ void find_conflicts(const TrainingConfig& config, const net::Network& network,
   }
 }
 
-Json training_to_json(const TrainingConfig& config) { return write_keys(config); }
+Json training_to_json(const TrainingConfig& config) {
+  Json json = write_keys(config);
+  if (config.warmup_steps == std::floor(config.warmup_steps)) {
+    json["warmup_steps"] = static_cast<std::int64_t>(config.warmup_steps);
+  }
+  return json;
+}
 
 std::vector<std::string> keys_that_may_change() {
   std::vector<std::string> names = net::network_keys_that_may_change();

@@ -2,6 +2,7 @@
 // follow the paper's appendix E where it has one. There are no tensors here.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -9,11 +10,24 @@
 
 #include "base/conflicts.h"
 #include "base/json.h"
+#include "base/names.h"
 #include "machine/precision.h"
 #include "net/network.h"
 #include "train/divergence.h"
 
 namespace ql::train {
+
+// The course of the learning rate after the warm-up (train/schedule.h).
+enum class Schedule { kCosine, kLinear, kInverseSquareRoot, kConstant };
+
+constexpr auto names_of(Schedule) {
+  return std::array{"cosine", "linear", "inverse-square-root", "constant"};
+}
+
+// The parameters that weight decay acts on (train/adam.h).
+enum class DecayOn { kMatrices, kAll };
+
+constexpr auto names_of(DecayOn) { return std::array{"matrices", "all"}; }
 
 struct TrainingConfig {
   std::int64_t batch = 0;    // rows: streams that are read side by side
@@ -21,11 +35,16 @@ struct TrainingConfig {
   double minutes = 0;        // wall-clock budget that ends the schedule earlier; 0: none
   double learning_rate = 0;  // the highest, reached after the warm-up
   double min_lr_ratio = 0;   // the last learning rate is min_lr_ratio * learning_rate
-  std::int64_t warmup_steps = 0;
-  double clip = 0;  // largest norm of the whole gradient; 0: no clipping
+  // Steps until the highest is reached; below 1: this part of the training.
+  double warmup_steps = 0;
+  Schedule schedule = Schedule::kCosine;
+  double decay_fraction = 0.2;  // of a constant schedule: the part at its end in which it falls
+  double clip = 0;              // largest norm of the whole gradient; 0: no clipping
   double adam_beta1 = 0.9;
   double adam_beta2 = 0.999;
   double adam_epsilon = 1e-8;
+  double weight_decay = 0;
+  DecayOn weight_decay_on = DecayOn::kMatrices;
   std::int64_t eval_interval = 1000;        // steps between validations
   std::int64_t checkpoint_interval = 1000;  // steps between checkpoints
   double checkpoint_minutes = 0;            // or so many minutes after the last one; 0: steps alone

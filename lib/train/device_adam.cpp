@@ -36,6 +36,12 @@ DeviceAdam::DeviceAdam(const std::vector<nn::NamedTensor>& parameters, const Ada
   first_ = at::zeros({end}, shared);
   second_ = at::zeros({end}, shared);
   zeros_ = at::zeros({longest}, shared);
+  if (options_.weight_decay > 0) {
+    decayed_ = at::zeros({end}, shared);
+    for (const Part& part : parts_) {
+      if (decays(part.parameter.name, options_.decay_on)) part_of(decayed_, part).fill_(1);
+    }
+  }
   steps_ = at::zeros({}, shared.dtype(at::kDouble));
   const at::NoGradGuard no_gradient;
   for (Part& part : parts_) {
@@ -82,7 +88,13 @@ void DeviceAdam::step(const at::Tensor& gradient, const at::Tensor& gradient_sca
       second_.sqrt().div_(correction(options_.beta2).sqrt().to(options)).add_(options_.epsilon);
   const at::Tensor size =
       at::where(applies, (learning_rate / correction(options_.beta1)).to(options), zero);
-  weights_.sub_((first_ * size).div_(divisor));
+  at::Tensor change = (first_ * size).div_(divisor);
+  if (decayed_.defined()) {
+    const at::Tensor share =
+        at::where(applies, (learning_rate * options_.weight_decay).to(options), zero);
+    change.add_((weights_ * decayed_).mul_(share));
+  }
+  weights_.sub_(change);
   steps_.add_(applies);
 }
 

@@ -49,8 +49,9 @@ class DeviceAdam {
   AdamOptions options_;
   std::vector<Part> parts_;
   at::Tensor weights_, first_, second_;  // [numbers]
-  at::Tensor steps_;                     // float64, no dimension
-  at::Tensor zeros_;                     // as many as the longest padding or gradient needs
+  at::Tensor decayed_;  // [numbers]: 1 where weight decay acts, else 0; undefined without decay
+  at::Tensor steps_;    // float64, no dimension
+  at::Tensor zeros_;    // as many as the longest padding or gradient needs
 };
 
 }  // namespace ql::train

@@ -9,13 +9,6 @@
 #include "train/step_loss.h"
 
 namespace ql::train {
-namespace {
-
-AdamOptions adam_options(const TrainingConfig& config) {
-  return {config.adam_beta1, config.adam_beta2, config.adam_epsilon};
-}
-
-}  // namespace
 
 StepInput::StepInput(std::int64_t batch, std::int64_t segment, std::int64_t scales,
                      const at::TensorOptions& options)

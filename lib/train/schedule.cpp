@@ -4,6 +4,36 @@
 #include <cmath>
 
 namespace ql::train {
+namespace {
+
+// Returns the rate after the warm-up as a part of the highest. The step to come has this `number`,
+// from 1.
+double ratio_of_schedule(const TrainingConfig& config, double number, double progress) {
+  constexpr double kPi = 3.14159265358979323846;
+  const double steps = static_cast<double>(config.steps), least = config.min_lr_ratio;
+  const bool is_part = config.warmup_steps < 1;
+  switch (config.schedule) {
+    case Schedule::kCosine:
+      break;
+    case Schedule::kLinear: {
+      const double end = std::min(1.0, is_part ? config.warmup_steps : config.warmup_steps / steps);
+      const double left = end < 1 ? std::min(1.0, (1 - progress) / (1 - end)) : 1.0;
+      return least + (1 - least) * left;
+    }
+    case Schedule::kInverseSquareRoot: {
+      const double end = std::max(1.0, is_part ? config.warmup_steps * steps : config.warmup_steps);
+      return std::max(least, std::sqrt(end / std::max(end, number)));
+    }
+    case Schedule::kConstant: {
+      const double left = 1 - progress;
+      return left < config.decay_fraction ? least + (1 - least) * left / config.decay_fraction
+                                          : 1.0;
+    }
+  }
+  return least + (1 - least) * 0.5 * (1 + std::cos(kPi * progress));
+}
+
+}  // namespace
 
 double training_progress(const TrainingConfig& config, std::int64_t step, double elapsed) {
   double progress = static_cast<double>(step) / static_cast<double>(config.steps);
@@ -12,13 +42,13 @@ double training_progress(const TrainingConfig& config, std::int64_t step, double
 }
 
 double learning_rate(const TrainingConfig& config, std::int64_t step, double progress) {
-  constexpr double kPi = 3.14159265358979323846;
-  const double ratio =
-      config.min_lr_ratio + (1 - config.min_lr_ratio) * 0.5 * (1 + std::cos(kPi * progress));
-  const double warm_up = step < config.warmup_steps ? static_cast<double>(step + 1) /
-                                                          static_cast<double>(config.warmup_steps)
-                                                    : 1.0;
-  return config.learning_rate * ratio * warm_up;
+  const double number = static_cast<double>(step) + 1, steps = static_cast<double>(config.steps);
+  // A part of the training passes by its progress, so that a budget in minutes counts.
+  const double warm_up = config.warmup_steps == 0 ? 1.0
+                         : config.warmup_steps < 1
+                             ? std::min(1.0, (progress + 1 / steps) / config.warmup_steps)
+                             : std::min(1.0, number / config.warmup_steps);
+  return config.learning_rate * ratio_of_schedule(config, number, progress) * warm_up;
 }
 
 }  // namespace ql::train

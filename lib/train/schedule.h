@@ -1,5 +1,11 @@
-// The learning rate: linear warm-up times a cosine from learning_rate to min_lr_ratio *
-// learning_rate.
+// The learning rate: a linear warm-up times the course of a schedule from learning_rate to
+// min_lr_ratio * learning_rate.
+//
+//   cosine               half a cosine over the complete training
+//   linear               a line from the end of the warm-up to the end of the training
+//   inverse-square-root  sqrt(warm-up / step), but no less than min_lr_ratio; where there is no
+//                        warm-up, of one step
+//   constant             1, then a line over the last decay_fraction of the training
 #pragma once
 
 #include <cstdint>
@@ -13,7 +19,7 @@ namespace ql::train {
 double training_progress(const TrainingConfig& config, std::int64_t step, double elapsed);
 
 // Returns the rate for the step that follows `step` finished ones. `progress` comes from
-// training_progress().
+// training_progress(). The inverse square root goes by steps alone.
 double learning_rate(const TrainingConfig& config, std::int64_t step, double progress);
 
 }  // namespace ql::train

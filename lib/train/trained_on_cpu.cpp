@@ -38,7 +38,7 @@ TrainedOnCpu::TrainedOnCpu(const net::Network& network, const TrainingConfig& co
     : config_(config),
       model_(network, at::TensorOptions().dtype(at::kFloat)),
       at_lengths_(model_, network.lengths),
-      adam_(model_.parameters(), {config.adam_beta1, config.adam_beta2, config.adam_epsilon}),
+      adam_(model_.parameters(), adam_options(config)),
       group_(group),
       rows_(group != nullptr ? group->share_of(config.batch) : machine::RowRange{0, config.batch}),
       slices_(split_rows(rows_.count, config.slices, config.passes)) {

@@ -8,9 +8,10 @@
 namespace ql::train {
 namespace {
 
-// Adam for one number, as in the paper's algorithm 1.
+// Adam for one number, as in the paper's algorithm 1, with the decay of algorithm 2 of the paper on
+// AdamW (its schedule multiplier and learning rate are our one rate).
 struct ScalarAdam {
-  double beta1, beta2, epsilon;
+  double beta1, beta2, epsilon, decay = 0;
   double first = 0, second = 0;
   int t = 0;
   double update(double weight, double gradient, double rate) {
@@ -19,7 +20,7 @@ struct ScalarAdam {
     second = beta2 * second + (1 - beta2) * gradient * gradient;
     const double first_hat = first / (1 - std::pow(beta1, t));
     const double second_hat = second / (1 - std::pow(beta2, t));
-    return weight - rate * first_hat / (std::sqrt(second_hat) + epsilon);
+    return weight - rate * (first_hat / (std::sqrt(second_hat) + epsilon) + decay * weight);
   }
 };
 
@@ -50,14 +51,15 @@ void set_gradients(std::vector<nn::NamedTensor>& made, int step) {
   }
 }
 
-void compare_with_oracle(at::ScalarType type, double tolerance) {
+void compare_with_oracle(at::ScalarType type, double tolerance, double decay = 0) {
   auto made = parameters(type);
-  Adam adam(made, {0.8, 0.95, 1e-6});
+  made[1].name = "layers.0.dec_attn.layer_norm.weight";  // which does not decay
+  Adam adam(made, {0.8, 0.95, 1e-6, decay});
   std::vector<std::vector<ScalarAdam>> oracles;
   std::vector<std::vector<double>> weights;
   for (const nn::NamedTensor& parameter : made) {
     const auto size = static_cast<std::size_t>(parameter.tensor.numel());
-    oracles.emplace_back(size, ScalarAdam{0.8, 0.95, 1e-6});
+    oracles.emplace_back(size, ScalarAdam{0.8, 0.95, 1e-6, oracles.size() == 1 ? 0 : decay});
     const at::Tensor wide = parameter.tensor.detach().to(at::kDouble);
     weights.emplace_back(wide.data_ptr<double>(), wide.data_ptr<double>() + size);
   }
@@ -150,6 +152,36 @@ TEST_CASE("decays close to 1 keep their digits, in the kernel and by operations"
 TEST_CASE("Adam follows the scalar algorithm" * doctest::test_suite("numeric")) {
   compare_with_oracle(at::kDouble, 1e-12);
   compare_with_oracle(at::kFloat, 2e-6);
+}
+
+TEST_CASE("weight decay is decoupled from the gradient" * doctest::test_suite("numeric")) {
+  compare_with_oracle(at::kDouble, 1e-12, 3);
+  compare_with_oracle(at::kFloat, 2e-6, 3);
+  // A rate that float32 cannot take from 1: 1 - 1e-9 is 1 there.
+  at::Tensor weight = at::ones({1}, at::kDouble).set_requires_grad(true);
+  Adam adam({{"w", weight}}, {0.9, 0.999, 1e-8, 1e-6});
+  adam.step(1e-3, 1);
+  CHECK(1 - weight.item<double>() == doctest::Approx(1e-9).epsilon(1e-6));
+}
+
+TEST_CASE("weight decay leaves biases, norms and embeddings alone unless asked") {
+  for (const char* name : {"layers.3.dec_attn.qkv_net.weight", "layers.3.dec_attn.o_net.weight",
+                           "layers.0.dec_attn.r_net.weight", "layers.0.pos_ff.CoreNet.0.weight",
+                           "layers.0.compress.weight", "word_emb.emb_projs.1", "crit.out_projs.1",
+                           "crit.cluster_weight", "scales.1.widen.weight"}) {
+    CAPTURE(name);
+    CHECK(decays(name, DecayOn::kMatrices));
+    CHECK(decays(name, DecayOn::kAll));
+  }
+  for (const char* name :
+       {"r_w_bias", "layers.1.dec_attn.r_r_bias", "layers.0.pos_ff.CoreNet.3.bias",
+        "layers.0.dec_attn.layer_norm.weight", "layers.0.pos_ff.layer_norm.bias",
+        "word_emb.emb_layers.0.weight", "layers.2.dec_attn.r_emb", "crit.out_layers.0.bias",
+        "crit.cluster_bias", "layers.0.decompress.bias"}) {
+    CAPTURE(name);
+    CHECK_FALSE(decays(name, DecayOn::kMatrices));
+    CHECK(decays(name, DecayOn::kAll));
+  }
 }
 
 TEST_CASE("a gradient that is not contiguous is read in the parameter's order") {

@@ -33,6 +33,11 @@ TEST_CASE("a training configuration survives its JSON") {
   config.keep_every = 1000;
   config.divergence = OnDivergence::kRollback;
   config.loss_jump = 0.5;
+  config.warmup_steps = 0.05;
+  config.schedule = Schedule::kInverseSquareRoot;
+  config.decay_fraction = 0.5;
+  config.weight_decay = 0.01;
+  config.weight_decay_on = DecayOn::kAll;
   const Json json = training_to_json(config);
   const TrainingConfig again = training_from_json(JsonObject(json, "test"));
   CHECK(training_to_json(again) == json);
@@ -44,6 +49,12 @@ TEST_CASE("a training configuration survives its JSON") {
   CHECK(again.keep_every == 1000);
   CHECK(again.divergence == OnDivergence::kRollback);
   CHECK(again.loss_jump == 0.5);
+  CHECK(again.warmup_steps == 0.05);
+  CHECK(again.schedule == Schedule::kInverseSquareRoot);
+  CHECK(again.decay_fraction == 0.5);
+  CHECK(again.weight_decay == 0.01);
+  CHECK(again.weight_decay_on == DecayOn::kAll);
+  CHECK(training_to_json(test::tiny_config())["warmup_steps"].dump() == "4");
   CHECK_FALSE(again.eval_segment.has_value());
   CHECK(again.adam_beta2 == 0.95);
 }
@@ -131,6 +142,12 @@ TEST_CASE("impossible values name the key and the cure") {
   CHECK(refused("min_lr_ratio", "1.5"));
   CHECK(refused("warmup_steps", "-1"));
   CHECK(refused("warmup_steps", "1.5"));
+  CHECK(refused("warmup_steps", "1e300"));
+  CHECK(refused("schedule", "\"cubic\""));
+  CHECK(refused("decay_fraction", "1.1"));
+  CHECK(refused("weight_decay", "-0.1"));
+  CHECK(refused("weight_decay_on", "\"none\""));
+  CHECK(refused("adam_epsilon", "1e-46"));  // 0 in float32
   CHECK(refused("clip", "-0.1"));
   CHECK(refused("adam_beta1", "1"));
   CHECK(refused("adam_beta2", "-0.5"));

@@ -154,7 +154,8 @@ TEST_CASE("the device's Adam is the kernel's" * doctest::test_suite("numeric")) 
         made->push_back({"p" + std::to_string(size), tensor.set_requires_grad(true)});
       }
     }
-    const AdamOptions options{0.8, 0.95, 1e-6};
+    by_kernel[2].name = by_operations[2].name = "r_w_bias";  // which does not decay
+    const AdamOptions options{0.8, 0.95, 1e-6, 3};
     Adam kernel(by_kernel, options);
     DeviceAdam device(by_operations, options);
     for (std::int64_t step = 1; step <= 4; ++step) {

@@ -60,6 +60,25 @@ class SlowTraining {
   }
 
  private:
+  // Returns the schedule's part of the highest rate, after steps_ steps.
+  double part_of_rate() const {
+    const double done = static_cast<double>(steps_) / static_cast<double>(config_.steps);
+    const double warm_up = config_.warmup_steps / static_cast<double>(config_.steps);
+    const double left = 1 - done, least = config_.min_lr_ratio;
+    switch (config_.schedule) {
+      case Schedule::kLinear:
+        return done < warm_up ? 1 : least + (1 - least) * left / (1 - warm_up);
+      case Schedule::kInverseSquareRoot:
+        return std::max(least, std::min(1.0, std::sqrt(config_.warmup_steps /
+                                                       static_cast<double>(steps_ + 1))));
+      case Schedule::kConstant:
+        return std::min(1.0, least + (1 - least) * left / config_.decay_fraction);
+      case Schedule::kCosine:
+        break;
+    }
+    return least + (1 - least) * (1 + std::cos(std::acos(-1.0) * done)) / 2;
+  }
+
   // Clips the gradient, and updates by Adam at the rate of this step of the schedule.
   void update() {
     const at::NoGradGuard no_gradient;
@@ -68,13 +87,10 @@ class SlowTraining {
       squares += tensor.grad().square().sum().item<double>();
     }
     const double scale = std::min(1.0, config_.clip / std::sqrt(squares));
-    const double done = static_cast<double>(steps_) / static_cast<double>(config_.steps);
-    const double cosine = (1 + std::cos(std::acos(-1.0) * done)) / 2;
+    const double rate = config_.learning_rate * part_of_rate() *
+                        std::min(1.0, static_cast<double>(steps_ + 1) / config_.warmup_steps);
     ++steps_;
     const auto n = static_cast<double>(steps_);
-    const double rate = config_.learning_rate *
-                        (config_.min_lr_ratio + (1 - config_.min_lr_ratio) * cosine) *
-                        std::min(1.0, n / static_cast<double>(config_.warmup_steps));
     const double beta1 = config_.adam_beta1, beta2 = config_.adam_beta2;
     for (auto& [name, tensor] : weights_) {
       const at::Tensor gradient = tensor.grad() * scale;
@@ -83,6 +99,10 @@ class SlowTraining {
       second = beta2 * second + (1 - beta2) * gradient * gradient;
       const at::Tensor mean = first / (1 - std::pow(beta1, n));
       const at::Tensor spread = (second / (1 - std::pow(beta2, n))).sqrt();
+      const bool bias = name.find("bias") != std::string::npos;
+      const bool matrix = tensor.dim() == 2 && !bias && name != "word_emb.emb_layers.0.weight";
+      const bool decays = matrix || config_.weight_decay_on == DecayOn::kAll;
+      tensor.mul_(1 - (decays ? rate * config_.weight_decay : 0));
       tensor.sub_(rate * mean / (spread + config_.adam_epsilon));
       tensor.mutable_grad() = at::Tensor();
     }
@@ -114,8 +134,10 @@ struct Comparison {
     config.log_interval = 1;
   }
 
-  void train(const char* run, const char* init, std::int64_t stop_at) const {
+  void train(const char* run, const char* init, std::int64_t stop_at,
+             Start start = Start::kNew) const {
     TrainingTask task;
+    task.start = start;
     task.run = scratch / run;
     task.init = *init == '\0' ? std::filesystem::path() : scratch / init / "last";
     task.network = network;
@@ -127,9 +149,11 @@ struct Comparison {
     train::train(task, data, validation);
   }
 
-  // The losses of the log of a training that starts from the checkpoint init/last.
-  std::vector<double> logged() const {
-    train("run", "init", 0);
+  // The losses of the log of a training that starts from the checkpoint init/last, and is resumed
+  // after `pause` steps.
+  std::vector<double> logged(std::int64_t pause = 0) const {
+    if (pause > 0) train("run", "init", pause);
+    train("run", "init", 0, pause > 0 ? Start::kResume : Start::kNew);
     std::vector<double> losses;
     const std::string log = test::slurp(scratch / "run" / "log.jsonl");
     for (std::size_t begin = 0; begin < log.size(); begin = log.find('\n', begin) + 1) {
@@ -192,6 +216,36 @@ TEST_CASE("twenty losses of a training from given weights equal those of a secon
     CHECK(largest_relative_difference(losses, comparison.expected(false)) > 1e-3);
     comparison.config.learning_rate *= 1.05;
     CHECK(largest_relative_difference(losses, comparison.expected(true)) > 1e-3);
+  }
+}
+
+TEST_CASE("weight decay and every schedule are those of the second implementation, also resumed") {
+  for (const char* schedule : {"cosine", "linear", "inverse-square-root", "constant"}) {
+    for (const DecayOn decay_on : {DecayOn::kMatrices, DecayOn::kAll}) {
+      CAPTURE(schedule);
+      CAPTURE(to_text(decay_on));
+      Comparison comparison(test::tiny_ql());
+      comparison.config.schedule = value_named<Schedule>(schedule, "test");
+      comparison.config.decay_fraction = 0.6;
+      comparison.config.weight_decay = 2;
+      comparison.config.weight_decay_on = decay_on;
+      comparison.train("init", "", 1);
+      const std::vector<double> losses = comparison.logged(9);
+      REQUIRE(losses.size() == kSteps);
+      CHECK(largest_relative_difference(losses, comparison.expected(true)) < 1e-4);
+      // The comparison notices these mistakes.
+      const TrainingConfig right = comparison.config;
+      comparison.config.weight_decay = 1.9;
+      CHECK(largest_relative_difference(losses, comparison.expected(true)) > 2e-4);
+      comparison.config = right;
+      comparison.config.weight_decay_on =
+          decay_on == DecayOn::kAll ? DecayOn::kMatrices : DecayOn::kAll;
+      CHECK(largest_relative_difference(losses, comparison.expected(true)) > 2e-4);
+      comparison.config = right;
+      comparison.config.schedule =
+          right.schedule == Schedule::kCosine ? Schedule::kLinear : Schedule::kCosine;
+      CHECK(largest_relative_difference(losses, comparison.expected(true)) > 2e-4);
+    }
   }
 }
 

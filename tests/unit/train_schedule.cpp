@@ -32,6 +32,75 @@ TEST_CASE("without warm-up the first step has the full rate") {
   CHECK(learning_rate(config, 0, 0) == config.learning_rate);
 }
 
+TEST_CASE("every schedule has its course") {
+  struct Point {
+    Schedule schedule;
+    std::int64_t step;
+    double rate;
+  };
+  TrainingConfig config = test::tiny_config();
+  config.learning_rate = 2.0;
+  config.min_lr_ratio = 0.1;
+  config.steps = 1000;
+  config.warmup_steps = 100;
+  config.decay_fraction = 0.25;
+  const std::vector<Point> points = {
+      {Schedule::kLinear, 49, 1.0},   // half of the warm-up
+      {Schedule::kLinear, 100, 2.0},  // the warm-up is over
+      {Schedule::kLinear, 550, 1.1},  // half of the way from 2 to 0.2
+      {Schedule::kLinear, 1000, 0.2},
+      {Schedule::kInverseSquareRoot, 49, 1.0},
+      {Schedule::kInverseSquareRoot, 99, 2.0},
+      {Schedule::kInverseSquareRoot, 399, 1.0},        // step 400: sqrt(100 / 400)
+      {Schedule::kInverseSquareRoot, 899, 2.0 / 3.0},  // step 900: sqrt(100 / 900)
+      {Schedule::kConstant, 49, 1.0},
+      {Schedule::kConstant, 99, 2.0},
+      {Schedule::kConstant, 750, 2.0},
+      {Schedule::kConstant, 875, 1.1},
+      {Schedule::kConstant, 1000, 0.2},
+  };
+  for (const Point& point : points) {
+    CAPTURE(to_text(point.schedule));
+    CAPTURE(point.step);
+    config.schedule = point.schedule;
+    CHECK(learning_rate(config, point.step, training_progress(config, point.step, 0)) ==
+          doctest::Approx(point.rate).epsilon(1e-12));
+  }
+  config.schedule = Schedule::kInverseSquareRoot;
+  config.min_lr_ratio = 0.5;  // the least there is
+  CHECK(learning_rate(config, 899, 0.899) == 1.0);
+  config.min_lr_ratio = 0;
+  config.warmup_steps = 0;
+  CHECK(learning_rate(config, 0, 0) == 2.0);
+  CHECK(learning_rate(config, 24, 0.024) == doctest::Approx(2.0 / 5));
+  config.schedule = Schedule::kConstant;
+  config.decay_fraction = 0;
+  CHECK(learning_rate(config, 999, 0.999) == 2.0);
+}
+
+TEST_CASE("a warm-up may be a part of the training") {
+  TrainingConfig steps = test::tiny_config(), part = steps;
+  steps.steps = part.steps = 1000;
+  steps.warmup_steps = 50;
+  part.warmup_steps = 0.05;
+  for (const char* name : {"cosine", "linear", "inverse-square-root", "constant"}) {
+    CAPTURE(name);
+    steps.schedule = part.schedule = value_named<Schedule>(name, "test");
+    for (const std::int64_t step : {0, 1, 30, 48, 49, 50, 51, 500, 999}) {
+      CAPTURE(step);
+      const double progress = training_progress(steps, step, 0);
+      CHECK(learning_rate(part, step, progress) ==
+            doctest::Approx(learning_rate(steps, step, progress)).epsilon(1e-12));
+    }
+  }
+  // A budget that is spent faster than the steps ends its warm-up with it.
+  part.schedule = Schedule::kConstant;
+  part.minutes = 10;
+  const double progress = training_progress(part, 3, 15);  // a 40th, half of the warm-up
+  CHECK(learning_rate(part, 3, progress) ==
+        doctest::Approx(part.learning_rate * (0.025 + 0.001) / 0.05));
+}
+
 TEST_CASE("progress is the larger of steps and budget") {
   TrainingConfig config = test::tiny_config();
   config.steps = 100;
