@@ -18,6 +18,7 @@
 #include "machine/device.h"
 #include "machine/process_group.h"
 #include "machine/threads.h"
+#include "shard/manifest.h"
 #include "shard/token_stream.h"
 #include "tables.h"
 
@@ -66,7 +67,11 @@ ql::eval::StudyOptions study_options(const ql::Options& options, ql::machine::Pr
   ql::eval::StudyOptions study;
   study.checkpoints = options.texts("model");
   study.data = options.texts("data");
-  study.data.insert(study.data.end(), options.positional().begin(), options.positional().end());
+  for (const std::string& word : options.positional()) {
+    // A shell makes one -m and many words of `-m runs/*/best`.
+    const bool is_model = !study.checkpoints.empty() && ql::shard::is_checkpoint(word);
+    (is_model ? study.checkpoints : study.data).push_back(word);
+  }
   if (options.has("unigram")) study.unigram = options.text("unigram");
   study.segments = options.integers("segment");
   study.memories = options.integers("memory");
@@ -97,6 +102,13 @@ void check(const ql::eval::StudyOptions& study) {
   if (study.data.empty()) {
     throw ql::UsageError("", "no data to score",
                          "give a folder that qlbin packed, or - for a token stream");
+  }
+  for (const std::string& name : study.data) {
+    // Without a -m there may be only this one.
+    if (study.checkpoints.empty() && ql::shard::is_checkpoint(name)) {
+      throw ql::UsageError(name, "a checkpoint, where data is expected",
+                           fmt::format("give it with -m: -m {}", name));
+    }
   }
   if (study.checkpoints.empty() && !study.unigram) {
     throw ql::UsageError("", "nothing to evaluate", "give --model CHECKPOINT or --unigram DIR");

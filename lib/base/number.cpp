@@ -93,6 +93,11 @@ std::string with_thousands(std::int64_t value) {
   return digits;
 }
 
+std::string human_perplexity(double perplexity) {
+  return perplexity < 999999.5 ? fmt::format("{:.2f}", perplexity)
+                               : fmt::format("{:.3e}", perplexity);
+}
+
 std::string human_bytes(std::int64_t bytes) {
   if (bytes > -1024 && bytes < 1024) return fmt::format("{} B", bytes);
   const char* const units[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};

@@ -25,6 +25,9 @@ std::vector<std::string> split(std::string_view text, char separator);
 // 2088628 -> "2,088,628": for people; scripts get plain digits.
 std::string with_thousands(std::int64_t value);
 
+// 47.4083 -> "47.41"; 1,234,567.8 -> "1.235e+06": a perplexity, which has no largest value.
+std::string human_perplexity(double perplexity);
+
 // 1536 -> "1.5 KiB".
 std::string human_bytes(std::int64_t bytes);
 

@@ -12,6 +12,20 @@ void LossSums::add(double loss) {
   squares += loss * loss;
 }
 
+void LossSums::add(const LossSums& other) {
+  targets += other.targets;
+  nll += other.nll;
+  squares += other.squares;
+}
+
+void Evaluation::add(const Evaluation& other) {
+  LossSums::add(other);
+  known.add(other.known);
+  batch = std::max(batch, other.batch);
+  warm_up += other.warm_up;
+  seconds += other.seconds;
+}
+
 double LossSums::mean() const { return nll / static_cast<double>(targets); }
 
 double LossSums::perplexity() const { return std::exp(mean()); }

@@ -13,6 +13,7 @@ struct LossSums {
   double squares = 0;  // sum of the squared losses
 
   void add(double loss);
+  void add(const LossSums& other);
   double mean() const;        // nll / targets
   double perplexity() const;  // exp(mean)
   // Standard error of mean(), taking the losses as independent; NaN below two targets.
@@ -29,6 +30,10 @@ struct Evaluation : LossSums {
   std::string reset_at;      // what is read as if it stood alone, such as "line"; empty: nothing
   std::int64_t warm_up = 0;  // tokens read twice: not scored at column starts, all columns together
   double seconds = 0;
+
+  using LossSums::add;
+  // Adds the evaluation of another text with the same settings.
+  void add(const Evaluation& other);
 };
 
 // Is called for scored targets with the position of the first target token in the stream and the

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/number.h"
 #include "base/progress.h"
 #include "base/rows.h"
 #include "eval/data_set.h"
@@ -51,10 +52,7 @@ Checkpoint read_checkpoint(const std::string& name, const StudyOptions& options)
     const std::filesystem::path folder = checkpoint.folder.parent_path();
     checkpoint.folder = folder.empty() ? std::filesystem::path(".") : folder;
   }
-  if (!std::filesystem::exists(checkpoint.folder / "model.safetensors")) {
-    throw Error(name, "the checkpoint has no weights (model.safetensors)",
-                "give a folder that qltrain wrote, such as RUN/best");
-  }
+  net::require_weights(checkpoint.folder, name);
   checkpoint.lengths = all_lengths(options, checkpoint.model.network.lengths);
   for (const net::Lengths& lengths : checkpoint.lengths) {
     try {
@@ -88,17 +86,16 @@ Evaluation observe(const std::string& title, const DataSet& data, const StudyOpt
   Progress progress(title, "tokens", targets);
   const Evaluation result = run(sink, [&progress](std::int64_t done) { progress.update(done); });
   if (losses) losses->commit();
-  progress.finish(fmt::format("perplexity {:.2f}", result.perplexity()));
+  progress.finish("perplexity " + human_perplexity(result.perplexity()));
   return result;
 }
 
-Json unigram_row(const Unigram& unigram, const DataSet& data, const StudyOptions& options) {
-  const Evaluation result =
-      observe(fmt::format("unigram, {}", data.name), data, options,
-              [&](const LossSink& sink, const TargetProgress& progress) {
-                return unigram.evaluate(data.source, sink, progress, data.vocabulary.unk);
-              });
-  return report_row({*options.unigram, std::nullopt, {}, data.vocabulary.size}, data, result);
+Evaluation evaluate_unigram(const Unigram& unigram, const DataSet& data,
+                            const StudyOptions& options) {
+  return observe(fmt::format("unigram, {}", data.name), data, options,
+                 [&](const LossSink& sink, const TargetProgress& progress) {
+                   return unigram.evaluate(data.source, sink, progress, data.vocabulary.unk);
+                 });
 }
 
 void write_attention(const nn::AttentionMap& map, AtomicFile& file) {
@@ -111,15 +108,16 @@ void write_attention(const nn::AttentionMap& map, AtomicFile& file) {
   file.commit();
 }
 
-Json network_row(const nn::Model& model, const std::string& name, const net::Lengths& lengths,
-                 const DataSet& data, const StudyOptions& options) {
+Evaluation evaluate_network(const nn::Model& model, const std::string& name,
+                            const net::Lengths& lengths, const DataSet& data,
+                            const StudyOptions& options) {
   std::optional<nn::AttentionMap> map;
   std::optional<AtomicFile> map_file;
   if (options.attention_file) {
     map_file.emplace(*options.attention_file);
     map.emplace(model.network(), net::make_geometry(model.network(), lengths));
   }
-  const Evaluation result =
+  Evaluation result =
       observe(fmt::format("{}, {}, {}/{}", name, data.name, lengths.segment, lengths.memory), data,
               options, [&](const LossSink& sink, const TargetProgress& progress) {
                 EvaluationOptions of_row;
@@ -133,19 +131,60 @@ Json network_row(const nn::Model& model, const std::string& name, const net::Len
                 return evaluate(model, data.source, of_row);
               });
   if (map) write_attention(*map, *map_file);
-  return report_row({name, model.network(), lengths, model.parameter_count(), options.precision},
-                    data, result);
+  return result;
 }
+
+// The data sets of a call together: a row for all of them is one of a data set of this name.
+class AllData {
+ public:
+  void add(const DataSet& data, const Evaluation& result) {
+    if (sets_ == 0) {
+      data_ = {"(all)", data.vocabulary, data.counts, {"(all)", 0, {}, {}}};
+      sum_ = result;
+    } else {
+      sum_.add(result);
+      data_.counts =
+          data_.counts && data.counts ? std::optional(*data_.counts + *data.counts) : std::nullopt;
+    }
+    data_.source.tokens += data.source.tokens;
+    ++sets_;
+  }
+  // Calls row(data, evaluation) where there are several data sets.
+  template <typename Row>
+  void report(const Row& row) const {
+    if (sets_ > 1) row(data_, sum_);
+  }
+
+ private:
+  std::size_t sets_ = 0;
+  DataSet data_;
+  Evaluation sum_;
+};
 
 void run_checkpoint(const Checkpoint& checkpoint, const std::vector<DataSet>& data,
                     const StudyOptions& options, const std::function<void(const Json&)>& row) {
   const nn::Model model =
       weights::load_model(checkpoint.folder, at::TensorOptions(at::kFloat).device(options.device));
   const machine::Autocast autocast(options.device, options.precision);
+  const auto report = [&](const net::Lengths& lengths, const DataSet& set,
+                          const Evaluation& result) {
+    row(report_row(
+        {checkpoint.name, model.network(), lengths, model.parameter_count(), options.precision},
+        set, result));
+  };
+  std::vector<AllData> all(checkpoint.lengths.size());
   for (const DataSet& set : data) {
-    for (const net::Lengths& lengths : checkpoint.lengths) {
-      row(network_row(model, checkpoint.name, lengths, set, options));
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const net::Lengths& lengths = checkpoint.lengths[i];
+      const Evaluation result = evaluate_network(model, checkpoint.name, lengths, set, options);
+      report(lengths, set, result);
+      all[i].add(set, result);
     }
+  }
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    all[i].report([&](const DataSet& sets, const Evaluation& sum) {
+      report(checkpoint.lengths[i], sets, sum);
+    });
   }
 }
 
@@ -155,7 +194,15 @@ void run_unigram(const DataSet& training, const std::vector<DataSet>& data,
   const Unigram unigram(training.source, training.vocabulary.size,
                         [&progress](std::int64_t done) { progress.update(done); });
   progress.finish();
-  for (const DataSet& set : data) row(unigram_row(unigram, set, options));
+  const Subject subject{*options.unigram, std::nullopt, {}, training.vocabulary.size};
+  AllData all;
+  for (const DataSet& set : data) {
+    const Evaluation result = evaluate_unigram(unigram, set, options);
+    row(report_row(subject, set, result));
+    all.add(set, result);
+  }
+  all.report(
+      [&](const DataSet& sets, const Evaluation& sum) { row(report_row(subject, sets, sum)); });
 }
 
 // Tells whether all results can be computed while a stream on standard input is read, once and in
@@ -235,7 +282,7 @@ Json run_one_pass(const StudyOptions& options, UnitOptions unit_options,
   unit_options.progress = [&progress](std::int64_t done) { progress.update(done); };
   const UnitStudy study = score_units(model, checkpoint.name, checkpoint.model.vocabulary,
                                       options.data.front(), unit_options, sink);
-  progress.finish(fmt::format("perplexity {:.2f}", study.evaluation.perplexity()));
+  progress.finish("perplexity " + human_perplexity(study.evaluation.perplexity()));
   return report_row({checkpoint.name, model.network(), unit_options.lengths,
                      model.parameter_count(), options.precision},
                     study.data, study.evaluation);

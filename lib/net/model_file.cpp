@@ -9,6 +9,8 @@ namespace ql::net {
 namespace {
 
 constexpr int kModelVersion = 1;
+constexpr const char* kConversion =
+    "convert the weights to model.safetensors as share/ql/published-weights.txt says";
 
 // The library's configuration says nothing about the vocabulary or the training.
 ModelFile read_public(const std::filesystem::path& file) {
@@ -27,12 +29,37 @@ ModelFile read_public(const std::filesystem::path& file) {
 
 }  // namespace
 
+std::string unconverted_weights(const std::filesystem::path& folder) {
+  std::error_code unknown;
+  for (const char* name :
+       {"pytorch_model.bin", "model.safetensors.index.json", "pytorch_model.bin.index.json"}) {
+    if (std::filesystem::exists(folder / name, unknown)) return name;
+  }
+  return "";
+}
+
+void require_weights(const std::filesystem::path& folder, const std::string& name) {
+  if (std::filesystem::exists(folder / "model.safetensors")) return;
+  const std::string found = unconverted_weights(folder);
+  throw Error(name,
+              found.empty() ? "the checkpoint has no weights (model.safetensors)"
+                            : fmt::format("the weights are those of {}, and model.safetensors is "
+                                          "expected",
+                                          found),
+              found.empty() ? "give a folder that qltrain wrote, such as RUN/best" : kConversion);
+}
+
 std::filesystem::path model_file_of(const std::filesystem::path& path) {
   std::error_code unknown;  // read_json finds better words for a path that cannot be reached
   if (!std::filesystem::is_directory(path, unknown)) return path;
   std::filesystem::path file = path / "model.json";
   if (std::filesystem::exists(file, unknown)) return file;
   const bool run = std::filesystem::exists(path / "best" / "model.json", unknown);
+  if (const std::string found = unconverted_weights(path); !found.empty()) {
+    throw Error(path.string(),
+                fmt::format("there is {}, but neither model.json nor config.json", found),
+                fmt::format("put the model's config.json beside it, and {}", kConversion));
+  }
   throw Error(path.string(), "no checkpoint is there: model.json is missing",
               run ? fmt::format("give the best one of this run: {}", (path / "best").string())
                   : "give RUN/best or RUN/last of qltrain -o RUN");

@@ -28,6 +28,14 @@ struct ModelFile {
 // folder without one, and says where the run's checkpoints are.
 std::filesystem::path model_file_of(const std::filesystem::path& path);
 
+// Returns the name of the file in which a folder has published weights that have to be converted:
+// PyTorch's, or an index of several files; "" where it has none.
+std::string unconverted_weights(const std::filesystem::path& folder);
+
+// Throws Error, in the name of `name`, for a folder without model.safetensors. It says how weights
+// of other files are converted.
+void require_weights(const std::filesystem::path& folder, const std::string& name);
+
 // `path` is a checkpoint folder or its model.json.
 ModelFile read_model_file(const std::filesystem::path& path);
 Json model_file_to_json(const ModelFile& model);

@@ -65,6 +65,9 @@ struct PackedFolder {
   std::string name;  // the folder as the user named it: for messages
 };
 
+// Tells whether the folder is a checkpoint and has no packed data.
+bool is_checkpoint(const std::filesystem::path& path);
+
 // Accepts the folder or its manifest. Throws Error when there is none.
 PackedFolder find_packed_folder(const std::filesystem::path& path);
 std::string read_manifest_text(const PackedFolder& place);

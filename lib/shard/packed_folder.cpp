@@ -25,6 +25,13 @@ void refuse_dangling_link(const fs::path& path) {
 
 }  // namespace
 
+bool is_checkpoint(const fs::path& path) {
+  std::error_code unknown;
+  return !fs::exists(path / "manifest.json", unknown) &&
+         (fs::exists(path / "model.json", unknown) ||
+          fs::exists(path / "model.safetensors", unknown));
+}
+
 PackedFolder find_packed_folder(const fs::path& path) {
   std::error_code error;
   refuse_dangling_link(path);
@@ -41,6 +48,11 @@ PackedFolder find_packed_folder(const fs::path& path) {
   const fs::path manifest = path / "manifest.json";
   refuse_dangling_link(manifest);
   if (!fs::exists(manifest, error)) {
+    if (is_checkpoint(path)) {
+      throw FormatError(path.string(), "a checkpoint, where packed data is expected",
+                        "give checkpoints with -m before each, and as data what "
+                        "`qlbin pack -o DIR` made");
+    }
     throw FormatError(path.string(), "no manifest.json in this folder: no data was packed here",
                       "pack some with `qlbin pack -o DIR`");
   }

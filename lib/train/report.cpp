@@ -33,7 +33,9 @@ std::vector<std::string> figures_words(const Figures& figures, std::int64_t step
   words.push_back(
       fmt::format("{} tokens/s", with_thousands(std::llround(figures.tokens_per_second))));
   words.push_back(fmt::format("loss {:.3f}", figures.loss));
-  words.push_back(fmt::format("perplexity {:.1f}", std::exp(figures.loss)));
+  const double perplexity = std::exp(figures.loss);
+  words.push_back(perplexity < 1e6 ? fmt::format("perplexity {:.1f}", perplexity)
+                                   : "perplexity " + human_perplexity(perplexity));
   words.push_back(
       fmt::format("step {} of {}", with_thousands(figures.step), with_thousands(steps)));
   words.push_back(fmt::format("learning rate {:.1e}", figures.learning_rate));

@@ -41,6 +41,33 @@ double training_progress(const TrainingConfig& config, std::int64_t step, double
   return std::min(progress, 1.0);
 }
 
+double seconds_left(const TrainingConfig& config, std::int64_t step, std::int64_t stop_at,
+                    double elapsed, double step_seconds, double validation_seconds) {
+  const bool completes = stop_at == 0 || stop_at >= config.steps;
+  const std::int64_t end = std::max(step, completes ? config.steps : stop_at);
+  // The validation after the last step is due whatever the interval, so it is counted apart.
+  const std::int64_t before = completes ? std::max(step, end - 1) : end;
+  const std::int64_t validations = before / config.eval_interval - step / config.eval_interval;
+  const double left = static_cast<double>(end - step) * step_seconds +
+                      static_cast<double>(validations) * validation_seconds;
+  if (config.minutes <= 0) return left + (completes ? validation_seconds : 0);
+  const double budget = std::max(0.0, 60 * config.minutes - elapsed);
+  return left <= budget && !completes ? left : std::min(left, budget) + validation_seconds;
+}
+
+double highest_rate_in_warm_up(const TrainingConfig& config) {
+  if (config.warmup_steps < static_cast<double>(config.steps)) return 0;
+  // A rate rises and may fall again. This many samples find its peak to a thousandth.
+  constexpr std::int64_t kSamples = 1000;
+  double highest = 0;
+  for (std::int64_t i = 0; i <= kSamples; ++i) {
+    const auto step = static_cast<std::int64_t>(
+        std::llround(static_cast<double>(config.steps - 1) * static_cast<double>(i) / kSamples));
+    highest = std::max(highest, learning_rate(config, step, training_progress(config, step, 0)));
+  }
+  return highest;
+}
+
 double learning_rate(const TrainingConfig& config, std::int64_t step, double progress) {
   const double number = static_cast<double>(step) + 1, steps = static_cast<double>(config.steps);
   // A part of the training passes by its progress, so that a budget in minutes counts.

@@ -22,4 +22,14 @@ double training_progress(const TrainingConfig& config, std::int64_t step, double
 // training_progress(). The inverse square root goes by steps alone.
 double learning_rate(const TrainingConfig& config, std::int64_t step, double progress);
 
+// Returns the seconds until the training ends, or stops at step `stop_at` (0: nowhere), when a step
+// and a validation take as long as given. `step` steps and `elapsed` seconds are done. The
+// validation after the last step comes on top of a budget.
+double seconds_left(const TrainingConfig& config, std::int64_t step, std::int64_t stop_at,
+                    double elapsed, double step_seconds, double validation_seconds);
+
+// Returns the highest rate of a training that goes by its steps and ends in its warm-up; 0 for
+// others.
+double highest_rate_in_warm_up(const TrainingConfig& config);
+
 }  // namespace ql::train

@@ -60,6 +60,13 @@ bool TrainingRun::out_of_patience() const {
 void TrainingRun::tell_end(bool finished, bool patient) const {
   log_info("memory taken: {} at most", human_bytes(peak_resident_bytes()));
   const std::string step = with_thousands(state_.step), last = folder_.last().string();
+  if (finished && static_cast<double>(state_.step) < task_.config.warmup_steps &&
+      highest_rate_in_warm_up(task_.config) == 0) {
+    log_warning(
+        "the budget ended in the warm-up of {} steps, at a learning rate of {:.2g} of {:.2g}: "
+        "lower warmup_steps, or make it a part of the training, such as 0.1",
+        task_.config.warmup_steps, learning_rate_, task_.config.learning_rate);
+  }
   if (finished) {
     log_info("completed after step {}: {}", step, last);
   } else if (!patient) {
@@ -69,8 +76,8 @@ void TrainingRun::tell_end(bool finished, bool patient) const {
     log_info("stopped after step {} of {}: {}", step, with_thousands(task_.config.steps), last);
   }
   if (state_.best) {
-    log_info("best after step {}, perplexity {:.2f}: {}", with_thousands(state_.best->step),
-             std::exp(state_.best->loss), folder_.best().string());
+    log_info("best after step {}, perplexity {}: {}", with_thousands(state_.best->step),
+             human_perplexity(std::exp(state_.best->loss)), folder_.best().string());
   }
 }
 
@@ -143,6 +150,7 @@ void TrainingRun::train_step() {
   ++state_.step;
   ++state_.cursor;
   ++timed_steps_;
+  ++run_steps_;
   step_seconds_ += watch.run();
 }
 
@@ -169,8 +177,19 @@ Figures TrainingRun::figures() const {
   figures.learning_rate = learning_rate_;
   const std::int64_t tokens = timed_steps_ * streams_.batch() * streams_.segment();
   figures.tokens_per_second = static_cast<double>(tokens) / std::max(step_seconds_, 1e-9);
-  const double done = progress() - progress_at_start_;
-  figures.seconds_left = done > 0 ? watch_.run() * (1 - progress()) / done : -1;
+  if (run_steps_ == 0) {
+    figures.seconds_left = -1;
+    return figures;
+  }
+  const double step_seconds =
+      (watch_.run() - validation_seconds_) / static_cast<double>(run_steps_);
+  // Before the first validation: scoring a token takes about a third of training on it.
+  const double validation_seconds =
+      validations_ > 0 ? validation_seconds_ / static_cast<double>(validations_)
+                       : step_seconds / 3 * static_cast<double>(state_.validation.tokens) /
+                             static_cast<double>(streams_.batch() * streams_.segment());
+  figures.seconds_left = seconds_left(task_.config, state_.step, task_.stop_at, watch_.total(),
+                                      step_seconds, validation_seconds);
   return figures;
 }
 

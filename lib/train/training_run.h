@@ -100,10 +100,11 @@ class TrainingRun {
   double elapsed_ = 0;            // seconds of the whole training, by the first one's clock
   int stop_signal_ = 0;           // the signal that asked one of them to stop, or 0
   double last_at_ = 0;            // elapsed_ when RUN/last was written, or this run began
-  double progress_at_start_ = 0;  // of this run
   double learning_rate_ = 0;      // of the last step
   double step_seconds_ = 0;       // of this run's steps since the last record of the log
   std::int64_t timed_steps_ = 0;  // the steps that took them
+  std::int64_t run_steps_ = 0, validations_ = 0;  // of this run
+  double validation_seconds_ = 0;                 // these took
 };
 
 }  // namespace ql::train

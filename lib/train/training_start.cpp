@@ -17,6 +17,7 @@
 #include "train/estimate.h"
 #include "train/resume_point.h"
 #include "train/retention.h"
+#include "train/schedule.h"
 #include "train/slices.h"
 #include "train/training_run.h"
 #include "weights/weights.h"
@@ -217,7 +218,6 @@ void TrainingRun::start() {
   if (is_first()) open_log();
   agree();
   last_at_ = elapsed_;
-  progress_at_start_ = progress();
 }
 
 void TrainingRun::resume() {
@@ -313,6 +313,13 @@ void TrainingRun::announce() const {
     lines.push_back(memory_line(memory_));
   }
   for (const std::string& line : lines) log_info("{}", line);
+  if (const double highest = highest_rate_in_warm_up(task_.config); highest > 0) {
+    log_warning(
+        "the warm-up of {} steps does not end before the training does: the learning rate comes "
+        "to {:.2g} of {:.2g} at most; lower warmup_steps, or make it a part of the training, such "
+        "as 0.1",
+        task_.config.warmup_steps, highest, task_.config.learning_rate);
+  }
 }
 
 }  // namespace ql::train

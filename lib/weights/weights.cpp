@@ -152,6 +152,7 @@ TensorFile read_weights(const std::filesystem::path& folder) {
                      "restore the folder from a copy; if the file was changed on purpose, copy "
                      "model.json and model.safetensors alone to another folder");
   }
+  net::require_weights(folder, folder.string());
   TensorFile file = read_safetensors(folder / "model.safetensors");
   drop_library_prefix(file);
   return file;

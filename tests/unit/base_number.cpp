@@ -86,6 +86,13 @@ TEST_CASE("numbers for people") {
   CHECK(with_thousands(-123456) == "-123,456");
   CHECK(with_thousands(INT64_MIN) == "-9,223,372,036,854,775,808");
 
+  CHECK(human_perplexity(1) == "1.00");
+  CHECK(human_perplexity(47.4083) == "47.41");
+  CHECK(human_perplexity(999999.4) == "999999.40");
+  CHECK(human_perplexity(1234567.8) == "1.235e+06");
+  CHECK(human_perplexity(3.7e83) == "3.700e+83");
+  CHECK(human_perplexity(INFINITY) == "inf");
+
   CHECK(human_bytes(0) == "0 B");
   CHECK(human_bytes(1023) == "1023 B");
   CHECK(human_bytes(1024) == "1.0 KiB");

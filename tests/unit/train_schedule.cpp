@@ -112,4 +112,47 @@ TEST_CASE("progress is the larger of steps and budget") {
   CHECK(training_progress(config, 100, 0) == 1.0);
 }
 
+TEST_CASE("the highest rate of a warm-up that does not end is known") {
+  TrainingConfig config = test::tiny_config();
+  config.learning_rate = 2;
+  config.schedule = Schedule::kConstant;
+  config.decay_fraction = 0;
+  config.steps = 100;
+  config.warmup_steps = 400;
+  CHECK(highest_rate_in_warm_up(config) == doctest::Approx(0.5));
+  config.schedule = Schedule::kCosine;
+  config.min_lr_ratio = 0;
+  // The highest of (s + 1) / 400 (1 + cos(pi s / 100)).
+  double highest = 0;
+  for (int s = 0; s < 100; ++s) {
+    highest = std::max(highest, (s + 1) / 400.0 * (1 + std::cos(std::acos(-1.0) * s / 100)));
+  }
+  CHECK(highest_rate_in_warm_up(config) == doctest::Approx(highest).epsilon(1e-3));
+  config.warmup_steps = 99;
+  CHECK(highest_rate_in_warm_up(config) == 0);
+  config.warmup_steps = 0.99;
+  CHECK(highest_rate_in_warm_up(config) == 0);
+}
+
+TEST_CASE("the time that is left has the validations to come, and ends where the training does") {
+  TrainingConfig config = test::tiny_config();
+  config.steps = 100;
+  config.eval_interval = 30;
+  // 40 steps and the validations after 90 and 100
+  CHECK(seconds_left(config, 60, 0, 1000, 0.5, 7) == 40 * 0.5 + 2 * 7);
+  CHECK(seconds_left(config, 59, 0, 1000, 0.5, 7) == 41 * 0.5 + 3 * 7);
+  config.eval_interval = 50;  // the last one is due in any case, and only once
+  CHECK(seconds_left(config, 60, 0, 1000, 0.5, 7) == 40 * 0.5 + 7);
+  CHECK(seconds_left(config, 60, 200, 1000, 0.5, 7) == 40 * 0.5 + 7);
+  CHECK(seconds_left(config, 60, 80, 1000, 0.5, 7) == 20 * 0.5);
+  CHECK(seconds_left(config, 40, 80, 1000, 0.5, 7) == 40 * 0.5 + 7);
+  CHECK(seconds_left(config, 90, 80, 1000, 0.5, 7) == 0);
+  CHECK(seconds_left(config, 100, 0, 1000, 0.5, 7) == 7);
+  config.minutes = 1;  // the budget, and the validation after it
+  CHECK(seconds_left(config, 60, 0, 55, 0.5, 7) == 5 + 7);
+  CHECK(seconds_left(config, 60, 0, 61, 0.5, 7) == 7);
+  CHECK(seconds_left(config, 60, 0, 10, 0.5, 7) == 40 * 0.5 + 7);
+  CHECK(seconds_left(config, 60, 80, 10, 0.5, 7) == 20 * 0.5);
+}
+
 }  // namespace ql::train
