@@ -52,6 +52,7 @@ constexpr auto keys_of(const TrainingState&) {
     row("position", state.position, {0}, kRequired);
     row("validation_step", state.validation_step, {0}, kRequired);
     row("best", state.best);
+    row("since_best", state.since_best, {0});
     row("since_log", state.since_log, {}, kRequired);
     row("processes", state.processes, {1});
     row("running_loss", state.running_loss);

@@ -48,13 +48,8 @@ bool TrainingRun::validation_due(bool finished) const {
   return scheduled && state_.step > 0 && state_.validation_step != state_.step;
 }
 
-// Counted in intervals, so that a resume finds the same.
 bool TrainingRun::out_of_patience() const {
-  const TrainingConfig& config = task_.config;
-  const std::int64_t best = state_.best ? state_.best->step : 0;
-  return config.patience > 0 &&
-         state_.validation_step / config.eval_interval - best / config.eval_interval >=
-             config.patience;
+  return task_.config.patience > 0 && state_.since_best >= task_.config.patience;
 }
 
 void TrainingRun::tell_end(bool finished, bool patient) const {
@@ -251,8 +246,11 @@ void TrainingRun::validate() {
   state_.validation_step = state_.step;
   const double loss = result.mean();
   const bool best = std::isfinite(loss) && (!state_.best || loss < state_.best->loss);
-  log_info("step {}: validation loss {:.4f}, perplexity {:.2f}{}", with_thousands(state_.step),
-           loss, result.perplexity(), best ? ", the best so far" : "");
+  state_.since_best = best ? 0 : state_.since_best.value_or(0) + 1;
+  validation_seconds_ += result.seconds;
+  ++validations_;
+  log_info("step {}: validation loss {:.4f}, perplexity {}{}", with_thousands(state_.step), loss,
+           human_perplexity(result.perplexity()), best ? ", the best so far" : "");
   append_to_log({{"kind", "validation"},
                  {"step", state_.step},
                  {"loss", loss},

@@ -269,6 +269,14 @@ void TrainingRun::restore(const fs::path& checkpoint, Rows rows) {
   state_ = read_checkpoint(checkpoint, *trained_, rows);
   state_.data = data;
   state_.validation = validation;
+  if (!state_.since_best) {
+    // An earlier version wrote the checkpoint. It validated at the multiples of its own interval.
+    const net::ModelFile saved = net::read_model_file(checkpoint);
+    const std::int64_t interval =
+        JsonObject(saved.training, checkpoint.string()).integer("eval_interval", 1);
+    const std::int64_t best = state_.best ? state_.best->step : 0;
+    state_.since_best = state_.validation_step / interval - best / interval;
+  }
   streams_.set_cursor(state_.step, state_.cursor);
 }
 

@@ -323,6 +323,29 @@ TEST_CASE("a resume without a checkpoint starts anew") {
   CHECK(place.train().step == 2);
 }
 
+TEST_CASE("a checkpoint without the newer keys goes on as their defaults say") {
+  const Workplace whole(test::tiny_ql());
+  whole.train();
+  Workplace parts(test::tiny_ql());
+  parts.task.stop_at = 10;
+  parts.train();
+  const fs::path last = parts.task.run / "last";
+  net::ModelFile old = net::read_model_file(last);
+  for (const char* key : {"schedule", "decay_fraction", "weight_decay", "weight_decay_on"}) {
+    CHECK(old.training.erase(key) == 1);
+  }
+  Json state = net::read_state_file(last);
+  CHECK(state.erase("since_best") == 1);
+  test::spill(last / "model.json", dump_json(net::model_file_to_json(old)));
+  net::write_state_file(
+      last, state,
+      {"model.json", "model.safetensors", "optimizer.safetensors", "memory.safetensors"});
+  parts.task.start = Start::kResume;
+  parts.task.stop_at = 0;
+  CHECK(parts.train().step == 20);
+  check_same_result(whole, parts);
+}
+
 TEST_CASE("a resume goes on from the best checkpoint when there is no last one") {
   Workplace whole(test::tiny_ql()), killed(test::tiny_ql());
   whole.train();
@@ -361,6 +384,20 @@ TEST_CASE("a budget that is spent at once leaves a checkpoint") {
   place.task.config.minutes = 1e-12;
   CHECK(place.train().step == 1);
   CHECK(read_state(place.task.run / "last").step == 1);
+}
+
+TEST_CASE("patience counts validations, whatever the interval is now") {
+  Workplace place(test::tiny_ql());
+  place.task.config.steps = 40;
+  place.task.config.eval_interval = 10;
+  place.task.config.learning_rate = 1e-30;  // so that no validation is better than the first
+  place.task.config.patience = 3;
+  place.task.stop_at = 25;
+  CHECK(place.train().step == 25);  // one validation was not better
+  place.task.start = Start::kResume;
+  place.task.stop_at = 0;
+  place.task.config.eval_interval = 2;
+  CHECK(place.train().step == 28);  // those after 26 and 28 are the second and third
 }
 
 TEST_CASE("two trainings cannot share a folder") {
