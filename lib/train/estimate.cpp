@@ -108,12 +108,22 @@ TrainingConfig with_most_passes(TrainingConfig config) {
 
 std::int64_t choose_passes(const net::Network& network, std::int64_t parameter_count,
                            TrainingConfig config, int threads, std::int64_t available) {
-  const std::int64_t most = with_most_passes(config).passes;
-  config.passes = 1;
-  while (config.passes < most && !fits(network, parameter_count, config, threads, available)) {
-    ++config.passes;
+  const auto fits_with = [&](std::int64_t passes) {
+    config.passes = passes;
+    return fits(network, parameter_count, config, threads, available);
+  };
+  std::int64_t most = with_most_passes(config).passes;
+  if (most == 1 || fits_with(1)) return 1;
+  // A second pass brings gradients of its own. From there on more passes need less.
+  for (std::int64_t fewest = 2; fewest < most;) {
+    const std::int64_t middle = fewest + (most - fewest) / 2;
+    if (fits_with(middle)) {
+      most = middle;
+    } else {
+      fewest = middle + 1;
+    }
   }
-  return config.passes;
+  return most;
 }
 
 }  // namespace ql::train

@@ -122,6 +122,29 @@ TEST_CASE("memory that is short takes more passes, and the estimate falls with t
   CHECK(passes_before > 1);
 }
 
+TEST_CASE("the fewest passes that fit are found, and at once in a batch of any size") {
+  net::Network network = test::tiny_ql();
+  network.lengths = {64, 64, 0};
+  TrainingConfig config = test::tiny_config();
+  config.batch = 37;
+  config.slices = 1;
+  constexpr std::int64_t kParameters = 1000;
+  const auto needs = [&](std::int64_t passes) {
+    config.passes = passes;
+    const MemoryEstimate estimate = estimate_memory(network, kParameters, config, 2);
+    return estimate.total() - estimate.process;
+  };
+  for (std::int64_t passes = 1; passes <= 37; ++passes) {
+    const std::int64_t available = needs(passes);
+    std::int64_t fewest = 1;
+    while (needs(fewest) > available) ++fewest;
+    CAPTURE(passes);
+    CHECK(choose_passes(network, kParameters, config, 2, available) == fewest);
+  }
+  config.batch = 1 << 20;
+  CHECK(choose_passes(network, kParameters, config, 2, 0) == config.batch);
+}
+
 TEST_CASE("linear attention needs memory in proportion to its window, softmax for all pairs") {
   const auto growth = [](net::Attention attention) {
     net::Network network = test::tiny_xl();
