@@ -45,11 +45,11 @@ std::vector<Option> own_options() {
       make_option("unigram", OptionType::kFolder, "DIR",
                   "Also score a unigram model of this training data (or - for a token stream), the "
                   "baseline to beat."),
-      without_default(make_choice(
-          "per", "UNIT",
-          "Print the loss of every line, doubled-line (from <eos> to <eos>), document or token as "
-          "soon as it is known. Only for a call of a single row.",
-          {"line", "doubled-line", "document", "token"})),
+      without_default(make_choice("per", "UNIT",
+                                  "Print the loss of every line, doubled-line (from <eos> to "
+                                  "<eos>), document, word or token "
+                                  "as soon as it is known. Only for a call of a single row.",
+                                  {"line", "doubled-line", "document", "word", "token"})),
       without_default(make_integer(
           "top",
           "With --per token: also the N likeliest tokens at its place, and the natural logarithms "

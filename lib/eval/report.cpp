@@ -147,6 +147,7 @@ Json token_row(const ScoredTargets& targets, std::int64_t i, const TokenTexts& t
 Json unit_row(const UnitSum& sum) {
   Json row = Json::object();
   row["unit"] = sum.number;
+  if (sum.text) row["word"] = *sum.text;
   row["targets"] = sum.targets;
   row["unknown_targets"] = sum.unknown_targets;
   row["nll"] = finite(sum.nll);

@@ -36,8 +36,8 @@ Json attention_row(const nn::AttentionMap::Distance& distance);
 // loss, and for each of the likeliest tokens id_1, token_1, log_probability_1 and so on.
 Json token_row(const ScoredTargets& targets, std::int64_t i, const TokenTexts& texts);
 
-// Returns the row of a line or document: unit (its number), targets, unknown, nll, perplexity (null
-// without targets).
+// Returns the row of a line, document or word: unit (its number), word (of words alone), targets,
+// unknown_targets, nll, perplexity (null without targets).
 Json unit_row(const UnitSum& sum);
 
 }  // namespace ql::eval

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <functional>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -43,6 +44,58 @@ class Ends {
   bool inside_ = false;  // of a line
 };
 
+// Finds the words in a stream of tokens. A token that begins with a blank begins a word, and one
+// that ends with a blank ends it; blanks alone belong to the word that follows them. <eos>, and in
+// a vocabulary of words every token, is a word of its own.
+class Words {
+ public:
+  Words(TokenTexts bytes, const shard::VocabularyInfo& vocabulary)
+      : bytes_(std::move(bytes)), eos_(vocabulary.eos), single_(vocabulary.type == "word") {}
+
+  // Tells whether the word so far is complete when this token comes.
+  bool ends_before(std::int64_t id) const {
+    if (!open_) return false;
+    if (single_ || alone_ || is_eos(id)) return true;
+    const std::string& next = bytes_of(id);
+    const bool has_word = text_.find_first_not_of(kBlanks) != std::string::npos;
+    return has_word && !next.empty() && (is_blank(next.front()) || is_blank(text_.back()));
+  }
+  void put(std::int64_t id) {
+    open_ = true;
+    alone_ = is_eos(id);
+    text_ += bytes_of(id);
+  }
+  bool open() const { return open_; }
+  bool knows_nothing() const { return bytes_.empty(); }
+  // Returns the word without the blanks around it, and begins another.
+  std::string take() {
+    const std::size_t begin = std::min(text_.find_first_not_of(kBlanks), text_.size());
+    const std::size_t end = text_.find_last_not_of(kBlanks);
+    std::string word = text_.substr(begin, end == std::string::npos ? 0 : end + 1 - begin);
+    text_.clear();
+    open_ = alone_ = false;
+    return word;
+  }
+
+ private:
+  static constexpr const char* kBlanks = " \t\n\v\f\r";
+  static bool is_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+  bool is_eos(std::int64_t id) const { return eos_ && id == static_cast<std::int64_t>(*eos_); }
+  // The scorer refuses ids that the vocabulary does not have.
+  const std::string& bytes_of(std::int64_t id) const {
+    static const std::string kNone;
+    const auto place = static_cast<std::size_t>(id);
+    return place < bytes_.size() ? bytes_[place] : kNone;
+  }
+
+  TokenTexts bytes_;
+  std::optional<shard::TokenId> eos_;
+  bool single_;         // every token is a word
+  bool open_ = false;   // there are tokens in the word
+  bool alone_ = false;  // the last token is <eos>
+  std::string text_;
+};
+
 // Makes one pass over a stream. Tokens go to a scorer, and their losses to the sums of units.
 class Pass : public shard::TokenSink {
  public:
@@ -60,6 +113,13 @@ class Pass : public shard::TokenSink {
     const std::optional<shard::TokenId> line_end =
         asks ? line_end_of(data.vocabulary, vocabulary_text) : std::nullopt;
     if (unit_ == Unit::kToken) texts_ = read_token_texts(vocabulary_text());
+    if (unit_ == Unit::kWord) {
+      words_.emplace(read_token_bytes(vocabulary_text()), data.vocabulary);
+      if (words_->knows_nothing()) {
+        throw Error(name_, "words cannot be told apart: what its tokens stand for is not known",
+                    "score data that was made with a vocabulary of qltok, or take --per token");
+      }
+    }
     const auto ends = [&](Unit unit) {
       if ((unit == Unit::kLine || unit == Unit::kDoubledLine) && !line_end) {
         throw Error(name_, "lines cannot be told apart: the vocabulary has no <eos>",
@@ -88,6 +148,7 @@ class Pass : public shard::TokenSink {
 
   void begin_document() override {
     if (ends_->before_document()) sums_.end_unit();
+    end_word();
     if (alone_) {
       if (ends_alone_->before_document()) alone_->end_unit();
     } else {
@@ -97,7 +158,9 @@ class Pass : public shard::TokenSink {
   void write(const shard::TokenId* ids, std::size_t count) override {
     wide_.assign(ids, ids + count);
     for (const std::int64_t id : wide_) {
+      if (words_ && words_->ends_before(id)) end_word();
       sums_.put_token(id, alone_ ? alone_->put(id) : tokens_ > 0);
+      if (words_) words_->put(id);
       ++tokens_;
       if (ends_->after(id)) sums_.end_unit();
       if (alone_ && ends_alone_->after(id)) alone_->end_unit();
@@ -127,6 +190,7 @@ class Pass : public shard::TokenSink {
     } else {
       scorer_->finish();
     }
+    end_word();
     sums_.finish();
   }
 
@@ -139,6 +203,9 @@ class Pass : public shard::TokenSink {
   }
 
  private:
+  void end_word() {
+    if (words_ && words_->open()) sums_.end_unit(words_->take());
+  }
   EvaluationOptions evaluation_options(const UnitOptions& options, const DataSet& data) {
     EvaluationOptions result;
     static_cast<Reading&>(result) = options;
@@ -160,7 +227,8 @@ class Pass : public shard::TokenSink {
   std::optional<Unit> reset_at_;
   std::string name_;
   UnitSums sums_;
-  TokenTexts texts_;  // only for tokens
+  TokenTexts texts_;            // only for tokens
+  std::optional<Words> words_;  // only for words
   nn::ModelAtLengths model_;
   std::optional<Ends> ends_, ends_alone_;
   std::optional<StreamScorer> scorer_;      // of one stream,

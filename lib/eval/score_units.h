@@ -1,5 +1,5 @@
-// Scores one stream of any length and reports every line or document as soon as it is known. This
-// serves to filter text in a pipe.
+// Scores one stream of any length and reports every line, document or word as soon as it is known.
+// This serves to filter text in a pipe.
 #pragma once
 
 #include <array>
@@ -22,11 +22,13 @@ enum class Unit {
   kDoubledLine,  // begins and ends with <eos>, as in the One Billion Word corpus; any other token
                  // behind the end of a line begins one, too
   kDocument,
+  // What stands between blanks, with the blanks before it. Its sum has the word as text.
+  kWord,
   kToken,  // each alone, for a TokenSink
   kWhole   // the whole stream
 };
 constexpr auto names_of(Unit) {
-  return std::array{"line", "doubled-line", "document", "token", "stream"};
+  return std::array{"line", "doubled-line", "document", "word", "token", "stream"};
 }
 
 // The token before a unit that stands alone.
@@ -59,9 +61,10 @@ struct UnitStudy {
 
 // `path` is that of open_data(), but a stream is read as it comes and not kept.
 // The units that were scored before damage in it is found were whole. Throws Error for lines of a
-// vocabulary without <eos>, otherwise what open_data(), check_vocabulary() and evaluate() throw. A
-// stream of a single token has units without a target, but as a whole, and for its tokens, it is
-// refused. An empty stream always is. Progress is told after every chunk.
+// vocabulary without <eos> and for words where the vocabulary is not known, otherwise what
+// open_data(), check_vocabulary() and evaluate() throw. A stream of a single token has units
+// without a target, but as a whole, and for its tokens, it is refused. An empty stream always is.
+// Progress is told after every chunk.
 UnitStudy score_units(const nn::Model& model, const std::string& model_name,
                       const std::optional<shard::VocabularyInfo>& trained_with,
                       const std::string& path, const UnitOptions& options,

@@ -13,5 +13,7 @@ using TokenTexts = std::vector<std::string>;
 
 // Takes the text of a vocabulary's file, or "". Throws FormatError where its tokens are no texts.
 TokenTexts read_token_texts(const std::string& vocabulary_text);
+// Does the same for the bytes that each token adds to a text.
+TokenTexts read_token_bytes(const std::string& vocabulary_text);
 
 }  // namespace ql::eval

@@ -15,8 +15,9 @@ void UnitSums::put_token(std::int64_t id, bool is_target) {
   if (unknown_ && id == static_cast<std::int64_t>(*unknown_)) ++unit_.unknown_targets;
 }
 
-void UnitSums::end_unit() {
-  ended_.push_back(unit_);
+void UnitSums::end_unit(std::optional<std::string> text) {
+  unit_.text = std::move(text);
+  ended_.push_back(std::move(unit_));
   unit_.unknown_targets = 0;
   open_ = false;
   hand_over_scored();
@@ -43,6 +44,7 @@ void UnitSums::hand_over_scored() {
 void UnitSums::hand_over() {
   ++sum_.number;
   sum_.unknown_targets = ended_.front().unknown_targets;
+  sum_.text = std::move(ended_.front().text);
   ended_.pop_front();
   sink_(sum_);
   sum_.targets = 0;
