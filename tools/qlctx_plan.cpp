@@ -59,6 +59,10 @@ Search search_of_family(const Options& options) {
         "sizes, --preset or --model for yours");
     network = paper_sizes();
   }
+  if (!network.scale_widths.empty()) {
+    log_info("scale_widths [{}]: networks of several scales have {} of these widths",
+             fmt::join(network.scale_widths, ", "), network.scale_widths.size());
+  }
   std::vector<std::string> names = options.texts("arch");
   if (names.empty()) names = kArchitectures;
   Search search;

@@ -232,6 +232,8 @@ std::vector<Network> divisions_of_layers(const Network& network, Architecture ar
   for (const std::int64_t rate : rates) {
     division.rate = rate;
     for (std::size_t scales = 2; scales <= kMaxPlannedScales; ++scales) {
+      if (!network.scale_widths.empty() && network.scale_widths.size() != scales) continue;
+      division.scale_widths = network.scale_widths;
       division.scales.clear();
       divide(division, layers, scales, divisions);
     }

@@ -27,7 +27,8 @@ constexpr std::size_t kMaxPlannedScales = 3;
 // one scale they are a Transformer-XL and a vanilla network), at every one of the rates; one scale
 // for the others, at every rate for the Compressive Transformer. Of the other keys, those that an
 // architecture cannot have are set back to their defaults: the pools and the loss of Compressive,
-// absolute encoding, same_length and reset_memory_at_documents.
+// absolute encoding, same_length and reset_memory_at_documents. Where scale_widths are
+// given, networks of several scales have as many, of these widths.
 std::vector<Network> divisions_of_layers(const Network& network, Architecture architecture,
                                          std::int64_t layers,
                                          const std::vector<std::int64_t>& rates);

@@ -145,6 +145,23 @@ TEST_CASE("the cheapest plans equal those of an enumeration") {
   }
 }
 
+TEST_CASE("where widths of scales are given, networks of several scales have these") {
+  Network network = with_sizes({});
+  network.scale_widths = {network.d_model, 2 * network.d_model};
+  const std::vector<Network> divisions =
+      divisions_of_layers(network, Architecture::kTransformerQl, 6, {2, 4});
+  CHECK(divisions.size() > 2);
+  for (const Network& division : divisions) {
+    CHECK(division.scales.size() == 2);
+    CHECK(division.scale_widths == network.scale_widths);
+    CHECK_NOTHROW(division.check("test"));
+  }
+  const std::vector<Network> xl =
+      divisions_of_layers(network, Architecture::kTransformerXl, 6, {2});
+  REQUIRE(xl.size() == 1);
+  CHECK(xl.front().scale_widths.empty());
+}
+
 TEST_CASE("plans of networks with limited windows are those of the enumeration") {
   Network network = with_sizes({});
   network.attention_window = 6;
