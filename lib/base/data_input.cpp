@@ -145,7 +145,7 @@ bool DataInput::load() {
 
 std::string read_content(const std::string& path, Content expected, std::int64_t limit) {
   DataInput input(path, expected);
-  constexpr std::size_t kPiece = std::size_t{1} << 20;
+  constexpr std::size_t kPiece = std::size_t{64} << 10;
   std::string content;
   for (;;) {
     const std::size_t before = content.size();
