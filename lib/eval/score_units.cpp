@@ -52,7 +52,7 @@ class Words {
   Words(TokenTexts bytes, const shard::VocabularyInfo& vocabulary)
       : bytes_(std::move(bytes)), eos_(vocabulary.eos), single_(vocabulary.type == "word") {}
 
-  // Tells whether the word so far is complete when this token comes.
+  // True when the word so far is complete before this token.
   bool ends_before(std::int64_t id) const {
     if (!open_) return false;
     if (single_ || alone_ || is_eos(id)) return true;
@@ -116,7 +116,7 @@ class Pass : public shard::TokenSink {
     if (unit_ == Unit::kWord) {
       words_.emplace(read_token_bytes(vocabulary_text()), data.vocabulary);
       if (words_->knows_nothing()) {
-        throw Error(name_, "words cannot be told apart: what its tokens stand for is not known",
+        throw Error(name_, "the text of its tokens is not known, so words cannot be found in it",
                     "score data that was made with a vocabulary of qltok, or take --per token");
       }
     }

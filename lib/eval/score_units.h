@@ -22,7 +22,7 @@ enum class Unit {
   kDoubledLine,  // begins and ends with <eos>, as in the One Billion Word corpus; any other token
                  // behind the end of a line begins one, too
   kDocument,
-  // What stands between blanks, with the blanks before it. Its sum has the word as text.
+  // A word with the blanks before it. Its sum has the word as text.
   kWord,
   kToken,  // each alone, for a TokenSink
   kWhole   // the whole stream
@@ -64,7 +64,7 @@ struct UnitStudy {
 // vocabulary without <eos> and for words where the vocabulary is not known, otherwise what
 // open_data(), check_vocabulary() and evaluate() throw. A stream of a single token has units
 // without a target, but as a whole, and for its tokens, it is refused. An empty stream always is.
-// Progress is told after every chunk.
+// Progress is reported after every chunk.
 UnitStudy score_units(const nn::Model& model, const std::string& model_name,
                       const std::optional<shard::VocabularyInfo>& trained_with,
                       const std::string& path, const UnitOptions& options,

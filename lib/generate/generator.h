@@ -22,9 +22,9 @@ struct GenerationOptions {
   std::int64_t tokens = 0;              // of each sample, at most
   std::optional<shard::TokenId> until;  // the token that ends a sample
   std::int64_t until_times = 1;         // how often it has to come in a row, prompt included
-  // Of a network without memory: a window that is full moves by this many tokens, and reads the
-  // others again, so that tokens have the context of an evaluation with the same stride. 0: it
-  // moves by its length, and its first token sees none of those before.
+  // In a network without memory a full window moves by this many tokens, and reads the others
+  // again, so that tokens have the context of an evaluation with the same stride. 0: it moves by
+  // its length, and its first token sees none of those before.
   std::int64_t stride = 0;
 };
 

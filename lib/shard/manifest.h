@@ -65,7 +65,7 @@ struct PackedFolder {
   std::string name;  // the folder as the user named it: for messages
 };
 
-// Tells whether the folder is a checkpoint and has no packed data.
+// True when the folder is a checkpoint and has no packed data.
 bool is_checkpoint(const std::filesystem::path& path);
 
 // Accepts the folder or its manifest. Throws Error when there is none.

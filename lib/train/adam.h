@@ -23,8 +23,8 @@ struct AdamOptions {
   DecayOn decay_on = DecayOn::kMatrices;
 };
 
-// Tells whether weight decay acts on the parameter of this name (nn/parameters.h). Of matrices it
-// does; biases, norms and embeddings, the learned ones of distances among them, it leaves alone
+// True when weight decay acts on the parameter of this name (nn/parameters.h). It acts on matrices;
+// biases, norms and embeddings, the learned ones of distances among them, it leaves alone
 // unless it acts on all.
 bool decays(const std::string& name, DecayOn on);
 

@@ -294,7 +294,7 @@ TEST_CASE("another precision is a change of numbers, where it is asked for by na
   CHECK((*change)["step"] == 5);
   CHECK((*change)["changed"] ==
         Json{{"precision", {{"before", "float32"}, {"after", "bfloat16"}}}});
-  // What else differs is refused as ever.
+  // Other differences are refused as ever.
   place.task.config.seed = 6;
   CHECK(place.refusal().find("seed was 5 and is 6") != std::string::npos);
   place.task.named = {"seed"};
