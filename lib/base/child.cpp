@@ -12,6 +12,7 @@
 #include <csignal>
 #include <cstring>
 #include <exception>
+#include <optional>
 
 #include "base/descriptor.h"
 #include "base/error.h"
@@ -23,19 +24,32 @@ namespace ql {
 
 namespace {
 
+// Returns the status of a child that has ended, and nothing while it runs, which only WNOHANG lets
+// happen. Where SIGCHLD is ignored, the system forgets how a child has ended: SystemError.
+std::optional<int> status_of(pid_t child, int options, const std::filesystem::path& program) {
+  int status = 0;
+  pid_t ended = 0;
+  do {
+    ended = ::waitpid(child, &status, options);
+  } while (ended < 0 && errno == EINTR);
+  if (ended < 0) throw SystemError(program.string(), "learn how it ended", errno);
+  return ended == 0 ? std::nullopt : std::optional(status);
+}
+
 // Passes on a stop that is asked for, whichever thread the signal went to: a child that has closed
 // its output may still work.
-int wait_for(pid_t child) {
+int wait_for(pid_t child, const std::filesystem::path& program) {
   constexpr int kPatience = 10;  // milliseconds until the next look at stop_signal()
-  int status = 0;
-  for (bool stopped = false; ::waitpid(child, &status, WNOHANG) == 0;) {
+  for (bool stopped = false;;) {
+    if (const auto status = status_of(child, WNOHANG, program)) {
+      return internal::exit_code_of(*status);
+    }
     if (!stopped && stop_signal() != 0) {
       ::kill(child, stop_signal());
       stopped = true;
     }
     ::poll(nullptr, 0, kPatience);
   }
-  return internal::exit_code_of(status);
 }
 
 std::array<int, 2> open_pipe(const std::filesystem::path& program) {
@@ -72,6 +86,7 @@ std::filesystem::path program_folder() {
 }
 
 void become(const std::filesystem::path& program, char** arguments) {
+  const HeldStopSignals until_it_has_handlers;
   check_for_stop();
   ::execv(program.c_str(), arguments);
   throw SystemError(program.string(), "start it", errno);
@@ -90,10 +105,10 @@ ChildResult run_child(const std::filesystem::path& program,
     result.output = read_output(read_end, program.string());
   } catch (...) {
     ::kill(child, SIGTERM);
-    wait_for(child);
+    wait_for(child, program);
     throw;
   }
-  result.exit_code = wait_for(child);
+  result.exit_code = wait_for(child, program);
   check_for_stop();
   return result;
 }
@@ -122,12 +137,12 @@ void run_filter(const std::filesystem::path& program, const std::vector<std::str
   }
   // A child that still writes must not wait for a reader. The closed pipe ends it.
   read_end.close();
-  int status = 0;
-  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
+  const int status = status_of(child, 0, program).value_or(0);
   const int exit_code = internal::exit_code_of(status);
   const bool by_closed_pipe = exit_code == 128 + SIGPIPE;
   if (WIFSIGNALED(status) && !by_closed_pipe) {
+    // A child that still loaded its libraries had no handler for the stop that was passed on.
+    if (WTERMSIG(status) == stop_signal()) check_for_stop();
     throw Error(
         program.filename().string(),
         fmt::format("was ended by signal {} ({})", WTERMSIG(status), ::strsignal(WTERMSIG(status))),

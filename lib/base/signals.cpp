@@ -55,6 +55,13 @@ bool has_stop_handler(int signal_number) {
   return (action.sa_flags & SA_SIGINFO) != 0 && action.sa_sigaction == ql_on_stop_signal;
 }
 
+sigset_t stop_signals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int signal_number : kStopSignals) sigaddset(&signals, signal_number);
+  return signals;
+}
+
 }  // namespace
 
 std::string signal_name(int signal_number) {
@@ -70,7 +77,16 @@ void install_signal_handlers() {
   for (const int signal_number : kStopSignals) {
     if (current_action(signal_number).sa_handler != SIG_IGN) install_stop_handler(signal_number);
   }
+  const sigset_t signals = stop_signals();
+  ::pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
 }
+
+HeldStopSignals::HeldStopSignals() {
+  const sigset_t signals = stop_signals();
+  ::pthread_sigmask(SIG_BLOCK, &signals, &before_);
+}
+
+HeldStopSignals::~HeldStopSignals() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
 
 void set_signal_launcher(pid_t launcher) { signal_launcher = launcher; }
 

@@ -20,9 +20,24 @@ inline constexpr std::array<int, 6> kStopSignals{SIGHUP,  SIGINT,  SIGUSR1,
 // Returns "SIGTERM" and the like.
 std::string signal_name(int signal_number);
 
-// Installs the handlers. Temporary files of AtomicFile and AtomicFolder are removed by their
-// destructors when the tool unwinds; a second signal leaves only temporary names after it.
+// Installs the handlers, and lets stop signals through that were held back until now. Temporary
+// files of AtomicFile and AtomicFolder are removed by their destructors when the tool unwinds; a
+// second signal leaves only temporary names after it.
 void install_signal_handlers();
+
+// While it lives, stop signals wait. A program that replaces this one by exec inherits that, until
+// its install_signal_handlers(): so a signal that comes while its libraries load is not lost, and
+// does not end it without a word.
+class HeldStopSignals {
+ public:
+  HeldStopSignals();
+  ~HeldStopSignals();
+  HeldStopSignals(const HeldStopSignals&) = delete;
+  HeldStopSignals& operator=(const HeldStopSignals&) = delete;
+
+ private:
+  sigset_t before_{};
+};
 
 // Signals of this process never count as the second one. The launcher of several processes passes
 // its signal on, and whoever sent that may have sent it to each process as well.

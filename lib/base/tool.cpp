@@ -135,6 +135,9 @@ void print(const std::string& text) {
 int run_tool(const std::function<ToolTable()>& make_table, int argc, char** argv,
              const std::function<void(const Options&)>& body) {
   std::signal(SIGPIPE, SIG_IGN);
+  // A parent that ignores it has its children do so as well, and then the system forgets how
+  // children end.
+  std::signal(SIGCHLD, SIG_DFL);
   try {
     const ToolTable table = make_table();
     return reported(table.name, [&] {

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/signals.h"
+#include "unit/scratch.h"
 
 namespace ql {
 
@@ -170,6 +171,67 @@ TEST_CASE("a stop ends the child, too, whether its output is open or closed") {
     CHECK(WIFEXITED(status));
     CHECK(WEXITSTATUS(status) == 0);
   }
+}
+
+TEST_CASE("how a child ended is never guessed where SIGCHLD is ignored") {
+  const auto before = std::signal(SIGCHLD, SIG_IGN);
+  CHECK_THROWS_WITH_AS(run_child("/bin/sh", {"-c", "exit 3"}),
+                       doctest::Contains("/bin/sh: cannot learn how it ended"), SystemError);
+  CHECK_THROWS_WITH_AS(filtered("exit 3"), doctest::Contains("/bin/sh: cannot learn how it ended"),
+                       SystemError);
+  std::signal(SIGCHLD, before);
+}
+
+TEST_CASE("a filter that our stop ended before it had a handler") {
+  const auto ending = test::in_child([] {
+    install_signal_handlers();
+    try {
+      filtered("kill -s TERM $PPID; exec sleep 30");
+    } catch (const Interrupted& stop) {
+      return stop.signal_number() == SIGTERM ? 0 : 2;
+    }
+    return 1;
+  });
+  CHECK(ending.exit_code == 0);
+}
+
+TEST_CASE("a stop that comes while the next program loads waits for its handlers") {
+  const auto becomes = [](const char* script) {
+    return test::in_child([script] {
+      install_signal_handlers();
+      std::string words[] = {"sh", "-c", script};
+      char* arguments[] = {words[0].data(), words[1].data(), words[2].data(), nullptr};
+      become("/bin/sh", arguments);
+      return 1;
+    });
+  };
+  // A program that never installs handlers shows that the signals wait.
+  for (const int signal_number : kStopSignals) {
+    const std::string script = "kill -s " + std::to_string(signal_number) + " $$; exit 7";
+    CHECK(becomes(script.c_str()).exit_code == 7);
+  }
+  const auto failed = test::in_child([] {
+    install_signal_handlers();
+    char* arguments[] = {nullptr};
+    try {
+      become("/nowhere/program", arguments);
+    } catch (const SystemError&) {
+      ::raise(SIGTERM);
+    }
+    return stop_signal() == SIGTERM ? 0 : 1;
+  });
+  CHECK(failed.exit_code == 0);
+  const auto handled = test::in_child([] {
+    // As a program finds itself that became another one.
+    sigset_t signals;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGTERM);
+    sigprocmask(SIG_BLOCK, &signals, nullptr);
+    ::raise(SIGTERM);
+    install_signal_handlers();
+    return stop_signal() == SIGTERM ? 0 : 1;
+  });
+  CHECK(handled.exit_code == 0);
 }
 
 TEST_CASE("the program's folder") {
