@@ -58,7 +58,7 @@ Json configuration(const Options& options, const std::vector<std::string>& names
 
 // These say how text is counted. Nothing is counted when a vocabulary is imported.
 constexpr std::array kCountingOptions = {"min-count", "max-size", "character-coverage", "invalid",
-                                         "raw",       "threads",  "files-from"};
+                                         "raw",       "threads",  "files-from",         "counts"};
 
 // Returns "" when the option is not given.
 std::string token_name(const Options& options, const char* option) {
@@ -146,10 +146,22 @@ void make_vocabulary(const Options& options) {
   rules.invalid = chosen<InvalidText>(options, "invalid");
   rules.content = content_of(options, Content::kText);
 
+  const bool parts = options.flag("counts");
+  for (const char* name : {"character-coverage", "invalid", "raw", "threads"}) {
+    if (parts && options.given(name)) {
+      throw UsageError("", fmt::format("--{} does not go with --counts", name),
+                       "leave it out: no text is read");
+    }
+  }
+
   // Opened first: a folder that is not there should not cost the time of counting.
   DataOutput out(options.text("output"), false);
   const std::vector<std::string> names = input_names(options);
-  const auto built = build_vocabulary(names, rules, threads_of(options));
+  if (parts && names.empty()) {
+    throw UsageError("--counts", "no FILE is given", "name the vocabularies of the parts");
+  }
+  const auto built =
+      parts ? add_counts(names, rules) : build_vocabulary(names, rules, threads_of(options));
   out.write(built.vocabulary.to_text(provenance(configuration(options, names))));
   out.close();
   log_info("lines: {}, tokens: {}{}", with_thousands(built.lines), with_thousands(built.tokens),

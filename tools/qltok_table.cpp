@@ -58,6 +58,11 @@ Command vocab_command() {
                "or at all those of Unicode, as with Python's str.split(). auto: ascii for text; "
                "unicode for a list of --import, unless one of its words has such a blank inside.",
                {"auto", "ascii", "unicode"}),
+           make_flag("counts",
+                     "FILEs are counts in the place of text: vocabularies of the parts of a text, "
+                     "made with the same options but without --min-count and --max-size, or lists "
+                     "with a word and its count a line, where <eos> counts lines. The vocabulary "
+                     "is that of all the text."),
            make_integer("min-count", "Leave out words or characters that occur less than N times.",
                         "1", 1, INT64_MAX),
            make_integer("max-size",
@@ -88,6 +93,8 @@ Command vocab_command() {
           {{"qltok vocab --type word -o words.json train.txt", "All words of a text"},
            {"qltok vocab --min-count 3 --lowercase -o words.json a.txt b.txt",
             "Lower-cased words that occur at least three times"},
+           {"qltok vocab --counts --max-size 100k -o vocab.json part-*.json",
+            "The vocabulary of a text whose parts were counted apart"},
            {"qltok vocab --type sentencepiece --max-size 8k -o pieces.json train.txt",
             "8,000 pieces of words"},
            {"qltok vocab --import tokenizer.json -o vocab.json",

@@ -97,8 +97,10 @@ class Vocabulary {
 // `path` may be a folder that has a vocabulary.json, such as a checkpoint or packed data.
 std::string read_vocabulary_file(const std::string& path);
 
-// Reads what to_text wrote. `where` names the file in messages.
-Vocabulary parse_vocabulary(std::string_view text, const std::string& where);
+// Reads what to_text wrote. `where` names the file in messages. `provenance` gets what was given to
+// to_text.
+Vocabulary parse_vocabulary(std::string_view text, const std::string& where,
+                            Json* provenance = nullptr);
 
 // "<0x41>" for 0x41, and back (nullopt for anything else).
 std::string byte_token(unsigned char byte);

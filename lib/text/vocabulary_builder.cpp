@@ -13,6 +13,8 @@
 #include "text/lines_internal.h"
 #include "text/lowercase_internal.h"
 #include "text/token_counter_internal.h"
+#include "text/token_table.h"
+#include "text/vocabulary_import.h"
 
 namespace ql::text {
 namespace {
@@ -157,23 +159,34 @@ void add_token(VocabularyContent& content, std::string token, std::int64_t count
   content.counts.push_back(count);
 }
 
-BuiltVocabulary count_vocabulary(const std::vector<std::string>& files,
-                                 const VocabularyRules& rules, int threads) {
+// Counts of a text, before entries are chosen.
+struct Counted {
+  std::vector<TokenCount> tokens;
+  std::int64_t lines = 0;
+  LineStyle line_style = LineStyle::kPlain;
+  std::int64_t unknown = 0;  // tokens of parts that are <unk> there
+};
+
+Counted count_text(const std::vector<std::string>& files, const VocabularyRules& rules,
+                   int threads) {
+  Counted counted;
+  if (rules.type == TokenType::kChar) {
+    counted.tokens = count_lines<CharCounter>(files, rules, threads, counted.lines).counts();
+  } else if (rules.type == TokenType::kByte) {
+    counted.tokens = count_lines<ByteCounter>(files, rules, threads, counted.lines).counts();
+  } else {
+    const auto words = count_lines<WordCounter>(files, rules, threads, counted.lines, rules.blanks);
+    counted.tokens = words.counts();
+    counted.line_style = words.line_style();
+  }
+  return counted;
+}
+
+BuiltVocabulary choose_entries(Counted counted, const VocabularyRules& rules) {
   const bool is_word = rules.type == TokenType::kWord, eos = wants_eos(rules),
              unk = wants_unk(rules);
-  std::int64_t lines = 0;
-  std::vector<TokenCount> counts;
-  LineStyle line_style = LineStyle::kPlain;
-  if (rules.type == TokenType::kChar) {
-    counts = count_lines<CharCounter>(files, rules, threads, lines).counts();
-  } else if (rules.type == TokenType::kByte) {
-    counts = count_lines<ByteCounter>(files, rules, threads, lines).counts();
-  } else {
-    const auto words = count_lines<WordCounter>(files, rules, threads, lines, rules.blanks);
-    counts = words.counts();
-    line_style = words.line_style();
-  }
-  std::int64_t tokens = 0;
+  std::vector<TokenCount>& counts = counted.tokens;
+  std::int64_t tokens = counted.unknown;
   std::int64_t types = 0;
   for (const TokenCount& each : counts) {
     tokens += each.count;
@@ -184,24 +197,128 @@ BuiltVocabulary count_vocabulary(const std::vector<std::string>& files,
   }
   const std::int64_t reserved = is_word && eos ? take(counts, kEos) : 0;
   const std::int64_t unk_in_text = is_word && unk ? take(counts, kUnk) : 0;
-  std::int64_t unknown = reserved;
+  std::int64_t unknown = reserved + counted.unknown;
   if (rules.type != TokenType::kByte) unknown += select(counts, rules);
 
   VocabularyContent content;
   content.type = rules.type;
   content.lowercase = rules.lowercase;
-  content.line_style = line_style;
+  content.line_style = counted.line_style;
   content.blanks = rules.blanks;
   if (eos) {
     content.eos = 0;
-    add_token(content, kEos, lines);
+    add_token(content, kEos, counted.lines);
   }
   if (unk) {
     content.unk = static_cast<TokenId>(content.tokens.size());
     add_token(content, kUnk, unk_in_text + unknown);
   }
   for (TokenCount& each : counts) add_token(content, std::move(each.token), each.count);
-  return {Vocabulary(std::move(content), kWhere), lines, tokens, types, unknown, reserved};
+  return {Vocabulary(std::move(content), kWhere), counted.lines, tokens, types, unknown, reserved};
+}
+
+void add(std::int64_t& sum, std::int64_t count, const std::string& where) {
+  if (__builtin_add_overflow(sum, count, &sum)) {
+    throw Error(where, "its counts and those before it are more than 64 bits hold");
+  }
+}
+
+// A part must hold all of its text's words, or the sum lacks what it left out.
+void refuse_left_out(const Json& provenance, const std::string& where) {
+  if (!provenance.is_object() || !provenance.contains("configuration")) return;
+  const Json& configuration = provenance["configuration"];
+  const bool rare = configuration.value("min-count", Json("1")) != "1";
+  if (!rare && !configuration.contains("max-size")) return;
+  throw Error(where,
+              fmt::format("lacks words of its text: it was made with {}",
+                          rare ? "--min-count" : "--max-size"),
+              "make the parts without it, and give it with --counts");
+}
+
+void require_rule(bool same, const std::string& where, const char* found, const char* option) {
+  if (same) return;
+  throw Error(where, fmt::format("is a vocabulary {}", found),
+              fmt::format("give the options of the parts again: here {}", option));
+}
+
+Vocabulary read_part(const std::string& file, const VocabularyRules& rules) {
+  const std::string text = read_vocabulary_file(file);
+  const std::size_t begin = text.find_first_not_of(" \t\r\n");
+  if (begin != std::string::npos && text[begin] == '{') {
+    Json provenance;
+    Vocabulary part = parse_vocabulary(text, file, &provenance);
+    refuse_left_out(provenance, file);
+    const std::string type = to_text(part.type());
+    require_rule(part.type() == rules.type, file, ("of type " + type).c_str(),
+                 ("--type " + type).c_str());
+    require_rule(part.lowercase() == rules.lowercase, file,
+                 part.lowercase() ? "in lower case" : "that is not in lower case",
+                 part.lowercase() ? "--lowercase" : "without --lowercase");
+    const std::string blanks = fmt::format("--blanks {}", to_text(part.blanks()));
+    require_rule(part.blanks() == rules.blanks, file, ("made with " + blanks).c_str(),
+                 blanks.c_str());
+    require_rule(part.eos().has_value() == wants_eos(rules), file,
+                 part.eos() ? "with <eos>" : "without <eos>",
+                 part.eos() ? "--eos always" : "--eos never");
+    require_rule(part.unk().has_value() == wants_unk(rules), file,
+                 part.unk() ? "with <unk>" : "without <unk>",
+                 part.unk() ? "--unk always" : "--unk never");
+    return part;
+  }
+  if (rules.type != TokenType::kWord) {
+    throw FormatError(file, "not a vocabulary file, which is a JSON object",
+                      "lists of counts have words: leave --type out");
+  }
+  VocabularyImport list;
+  list.type = TokenType::kWord;
+  list.lowercase = rules.lowercase;
+  list.blanks = rules.blanks;
+  list.eos = list.unk = Presence::kNever;
+  Vocabulary part = import_vocabulary(text, list, file);
+  if (std::all_of(part.counts().begin(), part.counts().end(),
+                  [](std::int64_t count) { return count == 0; })) {
+    throw FormatError(file, "a list without counts", "write the count after each word");
+  }
+  return part;
+}
+
+// In a list, <eos> and <unk> are known by their names.
+std::optional<TokenId> special_of(const Vocabulary& part, std::optional<TokenId> id, bool wanted,
+                                  const char* name) {
+  if (id || !wanted || part.type() != TokenType::kWord) return id;
+  const TokenId found = part.find(name);
+  return found == TokenTable::kNone ? std::nullopt : std::optional(found);
+}
+
+Counted count_parts(const std::vector<std::string>& files, const VocabularyRules& rules) {
+  Counted counted;
+  counted.line_style = LineStyle::kPadded;
+  TokenTable tokens;
+  std::vector<std::int64_t> counts;
+  for (const std::string& file : files) {
+    const Vocabulary part = read_part(file, rules);
+    if (part.line_style() == LineStyle::kPlain) counted.line_style = LineStyle::kPlain;
+    const auto eos = special_of(part, part.eos(), wants_eos(rules), kEos);
+    const auto unk = special_of(part, part.unk(), wants_unk(rules), kUnk);
+    for (TokenId id = 0; id < part.size(); ++id) {
+      const std::int64_t count = part.counts()[id];
+      if (id == eos) {
+        add(counted.lines, count, file);
+      } else if (id == unk) {
+        add(counted.unknown, count, file);
+      } else if (count > 0 || rules.type == TokenType::kByte) {
+        const std::uint32_t number = tokens.insert(part.token(id));
+        if (number == counts.size()) counts.push_back(0);
+        add(counts[number], count, file);
+      }
+    }
+  }
+  std::int64_t all = counted.unknown;
+  for (std::uint32_t number = 0; number < tokens.size(); ++number) {
+    add(all, counts[number], files.back());
+    counted.tokens.push_back({std::string(tokens.token(number)), counts[number]});
+  }
+  return counted;
 }
 
 BuiltVocabulary train_vocabulary(const std::vector<std::string>& files,
@@ -259,8 +376,18 @@ BuiltVocabulary train_vocabulary(const std::vector<std::string>& files,
 BuiltVocabulary build_vocabulary(const std::vector<std::string>& files,
                                  const VocabularyRules& rules, int threads) {
   check_rules(rules);
-  return rules.type == TokenType::kSentencePiece ? train_vocabulary(files, rules)
-                                                 : count_vocabulary(files, rules, threads);
+  return rules.type == TokenType::kSentencePiece
+             ? train_vocabulary(files, rules)
+             : choose_entries(count_text(files, rules, threads), rules);
+}
+
+BuiltVocabulary add_counts(const std::vector<std::string>& files, const VocabularyRules& rules) {
+  check_rules(rules);
+  if (rules.type == TokenType::kSentencePiece) {
+    throw UsageError("--counts", "pieces are learned from text, not from the counts of parts",
+                     "give the text of all parts");
+  }
+  return choose_entries(count_parts(files, rules), rules);
 }
 
 }  // namespace ql::text

@@ -1,4 +1,4 @@
-// Makes a vocabulary from text.
+// Makes a vocabulary from text, or from the counts of its parts.
 #pragma once
 
 #include <cstdint>
@@ -54,5 +54,11 @@ struct BuiltVocabulary {
 // sentencepiece uses one only.
 BuiltVocabulary build_vocabulary(const std::vector<std::string>& files,
                                  const VocabularyRules& rules, int threads = 1);
+
+// Makes the vocabulary that build_vocabulary() makes of the text of all parts. A file is a
+// vocabulary of a part, made by the same rules but without min_count and max_size, or, for words, a
+// list with a word and its count a line, where <eos> counts lines. The lines of lists are taken for
+// plain ones. Throws Error for a part by other rules, and UsageError for sentencepiece.
+BuiltVocabulary add_counts(const std::vector<std::string>& files, const VocabularyRules& rules);
 
 }  // namespace ql::text

@@ -61,7 +61,7 @@ std::string read_vocabulary_file(const std::string& path) {
                       static_cast<std::int64_t>(shard::kLargestVocabularyText));
 }
 
-Vocabulary parse_vocabulary(std::string_view text, const std::string& where) {
+Vocabulary parse_vocabulary(std::string_view text, const std::string& where, Json* provenance) {
   const std::size_t begin = text.find_first_not_of(" \t\r\n");
   if (begin == std::string_view::npos || text[begin] != '{') {
     throw FormatError(where, "not a vocabulary file, which is a JSON object", kCure);
@@ -92,6 +92,7 @@ Vocabulary parse_vocabulary(std::string_view text, const std::string& where) {
                                   vocabulary.hash()),
                       "the file was changed or damaged: make it again with qltok vocab");
   }
+  if (provenance != nullptr && json.contains("provenance")) *provenance = json["provenance"];
   return vocabulary;
 }
 
