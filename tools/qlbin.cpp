@@ -99,7 +99,7 @@ class IdPacker {
   static StreamHeader header(const Options& options, const GivenVocabulary& given) {
     StreamHeader header;
     header.vocabulary = given.info;
-    header.vocabulary_text = given.text;
+    if (!options.flag("without-vocabulary")) header.vocabulary_text = given.text;
     header.provenance = provenance(configuration_of(options));
     return header;
   }
@@ -122,6 +122,7 @@ void pack_stream(const Options& options, InputFile& input) {
   TokenStreamReader stream(input);
   StreamHeader header = stream.header();
   header.provenance = lineage(configuration_of(options), header.provenance);
+  if (options.flag("without-vocabulary")) header.vocabulary_text.clear();
   PackWriter writer(options.text("output"), header, pack_options(options));
   Progress progress("pack", "tokens");
   copy_stream(stream, writer, shown_by(progress));
@@ -243,11 +244,32 @@ bool packs_anew(const Options& options) {
   return options.has("shard-tokens") || options.has("frame-tokens") || options.has("level");
 }
 
+// The vocabulary of the parts, from --vocab where they have no text of it.
+StreamHeader merged_header(const Options& options, const Json& configuration,
+                           const JoinedData& data) {
+  StreamHeader header = data.header(configuration);
+  if (options.has("vocab")) {
+    const std::string path = options.text("vocab");
+    std::string text = text::read_vocabulary_file(path);
+    const std::string hash = text::parse_vocabulary(text, path).hash();
+    if (hash != header.vocabulary.hash) {
+      throw Error(path,
+                  fmt::format("has the hash {}, and the vocabulary of the parts {}", hash,
+                              header.vocabulary.hash.empty() ? "none" : header.vocabulary.hash),
+                  "give the vocabulary that the parts were made with");
+    }
+    if (header.vocabulary_text.empty()) header.vocabulary_text = std::move(text);
+  }
+  if (options.flag("without-vocabulary")) header.vocabulary_text.clear();
+  return header;
+}
+
 void merge_anew(const Options& options, const Json& configuration, JoinedData& data) {
   // These refuse data that do not go together, before anything is made.
   const std::optional<TextCounts> counts = data.counts();
   const Json unknown_keys = data.unknown_keys();
-  PackWriter writer(options.text("output"), data.header(configuration), pack_options(options));
+  PackWriter writer(options.text("output"), merged_header(options, configuration, data),
+                    pack_options(options));
   writer.keep_unknown(unknown_keys);
   Progress progress("merge", "tokens", data.tokens());
   data.copy({0, data.tokens()}, threads_of(options), writer, shown_by(progress));
@@ -260,8 +282,9 @@ void merge_shards(const Options& options, const Json& configuration, const Joine
   join.force = options.flag("force");
   join.threads = threads_of(options);
   Progress progress("merge", "tokens", data.tokens());
-  const Joined joined = join_packs(data, options.text("output"), data.header(configuration), join,
-                                   shown_by(progress));
+  const Joined joined =
+      join_packs(data, options.text("output"), merged_header(options, configuration, data), join,
+                 shown_by(progress));
   progress.finish(fmt::format("shards linked: {}, copied: {}", joined.linked, joined.copied));
 }
 

@@ -41,6 +41,10 @@ std::vector<Option> writing_options() {
           "smaller ones are faster to reach into.",
           "64Ki", 1, std::int64_t{32} << 20),
       level,
+      make_flag("without-vocabulary",
+                "Leave the text of the vocabulary out of DIR, which names it by its hash only: "
+                "for parts of a corpus, which take less room so. A merge takes the text from the "
+                "first part that has it, or from --vocab."),
       make_flag("force",
                 "Replace DIR when it holds packed data. A folder with anything else in it is never "
                 "replaced."),
@@ -150,7 +154,11 @@ Command merge() {
       "merge",
       "join several folders into one",
       "[MANIFEST...]",
-      joined(merging_options(), {files_from_option()}),
+      joined(merging_options(),
+             {files_from_option(),
+              make_option("vocab", OptionType::kFile, "VOCAB",
+                          "The vocabulary file, or a folder that has one, where the parts were "
+                          "packed with --without-vocabulary.")}),
       {{"qlbin merge -o data/all data/part-*", "Join parts that were made in parallel"},
        {"qlbin merge -o data/small --level 19 data/train", "Pack the same tokens more tightly"}}};
 }
