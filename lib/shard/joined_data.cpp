@@ -1,10 +1,12 @@
 #include "shard/joined_data.h"
 
 #include <algorithm>
+#include <stdexcept>
 #include <unordered_map>
 #include <utility>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/number.h"
 #include "base/signals.h"
@@ -84,8 +86,74 @@ JoinedData::JoinedData(const std::vector<std::string>& folders) {
       throw Error(reader.name(), fmt::format("more than {} tokens together", kMostTokens),
                   "join fewer folders");
     }
+    begins_.push_back(tokens_);
     tokens_ += reader.tokens();
     documents_ += reader.documents();
+  }
+  begins_.push_back(tokens_);
+  cursors_in_folder_.resize(readers_.size());
+}
+
+std::string JoinedData::name() const {
+  const std::string& first = readers_.front().name();
+  return readers_.size() == 1 ? first : fmt::format("{} and {} more", first, readers_.size() - 1);
+}
+
+std::string JoinedData::vocabulary_text() const {
+  for (const TokenReader& reader : readers_) {
+    if (std::string text = reader.vocabulary_text(); !text.empty()) return text;
+  }
+  return "";
+}
+
+std::string JoinedData::hash() const {
+  if (readers_.size() == 1) return readers_.front().hash();
+  ContentHasher hasher;
+  for (const TokenReader& reader : readers_) {
+    hasher.update(reader.hash().data(), reader.hash().size());
+  }
+  return hasher.digest();
+}
+
+const std::vector<std::int64_t>& JoinedData::document_starts() const {
+  if (readers_.size() == 1) return readers_.front().document_starts();
+  if (document_starts_) return *document_starts_;
+  document_starts_.emplace();
+  document_starts_->reserve(static_cast<std::size_t>(documents_));
+  for (std::size_t folder = 0; folder < readers_.size(); ++folder) {
+    const TokenReader& reader = readers_[folder];
+    for (DocumentStartsReader starts(reader.place(), reader.manifest()); !starts.ended();
+         starts.pass()) {
+      document_starts_->push_back(begins_[folder] + starts.next());
+    }
+  }
+  return *document_starts_;
+}
+
+void JoinedData::move_cursor(std::size_t cursor, std::size_t folder) {
+  constexpr auto kNowhere = static_cast<std::size_t>(-1);
+  if (cursor >= folder_of_cursor_.size()) folder_of_cursor_.resize(cursor + 1, kNowhere);
+  std::size_t& before = folder_of_cursor_[cursor];
+  if (before == folder) return;
+  if (before != kNowhere && --cursors_in_folder_[before] == 0) readers_[before].close_files();
+  before = folder;
+  ++cursors_in_folder_[folder];
+}
+
+void JoinedData::read(std::int64_t begin, std::int64_t count, std::int64_t* out,
+                      std::size_t cursor) {
+  if (begin < 0 || count < 0 || begin > tokens_ - count) {
+    throw std::out_of_range("tokens outside the data");
+  }
+  while (count > 0) {
+    const auto next = std::upper_bound(begins_.begin(), begins_.end(), begin);
+    const auto folder = static_cast<std::size_t>(next - begins_.begin()) - 1;
+    const std::int64_t part = std::min(count, *next - begin);
+    move_cursor(cursor, folder);
+    readers_[folder].read(begin - begins_[folder], part, out, cursor);
+    begin += part;
+    out += part;
+    count -= part;
   }
 }
 
@@ -109,7 +177,7 @@ StreamHeader JoinedData::header(const Json& configuration) const {
   header.vocabulary = readers_.front().vocabulary();
   Json inputs = Json::array();
   for (const TokenReader& reader : readers_) {
-    // All of them: what is damaged must not depend on the order.
+    // All are read, because what is damaged must not depend on the order.
     std::string text = reader.vocabulary_text();
     if (header.vocabulary_text.empty()) header.vocabulary_text = std::move(text);
     inputs.push_back(Json{{"data_hash", reader.hash()},

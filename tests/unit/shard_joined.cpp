@@ -1,5 +1,10 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <filesystem>
+#include <iterator>
+#include <stdexcept>
+
 #include "base/log.h"
 #include "shard/joined_data.h"
 #include "shard/lineage.h"
@@ -74,6 +79,72 @@ TEST_CASE("every range over several folders equals that of a plain list") {
       CHECK(copied(data, data.tokens_of_documents({begin, end})) ==
             Documents(all.begin() + begin, all.begin() + end));
     }
+  }
+}
+
+TEST_CASE("JoinedData::read: cursors read across folders, at every place") {
+  const ScratchFolder scratch;
+  std::vector<TokenId> all;
+  std::vector<std::int64_t> starts;
+  std::vector<std::string> folders;
+  for (const std::size_t tokens : {9U, 0U, 1U, 14U, 6U}) {
+    const Documents documents = random_documents(tokens, 50, static_cast<unsigned>(tokens), 4);
+    folders.push_back((scratch / std::to_string(tokens)).string());
+    PackOptions options;
+    options.frame_tokens = 2;
+    options.shard_tokens = 4;
+    pack(folders.back(), documents, header_of(50), options);
+    for (const auto& document : documents) {
+      starts.push_back(static_cast<std::int64_t>(all.size()));
+      all.insert(all.end(), document.begin(), document.end());
+    }
+  }
+  JoinedData data(folders);
+  CHECK(data.name() == folders.front() + " and 4 more");
+  CHECK(data.document_starts() == starts);
+  const auto size = static_cast<std::int64_t>(all.size());
+  std::vector<std::int64_t> out(all.size());
+  // Cursor 0 goes forward through all places, cursor 1 backward, and cursor 2 stays.
+  for (std::int64_t count = 0; count <= size; ++count) {
+    for (std::int64_t place = 0; place + count <= size; ++place) {
+      const std::int64_t begins[] = {place, size - count - place, 3};
+      for (std::size_t cursor = 0; cursor < 3; ++cursor) {
+        const std::int64_t begin = begins[cursor];
+        if (begin + count > size) continue;
+        data.read(begin, count, out.data(), cursor);
+        CHECK(std::equal(out.begin(), out.begin() + count, all.begin() + begin));
+      }
+    }
+  }
+  CHECK_THROWS_AS(data.read(size, 1, out.data()), std::out_of_range);
+  CHECK_THROWS_AS(data.read(-1, 1, out.data()), std::out_of_range);
+}
+
+TEST_CASE("JoinedData::hash: of one folder its own, of several that of all in their order") {
+  const ScratchFolder scratch;
+  pack(scratch / "a", {{1}}, header_of(50));
+  pack(scratch / "b", {{2}}, header_of(50));
+  const std::string a = (scratch / "a").string(), b = (scratch / "b").string();
+  CHECK(JoinedData({a}).hash() == TokenReader(a).hash());
+  CHECK(JoinedData({a, b}).hash() == JoinedData({a, b}).hash());
+  CHECK(JoinedData({a, b}).hash() != JoinedData({b, a}).hash());
+  CHECK(JoinedData({a, b}).hash() != JoinedData({a}).hash());
+}
+
+TEST_CASE("JoinedData::read: thousands of folders need no more open files than cursors") {
+  const ScratchFolder scratch;
+  pack(scratch / "data", {{1, 2}}, header_of(50));
+  JoinedData data(std::vector<std::string>(600, (scratch / "data").string()));
+  const auto open_files = [] {
+    const std::filesystem::directory_iterator files("/proc/self/fd");
+    return std::distance(begin(files), end(files));
+  };
+  const auto before = open_files();
+  std::int64_t ids[3];
+  for (std::int64_t place = 0; place + 3 <= data.tokens(); ++place) {
+    data.read(place, 3, ids, 0);
+    data.read(data.tokens() - 3 - place, 3, ids, 1);
+    REQUIRE(open_files() - before <= 4);
   }
 }
 
