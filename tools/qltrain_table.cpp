@@ -22,10 +22,13 @@ std::vector<std::string> settings() {
 
 std::vector<Option> own_options() {
   return {
-      make_option("data", OptionType::kFolder, "DIR",
-                  "Training data, packed by qlbin(1). Required, unless --resume finds it."),
-      make_option("valid", OptionType::kFolder, "DIR",
-                  "Validation data, encoded with the same vocabulary. Required likewise."),
+      repeatable(make_option("data", OptionType::kFolder, "DIR",
+                             "Training data, packed by qlbin(1). Required, unless --resume finds "
+                             "it. Several are read as one, in their order, as qlbin merge joins "
+                             "them.")),
+      repeatable(make_option("valid", OptionType::kFolder, "DIR",
+                             "Validation data, encoded with the same vocabulary. Required "
+                             "likewise.")),
       offering(preset_names,
                with_letter('m', make_option("model", OptionType::kFile, "PRESET",
                                             "The network and its training: a preset file, the name "

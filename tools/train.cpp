@@ -52,8 +52,9 @@ train::ComputeDevice compute_device_of(const Options& options, const machine::Pr
 
 // The preset after --set and the options that stand for it, and the data.
 struct Settings {
-  std::string path, data, validation;
-  std::vector<std::string> named;  // the keys that were replaced
+  std::string path;
+  std::vector<std::string> data, validation;  // folders
+  std::vector<std::string> named;             // the keys that were replaced
   net::Preset preset;
   train::TrainingConfig training;
 };
@@ -69,18 +70,24 @@ std::filesystem::path knowing_checkpoint(const Options& options) {
                    "give --data, --valid and --model");
 }
 
+std::vector<std::string> folders_of(const train::DataIdentity& data) {
+  std::vector<std::string> folders{data.name};
+  if (data.more) folders.insert(folders.end(), data.more->begin(), data.more->end());
+  return folders;
+}
+
 Settings read_settings(const Options& options) {
   Settings settings;
   std::filesystem::path preset;
   if (options.has("model")) preset = preset_file(options.text("model"));
-  if (options.has("data")) settings.data = options.text("data");
-  if (options.has("valid")) settings.validation = options.text("valid");
+  settings.data = options.texts("data");
+  settings.validation = options.texts("valid");
   if (preset.empty() || settings.data.empty() || settings.validation.empty()) {
     const std::filesystem::path checkpoint = knowing_checkpoint(options);
     const train::TrainingState state = train::read_state(checkpoint);
     if (preset.empty()) preset = checkpoint;
-    if (settings.data.empty()) settings.data = state.data.name;
-    if (settings.validation.empty()) settings.validation = state.validation.name;
+    if (settings.data.empty()) settings.data = folders_of(state.data);
+    if (settings.validation.empty()) settings.validation = folders_of(state.validation);
   }
   settings.path = preset.string();
   const std::vector<std::string> assignments = overrides(options);
@@ -99,8 +106,8 @@ Settings read_settings(const Options& options) {
 
 void train(const Options& options, const Settings& settings, machine::ProcessGroup* group) {
   const train::ComputeDevice compute = compute_device_of(options, group);
-  shard::TokenReader data(settings.data);
-  shard::TokenReader validation(settings.validation);
+  shard::JoinedData data(settings.data);
+  shard::JoinedData validation(settings.validation);
 
   train::TrainingTask task;
   task.run = options.text("output");

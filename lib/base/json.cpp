@@ -139,6 +139,19 @@ std::vector<bool> JsonObject::booleans(const std::string& key) const {
   return values;
 }
 
+std::vector<std::string> JsonObject::texts(const std::string& key) const {
+  std::vector<std::string> values;
+  const Json& list = typed(key, "a list of texts", &Json::is_array);
+  values.reserve(list.size());
+  for (const Json& item : list) {
+    if (!item.is_string()) {
+      wrong_type(fmt::format("{}: {}[{}]", where_, key, values.size()), "a text", item);
+    }
+    values.push_back(item.get<std::string>());
+  }
+  return values;
+}
+
 void JsonObject::refuse_unknown(const std::vector<std::string>& known) const {
   for (const auto& item : json_->items()) {
     if (std::find(known.begin(), known.end(), item.key()) != known.end()) continue;

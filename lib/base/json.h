@@ -37,6 +37,7 @@ class JsonObject {
   double real(const std::string& key) const;
   std::vector<std::int64_t> integers(const std::string& key) const;
   std::vector<bool> booleans(const std::string& key) const;
+  std::vector<std::string> texts(const std::string& key) const;
   // Throws when a key outside `known` is present, with the nearest known one.
   void refuse_unknown(const std::vector<std::string>& known) const;
   // Throws FormatError unless "format", the first key of every JSON file of ours, is this, and

@@ -8,9 +8,9 @@
 //     };
 //   }
 //
-// A member is a whole number, a real one, true or false, a text, a list of whole numbers or of true
-// and false, an enumeration with names (base/names.h), a struct with keys of its own, or one of
-// these as std::optional: without a value its key is absent.
+// A member is a whole number, a real one, true or false, a text, a list of whole numbers, of texts
+// or of true and false, an enumeration with names (base/names.h), a struct with keys of its own, or
+// one of these as std::optional: without a value its key is absent.
 #pragma once
 
 #include <cstdint>
@@ -131,6 +131,8 @@ void read_value(const JsonObject& json, const char* key, Value& value) {
     value = json.integers(key);
   } else if constexpr (std::is_same_v<Value, std::vector<bool>>) {
     value = json.booleans(key);
+  } else if constexpr (std::is_same_v<Value, std::vector<std::string>>) {
+    value = json.texts(key);
   } else if constexpr (std::is_enum_v<Value>) {
     value = value_named<Value>(json.text(key), json.where() + ": " + key);
   } else {

@@ -9,14 +9,14 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "shard/token_reader.h"
+#include "shard/joined_data.h"
 #include "shard/token_stream.h"
 
 namespace ql::eval {
 namespace {
 
 DataSet open_folder(const std::string& path) {
-  const auto reader = std::make_shared<shard::TokenReader>(path);
+  const auto reader = std::make_shared<shard::JoinedData>(std::vector<std::string>{path});
   TokenSource source{path, reader->tokens(),
                      [reader](std::int64_t begin, std::int64_t count, std::int64_t* out,
                               std::size_t cursor) { reader->read(begin, count, out, cursor); },

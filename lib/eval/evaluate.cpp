@@ -11,7 +11,7 @@
 
 namespace ql::eval {
 
-TokenSource source_of(shard::TokenReader& reader) {
+TokenSource source_of(shard::JoinedData& reader) {
   return {reader.name(), reader.tokens(),
           [&reader](std::int64_t begin, std::int64_t count, std::int64_t* out, std::size_t cursor) {
             reader.read(begin, count, out, cursor);

@@ -27,7 +27,7 @@
 #include "net/geometry.h"
 #include "nn/attention_map.h"
 #include "nn/model.h"
-#include "shard/token_reader.h"
+#include "shard/joined_data.h"
 
 namespace ql::eval {
 
@@ -67,7 +67,7 @@ bool has_memory(const net::Geometry& geometry);
 void check_stride(const net::Geometry& geometry, std::int64_t stride);
 
 // The tokens of a packed folder; `reader` must outlive the result.
-TokenSource source_of(shard::TokenReader& reader);
+TokenSource source_of(shard::JoinedData& reader);
 
 // Throws Error for a stream of fewer than two tokens and for ids outside the model's vocabulary,
 // ConfigError for lengths that do not fit the network, Interrupted when a signal asks to stop.

@@ -13,7 +13,7 @@ struct TokenSource {
   std::string name;         // for messages
   std::int64_t tokens = 0;  // positions are 0 .. tokens-1
   // Copies tokens [begin, begin + count) to out. `cursor` names one of several independent places
-  // of reading, as in shard::TokenReader. Throws std::out_of_range outside the stream.
+  // of reading, as in shard::JoinedData. Throws std::out_of_range outside the stream.
   std::function<void(std::int64_t begin, std::int64_t count, std::int64_t* out, std::size_t cursor)>
       read;
   // Returns the ascending positions where documents start. It is called for networks that reset

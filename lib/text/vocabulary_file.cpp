@@ -22,23 +22,6 @@ std::optional<TokenId> special(const JsonObject& specials, const std::string& ke
   return static_cast<TokenId>(specials.integer(key, 0, UINT32_MAX));
 }
 
-std::vector<std::string> texts(const JsonObject& object, const std::string& key) {
-  const Json& array = object.at(key);
-  if (!array.is_array()) {
-    throw FormatError(object.where(), fmt::format("{}: an array expected", key));
-  }
-  std::vector<std::string> values;
-  values.reserve(array.size());
-  for (const Json& value : array) {
-    if (!value.is_string()) {
-      throw FormatError(fmt::format("{}: {}[{}]", object.where(), key, values.size()),
-                        fmt::format("a text expected, found {}", value.dump()));
-    }
-    values.push_back(value.get<std::string>());
-  }
-  return values;
-}
-
 std::string model_of(const JsonObject& object) {
   std::optional<std::string> model = base64_decode(object.text("model"));
   if (!model) throw FormatError(object.where(), "model: not base64");
@@ -82,7 +65,7 @@ Vocabulary parse_vocabulary(std::string_view text, const std::string& where, Jso
   specials.refuse_unknown({"eos", "unk"});
   content.eos = special(specials, "eos");
   content.unk = special(specials, "unk");
-  content.tokens = texts(object, "tokens");
+  content.tokens = object.texts("tokens");
   content.counts = object.integers("counts");
   if (content.type == TokenType::kSentencePiece) content.model = model_of(object);
   Vocabulary vocabulary(std::move(content), where);

@@ -42,7 +42,7 @@ void compare_data(const char* option, const DataIdentity& saved, const DataIdent
   if (saved.hash != now.hash) {
     differences.push_back(
         fmt::format("{} was {} ({} tokens, hash {}) and is {} ({} tokens, hash {})", option,
-                    saved.name, saved.tokens, saved.hash, now.name, now.tokens, now.hash));
+                    saved.words(), saved.tokens, saved.hash, now.words(), now.tokens, now.hash));
   }
 }
 
@@ -51,7 +51,7 @@ Json with_defaults(const std::string& where, const Json& training) {
   return training_to_json(training_from_json(JsonObject(training, where + ": training")));
 }
 
-void choose_cutoffs(net::Network& network, shard::TokenReader& data,
+void choose_cutoffs(net::Network& network, shard::JoinedData& data,
                     const std::function<void()>& get_on) {
   Progress progress(fmt::format("counting {}", data.name()), "tokens", data.tokens());
   const std::vector<std::int64_t> counts =
@@ -70,7 +70,7 @@ void choose_cutoffs(net::Network& network, shard::TokenReader& data,
 }  // namespace
 
 net::Network with_vocabulary(const net::Network& network, const std::string& where,
-                             shard::TokenReader& data, const std::function<void()>& get_on) {
+                             shard::JoinedData& data, const std::function<void()>& get_on) {
   const std::int64_t size = data.vocabulary().size;
   if (network.vocab_size != 0 && network.vocab_size != size) {
     throw Error(where,

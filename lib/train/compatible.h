@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "net/model_file.h"
+#include "shard/joined_data.h"
 #include "shard/token_info.h"
-#include "shard/token_reader.h"
 #include "train/state.h"
 
 namespace ql::train {
@@ -16,7 +16,7 @@ namespace ql::train {
 // when `network` (of the preset `where`) has another size or does not fit it. `get_on` is called
 // again and again while all of the data is read.
 net::Network with_vocabulary(const net::Network& network, const std::string& where,
-                             shard::TokenReader& data, const std::function<void()>& get_on);
+                             shard::JoinedData& data, const std::function<void()>& get_on);
 
 // Throws Error that names both places when size or hash of the vocabularies differ. Imported ids
 // may have no hash: then only the sizes are compared, with a warning.

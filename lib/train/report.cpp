@@ -62,9 +62,10 @@ std::vector<std::string> schedule_lines(const TrainingConfig& config, const Stre
   const std::string budget =
       config.minutes > 0 ? fmt::format(" or {} minutes", config.minutes) : std::string();
   return {
-      fmt::format("data {}: {} tokens in {} rows of {}", data.name, with_thousands(data.tokens),
+      fmt::format("data {}: {} tokens in {} rows of {}", data.words(), with_thousands(data.tokens),
                   streams.batch(), with_thousands(streams.row_tokens())),
-      fmt::format("validation {}: {} tokens", validation.name, with_thousands(validation.tokens)),
+      fmt::format("validation {}: {} tokens", validation.words(),
+                  with_thousands(validation.tokens)),
       fmt::format("{} steps{} of {} tokens ({:.1f} epochs)", with_thousands(config.steps), budget,
                   with_thousands(streams.batch() * streams.segment()), epochs)};
 }

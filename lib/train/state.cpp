@@ -1,12 +1,19 @@
 #include "train/state.h"
 
+#include <fmt/format.h>
+
 #include "base/keys.h"
 
 namespace ql::train {
 
+std::string DataIdentity::words() const {
+  return more ? fmt::format("{} and {} more", name, more->size()) : name;
+}
+
 constexpr auto keys_of(const DataIdentity&) {
   return [](auto& data, const auto& row) {
     row("name", data.name, {}, kRequired);
+    row("more", data.more);
     row("hash", data.hash, {}, kRequired);
     row("tokens", data.tokens, {0}, kRequired);
   };

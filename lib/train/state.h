@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/json.h"
 #include "train/divergence.h"
@@ -12,9 +13,13 @@ namespace ql::train {
 
 // Identifies the data that was read, so that a resume on other data is refused.
 struct DataIdentity {
-  std::string name;  // as given on the command line; it is for people and not compared
-  std::string hash;  // shard::TokenReader::hash()
+  // As given on the command line, so that a resume finds it; not compared.
+  std::string name;
+  std::optional<std::vector<std::string>> more;  // the folders that follow it, if any
+  std::string hash;                              // shard::JoinedData::hash()
   std::int64_t tokens = 0;
+  // "data/a", or "data/a and 2 more": for messages.
+  std::string words() const;
 };
 
 struct Best {

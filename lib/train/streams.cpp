@@ -25,7 +25,7 @@ std::unique_ptr<WorkerThreads> one_thread() {
 
 }  // namespace
 
-Streams::Streams(shard::TokenReader& reader, std::int64_t batch, std::int64_t segment,
+Streams::Streams(shard::JoinedData& reader, std::int64_t batch, std::int64_t segment,
                  const std::optional<machine::RowRange>& own)
     : reader_(reader),
       batch_(batch),

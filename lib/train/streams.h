@@ -21,7 +21,7 @@
 
 #include "base/ordered_jobs.h"
 #include "machine/row_range.h"
-#include "shard/token_reader.h"
+#include "shard/joined_data.h"
 
 namespace ql::train {
 
@@ -30,7 +30,7 @@ class Streams {
   // `reader` must outlive the streams. read() and document_ages() are about the rows `own`, or all
   // when it is absent. Throws Error when the data is too short for one step, naming the largest
   // batch that would do.
-  Streams(shard::TokenReader& reader, std::int64_t batch, std::int64_t segment,
+  Streams(shard::JoinedData& reader, std::int64_t batch, std::int64_t segment,
           const std::optional<machine::RowRange>& own = std::nullopt);
   ~Streams();
   Streams(const Streams&) = delete;
@@ -66,7 +66,7 @@ class Streams {
   std::vector<std::int64_t> document_ages(std::int64_t step, const machine::RowRange& rows) const;
 
  private:
-  shard::TokenReader& reader_;
+  shard::JoinedData& reader_;
   using Ids = std::vector<std::int64_t>;
   Ids read_now(std::int64_t step) const;
 

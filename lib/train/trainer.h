@@ -8,7 +8,7 @@
 
 #include "machine/process_group.h"
 #include "net/network.h"
-#include "shard/token_reader.h"
+#include "shard/joined_data.h"
 #include "train/compute_device.h"
 #include "train/config.h"
 #include "train/run_folder.h"
@@ -40,7 +40,7 @@ struct TrainingTask {
 //
 // Processes of a group call it with the same task. All of them read the run's folder, and only the
 // first one writes there. They stop together, whichever of them got a signal.
-TrainingState train(const TrainingTask& task, shard::TokenReader& data,
-                    shard::TokenReader& validation);
+TrainingState train(const TrainingTask& task, shard::JoinedData& data,
+                    shard::JoinedData& validation);
 
 }  // namespace ql::train

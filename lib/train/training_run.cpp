@@ -331,8 +331,8 @@ void TrainingRun::save_before_failing() {
   if (task_.group == nullptr) save_unsaved();
 }
 
-TrainingState train(const TrainingTask& task, shard::TokenReader& data,
-                    shard::TokenReader& validation) {
+TrainingState train(const TrainingTask& task, shard::JoinedData& data,
+                    shard::JoinedData& validation) {
   TrainingRun run(task, data, validation);
   run.start();
   run.announce();

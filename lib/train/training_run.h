@@ -35,7 +35,7 @@ class Stopwatch {
 class TrainingRun {
  public:
   // Locks the run's folder before anything in it is looked at.
-  TrainingRun(const TrainingTask& task, shard::TokenReader& data, shard::TokenReader& validation);
+  TrainingRun(const TrainingTask& task, shard::JoinedData& data, shard::JoinedData& validation);
 
   // Restores the newest whole checkpoint (train/resume_point.h), or begins anew with fresh weights
   // or those of task.init.
@@ -78,7 +78,7 @@ class TrainingRun {
   void save_before_failing();
   Figures figures() const;
 
-  shard::TokenReader& validation_data_;
+  shard::JoinedData& validation_data_;
   Streams streams_;
   RunFolder folder_;
   std::filesystem::path resumed_;  // the checkpoint to go on from; empty: there is none

@@ -25,11 +25,20 @@
 namespace ql::train {
 namespace {
 
-DataIdentity identity_of(const shard::TokenReader& data) {
-  return {data.name(), data.hash(), data.tokens()};
+DataIdentity identity_of(const shard::JoinedData& data) {
+  DataIdentity identity;
+  identity.name = data.folders().front().name();
+  for (const shard::TokenReader& folder : data.folders()) {
+    if (&folder == &data.folders().front()) continue;
+    if (!identity.more) identity.more.emplace();
+    identity.more->push_back(folder.name());
+  }
+  identity.hash = data.hash();
+  identity.tokens = data.tokens();
+  return identity;
 }
 
-net::ModelFile describe(const TrainingTask& task, const shard::TokenReader& data) {
+net::ModelFile describe(const TrainingTask& task, const shard::JoinedData& data) {
   net::ModelFile description;
   description.network = task.network;
   description.vocabulary = data.vocabulary();
@@ -54,8 +63,7 @@ std::string place_text(const TrainingTask& task) {
   return fmt::format("{}, {}; {}", device, to_text(task.config.precision), steps);
 }
 
-void warn_of_untrained_unknown(const shard::TokenReader& data,
-                               const shard::TokenReader& validation) {
+void warn_of_untrained_unknown(const shard::JoinedData& data, const shard::JoinedData& validation) {
   if (!data.counts() || !validation.counts()) return;
   if (data.counts()->unknown > 0 || validation.counts()->unknown == 0) return;
   log_warning(
@@ -66,8 +74,8 @@ void warn_of_untrained_unknown(const shard::TokenReader& data,
 }
 
 // Returns `validation` after it checked that everything fits together.
-shard::TokenReader& checked(const TrainingTask& task, shard::TokenReader& data,
-                            shard::TokenReader& validation) {
+shard::JoinedData& checked(const TrainingTask& task, shard::JoinedData& data,
+                           shard::JoinedData& validation) {
   net::make_geometry(task.network, task.network.lengths);
   require_same_vocabulary(validation.name(), validation.vocabulary(), data.name(),
                           data.vocabulary());
@@ -185,8 +193,8 @@ TrainingTask with_slices(TrainingTask task, const fs::path& checkpoint,
 
 }  // namespace
 
-TrainingRun::TrainingRun(const TrainingTask& task, shard::TokenReader& data,
-                         shard::TokenReader& validation)
+TrainingRun::TrainingRun(const TrainingTask& task, shard::JoinedData& data,
+                         shard::JoinedData& validation)
     : validation_data_(checked(task, data, validation)),
       streams_(data, task.config.batch, task.network.lengths.segment, own_rows(task)),
       folder_(task.run, task.start, !is_first_of(task)),

@@ -149,7 +149,7 @@ class Training {
   }
 
  private:
-  static std::filesystem::path pack(const Shape& shape, const std::filesystem::path& folder) {
+  static std::vector<std::string> pack(const Shape& shape, const std::filesystem::path& folder) {
     ql::shard::StreamHeader header;
     header.vocabulary.size = shape.network.vocab_size;
     ql::shard::PackWriter writer(folder, header, {});
@@ -158,11 +158,11 @@ class Training {
     writer.write(reinterpret_cast<const ql::shard::TokenId*>(ids.data_ptr<std::int32_t>()),
                  static_cast<std::size_t>(ids.numel()));
     writer.finish(std::nullopt);
-    return folder;
+    return {folder.string()};
   }
 
   Shape shape_;
-  ql::shard::TokenReader reader_;
+  ql::shard::JoinedData reader_;
   ql::train::TrainingConfig config_;
   ql::train::Streams streams_;
   ql::train::TrainedOnCpu learner_;

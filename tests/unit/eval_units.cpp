@@ -149,7 +149,7 @@ TEST_CASE("the loss of a unit is the sum of its tokens' losses" * doctest::test_
   const std::vector<std::int64_t> starts = {3, 64, 65, 200, 299};
   pack_words(scratch / "data", ids, starts);
   const nn::Model model = test::random_model(words_network(), 3, at::kDouble);
-  shard::TokenReader reader(scratch / "data");
+  shard::JoinedData reader({(scratch / "data").string()});
   std::vector<double> losses(ids.size(), 0);
   EvaluationOptions options;
   options.lengths = model.network().lengths;
@@ -232,7 +232,7 @@ TEST_CASE("units of a network that resets its memory add up to its evaluation") 
   net::Network network = test::tiny_ql();
   network.reset_memory_at_documents = true;
   const nn::Model model = test::random_model(network, 3, at::kDouble);
-  shard::TokenReader reader(scratch / "data");
+  shard::JoinedData reader({(scratch / "data").string()});
   EvaluationOptions whole;
   whole.lengths = network.lengths;
   const double expected = evaluate(model, source_of(reader), whole).nll;

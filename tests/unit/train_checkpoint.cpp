@@ -25,7 +25,7 @@ struct Trained {
 
   explicit Trained(const net::Network& built) : network(built) {
     test::pack(scratch / "data", test::scrambled(300, 23), 23);
-    shard::TokenReader reader(scratch / "data");
+    shard::JoinedData reader({(scratch / "data").string()});
     description.network = network;
     description.vocabulary = reader.vocabulary();
     description.vocabulary_text = "{\"words\": [1, 2, 3, 4, 5, 6]}\n";

@@ -22,10 +22,11 @@ namespace {
 struct Data {
   Data() {
     test::pack(scratch / "data", test::scrambled(110, 23), 23, "made up", {4, 6, 41, 80});
-    reader = std::make_unique<shard::TokenReader>(scratch / "data");
+    reader =
+        std::make_unique<shard::JoinedData>(std::vector<std::string>{(scratch / "data").string()});
   }
   test::ScratchFolder scratch;
-  std::unique_ptr<shard::TokenReader> reader;
+  std::unique_ptr<shard::JoinedData> reader;
 };
 
 void set(at::Tensor parameter, double value) {

@@ -16,7 +16,7 @@ namespace {
 std::vector<double> losses(double dropout, std::int64_t epoch) {
   const test::ScratchFolder scratch;
   test::pack(scratch / "data", test::scrambled(110, 23), 23);
-  shard::TokenReader reader(scratch / "data");
+  shard::JoinedData reader({(scratch / "data").string()});
   const TrainingConfig config = test::tiny_config();
   Streams streams(reader, config.batch, 4);
   net::Network network = test::tiny_xl();
@@ -50,7 +50,7 @@ TEST_CASE("a device drops by seed and step") {
 TEST_CASE("every step of a device sets its generator") {
   const test::ScratchFolder scratch;
   test::pack(scratch / "data", test::scrambled(110, 23), 23);
-  shard::TokenReader reader(scratch / "data");
+  shard::JoinedData reader({(scratch / "data").string()});
   const TrainingConfig config = test::tiny_config();
   Streams streams(reader, config.batch, 4);
   TrainedOnDevice learner(test::tiny_xl(), config, {});

@@ -16,7 +16,7 @@ std::pair<double, double> learn(net::Network network, std::int64_t steps) {
   network.dropout = network.dropatt = 0;
   const test::ScratchFolder scratch;
   test::pack(scratch / "data", test::repeating(2000, 23), 23);
-  shard::TokenReader reader(scratch / "data");
+  shard::JoinedData reader({(scratch / "data").string()});
   TrainingConfig config = test::tiny_config();
   config.batch = 8;
   Streams streams(reader, config.batch, network.lengths.segment);
@@ -49,7 +49,7 @@ TEST_CASE("a tiny network learns a repeating sentence") {
 TEST_CASE("an epoch starts with an empty memory") {
   const test::ScratchFolder scratch;
   test::pack(scratch / "data", test::scrambled(60, 23), 23);
-  shard::TokenReader reader(scratch / "data");
+  shard::JoinedData reader({(scratch / "data").string()});
   const TrainingConfig config = test::tiny_config();
   Streams streams(reader, config.batch, 4);  // parts of 20 tokens: 4 steps an epoch
   REQUIRE(streams.steps_per_epoch() == 4);
@@ -65,7 +65,7 @@ TEST_CASE("an epoch starts with an empty memory") {
 TEST_CASE("memory is carried from step to step") {
   const test::ScratchFolder scratch;
   test::pack(scratch / "data", test::scrambled(300, 23), 23);
-  shard::TokenReader reader(scratch / "data");
+  shard::JoinedData reader({(scratch / "data").string()});
   const TrainingConfig config = test::tiny_config();
   Streams streams(reader, config.batch, 4);
   TrainedOnCpu with(test::tiny_xl(), config), without(test::tiny_xl(), config);
@@ -77,7 +77,7 @@ TEST_CASE("a step of a network that resets its memory knows its documents" *
           doctest::test_suite("numeric")) {
   const test::ScratchFolder scratch;
   test::pack(scratch / "data", test::scrambled(300, 23), 23, "made up", {4, 6, 104, 110, 205});
-  shard::TokenReader reader(scratch / "data");
+  shard::JoinedData reader({(scratch / "data").string()});
   net::Network network = test::tiny_ql();
   network.dropout = network.dropatt = network.droppath = 0;
   network.reset_memory_at_documents = true;
@@ -106,7 +106,7 @@ TEST_CASE("half of the loss trains on the newer half of every segment" *
     CAPTURE(segment);
     const test::ScratchFolder scratch;
     test::pack(scratch / "data", test::scrambled(300, 23), 23);
-    shard::TokenReader reader(scratch / "data");
+    shard::JoinedData reader({(scratch / "data").string()});
     Streams streams(reader, 3, segment);
     net::Network network = test::tiny_xl();
     network.lengths.segment = segment;
@@ -147,7 +147,7 @@ TEST_CASE("half of the loss trains on the newer half of every segment" *
 TEST_CASE("a convolution learns by the weight of its reconstruction") {
   const test::ScratchFolder scratch;
   test::pack(scratch / "data", test::scrambled(300, 23), 23);
-  shard::TokenReader reader(scratch / "data");
+  shard::JoinedData reader({(scratch / "data").string()});
   Streams streams(reader, 3, 4);
   const auto convolution_after = [&](std::optional<double> weight) {
     TrainingConfig config = test::tiny_config();
@@ -166,7 +166,7 @@ TEST_CASE("a convolution learns by the weight of its reconstruction") {
 TEST_CASE("a decoder learns beside the network") {
   const test::ScratchFolder scratch;
   test::pack(scratch / "data", test::repeating(2000, 23), 23);
-  shard::TokenReader reader(scratch / "data");
+  shard::JoinedData reader({(scratch / "data").string()});
   for (const net::Pool pool : {net::Pool::kConvolution, net::Pool::kDilatedConvolution}) {
     net::Network network = test::tiny_compressive(pool, net::CompressionLoss::kAutoEncoding);
     network.init_std = 0.2;
@@ -210,7 +210,7 @@ TEST_CASE("a decoder learns beside the network") {
 TEST_CASE("what is not finite stops the training and leaves the weights alone") {
   const test::ScratchFolder scratch;
   test::pack(scratch / "data", test::scrambled(300, 23), 23);
-  shard::TokenReader reader(scratch / "data");
+  shard::JoinedData reader({(scratch / "data").string()});
   Streams streams(reader, 3, 4);
   TrainedOnCpu learner(test::tiny_xl(), test::tiny_config());
   at::Tensor poisoned = learner.model().parameters().front().tensor;
@@ -233,7 +233,7 @@ TEST_CASE("what is not finite stops the training and leaves the weights alone") 
 TEST_CASE("a step that diverges leaves everything as it was") {
   const test::ScratchFolder scratch;
   test::pack(scratch / "data", test::scrambled(300, 23), 23);
-  shard::TokenReader reader(scratch / "data");
+  shard::JoinedData reader({(scratch / "data").string()});
   Streams streams(reader, 3, 4);  // 24 steps an epoch
   for (net::Network network : {test::tiny_ql(), test::tiny_compressive()}) {
     TrainingConfig config = test::tiny_config();
@@ -271,7 +271,7 @@ TEST_CASE("a step that diverges leaves everything as it was") {
 TEST_CASE("the same seed gives the same training, another one another") {
   const test::ScratchFolder scratch;
   test::pack(scratch / "data", test::scrambled(300, 23), 23);
-  shard::TokenReader reader(scratch / "data");
+  shard::JoinedData reader({(scratch / "data").string()});
   TrainingConfig config = test::tiny_config();
   Streams streams(reader, config.batch, 4);
   const auto losses = [&] {

@@ -29,7 +29,7 @@ TEST_CASE("a record of the log has the means of the steps since the last one") {
   const std::vector<Json> found = records(place, "train");
   REQUIRE(found.size() == 5);
 
-  shard::TokenReader reader(place.scratch / "data");
+  shard::JoinedData reader({(place.scratch / "data").string()});
   Streams streams(reader, config.batch, 4);
   TrainedOnCpu learner(place.task.network, config);
   for (std::int64_t record = 0; record < 5; ++record) {

@@ -23,7 +23,7 @@ double loss_of_steps(machine::Precision precision) {
   const test::Workplace place(test::tiny_ql());
   TrainingConfig config = place.task.config;
   config.precision = precision;
-  shard::TokenReader reader(place.scratch / "data");
+  shard::JoinedData reader({(place.scratch / "data").string()});
   Streams streams(reader, config.batch, 4);
   TrainedOnDevice learner(test::tiny_ql(), config, {});
   for (std::int64_t step = 0; step < 3; ++step) learner.step(streams, step, 0.01);
@@ -33,7 +33,7 @@ double loss_of_steps(machine::Precision precision) {
 double loss_of_checkpoint(const test::Workplace& place, machine::Precision precision) {
   const nn::Model model =
       weights::load_model(place.task.run / "best", at::TensorOptions(at::kFloat));
-  shard::TokenReader validation(place.scratch / "valid");
+  shard::JoinedData validation({(place.scratch / "valid").string()});
   eval::EvaluationOptions options;
   options.lengths = place.task.config.evaluation_lengths(place.task.network.lengths);
   const machine::Autocast autocast(at::kCPU, precision);

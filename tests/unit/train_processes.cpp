@@ -33,7 +33,7 @@ using MakeTrainee = std::function<std::unique_ptr<TrainedNetwork>(
 Trained train_steps(const std::filesystem::path& data, const net::Network& network,
                     const TrainingConfig& config, const MakeTrainee& make,
                     machine::ProcessGroup* group) {
-  shard::TokenReader reader(data);
+  shard::JoinedData reader({std::string(data)});
   const machine::RowRange rows =
       group != nullptr ? group->share_of(config.batch) : machine::RowRange{0, config.batch};
   Streams streams(reader, config.batch, network.lengths.segment, rows);
@@ -158,7 +158,7 @@ TEST_CASE("a gradient that is not finite in one process stops all, and changes n
   std::atomic<int> stopped{0}, unchanged{0};
   if (!test::has_devices(2)) return;
   test::in_group(2, [&](machine::ProcessGroup& group) {
-    shard::TokenReader reader(scratch / "data");
+    shard::JoinedData reader({(scratch / "data").string()});
     Streams streams(reader, 3, 4, group.share_of(3));
     TrainedOnDevice learner(test::tiny_xl(), test::tiny_config(), {test::device(&group)}, &group);
     const at::Tensor& last = learner.model().parameters().back().tensor;

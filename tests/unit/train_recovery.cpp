@@ -64,7 +64,7 @@ struct OddPage : Workplace {
                       bool forgets = false) const {
     TrainingConfig config = task.config;
     config.slices = config.passes = 1;
-    shard::TokenReader reader(scratch / data);
+    shard::JoinedData reader({(scratch / data).string()});
     Streams streams(reader, 1, 4);
     TrainedOnCpu learner(task.network, config), trained(task.network, config);
     const nn::Memory empty = learner.memory();
@@ -149,7 +149,7 @@ bool goes_on_by_hand(const Workplace& place, const fs::path& checkpoint, Rows ro
   const Json training = net::read_model_file(place.task.run / "last").training;
   config.slices = training["slices"].get<std::int64_t>();
   config.passes = training["passes"].get<std::int64_t>();
-  shard::TokenReader reader(place.scratch / "data");
+  shard::JoinedData reader({(place.scratch / "data").string()});
   Streams streams(reader, config.batch, place.task.network.lengths.segment);
   TrainedOnCpu learner(place.task.network, config), trained(place.task.network, config);
   const std::int64_t first = read_checkpoint(checkpoint, learner, rows).step;
@@ -354,7 +354,8 @@ TEST_CASE("each of several processes forgets what is of other documents in its r
       TrainingTask task = place->task;
       task.group = &group;
       task.config.slices = 1;
-      shard::TokenReader data(place->scratch / "rows"), valid(place->scratch / "valid");
+      shard::JoinedData data({(place->scratch / "rows").string()});
+      shard::JoinedData valid({(place->scratch / "valid").string()});
       train(task, data, valid);
     });
   }

@@ -145,7 +145,8 @@ struct Comparison {
     task.config.seed = *init == '\0' ? 9 : 5;
     task.stop_at = stop_at;
     task.provenance = Json::object();
-    shard::TokenReader data(scratch / "data"), validation(scratch / "data");
+    shard::JoinedData data({(scratch / "data").string()}),
+        validation({(scratch / "data").string()});
     train::train(task, data, validation);
   }
 

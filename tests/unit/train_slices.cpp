@@ -29,7 +29,7 @@ TrainedInSlices run(const net::Network& network, std::int64_t slices, std::int64
   // Rows of 85 tokens: in each another number of documents begins, at other places.
   test::pack(scratch / "data", test::scrambled(600, 23), 23, "made up",
              {50, 77, 90, 95, 177, 258, 261, 300, 342, 350, 431, 434, 515, 519});
-  shard::TokenReader reader(scratch / "data");
+  shard::JoinedData reader({(scratch / "data").string()});
   TrainingConfig config = test::tiny_config();
   config.batch = 7;
   config.slices = slices;

@@ -33,7 +33,7 @@ void compare_with_oracle(std::size_t count, std::int64_t batch, std::int64_t seg
   const test::ScratchFolder scratch;
   const auto ids = test::scrambled(count, 97);
   test::pack(scratch / "data", ids, 97);
-  shard::TokenReader reader(scratch / "data");
+  shard::JoinedData reader({(scratch / "data").string()});
   Streams streams(reader, batch, segment);
   std::vector<std::int64_t> found(static_cast<std::size_t>(batch * (segment + 1)));
   std::int64_t epochs = 0;
@@ -65,7 +65,7 @@ TEST_CASE("a cursor that was moved reads another segment, step after step") {
   const test::ScratchFolder scratch;
   const auto ids = test::scrambled(1000, 97);
   test::pack(scratch / "data", ids, 97);
-  shard::TokenReader reader(scratch / "data");
+  shard::JoinedData reader({(scratch / "data").string()});
   Streams streams(reader, 3, 7), plain(reader, 3, 7);  // 47 steps an epoch
   std::vector<std::int64_t> found(24);
   const auto check = [&](std::int64_t step, std::int64_t cursor) {
@@ -95,7 +95,7 @@ TEST_CASE("a cursor that was moved reads another segment, step after step") {
 TEST_CASE("another number of rows goes on at the same part of the epoch") {
   const test::ScratchFolder scratch;
   test::pack(scratch / "data", test::scrambled(1000, 5), 5);
-  shard::TokenReader reader(scratch / "data");
+  shard::JoinedData reader({(scratch / "data").string()});
   for (const std::int64_t batch : {1, 3, 4, 10, 100}) {
     const Streams before(reader, batch, 7);
     for (const std::int64_t now : {1, 2, 4, 9, 100}) {
@@ -118,7 +118,7 @@ TEST_CASE("damage is found by the step that reads it, and by no other") {
   const test::ScratchFolder scratch;
   const auto ids = test::scrambled(600, 97);
   test::pack(scratch / "data", ids, 97);
-  shard::TokenReader reader(scratch / "data");
+  shard::JoinedData reader({(scratch / "data").string()});
   const std::filesystem::path shard = scratch / "data" / reader.manifest().shards.at(1).file;
   {
     std::fstream file(shard, std::ios::in | std::ios::out | std::ios::binary);
@@ -153,7 +153,7 @@ TEST_CASE("rows know the documents they are in") {
   const test::ScratchFolder scratch;
   const std::vector<std::size_t> starts{5, 30, 31, 47, 88};
   test::pack(scratch / "data", test::scrambled(100, 5), 5, "made up", starts);
-  shard::TokenReader reader(scratch / "data");
+  shard::JoinedData reader({(scratch / "data").string()});
   const Streams streams(reader, 3, 4);
   for (std::int64_t step = 0; step < 2 * streams.steps_per_epoch(); ++step) {
     const std::vector<std::int64_t> ages = streams.document_ages(step);
@@ -169,7 +169,7 @@ TEST_CASE("rows know the documents they are in") {
 TEST_CASE("an epoch reads every target of a part but an unfilled segment") {
   const test::ScratchFolder scratch;
   test::pack(scratch / "data", test::scrambled(100, 5), 5);
-  shard::TokenReader reader(scratch / "data");
+  shard::JoinedData reader({(scratch / "data").string()});
   CHECK(Streams(reader, 4, 8).steps_per_epoch() == 3);  // parts of 25: 24 targets
   CHECK(Streams(reader, 4, 7).steps_per_epoch() == 3);  // 3 targets are left out
   CHECK(Streams(reader, 4, 24).steps_per_epoch() == 1);
@@ -179,7 +179,7 @@ TEST_CASE("an epoch reads every target of a part but an unfilled segment") {
 TEST_CASE("too little data names the largest batch") {
   const test::ScratchFolder scratch;
   test::pack(scratch / "data", test::scrambled(100, 5), 5);
-  shard::TokenReader reader(scratch / "data");
+  shard::JoinedData reader({(scratch / "data").string()});
   const auto said = [&](std::int64_t batch, std::int64_t segment) {
     try {
       Streams(reader, batch, segment);

@@ -29,7 +29,8 @@ struct Workplace {
     task.provenance = Json::object();
   }
   TrainingState train(const char* data = "data", const char* valid = "valid") const {
-    shard::TokenReader data_reader(scratch / data), valid_reader(scratch / valid);
+    shard::JoinedData data_reader({(scratch / data).string()});
+    shard::JoinedData valid_reader({(scratch / valid).string()});
     return train::train(task, data_reader, valid_reader);
   }
   std::string refusal(const char* data = "data", const char* valid = "valid") const {
