@@ -163,7 +163,7 @@ void check_qleval(const Options& options) {
     }
   }
   const std::string reset = options.has("reset") ? options.text("reset") : "";
-  for (const char* other : {"per-token", "attention", "unigram", "stride"}) {
+  for (const char* other : {"per-token", "unigram", "stride"}) {
     if (!reset.empty() && !parse_integer(reset) && options.given(other)) {
       throw UsageError(fmt::format("--{}", other),
                        fmt::format("is about one stream, and --reset {} reads many", reset),

@@ -46,7 +46,8 @@ struct EvaluationOptions : Reading {
   std::optional<shard::TokenId> unknown;  // the vocabulary's <unk>
   LossSink sink;
   TargetProgress progress;
-  // If given, gets the attention of every layer while the stream is read layer by layer.
+  // If given, gets the attention of the scored targets' queries in every layer while the stream is
+  // read layer by layer.
   nn::AttentionMap* attention_map = nullptr;
   // If given, gets the targets themselves, too, and the `top` likeliest tokens beside each while
   // the stream is read layer by layer.

@@ -81,8 +81,16 @@ void IndependentScorer::score(std::int64_t segments) {
   const at::Tensor tokens =
       at::tensor(std::vector<std::int64_t>(inputs_.begin(), inputs_.begin() + count))
           .view({segments, segment()});
-  const at::Tensor states = model_.forward_stream(
-      tokens, memory_, {ages_.begin(), ages_.begin() + segments}, options_.attention_map);
+  // Every input of a unit but its last has a target.
+  std::vector<nn::Places> scored_places(static_cast<std::size_t>(segments));
+  for (const Target& target : targets_) {
+    if (target.place >= count) break;
+    scored_places[static_cast<std::size_t>(target.place / segment())].end =
+        target.place % segment() + 1;
+  }
+  const at::Tensor states =
+      model_.forward_stream(tokens, memory_, {ages_.begin(), ages_.begin() + segments},
+                            options_.attention_map, scored_places);
   std::vector<std::int64_t> places, ids, positions;
   for (; !targets_.empty() && targets_.front().place < count; targets_.pop_front()) {
     places.push_back(targets_.front().place);

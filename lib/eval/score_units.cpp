@@ -214,6 +214,7 @@ class Pass : public shard::TokenSink {
       sums_.put_losses(position, losses, count);
     };
     result.progress = options.progress;
+    result.attention_map = options.attention_map;
     if (unit_ == Unit::kToken) {
       result.top = options.top;
       result.target_sink = [this, sink = options.token_sink](const ScoredTargets& targets) {

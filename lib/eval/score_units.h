@@ -52,6 +52,7 @@ struct UnitOptions : Reading {
   // the size of the vocabulary.
   std::int64_t top = 0;
   TokenSink token_sink = {};
+  nn::AttentionMap* attention_map = nullptr;  // that of EvaluationOptions
 };
 
 struct UnitStudy {

@@ -67,6 +67,19 @@ std::vector<std::int64_t> StreamScorer::next_ages(std::int64_t segments) {
   return ages;
 }
 
+// Returns the places in the next windows whose targets, `count` in all, are scored.
+std::vector<nn::Places> StreamScorer::next_scored(std::int64_t windows, std::int64_t count) const {
+  const std::int64_t fresh = targets_of_window();
+  std::vector<nn::Places> scored;
+  for (std::int64_t i = 0; i < windows; ++i) {
+    const std::int64_t targets = std::min(fresh, count - i * fresh);
+    const std::int64_t left_out =
+        std::clamp<std::int64_t>(options_.first_target - (position_ + 1 + i * fresh), 0, targets);
+    scored.push_back({context_ + left_out, context_ + targets});
+  }
+  return scored;
+}
+
 void StreamScorer::score(std::int64_t count) {
   if (count <= 0) return;
   const at::NoGradGuard no_gradient;
@@ -83,7 +96,7 @@ void StreamScorer::score(std::int64_t count) {
       model_
           .forward_stream(tokens.unfold(0, segment(), fresh), memory_,
                           resets ? next_ages(windows) : std::vector<std::int64_t>(),
-                          options_.attention_map)
+                          options_.attention_map, next_scored(windows, count))
           .narrow(1, context_, fresh);
   const at::Tensor scored = states.flatten(0, 1).narrow(0, 0, count);
   const at::Tensor losses = losses_in_blocks(model_.model(), scored, targets);

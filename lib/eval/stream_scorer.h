@@ -46,6 +46,7 @@ class StreamScorer {
   std::int64_t next_targets() const;
   void score(std::int64_t count);
   std::vector<std::int64_t> next_ages(std::int64_t segments);
+  std::vector<nn::Places> next_scored(std::int64_t windows, std::int64_t count) const;
 
   const nn::ModelAtLengths& model_;
   std::string name_;

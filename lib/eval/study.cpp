@@ -98,25 +98,28 @@ Evaluation evaluate_unigram(const Unigram& unigram, const DataSet& data,
                  });
 }
 
-void write_attention(const nn::AttentionMap& map, AtomicFile& file) {
-  bool first = true;
-  for (const nn::AttentionMap::Distance& distance : map.distances()) {
-    const Json row = attention_row(distance);
-    file.write((first ? tsv_header(row) : "") + tsv_line(row));
-    first = false;
+// The attention that --attention asks for, and its file.
+struct ShownAttention {
+  ShownAttention(const std::string& path, const net::Network& network, const net::Lengths& lengths)
+      : file(path), map(network, net::make_geometry(network, lengths)) {}
+  void write() {
+    bool first = true;
+    for (const nn::AttentionMap::Distance& distance : map.distances()) {
+      const Json row = attention_row(distance);
+      file.write((first ? tsv_header(row) : "") + tsv_line(row));
+      first = false;
+    }
+    file.commit();
   }
-  file.commit();
-}
+  AtomicFile file;
+  nn::AttentionMap map;
+};
 
 Evaluation evaluate_network(const nn::Model& model, const std::string& name,
                             const net::Lengths& lengths, const DataSet& data,
                             const StudyOptions& options) {
-  std::optional<nn::AttentionMap> map;
-  std::optional<AtomicFile> map_file;
-  if (options.attention_file) {
-    map_file.emplace(*options.attention_file);
-    map.emplace(model.network(), net::make_geometry(model.network(), lengths));
-  }
+  std::optional<ShownAttention> shown;
+  if (options.attention_file) shown.emplace(*options.attention_file, model.network(), lengths);
   Evaluation result =
       observe(fmt::format("{}, {}, {}/{}", name, data.name, lengths.segment, lengths.memory), data,
               options, [&](const LossSink& sink, const TargetProgress& progress) {
@@ -127,10 +130,10 @@ Evaluation evaluate_network(const nn::Model& model, const std::string& name,
                 of_row.sink = sink;
                 of_row.progress = progress;
                 of_row.group = options.group;
-                of_row.attention_map = map ? &*map : nullptr;
+                of_row.attention_map = shown ? &shown->map : nullptr;
                 return evaluate(model, data.source, of_row);
               });
-  if (map) write_attention(*map, *map_file);
+  if (shown) shown->write();
   return result;
 }
 
@@ -208,9 +211,9 @@ void run_unigram(const DataSet& training, const std::vector<DataSet>& data,
 // Tells whether all results can be computed while a stream on standard input is read, once and in
 // order.
 bool needs_one_pass(const StudyOptions& options, std::size_t rows) {
-  return options.alone || (rows == 1 && options.checkpoints.size() == 1 &&
-                           shard::names_stream(options.data.front()) && options.batch == 0 &&
-                           !options.loss_file && !options.attention_file);
+  return options.alone ||
+         (rows == 1 && options.checkpoints.size() == 1 &&
+          shard::names_stream(options.data.front()) && options.batch == 0 && !options.loss_file);
 }
 
 }  // namespace
@@ -280,8 +283,14 @@ Json run_one_pass(const StudyOptions& options, UnitOptions unit_options,
   unit_options.alone = options.alone;
   unit_options.begin = options.begin;
   unit_options.progress = [&progress](std::int64_t done) { progress.update(done); };
+  std::optional<ShownAttention> shown;
+  if (options.attention_file) {
+    shown.emplace(*options.attention_file, model.network(), unit_options.lengths);
+    unit_options.attention_map = &shown->map;
+  }
   const UnitStudy study = score_units(model, checkpoint.name, checkpoint.model.vocabulary,
                                       options.data.front(), unit_options, sink);
+  if (shown) shown->write();
   progress.finish("perplexity " + human_perplexity(study.evaluation.perplexity()));
   return report_row({checkpoint.name, model.network(), unit_options.lengths,
                      model.parameter_count(), options.precision},

@@ -2,12 +2,14 @@
 
 #include <ATen/core/grad_mode.h>
 
+#include <stdexcept>
+
 #include "base/error.h"
 
 namespace ql::nn {
 
 AttentionMap::AttentionMap(const net::Network& network, const net::Geometry& geometry)
-    : rate_(geometry.rate) {
+    : rate_(geometry.rate), segment_(geometry.lengths.segment) {
   if (network.attention != net::Attention::kSoftmax) {
     throw ConfigError("attention", "linear attention has no probabilities to show");
   }
@@ -24,16 +26,34 @@ AttentionMap::AttentionMap(const net::Network& network, const net::Geometry& geo
   }
 }
 
-void AttentionMap::add(std::int64_t layer, const at::Tensor& probabilities) {
+void AttentionMap::add(std::int64_t layer, const at::Tensor& probabilities,
+                       const std::vector<Places>& counted) {
+  if (static_cast<std::int64_t>(counted.size()) != probabilities.size(0)) {
+    throw std::logic_error("AttentionMap: every row needs the places that count");
+  }
   const at::NoGradGuard no_gradient;
   const auto index = static_cast<std::size_t>(layer);
-  const at::Tensor of_queries = probabilities.sum(0, false, at::kDouble).cpu();
-  const std::int64_t segment = of_queries.size(1), window = of_queries.size(2);
+  const std::int64_t segment = probabilities.size(2), window = probabilities.size(3);
   for (std::int64_t query = 0; query < segment; ++query) {
+    // The newest token of the last state is the last one of the segment.
+    const std::int64_t place = segment_ - 1 - (segment - 1 - query) * inputs_[index].granularity;
+    std::vector<std::int64_t> rows;
+    for (std::size_t row = 0; row < counted.size(); ++row) {
+      if (counted[row].first <= place && place < counted[row].end) {
+        rows.push_back(static_cast<std::int64_t>(row));
+      }
+    }
+    if (rows.empty()) continue;
     const std::int64_t seen = window - segment + query + 1;  // distances 0 .. seen - 1
-    sums_[index].narrow(1, 0, seen).add_(of_queries.select(1, query).narrow(1, 0, seen).flip(1));
+    const at::Tensor of_query = probabilities.select(2, query).narrow(2, 0, seen);
+    sums_[index]
+        .narrow(1, 0, seen)
+        .add_(of_query.index_select(0, at::tensor(rows).to(of_query.device()))
+                  .sum(0, false, at::kDouble)
+                  .cpu()
+                  .flip(1));
     for (std::int64_t distance = 0; distance < seen; ++distance) {
-      counts_[index][static_cast<std::size_t>(distance)] += probabilities.size(0);
+      counts_[index][static_cast<std::size_t>(distance)] += static_cast<std::int64_t>(rows.size());
     }
   }
 }

@@ -148,9 +148,14 @@ at::Tensor ConsecutiveStep::layer_row_by_row(const LayerContext& context, const 
   std::vector<at::Tensor> outputs;
   for (std::int64_t row = 0; row < states.size(0); ++row) {
     StepOptions of_row = options_;
-    if (!options_.ages.empty()) of_row.ages = {options_.ages[static_cast<std::size_t>(row)]};
+    const auto at = static_cast<std::size_t>(row);
+    if (!options_.ages.empty()) of_row.ages = {options_.ages[at]};
+    if (!options_.shown.empty()) of_row.shown = {options_.shown[at]};
     forget_other_documents(memory, input, geometry_, of_row);
-    outputs.push_back(layer_of_streams(context, input, states.narrow(0, row, 1), {}, memory));
+    const LayerContext row_context{context.network, context.parameters,    of_row,
+                                   context.layer,   context.reach,         context.usage,
+                                   context.hidden,  context.keys_per_state};
+    outputs.push_back(layer_of_streams(row_context, input, states.narrow(0, row, 1), {}, memory));
   }
   return at::cat(outputs);
 }

@@ -20,6 +20,11 @@ namespace ql::nn {
 
 class AttentionMap;
 
+// The places [first, end) of a row's segment.
+struct Places {
+  std::int64_t first = 0, end = 0;
+};
+
 // The options of a step. Training needs seed and step: dropout, attention dropout and droppath
 // depend on them alone, so there is no random state to save.
 struct StepOptions {
@@ -38,8 +43,10 @@ struct StepOptions {
   // device what the host chooses anew in every step. Where they are undefined, the host chooses.
   at::Tensor age_tensor = {};     // [rows] int64, in the place of `ages`
   at::Tensor scale_weights = {};  // [scales]: the factors of average_scales()
-  // If given, every layer adds its attention to it.
+  // If given, every layer adds its attention to it, that of the queries at the `shown` places of
+  // every row.
   AttentionMap* attention_map = nullptr;
+  std::vector<Places> shown = {};
 };
 
 // The place in the network where a mask is used. Two places never share random numbers.

@@ -54,7 +54,8 @@ at::Tensor attend(const LayerContext& context, const at::Tensor& queries,
   }
   if (context.usage != nullptr) *context.usage = kernels::attention_usage(input);
   if (context.step.attention_map != nullptr) {
-    context.step.attention_map->add(context.layer, kernels::attention_probabilities(input));
+    context.step.attention_map->add(context.layer, kernels::attention_probabilities(input),
+                                    context.step.shown);
   }
   if (context.step.training && network.dropatt > 0) {
     input.probability_kept =

@@ -108,8 +108,8 @@ at::Tensor ModelAtLengths::forward_embedded(const at::Tensor& embedded, Memory& 
 }
 
 at::Tensor ModelAtLengths::forward_stream(const at::Tensor& tokens, Memory& memory,
-                                          const std::vector<std::int64_t>& ages,
-                                          AttentionMap* map) const {
+                                          const std::vector<std::int64_t>& ages, AttentionMap* map,
+                                          const std::vector<Places>& shown) const {
   const at::NoGradGuard no_gradient;
   const at::Tensor embedded = embed_segments(tokens);
   check_memory(memory, geometry(), 1);
@@ -117,6 +117,7 @@ at::Tensor ModelAtLengths::forward_stream(const at::Tensor& tokens, Memory& memo
   StepOptions evaluation;
   evaluation.ages = ages;
   evaluation.attention_map = map;
+  evaluation.shown = shown;
   Memory next = memory;
   at::Tensor states = ConsecutiveStep(model_, tables_, evaluation, next).run(embedded);
   memory = std::move(next);

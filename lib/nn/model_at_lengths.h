@@ -61,10 +61,10 @@ class ModelAtLengths {
   // reset its memory may have them as well, and resets it in this call. The states equal those of
   // forward(), segment by segment. With the pool most-used a layer still takes its segments one by
   // one, because the states that it keeps of a segment depend on the segment before. `map`, if
-  // given, gets the attention of every layer.
+  // given, gets the attention of every layer at the `shown` places of each segment.
   at::Tensor forward_stream(const at::Tensor& tokens, Memory& memory,
-                            const std::vector<std::int64_t>& ages = {},
-                            AttentionMap* map = nullptr) const;
+                            const std::vector<std::int64_t>& ages = {}, AttentionMap* map = nullptr,
+                            const std::vector<Places>& shown = {}) const;
 
   // forward() without dropout and gradient for the next tokens [batch, count] of streams, one or
   // any number of them: nothing is computed again for the tokens before. Returns states [batch,

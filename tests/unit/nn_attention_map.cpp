@@ -50,13 +50,13 @@ double score(const nn::Model& model, std::int64_t layer, std::int64_t head, std:
   return at::dot(v, position).item<double>() / std::sqrt(static_cast<double>(network.d_head));
 }
 
-// Returns the mean over the queries of a segment that see this distance, each with a softmax over
-// what it sees.
+// Returns the mean over the new states of a segment that see this distance, each with a softmax
+// over what it sees.
 double expected(const nn::Model& model, const net::Stage& stage, std::int64_t head,
                 std::int64_t distance) {
   double sum = 0;
   int queries = 0;
-  for (std::int64_t query = 0; query < stage.segment; ++query) {
+  for (std::int64_t query = stage.segment - stage.shift; query < stage.segment; ++query) {
     const std::int64_t seen = stage.window() - stage.segment + query + 1;
     if (distance >= seen) continue;
     double all = 0;
@@ -84,7 +84,8 @@ TEST_CASE("a map has the attention of every layer, head and distance") {
     nn::Memory memory = at_lengths.start_memory(1);
     const std::int64_t segments = 5;
     at_lengths.forward_stream(test::random_tokens(segments, network.lengths.segment, 11, 3), memory,
-                              {}, &map);
+                              {}, &map,
+                              std::vector<nn::Places>(segments, {0, network.lengths.segment}));
     std::size_t entries = 0;
     for (const nn::AttentionMap::Distance& distance : map.distances()) {
       CAPTURE(distance.stage->layer);
@@ -92,8 +93,8 @@ TEST_CASE("a map has the attention of every layer, head and distance") {
       CHECK(distance.probability ==
             doctest::Approx(expected(model, *distance.stage, distance.head, distance.states)));
       const std::int64_t unseen = std::max<std::int64_t>(
-          0, distance.states - (distance.stage->window() - distance.stage->segment));
-      CHECK(distance.queries == segments * (distance.stage->segment - unseen));
+          0, distance.states - (distance.stage->window() - distance.stage->shift));
+      CHECK(distance.queries == segments * (distance.stage->shift - unseen));
       if (distance.states < distance.stage->memory + distance.stage->segment) {
         CHECK(distance.tokens == distance.states * distance.stage->granularity);
       }
