@@ -11,6 +11,13 @@ namespace {
 
 Json finite(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
 
+// Says whether the losses are of the text that was counted. The first token of a stream is left out
+// of the losses alone, and so is that of each unit without a begin token before it; of one token
+// the share is small, but not of many.
+bool covers_text(const DataSet& data, const Evaluation& result) {
+  return result.reset_at.empty() || data.source.tokens - result.targets <= 1;
+}
+
 // Returns the nll per unit of the original text; NaN, thus null, where the text has no such unit or
 // is not known.
 double per_unit(double nll, std::int64_t units) {
@@ -81,7 +88,7 @@ void add_known_figures(Json& row, const DataSet& data, const Evaluation& result)
   row["unknown_targets"] = unknown;
   row["known_perplexity"] = finite(known.perplexity());
   row["known_standard_error"] = finite(known.standard_error());
-  if (data.counts) {
+  if (data.counts && covers_text(data, result)) {
     if (data.vocabulary.type == "word") {
       row["known_word_perplexity"] =
           finite(std::exp(per_unit(known.nll, data.counts->words - unknown)));
@@ -102,7 +109,8 @@ Json report_row(const Subject& subject, const DataSet& data, const Evaluation& r
   row["nll"] = finite(result.nll);
   row["perplexity"] = finite(result.perplexity());
   row["standard_error"] = finite(result.standard_error());
-  add_text_figures(row, data.counts, data.source.tokens, result.nll);
+  add_text_figures(row, data.counts, data.source.tokens,
+                   covers_text(data, result) ? result.nll : std::nan(""));
   add_known_figures(row, data, result);
   row["batch"] = result.batch;
   row["warm_up"] = result.warm_up;

@@ -84,6 +84,31 @@ TEST_CASE("a row of a network holds settings, context and counts") {
   CHECK(row["tokens_per_second"] == 8);
 }
 
+// Two units of three tokens without a begin token: the losses of two tokens are not there.
+TEST_CASE("losses without the first tokens of units are not divided by all words and bytes") {
+  DataSet data = data_set(6);
+  data.counts = shard::TextCounts{48, 40, 6, 2, 1};
+  data.vocabulary.type = "word";
+  data.vocabulary.unk = 3;
+  Evaluation result = four_losses();
+  result.reset_at = "line";
+  const Json row = report_row({"runs/ql", paper_network(), {4, 12, 0}, 1234}, data, result);
+  for (const char* key : {"word_perplexity", "byte_perplexity", "bits_per_byte",
+                          "bits_per_character", "known_word_perplexity", "known_bits_per_byte"}) {
+    CAPTURE(key);
+    CHECK(row[key].is_null());
+  }
+  CHECK(row["words"] == 6);
+  CHECK(row["perplexity"].get<double>() == doctest::Approx(std::exp(3)));
+  CHECK(row["known_perplexity"].get<double>() == doctest::Approx(std::exp(2)));
+  // With begin tokens all are targets; a single unit is a stream.
+  for (const std::int64_t tokens : {4, 5}) {
+    data.source.tokens = tokens;
+    CHECK(report_row({"a", paper_network(), {4, 12, 0}, 1}, data, result)["bits_per_byte"]
+              .get<double>() == doctest::Approx(0.25 / std::log(2)));
+  }
+}
+
 TEST_CASE("figures with and without <unk>") {
   DataSet data = data_set(5);
   data.counts = shard::TextCounts{48, 40, 6, 2, 1};
