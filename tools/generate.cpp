@@ -21,7 +21,7 @@
 #include "eval/token_texts.h"
 #include "generate/generator.h"
 #include "machine/device.h"
-#include "machine/shared_cores.h"
+#include "machine/threads.h"
 #include "net/model_file.h"
 #include "shard/token_stream.h"
 #include "tables.h"
@@ -208,7 +208,7 @@ generate::GenerationOptions generation_options(const Options& options, NamedToke
 }
 
 void generate_text(const Options& options) {
-  machine::set_up_shared_threads(static_cast<int>(options.integer("threads")));
+  machine::set_up_threads(static_cast<int>(options.integer("threads")));
   const std::string folder = options.text("model");
   const net::ModelFile description = net::read_model_file(folder);
   const c10::Device device = machine::find_device(options.text("device"));

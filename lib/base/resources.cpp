@@ -48,18 +48,6 @@ int usable_cores() {
   return count;
 }
 
-std::optional<double> seconds_without_core() {
-  constexpr double kNanosecond = 1e-9;
-  std::optional<double> sum;
-  std::error_code error;
-  for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task", error)) {
-    std::ifstream file(thread.path() / "schedstat");
-    double computed = 0, waited = 0;
-    if (file >> computed >> waited) sum = sum.value_or(0) + kNanosecond * waited;
-  }
-  return sum;
-}
-
 std::int64_t resident_bytes() {
   std::int64_t pages = 0, resident = 0;
   std::ifstream file("/proc/self/statm");

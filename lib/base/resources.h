@@ -2,17 +2,12 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 
 namespace ql {
 
 // Returns the number of physical cores: those of the process's CPU affinity, at most the control
 // groups' quota, at least 1.
 int usable_cores();
-
-// Returns how long the threads of this process that still live were ready to run but had no core,
-// all together; nothing where the system does not tell.
-std::optional<double> seconds_without_core();
 
 // Returns the bytes of this process that are in memory now; 0: unknown.
 std::int64_t resident_bytes();

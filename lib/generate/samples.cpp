@@ -1,12 +1,10 @@
-#include <ATen/Parallel.h>
-
 #include <algorithm>
 #include <numeric>
 
 #include "base/signals.h"
 #include "generate/samples_internal.h"
 #include "kernels/projection.h"
-#include "machine/shared_cores.h"
+#include "machine/pieces.h"
 
 namespace ql::generate::internal {
 namespace {
@@ -42,7 +40,6 @@ void Samples::make(const Generator::Sink& sink, const Generator::Pause& pause) {
     pass_on(sink);
     pause();
     check_for_stop();
-    machine::give_way();
     const at::Tensor going_on = keep_going(tokens);
     if (rows_.empty()) return;
     states = read(going_on);
@@ -81,14 +78,19 @@ at::Tensor Samples::choose(const at::Tensor& states) {
   const at::Tensor logs = penalty ? on_cpu(at::log_softmax(scores, -1)) : logits;
   const std::int64_t vocabulary = logits.size(2);
   const at::Tensor tokens = at::empty({logits.size(0), 1}, at::kLong);
-  at::parallel_for(0, logits.size(0), 1, [&](std::int64_t begin, std::int64_t end) {
+  const auto add_tokens = [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) {
       Sample& sample = samples_[rows_[static_cast<std::size_t>(row)]];
       add_token(sample, logits.data_ptr<float>() + row * vocabulary,
                 logs.data_ptr<float>() + row * vocabulary, vocabulary);
       tokens.data_ptr<std::int64_t>()[row] = sample.made.back().id;
     }
-  });
+  };
+  // The rules go over a row several times.
+  constexpr double kPasses = 8;
+  machine::for_parts(logits.size(0),
+                     machine::microseconds_of(0, kPasses * static_cast<double>(logits.nbytes())),
+                     add_tokens);
   return tokens;
 }
 

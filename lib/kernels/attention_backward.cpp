@@ -1,5 +1,3 @@
-#include <ATen/Parallel.h>
-
 #include <algorithm>
 
 #include "kernels/attention_kernel.h"
@@ -291,7 +289,7 @@ AttentionGradients backward(const AttentionInput& input, const at::Tensor& proba
   Real* query_gradients = result.queries.data_ptr<Real>();
   Real* key_gradients = result.keys_values.data_ptr<Real>();
   Real* partials = partial.data_ptr<Real>();
-  at::parallel_for(0, groups * view.heads, 1, [&](std::int64_t begin, std::int64_t end) {
+  const auto go_back = [&](std::int64_t begin, std::int64_t end) {
     Backward<Real> heads(view, positions, probability, gradient, version);
     for (std::int64_t task = begin; task < end; ++task) {
       const std::int64_t group = task / view.heads, head = task % view.heads;
@@ -305,7 +303,9 @@ AttentionGradients backward(const AttentionInput& input, const at::Tensor& proba
         heads.run(stream, head, out);
       }
     }
-  });
+  };
+  // The gradients by probabilities, values, queries, keys and positions.
+  machine::for_parts(groups * view.heads, view.microseconds(6), go_back);
   const at::Tensor sum = partial.sum(0);  // [H, window + 2, d_head]
   if (view.positions != nullptr) result.positions = sum.narrow(1, 0, view.window).transpose(0, 1);
   if (view.content_bias != nullptr) result.content_bias = sum.select(1, view.window);

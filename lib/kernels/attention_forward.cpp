@@ -1,5 +1,3 @@
-#include <ATen/Parallel.h>
-
 #include <algorithm>
 
 #include "kernels/attention_kernel.h"
@@ -148,13 +146,15 @@ AttentionResult forward(const AttentionInput& input, bool keep, machine::VectorV
                      [&](const Packing<Real>* packing) { pack_columns_in(version, packing); });
   Real* probabilities = keep ? result.probabilities.template data_ptr<Real>() : nullptr;
   Real* sums = result.sums.template data_ptr<Real>();
-  at::parallel_for(0, view.batch * view.heads, 1, [&](std::int64_t begin, std::int64_t end) {
+  const auto attend = [&](std::int64_t begin, std::int64_t end) {
     Forward<Real> heads(view, positions, probabilities, sums, version);
     for (std::int64_t task = begin; task < end; ++task) {
       if (task + 1 < end) prefetch_inputs(view, (task + 1) / view.heads, (task + 1) % view.heads);
       heads.run(task / view.heads, task % view.heads);
     }
-  });
+  };
+  // Scores by content, scores by position, and sums of values.
+  machine::for_parts(view.batch * view.heads, view.microseconds(3), attend);
   return result;
 }
 

@@ -15,6 +15,7 @@
 #include "kernels/attention_rows.h"
 #include "kernels/dropout_kernel.h"
 #include "kernels/small_product.h"
+#include "machine/pieces.h"
 
 namespace ql::kernels::attention {
 
@@ -76,6 +77,13 @@ struct View {
   }
   std::int64_t dilation(std::int64_t head) const {
     return dilations.empty() ? 1 : dilations[static_cast<std::size_t>(head)];
+  }
+  // Estimates the time of one thread for this many products of all queries and all keys.
+  double microseconds(double products) const {
+    const auto states = static_cast<double>(batch * row());
+    return machine::microseconds_of(
+        products * states * static_cast<double>(segment) * static_cast<double>(most_keys),
+        states * static_cast<double>((2 * window + segment) * std::int64_t{sizeof(Real)}));
   }
   // The head uses as many rows of the position table as a query of it can see keys.
   std::int64_t distances(std::int64_t head) const { return (window - 1) / dilation(head) + 1; }

@@ -1,7 +1,6 @@
 #include "kernels/product.h"
 
 #include <ATen/Dispatch.h>
-#include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
@@ -19,8 +18,6 @@
 namespace ql::kernels {
 namespace {
 
-// So many numbers are worth waking a thread.
-constexpr std::int64_t kGrain = std::int64_t{1} << 15;
 // Of the result.
 constexpr std::int64_t kRowsOfPiece = 256;
 // With vectors of 64 bytes so few rows take less time than a BLAS needs with its copy of the
@@ -33,9 +30,11 @@ at::Tensor round_matrix(const at::Tensor& matrix) {
   at::Tensor rounded = at::empty(matrix.sizes(), matrix.options().dtype(at::kBFloat16));
   const float* from = matrix.data_ptr<float>();
   Bfloat16Bits* to = bfloat16_bits(rounded);
-  at::parallel_for(0, matrix.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {
-    copy_numbers(from + begin, end - begin, to + begin);
-  });
+  const auto bytes = static_cast<double>(matrix.nbytes() + rounded.nbytes());
+  machine::for_parts(matrix.numel(), machine::microseconds_of(0, bytes),
+                     [&](std::int64_t begin, std::int64_t end) {
+                       copy_numbers(from + begin, end - begin, to + begin);
+                     });
   return rounded;
 }
 
@@ -80,6 +79,11 @@ void multiply_rounded(at::Tensor& result, const at::Tensor& a, const at::Tensor&
   }
 }
 
+double microseconds_of(const at::Tensor& a, const at::Tensor& b) {
+  return machine::microseconds_of(static_cast<double>(a.numel()) * static_cast<double>(b.size(1)),
+                                  static_cast<double>(a.nbytes() + b.nbytes()));
+}
+
 void multiply(at::Tensor& result, const at::Tensor& a, const at::Tensor& b, bool add,
               const at::Tensor& bias) {
   if (a.scalar_type() != b.scalar_type()) {
@@ -87,14 +91,18 @@ void multiply(at::Tensor& result, const at::Tensor& a, const at::Tensor& b, bool
   }
   if (a.scalar_type() != at::kBFloat16) {
     const bool done = !add && machine::in_piece() && multiply_few_rows(result, a, b, bias);
-    if (!done) multiply_floats(result, a, b, add, bias);
+    if (!done) {
+      machine::let_libraries_divide(microseconds_of(a, b),
+                                    [&] { multiply_floats(result, a, b, add, bias); });
+    }
   } else if (machine::in_piece()) {
     multiply_rounded(result, a, b, add, bias);
   } else {
-    machine::for_pieces(a.size(0), kRowsOfPiece, [&](std::int64_t first, std::int64_t count) {
+    const auto multiply_piece = [&](std::int64_t first, std::int64_t count) {
       at::Tensor rows = result.narrow(0, first, count);
       multiply_rounded(rows, a.narrow(0, first, count), b, add, bias);
-    });
+    };
+    machine::for_pieces(a.size(0), kRowsOfPiece, multiply_piece, microseconds_of(a, b));
   }
 }
 

@@ -1,7 +1,6 @@
 #include "kernels/projection.h"
 
 #include <ATen/Dispatch.h>
-#include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
@@ -21,6 +20,11 @@ namespace {
 
 thread_local bool rows_apart = false;
 
+double microseconds_of_product(std::int64_t rows, const at::Tensor& weight) {
+  return machine::microseconds_of(static_cast<double>(rows) * static_cast<double>(weight.numel()),
+                                  static_cast<double>(weight.nbytes()));
+}
+
 // A task of a thread has so many columns. Their weights stay in a cache while all rows pass.
 constexpr std::int64_t kColumnsOfTask = 32;
 
@@ -34,6 +38,7 @@ at::Tensor project_rows_apart(const at::Tensor& states, const at::Tensor& weight
   std::vector<std::int64_t> shape = states.sizes().vec();
   shape.back() = weight.size(0);
   at::Tensor result = at::empty(shape, states.options());
+  const double microseconds = microseconds_of_product(rows.size(0), factor);
   AT_DISPATCH_FLOATING_TYPES(states.scalar_type(), "project_rows_apart", [&] {
     with_numbers<scalar_t>(factor, [&](const auto* weights) {
       RowProducts<scalar_t, std::decay_t<decltype(*weights)>> product;
@@ -45,7 +50,7 @@ at::Tensor project_rows_apart(const at::Tensor& states, const at::Tensor& weight
       product.bias = plain_bias.defined() ? plain_bias.data_ptr<scalar_t>() : nullptr;
       product.result = result.data_ptr<scalar_t>();
       const std::int64_t tasks = (product.columns + kColumnsOfTask - 1) / kColumnsOfTask;
-      at::parallel_for(0, tasks, 1, [&](std::int64_t begin, std::int64_t end) {
+      machine::for_parts(tasks, microseconds, [&](std::int64_t begin, std::int64_t end) {
         auto part = product;
         for (std::int64_t task = begin; task < end; ++task) {
           part.begin = task * kColumnsOfTask;
@@ -81,7 +86,7 @@ at::Tensor project_in_blocks(const at::Tensor& states, const at::Tensor& weight,
   const at::Tensor factor = weight_factor(weight);
   const std::int64_t across = (columns + of_block - 1) / of_block;
   const std::int64_t blocks = (count + kRowsOfBlock - 1) / kRowsOfBlock * across;
-  machine::for_pieces(blocks, 1, [&](std::int64_t block, std::int64_t) {
+  const auto multiply_block = [&](std::int64_t block, std::int64_t) {
     const std::int64_t row = block / across * kRowsOfBlock, column = block % across * of_block;
     const std::int64_t height = std::min(kRowsOfBlock, count - row);
     const std::int64_t width = std::min(of_block, columns - column);
@@ -90,7 +95,8 @@ at::Tensor project_in_blocks(const at::Tensor& states, const at::Tensor& weight,
     const at::Tensor of_rows = as_factor(rows.narrow(0, row, height));
     set_product(part, of_rows, of_weight,
                 bias.defined() ? bias.narrow(0, column, width) : at::Tensor());
-  });
+  };
+  machine::for_pieces(blocks, 1, multiply_block, microseconds_of_product(count, factor));
   return result;
 }
 

@@ -1,7 +1,6 @@
 #include "kernels/row_kernels.h"
 
 #include <ATen/Dispatch.h>
-#include <ATen/Parallel.h>
 
 #include <algorithm>
 #include <cmath>
@@ -12,6 +11,7 @@
 #include "kernels/layer_norm.h"
 #include "kernels/product.h"
 #include "kernels/vector.h"
+#include "machine/pieces.h"
 
 namespace ql::kernels {
 namespace {
@@ -33,14 +33,19 @@ std::int64_t count_of(const at::Tensor& rows) {
   return rows.size(-1) == 0 ? 0 : rows.numel() / rows.size(-1);
 }
 
-// Calls work(block, first row, rows) for every block of `rows` rows.
+// Calls work(block, first row, rows) for every block of the rows.
 template <typename Work>
-void for_blocks(std::int64_t rows, const Work& work) {
-  at::parallel_for(0, (rows + kBlock - 1) / kBlock, 1, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t block = begin; block < end; ++block) {
-      work(block, block * kBlock, std::min(kBlock, rows - block * kBlock));
-    }
-  });
+void for_blocks(const at::Tensor& all, const Work& work) {
+  const std::int64_t rows = count_of(all);
+  // A few tensors like this one are read and written.
+  constexpr double kTensors = 4;
+  machine::for_parts((rows + kBlock - 1) / kBlock,
+                     machine::microseconds_of(0, kTensors * static_cast<double>(all.nbytes())),
+                     [&](std::int64_t begin, std::int64_t end) {
+                       for (std::int64_t block = begin; block < end; ++block) {
+                         work(block, block * kBlock, std::min(kBlock, rows - block * kBlock));
+                       }
+                     });
 }
 
 // Returns zeros [blocks, sums, width], to which each block adds its sums by column.
@@ -309,7 +314,7 @@ at::Tensor add_rows(const ResidualRows& input) {
     const auto* output = input.output.data_ptr<scalar_t>();
     const auto* kept = data_of(input.kept);
     auto* out = sum.data_ptr<scalar_t>();
-    for_blocks(count_of(sum), [&](std::int64_t, std::int64_t first, std::int64_t rows) {
+    for_blocks(sum, [&](std::int64_t, std::int64_t first, std::int64_t rows) {
       const std::int64_t at = first * width;
       add_block(residual + at, output + at, data_of<scalar_t>(input.bias),
                 kept == nullptr ? nullptr : kept + at, static_cast<scalar_t>(input.kept.factor),
@@ -330,7 +335,7 @@ NormalizedRows normalize_rows(const at::Tensor& states, const at::Tensor& weight
     auto* out = result.values.data_ptr<scalar_t>();
     auto* statistics = result.statistics.data_ptr<scalar_t>();
     with_numbers<scalar_t>(factor, [&](auto* numbers) {
-      for_blocks(count, [&](std::int64_t, std::int64_t first, std::int64_t rows) {
+      for_blocks(states, [&](std::int64_t, std::int64_t first, std::int64_t rows) {
         const std::int64_t at = first * width;
         normalize_block(in + at, data_of<scalar_t>(weight), data_of<scalar_t>(bias), rows, width,
                         out + at, statistics + 2 * first);
@@ -349,7 +354,7 @@ at::Tensor sum_rows(const at::Tensor& rows, const at::Tensor& beside, at::Tensor
     const auto* in = rows.data_ptr<scalar_t>();
     auto* sums = columns.data_ptr<scalar_t>();
     with_numbers<scalar_t>(factor, [&](auto* numbers) {
-      for_blocks(count_of(rows), [&](std::int64_t block, std::int64_t first, std::int64_t count) {
+      for_blocks(rows, [&](std::int64_t block, std::int64_t first, std::int64_t count) {
         const std::int64_t at = first * width;
         sum_block(in + at, count, width, sums + block * width);
         copy_numbers(in + at, count * width, numbers + at);
@@ -371,7 +376,7 @@ AddedRows add_and_normalize_rows(const ResidualRows& input, const at::Tensor& we
     auto* sum = result.sum.data_ptr<scalar_t>();
     auto* values = result.normalized.values.data_ptr<scalar_t>();
     auto* statistics = result.normalized.statistics.data_ptr<scalar_t>();
-    for_blocks(count, [&](std::int64_t, std::int64_t first, std::int64_t rows) {
+    for_blocks(input.residual, [&](std::int64_t, std::int64_t first, std::int64_t rows) {
       const std::int64_t at = first * width;
       add_block(residual + at, output + at, data_of<scalar_t>(input.bias),
                 kept == nullptr ? nullptr : kept + at, static_cast<scalar_t>(input.kept.factor),
@@ -394,13 +399,12 @@ AddGradients add_rows_gradients(const at::Tensor& sum_gradient, const KeptElemen
     const auto* elements = data_of(kept);
     auto* output = result.output.data_ptr<scalar_t>();
     auto* sums = columns.data_ptr<scalar_t>();
-    for_blocks(count_of(sum_gradient),
-               [&](std::int64_t block, std::int64_t first, std::int64_t rows) {
-                 const std::int64_t at = first * width;
-                 add_gradient_block(gradient + at, elements == nullptr ? nullptr : elements + at,
-                                    static_cast<scalar_t>(kept.factor), rows, width, output + at,
-                                    sums + block * width);
-               });
+    for_blocks(sum_gradient, [&](std::int64_t block, std::int64_t first, std::int64_t rows) {
+      const std::int64_t at = first * width;
+      add_gradient_block(gradient + at, elements == nullptr ? nullptr : elements + at,
+                         static_cast<scalar_t>(kept.factor), rows, width, output + at,
+                         sums + block * width);
+    });
   });
   if (with_bias) result.bias = columns.sum(0).squeeze(0);
   return result;
@@ -424,19 +428,18 @@ AddNormGradients add_norm_gradients(const AddedRows& result, const at::Tensor& w
     const auto* of_sum = data_of<scalar_t>(sum_gradient);
     const auto* of_normalized = normalized_gradient.data_ptr<scalar_t>();
     const auto* elements = data_of(kept);
-    for_blocks(
-        count_of(result.sum), [&](std::int64_t block, std::int64_t first, std::int64_t rows) {
-          const std::int64_t at = first * width;
-          const AddNormTarget<scalar_t> target{
-              gradients.residual.data_ptr<scalar_t>() + at,
-              dropped ? gradients.output.data_ptr<scalar_t>() + at : nullptr,
-              columns.data_ptr<scalar_t>() + block * kSums * width,
-              scratch.data_ptr<scalar_t>() + block * 2 * width};
-          add_norm_gradient_block(sums + at, statistics + 2 * first, data_of<scalar_t>(weight),
-                                  of_sum == nullptr ? nullptr : of_sum + at, of_normalized + at,
-                                  dropped ? elements + at : nullptr,
-                                  static_cast<scalar_t>(kept.factor), rows, width, target);
-        });
+    for_blocks(result.sum, [&](std::int64_t block, std::int64_t first, std::int64_t rows) {
+      const std::int64_t at = first * width;
+      const AddNormTarget<scalar_t> target{
+          gradients.residual.data_ptr<scalar_t>() + at,
+          dropped ? gradients.output.data_ptr<scalar_t>() + at : nullptr,
+          columns.data_ptr<scalar_t>() + block * kSums * width,
+          scratch.data_ptr<scalar_t>() + block * 2 * width};
+      add_norm_gradient_block(sums + at, statistics + 2 * first, data_of<scalar_t>(weight),
+                              of_sum == nullptr ? nullptr : of_sum + at, of_normalized + at,
+                              dropped ? elements + at : nullptr, static_cast<scalar_t>(kept.factor),
+                              rows, width, target);
+    });
   });
   const at::Tensor sums = columns.sum(0);
   gradients.weight = sums.select(0, 0);
@@ -452,7 +455,7 @@ void normalize_rows_gradient_(at::Tensor& gradient, const at::Tensor& values,
     auto* slopes = gradient.data_ptr<scalar_t>();
     const auto* normalized = values.data_ptr<scalar_t>();
     const auto* deviation = deviations.data_ptr<scalar_t>();
-    for_blocks(count_of(gradient), [&](std::int64_t, std::int64_t first, std::int64_t rows) {
+    for_blocks(gradient, [&](std::int64_t, std::int64_t first, std::int64_t rows) {
       normalize_gradient_block(slopes + first * width, normalized + first * width,
                                deviation + first, rows, width);
     });
@@ -466,7 +469,7 @@ void relu_rows(const at::Tensor& inner, const at::Tensor& bias, const KeptElemen
     const auto* values = inner.data_ptr<scalar_t>();
     const auto* elements = data_of(kept);
     with_numbers<scalar_t>(hidden, [&](auto* results) {
-      for_blocks(count_of(inner), [&](std::int64_t, std::int64_t first, std::int64_t rows) {
+      for_blocks(inner, [&](std::int64_t, std::int64_t first, std::int64_t rows) {
         const std::int64_t at = first * width;
         relu_block(values + at, data_of<scalar_t>(bias),
                    elements == nullptr ? nullptr : elements + at,
@@ -490,7 +493,7 @@ at::Tensor relu_rows_gradient(const at::Tensor& gradient, const at::Tensor& hidd
         relu_gradient_block(numbers + at, values + at, static_cast<scalar_t>(factor), rows, width,
                             results + at, sums + block * width);
       };
-      for_blocks(count_of(gradient), work);
+      for_blocks(gradient, work);
     });
   });
   return columns.sum(0).squeeze(0);

@@ -1,6 +1,5 @@
 #include "kernels/softmax_blocks.h"
 
-#include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
@@ -26,9 +25,6 @@ constexpr std::int64_t kSmallestBlock = 128;
 // in the first-level cache.
 constexpr std::int64_t kPanelColumns = 2048;
 constexpr std::int64_t kPanelElements = std::int64_t{1} << 21;
-// So many rows or columns are worth waking a thread.
-constexpr std::int64_t kRowGrain = 4;
-constexpr std::int64_t kColumnGrain = 64;
 
 // Returns the maximum of row[i] + bias[i].
 template <typename Real>
@@ -170,13 +166,13 @@ class SoftmaxBlock {
     }
     for (first_ = 0; first_ < rows; first_ += size_) {
       count_ = std::min(size_, rows - first_);
-      at::parallel_for(0, count_, kRowGrain, [&](std::int64_t begin, std::int64_t end) {
+      machine::for_parts(count_, microseconds(), [&](std::int64_t begin, std::int64_t end) {
         // Threads do not inherit the guard.
         const at::NoGradGuard no_grad;
         read_rows(begin, end, losses.data_ptr<Real>() + first_);
       });
       if (with_gradients_) {
-        at::parallel_for(0, all_columns_, kColumnGrain, [&](std::int64_t begin, std::int64_t end) {
+        machine::for_parts(all_columns_, microseconds(), [&](std::int64_t begin, std::int64_t end) {
           const at::NoGradGuard no_grad;
           add_column_gradients(begin, end);
         });
@@ -187,6 +183,11 @@ class SoftmaxBlock {
   }
 
  private:
+  // Estimates the time of one thread for the block's product of states and weights.
+  double microseconds() const {
+    const double weights = static_cast<double>(all_columns_) * static_cast<double>(width_);
+    return machine::microseconds_of(static_cast<double>(count_) * weights, sizeof(Real) * weights);
+  }
   template <typename T>
   static T* data(const at::Tensor& tensor) {
     return tensor.data_ptr<T>();
@@ -272,7 +273,8 @@ class SoftmaxBlock {
     std::vector<double> sums(maxima_.size());
     const at::Tensor states = as_factor_beside(rows_.states, panels_.front().factor);
     machine::for_pieces(
-        static_cast<std::int64_t>(panels_.size()), 1, [&](std::int64_t piece, std::int64_t) {
+        static_cast<std::int64_t>(panels_.size()), 1,
+        [&](std::int64_t piece, std::int64_t) {
           const at::NoGradGuard no_grad;
           const auto index = static_cast<std::size_t>(piece);
           const Panel& panel = panels_[index];
@@ -288,7 +290,8 @@ class SoftmaxBlock {
             sums[index * static_cast<std::size_t>(size_) + static_cast<std::size_t>(row)] =
                 exponentiate<const Real*>(numbers, bias, panel.size, maximum, numbers);
           }
-        });
+        },
+        microseconds());
     for (std::int64_t row = 0; row < count_; ++row) {
       Real largest = maxima(0)[row];
       for (std::size_t i = 1; i < panels_.size(); ++i) largest = std::max(largest, maxima(i)[row]);

@@ -3,6 +3,7 @@
 #include "kernels/autograd.h"
 #include "kernels/product.h"
 #include "kernels/row_kernels.h"
+#include "machine/pieces.h"
 
 namespace ql::kernels {
 namespace {
@@ -38,7 +39,9 @@ struct ProjectWindow : torch::autograd::Function<ProjectWindow> {
       values = rows.values;
       deviations =
           recent_rows(rows.statistics.view({batch, length, 2}), segment).select(1, 1).contiguous();
-      bias = at::mv(qkv_net, *norm_bias);
+      const auto bytes = static_cast<double>(qkv_net.nbytes());
+      machine::let_libraries_divide(machine::microseconds_of(0, bytes),
+                                    [&] { bias = at::mv(qkv_net, *norm_bias); });
     } else {
       all = as_factor(window.view({batch * length, width})).view(window.sizes());
     }

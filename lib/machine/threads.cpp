@@ -53,7 +53,7 @@ Blas find_blas() {
 // Tells whether OpenBLAS was built with POSIX threads of its own (1), and not with OpenMP's (2),
 // which LibTorch shares.
 bool has_own_threads() {
-  auto* threading = library_symbol<int()>("openblas_get_parallel");
+  static auto* const threading = library_symbol<int()>("openblas_get_parallel");
   return threading != nullptr && threading() == 1;
 }
 
@@ -117,8 +117,9 @@ ThreadSetup set_up_threads(int threads) {
 }
 
 OneThreadProducts::OneThreadProducts() {
-  auto* get = library_symbol<int()>("openblas_get_num_threads");
-  auto* set = library_symbol<void(int)>("openblas_set_num_threads");
+  // Looking a function up among hundreds of libraries takes microseconds and a lock.
+  static auto* const get = library_symbol<int()>("openblas_get_num_threads");
+  static auto* const set = library_symbol<void(int)>("openblas_set_num_threads");
   if (has_own_threads() && get != nullptr && set != nullptr) {
     before_ = get();
     set(1);

@@ -1,7 +1,6 @@
 #include "nn/dropout.h"
 
 #include <ATen/Context.h>
-#include <ATen/Parallel.h>
 
 #include <algorithm>
 #include <cmath>
@@ -11,6 +10,7 @@
 #include "kernels/dropout_kernel.h"
 #include "kernels/kept_elements.h"
 #include "kernels/philox.h"
+#include "machine/pieces.h"
 
 namespace ql::nn {
 namespace {
@@ -45,12 +45,17 @@ template <typename Function>
 void for_chunks(const Elements& elements, const Function& function) {
   const std::int64_t first = elements.first / kChunk;
   const std::int64_t end = (elements.first + elements.count + kChunk - 1) / kChunk;
-  at::parallel_for(first, end, 1, [&](std::int64_t from, std::int64_t to) {
-    for (std::int64_t chunk = from; chunk < to; ++chunk) {
-      function(std::max<std::int64_t>(0, chunk * kChunk - elements.first),
-               std::min(elements.count, (chunk + 1) * kChunk - elements.first));
-    }
-  });
+  // A random number of 16 bits takes as long as this many bytes take to be read.
+  constexpr double kBytesOfElement = 8;
+  machine::for_parts(
+      end - first,
+      machine::microseconds_of(0, kBytesOfElement * static_cast<double>(elements.count)),
+      [&](std::int64_t from, std::int64_t to) {
+        for (std::int64_t chunk = first + from; chunk < first + to; ++chunk) {
+          function(std::max<std::int64_t>(0, chunk * kChunk - elements.first),
+                   std::min(elements.count, (chunk + 1) * kChunk - elements.first));
+        }
+      });
 }
 
 template <typename Real>

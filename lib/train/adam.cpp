@@ -1,13 +1,13 @@
 #include "train/adam.h"
 
 #include <ATen/Dispatch.h>
-#include <ATen/Parallel.h>
 
 #include <algorithm>
 #include <cmath>
 #include <stdexcept>
 
 #include "kernels/vector.h"
+#include "machine/pieces.h"
 #include "train/parameter_blocks.h"
 
 namespace ql::train {
@@ -93,11 +93,14 @@ void Adam::step(double learning_rate, double gradient_scale) {
       const scalar_t* slope = gradient.data_ptr<scalar_t>();
       scalar_t* first = first_[p].data_ptr<scalar_t>();
       scalar_t* second = second_[p].data_ptr<scalar_t>();
-      at::parallel_for(0, block_count(elements), 1, [&](std::int64_t begin, std::int64_t end) {
+      const auto update_blocks = [&](std::int64_t begin, std::int64_t end) {
         const std::int64_t start = begin * kBlock;
         const std::int64_t count = std::min(end * kBlock, elements) - start;
         update(constants, weight + start, slope + start, first + start, second + start, count);
-      });
+      };
+      // The weight, its gradient and its moments are read, and three of them are written.
+      const double bytes = 7 * static_cast<double>(parameter.nbytes());
+      machine::for_parts(block_count(elements), machine::microseconds_of(0, bytes), update_blocks);
     });
     parameter.mutable_grad().reset();
   }

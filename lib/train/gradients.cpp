@@ -1,7 +1,6 @@
 #include "train/gradients.h"
 
 #include <ATen/Dispatch.h>
-#include <ATen/Parallel.h>
 
 #include <algorithm>
 #include <cmath>
@@ -9,6 +8,7 @@
 #include <string>
 
 #include "kernels/vector.h"
+#include "machine/pieces.h"
 #include "train/parameter_blocks.h"
 
 namespace ql::train {
@@ -48,7 +48,7 @@ double join(const std::vector<at::Tensor>& addends) {
   const std::int64_t elements = sum.numel();
   std::vector<double> squares(static_cast<std::size_t>(block_count(elements)));
   AT_DISPATCH_FLOATING_TYPES(sum.scalar_type(), "join_gradients", [&] {
-    at::parallel_for(0, block_count(elements), 1, [&](std::int64_t begin, std::int64_t end) {
+    const auto join_blocks = [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t block = begin; block < end; ++block) {
         const std::int64_t start = block * kBlock;
         const std::int64_t count = std::min(kBlock, elements - start);
@@ -60,7 +60,9 @@ double join(const std::vector<at::Tensor>& addends) {
         squares[static_cast<std::size_t>(block)] =
             sum_squares(static_cast<const scalar_t*>(values), count);
       }
-    });
+    };
+    const auto bytes = static_cast<double>(addends.size() * sum.nbytes());
+    machine::for_parts(block_count(elements), machine::microseconds_of(0, bytes), join_blocks);
   });
   double total = 0;
   for (const double square : squares) total += square;

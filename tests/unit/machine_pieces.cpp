@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <mutex>
 #include <stdexcept>
+#include <thread>
 #include <vector>
 
 #include "so_many_threads.h"
@@ -33,6 +34,84 @@ TEST_CASE("pieces have every row once, for any number of threads") {
         });
         CHECK(seen == std::vector<int>(static_cast<std::size_t>(rows), 1));
       }
+    }
+  }
+}
+
+TEST_CASE("a thread is taken where it has work that pays") {
+  struct Case {
+    double parts;  // of the work that pays for one thread
+    int threads, expected;
+  };
+  for (const Case& expect : std::vector<Case>{{0, 2, 1},
+                                              {0.5, 2, 1},
+                                              {1, 2, 1},
+                                              {1.9, 2, 1},
+                                              {2, 2, 2},
+                                              {2, 1, 1},
+                                              {2.5, 16, 2},
+                                              {7.5, 16, 7},
+                                              {1e12, 16, 16},
+                                              {1e12, 1, 1}}) {
+    CAPTURE(expect.parts);
+    CAPTURE(expect.threads);
+    CHECK(threads_that_pay(expect.parts * kPayingMicroseconds, expect.threads) == expect.expected);
+  }
+}
+
+TEST_CASE("the time of work grows with its products and with its bytes") {
+  CHECK(microseconds_of(0, 0) == 0);
+  for (const double more : {1.0, 10.0, 1000.0}) {
+    CHECK(microseconds_of(more * 1e6, 1) == doctest::Approx(more * microseconds_of(1e6, 1)));
+    CHECK(microseconds_of(1, more * 1e6) == doctest::Approx(more * microseconds_of(1, 1e6)));
+  }
+}
+
+TEST_CASE("small work stays in the thread that has it, and nothing inside is divided") {
+  const SoManyThreads four(4);
+  const std::thread::id own = std::this_thread::get_id();
+  const auto check = [&](std::int64_t begin, std::int64_t count) {
+    CHECK(std::this_thread::get_id() == own);
+    CHECK(at::get_num_threads() == 1);
+    int calls = 0;
+    at::parallel_for(begin, begin + 1000 * count, 1, [&](std::int64_t, std::int64_t) { ++calls; });
+    CHECK(calls == 1);
+  };
+  const double little = 1.5 * kPayingMicroseconds;
+  for_pieces(9, 2, check, little);
+  let_libraries_divide(little, [&] { check(0, 9); });
+  let_libraries_divide(kLongWork, [] { CHECK(at::get_num_threads() == 4); });
+  for_parts(9, little, [&](std::int64_t begin, std::int64_t end) { check(begin, end - begin); });
+  CHECK_THROWS_AS(
+      for_parts(1, little, [](std::int64_t, std::int64_t) { throw std::runtime_error("it"); }),
+      std::runtime_error);
+  CHECK(at::get_num_threads() == 4);
+}
+
+TEST_CASE("parts have everything once, one for each thread that pays") {
+  // Returns how many parts there were.
+  const auto divide = [](std::int64_t count, double microseconds) {
+    std::vector<int> seen(static_cast<std::size_t>(count), 0);
+    std::int64_t parts = 0;
+    std::mutex mutex;
+    for_parts(count, microseconds, [&](std::int64_t begin, std::int64_t end) {
+      const std::lock_guard lock(mutex);
+      ++parts;
+      for (std::int64_t i = begin; i < end; ++i) ++seen[static_cast<std::size_t>(i)];
+    });
+    CHECK(seen == std::vector<int>(static_cast<std::size_t>(count), 1));
+    return parts;
+  };
+  for (const int threads : {1, 2, 5}) {
+    const SoManyThreads so_many(threads);
+    CHECK(divide(0, kLongWork) == 0);
+    CHECK(divide(1, kLongWork) == 1);
+    CHECK(divide(7, kLongWork) <= threads);
+    // A build without OpenMP has one part.
+    const std::int64_t most = divide(1000, kLongWork);
+    CHECK((most == threads || most == 1));
+    for (const int paid : {1, 2, 3, 100}) {
+      CHECK(divide(1000, paid * kPayingMicroseconds) == std::min<std::int64_t>(paid, most));
     }
   }
 }
