@@ -125,7 +125,7 @@ void check_processes(const ql::Options& options, const ql::eval::StudyOptions& s
   for (const char* other : {"per", "per-token", "attention", "unigram", "stride", "reset"}) {
     if (options.has(other)) {
       throw ql::UsageError(fmt::format("--{}", other), "is the work of one process",
-                           "leave --processes out, or the launcher");
+                           "run it without a launcher");
     }
   }
   if (std::any_of(study.data.begin(), study.data.end(), ql::shard::names_stream)) {
@@ -170,12 +170,12 @@ void evaluate(const ql::Options& options, ql::machine::ProcessGroup* group) {
   check(study);
   check_processes(options, study);
   if (options.has("per")) {
-    ql::machine::set_up_threads(static_cast<int>(options.integer("threads")));
+    ql::machine::set_up_threads(static_cast<int>(options.integer("threads")), group);
     score_units(options, study);
     return;
   }
   if (!study.checkpoints.empty()) {
-    ql::machine::set_up_threads(static_cast<int>(options.integer("threads")));
+    ql::machine::set_up_threads(static_cast<int>(options.integer("threads")), group);
   }
 
   std::optional<ql::OutputStream> out;

@@ -104,7 +104,8 @@ Settings read_settings(const Options& options) {
   return settings;
 }
 
-void train(const Options& options, const Settings& settings, machine::ProcessGroup* group) {
+void train(const Options& options, machine::ProcessGroup* group) {
+  const Settings settings = read_settings(options);
   const train::ComputeDevice compute = compute_device_of(options, group);
   shard::JoinedData data(settings.data);
   shard::JoinedData validation(settings.validation);
@@ -120,33 +121,19 @@ void train(const Options& options, const Settings& settings, machine::ProcessGro
       machine::set_up_precision(compute.device, task.config.precision, group);
   task.config.precision = precision;
   // This check comes last, because it may read all of the data.
-  task.network = train::with_vocabulary(settings.preset.network, settings.path, data, [group] {
-    if (group != nullptr) group->get_on();
-  });
+  task.network = train::with_vocabulary(settings.preset.network, settings.path, data);
   task.init = options.has("init") ? options.text("init") : "";
   task.stop_at = options.has("stop-at") ? options.integer("stop-at") : 0;
   task.provenance = provenance(options.resolved());
 
-  const auto setup = machine::set_up_threads(static_cast<int>(options.integer("threads")));
+  const auto setup = machine::set_up_threads(static_cast<int>(options.integer("threads")), group);
   task.machine = fmt::format("{} thread{}, {} ({:.0f} GFLOP/s)", setup.threads,
                              setup.threads == 1 ? "" : "s", setup.blas, setup.gflops);
   if (compute.device.is_cpu()) task.machine += ", " + machine::products_on_cpu(precision);
   train::train(task, data, validation);
 }
 
-void run(const Options& options) {
-  const Settings settings = read_settings(options);
-  const std::int64_t processes = options.integer("processes");
-  if (processes > settings.training.batch) {
-    throw UsageError("--processes",
-                     fmt::format("{} processes cannot share a batch of {} rows", processes,
-                                 settings.training.batch),
-                     "use fewer processes, or a larger batch");
-  }
-  run_in_processes(options, [&settings](const Options& given, machine::ProcessGroup* group) {
-    train(given, settings, group);
-  });
-}
+void run(const Options& options) { run_in_processes(options, train); }
 
 }  // namespace
 

@@ -130,13 +130,11 @@ std::vector<Option> machine_options(const std::string& sharing, const Option& pr
   return {
       threads_option(
           "With several processes N is for each, and 0 divides the cores of a machine among them."),
-      make_integer("processes",
-                   "Processes on this machine that " + sharing +
-                       ". torchrun, mpirun and srun start them instead, also on several machines.",
-                   "1", 1, 1024),
       // Nanoseconds of that many fit into 64 bits.
       make_integer("timeout",
-                   "Seconds that one of several processes may let the others wait before they end.",
+                   "Seconds that one of several processes may let the others wait before they end. "
+                   "torchrun, mpirun or srun starts processes that " +
+                       sharing + ".",
                    "600", 1, INT32_MAX),
       make_option("device", OptionType::kText, "DEVICE",
                   "Where to compute: cpu, cuda (the first GPU; for several processes one each) or "

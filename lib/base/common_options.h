@@ -37,7 +37,7 @@ TableText table_of(const Options& options, std::vector<std::string> first);
 Option raw_option();
 Content content_of(const Options& options, Content expected);
 
-// --threads, --processes, --timeout (of several processes, in seconds), --device and --precision of
+// --threads, --timeout (of several processes, in seconds), --device and --precision of
 // the tools that compute with tensors. `sharing` says what the processes do.
 std::vector<Option> machine_options(const std::string& sharing, const Option& precision);
 

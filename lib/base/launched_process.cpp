@@ -4,25 +4,29 @@
 #include <cstdlib>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/number.h"
 
 namespace ql {
 
 namespace {
 
-// These variables tell a process its numbers; each launcher has its own names for them. Where it
-// tells no local size, the number of machines stands for it.
+// The variables of a launcher with the numbers of a process. Where none has the local size, the
+// number of machines stands for it. `job` and `step` name the job.
 struct Names {
-  const char *rank, *size, *local_rank, *local_size, *machines;
+  const char *rank, *size, *local_rank, *local_size, *machines, *job, *step;
 };
 
 // torchrun's come first: a script that srun has started may set them for its own processes.
 constexpr std::array<Names, 4> kLaunchers{
-    {{"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", nullptr},
+    {{"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", nullptr, "TORCHELASTIC_RUN_ID",
+      nullptr},
      {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
-      "OMPI_COMM_WORLD_LOCAL_SIZE", nullptr},
-     {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", nullptr, "SLURM_STEP_NUM_NODES"},
-     {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", nullptr}}};
+      "OMPI_COMM_WORLD_LOCAL_SIZE", nullptr, "PMIX_NAMESPACE", nullptr},
+     {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", nullptr, "SLURM_STEP_NUM_NODES",
+      "SLURM_JOB_ID", "SLURM_STEP_ID"},
+     {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", nullptr, "PMI_JOBID",
+      nullptr}}};
 
 constexpr int kMostProcesses = 1 << 16;
 
@@ -30,7 +34,7 @@ int number(const Variable& variable, const char* name, int least, int most) {
   const char* text = variable(name);
   if (text == nullptr) {
     throw UsageError(name, "the variable is not set, but others of a launcher are",
-                     "start the processes with torchrun, mpirun, srun or --processes");
+                     "start the processes with torchrun, mpirun or srun");
   }
   const std::optional<std::int64_t> value = parse_integer(text);
   if (!value || *value < least || *value > most) {
@@ -45,21 +49,60 @@ int number_or(const Variable& variable, const char* name, int least, int most, i
                                                       : number(variable, name, least, most);
 }
 
-// Finds where the processes meet. Only torchrun and run_processes() tell it in any case.
-void find_address(const Variable& variable, LaunchedProcess& process) {
-  const char* address = variable("MASTER_ADDR");
-  if (address != nullptr && *address != '\0') {
-    process.address = address;
-  } else if (process.size > process.local_size) {
-    throw UsageError("MASTER_ADDR",
-                     "the variable is not set, and not all processes are on one "
-                     "machine",
-                     "set it to the host name of the machine of process 0");
+std::string text_of(const Variable& variable, const char* name) {
+  const char* text = name == nullptr ? nullptr : variable(name);
+  return text == nullptr ? "" : text;
+}
+
+// The part of `text` between `before` and the first character of `ends` after it; empty without.
+std::string between(const std::string& text, const std::string& before, const char* ends) {
+  const std::size_t start = text.find(before);
+  if (start == std::string::npos) return "";
+  const std::size_t begin = start + before.size();
+  return text.substr(begin, text.find_first_of(ends, begin) - begin);
+}
+
+// The host of process 0, as far as a launcher says. Open MPI 4 has the address of mpirun's host,
+// which is the first one of its list unless that says otherwise, and Open MPI 5 has its name
+// ("prterun-HOST-NUMBER@1"). Slurm lists the hosts in order; where mpirun has it start daemons, the
+// list is theirs.
+std::string launchers_host(const Variable& variable) {
+  const std::string uri = text_of(variable, "OMPI_MCA_orte_hnp_uri");
+  if (std::string host = between(uri, ";tcp://", ":,;"); !host.empty()) return host;
+  if (std::string host = between(uri, ";tcp6://[", "],;"); !host.empty()) return host;
+  const std::string host = between(text_of(variable, "PMIX_NAMESPACE"), "prterun-", "@");
+  if (!host.empty()) return host.substr(0, host.rfind('-'));
+  return first_host(text_of(variable, "SLURM_STEP_NODELIST"));
+}
+
+// A port of the job's own: jobs that share a host do not meet each other. It is below those that
+// Linux gives to connections by itself.
+int port_of(const std::string& job) {
+  return 10000 + static_cast<int>(xxh64(job.data(), job.size()) % 20000);
+}
+
+// Finds where the processes meet.
+void find_address(const Variable& variable, const Names& names, LaunchedProcess& process) {
+  process.job = text_of(variable, names.job);
+  if (const std::string step = text_of(variable, names.step); !step.empty()) {
+    process.job += "." + step;
   }
+  if (!process.job.empty()) process.port = port_of(process.job);
   process.port = number_or(variable, "MASTER_PORT", 1, 65535, process.port);
-  const char* answers = variable("TORCHELASTIC_USE_AGENT_STORE");
-  process.launcher_answers = answers != nullptr && std::string(answers) == "True";
-  process.restart = number_or(variable, "TORCHELASTIC_RESTART_COUNT", 0, 1 << 30, 0);
+  process.launcher_answers = text_of(variable, "TORCHELASTIC_USE_AGENT_STORE") == "True";
+  // Such a store outlives the processes, and torchrun counts how often it has started them.
+  if (process.launcher_answers)
+    process.job += "/" + text_of(variable, "TORCHELASTIC_RESTART_COUNT");
+  std::string address = text_of(variable, "MASTER_ADDR");
+  if (address.empty() && process.size > process.local_size) {
+    address = launchers_host(variable);
+    if (address.empty()) {
+      throw UsageError("MASTER_ADDR",
+                       "the variable is not set, and not all processes are on one machine",
+                       "set it to the host name of the machine of process 0");
+    }
+  }
+  if (!address.empty()) process.address = address;
 }
 
 }  // namespace
@@ -76,7 +119,7 @@ std::optional<LaunchedProcess> find_launched_process(const Variable& variable) {
         number_or(variable, names.local_size, 1, process.size, (process.size - 1) / machines + 1);
     process.local_rank = number_or(variable, names.local_rank, 0, process.size - 1,
                                    process.rank % process.local_size);
-    find_address(variable, process);
+    find_address(variable, names, process);
     return process;
   }
   return std::nullopt;
@@ -84,6 +127,21 @@ std::optional<LaunchedProcess> find_launched_process(const Variable& variable) {
 
 std::optional<LaunchedProcess> find_launched_process() {
   return find_launched_process([](const char* name) { return std::getenv(name); });
+}
+
+std::string first_host(const std::string& node_list) {
+  std::string host;
+  for (std::size_t at = 0; at < node_list.size() && node_list[at] != ','; ++at) {
+    if (node_list[at] != '[') {
+      host += node_list[at];
+      continue;
+    }
+    const std::size_t end = node_list.find_first_of(",-]", at);
+    host += node_list.substr(at + 1, end - at - 1);
+    at = node_list.find(']', at);
+    if (at == std::string::npos) break;
+  }
+  return host;
 }
 
 std::string process_name(int rank, int size) { return fmt::format("process {} of {}", rank, size); }

@@ -1,5 +1,5 @@
 // Finds which one of several cooperating processes this is, by the variables that launchers set:
-// torchrun, mpirun (Open MPI, MPICH), srun, or run_processes() of base/launch.h.
+// torchrun, mpirun (Open MPI, MPICH) or srun.
 #pragma once
 
 #include <functional>
@@ -10,11 +10,11 @@ namespace ql {
 
 struct LaunchedProcess {
   int rank = 0, size = 1;              // among all processes
-  int local_rank = 0, local_size = 1;  // among those on this machine
+  int local_rank = 0, local_size = 1;  // among those on this machine, as far as the launcher says
   std::string address = "127.0.0.1";   // where the processes meet: rank 0 answers there,
   int port = 29500;
   bool launcher_answers = false;  // or, as this says, torchrun itself
-  int restart = 0;                // how often torchrun has started the processes anew
+  std::string job;                // its name among the jobs of the launcher; empty: unknown
 };
 
 // The value of an environment variable, nullptr when it is not set.
@@ -27,5 +27,8 @@ std::optional<LaunchedProcess> find_launched_process();
 
 // "process 2 of 4": counted from 0, as every launcher does.
 std::string process_name(int rank, int size);
+
+// The first host of Slurm's short form: "node07" of "node[07-09,12],other".
+std::string first_host(const std::string& node_list);
 
 }  // namespace ql

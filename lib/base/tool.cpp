@@ -16,7 +16,6 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "base/launch.h"
 #include "base/log.h"
 #include "base/number.h"
 #include "base/options_internal.h"
@@ -95,7 +94,7 @@ void finish_standard_output() {
 
 int fail(const std::string& tool, const std::string& text, ExitCode code = ExitCode::kFailed) {
   const std::string words = printable_lines(fmt::format("{}: error: {}", tool, text));
-  if (!told_by_another(words)) print_above_progress(words);
+  print_above_progress(words);
   return static_cast<int>(code);
 }
 

@@ -21,7 +21,7 @@ DataSet open_folder(const std::string& path) {
                      [reader](std::int64_t begin, std::int64_t count, std::int64_t* out,
                               std::size_t cursor) { reader->read(begin, count, out, cursor); },
                      [reader]() -> decltype(auto) { return reader->document_starts(); }};
-  return {path, reader->vocabulary(), reader->counts(), std::move(source)};
+  return {path, reader->vocabulary(), reader->counts(), std::move(source), reader->hash()};
 }
 
 // Keeps the tokens of a stream in memory.

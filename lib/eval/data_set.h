@@ -14,6 +14,7 @@ struct DataSet {
   shard::VocabularyInfo vocabulary;
   std::optional<shard::TextCounts> counts;  // of the whole text behind the tokens
   TokenSource source;                       // keeps alive what it reads from
+  std::string hash = {};                    // of packed data (shard::TokenReader::hash())
 };
 
 // `path` is a folder with a manifest, or that of a stream (shard::names_stream()). Then the whole

@@ -74,7 +74,7 @@ Evaluation evaluate_shared(const nn::ModelAtLengths& model, const TokenSource& s
     alone.group = nullptr;
     alone.first_target = (column.score_from - column.read_from) * segment + 1;
     alone.progress = [&](std::int64_t targets) {
-      group.get_on();
+      group.check_for_stop();
       // Only the first process shows its progress; the others have as much to read.
       if (options.progress) {
         options.progress(std::min(targets * group.size(), source.tokens - 1));

@@ -4,9 +4,11 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/hash.h"
 #include "base/number.h"
 #include "base/progress.h"
 #include "base/rows.h"
+#include "base/tool.h"
 #include "eval/data_set.h"
 #include "eval/evaluate.h"
 #include "eval/loss_file.h"
@@ -21,6 +23,8 @@
 
 namespace ql::eval {
 namespace {
+
+constexpr const char* kSameJob = "start all processes with the same program, command and data";
 
 struct Checkpoint {
   std::string name;  // as given
@@ -168,6 +172,9 @@ void run_checkpoint(const Checkpoint& checkpoint, const std::vector<DataSet>& da
                     const StudyOptions& options, const std::function<void(const Json&)>& row) {
   const nn::Model model =
       weights::load_model(checkpoint.folder, at::TensorOptions(at::kFloat).device(options.device));
+  if (options.group != nullptr) {
+    options.group->require_same({{"-m", "weights with hash " + weights::hash_of(model)}}, kSameJob);
+  }
   const machine::Autocast autocast(options.device, options.precision);
   const auto report = [&](const net::Lengths& lengths, const DataSet& set,
                           const Evaluation& result) {
@@ -208,6 +215,28 @@ void run_unigram(const DataSet& training, const std::vector<DataSet>& data,
       [&](const DataSet& sets, const Evaluation& sum) { row(report_row(subject, sets, sum)); });
 }
 
+// Throws Error when processes of several hosts differ in what makes them one evaluation.
+void require_same_job(const StudyOptions& options, const std::vector<Checkpoint>& checkpoints,
+                      const std::vector<DataSet>& data) {
+  std::vector<machine::Fact> facts = {{"the version", version()},
+                                      {"--batch", std::to_string(options.batch)}};
+  for (const Checkpoint& checkpoint : checkpoints) {
+    facts.push_back(
+        {"-m", "a network with hash " +
+                   content_hash(net::network_to_json(checkpoint.model.network).dump())});
+    for (const net::Lengths& lengths : checkpoint.lengths) {
+      facts.push_back({"the lengths", fmt::format("{}, {}, {}", lengths.segment, lengths.memory,
+                                                  lengths.compressed_memory)});
+    }
+  }
+  for (const DataSet& set : data) {
+    facts.push_back({"--data", fmt::format("{} tokens with hash {} (vocabulary: {})",
+                                           with_thousands(set.source.tokens), set.hash,
+                                           describe(set.vocabulary))});
+  }
+  options.group->require_same(facts, kSameJob);
+}
+
 // Tells whether all results can be computed while a stream on standard input is read, once and in
 // order.
 bool needs_one_pass(const StudyOptions& options, std::size_t rows) {
@@ -243,6 +272,7 @@ void run_study(const StudyOptions& options, const std::function<void(const Json&
       check_vocabulary(checkpoint.name, checkpoint.model.vocabulary, data.back());
     }
   }
+  if (options.group != nullptr) require_same_job(options, checkpoints, data);
   std::optional<DataSet> training;
   if (options.unigram) {
     training = open_data(*options.unigram);

@@ -162,8 +162,9 @@ Precision set_up_precision(const at::Device& device, Precision wanted, ProcessGr
         "add --device cuda, or set it to one of these");
   }
   if (group != nullptr) {
-    group->require_same(device.is_cpu() ? products_on_cpu(precision) : to_text(precision),
-                        "--precision");
+    group->require_same(
+        {{"--precision", device.is_cpu() ? products_on_cpu(precision) : to_text(precision)}},
+        "name one that all processors have");
   }
   at::globalContext().setAllowTF32CuBLAS(precision == Precision::kTf32);
   return precision;

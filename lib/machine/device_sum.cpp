@@ -67,6 +67,11 @@ void DeviceSum::enqueue(const at::Tensor& tensor) {
 
 void DeviceSum::wait_for_begin() { state_->begins.synchronize(); }
 
+bool DeviceSum::has_ended() {
+  state_->under_way = state_->under_way && !state_->ends.query();
+  return !state_->under_way;
+}
+
 void DeviceSum::wait_for_end() {
   state_->ends.synchronize();
   state_->under_way = false;
@@ -88,6 +93,7 @@ std::string DeviceSum::make_address() { return ""; }
 DeviceSum::DeviceSum(const c10::Device& device, int, int, const std::string&) { require(device); }
 void DeviceSum::enqueue(const at::Tensor&) {}
 void DeviceSum::wait_for_begin() {}
+bool DeviceSum::has_ended() { return true; }
 void DeviceSum::wait_for_end() {}
 
 #endif

@@ -31,7 +31,8 @@ class DeviceSum {
   // Until the device has come to the first sum since the last wait_for_end(), thus has done what
   // is this process's own work.
   void wait_for_begin();
-  // Until no sum is left.
+  // Whether no sum is left.
+  bool has_ended();
   void wait_for_end();
 
  private:

@@ -17,12 +17,19 @@
 
 namespace ql::machine {
 
+// Something that all processes of a job have to have in common.
+struct Fact {
+  std::string name, value;
+};
+
 // Every function that is said to be common has to be called by all processes, in the same order. It
-// throws Error when another process has failed, is silent or does not get on: which, and why.
+// throws Error when another process has failed or lets the others wait too long: which, and why.
+// When a signal has asked this process to stop and the others do not come soon, it throws
+// Interrupted.
 class ProcessGroup {
  public:
   // Waits for all that were launched together. `patience`: how long one may let the others wait.
-  // Throws Error when they do not come.
+  // Throws Error when they do not come, Interrupted when a signal asks one of them to stop.
   ProcessGroup(const LaunchedProcess& process, std::chrono::seconds patience);
   // During an exception the first process stays some seconds, for the others to hear why.
   ~ProcessGroup();
@@ -32,7 +39,7 @@ class ProcessGroup {
   int rank() const;
   int size() const;
   int local_rank() const;  // among the processes on this machine,
-  int local_size() const;  // which are so many
+  int local_size() const;  // which are this many
   bool is_first() const { return rank() == 0; }
 
   // Waits for a sum that is under way. It has to be called before anybody looks at the tensors, and
@@ -51,11 +58,17 @@ class ProcessGroup {
   // other way: only so is it known whose fault it is when the device does not get there.
   void await_device();
 
+  // Common. `own` [share_of(rows).count, ...], float32 on any device, belongs to this process's
+  // rows. The result [rows, ...] is on the CPU and has the bits of every process's own rows.
+  at::Tensor all_rows(const at::Tensor& own, std::int64_t rows);
   // Common. The first process's text.
-  std::string from_first(const std::string& text);
+  std::string from_first(const std::string& text) { return gather(is_first() ? text : "")[0]; }
   std::int64_t from_first(std::int64_t value);
-  // Common. Throws Error unless all processes give the same text; `what` says what it is of.
-  void require_same(const std::string& text, const std::string& what);
+  // Common. The texts of all processes.
+  std::vector<std::string> gather(const std::string& text);
+  // Common. Throws Error, in all processes, that names the first fact that is not the same, and two
+  // hosts with what they have.
+  void require_same(const std::vector<Fact>& facts, const std::string& remedy);
 
   // Common. Returns the signal that has asked one of the processes to stop, the first one of
   // kStopSignals when several have come; 0: none. `clock` becomes the first process's, too: both
@@ -66,11 +79,12 @@ class ProcessGroup {
   // one row at most. Throws Error when there are fewer rows than processes.
   RowRange share_of(std::int64_t rows) const;
 
-  // Tells the others that this process gets on. Long work between two common calls needs it.
-  void get_on();
+  // Throws Interrupted when a signal has asked one of the processes to stop. Long work between two
+  // common calls calls it again and again.
+  void check_for_stop();
 
-  // Tells the others why this process ends; they then end, too.
-  void tell_failure(const std::exception& error) noexcept;
+  // Lets the others know why this process ends; they then end, too.
+  void publish_failure(const std::exception& error) noexcept;
 
  private:
   struct State;
@@ -78,10 +92,10 @@ class ProcessGroup {
 };
 
 // The group of the processes that a launcher has started, of which this is one; null for a process
-// alone. From now on only the first process talks, but for errors.
+// alone. From now on only the first process talks, except for errors.
 std::unique_ptr<ProcessGroup> join_processes(std::chrono::seconds patience);
 
-// Runs `work`; what it throws, but a stop that was asked for, is told the others of the group.
+// Runs `work`. What it throws ends the other processes of the group, too.
 void run_in_group(ProcessGroup* group, const std::function<void()>& work);
 
 }  // namespace ql::machine

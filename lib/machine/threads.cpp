@@ -89,15 +89,15 @@ void set_threads(int threads) {
   if (find_blas().openblas && set_openblas_threads != nullptr) set_openblas_threads(threads);
 }
 
-ThreadSetup set_up_threads(int threads) {
+ThreadSetup set_up_threads(int threads, const ProcessGroup* group) {
   if (threads > kMostThreads) {
     throw UsageError("--threads", fmt::format("{} is more than {}", threads, kMostThreads));
   }
   keep_freed_memory();
   ThreadSetup setup;
   const std::optional<LaunchedProcess> process = find_launched_process();
-  setup.threads =
-      threads > 0 ? threads : std::max(1, usable_cores() / (process ? process->local_size : 1));
+  const int sharing = group != nullptr ? group->local_size() : process ? process->local_size : 1;
+  setup.threads = threads > 0 ? threads : std::max(1, usable_cores() / sharing);
   const Blas blas = find_blas();
   setup.blas = blas.name;
   if (blas.openblas) setup.blas += " " + take_better_openblas_kernels();

@@ -8,6 +8,8 @@
 
 namespace ql::machine {
 
+class ProcessGroup;
+
 // Lets the memory of tensors that come and go every step stay with the process: fresh pages of the
 // system would cost a tenth of the time.
 void keep_freed_memory();
@@ -19,12 +21,13 @@ struct ThreadSetup {
 };
 
 // Sets the threads of LibTorch and of the BLAS beneath it (0: usable_cores() of base/resources.h,
-// shared among the processes of base/launched_process.h on this machine), lets OpenBLAS take
+// shared among the processes on this machine: those of the group, or without one those of
+// base/launched_process.h), lets OpenBLAS take
 // kernels that suit the processor (machine/openblas_kernels_internal.h), keeps freed memory,
 // measures for some milliseconds, and logs a warning with the cure when the BLAS is slow or keeps a
 // second pool of threads. Call it before the first tensor operation. Throws UsageError above 1024
 // threads.
-ThreadSetup set_up_threads(int threads);
+ThreadSetup set_up_threads(int threads, const ProcessGroup* group = nullptr);
 
 // Sets the threads of LibTorch and of the BLAS beneath it, and nothing else.
 void set_threads(int threads);

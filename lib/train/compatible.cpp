@@ -51,14 +51,10 @@ Json with_defaults(const std::string& where, const Json& training) {
   return training_to_json(training_from_json(JsonObject(training, where + ": training")));
 }
 
-void choose_cutoffs(net::Network& network, shard::JoinedData& data,
-                    const std::function<void()>& get_on) {
+void choose_cutoffs(net::Network& network, shard::JoinedData& data) {
   Progress progress(fmt::format("counting {}", data.name()), "tokens", data.tokens());
-  const std::vector<std::int64_t> counts =
-      eval::count_tokens(eval::source_of(data), network.vocab_size, [&](std::int64_t done) {
-        progress.update(done);
-        get_on();
-      });
+  const std::vector<std::int64_t> counts = eval::count_tokens(
+      eval::source_of(data), network.vocab_size, [&](std::int64_t done) { progress.update(done); });
   progress.finish();
   const double plain = net::softmax_products(network, counts);
   network.cutoffs = net::propose_cutoffs(network, counts);
@@ -70,7 +66,7 @@ void choose_cutoffs(net::Network& network, shard::JoinedData& data,
 }  // namespace
 
 net::Network with_vocabulary(const net::Network& network, const std::string& where,
-                             shard::JoinedData& data, const std::function<void()>& get_on) {
+                             shard::JoinedData& data) {
   const std::int64_t size = data.vocabulary().size;
   if (network.vocab_size != 0 && network.vocab_size != size) {
     throw Error(where,
@@ -82,7 +78,7 @@ net::Network with_vocabulary(const net::Network& network, const std::string& whe
   complete.vocab_size = size;
   if (complete.cutoffs_from_data) {
     complete.cutoffs_from_data = false;
-    choose_cutoffs(complete, data, get_on);
+    choose_cutoffs(complete, data);
   }
   complete.check(where);
   return complete;

@@ -1,7 +1,6 @@
 // Checks that network, data and checkpoint fit together before a training starts or goes on.
 #pragma once
 
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -13,10 +12,9 @@
 namespace ql::train {
 
 // Returns the network with vocab_size, and cutoffs that are "auto", from the data. Throws Error
-// when `network` (of the preset `where`) has another size or does not fit it. `get_on` is called
-// again and again while all of the data is read.
+// when `network` (of the preset `where`) has another size or does not fit it.
 net::Network with_vocabulary(const net::Network& network, const std::string& where,
-                             shard::JoinedData& data, const std::function<void()>& get_on);
+                             shard::JoinedData& data);
 
 // Throws Error that names both places when size or hash of the vocabularies differ. Imported ids
 // may have no hash: then only the sizes are compared, with a warning.

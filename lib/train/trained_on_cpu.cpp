@@ -6,7 +6,6 @@
 
 #include "machine/device.h"
 #include "machine/pieces.h"
-#include "train/all_rows.h"
 #include "train/step_loss.h"
 
 namespace ql::train {
@@ -58,7 +57,7 @@ nn::Memory TrainedOnCpu::memory() const {
     for (const std::vector<nn::NamedTensor>& part : parts) rows.push_back(part[number].tensor);
     ++number;
     const at::Tensor own = at::cat(rows);
-    return group_ != nullptr ? all_rows(own, *group_, rows_, config_.batch) : own;
+    return group_ != nullptr ? group_->all_rows(own, config_.batch) : own;
   });
 }
 

@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "nn/accumulation_internal.h"
-#include "train/all_rows.h"
 #ifdef QL_CUDA
 #include "train/cuda_steps.h"
 #endif
@@ -93,7 +92,7 @@ StepResult TrainedOnDevice::step(Streams& streams, std::int64_t step, double lea
 
 nn::Memory TrainedOnDevice::memory() const {
   return step_.memory().with([this](const at::Tensor& own) {
-    return group_ != nullptr ? all_rows(own, *group_, step_.rows(), config_.batch) : own;
+    return group_ != nullptr ? group_->all_rows(own, config_.batch) : own;
   });
 }
 

@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "base/hash.h"
 #include "base/log.h"
 #include "base/number.h"
 #include "base/resources.h"
@@ -15,20 +14,9 @@
 #include "train/checkpoint.h"
 #include "train/retention.h"
 #include "train/schedule.h"
+#include "weights/weights.h"
 
 namespace ql::train {
-namespace {
-
-std::string hash_of_weights(const nn::Model& model) {
-  ContentHasher hasher;
-  for (const nn::NamedTensor& parameter : model.parameters()) {
-    const at::Tensor tensor = parameter.tensor.detach().cpu().contiguous();
-    hasher.update(tensor.data_ptr(), tensor.nbytes());
-  }
-  return hasher.digest();
-}
-
-}  // namespace
 
 double TrainingRun::progress() const {
   return training_progress(task_.config, state_.step,
@@ -297,10 +285,7 @@ void TrainingRun::save(const std::filesystem::path& folder) {
   state_.processes = task_.group != nullptr ? task_.group->size() : 1;
   state_.epoch = streams_.epoch(state_.step);
   state_.position = streams_.position(state_.step);
-  if (task_.group != nullptr) {
-    task_.group->require_same(hash_of_weights(trained_->model()),
-                              fmt::format("weights after step {}", state_.step));
-  }
+  require_same_weights();
   const bool last = folder == folder_.last();
   if (is_first()) {
     log_->sync();
@@ -317,6 +302,13 @@ void TrainingRun::save(const std::filesystem::path& folder) {
     retain(folder_.path(), state_.step, {task_.config.keep_last, task_.config.keep_every});
   }
   log_debug("step {}: wrote {}", state_.step, folder.string());
+}
+
+void TrainingRun::require_same_weights() {
+  if (task_.group == nullptr) return;
+  task_.group->require_same({{fmt::format("weights after step {}", state_.step),
+                              "hash " + weights::hash_of(trained_->model())}},
+                            "start all processes on processors of the same kind");
 }
 
 void TrainingRun::save_unsaved() {

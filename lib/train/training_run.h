@@ -74,6 +74,7 @@ class TrainingRun {
   bool has_better(double loss) const;
   bool checkpoint_due() const;
   void save(const std::filesystem::path& folder);
+  void require_same_weights();
   void save_unsaved();
   void save_before_failing();
   Figures figures() const;

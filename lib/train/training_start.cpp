@@ -1,15 +1,19 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <array>
 #include <limits>
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/number.h"
 #include "base/resources.h"
+#include "base/tool.h"
 #include "eval/evaluate.h"
 #include "eval/token_check.h"
+#include "machine/vector_version.h"
 #include "net/cost.h"
 #include "train/checkpoint.h"
 #include "train/compatible.h"
@@ -73,9 +77,37 @@ void warn_of_untrained_unknown(const shard::JoinedData& data, const shard::Joine
       validation.name(), data.name());
 }
 
+std::string describe(const DataIdentity& data, const shard::JoinedData& reader) {
+  return fmt::format("{} tokens with hash {} (vocabulary: {})", with_thousands(data.tokens),
+                     data.hash, shard::describe(reader.vocabulary()));
+}
+
+// Throws Error when processes of several hosts differ in what makes them one training.
+void require_same_job(const TrainingTask& task, const shard::JoinedData& data,
+                      const shard::JoinedData& validation) {
+  std::vector<machine::Fact> facts = {{"the version", version()},
+                                      {"--data", describe(identity_of(data), data)},
+                                      {"--valid", describe(identity_of(validation), validation)}};
+  for (const Json& settings : {net::network_to_json(task.network), training_to_json(task.config)}) {
+    for (const auto& item : settings.items()) facts.push_back({item.key(), item.value().dump()});
+  }
+  static const std::array<const char*, 3> kStarts{"a new training", "--resume", "--force"};
+  static const std::array<const char*, 3> kVersions{"portable", "avx2", "avx512"};
+  facts.push_back({"the start", kStarts.at(static_cast<std::size_t>(task.start))});
+  facts.push_back({"--init", task.init.empty() ? "none" : "a checkpoint"});
+  facts.push_back({"--stop-at", std::to_string(task.stop_at)});
+  facts.push_back({"--device", task.compute.device.is_cpu() ? "cpu" : "cuda"});
+  if (task.compute.device.is_cpu()) {
+    facts.push_back({machine::kVectorVersionVariable,
+                     kVersions.at(static_cast<std::size_t>(machine::vector_version()))});
+  }
+  task.group->require_same(facts, "start all processes with the same program, command and data");
+}
+
 // Returns `validation` after it checked that everything fits together.
 shard::JoinedData& checked(const TrainingTask& task, shard::JoinedData& data,
                            shard::JoinedData& validation) {
+  if (task.group != nullptr) require_same_job(task, data, validation);
   net::make_geometry(task.network, task.network.lengths);
   require_same_vocabulary(validation.name(), validation.vocabulary(), data.name(),
                           data.vocabulary());
@@ -111,7 +143,22 @@ fs::path find_checkpoint(const TrainingTask& task) {
   if (task.start == Start::kResume && is_first_of(task)) {
     checkpoint = find_resume_point(task.run).string();
   }
-  return task.group != nullptr ? task.group->from_first(checkpoint) : checkpoint;
+  if (task.group == nullptr) return checkpoint;
+  checkpoint = task.group->from_first(checkpoint);
+  // RUN is read by all of them for a resume and for a rollback.
+  const fs::path state = fs::path(checkpoint) / "state.json";
+  const bool resumes = !checkpoint.empty();
+  const bool rolls_back = task.config.divergence == OnDivergence::kRollback;
+  if (resumes || rolls_back) {
+    const bool there = fs::exists(resumes ? state : task.run);
+    const std::string hash =
+        there && resumes ? "a state.json with hash " + content_hash(read_file(state)) : "";
+    task.group->require_same({{resumes ? checkpoint : task.run.string(), !there    ? "nothing there"
+                                                                         : resumes ? hash
+                                                                                   : "it"}},
+                             "put it where all hosts see it, or copy it to each of them");
+  }
+  return checkpoint;
 }
 
 // The rows of the batch that this process trains on.
@@ -223,6 +270,7 @@ void TrainingRun::start() {
     resume();
   }
   watch_ = Stopwatch(state_.elapsed);
+  require_same_weights();
   if (is_first()) open_log();
   agree();
   last_at_ = elapsed_;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "net/cost.h"
 #include "net/model_file.h"
 #include "net/state_file.h"
@@ -156,6 +157,15 @@ TensorFile read_weights(const std::filesystem::path& folder) {
   TensorFile file = read_safetensors(folder / "model.safetensors");
   drop_library_prefix(file);
   return file;
+}
+
+std::string hash_of(const nn::Model& model) {
+  ContentHasher hasher;
+  for (const nn::NamedTensor& parameter : model.parameters()) {
+    const at::Tensor tensor = parameter.tensor.detach().cpu().contiguous();
+    hasher.update(tensor.data_ptr(), tensor.nbytes());
+  }
+  return hasher.digest();
 }
 
 nn::Model load_model(const std::filesystem::path& folder, const at::TensorOptions& options) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 
 #include "nn/model.h"
 #include "weights/safetensors.h"
@@ -24,5 +25,8 @@ TensorFile read_weights(const std::filesystem::path& folder);
 // dtype and device; the default is float32 on the CPU.
 nn::Model load_model(const std::filesystem::path& folder,
                      const at::TensorOptions& options = at::kFloat);
+
+// The hash of all parameters' bits.
+std::string hash_of(const nn::Model& model);
 
 }  // namespace ql::weights

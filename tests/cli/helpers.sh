@@ -60,3 +60,31 @@ catches_sigterm() {
   [ $((16#${caught:-0} & 0x4000)) -ne 0 ] || return 1
   case $(readlink "/proc/$1/exe") in *qemu*) sleep 5 ;; esac
 }
+
+free_port() {
+  perl -MIO::Socket::INET -e 'print IO::Socket::INET->new(Listen => 1, LocalAddr => "127.0.0.1")->sockport'
+}
+
+# start_ranks COUNT COMMAND...: starts it in the background as this many processes that share the work, with
+# the variables that torchrun sets. Their numbers are in $ranks.
+start_ranks() {
+  local count=$1 rank port
+  port=$(free_port) || fail "no free port"
+  shift
+  ranks=()
+  for ((rank = 0; rank < count; rank++)); do
+    RANK=$rank WORLD_SIZE=$count LOCAL_RANK=$rank LOCAL_WORLD_SIZE=$count MASTER_ADDR=127.0.0.1 \
+      MASTER_PORT=$port "$@" &
+    ranks+=($!)
+  done
+}
+
+# ranks COUNT COMMAND...: does the same and waits for them; fails with the code of the first that does.
+ranks() {
+  local code=0 process
+  start_ranks "$@"
+  for process in "${ranks[@]}"; do
+    wait "$process" || code=$((code == 0 ? $? : code))
+  done
+  return "$code"
+}

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <map>
+#include <set>
 
 #include "base/error.h"
 
@@ -41,7 +42,8 @@ TEST_CASE("torchrun's variables") {
                                    {"MASTER_ADDR", "node-a"},
                                    {"MASTER_PORT", "1234"},
                                    {"TORCHELASTIC_USE_AGENT_STORE", "True"},
-                                   {"TORCHELASTIC_RESTART_COUNT", "2"}});
+                                   {"TORCHELASTIC_RESTART_COUNT", "2"},
+                                   {"TORCHELASTIC_RUN_ID", "night"}});
   REQUIRE(process.has_value());
   CHECK(process->rank == 5);
   CHECK(process->size == 8);
@@ -50,7 +52,7 @@ TEST_CASE("torchrun's variables") {
   CHECK(process->address == "node-a");
   CHECK(process->port == 1234);
   CHECK(process->launcher_answers);
-  CHECK(process->restart == 2);
+  CHECK(process->job == "night/2");
 }
 
 TEST_CASE("other launchers") {
@@ -73,6 +75,7 @@ TEST_CASE("other launchers") {
   with_address["MASTER_ADDR"] = "node-a";
   const auto slurm = process_in(with_address);
   REQUIRE(slurm.has_value());
+  CHECK(slurm->address == "node-a");
   CHECK(slurm->size == 8);
   CHECK(slurm->local_size == 4);
   CHECK(slurm->local_rank == 1);
@@ -81,6 +84,69 @@ TEST_CASE("other launchers") {
   REQUIRE(mpich.has_value());
   CHECK(mpich->rank == 1);
   CHECK(mpich->local_size == 2);
+}
+
+TEST_CASE("launchers say where the first process is, and which job it belongs to") {
+  using Variables = std::map<std::string, std::string>;
+  const Variables slurm = {{"SLURM_PROCID", "1"},
+                           {"SLURM_STEP_NUM_TASKS", "2"},
+                           {"SLURM_LOCALID", "0"},
+                           {"SLURM_STEP_NUM_NODES", "2"},
+                           {"SLURM_JOB_ID", "71"},
+                           {"SLURM_STEP_ID", "3"},
+                           {"SLURM_STEP_NODELIST", "n[07-08]"}};
+  const Variables mpi = {{"OMPI_COMM_WORLD_RANK", "1"},
+                         {"OMPI_COMM_WORLD_SIZE", "2"},
+                         {"OMPI_COMM_WORLD_LOCAL_RANK", "0"},
+                         {"OMPI_COMM_WORLD_LOCAL_SIZE", "1"}};
+  struct Case {
+    Variables variables, more;
+    std::string address, job;
+  };
+  const std::vector<Case> cases = {
+      {slurm, {}, "n07", "71.3"},
+      {slurm, {{"SLURM_STEP_ID", "4"}}, "n07", "71.4"},
+      {mpi,
+       {{"PMIX_NAMESPACE", "110559233"},
+        {"OMPI_MCA_orte_hnp_uri", "110559232.0;tcp://192.0.2.2,10.0.0.2:44373;tcp6://[fd00::2]:5"}},
+       "192.0.2.2",
+       "110559233"},
+      {mpi, {{"OMPI_MCA_orte_hnp_uri", "1.0;tcp6://[fd00::2,fd01::2]:5"}}, "fd00::2", ""},
+      // mpirun in an allocation of Slurm, whose step is that of Open MPI's daemons.
+      {mpi,
+       {{"SLURM_STEP_NODELIST", "n08"}, {"OMPI_MCA_orte_hnp_uri", "1.0;tcp://10.0.0.7:4"}},
+       "10.0.0.7",
+       ""},
+      {mpi, {{"PMIX_NAMESPACE", "prterun-node-a-4711@1"}}, "node-a", "prterun-node-a-4711@1"}};
+  std::set<int> ports;
+  for (const Case& one : cases) {
+    CAPTURE(one.job);
+    Variables variables = one.more;
+    variables.insert(one.variables.begin(), one.variables.end());
+    const auto process = process_in(variables);
+    REQUIRE(process.has_value());
+    CHECK(process->address == one.address);
+    CHECK(process->job == one.job);
+    if (one.job.empty()) continue;
+    // Another job has another port; 32768 is the first one that Linux gives away by itself.
+    CHECK(process->port > 1024);
+    CHECK(process->port < 32768);
+    CHECK(ports.insert(process->port).second);
+    variables["MASTER_PORT"] = "1234";
+    CHECK(process_in(variables)->port == 1234);
+  }
+}
+
+TEST_CASE("the first host of Slurm's lists") {
+  const std::pair<const char*, const char*> cases[] = {{"n1", "n1"},
+                                                       {"a,b", "a"},
+                                                       {"n[3,5-7]", "n3"},
+                                                       {"n[003-128]", "n003"},
+                                                       {"n[1-2]-ib,x", "n1-ib"},
+                                                       {"r[2-3]n[04,06]", "r2n04"},
+                                                       {"n[4", "n4"},
+                                                       {"", ""}};
+  for (const auto& [list, host] : cases) CHECK(first_host(list) == host);
 }
 
 TEST_CASE("variables that do not fit together are refused by name") {

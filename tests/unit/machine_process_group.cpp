@@ -2,7 +2,13 @@
 
 #include <ATen/ATen.h>
 
+#include <unistd.h>
+
 #include <atomic>
+#include <chrono>
+#include <string>
+#include <thread>
+#include <tuple>
 
 #include "base/error.h"
 #include "base/signals.h"
@@ -64,35 +70,171 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("what differs between processes is found and named") {
-  std::atomic<int> refused{0};
-  test::in_group(3, [&](ProcessGroup& group) {
-    group.require_same("the same", "data");
-    try {
-      group.require_same(group.rank() == 2 ? "b" : "a", "weights");
-    } catch (const Error& error) {
-      const std::string text = error.what();
-      refused +=
-          text.find("weights: not the same in all 3 processes: 2 differs from process 0") == 0;
-    }
-  });
-  CHECK(refused == 3);
+TEST_CASE("the first thing that differs between processes is named with both hosts") {
+  struct Case {
+    std::vector<Fact> first, other;
+    std::string found;
+  };
+  const std::vector<Case> cases = {
+      {{{"data", "x"}, {"seed", "1"}}, {{"data", "y"}, {"seed", "2"}}, "data: BC has y, A has x"},
+      {{{"data", "x"}, {"seed", "1"}}, {{"data", "x"}, {"seed", "2"}}, "seed: BC has 2, A has 1"},
+      {{{"data", "x"}}, {{"data", "x"}, {"seed", "2"}}, "seed: BC has 2, A has nothing"},
+      {{{"data", "x"}, {"seed", ""}}, {{"data", "x"}}, "seed: BC has nothing, A has "}};
+  char host[256] = "";
+  ::gethostname(host, sizeof host - 1);
+  for (const Case& one : cases) {
+    std::atomic<int> refused{0}, right{0};
+    test::in_group(3, [&](ProcessGroup& group) {
+      group.require_same(one.first, "");
+      try {
+        group.require_same(group.rank() == 2 ? one.other : one.first, "do this");
+      } catch (const Error& error) {
+        ++refused;
+        std::string text = one.found + "; do this";
+        text.replace(text.find("BC"), 2, std::string("process 2 of 3 on host ") + host);
+        text.replace(text.find(", A ") + 2, 1, std::string("process 0 of 3 on host ") + host);
+        right += text == error.what();
+      }
+    });
+    CHECK(refused == 3);
+    CHECK(right == 3);
+  }
 }
 
 TEST_CASE("all others name the one that ends too early, whoever its neighbours are") {
   std::atomic<int> named{0};
   test::in_group(4, [&](ProcessGroup& group) {
-    if (group.rank() == 2) {
-      return;
-    }
+    if (group.rank() == 2) return;
     try {
       group.sum(at::ones({1000}));
     } catch (const Error& error) {
       const std::string text = error.what();
-      named += text.find("process 2 of 4 has ended") != std::string::npos;
+      named += text.find("the connection to process 2 of 4 on host ") != std::string::npos;
     }
   });
   CHECK(named == 3);
+}
+
+TEST_CASE("one that lets the others wait is named after the timeout") {
+  std::atomic<int> named{0};
+  const auto begin = std::chrono::steady_clock::now();
+  test::in_group(
+      3,
+      [&](ProcessGroup& group) {
+        if (group.rank() == 1) std::this_thread::sleep_for(std::chrono::seconds(12));
+        try {
+          group.sum(at::ones({1000}));
+        } catch (const Error& error) {
+          const std::string text = error.what();
+          named += text.find("process 1 of 3 on host ") != std::string::npos &&
+                   text.find("lets the others wait too long") != std::string::npos;
+        }
+      },
+      std::chrono::seconds(2));
+  CHECK(named == 3);
+  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(25));
+}
+
+TEST_CASE("an error of one ends the others with its words, and so does a signal") {
+  std::atomic<int> heard{0}, stopped{0};
+  for (const bool by_signal : {false, true}) {
+    try {
+      test::in_group(3, [&](ProcessGroup& group) {
+        run_in_group(&group, [&] {
+          if (group.rank() == 1 && by_signal) throw Interrupted(SIGUSR1);
+          if (group.rank() == 1) throw Error("valid/0.zst", "damaged");
+          try {
+            group.sum(at::ones({1000}));
+          } catch (const Interrupted& stop) {
+            stopped += stop.signal_number() == SIGUSR1;
+          } catch (const Error& error) {
+            const std::string text = error.what();
+            heard += text.find(": valid/0.zst: damaged") != std::string::npos;
+          }
+        });
+      });
+    } catch (const std::runtime_error&) {
+    }
+  }
+  CHECK(heard == 2);
+  CHECK(stopped == 2);
+}
+
+TEST_CASE("a process that is one too many is refused, and the others go on") {
+  std::atomic<int> refused{0}, good{0};
+  LaunchedProcess process;
+  process.size = process.local_size = 2;
+  process.port = test::free_port();
+  const auto join = [&](int rank, int size) {
+    LaunchedProcess own = process;
+    own.rank = rank;
+    own.size = size;
+    return std::make_unique<ProcessGroup>(own, std::chrono::seconds(20));
+  };
+  std::thread other([&] {
+    const auto group = join(1, 2);
+    const at::Tensor one = at::ones({1});
+    group->sum(one);
+    good += one.item<float>() == 2;
+  });
+  const auto group = join(0, 2);
+  for (const auto& [rank, size, words] :
+       {std::tuple(1, 2, "is one too many: host "), std::tuple(2, 3, "WORLD_SIZE: 3 on host ")}) {
+    try {
+      join(rank, size);
+    } catch (const Error& error) {
+      refused += std::string(error.what()).find(words) != std::string::npos;
+    }
+  }
+  const at::Tensor one = at::ones({1});
+  group->sum(one);
+  good += one.item<float>() == 2;
+  other.join();
+  CHECK(refused == 2);
+  CHECK(good == 2);
+}
+
+TEST_CASE("processes that do not agree on their number end together, and at once") {
+  for (const int first : {2, 3}) {
+    LaunchedProcess process;
+    process.port = test::free_port();
+    std::atomic<int> refused{0};
+    const auto join = [&](int rank, int size) {
+      LaunchedProcess own = process;
+      own.rank = rank;
+      own.size = size;
+      try {
+        const ProcessGroup group(own, std::chrono::seconds(60));
+      } catch (const Error& error) {
+        refused += std::string(error.what()).find("WORLD_SIZE: ") != std::string::npos;
+      }
+    };
+    const auto begin = std::chrono::steady_clock::now();
+    std::thread other([&] { join(1, 5 - first); });
+    join(0, first);
+    other.join();
+    CHECK(refused == 2);
+    CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(20));
+  }
+}
+
+TEST_CASE("two jobs at one port are refused by name") {
+  LaunchedProcess process;
+  process.size = 2;
+  process.port = test::free_port();
+  process.job = "7.0";
+  std::thread first(
+      [process] { CHECK_THROWS_AS(ProcessGroup(process, std::chrono::seconds(4)), Error); });
+  process.rank = 1;
+  process.job = "8.0";
+  std::string words;
+  try {
+    const ProcessGroup group(process, std::chrono::seconds(20));
+  } catch (const Error& error) {
+    words = error.what();
+  }
+  first.join();
+  CHECK(words.find("another job meets at 127.0.0.1:") != std::string::npos);
 }
 
 #ifndef QL_CUDA

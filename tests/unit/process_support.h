@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <exception>
 #include <functional>
 #include <thread>
@@ -27,7 +28,8 @@ inline int free_port() {
 }
 
 // Calls `work` once for each of `size` ranks, side by side; what one of them throws is thrown.
-inline void in_group(int size, const std::function<void(machine::ProcessGroup&)>& work) {
+inline void in_group(int size, const std::function<void(machine::ProcessGroup&)>& work,
+                     std::chrono::seconds patience = std::chrono::seconds(60)) {
   LaunchedProcess process;
   process.size = process.local_size = size;
   process.port = free_port();
@@ -38,7 +40,7 @@ inline void in_group(int size, const std::function<void(machine::ProcessGroup&)>
       try {
         LaunchedProcess own = process;
         own.rank = own.local_rank = rank;
-        machine::ProcessGroup group(own, std::chrono::seconds(60));
+        machine::ProcessGroup group(own, patience);
         work(group);
       } catch (...) {
         errors[static_cast<std::size_t>(rank)] = std::current_exception();
