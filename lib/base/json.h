@@ -22,6 +22,20 @@ Json read_json(const std::filesystem::path& path);
 // Indented by two, newline at the end.
 std::string dump_json(const Json& json);
 
+// Makes the text that dump_json() makes of an object, without the object: nlohmann_json needs
+// memory to destroy a tree, and ends the process when there is none.
+class JsonObjectText {
+ public:
+  // `value` is the value's own text, as dump_json() makes it, with or without the end of its line.
+  void add(std::string_view key, std::string_view value);
+  std::string text() const;
+
+ private:
+  std::string items_;
+};
+// The text of a list, likewise.
+std::string json_list_text(const std::vector<std::string>& items);
+
 // Typed access to one object. Construct it where the object is known; `where` is "file" or
 // "file: key". All getters throw FormatError with the place, the expected and the found type.
 class JsonObject {

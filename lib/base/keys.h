@@ -171,6 +171,11 @@ Struct read_keys(const JsonObject& json) {
   return all;
 }
 
+template <typename Value>
+inline constexpr bool is_optional = false;
+template <typename Value>
+inline constexpr bool is_optional<std::optional<Value>> = true;
+
 template <typename Struct>
 Json write_keys(const Struct& all);
 
@@ -196,6 +201,43 @@ Json write_keys(const Struct& all) {
     if (Json made = written(value); !made.is_null()) json[key] = std::move(made);
   });
   return json;
+}
+
+// The text that dump_json() makes of write_keys(all), without a tree (base/json.h).
+template <typename Struct>
+std::string keys_text(const Struct& all);
+
+template <typename Value>
+std::string written_text(const Value& value) {
+  if constexpr (std::is_enum_v<Value> || std::is_arithmetic_v<Value> ||
+                std::is_same_v<Value, std::string>) {
+    return dump_json(written(value));
+  } else {
+    return keys_text(value);
+  }
+}
+template <typename Item>
+std::string written_text(const std::vector<Item>& list) {
+  std::vector<std::string> items;
+  for (const Item& item : list) items.push_back(written_text(item));
+  return json_list_text(items);
+}
+
+template <typename Struct>
+std::string keys_text(const Struct& all) {
+  JsonObjectText object;
+  const auto add = [&object](const char* key, const auto& value) {
+    object.add(key, written_text(value));
+  };
+  keys_of(all)(all, [&](const char* key, const auto& value, const Range& = {}, unsigned = 0) {
+    using Value = std::decay_t<decltype(value)>;
+    if constexpr (is_optional<Value>) {
+      if (value) add(key, *value);
+    } else {
+      add(key, value);
+    }
+  });
+  return object.text();
 }
 
 }  // namespace ql

@@ -8,6 +8,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <new>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <unordered_map>
 
@@ -125,6 +126,7 @@ void multiply_by_onednn(at::Tensor& result, const at::Tensor& a, const at::Tenso
     thread_local dnnl::stream stream(engine());
     primitive.product.execute(stream, primitive.arguments);
   } catch (const dnnl::error& error) {
+    if (error.status == dnnl_out_of_memory) throw std::bad_alloc();
     throw std::logic_error(error.message);
   }
 }

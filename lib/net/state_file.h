@@ -23,8 +23,9 @@ void check_files(const std::filesystem::path& folder, const std::vector<std::str
 // Tells whether state.json has a hash of this file. Throws as read_state_file() does.
 bool covers(const std::filesystem::path& folder, const std::string& file);
 
-// The files must be there. A signal does not end it: a checkpoint is written when one has come.
-void write_state_file(const std::filesystem::path& folder, const Json& state,
+// `state` is the text of an object, as dump_json() makes it. The files must be there. A signal does
+// not end it: a checkpoint is written when one has come.
+void write_state_file(const std::filesystem::path& folder, const std::string& state,
                       const std::vector<std::string>& files);
 
 }  // namespace ql::net

@@ -88,25 +88,27 @@ nn::Memory finite_memory(const TrainedNetwork& trained, std::int64_t steps) {
   return memory;
 }
 
-void write_checkpoint(const fs::path& folder, const net::ModelFile& description,
+CheckpointTexts::CheckpointTexts(const net::ModelFile& description)
+    : model(dump_json(net::model_file_to_json(description))),
+      vocabulary(description.vocabulary_text) {}
+
+void write_checkpoint(const fs::path& folder, const CheckpointTexts& texts,
                       const TrainedNetwork& trained, const TrainingState& state) {
   const nn::Memory memory = finite_memory(trained, state.step);
   AtomicFolder atomic(folder);
   const fs::path& temporary = atomic.temporary();
   const std::map<std::string, std::string> metadata = {{"step", std::to_string(state.step)}};
-  write_file_atomically(temporary / "model.json", dump_json(net::model_file_to_json(description)));
+  write_file_atomically(temporary / "model.json", texts.model);
   weights::write_safetensors(temporary / kWeights, trained.model().parameters(), metadata);
   weights::write_safetensors(temporary / kOptimizer, trained.moments(), metadata);
   weights::write_safetensors(temporary / kMemory, memory.named(), metadata);
 
-  const bool has_vocabulary = !description.vocabulary_text.empty();
-  if (has_vocabulary) {
-    write_file_atomically(temporary / shard::kVocabularyFile, description.vocabulary_text);
-  }
+  const bool has_vocabulary = !texts.vocabulary.empty();
+  if (has_vocabulary) write_file_atomically(temporary / shard::kVocabularyFile, texts.vocabulary);
 
   TrainingState saved = state;
   saved.updates = trained.updates();
-  net::write_state_file(temporary, state_to_json(saved), covered_files(has_vocabulary));
+  net::write_state_file(temporary, state_text(saved), covered_files(has_vocabulary));
   atomic.commit();
 }
 

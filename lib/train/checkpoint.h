@@ -18,8 +18,16 @@ namespace ql::train {
 // of several processes writes a checkpoint, the others have to call this.
 nn::Memory finite_memory(const TrainedNetwork& trained, std::int64_t steps);
 
+// The texts of a checkpoint that are the same in all of a training. They are made where it begins:
+// the tree of JSON that the first is made from needs memory to be destroyed, and ends the process
+// when there is none.
+struct CheckpointTexts {
+  CheckpointTexts(const net::ModelFile& description);  // NOLINT(google-explicit-constructor)
+  std::string model, vocabulary;  // model.json and vocabulary.json; the second may be empty
+};
+
 // Replaces `folder`. Throws Diverged as finite_memory() does, and leaves the folder as it is then.
-void write_checkpoint(const std::filesystem::path& folder, const net::ModelFile& description,
+void write_checkpoint(const std::filesystem::path& folder, const CheckpointTexts& texts,
                       const TrainedNetwork& trained, const TrainingState& state);
 
 // state.json alone, its checksum verified. Throws FormatError with the reason.

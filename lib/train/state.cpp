@@ -69,7 +69,7 @@ constexpr auto keys_of(const TrainingState&) {
   };
 }
 
-Json state_to_json(const TrainingState& state) { return write_keys(state); }
+std::string state_text(const TrainingState& state) { return keys_text(state); }
 
 TrainingState state_from_json(const JsonObject& json) {
   auto state = read_keys<TrainingState>(json);

@@ -52,7 +52,8 @@ struct TrainingState {
   DataIdentity data, validation;
 };
 
-Json state_to_json(const TrainingState& state);
+// As dump_json() makes it, but without a tree (base/json.h).
+std::string state_text(const TrainingState& state);
 TrainingState state_from_json(const JsonObject& json);
 
 }  // namespace ql::train

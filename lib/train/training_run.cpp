@@ -289,7 +289,7 @@ void TrainingRun::save(const std::filesystem::path& folder) {
   const bool last = folder == folder_.last();
   if (is_first()) {
     log_->sync();
-    write_checkpoint(folder, description_, *trained_, state_);
+    write_checkpoint(folder, texts_, *trained_, state_);
   } else {
     finite_memory(*trained_, state_.step);  // takes part in bringing all rows together
   }

@@ -85,9 +85,10 @@ class TrainingRun {
   std::filesystem::path resumed_;  // the checkpoint to go on from; empty: there is none
   Json changed_ = Json::object();  // the settings that this resume has changed
   std::int64_t resumed_step_ = 0;
-  const TrainingTask task_;     // its open slices and passes are chosen
-  MemoryEstimate memory_;       // estimated before any of it is taken
-  net::ModelFile description_;  // model.json of the checkpoints
+  const TrainingTask task_;  // its open slices and passes are chosen
+  MemoryEstimate memory_;    // estimated before any of it is taken
+  net::ModelFile description_;
+  CheckpointTexts texts_;  // made from it
   std::unique_ptr<TrainedNetwork> trained_;
   TrainingState state_;
   std::optional<RunLog> log_;

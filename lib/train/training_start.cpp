@@ -251,6 +251,7 @@ TrainingRun::TrainingRun(const TrainingTask& task, shard::JoinedData& data,
                               net::cost(task.network, task.network.lengths).parameters,
                               own_config(task_), at::get_num_threads(), validation.tokens())),
       description_(describe(task_, data)),
+      texts_(description_),
       trained_(make_trained_network(task.network, task_.config, task.compute, task.group)),
       line_("training", "steps", task.config.steps) {
   if (task.group != nullptr) {

@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <set>
 
@@ -23,11 +24,16 @@ const SafetensorsType& type_of(const nn::NamedTensor& tensor, const std::string&
 std::string make_header(const std::vector<nn::NamedTensor>& tensors,
                         const std::map<std::string, std::string>& metadata,
                         const std::string& where) {
-  Json header = Json::object();
+  // There is no tree of JSON, which would need memory to be destroyed.
+  const auto quoted = [](const std::string& value) { return Json(value).dump(); };
+  std::vector<std::string> entries;
   if (!metadata.empty()) {
-    Json texts = Json::object();
-    for (const auto& [key, value] : metadata) texts[key] = value;
-    header[kSafetensorsMetadata] = texts;
+    std::vector<std::string> texts;
+    for (const auto& [key, value] : metadata) {
+      texts.push_back(fmt::format("{}:{}", quoted(key), quoted(value)));
+    }
+    entries.push_back(
+        fmt::format("{}:{{{}}}", quoted(kSafetensorsMetadata), fmt::join(texts, ",")));
   }
   std::set<std::string> names = {kSafetensorsMetadata};
   std::int64_t position = 0;
@@ -38,14 +44,12 @@ std::string make_header(const std::vector<nn::NamedTensor>& tensors,
     }
     const SafetensorsType& type = type_of(tensor, where);
     const std::int64_t end = position + tensor.tensor.numel() * type.bytes;
-    Json entry = Json::object();
-    entry["dtype"] = type.name;
-    entry["shape"] = tensor.tensor.sizes().vec();
-    entry["data_offsets"] = {position, end};
-    header[tensor.name] = std::move(entry);
+    entries.push_back(fmt::format(R"({}:{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})",
+                                  quoted(tensor.name), type.name,
+                                  fmt::join(tensor.tensor.sizes(), ","), position, end));
     position = end;
   }
-  std::string text = header.dump();
+  std::string text = fmt::format("{{{}}}", fmt::join(entries, ","));
   // Spaces keep the tensors aligned for readers that map the file.
   text.resize((text.size() + 7) / 8 * 8, ' ');
   return text;

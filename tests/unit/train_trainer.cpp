@@ -338,7 +338,7 @@ TEST_CASE("a checkpoint without the newer keys goes on as their defaults say") {
   CHECK(state.erase("since_best") == 1);
   test::spill(last / "model.json", dump_json(net::model_file_to_json(old)));
   net::write_state_file(
-      last, state,
+      last, dump_json(state),
       {"model.json", "model.safetensors", "optimizer.safetensors", "memory.safetensors"});
   parts.task.start = Start::kResume;
   parts.task.stop_at = 0;
