@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/number.h"
 #include "base/rows.h"
+#include "base/signals.h"
 #include "base/tool.h"
 #include "eval/report.h"
 #include "eval/study.h"
@@ -152,6 +153,7 @@ void score_units(const ql::Options& options, const ql::eval::StudyOptions& study
                                 const ql::eval::TokenTexts& texts) {
     for (std::int64_t i = 0; i < targets.count; ++i) {
       write(ql::eval::token_row(targets, i, texts));
+      ql::check_for_stop();  // with --top the rows of a chunk take minutes
     }
     out.flush();
   };

@@ -101,25 +101,23 @@ void IndependentScorer::score(std::int64_t segments) {
     const at::Tensor scored =
         states.flatten(0, 1).index_select(0, at::tensor(places).to(states.device()));
     const at::Tensor losses = losses_in_blocks(model_.model(), scored, at::tensor(ids));
-    const std::vector<LikelyToken> likeliest =
-        likeliest_in_blocks(model_.model(), scored, options_.top);
-    ScoredTargets rest{0,
-                       ids.data(),
-                       losses.data_ptr<double>(),
-                       static_cast<std::int64_t>(ids.size()),
-                       likeliest.data(),
-                       options_.top};
-    // Without a begin token the first token of a unit is no target, so positions have gaps.
-    for (std::size_t first = 0; first < ids.size();) {
-      std::size_t end = first + 1;
-      while (end < ids.size() && positions[end] == positions[end - 1] + 1) ++end;
-      const auto run = static_cast<std::int64_t>(end - first);
-      ScoredTargets targets = rest;
-      targets.position = positions[first];
-      targets.count = run;
-      add_losses(targets, options_, evaluation_);
-      rest.skip(run);
-      first = end;
+    const std::int64_t all = scored.size(0);
+    const std::int64_t most = rows_of_likeliest(model_.model(), scored, options_.top);
+    for (std::int64_t block = 0; block < all; block += most) {
+      const std::int64_t end_of_block = std::min(all, block + most);
+      const std::vector<LikelyToken> likeliest = likeliest_in_blocks(
+          model_.model(), scored.narrow(0, block, end_of_block - block), options_.top);
+      // Without a begin token the first token of a unit is no target, so positions have gaps.
+      for (std::int64_t first = block, end = block; first < end_of_block; first = end) {
+        const auto position = [&](std::int64_t row) {
+          return positions[static_cast<std::size_t>(row)];
+        };
+        for (end = first + 1; end < end_of_block && position(end) == position(end - 1) + 1;) ++end;
+        add_losses({position(first), ids.data() + first, losses.data_ptr<double>() + first,
+                    end - first, likeliest.data() + (first - block) * options_.top, options_.top},
+                   options_, evaluation_);
+      }
+      check_for_stop();
     }
   }
   inputs_.erase(inputs_.begin(), inputs_.begin() + count);

@@ -4,6 +4,7 @@
 #include <functional>
 #include <tuple>
 
+#include "base/signals.h"
 #include "kernels/softmax.h"
 #include "machine/device.h"
 #include "machine/pieces.h"
@@ -18,6 +19,16 @@ constexpr std::int64_t kLogitsPerPiece = std::int64_t{1} << 20;
 // A piece of work on the CPU has so many rows at most. Our own kernels need no logits of all
 // columns for a loss.
 constexpr std::int64_t kRowsOfPiece = kernels::kFewSoftmaxRows;
+// So many likely tokens are held at a time.
+constexpr std::int64_t kMostLikely = (std::int64_t{64} << 20) / sizeof(LikelyToken);
+
+std::int64_t rows_of_block(const nn::Model& model) {
+  return std::max<std::int64_t>(1, kLogitsPerBlock / model.network().vocab_size);
+}
+
+std::int64_t rows_of_likely_piece(const nn::Model& model) {
+  return std::clamp<std::int64_t>(kLogitsPerPiece / model.network().vocab_size, 1, kRowsOfPiece);
+}
 
 // Calls use(first, count) for blocks of rows; on the CPU for pieces, in several threads.
 void for_blocks(const nn::Model& model, const at::Tensor& rows, std::int64_t rows_of_piece,
@@ -27,8 +38,7 @@ void for_blocks(const nn::Model& model, const at::Tensor& rows, std::int64_t row
     machine::for_pieces(all, rows_of_piece, use);
     return;
   }
-  const std::int64_t block =
-      std::max<std::int64_t>(1, kLogitsPerBlock / model.network().vocab_size);
+  const std::int64_t block = rows_of_block(model);
   for (std::int64_t row = 0; row < all; row += block) use(row, std::min(block, all - row));
 }
 
@@ -57,19 +67,39 @@ std::vector<LikelyToken> likeliest_in_blocks(const nn::Model& model, const at::T
                                              std::int64_t top) {
   std::vector<LikelyToken> likeliest(static_cast<std::size_t>(states.size(0) * top));
   if (top == 0) return likeliest;
-  const std::int64_t rows_of_piece =
-      std::clamp<std::int64_t>(kLogitsPerPiece / model.network().vocab_size, 1, kRowsOfPiece);
-  for_blocks(model, states, rows_of_piece, [&](std::int64_t first, std::int64_t count) {
-    const auto best =
-        at::topk(model.log_probabilities(states.narrow(0, first, count).unsqueeze(0)), top);
-    const at::Tensor values = std::get<0>(best).to(at::kCPU, at::kDouble).contiguous();
-    const at::Tensor ids = std::get<1>(best).to(at::kCPU).contiguous();
-    for (std::int64_t i = 0; i < count * top; ++i) {
-      likeliest[static_cast<std::size_t>(first * top + i)] = {ids.data_ptr<std::int64_t>()[i],
-                                                              values.data_ptr<double>()[i]};
-    }
-  });
+  for_blocks(
+      model, states, rows_of_likely_piece(model), [&](std::int64_t first, std::int64_t count) {
+        const auto best =
+            at::topk(model.log_probabilities(states.narrow(0, first, count).unsqueeze(0)), top);
+        const at::Tensor values = std::get<0>(best).to(at::kCPU, at::kDouble).contiguous();
+        const at::Tensor ids = std::get<1>(best).to(at::kCPU).contiguous();
+        for (std::int64_t i = 0; i < count * top; ++i) {
+          likeliest[static_cast<std::size_t>(first * top + i)] = {ids.data_ptr<std::int64_t>()[i],
+                                                                  values.data_ptr<double>()[i]};
+        }
+      });
   return likeliest;
+}
+
+std::int64_t rows_of_likeliest(const nn::Model& model, const at::Tensor& states, std::int64_t top) {
+  const std::int64_t piece =
+      machine::uses_kernels(states) ? rows_of_likely_piece(model) : rows_of_block(model);
+  return top == 0 ? states.size(0) : std::max<std::int64_t>(1, kMostLikely / top / piece) * piece;
+}
+
+void add_losses_with_likeliest(const nn::Model& model, const at::Tensor& states,
+                               const ScoredTargets& targets, const EvaluationOptions& options,
+                               Evaluation& result) {
+  const std::int64_t most = rows_of_likeliest(model, states, options.top);
+  for (std::int64_t first = 0; first < targets.count; first += most) {
+    const std::int64_t count = std::min(most, targets.count - first);
+    const std::vector<LikelyToken> likeliest =
+        likeliest_in_blocks(model, states.narrow(0, first, count), options.top);
+    add_losses({targets.position + first, targets.ids + first, targets.losses + first, count,
+                likeliest.data(), options.top},
+               options, result);
+    check_for_stop();
+  }
 }
 
 void add_losses(ScoredTargets targets, const EvaluationOptions& options, Evaluation& result) {

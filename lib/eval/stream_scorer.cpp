@@ -100,11 +100,10 @@ void StreamScorer::score(std::int64_t count) {
           .narrow(1, context_, fresh);
   const at::Tensor scored = states.flatten(0, 1).narrow(0, 0, count);
   const at::Tensor losses = losses_in_blocks(model_.model(), scored, targets);
-  const std::vector<LikelyToken> likeliest =
-      likeliest_in_blocks(model_.model(), scored, options_.top);
-  add_losses({position_ + 1, targets.data_ptr<std::int64_t>(), losses.data_ptr<double>(), count,
-              likeliest.data(), options_.top},
-             options_, evaluation_);
+  add_losses_with_likeliest(
+      model_.model(), scored,
+      {position_ + 1, targets.data_ptr<std::int64_t>(), losses.data_ptr<double>(), count}, options_,
+      evaluation_);
   position_ += count;
   const bool resets_now = options_.reset > 0 && position_ % options_.reset == 0;
   if (resets_now) memory_ = model_.start_memory(1);

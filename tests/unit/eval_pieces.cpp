@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "eval/evaluate.h"
+#include "eval/losses.h"
 #include "eval_support.h"
 #include "so_many_threads.h"
 
@@ -93,6 +94,39 @@ TEST_CASE("what is computed in pieces is what a single stream is" *
     }
     CHECK(difference < 1e-11);
   }
+}
+
+TEST_CASE("the likeliest tokens of a chunk come in blocks, with the bits that all have together") {
+  net::Network network = small_network(Architecture::kVanilla, {1}, 0, {4, 0, 0});
+  network.vocab_size = 9000;
+  const nn::Model model = random_model(network, 4, at::kFloat);
+  const at::Tensor states = at::randn({1000, network.d_model}, at::kFloat);
+  constexpr std::int64_t kTop = 9000, kMostBytes = std::int64_t{64} << 20;
+  const std::int64_t rows = rows_of_likeliest(model, states, kTop);
+  CHECK(rows * kTop * static_cast<std::int64_t>(sizeof(LikelyToken)) <= kMostBytes);
+  CHECK(rows * 2 < states.size(0));
+  CHECK(rows_of_likeliest(model, states, 1) > states.size(0));
+  CHECK(rows_of_likeliest(model, states, 0) == states.size(0));
+
+  const std::vector<LikelyToken> all = likeliest_in_blocks(model, states, kTop);
+  const Ids ids(1000, 7);
+  const std::vector<double> losses(1000, 1.0);
+  std::size_t next = 0;
+  bool same = true;
+  EvaluationOptions options;
+  options.top = kTop;
+  options.target_sink = [&](const ScoredTargets& targets) {
+    CHECK(targets.count <= rows);
+    for (std::int64_t i = 0; i < targets.count * kTop; ++i, ++next) {
+      same = same && targets.likeliest[i].id == all[next].id &&
+             targets.likeliest[i].log_probability == all[next].log_probability;
+    }
+  };
+  Evaluation result;
+  add_losses_with_likeliest(model, states, {1, ids.data(), losses.data(), 1000}, options, result);
+  CHECK(next == all.size());
+  CHECK(same);
+  CHECK(result.targets == 1000);
 }
 
 TEST_CASE("an evaluation has the same bits for any number of threads" *
