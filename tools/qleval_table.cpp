@@ -83,7 +83,8 @@ std::vector<Option> own_options() {
                    "0", 0, kLongest),
       make_integer("batch",
                    "Columns of the stream to read side by side, at most, step by step. Each is "
-                   "warmed by the context length, so that the result is the same.",
+                   "warmed by the context length, so that the result is the same. Fewer are read "
+                   "where the memory is short, and a line says so.",
                    "1", 1, 1 << 14)};
 }
 

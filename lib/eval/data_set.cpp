@@ -20,7 +20,8 @@ DataSet open_folder(const std::string& path) {
   TokenSource source{path, reader->tokens(),
                      [reader](std::int64_t begin, std::int64_t count, std::int64_t* out,
                               std::size_t cursor) { reader->read(begin, count, out, cursor); },
-                     [reader]() -> decltype(auto) { return reader->document_starts(); }};
+                     [reader]() -> decltype(auto) { return reader->document_starts(); },
+                     [reader] { return reader->frame_bytes(); }};
   return {path, reader->vocabulary(), reader->counts(), std::move(source), reader->hash()};
 }
 

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/signals.h"
+#include "eval/chunk_size.h"
 #include "eval/columns.h"
 #include "eval/evaluation_methods.h"
 #include "eval/losses.h"
@@ -78,17 +79,10 @@ struct Group {
   at::Tensor states;  // [count, segment, d_model] of the step
 };
 
-// With fewer tokens in a group, a product's packing costs as much as its operations.
-constexpr std::int64_t kFewestTokens = 128;
-// So two threads have work where there are two columns.
-constexpr std::int64_t kFewestGroups = 2;
-
 // Groups are pieces of a step (machine/pieces.h). A GPU has one.
 std::vector<Group> make_groups(const nn::ModelAtLengths& model, std::int64_t columns) {
-  const std::int64_t tokens = columns * model.geometry().lengths.segment;
   const bool pieces = machine::uses_kernels(model.model().parameters().front().tensor);
-  const std::int64_t count =
-      pieces ? std::min(columns, std::max(kFewestGroups, tokens / kFewestTokens)) : 1;
+  const std::int64_t count = pieces ? groups_of_columns(model.geometry(), columns) : 1;
   std::vector<Group> groups;
   for (std::int64_t group = 0; group < count; ++group) {
     const std::int64_t first = columns * group / count;

@@ -19,6 +19,8 @@ struct TokenSource {
   // Returns the ascending positions where documents start. It is called for networks that reset
   // their memory there, which cannot be evaluated without it.
   std::function<const std::vector<std::int64_t>&()> document_starts = {};
+  // Returns the bytes that each cursor keeps; undefined: none.
+  std::function<std::int64_t()> cursor_bytes = {};
 };
 
 }  // namespace ql::eval

@@ -3,6 +3,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <string_view>
@@ -20,12 +21,18 @@ bool ends_with(std::string_view text, std::string_view end) {
   return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
 }
 
-// Draws standard normal numbers by Box and Muller's method, two from every pair of uniform numbers.
-at::Tensor normal_numbers(std::int64_t size, std::uint32_t parameter, std::uint64_t seed) {
+// A table of embeddings may be the largest tensor by far: its numbers are drawn in parts.
+constexpr std::int64_t kPart = std::int64_t{1} << 20;
+
+// Draws the standard normal numbers of a parameter from `first`, which is even, on. Box and
+// Muller's method makes two from every pair of uniform numbers.
+at::Tensor normal_numbers(std::int64_t first, std::int64_t size, std::uint32_t parameter,
+                          std::uint64_t seed) {
   at::Tensor numbers = at::empty({size}, at::kDouble);
   auto* out = numbers.data_ptr<double>();
   at::parallel_for(0, (size + 1) / 2, 1024, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t pair = begin; pair < end; ++pair) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const std::int64_t pair = first / 2 + i;
       const kernels::PhiloxCounter words =
           kernels::philox({{static_cast<std::uint32_t>(pair),
                             static_cast<std::uint32_t>(pair >> 32), parameter, kInitialisation}},
@@ -33,8 +40,8 @@ at::Tensor normal_numbers(std::int64_t size, std::uint32_t parameter, std::uint6
       // The half keeps the uniform number above 0, so the logarithm is finite.
       const double radius = std::sqrt(-2 * std::log((words.word[0] + 0.5) * 0x1p-32));
       const double angle = 2 * M_PI * (words.word[1] * 0x1p-32);
-      out[2 * pair] = radius * std::cos(angle);
-      if (2 * pair + 1 < size) out[2 * pair + 1] = radius * std::sin(angle);
+      out[2 * i] = radius * std::cos(angle);
+      if (2 * i + 1 < size) out[2 * i + 1] = radius * std::sin(angle);
     }
   });
   return numbers;
@@ -60,10 +67,14 @@ void initialise(Parameters& parameters, const net::Network& network, std::uint64
       parameter.tensor.zero_();
       continue;
     }
-    const at::Tensor values = normal_numbers(parameter.tensor.numel(), number, seed) *
-                                  (is_projection ? network.proj_init_std : network.init_std) +
-                              (is_norm ? 1.0 : 0.0);
-    parameter.tensor.copy_(values.view(parameter.tensor.sizes()));
+    const at::Tensor all = parameter.tensor.view(-1);
+    for (std::int64_t first = 0; first < all.numel(); first += kPart) {
+      const std::int64_t count = std::min(kPart, all.numel() - first);
+      all.narrow(0, first, count)
+          .copy_(normal_numbers(first, count, number, seed)
+                     .mul_(is_projection ? network.proj_init_std : network.init_std)
+                     .add_(is_norm ? 1.0 : 0.0));
+    }
   }
 }
 

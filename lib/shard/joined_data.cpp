@@ -130,6 +130,12 @@ const std::vector<std::int64_t>& JoinedData::document_starts() const {
   return *document_starts_;
 }
 
+std::int64_t JoinedData::frame_bytes() const {
+  const auto reader = std::find_if(readers_.begin(), readers_.end(),
+                                   [](const TokenReader& each) { return each.tokens() > 0; });
+  return reader == readers_.end() ? 0 : reader->frame_bytes();
+}
+
 void JoinedData::move_cursor(std::size_t cursor, std::size_t folder) {
   constexpr auto kNowhere = static_cast<std::size_t>(-1);
   if (cursor >= folder_of_cursor_.size()) folder_of_cursor_.resize(cursor + 1, kNowhere);

@@ -60,6 +60,8 @@ class JoinedData {
   // many would keep more files open than a process may have.
   const std::vector<std::int64_t>& document_starts() const;
   void read(std::int64_t begin, std::int64_t count, std::int64_t* out, std::size_t cursor = 0);
+  // Those of the first folder that has tokens: parts of a corpus are packed alike.
+  std::int64_t frame_bytes() const;
 
   // Sends a range of tokens to `sink`, with the document starts in it, while `threads` threads
   // decode what follows. Each folder begins a document. Does not finish the sink.

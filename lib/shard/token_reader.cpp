@@ -60,6 +60,14 @@ const std::vector<std::int64_t>& TokenReader::document_starts() const {
   return *document_starts_;
 }
 
+std::int64_t TokenReader::frame_bytes() const {
+  if (tokens() == 0) return 0;
+  const std::shared_ptr<ShardReader> shard = state_->shards.get(state_->shards.shard_of(0));
+  const std::size_t frame = shard->frame_of(0);
+  return (shard->frame_end(frame) - shard->frame_begin(frame)) *
+         static_cast<std::int64_t>(sizeof(TokenId));
+}
+
 void TokenReader::read(std::int64_t begin, std::int64_t count, std::int64_t* out,
                        std::size_t cursor) {
   State& state = *state_;

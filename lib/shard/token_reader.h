@@ -45,6 +45,9 @@ class TokenReader {
   // std::out_of_range outside the data. Memory: a decoded frame for each cursor from 0 to the
   // highest one used.
   void read(std::int64_t begin, std::int64_t count, std::int64_t* out, std::size_t cursor = 0);
+  // Returns the bytes of such a frame: those of the first one, which no other exceeds. Opens its
+  // shard.
+  std::int64_t frame_bytes() const;
   // Calls use(ids, count) for tokens [begin, end) in their order, a part of a frame at a time,
   // while `threads` threads decode the frames behind. Throws what read() throws, once all before
   // the damage has been used. Memory: two frames for each thread, fewer where they are large.

@@ -85,10 +85,11 @@ std::string slices_line(const TrainingConfig& config) {
 
 std::string memory_line(const MemoryEstimate& memory) {
   return fmt::format(
-      "memory estimated: {} ({} for weights and optimizer, {} for gradients, {} for memories, "
-      "{} from forward to backward, {} for validation)",
-      human_bytes(memory.total()), human_bytes(memory.parameters), human_bytes(memory.gradients),
-      human_bytes(memory.memories), human_bytes(memory.activations),
+      "memory estimated: {} ({} for weights and optimizer, {} for memories, {} for data; then {} "
+      "for "
+      "gradients and {} from forward to backward, or {} for validation)",
+      human_bytes(memory.total()), human_bytes(memory.parameters), human_bytes(memory.memories),
+      human_bytes(memory.data), human_bytes(memory.gradients), human_bytes(memory.activations),
       human_bytes(memory.validation));
 }
 

@@ -174,8 +174,24 @@ TrainingConfig own_config(const TrainingTask& task) {
   return config;
 }
 
+// The passes may be those of a checkpoint, or of the configuration.
+void warn_of_memory(const net::Network& network, std::int64_t parameters, TrainingConfig config,
+                    int threads, const EstimatedData& data, std::int64_t known,
+                    std::int64_t available) {
+  const MemoryEstimate estimate = estimate_memory(network, parameters, config, threads, data);
+  const std::int64_t needed = estimate.total() - estimate.process, before = config.passes;
+  if (needed <= available) return;
+  config.passes = choose_passes(network, parameters, config, threads, data.frame_bytes, available);
+  const bool helps = config.passes > before &&
+                     fits(network, parameters, config, threads, data.frame_bytes, available);
+  log_warning("the training needs about {}, and {} are available: the system may end it; {}",
+              human_bytes(needed), human_bytes(known),
+              helps ? fmt::format("set passes to {}", config.passes)
+                    : "use a smaller batch, shorter lengths or a smaller network");
+}
+
 TrainingTask with_own_slices(TrainingTask task, const fs::path& checkpoint,
-                             std::int64_t validation_tokens) {
+                             const EstimatedData& data) {
   if (!task.compute.device.is_cpu()) {
     return task;  // all rows at once
   }
@@ -206,20 +222,16 @@ TrainingTask with_own_slices(TrainingTask task, const fs::path& checkpoint,
       config.slices = std::min<std::int64_t>(config.slices, threads);
     }
     // Passes make activations smaller. Only fewer slices make the gradients smaller.
-    while (config.slices > 2 &&
-           !fits(task.network, parameters, with_most_passes(config), threads, available)) {
+    while (config.slices > 2 && !fits(task.network, parameters, with_most_passes(config), threads,
+                                      data.frame_bytes, available)) {
       config.slices /= 2;
     }
   }
   if (config.passes == 0) {
-    config.passes = choose_passes(task.network, parameters, config, threads, available);
+    config.passes =
+        choose_passes(task.network, parameters, config, threads, data.frame_bytes, available);
   }
-  const MemoryEstimate needed =
-      estimate_memory(task.network, parameters, config, threads, validation_tokens);
-  if (needed.total() - needed.process > available) {
-    log_warning("the training may need more memory than the {} that are available",
-                human_bytes(known));
-  }
+  warn_of_memory(task.network, parameters, config, threads, data, known, available);
   task.config.slices = config.slices;
   task.config.passes = config.passes;
   return task;
@@ -228,9 +240,8 @@ TrainingTask with_own_slices(TrainingTask task, const fs::path& checkpoint,
 // Fills in the slices and passes that the task's configuration leaves open (0). A resume takes
 // those of its checkpoint, so that the sums go on in the same order. Otherwise they suit this
 // machine. Several processes take those of the first one.
-TrainingTask with_slices(TrainingTask task, const fs::path& checkpoint,
-                         std::int64_t validation_tokens) {
-  task = with_own_slices(std::move(task), checkpoint, validation_tokens);
+TrainingTask with_slices(TrainingTask task, const fs::path& checkpoint, const EstimatedData& data) {
+  task = with_own_slices(std::move(task), checkpoint, data);
   if (task.group != nullptr) {
     task.config.slices = task.group->from_first(task.config.slices);
     task.config.passes = task.group->from_first(task.config.passes);
@@ -246,10 +257,10 @@ TrainingRun::TrainingRun(const TrainingTask& task, shard::JoinedData& data,
       streams_(data, task.config.batch, task.network.lengths.segment, own_rows(task)),
       folder_(task.run, task.start, !is_first_of(task)),
       resumed_(find_checkpoint(task)),
-      task_(with_slices(task, resumed_, validation.tokens())),
-      memory_(estimate_memory(task.network,
-                              net::cost(task.network, task.network.lengths).parameters,
-                              own_config(task_), at::get_num_threads(), validation.tokens())),
+      task_(with_slices(task, resumed_, {data.frame_bytes(), validation.tokens()})),
+      memory_(estimate_memory(
+          task.network, net::cost(task.network, task.network.lengths).parameters, own_config(task_),
+          at::get_num_threads(), {data.frame_bytes(), validation.tokens()})),
       description_(describe(task_, data)),
       texts_(description_),
       trained_(make_trained_network(task.network, task_.config, task.compute, task.group)),

@@ -1,9 +1,11 @@
 // The cutting of a stream into columns: every segment scored once, nothing read too late.
 #include <algorithm>
 
+#include "eval/chunk_size.h"
 #include "eval/columns.h"
 #include "net/geometry.h"
 #include "net/network.h"
+#include "nn_support.h"
 #include "torch_doctest.h"
 
 namespace ql::eval {
@@ -87,6 +89,26 @@ TEST_CASE("where all of the past decides what is kept, one column reads it all")
   };
   CHECK(columns({4, 6, 2}) == 1);
   CHECK(columns({4, 6, 0}) == 4);
+}
+
+TEST_CASE("as many columns are read side by side as there is memory for") {
+  const net::Network network =
+      test::small_network(net::Architecture::kTransformerQl, {1, 1}, 1, {4, 8, 0});
+  const net::Geometry geometry = net::make_geometry(network, network.lengths);
+  const auto needs = [&](std::int64_t columns) {
+    return columns_bytes(network, geometry, columns, 2, 1 << 12);
+  };
+  CHECK(needs(2) - needs(1) > 1 << 12);
+  for (std::int64_t columns = 1; columns < 200; ++columns) {
+    CAPTURE(columns);
+    const std::int64_t available = needs(columns);
+    const std::int64_t found = columns_that_fit(network, geometry, 200, 2, 1 << 12, available);
+    CHECK(needs(found) <= available);
+    // The columns of a group make steps.
+    CHECK(4 * found >= 3 * columns);
+    CHECK(columns_that_fit(network, geometry, columns, 2, 1 << 12, needs(200)) == columns);
+  }
+  CHECK(columns_that_fit(network, geometry, 200, 2, 1 << 12, 0) == 1);
 }
 
 TEST_CASE("the warm-up is the exact context at a segment's start") {

@@ -1,0 +1,282 @@
+// Compares the memory that trainings of drawn networks take with the estimate that they print.
+//
+// Usage: ql_bench_memory [--first N] [--count N] [--precision float32|bfloat16]
+// Network N is the same at every run. Each is trained for three steps in two processes of its own,
+// one without a validation and one with; both write a checkpoint. The most that a process held is
+// compared with what train/estimate says before it begins. The exit code is 1 where one is outside
+// -3 % to +15 %.
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <initializer_list>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/resources.h"
+#include "machine/bfloat16.h"
+#include "machine/threads.h"
+#include "net/attention_cost.h"
+#include "net/cost.h"
+#include "scratch_folder.h"
+#include "shard/pack_writer.h"
+#include "train/estimate.h"
+#include "train/trainer.h"
+
+namespace {
+
+using ql::net::Architecture;
+using ql::net::Network;
+
+constexpr double kMebibyte = 1 << 20;
+constexpr double kLowest = -0.03, kHighest = 0.15;
+// Smaller trainings would compare the libraries with themselves, larger ones take long.
+constexpr double kSmallest = 150 * kMebibyte, kLargest = 800 * kMebibyte;
+constexpr double kMostOperations = 1.5e10;
+constexpr std::int64_t kValidationTokens = 20000;
+
+struct Drawn {
+  Network network;
+  ql::train::TrainingConfig config;
+  int threads = 1;
+};
+
+class Draw {
+ public:
+  explicit Draw(std::uint64_t seed) : random_(seed) {}
+  std::int64_t operator()(std::initializer_list<std::int64_t> from) {
+    return from.begin()[random_() % from.size()];
+  }
+  bool once_in(std::uint64_t times) { return random_() % times == 0; }
+
+ private:
+  std::mt19937_64 random_;
+};
+
+void draw_layers(Draw& draw, Network& network) {
+  switch (network.architecture) {
+    case Architecture::kTransformerQl:
+    case Architecture::kMultiScale:
+      network.scales = {draw({1, 2, 3}), draw({1, 2})};
+      if (draw.once_in(3)) network.scales.push_back(1);
+      network.output_layers = draw({1, 2});
+      network.pool = draw.once_in(2) ? ql::net::Pool::kMax : ql::net::Pool::kMean;
+      network.droppath = draw.once_in(2) ? 0.3 : 0.0;
+      network.query_only_pooling = draw.once_in(4);
+      break;
+    case Architecture::kCompressive:
+      network.scales = {draw({2, 4})};
+      network.pool = static_cast<ql::net::Pool>(draw({0, 1, 2, 3, 4}));
+      break;
+    case Architecture::kTransformerXl:
+    case Architecture::kVanilla:
+      network.scales = {draw({1, 2, 4, 8})};
+      break;
+  }
+}
+
+// The family follows the number, so that any thirty networks have all of them.
+Drawn draw_any(Draw& draw, std::uint64_t number) {
+  constexpr Architecture kFamily[] = {Architecture::kTransformerXl, Architecture::kTransformerQl,
+                                      Architecture::kCompressive,   Architecture::kTransformerQl,
+                                      Architecture::kTransformerXl, Architecture::kMultiScale,
+                                      Architecture::kVanilla};
+  Drawn drawn;
+  Network& network = drawn.network;
+  network.architecture = kFamily[number % std::size(kFamily)];
+  draw_layers(draw, network);
+  network.d_model = draw({32, 64, 128, 256, 512});
+  network.n_head = draw({2, 4, 8});
+  network.d_head = std::max<std::int64_t>(8, network.d_model / network.n_head / draw({1, 1, 2}));
+  network.d_inner = network.d_model * draw({2, 4});
+  network.pre_lnorm = draw.once_in(2);
+  network.dropout = draw.once_in(4) ? 0.0 : 0.1;
+  network.dropatt = draw.once_in(2) ? 0.0 : 0.1;
+  network.reset_memory_at_documents = draw.once_in(4);
+  network.vocab_size = draw({1000, 5000, 20000, 70000});
+  if (network.vocab_size >= 20000 && draw.once_in(2)) {
+    network.cutoffs = {network.vocab_size / 20, network.vocab_size / 4};
+    network.div_val = draw({1, 2, 4});
+  }
+  const bool memory = ql::net::keeps_memory(network.architecture);
+  ql::net::Lengths& lengths = network.lengths;
+  lengths.segment = draw({8, 16, 32, 64, 128, 256, 512});
+  lengths.memory = memory ? lengths.segment * draw({1, 1, 2, 3}) : 0;
+  if (network.architecture == Architecture::kCompressive) {
+    lengths.compressed_memory = lengths.segment * draw({1, 2});
+  }
+  drawn.config.batch = std::max<std::int64_t>(2, draw({2048, 4096, 8192}) / lengths.segment);
+  drawn.config.slices = draw({2, 2, 2, 1, 4});
+  drawn.config.passes = draw({1, 1, 1, 2, 3});
+  drawn.config.steps = 1000;
+  drawn.config.learning_rate = 1e-4;
+  drawn.config.eval_interval = 2;
+  drawn.threads = static_cast<int>(draw({1, 2}));
+  return drawn;
+}
+
+// Roughly; the estimate itself must not decide which networks it is tried on.
+double size_of(const Drawn& drawn) {
+  const Network& network = drawn.network;
+  double numbers = 0;
+  for (const ql::net::Stage& stage : ql::net::make_geometry(network, network.lengths).stages) {
+    if (!stage.feeds_layer()) continue;
+    const std::int64_t of_state = 8 * network.d_model + network.d_inner;
+    numbers += static_cast<double>(stage.segment * of_state) +
+               static_cast<double>(stage.window() * 3 * network.d_model) +
+               ql::net::attention_cost(network, stage).kept_scores;
+  }
+  const auto passes = static_cast<double>(drawn.config.slices * drawn.config.passes);
+  const auto running =
+      static_cast<double>(std::min<std::int64_t>(drawn.config.slices, drawn.threads));
+  const auto parameters = static_cast<double>(ql::net::cost(network, network.lengths).parameters);
+  return 4 * (numbers * static_cast<double>(drawn.config.batch) * running / passes +
+              parameters * static_cast<double>(3 + drawn.config.slices));
+}
+
+Drawn draw_network(std::uint64_t number) {
+  Draw draw(number);
+  for (;;) {
+    const Drawn drawn = draw_any(draw, number);
+    try {
+      drawn.network.check();
+      const ql::net::Cost cost = ql::net::cost(drawn.network, drawn.network.lengths);
+      const double operations =
+          cost.training_flops_per_token *
+          static_cast<double>(drawn.config.batch * drawn.network.lengths.segment);
+      const double bytes = size_of(drawn);
+      if (operations < kMostOperations && bytes > kSmallest && bytes < kLargest) return drawn;
+    } catch (const ql::Error&) {
+      // The lengths do not fit the network: the next draw may.
+    }
+  }
+}
+
+std::string name_of(const Drawn& drawn) {
+  const Network& network = drawn.network;
+  std::string scales;
+  for (const std::int64_t layers : network.scales) scales += fmt::format(",{}", layers);
+  return fmt::format(
+      "{} {}+{} d {} h {} inner {} {} drop {}/{} {}{} V {}{} lengths {}/{}/{} batch {} in {}x{} "
+      "threads {}{}",
+      to_short_text(network.architecture), scales.substr(1), network.output_layers, network.d_model,
+      network.n_head * network.d_head, network.d_inner, network.pre_lnorm ? "pre" : "post",
+      network.dropout, network.dropatt, to_text(network.pool),
+      network.query_only_pooling ? " queries" : "", network.vocab_size,
+      network.cutoffs.empty() ? "" : fmt::format(" div {}", network.div_val),
+      network.lengths.segment, network.lengths.memory, network.lengths.compressed_memory,
+      drawn.config.batch, drawn.config.slices, drawn.config.passes, drawn.threads,
+      network.reset_memory_at_documents ? " resets" : "");
+}
+
+// Packs ids that are distributed as words are: id n is drawn about as often as 1 / (n + 1).
+std::filesystem::path pack(const std::filesystem::path& folder, std::int64_t vocabulary,
+                           std::int64_t tokens) {
+  ql::shard::StreamHeader header;
+  header.vocabulary.size = vocabulary;
+  ql::shard::PackWriter writer(folder, header, {});
+  std::mt19937_64 random(1);
+  std::vector<ql::shard::TokenId> ids;
+  for (std::int64_t i = 0; i < tokens; ++i) {
+    const double uniform = static_cast<double>(random() >> 11) * 0x1p-53;
+    const double id = std::pow(static_cast<double>(vocabulary), uniform) - 1;
+    ids.push_back(static_cast<ql::shard::TokenId>(
+        std::min<std::int64_t>(static_cast<std::int64_t>(id), vocabulary - 1)));
+  }
+  for (std::size_t first = 0; first < ids.size(); first += 1000) {
+    writer.begin_document();
+    writer.write(ids.data() + first, std::min<std::size_t>(1000, ids.size() - first));
+  }
+  writer.finish(std::nullopt);
+  return folder;
+}
+
+struct Figures {
+  long said = 0, taken = 0;
+};
+
+Figures train_drawn(Drawn drawn, bool validates) {
+  const ScratchFolder scratch;
+  ql::machine::set_up_threads(drawn.threads);
+  const std::int64_t of_step = drawn.config.batch * (drawn.network.lengths.segment + 1);
+  ql::shard::TokenReader data(
+      pack(scratch.path() / "train", drawn.network.vocab_size, 8 * of_step));
+  ql::shard::TokenReader validation(
+      pack(scratch.path() / "valid", drawn.network.vocab_size, kValidationTokens));
+  if (!validates) drawn.config.eval_interval = 1000;
+  Figures figures;
+  figures.said =
+      ql::train::estimate_memory(
+          drawn.network, ql::net::cost(drawn.network, drawn.network.lengths).parameters,
+          drawn.config, drawn.threads, {data.frame_bytes(), validates ? validation.tokens() : 0})
+          .total();
+  ql::train::TrainingTask task;
+  task.run = scratch.path() / "run";
+  task.network = drawn.network;
+  task.config = drawn.config;
+  task.stop_at = 3;
+  ql::train::train(task, data, validation);
+  figures.taken = ql::peak_resident_bytes();
+  return figures;
+}
+
+// Trains in a process of its own. Nothing: it failed, and has said why.
+std::optional<Figures> measure(std::uint64_t number, bool validates, const char* precision) {
+  std::fflush(stdout);
+  const std::string command = fmt::format("/proc/{}/exe --one {} --validate {} --precision {}",
+                                          ::getpid(), number, validates ? 1 : 0, precision);
+  FILE* pipe = ::popen(command.c_str(), "r");
+  if (pipe == nullptr) return std::nullopt;
+  Figures figures;
+  const int found = std::fscanf(pipe, "%ld %ld", &figures.said, &figures.taken);
+  const int status = ::pclose(pipe);
+  return found == 2 && status == 0 ? std::optional(figures) : std::nullopt;
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  std::uint64_t first = 1, networks = 30, one = 0;
+  bool validates = false;
+  std::string precision = "float32";
+  for (int i = 1; i + 1 < count; i += 2) {
+    const std::string name = arguments[i], value = arguments[i + 1];
+    if (name == "--first") first = std::stoull(value);
+    if (name == "--count") networks = std::stoull(value);
+    if (name == "--one") one = std::stoull(value);
+    if (name == "--validate") validates = value == "1";
+    if (name == "--precision") precision = value;
+  }
+  if (one > 0) {
+    Drawn drawn = draw_network(one);
+    if (precision == "bfloat16") drawn.config.precision = ql::machine::Precision::kBfloat16;
+    const Figures figures = train_drawn(drawn, validates);
+    std::printf("%ld %ld\n", figures.said, figures.taken);
+    return 0;
+  }
+  int outside = 0;
+  for (std::uint64_t number = first; number < first + networks; ++number) {
+    std::string line = fmt::format("{:>3}", number);
+    for (const bool with : {false, true}) {
+      const std::optional<Figures> figures = measure(number, with, precision.c_str());
+      if (!figures) return 2;
+      const double error =
+          static_cast<double>(figures->said) / static_cast<double>(figures->taken) - 1;
+      outside += error < kLowest || error > kHighest ? 1 : 0;
+      line += fmt::format("{:>7.0f} {:>5.0f} {:>+6.1f} %",
+                          static_cast<double>(figures->said) / kMebibyte,
+                          static_cast<double>(figures->taken) / kMebibyte, 100 * error);
+    }
+    std::puts((line + "  " + name_of(draw_network(number))).c_str());
+  }
+  std::printf("%d of %d outside %+.0f to %+.0f %%\n", outside, static_cast<int>(2 * networks),
+              100 * kLowest, 100 * kHighest);
+  return outside == 0 ? 0 : 1;
+}
