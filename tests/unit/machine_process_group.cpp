@@ -109,7 +109,9 @@ TEST_CASE("all others name the one that ends too early, whoever its neighbours a
       group.sum(at::ones({1000}));
     } catch (const Error& error) {
       const std::string text = error.what();
-      named += text.find("the connection to process 2 of 4 on host ") != std::string::npos;
+      // On a busy machine one that lives may not answer in time, and is named as well.
+      named += text.find("the connection to process ") != std::string::npos &&
+               text.find("process 2 of 4 on host ") != std::string::npos;
     }
   });
   CHECK(named == 3);
