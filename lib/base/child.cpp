@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
+#include <spawn.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -18,11 +19,57 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/signals.h"
-#include "base/spawn_internal.h"
+
+extern char** environ;  // NOLINT(readability-redundant-declaration): POSIX leaves it to the program
 
 namespace ql {
 
 namespace {
+
+// Starts a program (a path: PATH is not searched) with our environment and our standard error.
+// `input` becomes its standard input, an empty one where it is -1. In a process group of its own a
+// terminal's signals do not reach it. Throws SystemError.
+pid_t spawn(const std::filesystem::path& program, const std::vector<std::string>& arguments,
+            int input, int output, bool own_group) {
+  std::vector<std::string> words{program.string()};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  std::vector<char*> pointers;
+  for (std::string& word : words) pointers.push_back(word.data());
+  pointers.push_back(nullptr);
+
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  if (input >= 0) {
+    posix_spawn_file_actions_adddup2(&actions, input, STDIN_FILENO);
+  } else {
+    posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  }
+  posix_spawn_file_actions_adddup2(&actions, output, STDOUT_FILENO);
+  // run_tool ignores SIGPIPE, and what is ignored stays so across exec.
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  sigset_t defaults;
+  sigemptyset(&defaults);
+  sigaddset(&defaults, SIGPIPE);
+  posix_spawnattr_setsigdefault(&attributes, &defaults);
+  posix_spawnattr_setpgroup(&attributes, 0);
+  posix_spawnattr_setflags(
+      &attributes,
+      static_cast<short>(POSIX_SPAWN_SETSIGDEF | (own_group ? POSIX_SPAWN_SETPGROUP : 0)));
+
+  pid_t child = 0;
+  const int problem =
+      ::posix_spawn(&child, program.c_str(), &actions, &attributes, pointers.data(), environ);
+  posix_spawnattr_destroy(&attributes);
+  posix_spawn_file_actions_destroy(&actions);
+  if (problem != 0) throw SystemError(program.string(), "start it", problem);
+  return child;
+}
+
+// The exit code that a shell would see: 128 + n when signal n ended the process.
+int exit_code_of(int wait_status) {
+  return WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status);
+}
 
 // Returns the status of a child that has ended, and nothing while it runs, which only WNOHANG lets
 // happen. Where SIGCHLD is ignored, the system forgets how a child has ended: SystemError.
@@ -42,7 +89,7 @@ int wait_for(pid_t child, const std::filesystem::path& program) {
   constexpr int kPatience = 10;  // milliseconds until the next look at stop_signal()
   for (bool stopped = false;;) {
     if (const auto status = status_of(child, WNOHANG, program)) {
-      return internal::exit_code_of(*status);
+      return exit_code_of(*status);
     }
     if (!stopped && stop_signal() != 0) {
       ::kill(child, stop_signal());
@@ -97,8 +144,7 @@ ChildResult run_child(const std::filesystem::path& program,
   const std::array<int, 2> ends = open_pipe(program);
   const Descriptor read_end(ends[0]);
   Descriptor write_end(ends[1]);
-  const pid_t child = internal::spawn({program.string(), arguments, internal::environment(),
-                                       /*input=*/-1, write_end, /*group=*/-1});
+  const pid_t child = spawn(program, arguments, /*input=*/-1, write_end, /*own_group=*/false);
   write_end.close();
   ChildResult result;
   try {
@@ -124,8 +170,7 @@ void run_filter(const std::filesystem::path& program, const std::vector<std::str
   Descriptor write_end(ends[1]);
   // A terminal's interrupt reaches our process group. The child gets it from us, and only once: a
   // second one would end it at once.
-  const pid_t child = internal::spawn(
-      {program.string(), arguments, internal::environment(), memory, write_end, /*group=*/0});
+  const pid_t child = spawn(program, arguments, memory, write_end, /*own_group=*/true);
   write_end.close();
   std::exception_ptr problem;
   try {
@@ -138,7 +183,7 @@ void run_filter(const std::filesystem::path& program, const std::vector<std::str
   // A child that still writes must not wait for a reader. The closed pipe ends it.
   read_end.close();
   const int status = status_of(child, 0, program).value_or(0);
-  const int exit_code = internal::exit_code_of(status);
+  const int exit_code = exit_code_of(status);
   const bool by_closed_pipe = exit_code == 128 + SIGPIPE;
   if (WIFSIGNALED(status) && !by_closed_pipe) {
     // A child that still loaded its libraries had no handler for the stop that was passed on.

@@ -15,7 +15,6 @@ namespace {
 
 std::atomic<int> requested_stop{0};
 std::atomic<int> requests{0};
-std::atomic<pid_t> signal_launcher{0};
 static_assert(std::atomic<int>::is_always_lock_free, "the signal handler must not lock");
 
 // A signal that comes just before a read or a write begins does not interrupt it. So from the first
@@ -26,8 +25,6 @@ extern "C" void ql_on_stop_signal(int signal_number, siginfo_t* info, void* /*co
   int none = 0;
   const bool first = requested_stop.compare_exchange_strong(none, signal_number);
   if (first) ::alarm(1);
-  const pid_t launcher = signal_launcher;
-  if (launcher != 0 && info->si_code == SI_USER && info->si_pid == launcher) return;
   // The system repeats SIGXCPU with every further second of processor time.
   if (!first && signal_number == SIGXCPU && info->si_code == SI_KERNEL) return;
   if (++requests == 1) return;
@@ -87,8 +84,6 @@ HeldStopSignals::HeldStopSignals() {
 }
 
 HeldStopSignals::~HeldStopSignals() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-
-void set_signal_launcher(pid_t launcher) { signal_launcher = launcher; }
 
 void remove_signal_handlers() {
   std::signal(SIGALRM, SIG_DFL);

@@ -2,8 +2,6 @@
 // the process at once.
 #pragma once
 
-#include <sys/types.h>
-
 #include <array>
 #include <csignal>
 #include <string>
@@ -38,10 +36,6 @@ class HeldStopSignals {
  private:
   sigset_t before_{};
 };
-
-// Signals of this process never count as the second one. The launcher of several processes passes
-// its signal on, and whoever sent that may have sent it to each process as well.
-void set_signal_launcher(pid_t launcher);
 
 // Gives the stop signals and SIGALRM their default actions again, except those that are ignored.
 void remove_signal_handlers();

@@ -27,7 +27,7 @@ double microseconds_of(double products, double bytes);
 // microseconds of work, and for 130 when the second one was asleep.
 inline constexpr double kPayingMicroseconds = 10;
 
-// Operations of libraries pay from here on. A BLAS has threads of its own, which sleep.
+// Operations of libraries pay from here on. A BLAS may have threads of its own, which sleep.
 inline constexpr double kLibrariesPayingMicroseconds = 260;
 
 // Returns how many of `threads`, from 1 on, are worth waking for work that one thread would do in

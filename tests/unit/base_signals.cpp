@@ -132,49 +132,4 @@ TEST_CASE("SIGXCPU of the system counts once") {
   CHECK(ending.signal == SIGTERM);
 }
 
-// A scheduler may signal all processes of a job: each of several gets the signal directly and from
-// the process that started it, in any order.
-TEST_CASE("a signal and the launcher's are one") {
-  const auto signals = [](const std::vector<bool>& from_launcher) {
-    return in_child([&] {
-             int ready[2], go[2];
-             if (::pipe(ready) != 0 || ::pipe(go) != 0) return 100;
-             const pid_t child = ::fork();
-             char byte = 0;
-             if (child == 0) {
-               install_signal_handlers();
-               set_signal_launcher(::getppid());
-               for (const bool launcher : from_launcher) {
-                 if (!launcher) {
-                   ::raise(SIGUSR1);
-                   continue;
-                 }
-                 // The read is interrupted by the launcher's signal, or finds the byte that follows
-                 // it.
-                 if (::write(ready[1], "x", 1) != 1) ::_exit(101);
-                 while (::read(go[0], &byte, 1) < 0 && errno == EINTR) {
-                 }
-               }
-               ::_exit(stop_signal());
-             }
-             ::close(ready[1]);
-             while (::read(ready[0], &byte, 1) == 1) {
-               ::kill(child, SIGUSR1);
-               if (::write(go[1], "x", 1) != 1) return 102;
-             }
-             int status = 0;
-             ::waitpid(child, &status, 0);
-             return WIFSIGNALED(status) ? -WTERMSIG(status) & 0xff : WEXITSTATUS(status);
-           })
-        .exit_code;
-  };
-  const int ended = -SIGUSR1 & 0xff;
-  CHECK(signals({true}) == SIGUSR1);
-  CHECK(signals({true, false}) == SIGUSR1);
-  CHECK(signals({false, true}) == SIGUSR1);
-  CHECK(signals({true, true}) == SIGUSR1);
-  CHECK(signals({false, false}) == ended);
-  CHECK(signals({true, false, false}) == ended);
-}
-
 }  // namespace ql
