@@ -172,9 +172,9 @@ Struct read_keys(const JsonObject& json) {
 }
 
 template <typename Value>
-inline constexpr bool is_optional = false;
+inline constexpr bool kIsOptional = false;
 template <typename Value>
-inline constexpr bool is_optional<std::optional<Value>> = true;
+inline constexpr bool kIsOptional<std::optional<Value>> = true;
 
 template <typename Struct>
 Json write_keys(const Struct& all);
@@ -231,7 +231,7 @@ std::string keys_text(const Struct& all) {
   };
   keys_of(all)(all, [&](const char* key, const auto& value, const Range& = {}, unsigned = 0) {
     using Value = std::decay_t<decltype(value)>;
-    if constexpr (is_optional<Value>) {
+    if constexpr (kIsOptional<Value>) {
       if (value) add(key, *value);
     } else {
       add(key, value);

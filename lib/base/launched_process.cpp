@@ -91,8 +91,9 @@ void find_address(const Variable& variable, const Names& names, LaunchedProcess&
   process.port = number_or(variable, "MASTER_PORT", 1, 65535, process.port);
   process.launcher_answers = text_of(variable, "TORCHELASTIC_USE_AGENT_STORE") == "True";
   // Such a store outlives the processes, and torchrun counts how often it has started them.
-  if (process.launcher_answers)
+  if (process.launcher_answers) {
     process.job += "/" + text_of(variable, "TORCHELASTIC_RESTART_COUNT");
+  }
   std::string address = text_of(variable, "MASTER_ADDR");
   if (address.empty() && process.size > process.local_size) {
     address = launchers_host(variable);
