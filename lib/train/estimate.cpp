@@ -38,12 +38,10 @@ MemoryEstimate estimate_memory(const net::Network& network, std::int64_t paramet
   const std::vector<Slice> slices = split_rows(config.batch, config.slices, config.passes);
   const auto count = static_cast<std::int64_t>(slices.size());
   const std::int64_t running = std::min<std::int64_t>(count, threads);
-  std::int64_t rows = 0, fewest = config.batch;  // of the largest and the smallest pass
+  std::int64_t rows = 0;  // of the largest pass
   for (const Slice& slice : slices) {
-    for (const machine::RowRange& pass : slice) {
-      rows = std::max(rows, pass.count);
-      fewest = std::min(fewest, pass.count);
-    }
+    rows = std::max(rows, slice.front().count);
+    rows = std::max(rows, slice.back().count);
   }
   const std::int64_t weights = parameter_count * kFloat;
   MemoryEstimate estimate;
@@ -60,9 +58,9 @@ MemoryEstimate estimate_memory(const net::Network& network, std::int64_t paramet
   estimate.memories = 2 * config.batch * memory_bytes(geometry);
   const PassMemory pass = pass_memory(network, geometry, rows, config.precision, threads);
   estimate.activations = bytes_of_passes(pass, vocabulary_memory(network), weights, running);
-  if (fewest < rows) {
-    // A tensor of fewer rows takes the place of one of more, and the rest of that place is too
-    // small for any.
+  if (own > 0 && rows > 1) {
+    // Passes leave gaps in the arena that the tensors of later ones do not fit: about a row.
+    // Measured.
     estimate.activations += running * (pass.kept + pass.released) / rows;
   }
   estimate.checkpoint = kFloat * config.batch * net::cost(network, network.lengths).memory_numbers;
@@ -104,11 +102,6 @@ std::int64_t choose_passes(const net::Network& network, std::int64_t parameter_c
     } else {
       fewest = middle + 1;
     }
-  }
-  // Passes of equal rows need less than a few more of unequal ones.
-  const std::int64_t slices = std::max<std::int64_t>(1, config.slices);
-  for (std::int64_t passes = 2; passes < most; ++passes) {
-    if (config.batch % (slices * passes) == 0 && fits_with(passes)) return passes;
   }
   return most;
 }

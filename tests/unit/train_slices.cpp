@@ -184,10 +184,10 @@ TEST_CASE("the estimate has a chunk of the validation data, at the lengths of va
     return estimate_memory(network, 1000, config, 2, {0, tokens});
   };
   CHECK(estimate(0).validation == 0);
-  const std::int64_t little = estimate(1000).validation, twice = estimate(2000).validation;
+  const std::int64_t little = estimate(2000).validation, twice = estimate(4000).validation;
   CHECK(little > 0);
   CHECK(twice > little);
-  CHECK(estimate(3000).validation - twice == twice - little);
+  CHECK(estimate(6000).validation - twice == twice - little);
   // However much there is, a chunk takes no more than 128 MiB.
   const std::int64_t much = estimate(std::int64_t{1} << 40).validation;
   CHECK(much > 2 * little);
