@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <c10/util/Logging.h>
 #include <dlfcn.h>
 #include <malloc.h>
 
@@ -94,6 +95,9 @@ ThreadSetup set_up_threads(int threads, const ProcessGroup* group) {
     throw UsageError("--threads", fmt::format("{} is more than {}", threads, kMostThreads));
   }
   keep_freed_memory();
+  // An error of LibTorch has the calls that led to it, which no message shows. Where memory has run
+  // out there is none to collect them, and LibTorch 1.13 ends the process.
+  c10::SetStackTraceFetcher([] { return std::string(); });
   ThreadSetup setup;
   const std::optional<LaunchedProcess> process = find_launched_process();
   const int sharing = group != nullptr ? group->local_size() : process ? process->local_size : 1;
