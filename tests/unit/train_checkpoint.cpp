@@ -46,8 +46,8 @@ struct Trained {
     state.since_log.gradient_norm_sum = 1e-300;
     state.running_loss = {10.0 / 3, 42};
     state.divergences = {7, {1, 2}};
-    state.data = {"data", "abc", 300};
-    state.validation = {"valid", "def", 30};
+    state.data = {"data", {}, "abc", 300};
+    state.validation = {"valid", std::vector<std::string>{"more"}, "def", 30};
     write_checkpoint(folder(), description, learner, state);
   }
   fs::path folder() const { return scratch / "last"; }

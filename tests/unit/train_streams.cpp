@@ -119,7 +119,8 @@ TEST_CASE("damage is found by the step that reads it, and by no other") {
   const auto ids = test::scrambled(600, 97);
   test::pack(scratch / "data", ids, 97);
   shard::JoinedData reader({(scratch / "data").string()});
-  const std::filesystem::path shard = scratch / "data" / reader.manifest().shards.at(1).file;
+  const std::filesystem::path shard =
+      scratch / "data" / reader.folders().front().manifest().shards.at(1).file;
   {
     std::fstream file(shard, std::ios::in | std::ios::out | std::ios::binary);
     file.seekg(60);
