@@ -28,13 +28,8 @@ SetThreads* set_openmp_threads() {
   return set;
 }
 
-// oneDNN plans a product for as many threads as OpenMP would give it, and in a thread of a parallel
-// region OpenMP gives one. So it has to be told.
 struct Inside {
-  Inside() : before(inside) {
-    inside = true;
-    if (set_openmp_threads() != nullptr && at::in_parallel_region()) set_openmp_threads()(1);
-  }
+  Inside() : before(inside) { inside = true; }
   ~Inside() { inside = before; }
   Inside(const Inside&) = delete;
   Inside& operator=(const Inside&) = delete;
