@@ -323,9 +323,10 @@ TEST_CASE("a changed vocabulary file is refused, with the place") {
   CHECK(contains(error_for([](Json& j) { j["tokens"][3] = "a"; }), "tokens[3]: 'a' again"));
   CHECK(contains(error_for([](Json& j) { j["tokens"][3] = "x y"; }), "tokens[3]: a word"));
   CHECK(contains(error_for([](Json& j) { j["tokens"][3] = ""; }), "tokens[3]: a word"));
-  CHECK(contains(error_for([](Json& j) { j["tokens"][3] = 7; }), "tokens[3]: a text expected"));
+  CHECK(contains(error_for([](Json& j) { j["tokens"][3] = 7; }), "tokens[3]: expected a text"));
   CHECK(contains(error_for([](Json& j) { j["tokens"][3] = "c"; }), "the hash is"));
-  CHECK(contains(error_for([](Json& j) { j["tokens"] = "a"; }), "tokens: an array"));
+  CHECK(
+      contains(error_for([](Json& j) { j["tokens"] = "a"; }), "tokens: expected a list of texts"));
   CHECK(contains(error_for([](Json& j) { j["tokens"] = Json::array(); }), "no tokens"));
   CHECK(contains(error_for([](Json& j) { j["counts"].push_back(1); }), "4 counts expected"));
   CHECK(contains(error_for([](Json& j) { j["counts"][2] = -1; }), "counts[2]"));
