@@ -21,7 +21,7 @@ double steadily_available_bytes() {
                         : std::exp2(std::floor(std::log2(static_cast<double>(available))));
 }
 
-// A thread takes so many states of a chunk through a layer at a time, as far as that needs them
+// A thread takes this many states of a chunk through a layer at a time, as far as that needs them
 // alone.
 constexpr double kStatesOfPiece = 512;
 constexpr double kFloat = 4;

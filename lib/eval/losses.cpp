@@ -19,7 +19,7 @@ constexpr std::int64_t kLogitsPerPiece = std::int64_t{1} << 20;
 // A piece of work on the CPU has so many rows at most. Our own kernels need no logits of all
 // columns for a loss.
 constexpr std::int64_t kRowsOfPiece = kernels::kFewSoftmaxRows;
-// So many likely tokens are held at a time.
+// This many likely tokens are held at a time.
 constexpr std::int64_t kMostLikely = (std::int64_t{64} << 20) / sizeof(LikelyToken);
 
 std::int64_t rows_of_block(const nn::Model& model) {

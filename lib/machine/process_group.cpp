@@ -161,7 +161,7 @@ struct Meeting {
     return !left && Clock::now() < deadline;
   }
 
-  // Throws what prevents it; the store may have told why another one has.
+  // Throws the reason why this process or another one, which left it in the store, cannot.
   Json run() {
     connect();
     take_place();

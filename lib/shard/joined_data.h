@@ -56,8 +56,8 @@ class JoinedData {
   // Calls use(tokens) with the length of each document, in their order. Keeps none in memory.
   void for_each_document(const std::function<void(std::int64_t tokens)>& use) const;
 
-  // As those of TokenReader, over all folders. A folder that no cursor reads in any more is closed:
-  // many would keep more files open than a process may have.
+  // These do what those of TokenReader do, over all folders. A folder that no cursor reads in any
+  // more is closed: many would keep more files open than a process may have.
   const std::vector<std::int64_t>& document_starts() const;
   void read(std::int64_t begin, std::int64_t count, std::int64_t* out, std::size_t cursor = 0);
   // Those of the first folder that has tokens: parts of a corpus are packed alike.

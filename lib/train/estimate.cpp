@@ -13,10 +13,11 @@ constexpr std::int64_t kFloat = 4;
 // The first step loads so much of LibTorch's code and tables. Measured.
 constexpr std::int64_t kLibraries = std::int64_t{40} << 20;
 
-// What the passes that run side by side hold beside the complete gradients of their slices. A pass
-// holds most at one of two moments. Where its backward pass begins, nothing is released yet, but of
-// the gradients there are only those that the softmax has made. At its end all gradients are there,
-// and what our nodes keep; the embedding's gradient then joins that of the softmax.
+// Returns the bytes that passes which run side by side hold beside the complete gradients of their
+// slices. A pass holds most at one of two moments. Where its backward pass begins, nothing is
+// released yet, but of the gradients there are only those that the softmax has made. At its end all
+// gradients are there, and what our nodes keep; the embedding's gradient then joins that of the
+// softmax.
 std::int64_t bytes_of_passes(const PassMemory& pass, const VocabularyMemory& vocabulary,
                              std::int64_t gradients, std::int64_t running) {
   const std::int64_t begin =

@@ -13,7 +13,7 @@ namespace ql::train {
 
 // Identifies the data that was read, so that a resume on other data is refused.
 struct DataIdentity {
-  // As given on the command line, so that a resume finds it; not compared.
+  // The command line gave this name, and a resume looks there; it is not compared.
   std::string name;
   std::optional<std::vector<std::string>> more;  // the folders that follow it, if any
   std::string hash;                              // shard::JoinedData::hash()
@@ -52,7 +52,7 @@ struct TrainingState {
   DataIdentity data, validation;
 };
 
-// As dump_json() makes it, but without a tree (base/json.h).
+// Returns what dump_json() would make, without a tree (base/json.h).
 std::string state_text(const TrainingState& state);
 TrainingState state_from_json(const JsonObject& json);
 

@@ -15,11 +15,11 @@ struct PassMemory {
   std::int64_t kept = 0;
   // Other nodes release their tensors when the backward pass has been there.
   std::int64_t released = 0;
-  // What the end of the forward pass needs besides: the softmax, or the scales before their
+  // The end of the forward pass needs this besides: the softmax, or the scales before their
   // average.
   std::int64_t ending = 0;
-  // What a layer's backward pass, or the forward pass of one that looks at its attention, needs
-  // besides: that of the layer that needs most.
+  // A layer's backward pass, or the forward pass of one that looks at its attention, needs this
+  // besides; the layer that needs most counts.
   std::int64_t passing = 0;
 };
 

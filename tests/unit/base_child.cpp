@@ -222,7 +222,7 @@ TEST_CASE("a stop that comes while the next program loads waits for its handlers
   });
   CHECK(failed.exit_code == 0);
   const auto handled = test::in_child([] {
-    // As a program finds itself that became another one.
+    // A program that another one became finds itself so.
     sigset_t signals;
     sigemptyset(&signals);
     sigaddset(&signals, SIGTERM);
