@@ -14,7 +14,7 @@ namespace {
 
 // Threads that wait for each other spin for this long, and then give their cores away. Serial work
 // between two pieces of a step is mostly shorter, and waking a thread takes 40 microseconds.
-constexpr double kSpinMicroseconds = 400;
+constexpr double kSpinMicroseconds = 800;
 
 void spin(int times, const std::atomic<int>& changes) {
   for (int i = 0; i < times && changes.load(std::memory_order_acquire) == 0; ++i) {
