@@ -31,7 +31,7 @@ class DeviceSum {
   // Until the device has come to the first sum since the last wait_for_end(), thus has done what
   // is this process's own work.
   void wait_for_begin();
-  // Whether no sum is left.
+  // Returns true when no sum is pending.
   bool has_ended();
   void wait_for_end();
 
