@@ -9,7 +9,7 @@
 //     HOW   the name of an error, or short: half of the bytes are read or written, or back: the
 //           clock is a day behind, or stop: SIGTERM comes just before a read or write begins
 //   QL_FAULT_FOLDER=DIR    only calls that concern files below this folder count
-//   QL_FAULT_BYTES=N       only allocations of N bytes or more count
+//   QL_FAULT_BYTES=N[-M]   only allocations of N bytes or more, and at most M, count
 //   QL_FAULT_NO_LINKS=1    besides, no file there gets a second name: no hard links
 //   QL_FAULT_FIRED=FILE    is made when the first call fails that QL_FAULT has chosen
 //
@@ -29,6 +29,7 @@
 #include <cerrno>
 #include <climits>
 #include <cstdarg>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 
@@ -56,7 +57,7 @@ struct Fault {
   const char* folder = nullptr;
   const char* fired_file = nullptr;
   bool no_links = false;
-  std::size_t bytes = 0;
+  std::size_t least_bytes = 0, most_bytes = SIZE_MAX;
 };
 
 Fault fault;
@@ -97,7 +98,11 @@ void read_fault() {
   fault.folder = getenv("QL_FAULT_FOLDER");
   fault.fired_file = getenv("QL_FAULT_FIRED");
   fault.no_links = getenv("QL_FAULT_NO_LINKS") != nullptr;
-  if (const char* bytes = getenv("QL_FAULT_BYTES")) fault.bytes = strtoul(bytes, nullptr, 10);
+  if (const char* bytes = getenv("QL_FAULT_BYTES")) {
+    char* after = nullptr;
+    fault.least_bytes = strtoul(bytes, &after, 10);
+    if (*after == '-') fault.most_bytes = strtoul(after + 1, nullptr, 10);
+  }
   armed = true;
 }
 
@@ -179,7 +184,8 @@ std::size_t allowed(const char* call, int descriptor, std::size_t size) {
 }
 
 bool fails_to_allocate(std::size_t size) {
-  if (!is_chosen("malloc") || size < fault.bytes || !is_due()) return false;
+  if (!is_chosen("malloc") || size < fault.least_bytes || size > fault.most_bytes) return false;
+  if (!is_due()) return false;
   errno = ENOMEM;
   return true;
 }
