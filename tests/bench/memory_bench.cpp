@@ -206,10 +206,10 @@ Figures train_drawn(Drawn drawn, bool validates) {
   const ScratchFolder scratch;
   ql::machine::set_up_threads(drawn.threads);
   const std::int64_t of_step = drawn.config.batch * (drawn.network.lengths.segment + 1);
-  ql::shard::TokenReader data(
-      pack(scratch.path() / "train", drawn.network.vocab_size, 8 * of_step));
-  ql::shard::TokenReader validation(
-      pack(scratch.path() / "valid", drawn.network.vocab_size, kValidationTokens));
+  ql::shard::JoinedData data(
+      {pack(scratch.path() / "train", drawn.network.vocab_size, 8 * of_step)});
+  ql::shard::JoinedData validation(
+      {pack(scratch.path() / "valid", drawn.network.vocab_size, kValidationTokens)});
   if (!validates) drawn.config.eval_interval = 1000;
   Figures figures;
   figures.said =
