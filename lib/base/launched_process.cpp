@@ -30,23 +30,15 @@ constexpr std::array<Names, 4> kLaunchers{
 
 constexpr int kMostProcesses = 1 << 16;
 
-int number(const Variable& variable, const char* name, int least, int most) {
-  const char* text = variable(name);
-  if (text == nullptr) {
-    throw UsageError(name, "the variable is not set, but others of a launcher are",
-                     "start the processes with torchrun, mpirun or srun");
-  }
+int number(const Variable& variable, const char* name, int least, int most, int absent) {
+  const char* text = name == nullptr ? nullptr : variable(name);
+  if (text == nullptr) return absent;
   const std::optional<std::int64_t> value = parse_integer(text);
   if (!value || *value < least || *value > most) {
     throw UsageError(
         name, fmt::format("a whole number from {} to {} expected, found '{}'", least, most, text));
   }
   return static_cast<int>(*value);
-}
-
-int number_or(const Variable& variable, const char* name, int least, int most, int absent) {
-  return name == nullptr || variable(name) == nullptr ? absent
-                                                      : number(variable, name, least, most);
 }
 
 std::string text_of(const Variable& variable, const char* name) {
@@ -88,7 +80,7 @@ void find_address(const Variable& variable, const Names& names, LaunchedProcess&
     process.job += "." + step;
   }
   if (!process.job.empty()) process.port = port_of(process.job);
-  process.port = number_or(variable, "MASTER_PORT", 1, 65535, process.port);
+  process.port = number(variable, "MASTER_PORT", 1, 65535, process.port);
   process.launcher_answers = text_of(variable, "TORCHELASTIC_USE_AGENT_STORE") == "True";
   // Such a store outlives the processes, and torchrun counts how often it has started them.
   if (process.launcher_answers) {
@@ -112,14 +104,14 @@ std::optional<LaunchedProcess> find_launched_process(const Variable& variable) {
   for (const Names& names : kLaunchers) {
     if (variable(names.rank) == nullptr || variable(names.size) == nullptr) continue;
     LaunchedProcess process;
-    process.size = number(variable, names.size, 1, kMostProcesses);
-    process.rank = number(variable, names.rank, 0, process.size - 1);
+    process.size = number(variable, names.size, 1, kMostProcesses, 1);
+    process.rank = number(variable, names.rank, 0, process.size - 1, 0);
     // Where nothing is said, all are on this machine.
-    const int machines = number_or(variable, names.machines, 1, process.size, 1);
+    const int machines = number(variable, names.machines, 1, process.size, 1);
     process.local_size =
-        number_or(variable, names.local_size, 1, process.size, (process.size - 1) / machines + 1);
-    process.local_rank = number_or(variable, names.local_rank, 0, process.size - 1,
-                                   process.rank % process.local_size);
+        number(variable, names.local_size, 1, process.size, (process.size - 1) / machines + 1);
+    process.local_rank =
+        number(variable, names.local_rank, 0, process.size - 1, process.rank % process.local_size);
     find_address(variable, names, process);
     return process;
   }
@@ -131,18 +123,13 @@ std::optional<LaunchedProcess> find_launched_process() {
 }
 
 std::string first_host(const std::string& node_list) {
-  std::string host;
-  for (std::size_t at = 0; at < node_list.size() && node_list[at] != ','; ++at) {
-    if (node_list[at] != '[') {
-      host += node_list[at];
-      continue;
-    }
-    const std::size_t end = node_list.find_first_of(",-]", at);
-    host += node_list.substr(at + 1, end - at - 1);
-    at = node_list.find(']', at);
-    if (at == std::string::npos) break;
-  }
-  return host;
+  const std::size_t end = node_list.find_first_of(",[");
+  const std::string host = node_list.substr(0, end);
+  if (end == std::string::npos || node_list[end] == ',') return host;
+  const std::string numbers = node_list.substr(end + 1);
+  const std::size_t after = numbers.find(']');
+  const std::string first = host + numbers.substr(0, numbers.find_first_of(",-]"));
+  return after == std::string::npos ? first : first + first_host(numbers.substr(after + 1));
 }
 
 std::string process_name(int rank, int size) { return fmt::format("process {} of {}", rank, size); }

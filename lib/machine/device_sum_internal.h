@@ -12,32 +12,25 @@ namespace ql::machine {
 
 class DeviceSum {
  public:
-  // Throws UsageError when this LibTorch has none for `device`.
-  static void require(const c10::Device& device);
-
-  // The processes find each other by it: one makes it, all are given it.
-  static std::string make_address();
-
-  // Waits for all processes.
-  DeviceSum(const c10::Device& device, int rank, int size, const std::string& address);
-  ~DeviceSum();
-  DeviceSum(const DeviceSum&) = delete;
-  DeviceSum& operator=(const DeviceSum&) = delete;
+  virtual ~DeviceSum() = default;
 
   // Enqueues on the current stream: a contiguous tensor on the device is added up, in place, over
   // all processes, which have to call this in the same order.
-  void enqueue(const at::Tensor& tensor);
+  virtual void enqueue(const at::Tensor& tensor) = 0;
 
-  // Until the device has come to the first sum since the last wait_for_end(), thus has done what
-  // is this process's own work.
-  void wait_for_begin();
+  // Until the device has come to the first sum since has_ended() was true, thus has done what is
+  // this process's own work.
+  virtual void wait_for_begin() = 0;
   // Returns true when no sum is pending.
-  bool has_ended();
-  void wait_for_end();
-
- private:
-  struct State;
-  std::unique_ptr<State> state_;
+  virtual bool has_ended() = 0;
 };
+
+// The processes find each other by the first one's text. Throws UsageError, in all of them, when
+// this LibTorch has no NCCL.
+std::string device_sum_address(const c10::Device& device, bool is_first);
+
+// Waits for all processes.
+std::shared_ptr<DeviceSum> connect_device(const c10::Device& device, int rank, int size,
+                                          const std::string& address);
 
 }  // namespace ql::machine

@@ -31,15 +31,14 @@ class ProcessGroup {
   // Waits for all that were launched together. `patience`: how long one may let the others wait.
   // Throws Error when they do not come, Interrupted when a signal asks one of them to stop.
   ProcessGroup(const LaunchedProcess& process, std::chrono::seconds patience);
-  // During an exception the first process stays some seconds, for the others to hear why.
   ~ProcessGroup();
   ProcessGroup(const ProcessGroup&) = delete;
   ProcessGroup& operator=(const ProcessGroup&) = delete;
 
-  int rank() const;
-  int size() const;
-  int local_rank() const;  // among the processes on this machine,
-  int local_size() const;  // which are this many
+  int rank() const { return process_.rank; }
+  int size() const { return process_.size; }
+  int local_rank() const { return process_.local_rank; }  // among the processes on this machine,
+  int local_size() const { return process_.local_size; }  // which are this many
   bool is_first() const { return rank() == 0; }
 
   // Waits for a sum that is under way. It has to be called before anybody looks at the tensors, and
@@ -79,16 +78,17 @@ class ProcessGroup {
   // one row at most. Throws Error when there are fewer rows than processes.
   RowRange share_of(std::int64_t rows) const;
 
-  // Throws Interrupted when a signal has asked one of the processes to stop. Long work between two
-  // common calls calls it again and again.
+  // Throws Interrupted when a signal has asked one of the processes to stop, and what ends the
+  // others. Long work between two common calls calls it again and again.
   void check_for_stop();
 
   // Lets the others know why this process ends; they then end, too.
   void publish_failure(const std::exception& error) noexcept;
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  struct Others;
+  std::unique_ptr<Others> others_;
+  LaunchedProcess process_;
 };
 
 // The group of the processes that a launcher has started, of which this is one; null for a process

@@ -1,0 +1,371 @@
+#include "machine/job.h"
+
+#include <fmt/ranges.h>
+#include <netdb.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
+#include <algorithm>
+#include <climits>
+#include <csignal>
+#include <memory>
+#include <numeric>
+#include <tuple>
+
+#include "base/descriptor.h"
+#include "base/json.h"
+#include "base/log.h"
+
+namespace ql::machine {
+
+namespace {
+
+using Seconds = std::chrono::seconds;
+using Milliseconds = std::chrono::milliseconds;
+
+constexpr Seconds kAnswer{2};    // the store's time to answer, if its host lives
+constexpr Seconds kRollCall{5};  // the time of all that wait to say so
+constexpr Seconds kLeaving{5};   // process 0 stays this long for the others
+
+std::string text_at(const Store& store, const std::string& key) {
+  const std::vector<std::uint8_t> text = store->get(key);
+  return {text.begin(), text.end()};
+}
+
+std::string find_text(const Store& store, const std::string& key) {
+  return store->check({key}) ? text_at(store, key) : "";
+}
+
+// Returns what is there, and sets it where nothing is.
+std::string set_first(const Store& store, const std::string& key, const std::string& text) {
+  const auto found =
+      store->compareSet(key, {}, std::vector<std::uint8_t>(text.begin(), text.end()));
+  return {found.begin(), found.end()};
+}
+
+// Why a job ends, as the store has it: "15 in process 1 of 2 on host b" with the signal that
+// stopped a process, or "0 " and the words of one that fails.
+[[noreturn]] void throw_end(const std::string& where, const std::string& text) {
+  const std::string words = text.substr(text.find(' ') + 1);
+  if (const int signal = std::stoi(text); signal != 0) throw Interrupted(signal, words);
+  throw LostProcess(where, words);
+}
+
+// LibTorch from 2.4 on takes libuv for its store unless told otherwise, and refuses where it was
+// built without, as distributions build it. Older ones do not have the option.
+template <typename Options>
+auto without_libuv(Options& options, int /*preferred*/) -> decltype(void(options.useLibUV)) {
+  options.useLibUV = false;
+}
+template <typename Options>
+void without_libuv(Options& /*options*/, long /*otherwise*/) {}
+
+bool has_store(const LaunchedProcess& process) {
+  return process.rank == 0 && !process.launcher_answers;
+}
+
+bool is_loopback(const std::string& address) {
+  return address.rfind("127.", 0) == 0 || address == "::1";
+}
+
+std::string numeric(const sockaddr* address, socklen_t size) {
+  char text[NI_MAXHOST] = "";
+  ::getnameinfo(address, size, text, sizeof text, nullptr, 0, NI_NUMERICHOST);
+  return text;
+}
+
+// A connection to the store, and the numeric addresses of both ends of the way there.
+struct Connection {
+  Store store;
+  std::string own, reached;
+};
+
+// Finds both addresses, over the interface that the system chooses; false: there is no way now.
+// Nothing is sent.
+bool find_route(const LaunchedProcess& process, Connection& connection) {
+  addrinfo hints = {}, *found = nullptr;
+  hints.ai_socktype = SOCK_DGRAM;
+  const std::string port = std::to_string(process.port);
+  if (::getaddrinfo(process.address.c_str(), port.c_str(), &hints, &found) != 0) return false;
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(found, &::freeaddrinfo);
+  for (const addrinfo* next = found; next != nullptr; next = next->ai_next) {
+    const Descriptor socket(::socket(next->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    if (::connect(socket, next->ai_addr, next->ai_addrlen) != 0) continue;
+    sockaddr_storage own = {};
+    socklen_t size = sizeof own;
+    auto* any = reinterpret_cast<sockaddr*>(&own);
+    ::getsockname(socket, any, &size);
+    connection.own = numeric(any, size);
+    connection.reached = numeric(next->ai_addr, next->ai_addrlen);
+    return true;
+  }
+  return false;
+}
+
+Connection connect(const LaunchedProcess& process, const std::string& name, Seconds patience) {
+  const auto deadline = Clock::now() + patience;
+  Connection connection;
+  while (!find_route(process, connection)) {
+    if (Clock::now() > deadline) {
+      throw Error("MASTER_ADDR", fmt::format("{} finds no way to {}", name, process.address),
+                  "set it to a name or an address of the host of process 0 that all hosts know");
+    }
+    std::this_thread::sleep_for(Milliseconds(200));
+  }
+  c10d::TCPStoreOptions options;
+  options.port = static_cast<std::uint16_t>(process.port);
+  options.isServer = has_store(process);
+  options.waitWorkers = false;
+  options.timeout = patience;
+  without_libuv(options, 0);
+  if (options.isServer && !is_loopback(connection.reached) &&
+      connection.own != connection.reached) {
+    throw Error("MASTER_ADDR", fmt::format("{} is not an address of {}", process.address, name),
+                "set it to one, or start process 0 there");
+  }
+  const std::string place = fmt::format("{}:{}", process.address, process.port);
+  Store store;
+  try {
+    store = c10::make_intrusive<c10d::TCPStore>(process.address, options);
+  } catch (const std::exception& error) {
+    const std::string words = fmt::format("{}: {}", place, first_line(error.what()));
+    if (options.isServer) {
+      throw Error(name, "cannot answer at " + words,
+                  "if another job or program uses the port, set MASTER_PORT to another one");
+    }
+    throw Error(name, "cannot reach process 0 at " + words,
+                "look at the messages of process 0, and at MASTER_ADDR and MASTER_PORT");
+  }
+  if (!process.launcher_answers &&
+      set_first(store, "job", process.job + ".") != process.job + ".") {
+    throw Error(name, "another job meets at " + place,
+                "set MASTER_PORT to another one for one of the jobs");
+  }
+  connection.store = c10::make_intrusive<c10d::PrefixStore>(process.job, store);
+  connection.store->add("came", 1);
+  return connection;
+}
+
+std::string missing(const Store& store, const LaunchedProcess& process, Seconds patience) {
+  std::vector<int> ranks;
+  for (int rank = 0; rank < process.size; ++rank) {
+    if (!store->check({fmt::format("member/{}", rank)})) ranks.push_back(rank);
+  }
+  return fmt::format(
+      "0 of {} processes these have not come in {} seconds: {}; start all of them, with the same "
+      "MASTER_ADDR and MASTER_PORT",
+      process.size, patience.count(), fmt::join(ranks, ", "));
+}
+
+// Takes this process's place, and waits for the others. Returns a JSON array of what each of them
+// says of itself, or why the job has ended. A job that has begun takes no harm from a process that
+// comes too late.
+std::string take_place(const Store& store, const LaunchedProcess& process, const Json& own,
+                       Seconds patience) {
+  const auto deadline = Clock::now() + patience;
+  const std::string rank = std::to_string(process.rank), name = own.at("name").get<std::string>();
+  if (store->add("taken/" + rank, 1) > 1) {
+    const Json other = Json::parse(text_at(store, "member/" + rank));
+    throw LostProcess(
+        name, "is one too many: there is " + other.at("name").get<std::string>() + " already",
+        "start every RANK once, and give each job a MASTER_PORT of its own");
+  }
+  const std::string first = set_first(store, "size", fmt::format("{} {}", process.size, name));
+  if (std::stoi(first) != process.size) {
+    const LostProcess error("WORLD_SIZE",
+                            fmt::format("{}, and {}", name, first.substr(first.find(' ') + 1)),
+                            "start all processes with the same one");
+    set_first(store, "members", fmt::format("0 {}", error.what()));
+    // One that takes itself for the only one has begun at once.
+    if (std::stoi(first) == 1) set_first(store, "end", fmt::format("0 {}", error.what()));
+    throw LostProcess(error);
+  }
+  set_first(store, "member/" + rank, own.dump());
+  if (store->add("placed", 1) == process.size) {
+    Json members = Json::array();
+    for (int other = 0; other < process.size; ++other) {
+      members.push_back(Json::parse(text_at(store, fmt::format("member/{}", other))));
+    }
+    set_first(store, "members", members.dump());
+  }
+  std::string found;
+  for (auto time = Milliseconds(2); (found = find_text(store, "members")).empty();
+       time = std::min(2 * time, Milliseconds(200))) {
+    std::this_thread::sleep_for(time);
+    if (Clock::now() > deadline) set_first(store, "members", missing(store, process, patience));
+  }
+  return found;
+}
+
+// Returns the processes that do not say that they wait: they are gone, silent, or compute.
+std::vector<int> call_roll(const Store& store, const LaunchedProcess& process) {
+  const auto key = [](int rank) { return fmt::format("waits/{}", rank); };
+  set_first(store, "ask", "yes");
+  set_first(store, key(process.rank), "yes");
+  std::vector<int> ranks(static_cast<std::size_t>(process.size));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  for (const auto end = Clock::now() + kRollCall; !ranks.empty() && Clock::now() < end;) {
+    const auto waits = [&](int rank) { return store->check({key(rank)}); };
+    ranks.erase(std::remove_if(ranks.begin(), ranks.end(), waits), ranks.end());
+    std::this_thread::sleep_for(Milliseconds(100));
+  }
+  return ranks;
+}
+
+}  // namespace
+
+// Calls work(store), which has no time limit of its own where the store's host is silent.
+template <typename Work>
+auto Job::ask(Milliseconds time, Work work, bool to_the_end) {
+  if (Clock::now() < ask_again_) throw NoAnswer("the store was silent a moment ago");
+  const std::string lost = fmt::format("{}: the connection to {} is lost", name(process_.rank),
+                                       process_.launcher_answers ? "torchrun" : name(0));
+  try {
+    return within(time, to_the_end, [store = store_, work, lost] {
+      try {
+        return work(store);
+      } catch (const Error&) {
+        throw;
+      } catch (const std::exception& error) {
+        throw LostProcess(lost, first_line(error.what()));
+      }
+    });
+  } catch (const NoAnswer&) {
+    ask_again_ = Clock::now() + kLeaving;
+    throw;
+  }
+}
+
+Job::Job(const LaunchedProcess& process) : process_(process) {
+  for (int rank = 0; rank < process.size; ++rank)
+    names_.push_back(process_name(rank, process.size));
+  char host[HOST_NAME_MAX + 1] = "";
+  ::gethostname(host, HOST_NAME_MAX);
+  names_[static_cast<std::size_t>(process.rank)] += fmt::format(" on host {}", host);
+}
+
+Job::~Job() {
+  if (!store_) return;
+  try {
+    ask(kLeaving + kAnswer, [stays = has_store(process_)](const Store& store) {
+      store->add("gone", 1);
+      const auto end = Clock::now() + kLeaving;
+      while (stays && store->add("gone", 0) < store->add("came", 0) && Clock::now() < end) {
+        std::this_thread::sleep_for(Milliseconds(5));
+      }
+    });
+  } catch (const std::exception&) {
+    // Whoever else has failed says so; this process is done.
+  }
+}
+
+void Job::meet(Seconds patience) {
+  const Connection found =
+      within(patience + kAnswer, false, [=, process = process_, own = name(process_.rank)] {
+        return connect(process, own, patience);
+      });
+  store_ = found.store;
+  const Json own = {
+      {"name", name(process_.rank)}, {"address", found.own}, {"reached", found.reached}};
+  const auto take = [=, process = process_](const Store& store) {
+    return take_place(store, process, own, patience);
+  };
+  const std::string members = ask(patience + kAnswer, take, false);
+  if (members.front() != '[') throw_end(name(process_.rank), members);
+  names_.clear();
+  std::string reached = "127.0.0.1";
+  for (const Json& member : Json::parse(members)) {
+    names_.push_back(member.at("name").get<std::string>());
+    addresses_.push_back(member.at("address").get<std::string>());
+    if (!is_loopback(addresses_.back())) reached = member.at("reached").get<std::string>();
+  }
+  // The first host's own name may stand for the loopback there, which no other host can reach.
+  std::replace_if(addresses_.begin(), addresses_.end(), is_loopback, reached);
+  const auto begin = addresses_.begin();
+  process_.local_rank = static_cast<int>(std::count(begin, begin + process_.rank, address()));
+  process_.local_size = static_cast<int>(std::count(begin, addresses_.end(), address()));
+}
+
+// Where the store is gone, the others notice that.
+void Job::publish(const std::string& key, const std::string& text) noexcept {
+  try {
+    ask(kAnswer, [=](const Store& store) { set_first(store, key, text); });
+  } catch (const std::exception&) {
+  }
+}
+
+int Job::check(bool waits) {
+  std::string end, stop;
+  try {
+    std::tie(end, stop) =
+        ask(kAnswer, [waits, own = fmt::format("waits/{}", process_.rank)](const Store& store) {
+          if (waits && store->check({"ask"})) set_first(store, own, "yes");
+          return std::pair(find_text(store, "end"), find_text(store, "stop"));
+        });
+  } catch (const NoAnswer&) {
+    return 0;  // its host may only pause, and every sum has a time limit
+  }
+  if (!end.empty()) throw_end(name(process_.rank), end);
+  return stop.empty() ? 0 : std::stoi(stop);
+}
+
+void Job::end(const std::exception& error) noexcept {
+  if (!store_ || dynamic_cast<const LostProcess*>(&error) != nullptr) return;
+  const auto* stop = dynamic_cast<const Interrupted*>(&error);
+  try {
+    const std::string own = name(process_.rank);
+    publish(addresses_.empty() ? "members" : "end",
+            stop != nullptr ? fmt::format("{} in {}", stop->signal_number(), own)
+                            : fmt::format("0 {}: {}", own, failure_text(error)));
+  } catch (const std::exception&) {
+    // No memory for the words: that this process is gone is noticed all the same.
+  }
+}
+
+// Gloo names at most one neighbour, and one whose own time is up has closed its connections, too.
+void Job::lose(const std::string& error) {
+  check(true);  // the words of one that has failed say more
+  const std::string line = first_line(error);
+  const std::size_t place = line.find("] ");
+  const std::string words = place == std::string::npos ? line : line.substr(place + 2);
+  std::vector<int> silent;
+  try {
+    silent = ask(kRollCall + kAnswer,
+                 [process = process_](const Store& store) { return call_roll(store, process); });
+  } catch (const NoAnswer&) {
+    if (!process_.launcher_answers) silent = {0};
+  }
+  std::vector<std::string> gone, names;
+  for (const int rank : silent) {
+    names.push_back(name(rank));
+    const std::string peer = fmt::format("[{}]", addresses_[static_cast<std::size_t>(rank)]);
+    if (words.find(peer) != std::string::npos) gone.push_back(names.back());
+  }
+  const std::string why =
+      !gone.empty()
+          ? fmt::format("the connection to {} is lost: {}", fmt::join(gone, " or "), words)
+      : !names.empty()
+          ? fmt::format("{} lets the others wait too long: {}", fmt::join(names, " or "), words)
+          : "all processes wait, and Gloo's connections carry nothing: " + words;
+  publish("end", "0 " + why);
+  check(true);  // the first verdict is everybody's
+  throw LostProcess(name(process_.rank), why);
+}
+
+void listen_for_others(const LaunchedProcess& process, Seconds patience) {
+  std::thread([process, patience] {
+    try {
+      Job job(process);
+      for (job.meet(patience);; job.check(false)) std::this_thread::sleep_for(kAnswer);
+    } catch (const LostProcess& error) {
+      log_line(LogLevel::kQuiet, fmt::format("error: {}", error.what()));
+      ::kill(::getpid(), SIGTERM);
+    } catch (const std::exception&) {
+      // The port is not free, so nobody finds this process.
+    }
+  }).detach();
+}
+
+}  // namespace ql::machine
