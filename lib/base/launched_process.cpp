@@ -1,7 +1,6 @@
 #include "base/launched_process.h"
 
 #include <array>
-#include <cstdlib>
 
 #include "base/error.h"
 #include "base/hash.h"
@@ -116,10 +115,6 @@ std::optional<LaunchedProcess> find_launched_process(const Variable& variable) {
     return process;
   }
   return std::nullopt;
-}
-
-std::optional<LaunchedProcess> find_launched_process() {
-  return find_launched_process([](const char* name) { return std::getenv(name); });
 }
 
 std::string first_host(const std::string& node_list) {

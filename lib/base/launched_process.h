@@ -2,6 +2,7 @@
 // torchrun, mpirun (Open MPI, MPICH) or srun.
 #pragma once
 
+#include <cstdlib>
 #include <functional>
 #include <optional>
 #include <string>
@@ -22,8 +23,7 @@ using Variable = std::function<const char*(const char* name)>;
 
 // Absent for a process that no launcher started. Throws UsageError for variables that are missing,
 // no numbers, or do not fit together.
-std::optional<LaunchedProcess> find_launched_process(const Variable& variable);
-std::optional<LaunchedProcess> find_launched_process();
+std::optional<LaunchedProcess> find_launched_process(const Variable& variable = std::getenv);
 
 // "process 2 of 4": counted from 0, as every launcher does.
 std::string process_name(int rank, int size);

@@ -22,7 +22,7 @@ namespace nccl = torch::cuda::nccl;
 
 namespace {
 
-class NcclSum : public DeviceSum {
+class NcclSum final : public DeviceSum {
  public:
   NcclSum(const c10::Device& device, int rank, int size, const std::string& address)
       : device_(device) {

@@ -144,7 +144,6 @@ Connection connect(const LaunchedProcess& process, const std::string& name, Seco
                 "set MASTER_PORT to another one for one of the jobs");
   }
   connection.store = c10::make_intrusive<c10d::PrefixStore>(process.job, store);
-  connection.store->add("came", 1);
   return connection;
 }
 
@@ -162,16 +161,11 @@ std::string missing(const Store& store, const LaunchedProcess& process, Seconds 
 // Takes this process's place, and waits for the others. Returns a JSON array of what each of them
 // says of itself, or why the job has ended. A job that has begun takes no harm from a process that
 // comes too late.
-std::string take_place(const Store& store, const LaunchedProcess& process, const Json& own,
+std::string take_place(const Store& store, const LaunchedProcess& process, Json own,
                        Seconds patience) {
   const auto deadline = Clock::now() + patience;
-  const std::string rank = std::to_string(process.rank), name = own.at("name").get<std::string>();
-  if (store->add("taken/" + rank, 1) > 1) {
-    const Json other = Json::parse(text_at(store, "member/" + rank));
-    throw LostProcess(
-        name, "is one too many: there is " + other.at("name").get<std::string>() + " already",
-        "start every RANK once, and give each job a MASTER_PORT of its own");
-  }
+  own["arrival"] = store->add("came", 1);  // no two processes are the same
+  const std::string name = own.at("name").get<std::string>();
   const std::string first = set_first(store, "size", fmt::format("{} {}", process.size, name));
   if (std::stoi(first) != process.size) {
     const LostProcess error("WORLD_SIZE",
@@ -182,7 +176,13 @@ std::string take_place(const Store& store, const LaunchedProcess& process, const
     if (std::stoi(first) == 1) set_first(store, "end", fmt::format("0 {}", error.what()));
     throw LostProcess(error);
   }
-  set_first(store, "member/" + rank, own.dump());
+  const std::string key = fmt::format("member/{}", process.rank);
+  if (const Json member = Json::parse(set_first(store, key, own.dump())); member != own) {
+    throw LostProcess(
+        name,
+        fmt::format("is one too many: there is {} already", member.at("name").get<std::string>()),
+        "start every RANK once, and give each job a MASTER_PORT of its own");
+  }
   if (store->add("placed", 1) == process.size) {
     Json members = Json::array();
     for (int other = 0; other < process.size; ++other) {
@@ -199,10 +199,13 @@ std::string take_place(const Store& store, const LaunchedProcess& process, const
   return found;
 }
 
-// Returns the processes that do not say that they wait: they are gone, silent, or compute.
-std::vector<int> call_roll(const Store& store, const LaunchedProcess& process) {
+// Returns the words of the first one that asks, and the processes that do not say that they wait:
+// they are gone, silent, or compute.
+std::pair<std::string, std::vector<int>> call_roll(const Store& store,
+                                                   const LaunchedProcess& process,
+                                                   const std::string& own_words) {
   const auto key = [](int rank) { return fmt::format("waits/{}", rank); };
-  set_first(store, "ask", "yes");
+  const std::string words = set_first(store, "ask", own_words);
   set_first(store, key(process.rank), "yes");
   std::vector<int> ranks(static_cast<std::size_t>(process.size));
   std::iota(ranks.begin(), ranks.end(), 0);
@@ -211,7 +214,7 @@ std::vector<int> call_roll(const Store& store, const LaunchedProcess& process) {
     ranks.erase(std::remove_if(ranks.begin(), ranks.end(), waits), ranks.end());
     std::this_thread::sleep_for(Milliseconds(100));
   }
-  return ranks;
+  return {words, ranks};
 }
 
 }  // namespace
@@ -329,11 +332,13 @@ void Job::lose(const std::string& error) {
   check(true);  // the words of one that has failed say more
   const std::string line = first_line(error);
   const std::size_t place = line.find("] ");
-  const std::string words = place == std::string::npos ? line : line.substr(place + 2);
+  std::string words = place == std::string::npos ? line : line.substr(place + 2);
   std::vector<int> silent;
   try {
-    silent = ask(kRollCall + kAnswer,
-                 [process = process_](const Store& store) { return call_roll(store, process); });
+    std::tie(words, silent) =
+        ask(kRollCall + kAnswer, [words, process = process_](const Store& store) {
+          return call_roll(store, process, words);
+        });
   } catch (const NoAnswer&) {
     if (!process_.launcher_answers) silent = {0};
   }
