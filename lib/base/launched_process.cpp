@@ -119,7 +119,7 @@ std::optional<LaunchedProcess> find_launched_process(const Variable& variable) {
 
 std::string first_host(const std::string& node_list) {
   const std::size_t end = node_list.find_first_of(",[");
-  const std::string host = node_list.substr(0, end);
+  std::string host = node_list.substr(0, end);
   if (end == std::string::npos || node_list[end] == ',') return host;
   const std::string numbers = node_list.substr(end + 1);
   const std::size_t after = numbers.find(']');

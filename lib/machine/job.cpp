@@ -242,8 +242,9 @@ auto Job::ask(Milliseconds time, Work work, bool to_the_end) {
 }
 
 Job::Job(const LaunchedProcess& process) : process_(process) {
-  for (int rank = 0; rank < process.size; ++rank)
+  for (int rank = 0; rank < process.size; ++rank) {
     names_.push_back(process_name(rank, process.size));
+  }
   char host[HOST_NAME_MAX + 1] = "";
   ::gethostname(host, HOST_NAME_MAX);
   names_[static_cast<std::size_t>(process.rank)] += fmt::format(" on host {}", host);

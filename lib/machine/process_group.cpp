@@ -6,8 +6,8 @@
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdlib>
-#include <cstring>
 #include <numeric>
 #include <optional>
 #include <thread>
@@ -80,7 +80,7 @@ struct ProcessGroup::Others {
 
   // Gloo's own end would wait for a pending sum, and whoever fails cannot.
   ~Others() {
-    if (pending > 0) gloo_sum.release();
+    if (pending > 0) static_cast<void>(gloo_sum.release());
   }
 
   // Looks for reasons not to wait any longer.
@@ -200,7 +200,7 @@ void ProcessGroup::await_device() {
 at::Tensor ProcessGroup::all_rows(const at::Tensor& own, std::int64_t rows) {
   std::vector<std::int64_t> shape = own.sizes().vec();
   shape[0] = rows;
-  const at::Tensor all = at::zeros(shape, own.options().device(at::kCPU));
+  at::Tensor all = at::zeros(shape, own.options().device(at::kCPU));
   const RowRange share = share_of(rows);
   all.narrow(0, share.first, share.count).copy_(own);
   sum(all.view(at::kInt));
@@ -220,7 +220,7 @@ std::vector<std::string> ProcessGroup::gather(const std::string& text) {
   sum(lengths);
   const at::Tensor bytes = at::zeros({lengths.sum().item<std::int64_t>() + 1}, at::kByte);
   auto* next = reinterpret_cast<char*>(bytes.data_ptr<std::uint8_t>());
-  std::memcpy(std::accumulate(length, length + rank(), next), text.data(), text.size());
+  std::copy(text.begin(), text.end(), std::accumulate(length, length + rank(), next));
   sum(bytes);
   std::vector<std::string> texts;
   for (int other = 0; other < size(); next += length[other++]) {
