@@ -1,4 +1,4 @@
-# Run by CPack on the installed files: what Debian wants to have under other names, or compressed.
+# CPack runs this on the installed files: it renames or compresses the files for which Debian requires that.
 set(share ${CPACK_TEMPORARY_INSTALL_DIRECTORY}/usr/share)
 set(documents ${share}/doc/transformer-ql)
 file(RENAME ${documents}/LICENSE ${documents}/copyright)

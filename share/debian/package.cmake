@@ -30,7 +30,7 @@ set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "train and evaluate long-context language 
 set(CPACK_PACKAGE_DESCRIPTION
 "Six programs that turn text into a trained language model and its perplexity,
 through a shell pipe: qltok makes token ids of text, qlbin packs them, qltrain
-trains on them, qleval evaluates, qlgen goes on with a prompt, and qlctx tells
+trains on them, qleval evaluates, qlgen goes on with a prompt, and qlctx prints
 how far back a network sees.
 The networks are Transformer-QL, which reads text in several temporal scales,
 and its relatives: Transformer-XL, the Compressive, the Multi-scale and the
@@ -40,7 +40,7 @@ string(TIMESTAMP now "%a, %d %b %Y %H:%M:%S +0000" UTC)
 file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/changelog.Debian CONTENT
 "${PROJECT_NAME} (${PROJECT_VERSION}-${CPACK_DEBIAN_PACKAGE_RELEASE}) unstable; urgency=medium
 
-  * Built from the sources of version ${PROJECT_VERSION}; changelog.gz tells what is new.
+  * Built from the sources of version ${PROJECT_VERSION}; changelog.gz lists the changes.
 
  -- ${QL_PACKAGER}  ${now}
 ")

@@ -1,7 +1,7 @@
-# What the scripts of this folder share; they read this file.
+# The common functions of the scripts of this folder; they read this file.
 #
-# What is done stays done: data, a training that ended well, a perplexity. A training that was
-# interrupted goes on from its last checkpoint. So a script that was stopped, by whatever, is simply
+# Results are kept and not made again: data, a training that ended well, a perplexity. A training that was
+# interrupted goes on from its last checkpoint. So a script that was stopped, for whatever reason, is simply
 # called again.
 # shellcheck shell=bash disable=SC2034,SC2154
 set -euo pipefail
@@ -89,7 +89,7 @@ prepare() {
   output=$output/$(basename "${corpus:-novels}")
   mkdir -p "$output"
   cd "$output"
-  # Of scripts that are started side by side one makes the shards.
+  # If scripts run at the same time, one of them makes the shards.
   local preparing
   exec {preparing}<.
   flock "$preparing"
@@ -157,7 +157,7 @@ column() {
 }
 
 # score NAME SEGMENT MEMORY COMPRESSED: scores the test text, and sets $table to the file with the line of
-# qleval. - is no such length.
+# qleval. A length - is left out.
 score() {
   table=$runs/$1/test-$2-$3-$4.tsv
   if [ ! -e "$table" ]; then
@@ -197,7 +197,7 @@ label() {
   done | cut -c 2-
 }
 
-# gain QL XL: what the first perplexity is below the second one, and the same in percent of the second.
+# gain QL XL: the first perplexity subtracted from the second one, and the same in percent of the second.
 gain() { awk -v ql="$1" -v xl="$2" 'BEGIN {printf "%+.2f %+.2f%%\n", xl - ql, (xl - ql) / xl * 100}'; }
 
 # The names that the paper gives the networks.

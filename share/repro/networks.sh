@@ -1,4 +1,4 @@
-# What all scripts of this folder share; they read this file.
+# The functions that all scripts of this folder use; they read this file.
 # shellcheck shell=bash disable=SC2034
 
 wrong() {

@@ -2,7 +2,7 @@
 # scripts that measure read this file.
 # shellcheck shell=bash disable=SC2034,SC2154
 
-# random_data FOLDER TOKENS: packs so many tokens of a vocabulary of bytes.
+# random_data FOLDER TOKENS: packs that many tokens of a vocabulary of bytes.
 random_data() {
   head -c "$2" /dev/urandom | base64 -w 79 | head -c "$2" >"$1.txt"
   qltok vocab --quiet --type byte --eos never -o "$1.vocab.json" "$1.txt"

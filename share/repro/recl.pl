@@ -20,7 +20,7 @@ while (<STDIN>) {
     open my $in, '<:raw', $file or fail("$file: cannot open: $!");
     local $/;
     my @losses = unpack 'f<*', <$in>;
-    # Token t of the whole stream is target t - $begin, the first one having none before it. Since the
+    # Token t of the complete stream is target t - $begin, the first one having none before it. Since the
     # last reset it has seen 1 to $longest tokens.
     my $last = $begin + @losses;
     $targets = int($last / $step) if !defined $targets || int($last / $step) < $targets;
@@ -31,7 +31,7 @@ while (<STDIN>) {
     $begin += $step;
   }
 }
-# Only targets behind the beginning of the last stream have been read with every context length.
+# Only targets after the beginning of the last stream have been read with every context length.
 my @all = ($lengths .. $targets);
 fail("the data has too few tokens for --longest $longest") if @all < 10;
 

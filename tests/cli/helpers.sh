@@ -1,6 +1,6 @@
 # Helpers for CLI tests, sourced by tests/cli/run.
 
-# run COMMAND...: prints what the command says and then its exit code.
+# run COMMAND...: prints the command's output and then its exit code.
 run() {
   echo "\$ $*"
   "$@" 2>&1
@@ -22,7 +22,7 @@ skip() {
   exit 77
 }
 
-# expect_exit CODE COMMAND...: fails unless the command ends with that code; its words go to ./said.
+# expect_exit CODE COMMAND...: fails unless the command ends with that code; its output goes to ./said.
 expect_exit() {
   local want=$1 got
   shift
@@ -53,7 +53,7 @@ await() {
 }
 
 # catches_sigterm PROCESS: succeeds when the process has come so far that it handles signals itself.
-# qemu does from its own start, and nothing tells how far the program has come that it runs.
+# qemu does from its own start, and nothing shows how far the program that it runs has come.
 catches_sigterm() {
   local caught
   caught=$(sed -n 's/^SigCgt:\t//p' "/proc/$1/status" 2>/dev/null)

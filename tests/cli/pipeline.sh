@@ -1,5 +1,5 @@
-# A small corpus and small networks for the tests of whole pipelines; source it after helpers.sh.
-# Threads would only compete with the tests that run beside this one.
+# A small corpus and small networks for the tests of complete pipelines; source it after helpers.sh.
+# Threads would only compete with the tests that run at the same time.
 export OMP_NUM_THREADS=1
 
 # make_text SEED LINES: lines in which each word mostly follows from the one before. Some words have

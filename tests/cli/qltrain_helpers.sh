@@ -36,7 +36,7 @@ train() {
   qltrain --data train --valid valid -m "$preset" -o "$run" --threads 1 "$@"
 }
 
-# start_training PRESET RUN OPTION...: the same in the background; sets $process, words go to ./said.
+# start_training PRESET RUN OPTION...: the same in the background; sets $process, output goes to ./said.
 # Bash lets programs in the background ignore SIGINT, hence env.
 start_training() {
   local preset=$1 run=$2
@@ -56,7 +56,7 @@ without_clock() {
   sed -E 's/"(elapsed|seconds|tokens_per_second)":[^,}]*//g' "$1"
 }
 
-# events_of RUN: what its TensorBoard event file tells, without what differs from run to run.
+# events_of RUN: the content of its TensorBoard event file, except for values that differ from run to run.
 events_of() {
   "$QL_TESTS/cli/read_events.pl" "$1"/events.out.tfevents.*.qltrain | cut -f 2- | grep -v tokens_per_second
 }

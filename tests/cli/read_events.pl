@@ -1,5 +1,5 @@
 #!/usr/bin/perl
-# Prints what a TensorBoard event file tells: wall time, step, tag and value of every scalar, a line
+# Prints the content of a TensorBoard event file: wall time, step, tag and value of every scalar, a line
 # each, after the file's version and the session's start. Written from the descriptions of TFRecord
 # and of protocol buffers; the checksum goes bit by bit.
 use strict;

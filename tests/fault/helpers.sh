@@ -1,4 +1,4 @@
-# Helpers of the fault suite, sourced by its tests. faults.cpp tells what a FAULT is. QL_FAULT_ALL=1
+# Helpers of the fault suite, sourced by its tests. faults.cpp defines a FAULT. QL_FAULT_ALL=1
 # tries hundreds of places where a training can fail instead of some; that takes many minutes.
 [ -e "$QL_BIN/ql_faults.so" ] || skip "the library of faults was not built"
 # The name that file descriptors lead to.
@@ -7,7 +7,7 @@ here=$(pwd -P)
 # Only files in this folder are concerned.
 fault_folder=$here/place
 
-# with_fault FAULT COMMAND...: ./fired tells afterwards whether a call failed.
+# with_fault FAULT COMMAND...: ./fired exists afterwards if a call failed.
 with_fault() {
   local fault=$1
   shift

@@ -21,7 +21,7 @@ my $packed = do { local $/; <$input> };
 # The lines of one inflated record. Integers are 32 bits, big-endian.
 sub lines_of_record {
     my ($record) = @_;
-    my $at = 2;    # behind "X\n"
+    my $at = 2;    # after "X\n"
     my $integer = sub {
         die "$file: a record is cut off\n" if $at + 4 > length $record;
         my $value = unpack 'N', substr $record, $at, 4;

@@ -17,9 +17,9 @@ for (rows_of($files[0], qw(layer head granularity tokens probability))) {
         $row{granularity} > 1 ? sprintf(', %d tokens a state', $row{granularity}) : '';
     push @rows, $name if !$seen{$name}++;
     next if $row{probability} <= 0;
-    # From 1 on, for the axis is logarithmic.
+    # Distances begin with 1, because the axis is logarithmic.
     my ($from, $to) = ($row{tokens} + 1, $row{tokens} + 1 + $row{granularity});
-    # What a token of the state gets, so that scales can be compared.
+    # The share of one token of the state, so that scales can be compared.
     my $value = $row{probability} / $row{granularity};
     push @boxes, join ' ', sqrt($from * $to), scalar(@rows), $from, $to, @rows - 0.5, @rows + 0.5, $value;
     push @values, $value;

@@ -1,8 +1,8 @@
-# What the pictures of logs and tables have in common. Both programs print a script for gnuplot.
+# The common parts of the pictures of logs and tables. Both programs print a script for gnuplot.
 use strict;
 use warnings;
 
-# Told apart by most colour-blind readers, and in grey, too (Okabe and Ito).
+# Most colour-blind readers can distinguish these, and they differ in grey, too (Okabe and Ito).
 my @colours = qw(0072B2 D55E00 009E73 CC79A7 E69F00 56B4E9 000000 8C6D31);
 
 sub colours { return scalar @colours }
@@ -24,7 +24,7 @@ sub quoted {
     return "'$text'";
 }
 
-# The shortest ends of these paths that tell them apart; each path is a list of folders.
+# The shortest ends of these paths that differ; each path is a list of folders.
 sub short_names {
     my @paths = @_;
     for (my $parts = 1;; $parts++) {

@@ -47,7 +47,7 @@ sub read_log {
         my $record = eval { $json->decode($line) };
         my $is_record = ref $record eq 'HASH' && defined $record->{kind};
         next if $is_record && $record->{kind} !~ /^(?:train|validation)$/;
-        fail("$file: line $number: is no record of a training")
+        fail("$file: line $number: is not a record of a training")
             if !$is_record || grep { !defined $record->{$_} } qw(step elapsed);
         if ($x eq 'tokens') {
             # A resume may change the batch.
@@ -100,7 +100,7 @@ if ($high < 700) {
     print "set ylabel 'perplexity'\n";
     printf "set ytics (%s)\n", join ', ', map { sprintf "'%.6g' %.9g", $_, log $_ } tics(exp $low, exp $high);
 } else {
-    # The perplexity of a training that has gone astray may be no number any more.
+    # The perplexity of a training that diverged may not be a number.
     print "unset ytics\n";
 }
 
@@ -110,7 +110,7 @@ for my $i (0 .. $#runs) {
         my @curve = map { [$_->[0] / $unit, $_->[1]] } @{$runs[$i]{$kind} // []};
         next if !@curve;
         print_points("$kind$i", @curve);
-        # Points where there is room for them; a single one would be no line at all.
+        # Points are drawn where there is room for them; a single one would not be a line at all.
         my $style = @curve <= 40 ? 'linespoints pt 7 ps 0.5' : 'lines';
         if ($kind eq 'train') {
             push @training, sprintf "\$train$i with $style lw 1.2 lc rgb '%s' title %s", pale_colour($i),

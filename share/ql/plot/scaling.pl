@@ -21,7 +21,7 @@ for (rows_of($files[0], qw(network attention), $x, $y)) {
 }
 fail("$files[0]: has no rows") if !@xs;
 
-# Of log y against log x.
+# The slope of log y against log x.
 sub slope {
     my @points = map { [log $_->[0], log $_->[1]] } @_[@_ / 2 .. $#_];
     my ($n, $sx, $sy, $sxx, $sxy) = (scalar @points, 0, 0, 0, 0);

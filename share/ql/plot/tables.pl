@@ -76,7 +76,7 @@ for my $row (@rows) {
     push @{$lines{$line}}, $row;
 }
 
-# A line is named by what tells it from the others.
+# A line is named by the columns in which it differs from the others.
 my @keys = ($model, grep {
     my $key = $_;
     my %values = map { ($lines{$_}[0]{$key} // '-') => 1 } @order;
@@ -100,7 +100,7 @@ my %entries = map { $_ => 1 } values %name_of;
 print_frame(scalar keys %entries);
 printf "set xlabel %s\nset ylabel %s\n", quoted($label{$x} // $x), quoted($label{$y} // ($y =~ tr/_/ /r));
 if (least(@xs) > 0 && most(@xs) / least(@xs) >= 16) {
-    # Lengths are few and mostly doubled: each is told.
+    # Lengths are few and mostly doubled: each gets a label.
     my %places = map { $_ + 0 => 1 } @xs;
     my @places = sort { $a <=> $b } keys %places;
     print "set logscale x 2\n";
