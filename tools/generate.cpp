@@ -1,24 +1,19 @@
-// Makes continuations of prompts. qlgen becomes this program (tools/qlgen.cpp).
+// Continues prompts. This is the program that qlgen starts in its own place (tools/qlgen.cpp).
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <optional>
 #include <string>
 
-#include "base/common_options.h"
-#include "base/data_output.h"
 #include "base/error.h"
-#include "base/file.h"
 #include "base/log.h"
-#include "base/nearest.h"
-#include "base/number.h"
-#include "base/printable.h"
 #include "base/provenance.h"
 #include "base/rows.h"
+#include "base/stream.h"
+#include "base/strings.h"
 #include "base/tool.h"
 #include "eval/data_set.h"
-#include "eval/line_end.h"
-#include "eval/token_texts.h"
+#include "eval/units.h"
 #include "generate/generator.h"
 #include "machine/device.h"
 #include "machine/threads.h"
@@ -31,7 +26,7 @@ namespace {
 
 using namespace ql;
 
-// Writes the table of --log-probabilities, if it is asked for.
+// Writes the table of --log-probabilities, if the user asks for it.
 class LogProbabilities {
  public:
   explicit LogProbabilities(const Options& options) {
@@ -56,11 +51,11 @@ class LogProbabilities {
 
 struct PromptRules {
   bool by_document = false;
-  bool open = false;                       // a line end at a prompt's end is left out
+  bool open = false;                       // a line end at the end of a prompt is removed
   std::optional<shard::TokenId> line_end;  // stands for an empty prompt, too
 };
 
-// Gives prompts to a generator, and its tokens to a stream with a document for every continuation.
+// Passes prompts to a generator, and its tokens to a stream with a document for every continuation.
 class Prompts : public shard::TokenSink {
  public:
   Prompts(generate::Generator& generator, const PromptRules& rules,
@@ -95,7 +90,7 @@ class Prompts : public shard::TokenSink {
     if (generator_.prompt_tokens() == 0) {
       if (!rules_.line_end) {
         throw Error(generator_.name(),
-                    "a prompt is empty, and the vocabulary has no line end to begin behind",
+                    "a prompt is empty, and the vocabulary has no line end to start from",
                     "give a prompt of one token or more");
       }
       generator_.put(&*rules_.line_end, 1);
@@ -116,7 +111,7 @@ class Prompts : public shard::TokenSink {
   shard::TokenStreamWriter& stream_;
   LogProbabilities& table_;
   bool has_prompt_ = false;
-  std::optional<shard::TokenId> last_;  // may be the line end that is left out
+  std::optional<shard::TokenId> last_;  // may be the line end that is removed
   std::int64_t prompt_ = 0;
 };
 
@@ -129,15 +124,15 @@ net::Lengths lengths_of(const Options& options, net::Lengths lengths) {
   return lengths;
 }
 
-// Finds tokens by what the command line calls them.
+// Finds tokens by their names on the command line.
 class NamedTokens {
  public:
-  // Both must outlive this object.
+  // Both arguments must outlive this object.
   NamedTokens(const shard::StreamHeader& header, const std::string& name)
       : header_(header), name_(name) {}
 
   // Digits are an id, and anything else is a token as the vocabulary has it, in which a character
-  // may be written with the escapes of base/printable.h. Throws UsageError.
+  // may be written with the escapes of base/strings.h. Throws UsageError.
   shard::TokenId find(const char* option, const std::string& named) {
     if (!named.empty() && named.find_first_not_of("0123456789") == std::string::npos) {
       const std::optional<std::int64_t> id = parse_integer(named);
@@ -153,7 +148,8 @@ class NamedTokens {
                        "give a token's id");
     }
     const std::string unescaped_name = unescaped(named).value_or(named);
-    // A byte is called by its number in the vocabulary, and by itself among pieces.
+    // A vocabulary of bytes names a byte by its number, and a vocabulary of pieces by the byte
+    // itself.
     const std::string byte =
         unescaped_name.size() == 1
             ? fmt::format("<0x{:02X}>", static_cast<unsigned char>(unescaped_name[0]))
@@ -198,7 +194,7 @@ generate::GenerationOptions generation_options(const Options& options, NamedToke
   if (until != "line" && until != "document") {
     result.until = tokens.find("--until", until);
   } else if (!line_end) {
-    throw UsageError("--until", "lines cannot be told apart: the vocabulary has no <eos>",
+    throw UsageError("--until", "lines have no visible end: the vocabulary has no <eos>",
                      "give a token's id, or leave it out");
   } else {
     result.until = line_end;
@@ -234,7 +230,7 @@ void generate_text(const Options& options) {
       eval::line_end_of(header.vocabulary, [&] { return header.vocabulary_text; });
 
   if (options.flag("open") && !line_end) {
-    throw UsageError("--open", "lines cannot be told apart: the vocabulary has no <eos>",
+    throw UsageError("--open", "lines have no visible end: the vocabulary has no <eos>",
                      "leave it out");
   }
   const machine::Autocast autocast(device, precision);
@@ -254,7 +250,7 @@ void generate_text(const Options& options) {
   Prompts sink(generator, {options.text("prompts") == "document", options.flag("open"), line_end},
                stream, table);
   const auto finish = [&] {
-    // The table is good even where nobody reads the tokens any more.
+    // The table is complete even when nobody reads the tokens any more.
     table.close();
     stream.finish(std::nullopt);
     out.close();
@@ -263,7 +259,7 @@ void generate_text(const Options& options) {
     copy_stream(prompts, sink, [](std::int64_t) {});
     sink.finish(std::nullopt);
   } catch (const Interrupted&) {
-    // The tokens so far are good.
+    // The tokens until now are complete.
     finish();
     throw;
   }

@@ -1,16 +1,16 @@
-// qlctx-measure: what qlctx runs for --method measured, so that LibTorch stays out of qlctx. Prints
-// one JSON object; installed where programs find it and users do not stumble over it.
+// qlctx-measure: qlctx starts it for --method measured, so that LibTorch stays out of qlctx. Prints
+// one JSON object. It is installed in libexec, where users do not see it.
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
 #include "base/json.h"
-#include "base/option_builders.h"
+#include "base/options.h"
 #include "base/tool.h"
 #include "machine/threads.h"
 #include "net/network.h"
-#include "nn/measure_context.h"
+#include "nn/measure.h"
 #include "nn/model.h"
 #include "weights/weights.h"
 
@@ -47,7 +47,7 @@ ql::nn::Model read_model(const ql::Options& options) {
   return model;
 }
 
-// Only derivatives with respect to tokens are wanted.
+// Only derivatives with respect to tokens are needed.
 ql::nn::Model make_model(const ql::Options& options) {
   ql::nn::Model model = read_model(options);
   for (const ql::nn::NamedTensor& parameter : model.parameters()) {
@@ -58,18 +58,19 @@ ql::nn::Model make_model(const ql::Options& options) {
 }
 
 void measure(const ql::Options& options) {
-  const std::vector<std::int64_t> numbers = options.integers("lengths");
-  if (numbers.size() % 3 != 0) {
+  const std::vector<std::int64_t> values = options.integers("lengths");
+  if (values.size() % 3 != 0) {
     throw ql::UsageError("--lengths", "expected three numbers in every use");
   }
-  // Backward passes of small products: threads would wait for each other longer than they work.
+  // One thread is used: in backward passes of small products threads would wait longer than they
+  // work.
   ql::machine::set_up_threads(1);
   const ql::nn::Model model = make_model(options);
   ql::nn::MeasureOptions measuring;
   measuring.seed = kSeed;
   ql::Json rows = ql::Json::array();
-  for (std::size_t i = 0; i < numbers.size(); i += 3) {
-    const ql::net::Lengths lengths{numbers[i], numbers[i + 1], numbers[i + 2]};
+  for (std::size_t i = 0; i < values.size(); i += 3) {
+    const ql::net::Lengths lengths{values[i], values[i + 1], values[i + 2]};
     const ql::nn::MeasuredContext measured = ql::nn::measure_context(model, lengths, measuring);
     rows.push_back({{"lengths", measured.lengths},
                     {"streams", measured.streams},

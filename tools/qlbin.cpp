@@ -1,35 +1,28 @@
-// qlbin: token streams to zstd shards with a manifest, and back.
-#include "base/common_options.h"
-#include "base/data_output.h"
+// qlbin packs token streams into zstd shards with a manifest, and reads, merges and converts them.
 #include "base/error.h"
-#include "base/file.h"
-#include "base/names.h"
-#include "base/printable.h"
-#include "base/progress.h"
+#include "base/log.h"
 #include "base/provenance.h"
 #include "base/rows.h"
+#include "base/stream.h"
+#include "base/strings.h"
 #include "base/tool.h"
-#include "foreign/export_tokens.h"
-#include "foreign/import_tokens.h"
-#include "foreign/plain_ids.h"
-#include "shard/join_packs.h"
-#include "shard/joined_data.h"
-#include "shard/lineage.h"
-#include "shard/pack_summary.h"
-#include "shard/pack_target.h"
+#include "interop/token_files.h"
+#include "shard/manifest.h"
+#include "shard/merge.h"
+#include "shard/multi_reader.h"
 #include "shard/pack_writer.h"
-#include "shard/part_order.h"
+#include "shard/shard.h"
 #include "shard/verify.h"
 #include "tables.h"
-#include "text/counted_tokens.h"
+#include "text/token_counter.h"
 
 namespace {
 
 using namespace ql;
-using namespace ql::foreign;
+using namespace ql::interop;
 using namespace ql::shard;
 
-// Takes sizes and level where they are given, and else keeps the writer's own.
+// Takes sizes and level from the options, where they are given.
 PackOptions pack_options(const Options& options) {
   PackOptions pack;
   if (options.has("shard-tokens")) pack.shard_tokens = options.integer("shard-tokens");
@@ -40,15 +33,14 @@ PackOptions pack_options(const Options& options) {
   return pack;
 }
 
-// Holds the vocabulary of ids that come without one: the file of --vocab, or only its size and
-// <eos>.
+// The vocabulary of ids that come without one: the file of --vocab, or only its size and <eos>.
 struct GivenVocabulary {
   std::string text;
   std::optional<text::Vocabulary> vocabulary;
   VocabularyInfo info;
 };
 
-// Reads --vocab-size and --eos. Throws UsageError when the eos is outside.
+// Reads --vocab-size and --eos. Throws UsageError when the eos is not below the size.
 VocabularyInfo typed_vocabulary(const Options& options) {
   VocabularyInfo vocabulary;
   vocabulary.size = options.integer("vocab-size");
@@ -61,7 +53,7 @@ VocabularyInfo typed_vocabulary(const Options& options) {
   return vocabulary;
 }
 
-// Takes --vocab, or else --vocab-size and --eos. `input` names what needs them.
+// Takes --vocab, or else --vocab-size and --eos. `input` names the input that needs them.
 GivenVocabulary given_vocabulary(const Options& options, const std::string& input) {
   GivenVocabulary given;
   if (!options.has("vocab")) {
@@ -85,8 +77,7 @@ GivenVocabulary given_vocabulary(const Options& options, const std::string& inpu
   return given;
 }
 
-// Writes packed ids that come without counts of their text. They are counted where the vocabulary
-// is known.
+// Packs ids that come without counts of their text. With a vocabulary the text is counted.
 class IdPacker {
  public:
   IdPacker(const Options& options, const GivenVocabulary& given)
@@ -146,7 +137,7 @@ void pack_plain_ids(const Options& options, InputFile& input) {
 }
 
 void pack(const Options& options) {
-  // Now, not when a slow producer has finished its first block.
+  // The format is checked now, before a slow producer has finished its first block.
   const std::string format = options.text("input");
   if (options.flag("raw") && format != "u16" && format != "u32") {
     throw UsageError("", "--raw goes with --input u16 or u32 only", "leave it out");
@@ -209,7 +200,7 @@ void verify(const Options& options) {
   }
 }
 
-TokenRange chosen_range(const Options& options, const JoinedData& data) {
+TokenRange chosen_range(const Options& options, const MultiReader& data) {
   if (options.given("range") && options.given("documents")) {
     throw UsageError("", "--range and --documents exclude each other", "give one of them");
   }
@@ -226,11 +217,11 @@ TokenRange chosen_range(const Options& options, const JoinedData& data) {
 void cat(const Options& options) {
   const std::string format = options.text("output");
   DataOutput out(options.text("output-file"), format != "ids");
-  JoinedData data(options.positional());
+  MultiReader data(options.positional());
   const TokenRange range = chosen_range(options, data);
-  // The counts are of the whole text; a part's are unknown.
-  const bool whole = range.begin == 0 && range.end == data.tokens();
-  const std::optional<TextCounts> counts = whole ? data.counts() : std::nullopt;
+  // The counts are of the complete text; those of a part are unknown.
+  const bool everything = range.begin == 0 && range.end == data.tokens();
+  const std::optional<TextCounts> counts = everything ? data.counts() : std::nullopt;
   const auto sink = make_token_writer(
       format, [&](const void* bytes, std::size_t size) { out.write(bytes, size); },
       data.header(configuration_of(options)));
@@ -244,9 +235,9 @@ bool packs_anew(const Options& options) {
   return options.has("shard-tokens") || options.has("frame-tokens") || options.has("level");
 }
 
-// The vocabulary of the parts, from --vocab where they have no text of it.
+// Returns the vocabulary of the parts, with the text from --vocab if none of the parts has it.
 StreamHeader merged_header(const Options& options, const Json& configuration,
-                           const JoinedData& data) {
+                           const MultiReader& data) {
   StreamHeader header = data.header(configuration);
   if (options.has("vocab")) {
     const std::string path = options.text("vocab");
@@ -264,8 +255,8 @@ StreamHeader merged_header(const Options& options, const Json& configuration,
   return header;
 }
 
-void merge_anew(const Options& options, const Json& configuration, JoinedData& data) {
-  // These refuse data that do not go together, before anything is made.
+void merge_anew(const Options& options, const Json& configuration, MultiReader& data) {
+  // These calls refuse data that cannot be joined, before anything is made.
   const std::optional<TextCounts> counts = data.counts();
   const Json unknown_keys = data.unknown_keys();
   PackWriter writer(options.text("output"), merged_header(options, configuration, data),
@@ -277,14 +268,14 @@ void merge_anew(const Options& options, const Json& configuration, JoinedData& d
   progress.finish();
 }
 
-void merge_shards(const Options& options, const Json& configuration, const JoinedData& data) {
-  JoinOptions join;
+void merge_shards(const Options& options, const Json& configuration, const MultiReader& data) {
+  MergeOptions join;
   join.force = options.flag("force");
   join.threads = threads_of(options);
   Progress progress("merge", "tokens", data.tokens());
   const Joined joined =
-      join_packs(data, options.text("output"), merged_header(options, configuration, data), join,
-                 shown_by(progress));
+      merge_folders(data, options.text("output"), merged_header(options, configuration, data), join,
+                    shown_by(progress));
   progress.finish(fmt::format("shards linked: {}, copied: {}", joined.linked, joined.copied));
 }
 
@@ -296,7 +287,7 @@ void merge(const Options& options) {
                      "see 'qlbin merge --help'");
   }
   const Json configuration = configuration_of(options, names);
-  JoinedData data(names);
+  MultiReader data(names);
   note_part_order(data);
   if (packs_anew(options)) {
     merge_anew(options, configuration, data);
@@ -331,7 +322,7 @@ void import_files(const Options& options) {
   const ImportRules rules = import_rules(options, given.info);
   check_pack_target(options.text("output"), options.flag("force"));
   const std::vector<std::string>& files = options.positional();
-  // All headers and sizes are looked at before the first token is packed.
+  // All headers and sizes are checked before the first token is packed.
   const std::int64_t tokens = count_tokens(files, rules);
   IdPacker packer(options, given);
   Progress progress("import", "tokens", tokens);
@@ -349,7 +340,7 @@ void export_folders(const Options& options) {
                      "the other formats are one file");
   }
   if (rules.format == Format::kLlmc) rules.file_tokens = options.integer("file-tokens");
-  JoinedData data(options.positional());
+  MultiReader data(options.positional());
   Progress progress("export", "tokens", data.tokens());
   export_tokens(data, options.text("output"), rules, shown_by(progress));
   progress.finish();

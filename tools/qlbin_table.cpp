@@ -1,21 +1,23 @@
+// The option table of qlbin.
+
 #include <fmt/format.h>
 
-#include "base/common_options.h"
-#include "base/names.h"
-#include "base/option_builders.h"
-#include "foreign/format.h"
+#include "base/options.h"
+#include "base/strings.h"
+#include "base/tool.h"
+#include "interop/formats.h"
 #include "tables.h"
 
 namespace {
 
 using namespace ql;
 
-Option foreign_format() {
+Option interop_format() {
   return required(without_default(make_choice(
       "format", "FORMAT",
       "Whose token files: llm.c's, nanoGPT's (u16 ids and nothing else), Megatron's, or "
       "u32: nanoGPT's with ids of 4 bytes.",
-      all_names<foreign::Format>())));
+      all_names<interop::Format>())));
 }
 
 Option output_folder(const char* help) {
@@ -32,7 +34,7 @@ std::vector<Option> writing_options() {
       "larger than at level 1), else 1.",
       "", 0, 22);
   return {
-      output_folder("Folder to make. It appears whole or not at all."),
+      output_folder("Folder to make. It appears complete or not at all."),
       make_integer("shard-tokens", "Tokens in a shard; the last may have fewer.", "64M", 1,
                    INT64_MAX),
       make_integer(
@@ -49,10 +51,11 @@ std::vector<Option> writing_options() {
                 "Replace DIR when it holds packed data. A folder with anything else in it is never "
                 "replaced."),
       threads_option(
-          "The files are the same for every N, but for the command line that they name.")};
+          "The files are the same for every N, except for the command line that they name.")};
 }
 
-// The same without defaults: each of them makes merge pack anew, and then has that of pack.
+// The same options without defaults: each of them makes merge pack again, with the defaults of
+// pack.
 std::vector<Option> merging_options() {
   std::vector<Option> options = writing_options();
   for (Option& option : options) {
@@ -67,17 +70,17 @@ std::vector<Option> merging_options() {
   return options;
 }
 
-// pack and import have these in common. `input`: what does not bring a vocabulary.
+// pack and import have these options in common. `input` names input that has no vocabulary.
 std::vector<Option> vocabulary_options(const std::string& input, const char* eos_help) {
   return {
       make_option(
           "vocab", OptionType::kFile, "VOCAB",
           fmt::format(
               "The vocabulary file, or a folder that has one, for {}. Data packed with it explain "
-              "themselves, and the text behind them is counted.",
+              "themselves, and their text is counted.",
               input)),
       make_integer("vocab-size",
-                   "Number of entries in the vocabulary where there is no file of it. All ids "
+                   "Number of entries in the vocabulary if there is no file of it. All ids "
                    "must be below.",
                    "", 1, std::int64_t{1} << 32),
       make_integer("eos", eos_help, "", 0, (std::int64_t{1} << 32) - 1)};
@@ -127,7 +130,7 @@ Command verify() {
 Command cat() {
   return {
       "cat",
-      "write packed tokens as a stream, text or numbers",
+      "write packed tokens as a stream, as text or as plain ids",
       "MANIFEST...",
       {make_choice("output", "FORMAT",
                    "What to write: a token stream; text with decimal ids, one line per document; "
@@ -142,7 +145,7 @@ Command cat() {
        make_option("documents", OptionType::kText, "A:B",
                    "Only the documents from A up to but without B, counted likewise."),
        threads_option(
-           "What is written is the same for every N, but for the command line that it names.")},
+           "What is written is the same for every N, except for the command line that it names.")},
       {{"qlbin cat --documents 0:3 data/train | qltok decode --vocab vocab.json",
         "Read the first three documents"},
        {"qlbin cat --output ids --range 1M:1000100 data/train", "Look at some ids"},
@@ -173,7 +176,7 @@ Command import_files() {
                         "the ids",
                         "Id of the end-of-sentence token where there is no --vocab. Except for "
                         "megatron, it ends a document; without one all FILEs are one document.")),
-             {foreign_format(),
+             {interop_format(),
               make_flag("eos-first",
                         "<eos> begins a document, as in what llm.c's scripts write: 50256 of "
                         "GPT-2's vocabulary, 128000 of that of Llama 3.")}),
@@ -190,9 +193,9 @@ Command export_folders() {
   return {"export",
           "write token files for other programs",
           "MANIFEST...",
-          {output_folder("Folder to make, which must not exist or be empty. It appears whole or "
+          {output_folder("Folder to make, which must not exist or be empty. It appears complete or "
                          "not at all. The files in it are named after it."),
-           foreign_format(),
+           interop_format(),
            make_integer("file-tokens", "Tokens in each file of llm.c's; the last may have fewer.",
                         "100M", 1, INT32_MAX),
            threads_option("The files are the same for every N.")},

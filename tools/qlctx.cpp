@@ -1,17 +1,15 @@
-// qlctx: context length and cost of a network, from its geometry.
+// qlctx prints context lengths and costs of a network, from its geometry.
 #include <fmt/format.h>
 
 #include "base/error.h"
 #include "base/tool.h"
-#include "qlctx_plan.h"
 #include "qlctx_report.h"
-#include "qlctx_request.h"
 #include "qlctx_svg.h"
 #include "tables.h"
 
 namespace {
 
-// The 0-based position that --position asks for, in a request for a drawing.
+// Returns the 0-based position of --position for a drawing.
 std::int64_t drawn_position(const ql::Options& options, const ql::ctx::Request& request) {
   if (request.lengths.size() != 1) {
     throw ql::UsageError(

@@ -1,3 +1,5 @@
+// Implements the call of qlctx-measure, and the check of its answer.
+
 #include "qlctx_measure.h"
 
 #include <fmt/format.h>
@@ -6,20 +8,19 @@
 #include <cstring>
 #include <string>
 
-#include "base/child.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "base/signals.h"
-#include "libexec_program.h"
+#include "base/process.h"
+#include "installed.h"
 
 namespace ql::ctx {
 namespace {
 
 constexpr const char* kProgram = "qlctx-measure";
 
-// Random weights: which words there are, and how probable, makes no difference to what depends on
-// what, so a preset without a vocabulary gets a small one.
+// Returns a network that can run: a preset without a vocabulary gets a small one. The weights are
+// random, so the words and their probabilities do not affect the dependencies.
 net::Network runnable(net::Network network) {
   network.cutoffs_from_data = false;
   if (network.vocab_size == 0) {
@@ -62,18 +63,18 @@ Error killed(int signal_number) {
 
 void check_rows(const std::vector<std::vector<std::int64_t>>& rows,
                 const std::vector<net::Lengths>& lengths) {
-  const char* cure = "it belongs to another version of qlctx";
+  const char* remedy = "it belongs to another version of qlctx";
   if (rows.size() != lengths.size()) {
     throw FormatError(
         kProgram, fmt::format("answered for {} lengths, expected {}", rows.size(), lengths.size()),
-        cure);
+        remedy);
   }
   for (std::size_t i = 0; i < rows.size(); ++i) {
     if (static_cast<std::int64_t>(rows[i].size()) != lengths[i].segment) {
       throw FormatError(kProgram,
                         fmt::format("answered for {} positions of a segment of {}", rows[i].size(),
                                     lengths[i].segment),
-                        cure);
+                        remedy);
     }
   }
 }

@@ -1,19 +1,208 @@
+// Reads what a qlctx command line asks about, and makes what qlctx prints: a row for every
+// combination of lengths, and for every plan.
+
 #include "qlctx_report.h"
 
+#include <fmt/ranges.h>
+
+#include <algorithm>
 #include <cmath>
 #include <optional>
+#include <string>
+#include <tuple>
+#include <vector>
 
-#include "base/common_options.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/options.h"
 #include "base/rows.h"
+#include "base/strings.h"
+#include "base/tool.h"
+#include "installed.h"
+#include "net/model_file.h"
+#include "net/plan.h"
 #include "qlctx_measure.h"
 
 namespace ql::ctx {
+
 namespace {
 
-// A row as JSON, from which the TSV is printed too: the two cannot differ.
+// Parameters and operations can only be counted with these options.
+const std::vector<std::string> kNeededSizes{"d-model", "n-head", "d-head", "d-inner"};
+
+std::vector<std::int64_t> scales_from_options(const Options& options,
+                                              net::Architecture architecture) {
+  if (options.given("layers")) {
+    if (options.given("scales")) {
+      throw UsageError("--layers", "given together with --scales", "leave one of them out");
+    }
+    if (net::has_scales(architecture)) {
+      throw UsageError("--layers", "this architecture has scales",
+                       "use --scales and --output-layers");
+    }
+    return {options.integer("layers")};
+  }
+  if (options.given("scales")) return options.integers("scales");
+  return net::has_scales(architecture) ? std::vector<std::int64_t>{3, 3}
+                                       : std::vector<std::int64_t>{8};
+}
+
+Request request_from_arch(const Options& options) {
+  Request request;
+  net::Network& network = request.network;
+  network.architecture = value_named<net::Architecture>(options.text("arch"), "--arch");
+  network.scales = scales_from_options(options, network.architecture);
+  if (options.given("output-layers")) {
+    network.output_layers = options.integer("output-layers");
+  } else {
+    network.output_layers = net::has_scales(network.architecture) ? 2 : 0;
+  }
+  network.rate = options.integer("rate");
+  network.check_layers();
+  request.has_sizes = read_sizes(options, network);
+  if (request.has_sizes) {
+    if (options.flag("convolution") && network.architecture != net::Architecture::kCompressive) {
+      throw UsageError("--convolution", "given for another architecture than compressive",
+                       "the others pool by maximum or mean, which has no parameters");
+    }
+    network.check();
+  }
+  if (!options.given("segment")) {
+    throw UsageError("--segment", "missing", "give one or more lengths, as in --segment 4,8");
+  }
+  return request;
+}
+
+Request request_from_file(const Options& options, const std::string& source) {
+  refuse_beside_file(options, source, {"arch", "scales", "layers", "output-layers", "rate"});
+  Request request;
+  request.has_sizes = true;
+  request.checkpoint = source == "model" ? options.text("model") : "";
+  request.network = source == "model"
+                        ? net::read_model_file(options.text("model")).network
+                        : net::read_preset(preset_file(options.text("preset")), {}, {}).network;
+  return request;
+}
+
+std::vector<std::int64_t> lengths_of(const Options& options, const std::string& name,
+                                     std::int64_t fallback) {
+  return options.given(name) ? options.integers(name) : std::vector<std::int64_t>{fallback};
+}
+
+}  // namespace
+
+bool read_sizes(const Options& options, net::Network& network) {
+  const std::vector<Option> sizes = size_options();
+  if (std::none_of(sizes.begin(), sizes.end(),
+                   [&](const Option& size) { return options.given(size.name); })) {
+    return false;
+  }
+  for (const std::string& name : kNeededSizes) {
+    if (!options.given(name)) {
+      throw UsageError("--" + name, "missing",
+                       "parameters and operations are counted from --d-model, --n-head, --d-head "
+                       "and --d-inner together");
+    }
+  }
+  network.d_model = options.integer("d-model");
+  network.n_head = options.integer("n-head");
+  network.d_head = options.integer("d-head");
+  network.d_inner = options.integer("d-inner");
+  if (options.given("vocab-size")) network.vocab_size = options.integer("vocab-size");
+  network.untie_r = options.flag("untie-r");
+  if (options.flag("convolution")) network.pool = net::Pool::kConvolution;
+  return true;
+}
+
+void refuse_beside_file(const Options& options, const std::string& source,
+                        const std::vector<std::string>& names) {
+  std::vector<std::string> surplus = names;
+  for (const Option& size : size_options()) surplus.push_back(size.name);
+  for (const std::string& name : surplus) {
+    if (options.given(name)) {
+      throw UsageError("--" + name, "given together with --" + source,
+                       "the file describes the network: leave one of them out");
+    }
+  }
+}
+
+std::vector<Option> size_options() {
+  return {make_integer("d-model",
+                       "Width of a state. With the next three options, parameters and operations "
+                       "are counted."),
+          make_integer("n-head", "Attention heads of a layer."),
+          make_integer("d-head", "Width of a head."),
+          make_integer("d-inner", "Inner width of the feed-forward layers."),
+          make_integer("vocab-size",
+                       "Words in the vocabulary. When left out, embedding and softmax are not "
+                       "counted."),
+          make_flag("untie-r", "Count biases u and v for every layer, as untie_r does."),
+          make_flag("convolution", "Count the learned convolution of a Compressive Transformer.")};
+}
+
+std::vector<Option> request_options() {
+  const std::vector<Option> network{
+      without_default(make_choice("arch", "NAME", "Architecture of the network.", kArchitectures)),
+      with_letter('m', make_option("model", OptionType::kFile, "CHECKPOINT",
+                                   "Take the network and its training lengths from this checkpoint "
+                                   "folder or its model.json.")),
+      offering(
+          preset_names,
+          make_option(
+              "preset", OptionType::kFile, "PRESET",
+              "Take the network and its training lengths from this preset: a file, or the name "
+              "of an installed one.")),
+      make_integers("segment", "N,...",
+                    "Segment lengths n_s in tokens. With --model or --preset, those of training "
+                    "when left out."),
+      make_integers("memory", "N,...",
+                    "Memory lengths n_m in states of scale 1. When left out, that of training with "
+                    "--model or --preset, otherwise 0."),
+      make_integers("compressed-memory", "N,...",
+                    "Lengths n_cm of the Compressive Transformer's compressed memory in states. "
+                    "When left out, as for --memory."),
+      make_integers("scales", "N,...",
+                    "Layers of every scale, the finest first. When left out, those of the paper: "
+                    "3,3 for ql and multiscale, 8 for the others."),
+      make_integer("layers", "Layers of an architecture with one scale, the same as --scales N."),
+      make_integer("output-layers",
+                   "Layers after the accumulation. When left out, those of the paper: 2 for ql and "
+                   "multiscale; the others have none."),
+      make_option("rate", OptionType::kInteger, "C", "Compression rate: states that become one.",
+                  "2")};
+  return joined(network, size_options());
+}
+
+Request make_request(const Options& options) {
+  std::vector<std::string> sources;
+  for (const char* name : {"arch", "model", "preset"}) {
+    if (options.given(name)) sources.emplace_back(name);
+  }
+  if (sources.empty()) throw UsageError("", "no network", "give --arch, --model or --preset");
+  if (options.given("model") && options.given("preset")) {
+    throw UsageError("--preset", "given together with --model", "leave one of them out");
+  }
+  Request request = sources == std::vector<std::string>{"arch"}
+                        ? request_from_arch(options)
+                        : request_from_file(options, sources.back());
+  const net::Lengths& own = request.network.lengths;
+  for (const std::int64_t segment : lengths_of(options, "segment", own.segment)) {
+    for (const std::int64_t memory : lengths_of(options, "memory", own.memory)) {
+      for (const std::int64_t compressed :
+           lengths_of(options, "compressed-memory", own.compressed_memory)) {
+        request.lengths.push_back({segment, memory, compressed});
+      }
+    }
+  }
+  return request;
+}
+
+// Implements the rows of qlctx and of qlctx plan, and prints them as TSV or JSON.
+
+namespace {
+
+// Returns a row as JSON. The TSV is printed from it, so the two cannot differ.
 Json row_to_json(const Row& row) {
   const net::Network& network = row.network;
   const net::Lengths& lengths = row.geometry.lengths;
@@ -42,15 +231,15 @@ Json row_to_json(const Row& row) {
   return json;
 }
 
-// Describes a scale, or the output block behind the last one.
+// Describes a scale, or the output block after the last one.
 Json scale_to_json(const Row& row, std::size_t scale, std::int64_t layers) {
   const net::Stage& stage = row.geometry.last_input(scale);
   Json json = Json::object();
   json["layers"] = layers;
   json["segment"] = stage.segment;
   json["memory"] = stage.memory;
-  json["granularity"] = stage.granularity;
-  json["shift"] = stage.shift;
+  json["granularity"] = stage.stride;
+  json["shift"] = stage.new_states;
   return json;
 }
 
@@ -77,8 +266,9 @@ std::string render_json(const std::vector<Row>& rows) {
   return dump_json(list);
 }
 
-// Tells which methods agree. The estimate is compared by its minimum, because its maximum counts
-// one token more by convention; the others are compared at every position of a segment.
+// Returns the names of the methods that agree. The estimate is compared by its minimum, because its
+// maximum counts one token more by convention; the others are compared at every position of a
+// segment.
 std::string agreement(const std::optional<net::ContextLength>& paper,
                       const net::ContextLength& exact, const net::ContextLength& measured,
                       bool same_positions) {
@@ -125,7 +315,7 @@ std::vector<Row> make_rows(const Request& request, const std::string& method) {
     row.geometry = net::make_geometry(network, lengths);
     if (method == "paper" && !net::has_paper_context(network)) {
       throw UsageError("--method paper",
-                       "the paper's formula is for queries that see the whole window, and "
+                       "the paper's formula is for queries that see all keys of the window, and "
                        "same_length or attention_window limits them here",
                        "use --method exact");
     }
@@ -137,8 +327,8 @@ std::vector<Row> make_rows(const Request& request, const std::string& method) {
     for (std::size_t i = 0; i < network.scales.size(); ++i) {
       const net::Stage& stage = rows.back().geometry.last_input(i);
       log_debug("segment {}, memory {}: granularity {}: {} layers, segment {}, memory {}, shift {}",
-                lengths.segment, lengths.memory, stage.granularity, network.scales[i],
-                stage.segment, stage.memory, stage.shift);
+                lengths.segment, lengths.memory, stage.stride, network.scales[i], stage.segment,
+                stage.memory, stage.new_states);
     }
   }
   if (method == "measured") add_measured(request, rows);
@@ -154,6 +344,113 @@ std::string render(const std::vector<Row>& rows, const Options& options) {
   std::string text;
   for (const Row& row : rows) text += table.lines(row_to_json(row));
   return text;
+}
+
+namespace {
+
+// The search goes through families: for every architecture the networks that are possible.
+struct Family {
+  std::string name;
+  std::vector<net::Network> networks;
+};
+using Search = std::vector<Family>;
+
+// Returns the sizes of the paper's SimpleBooks-2 networks (appendix E, table 4).
+net::Network paper_sizes() {
+  net::Network network;
+  network.vocab_size = 11492;
+  network.d_model = 256;
+  network.n_head = 4;
+  network.d_head = 64;
+  network.d_inner = 1024;
+  return network;
+}
+
+// A trained network is not changed: only its lengths are searched.
+Search search_of_model(const Options& options) {
+  refuse_beside_file(options, "model", {"preset", "arch", "layers", "rate"});
+  const net::Network network = net::read_model_file(options.text("model")).network;
+  return {{net::to_short_text(network.architecture), {network}}};
+}
+
+Search search_of_family(const Options& options) {
+  net::Network network;
+  std::int64_t layers = options.integer("layers");
+  if (options.given("preset")) {
+    refuse_beside_file(options, "preset", {});
+    network = net::read_preset(preset_file(options.text("preset")), {}, {}).network;
+    layers = options.given("layers") ? layers : network.layers();
+  } else if (!read_sizes(options, network)) {
+    log_info(
+        "counted with the sizes of the paper's SimpleBooks-2 networks; give --d-model and the "
+        "other "
+        "sizes, --preset or --model for yours");
+    network = paper_sizes();
+  }
+  if (!network.scale_widths.empty()) {
+    log_info("scale_widths [{}]: networks of several scales have {} of these widths",
+             fmt::join(network.scale_widths, ", "), network.scale_widths.size());
+  }
+  std::vector<std::string> names = options.texts("arch");
+  if (names.empty()) names = kArchitectures;
+  Search search;
+  for (const std::string& name : kArchitectures) {
+    if (std::find(names.begin(), names.end(), name) != names.end()) {
+      search.push_back(
+          {name, net::divisions_of_layers(network, value_named<net::Architecture>(name, "--arch"),
+                                          layers, options.integers("rate"))});
+    }
+  }
+  return search;
+}
+
+std::vector<net::Plan> find_plans(const Search& search, const Options& options) {
+  const std::int64_t context = options.integer("context");
+  const std::vector<std::int64_t> segments = options.integers("segment");
+  std::vector<net::Plan> all;
+  std::vector<std::string> without;
+  for (const Family& family : search) {
+    const std::vector<net::Plan> plans = net::cheapest_plans(family.networks, context, segments);
+    const auto found = static_cast<std::int64_t>(plans.size());
+    all.insert(all.end(), plans.begin(), plans.begin() + std::min(options.integer("limit"), found));
+    if (plans.empty()) without.push_back(family.name);
+  }
+  const std::string names = fmt::format("{}", fmt::join(without, ", "));
+  const std::string nothing =
+      fmt::format("nothing reaches back {} tokens", with_thousands(context));
+  if (all.empty()) {
+    throw Error(names, nothing,
+                "networks without memory see nothing before a segment, several scales need two "
+                "layers and segments that fit");
+  }
+  if (!without.empty()) log_info("{}: {}", names, nothing);
+  std::stable_sort(all.begin(), all.end(), [](const net::Plan& a, const net::Plan& b) {
+    return std::tie(a.cost.forward_flops_per_token, a.cost.memory_states) <
+           std::tie(b.cost.forward_flops_per_token, b.cost.memory_states);
+  });
+  return all;
+}
+
+Row row_of(const net::Plan& plan) {
+  Row row;
+  row.network = plan.network;
+  row.has_sizes = true;
+  row.geometry = net::make_geometry(plan.network, plan.lengths);
+  row.context = plan.context;
+  row.method = "exact";
+  row.cost = plan.cost;
+  row.more["memory_bytes"] = plan.cost.memory_numbers * static_cast<std::int64_t>(sizeof(float));
+  return row;
+}
+
+}  // namespace
+
+void plan(const Options& options) {
+  const Search search =
+      options.given("model") ? search_of_model(options) : search_of_family(options);
+  std::vector<Row> rows;
+  for (const net::Plan& found : find_plans(search, options)) rows.push_back(row_of(found));
+  print(render(rows, options));
 }
 
 }  // namespace ql::ctx

@@ -1,34 +1,76 @@
-// Makes what qlctx prints: one row for every combination of lengths, or for every plan.
+// Reads what a qlctx command line asks about, and makes what qlctx prints: a row for every
+// combination of lengths, and for every plan.
 #pragma once
 
 #include <string>
 #include <vector>
 
 #include "base/json.h"
+#include "base/options.h"
 #include "net/context.h"
 #include "net/cost.h"
 #include "net/geometry.h"
 #include "net/network.h"
-#include "qlctx_request.h"
 
 namespace ql::ctx {
 
+// A request of qlctx: the network and the lengths on its command line.
+
+struct Request {
+  net::Network network;
+  std::string checkpoint;             // the folder of --model with the weights, or empty
+  bool has_sizes = false;             // d_model etc. are known: costs can be counted
+  std::vector<net::Lengths> lengths;  // all combinations; the segment varies slowest
+};
+
+// The names that --arch accepts, in the order in which networks are tried.
+inline const std::vector<std::string> kArchitectures{"ql", "xl", "compressive", "multiscale",
+                                                     "vanilla"};
+
+// Returns the part of the option table that describes the network and the lengths, and the part of
+// it that has the sizes.
+std::vector<Option> request_options();
+std::vector<Option> size_options();
+
+// Puts the sizes of size_options() into `network`. Returns false when none of them was given.
+// Throws UsageError when only some of the required ones were given.
+bool read_sizes(const Options& options, net::Network& network);
+// Throws UsageError when one of these options or of size_options() was given, because --`source`
+// names a file with the same information.
+void refuse_beside_file(const Options& options, const std::string& source,
+                        const std::vector<std::string>& names);
+
+// Throws UsageError for options that contradict each other, ConfigError for a network that cannot
+// be built, FormatError for a damaged checkpoint or preset. Does not check the lengths.
+Request make_request(const Options& options);
+
+// Makes the output of qlctx: a row for every combination of lengths, or for every plan of qlctx
+// plan.
+
 struct Row {
   net::Network network;
-  bool has_sizes = false;  // costs were counted
+  bool has_sizes = false;  // true: costs were counted
   net::Geometry geometry;
   net::ContextLength context;
   std::string method;
   net::Cost cost;
-  Json more = Json::object();  // further columns, of a method or a command
+  Json more = Json::object();  // further columns of a method or a command
 };
 
 // `method` is "paper", "exact" or "measured". Throws ConfigError for the first combination that
-// cannot be built, and for "measured" as measure() does, UsageError for a network without sizes.
+// cannot be built, UsageError for "measured" and a network without sizes, and the errors of
+// measure().
 std::vector<Row> make_rows(const Request& request, const std::string& method);
 
-// "tsv": a header line and one line per row, tab-separated; "-" where nothing is known or nothing
-// applies. "json": a list with one object per row, whose keys are the TSV's columns and "geometry".
+// Returns "tsv": a header line and one line per row, tab-separated, with "-" for unknown and
+// inapplicable values; or "json": a list with one object per row, whose keys are the TSV's columns
+// and "geometry".
 std::string render(const std::vector<Row>& rows, const Options& options);
+
+// qlctx plan finds the geometries that reach a given context, the cheapest first.
+
+// Prints the plans. Throws the errors of make_request(), and Error when no geometry reaches the
+// context.
+void plan(const Options& options);
 
 }  // namespace ql::ctx

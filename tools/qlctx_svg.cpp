@@ -1,3 +1,5 @@
+// Implements the layout of a drawing and its SVG elements.
+
 #include "qlctx_svg.h"
 
 #include <fmt/format.h>
@@ -6,16 +8,91 @@
 #include <algorithm>
 #include <vector>
 
-#include "qlctx_layout.h"
+#include "base/error.h"
+#include "net/context.h"
 
 namespace ql::ctx {
+
 namespace {
 
-constexpr double kPast = 7;  // the height of a state that is in no memory
-constexpr double kSmallestWidth = 780;
-constexpr double kLane = 9;  // between the lines that lead to the average
+// A drawing of more tokens or states would be too dense to show anything.
+constexpr std::int64_t kMostTokens = 1024;
+constexpr std::size_t kMostRows = 64;
 
-// Shapes tell the kinds apart in black and white, too: rectangle, pill, hexagon.
+// Distances in pixels.
+constexpr double kRowDistance = 31, kScaleDistance = 20;
+constexpr double kTokensWidth = 1000, kSmallestToken = 2.5, kLargestToken = 30;
+
+}  // namespace
+
+Layout::Layout(const Row& of_row, std::int64_t at_position)
+    : row(of_row),
+      position(at_position),
+      stages(row.geometry.stages),
+      segment(row.geometry.lengths.segment),
+      reach(net::exact_lengths(row.geometry)[static_cast<std::size_t>(position)]) {
+  check_size();
+  cone = net::cone_of(row.geometry, position);
+  for (std::size_t stage = 0; stage < stages.size(); ++stage) {
+    Interval& extent = extents.emplace_back();
+    each_in_cone(stage, [&](std::int64_t begin) {
+      extent.begin = std::min(extent.begin, begin);
+      extent.end = std::max(extent.end, begin + stages[stage].stride);
+    });
+    first = std::min({first, extent.begin, window_begin(stage)});
+  }
+  token = std::clamp(kTokensWidth / static_cast<double>(segment - first), kSmallestToken,
+                     kLargestToken);
+  double y = kTop;
+  for (std::size_t stage = stages.size(); stage-- > 0;) {
+    heights.push_back(y);
+    const bool new_scale = stages[stage].source == net::Stage::Source::kCompressed ||
+                           stages[stage].source == net::Stage::Source::kAveraged;
+    y += kRowDistance + (new_scale ? kScaleDistance : 0);
+  }
+  std::reverse(heights.begin(), heights.end());
+}
+
+void Layout::check_size() const {
+  std::int64_t states = 0;
+  for (const net::Stage& stage : stages) {
+    states = std::max(states, stage.stride * (stage.segment + stage.memory) +
+                                  stage.compressed_memory * row.geometry.rate);
+  }
+  const std::int64_t tokens = std::max(reach + segment - position, states);
+  if (tokens > kMostTokens || stages.size() > kMostRows) {
+    throw Error("--format svg",
+                fmt::format("{} tokens and {} rows of states are too many for a drawing, which "
+                            "shows {} and {} at most",
+                            tokens, stages.size(), kMostTokens, kMostRows),
+                "draw a network of the same kind with shorter lengths or fewer layers");
+  }
+}
+
+std::int64_t Layout::window_begin(std::size_t stage) const {
+  const net::Stage& here = stages[stage];
+  return first_token(stage, -here.memory - here.compressed_memory * row.geometry.rate);
+}
+
+std::int64_t Layout::first_token(std::size_t stage, std::int64_t index) const {
+  return net::first_token(stages[stage], net::origin_of(stages[stage], index));
+}
+
+bool Layout::in_cone(std::size_t stage, std::int64_t index) const {
+  const net::Origin origin = net::origin_of(stages[stage], index);
+  const auto step = static_cast<std::size_t>(origin.steps_back);
+  return step < cone[stage].size() && cone[stage][step][static_cast<std::size_t>(origin.index)];
+}
+
+double Layout::x(std::int64_t at) const { return kLeft + static_cast<double>(at - first) * token; }
+
+namespace {
+
+constexpr double kPast = 7;  // height of a state that is in no memory
+constexpr double kSmallestWidth = 780;
+constexpr double kLane = 9;  // distance of the lines that lead to the average
+
+// The shapes distinguish the kinds in black and white, too: rectangle, pill, hexagon.
 constexpr const char* kStyle = R"(
   text { font-family: sans-serif; font-size: 12px; fill: #222; }
   .small { font-size: 10px; fill: #555; }
@@ -158,7 +235,7 @@ class Drawing {
     return stage + 1 == layout_.stages.size() ? "output: " + words : words;
   }
 
-  // The current segment's tokens, and where the steps before it began.
+  // Draws the current segment's tokens, and where earlier steps began.
   void draw_steps() {
     const double top = kTop - 26, bottom = layout_.heights.front() + kState + 10;
     line(R"(<rect class="now" x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}"/>)",
@@ -170,7 +247,7 @@ class Drawing {
     }
   }
 
-  // Between two rows, or in one of them.
+  // Draws the cone between two rows, or within one row.
   void draw_cone(std::size_t above, double top, std::size_t below, double bottom) {
     const Interval &high = layout_.extents[above], &low = layout_.extents[below];
     if (low.empty() || high.empty()) return;
@@ -197,7 +274,8 @@ class Drawing {
          end);
   }
 
-  // Dependencies that are in no memory any more: they live on in the states above them.
+  // Draws dependencies on states that are in no memory any more but went into the states above
+  // them.
   void draw_past(std::size_t stage) {
     std::vector<std::int64_t> tokens;
     layout_.each_in_cone(stage, [&](std::int64_t first) {
@@ -206,7 +284,7 @@ class Drawing {
     std::sort(tokens.begin(), tokens.end());
     tokens.erase(std::unique(tokens.begin(), tokens.end()), tokens.end());
     if (tokens.empty()) return;
-    const double width = static_cast<double>(layout_.stages[stage].granularity) * layout_.token;
+    const double width = static_cast<double>(layout_.stages[stage].stride) * layout_.token;
     const double gap = std::min(1.5, width / 4);
     add(R"(<path class="past" d=")");
     for (const std::int64_t token : tokens) {
@@ -246,14 +324,14 @@ class Drawing {
     }
   }
 
-  // A pointer, for states that are too narrow to show their frame.
+  // Draws a pointer for states that are too narrow to show their frame.
   void draw_pointer() {
     line(R"(<path d="M{:.1f} {:.1f}l-5 -7h10z" fill="#000"/>)",
          layout_.x(layout_.position) + layout_.token / 2, layout_.heights.back() - 3);
   }
 
   void draw_state(std::size_t stage, std::int64_t index, const char* style, double round) {
-    const double width = static_cast<double>(layout_.stages[stage].granularity) * layout_.token;
+    const double width = static_cast<double>(layout_.stages[stage].stride) * layout_.token;
     const double gap = std::min(2.0, width / 4);
     const double inner = width - gap;
     add(R"(<rect class="{}" x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{}")", style,
@@ -265,7 +343,7 @@ class Drawing {
     line("/>");
   }
 
-  // A label at the right of every scale says what its states are.
+  // Draws a label for every scale, at its right, that says what its states are.
   void draw_scale_labels() {
     const std::size_t scales = layout_.row.geometry.outputs.size();
     const double left = layout_.x(layout_.segment) + 20 + kLane * static_cast<double>(scales);
@@ -276,7 +354,7 @@ class Drawing {
       const double middle = (layout_.heights[first] + layout_.heights[last]) / 2 - 2;
       text(left, middle, "",
            stage.scale == scales ? "output block" : fmt::format("scale {}", stage.scale + 1));
-      text(left, middle + 14, "small", count(stage.granularity, "token") + " a state");
+      text(left, middle + 14, "small", count(stage.stride, "token") + " a state");
       std::string words = fmt::format("segment {}, memory {}", stage.segment, stage.memory);
       if (stage.compressed_memory > 0) words += fmt::format(" + {}", stage.compressed_memory);
       text(left, middle + 27, "small", words);
@@ -284,7 +362,7 @@ class Drawing {
     }
   }
 
-  // The tokens, and the length that the drawing is about.
+  // Draws the tokens, and the context length that the drawing shows.
   void draw_axis() {
     const double y = layout_.heights.front() + kState + 16;
     const std::int64_t oldest = layout_.position - layout_.reach;
@@ -298,7 +376,7 @@ class Drawing {
       text(middle(layout_.position - back), y + 16, "small", minus(back), "middle");
     }
     const double arrow = y + 32;
-    // Interrupted where the labels of the ticks are.
+    // The axis is interrupted at the labels of the ticks.
     for (const std::int64_t token : {oldest, layout_.position}) {
       line(R"(<path class="dashed" d="M{0:.1f} {1:.1f}V{2:.1f}M{0:.1f} {3:.1f}V{4:.1f}"/>)",
            middle(token), layout_.heights.front() + kState + 2, y, y + 20, arrow + 6);
@@ -324,7 +402,7 @@ class Drawing {
       text(at + 34, y, "", words);
       at += 54 + 6.2 * static_cast<double>(words.size());
     };
-    // The boxes have no classes, because they are no states.
+    // The boxes have no classes, because they are not states.
     item(R"(<rect width="12" height="14" fill="#fff" stroke="#14497f"/>)"
          R"(<rect x="16" width="12" height="14" fill="#2f76b8" stroke="#14497f"/>)",
          "segment");

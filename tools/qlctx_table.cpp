@@ -1,12 +1,13 @@
-#include "tables.h"
+// The option table of qlctx.
 
-#include "base/common_options.h"
-#include "base/option_builders.h"
+#include "base/options.h"
+#include "base/tool.h"
+#include "installed.h"
 #include "net/geometry.h"
 #include "net/network.h"
 #include "net/plan.h"
-#include "preset_file.h"
-#include "qlctx_request.h"
+#include "qlctx_report.h"
+#include "tables.h"
 
 namespace {
 
@@ -20,7 +21,7 @@ Command unnamed_command() {
       joined(
           ctx::request_options(),
           {make_choice("method", "NAME",
-                       "How context lengths are found: by the formula behind the paper's tables, "
+                       "How context lengths are found: by the formula of the paper's tables, "
                        "exactly, from what every output state depends on, or measured by gradients "
                        "of the running network, all three side by side.",
                        {"paper", "exact", "measured"}),

@@ -1,14 +1,14 @@
-// qleval answers what needs no tensor: --help, --version, completion, errors of the command line.
-// Then it becomes the program of the same name in libexec, which computes perplexity and takes most
-// of a second to load LibTorch.
-#include "base/child.h"
+// qleval handles what needs no tensor: --help, --version, completion, errors of the command line.
+// Then it replaces itself by the program of the same name in libexec, which computes perplexity and
+// takes most of a second to load LibTorch.
+#include "base/process.h"
 #include "base/tool.h"
-#include "libexec_program.h"
+#include "installed.h"
 #include "tables.h"
 
 int main(int argc, char** argv) {
   return ql::run_tool(qleval_table, argc, argv, [argv](const ql::Options& options) {
     check_qleval(options);
-    ql::become(libexec_program("qleval"), argv);
+    ql::exec_program(libexec_program("qleval"), argv);
   });
 }

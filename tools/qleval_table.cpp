@@ -1,10 +1,11 @@
-#include "tables.h"
+// The option table of qleval.
 
-#include "base/common_options.h"
 #include "base/error.h"
-#include "base/number.h"
-#include "base/option_builders.h"
+#include "base/options.h"
+#include "base/strings.h"
+#include "base/tool.h"
 #include "machine/precision.h"
+#include "tables.h"
 
 namespace {
 
@@ -30,15 +31,15 @@ std::vector<Option> own_options() {
                     "", 0, kLongest),
       without_default(make_integer(
           "stride",
-          "Of a network without memory: slide its window by N tokens, and score its newest N "
+          "Slide the window of a network without memory by N tokens, and score its newest N "
           "targets, so that each has at least the segment less N tokens before it. 1 is the most "
           "exact and the slowest.",
           "0", 1, kLongest)),
       make_option(
           "reset", OptionType::kText, "N|UNIT",
-          "Empty the memory after every N tokens: with --per-token it tells what a target's "
+          "Empty the memory after every N tokens: with --per-token it shows what a target's "
           "distance to the last reset is worth. Or score every line, doubled-line or document "
-          "as if it stood alone, behind a begin token, so that all its tokens are scored."),
+          "as if it stood alone, after a begin token, so that all its tokens are scored."),
       make_option("begin", OptionType::kText, "ID|none",
                   "The token before a unit that stands alone; default: <eos>, or the line feed's "
                   "token of characters and bytes. none: the first token of a unit is not scored."),
@@ -70,8 +71,8 @@ std::vector<Option> own_options() {
                   {"tsv", "json"}),
       columns_option(),
       make_flag("summary",
-                "With --per: print the table of the whole on standard error, also where that is no "
-                "terminal."),
+                "With --per: print the table of all data on standard error, also where that is "
+                "not a terminal."),
       make_choice("method", "METHOD",
                   "layerwise: long chunks of the stream go through layer after layer. stepwise: "
                   "segment after segment goes through all layers, as in training. The losses are "
@@ -89,31 +90,32 @@ std::vector<Option> own_options() {
 }
 
 Command command() {
-  return {"",
-          "",
-          "[DIR...|-]",
-          joined(own_options(),
-                 machine_options(
-                     "each read a part of the stream",
-                     make_choice(
-                         "precision", "PRECISION",
-                         "Of matrix products, whatever the network was trained with. The CPU has "
-                         "float32 and, on some processors, bfloat16; auto is the fastest that "
-                         "there is. All but float32 change the last digits of the losses.",
-                         all_names<machine::Precision>()))),
-          {{"qleval -m runs/ql/best --data data/test",
-            "the test perplexity with the lengths of training"},
-           {"qleval -m runs/ql/best -m runs/xl/best --data data/test --segment 4,8 --memory 12,24",
-            "two models, four pairs of lengths each"},
-           {"qltok encode --vocab v.json new.txt | qleval -m runs/ql/best -",
-            "score a text without packing it"},
-           {"qltok encode --vocab v.json new.txt | qleval -m runs/ql/best - --per line",
-            "the perplexity of every line, as it comes"},
-           {"qleval -m runs/ql/best data/test --per token --top 3",
-            "the loss of every token, and what the network expected in its place"},
-           {"qleval --unigram data/train --data data/test", "the baseline alone"},
-           {"qleval -m runs/ql/best --data data/test --per-token - | od -f -An -v -w4",
-            "the loss of every token, one a line"}}};
+  return {
+      "",
+      "",
+      "[DIR...|-]",
+      joined(own_options(),
+             machine_options(
+                 "each read a part of the stream",
+                 make_choice("precision", "PRECISION",
+                             "Precision of matrix products, whatever the network was trained with. "
+                             "The CPU has "
+                             "float32 and, on some processors, bfloat16; auto is the fastest that "
+                             "there is. All but float32 change the last digits of the losses.",
+                             all_names<machine::Precision>()))),
+      {{"qleval -m runs/ql/best --data data/test",
+        "the test perplexity with the lengths of training"},
+       {"qleval -m runs/ql/best -m runs/xl/best --data data/test --segment 4,8 --memory 12,24",
+        "two models, four pairs of lengths each"},
+       {"qltok encode --vocab v.json new.txt | qleval -m runs/ql/best -",
+        "score a text without packing it"},
+       {"qltok encode --vocab v.json new.txt | qleval -m runs/ql/best - --per line",
+        "the perplexity of every line, as it comes"},
+       {"qleval -m runs/ql/best data/test --per token --top 3",
+        "the loss of every token, and what the network expected in its place"},
+       {"qleval --unigram data/train --data data/test", "the baseline alone"},
+       {"qleval -m runs/ql/best --data data/test --per-token - | od -f -An -v -w4",
+        "the loss of every token, one a line"}}};
 }
 
 }  // namespace
@@ -137,11 +139,11 @@ void check_qleval(const Options& options) {
     }
   }
   if (options.has("top") && (!options.has("per") || options.text("per") != "token")) {
-    throw UsageError("--top", "stands beside the rows of single tokens",
+    throw UsageError("--top", "adds to the rows of single tokens",
                      "add --per token, or leave --top out");
   }
   if (options.flag("summary") && !options.has("per")) {
-    throw UsageError("--summary", "is the table beside the rows of --per",
+    throw UsageError("--summary", "is the table in addition to the rows of --per",
                      "leave it out: without --per the table is all there is");
   }
   const bool only_unigram = options.has("unigram") && !options.has("model");

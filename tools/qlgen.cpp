@@ -1,5 +1,6 @@
-// qlgen answers what needs no tensor, as qleval does, and then becomes the program of the same name
-// in libexec. With --text it stays: it encodes the prompt for that program and decodes its tokens.
+// qlgen handles what needs no tensor, as qleval does, and then replaces itself by the program of
+// the same name in libexec. With --text it stays, encodes the prompt for that program and decodes
+// its tokens.
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -9,14 +10,13 @@
 #include <utility>
 #include <vector>
 
-#include "base/child.h"
-#include "base/common_options.h"
 #include "base/error.h"
-#include "base/file.h"
 #include "base/log.h"
+#include "base/process.h"
 #include "base/provenance.h"
+#include "base/stream.h"
 #include "base/tool.h"
-#include "libexec_program.h"
+#include "installed.h"
 #include "net/model_file.h"
 #include "shard/token_stream.h"
 #include "tables.h"
@@ -35,7 +35,7 @@ std::vector<shard::TokenId> encode(const text::Vocabulary& vocabulary, const std
   text::TextBlock block;
   block.text = text;
   block.place.file = "--text";
-  // The last line goes on.
+  // The last line continues.
   block.ends_file = false;
   text::EncodedBlock encoded = encoder.encode(std::move(block));
   if (encoded.counts.unknown > 0) {
@@ -43,7 +43,7 @@ std::vector<shard::TokenId> encode(const text::Vocabulary& vocabulary, const std
     for (const std::string& word : encoded.unknown_texts) {
       words.push_back(fmt::format("'{}'", word));
     }
-    // The last one says that there are more.
+    // The last text stands for further ones.
     if (words.size() == text::Unknowns::kMostTexts) words.back() = "...";
     log_warning("--text: outside the vocabulary, and {} to the network: {}",
                 vocabulary.token(*vocabulary.unk()), fmt::join(words, ", "));
@@ -51,7 +51,7 @@ std::vector<shard::TokenId> encode(const text::Vocabulary& vocabulary, const std
   return std::move(encoded.ids);
 }
 
-// Writes every continuation as text, behind its prompt. Each begins a line.
+// Writes every continuation as text, after its prompt. Each begins a line.
 class Texts : public shard::TokenSink {
  public:
   Texts(const text::Vocabulary& vocabulary, const std::vector<shard::TokenId>& prompt,
@@ -128,7 +128,7 @@ void go_on_with_text(const Options& options, const std::vector<std::string>& arg
   run_filter(libexec_program("qlgen"), arguments, stream, [&](InputFile& output) {
     shard::TokenStreamReader reader(output);
     Texts texts(vocabulary, prompt, out);
-    // A stop is the other program's to hear. It ends its stream then, and all of it is read.
+    // The other program handles a stop. It ends its stream then, and the stream is read to its end.
     shard::TokenStreamReader::Block block;
     while (reader.next(block)) {
       send_tokens(block.ids.data(), block.ids.size(), block.document_starts, texts);
@@ -144,7 +144,7 @@ void go_on_with_text(const Options& options, const std::vector<std::string>& arg
 int main(int argc, char** argv) {
   return run_tool(qlgen_table, argc, argv, [argc, argv](const Options& options) {
     check_qlgen(options);
-    if (!options.has("text")) become(libexec_program("qlgen"), argv);
+    if (!options.has("text")) exec_program(libexec_program("qlgen"), argv);
     go_on_with_text(options, {argv + 1, argv + argc});
   });
 }

@@ -1,6 +1,8 @@
-#include "base/common_options.h"
+// The option table of qlgen.
+
 #include "base/error.h"
-#include "base/option_builders.h"
+#include "base/options.h"
+#include "base/tool.h"
 #include "machine/precision.h"
 #include "tables.h"
 
@@ -69,7 +71,7 @@ Command command() {
                     "", 0, kLongest),
        without_default(make_integer(
            "stride",
-           "Of a network without memory: slide its window by N tokens whenever it is full, so that "
+           "Slide the window of a network without memory by N tokens whenever it is full, so that "
            "each token sees at least the segment less N tokens before it. 1 is the slowest; "
            "default: half the segment.",
            "0", 1, kLongest)),
@@ -80,7 +82,8 @@ Command command() {
        make_option("device", OptionType::kText, "DEVICE",
                    "Where to compute: cpu, cuda (the first GPU) or cuda:N.", "cpu"),
        make_choice("precision", "PRECISION",
-                   "Of matrix products, whatever the network was trained with. The CPU has float32 "
+                   "Precision of matrix products, whatever the network was trained with. The CPU "
+                   "has float32 "
                    "and, on some processors, bfloat16, which reads half as many bytes for a token.",
                    all_names<machine::Precision>())},
       {{"echo it is a | qltok encode --vocab v.json | qlgen -m runs/ql/best --open | qltok decode",

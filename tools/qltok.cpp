@@ -1,4 +1,4 @@
-// qltok: text to token stream, and back. See qltok(1).
+// qltok makes vocabularies, turns text into a token stream, and back. See qltok(1).
 #include <fmt/format.h>
 
 #include <array>
@@ -7,40 +7,36 @@
 #include <string>
 #include <vector>
 
-#include "base/common_options.h"
-#include "base/data_output.h"
 #include "base/error.h"
-#include "base/file.h"
 #include "base/log.h"
-#include "base/names.h"
-#include "base/number.h"
 #include "base/provenance.h"
+#include "base/stream.h"
+#include "base/strings.h"
 #include "base/tool.h"
-#include "foreign/plain_ids.h"
+#include "interop/token_files.h"
 #include "tables.h"
 #include "text/decoder.h"
-#include "text/encode_files.h"
-#include "text/piece_writer.h"
+#include "text/encoder.h"
 #include "text/vocabulary_builder.h"
 #include "text/vocabulary_import.h"
 
 namespace {
 
 using namespace ql;
-using namespace ql::foreign;
+using namespace ql::interop;
 using namespace ql::shard;
 using namespace ql::text;
 
-// The value of a choice; the option table has refused other names.
+// Returns the value of a choice. The option table has refused other names.
 template <typename Value>
 Value chosen(const Options& options, const char* name) {
   return find_named<Value>(options.text(name)).value();
 }
 
-std::string percent(std::int64_t part, std::int64_t whole) {
+std::string percent(std::int64_t part, std::int64_t total) {
   return fmt::format(
       "{:.2f} %",
-      whole == 0 ? 0.0 : 100.0 * static_cast<double>(part) / static_cast<double>(whole));
+      total == 0 ? 0.0 : 100.0 * static_cast<double>(part) / static_cast<double>(total));
 }
 
 void warn_of_reserved(std::int64_t count) {
@@ -49,14 +45,14 @@ void warn_of_reserved(std::int64_t count) {
               with_thousands(count));
 }
 
-// The place of the output is no part of how it was made.
+// The name of the output file is not a part of the configuration.
 Json configuration(const Options& options, const std::vector<std::string>& names) {
   Json json = configuration_of(options, names);
   json.erase("output");
   return json;
 }
 
-// These say how text is counted. Nothing is counted when a vocabulary is imported.
+// These options control how text is counted. An imported vocabulary counts nothing.
 constexpr std::array kCountingOptions = {"min-count", "max-size", "character-coverage", "invalid",
                                          "raw",       "threads",  "files-from",         "counts"};
 
@@ -154,7 +150,8 @@ void make_vocabulary(const Options& options) {
     }
   }
 
-  // Opened first: a folder that is not there should not cost the time of counting.
+  // The output is opened first: a missing folder must be reported before the time of counting is
+  // spent.
   DataOutput out(options.text("output"), false);
   const std::vector<std::string> names = input_names(options);
   if (parts && names.empty()) {
@@ -239,7 +236,7 @@ DecodeOptions decode_options(const Options& options, const Vocabulary& vocabular
   return rules;
 }
 
-// The vocabulary of --vocab or of the stream; both must be the same where both are there.
+// Returns the vocabulary of --vocab or of the stream. If both exist, they must be the same.
 Vocabulary stream_vocabulary(const Options& options, const StreamHeader& header,
                              const std::string& stream) {
   const VocabularyInfo& info = header.vocabulary;

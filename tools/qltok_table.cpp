@@ -1,6 +1,8 @@
-#include "base/common_options.h"
-#include "base/names.h"
-#include "base/option_builders.h"
+// The option table of qltok.
+
+#include "base/options.h"
+#include "base/strings.h"
+#include "base/tool.h"
 #include "tables.h"
 #include "text/encoder.h"
 #include "text/vocabulary_builder.h"
@@ -87,7 +89,7 @@ Command vocab_command() {
                all_names<text::Presence>()),
            invalid(), raw_option(),
            threads_option(
-               "The vocabulary is the same for every N, but for the command line that it names. "
+               "The vocabulary is the same for every N, except for the command line that it names. "
                "Each thread counts apart, in memory of its own. "
                "Sentencepiece uses one only.")},
           {{"qltok vocab --type word -o words.json train.txt", "All words of a text"},
@@ -117,7 +119,7 @@ Command encode_command() {
            {"auto", "none", "line", "double"}),
        make_option(
            "document", OptionType::kText, "RULE",
-           "Where documents begin: blank (at a line with text behind a blank line), file, line, "
+           "Where documents begin: blank (at a line with text after a blank line), file, line, "
            "none (all input is one document), or an ECMAScript regular expression that is found in "
            "the "
            "first line of a document.",
@@ -160,7 +162,7 @@ Command decode_command() {
        make_choice(
            "line-style", "STYLE",
            "How words stand on a line: plain puts one blank between words, padded one before "
-           "the first and one behind every word, as in WikiText. auto: as the vocabulary says.",
+           "the first and one after every word, as in WikiText. auto: as the vocabulary says.",
            {"auto", "plain", "padded"}),
        make_choice("input", "FORMAT",
                    "A token stream, or decimal ids as text, one line a document.",

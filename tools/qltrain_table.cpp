@@ -1,10 +1,11 @@
-#include "tables.h"
+// The option table of qltrain.
 
-#include "base/common_options.h"
-#include "base/option_builders.h"
+#include "base/options.h"
+#include "base/tool.h"
+#include "installed.h"
 #include "machine/precision.h"
 #include "net/network.h"
-#include "preset_file.h"
+#include "tables.h"
 #include "train/config.h"
 
 namespace {
@@ -50,7 +51,8 @@ std::vector<Option> own_options() {
           "Continue from the newest checkpoint of RUN, which knows the data and the preset if "
           "they are not given; without a checkpoint start anew."),
       make_flag("force", "Replace what an earlier training left in RUN."),
-      make_integer("steps", "Length of the whole training and its schedule: --set steps=N.", "", 1),
+      make_integer("steps", "Length of the complete training and its schedule: --set steps=N.", "",
+                   1),
       make_integer("stop-at",
                    "Stop after step N with a checkpoint. The schedule stays as it is, --resume "
                    "continues it.",
@@ -64,7 +66,8 @@ std::vector<Option> own_options() {
 std::vector<Option> option_table() {
   const Option precision = make_choice(
       "precision", "PRECISION",
-      "Of matrix products: --set precision=PRECISION. The CPU has float32 and, on some processors, "
+      "Precision of matrix products: --set precision=PRECISION. The CPU has float32 and, on some "
+      "processors, "
       "bfloat16; auto is the fastest that there is. Weights and optimizer are float32 always.",
       all_names<machine::Precision>());
   const Option eager = make_flag("eager",

@@ -1,4 +1,4 @@
-// Declares the command lines of the tools.
+// The option tables of the tools, and checks of options that belong together.
 #pragma once
 
 #include "base/options.h"
@@ -6,7 +6,7 @@
 ql::ToolTable qltok_table();
 ql::ToolTable qlbin_table();
 ql::ToolTable qltrain_table();
-// Throws UsageError for options that do not go together.
+// Throws UsageError for options that contradict each other.
 void check_qltrain(const ql::Options& options);
 ql::ToolTable qleval_table();
 void check_qleval(const ql::Options& options);  // likewise

@@ -1,16 +1,15 @@
-// Trains a network on shards and writes checkpoints. qltrain becomes this program
-// (tools/qltrain.cpp).
+// Trains a network on shards and writes checkpoints. This is the program that qltrain starts in its
+// own place (tools/qltrain.cpp).
 #include <utility>
 
 #include "base/error.h"
 #include "base/provenance.h"
 #include "base/tool.h"
-#include "in_processes.h"
-#include "machine/bfloat16.h"
+#include "installed.h"
 #include "machine/device.h"
+#include "machine/process_group.h"
 #include "machine/threads.h"
 #include "net/model_file.h"
-#include "preset_file.h"
 #include "tables.h"
 #include "train/checkpoint.h"
 #include "train/compatible.h"
@@ -20,7 +19,7 @@ namespace {
 
 using namespace ql;
 
-// --steps 100 stands for --set steps=100, and so on.
+// Returns --steps 100 as --set steps=100, and so on.
 std::vector<std::string> overrides(const Options& options) {
   std::vector<std::string> assignments = options.texts("set");
   for (const char* name : {"steps", "seed"}) {
@@ -50,7 +49,7 @@ train::ComputeDevice compute_device_of(const Options& options, const machine::Pr
   return compute;
 }
 
-// The preset after --set and the options that stand for it, and the data.
+// The preset after --set and its short forms, and the data.
 struct Settings {
   std::string path;
   std::vector<std::string> data, validation;  // folders
@@ -59,9 +58,9 @@ struct Settings {
   train::TrainingConfig training;
 };
 
-// The checkpoint that knows what a resume leaves out. A damaged one is found out later, when the
-// training looks for the newest whole one.
-std::filesystem::path knowing_checkpoint(const Options& options) {
+// Returns the checkpoint that has the data and the preset if --resume omits them. A damaged one is
+// found later, when the training looks for the newest complete checkpoint.
+std::filesystem::path checkpoint_to_resume(const Options& options) {
   const std::filesystem::path run = options.text("output");
   for (const char* name : {"last", "best"}) {
     if (std::filesystem::exists(run / name / "state.json")) return run / name;
@@ -83,7 +82,7 @@ Settings read_settings(const Options& options) {
   settings.data = options.texts("data");
   settings.validation = options.texts("valid");
   if (preset.empty() || settings.data.empty() || settings.validation.empty()) {
-    const std::filesystem::path checkpoint = knowing_checkpoint(options);
+    const std::filesystem::path checkpoint = checkpoint_to_resume(options);
     const train::TrainingState state = train::read_state(checkpoint);
     if (preset.empty()) preset = checkpoint;
     if (settings.data.empty()) settings.data = folders_of(state.data);
@@ -107,8 +106,8 @@ Settings read_settings(const Options& options) {
 void train(const Options& options, machine::ProcessGroup* group) {
   const Settings settings = read_settings(options);
   const train::ComputeDevice compute = compute_device_of(options, group);
-  shard::JoinedData data(settings.data);
-  shard::JoinedData validation(settings.validation);
+  shard::MultiReader data(settings.data);
+  shard::MultiReader validation(settings.validation);
 
   train::TrainingTask task;
   task.run = options.text("output");
@@ -133,7 +132,10 @@ void train(const Options& options, machine::ProcessGroup* group) {
   train::train(task, data, validation);
 }
 
-void run(const Options& options) { run_in_processes(options, train); }
+void run(const Options& options) {
+  machine::run_in_processes(std::chrono::seconds(options.integer("timeout")),
+                            [&](machine::ProcessGroup* group) { train(options, group); });
+}
 
 }  // namespace
 

@@ -1,16 +1,152 @@
+// Implements the temporary names, and how a complete file or folder replaces the one of that name.
+
+#include "base/atomic_file.h"
+
 #include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <climits>
+#include <mutex>
+#include <set>
+#include <string_view>
 #include <system_error>
+#include <utility>
 
-#include "base/descriptor.h"
+#include "base/bytes.h"
 #include "base/error.h"
 #include "base/file.h"
-#include "base/file_internal.h"
+#include "base/strings.h"
 
 namespace ql {
+
+std::optional<TemporaryName> parse_temporary_name(const std::string& file_name) {
+  // The name is read from its end, because its first part may have full stops.
+  std::string_view rest = file_name;
+  const auto last_part = [&rest] {
+    const std::size_t stop = std::min(rest.rfind('.'), rest.size());
+    const std::string_view part = rest.substr(std::min(stop + 1, rest.size()));
+    rest = rest.substr(0, stop);
+    return part;
+  };
+  std::string_view end = last_part();
+  const bool moved_away = end == "old";
+  if (moved_away) end = last_part();
+  const std::string_view digits = last_part(), machine = last_part();
+  const bool is_ours = end == "tmp" && machine.size() == 8 && rest.size() > 1 && rest[0] == '.' &&
+                       machine.find_first_not_of("0123456789abcdef") == std::string_view::npos &&
+                       digits.find_first_not_of("0123456789") == std::string_view::npos;
+  const std::int64_t process = is_ours ? parse_integer(digits).value_or(0) : 0;
+  if (process < 1 || process > INT32_MAX) return std::nullopt;
+  return TemporaryName{std::string(rest.substr(1)), std::string(machine),
+                       static_cast<pid_t>(process), moved_away};
+}
+
+std::string this_machine() {
+  char host[HOST_NAME_MAX + 1] = "";
+  ::gethostname(host, HOST_NAME_MAX);
+  struct stat numbers = {};
+  ::stat("/proc/self/ns/pid", &numbers);  // stays 0 without /proc: the host's name must suffice
+  const std::string text = fmt::format("{}/{}", host, numbers.st_ino);
+  return fmt::format("{:08x}", xxh64(text.data(), text.size()) & 0xFFFFFFFF);
+}
+
+namespace {
+
+struct Claims {
+  std::mutex mutex;
+  std::set<fs::path> paths;
+};
+
+Claims& claims() {
+  static Claims instance;
+  return instance;
+}
+
+bool is_alive(pid_t process) { return kill(process, 0) == 0 || errno == EPERM; }
+
+void remove_leftovers(const fs::path& path) {
+  const std::string name = path.filename().string();
+  std::error_code error, ignored;
+  for (fs::directory_iterator entry(internal::folder_of(path), error), end; !error && entry != end;
+       entry.increment(error)) {
+    const auto temporary = parse_temporary_name(entry->path().filename().string());
+    if (!temporary || temporary->name != name) continue;
+    // A folder that was moved away may be all there is, until its successor is in place.
+    if (temporary->moved_away && !fs::exists(path, ignored)) continue;
+    // Only a process on that machine can find out whether the process that made the name is alive.
+    if (temporary->machine != this_machine()) continue;
+    if (temporary->process == getpid() || is_alive(temporary->process)) continue;
+    fs::remove_all(entry->path(), ignored);
+  }
+}
+
+}  // namespace
+
+namespace internal {
+
+fs::path final_path(const fs::path& path) {
+  std::string text = path.string();
+  while (text.size() > 1 && text.back() == '/') text.pop_back();
+  const fs::path name = fs::path(text).filename();
+  if (name.empty() || name == "." || name == "..") {
+    throw Error(path.string(), "this is not a name that can be written or replaced",
+                "give the name of a file or folder");
+  }
+  return text;
+}
+
+fs::path folder_of(const fs::path& path) {
+  return path.has_parent_path() ? path.parent_path() : fs::path(".");
+}
+
+}  // namespace internal
+
+TemporaryPath::TemporaryPath(const fs::path& final_path) {
+  const fs::path folder = internal::folder_of(final_path);
+  struct stat status = {};
+  if (::stat(folder.c_str(), &status) != 0) {
+    if (errno != ENOENT) throw SystemError(final_path.string(), "create", errno);
+    throw Error(final_path.string(), fmt::format("the folder {} does not exist", folder.string()),
+                "create it first");
+  }
+  if (!S_ISDIR(status.st_mode)) throw SystemError(final_path.string(), "create", ENOTDIR);
+  remove_leftovers(final_path);
+
+  // Absolute, so that it is found again when the program changes its folder.
+  fs::path claimed =
+      fs::absolute(folder) /
+      fmt::format(".{}.{}.{}.tmp", final_path.filename().string(), this_machine(), getpid());
+  const std::lock_guard<std::mutex> lock(claims().mutex);
+  if (!claims().paths.insert(claimed).second) {
+    throw Error(final_path.string(), "this process is already writing it");
+  }
+  // Process numbers start anew in a container, so a leftover may carry our own number.
+  std::error_code ignored;
+  fs::remove_all(claimed, ignored);
+  if (fs::exists(final_path, ignored)) {
+    fs::remove_all(claimed.string() + internal::kMovedAway, ignored);
+  }
+  path = std::move(claimed);
+}
+
+void TemporaryPath::release() noexcept {
+  if (path.empty()) return;
+  std::error_code ignored;
+  try {
+    fs::remove_all(path, ignored);
+    const std::lock_guard<std::mutex> lock(claims().mutex);
+    claims().paths.erase(path);
+    path.clear();
+  } catch (...) {
+    // This only fails when memory runs out. The next run removes the file.
+  }
+}
 
 namespace internal {
 
@@ -24,9 +160,10 @@ void sync_path(const fs::path& path, const std::string& where) {
 
 namespace {
 
-// Follows the symbolic links at `path`: the file is replaced at their end, and the links stay. A
-// link of /proc, as behind /dev/stdout, stands for an open file, which renaming cannot replace.
-fs::path behind_links(const fs::path& path, const std::string& advice) {
+// Follows the symbolic links at `path`: the file that they lead to is replaced, and the links stay.
+// A link of /proc (which /dev/stdout leads to) stands for an open file, which renaming cannot
+// replace.
+fs::path target_of_links(const fs::path& path, const std::string& advice) {
   constexpr int kMostLinks = 40;
   fs::path target = path;
   std::error_code error;
@@ -44,8 +181,8 @@ fs::path behind_links(const fs::path& path, const std::string& advice) {
   return target;
 }
 
-// Returns the name to write to, and refuses what is no file: renaming over a device would replace
-// it for everybody.
+// Returns the name to write to. Refuses a name that is not a regular file: renaming over a device
+// would replace it for everybody.
 fs::path file_to_write(const fs::path& named, const std::string& advice) {
   const fs::path path = internal::final_path(named);
   struct stat status = {};
@@ -55,7 +192,7 @@ fs::path file_to_write(const fs::path& named, const std::string& advice) {
       throw Error(path.string(), "this is a device or pipe, expected the name of a file", advice);
     }
   }
-  return behind_links(path, advice);
+  return target_of_links(path, advice);
 }
 
 }  // namespace
@@ -88,6 +225,122 @@ void write_file_atomically(const fs::path& path, std::string_view text) {
   AtomicFile file(path);
   file.write(text);
   file.commit();
+}
+
+namespace internal {
+
+void replace_in_two_steps(const fs::path& fresh, const fs::path& path) {
+  const fs::path old = fresh.string() + kMovedAway;
+  if (::rename(path.c_str(), old.c_str()) != 0) {
+    throw SystemError(path.string(), "move the old folder away", errno);
+  }
+  if (::rename(fresh.c_str(), path.c_str()) != 0) {
+    const int failed = errno;
+    ::rename(old.c_str(), path.c_str());
+    throw SystemError(path.string(), "rename into place", failed);
+  }
+  ::rename(old.c_str(), fresh.c_str());
+}
+
+}  // namespace internal
+
+namespace {
+
+void sync_tree(const fs::path& folder, const std::string& where) {
+  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder)) {
+    if (entry.is_symlink()) continue;
+    if (entry.is_regular_file() || entry.is_directory()) internal::sync_path(entry.path(), where);
+  }
+  internal::sync_path(folder, where);
+}
+
+// Gives the folder a name that is free: rename() takes a name from an empty folder at most.
+void rename_to_free_name(const fs::path& folder, const fs::path& name) {
+  if (::rename(folder.c_str(), name.c_str()) == 0) return;
+  const int failed = errno;
+  if (failed == EEXIST || failed == ENOTEMPTY || failed == ENOTDIR) {
+    throw Error(name.string(), "exists by now, and is not replaced",
+                "choose another name, or remove it yourself");
+  }
+  throw SystemError(name.string(), "rename into place", failed);
+}
+
+// Swaps two folders in one step. Returns false when the file system cannot do that.
+bool exchange(const fs::path& a, const fs::path& b, const std::string& where) {
+#ifdef RENAME_EXCHANGE
+  const int result = ::renameat2(AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), RENAME_EXCHANGE);
+#else
+  // The C library has neither the call nor its flags.
+  constexpr unsigned kExchange = 1U << 1U;
+  const auto result = ::syscall(SYS_renameat2, AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), kExchange);
+#endif
+  if (result == 0) return true;
+  if (errno == EINVAL || errno == ENOSYS || errno == ENOTSUP) return false;
+  throw SystemError(where, "rename into place", errno);
+}
+
+void swap_folders(const fs::path& fresh, const fs::path& path) {
+  if (!exchange(fresh, path, path.string())) internal::replace_in_two_steps(fresh, path);
+}
+
+fs::path folder_to_write(const fs::path& named) {
+  fs::path path = internal::final_path(named);
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (fs::exists(status) && !fs::is_directory(status)) {
+    throw SystemError(path.string(), "replace by a folder", ENOTDIR);
+  }
+  return path;
+}
+
+}  // namespace
+
+AtomicFolder::AtomicFolder(const fs::path& path) : path_(folder_to_write(path)), temporary_(path_) {
+  if (::mkdir(temporary_.path.c_str(), 0777) != 0) {
+    throw SystemError(path_.string(), "create", errno);
+  }
+}
+
+void AtomicFolder::sync() {
+  if (synced_) return;
+  try {
+    sync_tree(temporary_.path, path_.string());
+  } catch (const fs::filesystem_error& error) {
+    throw SystemError(path_.string(), "list for fsync", error.code().value());
+  }
+  synced_ = true;
+}
+
+void AtomicFolder::commit(bool replace) {
+  if (committed_) throw std::logic_error("AtomicFolder::commit twice");
+  sync();
+  struct stat status = {};
+  const bool replaced = replace && ::lstat(path_.c_str(), &status) == 0;
+  if (replaced) {
+    swap_folders(temporary_.path, path_);
+  } else {
+    rename_to_free_name(temporary_.path, path_);
+  }
+  // The old folder has the temporary name now; it goes when the new one is sure to stay.
+  try {
+    internal::sync_path(internal::folder_of(path_), path_.string());
+  } catch (const SystemError&) {
+    take_back(replaced);
+    throw;
+  }
+  committed_ = true;
+  temporary_.release();
+}
+
+void AtomicFolder::take_back(bool replaced) {
+  // If this fails, too, neither folder is removed.
+  const fs::path fresh = std::exchange(temporary_.path, {});
+  if (replaced) {
+    swap_folders(fresh, path_);
+  } else if (::rename(path_.c_str(), fresh.c_str()) != 0) {
+    throw SystemError(path_.string(), "rename back", errno);
+  }
+  temporary_.path = fresh;
 }
 
 }  // namespace ql

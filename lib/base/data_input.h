@@ -1,4 +1,5 @@
-// Reads the data of a tool from a file, a pipe or standard input, after one look at what it is.
+// DataInput: a tool's data from a file, a pipe or standard input, unpacked and of the expected
+// kind.
 #pragma once
 
 #include <cstddef>
@@ -6,21 +7,21 @@
 #include <string>
 #include <string_view>
 
-#include "base/file.h"
 #include "base/file_kind.h"
+#include "base/stream.h"
 
 namespace ql {
 
 class Decompressor;
 
-// Reads like InputFile, which has the contract of the functions. Unpacks gzip and zstd, and refuses
-// with a FormatError what is not the expected content (base/file_kind.h), in packed files, too.
-// The look comes with the first read, which waits until a pipe has delivered enough for it.
-// Content::kAnything passes every file on as it is.
+// Reads like InputFile, which documents the functions. Unpacks gzip and zstd. Refuses with a
+// FormatError a file, packed or not, that is not of the expected content (base/file_kind.h). The
+// first read looks at the file's first bytes and waits until a pipe has delivered enough of them.
+// Content::kAnything passes every file on unchanged.
 class DataInput {
  public:
   DataInput(const std::string& path, Content expected);
-  // Keeps a reference to the file, from which nothing may have been read.
+  // Keeps a reference to the file, from which nothing may have been read yet.
   DataInput(InputFile& file, Content expected);
   ~DataInput();
   std::size_t read(void* data, std::size_t size);
@@ -29,7 +30,7 @@ class DataInput {
   bool has_more() const;
   bool is_pipe() const { return file_.is_pipe(); }
   const std::string& name() const { return file_.name(); }
-  // The first bytes of the content, kHeadBytes at most. They will be read again.
+  // Returns the first bytes of the content, at most kHeadBytes. read() returns them again.
   std::string_view head();
 
  private:
@@ -43,15 +44,15 @@ class DataInput {
   InputFile& file_;
   Content expected_;
   bool looked_ = false;
-  std::unique_ptr<Decompressor> decompressor_;  // none for a file that is read as it is
+  std::unique_ptr<Decompressor> decompressor_;  // null for a file that is passed on unchanged
   std::string head_;                            // of the content
-  std::string_view head_left_;                  // was not read yet
+  std::string_view head_left_;                  // the part not read yet
   std::string packed_;                          // of the file
-  std::string_view packed_left_;                // was not unpacked yet
+  std::string_view packed_left_;                // the part not unpacked yet
   bool more_inside_ = false;                    // the decompressor may have content left
 };
 
-// Reads all of a file, unpacked. A content above `limit` bytes is an Error.
+// Reads a complete file and unpacks it. More than `limit` bytes of content are an Error.
 std::string read_content(const std::string& path, Content expected, std::int64_t limit);
 
 }  // namespace ql

@@ -1,11 +1,14 @@
+// Composes the texts of system errors, and those of several conflicts in one message.
+
 #include "base/error.h"
 
+#include <algorithm>
 #include <cctype>
 #include <cerrno>
 #include <new>
 #include <system_error>
 
-#include "base/signals.h"
+#include "base/process.h"
 
 namespace ql {
 
@@ -20,7 +23,7 @@ std::string reason(int error_number) {
   return text;
 }
 
-std::string cure(int error_number) {
+std::string remedy(int error_number) {
   switch (error_number) {
     case ENOSPC:
     case EDQUOT:
@@ -28,7 +31,7 @@ std::string cure(int error_number) {
     case EMFILE:
       return "raise the limit of open files (ulimit -n)";
     case ENOMEM:
-      return kMemoryCure;
+      return kMemoryRemedy;
     default:
       return "";
   }
@@ -37,7 +40,8 @@ std::string cure(int error_number) {
 }  // namespace
 
 SystemError::SystemError(const std::string& where, const std::string& action, int error_number)
-    : Error(where, fmt::format("cannot {}: {}", action, reason(error_number)), cure(error_number)),
+    : Error(where, fmt::format("cannot {}: {}", action, reason(error_number)),
+            remedy(error_number)),
       error_number_(error_number) {}
 
 Interrupted::Interrupted(int signal_number, const std::string& place)
@@ -46,8 +50,8 @@ Interrupted::Interrupted(int signal_number, const std::string& place)
       signal_number_(signal_number) {}
 
 std::string failure_text(const std::exception& error) {
-  const std::string cure = fmt::format("; {}", kMemoryCure);
-  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) return "out of memory" + cure;
+  const std::string remedy = fmt::format("; {}", kMemoryRemedy);
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) return "out of memory" + remedy;
   std::string text = error.what();
   if (dynamic_cast<const Error*>(&error) != nullptr ||
       dynamic_cast<const std::system_error*>(&error) != nullptr) {
@@ -58,7 +62,31 @@ std::string failure_text(const std::exception& error) {
   }
   const bool memory = text.find("can't allocate memory") != std::string::npos ||
                       text.find("out of memory") != std::string::npos;
-  return text.substr(0, text.find('\n')) + (memory ? cure : "");
+  return text.substr(0, text.find('\n')) + (memory ? remedy : "");
+}
+
+void Conflicts::add(const std::string& where, const std::string& what, const std::string& remedy,
+                    const std::string& setting) {
+  const bool known = std::any_of(all_.begin(), all_.end(), [&](const Conflict& other) {
+    return other.where == where && other.what == what;
+  });
+  if (!known) all_.push_back({where, what, remedy, setting});
+}
+
+void Conflicts::raise(const std::string& option) const {
+  const auto remedy_of = [&option](const Conflict& one) {
+    if (option.empty() || one.setting.empty()) return one.remedy;
+    const std::string given = fmt::format("{} {}", option, one.setting);
+    return one.remedy.empty() ? "give " + given : fmt::format("{} ({})", one.remedy, given);
+  };
+  if (all_.empty()) return;
+  const Conflict& first = all_.front();
+  if (all_.size() == 1) throw ConfigError(first.where, first.what, remedy_of(first));
+  std::string text = fmt::format("{} conflicts in the configuration", all_.size());
+  for (const Conflict& one : all_) {
+    text += fmt::format("\n  {}", Error(one.where, one.what, remedy_of(one)).what());
+  }
+  throw ConfigError("", text);
 }
 
 }  // namespace ql

@@ -1,12 +1,14 @@
-// Typed errors. The library throws them; it never prints, exits or aborts.
-// tools/ turn them into one line on stderr and an exit code (see base/tool.h).
+// Typed errors. The library throws them; it never prints, exits or aborts. base/tool.h turns them
+// into one line on stderr and an exit code.
 #pragma once
 
 #include <fmt/format.h>
 
+#include <cstddef>
 #include <stdexcept>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace ql {
 
@@ -20,20 +22,20 @@ enum class ExitCode : int {
 
 // Something failed: an input, the file system, a length that does not fit. Exit code 1.
 //
-// The text has up to three parts, printed as "where: what; cure":
-//   where  file, frame, line, key: the place the reader has to look at (may be empty)
-//   what   what is wrong, with the expected and the found value
-//   cure   what to do about it (may be empty)
+// The text has up to three parts, printed as "where: what; remedy":
+//   where   file, frame, line, key: the place the reader has to look at (may be empty)
+//   what    what is wrong, with the expected and the found value
+//   remedy  what to do about it (may be empty)
 class Error : public std::runtime_error {
  public:
-  Error(const std::string& where, const std::string& what, const std::string& cure = "")
-      : std::runtime_error(compose(where, what, cure)) {}
+  Error(const std::string& where, const std::string& what, const std::string& remedy = "")
+      : std::runtime_error(compose(where, what, remedy)) {}
 
  private:
   static std::string compose(const std::string& where, const std::string& what,
-                             const std::string& cure) {
+                             const std::string& remedy) {
     std::string text = where.empty() ? what : where + ": " + what;
-    return cure.empty() ? text : text + "; " + cure;
+    return remedy.empty() ? text : text + "; " + remedy;
   }
 };
 
@@ -55,16 +57,16 @@ class UnknownVersion : public FormatError {
   using FormatError::FormatError;
 };
 
-// A configuration (model.json, preset, lengths) that cannot be built.
+// A configuration (model.json, preset, lengths) contradicts itself or cannot be built.
 class ConfigError : public Error {
  public:
   using Error::Error;
 };
 
 // Advises users when memory is short. The system's errors and bad_alloc say the same.
-inline constexpr const char* kMemoryCure = "use smaller sizes or a machine with more memory";
+inline constexpr const char* kMemoryRemedy = "use smaller sizes or a machine with more memory";
 
-// The operating system refused: carries errno's text.
+// The operating system refused a call. The text has errno's description.
 class SystemError : public Error {
  public:
   // `action` completes "cannot ...": "open", "write", "rename to 'b'".
@@ -75,13 +77,13 @@ class SystemError : public Error {
   int error_number_;
 };
 
-// The reader of our standard output went away (EPIPE). Ends quietly with 128 + SIGPIPE.
+// The reader of our standard output has closed it (EPIPE). Ends quietly with 128 + SIGPIPE.
 class BrokenPipe : public std::runtime_error {
  public:
   BrokenPipe() : std::runtime_error("standard output was closed") {}
 };
 
-// Others have failed on our behalf and have said why. Ends with their exit code, without a word.
+// Another process has failed on our behalf and has reported why. Ends with its exit code, silently.
 class AlreadyReported : public std::runtime_error {
  public:
   explicit AlreadyReported(int exit_code)
@@ -104,8 +106,30 @@ class Interrupted : public std::runtime_error {
   int signal_number_;
 };
 
-// Puts into words whatever was thrown. An Error says it itself. Of LibTorch's errors the first line
-// says what, the rest is a stack. When memory ran out, what to do about it is added.
+// Returns a one-line text for any exception. An Error has its own. LibTorch's errors are cut after
+// their first line, because a stack trace follows. When memory ran out, the text says what to do.
 std::string failure_text(const std::exception& error);
+
+// Collects the conflicts in a configuration, so that one message reports all of them and a user can
+// fix them together.
+class Conflicts {
+ public:
+  // The first three parts are those of Error. `setting` is a KEY=VALUE that resolves the conflict,
+  // or empty. Adding the same conflict twice counts once, because a rule may be a part of two
+  // checks.
+  void add(const std::string& where, const std::string& what, const std::string& remedy = "",
+           const std::string& setting = "");
+  std::size_t size() const { return all_.size(); }
+  // Throws ConfigError if there are conflicts. Several are named on a line each. `option`, such as
+  // "--set", is printed before each KEY=VALUE; without it the KEY=VALUEs are left out, for a reader
+  // who cannot give any.
+  void raise(const std::string& option = "") const;
+
+ private:
+  struct Conflict {
+    std::string where, what, remedy, setting;
+  };
+  std::vector<Conflict> all_;
+};
 
 }  // namespace ql

@@ -1,24 +1,129 @@
+// Encodes events in the format of protocol buffers, and names and replaces the file in its folder.
+
 #include "base/event_file.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <limits>
 #include <optional>
+#include <string_view>
 #include <system_error>
 
+#include "base/atomic_file.h"
+#include "base/bytes.h"
 #include "base/error.h"
-#include "base/event_record.h"
 #include "base/file.h"
-#include "base/number.h"
+#include "base/strings.h"
 
 namespace ql {
 
 namespace {
 
+// Field numbers of event.proto and summary.proto.
+enum EventField { kWallTime = 1, kStep = 2, kFileVersion = 3, kSummary = 5, kSessionLog = 7 };
+enum SessionLogField { kStatus = 1 };
+enum SummaryField { kValue = 1 };
+enum ValueField { kTag = 1, kSimpleValue = 2 };
+constexpr std::uint64_t kSessionStart = 1;
+
+// The wire type is how the bytes of a field are stored.
+enum WireType { kVarint = 0, kEightBytes = 1, kCounted = 2, kFourBytes = 5 };
+
+// Writes seven bits a byte, the lowest first; the highest bit says that another byte follows.
+void put_varint(std::string& out, std::uint64_t number) {
+  for (; number >= 0x80; number >>= 7U) out += static_cast<char>((number & 0x7FU) | 0x80U);
+  out += static_cast<char>(number);
+}
+
+void put_key(std::string& out, int field, WireType type) {
+  put_varint(out, static_cast<std::uint64_t>(field) << 3U | static_cast<std::uint64_t>(type));
+}
+
+void put_number(std::string& out, int field, std::uint64_t number) {
+  put_key(out, field, kVarint);
+  put_varint(out, number);
+}
+
+void put_double(std::string& out, int field, double number) {
+  std::uint64_t bits = 0;
+  std::memcpy(&bits, &number, sizeof bits);
+  put_key(out, field, kEightBytes);
+  append_little_endian(out, bits);
+}
+
+void put_float(std::string& out, int field, float number) {
+  std::uint32_t bits = 0;
+  std::memcpy(&bits, &number, sizeof bits);
+  put_key(out, field, kFourBytes);
+  append_little_endian(out, bits);
+}
+
+void put_bytes(std::string& out, int field, std::string_view bytes) {
+  put_key(out, field, kCounted);
+  put_varint(out, bytes.size());
+  out += bytes;
+}
+
+// A value beyond the largest float becomes infinity: converting it would be undefined.
+float to_float(double value) {
+  if (std::abs(value) > static_cast<double>(std::numeric_limits<float>::max())) {
+    const float infinity = std::numeric_limits<float>::infinity();
+    return value > 0 ? infinity : -infinity;
+  }
+  return static_cast<float>(value);
+}
+
+// A stored checksum is masked, because data that ends with its own checksum always has the same
+// one.
+std::uint32_t masked_checksum(std::string_view data) {
+  const std::uint32_t sum = crc32c(data);
+  return (sum >> 15U | sum << 17U) + 0xA282EAD8U;
+}
+
+std::string framed(const std::string& message) {
+  std::string record;
+  append_little_endian(record, static_cast<std::uint64_t>(message.size()));
+  append_little_endian(record, masked_checksum(record));
+  record += message;
+  append_little_endian(record, masked_checksum(message));
+  return record;
+}
+
+}  // namespace
+
+std::string event_file_start(double time) {
+  std::string version, session, start;
+  put_double(version, kWallTime, time);
+  put_bytes(version, kFileVersion, "brain.Event:2");
+  put_number(session, kStatus, kSessionStart);
+  put_double(start, kWallTime, time);
+  put_bytes(start, kSessionLog, session);
+  return framed(version) + framed(start);
+}
+
+std::string scalar_event(double time, std::int64_t step, const std::vector<Scalar>& scalars) {
+  std::string summary;
+  for (const Scalar& scalar : scalars) {
+    std::string value;
+    put_bytes(value, kTag, scalar.tag);
+    put_float(value, kSimpleValue, to_float(scalar.value));
+    put_bytes(summary, kValue, value);
+  }
+  std::string event;
+  put_double(event, kWallTime, time);
+  put_number(event, kStep, static_cast<std::uint64_t>(step));
+  put_bytes(event, kSummary, summary);
+  return framed(event);
+}
+
+namespace {
+
 constexpr std::int64_t kSecond = 1'000'000;  // in microseconds
 
-// Returns the microseconds since 1970 that a name of ours holds. Earlier versions wrote seconds in
-// 10 digits. Such a name sorts before ours of the same second.
+// Returns the microseconds since 1970 in a name of ours, and nothing for another name. Names with
+// 10 digits are in seconds.
 std::optional<std::int64_t> time_in(const std::string& name) {
   char digits[17] = {};
   int end = 0;
@@ -47,7 +152,8 @@ fs::path start_event_file(const fs::path& folder, double now, std::string_view e
   auto time = std::max<std::int64_t>(0, static_cast<std::int64_t>(now * kSecond));
   for (const fs::path& file : before) time = std::max(time, *time_in(file.filename().string()) + 1);
   fs::path path = folder / fmt::format("events.out.tfevents.{:016}.qltrain", time);
-  // Under a name that no loader looks at: they would take a temporary file for one more.
+  // No loader looks at this name. They would take a temporary file of AtomicFile for another event
+  // file.
   const fs::path fresh = folder / "events.new";
   write_file_atomically(fresh, event_file_start(now) + std::string(events));
   std::error_code error;

@@ -1,21 +1,41 @@
-// TensorBoard's event files in a folder: events.out.tfevents.MICROSECONDS.qltrain. Loaders
-// take every file with "tfevents" in its name, in the order of the names.
+// TensorBoard's event files: records as bytes, and the file in a run's folder.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <string>
 #include <string_view>
 #include <vector>
 
 namespace ql {
 
-// Ours in this folder, oldest first. Other writers have another last part of the name (usually that
-// of the machine): theirs are left alone.
+// A record of an event file is a TFRecord: length, checksum of the length, a message, checksum of
+// the message. The message is an Event of TensorFlow's event.proto, encoded as protocol buffers. It
+// has few fields here, so the library of protocol buffers is not needed.
+
+struct Scalar {
+  std::string tag;  // "train/loss"; the part before the slash is a group of charts
+  double value;     // stored as float32
+};
+
+// Returns the two records that begin a file: the version, and the start of a session, at which a
+// reader discards the events of earlier files in the folder. `time` is in seconds since 1970.
+std::string event_file_start(double time);
+
+// Returns a record with the values at a training step.
+std::string scalar_event(double time, std::int64_t step, const std::vector<Scalar>& scalars);
+
+// Event files in a folder are called events.out.tfevents.MICROSECONDS.qltrain. Loaders read every
+// file with "tfevents" in its name, in the order of the names.
+
+// Returns our files in this folder, oldest first. Other writers end the name differently (usually
+// with the machine's name); their files are left alone.
 std::vector<std::filesystem::path> event_files(const std::filesystem::path& folder);
 
-// Starts a file that holds `events` (event_record.h) and takes the place of all that were there.
-// It is whole when it appears. `now`, in seconds since 1970, names it; the name is above those of
-// its predecessors even when the clock was set back. So a caller must leave predecessors in place:
-// a loader that knows a name does not see a new file under it.
+// Starts a file that holds `events` and replaces all earlier ones. It is complete when it appears.
+// Its name comes from `now`, in seconds since 1970, and sorts after its predecessors' names even
+// when the clock was set back. A caller must therefore leave predecessors in place: a loader that
+// knows a name does not notice a new file under it.
 std::filesystem::path start_event_file(const std::filesystem::path& folder, double now,
                                        std::string_view events);
 

@@ -1,10 +1,39 @@
+// Implements reading, mapping and appending, with an error for every call that does not do all.
+
 #include "base/file.h"
 
-#include <algorithm>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "base/bytes.h"
 #include "base/error.h"
+#include "base/file_kind.h"
+#include "base/process.h"
+#include "base/stream.h"
 
 namespace ql {
+
+Descriptor::Descriptor(const std::filesystem::path& path, int flags, const std::string& where,
+                       const std::string& action)
+    : number_(uninterrupted([&] { return ::open(path.c_str(), flags | O_CLOEXEC, 0666); })) {
+  if (number_ < 0) throw SystemError(where, action, errno);
+}
+
+void Descriptor::write(const void* data, std::size_t size, const std::string& where) const {
+  const char* bytes = static_cast<const char*>(data);
+  while (size > 0) {
+    const ssize_t written = uninterrupted([&] { return ::write(number_, bytes, size); });
+    if (written <= 0) throw SystemError(where, "write", written < 0 ? errno : ENOSPC);
+    bytes += written;
+    size -= static_cast<std::size_t>(written);
+  }
+}
 
 std::string read_file(const fs::path& path, std::int64_t limit) {
   InputFile file(path == "-" ? "./-" : path.string());
@@ -31,6 +60,123 @@ bool is_inside_path(const fs::path& path) {
   if (path.empty() || path.is_absolute() || path.has_root_name()) return false;
   if (path.native().find('\0') != std::string::npos) return false;
   return std::none_of(path.begin(), path.end(), [](const fs::path& part) { return part == ".."; });
+}
+
+MappedFile::MappedFile(const fs::path& path) {
+  // O_NONBLOCK: with a named pipe the check below must fail, instead of open() waiting for a
+  // writer.
+  const Descriptor file(path, O_RDONLY | O_NONBLOCK, path.string());
+  struct stat status = {};
+  int failed = ::fstat(file, &status) != 0 ? errno : 0;
+  if (failed == 0 && S_ISDIR(status.st_mode)) failed = EISDIR;
+  if (failed == 0 && !S_ISREG(status.st_mode)) failed = ENODEV;
+  size_ = static_cast<std::size_t>(status.st_size);
+  if (failed == 0 && size_ > 0) {
+    void* map = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, file, 0);
+    if (map == MAP_FAILED) {
+      failed = errno;
+    } else {
+      data_ = static_cast<const unsigned char*>(map);
+    }
+  }
+  if (failed != 0) throw SystemError(path.string(), "map into memory", failed);
+}
+
+MappedFile::~MappedFile() {
+  if (data_ != nullptr) ::munmap(const_cast<unsigned char*>(data_), size_);
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+
+// O_NONBLOCK: with a named pipe the check below must fail, instead of open() waiting for a writer.
+RandomAccessFile::RandomAccessFile(const std::filesystem::path& path)
+    : name_(path.string()), descriptor_(path, O_RDONLY | O_NONBLOCK, name_) {
+  struct stat status {};
+  if (::fstat(descriptor_, &status) != 0) throw SystemError(name_, "examine", errno);
+  if (!S_ISREG(status.st_mode)) throw FormatError(name_, "not a regular file");
+  size_ = status.st_size;
+}
+
+void RandomAccessFile::read(std::int64_t offset, void* data, std::size_t size) const {
+  auto* out = static_cast<char*>(data);
+  while (size > 0) {
+    const ssize_t got = uninterrupted([&] { return ::pread(descriptor_, out, size, offset); });
+    if (got < 0) throw SystemError(name_, "read", errno);
+    if (got == 0) {
+      throw FormatError(name_,
+                        fmt::format("the file ends at byte {}, {} bytes too early", offset, size));
+    }
+    out += got;
+    offset += got;
+    size -= static_cast<std::size_t>(got);
+  }
+}
+
+std::string RandomAccessFile::text(std::int64_t limit) const {
+  if (size_ > limit) {
+    throw FormatError(name_, fmt::format("the file is larger than {} bytes", limit),
+                      "is it the right file?");
+  }
+  std::string text(static_cast<std::size_t>(size_), '\0');
+  read(0, text.data(), text.size());
+  return text;
+}
+
+std::string RandomAccessFile::head() const {
+  std::string head(std::min(static_cast<std::size_t>(size_), kHeadBytes), '\0');
+  read(0, head.data(), head.size());
+  return head;
+}
+
+bool RandomAccessFile::hard_link(const std::filesystem::path& name) const {
+  const std::string opened = fmt::format("/proc/self/fd/{}", int{descriptor_});
+  return ::linkat(AT_FDCWD, opened.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0;
+}
+
+std::string RandomAccessFile::hash(bool may_be_stopped) const {
+  ContentHasher hasher;
+  std::string buffer(std::size_t{1} << 20, '\0');
+  for (std::int64_t offset = 0; offset < size_;) {
+    if (may_be_stopped) check_for_stop();
+    const auto part =
+        std::min<std::int64_t>(size_ - offset, static_cast<std::int64_t>(buffer.size()));
+    read(offset, buffer.data(), static_cast<std::size_t>(part));
+    hasher.update(buffer.data(), static_cast<std::size_t>(part));
+    offset += part;
+  }
+  return hasher.digest();
+}
+
+NewFile::NewFile(const std::filesystem::path& path, std::string shown_name)
+    : shown_name_(std::move(shown_name)),
+      descriptor_(path, O_WRONLY | O_CREAT | O_EXCL, shown_name_, "create") {}
+
+void NewFile::write(const void* data, std::size_t size) {
+  descriptor_.write(data, size, shown_name_);
+}
+
+void NewFile::close() {
+  if (!descriptor_.close()) throw SystemError(shown_name_, "write", errno);
+}
+
+AppendFile::AppendFile(const std::filesystem::path& path)
+    : path_(path), descriptor_(path, O_WRONLY | O_APPEND, path.string()) {}
+
+void AppendFile::append(std::string_view record) {
+  const off_t length = ::lseek(descriptor_, 0, SEEK_END);
+  try {
+    descriptor_.write(record.data(), record.size(), path_.string());
+  } catch (...) {
+    if (length >= 0 && uninterrupted([&] { return ::ftruncate(descriptor_, length); }) == 0) throw;
+    throw SystemError(path_.string(), "write or shorten", errno);
+  }
+}
+
+void AppendFile::sync() {
+  if (uninterrupted([&] { return ::fsync(descriptor_); }) != 0) {
+    throw SystemError(path_.string(), "write", errno);
+  }
 }
 
 }  // namespace ql

@@ -1,82 +1,64 @@
-// Files that are whole or absent, and reads that check everything.
+// Files: open descriptors, reading at any place, memory maps, and files that grow by records.
 #pragma once
 
+#include <unistd.h>
+
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <string>
 #include <string_view>
-
-#include "base/descriptor.h"
+#include <utility>
 
 namespace ql {
 
+// Repeats a system call that a signal interrupted before it did anything (EINTR). Not for close().
+template <typename Call>
+auto uninterrupted(const Call& call) -> decltype(call()) {
+  for (;;) {
+    const auto result = call();
+    if (result >= 0 || errno != EINTR) return result;
+  }
+}
+
+// Owns an open file, socket or end of a pipe, and closes it. A negative number stands for nothing.
+class Descriptor {
+ public:
+  explicit Descriptor(int number = -1) : number_(number) {}
+  // Opens a file that child processes do not inherit. Throws SystemError(where, action, errno).
+  Descriptor(const std::filesystem::path& path, int flags, const std::string& where,
+             const std::string& action = "open");
+  // A class with a descriptor in it cannot move, because other objects may point into it.
+  Descriptor(Descriptor&&) = delete;
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(number_, other.number_);
+    return *this;
+  }
+  ~Descriptor() { close(); }
+  operator int() const { return number_; }
+  // Writes everything or throws SystemError(where, "write", errno).
+  void write(const void* data, std::size_t size, const std::string& where) const;
+  // Returns false, with errno, when the written data may not have arrived. On Linux close() has
+  // closed the descriptor even when it was interrupted.
+  bool close() {
+    const int number = std::exchange(number_, -1);
+    return number < 0 || ::close(number) == 0 || errno == EINTR;
+  }
+
+ private:
+  int number_;
+};
+
+// Reading complete files.
+
 namespace fs = std::filesystem;
 
-// Reads a whole file. Throws SystemError; a file above `limit` bytes is an Error.
+// Returns a file's content. Throws SystemError; a file above `limit` bytes is an Error.
 std::string read_file(const fs::path& path, std::int64_t limit = INT64_MAX);
 
-// Claims the name of base/temporary_name.h that a file or folder has until it is complete.
-struct TemporaryPath {
-  // Removes what dead processes of this machine left there for the same `final_path`, and what a
-  // former process with our number left. Throws Error when there is no such folder.
-  explicit TemporaryPath(const fs::path& final_path);
-  ~TemporaryPath() { release(); }
-  TemporaryPath(const TemporaryPath&) = delete;
-  TemporaryPath& operator=(const TemporaryPath&) = delete;
-  // Removes what has the name still, and lets others of this process have it.
-  void release() noexcept;
-
-  fs::path path;  // empty after release()
-};
-
-// Writes under a temporary name in the same folder; commit() fsyncs, renames and fsyncs the folder.
-// Without commit() the destructor removes the temporary file: nothing half-written is ever seen
-// under the final name. Symbolic links are followed. Every error is a SystemError that names the
-// final path; a device, a pipe or an open file (/dev/stdout) is an Error that advises
-// `device_advice`.
-class AtomicFile {
- public:
-  explicit AtomicFile(const fs::path& path,
-                      const std::string& device_advice = "choose another name");
-  void write(const void* data, std::size_t size);
-  void write(std::string_view text) { write(text.data(), text.size()); }
-  std::int64_t size() const { return size_; }
-  void commit();
-
- private:
-  fs::path path_;
-  TemporaryPath temporary_;
-  Descriptor descriptor_;
-  std::int64_t size_ = 0;
-};
-
-void write_file_atomically(const fs::path& path, std::string_view text);
-
-// A folder that appears whole: fill temporary(), then commit() fsyncs every file in it and swaps it
-// into place. Without commit() the destructor removes temporary().
-class AtomicFolder {
- public:
-  explicit AtomicFolder(const fs::path& path);
-  const fs::path& temporary() const { return temporary_.path; }
-  // The fsyncs of commit(), which may take minutes: for those who want to look at the final name
-  // once more right before they commit. No file may be written after it.
-  void sync();
-  // An existing folder of that name is replaced in one rename and then removed. Without `replace`
-  // it is an Error that there is one, unless it is empty, whenever it came there. On any error the
-  // old folder stays.
-  void commit(bool replace = true);
-
- private:
-  void take_back(bool replaced);
-
-  fs::path path_;
-  TemporaryPath temporary_;
-  bool synced_ = false, committed_ = false;
-};
-
-// A read-only memory map of a whole file. An empty file maps to an empty view.
+// A read-only memory map of a complete file. An empty file maps to an empty view.
 class MappedFile {
  public:
   explicit MappedFile(const fs::path& path);
@@ -94,63 +76,66 @@ class MappedFile {
   std::size_t size_ = 0;
 };
 
-// Sequential input: a file, or standard input for "-".
-class InputFile {
+// Returns true when `path` is relative and stays inside its folder (no "..", no root). Every path
+// that is found inside a file must be so.
+bool is_inside_path(const fs::path& path);
+
+// Plain files: read at any place, written once from the beginning, or extended record by record.
+
+// A read-only file. Reads go through pread, not a memory map: a file that is cut while it is read
+// then gives an error instead of a signal.
+class RandomAccessFile {
  public:
-  explicit InputFile(const std::string& path);
-  // Reads from the `descriptor`, which must stay open. `name` is for messages. A signal that asks
-  // us to stop calls `on_stop` once, and reading goes on to the end.
-  InputFile(int descriptor, std::string name, std::function<void()> on_stop);
-  // Reads up to `size` bytes; 0 only at the end. Throws SystemError, and Interrupted when a signal
-  // asks us to stop while it waits for a pipe.
-  std::size_t read(void* data, std::size_t size);
-  // Reads exactly `size` bytes or returns how many there were before the end.
-  std::size_t read_fully(void* data, std::size_t size);
-  // Does the same for a regular file. From a pipe it takes what has come, once nothing more comes
-  // for a moment, or little by little for longer: the reader need not wait for a full buffer.
-  // Returns at least 1, and 0 only at the end.
-  std::size_t read_what_comes(void* data, std::size_t size);
-  // True when more has come already, or the end; always of a regular file.
-  bool has_more() const;
-  // True for what is no regular file: reading may have to wait.
-  bool is_pipe() const { return waits_; }
-  // "train.txt" or "standard input": for error messages.
-  const std::string& name() const { return name_; }
+  // Throws SystemError, and FormatError for a path that is not a regular file.
+  explicit RandomAccessFile(const std::filesystem::path& path);
+  std::int64_t size() const { return size_; }
+  // Reads exactly `size` bytes from `offset`. Throws FormatError when the file ends before.
+  void read(std::int64_t offset, void* data, std::size_t size) const;
+  // Returns the complete content. Throws FormatError when that is more than `limit` bytes.
+  std::string text(std::int64_t limit) const;
+  // Gives the opened file another name, even if its first one was renamed or removed since. Returns
+  // false where the file system cannot do so.
+  bool hard_link(const std::filesystem::path& name) const;
+  // Returns the first bytes, as many as file_kind() wants.
+  std::string head() const;
+  // Returns content_hash() of the content. Throws Interrupted, if it may be stopped.
+  std::string hash(bool may_be_stopped = true) const;
 
  private:
-  void look_at_file();
-  void look_for_stop();
-
   std::string name_;
-  Descriptor file_;  // none for standard input
-  int descriptor_ = STDIN_FILENO;
-  bool waits_ = false;
-  std::function<void()> on_stop_;
+  Descriptor descriptor_;
+  std::int64_t size_ = 0;
 };
 
-// Standard output for data: buffered, checked, BrokenPipe on EPIPE. Refuses a terminal when
-// `binary` (UsageError with advice).
-class OutputStream {
+// Creates a file that must not exist yet. Errors name `shown_name`, which the user knows, and not
+// the temporary folder around the file.
+class NewFile {
  public:
-  explicit OutputStream(bool binary);
-  ~OutputStream();
-  OutputStream(const OutputStream&) = delete;
-  OutputStream& operator=(const OutputStream&) = delete;
+  NewFile(const std::filesystem::path& path, std::string shown_name);
   void write(const void* data, std::size_t size);
-  void write(std::string_view text) { write(text.data(), text.size()); }
-  void flush();
-  // flush() and check; call at the end of a successful run. (The destructor flushes, too, but has
-  // to keep errors for itself.)
+  // Closes and checks. Call it after the last write.
   void close();
 
  private:
-  void write_through(const void* data, std::size_t size);
-
-  std::string buffer_;
+  std::string shown_name_;
+  Descriptor descriptor_;
 };
 
-// True when `path` is relative and stays inside its folder (no "..", no root): the rule for every
-// path found inside a file.
-bool is_inside_path(const fs::path& path);
+// A file that grows by complete records.
+
+class AppendFile {
+ public:
+  // Opens an existing file. Throws SystemError, as the other functions do.
+  explicit AppendFile(const std::filesystem::path& path);
+  // Adds all of the record or, when the disk is full, nothing: the file is then cut back to its
+  // earlier length. Only a killed process may leave a part of a record.
+  void append(std::string_view record);
+  // Makes sure that the records are on the disk.
+  void sync();
+
+ private:
+  std::filesystem::path path_;
+  Descriptor descriptor_;
+};
 
 }  // namespace ql

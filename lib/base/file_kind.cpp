@@ -1,3 +1,5 @@
+// Implements the recognition of files by tables of patterns, and the advice for each kind.
+
 #include "base/file_kind.h"
 
 #include <fmt/format.h>
@@ -8,25 +10,26 @@
 
 #include "base/error.h"
 #include "base/provenance.h"
-#include "base/utf8.h"
+#include "base/strings.h"
 
 namespace ql {
 namespace {
 
 using namespace std::string_view_literals;
 
-// Says how far the beginning of a file agrees with a pattern.
+// A match is cut off when the head ends before the pattern does.
 enum class Match { kNo, kYes, kCutOff };
 
 struct Row {
   FileKind kind;
-  std::size_t offset;  // of the pattern in the file
-  // In binary rows '?' stands for any byte. In rows of text a blank stands for any blanks, or none,
-  // letters for both cases, '*' for all up to a quotation mark, and '>' for it or a blank.
+  std::size_t offset;  // where the pattern stands in the file
+  // In binary rows '?' stands for any byte. In rows of text a blank stands for any number of
+  // blanks, a letter for both cases, '*' for everything up to a quotation mark, and '>' for '>' or
+  // a blank.
   std::string_view pattern;
   const char* name;
-  const char* command = "";  // writes the content to a pipe; it takes "-" for FILE, too, unless
-  const char* advice = "";   // where no command does
+  const char* command = "";  // writes the content to a pipe; accepts "-" for FILE unless
+  const char* advice = "";   // used where no command exists
   bool wants_file = false;   // the command reads files only
 };
 
@@ -39,8 +42,8 @@ constexpr const char* kNumpy =
     "numpy.load(FILE).astype('<u4').tofile('ids.bin') writes its ids for qlbin pack --input u32";
 constexpr const char* kFetchAgain = "fetch the file itself, which this page was sent in place of";
 
-// Each pattern has three bytes at least: ids may begin with any two. All but those of letters alone
-// have bytes that no text in UTF-8 has there.
+// Each pattern has at least three bytes, because ids may begin with any two. All patterns except
+// those of letters alone have bytes that no text in UTF-8 has there.
 constexpr std::array kBinary = {
     Row{FileKind::kGzip, 0, "\x1F\x8B\x08"sv, "gzip data", "gzip -dc FILE"},
     Row{FileKind::kZstd, 0, "\x28\xB5\x2F\xFD"sv, "zstd data", "zstd -dc FILE"},
@@ -108,7 +111,7 @@ constexpr std::array kBinary = {
     Row{FileKind::kOther, 0, "\0asm"sv, "a program"},
 };
 
-// These stand in the place of a file that is elsewhere, or are text in a wrapping.
+// These texts replace a file that is elsewhere, or wrap other text.
 constexpr std::array kTexts = {
     Row{FileKind::kOther, 0, "version https://git-lfs.github.com/spec/"sv,
         "a pointer of Git LFS in place of the file", "", "fetch the file: git lfs pull"},
@@ -123,7 +126,7 @@ constexpr std::array kTexts = {
     Row{FileKind::kJsonText, 0, "{ \"text\" :"sv, "JSON with the text in it", "jq -r .text FILE"},
 };
 
-// Servers send these, without a line feed, in place of a file.
+// Servers send these texts, without a line feed, in place of a file.
 constexpr std::array kErrorPages = {"Entry not found"sv,
                                     "404: Not Found"sv,
                                     "Not Found"sv,
@@ -150,8 +153,8 @@ void skip_blanks(std::string_view& text) {
   while (!text.empty() && is_blank(text.front())) text.remove_prefix(1);
 }
 
-// Takes away what may stand before the first element of an HTML page: a byte order mark, blanks,
-// declarations <?...?> and comments. Returns false when one of them does not end.
+// Removes everything that may stand before the first element of an HTML page: a byte order mark,
+// blanks, declarations <?...?> and comments. Returns false when one of them does not end.
 bool skip_prologue(std::string_view& text) {
   if (begins_with_mark(text)) text.remove_prefix(kByteOrderMark.size());
   for (;;) {
@@ -183,7 +186,8 @@ Match match_text(const Row& row, std::string_view text) {
   return Match::kYes;
 }
 
-// The row of a head, or nullptr, and whether a longer head could have a binary row or one of text.
+// The row that a head matches, or null, and whether a longer head could match a binary row or a row
+// of text.
 struct Found {
   const Row* row = nullptr;
   bool binary_possible = false, text_possible = false;
@@ -196,7 +200,7 @@ Found find_row(std::string_view head) {
     possible = possible || match == Match::kCutOff;
   };
   for (const Row& row : kBinary) {
-    // The header of a tar archive has no line feed before this place, and most text has.
+    // The header of a tar archive has no line feed before this offset, and most text has one.
     const bool possible = row.offset == 0 || head.substr(0, row.offset).find('\n') == head.npos;
     if (possible) look(row, match_binary(row, head), found.binary_possible);
   }
@@ -246,15 +250,15 @@ const char* encoding_of(std::string_view head) {
   return encoding_without_mark(head);
 }
 
-// Text in place of ids: lines of visible ASCII. Ids of two bytes would all be above 2,312, and none
-// of them from 32,639 on.
+// Returns true for text in place of ids: lines of visible ASCII. Read as ids of two bytes, all of
+// it would lie from 2,313 to 32,638.
 bool is_ascii_text(std::string_view head) {
   constexpr std::size_t kEnough = 32;
   const auto is_visible = [](char c) { return (c >= ' ' && c <= '~') || is_blank(c); };
   return head.size() >= kEnough && std::all_of(head.begin(), head.end(), is_visible);
 }
 
-// Ids, programs and pictures have many zeros. Text has hardly any.
+// Ids, programs and pictures have many zero bytes. Text has hardly any.
 bool is_binary(std::string_view head) {
   constexpr std::size_t kEnough = 64;
   const auto zeros = static_cast<std::size_t>(std::count(head.begin(), head.end(), '\0'));
@@ -284,8 +288,8 @@ const char* name_of(Content content) {
   }
 }
 
-// Says how to get at the content that `command` writes. `packed_by` is what unpacks the file first,
-// as in "gzip -dc", or "".
+// Returns advice on how to get the content that `command` writes. `packed_by` is the command that
+// unpacks the file first, as in "gzip -dc", or "".
 std::string advice_to_run(std::string command, bool wants_file, Content expected,
                           const std::string& packed_by) {
   const bool takes_pipes = expected == Content::kText || expected == Content::kTextIds ||

@@ -1,4 +1,4 @@
-// Recognizes a file by its first bytes, before anything in it is believed.
+// Recognizes a file by its first bytes, before any number in it is trusted.
 #pragma once
 
 #include <cstddef>
@@ -31,7 +31,7 @@ enum class FileKind {
   kOther,        // any other kind, which no reader here takes
 };
 
-// This many first bytes are looked at, or all of a shorter file.
+// This many first bytes are examined, or all of a shorter file.
 constexpr std::size_t kHeadBytes = 4096;
 
 // Returns the kind of the file that begins with `head`.
@@ -45,10 +45,10 @@ enum class Outlook {
 };
 Outlook outlook(std::string_view head);
 
-// Throws a FormatError that names the kind of a file which begins with `head` but is not what is
-// `expected`, and says how to get at its content. Ids may look like text in another encoding, which
-// is therefore not refused for Content::kRawIds. `packed_by` is the command that unpacked the head,
-// as in "gzip -dc".
+// Throws a FormatError when the file that begins with `head` is not the `expected` content; it
+// names the file's kind and says how to get its content. Ids may look like text in another
+// encoding, so Content::kRawIds does not refuse such text. `packed_by` is the command that unpacked
+// the head, as in "gzip -dc".
 void check_kind(std::string_view head, Content expected, const std::string& name,
                 const std::string& packed_by = "");
 

@@ -1,13 +1,20 @@
+// Implements strict JSON: the checks on top of nlohmann_json, and its errors in our words.
+
 #include "base/json.h"
 
 #include <algorithm>
 #include <cmath>
+#include <istream>
+#include <set>
+#include <streambuf>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/file_kind.h"
-#include "base/nearest.h"
+#include "base/strings.h"
 
 namespace ql {
 
@@ -36,7 +43,7 @@ const char* type_name(const Json& json) {
   throw FormatError(where, fmt::format("expected {}, found {}", expected, type_name(found)));
 }
 
-// `where` makes the place's words, which a long list needs for a wrong item alone.
+// `where` returns the text of the place. A long list needs it only for a wrong item.
 template <typename Where>
 std::int64_t whole_number(const Json& value, const Where& where) {
   if (!value.is_number_integer()) wrong_type(where(), "a whole number", value);
@@ -68,8 +75,8 @@ std::string dump_json(const Json& json) {
 
 namespace {
 
-// Adds an item to those of an object or a list, with its later lines indented. Texts hold no ends
-// of lines: JSON writes these as \n.
+// Adds an item to an object or a list, with its second and further lines indented. A string value
+// has no line ends of its own: JSON writes these as \n.
 void add_item(std::string& items, std::string_view item) {
   items += items.empty() ? "\n  " : ",\n  ";
   while (!item.empty() && item.back() == '\n') item.remove_suffix(1);
@@ -204,6 +211,136 @@ void JsonObject::check_format(const std::string& format, std::int64_t version) c
         where_, fmt::format("version is {}, this program reads version {}", found_version, version),
         "use the release that wrote the file");
   }
+}
+
+// parse_json: nlohmann_json reads the text event by event (SAX), so duplicate keys and the depth
+// are seen before a document object would hide them.
+
+namespace {
+
+constexpr std::size_t kMaximumDepth = 64;
+
+// The events carry no position. This buffer records how far the lexer has read.
+class Text : public std::streambuf {
+ public:
+  explicit Text(std::string_view text) {
+    char* begin = const_cast<char*>(text.data());
+    setg(begin, begin, begin + text.size());
+  }
+  std::size_t read() const { return static_cast<std::size_t>(gptr() - eback()); }
+};
+
+// Removes the name, the place and the quotation from a text such as
+// "[json.exception.parse_error.101] parse error at line 1, column 2: syntax error while parsing
+// value - invalid literal; last read: 'nul'; expected ...". The caller states the place, and the
+// quotation may be long or invalid text.
+std::string without_place(std::string text) {
+  text.erase(0, text.find("] ") + 2);
+  if (text.rfind("parse error at ", 0) == 0) text.erase(0, text.find(": ") + 2);
+  const std::size_t quotation = text.find("; last read: ");
+  if (quotation == std::string::npos) return text;
+  const std::size_t expected = text.rfind("; expected ");
+  const bool followed = expected != std::string::npos && expected > quotation;
+  return text.erase(quotation, followed ? expected - quotation : std::string::npos);
+}
+
+// Names in messages stay readable, however long they are in the file.
+std::string shortened(const std::string& name) {
+  return name.size() <= 80 ? name : name.substr(0, 77) + "...";
+}
+
+// Builds the document from the events and stops at the first event that is refused.
+class StrictBuilder : public nlohmann::json_sax<Json> {
+ public:
+  Json result;
+  std::string problem;
+
+  bool null() override { return add(nullptr); }
+  bool boolean(bool value) override { return add(value); }
+  bool number_integer(number_integer_t value) override { return add(value); }
+  bool number_unsigned(number_unsigned_t value) override { return add(value); }
+  bool number_float(number_float_t value, const string_t&) override { return add(value); }
+  bool string(string_t& value) override { return add(std::move(value)); }
+  bool binary(binary_t&) override { return refuse("binary data"); }
+  bool start_object(std::size_t) override { return open(Json::object()); }
+  bool end_object() override {
+    open_.pop_back();
+    keys_.pop_back();
+    return true;
+  }
+  bool start_array(std::size_t) override { return open(Json::array()); }
+  bool end_array() override { return end_object(); }
+  bool key(string_t& name) override {
+    if (!keys_.back().insert(name).second) {
+      return refuse(fmt::format("the key '{}' stands here twice", shortened(name)));
+    }
+    key_ = std::move(name);
+    return true;
+  }
+  bool parse_error(std::size_t, const std::string&, const Json::exception& error) override {
+    return refuse(without_place(error.what()));
+  }
+
+ private:
+  bool refuse(std::string text) {
+    problem = std::move(text);
+    return false;
+  }
+  Json* place(Json&& value) {
+    if (open_.empty()) {
+      result = std::move(value);
+      return &result;
+    }
+    Json& parent = *open_.back();
+    if (parent.is_array()) {
+      parent.push_back(std::move(value));
+      return &parent.back();
+    }
+    // The key is known to be new. A search through the keys would make long objects quadratic.
+    auto& members = parent.get_ref<Json::object_t&>();
+    members.Container::emplace_back(key_, std::move(value));
+    return &members.Container::back().second;
+  }
+  bool add(Json&& value) {
+    place(std::move(value));
+    return true;
+  }
+  bool open(Json&& value) {
+    if (open_.size() >= kMaximumDepth) {
+      return refuse(fmt::format("nested deeper than {} levels", kMaximumDepth));
+    }
+    open_.push_back(place(std::move(value)));
+    keys_.emplace_back();
+    return true;
+  }
+
+  std::vector<Json*> open_;
+  std::vector<std::set<std::string>> keys_;
+  std::string key_;
+};
+
+// Returns the place of the last character read. Lines and columns count from 1.
+std::string place_of(std::string_view text, std::size_t read, const std::string& where) {
+  const std::string_view before = text.substr(0, read == 0 ? 0 : read - 1);
+  const auto line = std::count(before.begin(), before.end(), '\n') + 1;
+  const std::size_t line_start = before.rfind('\n') + 1;
+  return fmt::format("{}: line {}, column {}", where, line, before.size() - line_start + 1);
+}
+
+}  // namespace
+
+Json parse_json(std::string_view text, const std::string& where) {
+  // The lexer takes a NUL byte for the end and would ignore everything after it.
+  if (const std::size_t at = text.find('\0'); at != std::string_view::npos) {
+    throw FormatError(place_of(text, at + 1, where), "a NUL byte is not JSON");
+  }
+  StrictBuilder builder;
+  Text buffer(text);
+  std::istream stream(&buffer);
+  if (!Json::sax_parse(stream, &builder)) {
+    throw FormatError(place_of(text, buffer.read(), where), builder.problem);
+  }
+  return std::move(builder.result);
 }
 
 }  // namespace ql

@@ -1,43 +1,53 @@
-// Strict JSON: what nlohmann_json lets pass silently (duplicate keys, -1 as an unsigned number, 1.9
-// as a whole one) is an error here, and every error names the file and the key.
+// Strict JSON, and structs as JSON objects: one table of keys gives reading, writing and bounds.
 #pragma once
+
+#include <nlohmann/json.hpp>
 
 #include <cstdint>
 #include <filesystem>
-#include <nlohmann/json.hpp>
+#include <limits>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 #include <vector>
+
+#include "base/error.h"
+#include "base/strings.h"
 
 namespace ql {
 
-// Keys in insertion order, so that files read as they were written.
+// Strict JSON: duplicate keys, -1 as an unsigned number and 1.9 as a whole number, which
+// nlohmann_json accepts silently, are errors here. Every error names the file and the key.
+
+// Keys keep the order of insertion, so that a file that is read and written again does not change.
 using Json = nlohmann::ordered_json;
 
-// Parses; duplicate keys, trailing text, invalid UTF-8 and nesting deeper than 64 are FormatErrors
-// at "where: line L". `where` is the file's name.
+// Parses `text`. Duplicate keys, trailing text, invalid UTF-8 and nesting deeper than 64 are
+// FormatErrors at "where: line L". `where` is the file's name.
 Json parse_json(std::string_view text, const std::string& where);
 Json read_json(const std::filesystem::path& path);
 
-// Indented by two, newline at the end.
+// Returns `json` indented by two, with a newline at the end.
 std::string dump_json(const Json& json);
 
-// Makes the text that dump_json() makes of an object, without the object: nlohmann_json needs
-// memory to destroy a tree, and ends the process when there is none.
+// Makes the same text as dump_json() does for an object, without building the object: nlohmann_json
+// needs memory to destroy a tree, and ends the process when there is none.
 class JsonObjectText {
  public:
-  // `value` is the value's own text, as dump_json() makes it, with or without the end of its line.
+  // `value` is the value's own text, as dump_json() makes it, with or without the final newline.
   void add(std::string_view key, std::string_view value);
   std::string text() const;
 
  private:
   std::string items_;
 };
-// The text of a list, likewise.
+// Returns the text of a list in the same way.
 std::string json_list_text(const std::vector<std::string>& items);
 
-// Typed access to one object. Construct it where the object is known; `where` is "file" or
-// "file: key". All getters throw FormatError with the place, the expected and the found type.
+// Typed access to one object. `where` is "file" or "file: key". All getters throw FormatError with
+// the place, the expected type and the found type.
 class JsonObject {
  public:
   JsonObject(const Json& json, std::string where);
@@ -52,10 +62,10 @@ class JsonObject {
   std::vector<std::int64_t> integers(const std::string& key) const;
   std::vector<bool> booleans(const std::string& key) const;
   std::vector<std::string> texts(const std::string& key) const;
-  // Throws when a key outside `known` is present, with the nearest known one.
+  // Throws FormatError for a key that is not in `known`, and names the nearest known one.
   void refuse_unknown(const std::vector<std::string>& known) const;
-  // Throws FormatError unless "format", the first key of every JSON file of ours, is this, and
-  // UnknownVersion unless "version", the second, is.
+  // Throws FormatError unless the value of "format", the first key of all our JSON files, is
+  // `format`; throws UnknownVersion unless that of "version", the second key, is `version`.
   void check_format(const std::string& format, std::int64_t version) const;
   const Json& json() const { return *json_; }
   const std::string& where() const { return where_; }
@@ -67,5 +77,231 @@ class JsonObject {
   const Json* json_;
   std::string where_;
 };
+
+// A struct as a JSON object, with a row for each key: reading, writing, bounds and the list of keys
+// come from one table. Next to the struct stands
+//
+//   constexpr auto keys_of(const Best&) {
+//     return [](auto& best, const auto& row) {
+//       row("step", best.step, {0}, kRequired);
+//       row("loss", best.loss, {}, kRequired);
+//     };
+//   }
+//
+// A member is a whole number, a real number, true or false, a text, a list of whole numbers, of
+// texts or of true and false, an enumeration with names (base/strings.h), a struct with keys of its
+// own, or one of these as std::optional: without a value its key is absent.
+
+// A number, or each item of a list, must lie in this range; both ends are allowed. `text` completes
+// "must be" where the two ends do not describe the range.
+struct Range {
+  static constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  constexpr Range(double at_least = -kInfinity, double at_most = kInfinity, const char* text = "")
+      : least(at_least), most(at_most), words(text) {}
+  double least, most;
+  const char* words;
+};
+
+inline constexpr Range kBelowOne(0, 0x1.fffffffffffffp-1, "at least 0 and less than 1");
+
+// A row may carry a sum of these marks.
+constexpr unsigned kRequired = 1;         // an object without the key is refused
+constexpr unsigned kMayChange = 2;        // a resumed run may have another value
+constexpr unsigned kMayChangeByName = 4;  // the same, where the command line names the key
+
+// Adds a conflict such as "batch is 0, must be at least 1". Returns true when the value is allowed.
+template <typename Number>
+bool check_range(const std::string& where, const std::string& name, Number value,
+                 const Range& range, Conflicts& conflicts) {
+  if (static_cast<double>(value) >= range.least && static_cast<double>(value) <= range.most) {
+    return true;
+  }
+  std::string allowed = range.words;
+  if (allowed.empty()) {
+    allowed = range.most == Range::kInfinity ? fmt::format("at least {}", range.least)
+                                             : fmt::format("{} to {}", range.least, range.most);
+  }
+  conflicts.add(where, fmt::format("{} is {}, must be {}", name, value, allowed));
+  return false;
+}
+// Throws the conflict as ConfigError.
+template <typename Number>
+void check_range(const std::string& where, const std::string& name, Number value,
+                 const Range& range) {
+  Conflicts conflicts;
+  check_range(where, name, value, range, conflicts);
+  conflicts.raise();
+}
+
+template <typename Value>
+void check_value(const std::string& where, const char* key, const Value& value, const Range& range,
+                 Conflicts& conflicts) {
+  if constexpr (std::is_arithmetic_v<Value>) {
+    check_range(where, key, value, range, conflicts);
+  }
+}
+// Adds the first item that is outside the range only, because a list from a file may be long.
+inline void check_value(const std::string& where, const char* key,
+                        const std::vector<std::int64_t>& list, const Range& range,
+                        Conflicts& conflicts) {
+  for (const std::int64_t item : list) {
+    if (!check_range(where, fmt::format("an item of {}", key), item, range, conflicts)) return;
+  }
+}
+template <typename Value>
+void check_value(const std::string& where, const char* key, const std::optional<Value>& value,
+                 const Range& range, Conflicts& conflicts) {
+  if (value) check_value(where, key, *value, range, conflicts);
+}
+
+// Returns a callable that checks one member at a time. Both arguments must outlive it.
+inline auto key_checker(const std::string& where, Conflicts& conflicts) {
+  return [&](const char* key, const auto& value, const Range& range = {}, unsigned = 0) {
+    check_value(where, key, value, range, conflicts);
+  };
+}
+
+// Adds every member that is outside its range.
+template <typename Struct>
+void check_keys(const std::string& where, const Struct& all, Conflicts& conflicts) {
+  keys_of(all)(all, key_checker(where, conflicts));
+}
+
+// Returns the keys that have all of these marks, in the order in which they are written.
+template <typename Struct>
+std::vector<std::string> key_names(unsigned wanted = 0) {
+  std::vector<std::string> names;
+  const Struct all{};
+  keys_of(all)(all, [&](const char* key, const auto&, const Range& = {}, unsigned marks = 0) {
+    if ((marks & wanted) == wanted) names.emplace_back(key);
+  });
+  return names;
+}
+
+template <typename Struct>
+Struct read_keys(const JsonObject& json);
+
+template <typename Value>
+void read_value(const JsonObject& json, const char* key, Value& value) {
+  if constexpr (std::is_same_v<Value, bool>) {
+    value = json.boolean(key);
+  } else if constexpr (std::is_same_v<Value, std::int64_t>) {
+    value = json.integer(key);
+  } else if constexpr (std::is_same_v<Value, double>) {
+    value = json.real(key);
+  } else if constexpr (std::is_same_v<Value, std::string>) {
+    value = json.text(key);
+  } else if constexpr (std::is_same_v<Value, std::vector<std::int64_t>>) {
+    value = json.integers(key);
+  } else if constexpr (std::is_same_v<Value, std::vector<bool>>) {
+    value = json.booleans(key);
+  } else if constexpr (std::is_same_v<Value, std::vector<std::string>>) {
+    value = json.texts(key);
+  } else if constexpr (std::is_enum_v<Value>) {
+    value = value_named<Value>(json.text(key), json.where() + ": " + key);
+  } else {
+    value = read_keys<Value>(json.object(key));
+  }
+}
+template <typename Value>
+void read_value(const JsonObject& json, const char* key, std::optional<Value>& value) {
+  read_value(json, key, value.emplace());
+}
+
+// Returns a callable that reads one member at a time. It ignores other keys, so it can read objects
+// that other programs write. `json` must outlive it.
+inline auto key_reader(const JsonObject& json) {
+  return [&json](const char* key, auto& value, const Range& = {}, unsigned marks = 0) {
+    if ((marks & kRequired) != 0 || json.has(key)) read_value(json, key, value);
+  };
+}
+
+// Members whose keys are absent keep their default. Throws FormatError for missing and unknown
+// keys, wrong types and unknown names. Values outside their range are added to `conflicts`.
+template <typename Struct>
+Struct read_keys(const JsonObject& json, Conflicts& conflicts) {
+  json.refuse_unknown(key_names<Struct>());
+  Struct all;
+  keys_of(all)(all, key_reader(json));
+  check_keys(json.where(), all, conflicts);
+  return all;
+}
+// Throws conflicts as ConfigError.
+template <typename Struct>
+Struct read_keys(const JsonObject& json) {
+  Conflicts conflicts;
+  Struct all = read_keys<Struct>(json, conflicts);
+  conflicts.raise();
+  return all;
+}
+
+template <typename Value>
+inline constexpr bool kIsOptional = false;
+template <typename Value>
+inline constexpr bool kIsOptional<std::optional<Value>> = true;
+
+template <typename Struct>
+Json write_keys(const Struct& all);
+
+template <typename Value>
+Json written(const Value& value) {
+  if constexpr (std::is_enum_v<Value>) {
+    return to_text(value);
+  } else if constexpr (std::is_constructible_v<Json, const Value&>) {
+    return value;
+  } else {
+    return write_keys(value);
+  }
+}
+template <typename Value>
+Json written(const std::optional<Value>& value) {
+  return value ? written(*value) : Json();
+}
+
+template <typename Struct>
+Json write_keys(const Struct& all) {
+  Json json = Json::object();
+  keys_of(all)(all, [&](const char* key, const auto& value, const Range& = {}, unsigned = 0) {
+    if (Json made = written(value); !made.is_null()) json[key] = std::move(made);
+  });
+  return json;
+}
+
+// Returns the same text as dump_json(write_keys(all)) does, without building a tree.
+template <typename Struct>
+std::string keys_text(const Struct& all);
+
+template <typename Value>
+std::string written_text(const Value& value) {
+  if constexpr (std::is_enum_v<Value> || std::is_arithmetic_v<Value> ||
+                std::is_same_v<Value, std::string>) {
+    return dump_json(written(value));
+  } else {
+    return keys_text(value);
+  }
+}
+template <typename Item>
+std::string written_text(const std::vector<Item>& list) {
+  std::vector<std::string> items;
+  for (const Item& item : list) items.push_back(written_text(item));
+  return json_list_text(items);
+}
+
+template <typename Struct>
+std::string keys_text(const Struct& all) {
+  JsonObjectText object;
+  const auto add = [&object](const char* key, const auto& value) {
+    object.add(key, written_text(value));
+  };
+  keys_of(all)(all, [&](const char* key, const auto& value, const Range& = {}, unsigned = 0) {
+    using Value = std::decay_t<decltype(value)>;
+    if constexpr (kIsOptional<Value>) {
+      if (value) add(key, *value);
+    } else {
+      add(key, value);
+    }
+  });
+  return object.text();
+}
 
 }  // namespace ql

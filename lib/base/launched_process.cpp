@@ -1,10 +1,11 @@
+// Reads the variables of torchrun, mpirun and srun.
 #include "base/launched_process.h"
 
 #include <array>
 
+#include "base/bytes.h"
 #include "base/error.h"
-#include "base/hash.h"
-#include "base/number.h"
+#include "base/strings.h"
 
 namespace ql {
 

@@ -1,8 +1,19 @@
+// Implements the log sink and the progress bar that share the terminal.
+
 #include "base/log.h"
 
+#include <fmt/ranges.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
 #include <atomic>
+#include <cmath>
+#include <cstdio>
 #include <mutex>
 #include <utility>
+
+#include "base/strings.h"
 
 namespace ql {
 
@@ -35,6 +46,183 @@ void log_line(LogLevel level, const std::string& line) {
   if (level > current_level) return;
   const std::lock_guard<std::mutex> lock(holder().mutex);
   if (holder().sink) holder().sink(level, line);
+}
+
+namespace {
+
+constexpr std::size_t kBarCells = 20;
+
+struct Screen {
+  std::mutex mutex;
+  ProgressStyle style;
+  bool drawn = false;
+};
+
+Screen& screen() {
+  static Screen instance;
+  return instance;
+}
+
+// Writes everything at once, so that lines of several processes do not mix. Ignores errors: there
+// is no place left to report them.
+void put(const std::string& text) {
+  std::fwrite(text.data(), 1, text.size(), stderr);
+  std::fflush(stderr);
+}
+
+void clear_locked() {
+  if (std::exchange(screen().drawn, false)) put("\r\x1b[K");
+}
+
+std::size_t terminal_width() {
+  winsize size = {};
+  if (::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
+  return 80;
+}
+
+// Returns "[======>             ] ", or nothing when `part` is negative: the total is then unknown.
+std::string cells_of_bar(double part) {
+  if (part < 0) return "";
+  const auto full = static_cast<std::size_t>(std::min(part, 1.0) * kBarCells);
+  std::string cells(full, '=');
+  if (full < kBarCells) cells += '>';
+  cells.resize(kBarCells, ' ');
+  return "[" + cells + "] ";
+}
+
+// Continuation bytes of UTF-8 take no column.
+bool takes_column(char byte) { return (static_cast<unsigned char>(byte) & 0xC0U) != 0x80U; }
+
+std::size_t columns_of(const std::string& text) {
+  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), takes_column));
+}
+
+// Cuts after `columns` characters.
+std::string fit(const std::string& text, std::size_t columns) {
+  std::size_t used = 0;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    if (takes_column(text[at]) && used++ == columns) return text.substr(0, at);
+  }
+  return text;
+}
+
+// Appends as many of the first words to `start` as `columns` hold. Only the first word may be cut.
+std::string fit_words(std::string start, const Progress::Words& words, std::size_t columns) {
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    std::string longer = start + (i > 0 ? ", " : "") + words[i];
+    if (i > 0 && columns_of(longer) > columns) break;
+    start = std::move(longer);
+  }
+  return fit(start, columns);
+}
+
+std::string rate_text(double rate) {
+  if (rate >= 100) return with_thousands(std::llround(std::min(rate, 1e18)));
+  return fmt::format("{:.3g}", rate);
+}
+
+ProgressStyle current_style() {
+  const std::lock_guard<std::mutex> lock(screen().mutex);
+  return screen().style;
+}
+
+}  // namespace
+
+void set_progress_style(const ProgressStyle& style) {
+  const std::lock_guard<std::mutex> lock(screen().mutex);
+  clear_locked();
+  screen().style = style;
+}
+
+void print_above_progress(const std::string& line) {
+  const std::lock_guard<std::mutex> lock(screen().mutex);
+  clear_locked();
+  put(line + "\n");
+}
+
+std::string progress_text(const std::string& title, const std::string& unit, std::int64_t done,
+                          std::int64_t total, double per_second, const std::string& note) {
+  std::string text = title + ": " + with_thousands(done);
+  if (total > 0) {
+    const double part = static_cast<double>(done) / static_cast<double>(total);
+    text += fmt::format(" of {} {} ({:.0f}%)", with_thousands(total), unit, std::floor(100 * part));
+  } else {
+    text += " " + unit;
+  }
+  if (per_second > 0) text += fmt::format(", {}/s", rate_text(per_second));
+  if (per_second > 0 && total > done) {
+    text += fmt::format(", {} left", human_seconds(static_cast<double>(total - done) / per_second));
+  }
+  if (!note.empty()) text += ", " + note;
+  return text;
+}
+
+Progress::Progress(std::string title, std::string unit, std::int64_t total)
+    : title_(std::move(title)),
+      unit_(std::move(unit)),
+      total_(total),
+      start_(current_style().now()),
+      last_draw_(start_) {}
+
+Progress::~Progress() { clear(); }
+
+double Progress::seconds() const {
+  return std::chrono::duration<double>(current_style().now() - start_).count();
+}
+
+bool Progress::is_time_to_draw(bool& bar) {
+  if (finished_ || log_level() < LogLevel::kInfo) return false;
+  const ProgressStyle style = current_style();
+  const auto now = style.now();
+  if (now - last_draw_ < (style.bar ? style.bar_interval : style.line_interval)) return false;
+  last_draw_ = now;
+  bar = style.bar;
+  return true;
+}
+
+void Progress::draw(bool bar, double part, const Words& words) {
+  if (!bar) {
+    log_line(LogLevel::kInfo, fmt::format("{}", fmt::join(words, ", ")));
+    return;
+  }
+  const std::string line = fit_words(cells_of_bar(part), words, terminal_width() - 1);
+  const std::lock_guard<std::mutex> lock(screen().mutex);
+  put("\r" + line + "\x1b[K");
+  screen().drawn = true;
+}
+
+double Progress::rate() const {
+  const double time = seconds();
+  return time > 0 ? static_cast<double>(done_) / time : 0;
+}
+
+void Progress::update(std::int64_t done, const std::string& note) {
+  done_ = done;
+  bool bar = false;
+  if (!is_time_to_draw(bar)) return;
+  const double part =
+      total_ > 0 ? std::max(0.0, static_cast<double>(done_) / static_cast<double>(total_)) : -1.0;
+  draw(bar, part, {progress_text(title_, unit_, done_, total_, rate(), note)});
+}
+
+void Progress::show(double part, const std::function<Words()>& words) {
+  bool bar = false;
+  if (is_time_to_draw(bar)) draw(bar, part, words());
+}
+
+void Progress::finish(const std::string& note) {
+  if (std::exchange(finished_, true)) return;
+  clear();
+  std::string text = fmt::format("{}: {} {} in {}", title_, with_thousands(done_), unit_,
+                                 human_seconds(seconds()));
+  if (rate() > 0) text += fmt::format(", {}/s", rate_text(rate()));
+  if (!note.empty()) text += ", " + note;
+  log_line(LogLevel::kInfo, text);
+}
+
+void Progress::clear() {
+  const std::lock_guard<std::mutex> lock(screen().mutex);
+  clear_locked();
 }
 
 }  // namespace ql

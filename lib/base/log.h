@@ -1,15 +1,20 @@
-// Words for people, on stderr. Data never goes here.
-//
-// The library logs through these functions only; a program that embeds it installs its own sink or
-// none (the default sink of the library discards everything, run_tool installs stderr's).
+// Messages for people, on stderr, and the progress bar.
 #pragma once
 
 #include <fmt/format.h>
 
+#include <chrono>
+#include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 namespace ql {
+
+// Messages for people go to stderr. Data never goes there.
+//
+// The library logs through these functions only. A program that embeds it installs its own sink or
+// none: without one everything is discarded. run_tool installs a sink that writes to stderr.
 
 enum class LogLevel { kQuiet = 0, kWarning = 1, kInfo = 2, kDebug = 3 };
 
@@ -31,5 +36,59 @@ template <typename... Args>
 void log_debug(fmt::format_string<Args...> format, Args&&... args) {
   log_line(LogLevel::kDebug, fmt::format(format, std::forward<Args>(args)...));
 }
+
+// On a terminal a progress bar, redrawn at most 6 times a second, with rate and remaining time.
+// Otherwise one plain line a minute, and nothing with --quiet.
+
+// All Progress objects show themselves in this style. The library never draws by itself: run_tool
+// switches the bar on when stderr is a terminal.
+struct ProgressStyle {
+  bool bar = false;                             // draw on stderr instead of logging lines
+  std::chrono::milliseconds bar_interval{170};  // at most 6 times a second
+  std::chrono::milliseconds line_interval{60'000};
+  // Tests have a clock of their own.
+  std::function<std::chrono::steady_clock::time_point()> now = std::chrono::steady_clock::now;
+};
+void set_progress_style(const ProgressStyle& style);
+
+class Progress {
+ public:
+  // `unit` is the thing counted ("tokens"); a `total` of 0 means that it is unknown.
+  Progress(std::string title, std::string unit, std::int64_t total = 0);
+  ~Progress();  // clears the bar if finish() was not called
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  // `done` is absolute. Calls are cheap: until it is time to draw, they only look at the clock.
+  // `note` (loss, perplexity ...) follows the bar.
+  void update(std::int64_t done, const std::string& note = "");
+  // Shows words of the caller's own, the most important first, in place of count, rate and
+  // remaining time. `part` is the share that is done, from 0 to 1. After the bar follow as many of
+  // the first words as fit the terminal; a plain line has all of them. `words` is only called when
+  // a line is drawn.
+  using Words = std::vector<std::string>;
+  void show(double part, const std::function<Words()>& words);
+  // Clears the bar and logs one summary line at info level.
+  void finish(const std::string& note = "");
+  // Clears the bar so that another line can be printed; the next update draws it again.
+  void clear();
+
+ private:
+  double seconds() const;
+  double rate() const;
+  bool is_time_to_draw(bool& bar);
+  static void draw(bool bar, double part, const Words& words);
+  std::string title_, unit_;
+  std::int64_t total_, done_ = 0;
+  std::chrono::steady_clock::time_point start_, last_draw_;
+  bool finished_ = false;
+};
+
+// Prints a line on stderr; a drawn bar makes room for it. Any thread may call it.
+void print_above_progress(const std::string& line);
+
+// Returns what a Progress shows: "read: 12,000 of 48,000 tokens (25%), 6,000/s, 6.0s left".
+std::string progress_text(const std::string& title, const std::string& unit, std::int64_t done,
+                          std::int64_t total, double per_second, const std::string& note);
 
 }  // namespace ql

@@ -1,5 +1,4 @@
-// One option table per tool. The parser, --help, the man page's OPTIONS section and the bash
-// completion all come from it, so they cannot disagree.
+// One option table per tool gives the parser, --help, the man page's OPTIONS and the completion.
 #pragma once
 
 #include <cmath>
@@ -7,16 +6,20 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 namespace ql {
+
+// The table of options is the only source, so parser, help, man page and bash completion agree.
 
 enum class OptionType {
   kFlag,         // no value
   kText,         // any text
   kFile,         // a path; "-" where the help says so
   kFolder,       // a path of a folder
-  kInteger,      // whole number with unit, see base/number.h
+  kInteger,      // whole number with unit, see base/strings.h
   kReal,         // real number
   kIntegerList,  // comma-separated whole numbers
   kChoice,       // one of `choices`
@@ -30,8 +33,8 @@ struct Option {
   std::string help;                  // one or two sentences, no trailing newline
   std::string default_value;         // as typed; empty: no default
   std::vector<std::string> choices;  // for kChoice
-  // Returns words that the completion offers beside files, or for a text: names of presets, keys.
-  // It is called only where the completion is made.
+  // Returns words that the completion offers in addition to files, or for a text: names of presets,
+  // keys. It is called only to make the completion.
   std::function<std::vector<std::string>()> offered;
   bool required = false;
   bool repeatable = false;           // may be given several times; each use adds a value
@@ -41,13 +44,13 @@ struct Option {
 };
 
 struct Example {
-  std::string command;  // a whole shell line
+  std::string command;  // a complete shell line
   std::string meaning;
 };
 
-// A tool without subcommands has one Command with an empty name. Such a command at the head of
-// others is the tool's default: what runs when the first argument is not the name of another. With
-// others beside it, it takes no positional arguments: they could not be told from a mistyped name.
+// A tool without subcommands has one Command with an empty name. If such a command is the first of
+// several, it is the default: it runs when the first argument is not another command's name. It
+// then takes no positional arguments, because a mistyped command would look like one.
 struct Command {
   std::string name;        // "pack"
   std::string summary;     // one line, lower case, no full stop
@@ -62,8 +65,8 @@ struct ToolTable {
   std::vector<Command> commands;
 };
 
-// The values of one command line after parsing. They have been checked: no getter fails because of
-// what a user typed. Asking for an option the table does not have, for the wrong type, or for one
+// The values of one command line after parsing. They have been checked, so no getter fails because
+// of a user's input. Asking for an option that is not in the table, for the wrong type, or for one
 // value where there is none (see has()), is a programming error (std::logic_error).
 class Options {
  public:
@@ -79,13 +82,13 @@ class Options {
   std::string text(const std::string& name) const;  // kText, kFile, kFolder, kChoice
   std::int64_t integer(const std::string& name) const;
   double real(const std::string& name) const;
-  // kIntegerList, or a repeatable kInteger; the items of all uses. Empty when not given.
+  // For kIntegerList or a repeatable kInteger: the items of all uses. Empty when not given.
   std::vector<std::int64_t> integers(const std::string& name) const;
   // One text per use of a repeatable option. Empty when not given.
   std::vector<std::string> texts(const std::string& name) const;
 
-  // Every option of the command with a value, as typed or by default (several values with blanks
-  // between): for provenance. The options that all commands share are left out.
+  // Returns every option of the command that has a value, typed or default (several values with
+  // blanks between them), for provenance. The options that all commands share are left out.
   std::map<std::string, std::string> resolved() const;
 
  private:
@@ -100,19 +103,174 @@ class Options {
   std::map<std::string, bool> given_;
 };
 
-// `arguments` without the program's name. `tool` must outlive the result. Throws UsageError that
-// names the option, the value, what is allowed, and the nearest option for a mistyped one.
-// Options that every command has (help, version, quiet, verbose) are added by parse and render.
+// Parses `arguments`, which do not include the program's name. `tool` must outlive the result.
+// Throws UsageError that names the option, the value, the allowed values, and the nearest option
+// for a mistyped one. Parsing and rendering add the options that every command has (help, version,
+// quiet, verbose).
 Options parse_options(const ToolTable& tool, const std::vector<std::string>& arguments);
 
-// --help of the tool (command == nullptr: the list of commands, after the help of the default
-// command if there is one) or of one command.
+// Returns --help of one command, or of the tool for a null `command`: the list of commands, after
+// the help of the default command if there is one.
 std::string render_help(const ToolTable& tool, const Command* command);
 
-// The OPTIONS section of the tool's man page in mdoc(7) macros.
+// Returns the OPTIONS section of the tool's man page in mdoc(7) macros.
 std::string render_man_options(const ToolTable& tool);
 
-// A bash completion script for the tool.
+// Returns a bash completion script for the tool.
 std::string render_bash_completion(const ToolTable& tool);
 
+// Builders for the rows of an option table.
+
+// The arguments are named after the members of Option that they set.
+inline Option make_option(std::string name, OptionType type, std::string value_name,
+                          std::string help, std::string default_value = "") {
+  Option option;
+  option.name = std::move(name);
+  option.type = type;
+  option.value_name = std::move(value_name);
+  option.help = std::move(help);
+  option.default_value = std::move(default_value);
+  return option;
+}
+
+inline Option make_flag(std::string name, std::string help) {
+  return make_option(std::move(name), OptionType::kFlag, "", std::move(help));
+}
+
+// The first of the choices is the default.
+inline Option make_choice(std::string name, std::string value_name, std::string help,
+                          std::vector<std::string> choices) {
+  Option option = make_option(std::move(name), OptionType::kChoice, std::move(value_name),
+                              std::move(help), choices.front());
+  option.choices = std::move(choices);
+  return option;
+}
+
+// Makes an option of several whole numbers.
+inline Option make_integers(std::string name, std::string value_name, std::string help,
+                            std::string default_value = "", std::int64_t minimum = INT64_MIN,
+                            std::int64_t maximum = INT64_MAX) {
+  Option option = make_option(std::move(name), OptionType::kIntegerList, std::move(value_name),
+                              std::move(help), std::move(default_value));
+  option.minimum = minimum;
+  option.maximum = maximum;
+  return option;
+}
+
+// Makes an option of a whole number "N".
+inline Option make_integer(std::string name, std::string help, std::string default_value = "",
+                           std::int64_t minimum = INT64_MIN, std::int64_t maximum = INT64_MAX) {
+  Option option = make_integers(std::move(name), "N", std::move(help), std::move(default_value),
+                                minimum, maximum);
+  option.type = OptionType::kInteger;
+  return option;
+}
+
+// Makes an option of a real number.
+inline Option make_real(std::string name, std::string value_name, std::string help,
+                        std::string default_value, double least, double most) {
+  Option option = make_option(std::move(name), OptionType::kReal, std::move(value_name),
+                              std::move(help), std::move(default_value));
+  option.least = least;
+  option.most = most;
+  return option;
+}
+
+inline Option required(Option option) {
+  option.required = true;
+  return option;
+}
+
+inline Option repeatable(Option option) {
+  option.repeatable = true;
+  return option;
+}
+
+inline Option without_default(Option option) {
+  option.default_value.clear();
+  return option;
+}
+
+// `words` returns the words that the completion offers.
+inline Option offering(std::function<std::vector<std::string>()> words, Option option) {
+  option.offered = std::move(words);
+  return option;
+}
+
+inline Option with_letter(char letter, Option option) {
+  option.letter = letter;
+  return option;
+}
+
+inline std::vector<Option> joined(std::vector<Option> options, const std::vector<Option>& more) {
+  options.insert(options.end(), more.begin(), more.end());
+  return options;
+}
+
 }  // namespace ql
+
+namespace ql::internal {
+
+// Shared by the sources of base/options.h and base/tool.cpp only.
+
+// Returns --help, --version, --quiet and --verbose, which every command has.
+const std::vector<Option>& common_options();
+
+// Returns the command's own options followed by the common ones.
+std::vector<const Option*> all_options(const Command& command);
+
+// Returns true when the tool's first argument can pick a command.
+bool has_named_commands(const ToolTable& tool);
+
+// Returns the command that needs no name (the only one, or the default of several), or null.
+const Command* default_command(const ToolTable& tool);
+
+// Returns "qlbin pack", or "qltrain" for a tool without named commands.
+std::string full_name(const ToolTable& tool, const Command& command);
+
+// Returns the value's name that help shows after the option, such as "DIR", or "" for a flag.
+std::string option_value(const Option& option);
+
+// Returns the option's help and the rest that the table states about it, each a sentence or more.
+std::vector<std::string> option_sentences(const Option& option);
+
+// The smallest and largest number of file names that a pattern like "[FILE...|-]" allows.
+struct PositionalRange {
+  std::size_t minimum = 0;
+  std::size_t maximum = 0;
+};
+PositionalRange positional_range(const Command& command);
+
+// Returns the problem with one value typed for `option` ("expected an integer ..."), or "".
+std::string value_problem(const Option& option, const std::string& value);
+
+// Composes UsageErrors about one command, or about the tool when `command` is null. They name the
+// command and end with a suggestion or a pointer to the help.
+class Complaint {
+ public:
+  Complaint(const ToolTable& tool, const Command* command);
+  [[noreturn]] void raise(const std::string& what, const std::string& suggestion = "") const;
+
+ private:
+  std::string where_, see_;
+};
+
+// Returns the option nearest to a mistyped "--name", with its dashes, or "" when none is near.
+std::string nearest_option(const std::string& typed, const std::vector<const Option*>& options);
+
+// An unchecked command line in its parts: every use of an option in order ("true" for a flag), and
+// the arguments that belong to no option.
+struct SplitLine {
+  std::vector<std::pair<const Option*, std::string>> uses;
+  std::vector<std::string> positional;
+};
+SplitLine split_line(const std::vector<std::string>& arguments,
+                     const std::vector<const Option*>& options, const Complaint& complaint);
+
+// Returns a summary as a sentence: "say hello" -> "Say hello.".
+std::string sentence(std::string text);
+
+// Breaks `text` at blanks so that no line is wider than `width`. Longer words are not cut.
+std::vector<std::string> wrap(std::string_view text, std::size_t width);
+
+}  // namespace ql::internal

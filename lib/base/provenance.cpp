@@ -1,10 +1,12 @@
+// Implements provenance: the command line as text, shortened where it is long.
+
 #include "base/provenance.h"
 
 #include <fmt/ranges.h>
 
 #include <algorithm>
 
-#include "base/number.h"
+#include "base/strings.h"
 #include "base/tool.h"
 
 namespace ql {
@@ -12,7 +14,7 @@ namespace ql {
 namespace {
 
 constexpr std::size_t kMostBytes = std::size_t{16} << 10;
-// Escapes in JSON may make a byte six, and two ends of this length still are no more than the most.
+// Escapes in JSON may make six bytes of one, and two ends of this length still fit the limit.
 constexpr std::size_t kEndBytes = std::size_t{1} << 10;
 constexpr std::size_t kFirstNames = 8;
 
@@ -32,8 +34,8 @@ std::string shell_quoted(const std::string& text) {
   return fmt::format("'{}'", fmt::join(split(text, '\''), "'\\''"));
 }
 
-// A command line and the file names in it may hold any bytes, JSON only UTF-8: others become
-// U+FFFD.
+// A command line and the file names in it may hold any bytes, but JSON only UTF-8. Invalid bytes
+// become U+FFFD.
 std::string valid_utf8(const std::string& text) {
   return Json::parse(Json(text).dump(-1, ' ', false, Json::error_handler_t::replace));
 }
@@ -88,7 +90,7 @@ std::string shortened_words(const std::vector<std::string>& words) {
       kept.push_back(fmt::format("... {} more ...", with_thousands(more)));
       begin = end - 1;
     }
-    // This ends with the option after the names, if there is one.
+    // The last word is then the option after the names, if there is one.
     end = std::min(end + 1, words.size());
     kept.insert(kept.end(), quoted.begin() + static_cast<std::ptrdiff_t>(begin),
                 quoted.begin() + static_cast<std::ptrdiff_t>(end));

@@ -1,4 +1,5 @@
-// Every vocabulary, stream, manifest and checkpoint states where it came from.
+// Provenance: the tool, command line and configuration that every vocabulary, stream, manifest and
+// checkpoint states.
 #pragma once
 
 #include <string>
@@ -8,24 +9,24 @@
 
 namespace ql {
 
-// {"tool": "qlbin", "version": "0.1.0", "command": "qlbin pack -o ...", "configuration": {...}}.
-// No clock and no host name: the same command on the same input gives the same bytes. Tool and
-// command are "" in a program that does not use run_tool.
+// Returns {"tool": "qlbin", "version": "0.1.0", "command": "qlbin pack -o ...", "configuration":
+// {...}}. It has no time and no host name, so the same command on the same input gives the same
+// bytes. Tool and command are "" in a program that does not use run_tool.
 //
-// It stays below half a megabyte, because streams and histories have room for little more: of a
-// text that takes more than 16 KiB as JSON, 1 KiB stays at each end, with "... N bytes more ..."
+// The object stays below half a megabyte, because streams and histories have room for little more.
+// A text that takes more than 16 KiB as JSON keeps 1 KiB at each end, with "... N bytes more ..."
 // between.
 Json provenance(const Json& configuration);
 
-// The name of this program, "" in one that does not use run_tool.
+// Returns the name of this program, or "" in one that does not use run_tool.
 const std::string& invoked_tool();
 
-// The `arguments` are those of the command line. Only run_tool calls this.
+// Only run_tool calls this, with the arguments of the command line.
 void set_provenance(const std::string& tool, const std::vector<std::string>& arguments);
 
-// Quotes words for the shell and joins them by blanks. Where that takes more than 16 KiB, names
-// (words that do not begin with '-') that follow each other are shortened to the first eight,
-// "... N more ..." and the last. An option's value is the first of such words, and stays.
+// Quotes words for the shell and joins them by blanks. If that takes more than 16 KiB, consecutive
+// names (words that do not begin with '-') are shortened to the first eight, "... N more ..." and
+// the last. The first of them may be an option's value, and is kept.
 std::string shortened_words(const std::vector<std::string>& words);
 
 }  // namespace ql

@@ -1,3 +1,5 @@
+// Reads the limits of control groups, the memory in use and the CPUs' cores from /proc and /sys.
+
 #include "base/resources.h"
 
 #include <fmt/format.h>
@@ -11,17 +13,226 @@
 #include <fstream>
 #include <limits>
 #include <set>
+#include <sstream>
 #include <string>
 #include <system_error>
 #include <utility>
+#include <vector>
 
-#include "base/control_group.h"
+#include "base/strings.h"
 
 namespace ql {
 
+namespace fs = std::filesystem;
+
 namespace {
 
-// Returns the numbers of a CPU's package and core; a CPU without them counts as a core of its own.
+// Control groups of version 1 have a hierarchy for each controller, version 2 has one for all.
+// Hosts may have both.
+struct Hierarchy {
+  std::string controller;  // "": version 2
+  std::vector<std::string> group;
+};
+
+struct Mount {
+  std::vector<std::string> root;  // the group that is mounted
+  fs::path folder;
+  std::string type;
+  std::vector<std::string> options;
+};
+
+// "/a/b" -> {"a", "b"}. The names "..", which lead out of a namespace, can only come first.
+std::vector<std::string> names_in(const std::string& path) {
+  std::vector<std::string> names = split(path, '/');
+  names.erase(std::remove(names.begin(), names.end(), ""), names.end());
+  return names;
+}
+
+// Replaces the escapes of blanks in mountinfo: a backslash and three octal digits.
+std::string unescaped(const std::string& text) {
+  std::string plain;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const bool escape =
+        text[i] == '\\' && i + 3 < text.size() && text.find_first_not_of("01234567", i + 1) > i + 3;
+    plain += escape ? static_cast<char>(std::stoi(text.substr(i + 1, 3), nullptr, 8)) : text[i];
+    if (escape) i += 3;
+  }
+  return plain;
+}
+
+bool contains(const std::vector<std::string>& words, const std::string& word) {
+  return std::find(words.begin(), words.end(), word) != words.end();
+}
+
+// Reads /proc/self/cgroup. Its lines are "NUMBER:CONTROLLER,CONTROLLER:PATH", in version 2 without
+// controller.
+std::vector<Hierarchy> read_hierarchies(const fs::path& root) {
+  std::vector<Hierarchy> hierarchies;
+  std::ifstream file(root / "proc/self/cgroup");
+  for (std::string line; std::getline(file, line);) {
+    const std::size_t first = line.find(':'), second = line.find(':', first + 1);
+    if (first == std::string::npos || second == std::string::npos) continue;
+    for (const std::string& controller : split(line.substr(first + 1, second - first - 1), ',')) {
+      if (controller.empty() || controller == "cpu" || controller == "memory") {
+        hierarchies.push_back({controller, names_in(line.substr(second + 1))});
+      }
+    }
+  }
+  return hierarchies;
+}
+
+// Reads /proc/self/mountinfo. Its lines are "ID PARENT DEVICE ROOT FOLDER OPTION... - TYPE SOURCE
+// OPTIONS".
+std::vector<Mount> read_mounts(const fs::path& root) {
+  std::vector<Mount> mounts;
+  std::ifstream file(root / "proc/self/mountinfo");
+  for (std::string line; std::getline(file, line);) {
+    const std::vector<std::string> words = split(line, ' ');
+    const auto dash = std::find(words.begin(), words.end(), "-");
+    if (words.size() < 5 || words.end() - dash < 4) continue;
+    if (dash[1] != "cgroup" && dash[1] != "cgroup2") continue;
+    mounts.push_back({names_in(unescaped(words[3])),
+                      root / fs::path(unescaped(words[4])).relative_path(), dash[1],
+                      split(dash[3], ',')});
+  }
+  return mounts;
+}
+
+fs::path joined(fs::path folder, const std::vector<std::string>& names) {
+  for (const std::string& name : names) folder /= name;
+  return folder;
+}
+
+bool has_this_process(const fs::path& group) {
+  std::ifstream file(group / "cgroup.procs");
+  for (pid_t process = 0; file >> process;) {
+    if (process == ::getpid()) return true;
+  }
+  return false;
+}
+
+// Finds the group of this process: `depth` folders below `folder`, then at `rest` below that.
+std::optional<fs::path> find_group(const fs::path& folder, std::ptrdiff_t depth,
+                                   const std::vector<std::string>& rest) {
+  if (depth == 0) {
+    const fs::path group = joined(folder, rest);
+    return has_this_process(group) ? std::optional(group) : std::nullopt;
+  }
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+    if (!entry.is_directory(ignored)) continue;
+    if (auto found = find_group(entry.path(), depth - 1, rest)) return found;
+  }
+  return std::nullopt;
+}
+
+// Returns the folder of `group`, when the mount has it.
+std::optional<fs::path> folder_of(const std::vector<std::string>& group, const Mount& mount) {
+  const auto [in_root, in_group] =
+      std::mismatch(mount.root.begin(), mount.root.end(), group.begin(), group.end());
+  const std::vector<std::string> rest(in_group, group.end());
+  if (in_root == mount.root.end()) return joined(mount.folder, rest);
+  // The mount may begin above the root of our namespace, which has no names for the groups between.
+  const bool above =
+      std::all_of(in_root, mount.root.end(), [](const std::string& name) { return name == ".."; });
+  return above ? find_group(mount.folder, mount.root.end() - in_root, rest) : std::nullopt;
+}
+
+// Returns the folders of our group and of those above it. A container's mount may not have our
+// group by its name; then the mount's own group is the container's.
+std::vector<fs::path> group_folders(const Hierarchy& hierarchy, const std::vector<Mount>& mounts) {
+  std::optional<fs::path> top, bottom;
+  for (const Mount& mount : mounts) {
+    const bool suits =
+        hierarchy.controller.empty()
+            ? mount.type == "cgroup2"
+            : mount.type == "cgroup" && contains(mount.options, hierarchy.controller);
+    if (!suits || bottom) continue;
+    bottom = folder_of(hierarchy.group, mount);
+    if (bottom || !top) top = mount.folder;
+  }
+  std::vector<fs::path> folders;
+  if (!top) return folders;
+  for (fs::path folder = bottom.value_or(*top); folder != *top; folder = folder.parent_path()) {
+    folders.push_back(folder);
+  }
+  folders.push_back(*top);
+  return folders;
+}
+
+// Returns the numbers at the beginning of a file, up to the first word that is not one ("max").
+std::vector<std::int64_t> numbers_in(const fs::path& path) {
+  std::vector<std::int64_t> numbers;
+  std::ifstream file(path);
+  for (std::string word; file >> word;) {
+    const std::optional<std::int64_t> number = parse_integer(word);
+    if (!number) break;
+    numbers.push_back(*number);
+  }
+  return numbers;
+}
+
+// Returns the bytes of cached files that a group and the groups below it hold in memory. In version
+// 1 the names of these sums begin with "total_"; the others count the group alone.
+std::int64_t cached_files(const fs::path& statistics, const std::string& prefix) {
+  std::ifstream file(statistics);
+  std::int64_t sum = 0, value = 0;
+  for (std::string name; file >> name >> value;) {
+    if (name == prefix + "inactive_file" || name == prefix + "active_file") sum += value;
+  }
+  return sum;
+}
+
+template <typename Number>
+void lower(std::optional<Number>& least, Number value) {
+  least = std::min(least.value_or(value), value);
+}
+
+void lower_cores(const std::vector<std::int64_t>& quota_and_period, ControlGroupLimits& limits) {
+  if (quota_and_period.size() < 2 || quota_and_period[0] <= 0 || quota_and_period[1] <= 0) return;
+  lower(limits.cores,
+        static_cast<double>(quota_and_period[0]) / static_cast<double>(quota_and_period[1]));
+}
+
+void lower_memory(const fs::path& folder, const char* limit_name, const char* use_name,
+                  const std::string& prefix, ControlGroupLimits& limits) {
+  // Version 1 writes "unlimited" as the largest number of pages.
+  constexpr std::int64_t kUnlimited = std::int64_t{1} << 62;
+  const std::vector<std::int64_t> limit = numbers_in(folder / limit_name);
+  if (limit.empty() || limit[0] < 0 || limit[0] >= kUnlimited) return;
+  const std::vector<std::int64_t> use = numbers_in(folder / use_name);
+  const std::int64_t cached = cached_files(folder / "memory.stat", prefix);
+  lower(limits.unused_memory, limit[0] - (use.empty() ? 0 : use[0] - cached));
+}
+
+}  // namespace
+
+ControlGroupLimits control_group_limits(const fs::path& root) {
+  ControlGroupLimits limits;
+  const std::vector<Mount> mounts = read_mounts(root);
+  for (const Hierarchy& hierarchy : read_hierarchies(root)) {
+    for (const fs::path& folder : group_folders(hierarchy, mounts)) {
+      if (hierarchy.controller.empty()) {
+        lower_cores(numbers_in(folder / "cpu.max"), limits);
+        lower_memory(folder, "memory.max", "memory.current", "", limits);
+      } else if (hierarchy.controller == "cpu") {
+        std::vector<std::int64_t> quota = numbers_in(folder / "cpu.cfs_quota_us");
+        quota.resize(1);
+        for (const std::int64_t period : numbers_in(folder / "cpu.cfs_period_us")) {
+          quota.push_back(period);
+        }
+        lower_cores(quota, limits);
+      } else {
+        lower_memory(folder, "memory.limit_in_bytes", "memory.usage_in_bytes", "total_", limits);
+      }
+    }
+  }
+  return limits;
+}
+
+namespace {
+
+// Returns the numbers of a CPU's package and core. A CPU without them counts as a core of its own.
 std::pair<std::string, std::string> core_of(int cpu) {
   const std::string folder = fmt::format("/sys/devices/system/cpu/cpu{}/topology/", cpu);
   std::string package, core;

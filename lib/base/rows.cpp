@@ -1,3 +1,5 @@
+// Implements TSV cells, and tables whose columns fit a terminal.
+
 #include "base/rows.h"
 
 #include <fmt/ranges.h>
@@ -8,9 +10,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/nearest.h"
-#include "base/number.h"
-#include "base/printable.h"
+#include "base/strings.h"
 
 namespace ql {
 
@@ -24,7 +24,7 @@ std::string cell(const Json& value) {
   }
   if (!value.is_number_float()) return value.dump();
   const auto number = value.get<double>();
-  // Such a number of this size was counted, not measured.
+  // Multiples of one half up to this size are counts (or halves of counts), and not measurements.
   const bool is_count = number * 2 == std::floor(number * 2) && std::abs(number) < 1e10;
   return fmt::format("{:.{}g}", number, is_count ? 12 : 8);
 }

@@ -1,4 +1,9 @@
+// Implements reading from pipes that can be stopped, and buffered writing that is checked.
+
+#include "base/stream.h"
+
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -9,8 +14,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/file.h"
-#include "base/signals.h"
+#include "base/process.h"
 
 namespace ql {
 
@@ -19,17 +23,17 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kBufferBytes = std::size_t{1} << 20;
-// Larger writes are not copied into the buffer: the system call costs little beside them.
+// Larger writes are not copied into the buffer: the system call then costs little in comparison.
 constexpr std::size_t kLargeWrite = std::size_t{64} << 10;
-// A pipe should hold so much that two tools at its ends seldom wait for each other.
+// A pipe of this size seldom makes the two tools at its ends wait for each other.
 constexpr int kPipeBytes = 1 << 20;
 constexpr std::chrono::milliseconds kPoll{250};
 
-// A silence is long enough for a busy producer's next write. A trickle without such a silence is
-// given its time in all. Both are too short for a person to notice.
+// A silence is long enough for a busy producer's next write. A trickle is the total time that is
+// given to input without such a silence. A person notices neither.
 constexpr std::chrono::milliseconds kSilence{20}, kTrickle{50};
 
-// Waits so long at most. True when input, or its end, has come.
+// Waits for at most `time`. Returns true when input, or its end, has come.
 bool comes_within(int descriptor, std::chrono::milliseconds time) {
   pollfd event = {descriptor, POLLIN, 0};
   return ::poll(&event, 1, static_cast<int>(time.count())) > 0;
@@ -39,8 +43,8 @@ bool comes_within(int descriptor, std::chrono::milliseconds time) {
 
 InputFile::InputFile(const std::string& path) : name_(path == "-" ? "standard input" : path) {
   if (path != "-") {
-    // To open a named pipe would wait for its writer, and for ever after a signal that came just
-    // before; read() does the waiting.
+    // Opening a named pipe would wait for its writer, even after a signal that came just before.
+    // Only read() waits.
     file_ = Descriptor(path, O_RDONLY | O_NONBLOCK, name_);
     ::fcntl(file_, F_SETFL, O_RDONLY);
     descriptor_ = file_;
@@ -71,8 +75,8 @@ std::size_t InputFile::read(void* data, std::size_t size) {
   // A single read() takes at most 2 GiB anyway.
   size = std::min(size, std::size_t{1} << 30);
   for (;;) {
-    // The signal may have gone to any thread, and where input always waits for us nothing else
-    // looks.
+    // The signal may have gone to any thread, and nothing else checks for it while input is always
+    // ready.
     if (on_stop_) look_for_stop();
     while (waits_ && !comes_within(descriptor_, kPoll)) look_for_stop();
     const ssize_t got = ::read(descriptor_, data, size);
@@ -119,7 +123,8 @@ OutputStream::OutputStream(bool binary) {
                      "redirect it to a file or pipe it into the next tool");
   }
   buffer_.reserve(kBufferBytes);
-  // This changes nothing where there is no pipe, or when the user has many already.
+  // This changes nothing where standard output is not a pipe, or when the user has many pipes
+  // already.
   if (const int bytes = ::fcntl(STDOUT_FILENO, F_GETPIPE_SZ); bytes >= 0 && bytes < kPipeBytes) {
     ::fcntl(STDOUT_FILENO, F_SETPIPE_SZ, kPipeBytes);
   }
@@ -129,7 +134,7 @@ OutputStream::~OutputStream() {
   try {
     flush();
   } catch (...) {
-    // close() is where errors are reported; here the run is failing already.
+    // Only close() reports errors. When this destructor finds one, the run is failing already.
   }
 }
 
@@ -143,7 +148,7 @@ void OutputStream::write(const void* data, std::size_t size) {
 }
 
 void OutputStream::flush() {
-  // Emptied first: after an error the destructor must not write the same bytes again.
+  // The buffer is emptied first: after an error the destructor must not write the same bytes again.
   std::string pending;
   pending.swap(buffer_);
   write_through(pending.data(), pending.size());
@@ -168,17 +173,54 @@ void OutputStream::write_through(const void* data, std::size_t size) {
     }
     bytes += written;
     size -= static_cast<std::size_t>(written);
-    // A signal makes a write() that waits return with what the pipe has taken so far, and no EINTR.
+    // A signal makes a waiting write() return the number of bytes that the pipe has taken, without
+    // EINTR.
     if (size > 0) check_for_stop();
   }
 }
 
 void OutputStream::close() {
   flush();
-  // Closing a copy makes network file systems report what they could not store, and leaves the
-  // descriptor to whoever else uses it.
+  // Closing a copy makes network file systems report data that they could not store, and leaves the
+  // descriptor open for other users.
   Descriptor copy(::dup(STDOUT_FILENO));
   if (copy < 0 || !copy.close()) throw SystemError("standard output", "close", errno);
+}
+
+DataOutput::DataOutput(const std::string& path, bool binary) {
+  if (path == "-") {
+    stream_.emplace(binary);
+  } else {
+    // No file can appear under that name, but standard output may lead there.
+    file_.emplace(path, path == "/dev/stdout" ? "use -o -" : fmt::format("use -o - >{}", path));
+  }
+}
+
+void DataOutput::write(const void* data, std::size_t size) {
+  if (stream_) {
+    stream_->write(data, size);
+    return;
+  }
+  buffer_.append(static_cast<const char*>(data), size);
+  if (buffer_.size() >= kBufferBytes) write_buffer();
+}
+
+void DataOutput::flush() {
+  if (stream_) stream_->flush();
+}
+
+void DataOutput::close() {
+  if (stream_) {
+    stream_->close();
+    return;
+  }
+  write_buffer();
+  file_->commit();
+}
+
+void DataOutput::write_buffer() {
+  file_->write(buffer_);
+  buffer_.clear();
 }
 
 }  // namespace ql

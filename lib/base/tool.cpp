@@ -1,34 +1,178 @@
+// Implements the shared options, and how run_tool turns a command line or an error into an end.
+
 #include "base/tool.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <csignal>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <iostream>
 #include <new>
+#include <string_view>
 #include <system_error>
+#include <utility>
 
+#include "base/data_input.h"
 #include "base/error.h"
-#include "base/file.h"
 #include "base/log.h"
-#include "base/number.h"
-#include "base/options_internal.h"
-#include "base/printable.h"
-#include "base/progress.h"
+#include "base/options.h"
+#include "base/process.h"
 #include "base/provenance.h"
-#include "base/signals.h"
+#include "base/resources.h"
+#include "base/stream.h"
+#include "base/strings.h"
 
 namespace ql {
 
 namespace {
 
-// Questions that need no command. True when one was answered.
+// A million long names fit. A user who passes a text as the list should not wait for all of it.
+constexpr std::int64_t kLargestList = std::int64_t{256} << 20;
+
+// Throws Error unless `name` exists; `where` is the place in the list.
+void check_name(const std::string& name, const std::string& where) {
+  struct stat status = {};
+  if (::stat(name.c_str(), &status) == 0) return;
+  const int reason = errno;
+  constexpr std::size_t kMostShown = 200;
+  const std::string shown = name.size() <= kMostShown ? name : name.substr(0, kMostShown) + "...";
+  if (reason != ENOENT && reason != ENOTDIR && reason != ENAMETOOLONG) {
+    throw SystemError(where, "open '" + shown + "'", reason);
+  }
+  throw Error(where, fmt::format("there is no '{}'", shown),
+              "a list has one name a line, or NUL after each, and they are relative to the "
+              "current folder");
+}
+
+}  // namespace
+
+Option threads_option(const std::string& remark) {
+  return make_integer(
+      "threads", "Threads; 0 is one for each physical core that this process may use. " + remark,
+      "0", 0, 1024);
+}
+
+int threads_of(const Options& options) {
+  const auto threads = static_cast<int>(options.integer("threads"));
+  return threads > 0 ? threads : usable_cores();
+}
+
+Option output_file_option() {
+  return with_letter(
+      'o', make_option("output-file", OptionType::kFile, "FILE",
+                       "The file to write; - is standard output. It appears under its name when it "
+                       "is complete, and a file of that name stays until then.",
+                       "-"));
+}
+
+Option files_from_option() {
+  return make_option("files-from", OptionType::kFile, "LIST",
+                     "Take the names from this file instead of the command line; - is standard "
+                     "input. A name stands on each line, or before each NUL when the list has one "
+                     "(find -print0).");
+}
+
+std::vector<std::string> input_names(const Options& options) {
+  if (!options.has("files-from")) return options.positional();
+  if (!options.positional().empty()) {
+    throw UsageError("--files-from", "the names come from the list, not from the command line",
+                     fmt::format("put '{}' into the list", options.positional().front()));
+  }
+  const std::string path = options.text("files-from");
+  const std::string list = path == "-" ? "standard input" : path;
+  std::string text = read_content(path, Content::kNames, kLargestList);
+  if (begins_with_mark(text)) text.erase(0, kByteOrderMark.size());
+  const bool has_nul = text.find('\0') != std::string::npos;
+  std::vector<std::string> names;
+  std::int64_t number = 0;
+  for (std::string& name : split(text, has_nul ? '\0' : '\n')) {
+    ++number;
+    if (!has_nul && !name.empty() && name.back() == '\r') name.pop_back();
+    if (name.empty()) continue;
+    const std::string where = fmt::format("{}: {} {}", list, has_nul ? "name" : "line", number);
+    if (name != "-") {
+      check_name(name, where);
+    } else if (path == "-") {
+      throw Error(where, "'-' stands for standard input, which is the list itself",
+                  "keep the list in a file");
+    }
+    names.push_back(std::move(name));
+  }
+  if (names.empty()) {
+    throw Error(list, "the list has no names", "look at the command that made it");
+  }
+  return names;
+}
+
+Option columns_option() {
+  return make_option(
+      "columns", OptionType::kText, "NAME,...|all",
+      "The columns of the table, in this order. On a terminal the table is aligned, and "
+      "has as many as fit 100 characters when this is left out; elsewhere it has all, "
+      "with tabs between them.");
+}
+
+Option raw_option() {
+  return make_flag(
+      "raw",
+      "Read every FILE as it is. Without it gzip and zstd are unpacked, and files that "
+      "begin as archives, documents, pictures, pages of the web or text in UTF-16 are "
+      "refused.");
+}
+
+Content content_of(const Options& options, Content expected) {
+  return options.flag("raw") ? Content::kAnything : expected;
+}
+
+TableText table_of(const Options& options, std::vector<std::string> first) {
+  const std::string columns = options.has("columns") ? options.text("columns") : "";
+  if (!columns.empty() && options.text("format") != "tsv") {
+    throw UsageError("--columns", "is for tables", "give --format tsv with it, or leave it out");
+  }
+  return {columns, ::isatty(STDOUT_FILENO) == 1, std::move(first)};
+}
+
+std::vector<Option> machine_options(const std::string& sharing, const Option& precision) {
+  return {
+      threads_option(
+          "With several processes N is for each, and 0 divides the cores of a machine among them."),
+      // Nanoseconds of that many fit into 64 bits.
+      make_integer("timeout",
+                   "Seconds that one of several processes may let the others wait before they end. "
+                   "torchrun, mpirun or srun starts processes that " +
+                       sharing + ".",
+                   "600", 1, INT32_MAX),
+      make_option("device", OptionType::kText, "DEVICE",
+                  "Where to compute: cpu, cuda (the first GPU; for several processes one each) or "
+                  "cuda:N.",
+                  "cpu"),
+      precision};
+}
+
+Json configuration_of(const Options& options) {
+  Json json = options.resolved();
+  json.erase("threads");
+  json.erase("output-file");
+  return json;
+}
+
+Json configuration_of(const Options& options, const std::vector<std::string>& names) {
+  Json json = configuration_of(options);
+  if (options.has("files-from")) json["files"] = shortened_words(names);
+  return json;
+}
+
+namespace {
+
+// Answers questions that need no command. Returns true when it answered one.
 bool answer(const ToolTable& table, const std::vector<std::string>& arguments) {
   if (arguments.empty()) return false;
   const std::string& first = arguments.front();
@@ -57,8 +201,8 @@ bool answer(const ToolTable& table, const Options& options) {
   return true;
 }
 
-// A file opened later must not get the number of a closed standard stream and then receive what
-// is meant for that stream. Opened the wrong way round, so that using it remains an error.
+// A file opened later must not get the number of a closed standard stream and then receive that
+// stream's data. The stand-in is opened in the wrong direction, so that using it remains an error.
 void occupy_standard_descriptors() {
   for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(descriptor, F_GETFD) >= 0 || errno != EBADF) continue;
@@ -78,14 +222,14 @@ void set_up_words(const std::string& tool) {
   });
 }
 
-// Makes sure that all printed with <cstdio> or <iostream> arrives, too.
+// Makes sure that everything printed with <cstdio> or <iostream> arrives, too.
 void finish_standard_output() {
   errno = 0;
   std::cout.flush();
   const bool failed = std::fflush(stdout) != 0 || std::ferror(stdout) != 0 || !std::cout;
   if (!failed) return;
   if (errno != 0 && errno != EPIPE) throw SystemError("standard output", "write", errno);
-  // An earlier write failed and its errno is gone; a pipe still tells whether anybody reads it.
+  // An earlier write failed and its errno is lost. A pipe still shows whether anybody reads it.
   pollfd event = {STDOUT_FILENO, POLLOUT, 0};
   const bool nobody_reads = ::poll(&event, 1, 0) == 1 && (event.revents & POLLERR) != 0;
   if (errno == EPIPE || nobody_reads) throw BrokenPipe();
@@ -98,7 +242,7 @@ int fail(const std::string& tool, const std::string& text, ExitCode code = ExitC
   return static_cast<int>(code);
 }
 
-// Calls `work` and turns whatever it throws into words and an exit code.
+// Calls `work` and turns every exception into a message and an exit code.
 int reported(const std::string& tool, const std::function<void()>& work) {
   try {
     work();
@@ -134,8 +278,8 @@ void print(const std::string& text) {
 int run_tool(const std::function<ToolTable()>& make_table, int argc, char** argv,
              const std::function<void(const Options&)>& body) {
   std::signal(SIGPIPE, SIG_IGN);
-  // A parent that ignores it has its children do so as well, and then the system forgets how
-  // children end.
+  // A parent that ignores SIGCHLD passes that on to its children, and then the system forgets how
+  // their own children end.
   std::signal(SIGCHLD, SIG_DFL);
   try {
     const ToolTable table = make_table();
@@ -154,7 +298,7 @@ int run_tool(const std::function<ToolTable()>& make_table, int argc, char** argv
       finish_standard_output();
     });
   } catch (const std::bad_alloc&) {
-    // There is not even memory for the usual words.
+    // There is not even memory for the usual message.
     std::fputs(::program_invocation_short_name, stderr);
     std::fputs(": error: out of memory\n", stderr);
     return static_cast<int>(ExitCode::kFailed);

@@ -1,27 +1,70 @@
-// Every binary's main() shares this: signals, --help and --version, errors to text and exit code.
+// The shared part of every program's main(): signals, --help and --version, errors as text and exit
+// code, and the options that several tools have.
 #pragma once
 
 #include <functional>
 #include <string>
+#include <vector>
 
+#include "base/file_kind.h"
+#include "base/json.h"
 #include "base/options.h"
+#include "base/rows.h"
 
 namespace ql {
 
-// The project's version, from CMake.
+// Options that several tools have, worded alike everywhere, and their values.
+
+// Makes --threads. `remark` follows its help.
+Option threads_option(const std::string& remark);
+// Returns the number of threads that --threads asks for; 0 means usable_cores() of
+// base/resources.h.
+int threads_of(const Options& options);
+
+// Makes -o, --output-file for commands that otherwise write data to standard output. Its default
+// "-" is standard output, as for DataOutput of base/stream.h.
+Option output_file_option();
+
+// Makes --files-from for commands that take many names: the names are then in a file.
+Option files_from_option();
+// Returns the names on the command line, or those of --files-from: one a line, or each ended by NUL
+// when the list has one. Throws UsageError when both are given, and Error for a list without names
+// and for a name that does not exist. Call it once: the list may be standard input.
+std::vector<std::string> input_names(const Options& options);
+
+// Make --columns, and the table that it asks for on standard output; on a terminal the columns
+// `first` come before the others. Throws UsageError for --columns without a table.
+Option columns_option();
+TableText table_of(const Options& options, std::vector<std::string> first);
+
+// Make --raw, and the content that a command reads: `expected`, or anything with --raw.
+Option raw_option();
+Content content_of(const Options& options, Content expected);
+
+// Makes --threads, --timeout (of several processes, in seconds), --device and --precision for the
+// tools that compute with tensors. `sharing` is a sentence on how processes share the work.
+std::vector<Option> machine_options(const std::string& sharing, const Option& precision);
+
+// Returns the configuration that provenance states. Options that change only the speed or the
+// output's name are left out. `names` are those of input_names(): provenance lists them, shortened,
+// where the command line does not.
+Json configuration_of(const Options& options);
+Json configuration_of(const Options& options, const std::vector<std::string>& names);
+
+// Returns the project's version, from CMake.
 const char* version();
 
 // Parses the command line, answers --help, --version and the hidden --man-options and
-// --bash-completion on stdout, and calls `body` with the rest. Returns the exit code; every
-// exception ends here as one line "TOOL: error: ..." on stderr:
+// --bash-completion on stdout, and otherwise calls `body`. Returns the exit code. Every exception
+// ends here as one line "TOOL: error: ..." on stderr:
 //   UsageError 2, Error and std::exception 1, std::bad_alloc 1 with advice,
-//   Interrupted 128 + signal; BrokenPipe 128 + SIGPIPE and AlreadyReported without a word.
-// Afterwards stdout is flushed and checked: a full disk behind `> file` is an error, too.
-// The table is made here, because there may be no memory for it.
+//   Interrupted 128 + signal; BrokenPipe 128 + SIGPIPE and AlreadyReported silently.
+// Afterwards stdout is flushed and checked: a full disk at the other end of `> file` is an error,
+// too. make_table() is called here, where running out of memory is reported like other errors.
 int run_tool(const std::function<ToolTable()>& make_table, int argc, char** argv,
              const std::function<void(const Options&)>& body);
 
-// All that a command writes to standard output. Throws when not everything arrived.
+// Writes `text` to standard output. Throws when not everything arrived.
 void print(const std::string& text);
 
 }  // namespace ql

@@ -1,11 +1,195 @@
+// How a stream is cut: into chunks that go through the layers at once, and into columns that are
+// read in parallel.
+
 #include "eval/columns.h"
 
-#include <algorithm>
-#include <stdexcept>
+#include <ATen/core/grad_mode.h>
 
-#include "net/dependency.h"
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+#include <vector>
+
+#include "base/process.h"
+#include "base/resources.h"
+#include "eval/evaluate.h"
+#include "eval/losses.h"
+#include "kernels/softmax.h"
+#include "machine/device.h"
+#include "machine/threads.h"
+#include "net/context.h"
+#include "net/cost.h"
+#include "shard/document_starts.h"
 
 namespace ql::eval {
+
+namespace {
+
+constexpr double kMostBytes = 128.0 * (1 << 20);
+constexpr double kShareOfAvailable = 1.0 / 8;
+constexpr double kDeviceBytes = 1024.0 * (1 << 20);
+
+// Rounds the memory that the system has available to a power of two, so that it is the same in the
+// next run: the shape of the products decides the last digits of the results.
+double steadily_available_bytes() {
+  const std::int64_t available = available_bytes();
+  return available == 0 ? kMostBytes / kShareOfAvailable
+                        : std::exp2(std::floor(std::log2(static_cast<double>(available))));
+}
+
+// A thread takes this many states of a chunk through a layer at a time, in the parts of the layer
+// that treat each state by itself.
+constexpr double kStatesOfPiece = 512;
+constexpr double kFloat = 4;
+
+struct LayerSize {
+  LayerSize(const net::Network& network, const net::Stage& stage) {
+    const net::Network of_stage = network.of_scale(stage.scale);
+    d_model = static_cast<double>(of_stage.d_model);
+    d_heads = static_cast<double>(of_stage.n_head * of_stage.d_head);
+    d_inner = static_cast<double>(of_stage.d_inner);
+  }
+
+  // Elements that a segment of a chunk holds: states before and after the layer, and keys and
+  // values. An output has a separate window for every segment.
+  double of_chunk(const net::Network& network, const net::Stage& stage) const {
+    const auto segment = static_cast<double>(stage.segment);
+    const auto keys = static_cast<double>(stage.segment_keys());
+    const auto memory = static_cast<double>(stage.memory + stage.compressed_memory);
+    if (!stage.feeds_layer()) {
+      return (stage.memory > 0 ? memory + 2 * segment : segment) * d_model;
+    }
+    double keys_values = keys;
+    // The memory shares its states with the segment, or has more.
+    if (stage.memory > 0 && (stage.keys_per_state > 1 || stage.new_states < stage.segment)) {
+      keys_values += static_cast<double>(stage.new_states);
+    }
+    double states = 2 * segment;
+    if (stage.compressed_memory > 0) {
+      const double compressed = segment / static_cast<double>(network.rate);
+      states += static_cast<double>(stage.memory) + segment + compressed;
+      keys_values += 2 * compressed;
+    }
+    // With those of other documents replaced, the memories have separate keys and values.
+    if (network.reset_memory_at_documents) keys_values += memory;
+    return states * d_model + 2 * keys_values * d_heads;
+  }
+
+  // Elements that a state holds inside the layer: normalized, queries, sums, inner states, results.
+  double of_state() const { return 4 * d_model + 2 * d_heads + d_inner; }
+
+  double d_model = 0, d_heads = 0, d_inner = 0;
+};
+
+}  // namespace
+
+double bytes_per_segment(const net::Network& network, const net::Geometry& geometry) {
+  const auto d_heads = static_cast<double>(network.n_head * network.d_head);
+  double numbers = 0;
+  for (const net::Stage& stage : geometry.stages) {
+    if (!stage.feeds_layer()) continue;
+    const net::Network of_stage = network.of_scale(stage.scale);
+    const auto d_model = static_cast<double>(of_stage.d_model);
+    const auto d_inner = static_cast<double>(of_stage.d_inner);
+    const auto segment = static_cast<double>(stage.segment);
+    const auto window = static_cast<double>(stage.window());
+    // Keys and values. Resetting at documents holds them once more, with those of other documents
+    // replaced.
+    const double keys_values = (network.reset_memory_at_documents ? 4 : 2) * window * d_heads;
+    const double attention = keys_values + net::attention_cost(network, stage).held +
+                             3 * static_cast<double>(stage.segment_keys()) * d_heads;
+    const double feed_forward = 2 * segment * d_inner;
+    numbers = std::max(
+        numbers, std::max(attention, feed_forward) + window * d_model + 6 * segment * d_model);
+  }
+  // The up-sampled states of every scale are held until they are averaged.
+  const auto scales = static_cast<double>(geometry.outputs.size());
+  return 4 * (numbers + scales * static_cast<double>(geometry.lengths.segment) *
+                            static_cast<double>(network.d_model));
+}
+
+std::int64_t automatic_segments(const net::Network& network, const net::Geometry& geometry,
+                                const c10::Device& device) {
+  const double bytes = device.is_cpu()
+                           ? std::min(kMostBytes, kShareOfAvailable * steadily_available_bytes())
+                           : kDeviceBytes;
+  return std::max<std::int64_t>(
+      1, static_cast<std::int64_t>(bytes / bytes_per_segment(network, geometry)));
+}
+
+std::int64_t chunk_bytes(const net::Network& network, const net::Geometry& geometry,
+                         std::int64_t tokens, int threads) {
+  const std::int64_t segment = geometry.lengths.segment;
+  const std::int64_t segments =
+      std::min((tokens + segment - 1) / segment, automatic_segments(network, geometry, c10::kCPU));
+  double numbers = 0, of_pieces = 0;
+  for (const net::Stage& stage : geometry.stages) {
+    const LayerSize layer(network, stage);
+    numbers = std::max(numbers, layer.of_chunk(network, stage));
+    of_pieces = std::max(of_pieces, layer.of_state());
+  }
+  // Either the embedded tokens, or the up-sampled states of every scale, which are held until they
+  // are averaged.
+  const auto scales = static_cast<double>(geometry.outputs.size());
+  numbers += scales * static_cast<double>(segment * network.d_model);
+  const double states_of_pieces = std::min(static_cast<double>(threads) * kStatesOfPiece,
+                                           static_cast<double>(segments * segment));
+  return static_cast<std::int64_t>(
+      kFloat * (static_cast<double>(segments) * numbers + states_of_pieces * of_pieces));
+}
+
+std::int64_t groups_of_columns(const net::Geometry& geometry, std::int64_t columns) {
+  // With fewer tokens in a group, a product's packing costs as much as its operations. With two
+  // columns, two groups give two threads work.
+  constexpr std::int64_t kFewestTokens = 128, kFewestGroups = 2;
+  return std::min(columns,
+                  std::max(kFewestGroups, columns * geometry.lengths.segment / kFewestTokens));
+}
+
+std::int64_t columns_bytes(const net::Network& network, const net::Geometry& geometry,
+                           std::int64_t columns, int threads, std::int64_t cursor_bytes) {
+  const std::int64_t groups = groups_of_columns(geometry, columns);
+  // The columns of the groups that are running: they have new memories besides the old ones.
+  const std::int64_t running =
+      std::min<std::int64_t>(groups, threads) * ((columns + groups - 1) / groups);
+  const auto tokens = static_cast<double>(geometry.lengths.segment * network.d_model);
+  double windows = 0, layers = 0;
+  for (const net::Stage& stage : geometry.stages) {
+    const LayerSize layer(network, stage);
+    // A memory is a view of the window that it was in.
+    const auto states = static_cast<double>(stage.memory > 0 ? stage.memory + stage.segment : 0);
+    const auto window = static_cast<double>(stage.window());
+    windows += (states + static_cast<double>(2 * stage.compressed_memory)) * layer.d_model;
+    double attention = window * (2 * layer.d_model + 2 * layer.d_heads);
+    if (network.attention == net::Attention::kLinear && stage.feeds_layer()) {
+      attention += net::attention_cost(network, stage).held;
+    }
+    layers = std::max(layers, attention + static_cast<double>(stage.segment) * layer.of_state());
+  }
+  layers += static_cast<double>(geometry.outputs.size()) * tokens;
+  // The states of all columns are held until their losses are computed.
+  const double numbers = static_cast<double>(columns) * (windows + 2 * tokens) +
+                         static_cast<double>(running) * (windows + layers);
+  return static_cast<std::int64_t>(kFloat * numbers) + columns * cursor_bytes;
+}
+
+std::int64_t columns_that_fit(const net::Network& network, const net::Geometry& geometry,
+                              std::int64_t columns, int threads, std::int64_t cursor_bytes,
+                              std::int64_t available) {
+  std::int64_t least = 1;
+  for (std::int64_t most = columns; least < most;) {
+    const std::int64_t middle = least + (most - least + 1) / 2;
+    if (columns_bytes(network, geometry, middle, threads, cursor_bytes) <= available) {
+      least = middle;
+    } else {
+      most = middle - 1;
+    }
+  }
+  return least;
+}
+
+// The plan of columns, and the walk of their groups and losses step by step.
+
 namespace {
 
 std::int64_t divide_up(std::int64_t a, std::int64_t b) { return a / b + (a % b != 0 ? 1 : 0); }
@@ -25,7 +209,7 @@ ColumnPlan plan_columns(std::int64_t segments, std::int64_t warm_up, std::int64_
   }
   ColumnPlan plan;
   // With B columns of equal length T the stream has T + (B - 1) (T - warm_up) segments. T exceeds
-  // warm_up, so every column but the first starts behind its whole warm-up.
+  // warm_up, so every column except the first starts after its complete warm-up.
   plan.steps = segments <= warm_up ? segments : warm_up + divide_up(segments - warm_up, batch);
   plan.columns.push_back({0, 0, plan.steps});
   while (plan.columns.back().end < segments) {
@@ -34,6 +218,183 @@ ColumnPlan plan_columns(std::int64_t segments, std::int64_t warm_up, std::int64_
         {start - warm_up, start, std::min(segments, start - warm_up + plan.steps)});
   }
   return plan;
+}
+
+namespace {
+
+// Consecutive targets of one column in one step, beginning with the first token of its segment.
+struct TokenRun {
+  std::int64_t column = 0;
+  std::int64_t position = 0;  // of the first target token in the stream
+  std::int64_t count = 0;
+};
+
+class Reader {
+ public:
+  Reader(const TokenSource& source, const ColumnPlan& plan, std::int64_t segment,
+         const net::Network& network)
+      : ids(at::zeros({static_cast<std::int64_t>(plan.columns.size()), segment + 1}, at::kLong)),
+        source_(source),
+        plan_(plan),
+        segment_(segment),
+        network_(network) {}
+
+  // Fills ids, document_offsets and runs for this step of every column. The ids after the end of
+  // the stream or of a column do not matter: the network is causal, so nothing that is scored sees
+  // them.
+  void read(std::int64_t step) {
+    ids.zero_();
+    document_offsets.assign(network_.reset_memory_at_documents ? plan_.columns.size() : 0, 0);
+    runs.clear();
+    for (std::size_t k = 0; k < plan_.columns.size(); ++k) {
+      const Column& column = plan_.columns[k];
+      if (column.read_from + step < column.end) {
+        read_column(k, column.read_from + step, column.read_from + step >= column.score_from);
+      }
+    }
+  }
+
+  at::Tensor ids;  // [columns, segment + 1]: each token is followed by its target
+  std::vector<std::int64_t> document_offsets;  // of StepOptions
+  std::vector<TokenRun> runs;  // the targets that this step scores, columns ascending
+
+ private:
+  void read_column(std::size_t column, std::int64_t segment_index, bool scored) {
+    const std::int64_t begin = segment_index * segment_;
+    const std::int64_t count = std::min(segment_, source_.tokens - 1 - begin);
+    const auto row = static_cast<std::int64_t>(column);
+    auto* row_ids = ids.select(0, row).data_ptr<std::int64_t>();
+    source_.read(begin, count + 1, row_ids, column);
+    check_ids(source_.name, begin, row_ids, count + 1, network_.vocab_size);
+    if (network_.reset_memory_at_documents) {
+      document_offsets[column] = shard::document_age(source_.document_starts(), begin);
+    }
+    if (scored) runs.push_back({row, begin + 1, count});
+  }
+
+  const TokenSource& source_;
+  const ColumnPlan& plan_;
+  std::int64_t segment_;
+  const net::Network& network_;
+};
+
+// Columns [first, first + count), which go through the network together.
+struct ColumnGroup {
+  std::int64_t first = 0, count = 0;
+  nn::Memory memory;
+  at::Tensor states;  // [count, segment, d_model] of the step
+};
+
+// Returns the groups, which are pieces of a step (machine/threads.h). A GPU has one.
+std::vector<ColumnGroup> make_groups(const nn::ModelAtLengths& model, std::int64_t columns) {
+  const bool pieces = machine::uses_kernels(model.model().parameters().front().tensor);
+  const std::int64_t count = pieces ? groups_of_columns(model.geometry(), columns) : 1;
+  std::vector<ColumnGroup> groups;
+  for (std::int64_t group = 0; group < count; ++group) {
+    const std::int64_t first = columns * group / count;
+    const std::int64_t size = columns * (group + 1) / count - first;
+    groups.push_back({first, size, model.start_memory(size), {}});
+  }
+  return groups;
+}
+
+// Computes this step of the group's columns.
+void run_group(const nn::ModelAtLengths& model, const Reader& reader, ColumnGroup& group) {
+  const std::int64_t segment = model.geometry().lengths.segment;
+  nn::StepOptions options;
+  if (!reader.document_offsets.empty()) {
+    const auto first = reader.document_offsets.begin() + group.first;
+    options.document_offsets.assign(first, first + group.count);
+  }
+  const at::Tensor ids = reader.ids.narrow(0, group.first, group.count).narrow(1, 0, segment);
+  group.states = model.forward(ids, group.memory, options);
+}
+
+// States and targets whose losses are still pending. A softmax reads all of its weights, even for a
+// few rows, so the rows of several steps are collected for it.
+class Unscored {
+ public:
+  void add(const Reader& reader, const std::vector<ColumnGroup>& groups) {
+    auto group = groups.begin();
+    for (const TokenRun& run : reader.runs) {
+      while (run.column >= group->first + group->count) ++group;
+      runs_.push_back(run);
+      // Copies are needed: a view would keep the states of all columns, and the reader's ids
+      // change.
+      states_.push_back(
+          group->states.select(0, run.column - group->first).narrow(0, 0, run.count).clone());
+      targets_.push_back(reader.ids.select(0, run.column).narrow(0, 1, run.count).clone());
+      rows_ += run.count;
+    }
+  }
+
+  bool enough() const { return rows_ >= kernels::kFewSoftmaxRows; }
+
+  // Computes the losses and hands them over in the order of steps.
+  void score(const nn::Model& model, const EvaluationOptions& options, Evaluation& result) {
+    if (rows_ == 0) return;
+    const at::Tensor states = at::cat(states_), targets = at::cat(targets_);
+    // Up to this many rows, all threads work on one block; more rows are divided into such blocks,
+    // one thread on each.
+    std::vector<at::Tensor> blocks;
+    for (std::int64_t first = 0; first < rows_; first += kernels::kFewSoftmaxRows) {
+      const std::int64_t count = std::min(kernels::kFewSoftmaxRows, rows_ - first);
+      blocks.push_back(
+          losses_in_blocks(model, states.narrow(0, first, count), targets.narrow(0, first, count)));
+    }
+    const at::Tensor losses = at::cat(blocks);
+    std::int64_t done = 0;
+    for (const TokenRun& run : runs_) {
+      add_losses({run.position, targets.data_ptr<std::int64_t>() + done,
+                  losses.data_ptr<double>() + done, run.count},
+                 options, result);
+      done += run.count;
+    }
+    *this = Unscored();
+  }
+
+ private:
+  std::vector<TokenRun> runs_;
+  std::vector<at::Tensor> states_, targets_;  // one a run: [count, d_model] and [count]
+  std::int64_t rows_ = 0;
+};
+
+}  // namespace
+
+Evaluation evaluate_columns(const nn::ModelAtLengths& model, const TokenSource& source,
+                            const EvaluationOptions& options) {
+  const std::int64_t segment = model.geometry().lengths.segment;
+  const std::int64_t segments = (source.tokens - 2) / segment + 1;
+  const ColumnPlan plan = plan_columns(segments, warm_up_segments(model.geometry()), options.batch);
+  Reader reader(source, plan, segment, model.model().network());
+  Evaluation result;
+  result.batch = static_cast<std::int64_t>(plan.columns.size());
+  for (const Column& column : plan.columns) {
+    result.warm_up += (column.score_from - column.read_from) * segment;
+  }
+
+  const at::NoGradGuard no_gradient;
+  std::vector<ColumnGroup> groups = make_groups(model, result.batch);
+  Unscored unscored;
+  const auto group_count = static_cast<std::int64_t>(groups.size());
+  const auto run = [&](std::int64_t group, std::int64_t) {
+    run_group(model, reader, groups[static_cast<std::size_t>(group)]);
+  };
+  for (std::int64_t step = 0; step < plan.steps; ++step) {
+    check_for_stop();
+    reader.read(step);
+    if (group_count > 1) {
+      machine::for_pieces(group_count, 1, run);
+    } else {
+      run(0, 1);  // on all threads, or on the GPU
+    }
+    unscored.add(reader, groups);
+    if (unscored.enough() || step + 1 == plan.steps) {
+      unscored.score(model.model(), options, result);
+    }
+    if (options.progress) options.progress(result.targets);
+  }
+  return result;
 }
 
 }  // namespace ql::eval

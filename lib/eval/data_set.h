@@ -1,24 +1,46 @@
-// Opens the data of an evaluation: a packed folder, or a token stream.
+// The data of an evaluation, and the texts that its token ids stand for.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
-#include "eval/token_source.h"
-#include "shard/token_info.h"
+#include "shard/manifest.h"
 
 namespace ql::eval {
+
+// Gives the evaluators access to the tokens at any position of a store.
+
+struct TokenSource {
+  std::string name;         // for messages
+  std::int64_t tokens = 0;  // positions are 0 .. tokens-1
+  // Copies tokens [begin, begin + count) to out. `cursor` is the index of one of several
+  // independent reading positions, as in shard::MultiReader. Throws std::out_of_range outside the
+  // stream.
+  std::function<void(std::int64_t begin, std::int64_t count, std::int64_t* out, std::size_t cursor)>
+      read;
+  // Returns the ascending positions where documents start. It is called for networks that reset
+  // their memory there, which cannot be evaluated without it.
+  std::function<const std::vector<std::int64_t>&()> document_starts = {};
+  // Returns the bytes of memory that each cursor keeps; undefined: none.
+  std::function<std::int64_t()> cursor_bytes = {};
+};
+
+// The data of an evaluation: a packed folder, or a token stream.
 
 struct DataSet {
   std::string name;  // as given: a folder, a file, or "-"
   shard::VocabularyInfo vocabulary;
-  std::optional<shard::TextCounts> counts;  // of the whole text behind the tokens
-  TokenSource source;                       // keeps alive what it reads from
+  std::optional<shard::TextCounts> counts;  // of the complete text that the tokens encode
+  TokenSource source;                       // keeps alive the store that it reads from
   std::string hash = {};                    // of packed data (shard::TokenReader::hash())
 };
 
-// `path` is a folder with a manifest, or that of a stream (shard::names_stream()). Then the whole
-// of it is read here, checked to its end block, and kept in memory (4 bytes a token), because
+// `path` is a folder with a manifest, or that of a stream (shard::names_stream()). A stream is read
+// completely here, checked up to its end block, and kept in memory (4 bytes a token), because
 // columns read it at several places. Throws FormatError for damaged data and for a stream whose
 // producer did not finish.
 DataSet open_data(const std::string& path);
@@ -26,11 +48,22 @@ DataSet open_data(const std::string& path);
 // Warns that the tokens of `silent` may be of another vocabulary.
 void warn_of_unknown_vocabulary(const std::string& silent, const std::string& other);
 
-// Throws Error that names both sides when the hashes of their vocabularies differ: tokens of
-// another vocabulary would give a number without a meaning. Where a side has no hash (imported ids)
-// it only warns; evaluate() still checks every id. `trained_on` names the model or the data the
-// counts come from.
+// Throws Error that names both sides if the hashes of their vocabularies differ: the result for
+// tokens of another vocabulary would have no meaning. If a side has no hash (imported ids) it only
+// warns; evaluate() still checks every id. `trained_on` names the model or the data of the counts.
 void check_vocabulary(const std::string& trained_on,
                       const std::optional<shard::VocabularyInfo>& vocabulary, const DataSet& data);
+
+// The texts of token ids, read without the library of SentencePiece, which lib/CMakeLists.txt keeps
+// out of programs of LibTorch.
+
+// The texts of ids 0, 1, ..., in the notation of ql-vocabulary(5), but pieces without their
+// escapes: a byte that is not UTF-8 is written <0xC3>. Empty if they are not known.
+using TokenTexts = std::vector<std::string>;
+
+// Takes the text of a vocabulary's file, or "". Throws FormatError if its tokens are not texts.
+TokenTexts read_token_texts(const std::string& vocabulary_text);
+// Returns the bytes that each token adds to a text, in the same way.
+TokenTexts read_token_bytes(const std::string& vocabulary_text);
 
 }  // namespace ql::eval

@@ -1,24 +1,67 @@
+// Checks of an evaluation's input, the choice of its way, and sharing it among processes.
+
 #include "eval/evaluate.h"
 
+#include <ATen/Functions.h>
 #include <ATen/Parallel.h>
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
+#include <limits>
+#include <memory>
 #include <vector>
 
 #include "base/error.h"
 #include "base/log.h"
-#include "base/number.h"
 #include "base/resources.h"
-#include "eval/chunk_size.h"
-#include "eval/evaluation_methods.h"
-#include "eval/stream_scorer.h"
-#include "eval/token_check.h"
+#include "base/strings.h"
+#include "eval/columns.h"
+#include "eval/scorers.h"
 #include "machine/device.h"
 
 namespace ql::eval {
 
-TokenSource source_of(shard::JoinedData& reader) {
+void LossSums::add(double loss) {
+  ++targets;
+  nll += loss;
+  squares += loss * loss;
+}
+
+void LossSums::add(const LossSums& other) {
+  targets += other.targets;
+  nll += other.nll;
+  squares += other.squares;
+}
+
+void Evaluation::add(const Evaluation& other) {
+  LossSums::add(other);
+  known.add(other.known);
+  batch = std::max(batch, other.batch);
+  warm_up += other.warm_up;
+  seconds += other.seconds;
+}
+
+double LossSums::mean() const { return nll / static_cast<double>(targets); }
+
+double LossSums::perplexity() const { return std::exp(mean()); }
+
+double LossSums::standard_error() const {
+  if (targets < 2) return std::numeric_limits<double>::quiet_NaN();
+  const auto count = static_cast<double>(targets);
+  const double variance = std::max(0.0, squares / count - mean() * mean());
+  return std::sqrt(variance / (count - 1));
+}
+
+void ScoredTargets::skip(std::int64_t skipped) {
+  position += skipped;
+  ids += skipped;
+  losses += skipped;
+  count -= skipped;
+  likeliest += skipped * top;
+}
+
+TokenSource source_of(shard::MultiReader& reader) {
   return {reader.name(), reader.tokens(),
           [&reader](std::int64_t begin, std::int64_t count, std::int64_t* out, std::size_t cursor) {
             reader.read(begin, count, out, cursor);
@@ -70,8 +113,8 @@ Evaluation evaluate_alone(const nn::ModelAtLengths& model, const TokenSource& so
 
 namespace {
 
-// Returns the columns that the memory of this machine has room for, and says so where they are
-// fewer than the options ask for.
+// Returns the number of columns that fit into this machine's memory, and logs it if that is fewer
+// than the options ask for.
 std::int64_t columns_with_room(const nn::ModelAtLengths& model, const TokenSource& source,
                                const EvaluationOptions& options) {
   const net::Network& network = model.model().network();
@@ -85,12 +128,12 @@ std::int64_t columns_with_room(const nn::ModelAtLengths& model, const TokenSourc
   }
   const int threads = at::get_num_threads();
   const std::int64_t of_cursor = source.cursor_bytes ? source.cursor_bytes() : 0;
-  // A tenth is left for the system's cache of files, as in a training.
+  // A tenth is left for the system's cache of files, as in training.
   const std::int64_t fitting =
       columns_that_fit(network, model.geometry(), columns, threads, of_cursor, known - known / 10);
   const std::int64_t needed = columns_bytes(network, model.geometry(), columns, threads, of_cursor);
   if (fitting < columns) {
-    log_info("{} columns are read side by side: {} would take about {}, and {} are available",
+    log_info("{} columns are read in parallel: {} would take about {}, and {} are available",
              with_thousands(fitting), with_thousands(columns), human_bytes(needed),
              human_bytes(known));
     return fitting;
@@ -116,6 +159,115 @@ Evaluation evaluate(const nn::Model& model, const TokenSource& source,
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
   result.seconds = elapsed.count();
   return result;
+}
+
+namespace {
+
+// Returns the stream from `begin`, a segment's start, to `end`. Documents that begin before it are
+// left out: scored outputs could reach them only through older memories, and the part begins
+// without any.
+TokenSource part_of(const TokenSource& whole, std::int64_t begin, std::int64_t end) {
+  TokenSource part;
+  part.name = whole.name;
+  part.tokens = end - begin;
+  part.read = [read = whole.read, begin](std::int64_t position, std::int64_t count,
+                                         std::int64_t* out, std::size_t cursor) {
+    read(begin + position, count, out, cursor);
+  };
+  if (whole.document_starts) {
+    const auto starts = std::make_shared<std::vector<std::int64_t>>();
+    part.document_starts = [all = whole.document_starts, starts, begin,
+                            end]() -> const std::vector<std::int64_t>& {
+      starts->clear();
+      for (const std::int64_t start : all()) {
+        if (start >= begin && start < end) starts->push_back(start - begin);
+      }
+      return *starts;
+    };
+  }
+  return part;
+}
+
+// Adds the sums of all processes, in each of them.
+void add_up(Evaluation& result, machine::ProcessGroup& group) {
+  const at::Tensor counts =
+      at::tensor(std::vector<std::int64_t>{result.targets, result.known.targets, result.warm_up});
+  const at::Tensor sums = at::tensor(
+      std::vector<double>{result.nll, result.squares, result.known.nll, result.known.squares});
+  group.sum(counts);
+  group.sum(sums);
+  const auto* count = counts.data_ptr<std::int64_t>();
+  const auto* sum = sums.data_ptr<double>();
+  result.targets = count[0];
+  result.known.targets = count[1];
+  result.warm_up = count[2];
+  result.nll = sum[0];
+  result.squares = sum[1];
+  result.known.nll = sum[2];
+  result.known.squares = sum[3];
+}
+
+}  // namespace
+
+Evaluation evaluate_shared(const nn::ModelAtLengths& model, const TokenSource& source,
+                           const EvaluationOptions& options) {
+  machine::ProcessGroup& group = *options.group;
+  const std::int64_t segment = options.lengths.segment;
+  const std::int64_t segments = (source.tokens - 2) / segment + 1;
+  const ColumnPlan plan = plan_columns(segments, warm_up_segments(model.geometry()), group.size());
+  const auto own = static_cast<std::size_t>(group.rank());
+  Evaluation result;
+  int stopped = 0;  // the signal that stopped the process
+  if (own < plan.columns.size()) {
+    const Column& column = plan.columns[own];
+    const std::int64_t begin = column.read_from * segment;
+    const std::int64_t end = std::min(column.end * segment + 1, source.tokens);
+    EvaluationOptions alone = options;
+    alone.group = nullptr;
+    alone.first_target = (column.score_from - column.read_from) * segment + 1;
+    alone.progress = [&](std::int64_t targets) {
+      group.check_for_stop();
+      // Only the first process shows its progress; the others have about as much to read.
+      if (options.progress) {
+        options.progress(std::min(targets * group.size(), source.tokens - 1));
+      }
+    };
+    if (options.sink) {
+      alone.sink = [&](std::int64_t position, const double* losses, std::int64_t count) {
+        options.sink(begin + position, losses, count);
+      };
+    }
+    try {
+      result = evaluate_alone(model, part_of(source, begin, end), alone);
+    } catch (const Interrupted& stop) {
+      stopped = stop.signal_number();
+    }
+    result.warm_up += (column.score_from - column.read_from) * segment;
+  }
+  // The others would wait for the part of a process that a signal has stopped.
+  stopped = group.agree_on_stop(stopped);
+  if (stopped != 0) throw Interrupted(stopped);
+  add_up(result, group);
+  return result;
+}
+
+void check_length(const TokenSource& source) {
+  if (source.tokens < 2) {
+    throw Error(source.name, fmt::format("expected at least 2 tokens, found {}", source.tokens),
+                "the first token is never predicted, so a single one cannot be scored");
+  }
+}
+
+void check_ids(const std::string& name, std::int64_t begin, const std::int64_t* ids,
+               std::int64_t count, std::int64_t vocab_size) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    if (ids[i] < 0 || ids[i] >= vocab_size) {
+      throw Error(name,
+                  fmt::format("token {} is {}, but the vocabulary has {} entries (0 to {})",
+                              begin + i, ids[i], vocab_size, vocab_size - 1),
+                  "encode the text with the vocabulary of the training data");
+    }
+  }
 }
 
 }  // namespace ql::eval

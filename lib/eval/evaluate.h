@@ -1,43 +1,106 @@
-// Computes the exact perplexity: every target is scored once, in one unbroken stream. There are two
-// ways.
+// Computes the exact perplexity: every target is scored once, in one unbroken stream.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "eval/data_set.h"
+#include "machine/process_group.h"
+#include "net/geometry.h"
+#include "nn/measure.h"
+#include "nn/model.h"
+#include "shard/multi_reader.h"
+
+namespace ql::eval {
+
+// The result of an evaluation, for any kind of model.
+
+struct LossSums {
+  std::int64_t targets = 0;
+  double nll = 0;      // sum of the losses in nats
+  double squares = 0;  // sum of the squared losses
+
+  void add(double loss);
+  void add(const LossSums& other);
+  double mean() const;        // nll / targets
+  double perplexity() const;  // exp(mean)
+  // Standard error of mean(), assuming independent losses; NaN below two targets.
+  double standard_error() const;
+};
+
+// The sums are over all targets. A stream has one target less than tokens, because nothing precedes
+// the first token.
+struct Evaluation : LossSums {
+  LossSums known;           // over the targets that are not <unk>
+  std::int64_t batch = 0;   // columns read in parallel
+  std::int64_t stride = 0;  // targets that a window scores; 0: there are no windows
+  std::int64_t reset = 0;   // tokens after which memory is emptied; 0: never
+  std::string
+      reset_at;  // unit that is read independently of the others, such as "line"; empty: none
+  std::int64_t warm_up = 0;  // tokens read twice: not scored at column starts, all columns together
+  double seconds = 0;
+
+  using LossSums::add;
+  // Adds the evaluation of another text with the same settings.
+  void add(const Evaluation& other);
+};
+
+// Called for scored targets with the position of the first target token in the stream and the
+// losses in nats of `count` targets, beginning with that one. Every target is handed over once.
+// Calls for one column come in order; columns interleave.
+using LossSink =
+    std::function<void(std::int64_t position, const double* losses, std::int64_t count)>;
+
+struct LikelyToken {
+  std::int64_t id = 0;
+  double log_probability = 0;  // natural logarithm
+};
+
+// Scored targets at consecutive positions of the stream.
+struct ScoredTargets {
+  std::int64_t position = 0;  // of the first target
+  const std::int64_t* ids = nullptr;
+  const double* losses = nullptr;  // in nats
+  std::int64_t count = 0;          // of ids and losses
+  // The likeliest tokens at the place of every target, `top` a target, the likeliest first.
+  const LikelyToken* likeliest = nullptr;
+  std::int64_t top = 0;
+
+  // Drops the first `skipped` targets.
+  void skip(std::int64_t skipped);
+};
+// Called like a LossSink.
+using TargetSink = std::function<void(const ScoredTargets& targets)>;
+using TargetProgress = std::function<void(std::int64_t targets_done)>;
+
+// There are two ways to compute the exact perplexity.
 //
 // Layer by layer: a chunk of the stream goes through the first layer, then through the second, and
 // so on, with its segments as a batch and memories carried from chunk to chunk. Every state is
 // computed once.
 //
-// Step by step: the stream is cut into `batch` columns that are read side by side (eval/columns.h).
+// Step by step: the stream is cut into `batch` columns that are read in parallel (eval/columns.h).
 // Each column first reads, and does not score, as many tokens before its start as the network's
 // exact context length reaches back, on segment boundaries of the stream.
 //
-// Both give the losses of reading the whole stream with batch 1, but for the order of
+// Both give the losses of reading the complete stream with batch 1, except for the order of
 // floating-point sums.
 //
-// A network without memory forgets at the end of every segment. With a stride of N its segments
-// are windows instead: each begins N tokens after the one before and scores its newest N targets,
-// layer by layer, so that each of them has at least n_s - N tokens before it in its window.
-// (Al-Rfou et al. 2018 have N = 1.) The first window scores all its targets.
-#pragma once
+// A network without memory forgets at the end of every segment. With a stride of N its segments are
+// sliding windows instead: each begins N tokens after the previous one and scores its newest N
+// targets, layer by layer, so that each of them has at least n_s - N tokens before it in its
+// window. (Al-Rfou et al. 2018 have N = 1.) The first window scores all its targets.
 
-#include <cstdint>
-#include <optional>
-
-#include "eval/evaluation.h"
-#include "eval/token_source.h"
-#include "machine/process_group.h"
-#include "net/geometry.h"
-#include "nn/attention_map.h"
-#include "nn/model.h"
-#include "shard/joined_data.h"
-
-namespace ql::eval {
-
-// Says how a stream is read.
+// How a stream is read.
 struct Reading {
-  std::int64_t batch = 0;   // 0: layer by layer; else step by step, at most this many columns
-  std::int64_t chunk = 0;   // tokens that go through a layer at once; 0: by the memory there is
+  std::int64_t batch = 0;  // 0: layer by layer; else step by step, at most this many columns
+  std::int64_t chunk =
+      0;  // tokens that go through a layer at once; 0: chosen by the available memory
   std::int64_t stride = 0;  // targets that a window scores, see above; 0: all of its segment
   // Tokens after which memory is emptied and a new segment begins, layer by layer: the loss of a
-  // target by its distance to the one before tells what context is worth. 0: never.
+  // target by its distance to the last reset shows the value of context. 0: never.
   std::int64_t reset = 0;
 };
 
@@ -49,8 +112,8 @@ struct EvaluationOptions : Reading {
   // If given, gets the attention of the scored targets' queries in every layer while the stream is
   // read layer by layer.
   nn::AttentionMap* attention_map = nullptr;
-  // If given, gets the targets themselves, too, and the `top` likeliest tokens beside each while
-  // the stream is read layer by layer.
+  // If given, also gets the targets themselves, and the `top` likeliest tokens at each, while the
+  // stream is read layer by layer.
   TargetSink target_sink = {};
   std::int64_t top = 0;
   // Targets before this position are read but not scored.
@@ -60,19 +123,47 @@ struct EvaluationOptions : Reading {
   machine::ProcessGroup* group = nullptr;
 };
 
-// Returns whether a segment sees more than its own tokens.
+// Returns true if a segment sees more than its own tokens.
 bool has_memory(const net::Geometry& geometry);
 
 // Throws ConfigError for a stride that is not from 1 to the segment, and for a network with memory,
-// for which nothing would slide; 0 is no stride.
+// for which nothing would slide; 0 stands for no stride.
 void check_stride(const net::Geometry& geometry, std::int64_t stride);
 
-// The tokens of a packed folder; `reader` must outlive the result.
-TokenSource source_of(shard::JoinedData& reader);
+// Returns the tokens of a packed folder; `reader` must outlive the result.
+TokenSource source_of(shard::MultiReader& reader);
 
 // Throws Error for a stream of fewer than two tokens and for ids outside the model's vocabulary,
-// ConfigError for lengths that do not fit the network, Interrupted when a signal asks to stop.
+// ConfigError for lengths that do not fit the network, Interrupted if a signal requests a stop.
 Evaluation evaluate(const nn::Model& model, const TokenSource& source,
                     const EvaluationOptions& options);
+
+// The two ways to read a stream; evaluate() chooses. Both score every target once, as one reader of
+// the complete stream would.
+
+// Goes step by step, with `options.batch` columns in parallel (eval/columns.h).
+Evaluation evaluate_columns(const nn::ModelAtLengths& model, const TokenSource& source,
+                            const EvaluationOptions& options);
+
+// Goes chunk by chunk, and through each chunk layer by layer (eval/scorers.h).
+Evaluation evaluate_layerwise(const nn::ModelAtLengths& model, const TokenSource& source,
+                              const EvaluationOptions& options);
+
+// Calls one of the two, depending on the options, in this process.
+Evaluation evaluate_alone(const nn::ModelAtLengths& model, const TokenSource& source,
+                          const EvaluationOptions& options);
+
+// Does the same with a part of the stream in each process of options.group.
+Evaluation evaluate_shared(const nn::ModelAtLengths& model, const TokenSource& source,
+                           const EvaluationOptions& options);
+
+// Checks the tokens that both evaluators read.
+
+// Throws Error if the stream has fewer than two tokens, because nothing could be scored.
+void check_length(const TokenSource& source);
+
+// Throws Error for the first of `ids` outside 0 .. vocab_size-1; `begin` is the position of ids[0].
+void check_ids(const std::string& name, std::int64_t begin, const std::int64_t* ids,
+               std::int64_t count, std::int64_t vocab_size);
 
 }  // namespace ql::eval

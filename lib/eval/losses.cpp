@@ -1,23 +1,29 @@
+// Losses and likeliest tokens in blocks of rows, and the file of losses.
+
 #include "eval/losses.h"
 
 #include <algorithm>
+#include <cstring>
 #include <functional>
+#include <stdexcept>
 #include <tuple>
 
-#include "base/signals.h"
+#include "base/bytes.h"
+#include "base/process.h"
 #include "kernels/softmax.h"
 #include "machine/device.h"
-#include "machine/pieces.h"
+#include "machine/threads.h"
 
 namespace ql::eval {
+
 namespace {
 
-// So many logits exist at a time, which bounds the memory of the softmax.
+// This many logits exist at a time, which bounds the memory of the softmax.
 constexpr std::int64_t kLogitsPerBlock = std::int64_t{1} << 23;
-// In each thread of the CPU, where all of them are wanted.
+// The same limit for each thread of the CPU, if all logits of a row are needed.
 constexpr std::int64_t kLogitsPerPiece = std::int64_t{1} << 20;
-// A piece of work on the CPU has so many rows at most. Our own kernels need no logits of all
-// columns for a loss.
+// The largest number of rows in a piece of work on the CPU. For a loss, our own kernels need no
+// logits of all columns.
 constexpr std::int64_t kRowsOfPiece = kernels::kFewSoftmaxRows;
 // This many likely tokens are held at a time.
 constexpr std::int64_t kMostLikely = (std::int64_t{64} << 20) / sizeof(LikelyToken);
@@ -54,7 +60,7 @@ at::Tensor losses_in_blocks(const nn::Model& model, const at::Tensor& states,
                            targets.narrow(0, first, count).unsqueeze(0).to(states.device()))
                    .flatten());
   };
-  // So few rows would be one piece, thus one thread's.
+  // Up to this many rows would be one piece, thus one thread's.
   if (machine::uses_kernels(states) && states.size(0) <= kRowsOfPiece) {
     use(0, states.size(0));
   } else {
@@ -113,6 +119,53 @@ void add_losses(ScoredTargets targets, const EvaluationOptions& options, Evaluat
   if (targets.count == 0) return;
   if (options.sink) options.sink(targets.position, targets.losses, targets.count);
   if (options.target_sink) options.target_sink(targets);
+}
+
+namespace {
+
+constexpr std::size_t kLossesPerWrite = 65536;
+
+}  // namespace
+
+LossFile::LossFile(const std::string& path, std::int64_t targets)
+    : losses_(static_cast<std::size_t>(targets)) {
+  if (path == "-") {
+    output_ = std::make_unique<OutputStream>(/*binary=*/true);
+  } else {
+    file_ = std::make_unique<AtomicFile>(path);
+  }
+}
+
+void LossFile::put(std::int64_t position, const double* losses, std::int64_t count) {
+  const auto targets = static_cast<std::int64_t>(losses_.size());
+  if (position < 1 || count < 0 || position - 1 > targets - count) {
+    throw std::out_of_range("losses outside the stream");
+  }
+  std::transform(losses, losses + count, losses_.begin() + (position - 1),
+                 [](double loss) { return static_cast<float>(loss); });
+}
+
+void LossFile::commit() {
+  std::string bytes;
+  for (std::size_t begin = 0; begin < losses_.size(); begin += kLossesPerWrite) {
+    const std::size_t end = std::min(losses_.size(), begin + kLossesPerWrite);
+    bytes.clear();
+    for (std::size_t i = begin; i < end; ++i) {
+      std::uint32_t bits = 0;
+      std::memcpy(&bits, &losses_[i], sizeof bits);
+      append_little_endian(bytes, bits);
+    }
+    if (file_) {
+      file_->write(bytes);
+    } else {
+      output_->write(bytes);
+    }
+  }
+  if (file_) {
+    file_->commit();
+  } else {
+    output_->close();
+  }
 }
 
 }  // namespace ql::eval

@@ -1,39 +1,65 @@
-// Turns output states into losses and adds them to an evaluation.
+// Turns output states into losses, adds them up, and writes the losses of single tokens.
 #pragma once
 
 #include <ATen/ATen.h>
 
 #include <cstdint>
+#include <memory>
+#include <string>
 #include <vector>
 
+#include "base/atomic_file.h"
+#include "base/stream.h"
 #include "eval/evaluate.h"
 #include "nn/model.h"
 
 namespace ql::eval {
+
+// Losses of output states, and their sums.
 
 // Returns the losses of states [rows, d_model] for targets [rows] as float64 [rows] on the CPU. The
 // logits exist only in blocks of rows, which bound their memory for any vocabulary.
 at::Tensor losses_in_blocks(const nn::Model& model, const at::Tensor& states,
                             const at::Tensor& targets);
 
-// Returns the `top` likeliest tokens for states [rows, d_model], row by row, the best first. The
-// probabilities exist in blocks of rows, too.
+// Returns the `top` likeliest tokens for states [rows, d_model], row by row, the likeliest first.
+// The probabilities also exist only in blocks of rows.
 std::vector<LikelyToken> likeliest_in_blocks(const nn::Model& model, const at::Tensor& states,
                                              std::int64_t top);
 
-// Returns how many rows should have their likeliest tokens at once, so that these take at most
-// 64 MiB where the vocabulary allows it. Blocks of this many rows have the bits that all of them
-// have together.
+// Returns the number of rows whose likeliest tokens should be computed at once, so that they take
+// at most 64 MiB if the vocabulary allows it. Blocks of this many rows give the same bits as all
+// rows together.
 std::int64_t rows_of_likeliest(const nn::Model& model, const at::Tensor& states, std::int64_t top);
 
-// Does the same as add_losses() for the targets of states [rows, d_model], and fills in their
+// Does the same as add_losses() for the targets of states [rows, d_model], and adds their
 // `options.top` likeliest tokens, a block of rows at a time. Throws Interrupted between blocks.
 void add_losses_with_likeliest(const nn::Model& model, const at::Tensor& states,
                                const ScoredTargets& targets, const EvaluationOptions& options,
                                Evaluation& result);
 
-// Adds the losses of targets and hands them to the sinks. Those before options.first_target are
-// left out.
+// Adds the losses of targets and hands them to the sinks, without those before
+// options.first_target.
 void add_losses(ScoredTargets targets, const EvaluationOptions& options, Evaluation& result);
+
+// Writes the losses of single tokens for a script to align with the tokens: one little-endian
+// float32 per target, natural logarithm, in stream order, and nothing else. Keeps 4 bytes a target
+// in memory, because columns finish their targets out of order.
+
+class LossFile {
+ public:
+  // `path` "-" is standard output. Either is opened here, so that a path that cannot be written
+  // fails before the work is done. `targets` are the stream's tokens without the first.
+  LossFile(const std::string& path, std::int64_t targets);
+  // Works as a LossSink: `position` counts the stream's tokens, so the first target has number 1.
+  void put(std::int64_t position, const double* losses, std::int64_t count);
+  // Writes everything; the file appears complete or not at all.
+  void commit();
+
+ private:
+  std::unique_ptr<AtomicFile> file_;
+  std::unique_ptr<OutputStream> output_;
+  std::vector<float> losses_;
+};
 
 }  // namespace ql::eval

@@ -1,3 +1,5 @@
+// The columns of the rows of results.
+
 #include "eval/report.h"
 
 #include <fmt/format.h>
@@ -11,46 +13,46 @@ namespace {
 
 Json finite(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
 
-// Says whether the losses are of the text that was counted. The first token of a stream is left out
-// of the losses alone, and so is that of each unit without a begin token before it; of one token
-// the share is small, but not of many.
+// Returns true if the losses cover the text that was counted. They never include the first token of
+// a stream, nor that of each unit without a begin token. The share of one token is negligible, that
+// of many is not.
 bool covers_text(const DataSet& data, const Evaluation& result) {
   return result.reset_at.empty() || data.source.tokens - result.targets <= 1;
 }
 
-// Returns the nll per unit of the original text; NaN, thus null, where the text has no such unit or
-// is not known.
+// Returns the nll per unit of the original text; NaN, thus null in the row, if the text has no such
+// unit or is not known.
 double per_unit(double nll, std::int64_t units) {
   return units > 0 ? nll / static_cast<double>(units) : std::nan("");
 }
 
-// Returns the context of the positions that are scored: the newest `stride` of a window, or all of
-// a segment.
-net::ContextLength scored_context(const Subject& subject, std::int64_t stride) {
+// Returns the context of the positions that are scored: the newest `stride` positions of a window,
+// or all of a segment.
+net::ContextLength scored_context(const EvaluatedModel& model, std::int64_t stride) {
   std::vector<std::int64_t> lengths =
-      net::exact_lengths(net::make_geometry(*subject.network, subject.lengths));
+      net::exact_lengths(net::make_geometry(*model.network, model.lengths));
   if (stride > 0) lengths.erase(lengths.begin(), lengths.end() - stride);
   return net::range_of(lengths);
 }
 
-void add_subject(Json& row, const Subject& subject, const Evaluation& result) {
-  row["arch"] = subject.network ? net::to_short_text(subject.network->architecture) : "unigram";
-  row["parameters"] = subject.parameters;
+void add_subject(Json& row, const EvaluatedModel& model, const Evaluation& result) {
+  row["arch"] = model.network ? net::to_short_text(model.network->architecture) : "unigram";
+  row["parameters"] = model.parameters;
   for (const char* key : {"segment", "memory", "compressed_memory", "stride", "reset", "context",
                           "context_min", "context_max"}) {
     row[key] = nullptr;
   }
-  if (!subject.network) return;
-  row["segment"] = subject.lengths.segment;
-  row["memory"] = subject.lengths.memory;
-  row["compressed_memory"] = subject.lengths.compressed_memory;
+  if (!model.network) return;
+  row["segment"] = model.lengths.segment;
+  row["memory"] = model.lengths.memory;
+  row["compressed_memory"] = model.lengths.compressed_memory;
   if (result.stride > 0) row["stride"] = result.stride;
   if (result.reset > 0) row["reset"] = result.reset;
   if (!result.reset_at.empty()) row["reset"] = result.reset_at;
-  row["context"] = result.stride == 0 && net::has_paper_context(*subject.network)
-                       ? Json(net::paper_context(*subject.network, subject.lengths).mean())
+  row["context"] = result.stride == 0 && net::has_paper_context(*model.network)
+                       ? Json(net::paper_context(*model.network, model.lengths).mean())
                        : Json();
-  const net::ContextLength exact = scored_context(subject, result.stride);
+  const net::ContextLength exact = scored_context(model, result.stride);
   row["context_min"] = exact.minimum;
   row["context_max"] = exact.maximum;
 }
@@ -75,8 +77,8 @@ void add_text_figures(Json& row, const std::optional<shard::TextCounts>& counts,
   row["bits_per_character"] = finite(per_unit(nll, counts->characters) / ln2);
 }
 
-// Adds the figures without the targets that are <unk>. Only in a vocabulary of words each <unk>
-// stands for a word. Its bytes were not counted.
+// Adds the figures without the targets that are <unk>. Only in a vocabulary of words does each
+// <unk> stand for a word. Its bytes were not counted.
 void add_known_figures(Json& row, const DataSet& data, const Evaluation& result) {
   for (const char* key : {"unknown_targets", "known_perplexity", "known_standard_error",
                           "known_word_perplexity", "known_bits_per_byte"}) {
@@ -99,11 +101,11 @@ void add_known_figures(Json& row, const DataSet& data, const Evaluation& result)
 
 }  // namespace
 
-Json report_row(const Subject& subject, const DataSet& data, const Evaluation& result) {
+Json report_row(const EvaluatedModel& model, const DataSet& data, const Evaluation& result) {
   Json row = Json::object();
-  row["checkpoint"] = subject.name;
+  row["checkpoint"] = model.name;
   row["data"] = data.name;
-  add_subject(row, subject, result);
+  add_subject(row, model, result);
   row["tokens"] = data.source.tokens;
   row["targets"] = result.targets;
   row["nll"] = finite(result.nll);
@@ -114,7 +116,7 @@ Json report_row(const Subject& subject, const DataSet& data, const Evaluation& r
   add_known_figures(row, data, result);
   row["batch"] = result.batch;
   row["warm_up"] = result.warm_up;
-  row["precision"] = subject.precision ? Json(to_text(*subject.precision)) : Json();
+  row["precision"] = model.precision ? Json(to_text(*model.precision)) : Json();
   row["tokens_per_second"] =
       finite(std::round(static_cast<double>(result.targets) / result.seconds));
   return row;
@@ -124,7 +126,7 @@ Json attention_row(const nn::AttentionMap::Distance& distance) {
   Json row = Json::object();
   row["layer"] = distance.stage->layer + 1;
   row["scale"] = distance.stage->scale + 1;
-  row["granularity"] = distance.stage->granularity;
+  row["granularity"] = distance.stage->stride;
   row["head"] = distance.head + 1;
   row["distance"] = distance.states;
   row["tokens"] = distance.tokens;

@@ -1,4 +1,4 @@
-// Makes one row of results: the numbers, and beside them every setting and count they depend on.
+// Makes one row of results: the figures, with every setting and count that they depend on.
 #pragma once
 
 #include <optional>
@@ -6,37 +6,36 @@
 
 #include "base/json.h"
 #include "eval/data_set.h"
-#include "eval/evaluation.h"
-#include "eval/token_texts.h"
+#include "eval/evaluate.h"
 #include "eval/units.h"
 #include "machine/precision.h"
 #include "net/network.h"
-#include "nn/attention_map.h"
+#include "nn/measure.h"
 
 namespace ql::eval {
 
 // The model that was evaluated. A unigram model has no network and no lengths.
-struct Subject {
+struct EvaluatedModel {
   std::string name;  // the checkpoint, or the training data of a unigram model
   std::optional<net::Network> network;
   net::Lengths lengths;         // of this evaluation
-  std::int64_t parameters = 0;  // numbers that were learned
-  // Of its matrix products; absent for a unigram model.
+  std::int64_t parameters = 0;  // parameters that were learned
+  // The precision of its matrix products; absent for a unigram model.
   std::optional<machine::Precision> precision = {};
 };
 
 // Returns a flat object with the same keys in the same order for every row (qleval(1) explains
-// each). A number that is not known, does not apply or is not finite is null.
-Json report_row(const Subject& subject, const DataSet& data, const Evaluation& result);
+// each). A figure that is not known, does not apply or is not finite is null.
+Json report_row(const EvaluatedModel& model, const DataSet& data, const Evaluation& result);
 
-// Returns a row of a table of attention, which tells where a head looks (nn/attention_map.h).
+// Returns a row of a table of attention: where a head's attention goes (nn/measure.h).
 Json attention_row(const nn::AttentionMap::Distance& distance);
 
-// Returns the row of targets' i-th one: position, id, token (null where `texts` does not know it),
-// loss, and for each of the likeliest tokens id_1, token_1, log_probability_1 and so on.
+// Returns the row of the target with index i: position, id, token (null if `texts` does not have
+// it), loss, and for each of the likeliest tokens id_1, token_1, log_probability_1 and so on.
 Json token_row(const ScoredTargets& targets, std::int64_t i, const TokenTexts& texts);
 
-// Returns the row of a line, document or word: unit (its number), word (of words alone), targets,
+// Returns the row of a line, document or word: unit (its number), word (only for words), targets,
 // unknown_targets, nll, perplexity (null without targets).
 Json unit_row(const UnitSum& sum);
 

@@ -1,16 +1,30 @@
-// Scores each token by its frequency in the training data, whatever stands before it. Every
-// language model has to beat this baseline.
+// Counts ids, and scores each token by its frequency in the training data.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <vector>
 
-#include "eval/evaluation.h"
-#include "eval/token_source.h"
-#include "shard/token_info.h"
+#include "eval/data_set.h"
+#include "eval/evaluate.h"
+#include "shard/manifest.h"
 
 namespace ql::eval {
+
+// Counts of how often every id occurs.
+
+// Reads tokens [begin, source.tokens) piece by piece. Throws Error for ids outside the vocabulary.
+void for_each_piece(
+    const TokenSource& source, std::int64_t begin, std::int64_t vocab_size,
+    const std::function<void(std::int64_t begin, const std::vector<std::int64_t>& ids)>& use);
+
+// Returns the occurrences of ids 0 .. vocab_size-1. Throws as for_each_piece does.
+std::vector<std::int64_t> count_tokens(const TokenSource& source, std::int64_t vocab_size,
+                                       const TargetProgress& progress = {});
+
+// Scores each token by its frequency in the training data, whatever precedes it. Every language
+// model has to beat this baseline.
 
 // p(w) = (count(w) + 1) / (N + V) with N tokens and V ids. This is maximum likelihood with one
 // added to every count, so that tokens unseen in training have a probability.
@@ -19,11 +33,11 @@ class Unigram {
   // Counts every token of `source`. Throws Error for ids outside the vocabulary.
   Unigram(const TokenSource& source, std::int64_t vocab_size, const TargetProgress& progress = {});
 
-  // -ln p(id), nats.
+  // Returns -ln p(id) in nats.
   double loss(std::int64_t id) const { return losses_[static_cast<std::size_t>(id)]; }
 
-  // Scores the same targets as evaluate() of a network: all tokens but the first. `unknown` is the
-  // vocabulary's <unk>.
+  // Scores the same targets as evaluate() of a network: all tokens except the first. `unknown` is
+  // the vocabulary's <unk>.
   Evaluation evaluate(const TokenSource& source, const LossSink& sink = {},
                       const TargetProgress& progress = {},
                       std::optional<shard::TokenId> unknown = {}) const;

@@ -1,6 +1,20 @@
+// The sums of units, and the pass over a stream that finds and scores them.
+
 #include "eval/units.h"
 
+#include <algorithm>
+#include <chrono>
+#include <functional>
 #include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/stream.h"
+#include "eval/data_set.h"
+#include "eval/evaluate.h"
+#include "eval/scorers.h"
+#include "shard/multi_reader.h"
+#include "shard/token_stream.h"
 
 namespace ql::eval {
 
@@ -49,6 +63,276 @@ void UnitSums::hand_over() {
   sink_(sum_);
   sum_.targets = 0;
   sum_.nll = 0;
+}
+
+namespace {
+
+// Finds the ends of lines, or documents, in a stream.
+class UnitEnds {
+ public:
+  UnitEnds(Unit unit, std::optional<shard::TokenId> line_end) : unit_(unit), line_end_(line_end) {}
+
+  // Call before a token that begins a document; returns true if that ends a unit.
+  bool before_document() { return unit_ == Unit::kDocument && tokens_ > 0; }
+  // Takes a token; returns true if it ends a unit.
+  bool after(std::int64_t id) {
+    ++tokens_;
+    if (unit_ != Unit::kLine && unit_ != Unit::kDoubledLine) return false;
+    // Any token opens a line, not only <eos>. So a stream that begins inside a line has only this
+    // line wrong.
+    const bool opens = unit_ == Unit::kDoubledLine && !inside_;
+    const bool ends = !opens && id == static_cast<std::int64_t>(*line_end_);
+    inside_ = !ends;
+    return ends;
+  }
+
+ private:
+  Unit unit_;
+  std::optional<shard::TokenId> line_end_;
+  std::int64_t tokens_ = 0;
+  bool inside_ = false;  // of a line
+};
+
+// Finds the words in a stream of tokens. A token that begins with a blank begins a word, and one
+// that ends with a blank ends it; blanks alone belong to the word that follows them. <eos>, and in
+// a vocabulary of words every token, is a word of its own.
+class Words {
+ public:
+  Words(TokenTexts bytes, const shard::VocabularyInfo& vocabulary)
+      : bytes_(std::move(bytes)), eos_(vocabulary.eos), single_(vocabulary.type == "word") {}
+
+  // Returns true if the word so far is complete before this token.
+  bool ends_before(std::int64_t id) const {
+    if (!open_) return false;
+    if (single_ || alone_ || is_eos(id)) return true;
+    const std::string& next = bytes_of(id);
+    const bool has_word = text_.find_first_not_of(kBlanks) != std::string::npos;
+    return has_word && !next.empty() && (is_blank(next.front()) || is_blank(text_.back()));
+  }
+  void put(std::int64_t id) {
+    open_ = true;
+    alone_ = is_eos(id);
+    text_ += bytes_of(id);
+  }
+  bool open() const { return open_; }
+  bool knows_nothing() const { return bytes_.empty(); }
+  // Returns the word without the blanks around it, and begins another.
+  std::string take() {
+    const std::size_t begin = std::min(text_.find_first_not_of(kBlanks), text_.size());
+    const std::size_t end = text_.find_last_not_of(kBlanks);
+    std::string word = text_.substr(begin, end == std::string::npos ? 0 : end + 1 - begin);
+    text_.clear();
+    open_ = alone_ = false;
+    return word;
+  }
+
+ private:
+  static constexpr const char* kBlanks = " \t\n\v\f\r";
+  static bool is_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+  bool is_eos(std::int64_t id) const { return eos_ && id == static_cast<std::int64_t>(*eos_); }
+  // The scorer refuses ids that are not in the vocabulary.
+  const std::string& bytes_of(std::int64_t id) const {
+    static const std::string kNone;
+    const auto place = static_cast<std::size_t>(id);
+    return place < bytes_.size() ? bytes_[place] : kNone;
+  }
+
+  TokenTexts bytes_;
+  std::optional<shard::TokenId> eos_;
+  bool single_;         // every token is a word
+  bool open_ = false;   // there are tokens in the word
+  bool alone_ = false;  // the last token is <eos>
+  std::string text_;
+};
+
+// Makes one pass over a stream. Tokens go to a scorer, and their losses to the sums of units.
+class UnitScoring : public shard::TokenSink {
+ public:
+  // `vocabulary_text` returns the vocabulary's file, or "". It is called only for tokens, lines and
+  // independent units.
+  UnitScoring(const nn::Model& model, const DataSet& data,
+              const std::function<std::string()>& vocabulary_text, const UnitOptions& options,
+              const UnitSums::Sink& sink)
+      : unit_(options.unit),
+        reset_at_(options.alone),
+        name_(data.source.name),
+        sums_(data.vocabulary.unk, sink),
+        model_(model, options.lengths) {
+    const bool asks = options.alone || unit_ == Unit::kLine || unit_ == Unit::kDoubledLine;
+    const std::optional<shard::TokenId> line_end =
+        asks ? line_end_of(data.vocabulary, vocabulary_text) : std::nullopt;
+    if (unit_ == Unit::kToken) texts_ = read_token_texts(vocabulary_text());
+    if (unit_ == Unit::kWord) {
+      words_.emplace(read_token_bytes(vocabulary_text()), data.vocabulary);
+      if (words_->knows_nothing()) {
+        throw Error(name_, "the text of its tokens is not known, so words cannot be found in it",
+                    "score data that was made with a vocabulary of qltok, or use --per token");
+      }
+    }
+    const auto ends = [&](Unit unit) {
+      if ((unit == Unit::kLine || unit == Unit::kDoubledLine) && !line_end) {
+        throw Error(name_, "lines cannot be separated: the vocabulary has no <eos>",
+                    "encode with a vocabulary that has one, or use documents");
+      }
+      return UnitEnds(unit, line_end);
+    };
+    ends_.emplace(ends(unit_));
+    const EvaluationOptions of_scorer = evaluation_options(options, data);
+    if (!options.alone) {
+      scorer_.emplace(model_, name_, of_scorer);
+      return;
+    }
+    ends_alone_.emplace(ends(*options.alone));
+    const std::optional<shard::TokenId> begin = options.begin.id ? options.begin.id : line_end;
+    if (!options.begin.none && !begin) {
+      throw Error(name_, "a unit has no begin token: the vocabulary has no <eos>",
+                  "give --begin ID, or --begin none");
+    }
+    if (begin && static_cast<std::int64_t>(*begin) >= model.network().vocab_size) {
+      throw UsageError("--begin", fmt::format("{} is outside the vocabulary of {} entries", *begin,
+                                              model.network().vocab_size));
+    }
+    alone_.emplace(model_, name_, options.begin.none ? std::nullopt : begin, of_scorer);
+  }
+
+  void begin_document() override {
+    if (ends_->before_document()) sums_.end_unit();
+    end_word();
+    if (alone_) {
+      if (ends_alone_->before_document()) alone_->end_unit();
+    } else {
+      scorer_->put_document(tokens_);
+    }
+  }
+  void write(const shard::TokenId* ids, std::size_t count) override {
+    wide_.assign(ids, ids + count);
+    for (const std::int64_t id : wide_) {
+      if (words_ && words_->ends_before(id)) end_word();
+      sums_.put_token(id, alone_ ? alone_->put(id) : tokens_ > 0);
+      if (words_) words_->put(id);
+      ++tokens_;
+      if (ends_->after(id)) sums_.end_unit();
+      if (alone_ && ends_alone_->after(id)) alone_->end_unit();
+    }
+    if (scorer_) scorer_->put(wide_.data(), static_cast<std::int64_t>(count));
+  }
+
+  // Called before waiting for more input: reports everything that is known.
+  void catch_up() {
+    if (unit_ == Unit::kWhole) return;
+    if (alone_) {
+      alone_->put_waiting();
+    } else {
+      scorer_->put_waiting();
+    }
+  }
+
+  void finish(const std::optional<shard::TextCounts>& /*counts*/) override {
+    const bool needs_target = unit_ == Unit::kWhole || unit_ == Unit::kToken;
+    if (needs_target && !alone_) check_length({name_, tokens_, {}});
+    if (tokens_ == 0) {
+      throw Error(
+          name_, "expected at least 1 token, found 0",
+          "an empty text has no lines or documents to score: check the program that made it");
+    }
+    if (alone_) {
+      alone_->finish();
+    } else {
+      scorer_->finish();
+    }
+    end_word();
+    sums_.finish();
+  }
+
+  Evaluation evaluation() const {
+    Evaluation result = alone_ ? alone_->evaluation() : scorer_->evaluation();
+    if (reset_at_) result.reset_at = to_text(*reset_at_);
+    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start_;
+    result.seconds = elapsed.count();
+    return result;
+  }
+
+ private:
+  void end_word() {
+    if (words_ && words_->open()) sums_.end_unit(words_->take());
+  }
+  EvaluationOptions evaluation_options(const UnitOptions& options, const DataSet& data) {
+    EvaluationOptions result;
+    static_cast<Reading&>(result) = options;
+    result.unknown = data.vocabulary.unk;
+    result.sink = [this](std::int64_t position, const double* losses, std::int64_t count) {
+      sums_.put_losses(position, losses, count);
+    };
+    result.progress = options.progress;
+    result.attention_map = options.attention_map;
+    if (unit_ == Unit::kToken) {
+      result.top = options.top;
+      result.target_sink = [this, sink = options.token_sink](const ScoredTargets& targets) {
+        sink(targets, texts_);
+      };
+    }
+    return result;
+  }
+
+  Unit unit_;
+  std::optional<Unit> reset_at_;
+  std::string name_;
+  UnitSums sums_;
+  TokenTexts texts_;            // only for tokens
+  std::optional<Words> words_;  // only for words
+  nn::ModelAtLengths model_;
+  std::optional<UnitEnds> ends_, ends_alone_;
+  std::optional<StreamScorer> scorer_;      // for one stream,
+  std::optional<IndependentScorer> alone_;  // or for independent units
+  std::vector<std::int64_t> wide_;
+  std::int64_t tokens_ = 0;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace
+
+UnitScores score_units(const nn::Model& model, const std::string& model_name,
+                       const std::optional<shard::VocabularyInfo>& trained_with,
+                       const std::string& path, const UnitOptions& options,
+                       const UnitSums::Sink& sink) {
+  const auto check = [&](const DataSet& data) {
+    check_vocabulary(model_name, trained_with, data);
+    return data;
+  };
+  if (shard::names_stream(path)) {
+    InputFile input(path);
+    shard::TokenStreamReader stream(input);
+    DataSet data = check({path, stream.header().vocabulary, {}, {input.name(), 0, {}}});
+    UnitScoring pass(
+        model, data, [&] { return stream.header().vocabulary_text; }, options, sink);
+    copy_stream(stream, pass, [&](std::int64_t) {
+      if (!input.has_more()) pass.catch_up();
+    });
+    pass.finish(std::nullopt);
+    data.counts = stream.counts();
+    data.source.tokens = stream.tokens();
+    return {pass.evaluation(), data};
+  }
+  shard::MultiReader folder({path});
+  const shard::TokenReader& reader = folder.folders().front();
+  const DataSet data =
+      check({path, reader.vocabulary(), reader.counts(), {path, reader.tokens(), {}}});
+  UnitScoring pass(
+      model, data, [&] { return reader.vocabulary_text(); }, options, sink);
+  folder.copy({0, reader.tokens()}, 1, pass, [](std::int64_t) {});
+  pass.finish(std::nullopt);
+  return {pass.evaluation(), data};
+}
+
+std::optional<shard::TokenId> line_end_of(const shard::VocabularyInfo& vocabulary,
+                                          const std::function<std::string()>& text) {
+  if (vocabulary.eos) return vocabulary.eos;
+  const bool bytes = vocabulary.type == "byte";
+  if (!bytes && vocabulary.type != "char" && vocabulary.type != "piece") return std::nullopt;
+  const TokenTexts tokens = read_token_texts(text());
+  const auto found = std::find(tokens.begin(), tokens.end(), bytes ? "<0x0A>" : "\n");
+  if (found == tokens.end()) return std::nullopt;
+  return static_cast<shard::TokenId>(found - tokens.begin());
 }
 
 }  // namespace ql::eval

@@ -1,15 +1,22 @@
-// Sums losses by line, document or word.
+// Losses by line, document or word: their sums, and scoring a stream of any length.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <optional>
 #include <string>
 
-#include "shard/token_info.h"
+#include "base/strings.h"
+#include "eval/data_set.h"
+#include "eval/evaluate.h"
+#include "nn/model.h"
+#include "shard/manifest.h"
 
 namespace ql::eval {
+
+// Sums of losses by line, document or word.
 
 struct UnitSum {
   std::int64_t number = 0;           // from 1
@@ -26,18 +33,18 @@ class UnitSums {
   using Sink = std::function<void(const UnitSum&)>;
   UnitSums(std::optional<shard::TokenId> unknown, Sink sink);
 
-  // `is_target`: a loss of it will come.
+  // If `is_target`, a loss of the token will follow.
   void put_token(std::int64_t id, bool is_target);
-  // Says that the unit of the tokens so far is complete. `text` goes with its sum.
+  // Call this if the unit of the tokens so far is complete. `text` goes with its sum.
   void end_unit(std::optional<std::string> text = std::nullopt);
-  // Takes the losses of targets from `position` of the stream on, in order.
+  // Takes the losses of consecutive targets, beginning at `position` of the stream, in order.
   void put_losses(std::int64_t position, const double* losses, std::int64_t count);
-  // Ends the stream. A unit that was begun and not ended is handed over, too.
+  // Ends the stream. An open unit is handed over too.
   void finish();
 
  private:
   struct Unit {
-    std::int64_t end = 0;  // position behind its last target, or the last one before it
+    std::int64_t end = 0;  // position after its last target, or after the last one before it
     std::int64_t unknown_targets = 0;
     std::optional<std::string> text = {};
   };
@@ -50,8 +57,72 @@ class UnitSums {
   Unit unit_;                  // of the tokens since the last end
   bool open_ = false;          // there are such tokens
   UnitSum sum_;                // of the unit whose losses arrive
-  std::int64_t position_ = 0;  // behind the last token
-  std::int64_t scored_ = 0;    // behind the last loss
+  std::int64_t position_ = 0;  // after the last token
+  std::int64_t scored_ = 0;    // after the last loss
 };
+
+// Scores one stream of any length and reports every line, document or word as soon as it is known.
+// This serves to filter text in a pipe.
+
+enum class Unit {
+  kLine,         // ends with <eos>
+  kDoubledLine,  // begins and ends with <eos>, as in the One Billion Word corpus; any other token
+                 // after the end of a line begins one too
+  kDocument,
+  // A word with the blanks before it. Its sum has the word as text.
+  kWord,
+  kToken,  // each alone, for a TokenSink
+  kWhole   // the complete stream
+};
+constexpr auto names_of(Unit) {
+  return std::array{"line", "doubled-line", "document", "word", "token", "stream"};
+}
+
+// The token before an independent unit.
+struct Begin {
+  bool none = false;
+  std::optional<shard::TokenId> id = {};  // absent: the one that ends a line
+};
+
+// Called like a LossSink, with the texts of the ids.
+using TokenSink = std::function<void(const ScoredTargets& targets, const TokenTexts& texts)>;
+
+struct UnitOptions : Reading {
+  Unit unit = Unit::kLine;
+  // Every such unit is read independently of the others (eval/scorers.h), after the token `begin`,
+  // or after none; absent: the stream is read as one.
+  std::optional<Unit> alone = {};
+  Begin begin = {};
+  net::Lengths lengths;
+  TargetProgress progress;
+  // Only for Unit::kToken: the number of likeliest tokens that come with every target, at most the
+  // size of the vocabulary.
+  std::int64_t top = 0;
+  TokenSink token_sink = {};
+  nn::AttentionMap* attention_map = nullptr;  // as in EvaluationOptions
+};
+
+struct UnitScores {
+  Evaluation evaluation;
+  DataSet data;  // its tokens can no longer be read
+};
+
+// `path` is that of open_data(), but a stream is read as it comes and not kept. If damage is found
+// in it, the units scored until then were complete. Throws Error for lines of a vocabulary without
+// <eos> and for words if the vocabulary is not known, otherwise what open_data(),
+// check_vocabulary() and evaluate() throw. A stream of a single token has units without a target;
+// it is refused for Unit::kWhole and Unit::kToken. An empty stream is always refused. Progress is
+// reported after every chunk.
+UnitScores score_units(const nn::Model& model, const std::string& model_name,
+                       const std::optional<shard::VocabularyInfo>& trained_with,
+                       const std::string& path, const UnitOptions& options,
+                       const UnitSums::Sink& sink);
+
+// Finds the token that ends a line.
+
+// Returns <eos>, or the token of the line feed in a vocabulary of characters, bytes or pieces, or
+// nothing if lines cannot be separated. `text` returns the vocabulary's file, or "".
+std::optional<shard::TokenId> line_end_of(const shard::VocabularyInfo& vocabulary,
+                                          const std::function<std::string()>& text);
 
 }  // namespace ql::eval

@@ -1,27 +1,219 @@
+// Reading prompts and decoding samples in batches.
+
 #include "generate/generator.h"
 
+#include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <numeric>
 #include <set>
 #include <stdexcept>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
+#include "base/process.h"
 #include "base/resources.h"
-#include "base/signals.h"
-#include "eval/chunk_size.h"
+#include "eval/columns.h"
 #include "eval/evaluate.h"
-#include "eval/token_check.h"
-#include "generate/samples_internal.h"
+#include "generate/sampling.h"
+#include "kernels/projection.h"
+#include "machine/threads.h"
+#include "nn/decode.h"
+#include "nn/model.h"
+#include "shard/manifest.h"
 
-namespace ql::generate {
+namespace ql::generate::internal {
+
+// A prompt that was read. Everything that it refers to must outlive it.
+struct Prompt {
+  std::int64_t number;                      // of this prompt, from 0
+  const nn::DecodeState& growing;           // one stream
+  const at::Tensor& state;                  // [1, 1, d_model], of the last token
+  const std::vector<std::int64_t>& window;  // tokens of the current window, if windows slide
+  const RecentTokens& recent;
+  std::int64_t in_a_row;  // 1 if it ends with options.until, else 0
+};
+
+class Samples {
+ public:
+  // Makes the samples first .. first + count - 1. The arguments must outlive this object.
+  Samples(const nn::ModelAtLengths& model, const GenerationOptions& options, const Prompt& prompt,
+          std::int64_t first, std::int64_t count);
+  // Throws Interrupted.
+  void make(const Generator::Sink& sink, const Generator::Pause& pause);
+
+ private:
+  struct Sample {
+    std::int64_t number;
+    Sampler sampler;
+    RecentTokens recent;
+    std::int64_t in_a_row;             // of options.until
+    std::vector<GeneratedToken> made;  // not yet passed on
+    bool ends;
+  };
+
+  // Chooses the next token for every row of `states` [rows, 1, d_model]. Returns the tokens [rows,
+  // 1].
+  at::Tensor choose(const at::Tensor& states);
+  void add_token(Sample& sample, const float* logits, const float* log_probabilities,
+                 std::int64_t vocabulary);
+  void pass_on(const Generator::Sink& sink);
+  // Returns the `tokens` of the samples that continue, and drops the rows of the others.
+  at::Tensor keep_going(const at::Tensor& tokens);
+  // Takes the next token of every row, [rows, 1], and returns its state [rows, 1, d_model].
+  at::Tensor read(const at::Tensor& tokens);
+
+  const nn::ModelAtLengths& model_;
+  const GenerationOptions& options_;
+  const Prompt& prompt_;
+  nn::DecodeState growing_;
+  at::Tensor window_;  // the tokens of the current window [rows, count], if windows slide
+  std::vector<Sample> samples_;
+  std::vector<std::size_t> rows_;  // the samples that continue, as rows of growing_
+  std::size_t shown_ = 0;          // the sample whose tokens are passed on as they come
+  std::int64_t position_ = 0;
+};
+
 namespace {
 
-// So many samples are made side by side: they share the reading of the weights.
+// A window reads again the tokens that it shares with the previous one, this many tokens of every
+// row at a time. The number does not depend on the rows: a sample has the same bits in a batch of
+// any size.
+constexpr std::int64_t kReadAtOnce = 64;
+
+}  // namespace
+
+Samples::Samples(const nn::ModelAtLengths& model, const GenerationOptions& options,
+                 const Prompt& prompt, std::int64_t first, std::int64_t count)
+    : model_(model),
+      options_(options),
+      prompt_(prompt),
+      growing_(
+          prompt.growing.streams(std::vector<std::int64_t>(static_cast<std::size_t>(count), 0))),
+      rows_(static_cast<std::size_t>(count)) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    samples_.push_back(
+        {first + i, Sampler(options.rules), prompt.recent, prompt.in_a_row, {}, /*ends=*/false});
+  }
+  if (options.stride > 0) window_ = at::tensor(prompt.window).expand({count, -1});
+  std::iota(rows_.begin(), rows_.end(), std::size_t{0});
+}
+
+void Samples::make(const Generator::Sink& sink, const Generator::Pause& pause) {
+  const kernels::BatchInvariant apart;
+  const auto count = static_cast<std::int64_t>(samples_.size());
+  at::Tensor states = prompt_.state.expand({count, 1, prompt_.state.size(2)});
+  for (; position_ < options_.tokens; ++position_) {
+    const at::Tensor tokens = choose(states);
+    pass_on(sink);
+    pause();
+    check_for_stop();
+    const at::Tensor going_on = keep_going(tokens);
+    if (rows_.empty()) return;
+    states = read(going_on);
+  }
+}
+
+at::Tensor Samples::read(const at::Tensor& tokens) {
+  const c10::Device device = model_.model().options().device();
+  if (options_.stride == 0) return model_.forward_next(tokens.to(device), growing_);
+  const std::int64_t segment = model_.geometry().lengths.segment;
+  std::int64_t next = window_.size(1);
+  if (next == segment) {
+    window_ = window_.narrow(1, options_.stride, segment - options_.stride);
+    growing_ = nn::DecodeState(model_.geometry(), model_.start_memory(tokens.size(0)),
+                               tokens.size(0), model_.model().options());
+    next = 0;
+  }
+  window_ = at::cat({window_, tokens}, 1);
+  at::Tensor states;
+  for (std::int64_t count = 0; next < window_.size(1); next += count) {
+    count = std::min(kReadAtOnce, window_.size(1) - next);
+    states = model_.forward_next(window_.narrow(1, next, count).to(device), growing_);
+  }
+  return states.narrow(1, states.size(1) - 1, 1);
+}
+
+at::Tensor Samples::choose(const at::Tensor& states) {
+  const auto on_cpu = [](const at::Tensor& all) {
+    return all.to(at::kCPU, at::kFloat).contiguous();
+  };
+  // Only a penalty depends on the sign of logits; without one, log probabilities will do.
+  const bool penalty = options_.rules.repetition_penalty != 1;
+  const at::Tensor scores =
+      penalty ? model_.model().logits(states) : model_.model().log_probabilities(states);
+  const at::Tensor logits = on_cpu(scores);
+  const at::Tensor logs = penalty ? on_cpu(at::log_softmax(scores, -1)) : logits;
+  const std::int64_t vocabulary = logits.size(2);
+  const at::Tensor tokens = at::empty({logits.size(0), 1}, at::kLong);
+  const auto add_tokens = [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin; row < end; ++row) {
+      Sample& sample = samples_[rows_[static_cast<std::size_t>(row)]];
+      add_token(sample, logits.data_ptr<float>() + row * vocabulary,
+                logs.data_ptr<float>() + row * vocabulary, vocabulary);
+      tokens.data_ptr<std::int64_t>()[row] = sample.made.back().id;
+    }
+  };
+  // The rules go over a row several times.
+  constexpr double kPasses = 8;
+  machine::for_parts(logits.size(0),
+                     machine::microseconds_of(0, kPasses * static_cast<double>(logits.nbytes())),
+                     add_tokens);
+  return tokens;
+}
+
+void Samples::add_token(Sample& sample, const float* logits, const float* log_probabilities,
+                        std::int64_t vocabulary) {
+  const auto stream =
+      static_cast<std::uint64_t>(prompt_.number) << 32 | static_cast<std::uint64_t>(sample.number);
+  const double uniform =
+      uniform_number(options_.seed, stream, static_cast<std::uint64_t>(position_));
+  const shard::TokenId id = sample.sampler.choose(logits, vocabulary, sample.recent, uniform);
+  sample.made.push_back({sample.number, position_, id, log_probabilities[id]});
+  sample.recent.put(id);
+  sample.in_a_row = id == options_.until ? sample.in_a_row + 1 : 0;
+  sample.ends = sample.in_a_row >= options_.until_times || position_ + 1 == options_.tokens;
+}
+
+// Samples are passed on one after the other, so that each is a document.
+void Samples::pass_on(const Generator::Sink& sink) {
+  for (; shown_ < samples_.size(); ++shown_) {
+    for (const GeneratedToken& token : samples_[shown_].made) sink(token);
+    samples_[shown_].made.clear();
+    if (!samples_[shown_].ends) break;
+  }
+}
+
+at::Tensor Samples::keep_going(const at::Tensor& tokens) {
+  std::vector<std::int64_t> kept;
+  std::vector<std::size_t> going_on;
+  for (std::size_t row = 0; row < rows_.size(); ++row) {
+    if (samples_[rows_[row]].ends) continue;
+    kept.push_back(static_cast<std::int64_t>(row));
+    going_on.push_back(rows_[row]);
+  }
+  const bool all = kept.size() == rows_.size();
+  rows_ = going_on;
+  if (all || kept.empty()) return tokens;
+  growing_ = growing_.streams(kept);
+  const at::Tensor rows = at::tensor(kept);
+  if (window_.defined()) window_ = window_.index_select(0, rows);
+  return tokens.index_select(0, rows);
+}
+
+}  // namespace ql::generate::internal
+
+namespace ql::generate {
+
+namespace {
+
+// This many samples are decoded as a batch: they share the reading of the weights.
 constexpr std::int64_t kSideBySide = 64;
-// Their memories take such a part of the available memory at most.
+// Their memories take at most this fraction (1 / 8) of the available memory.
 constexpr std::int64_t kShareOfAvailable = 8;
 
 void check_tokens(const GenerationOptions& options, std::int64_t vocabulary) {
@@ -36,8 +228,7 @@ void check_tokens(const GenerationOptions& options, std::int64_t vocabulary) {
                                          options.rules.without.end());
   for (const shard::TokenId id : without) check("--without", id);
   if (static_cast<std::int64_t>(without.size()) == vocabulary) {
-    throw UsageError("--without", "no token of the vocabulary is left to draw",
-                     "name fewer tokens");
+    throw UsageError("--without", "excludes every token of the vocabulary", "name fewer tokens");
   }
   if (options.until && without.count(*options.until) > 0) {
     throw UsageError(
@@ -87,11 +278,11 @@ void Generator::put(const shard::TokenId* ids, std::size_t count) {
   position_ += static_cast<std::int64_t>(count);
   const std::int64_t beyond = static_cast<std::int64_t>(waiting_.size()) - segment();
   if (options_.stride > 0 && beyond > 0) {
-    // The windows before the last one leave nothing to it, so nobody has to compute them.
+    // The windows before the last one leave no state for it, so they need not be computed.
     const std::int64_t windows = (beyond + options_.stride - 1) / options_.stride;
     waiting_.erase(waiting_.begin(), waiting_.begin() + windows * options_.stride);
   }
-  // The last token has to wait: its state is the one that is asked for.
+  // The last token is kept back: its state is the result.
   while (static_cast<std::int64_t>(waiting_.size()) > segments_ * segment()) {
     read_segments(segments_);
   }
@@ -101,23 +292,23 @@ void Generator::read_segments(std::int64_t count) {
   if (count == 0) return;
   const at::NoGradGuard no_gradient;
   const std::int64_t tokens = count * segment();
-  std::vector<std::int64_t> ages;
+  std::vector<std::int64_t> document_offsets;
   if (model_.model().network().reset_memory_at_documents) {
     for (std::int64_t i = 0; i < count; ++i) {
-      ages.push_back(documents_.age(tokens_read() + i * segment()));
+      document_offsets.push_back(documents_.age(tokens_read() + i * segment()));
     }
   }
   model_.forward_stream(at::from_blob(waiting_.data(), {count, segment()}, at::kLong).clone(),
-                        memory_, ages);
+                        memory_, document_offsets);
   waiting_.erase(waiting_.begin(), waiting_.begin() + tokens);
   check_for_stop();
 }
 
-at::Tensor Generator::read_rest(nn::GrowingSegment& prompt) {
+at::Tensor Generator::read_rest(nn::DecodeState& prompt) {
   const std::int64_t begin = tokens_read();
   at::Tensor states;
   for (std::int64_t first = begin, last = 0; first < position_; first = last) {
-    // All but the first round begin where a document does.
+    // All rounds except the first begin where a document does.
     if (first > begin) prompt.begin_document();
     documents_.age(first);
     last = std::min(documents_.next_start().value_or(position_), position_);
@@ -132,8 +323,8 @@ void Generator::generate(const Sink& sink, const Pause& pause) {
   if (waiting_.empty()) throw std::logic_error("an empty prompt");
   const at::NoGradGuard no_gradient;
   read_segments((static_cast<std::int64_t>(waiting_.size()) - 1) / segment());
-  nn::GrowingSegment growing(model_.geometry(), memory_, 1, model_.model().options(),
-                             documents_.age(tokens_read()));
+  nn::DecodeState growing(model_.geometry(), memory_, 1, model_.model().options(),
+                          documents_.age(tokens_read()));
   const at::Tensor state = read_rest(growing);
   const bool until_came = options_.until && waiting_.back() == *options_.until;
   const internal::Prompt prompt{prompt_, growing, state, waiting_, recent_, until_came ? 1 : 0};

@@ -1,4 +1,4 @@
-// Goes on with a prompt, token by token.
+// Continues a prompt, token by token.
 #pragma once
 
 #include <cstdint>
@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "generate/sampling.h"
-#include "nn/growing_segment.h"
-#include "nn/model_at_lengths.h"
-#include "shard/document_age.h"
-#include "shard/token_info.h"
+#include "nn/decode.h"
+#include "nn/model.h"
+#include "shard/document_starts.h"
+#include "shard/manifest.h"
 
 namespace ql::generate {
 
@@ -21,15 +21,16 @@ struct GenerationOptions {
   std::int64_t samples = 1;             // continuations of each prompt
   std::int64_t tokens = 0;              // of each sample, at most
   std::optional<shard::TokenId> until;  // the token that ends a sample
-  std::int64_t until_times = 1;         // how often it has to come in a row, prompt included
+  std::int64_t until_times =
+      1;  // how often it has to come in a row, including tokens of the prompt
   // In a network without memory a full window moves by this many tokens, and reads the others
   // again, so that tokens have the context of an evaluation with the same stride. 0: it moves by
-  // its length, and its first token sees none of those before.
+  // its length, and its first token sees none of the earlier ones.
   std::int64_t stride = 0;
 };
 
 // Returns half a segment for a network without memory, so that every token sees at least the other
-// half, or else 0.
+// half, otherwise 0.
 std::int64_t usual_stride(const net::Geometry& geometry);
 
 struct GeneratedToken {
@@ -39,24 +40,24 @@ struct GeneratedToken {
   double log_probability = 0;  // the network's, without the sampling rules
 };
 
-// Takes prompts one after the other. Nothing of a prompt reaches the next one.
+// Takes prompts one after the other. No state of a prompt reaches the next one.
 class Generator {
  public:
   // Takes the tokens of all samples in order: the first sample's as they come, then the second's.
   using Sink = std::function<void(const GeneratedToken&)>;
-  // Is called when all tokens that are known were passed on.
+  // Called when all known tokens have been passed on.
   using Pause = std::function<void()>;
 
   // `name` is the prompts' name in messages. The model must outlive this object. Throws UsageError
-  // for an `until` or a `without` outside the vocabulary, and where `without` leaves no token.
+  // for an `until` or a `without` outside the vocabulary, and if `without` excludes every token.
   // Throws ConfigError for a stride that an evaluation refuses (eval/evaluate.h).
   Generator(const nn::ModelAtLengths& model, std::string name, const GenerationOptions& options);
 
-  // Says that a document begins with the prompt's next token.
+  // Call this if a document begins with the prompt's next token.
   void begin_document();
-  // Takes the prompt's next tokens. They go layer by layer through the network, whole segments at a
-  // time. Throws Error for an id outside the vocabulary, and Interrupted when a signal asks to
-  // stop.
+  // Takes the prompt's next tokens. They go layer by layer through the network, complete segments
+  // at a time. Throws Error for an id outside the vocabulary, and Interrupted if a signal requests
+  // a stop.
   void put(const shard::TokenId* ids, std::size_t count);
   std::int64_t prompt_tokens() const { return position_; }
   // Ends the prompt, which must not be empty, and makes its samples. Throws Interrupted.
@@ -65,13 +66,13 @@ class Generator {
 
  private:
   std::int64_t segment() const { return model_.geometry().lengths.segment; }
-  // Counts the tokens that have gone through the network.
+  // Returns the number of tokens that have gone through the network.
   std::int64_t tokens_read() const {
     return position_ - static_cast<std::int64_t>(waiting_.size());
   }
   void read_segments(std::int64_t count);
-  // Takes the tokens that wait, and returns the last one's state [1, 1, d_model].
-  at::Tensor read_rest(nn::GrowingSegment& prompt);
+  // Reads the pending tokens, and returns the last one's state [1, 1, d_model].
+  at::Tensor read_rest(nn::DecodeState& prompt);
   void begin_prompt();
 
   const nn::ModelAtLengths& model_;
@@ -80,7 +81,7 @@ class Generator {
   std::int64_t segments_;  // that go through a layer at once
   std::int64_t prompt_ = 0;
 
-  // These belong to the prompt under way.
+  // These belong to the current prompt.
   nn::Memory memory_;
   std::vector<std::int64_t> waiting_;
   std::int64_t position_ = 0;

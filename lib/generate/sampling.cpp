@@ -1,16 +1,18 @@
+// Applies the sampling rules to the logits of one token, and draws.
+
 #include "generate/sampling.h"
 
 #include <algorithm>
 #include <limits>
 #include <numeric>
 
-#include "kernels/philox.h"
+#include "kernels/dropout_kernel.h"
 #include "kernels/vector.h"
 
 namespace ql::generate {
 namespace {
 
-// scores[i] = e^(factor (scores[i] - largest)), and 0 below e^-87.
+// Sets scores[i] = e^(factor (scores[i] - largest)), and 0 below e^-87.
 template <typename Number>
 QL_VECTOR_BODY void weigh_body(Number* scores, std::int64_t count, Number largest, Number factor) {
   for (std::int64_t i = 0; i < count; ++i) {
@@ -64,7 +66,7 @@ shard::TokenId Sampler::choose(const float* logits, std::int64_t count, const Re
       left -= weights_[id_at(i)];
       if (left < 0) return static_cast<shard::TokenId>(id_at(i));
     }
-    // Rounding may leave a rest.
+    // Rounding may leave a rest of the probability.
     return likeliest;
   };
   return all ? draw(weights_.size(), [](std::size_t i) { return i; })
@@ -106,7 +108,7 @@ void Sampler::keep_likeliest() {
     const auto unlikely = [this](shard::TokenId id) { return weights_[id] < rules_.min_p; };
     kept_.erase(std::remove_if(kept_.begin(), kept_.end(), unlikely), kept_.end());
   }
-  // The order so far is the standard library's own.
+  // The order so far depends on the standard library.
   std::sort(kept_.begin(), kept_.end());
 }
 

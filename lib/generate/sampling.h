@@ -1,32 +1,32 @@
-// Chooses the next token from the logits that a network gives to all of them.
+// Chooses the next token from the logits of all tokens.
 #pragma once
 
 #include <cstdint>
 #include <deque>
 #include <vector>
 
-#include "shard/token_info.h"
+#include "shard/manifest.h"
 
 namespace ql::generate {
 
 // The rules apply in this order. The defaults leave the network's probabilities as they are.
 struct SamplingRules {
   std::vector<shard::TokenId> without;  // never drawn
-  // The logit of a recent token is divided by this where it is positive, else multiplied: CTRL's
+  // The logit of a recent token is divided by this if it is positive, else multiplied: CTRL's
   // penalty (Keskar et al., 2019) as other samplers apply it to logits of both signs.
   double repetition_penalty = 1;
   std::int64_t repetition_window = 0;  // tokens that count as recent; 0: all
   // Divides the logits. 0: always the likeliest token.
   double temperature = 1;
   std::int64_t top_k = 0;  // keeps the k likeliest tokens; 0: all
-  // Keeps the fewest tokens, the likeliest first, that have this probability together (Holtzman et
+  // Keeps the fewest tokens, the likeliest first, whose probabilities add up to this (Holtzman et
   // al., 2020).
   double top_p = 1;
-  // Keeps the tokens that have at least this part of the likeliest one's probability.
+  // Keeps the tokens that have at least this fraction of the likeliest one's probability.
   double min_p = 0;
 };
 
-// The newest tokens that a sample has read, its prompt included.
+// The newest tokens of a sample, including its prompt.
 class RecentTokens {
  public:
   // Ids are below `vocabulary`. Keeps `window` tokens, or with 0 all.
@@ -38,7 +38,7 @@ class RecentTokens {
 
  private:
   std::size_t window_;
-  std::vector<std::uint32_t> counts_;  // of every id; without a window 1 is the most
+  std::vector<std::uint32_t> counts_;  // of every id; at most 1 without a window
   std::deque<shard::TokenId> order_;   // empty without a window
 };
 
@@ -46,8 +46,8 @@ class Sampler {
  public:
   explicit Sampler(const SamplingRules& rules) : rules_(rules) {}
 
-  // Returns the token that `uniform` in [0, 1) chooses, given the logits of `count` tokens. Of
-  // tokens that are equally likely the one with the lower id counts as the likelier.
+  // Returns the token that `uniform` in [0, 1) chooses, given the logits of `count` tokens. If
+  // tokens are equally likely, the one with the lower id counts as the likelier.
   shard::TokenId choose(const float* logits, std::int64_t count, const RecentTokens& recent,
                         double uniform);
 
@@ -60,8 +60,8 @@ class Sampler {
   std::vector<shard::TokenId> kept_;
 };
 
-// A number in [0, 1) for the token at `position` of a sample: a function of its arguments, so that
-// a sample does not depend on others.
+// Returns a value in [0, 1) for the token at `position` of a sample. It is a function of the
+// arguments, so that a sample does not depend on others.
 double uniform_number(std::uint64_t seed, std::uint64_t sample, std::uint64_t position);
 
 }  // namespace ql::generate

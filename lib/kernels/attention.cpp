@@ -1,3 +1,5 @@
+// Chooses between the fused attention and ATen's operations, and computes by the latter.
+
 #include "kernels/attention.h"
 
 #include <ATen/core/grad_mode.h>
@@ -6,7 +8,7 @@
 #include <limits>
 #include <stdexcept>
 
-#include "kernels/attention_kernel.h"
+#include "kernels/attention_problem.h"
 #include "kernels/autograd.h"
 #include "machine/device.h"
 
@@ -17,7 +19,7 @@ namespace {
 struct FusedOptions {
   at::Tensor kept;
   double kept_factor = 1;
-  net::AttentionReach reach;
+  net::AttentionWindow reach;
   bool sees_all = false;
 };
 
@@ -68,7 +70,7 @@ struct FusedAttention : torch::autograd::Function<FusedAttention> {
 };
 
 // Turns scores[.., i, k] by row k of the position table into scores[.., i, j] by key j, with k =
-// segment - 1 - i + j. Keys in the future get another row's number; the mask hides them.
+// segment - 1 - i + j. Keys in the future get another row's score; the mask hides them.
 at::Tensor relative_shift(const at::Tensor& by_row) {
   const std::int64_t batch = by_row.size(0), heads = by_row.size(1);
   const std::int64_t segment = by_row.size(2), window = by_row.size(3);
@@ -90,7 +92,7 @@ at::Tensor contiguous(const at::Tensor& tensor) {
   return tensor.defined() ? tensor.contiguous() : tensor;
 }
 
-// Tells whether a part is contiguous but for the distance between its streams.
+// Returns true if a part is contiguous except for the distance between its streams.
 bool has_plain_streams(const at::Tensor& part) {
   return part.size(0) == 0 || part.select(0, 0).is_contiguous();
 }
@@ -103,8 +105,8 @@ std::int64_t AttentionInput::window() const {
   return length;
 }
 
-at::Tensor hidden_keys(std::int64_t segment, std::int64_t window, const net::AttentionReach& reach,
-                       const at::Device& device) {
+at::Tensor attention_mask(std::int64_t segment, std::int64_t window,
+                          const net::AttentionWindow& reach, const at::Device& device) {
   const auto options = at::TensorOptions(at::kLong).device(device);
   const at::Tensor query = at::arange(window - segment, window, options).unsqueeze(1);
   const at::Tensor distance = query - at::arange(window, options).unsqueeze(0);
@@ -112,8 +114,8 @@ at::Tensor hidden_keys(std::int64_t segment, std::int64_t window, const net::Att
   if (reach.dilations.empty()) {
     return reach.span > 0 ? future.logical_or(distance.ge(reach.span)) : future;
   }
-  // The tensor is filled number by number: a list on the host would have to be copied to the
-  // device, and waited for.
+  // The tensor is filled element by element: a list on the host would have to be copied to the
+  // device, and the host would wait for the copy.
   const at::Tensor step =
       at::empty({static_cast<std::int64_t>(reach.dilations.size()), 1, 1}, options);
   for (std::size_t head = 0; head < reach.dilations.size(); ++head) {
@@ -166,10 +168,10 @@ at::Tensor attention_probabilities(const AttentionInput& input) {
                                                 input.positions.permute({1, 2, 0})));
   }
   if (input.sees_all) return at::softmax(scores * scale, -1);
-  const at::Tensor hidden =
-      input.hidden.defined()
-          ? input.hidden
-          : hidden_keys(input.queries.size(1), input.window(), input.reach, input.queries.device());
+  const at::Tensor hidden = input.hidden.defined()
+                                ? input.hidden
+                                : attention_mask(input.queries.size(1), input.window(), input.reach,
+                                                 input.queries.device());
   scores = (scores * scale).masked_fill(hidden, -std::numeric_limits<double>::infinity());
   return at::softmax(scores, -1);
 }

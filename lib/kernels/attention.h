@@ -12,49 +12,49 @@
 
 namespace ql::kernels {
 
-// The input of attention; H = n_head. All tensors have one dtype, but for the masks, and are on one
-// device.
+// The input of attention; H = n_head. All tensors except the masks have one dtype, and all are on
+// one device.
 struct AttentionInput {
   at::Tensor queries;  // [batch, segment, H, d_head]
-  // [batch, length, 2, H, d_head], keys, then values. The parts make up the window, the oldest
-  // first.
+  // [batch, length, 2, H, d_head]: keys, then values. The parts, oldest first, make up the window.
   std::vector<at::Tensor> keys_values;
   // [window, H, d_head]: row k is distance window-1-k, projected. Undefined: no position scores.
   at::Tensor positions;
   at::Tensor content_bias;   // u [H, d_head]; undefined: 0
   at::Tensor position_bias;  // v [H, d_head]; undefined: 0
   // 1 for each probability that dropout keeps, uint8 [batch, H, segment, window]. The kept ones are
-  // multiplied by the factor. Undefined: all stay as they are.
+  // multiplied by the factor. Undefined: nothing is dropped.
   at::Tensor probability_kept;
   double kept_factor = 1;
-  net::AttentionReach reach;  // which of the keys before it a query sees
-  // hidden_keys() of these lengths, if it was made already. Kernels do not read it.
+  net::AttentionWindow reach;  // which of the keys before it a query sees
+  // The result of attention_mask() for these lengths, if the caller has it already. Kernels do not
+  // read it.
   at::Tensor hidden = {};
-  // Every query sees every key: the keys need not be those of the queries' own window. Then there
-  // are no positions, and no bounds in `reach`.
+  // If true, every query sees every key, and the keys need not be those of the queries' own window.
+  // Then there must be no positions, and no bounds in `reach`.
   bool sees_all = false;
 
   std::int64_t window() const;  // states of all parts
 };
 
-// Query i of the segment sits at window index m + i, m = window - segment, and sees those keys
-// j <= m + i that `reach` allows:
+// Query i of the segment sits at window index m + i, m = window - segment, and sees those keys j <=
+// m + i that `reach` allows:
 //
 //   score_ij = ((q_i + u) . k_j + (q_i + v) . r_(m+i-j)) / sqrt(d_head)
 //   p_ij     = softmax of score_ij over j
 //   sum_i    = sum_j dropout(p_ij) value_j
 //
-// Returns the sums [batch, segment, H, d_head]. Throws std::logic_error where `sees_all` meets
-// positions or bounds. On the CPU this is one pass of our own for float32
-// and float64, elsewhere attention_of_operations().
+// Returns the sums [batch, segment, H, d_head]. Throws std::logic_error if `sees_all` is combined
+// with positions or bounds. On the CPU, float32 and float64 go through one fused kernel; everything
+// else goes through attention_of_operations().
 at::Tensor relative_attention(const AttentionInput& input);
 
-// True where a query does not see a key: [H, segment, window], or [segment, window] when all heads
-// see the same.
-at::Tensor hidden_keys(std::int64_t segment, std::int64_t window, const net::AttentionReach& reach,
-                       const at::Device& device);
+// Returns a mask that is true where a query does not see a key: [H, segment, window], or [segment,
+// window] when all heads see the same keys.
+at::Tensor attention_mask(std::int64_t segment, std::int64_t window,
+                          const net::AttentionWindow& reach, const at::Device& device);
 
-// relative_attention() by ATen's operations, on any device.
+// Computes relative_attention() by ATen's operations, on any device.
 at::Tensor attention_of_operations(const AttentionInput& input);
 
 // Returns the probabilities [batch, n_head, segment, window] before dropout; 0 for a key that a

@@ -1,18 +1,20 @@
+// The gradients of the attention kernel.
+
 #include <algorithm>
 
-#include "kernels/attention_kernel.h"
 #include "kernels/attention_problem.h"
 
 namespace ql::kernels {
 namespace attention {
 namespace {
 
-// Streams whose gradients of positions and biases are summed one after the other; the sums of the
-// groups are joined in order. Fixed, so that the result does not depend on the number of threads.
+// Number of streams whose gradients of positions and biases are summed one after the other; the
+// sums of the groups are added in order. It is fixed, so that the result does not depend on the
+// number of threads.
 constexpr std::int64_t kGroup = 8;
 
-// The places of the gradients of one group of streams. Positions [window, width] and biases [width]
-// are those of the head; the others are as in the input.
+// Points to the gradients of one group of streams. Positions [window, width] and biases [width] are
+// those of one head; the others have the shapes of the input.
 template <typename Real>
 struct GradientView {
   Real *queries, *keys_values;
@@ -31,8 +33,8 @@ struct GradientView {
 //   q_i     : sum_j S_ij k_j + sum_j S_ij r_(m+i-j)
 //   u, v    : the first and the second sum of q_i, summed over the queries
 //
-// Gradients of keys and values are set by a problem's first block of queries; later blocks add.
-// Those of r, u and v are summed over the streams of the group as well.
+// A problem's first block of queries sets the gradients of keys and values; later blocks add to
+// them. The gradients of r, u and v are also summed over the streams of the group.
 template <typename Real>
 class Backward {
  public:
@@ -61,13 +63,13 @@ class Backward {
     if (view_.window <= kShortWindow) {
       prefetch<true>(keys_values, 2 * view_.window, view_.row(), view_.width);
     }
-    // No query sees the keys of these residues of the dilation.
+    // No query sees the keys in these residue classes of the dilation.
     for (std::int64_t residue = view_.segment; residue < view_.dilation(head); ++residue) {
       clear(keys_values, (view_.window - view_.segment + residue) % view_.dilation(head),
             view_.window, view_.dilation(head));
     }
     for (std::int64_t first = 0; first < std::min(view_.segment, view_.dilation(head)); ++first) {
-      const Problem<Real> problem(view_, stream, head, first);
+      const AttentionProblem<Real> problem(view_, stream, head, first);
       find_rows(problem, scratch_);
       scratch_.gradient_rows.clear();
       for (std::int64_t query = 0; query < problem.queries; ++query) {
@@ -96,7 +98,7 @@ class Backward {
 
  private:
   // `keys_values` points to the gradients of the problem's first key.
-  void run_block(const Problem<Real>& problem, std::int64_t begin, std::int64_t count,
+  void run_block(const AttentionProblem<Real>& problem, std::int64_t begin, std::int64_t count,
                  const Panels<Real>& key_panels, const GradientView<Real>& out, Real* keys_values) {
     find_score_gradients(problem, begin, count);
     const Real* const* queries = scratch_.query_rows.data() + begin;
@@ -109,7 +111,7 @@ class Backward {
     }
     pack(queries, count, bias_of(view_.content_bias, problem), content_);
 
-    // Key j is seen by the queries from j - memory to j - memory + farthest.
+    // The queries from j - memory to j - memory + farthest see key j.
     Range keys;
     find_range(problem.seen(begin), 0, count, keys);
     // The first block sets the gradients, and the others add to them. So it clears those of keys
@@ -165,7 +167,8 @@ class Backward {
   }
 
   // Fills gradients_ and weights_.
-  void find_score_gradients(const Problem<Real>& problem, std::int64_t begin, std::int64_t count) {
+  void find_score_gradients(const AttentionProblem<Real>& problem, std::int64_t begin,
+                            std::int64_t count) {
     ScoreRows<Real> rows;
     rows.rows = count;
     rows.seen = problem.seen(begin);
@@ -186,7 +189,7 @@ class Backward {
     rows.stride = scratch_.score_stride;
     rows.scores = gradients_;
     rows.weights = weights_;
-    // The gradient pass only reads them.
+    // The cast is safe: the gradient pass only reads the probabilities.
     rows.probabilities = const_cast<Real*>(probabilities_) + problem.kept_at(begin);
     rows.probability_stride = view_.kept_row() * problem.step;
     rows.scale = view_.scale;
@@ -197,9 +200,10 @@ class Backward {
     softmax_gradient_rows_in(version_, &rows);
   }
 
-  // Row t of the table meets query i at key t - shift + i. So its gradient sums a diagonal of S.
-  void add_position_gradients(const Problem<Real>& problem, std::int64_t begin, std::int64_t count,
-                              Real* positions) {
+  // Row t of the position table meets query i at key t - shift + i, so its gradient is the sum of a
+  // diagonal of S.
+  void add_position_gradients(const AttentionProblem<Real>& problem, std::int64_t begin,
+                              std::int64_t count, Real* positions) {
     const std::int64_t shift = problem.shift() - begin;
     const std::int64_t first = std::max(problem.farthest_row(), shift - (count - 1));
     SmallProduct<Real> product;
@@ -219,8 +223,9 @@ class Backward {
     multiply_in(version_, &product);
   }
 
-  void find_query_gradients(const Problem<Real>& problem, std::int64_t begin, std::int64_t count,
-                            const Panels<Real>& keys, const GradientView<Real>& out) {
+  void find_query_gradients(const AttentionProblem<Real>& problem, std::int64_t begin,
+                            std::int64_t count, const Panels<Real>& keys,
+                            const GradientView<Real>& out) {
     const std::int64_t width = view_.width, stride = padded<Real>(width);
     SmallProduct<Real> product;
     product.rows = count;
@@ -304,7 +309,7 @@ AttentionGradients backward(const AttentionInput& input, const at::Tensor& proba
       }
     }
   };
-  // The gradients by probabilities, values, queries, keys and positions.
+  // The estimate is 6 products: gradients by probabilities, values, queries, keys and positions.
   machine::for_parts(groups * view.heads, view.microseconds(6), go_back);
   const at::Tensor sum = partial.sum(0);  // [H, window + 2, d_head]
   if (view.positions != nullptr) result.positions = sum.narrow(1, 0, view.window).transpose(0, 1);

@@ -1,22 +1,23 @@
+// The forward pass of the attention kernel.
+
 #include <algorithm>
 
-#include "kernels/attention_kernel.h"
 #include "kernels/attention_problem.h"
 
 namespace ql::kernels {
 namespace attention {
 namespace {
 
-// Computes attention of one (stream, head), a block of queries at a time. With the scale
-// c = 1 / sqrt(width), dropout's factors f (0 for what it drops, 1 without dropout), and query i at
-// window index m + i:
+// Computes attention of one (stream, head), a block of queries at a time. With the scale c = 1 /
+// sqrt(width), dropout's factors f (0 for what it drops, 1 without dropout), and query i at window
+// index m + i:
 //
 //   score_ij = c (q_i + u) . k_j + c (q_i + v) . r_(m+i-j)    over the keys j that query i sees
 //   p_ij     = e^(score_ij) / sum_n e^(score_in)
 //   sum_i    = sum_j f_ij p_ij value_j
 //
 // The scale is applied to the queries, which are narrower than the scores. The second term is one
-// product with the whole position table; softmax_rows() shifts its rows to the keys.
+// product with the complete position table; softmax_rows() shifts its rows to the keys.
 template <typename Real>
 class Forward {
  public:
@@ -38,7 +39,7 @@ class Forward {
 
   void run(std::int64_t stream, std::int64_t head) {
     for (std::int64_t first = 0; first < std::min(view_.segment, view_.dilation(head)); ++first) {
-      const Problem<Real> problem(view_, stream, head, first);
+      const AttentionProblem<Real> problem(view_, stream, head, first);
       find_rows(problem, scratch_);
       Packing<Real> packing;
       packing.rows = scratch_.key_rows.data();
@@ -62,7 +63,7 @@ class Forward {
   }
 
  private:
-  void run_block(const Problem<Real>& problem, std::int64_t begin, std::int64_t count,
+  void run_block(const AttentionProblem<Real>& problem, std::int64_t begin, std::int64_t count,
                  const Panels<Real>& values) {
     const Real* const* queries = scratch_.query_rows.data() + begin;
     ScoreRows<Real> rows;
@@ -106,7 +107,7 @@ class Forward {
     multiply_in(version_, &product);
   }
 
-  // scores = `queries` [count, width] times the columns.
+  // Sets scores = `queries` [count, width] times the columns.
   void multiply_scores(const Real* queries, std::int64_t count, const Real* columns,
                        std::int64_t column_count, const Band& seen, Real* scores) {
     SmallProduct<Real> product;
@@ -153,7 +154,7 @@ AttentionResult forward(const AttentionInput& input, bool keep, machine::VectorV
       heads.run(task / view.heads, task % view.heads);
     }
   };
-  // Scores by content, scores by position, and sums of values.
+  // The estimate is 3 products: scores by content, scores by position, and sums of values.
   machine::for_parts(view.batch * view.heads, view.microseconds(3), attend);
   return result;
 }

@@ -1,6 +1,5 @@
-// Holds the parts that both directions of the attention kernel (kernels/attention_kernel.h) share:
-// pointers into its tensors, and the problem of one stream and head with its rows, masks and
-// memory.
+// The CPU's attention kernel: its interface, and the parts that its two directions share, from the
+// problem of one stream and head to softmax over rows of scores.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -9,38 +8,74 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "kernels/attention.h"
-#include "kernels/attention_rows.h"
 #include "kernels/dropout_kernel.h"
 #include "kernels/small_product.h"
-#include "machine/pieces.h"
+#include "kernels/vector.h"
+#include "machine/threads.h"
+
+namespace ql::kernels {
+
+// Computes relative attention and its gradients on the CPU, outside of autograd. Each (stream,
+// head) is computed in blocks of queries by small products (kernels/small_product.h), softmax and
+// dropout. A head with dilation d is computed as d heads without dilation, each with every d-th
+// query and key. Results do not depend on the number of threads.
+
+struct AttentionResult {
+  at::Tensor sums;  // [batch, segment, H, d_head]
+  // The probabilities before dropout [batch, H, segment, keys], for attention_backward(). A query's
+  // row begins with the keys of its dilation, one after another; `keys` is the largest number of
+  // keys that a query has, rounded up to 64 bytes.
+  at::Tensor probabilities;
+};
+
+// The gradients have the shapes of the inputs, and are undefined where an input is undefined.
+struct AttentionGradients {
+  at::Tensor queries, keys_values, positions, content_bias, position_bias;
+};
+
+// The tensors must be on the CPU, all float32 or all float64, and contiguous except for the
+// distance between the streams of a part, which may even overlap. `probabilities` stays undefined
+// unless `keep` is set.
+AttentionResult attention_forward(const AttentionInput& input, bool keep,
+                                  machine::VectorVersion version = machine::vector_version());
+
+// The window must be in one part. `sums_gradient` [batch, segment, H, d_head] must be contiguous.
+AttentionGradients attention_backward(const AttentionInput& input, const at::Tensor& probabilities,
+                                      const at::Tensor& sums_gradient,
+                                      machine::VectorVersion version = machine::vector_version());
+
+}  // namespace ql::kernels
 
 namespace ql::kernels::attention {
 
-// A block has as many queries as keep their scores in the nearest caches.
+// The parts that both directions share: pointers into the tensors, and the problem of one stream
+// and head with its rows, masks and memory.
+
+// A block has as many queries as fit with their scores into the first-level cache.
 inline constexpr std::int64_t kBlockBytes = std::int64_t{1} << 15;
 inline constexpr std::int64_t kLeastBlock = 2 * kMostTileRows;
 
 // An end of a Band that does not bound anything.
 inline constexpr std::int64_t kFar = std::int64_t{1} << 40;
 
-// Zeros behind (and before) rows of scores. A product that runs along their diagonals reads this
-// far beyond their ends. The margin also keeps rows from all beginning at the same place of a
-// cache.
+// Zeros after (and before) rows of scores: a product along their diagonals reads this many elements
+// beyond their ends. The margin also keeps rows from all beginning at the same place of a cache.
 inline constexpr std::int64_t kMargin = 16;
 static_assert(kMargin >= kMostTileRows);
 
-// Keys and values of `length` states of the window; streams are `stride` numbers apart.
+// Keys and values of `length` states of the window; streams are `stride` elements apart.
 template <typename Real>
 struct Part {
   const Real* data = nullptr;
   std::int64_t length = 0, stride = 0;
 };
 
-// Pointers to the data of an AttentionInput. Rows of queries are row() apart, rows of keys and
-// values twice that.
+// Pointers to the data of an AttentionInput. Rows of queries are row() elements apart, rows of keys
+// and values twice that.
 template <typename Real>
 struct View {
   explicit View(const AttentionInput& input)
@@ -78,16 +113,17 @@ struct View {
   std::int64_t dilation(std::int64_t head) const {
     return dilations.empty() ? 1 : dilations[static_cast<std::size_t>(head)];
   }
-  // Estimates the time of one thread for this many products of all queries and all keys.
+  // Estimates the time of one thread for `products` products of all queries with all keys.
   double microseconds(double products) const {
     const auto states = static_cast<double>(batch * row());
     return machine::microseconds_of(
         products * states * static_cast<double>(segment) * static_cast<double>(most_keys),
         states * static_cast<double>((2 * window + segment) * std::int64_t{sizeof(Real)}));
   }
-  // The head uses as many rows of the position table as a query of it can see keys.
+  // Rows of the position table that the head uses: the largest number of keys that one of its
+  // queries can see.
   std::int64_t distances(std::int64_t head) const { return (window - 1) / dilation(head) + 1; }
-  // Numbers in a kept row of probabilities.
+  // Elements in a kept row of probabilities.
   std::int64_t kept_row() const { return padded<Real>(most_keys); }
   std::int64_t block() const {
     const std::int64_t rows = kBlockBytes / static_cast<std::int64_t>(sizeof(Real)) / kept_row();
@@ -108,12 +144,12 @@ struct View {
 // The panels of every head's position table: row t is the distance (distances - 1 - t) * dilation.
 template <typename Real>
 struct PositionPanels {
-  std::int64_t size = 0;  // numbers of a head
+  std::int64_t size = 0;  // elements of a head
   std::vector<Real> data;
   const Real* of(std::int64_t head) const { return data.data() + head * size; }
 };
 
-// `kernel` calls pack_rows_in or pack_columns_in.
+// Packs the position table of every head. `kernel` calls pack_rows_in or pack_columns_in.
 template <typename Real, typename Kernel>
 PositionPanels<Real> pack_positions(const View<Real>& view, std::int64_t size,
                                     const Kernel& kernel) {
@@ -139,13 +175,13 @@ PositionPanels<Real> pack_positions(const View<Real>& view, std::int64_t size,
   return panels;
 }
 
-// Every dilation-th query of a stream and head, from query `first` on, with the keys that these
-// queries can see. They make an attention of its own, whose queries and keys are counted from 0.
-// Queries that see all keys stand behind the last of them.
+// Every dilation-th query of a stream and head, beginning with query `first`, with the keys that
+// these queries can see. They form a separate attention problem, whose queries and keys are counted
+// from 0. Queries that see all keys come after the last of them.
 template <typename Real>
-struct Problem {
-  Problem(const View<Real>& in, std::int64_t of_stream, std::int64_t of_head,
-          std::int64_t first_query)
+struct AttentionProblem {
+  AttentionProblem(const View<Real>& in, std::int64_t of_stream, std::int64_t of_head,
+                   std::int64_t first_query)
       : view(in),
         stream(of_stream),
         head(of_head),
@@ -175,9 +211,9 @@ struct Problem {
            ((stream * view.heads + head) * view.segment + first + query * step) * view.window +
            first_key;
   }
-  // Tells whether a product with so many rows had better read its second matrix in place. Packing
-  // it into panels pays only when they are read often. (Keys and values in several parts are not in
-  // one place, and an incomplete last panel would be read beyond its end.)
+  // Returns true if a product of this many rows should read its second matrix in place. Packing a
+  // matrix into panels pays only if they are read often. (Keys and values in several parts are not
+  // in one place, and an incomplete last panel would be read beyond its end.)
   bool has_rows_in_place(std::int64_t rows) const {
     return rows <= 2 * kMostTileRows && view.width % kPanel<Real> == 0 && view.parts.size() == 1;
   }
@@ -209,7 +245,8 @@ class Scratch {
     return buffers_.back().data() + front;
   }
 
-  // Sizes of the panels of keys, of their columns, of a block's queries, and of a block's scores.
+  // Sizes, in elements, of the panels of keys, of their columns, of a block's queries, and of a
+  // block's scores.
   std::int64_t score_stride, keys, columns, rows, scores;
   std::vector<const Real*> key_rows, query_rows, gradient_rows;
 
@@ -218,7 +255,7 @@ class Scratch {
 };
 
 template <typename Real>
-void find_rows(const Problem<Real>& problem, Scratch<Real>& scratch) {
+void find_rows(const AttentionProblem<Real>& problem, Scratch<Real>& scratch) {
   const View<Real>& view = problem.view;
   scratch.key_rows.clear();
   std::int64_t begin = 0, key = problem.first_key;
@@ -236,11 +273,11 @@ void find_rows(const Problem<Real>& problem, Scratch<Real>& scratch) {
   }
 }
 
-// Fills `factors` with those of dropout for `count` queries from `begin` on, and returns their
-// stride.
+// Fills `factors` with dropout's factors of `count` queries, beginning with query `begin`, and
+// returns their stride.
 template <typename Real>
-std::int64_t find_factors(const Problem<Real>& problem, std::int64_t begin, std::int64_t count,
-                          machine::VectorVersion version, Real* factors) {
+std::int64_t find_factors(const AttentionProblem<Real>& problem, std::int64_t begin,
+                          std::int64_t count, machine::VectorVersion version, Real* factors) {
   const View<Real>& view = problem.view;
   if (problem.step == 1) {
     make_factors_in(version, problem.kept(begin), std::int64_t{1}, count * view.window,
@@ -255,12 +292,12 @@ std::int64_t find_factors(const Problem<Real>& problem, std::int64_t begin, std:
 }
 
 template <typename Real>
-const Real* bias_of(const Real* biases, const Problem<Real>& problem) {
+const Real* bias_of(const Real* biases, const AttentionProblem<Real>& problem) {
   return biases == nullptr ? nullptr : biases + problem.head * problem.view.width;
 }
 
-// Reading a window this short takes less time than the memory needs to answer. So its data is asked
-// for one problem ahead.
+// Reading a window of at most this many states takes less time than the latency of the memory. Its
+// data is therefore prefetched one problem ahead.
 inline constexpr std::int64_t kShortWindow = 64;
 
 template <bool kToWrite, typename Real>
@@ -274,7 +311,7 @@ void prefetch(const Real* rows, std::int64_t count, std::int64_t stride, std::in
 #endif
 }
 
-// Asks for everything that a problem reads.
+// Prefetches everything that a problem reads.
 template <typename Real>
 void prefetch_inputs(const View<Real>& view, std::int64_t stream, std::int64_t head) {
   if (view.window > kShortWindow) return;
@@ -286,3 +323,207 @@ void prefetch_inputs(const View<Real>& view, std::int64_t stream, std::int64_t h
 }
 
 }  // namespace ql::kernels::attention
+
+namespace ql::kernels {
+
+// Softmax and dropout of rows of scores, and their gradients: the steps of attention between its
+// products.
+
+// The rows of consecutive queries. Rows of all matrices have room for complete panels. Those of
+// `factors` need not begin at a panel, and the elements after their last key do not matter.
+template <typename Real>
+struct ScoreRows {
+  std::int64_t rows = 0;
+  Band seen = {};                // the keys that query r of these sees; at least one
+  std::int64_t stride = 0;       // of `scores` and `weights`
+  Real* scores = nullptr;        // forward: content scores; backward: gradients of probabilities
+  Real* weights = nullptr;       // backward: becomes the probabilities after dropout
+  const Real* by_row = nullptr;  // forward: position scores or null; of key j at [shift - r + j]
+  std::int64_t by_row_stride = 0, shift = 0;
+  const Real* factors = nullptr;  // of dropout, or null
+  std::int64_t factor_stride = 0;
+  Real* probabilities = nullptr;  // before dropout; null in forward: not kept
+  std::int64_t probability_stride = 0;
+  Real scale = 1;  // backward: of the scores
+};
+
+template <typename Real>
+constexpr std::int64_t panel_begin(std::int64_t column) {
+  return column / kPanel<Real> * kPanel<Real>;
+}
+
+// Clears the columns of a row from `begin` up to `end`; both are boundaries of panels.
+template <int kBytes, typename Real>
+QL_VECTOR_BODY void clear_panels(Real* row, std::int64_t begin, std::int64_t end) {
+  constexpr std::int64_t kSize = Register<Real, kBytes>::kSize;
+  const typename Register<Real, kBytes>::Vector zero = {};
+  for (std::int64_t j = begin; j < end; j += kSize) store(zero, row + j);
+}
+
+// Finds the panels with keys that some of the rows see.
+template <typename Real>
+QL_VECTOR_BODY void find_panels(const Band& seen, std::int64_t first, std::int64_t count,
+                                Range& panels) {
+  find_range(seen, first, count, panels);
+  panels.begin = panel_begin<Real>(panels.begin);
+  panels.end = padded<Real>(panels.end);
+}
+
+// Replaces scores by the weights of the values, which are 0 where no key is seen, in all panels of
+// the rows. For the keys j that row r sees, with the scores s and dropout's factors f:
+//
+//   s_rj           = scores_rj + by_row_r[shift - r + j]
+//   probability_rj = e^(s_rj - max_n s_rn) / sum_n e^(s_rn - max_n s_rn)
+//   scores_rj      = f_rj probability_rj
+template <int kBytes, typename Real>
+QL_VECTOR_BODY void softmax_rows_body(const ScoreRows<Real>* in) {
+  using Vector = typename Register<Real, kBytes>::Vector;
+  using Integers = typename Register<Real, kBytes>::Integers;
+  using Integer = typename Register<Real, kBytes>::Integer;
+  constexpr std::int64_t kSize = Register<Real, kBytes>::kSize;
+  const Vector lowest = Vector{} + std::numeric_limits<Real>::lowest();
+  Range all;
+  find_panels<Real>(in->seen, 0, in->rows, all);
+  Integers lanes;
+  count_up(0, lanes);
+  for (std::int64_t r = 0; r < in->rows; ++r) {
+    Range keys, panels;
+    find_range(in->seen, r, 1, keys);
+    find_panels<Real>(in->seen, r, 1, panels);
+    Real* scores = in->scores + r * in->stride;
+    const Real* by_row =
+        in->by_row == nullptr ? nullptr : in->by_row + r * in->by_row_stride + in->shift - r;
+    Vector largest = lowest;
+    for (std::int64_t j = panels.begin; j < panels.end; j += kSize) {
+      Vector score;
+      load(scores + j, score);
+      if (by_row != nullptr) {
+        Vector position;
+        load(by_row + j, position);
+        score += position;
+      }
+      const Integers key = lanes + static_cast<Integer>(j);
+      const Integers own =
+          (key >= static_cast<Integer>(keys.begin)) & (key < static_cast<Integer>(keys.end));
+      score = own ? score : lowest;
+      store(score, scores + j);
+      largest = largest < score ? score : largest;
+    }
+    const Real maximum = largest_lane<Real>(largest);
+    Vector sums = {};
+    for (std::int64_t j = panels.begin; j < panels.end; j += kSize) {
+      Vector score;
+      load(scores + j, score);
+      score -= maximum;
+      exponentiate<kBytes>(score);
+      const Integers key = lanes + static_cast<Integer>(j);
+      const Integers own =
+          (key >= static_cast<Integer>(keys.begin)) & (key < static_cast<Integer>(keys.end));
+      score = own ? score : Vector{};
+      store(score, scores + j);
+      sums += score;
+    }
+    const Real factor = 1 / sum_of_lanes<Real>(sums);
+    for (std::int64_t j = panels.begin; j < panels.end; j += kSize) {
+      Vector probability;
+      load(scores + j, probability);
+      probability *= factor;
+      if (in->probabilities != nullptr) {
+        store(probability, in->probabilities + r * in->probability_stride + j);
+      }
+      if (in->factors != nullptr) {
+        Vector kept;
+        load(in->factors + r * in->factor_stride + j, kept);
+        probability *= kept;
+      }
+      store(probability, scores + j);
+    }
+    clear_panels<kBytes>(scores, all.begin, panels.begin);
+    clear_panels<kBytes>(scores, panels.end, all.end);
+  }
+}
+QL_REGISTER_KERNEL(softmax_rows)
+
+// Turns the gradients g with respect to the probabilities after dropout into those with respect to
+// the scores, including the scale. With the probabilities p and dropout's factors f:
+//
+//   weights_rj = f_rj p_rj
+//   scores_rj  = scale p_rj (f_rj g_rj - sum_n p_rn f_rn g_rn)
+template <int kBytes, typename Real>
+QL_VECTOR_BODY void softmax_gradient_rows_body(const ScoreRows<Real>* in) {
+  using Vector = typename Register<Real, kBytes>::Vector;
+  constexpr std::int64_t kSize = Register<Real, kBytes>::kSize;
+  Range all;
+  find_panels<Real>(in->seen, 0, in->rows, all);
+  for (std::int64_t r = 0; r < in->rows; ++r) {
+    Range panels;
+    find_panels<Real>(in->seen, r, 1, panels);
+    Real* gradients = in->scores + r * in->stride;
+    Real* weights = in->weights + r * in->stride;
+    const Real* probabilities = in->probabilities + r * in->probability_stride;
+    Vector sums = {};
+    for (std::int64_t j = panels.begin; j < panels.end; j += kSize) {
+      Vector gradient, probability;
+      load(gradients + j, gradient);
+      load(probabilities + j, probability);
+      Vector weight = probability;
+      if (in->factors != nullptr) {
+        Vector kept;
+        load(in->factors + r * in->factor_stride + j, kept);
+        gradient *= kept;
+        weight *= kept;
+      }
+      sums += probability * gradient;
+      store(gradient, gradients + j);
+      store(weight, weights + j);
+    }
+    const Real mean = sum_of_lanes<Real>(sums);
+    for (std::int64_t j = panels.begin; j < panels.end; j += kSize) {
+      Vector gradient, probability;
+      load(gradients + j, gradient);
+      load(probabilities + j, probability);
+      gradient = probability * (gradient - mean) * in->scale;
+      store(gradient, gradients + j);
+    }
+    clear_panels<kBytes>(gradients, all.begin, panels.begin);
+    clear_panels<kBytes>(gradients, panels.end, all.end);
+    clear_panels<kBytes>(weights, all.begin, panels.begin);
+    clear_panels<kBytes>(weights, panels.end, all.end);
+  }
+}
+QL_REGISTER_KERNEL(softmax_gradient_rows)
+
+// to[r * width + n] = (rows[r][n] + bias[n]) * scale; a null bias is 0.
+template <typename Real>
+QL_VECTOR_BODY void scale_rows_body(const Real* const* rows, const Real* bias, Real scale,
+                                    std::int64_t count, std::int64_t width, Real* to) {
+  for (std::int64_t r = 0; r < count; ++r, to += width) {
+    const Real* row = rows[r];
+    for (std::int64_t n = 0; n < width; ++n) {
+      to[n] = (bias == nullptr ? row[n] : row[n] + bias[n]) * scale;
+    }
+  }
+}
+QL_VECTOR_KERNEL(scale_rows)
+
+// sums[n] += rows[0][n] + rows[1][n] + ..., for `count` rows.
+template <typename Real>
+QL_VECTOR_BODY void sum_rows_body(const Real* rows, std::int64_t stride, std::int64_t count,
+                                  std::int64_t width, Real* sums) {
+  for (std::int64_t r = 0; r < count; ++r) {
+    for (std::int64_t n = 0; n < width; ++n) sums[n] += rows[r * stride + n];
+  }
+}
+QL_VECTOR_KERNEL(sum_rows)
+
+// to[n] = content[n] + position[n]; a null position is 0.
+template <typename Real>
+QL_VECTOR_BODY void join_rows_body(const Real* content, const Real* position, std::int64_t width,
+                                   Real* to) {
+  for (std::int64_t n = 0; n < width; ++n) {
+    to[n] = position == nullptr ? content[n] : content[n] + position[n];
+  }
+}
+QL_VECTOR_KERNEL(join_rows)
+
+}  // namespace ql::kernels

@@ -1,10 +1,10 @@
-// Includes what operations with a gradient of their own need from LibTorch, for the sources of
+// The includes from LibTorch that operations with their own gradient need, for the sources of
 // lib/kernels.
 #pragma once
 
 #include <ATen/ATen.h>
 #if defined(__GNUC__) && !defined(__clang__)
-// GCC 14 takes the std::vector<bool> in LibTorch 2.6's Function::apply() for an overflow.
+// GCC 14 mistakes the std::vector<bool> in LibTorch 2.6's Function::apply() for an overflow.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Warray-bounds"
 #pragma GCC diagnostic ignored "-Wstringop-overflow"
@@ -21,7 +21,7 @@ namespace ql::kernels {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// Autograd wants an input that may be undefined as an optional: c10::optional until LibTorch 2.3,
+// Autograd takes an input that may be undefined as an optional: c10::optional up to LibTorch 2.3,
 // std::optional since.
 using OptionalTensor = decltype(std::declval<c10::IValue&>().toOptional<at::Tensor>());
 inline OptionalTensor optional_tensor(const at::Tensor& tensor) {

@@ -1,14 +1,15 @@
+// Fills dropout masks from Philox bits, with an AVX2 version.
+
 #include "kernels/dropout_kernel.h"
 
 #include <algorithm>
-
-#include "kernels/philox.h"
 
 #if QL_VECTOR_X86
 #include <immintrin.h>
 #endif
 
 namespace ql::kernels {
+
 namespace {
 
 constexpr std::uint32_t kCalls = kDropoutCalls;
@@ -39,8 +40,8 @@ void fill_group(std::uint8_t* kept, std::uint32_t first_call, const DropoutStrea
 
 #if QL_VECTOR_X86
 
-// Four calls at once. Every word is in the low half of 64 bits, where products find it. The
-// contents of the high halves do not matter.
+// Four Philox calls at once. Every 32-bit word is in the low half of 64 bits, where products read
+// it. The contents of the high halves do not matter.
 struct Quad {
   __m256i word[4];
 };
@@ -58,7 +59,7 @@ QL_TARGET_AVX2 inline void advance(Quad& quad, __m256i key_low, __m256i key_high
   quad.word[3] = product_a;
 }
 
-// The words of the calls first_call + 0, 2, ... 14, in this order.
+// Returns the words of the calls first_call + 0, 2, ... 14, in this order.
 QL_TARGET_AVX2 inline void every_other_call(std::uint32_t first_call, const DropoutStream& stream,
                                             __m256i words[4]) {
   const __m256i first = _mm256_set1_epi64x(std::int64_t{first_call});
@@ -90,11 +91,10 @@ QL_TARGET_AVX2 void fill_group_avx2(std::uint8_t* kept, std::uint32_t first_call
   for (int i = 0; i < 4; ++i) {
     const __m256i low = _mm256_blend_epi16(even[i], _mm256_slli_epi32(odd[i], 16), 0xAA);
     const __m256i high = _mm256_blend_epi16(_mm256_srli_epi32(even[i], 16), odd[i], 0xAA);
-    // AVX2 has no unsigned comparison: a number is at least `least` when it is the larger of the
-    // two.
+    // AVX2 has no unsigned comparison: a value is at least `least` if it is the larger of the two.
     const __m256i low_kept = _mm256_cmpeq_epi16(_mm256_max_epu16(low, least), low);
     const __m256i high_kept = _mm256_cmpeq_epi16(_mm256_max_epu16(high, least), high);
-    // Packing works on the halves of a register, and leaves the quarters as 0, 2, 1, 3.
+    // Packing works on the halves of a register, and leaves the quarters in the order 0, 2, 1, 3.
     const __m256i bytes = _mm256_permute4x64_epi64(_mm256_packs_epi16(low_kept, high_kept), 0xD8);
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(kept + 32 * i), _mm256_and_si256(bytes, one));
   }

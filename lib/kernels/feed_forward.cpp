@@ -1,10 +1,96 @@
+// The autograd functions of feed_forward.h, put together from kernels/row_kernels.h and
+// kernels/product.h.
+
 #include "kernels/feed_forward.h"
+
+#include <ATen/core/grad_mode.h>
 
 #include "kernels/autograd.h"
 #include "kernels/product.h"
 #include "kernels/row_kernels.h"
+#include "machine/device.h"
 
 namespace ql::kernels {
+
+at::Tensor layer_norm(const at::Tensor& states, const at::Tensor& weight, const at::Tensor& bias) {
+  const bool ours = machine::uses_kernels(states) && states.scalar_type() == weight.scalar_type() &&
+                    !at::GradMode::is_enabled();
+  if (!ours) return at::layer_norm(states, {states.size(-1)}, weight, bias, kLayerNormEpsilon);
+  at::Tensor values;
+  return normalize_rows(states.contiguous(), weight, bias, states, values).values;
+}
+
+namespace {
+
+struct AddResidual : torch::autograd::Function<AddResidual> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& residual,
+                            const at::Tensor& output, const OptionalTensor& bias,
+                            const DropoutMask& kept) {
+    context->saved_data["kept"] = kept.elements;
+    context->saved_data["factor"] = kept.factor;
+    context->saved_data["with_bias"] = bias.has_value();
+    return add_rows({residual, output, bias.value_or(at::Tensor()), kept});
+  }
+
+  static variable_list backward(AutogradContext* context, variable_list outputs) {
+    const at::Tensor sum = outputs[0].contiguous();
+    const AddGradients gradients =
+        add_rows_gradients(sum, saved_kept(*context), context->saved_data["with_bias"].toBool());
+    return {sum, gradients.output, gradients.bias, at::Tensor()};
+  }
+
+  static DropoutMask saved_kept(AutogradContext& context) {
+    return {context.saved_data["kept"].toTensor(), context.saved_data["factor"].toDouble()};
+  }
+};
+
+struct AddResidualAndNormalize : torch::autograd::Function<AddResidualAndNormalize> {
+  static variable_list forward(AutogradContext* context, const at::Tensor& residual,
+                               const at::Tensor& output, const OptionalTensor& bias,
+                               const at::Tensor& norm_weight, const at::Tensor& norm_bias,
+                               const DropoutMask& kept) {
+    const AddedRows rows = add_and_normalize_rows(
+        {residual, output, bias.value_or(at::Tensor()), kept}, norm_weight, norm_bias);
+    context->save_for_backward({rows.sum, norm_weight});
+    context->set_materialize_grads(false);
+    context->saved_data["statistics"] = rows.normalized.statistics;
+    context->saved_data["kept"] = kept.elements;
+    context->saved_data["factor"] = kept.factor;
+    context->saved_data["with_bias"] = bias.has_value();
+    return {rows.sum, rows.normalized.values};
+  }
+
+  static variable_list backward(AutogradContext* context, variable_list outputs) {
+    const variable_list saved = context->get_saved_variables();
+    const AddedRows rows{saved[0], {at::Tensor(), context->saved_data["statistics"].toTensor()}};
+    const at::Tensor of_sum = outputs[0].defined() ? outputs[0].contiguous() : at::Tensor();
+    const at::Tensor of_normalized =
+        outputs[1].defined() ? outputs[1].contiguous() : at::zeros_like(saved[0]);
+    const AddNormGradients gradients =
+        add_norm_gradients(rows, saved[1], of_sum, of_normalized, AddResidual::saved_kept(*context),
+                           context->saved_data["with_bias"].toBool());
+    return {gradients.residual, gradients.output,    gradients.bias,
+            gradients.weight,   gradients.norm_bias, at::Tensor()};
+  }
+};
+
+}  // namespace
+
+at::Tensor add_residual(const at::Tensor& residual, const at::Tensor& output,
+                        const at::Tensor& bias, const DropoutMask& kept) {
+  return AddResidual::apply(residual.contiguous(), output.contiguous(), optional_tensor(bias),
+                            kept);
+}
+
+SumAndNorm add_residual_and_normalize(const at::Tensor& residual, const at::Tensor& output,
+                                      const at::Tensor& bias, const DropoutMask& kept,
+                                      const at::Tensor& norm_weight, const at::Tensor& norm_bias) {
+  const variable_list results =
+      AddResidualAndNormalize::apply(residual.contiguous(), output.contiguous(),
+                                     optional_tensor(bias), norm_weight, norm_bias, kept);
+  return {results[0], results[1]};
+}
+
 namespace {
 
 // With the rows x of the states, f for dropout's factor of an element (0 where it is dropped), and
@@ -16,14 +102,14 @@ namespace {
 struct FeedForward : torch::autograd::Function<FeedForward> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& states,
                             const at::Tensor& inner_weight, const at::Tensor& inner_bias,
-                            const at::Tensor& outer_weight, const KeptElements& kept) {
-    const at::Tensor input = as_factor(states);
+                            const at::Tensor& outer_weight, const DropoutMask& kept) {
+    const at::Tensor input = to_operand(states);
     const at::Tensor inner_factor = weight_factor(inner_weight);
     const at::Tensor outer_factor = weight_factor(outer_weight);
     const at::Tensor inner = product(input, inner_factor.t());
-    const at::Tensor hidden = place_of_factor(inner, input);
+    const at::Tensor hidden = operand_buffer(inner, input);
     relu_rows(inner, inner_bias, kept, hidden);
-    // The factors of the weights are theirs as long as nobody changes these.
+    // These factors are those of the weights as long as nobody changes the weights.
     context->save_for_backward({inner_weight, outer_weight});
     context->saved_data["states"] = input;
     context->saved_data["inner_weight"] = inner_factor;
@@ -40,7 +126,7 @@ struct FeedForward : torch::autograd::Function<FeedForward> {
     const at::Tensor gradient = as_factor_beside(outputs[0].contiguous(), hidden);
     const at::Tensor of_outer = product(gradient.t(), hidden);
     const at::Tensor by_hidden = product(gradient, saved("outer_weight"));
-    const at::Tensor slopes = place_of_factor(by_hidden, hidden);
+    const at::Tensor slopes = operand_buffer(by_hidden, hidden);
     const at::Tensor of_bias =
         relu_rows_gradient(by_hidden, hidden, context->saved_data["factor"].toDouble(), slopes);
     return {product(slopes, saved("inner_weight")), product(slopes.t(), saved("states")), of_bias,
@@ -52,7 +138,7 @@ struct FeedForward : torch::autograd::Function<FeedForward> {
 
 at::Tensor feed_forward(const at::Tensor& states, const at::Tensor& inner_weight,
                         const at::Tensor& inner_bias, const at::Tensor& outer_weight,
-                        const KeptElements& kept) {
+                        const DropoutMask& kept) {
   const at::Tensor rows = states.reshape({-1, states.size(-1)}).contiguous();
   return FeedForward::apply(rows, inner_weight, inner_bias, outer_weight, kept)
       .view(states.sizes());

@@ -1,3 +1,5 @@
+// Rounds operands, and divides products into pieces of rows for the BLAS, oneDNN or our own kernel.
+
 #include "kernels/product.h"
 
 #include <ATen/Dispatch.h>
@@ -7,20 +9,18 @@
 #include <cstdint>
 #include <stdexcept>
 
-#include "kernels/bfloat16_number.h"
-#include "kernels/row_products.h"
+#include "kernels/small_product.h"
 #include "kernels/vector.h"
-#include "machine/bfloat16.h"
-#include "machine/onednn_product.h"
-#include "machine/pieces.h"
+#include "machine/device.h"
 #include "machine/product_precision.h"
+#include "machine/threads.h"
 
 namespace ql::kernels {
 namespace {
 
-// Of the result.
+// Rows of the result that one piece of work computes.
 constexpr std::int64_t kRowsOfPiece = 256;
-// With vectors of 64 bytes so few rows take less time than a BLAS needs with its copy of the
+// With vectors of 64 bytes, up to this many rows take less time than a BLAS needs to copy the
 // weights.
 constexpr std::int64_t kFewRowsOfPiece = 64;
 
@@ -48,8 +48,8 @@ void multiply_floats(at::Tensor& result, const at::Tensor& a, const at::Tensor& 
   }
 }
 
-// Sets the result by the weights where they lie, if these are the columns of `b` and the rows of
-// `a` are few. Otherwise it does nothing and returns false.
+// Sets the result by reading the weights in place, if they are the columns of `b` and `a` has few
+// rows. Otherwise it does nothing and returns false.
 bool multiply_few_rows(at::Tensor& result, const at::Tensor& a, const at::Tensor& b,
                        const at::Tensor& bias) {
   const bool fits = a.size(0) <= kFewRowsOfPiece && a.is_contiguous() && b.t().is_contiguous() &&
@@ -65,7 +65,7 @@ bool multiply_few_rows(at::Tensor& result, const at::Tensor& a, const at::Tensor
     few.weights = b.data_ptr<scalar_t>();
     few.bias = bias.defined() ? bias.data_ptr<scalar_t>() : nullptr;
     few.result = result.data_ptr<scalar_t>();
-    multiply_rows_apart(&few);
+    multiply_batch_invariant(&few);
   });
   return true;
 }
@@ -87,7 +87,7 @@ double microseconds_of(const at::Tensor& a, const at::Tensor& b) {
 void multiply(at::Tensor& result, const at::Tensor& a, const at::Tensor& b, bool add,
               const at::Tensor& bias) {
   if (a.scalar_type() != b.scalar_type()) {
-    throw std::logic_error("a product's factors have two precisions");
+    throw std::logic_error("the two matrices of a product have different precisions");
   }
   if (a.scalar_type() != at::kBFloat16) {
     const bool done = !add && machine::in_piece() && multiply_few_rows(result, a, b, bias);
@@ -106,7 +106,7 @@ void multiply(at::Tensor& result, const at::Tensor& a, const at::Tensor& b, bool
   }
 }
 
-// Others may be gone, or have other numbers, when a product asks again.
+// Only parameters are cached: other tensors may be freed or changed before the next call.
 bool is_parameter(const at::TensorBase& tensor) {
   if (tensor.is_view()) return is_parameter(tensor._base());
   return tensor.is_leaf() && tensor.requires_grad();
@@ -116,7 +116,7 @@ bool is_parameter(const at::TensorBase& tensor) {
 
 bool rounds_factors() { return machine::product_precision() == machine::Precision::kBfloat16; }
 
-at::Tensor as_factor(const at::Tensor& matrix) {
+at::Tensor to_operand(const at::Tensor& matrix) {
   return rounds_factors() && matrix.scalar_type() == at::kFloat ? round_matrix(matrix) : matrix;
 }
 
@@ -127,7 +127,7 @@ at::Tensor as_factor_beside(const at::Tensor& matrix, const at::Tensor& factor) 
 }
 
 at::Tensor weight_factor(const at::Tensor& weight, const at::Tensor& scales) {
-  const auto make = [&] { return as_factor(scales.defined() ? weight * scales : weight); };
+  const auto make = [&] { return to_operand(scales.defined() ? weight * scales : weight); };
   if (!rounds_factors() || !is_parameter(weight) || (scales.defined() && !is_parameter(scales))) {
     return make();
   }
@@ -135,7 +135,7 @@ at::Tensor weight_factor(const at::Tensor& weight, const at::Tensor& scales) {
   return machine::current_product_precision()->rounded(weight, scales, make);
 }
 
-at::Tensor place_of_factor(const at::Tensor& matrix, const at::Tensor& factor) {
+at::Tensor operand_buffer(const at::Tensor& matrix, const at::Tensor& factor) {
   return matrix.scalar_type() == factor.scalar_type() ? matrix
                                                       : at::empty_like(matrix, factor.options());
 }

@@ -1,3 +1,5 @@
+// The linear maps of projection.h: products in blocks or row by row, and their autograd functions.
+
 #include "kernels/projection.h"
 
 #include <ATen/Dispatch.h>
@@ -9,37 +11,40 @@
 #include <vector>
 
 #include "kernels/autograd.h"
-#include "kernels/bfloat16_number.h"
 #include "kernels/product.h"
-#include "kernels/row_products.h"
+#include "kernels/row_kernels.h"
+#include "kernels/small_product.h"
+#include "kernels/vector.h"
 #include "machine/device.h"
-#include "machine/pieces.h"
+#include "machine/threads.h"
 
 namespace ql::kernels {
+
 namespace {
 
-thread_local bool rows_apart = false;
+thread_local bool batch_invariant = false;
 
 double microseconds_of_product(std::int64_t rows, const at::Tensor& weight) {
   return machine::microseconds_of(static_cast<double>(rows) * static_cast<double>(weight.numel()),
                                   static_cast<double>(weight.nbytes()));
 }
 
-// A task of a thread has so many columns. Their weights stay in a cache while all rows pass.
+// Columns that one task of a thread computes. Their weights stay in a cache while all rows are
+// read.
 constexpr std::int64_t kColumnsOfTask = 32;
 
-at::Tensor project_rows_apart(const at::Tensor& states, const at::Tensor& weight,
-                              const at::Tensor& bias) {
-  // Rounded states are floats again, because a row is read many times.
+at::Tensor project_batch_invariant(const at::Tensor& states, const at::Tensor& weight,
+                                   const at::Tensor& bias) {
+  // Rounded states are converted back to float, because each row is read many times.
   const at::Tensor rows =
-      as_factor(states.reshape({-1, weight.size(1)})).to(states.scalar_type()).contiguous();
+      to_operand(states.reshape({-1, weight.size(1)})).to(states.scalar_type()).contiguous();
   const at::Tensor factor = weight_factor(weight).contiguous();
   const at::Tensor plain_bias = bias.defined() ? bias.contiguous() : bias;
   std::vector<std::int64_t> shape = states.sizes().vec();
   shape.back() = weight.size(0);
   at::Tensor result = at::empty(shape, states.options());
   const double microseconds = microseconds_of_product(rows.size(0), factor);
-  AT_DISPATCH_FLOATING_TYPES(states.scalar_type(), "project_rows_apart", [&] {
+  AT_DISPATCH_FLOATING_TYPES(states.scalar_type(), "project_batch_invariant", [&] {
     with_numbers<scalar_t>(factor, [&](const auto* weights) {
       RowProducts<scalar_t, std::decay_t<decltype(*weights)>> product;
       product.rows = rows.size(0);
@@ -55,7 +60,7 @@ at::Tensor project_rows_apart(const at::Tensor& states, const at::Tensor& weight
         for (std::int64_t task = begin; task < end; ++task) {
           part.begin = task * kColumnsOfTask;
           part.end = std::min(product.columns, part.begin + kColumnsOfTask);
-          multiply_rows_apart(&part);
+          multiply_batch_invariant(&part);
         }
       });
     });
@@ -63,12 +68,12 @@ at::Tensor project_rows_apart(const at::Tensor& states, const at::Tensor& weight
   return result;
 }
 
-// A BLAS first copies the weights into an order of its own, which takes longer than the product of
-// so few rows.
+// Up to this many rows: a BLAS first copies the weights into its own order, which takes longer than
+// their product.
 constexpr std::int64_t kFewRows = 8;
-// A BLAS is as fast with so many rows as with more.
+// A BLAS gains nothing from more rows than this.
 constexpr std::int64_t kRowsOfBlock = 256;
-// Where there is one block of rows, the columns are divided.
+// If there is one block of rows, the columns are divided.
 constexpr std::int64_t kColumnsOfBlock = 128;
 
 at::Tensor project_in_blocks(const at::Tensor& states, const at::Tensor& weight,
@@ -76,8 +81,8 @@ at::Tensor project_in_blocks(const at::Tensor& states, const at::Tensor& weight,
   const std::int64_t columns = weight.size(0);
   at::Tensor rows = states.reshape({-1, weight.size(1)});
   const std::int64_t count = rows.size(0);
-  // More rows are rounded block by block.
-  if (count <= kRowsOfBlock) rows = as_factor(rows);
+  // If there are more rows, they are rounded block by block.
+  if (count <= kRowsOfBlock) rows = to_operand(rows);
   const std::int64_t of_block = count > kRowsOfBlock ? columns : kColumnsOfBlock;
   std::vector<std::int64_t> shape = states.sizes().vec();
   shape.back() = columns;
@@ -92,7 +97,7 @@ at::Tensor project_in_blocks(const at::Tensor& states, const at::Tensor& weight,
     const std::int64_t width = std::min(of_block, columns - column);
     at::Tensor part = result_rows.narrow(0, row, height).narrow(1, column, width);
     const at::Tensor of_weight = factor.narrow(0, column, width).t();
-    const at::Tensor of_rows = as_factor(rows.narrow(0, row, height));
+    const at::Tensor of_rows = to_operand(rows.narrow(0, row, height));
     set_product(part, of_rows, of_weight,
                 bias.defined() ? bias.narrow(0, column, width) : at::Tensor());
   };
@@ -100,12 +105,12 @@ at::Tensor project_in_blocks(const at::Tensor& states, const at::Tensor& weight,
   return result;
 }
 
-// With factors in this thread's precision: the rows x of the states, and G for the gradient by the
-// output x W^T + b. Gradients: x: G W    W: G^T x    b: sum of G over the rows
+// With operands in this thread's precision: the rows x of the states, and G for the gradient by the
+// output x W^T + b. Gradients: x: G W W: G^T x b: sum of G over the rows
 struct Linear : torch::autograd::Function<Linear> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& states,
                             const at::Tensor& weight, const OptionalTensor& bias) {
-    const at::Tensor rows = as_factor(states), factor = weight_factor(weight);
+    const at::Tensor rows = to_operand(states), factor = weight_factor(weight);
     context->saved_data["rows"] = rows;
     context->saved_data["weight"] = factor;
     context->saved_data["with_bias"] = bias.has_value();
@@ -128,7 +133,7 @@ at::Tensor project_factors(const at::Tensor& states, const at::Tensor& weight,
   shape.back() = weight.size(0);
   const at::Tensor result = at::GradMode::is_enabled()
                                 ? Linear::apply(rows, weight, optional_tensor(bias))
-                                : product(as_factor(rows), weight_factor(weight).t(), bias);
+                                : product(to_operand(rows), weight_factor(weight).t(), bias);
   return result.view(shape);
 }
 
@@ -140,14 +145,124 @@ at::Tensor project(const at::Tensor& states, const at::Tensor& weight, const at:
   if (!ours) return at::linear(states, weight, bias);
   const bool with_gradients = at::GradMode::is_enabled(), in_piece = machine::in_piece();
   const bool few = !in_piece && states.numel() <= kFewRows * weight.size(1);
-  if ((rows_apart || few) && !with_gradients) return project_rows_apart(states, weight, bias);
+  if ((batch_invariant || few) && !with_gradients)
+    return project_batch_invariant(states, weight, bias);
   if (!in_piece && !with_gradients) return project_in_blocks(states, weight, bias);
   return rounds_factors() || !with_gradients ? project_factors(states, weight, bias)
                                              : at::linear(states, weight, bias);
 }
 
-RowsApart::RowsApart() : before_(rows_apart) { rows_apart = true; }
-RowsApart::~RowsApart() { rows_apart = before_; }
-bool RowsApart::live() { return rows_apart; }
+BatchInvariant::BatchInvariant() : before_(batch_invariant) { batch_invariant = true; }
+BatchInvariant::~BatchInvariant() { batch_invariant = before_; }
+bool BatchInvariant::live() { return batch_invariant; }
+
+namespace {
+
+// Returns the last `segment` states of every window as contiguous rows. reshape() alone would not
+// make a segment of one state contiguous.
+at::Tensor recent_rows(const at::Tensor& window, std::int64_t segment) {
+  return window.narrow(1, window.size(1) - segment, segment)
+      .contiguous()
+      .view({window.size(0) * segment, window.size(2)});
+}
+
+// With the normalized rows y of the window, the norm's weight w and bias b (each element of w
+// scales a column of W), and G for the gradient by the output:
+//
+//   output = y V^T + c     V = W * w     c = W b
+//   by V   A = G^T y                   by c   a = sum of G over the rows
+//   by W   A * w + a b^T               by w   sum of W * A over its rows     by b   W^T a
+//   by y   G V, for the rows of the segment alone; then back through the norm
+//
+// W has the rows of queries, keys and values; G of the queries has only the rows of the segment.
+// Without a norm, y is the window itself, V = W and c = 0.
+struct ProjectWindow : torch::autograd::Function<ProjectWindow> {
+  static variable_list forward(AutogradContext* context, const at::Tensor& states,
+                               const at::Tensor& window, const OptionalTensor& norm_weight,
+                               const OptionalTensor& norm_bias, const at::Tensor& qkv_net) {
+    const std::int64_t batch = window.size(0), length = window.size(1), width = window.size(2);
+    const std::int64_t segment = states.size(1), d_heads = qkv_net.size(0) / 3;
+    const at::Tensor factor = weight_factor(qkv_net, norm_weight.value_or(at::Tensor()));
+    at::Tensor values = window, all, bias, deviations;
+    if (norm_weight) {
+      const NormalizedRows rows = normalize_rows(window, {}, {}, factor, all);
+      values = rows.values;
+      deviations =
+          recent_rows(rows.statistics.view({batch, length, 2}), segment).select(1, 1).contiguous();
+      const auto bytes = static_cast<double>(qkv_net.nbytes());
+      machine::let_libraries_divide(machine::microseconds_of(0, bytes),
+                                    [&] { bias = at::mv(qkv_net, *norm_bias); });
+    } else {
+      all = to_operand(window.view({batch * length, width})).view(window.sizes());
+    }
+    const at::Tensor recent = recent_rows(all, segment);
+    all = all.view({batch * length, width});
+    const auto part = [&](const at::Tensor& tensor, std::int64_t begin, std::int64_t count) {
+      return tensor.defined() ? tensor.narrow(0, begin * d_heads, count * d_heads) : tensor;
+    };
+    context->save_for_backward(
+        {qkv_net, norm_weight.value_or(at::Tensor()), norm_bias.value_or(at::Tensor())});
+    context->saved_data["window"] = values;
+    context->saved_data["all"] = all;
+    context->saved_data["recent"] = recent;
+    context->saved_data["weight"] = factor;
+    context->saved_data["deviations"] = deviations;
+    return {product(recent, part(factor, 0, 1).t(), part(bias, 0, 1)),
+            product(all, part(factor, 1, 2).t(), part(bias, 1, 2))};
+  }
+
+  static variable_list backward(AutogradContext* context, variable_list outputs) {
+    const variable_list saved = context->get_saved_variables();
+    const at::Tensor &qkv_net = saved[0], &norm_weight = saved[1], &norm_bias = saved[2];
+    const at::Tensor window = context->saved_data["window"].toTensor();
+    const at::Tensor all = context->saved_data["all"].toTensor();
+    const at::Tensor recent = context->saved_data["recent"].toTensor();
+    const at::Tensor weight = context->saved_data["weight"].toTensor();
+    const std::int64_t batch = window.size(0), length = window.size(1), width = window.size(2);
+    const std::int64_t d_heads = qkv_net.size(0) / 3, segment = recent.size(0) / batch;
+    const at::Tensor queries = outputs[0].contiguous(), keys_values = outputs[1].contiguous();
+
+    const at::Tensor all_keys_values = keys_values.view({batch * length, -1});
+    at::Tensor by_queries, by_keys_values, of_shift;
+    if (norm_weight.defined()) {
+      of_shift = at::cat({sum_rows(queries, weight, by_queries),
+                          sum_rows(all_keys_values, weight, by_keys_values)});
+    } else {
+      by_queries = as_factor_beside(queries, weight);
+      by_keys_values = as_factor_beside(all_keys_values, weight);
+    }
+    at::Tensor states = product(by_queries, weight.narrow(0, 0, d_heads));
+    add_product(states, recent_rows(by_keys_values.view({batch, length, 2 * d_heads}), segment),
+                weight.narrow(0, d_heads, 2 * d_heads));
+    at::Tensor of_weight = at::empty_like(qkv_net);
+    at::Tensor of_queries = of_weight.narrow(0, 0, d_heads);
+    at::Tensor of_keys_values = of_weight.narrow(0, d_heads, 2 * d_heads);
+    set_product(of_queries, by_queries.t(), recent);
+    set_product(of_keys_values, by_keys_values.t(), all);
+    at::Tensor of_norm_weight, of_norm_bias;
+    if (norm_weight.defined()) {
+      of_norm_weight = (qkv_net * of_weight).sum(0);
+      of_norm_bias = at::mv(qkv_net.t(), of_shift);
+      of_weight.mul_(norm_weight).addr_(of_shift, norm_bias);
+      normalize_rows_gradient_(states, recent_rows(window, segment),
+                               context->saved_data["deviations"].toTensor());
+    }
+    return {states.view({batch, segment, width}), at::Tensor(), of_norm_weight, of_norm_bias,
+            of_weight};
+  }
+};
+
+}  // namespace
+
+QueriesKeysValues project_window(const at::Tensor& states, const at::Tensor& window,
+                                 const at::Tensor& norm_weight, const at::Tensor& norm_bias,
+                                 const at::Tensor& qkv_net, std::int64_t heads) {
+  const std::int64_t batch = window.size(0), d_head = qkv_net.size(0) / 3 / heads;
+  const variable_list results =
+      ProjectWindow::apply(states, window.detach().contiguous(), optional_tensor(norm_weight),
+                           optional_tensor(norm_bias), qkv_net);
+  return {results[0].view({batch, states.size(1), heads, d_head}),
+          results[1].view({batch, window.size(1), 2, heads, d_head})};
+}
 
 }  // namespace ql::kernels

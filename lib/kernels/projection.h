@@ -1,32 +1,52 @@
-// Multiplies states by a weight matrix, as a layer's linear maps do.
+// The linear maps of a layer: one projection, and the projection of queries, keys and values
+// together.
 #pragma once
 
 #include <ATen/ATen.h>
 
 namespace ql::kernels {
 
-// Returns what at::linear() does: `states` [..., width] times the transpose of `weight` [columns,
+// Returns the same as at::linear(): `states` [..., width] times the transpose of `weight` [columns,
 // width], plus `bias` [columns] unless that is undefined. On the CPU, without gradients, the
-// product is divided into pieces (machine/pieces.h), so that its bits do not depend on the number
+// product is divided into pieces (machine/threads.h), so that its bits do not depend on the number
 // of threads.
 at::Tensor project(const at::Tensor& states, const at::Tensor& weight, const at::Tensor& bias = {});
 
-// While it lives, project() in this thread computes on the CPU, without gradients, by a kernel of
-// our own. It reads every weight once, where a BLAS, which copies weights first, is slow for few
-// rows. And a row's numbers do not depend on the other rows, nor on how many there are, to the last
-// bit: rows that are computed side by side are what each would be alone. Others who compute for
-// several streams ask live(), and do the same.
-class RowsApart {
+// While it lives, project() in this thread uses a kernel of our own on the CPU without gradients.
+// The kernel reads every weight once; a BLAS copies the weights first, which is slow for few rows.
+// The result of a row does not depend on the other rows or on their number, to the last bit: rows
+// computed together are the same as each computed alone. Other code that computes several streams
+// asks live() and does the same.
+class BatchInvariant {
  public:
-  RowsApart();
-  ~RowsApart();
-  RowsApart(const RowsApart&) = delete;
-  RowsApart& operator=(const RowsApart&) = delete;
+  BatchInvariant();
+  ~BatchInvariant();
+  BatchInvariant(const BatchInvariant&) = delete;
+  BatchInvariant& operator=(const BatchInvariant&) = delete;
 
   static bool live();
 
  private:
   bool before_;
 };
+
+// Queries, keys and values of a layer on the CPU, computed as one operation with its own gradient.
+// lib/nn/layers.cpp computes the same by plain operations.
+
+struct QueriesKeysValues {
+  at::Tensor queries;      // [batch, segment, n_head, d_head]
+  at::Tensor keys_values;  // [batch, window, 2, n_head, d_head]
+};
+
+// `states` [batch, segment, d_model] are the last states of `window` [batch, window, d_model]; both
+// are normalized first if norm_weight and norm_bias [d_model] are defined. qkv_net is [3 * n_head *
+// d_head, d_model].
+//
+// The rest of the window is memory, which takes no gradient. That saves a product: the norm is
+// folded into the weights, W (x * w + b) = (W * w) x + W b, so that only the weights' gradient is
+// computed for the memory's part. The norm's gradient follows from it.
+QueriesKeysValues project_window(const at::Tensor& states, const at::Tensor& window,
+                                 const at::Tensor& norm_weight, const at::Tensor& norm_bias,
+                                 const at::Tensor& qkv_net, std::int64_t heads);
 
 }  // namespace ql::kernels

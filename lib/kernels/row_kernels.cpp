@@ -1,3 +1,5 @@
+// Runs the row operations in blocks of rows, each as a vector kernel.
+
 #include "kernels/row_kernels.h"
 
 #include <ATen/Dispatch.h>
@@ -7,11 +9,10 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "kernels/bfloat16_number.h"
-#include "kernels/layer_norm.h"
+#include "kernels/feed_forward.h"
 #include "kernels/product.h"
 #include "kernels/vector.h"
-#include "machine/pieces.h"
+#include "machine/threads.h"
 
 namespace ql::kernels {
 namespace {
@@ -24,7 +25,7 @@ const Real* data_of(const at::Tensor& tensor) {
   return tensor.defined() ? tensor.data_ptr<Real>() : nullptr;
 }
 
-const std::uint8_t* data_of(const KeptElements& kept) {
+const std::uint8_t* data_of(const DropoutMask& kept) {
   return kept.elements.defined() ? kept.elements.data_ptr<std::uint8_t>() : nullptr;
 }
 
@@ -37,7 +38,7 @@ std::int64_t count_of(const at::Tensor& rows) {
 template <typename Work>
 void for_blocks(const at::Tensor& all, const Work& work) {
   const std::int64_t rows = count_of(all);
-  // A few tensors like this one are read and written.
+  // A work unit reads and writes about this many tensors of this size.
   constexpr double kTensors = 4;
   machine::for_parts((rows + kBlock - 1) / kBlock,
                      machine::microseconds_of(0, kTensors * static_cast<double>(all.nbytes())),
@@ -60,8 +61,8 @@ QL_VECTOR_BODY Real sum_of(const Real* lanes) {
   return sum;
 }
 
-// sum[j] = residual[j] + kept[j] factor (output[j] + bias[j]). A null `kept` keeps all as they
-// are; a null bias is 0.
+// Sets sum[j] = residual[j] + kept[j] factor (output[j] + bias[j]). A null `kept` drops nothing; a
+// null bias is 0.
 template <typename Real>
 QL_VECTOR_BODY void add_row(const Real* residual, const Real* output, const Real* bias,
                             const std::uint8_t* kept, Real factor, std::int64_t width, Real* sum) {
@@ -183,8 +184,8 @@ QL_VECTOR_BODY void add_gradient_block_body(const Real* sum_gradient, const std:
 }
 QL_VECTOR_KERNEL(add_gradient_block)
 
-// The places of the gradients of a block of rows. `columns` holds the block's sums by column for
-// the norm's weight, the norm's bias and the output's bias, in this order. A null `output` is not
+// Points to the gradients of a block of rows. `columns` holds the block's sums by column for the
+// norm's weight, the norm's bias and the output's bias, in this order. A null `output` is not
 // written: without dropout it equals `residual`.
 template <typename Real>
 struct AddNormTarget {
@@ -329,7 +330,7 @@ NormalizedRows normalize_rows(const at::Tensor& states, const at::Tensor& weight
                               at::Tensor& factor) {
   const std::int64_t width = width_of(states), count = count_of(states);
   NormalizedRows result{at::empty_like(states), at::empty({count, 2}, states.options())};
-  factor = place_of_factor(result.values, beside);
+  factor = operand_buffer(result.values, beside);
   AT_DISPATCH_FLOATING_TYPES(states.scalar_type(), "normalize_rows", [&] {
     const auto* in = states.data_ptr<scalar_t>();
     auto* out = result.values.data_ptr<scalar_t>();
@@ -349,7 +350,7 @@ NormalizedRows normalize_rows(const at::Tensor& states, const at::Tensor& weight
 at::Tensor sum_rows(const at::Tensor& rows, const at::Tensor& beside, at::Tensor& factor) {
   const std::int64_t width = width_of(rows);
   const at::Tensor columns = column_sums(rows, 1);
-  factor = place_of_factor(rows, beside);
+  factor = operand_buffer(rows, beside);
   AT_DISPATCH_FLOATING_TYPES(rows.scalar_type(), "sum_rows", [&] {
     const auto* in = rows.data_ptr<scalar_t>();
     auto* sums = columns.data_ptr<scalar_t>();
@@ -388,7 +389,7 @@ AddedRows add_and_normalize_rows(const ResidualRows& input, const at::Tensor& we
   return result;
 }
 
-AddGradients add_rows_gradients(const at::Tensor& sum_gradient, const KeptElements& kept,
+AddGradients add_rows_gradients(const at::Tensor& sum_gradient, const DropoutMask& kept,
                                 bool with_bias) {
   if (!kept.elements.defined() && !with_bias) return {sum_gradient, at::Tensor()};
   const std::int64_t width = width_of(sum_gradient);
@@ -412,7 +413,7 @@ AddGradients add_rows_gradients(const at::Tensor& sum_gradient, const KeptElemen
 
 AddNormGradients add_norm_gradients(const AddedRows& result, const at::Tensor& weight,
                                     const at::Tensor& sum_gradient,
-                                    const at::Tensor& normalized_gradient, const KeptElements& kept,
+                                    const at::Tensor& normalized_gradient, const DropoutMask& kept,
                                     bool with_bias) {
   constexpr std::int64_t kSums = 3;
   const std::int64_t width = width_of(result.sum);
@@ -462,7 +463,7 @@ void normalize_rows_gradient_(at::Tensor& gradient, const at::Tensor& values,
   });
 }
 
-void relu_rows(const at::Tensor& inner, const at::Tensor& bias, const KeptElements& kept,
+void relu_rows(const at::Tensor& inner, const at::Tensor& bias, const DropoutMask& kept,
                const at::Tensor& hidden) {
   const std::int64_t width = width_of(inner);
   AT_DISPATCH_FLOATING_TYPES(inner.scalar_type(), "relu_rows", [&] {

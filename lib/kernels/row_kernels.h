@@ -1,5 +1,5 @@
-// Runs the operations on rows of states around a layer's matrix products: sums with bias, dropout
-// and residual, layer norm, ReLU, and their gradients. Each is one pass over memory, on the CPU and
+// Operations on rows of states around a layer's matrix products: sums with bias, dropout and
+// residual, layer norm, ReLU, and their gradients. Each is one pass over memory, on the CPU and
 // outside of autograd.
 //
 // Tensors are contiguous, float32 or float64; "rows" are [rows, width], whatever dimensions the
@@ -9,30 +9,30 @@
 
 #include <ATen/ATen.h>
 
-#include "kernels/kept_elements.h"
+#include "kernels/dropout_kernel.h"
 
 namespace ql::kernels {
 
 // The input of residual + dropout(output + bias). An undefined bias counts as 0.
 struct ResidualRows {
   at::Tensor residual, output, bias;
-  KeptElements kept;
+  DropoutMask kept;
 };
 at::Tensor add_rows(const ResidualRows& input);
 
 // Layer norm by rows: (x - mean) / deviation * weight + bias, where deviation = sqrt(variance +
-// kLayerNormEpsilon) and the variance is that of the row's numbers, divided by their count. An
-// undefined weight counts as 1, with a bias of 0.
+// kLayerNormEpsilon) and the variance of a row is the mean of (x - mean)^2. An undefined weight
+// counts as 1, with a bias of 0.
 struct NormalizedRows {
   at::Tensor values;
   at::Tensor statistics;  // [rows, 2]: mean and 1 / deviation
 };
-// `factor` is set to the values as well, in the precision of `beside`, a factor
+// Also sets `factor` to the values as an operand in the precision of `beside`, another operand
 // (kernels/product.h).
 NormalizedRows normalize_rows(const at::Tensor& states, const at::Tensor& weight,
                               const at::Tensor& bias, const at::Tensor& beside, at::Tensor& factor);
 
-// add_rows() and the layer norm of its result, with weight and bias, in one pass.
+// Computes add_rows() and the layer norm of its result, with weight and bias, in one pass.
 struct AddedRows {
   at::Tensor sum;
   NormalizedRows normalized;
@@ -40,11 +40,11 @@ struct AddedRows {
 AddedRows add_and_normalize_rows(const ResidualRows& input, const at::Tensor& weight,
                                  const at::Tensor& bias);
 
-// Gradients of add_rows(). That of the residual is the sum's own.
+// Gradients of add_rows(). The gradient of the residual equals that of the sum.
 struct AddGradients {
   at::Tensor output, bias;
 };
-AddGradients add_rows_gradients(const at::Tensor& sum_gradient, const KeptElements& kept,
+AddGradients add_rows_gradients(const at::Tensor& sum_gradient, const DropoutMask& kept,
                                 bool with_bias);
 
 // Gradients of add_and_normalize_rows(), given those of its sum (undefined: zeros) and of the
@@ -54,25 +54,26 @@ struct AddNormGradients {
 };
 AddNormGradients add_norm_gradients(const AddedRows& result, const at::Tensor& weight,
                                     const at::Tensor& sum_gradient,
-                                    const at::Tensor& normalized_gradient, const KeptElements& kept,
+                                    const at::Tensor& normalized_gradient, const DropoutMask& kept,
                                     bool with_bias);
 
-// Replaces the gradient by the normalized `values` (weight 1, bias 0) by that of the states before
-// the norm. `deviations` [rows] holds 1 / deviation.
+// Turns the gradient with respect to the normalized `values` (weight 1, bias 0) into that with
+// respect to the states before the norm. `deviations` [rows] holds 1 / deviation.
 void normalize_rows_gradient_(at::Tensor& gradient, const at::Tensor& values,
                               const at::Tensor& deviations);
 
-// Returns the sums over the rows, and sets `factor` to the rows, in the precision of `beside`.
+// Returns the sums over the rows, and sets `factor` to the rows as an operand in the precision of
+// `beside`.
 at::Tensor sum_rows(const at::Tensor& rows, const at::Tensor& beside, at::Tensor& factor);
 
-// Sets hidden = dropout(relu(inner + bias)). `hidden` is `inner` itself, or of bfloat16: then its
-// numbers are rounded.
-void relu_rows(const at::Tensor& inner, const at::Tensor& bias, const KeptElements& kept,
+// Sets hidden = dropout(relu(inner + bias)). `hidden` is `inner` itself, or a bfloat16 tensor, for
+// which the values are rounded.
+void relu_rows(const at::Tensor& inner, const at::Tensor& bias, const DropoutMask& kept,
                const at::Tensor& hidden);
 
-// With the gradient by relu_rows()'s result `hidden`: sets `slopes` to that by its input, and
-// returns that by the bias. Elements that were dropped or negative are 0 in `hidden`, so the mask
-// is not needed again. `slopes` is `gradient` itself, or of bfloat16 as `hidden` is.
+// Given the gradient by relu_rows()'s result `hidden`, sets `slopes` to the gradient by its input,
+// and returns the gradient by the bias. Elements that were dropped or negative are 0 in `hidden`,
+// so the mask is not needed again. `slopes` is `gradient` itself, or of bfloat16 like `hidden`.
 at::Tensor relu_rows_gradient(const at::Tensor& gradient, const at::Tensor& hidden, double factor,
                               const at::Tensor& slopes);
 

@@ -1,18 +1,20 @@
-// Computes C = A B or C = C + A B for the products of attention, which are too small for a BLAS to
-// be fast, or read their matrices in unusual ways. A is read number by number and B in panels. A
-// panel holds 64 bytes of every row of B one after another, so that it is read in one go whatever
-// the matrix's width.
+// Products that are too small for a BLAS: those of attention, and those of few rows.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 
 #include "kernels/vector.h"
-#include "kernels/vector_type.h"
 
 namespace ql::kernels {
 
-// Columns of a panel. Unused ones behind the last column are 0.
+// Computes C = A B or C = C + A B for the products of attention, which are too small for a BLAS to
+// be fast, or read their matrices in unusual ways. A is read element by element and B in panels. A
+// panel holds 64 bytes of every row of B one after another, so that it is read sequentially
+// whatever the matrix's width.
+
+// Columns of a panel. Unused columns after the last one are 0.
 template <typename Real>
 constexpr std::int64_t kPanel = 64 / static_cast<std::int64_t>(sizeof(Real));
 
@@ -21,8 +23,8 @@ constexpr std::int64_t padded(std::int64_t columns) {
   return (columns + kPanel<Real> - 1) / kPanel<Real> * kPanel<Real>;
 }
 
-// A range of indices for each row. Row r has those in [low + slope * r, high + slope * r) that are
-// also in [least, most).
+// A range of indices for each row. Row r has the indices in [low + slope * r, high + slope * r)
+// that are also in [least, most).
 struct Band {
   std::int64_t low = 0, high = 0, slope = 0, least = 0, most = 0;
   static Band all(std::int64_t size) { return {0, size, 0, 0, size}; }
@@ -50,18 +52,18 @@ struct SmallProduct {
   Panels<Real> b = {};
   Real* c = nullptr;
   std::int64_t c_row = 0;
-  bool add = false;     // to the numbers in C
-  bool padded = false;  // C's rows have room for whole panels
-  // Rows are computed several at a time. Columns outside of column_band in all of these rows may be
-  // left out. A is read where inner_band has k for any of these rows, so it must be 0 where only
-  // some of them have it.
+  bool add = false;     // to the elements of C
+  bool padded = false;  // C's rows have room for complete panels
+  // Rows are computed several at a time. Columns that are outside of column_band in all of these
+  // rows may be skipped. A is read at every k that is in inner_band for at least one of these rows,
+  // so it must be 0 where only some of them have it.
   Band column_band = {}, inner_band = {};
 };
 
-// A pass over a panel keeps the sums of so many rows in registers: twelve vectors.
+// A pass over a panel keeps the sums of this many rows in registers: twelve vectors.
 template <int kBytes>
 constexpr std::int64_t kTileRows = 12 * kBytes / 64;
-// No version takes more rows. So none reads more than kMostTileRows - 1 numbers of A outside of a
+// No version takes more rows. So none reads more than kMostTileRows - 1 elements of A outside of a
 // row's inner_band.
 constexpr std::int64_t kMostTileRows = kTileRows<64>;
 
@@ -69,7 +71,7 @@ struct Range {
   std::int64_t begin = 0, end = 0;
 };
 
-// Finds the indices that some of `count` rows from `first` on have.
+// Finds the smallest range that contains the indices of `count` rows, beginning with row `first`.
 QL_VECTOR_BODY void find_range(const Band& band, std::int64_t first, std::int64_t count,
                                Range& range) {
   const std::int64_t at_first = band.slope * first, at_last = band.slope * (first + count - 1);
@@ -161,7 +163,7 @@ QL_VECTOR_BODY void multiply_some_rows(const SmallProduct<Real>* product, std::i
 
 template <int kBytes, typename Real>
 QL_VECTOR_BODY void multiply_body(const SmallProduct<Real>* product) {
-  // Parts of equal size keep the registers busier than full ones and a small rest.
+  // Parts of equal size keep the registers busier than full parts and a small rest.
   std::int64_t tiles = (product->rows + kTileRows<kBytes> - 1) / kTileRows<kBytes>;
   for (std::int64_t row = 0; row < product->rows; --tiles) {
     const std::int64_t count = (product->rows - row + tiles - 1) / tiles;
@@ -171,8 +173,8 @@ QL_VECTOR_BODY void multiply_body(const SmallProduct<Real>* product) {
 }
 QL_REGISTER_KERNEL(multiply)
 
-// Packs the matrix whose row k has the `width` numbers rows[k][offset ...], plus `bias` unless that
-// is null, into panels at `to`.
+// Packs a matrix into panels at `to`. Its row k has the `width` elements rows[k][offset ...], plus
+// `bias` unless that is null.
 template <typename Real>
 struct Packing {
   const Real* const* rows = nullptr;
@@ -216,7 +218,7 @@ QL_VECTOR_BODY void pack_rows_body(const Packing<Real>* packing) {
 }
 QL_REGISTER_KERNEL(pack_rows)
 
-// Packs the transposed matrix, which has `width` rows and `count` columns. It adds no bias.
+// Packs the transposed matrix, which has `width` rows and `count` columns, without a bias.
 template <int kBytes, typename Real>
 QL_VECTOR_BODY void pack_columns_body(const Packing<Real>* packing) {
   using Vector = typename Register<Real, kBytes>::Vector;
@@ -248,5 +250,132 @@ QL_VECTOR_BODY void pack_columns_body(const Packing<Real>* packing) {
   }
 }
 QL_REGISTER_KERNEL(pack_columns)
+
+// Products of few rows with a layer's weights. Every weight is read once, in place. A BLAS first
+// copies the weights into its own order, which takes longer than the product of few rows.
+
+// Describes result[row][column] = sum over k of states[row][k] weights[column][k] + bias[column],
+// for the columns from `begin` up to `end`. The rows of states and weights are contiguous; those of
+// the result are `pitch` elements apart. The weights are Real or bfloat16.
+template <typename Real, typename Number>
+struct RowProducts {
+  std::int64_t rows = 0, width = 0, columns = 0, begin = 0, end = 0, pitch = 0;
+  const Real* states = nullptr;
+  const Number* weights = nullptr;
+  const Real* bias = nullptr;
+  Real* result = nullptr;
+};
+
+// Adds up the lanes of as many vectors as a vector has lanes: lane i of the first becomes
+// sum_of_lanes() of vector i, to the last bit. A step adds the two halves of each sum, of two
+// vectors at once, until every sum is one lane.
+template <int kBytes, typename Real, int kStep = Register<Real, kBytes>::kSize / 2>
+QL_VECTOR_BODY void add_up_lanes(typename Register<Real, kBytes>::Vector* sums) {
+  using Shape = Register<Real, kBytes>;
+  if constexpr (kStep > 0) {
+    QL_UNROLL
+    for (int i = 0; i < kStep; ++i) {
+      exchange<kStep, typename Shape::Integers>(sums[i], sums[i + kStep],
+                                                std::make_index_sequence<Shape::kSize>());
+      sums[i] += sums[i + kStep];
+    }
+    add_up_lanes<kBytes, Real, kStep / 2>(sums);
+  }
+}
+
+// Sets totals[i] = sum_of_lanes(sums[i]).
+template <int kBytes, int kSums, typename Real>
+QL_VECTOR_BODY void find_totals(typename Register<Real, kBytes>::Vector* sums, Real* totals) {
+  constexpr int kSize = Register<Real, kBytes>::kSize;
+  if constexpr (kSums % kSize == 0) {
+    for (int first = 0; first < kSums; first += kSize) {
+      add_up_lanes<kBytes, Real>(sums + first);
+      store(sums[first], totals + first);
+    }
+  } else {
+    for (int i = 0; i < kSums; ++i) totals[i] = sum_of_lanes<Real>(sums[i]);
+  }
+}
+
+// Computes a block of rows and columns. Every element has its own sum, a vector whose lanes are
+// added up at the end, so the result does not depend on the elements that are computed with it.
+template <int kBytes, int kBlockRows, int kBlockColumns, typename Real, typename Number>
+QL_VECTOR_BODY void multiply_block(const RowProducts<Real, Number>* product, std::int64_t row,
+                                   std::int64_t column) {
+  using Vector = typename Register<Real, kBytes>::Vector;
+  constexpr std::int64_t kSize = Register<Real, kBytes>::kSize;
+  const std::int64_t width = product->width;
+  const Real* states = product->states + row * width;
+  const Number* weights = product->weights + column * width;
+  Vector sums[kBlockRows][kBlockColumns];
+  QL_UNROLL
+  for (int i = 0; i < kBlockRows; ++i) {
+    QL_UNROLL
+    for (int j = 0; j < kBlockColumns; ++j) sums[i][j] = Vector{};
+  }
+  std::int64_t k = 0;
+  for (; k + kSize <= width; k += kSize) {
+    Vector of_states[kBlockRows];
+    QL_UNROLL
+    for (int i = 0; i < kBlockRows; ++i) load(states + i * width + k, of_states[i]);
+    QL_UNROLL
+    for (int j = 0; j < kBlockColumns; ++j) {
+      Vector of_weights;
+      load(weights + j * width + k, of_weights);
+      // Prefetches the next columns while these are multiplied.
+      __builtin_prefetch(weights + (j + kBlockColumns) * width + k);
+      QL_UNROLL
+      for (int i = 0; i < kBlockRows; ++i) sums[i][j] += of_states[i] * of_weights;
+    }
+  }
+  if (k < width) {
+    QL_UNROLL
+    for (int i = 0; i < kBlockRows; ++i) {
+      Vector of_states;
+      load_part(states + i * width + k, width - k, of_states);
+      QL_UNROLL
+      for (int j = 0; j < kBlockColumns; ++j) {
+        Vector of_weights;
+        load_part(weights + j * width + k, width - k, of_weights);
+        sums[i][j] += of_states * of_weights;
+      }
+    }
+  }
+  Real totals[kBlockRows * kBlockColumns];
+  find_totals<kBytes, kBlockRows * kBlockColumns>(&sums[0][0], &totals[0]);
+  for (int i = 0; i < kBlockRows; ++i) {
+    Real* result = product->result + (row + i) * product->pitch + column;
+    for (int j = 0; j < kBlockColumns; ++j) {
+      result[j] = totals[i * kBlockColumns + j] +
+                  (product->bias == nullptr ? Real(0) : product->bias[column + j]);
+    }
+  }
+}
+
+// Blocks of this many columns leave registers for the states: AVX-512 has twice as many.
+template <int kBytes>
+constexpr int kColumns = kBytes == 64 ? 4 : 2;
+constexpr int kRows = 4;
+
+template <int kBytes, typename Real, typename Number>
+QL_VECTOR_BODY void multiply_batch_invariant_body(const RowProducts<Real, Number>* product) {
+  const std::int64_t whole_rows = product->rows / kRows * kRows;
+  std::int64_t column = product->begin;
+  for (; column + kColumns<kBytes> <= product->end; column += kColumns<kBytes>) {
+    std::int64_t row = 0;
+    for (; row < whole_rows; row += kRows) {
+      multiply_block<kBytes, kRows, kColumns<kBytes>>(product, row, column);
+    }
+    for (; row < product->rows; ++row) {
+      multiply_block<kBytes, 1, kColumns<kBytes>>(product, row, column);
+    }
+  }
+  for (; column < product->end; ++column) {
+    for (std::int64_t row = 0; row < product->rows; ++row) {
+      multiply_block<kBytes, 1, 1>(product, row, column);
+    }
+  }
+}
+QL_REGISTER_KERNEL(multiply_batch_invariant)
 
 }  // namespace ql::kernels

@@ -1,15 +1,24 @@
+// The autograd function of the cross entropy, its losses by cluster, and the same by plain
+// operations.
+
 #include "kernels/softmax.h"
 
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
 #include <utility>
 
 #include "kernels/autograd.h"
-#include "kernels/softmax_clusters.h"
+#include "kernels/product.h"
+#include "kernels/projection.h"
+#include "kernels/softmax_blocks.h"
 #include "machine/device.h"
 
 namespace ql::kernels {
+
 namespace {
 
-// Lists the tensors that may have a gradient, undefined ones too, in a fixed order.
+// Lists the tensors that may have a gradient, including undefined ones, in a fixed order.
 variable_list all_of(const at::Tensor& states, const SoftmaxWeights& weights) {
   variable_list all = {states, weights.cluster_weight, weights.cluster_bias};
   for (const auto* list : {&weights.weights, &weights.biases, &weights.projections}) {
@@ -18,7 +27,7 @@ variable_list all_of(const at::Tensor& states, const SoftmaxWeights& weights) {
   return all;
 }
 
-struct Problem {
+struct SoftmaxProblem {
   at::Tensor states;
   SoftmaxWeights weights;
   at::Tensor targets;
@@ -26,13 +35,14 @@ struct Problem {
   bool summed = false;  // the result is the sum of the losses times the factor
 };
 
-// The forward pass leaves this to the backward pass.
-struct Kept : torch::CustomClassHolder {
-  Problem problem;
+// Handed from the forward pass to the backward pass.
+struct KeptInputs : torch::CustomClassHolder {
+  SoftmaxProblem problem;
   variable_list gradients;  // of the losses times the factor; the first backward pass takes them
 };
 
-variable_list gradients_of(const Problem& problem, const at::Tensor& factors, at::Tensor* losses) {
+variable_list gradients_of(const SoftmaxProblem& problem, const at::Tensor& factors,
+                           at::Tensor* losses) {
   SoftmaxGradients gradients;
   const at::Tensor found =
       clustered_losses(problem.states, problem.weights, problem.targets, factors, gradients);
@@ -40,19 +50,19 @@ variable_list gradients_of(const Problem& problem, const at::Tensor& factors, at
   return all_of(gradients.states, gradients.weights);
 }
 
-at::Tensor equal_factors(const Problem& problem) {
+at::Tensor equal_factors(const SoftmaxProblem& problem) {
   return at::full({problem.states.size(0)}, problem.factor, problem.states.options());
 }
 
 struct CrossEntropy : torch::autograd::Function<CrossEntropy> {
   // `variables` are the problem's tensors that are defined. Autograd has to see them as arguments.
   static at::Tensor forward(AutogradContext* context, at::TensorList variables,
-                            const Problem& problem) {
-    auto kept = c10::make_intrusive<Kept>();
+                            const SoftmaxProblem& problem) {
+    auto kept = c10::make_intrusive<KeptInputs>();
     kept->problem = problem;
     at::Tensor losses;
     kept->gradients = gradients_of(problem, equal_factors(problem), &losses);
-    // Saving them has their versions checked before the gradients are computed again.
+    // Saving them makes autograd check their versions before the gradients are computed again.
     context->save_for_backward(variables.vec());
     context->saved_data["kept"] =
         c10::IValue::make_capsule(c10::intrusive_ptr<torch::CustomClassHolder>(std::move(kept)));
@@ -61,7 +71,7 @@ struct CrossEntropy : torch::autograd::Function<CrossEntropy> {
 
   static variable_list backward(AutogradContext* context, variable_list outputs) {
     const auto holder = context->saved_data["kept"].toCapsule();
-    Kept& kept = static_cast<Kept&>(*holder);
+    KeptInputs& kept = static_cast<KeptInputs&>(*holder);
     const at::Tensor factors = outputs[0].reshape({-1}).contiguous();
     const at::Tensor first = factors.select(0, 0);
     const bool equal = kept.problem.summed || factors.eq(first).all().item<bool>();
@@ -87,7 +97,7 @@ struct CrossEntropy : torch::autograd::Function<CrossEntropy> {
   }
 };
 
-at::Tensor run(const Problem& problem) {
+at::Tensor run(const SoftmaxProblem& problem) {
   const variable_list all = all_of(problem.states, problem.weights);
   variable_list variables;
   bool with_gradients = false;
@@ -128,6 +138,257 @@ at::Tensor cross_entropy(const at::Tensor& states, const at::Tensor& weight, con
   weights.biases = {bias};
   weights.projections = {at::Tensor()};
   return cross_entropy(states, weights, targets);
+}
+
+namespace {
+
+std::size_t cluster_of(std::int64_t id, const std::vector<std::int64_t>& ends) {
+  return static_cast<std::size_t>(std::upper_bound(ends.begin(), ends.end(), id) - ends.begin());
+}
+
+}  // namespace
+
+ClusterRows rows_by_cluster(const at::Tensor& ids, const std::vector<std::int64_t>& ends) {
+  const at::Tensor own_ids = ids.to(at::kCPU).contiguous();
+  const std::int64_t* values = own_ids.data_ptr<std::int64_t>();
+  const std::int64_t count = own_ids.numel();
+  ClusterRows result;
+  result.begins.assign(ends.size() + 1, 0);
+  for (std::int64_t row = 0; row < count; ++row) ++result.begins[cluster_of(values[row], ends) + 1];
+  for (std::size_t i = 0; i < ends.size(); ++i) result.begins[i + 1] += result.begins[i];
+  const at::Tensor rows = at::empty_like(own_ids), inside = at::empty_like(own_ids);
+  const at::Tensor places = at::empty_like(own_ids);
+  std::vector<std::int64_t> next = result.begins;
+  for (std::int64_t row = 0; row < count; ++row) {
+    const std::size_t cluster = cluster_of(values[row], ends);
+    const std::int64_t place = next[cluster]++;
+    rows.data_ptr<std::int64_t>()[place] = row;
+    inside.data_ptr<std::int64_t>()[place] = values[row] - (cluster > 0 ? ends[cluster - 1] : 0);
+    places.data_ptr<std::int64_t>()[row] = place;
+  }
+  result.rows = rows.to(ids.device());
+  result.ids = inside.to(ids.device());
+  result.places = places.to(ids.device());
+  return result;
+}
+
+at::Tensor head_targets(const at::Tensor& ids, const std::vector<std::int64_t>& ends) {
+  const auto clusters = static_cast<std::int64_t>(ends.size());
+  const std::int64_t head_size = ends.front() + clusters - 1;
+  at::Tensor targets = ids.clone();
+  // Later clusters overwrite the columns that earlier ones have set.
+  for (std::size_t i = 1; i < ends.size(); ++i) {
+    targets.masked_fill_(ids.ge(ends[i - 1]), head_size - static_cast<std::int64_t>(i));
+  }
+  return targets;
+}
+
+namespace {
+
+// Returns true if all clusters share one tensor.
+bool are_shared(const SoftmaxWeights& weights) {
+  return weights.weights.size() < weights.ends.size();
+}
+
+// Returns the cluster's part of `tensors`, which are the weights, the biases or their gradients.
+at::Tensor part(const SoftmaxWeights& weights, const std::vector<at::Tensor>& tensors,
+                std::size_t cluster) {
+  if (!are_shared(weights)) return tensors[cluster];
+  const std::int64_t begin = cluster == 0 ? 0 : weights.ends[cluster - 1];
+  const at::Tensor& all = tensors.front();
+  return all.defined() ? all.narrow(0, begin, weights.ends[cluster] - begin) : all;
+}
+
+// Allocates the gradients. A gradient stays undefined if it is not wanted or if no row has a part
+// in it.
+SoftmaxGradients make_gradients(const at::Tensor& states, const SoftmaxWeights& weights,
+                                const std::vector<std::int64_t>& counts, bool wanted) {
+  const auto room = [wanted](const at::Tensor& tensor, bool used) {
+    return wanted && used && tensor.defined() && tensor.requires_grad()
+               ? at::empty(tensor.sizes(), tensor.options())
+               : at::Tensor();
+  };
+  SoftmaxGradients gradients;
+  SoftmaxWeights& own = gradients.weights;
+  for (std::size_t i = 0; i < weights.weights.size(); ++i) {
+    const bool used = are_shared(weights) || counts[i] > 0;
+    own.weights.push_back(room(weights.weights[i], used));
+    own.biases.push_back(room(weights.biases[i], used));
+  }
+  own.projections.resize(weights.projections.size());
+  gradients.states = room(states, true);
+  own.cluster_weight = room(weights.cluster_weight, true);
+  own.cluster_bias = room(weights.cluster_bias, true);
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    for (const at::Tensor& tensor : {part(weights, own.weights, i), part(weights, own.biases, i)}) {
+      if (counts[i] == 0 && tensor.defined()) tensor.zero_();
+    }
+  }
+  return gradients;
+}
+
+std::vector<SoftmaxColumns> columns_of(const SoftmaxWeights& weights,
+                                       const SoftmaxWeights& gradients, std::size_t cluster) {
+  std::vector<SoftmaxColumns> columns = {{part(weights, weights.weights, cluster).contiguous(),
+                                          part(weights, weights.biases, cluster).contiguous(),
+                                          part(weights, gradients.weights, cluster),
+                                          part(weights, gradients.biases, cluster)}};
+  if (cluster == 0 && weights.ends.size() > 1) {
+    columns.push_back({weights.cluster_weight.contiguous(), weights.cluster_bias.contiguous(),
+                       gradients.cluster_weight, gradients.cluster_bias});
+  }
+  return columns;
+}
+
+// The losses of one cluster's rows, and the gradient of their states if it is wanted.
+struct ClusterResult {
+  at::Tensor losses, state_gradient;
+};
+
+ClusterResult run_cluster(const at::Tensor& states, const SoftmaxWeights& weights,
+                          const at::Tensor& targets, const at::Tensor& factors,
+                          SoftmaxGradients& gradients, std::size_t cluster) {
+  const at::Tensor& projection = weights.projections[cluster];
+  const bool states_wanted = gradients.states.defined();
+  const bool projection_wanted =
+      factors.defined() && projection.defined() && projection.requires_grad();
+  const at::Tensor map =
+      projection.defined() && factors.defined() ? weight_factor(projection) : at::Tensor();
+  at::Tensor projected = states;
+  if (map.defined()) {
+    projected = product(to_operand(states), map);
+  } else if (projection.defined()) {
+    // Without gradients no bit may depend on the number of threads.
+    projected = project(states, projection.t());
+  }
+  SoftmaxRows rows{projected, targets, factors, at::Tensor()};
+  if (states_wanted || projection_wanted) rows.state_gradient = at::empty_like(rows.states);
+  ClusterResult result;
+  result.losses = softmax_blocks(rows, columns_of(weights, gradients.weights, cluster));
+  if (projection_wanted) {
+    gradients.weights.projections[cluster] =
+        product(to_operand(states).t(), to_operand(rows.state_gradient));
+  }
+  if (states_wanted) {
+    result.state_gradient =
+        map.defined() ? product(to_operand(rows.state_gradient), map.t()) : rows.state_gradient;
+  }
+  return result;
+}
+
+// The weights and biases of every cluster. In the head's, the rows of the other clusters follow the
+// rows of its ids.
+struct Tables {
+  std::vector<at::Tensor> weights, biases;
+};
+
+Tables tables_of(const SoftmaxWeights& weights) {
+  Tables tables{weights.weights, weights.biases};
+  if (are_shared(weights)) {
+    // One split has one gradient. Every narrow() would have a gradient of the table's full size.
+    std::vector<std::int64_t> sizes;
+    for (const std::int64_t end : weights.ends) {
+      sizes.push_back(sizes.empty() ? end : end - weights.ends[sizes.size() - 1]);
+    }
+    tables.weights = tables.weights.front().split_with_sizes(sizes);
+    tables.biases = tables.biases.front().split_with_sizes(sizes);
+  }
+  return tables;
+}
+
+// Returns the logits of `cluster` over its own table; in the head's, those of the other clusters
+// follow.
+at::Tensor cluster_logits(const at::Tensor& states, const SoftmaxWeights& weights,
+                          const Tables& tables, std::size_t cluster) {
+  const at::Tensor& projection = weights.projections[cluster];
+  const at::Tensor projected = projection.defined() ? project(states, projection.t()) : states;
+  at::Tensor logits = project(projected, tables.weights[cluster], tables.biases[cluster]);
+  if (cluster == 0 && weights.ends.size() > 1) {
+    logits = at::cat({logits, project(projected, weights.cluster_weight, weights.cluster_bias)}, 1);
+  }
+  return logits;
+}
+
+// Returns the logarithms of the softmax that `cluster` has over its own table.
+at::Tensor cluster_log_softmax(const at::Tensor& states, const SoftmaxWeights& weights,
+                               const Tables& tables, std::size_t cluster) {
+  // The logits may be rounded (machine/device.h); their softmax never is.
+  return at::log_softmax(cluster_logits(states, weights, tables, cluster), -1,
+                         tables.weights[cluster].scalar_type());
+}
+
+// Returns the log probabilities of all ids: the head's own columns, and for a tail the head's
+// column of that cluster plus the tail's log softmax.
+at::Tensor join_clusters(const at::Tensor& head, const at::Tensor& states,
+                         const SoftmaxWeights& weights, const Tables& tables) {
+  std::vector<at::Tensor> parts = {head.narrow(1, 0, weights.ends.front())};
+  for (std::size_t i = 1; i < weights.ends.size(); ++i) {
+    // In the head, the clusters come after its own ids, the last cluster first (head_targets()).
+    const std::int64_t column = head.size(1) - static_cast<std::int64_t>(i);
+    parts.push_back(head.narrow(1, column, 1) + cluster_log_softmax(states, weights, tables, i));
+  }
+  return at::cat(parts, 1);
+}
+
+}  // namespace
+
+at::Tensor clustered_losses(const at::Tensor& states, const SoftmaxWeights& weights,
+                            const at::Tensor& targets, const at::Tensor& factors,
+                            SoftmaxGradients& gradients) {
+  const at::NoGradGuard no_grad;
+  const at::Tensor all_states = states.contiguous(), all_targets = targets.contiguous();
+  const std::size_t clusters = weights.ends.size();
+  const ClusterRows rows =
+      clusters > 1 ? rows_by_cluster(all_targets, weights.ends) : ClusterRows();
+  // Every row goes through the head.
+  std::vector<std::int64_t> counts = {states.size(0)};
+  for (std::size_t i = 1; i < clusters; ++i) counts.push_back(rows.count(i));
+  gradients = make_gradients(states, weights, counts, factors.defined());
+  if (counts[0] == 0) return at::empty({0}, states.options());
+  ClusterResult head = run_cluster(all_states, weights, head_targets(all_targets, weights.ends),
+                                   factors, gradients, 0);
+  for (std::size_t i = 1; i < clusters; ++i) {
+    if (counts[i] == 0) continue;
+    const at::Tensor own = rows.rows_of(i);
+    const ClusterResult tail =
+        run_cluster(all_states.index_select(0, own), weights, rows.ids_of(i),
+                    factors.defined() ? factors.index_select(0, own) : factors, gradients, i);
+    head.losses.index_add_(0, own, tail.losses);
+    if (tail.state_gradient.defined()) head.state_gradient.index_add_(0, own, tail.state_gradient);
+  }
+  gradients.states = head.state_gradient;
+  return head.losses;
+}
+
+at::Tensor composed_losses(const at::Tensor& states, const SoftmaxWeights& weights,
+                           const at::Tensor& targets) {
+  const Tables tables = tables_of(weights);
+  const auto losses = [&](std::size_t cluster, const at::Tensor& own, const at::Tensor& ids) {
+    return -cluster_log_softmax(own, weights, tables, cluster)
+                .gather(1, ids.unsqueeze(1))
+                .squeeze(1);
+  };
+  if (weights.ends.size() == 1) return losses(0, states, targets);
+  const ClusterRows rows = rows_by_cluster(targets, weights.ends);
+  at::Tensor sum = losses(0, states, head_targets(targets, weights.ends));
+  for (std::size_t i = 1; i < weights.ends.size(); ++i) {
+    if (rows.count(i) > 0) {
+      const at::Tensor own = rows.rows_of(i);
+      sum = sum.index_add(0, own, losses(i, states.index_select(0, own), rows.ids_of(i)));
+    }
+  }
+  return sum;
+}
+
+at::Tensor log_probabilities(const at::Tensor& states, const SoftmaxWeights& weights) {
+  const Tables tables = tables_of(weights);
+  return join_clusters(cluster_log_softmax(states, weights, tables, 0), states, weights, tables);
+}
+
+at::Tensor logits(const at::Tensor& states, const SoftmaxWeights& weights) {
+  const Tables tables = tables_of(weights);
+  const at::Tensor head = cluster_logits(states, weights, tables, 0);
+  return join_clusters(head.to(tables.weights[0].scalar_type()), states, weights, tables);
 }
 
 }  // namespace ql::kernels

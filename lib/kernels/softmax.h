@@ -1,10 +1,5 @@
-// Softmax cross entropy over the whole vocabulary, or over a vocabulary that is divided into
-// clusters (adaptive softmax, Grave et al. 2017).
-//
-// On the CPU the [rows, ids] matrices exist only in parts, in a buffer for a block of rows
-// (kernels/softmax_blocks.h). Where a gradient is wanted, all gradients are made in the same pass
-// as the losses. So the forward pass leaves the gradients of states, weights, biases and
-// projections to the backward pass. Other devices keep the logits.
+// Softmax cross entropy over the vocabulary, which may be divided into clusters (adaptive softmax,
+// Grave et al. 2017).
 #pragma once
 
 #include <ATen/ATen.h>
@@ -14,8 +9,13 @@
 
 namespace ql::kernels {
 
+// On the CPU the [rows, ids] matrices exist only in parts, in a buffer for a block of rows
+// (kernels/softmax_blocks.h). If a gradient is wanted, all gradients are computed in the same pass
+// as the losses, and the forward pass hands the gradients of states, weights, biases and
+// projections to the backward pass. Other devices keep the logits.
+
 // The head decides between the ids of the first cluster and the other clusters; a tail decides
-// within its cluster. One cluster is the plain softmax. Gradients have the same shapes.
+// within its cluster. With one cluster this is the plain softmax. Gradients have the same shapes.
 struct SoftmaxWeights {
   std::vector<std::int64_t> ends;       // of every cluster: one more than its last id
   std::vector<at::Tensor> weights;      // [ids, width]: one a cluster, or one for all ids
@@ -25,8 +25,9 @@ struct SoftmaxWeights {
   at::Tensor cluster_bias;              // [clusters - 1]
 };
 
-// Losses of up to so many rows, without gradients, are computed in pieces of columns on the CPU,
-// unless the caller computes a piece (machine/pieces.h). More rows are for the caller to divide.
+// On the CPU, losses of up to this many rows are computed without gradients in pieces of columns,
+// unless the caller itself computes a piece (machine/threads.h). With more rows the caller has to
+// divide the rows.
 constexpr std::int64_t kFewSoftmaxRows = 512;
 
 // Returns -log p(target) [rows] for states [rows, d_model] and targets [rows] int64, in the rows'
@@ -35,20 +36,21 @@ constexpr std::int64_t kFewSoftmaxRows = 512;
 //   p(target) = softmax(z)[target]                         target in the first cluster
 //   p(target) = softmax(z)[cluster i] softmax(y)[target]   target in cluster i
 //
-// The gradients are made for a factor that is the same for every row, as for a sum or a mean. With
-// other factors they are exact too, but cost a second pass. So does a second backward pass. Weights
-// of a cluster that no target lies in get zeros, or no gradient if they are tensors of their own.
+// The gradients are computed for one factor for all rows, as for a sum or a mean. Other factors
+// give exact gradients too, but cost a second pass; so does a second backward pass. A cluster
+// without targets gets zeros as the gradient of its weights, or no gradient if its weights are
+// tensors of their own.
 at::Tensor cross_entropy(const at::Tensor& states, const SoftmaxWeights& weights,
                          const at::Tensor& targets);
 
-// The sum of those losses times `factor`, a scalar. The gradients are made with the factor from
-// the start, so that nothing is left to do in the backward pass.
+// Returns the sum of those losses times `factor`, a scalar. The gradients are computed with the
+// factor at once, so that the backward pass has nothing to compute.
 at::Tensor cross_entropy_sum(const at::Tensor& states, const SoftmaxWeights& weights,
                              const at::Tensor& targets, double factor);
 
 // Returns log p(id) [rows, ids] of every id of the vocabulary, on any device and by operations that
-// autograd knows. It is for looking at a distribution: slower than the losses, and a caller that
-// has many rows gives some at a time, because all of the matrix exists.
+// autograd knows. It serves to inspect a distribution: it is slower than the losses, and because
+// the complete matrix exists, a caller with many rows passes some of them at a time.
 at::Tensor log_probabilities(const at::Tensor& states, const SoftmaxWeights& weights);
 
 // Returns logits [rows, ids] whose softmax gives these probabilities: the head's for the first
@@ -58,5 +60,52 @@ at::Tensor logits(const at::Tensor& states, const SoftmaxWeights& weights);
 // The plain softmax: weight [vocab_size, d_model], bias [vocab_size].
 at::Tensor cross_entropy(const at::Tensor& states, const at::Tensor& weight, const at::Tensor& bias,
                          const at::Tensor& targets);
+
+// Groups the rows of a batch by the cluster of the vocabulary that they belong to (net/cost.h).
+
+// All rows, grouped by the cluster of their id, in ascending order inside a cluster.
+struct ClusterRows {
+  at::Tensor rows;                   // [rows] int64
+  at::Tensor ids;                    // [rows] int64, counted from the first id of the cluster
+  at::Tensor places;                 // [rows] int64: the index in `rows` at which row i is
+  std::vector<std::int64_t> begins;  // of each cluster in `rows`, then its end
+
+  std::int64_t count(std::size_t cluster) const { return begins[cluster + 1] - begins[cluster]; }
+  at::Tensor rows_of(std::size_t cluster) const {
+    return rows.narrow(0, begins[cluster], count(cluster));
+  }
+  at::Tensor ids_of(std::size_t cluster) const {
+    return ids.narrow(0, begins[cluster], count(cluster));
+  }
+};
+
+// `ids` [rows] int64 must be below ends.back(); `ends` ascends and has the end of every cluster's
+// ids. The tensors are made on the CPU and copied to the device of `ids`, so that another device is
+// waited for once and not for every cluster.
+ClusterRows rows_by_cluster(const at::Tensor& ids, const std::vector<std::int64_t>& ends);
+
+// Returns the targets of the head. An id of the first cluster is its own target. For cluster i > 0
+// the target is column head_size - i: the clusters' columns follow the ids of the first cluster in
+// reverse order, as in the public code, which reads column -i.
+at::Tensor head_targets(const at::Tensor& ids, const std::vector<std::int64_t>& ends);
+
+// The steps of the cross entropy over clusters, on the CPU and on other devices.
+
+struct SoftmaxGradients {
+  at::Tensor states;
+  SoftmaxWeights weights;
+};
+
+// Returns the losses [rows], on the CPU and outside of autograd. With contiguous `factors` [rows]
+// it also computes the gradients of sum(factors * losses) for the tensors that require one. The
+// others stay undefined, as do those of the weights, biases and projections of a cluster without
+// rows, unless all clusters share them.
+at::Tensor clustered_losses(const at::Tensor& states, const SoftmaxWeights& weights,
+                            const at::Tensor& targets, const at::Tensor& factors,
+                            SoftmaxGradients& gradients);
+
+// Returns the losses [rows] on any device, by operations that autograd knows.
+at::Tensor composed_losses(const at::Tensor& states, const SoftmaxWeights& weights,
+                           const at::Tensor& targets);
 
 }  // namespace ql::kernels

@@ -1,3 +1,5 @@
+// The blocks and panels of the softmax: exponentials, losses and gradients.
+
 #include "kernels/softmax_blocks.h"
 
 #include <ATen/core/grad_mode.h>
@@ -7,11 +9,10 @@
 #include <cstdint>
 #include <utility>
 
-#include "kernels/bfloat16_number.h"
 #include "kernels/product.h"
 #include "kernels/softmax.h"
 #include "kernels/vector.h"
-#include "machine/pieces.h"
+#include "machine/threads.h"
 
 namespace ql::kernels {
 namespace {
@@ -21,8 +22,8 @@ namespace {
 // the C library keeps for the next step (keep_freed_memory() in machine/threads.h).
 constexpr std::int64_t kBlockElements = std::int64_t{7} << 20;
 constexpr std::int64_t kSmallestBlock = 128;
-// A panel of columns is exponentiated and multiplied while it is in a cache, and a row of it lies
-// in the first-level cache.
+// A panel of columns is exponentiated and multiplied while it is in a cache, and one of its rows
+// fits into the first-level cache.
 constexpr std::int64_t kPanelColumns = 2048;
 constexpr std::int64_t kPanelElements = std::int64_t{1} << 21;
 
@@ -43,9 +44,9 @@ QL_VECTOR_BODY Real row_maximum_body(const Real* row, const Real* bias, std::int
 }
 QL_VECTOR_KERNEL(row_maximum)
 
-// to[i] = e^(row[i] + bias[i] - maximum), which may be rounded; the sum that is returned is not of
-// rounded numbers. Short float sums are joined in double, so that the sum's error does not grow
-// with the vocabulary.
+// Sets to[i] = e^(row[i] + bias[i] - maximum), which may be rounded, and returns the sum of the
+// values before rounding. Short float sums are added in double, so that the sum's error does not
+// grow with the vocabulary.
 template <typename Real, typename Number>
 QL_VECTOR_BODY double exponentiate_body(const Real* row, const Real* bias, std::int64_t size,
                                         Real maximum, Number* to) {
@@ -73,21 +74,21 @@ QL_VECTOR_BODY double exponentiate_body(const Real* row, const Real* bias, std::
 }
 QL_VECTOR_KERNEL(exponentiate)
 
-// to[i] = factor * from[i].
+// Sets to[i] = factor * from[i].
 template <typename Real>
 QL_VECTOR_BODY void scale_body(Real* to, const Real* from, std::int64_t size, Real factor) {
   for (std::int64_t i = 0; i < size; ++i) to[i] = factor * from[i];
 }
 QL_VECTOR_KERNEL(scale)
 
-// to[i] = to[i] + factor * from[i].
+// Sets to[i] = to[i] + factor * from[i].
 template <typename Real, typename Number>
 QL_VECTOR_BODY void add_scaled_body(Real* to, const Number* from, std::int64_t size, Real factor) {
   for (std::int64_t i = 0; i < size; ++i) to[i] += factor * load_number(from[i]);
 }
 QL_VECTOR_KERNEL(add_scaled)
 
-// to[i] = scale * to[i] - factor * from[i].
+// Sets to[i] = scale * to[i] - factor * from[i].
 template <typename Real>
 QL_VECTOR_BODY void scale_and_subtract_body(Real* to, Real scale, const Real* from,
                                             std::int64_t size, Real factor) {
@@ -95,7 +96,7 @@ QL_VECTOR_BODY void scale_and_subtract_body(Real* to, Real scale, const Real* fr
 }
 QL_VECTOR_KERNEL(scale_and_subtract)
 
-// Consecutive columns of one set; `offset` columns of the softmax stand before them.
+// Consecutive columns of one set; `offset` columns of the softmax come before them.
 struct Panel {
   const SoftmaxColumns* set;
   at::Tensor factor;  // of the set's weight
@@ -127,10 +128,10 @@ std::vector<Panel> make_panels(const std::vector<SoftmaxColumns>& columns) {
 //   by W_j   sum over the rows of e_j (f / s) x, less f x where j = t
 //   by b_j   sum over the rows of e_j (f / s), less f where j = t
 //
-// f / s never multiplies the exponentials, only the narrower matrices beside them. m is the row's
-// maximum over the panels read so far. Sums that were computed with a smaller m are scaled by
-// e^(smaller m - m) when they are used.
-// Threads divide the rows, then the columns, so that they wait for each other twice in a block.
+// f / s never multiplies the exponentials, only the narrower matrices in the products with them. m
+// is the row's maximum over the panels read so far. Sums that were computed with a smaller m are
+// scaled by e^(smaller m - m) when they are used. Threads divide the rows, then the columns, so
+// that they wait for each other twice in a block.
 template <typename Real>
 class SoftmaxBlock {
  public:
@@ -142,7 +143,7 @@ class SoftmaxBlock {
         width_(rows.states.size(1)),
         all_columns_(panels_.back().offset + panels_.back().size) {
     const std::int64_t count = rows.states.size(0);
-    // Without gradients a panel is forgotten when it has been read.
+    // Without gradients a panel's exponentials are not kept once they have been read.
     pitch_ = with_gradients_ ? all_columns_ : std::min(all_columns_, kPanelColumns);
     const std::int64_t most =
         std::max(kSmallestBlock, (with_gradients_ ? kBlockElements : kPanelElements) / pitch_);
@@ -205,8 +206,8 @@ class SoftmaxBlock {
   Real* maxima(std::size_t panel) {
     return maxima_.data() + panel * static_cast<std::size_t>(size_);
   }
-  // Rows [begin, end) of a panel's exponentials. They hold its logits before, if these need not be
-  // rounded.
+  // Returns rows [begin, end) of a panel's exponentials. The same memory holds its logits first,
+  // unless these have to be rounded.
   at::Tensor values(const Panel& panel, std::int64_t begin, std::int64_t end) const {
     if (!with_gradients_) {
       return exponentials_.view({size_, pitch_})
@@ -217,7 +218,7 @@ class SoftmaxBlock {
         .view({count_, panel.size})
         .narrow(0, begin, end - begin);
   }
-  // The set of a row's target, and the row of its weight there.
+  // Returns the set that contains a row's target, and the row of the target's weight in that set.
   std::pair<const SoftmaxColumns*, std::int64_t> target_of(std::int64_t row) const {
     std::int64_t target = targets()[row];
     const SoftmaxColumns* set = columns_.data();
@@ -247,7 +248,7 @@ class SoftmaxBlock {
         }
       });
       if (wanted) {
-        // The first panel sets, the others add.
+        // The first panel sets the gradient, the others add to it.
         if (index == 0) {
           set_product(gradient, exponentials, weight);
         } else {
@@ -268,7 +269,7 @@ class SoftmaxBlock {
   }
 
   // Reads all rows, without gradients, a panel in each piece of work. A panel finds its own maximum
-  // and sum for every row; what follows joins them in the order of panels.
+  // and sum for every row; the results are then joined in the order of panels.
   void read_panels(Real* losses) {
     std::vector<double> sums(maxima_.size());
     const at::Tensor states = as_factor_beside(rows_.states, panels_.front().factor);
@@ -337,8 +338,8 @@ class SoftmaxBlock {
   }
 
   // Sets scaled_states = scales x with scales = (f / s) e^(m of this panel - final m), because this
-  // panel's exponentials were reduced by its own m. With `again` both tensors hold those of the
-  // panel before.
+  // panel's exponentials were reduced by its own m. With `again`, both tensors hold the values of
+  // the previous panel.
   void scale_states(std::size_t index, bool again, const at::Tensor& scaled_states,
                     const at::Tensor& scales) {
     const Real* own = maxima(index);
@@ -409,7 +410,7 @@ class SoftmaxBlock {
   const bool with_gradients_;
   const std::int64_t width_, all_columns_;
   std::int64_t size_ = 0;               // rows of a block
-  std::int64_t pitch_ = 0;              // numbers kept of a row
+  std::int64_t pitch_ = 0;              // elements kept of a row
   std::int64_t first_ = 0, count_ = 0;  // the block's rows
   at::Tensor exponentials_;             // panel after panel
   std::vector<double> sums_;

@@ -1,5 +1,5 @@
-// Computes cross entropy and its gradients by blocks of rows and panels of columns, on the CPU and
-// outside of autograd.
+// Cross entropy and its gradients by blocks of rows and panels of columns, on the CPU and outside
+// of autograd.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -8,7 +8,7 @@
 
 namespace ql::kernels {
 
-// All tensors are contiguous and, but for the targets, of one dtype, float32 or float64.
+// All tensors are contiguous and, except for the targets, of one dtype, float32 or float64.
 struct SoftmaxRows {
   at::Tensor states;          // [rows, width]
   at::Tensor targets;         // [rows] int64: columns
@@ -16,7 +16,7 @@ struct SoftmaxRows {
   at::Tensor state_gradient;  // [rows, width], written; undefined: not wanted
 };
 
-// Some columns of the softmax. Those of several sets stand side by side, in the sets' order.
+// Some columns of the softmax. The columns of several sets follow one another in the sets' order.
 struct SoftmaxColumns {
   at::Tensor weight;                          // [columns, width]
   at::Tensor bias;                            // [columns]
@@ -24,8 +24,8 @@ struct SoftmaxColumns {
 };
 
 // Returns the losses [rows]. With factors it also writes the gradients of sum(factors * losses);
-// then there must be at least one row. Gradients take a buffer of at most 7 * 2^20 numbers, or of
-// 128 rows where that is more.
+// then there must be at least one row. Gradients take a buffer of at most 7 * 2^20 elements, or of
+// 128 rows if that is more.
 at::Tensor softmax_blocks(const SoftmaxRows& rows, const std::vector<SoftmaxColumns>& columns);
 
 }  // namespace ql::kernels

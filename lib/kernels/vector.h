@@ -1,24 +1,21 @@
-// Loops that the compiler turns into vector code, in three versions, one of which is chosen when
-// the program runs: for any processor, for one with AVX2 and FMA, and for one with AVX-512.
-//
-// Write the loop as a QL_VECTOR_BODY template; QL_VECTOR_KERNEL makes NAME(arguments) from
-// NAME_body, and NAME_in(version, arguments) for tests. A body has no lambdas and calls only other
-// bodies, because anything else would not be inlined. It sums in several lanes, because the
-// compiler keeps the order of floating-point additions. Bodies that hold vectors of their own
-// (kernels/vector_type.h) take the bytes of a vector register as their first template argument;
-// QL_REGISTER_KERNEL makes the kernel of such a body.
+// The vectors of our kernels: loops compiled in three versions, registers, and bfloat16 elements.
 #pragma once
+
+#include <ATen/ATen.h>
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
+#include <utility>
 
-#include "machine/vector_version.h"
+#include "machine/device.h"
 
 #define QL_VECTOR_BODY static inline __attribute__((always_inline))
 
-// Stands before a loop of at most 16 rounds over vectors that are to stay in registers.
+// Precedes a loop of at most 16 rounds over vectors that are to stay in registers.
 #if defined(__clang__)
 #define QL_UNROLL _Pragma("clang loop unroll(full)")
 #elif defined(__GNUC__)
@@ -30,7 +27,7 @@
 #if defined(__clang__)
 #define QL_TARGET_AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,fma")))
 #else
-// GCC would prefer half of AVX-512's registers for loops that it turns into vectors itself.
+// By itself GCC would use only half of each AVX-512 register in loops that it vectorizes.
 #define QL_TARGET_AVX512 \
   __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,fma,prefer-vector-width=512")))
 #endif
@@ -64,18 +61,28 @@
 
 namespace ql::kernels {
 
+// Loops that the compiler turns into vector code, in three versions, one of which is chosen when
+// the program runs: for any processor, for one with AVX2 and FMA, and for one with AVX-512.
+//
+// Write the loop as a QL_VECTOR_BODY template; QL_VECTOR_KERNEL makes NAME(arguments) from
+// NAME_body, and NAME_in(version, arguments) for tests. A body has no lambdas and calls only other
+// bodies, because anything else would not be inlined. It sums in several lanes, because the
+// compiler keeps the order of floating-point additions. A body that holds vectors itself (Register,
+// below) takes the bytes of a vector register as its first template argument; QL_REGISTER_KERNEL
+// makes the kernel of such a body.
+
 // Lanes of a sum. They fill two AVX registers of float, or one of AVX-512.
 constexpr std::int64_t kLanes = 16;
 
-// x = e^x for x <= 0, within two units of the last place; below -87 it stays at e^-87, about 1e-38.
-// Number and Integer are float and std::uint32_t, or vectors of float and std::int32_t. With power
-// = round(x / ln 2) and rest = x - power ln 2, e^x = 2^power e^rest.
+// Sets x = e^x for x <= 0, within two units of the last place; below -87 it stays at e^-87, about
+// 1e-38. Number and Integer are float and std::uint32_t, or vectors of float and std::int32_t. With
+// power = round(x / ln 2) and rest = x - power ln 2, e^x = 2^power e^rest.
 template <typename Integer, typename Number>
 QL_VECTOR_BODY void exponentiate_in_place(Number& x) {
   constexpr float kLog2E = 1.44269504F;
   constexpr float kLn2High = 0.693359375F;
   constexpr float kLn2Low = -2.12194440e-4F;
-  // Adding kRound rounds to a whole number, which then stands in the lowest bits.
+  // Adding kRound rounds to a whole number, which is then in the lowest bits.
   constexpr float kRound = 12582912.0F;
   constexpr std::int32_t kRoundBits = 0x4B400000;
   const Number least = Number{} - 87.0F;
@@ -103,5 +110,195 @@ QL_VECTOR_BODY float exponential(float x) {
   return x;
 }
 QL_VECTOR_BODY double exponential(double x) { return std::exp(x); }
+
+// Elements of bfloat16 in loops over vectors, by their bits: the upper half of a float's.
+
+using Bfloat16Bits = std::uint16_t;
+
+inline Bfloat16Bits* bfloat16_bits(const at::Tensor& tensor) {
+  return reinterpret_cast<Bfloat16Bits*>(tensor.data_ptr<at::BFloat16>());
+}
+
+// Calls work(pointer to the tensor's elements), which are Real, or bfloat16 if Real is float.
+template <typename Real, typename Work>
+void with_numbers(const at::Tensor& tensor, const Work& work) {
+  if constexpr (std::is_same_v<Real, float>) {
+    if (tensor.scalar_type() == at::kBFloat16) {
+      work(bfloat16_bits(tensor));
+      return;
+    }
+  }
+  work(tensor.data_ptr<Real>());
+}
+
+// Sets `to` to the nearest bfloat16 value; a tie goes to the even one.
+QL_VECTOR_BODY void store_number(float number, Bfloat16Bits& to) {
+  std::uint32_t bits;
+  std::memcpy(&bits, &number, sizeof(bits));
+  const std::uint32_t rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16;
+  // Rounding could turn a NaN into an infinity.
+  const std::uint32_t no_number = (bits >> 16) | 0x40;
+  to = static_cast<Bfloat16Bits>((bits & 0x7FFFFFFF) > 0x7F800000 ? no_number : rounded);
+}
+QL_VECTOR_BODY void store_number(float number, float& to) { to = number; }
+QL_VECTOR_BODY void store_number(double number, double& to) { to = number; }
+
+// Copies and rounds. If source and target are the same memory, there is nothing to do.
+template <typename Real, typename Number>
+QL_VECTOR_BODY void copy_numbers_body(const Real* from, std::int64_t count, Number* to) {
+  if (static_cast<const void*>(from) == static_cast<const void*>(to)) return;
+  for (std::int64_t i = 0; i < count; ++i) store_number(from[i], to[i]);
+}
+QL_VECTOR_KERNEL(copy_numbers)
+
+QL_VECTOR_BODY float load_number(Bfloat16Bits from) {
+  const std::uint32_t bits = static_cast<std::uint32_t>(from) << 16;
+  float number;
+  std::memcpy(&number, &bits, sizeof(number));
+  return number;
+}
+QL_VECTOR_BODY float load_number(float from) { return from; }
+QL_VECTOR_BODY double load_number(double from) { return from; }
+
+// Vectors of the size of a register, by GCC's vector extension, which Clang supports too. They are
+// for kernels that do not leave the use of registers to the compiler.
+
+template <typename Real, int kBytes>
+struct Register {
+  static constexpr std::int64_t kSize = kBytes / static_cast<int>(sizeof(Real));
+  using Integer = std::conditional_t<sizeof(Real) == 4, std::int32_t, std::int64_t>;
+  typedef Real Vector __attribute__((vector_size(kBytes)));
+  typedef Integer Integers __attribute__((vector_size(kBytes)));
+};
+
+// The functions below take vectors by reference: for vectors wider than the portable registers, the
+// calling convention of arguments by value is not defined. Memory need not be aligned. It is read
+// and written by assignment, not by std::memcpy(), so that the compiler keeps vectors in registers.
+
+// kBytes of unaligned consecutive elements in memory.
+template <typename Number, int kBytes>
+struct Neighbours {
+  typedef Number Vector __attribute__((vector_size(kBytes), aligned(sizeof(Number))));
+};
+
+template <typename Vector, typename Real>
+QL_VECTOR_BODY void load(const Real* from, Vector& vector) {
+  vector = *reinterpret_cast<const typename Neighbours<Real, sizeof(Vector)>::Vector*>(from);
+}
+
+// Loads bfloat16 elements and converts them to float.
+template <typename Vector>
+QL_VECTOR_BODY void load(const Bfloat16Bits* from, Vector& vector) {
+  using Narrow = typename Neighbours<Bfloat16Bits, sizeof(Vector) / 2>::Vector;
+  using Wide = typename Neighbours<std::uint32_t, sizeof(Vector)>::Vector;
+  const Wide bits = __builtin_convertvector(*reinterpret_cast<const Narrow*>(from), Wide) << 16;
+  vector = reinterpret_cast<Vector>(bits);
+}
+
+template <typename Vector, typename Real>
+QL_VECTOR_BODY void store(const Vector& vector, Real* to) {
+  *reinterpret_cast<typename Neighbours<Real, sizeof(Vector)>::Vector*>(to) = vector;
+}
+
+// Loads the first `count` lanes from memory. The others become 0.
+template <typename Vector, typename Number>
+QL_VECTOR_BODY void load_part(const Number* from, std::int64_t count, Vector& vector) {
+  constexpr auto kSize = static_cast<std::int64_t>(sizeof(Vector) / sizeof(vector[0]));
+  if (count >= kSize) {
+    load(from, vector);
+    return;
+  }
+  Number lanes[kSize] = {};
+  for (std::int64_t lane = 0; lane < count; ++lane) lanes[lane] = from[lane];
+  load(&lanes[0], vector);
+}
+
+// Sets numbers = first, first + 1, first + 2, ...
+template <typename Integers>
+QL_VECTOR_BODY void count_up(std::int64_t first, Integers& numbers) {
+  constexpr int kSize = sizeof(Integers) / sizeof(numbers[0]);
+  for (int lane = 0; lane < kSize; ++lane) {
+    numbers[lane] = static_cast<std::decay_t<decltype(numbers[0])>>(lane);
+  }
+  numbers += static_cast<std::decay_t<decltype(numbers[0])>>(first);
+}
+
+// Adds (or compares) one half of the lanes with the other until lane 0 is the sum (or the largest)
+// of all.
+template <typename Real, typename Vector>
+QL_VECTOR_BODY Real sum_of_lanes(const Vector& vector) {
+  constexpr int kSize = sizeof(Vector) / sizeof(Real);
+  Real lanes[kSize];
+  store(vector, &lanes[0]);
+  for (int half = kSize / 2; half > 0; half /= 2) {
+    for (int lane = 0; lane < half; ++lane) lanes[lane] += lanes[lane + half];
+  }
+  return lanes[0];
+}
+
+template <typename Real, typename Vector>
+QL_VECTOR_BODY Real largest_lane(const Vector& vector) {
+  constexpr int kSize = sizeof(Vector) / sizeof(Real);
+  Real lanes[kSize];
+  store(vector, &lanes[0]);
+  for (int half = kSize / 2; half > 0; half /= 2) {
+    for (int lane = 0; lane < half; ++lane) {
+      lanes[lane] = lanes[lane] < lanes[lane + half] ? lanes[lane + half] : lanes[lane];
+    }
+  }
+  return lanes[0];
+}
+
+// Replaces each lane by its exponential().
+template <int kBytes>
+QL_VECTOR_BODY void exponentiate(typename Register<float, kBytes>::Vector& x) {
+  exponentiate_in_place<typename Register<float, kBytes>::Integers>(x);
+}
+template <int kBytes>
+QL_VECTOR_BODY void exponentiate(typename Register<double, kBytes>::Vector& x) {
+  for (std::int64_t lane = 0; lane < Register<double, kBytes>::kSize; ++lane) {
+    x[lane] = exponential(x[lane]);
+  }
+}
+
+// Returns the lane that exchange() takes from (a, b). From every two neighbouring blocks of kStep
+// lanes it takes the first one (with kSecond the second) of a, then that of b.
+template <int kSize, int kStep, bool kSecond>
+constexpr int exchanged_lane(int lane) {
+  const bool from_a = (lane & kStep) == 0;
+  return kSecond ? (from_a ? lane + kStep : kSize + lane) : (from_a ? lane : kSize + lane - kStep);
+}
+
+template <int kStep, typename Integers, typename Vector, std::size_t... kLanes>
+QL_VECTOR_BODY void exchange(Vector& a, Vector& b, std::index_sequence<kLanes...> /*lanes*/) {
+  constexpr int kSize = sizeof...(kLanes);
+#if defined(__clang__)
+  const Vector first =
+      __builtin_shufflevector(a, b, exchanged_lane<kSize, kStep, false>(kLanes)...);
+  b = __builtin_shufflevector(a, b, exchanged_lane<kSize, kStep, true>(kLanes)...);
+#else
+  const Vector first =
+      __builtin_shuffle(a, b, Integers{exchanged_lane<kSize, kStep, false>(kLanes)...});
+  b = __builtin_shuffle(a, b, Integers{exchanged_lane<kSize, kStep, true>(kLanes)...});
+#endif
+  a = first;
+}
+
+// Transposes the square of as many vectors as a vector has lanes; kStep is for the recursion:
+// blocks of kStep lanes change places with those kStep vectors away.
+template <typename Real, int kBytes, int kStep = 1>
+QL_VECTOR_BODY void transpose(typename Register<Real, kBytes>::Vector* vectors) {
+  constexpr int kSize = Register<Real, kBytes>::kSize;
+  if constexpr (kStep < kSize) {
+    QL_UNROLL
+    for (int i = 0; i < kSize; ++i) {
+      if ((i & kStep) == 0) {
+        exchange<kStep, typename Register<Real, kBytes>::Integers>(
+            vectors[i], vectors[i + kStep], std::make_index_sequence<kSize>());
+      }
+    }
+    transpose<Real, kBytes, 2 * kStep>(vectors);
+  }
+}
 
 }  // namespace ql::kernels

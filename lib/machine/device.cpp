@@ -1,26 +1,137 @@
+// Chooses vector versions, bfloat16 products, the device and its precision, from names and from the
+// hardware.
+
 #include "machine/device.h"
 
 #include <ATen/ATen.h>
 #include <ATen/Context.h>
 #include <ATen/autocast_mode.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
+#include <fmt/format.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <torch/version.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdlib>
+#include <exception>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/process.h"
+#include "machine/process_group.h"
+#include "machine/product_precision.h"
+#include "machine/threads.h"
+
 #ifdef QL_CUDA
 #include <ATen/cuda/CUDAContext.h>
 #endif
 
-#include <algorithm>
-#include <optional>
-
-#include "base/error.h"
-#include "machine/bfloat16.h"
-#include "machine/process_group.h"
-#include "machine/vector_version.h"
-
 namespace ql::machine {
+
 namespace {
 
-// LibTorch 2.4 gave all devices one interface and deprecated an own one for each.
+struct Name {
+  std::string_view text;
+  VectorVersion version;
+};
+
+// The widest comes first.
+constexpr Name kNames[] = {{"avx512", VectorVersion::kAvx512},
+                           {"avx2", VectorVersion::kAvx2},
+                           {"portable", VectorVersion::kPortable}};
+
+}  // namespace
+
+VectorVersion choose_vector_version(const char* name) {
+  const std::string_view wanted = name == nullptr ? "" : name;
+  std::string names;
+  for (const Name& known : kNames) {
+    if (has_vector_version(known.version)) {
+      if (wanted.empty() || wanted == known.text) return known.version;
+      names += fmt::format("{}, ", known.text);
+    }
+  }
+  throw UsageError(
+      kVectorVersionVariable,
+      fmt::format("'{}' is not a version of our kernels that this processor runs", wanted),
+      fmt::format("use one of {}or leave it out", names));
+}
+
+namespace {
+
+// The trial takes milliseconds.
+constexpr unsigned kSecondsOfTrial = 10;
+
+bool has_instructions() {
+#if defined(QL_ONEDNN) && QL_VECTOR_X86
+  return has_vector_version(VectorVersion::kAvx512) && __builtin_cpu_supports("avx512bf16");
+#else
+  return false;
+#endif
+}
+
+bool multiplies() {
+  const at::Tensor ones = at::ones({64, 64}, at::kBFloat16);
+  at::Tensor result = at::empty({64, 64}, at::kFloat);
+  multiply_by_onednn(result, ones, ones, false);
+  return result.eq(64).all().item<bool>();
+}
+
+// A virtual processor may report instructions that end a process which runs them. So a child
+// process tries them.
+bool survives_a_product() {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const rlimit no_core_file{0, 0};
+    ::setrlimit(RLIMIT_CORE, &no_core_file);
+    // A program's own handlers would keep the child alive.
+    std::signal(SIGILL, SIG_DFL);
+    remove_signal_handlers();
+    ::alarm(kSecondsOfTrial);
+    // OpenMP's threads do not exist after a fork.
+    auto* set_openmp_threads = library_symbol<void(int)>("omp_set_num_threads");
+    if (set_openmp_threads != nullptr) set_openmp_threads(1);
+    try {
+      ::_exit(multiplies() ? 0 : 1);
+    } catch (const std::exception&) {
+      ::_exit(1);
+    }
+  }
+  if (child < 0) return false;
+  int status = 0;
+  const pid_t ended = uninterrupted([&] { return ::waitpid(child, &status, 0); });
+  return ended == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+}  // namespace
+
+Bfloat16Products choose_bfloat16_products(const char* wanted) {
+  const std::string_view value = wanted == nullptr ? "" : wanted;
+  if (value == "emulated") return Bfloat16Products::kEmulated;
+  if (!value.empty()) {
+    throw UsageError(kBfloat16Variable,
+                     fmt::format("'{}' is not a way to multiply in bfloat16", value),
+                     "set it to emulated, or leave it out");
+  }
+  return has_instructions() && survives_a_product() ? Bfloat16Products::kNative
+                                                    : Bfloat16Products::kNone;
+}
+
+Bfloat16Products bfloat16_products() {
+  static const Bfloat16Products kProducts =
+      choose_bfloat16_products(std::getenv(kBfloat16Variable));
+  return kProducts;
+}
+
+namespace {
+
+// LibTorch 2.4 gave all devices one interface and deprecated the separate one of each device.
 #if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 5)
 
 bool is_autocast(at::DeviceType type) { return at::autocast::is_autocast_enabled(type); }
@@ -61,10 +172,10 @@ bool is_half(Precision precision) {
 
 thread_local bool operations_only = false;
 
-// Tells whether LibTorch's operations compute on the device, and not our own kernels.
+// Returns true if LibTorch's operations compute on the device, and not our own kernels.
 bool uses_operations(at::DeviceType type) { return type != at::kCPU || operations_only; }
 
-// Products of bfloat16 have units of their own since Ampere, those of float16 since Volta.
+// GPUs have units for products of bfloat16 since Ampere, for those of float16 since Volta.
 Precision fastest_of_gpu() {
 #ifdef QL_CUDA
   const int capability = at::cuda::getCurrentDeviceProperties()->major;
@@ -74,12 +185,13 @@ Precision fastest_of_gpu() {
   return Precision::kFloat32;
 }
 
-// Absent when it is not the name of a GPU; -1: any.
+// Returns the number in the name of a GPU, -1 for any GPU; nothing if the name is not that of a
+// GPU.
 std::optional<int> gpu_number(const std::string& name) {
   if (name == "cuda") return -1;
   const std::string prefix = "cuda:";
   const std::string number = name.substr(std::min(name.size(), prefix.size()));
-  // Two digits at most: no machine has more devices, and no number overflows.
+  // At most two digits: no machine has more devices, and no number overflows.
   const bool is_number = !number.empty() && number.size() <= 2 &&
                          number.find_first_not_of("0123456789") == std::string::npos;
   return name.rfind(prefix, 0) == 0 && is_number ? std::optional<int>(std::stoi(number))
@@ -95,7 +207,7 @@ int choose_gpu(const std::string& name, int gpus, int local_rank, int local_size
   }
   if (gpus == 0) {
     throw UsageError(kOption, name + ": no GPU was found that CUDA can use",
-                     "look at what nvidia-smi says, or leave the option out");
+                     "check the output of nvidia-smi, or leave the option out");
   }
   if (*number >= gpus) {
     throw UsageError(kOption, fmt::format("{}: this machine has cuda:0 to cuda:{}", name, gpus - 1),
@@ -118,7 +230,7 @@ int choose_gpu(const std::string& name, int gpus, int local_rank, int local_size
 
 at::Device find_device(const std::string& name, const ProcessGroup* group) {
   if (name == "cpu") {
-    vector_version();  // refuses a name that is none now, not when the first kernel runs
+    vector_version();  // reports a bad name now, not when the first kernel runs
     return at::kCPU;
   }
   if (gpu_number(name) && !c10::impl::hasDeviceGuardImpl(at::kCUDA)) {
@@ -132,7 +244,7 @@ at::Device find_device(const std::string& name, const ProcessGroup* group) {
                                 group == nullptr ? 0 : group->local_rank(),
                                 group == nullptr ? 1 : group->local_size());
   const at::Device device(at::kCUDA, static_cast<at::DeviceIndex>(number));
-  // Pinned memory, which is told no device, would else take up memory of the first GPU.
+  // Pinned memory, which is not given a device, would otherwise take memory of the first GPU.
   cuda->setDevice(device);
   return device;
 }
@@ -151,14 +263,14 @@ Precision set_up_precision(const at::Device& device, Precision wanted, ProcessGr
                                                          : Precision::kFloat32;
   if (device.is_cpu() && precision == Precision::kBfloat16 && !rounds()) {
     throw UsageError("--precision",
-                     "bfloat16: this machine cannot multiply numbers of bfloat16, which takes "
+                     "bfloat16: this machine cannot multiply in bfloat16, which needs "
                      "AVX512-BF16 and a build with oneDNN",
                      "set it to float32 or auto, or add --device cuda");
   }
   if (device.is_cpu() && precision != Precision::kBfloat16 && precision != Precision::kFloat32) {
     throw UsageError(
         "--precision",
-        fmt::format("{} is for GPUs: the CPU has float32 and bfloat16", to_text(precision)),
+        fmt::format("{} needs a GPU: the CPU has float32 and bfloat16", to_text(precision)),
         "add --device cuda, or set it to one of these");
   }
   if (group != nullptr) {

@@ -1,6 +1,6 @@
-#include "machine/device_sum_internal.h"
-
+// Sums on GPUs by NCCL; refuses where LibTorch has none.
 #include "base/error.h"
+#include "machine/device_sum_internal.h"
 
 #ifdef QL_NCCL
 #include <ATen/cuda/CUDAEvent.h>

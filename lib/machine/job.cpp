@@ -1,3 +1,4 @@
+// The job in c10d's store: meeting, the end and its reason, and who is missing.
 #include "machine/job.h"
 
 #include <fmt/ranges.h>
@@ -14,7 +15,7 @@
 #include <numeric>
 #include <tuple>
 
-#include "base/descriptor.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
 
@@ -53,8 +54,8 @@ std::string set_first(const Store& store, const std::string& key, const std::str
   throw LostProcess(where, words);
 }
 
-// LibTorch from 2.4 on takes libuv for its store unless told otherwise, and refuses where it was
-// built without, as distributions build it. Older ones do not have the option.
+// LibTorch from 2.4 on takes libuv for its store unless an option forbids it, and refuses where it
+// was built without, as distributions build it. Older ones do not have the option.
 template <typename Options>
 auto without_libuv(Options& options, int /*preferred*/) -> decltype(void(options.useLibUV)) {
   options.useLibUV = false;
@@ -159,7 +160,7 @@ std::string missing(const Store& store, const LaunchedProcess& process, Seconds 
 }
 
 // Takes this process's place, and waits for the others. Returns a JSON array of what each of them
-// says of itself, or why the job has ended. A job that has begun takes no harm from a process that
+// reports, or why the job has ended. A job that has begun takes no harm from a process that
 // comes too late.
 std::string take_place(const Store& store, const LaunchedProcess& process, Json own,
                        Seconds patience) {

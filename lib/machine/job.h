@@ -15,7 +15,7 @@
 
 #include "base/error.h"
 #include "base/launched_process.h"
-#include "base/signals.h"
+#include "base/process.h"
 
 namespace ql::machine {
 

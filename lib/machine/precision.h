@@ -3,18 +3,18 @@
 
 #include <array>
 
-#include "base/names.h"
+#include "base/strings.h"
 
 namespace ql::machine {
 
-// Weights, their gradients' sums, the optimizer, norms, softmax and losses are float32 in each of
-// them. Beside float32 all need a GPU (machine/device.h).
+// Weights, the sums of their gradients, the optimizer, norms, softmax and losses are float32 in
+// each of them. All except float32, and bfloat16 on some CPUs, need a GPU (machine/device.h).
 enum class Precision {
   kFloat32,
-  kTf32,      // products of float32 numbers, rounded to 10 bits of mantissa while they are read
-  kBfloat16,  // products of bfloat16 numbers, and what lies between two products
-  kFloat16,   // likewise of float16 numbers
-  kAuto,      // the fastest of these that the device has; set_up_precision() says which that is
+  kTf32,      // products of float32 values, rounded to 10 bits of mantissa while they are read
+  kBfloat16,  // products of bfloat16 values, and the tensors between two products
+  kFloat16,   // the same with float16 values
+  kAuto,      // the fastest of these that the device has; set_up_precision() returns it
 };
 
 constexpr auto names_of(Precision) {

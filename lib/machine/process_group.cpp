@@ -1,3 +1,4 @@
+// Sums over processes by Gloo and NCCL, and what a group agrees on.
 #include "machine/process_group.h"
 
 #include <ATen/ATen.h>
@@ -14,9 +15,11 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "base/signals.h"
+#include "base/process.h"
+#include "base/strings.h"
 #include "machine/device_sum_internal.h"
 #include "machine/job.h"
 
@@ -261,19 +264,6 @@ int ProcessGroup::agree_on_stop(int signal_number, double* clock) {
   return first == kStopSignals.end() ? 0 : *first;
 }
 
-std::unique_ptr<ProcessGroup> join_processes(std::chrono::seconds patience) {
-  const std::optional<LaunchedProcess> process = find_launched_process();
-  if (!process) return nullptr;
-  if (process->size == 1) {
-    const bool by_hand = process->job.empty() && process->address != LaunchedProcess().address;
-    if (by_hand) listen_for_others(*process, patience);
-    return nullptr;
-  }
-  auto group = std::make_unique<ProcessGroup>(*process, patience);
-  if (process->rank > 0) set_log_level(LogLevel::kQuiet);
-  return group;
-}
-
 void run_in_group(ProcessGroup* group, const std::function<void()>& work) {
   try {
     work();
@@ -281,6 +271,19 @@ void run_in_group(ProcessGroup* group, const std::function<void()>& work) {
     if (group != nullptr) group->publish_failure(error);
     throw;
   }
+}
+
+void run_in_processes(std::chrono::seconds patience,
+                      const std::function<void(ProcessGroup* group)>& work) {
+  const std::optional<LaunchedProcess> process = find_launched_process();
+  std::unique_ptr<ProcessGroup> group;
+  if (process && process->size > 1) {
+    group = std::make_unique<ProcessGroup>(*process, patience);
+    if (process->rank > 0) set_log_level(LogLevel::kQuiet);
+  } else if (process && process->job.empty() && process->address != LaunchedProcess().address) {
+    listen_for_others(*process, patience);  // somebody started it by hand
+  }
+  run_in_group(group.get(), [&] { work(group.get()); });
 }
 
 RowRange ProcessGroup::share_of(std::int64_t rows) const {

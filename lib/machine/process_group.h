@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "base/launched_process.h"
-#include "machine/row_range.h"
+#include "machine/threads.h"
 
 namespace ql::machine {
 
@@ -91,11 +91,12 @@ class ProcessGroup {
   LaunchedProcess process_;
 };
 
-// The group of the processes that a launcher has started, of which this is one; null for a process
-// alone. From now on only the first process talks, except for errors.
-std::unique_ptr<ProcessGroup> join_processes(std::chrono::seconds patience);
-
 // Runs `work`. What it throws ends the other processes of the group, too.
 void run_in_group(ProcessGroup* group, const std::function<void()>& work);
+
+// Runs work(group) in the group of the processes that a launcher started, of which this is one.
+// `group` is null for a single process. Only the first process prints messages, except for errors.
+void run_in_processes(std::chrono::seconds patience,
+                      const std::function<void(ProcessGroup* group)>& work);
 
 }  // namespace ql::machine

@@ -1,4 +1,4 @@
-// The precision of our own kernels' products in a thread, and the weights that are rounded to it.
+// The precision of products on the CPU, and oneDNN, which multiplies matrices of bfloat16.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -13,6 +13,19 @@
 
 namespace ql::machine {
 
+// Products by oneDNN.
+
+// Sets result = a b, or result = result + a b with `add`: a [rows, inner] and b [inner, columns]
+// are both bfloat16 or both float32, result [rows, columns] is float32. If `bias` [columns],
+// float32 and contiguous, is defined, it is added to each row of the product. The rows of the
+// result, and the rows or the columns of the operands, must be contiguous. One thread computes it;
+// call it in a piece (machine/threads.h). Throws std::logic_error if this processor or this program
+// has no such product.
+void multiply_by_onednn(at::Tensor& result, const at::Tensor& a, const at::Tensor& b, bool add,
+                        const at::Tensor& bias = {});
+
+// The precision of our own kernels' products in a thread, and the weights that are rounded to it.
+
 // While it lives, products of this thread have this precision. It keeps the weights that were
 // rounded for them, so weights must not change before it ends.
 class ProductPrecision {
@@ -24,15 +37,15 @@ class ProductPrecision {
 
   Precision precision() const { return precision_; }
 
-  // Returns what round() made of `weight`, and of the `scales` of its columns where there are any,
-  // when they were first asked for. Threads may ask at the same time.
+  // Returns the result that round() had for `weight` (and for the `scales` of its columns, if there
+  // are any) at the first call with them. Threads may call it at the same time.
   at::Tensor rounded(const at::Tensor& weight, const at::Tensor& scales,
                      const std::function<at::Tensor()>& round);
 
  private:
   // Address, sizes and strides of a weight, and the address of its scales.
   using Key = std::array<std::int64_t, 6>;
-  // It holds the weight, so that no other one comes to lie at its address.
+  // Holds the weight, so that no other tensor is allocated at its address.
   struct Entry {
     std::once_flag made;
     at::Tensor weight, scales, factor;
@@ -44,11 +57,11 @@ class ProductPrecision {
   std::map<Key, Entry> entries_;
 };
 
-// Returns that of this thread; where there is none, products are float32.
+// Returns the one of this thread; nullptr if there is none, when products are float32.
 ProductPrecision* current_product_precision();
 Precision product_precision();
 
-// While it lives, this thread has the precision of another one, which waits for it.
+// While it lives, this thread uses the precision of another thread, which waits for it.
 class SharedProductPrecision {
  public:
   explicit SharedProductPrecision(ProductPrecision* shared);

@@ -1,13 +1,20 @@
+// The set-up of threads and BLAS, and the division of work among threads.
+
 #include "machine/threads.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Context.h>
 #include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
 #include <c10/util/Logging.h>
 #include <dlfcn.h>
 #include <malloc.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <filesystem>
 #include <optional>
 #include <sstream>
@@ -16,14 +23,63 @@
 #include "base/launched_process.h"
 #include "base/log.h"
 #include "base/resources.h"
-#include "machine/library_symbol_internal.h"
-#include "machine/openblas_kernels_internal.h"
+#include "machine/process_group.h"
+#include "machine/product_precision.h"
 
 namespace ql::machine {
+
+namespace {
+
+constexpr const char* kVariable = "OPENBLAS_CORETYPE";
+
+// OpenBLAS 0.3.21 takes these for unknown processors of Intel, AMD and other makers (dynamic.c).
+constexpr std::array<const char*, 4> kLastResorts{"Prescott", "Barcelona", "Opteron_SSE3",
+                                                  "Nehalem"};
+
+VectorVersion widest_version() {
+  for (const VectorVersion version : {VectorVersion::kAvx512, VectorVersion::kAvx2}) {
+    if (has_vector_version(version)) return version;
+  }
+  return VectorVersion::kPortable;
+}
+
+}  // namespace
+
+std::string better_openblas_kernels(const std::string& taken, VectorVersion widest) {
+  if (std::find(kLastResorts.begin(), kLastResorts.end(), taken) == kLastResorts.end()) return "";
+  switch (widest) {
+    case VectorVersion::kAvx512:
+      return "SkylakeX";
+    case VectorVersion::kAvx2:
+      return "Haswell";
+    case VectorVersion::kPortable:
+      break;
+  }
+  return "";
+}
+
+std::string take_better_openblas_kernels() {
+  auto* name = library_symbol<char*()>("openblas_get_corename");
+  if (name == nullptr) return "";
+  // OpenBLAS chooses its kernels by the first function when it is loaded, and forgets them by the
+  // second when it is unloaded. A build for one kind of processor has neither.
+  auto* choose = library_symbol<void()>("gotoblas_dynamic_init");
+  auto* forget = library_symbol<void()>("gotoblas_dynamic_quit");
+  const std::string better = better_openblas_kernels(name(), widest_version());
+  if (!better.empty() && std::getenv(kVariable) == nullptr && choose != nullptr &&
+      forget != nullptr) {
+    ::setenv(kVariable, better.c_str(), 1);
+    forget();
+    choose();
+  }
+  return name();
+}
+
 namespace {
 
 constexpr int kMostThreads = 1024;
-// Per thread. The reference BLAS, which has one thread, stays below; a tuned one is far above.
+// In GFLOP/s per thread. The reference BLAS, which has one thread, stays below it; a tuned one is
+// far above.
 constexpr double kSlowGflops = 10;
 
 struct Blas {
@@ -32,8 +88,8 @@ struct Blas {
   bool openblas = false;
 };
 
-// Libraries beside the one in use may have OpenBLAS's symbols, too (LAPACK): what counts is the
-// file that the matrix product itself comes from.
+// Other libraries than the one in use may have OpenBLAS's symbols too (LAPACK), so the file that
+// defines the matrix product itself decides.
 Blas find_blas() {
   if (at::hasMKL()) return {"MKL", true, false};
   Dl_info info{};
@@ -51,7 +107,7 @@ Blas find_blas() {
   return {name + " " + version, true, true};
 }
 
-// Tells whether OpenBLAS was built with POSIX threads of its own (1), and not with OpenMP's (2),
+// Returns true if OpenBLAS was built with its own POSIX threads (1), and not with OpenMP's (2),
 // which LibTorch shares.
 bool has_own_threads() {
   static auto* const threading = library_symbol<int()>("openblas_get_parallel");
@@ -79,7 +135,7 @@ void keep_freed_memory() {
   constexpr int kLargestThreshold = 32 << 20;
   ::mallopt(M_MMAP_THRESHOLD, kLargestThreshold);
   ::mallopt(M_TRIM_THRESHOLD, 16 * kLargestThreshold);
-  // Threads that compute slices would each have an arena, and theirs give pages back all the time.
+  // Threads that compute slices would each get an arena, and arenas give pages back all the time.
   ::mallopt(M_ARENA_MAX, 1);
 #endif
 }
@@ -95,8 +151,8 @@ ThreadSetup set_up_threads(int threads, const ProcessGroup* group) {
     throw UsageError("--threads", fmt::format("{} is more than {}", threads, kMostThreads));
   }
   keep_freed_memory();
-  // An error of LibTorch has the calls that led to it, which no message shows. Where memory has run
-  // out there is none to collect them, and LibTorch 1.13 ends the process.
+  // An error of LibTorch records the calls that led to it, which no message shows. When memory has
+  // run out, recording them fails, and LibTorch 1.13 ends the process.
   c10::SetStackTraceFetcher([] { return std::string(); });
   ThreadSetup setup;
   const std::optional<LaunchedProcess> process = find_launched_process();
@@ -121,7 +177,7 @@ ThreadSetup set_up_threads(int threads, const ProcessGroup* group) {
 }
 
 OneThreadProducts::OneThreadProducts() {
-  // Looking a function up among hundreds of libraries takes microseconds and a lock.
+  // Looking up a function among hundreds of libraries takes microseconds and a lock.
   static auto* const get = library_symbol<int()>("openblas_get_num_threads");
   static auto* const set = library_symbol<void(int)>("openblas_set_num_threads");
   if (has_own_threads() && get != nullptr && set != nullptr) {
@@ -133,5 +189,125 @@ OneThreadProducts::OneThreadProducts() {
 OneThreadProducts::~OneThreadProducts() {
   if (before_ > 0) library_symbol<void(int)>("openblas_set_num_threads")(before_);
 }
+
+namespace {
+
+// The rates of one core of an AMD EPYC (Zen 3): multiply-adds of small float32 matrix products, and
+// bytes read from its third-level cache.
+constexpr double kProductsPerMicrosecond = 20'000;
+constexpr double kBytesPerMicrosecond = 20'000;
+
+thread_local bool inside = false;
+
+// Looking up a function among hundreds of libraries takes microseconds and a lock.
+using SetThreads = void(int);
+SetThreads* set_openmp_threads() {
+  static SetThreads* const set = library_symbol<SetThreads>("omp_set_num_threads");
+  return set;
+}
+
+struct Inside {
+  Inside() : before(inside) { inside = true; }
+  ~Inside() { inside = before; }
+  Inside(const Inside&) = delete;
+  Inside& operator=(const Inside&) = delete;
+  bool before;
+};
+
+// While it lives, LibTorch, OpenMP's libraries and MKL use one thread in this thread, as in a
+// parallel region, but no region is begun.
+class OneThread {
+ public:
+  OneThread() : before_(at::get_num_threads()) {
+    set_openmp_threads()(1);
+    if (set_mkl_threads() != nullptr) before_in_mkl_ = set_mkl_threads()(1);
+  }
+  ~OneThread() {
+    set_openmp_threads()(before_);
+    if (set_mkl_threads() != nullptr) set_mkl_threads()(before_in_mkl_);
+  }
+  OneThread(const OneThread&) = delete;
+  OneThread& operator=(const OneThread&) = delete;
+
+  static bool is_possible() {
+    return set_openmp_threads() != nullptr && (!at::hasMKL() || set_mkl_threads() != nullptr);
+  }
+
+ private:
+  using SetMklThreads = int(int);  // returns the number before
+  static SetMklThreads* set_mkl_threads() {
+    static SetMklThreads* const set = library_symbol<SetMklThreads>("MKL_Set_Num_Threads_Local");
+    return set;
+  }
+  int before_, before_in_mkl_ = 0;
+};
+
+// Calls work(begin, end) for one part of [0, count) a thread. Nothing inside of a part is divided.
+void share(std::int64_t count, int threads,
+           const std::function<void(std::int64_t begin, std::int64_t end)>& work) {
+  if (count <= 0) return;
+  if (at::in_parallel_region() || at::get_num_threads() == 1) {
+    work(0, count);
+    return;
+  }
+  const OneThreadProducts one_thread_products;
+  if (threads > 1 && count > 1) {
+    at::parallel_for(0, count, (count + threads - 1) / threads, work);
+  } else if (OneThread::is_possible()) {
+    const OneThread one_thread;
+    work(0, count);
+  } else {
+    // A single task would not begin a parallel region.
+    at::parallel_for(0, 2, 1, [&](std::int64_t begin, std::int64_t) {
+      if (begin == 0) work(0, count);
+    });
+  }
+}
+
+}  // namespace
+
+double microseconds_of(double products, double bytes) {
+  return std::max(products / kProductsPerMicrosecond, bytes / kBytesPerMicrosecond);
+}
+
+int threads_that_pay(double microseconds, int threads) {
+  const double most = std::max(1.0, static_cast<double>(threads));
+  return static_cast<int>(std::clamp(microseconds / kPayingMicroseconds, 1.0, most));
+}
+
+void let_libraries_divide(double microseconds, const std::function<void()>& work) {
+  if (microseconds >= kLibrariesPayingMicroseconds) {
+    work();
+  } else {
+    share(1, 1, [&work](std::int64_t, std::int64_t) { work(); });
+  }
+}
+
+void for_parts(std::int64_t count, double microseconds,
+               const std::function<void(std::int64_t begin, std::int64_t end)>& work) {
+  share(count, threads_that_pay(microseconds, at::get_num_threads()), work);
+}
+
+void for_pieces(std::int64_t rows, std::int64_t size,
+                const std::function<void(std::int64_t first, std::int64_t count)>& work,
+                double microseconds) {
+  const bool with_gradients = at::GradMode::is_enabled();
+  ProductPrecision* const precision = current_product_precision();
+  std::atomic<std::int64_t> next{0};
+  const std::int64_t pieces = (rows + size - 1) / size;
+  const std::int64_t takers =
+      std::min<std::int64_t>(pieces, threads_that_pay(microseconds, at::get_num_threads()));
+  share(takers, static_cast<int>(takers), [&](std::int64_t, std::int64_t) {
+    // Threads do not inherit these.
+    const at::AutoGradMode mode(with_gradients);
+    const SharedProductPrecision products(precision);
+    const Inside now;
+    for (std::int64_t first = next.fetch_add(size); first < rows; first = next.fetch_add(size)) {
+      work(first, std::min(size, rows - first));
+    }
+  });
+}
+
+bool in_piece() { return inside; }
 
 }  // namespace ql::machine

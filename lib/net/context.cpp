@@ -1,10 +1,145 @@
+// Implements context lengths: oldest tokens and cones by walking through the stages, and the
+// paper's formula.
+
 #include "net/context.h"
 
+#include <algorithm>
+#include <numeric>
+
 #include "base/error.h"
-#include "net/dependency.h"
-#include "net/inputs.h"
+#include "net/geometry.h"
 
 namespace ql::net {
+
+namespace {
+
+// The states of a stage, each given by the oldest token that it depends on, relative to the
+// segment's first token. The memory is not kept, because every step does the same, one segment of
+// tokens later.
+//
+// A later state reaches further back than an earlier one only after layers with a limited window:
+// dilated attention, or a compressed memory. Elsewhere the first state of a run decides.
+struct States {
+  std::vector<std::int64_t> oldest;  // a single entry when all are equal
+  bool ordered = true;               // a later state never reaches further back
+};
+
+class Follower {
+ public:
+  explicit Follower(const Geometry& geometry) : geometry_(geometry), all_(geometry.stages.size()) {
+    all_.front().oldest.resize(static_cast<std::size_t>(geometry.lengths.segment));
+    std::iota(all_.front().oldest.begin(), all_.front().oldest.end(), 0);
+  }
+
+  // Must be called for the stages in order.
+  void follow(std::size_t stage) {
+    const Stage &here = geometry_.stages[stage], &before = geometry_.stages[stage - 1];
+    const bool ordered = all_[stage - 1].ordered;
+    States& states = all_[stage];
+    // In this case every query sees the same oldest state, too.
+    const bool equal = here.source == Stage::Source::kLayer && before.span == 0 && ordered;
+    states.oldest.resize(equal ? 1 : static_cast<std::size_t>(here.segment), INT64_MAX);
+    for (std::size_t i = 0; i < states.oldest.size(); ++i) {
+      visit_inputs(geometry_, stage, static_cast<std::int64_t>(i), ordered,
+                   [&, &oldest = states.oldest[i]](const StateRun& run) {
+                     oldest = std::min(oldest, oldest_of(run));
+                   });
+    }
+    states.ordered = stays_ordered(here, before, ordered);
+    if (before.feeds_layer()) {
+      all_[stage - 1].oldest = {};  // no other stage reads it
+    }
+  }
+
+  std::vector<std::int64_t> of_output() && {
+    std::vector<std::int64_t>& oldest = all_.back().oldest;
+    oldest.resize(static_cast<std::size_t>(geometry_.lengths.segment), oldest.front());
+    return std::move(oldest);
+  }
+
+ private:
+  std::int64_t oldest_of(const StateRun& run) const {
+    const States& states = all_[run.stage];
+    std::int64_t oldest = INT64_MAX;
+    for (std::int64_t k = 0; k < (states.ordered ? 1 : run.count); ++k) {
+      const Origin origin = origin_of(geometry_.stages[run.stage], run.first + k * run.step);
+      const std::size_t index =
+          states.oldest.size() == 1 ? 0 : static_cast<std::size_t>(origin.index);
+      oldest =
+          std::min(oldest, states.oldest[index] - origin.steps_back * geometry_.lengths.segment);
+    }
+    return oldest;
+  }
+
+  bool stays_ordered(const Stage& here, const Stage& before, bool ordered) const {
+    switch (here.source) {
+      case Stage::Source::kLayer:
+        // With a compressed memory the first query of a segment reaches further back than the last
+        // query of the segment before it.
+        return before.span == 0 ||
+               (ordered && geometry_.dilations.back() == 1 && before.compressed_memory == 0);
+      case Stage::Source::kAveraged:
+        // Without recurrence only later tokens have coarse states, which may reach further back.
+        return ordered && (geometry_.recurrent || before.span == 0);
+      default:
+        return ordered;
+    }
+  }
+
+  const Geometry& geometry_;
+  std::vector<States> all_;
+};
+
+}  // namespace
+
+std::vector<std::int64_t> oldest_dependencies(const Geometry& geometry) {
+  Follower follower(geometry);
+  for (std::size_t stage = 1; stage < geometry.stages.size(); ++stage) follower.follow(stage);
+  return std::move(follower).of_output();
+}
+
+namespace {
+
+void mark(Cone& cone, const Geometry& geometry, std::size_t stage, std::int64_t step,
+          std::int64_t index) {
+  const Origin origin = origin_of(geometry.stages[stage], index);
+  const auto back = static_cast<std::size_t>(step + origin.steps_back);
+  auto& steps = cone[stage];
+  if (steps.size() <= back) {
+    steps.resize(back + 1,
+                 std::vector<bool>(static_cast<std::size_t>(geometry.stages[stage].segment)));
+  }
+  steps[back][static_cast<std::size_t>(origin.index)] = true;
+}
+
+}  // namespace
+
+Cone cone_of(const Geometry& geometry, std::int64_t position) {
+  Cone cone(geometry.stages.size());
+  mark(cone, geometry, cone.size() - 1, 0, position);
+  // A stage depends on earlier stages only, so one pass from the last to the first is enough.
+  for (std::size_t stage = cone.size(); stage-- > 1;) {
+    for (std::size_t step = 0; step < cone[stage].size(); ++step) {
+      for (std::size_t index = 0; index < cone[stage][step].size(); ++index) {
+        if (!cone[stage][step][index]) continue;
+        visit_inputs(geometry, stage, static_cast<std::int64_t>(index), false,
+                     [&](const StateRun& run) {
+                       for (std::int64_t i = 0; i < run.count; ++i) {
+                         mark(cone, geometry, run.stage, static_cast<std::int64_t>(step),
+                              run.first + i * run.step);
+                       }
+                     });
+      }
+    }
+  }
+  std::size_t steps = 0;
+  for (const auto& of_stage : cone) steps = std::max(steps, of_stage.size());
+  for (std::size_t stage = 0; stage < cone.size(); ++stage) {
+    cone[stage].resize(steps,
+                       std::vector<bool>(static_cast<std::size_t>(geometry.stages[stage].segment)));
+  }
+  return cone;
+}
 
 bool has_paper_context(const Network& network) {
   return !network.same_length && network.attention_window == 0;
@@ -14,15 +149,16 @@ ContextLength paper_context(const Network& network, const Lengths& lengths) {
   const Geometry geometry = make_geometry(network, lengths);
   if (!has_paper_context(network)) {
     throw ConfigError(network.same_length ? "same_length" : "attention_window",
-                      "the paper's formula is for attention to the whole window",
+                      "the paper's formula is for attention to all keys of the window",
                       "ask for the exact context length");
   }
   ContextLength context;
   for (std::size_t stage = 1; stage < geometry.stages.size(); ++stage) {
     if (geometry.stages[stage].source != Stage::Source::kAveraged) {
-      // Adds how far before the segment the oldest state is that its first state is made from.
+      // Adds how far before the segment the oldest state is that the stage's first state depends
+      // on.
       visit_inputs(geometry, stage, 0, true, [&](const StateRun& run) {
-        context.minimum -= run.first * geometry.stages[run.stage].granularity;
+        context.minimum -= run.first * geometry.stages[run.stage].stride;
       });
     }
   }

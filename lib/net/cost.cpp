@@ -1,14 +1,204 @@
+// Implements the counts of products, parameters and memory, and the search for cutoffs.
+
 #include "net/cost.h"
 
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <stdexcept>
 #include <vector>
 
-#include "net/attention_cost.h"
-#include "net/clusters.h"
-
 namespace ql::net {
+
+std::vector<Cluster> clusters(const Network& network) {
+  std::vector<Cluster> all;
+  std::int64_t begin = 0;
+  std::int64_t width = network.embedding_width();
+  for (std::size_t i = 0; i <= network.cutoffs.size(); ++i) {
+    Cluster cluster;
+    cluster.begin = begin;
+    cluster.end = i < network.cutoffs.size() ? network.cutoffs[i] : network.vocab_size;
+    cluster.width = width;
+    cluster.projected =
+        width != network.d_model || (!shares_embedding(network) && network.proj_same_dim);
+    cluster.tied_projection = network.resolved_tie_projs()[i];
+    all.push_back(cluster);
+    begin = cluster.end;
+    width /= network.div_val;
+  }
+  return all;
+}
+
 namespace {
 
-// Counts what tells positions apart in one layer, but for u and v.
+constexpr std::size_t kMostCutoffs = 3;
+// Candidates grow by a tenth each. The number of products changes little around the best cutoffs.
+constexpr double kGrowth = 1.1;
+constexpr double kGoodEnough = 1.1;
+
+// Sums over the first ids: entry i is the sum over the ids below i.
+using Sums = std::vector<double>;
+
+Sums sums_of(const std::vector<std::int64_t>& counts) {
+  Sums sums(counts.size() + 1);
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    sums[i + 1] = sums[i] + static_cast<double>(counts[i]);
+  }
+  return sums;
+}
+
+double products(const Network& network, const Sums& sums) {
+  const std::vector<Cluster> all = clusters(network);
+  double total = 0;
+  for (const Cluster& cluster : all) {
+    const bool head = cluster.begin == 0;
+    const double share = (sums[static_cast<std::size_t>(cluster.end)] -
+                          sums[static_cast<std::size_t>(cluster.begin)]) /
+                         sums.back();
+    const auto width = static_cast<double>(cluster.width);
+    const double columns = static_cast<double>(cluster.size()) +
+                           (head ? static_cast<double>(network.cutoffs.size()) : 0);
+    const double projection = cluster.projected ? static_cast<double>(network.d_model) : 0;
+    total += (head ? 1 : share) * width * (columns + projection);
+  }
+  return total;
+}
+
+std::vector<std::int64_t> candidates(std::int64_t vocab_size) {
+  std::vector<std::int64_t> values;
+  std::int64_t value = 1;
+  while (value < vocab_size) {
+    values.push_back(value);
+    const double grown = std::floor(static_cast<double>(value) * kGrowth);
+    value = std::max(value + 1, static_cast<std::int64_t>(grown));
+  }
+  return values;
+}
+
+struct Best {
+  std::vector<std::int64_t> cutoffs;
+  double products = std::numeric_limits<double>::infinity();
+};
+
+// Tries all choices of `more` further candidates from index `first` on.
+void search(Network& network, const Sums& sums, const std::vector<std::int64_t>& values,
+            std::size_t first, std::size_t more, Best& best) {
+  if (more == 0) {
+    const double found = products(network, sums);
+    if (found < best.products) best = {network.cutoffs, found};
+    return;
+  }
+  for (std::size_t i = first; i + more <= values.size(); ++i) {
+    network.cutoffs.push_back(values[i]);
+    search(network, sums, values, i + 1, more - 1, best);
+    network.cutoffs.pop_back();
+  }
+}
+
+}  // namespace
+
+double softmax_products(const Network& network, const std::vector<std::int64_t>& counts) {
+  return products(network, sums_of(counts));
+}
+
+std::vector<std::int64_t> propose_cutoffs(const Network& network,
+                                          const std::vector<std::int64_t>& counts) {
+  const Sums sums = sums_of(counts);
+  const std::vector<std::int64_t> values = candidates(network.vocab_size);
+  std::vector<Best> best;
+  Network tried = network;
+  std::int64_t width = network.embedding_width();
+  for (std::size_t number = 0; number <= kMostCutoffs && width >= 1; ++number) {
+    tried.cutoffs.clear();
+    tried.tie_projs.clear();
+    best.emplace_back();
+    search(tried, sums, values, 0, number, best.back());
+    width /= network.div_val;
+  }
+  double least = best.front().products;
+  for (const Best& one : best) least = std::min(least, one.products);
+  for (const Best& one : best) {
+    if (one.products <= kGoodEnough * least) return one.cutoffs;
+  }
+  return {};
+}
+
+// The costs follow from the geometry and the kind of attention.
+
+namespace {
+
+// Returns the sum of i / divisor, rounded down, over 0 <= i < count.
+double sum_of_quotients(std::int64_t count, std::int64_t divisor) {
+  const std::int64_t quotient = count / divisor, rest = count % divisor;
+  const auto runs = static_cast<double>(quotient);
+  return static_cast<double>(divisor) * runs * (runs - 1) / 2 + runs * static_cast<double>(rest);
+}
+
+// Returns the number of keys that all queries of a segment see together, averaged over the heads. A
+// query is computed for each of its keys_per_state keys, though only the result at the last one is
+// used.
+double seen_keys(const Network& network, const Stage& input) {
+  const auto segment = static_cast<double>(input.segment_keys());
+  const std::int64_t memory = input.memory + input.compressed_memory;
+  if (input.span == 0) return segment * static_cast<double>(memory) + segment * (segment + 1) / 2;
+  std::vector<std::int64_t> dilations = network.attention_dilation;
+  dilations.resize(std::max<std::size_t>(1, dilations.size()), 1);
+  double keys = 0;
+  for (const std::int64_t dilation : dilations) {
+    // Query i reaches (memory + i) / dilation + 1 keys; from query `full` on it sees exactly `span`
+    // keys.
+    const std::int64_t full =
+        std::clamp<std::int64_t>((input.span - 1) * dilation - memory, 0, input.segment);
+    keys += sum_of_quotients(memory + full, dilation) - sum_of_quotients(memory, dilation) +
+            static_cast<double>(full);
+    keys += static_cast<double>(input.segment - full) * static_cast<double>(input.span);
+  }
+  return keys / static_cast<double>(dilations.size());
+}
+
+// Counts content scores, position scores and weighted values. The scores of all pairs are kept;
+// training rounds rows up to vectors of 64 bytes.
+AttentionCost softmax_cost(const Network& network, const Stage& input) {
+  const double factors = network.encoding == Encoding::kAbsolute ? 2 : 3;
+  const auto d_heads = static_cast<double>(network.n_head * network.d_head);
+  const auto queries = static_cast<double>(network.n_head * input.segment_keys());
+  const std::int64_t padded_window = (input.window() + 15) / 16 * 16;
+  return {factors * seen_keys(network, input) * d_heads,
+          queries * static_cast<double>(padded_window), 0,
+          queries * static_cast<double>(input.window())};
+}
+
+// Every state of the window adds its key and value to a matrix that every query reads, so scores
+// exist only within blocks, however long the window is. Training keeps keys before and after the
+// feature map and in the order of the products; values in that order; queries before and after the
+// feature map and in the order of each of three products; the quotient; and the sums before each
+// block. Evaluation has two more copies of the keys, for the features, and one of the values.
+AttentionCost linear_cost(const Network& network, const Stage& input) {
+  const auto d_heads = static_cast<double>(network.n_head * network.d_head);
+  const std::int64_t window = input.window(), segment = input.segment_keys();
+  const double scores = static_cast<double>(network.n_head * segment) *
+                        static_cast<double>(std::min(segment, kLinearBlock));
+  const std::int64_t blocks = (segment + kLinearBlock - 1) / kLinearBlock;
+  return {static_cast<double>((window + segment) * network.d_head) * d_heads, scores,
+          d_heads * static_cast<double>(4 * window + 6 * segment + blocks * network.d_head),
+          scores + 3 * static_cast<double>(window) * d_heads};
+}
+
+}  // namespace
+
+AttentionCost attention_cost(const Network& network, const Stage& input) {
+  switch (network.attention) {
+    case Attention::kSoftmax:
+      return softmax_cost(network, input);
+    case Attention::kLinear:
+      return linear_cost(network, input);
+  }
+  throw std::logic_error("not an attention");
+}
+
+namespace {
+
+// Returns the parameters of the position encoding in one layer, except u and v.
 std::int64_t parameters_of_encoding(const Network& network) {
   const std::int64_t d_heads = network.n_head * network.d_head;
   switch (network.encoding) {
@@ -36,7 +226,8 @@ std::int64_t parameters_of_layer(const Network& network) {
   return attention + feed_forward + layer_norms + convolutions * convolution;
 }
 
-// The layers of all scales and the output block, and the maps between states of different widths.
+// Counts the layers of all scales and the output block, and the maps between states of different
+// widths.
 std::int64_t parameters_of_scales(const Network& network) {
   std::int64_t count = network.output_layers * parameters_of_layer(network);
   for (std::size_t scale = 0; scale < network.scales.size(); ++scale) {
@@ -50,17 +241,17 @@ std::int64_t parameters_of_scales(const Network& network) {
   return count;
 }
 
-// Embeddings, biases and projections of all clusters.
+// Counts embeddings, biases and projections of all clusters.
 std::int64_t parameters_of_vocabulary(const Network& network) {
   std::int64_t count = 0;
-  std::int64_t projections = 0;  // that the softmax does not share
+  std::int64_t projections = 0;  // not shared with the softmax
   std::int64_t index = 0;
   for (const Cluster& cluster : clusters(network)) {
     count += cluster.size() * (cluster.width + 1);
     const std::int64_t projection = cluster.projected ? network.d_model * cluster.width : 0;
     const bool own_table = index == 0 || !shares_embedding(network);
     projections += (own_table ? projection : 0) + (cluster.tied_projection ? 0 : projection);
-    count += index > 0 ? network.embedding_width() + 1 : 0;  // its column of the head
+    count += index > 0 ? network.embedding_width() + 1 : 0;  // the cluster's column of the head
     ++index;
   }
   return count + projections;
@@ -84,7 +275,7 @@ double products_of_head(const Network& network) {
   return projection + width * static_cast<double>(all.front().size() + network.cutoffs.size());
 }
 
-// The maps to another width: of what was pooled, and of the states that are joined.
+// Counts the maps to another width: from pooled states, and from the states that are joined.
 double products_of_widths(const Network& network, const Stage& stage) {
   if (stage.scale >= network.scales.size()) return 0;
   const auto width = static_cast<double>(stage.width);
@@ -111,8 +302,8 @@ Cost cost(const Network& network, const Lengths& lengths) {
   const auto d_heads = static_cast<double>(network.n_head * network.d_head);
   Cost cost;
   cost.parameters = count_parameters(network);
-  // Multiplications of a step, in all layers; those that a training step has beyond three times as
-  // many.
+  // `products` are the multiplications of the forward pass of a step in all layers. `more` are
+  // those of a training step in addition to three times `products`.
   double products = 0, more = 0;
   for (const Stage& stage : geometry.stages) {
     const Network of_stage = network.of_scale(stage.scale);
@@ -123,7 +314,7 @@ Cost cost(const Network& network, const Lengths& lengths) {
     const auto segment = static_cast<double>(stage.segment);
     products += products_of_widths(network, stage);
     if (!stage.feeds_layer()) continue;
-    // One of `rate` states comes out of the convolution, and each takes `rate` products.
+    // One of `rate` states comes out of the convolution, and each of these takes `rate` products.
     const double convolution = network.learns_compression() ? segment * d_model * d_model : 0;
     const double feed_forward = 2 * segment * d_model * static_cast<double>(of_stage.d_inner);
     const double queries_and_output = 2 * segment * d_model * d_heads;
@@ -131,8 +322,8 @@ Cost cost(const Network& network, const Lengths& lengths) {
         2 * static_cast<double>(stage.segment_keys()) * d_model * d_heads;
     products += queries_and_output + keys_and_values + attention_cost(network, stage).products +
                 feed_forward + convolution;
-    // Keys and values of the memory, and the gradient of their weights; a convolution's inputs,
-    // which are memories, have none.
+    // Keys and values of the memory are recomputed, and their weights have gradients. The inputs of
+    // a convolution are memories, and memories have no gradients.
     more += 4 * static_cast<double>(memory) * d_model * d_heads - convolution;
   }
   const auto segment = static_cast<double>(lengths.segment);

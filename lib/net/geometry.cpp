@@ -1,3 +1,5 @@
+// Implements the rules for lengths, the nearest valid lengths, the stages and their inputs.
+
 #include "net/geometry.h"
 
 #include <algorithm>
@@ -8,10 +10,11 @@
 #include "base/error.h"
 
 namespace ql::net {
+
 namespace {
 
 // The valid values of one length: multiples of `unit` from `minimum` to `maximum`, which are
-// multiples themselves.
+// multiples of `unit` themselves.
 struct Rule {
   std::int64_t minimum = 0;
   std::int64_t maximum = kMaxLength;
@@ -34,29 +37,30 @@ struct Rules {
   Rule segment, memory, compressed_memory;
 };
 
-// g(S) = c^(S-1), or nothing when that is above the longest segment.
-std::optional<std::int64_t> coarsest_granularity(const Network& network) {
-  std::int64_t granularity = 1;
+// Returns g(S) = c^(S-1), or nothing when that exceeds the longest segment.
+std::optional<std::int64_t> coarsest_stride(const Network& network) {
+  std::int64_t stride = 1;
   for (std::size_t scale = 1; scale < network.scales.size(); ++scale) {
-    if (granularity > kMaxLength / network.rate) return std::nullopt;
-    granularity *= network.rate;
+    if (stride > kMaxLength / network.rate) return std::nullopt;
+    stride *= network.rate;
   }
-  return granularity;
+  return stride;
 }
 
 Rule multiples_of(std::int64_t unit, std::int64_t minimum) {
   return {minimum, kMaxLength / unit * unit, unit};
 }
 
-// Nothing when no segment fits.
+// Returns nothing when no segment fits.
 std::optional<Rules> rules_of(const Network& network) {
-  const std::optional<std::int64_t> granularity = coarsest_granularity(network);
+  const std::optional<std::int64_t> stride = coarsest_stride(network);
   const bool compressive = network.architecture == Architecture::kCompressive;
-  const std::int64_t segment_unit = compressive ? network.rate : granularity.value_or(0);
+  const std::int64_t segment_unit = compressive ? network.rate : stride.value_or(0);
   if (segment_unit == 0) return std::nullopt;
   Rules rules;
   rules.segment = multiples_of(segment_unit, segment_unit);
-  // n_s is a multiple of c when there is a compression, so n_w is one exactly when n_m is.
+  // n_s is a multiple of c when there is a compression. Then n_w is a multiple exactly when n_m is
+  // one.
   const bool pools_memory = network.scales.size() > 1;
   rules.memory = multiples_of(pools_memory ? network.rate : 1, 0);
   if (network.same_length) rules.memory.minimum = rules.memory.unit;
@@ -77,7 +81,7 @@ std::string range_text(const char* name, const Rule& rule) {
   return fmt::format("the {} must be {} to {}", name, rule.minimum, rule.maximum);
 }
 
-// The first rule that is broken, in words.
+// Returns a sentence about the first broken rule.
 std::string broken_rule(const Network& network, const Lengths& lengths, const Rules& rules) {
   const std::string name = to_text(network.architecture);
   if (!rules.segment.allows(lengths.segment)) {
@@ -109,8 +113,8 @@ std::string broken_rule(const Network& network, const Lengths& lengths, const Ru
              : fmt::format("a {} network keeps no compressed memory", name);
 }
 
-// "memory 8 or 10", "segment 4 with memory 8, or segment 8 with memory 10": only what has to
-// change.
+// Returns "memory 8 or 10", or "segment 4 with memory 8, or segment 8 with memory 10": only lengths
+// that have to change are named.
 std::string describe_changes(const Lengths& lengths, const std::vector<Lengths>& nearest) {
   int changed = 0;
   std::vector<std::string> parts(nearest.size());
@@ -170,7 +174,7 @@ std::vector<Lengths> nearest_valid_lengths(const Network& network, const Lengths
 bool Stage::operator==(const Stage& other) const {
   const auto all = [](const Stage& stage) {
     return std::tie(stage.source, stage.scale, stage.width, stage.layer, stage.segment,
-                    stage.memory, stage.compressed_memory, stage.granularity, stage.shift,
+                    stage.memory, stage.compressed_memory, stage.stride, stage.new_states,
                     stage.span, stage.keys_per_state);
   };
   return all(*this) == all(other);
@@ -216,22 +220,22 @@ Geometry make_geometry(const Network& network, const Lengths& lengths) {
   stage.segment = lengths.segment;
   stage.memory = lengths.memory;
   stage.compressed_memory = lengths.compressed_memory;
-  stage.shift = lengths.segment;
+  stage.new_states = lengths.segment;
   for (; stage.scale < network.scales.size(); ++stage.scale) {
     if (stage.scale > 0) {
       stage.source = Stage::Source::kCompressed;
-      stage.granularity *= network.rate;
-      stage.shift = lengths.segment / stage.granularity;
+      stage.stride *= network.rate;
+      stage.new_states = lengths.segment / stage.stride;
       stage.segment =
-          geometry.recurrent ? std::min(window / network.rate, stage.segment) : stage.shift;
+          geometry.recurrent ? std::min(window / network.rate, stage.segment) : stage.new_states;
       stage.memory = geometry.recurrent ? window - stage.segment : 0;
       stage.keys_per_state = network.query_only_pooling ? network.rate : 1;
     }
-    // Compression reads all of an output's memory; of the last scale's, accumulation reads the
-    // newest state where the segment has none before its new ones.
+    // Compression reads all of an output's memory. From the last scale's memory, accumulation reads
+    // the newest state if the segment has none before its new ones.
     const bool last = stage.scale + 1 == network.scales.size();
     const bool reads_one =
-        geometry.recurrent && stage.granularity > 1 && stage.segment == stage.shift;
+        geometry.recurrent && stage.stride > 1 && stage.segment == stage.new_states;
     add(stage, network.scales[stage.scale], last ? (reads_one ? 1 : 0) : stage.memory);
     geometry.outputs.push_back(geometry.stages.size() - 1);
   }
@@ -243,6 +247,95 @@ Geometry make_geometry(const Network& network, const Lengths& lengths) {
     add(average, network.output_layers, 0);
   }
   return geometry;
+}
+
+namespace {
+
+// Returns the state at `index` in the window of a layer's input. For an index below the memory,
+// these are the states that a compressed state can be made of.
+StateRun states_at(const Geometry& geometry, std::size_t stage, std::int64_t index) {
+  const Stage& input = geometry.stages[stage];
+  const std::int64_t number =
+      -input.memory - index;  // number of a compressed state, 1 is the newest
+  if (number <= 0) return {stage, index, 1, 1};
+  const std::int64_t rate = geometry.rate, of_step = input.segment / rate;
+  const std::int64_t steps = (number - 1) / of_step + 1;  // since the state was made
+  const std::int64_t begin =
+      -input.memory - steps * input.segment;            // first state that was evicted then
+  const std::int64_t place = steps * of_step - number;  // index among that step's compressed states
+  switch (geometry.pool) {
+    case Pool::kDilatedConvolution:
+      return {stage, begin + place, rate, of_step};
+    case Pool::kMostUsed:  // any with enough evicted states before and after it
+      return {stage, begin + place, input.segment - of_step + 1, 1};
+    default:
+      return {stage, begin + place * rate, rate, 1};
+  }
+}
+
+// Visits the states that a layer sees when its pooled states make the queries only.
+void visit_pooled(const Geometry& geometry, std::size_t stage, std::int64_t index, bool oldest_key,
+                  const std::function<void(const StateRun&)>& visit) {
+  const Stage& input = geometry.stages[stage];
+  if (input.memory > 0) visit({stage, -input.memory, oldest_key ? 1 : input.memory, 1});
+  if (oldest_key && input.memory > 0) return;
+  const std::int64_t first = geometry.stages[stage - 1].segment - input.segment_keys();
+  visit({stage - 1, first, oldest_key ? 1 : (index + 1) * input.keys_per_state, 1});
+  if (!oldest_key) visit({stage, index, 1, 1});
+}
+
+}  // namespace
+
+void visit_inputs(const Geometry& geometry, std::size_t stage, std::int64_t index, bool oldest_key,
+                  const std::function<void(const StateRun&)>& visit) {
+  const Stage& here = geometry.stages[stage];
+  const std::size_t before = stage - 1;
+  switch (here.source) {
+    case Stage::Source::kTokens:
+      return;
+    case Stage::Source::kLayer: {
+      const Stage& input = geometry.stages[before];
+      if (input.keys_per_state > 1) {
+        visit_pooled(geometry, before, index, oldest_key, visit);
+        return;
+      }
+      for (const std::int64_t dilation : geometry.dilations) {
+        const std::int64_t all = (index + input.memory + input.compressed_memory) / dilation + 1;
+        const std::int64_t seen = input.span > 0 ? std::min(input.span, all) : all;
+        for (std::int64_t k = seen - 1; k >= (oldest_key ? seen - 1 : 0); --k) {
+          visit(states_at(geometry, before, index - k * dilation));
+        }
+      }
+      return;
+    }
+    case Stage::Source::kCompressed: {
+      // The last group of `rate` states ends with the segment.
+      const std::int64_t to_end = (here.segment - index) * geometry.rate;
+      visit({before, geometry.stages[before].segment - to_end, geometry.rate, 1});
+      return;
+    }
+    case Stage::Source::kAveraged:
+      // Every scale gives its last state whose newest token is not after this one. Without
+      // recurrence the first tokens have no such state.
+      for (const std::size_t output : geometry.outputs) {
+        const Stage& scale = geometry.stages[output];
+        const std::int64_t complete = (index + 1) / scale.stride;
+        const std::int64_t last = scale.segment - scale.new_states + complete - 1;
+        if (last >= 0 || geometry.recurrent) visit({output, last, 1, 1});
+      }
+      return;
+  }
+}
+
+Origin origin_of(const Stage& stage, std::int64_t index) {
+  if (index >= 0) return {0, index};
+  const std::int64_t age = -1 - index;
+  return {1 + age / stage.new_states, stage.new_states - 1 - age % stage.new_states};
+}
+
+std::int64_t first_token(const Stage& stage, const Origin& state) {
+  const std::int64_t stride = stage.new_states * stage.stride;
+  return stride * (1 - state.steps_back) - (stage.segment - state.index) * stage.stride;
 }
 
 }  // namespace ql::net

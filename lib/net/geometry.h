@@ -1,45 +1,49 @@
-// The lengths of every scale, from a network and its segment/memory lengths: the single source of
-// truth for qlctx, the model and the tests (paper, section 2.3; share/doc/design.md, "Geometry").
+// The geometry of a network: the lengths of every scale, and the states that a state is made from.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "net/network.h"
 
 namespace ql::net {
 
-// The longest segment, memory and compressed memory, so that no product of lengths overflows.
+// Computes the lengths of every scale from a network and its segment and memory lengths, for qlctx,
+// the model and the tests (paper, section 2.3; share/doc/design.md, "Geometry").
+
+// The longest segment, memory and compressed memory. The bound keeps products of lengths from
+// overflowing.
 constexpr std::int64_t kMaxLength = std::int64_t{1} << 24;
 
-// A query sees the keys before it at the distances 0, d, 2d, ..., (span-1) d of its head's dilation
-// d.
-struct AttentionReach {
-  std::int64_t span = 0;                // 0: as many as there are
-  std::vector<std::int64_t> dilations;  // one a head; empty: 1
+// The attention window: a query sees the keys at the distances 0, d, 2d, ..., (span-1) d before it,
+// where d is its head's dilation.
+struct AttentionWindow {
+  std::int64_t span = 0;                // keys; 0: all
+  std::vector<std::int64_t> dilations;  // one for each head; empty: 1
 };
 
-// The states at one point of a step: the input of a layer, or the output of a scale or of the
-// output block.
+// A stage holds the states at one point of a step: the input of a layer, or the output of a scale
+// or of the output block.
 struct Stage {
   enum class Source {
     kTokens,      // the embedded tokens
     kLayer,       // a layer over the stage before
-    kCompressed,  // the output of the scale before, pooled
+    kCompressed,  // the pooled output of the scale before
     kAveraged,    // the outputs of all scales, up-sampled
   };
   Source source = Source::kTokens;
   std::size_t scale = 0;               // 0-based; the number of scales for the output block
   std::int64_t width = 0;              // d_model of the scale; 0 while the network has no sizes
-  std::int64_t layer = -1;             // the layer that reads the states, counted from 0; -1: none
+  std::int64_t layer = -1;             // reads the states, counted from 0; -1: none
   std::int64_t segment = 0;            // n_s(i): states in a step
-  std::int64_t memory = 0;             // n_m(i), or of an output those that something reads
+  std::int64_t memory = 0;             // n_m(i); for an output the states that are read
   std::int64_t compressed_memory = 0;  // n_cm: states of a Compressive Transformer
-  std::int64_t granularity = 1;        // g(i) = c^(i-1): tokens of a state
-  std::int64_t shift = 0;              // h(i) = n_s / g(i): states that enter the memory in a step
-  std::int64_t span = 0;               // keys that a query of the layer sees at most; 0: all
-  // Keys and values that stand in the window for a state of the segment: with query_only_pooling
-  // those of the states that became one, else its own.
+  std::int64_t stride = 1;             // g(i) = c^(i-1): stride, in tokens per state
+  std::int64_t new_states = 0;         // h(i) = n_s / g(i): states that enter the memory in a step
+  std::int64_t span = 0;               // most keys that a query of the layer sees; 0: all
+  // Keys and values in the window for a state of the segment: with query_only_pooling those of the
+  // states that were pooled, otherwise its own.
   std::int64_t keys_per_state = 1;
 
   bool feeds_layer() const { return layer >= 0; }
@@ -48,40 +52,72 @@ struct Stage {
   bool operator==(const Stage& other) const;
 };
 
-// The network at some lengths: the stages in the order in which a step makes them. All that goes
-// through a network layer by layer goes along them.
+// The network at some lengths. The stages are in the order in which a step computes them; all code
+// that walks through a network layer by layer follows this order.
 struct Geometry {
   Lengths lengths;
   std::int64_t rate = 2;
   Pool pool = Pool::kMax;
   bool recurrent = true;                // false: Multi-scale and vanilla keep no memory
   std::vector<Stage> stages;            // the tokens first, the output states last
-  std::vector<std::size_t> outputs;     // of each scale, the stage that its last layer makes
-  std::vector<std::int64_t> dilations;  // of all heads, each once, in increasing order
+  std::vector<std::size_t> outputs;     // for each scale, the index of its last layer's output
+  std::vector<std::int64_t> dilations;  // all dilations once, in increasing order
 
-  // True when attention decides which old states are kept. It saw the ones kept before, so the
-  // choice depends on all of the past, however far the kept ones reach.
+  // Returns true when attention decides which old states are kept. Attention read the previously
+  // kept states, so the choice depends on the complete past, even if the kept states themselves are
+  // recent.
   bool keeps_most_used() const { return lengths.compressed_memory > 0 && pool == Pool::kMostUsed; }
   bool accumulates() const { return outputs.back() + 1 < stages.size(); }
-  // The input of a scale's last layer; one more than there are scales: of the output block's.
+  // Returns the input of a scale's last layer. The index after the last scale stands for the output
+  // block.
   const Stage& last_input(std::size_t scale) const {
     return stages[(scale < outputs.size() ? outputs[scale] : stages.size() - 1) - 1];
   }
   bool operator==(const Geometry& other) const;
 };
 
-// Transformer-QL: n_s(i+1) = min(n_w / c, n_s(i)), n_m(i) = n_w - n_s(i), g(i) = c^(i-1),
-// h(i) = n_s / g(i); n_w must divide by c and n_s by g(S).
-// Multi-scale: n_s(i) = n_s / g(i), no memory. Transformer-XL: one scale. Vanilla: one scale, no
-// memory. Compressive: one scale and n_cm compressed states per layer, n_s divides by c.
-// same_length needs a memory.
-// Needs Network::check_layers only. Throws ConfigError that names the rule and the nearest valid
-// lengths.
+// The rules for lengths:
+//   Transformer-QL: n_s(i+1) = min(n_w / c, n_s(i)), n_m(i) = n_w - n_s(i), g(i) = c^(i-1),
+//   h(i) = n_s / g(i); n_w must be divisible by c and n_s by g(S).
+//   Multi-scale: n_s(i) = n_s / g(i), no memory.
+//   Transformer-XL: one scale. Vanilla: one scale, no memory.
+//   Compressive: one scale and n_cm compressed states per layer; n_s is divisible by c.
+//   same_length needs a memory.
+// The network must have passed check_layers(). Throws ConfigError that names the broken rule and
+// the nearest valid lengths.
 Geometry make_geometry(const Network& network, const Lengths& lengths);
 
-// The valid lengths nearest to `lengths`: every length that breaks a rule replaced by the nearest
-// lower valid one (first element) and by the nearest higher one (second element), where there are
-// such. `lengths` itself alone when it is valid; empty when no lengths fit the network.
+// Returns the valid lengths nearest to `lengths`. The first element replaces every length that
+// breaks a rule by the nearest lower valid one, the second by the nearest higher one, if they
+// exist. Returns only `lengths` when these are valid, and nothing when no lengths fit the network.
 std::vector<Lengths> nearest_valid_lengths(const Network& network, const Lengths& lengths);
+
+// Enumerates the inputs of a stage's states, for code that follows states through the network
+// without tensors.
+
+// States `first`, `first` + `step`, ... of a stage. Index 0 is the first state of the segment, -1
+// the newest of the memory. States that became a compressed memory have indexes as if they had
+// stayed in the memory.
+struct StateRun {
+  std::size_t stage = 0;
+  std::int64_t first = 0, count = 1, step = 1;
+};
+
+// Calls visit() for all states that state `index` of a stage's segment is made from, except tokens.
+// For each dilation of a layer, the oldest key comes first; with `oldest_key` only that one is
+// visited. Where the most used states are kept, a run has all states that the key can be.
+void visit_inputs(const Geometry& geometry, std::size_t stage, std::int64_t index, bool oldest_key,
+                  const std::function<void(const StateRun&)>& visit);
+
+// Every step does the same, so a state of the memory is one of the first `new_states` states that
+// the segment had some steps ago. `index` is 0 or more.
+struct Origin {
+  std::int64_t steps_back = 0, index = 0;
+};
+Origin origin_of(const Stage& stage, std::int64_t index);
+
+// Returns the first token of a state, relative to the first token of the current segment. The
+// state's last token is stride - 1 later.
+std::int64_t first_token(const Stage& stage, const Origin& state);
 
 }  // namespace ql::net

@@ -1,18 +1,149 @@
+// Implements reading and writing of model.json, state.json, presets, and config.json of the Python
+// library.
+
 #include "net/model_file.h"
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "base/atomic_file.h"
+#include "base/bytes.h"
 #include "base/error.h"
-#include "net/public_config_internal.h"
+#include "base/file.h"
+#include "base/strings.h"
 
 namespace ql::net {
+
+namespace {
+
+constexpr const char* kFromData = "auto";
+
+void find_conflicts_with_lengths(const Network& network, const std::string& where,
+                                 Conflicts& conflicts) {
+  find_conflicts(network, where, conflicts);
+  try {
+    network.check_layers();
+  } catch (const ConfigError&) {
+    return;  // reported above: no lengths fit such layers
+  }
+  try {
+    make_geometry(network, network.lengths);
+  } catch (const ConfigError& error) {
+    conflicts.add(where, error.what());
+  }
+}
+
+}  // namespace
+
+void check_with_lengths(const Network& network, const std::string& where) {
+  Conflicts conflicts;
+  find_conflicts_with_lengths(network, where, conflicts);
+  conflicts.raise();
+}
+
+std::vector<std::string> network_keys() { return key_names<Network>(); }
+
+std::vector<std::string> network_keys_that_may_change() { return key_names<Network>(kMayChange); }
+
+Network network_from_json(const JsonObject& json) {
+  Conflicts conflicts;
+  Network network = network_from_json(json, conflicts);
+  conflicts.raise();
+  return network;
+}
+
+Network network_from_json(const JsonObject& json, Conflicts& conflicts) {
+  Json plain = json.json();
+  const bool cutoffs_from_data = json.has("cutoffs") && json.at("cutoffs") == kFromData;
+  if (cutoffs_from_data) plain.erase("cutoffs");
+  auto network = read_keys<Network>({plain, json.where()}, conflicts);
+  network.cutoffs_from_data = cutoffs_from_data;
+  if (json.has("d_embed")) {
+    json.integer("d_embed", 1);  // 0 stands for d_model, but not in files
+  }
+  find_conflicts_with_lengths(network, json.where(), conflicts);
+  return network;
+}
+
+Json network_to_json(const Network& network) {
+  Network resolved = network;
+  resolved.d_embed = network.embedding_width();
+  resolved.tie_projs = network.resolved_tie_projs();
+  Json json = write_keys(resolved);
+  if (network.cutoffs_from_data) {
+    json["cutoffs"] = kFromData;
+    json.erase("tie_projs");  // the number of clusters is not known yet
+  }
+  return json;
+}
+
+namespace {
+
+constexpr std::int64_t kFormerSegment = 128;
+
+void require(const JsonObject& json, const char* key, const Json& value, const char* can) {
+  if (json.has(key) && json.at(key) != value) {
+    throw ConfigError(fmt::format("{}: {}", json.where(), key),
+                      fmt::format("is {}; this network has {}", json.at(key).dump(), can));
+  }
+}
+
+}  // namespace
+
+bool is_public_config(const Json& json) {
+  return json.is_object() && json.contains("model_type") && json["model_type"] == "transfo-xl";
+}
+
+Network network_from_public_config(const JsonObject& json) {
+  require(json, "attn_type", 0, "relative attention only, 0");
+  require(json, "layer_norm_epsilon", 1e-5, "1e-5");
+  require(json, "tie_word_embeddings", true, "tied embeddings");
+  require(json, "tie_weight", true, "tied embeddings");
+
+  Network network;
+  network.architecture = Architecture::kTransformerXl;
+  network.scales = {0};
+  network.pre_lnorm = false;
+  network.untie_r = true;
+  network.lengths.segment = kFormerSegment;
+  const auto read = key_reader(json);
+  read("vocab_size", network.vocab_size, {}, kRequired);
+  read("d_model", network.d_model, {}, kRequired);
+  read("n_head", network.n_head, {}, kRequired);
+  read("d_head", network.d_head, {}, kRequired);
+  read("d_inner", network.d_inner, {}, kRequired);
+  read("n_layer", network.scales.front(), {}, kRequired);
+  read("pre_lnorm", network.pre_lnorm);
+  read("untie_r", network.untie_r);
+  read("clamp_len", network.clamp_len);
+  network.clamp_len = network.clamp_len > 0 ? network.clamp_len : -1;
+  read("same_length", network.same_length);
+  read("tgt_len", network.lengths.segment);
+  read("mem_len", network.lengths.memory);
+  read("dropout", network.dropout);
+  read("dropatt", network.dropatt);
+  read("init_std", network.init_std);
+  read("proj_init_std", network.proj_init_std);
+  read("cutoffs", network.cutoffs);  // the library divides by them whatever `adaptive` says
+  read("div_val", network.div_val);
+  read("d_embed", network.d_embed);
+  bool share = true;
+  read("proj_share_all_but_first", share);
+  network.tie_projs.assign(network.cutoffs.size() + 1, share);
+  network.tie_projs.front() = false;
+  read("tie_projs", network.tie_projs);
+  check_with_lengths(network, json.where());
+  return network;
+}
+
 namespace {
 
 constexpr int kModelVersion = 1;
 constexpr const char* kConversion =
     "convert the weights to model.safetensors as share/ql/published-weights.txt says";
 
-// The library's configuration says nothing about the vocabulary or the training.
+// The library's configuration has no entries for the vocabulary and the training.
 ModelFile read_public(const std::filesystem::path& file) {
   const Json json = read_json(file);
   if (!is_public_config(json)) {
@@ -50,15 +181,15 @@ void require_weights(const std::filesystem::path& folder, const std::string& nam
 }
 
 std::filesystem::path model_file_of(const std::filesystem::path& path) {
-  std::error_code unknown;  // read_json finds better words for a path that cannot be reached
+  std::error_code unknown;  // read_json has a better error for an unreachable path
   if (!std::filesystem::is_directory(path, unknown)) return path;
   std::filesystem::path file = path / "model.json";
   if (std::filesystem::exists(file, unknown)) return file;
   const bool run = std::filesystem::exists(path / "best" / "model.json", unknown);
   if (const std::string found = unconverted_weights(path); !found.empty()) {
-    throw Error(path.string(),
-                fmt::format("there is {}, but neither model.json nor config.json", found),
-                fmt::format("put the model's config.json beside it, and {}", kConversion));
+    throw Error(
+        path.string(), fmt::format("there is {}, but neither model.json nor config.json", found),
+        fmt::format("put the model's config.json into the same folder, and {}", kConversion));
   }
   throw Error(path.string(), "no checkpoint is there: model.json is missing",
               run ? fmt::format("give the best one of this run: {}", (path / "best").string())
@@ -95,6 +226,165 @@ Json model_file_to_json(const ModelFile& model) {
   json["training"] = model.training;
   json["provenance"] = model.provenance;
   return json;
+}
+
+namespace {
+
+constexpr int kPresetVersion = 1;
+
+bool contains(const std::vector<std::string>& list, const std::string& text) {
+  return std::find(list.begin(), list.end(), text) != list.end();
+}
+
+// Parses "10k" and "2,2" in the way of options; otherwise the text is JSON, or else a string.
+Json value_from_text(const std::string& key, const std::string& text) {
+  if (network_to_json(Network()).value(key, Json()).is_array()) {
+    if (const auto list = parse_integer_list(text)) return *list;
+  }
+  if (const auto integer = parse_integer(text)) return *integer;
+  try {
+    return parse_json(text, "--set " + key);
+  } catch (const FormatError&) {
+    return text;
+  }
+}
+
+void apply_override(const std::string& assignment, const std::vector<std::string>& training_keys,
+                    Json& network, Json& training) {
+  const std::size_t equals = assignment.find('=');
+  if (equals == std::string::npos || equals == 0) {
+    throw UsageError("--set " + assignment, "expected KEY=VALUE", "for example --set dropout=0.2");
+  }
+  const std::string key = assignment.substr(0, equals);
+  const bool of_network = contains(network_keys(), key);
+  if (!of_network && !contains(training_keys, key)) {
+    std::vector<std::string> known = network_keys();
+    known.insert(known.end(), training_keys.begin(), training_keys.end());
+    const std::string near = nearest(key, known);
+    throw UsageError(
+        "--set " + assignment, fmt::format("unknown key '{}'", key),
+        near.empty() ? "ql-checkpoint(5) lists the keys" : fmt::format("did you mean '{}'?", near));
+  }
+  (of_network ? network : training)[key] = value_from_text(key, assignment.substr(equals + 1));
+}
+
+// Makes a preset from a checkpoint. Keys that the data and the machine decide are left out.
+void preset_from_checkpoint(Json& json, const std::filesystem::path& file) {
+  const ModelFile model = read_model_file(file);
+  Json network = network_to_json(model.network), training = model.training;
+  network.erase("vocab_size");
+  for (const char* key : {"slices", "passes"}) training.erase(key);
+  json = {{"format", "ql-preset"},
+          {"version", kPresetVersion},
+          {"network", network},
+          {"training", training}};
+}
+
+}  // namespace
+
+Preset read_preset(const std::filesystem::path& path, const std::vector<std::string>& overrides,
+                   const std::vector<std::string>& training_keys) {
+  Conflicts conflicts;
+  Preset preset = read_preset(path, overrides, training_keys, conflicts);
+  conflicts.raise();
+  return preset;
+}
+
+Preset read_preset(const std::filesystem::path& path, const std::vector<std::string>& overrides,
+                   const std::vector<std::string>& training_keys, Conflicts& conflicts) {
+  const std::filesystem::path file = model_file_of(path);
+  Json json = read_json(file);
+  if (json.is_object() && json.value("format", Json()) == "ql-model") {
+    preset_from_checkpoint(json, file);
+  }
+  const JsonObject object(json, file.string());
+  object.check_format("ql-preset", kPresetVersion);
+  object.refuse_unknown({"format", "version", "about", "network", "training"});
+  Preset preset;
+  preset.about = object.has("about") ? object.text("about") : "";
+  object.object("network");
+  Json network = object.at("network");
+  preset.training = Json::object();
+  if (object.has("training")) {
+    object.object("training");
+    preset.training = object.at("training");
+  }
+  for (const std::string& assignment : overrides) {
+    apply_override(assignment, training_keys, network, preset.training);
+  }
+  const std::string where = file.string() + (overrides.empty() ? "" : " with --set");
+  preset.network = network_from_json(JsonObject(network, where + ": network"), conflicts);
+  return preset;
+}
+
+namespace {
+
+constexpr const char* kFormat = "ql-training-state";
+constexpr std::int64_t kVersion = 1;
+
+fs::path state_file(const fs::path& folder) { return folder / "state.json"; }
+
+// The file is read in pieces: weights are large, and a mapped file would count as memory of the
+// process. Signals are ignored, because a training that was asked to stop still writes its last
+// checkpoint.
+std::string file_hash(const fs::path& path) { return RandomAccessFile(path).hash(false); }
+
+// The checksum covers the file's text without the checksum.
+std::string checksum_of(Json json) {
+  json.erase("checksum");
+  return content_hash(dump_json(json));
+}
+
+Json read_verified(const fs::path& path) {
+  Json json = read_json(path);
+  const JsonObject object(json, path.string());
+  object.check_format(kFormat, kVersion);
+  object.refuse_unknown({"format", "version", "state", "files", "checksum"});
+  if (object.text("checksum") != checksum_of(json)) {
+    throw FormatError(path.string(), "checksum mismatch: the file is damaged");
+  }
+  return json;
+}
+
+}  // namespace
+
+Json read_state_file(const fs::path& folder) {
+  const fs::path path = state_file(folder);
+  const Json json = read_verified(path);
+  return JsonObject(json, path.string()).at("state");
+}
+
+void check_files(const fs::path& folder, const std::vector<std::string>& files,
+                 const std::string& remedy) {
+  const fs::path path = state_file(folder);
+  const Json json = read_verified(path);
+  const JsonObject hashes = JsonObject(json, path.string()).object("files");
+  for (const std::string& name : files) {
+    if (file_hash(folder / name) != hashes.text(name)) {
+      throw FormatError((folder / name).string(),
+                        "checksum mismatch with state.json: the file is damaged", remedy);
+    }
+  }
+}
+
+bool covers(const fs::path& folder, const std::string& file) {
+  const fs::path path = state_file(folder);
+  const Json json = read_verified(path);
+  return JsonObject(json, path.string()).object("files").has(file);
+}
+
+void write_state_file(const fs::path& folder, const std::string& state,
+                      const std::vector<std::string>& files) {
+  JsonObjectText json, hashes;
+  for (const std::string& name : files) {
+    hashes.add(name, dump_json(file_hash(folder / name)));
+  }
+  json.add("format", dump_json(kFormat));
+  json.add("version", dump_json(kVersion));
+  json.add("state", state);
+  json.add("files", hashes.text());
+  json.add("checksum", dump_json(content_hash(json.text())));
+  write_file_atomically(state_file(folder), json.text());
 }
 
 }  // namespace ql::net

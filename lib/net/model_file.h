@@ -1,39 +1,119 @@
-// model.json of a checkpoint folder, and presets: read without LibTorch. ql-checkpoint(5) has the
-// format.
+// Checkpoint folders without LibTorch: model.json, state.json, presets, and the keys of a network.
+// ql-checkpoint(5) describes the formats.
 #pragma once
 
 #include <filesystem>
+#include <limits>
 #include <optional>
 #include <string>
+#include <vector>
 
-#include "base/conflicts.h"
+#include "base/error.h"
+#include "base/json.h"
+#include "net/geometry.h"
 #include "net/network.h"
-#include "shard/token_info.h"
+#include "shard/manifest.h"
 
 namespace ql::net {
+
+// The keys of the object "network", in the order of the file.
+
+inline constexpr Range kDeviation(0, std::numeric_limits<double>::max(),
+                                  "a finite number of at least 0");
+
+// Context lengths depend on these keys.
+inline constexpr auto kLayerKeys = [](auto& network, const auto& row) {
+  row("scales", network.scales, {1, kMaxLayers}, kRequired);
+  row("output_layers", network.output_layers, {0, kMaxLayers});
+  row("rate", network.rate, {1, kMaxRate});
+};
+
+constexpr auto keys_of(const Network&) {
+  return [](auto& network, const auto& row) {
+    row("architecture", network.architecture, {}, kRequired);
+    row("vocab_size", network.vocab_size, {0, kMaxVocabulary});
+    row("d_model", network.d_model, {1, kMaxWidth}, kRequired);
+    row("n_head", network.n_head, {1, kMaxWidth}, kRequired);
+    row("d_head", network.d_head, {1, kMaxWidth}, kRequired);
+    row("d_inner", network.d_inner, {1, kMaxWidth}, kRequired);
+    kLayerKeys(network, row);
+    row("pool", network.pool);
+    row("pre_lnorm", network.pre_lnorm);
+    row("untie_r", network.untie_r);
+    row("clamp_len", network.clamp_len,
+        {-1, kMaxWidth, "1 to 262144, or -1, which clamps no distance"});
+    row("segment", network.lengths.segment, {}, kRequired);
+    row("memory", network.lengths.memory);
+    row("compressed_memory", network.lengths.compressed_memory);
+    row("compression_loss", network.compression_loss);
+    row("reset_memory_at_documents", network.reset_memory_at_documents);
+    row("dropout", network.dropout, kBelowOne, kMayChange);
+    row("dropatt", network.dropatt, kBelowOne, kMayChange);
+    row("droppath", network.droppath, kBelowOne, kMayChange);
+    row("init_std", network.init_std, kDeviation);
+    row("proj_init_std", network.proj_init_std, kDeviation);
+    row("cutoffs", network.cutoffs);
+    row("div_val", network.div_val, {1, kMaxWidth});
+    row("d_embed", network.d_embed, {0, kMaxWidth});
+    row("proj_same_dim", network.proj_same_dim);
+    row("tie_projs", network.tie_projs);
+    row("encoding", network.encoding);
+    row("attention", network.attention);
+    row("same_length", network.same_length);
+    row("attention_window", network.attention_window, {0, kMaxLength});
+    row("attention_dilation", network.attention_dilation, {1, kMaxLength});
+    row("query_only_pooling", network.query_only_pooling);
+    row("learned_join", network.learned_join);
+    row("scale_widths", network.scale_widths, {1, kMaxWidth});
+  };
+}
+
+// Adds the conflicts that Network::check() would throw.
+void find_conflicts(const Network& network, const std::string& where, Conflicts& conflicts);
+
+// Calls Network::check(), and checks that the lengths of training fit.
+void check_with_lengths(const Network& network, const std::string& where);
+
+// Does the same as network_from_json(), but adds the conflicts of check_with_lengths() to
+// `conflicts`.
+Network network_from_json(const JsonObject& json, Conflicts& conflicts);
+
+// Reads the configuration that a popular Python library stores with Transformer-XL weights
+// (config.json with the keys of its TransfoXLConfig).
+
+// Returns true for such a configuration: its "model_type" is "transfo-xl".
+bool is_public_config(const Json& json);
+
+// Returns the network: architecture transformer-xl, memory mem_len, segment tgt_len (newer files
+// lack it: then 128, the library's former default). Keys about generation and about the library
+// itself are ignored. Throws ConfigError that names the key for features that this network does not
+// have, such as another attention, and for lengths that do not fit.
+Network network_from_public_config(const JsonObject& json);
+
+// model.json of a checkpoint folder, and presets.
 
 // {"format": "ql-model", "version": 1, "network": {...}, "vocabulary": {...}, "training": {...},
 //  "provenance": {...}}
 struct ModelFile {
   Network network;
   std::optional<shard::VocabularyInfo> vocabulary;  // of the training data
-  // The vocabulary's file, which lies beside model.json in a checkpoint; "" where it is not known.
-  // Reading leaves it out.
+  // The content of the vocabulary's file, which a checkpoint has next to model.json; "" if it is
+  // unknown. Reading leaves it empty.
   std::string vocabulary_text;
   Json training;  // lib/train's configuration, as resolved
   Json provenance;
 };
 
-// Returns the model.json of a checkpoint folder, and any other path as it is. Throws Error for a
+// Returns the model.json of a checkpoint folder, and any other path unchanged. Throws Error for a
 // folder without one, and says where the run's checkpoints are.
 std::filesystem::path model_file_of(const std::filesystem::path& path);
 
-// Returns the name of the file in which a folder has published weights that have to be converted:
-// PyTorch's, or an index of several files; "" where it has none.
+// Returns the name of a file with published weights that must be converted first (PyTorch's, or an
+// index of several files), or "" if the folder has none.
 std::string unconverted_weights(const std::filesystem::path& folder);
 
-// Throws Error, in the name of `name`, for a folder without model.safetensors. It says how weights
-// of other files are converted.
+// Throws Error about `name` for a folder without model.safetensors, and says how weights in other
+// files are converted.
 void require_weights(const std::filesystem::path& folder, const std::string& name);
 
 // `path` is a checkpoint folder or its model.json.
@@ -46,16 +126,37 @@ struct Preset {
   Network network;
   Json training;
 };
-// `path` is a preset, or a checkpoint folder or its model.json: then the vocabulary's size is left
-// to the data, and the division of the work to the machine. `network` of a preset may leave
-// vocab_size out. `overrides` are KEY=VALUE pairs of --set: a key of "network" or of "training"
-// (the names do not overlap), the value as JSON or plain text. An unknown key is a UsageError with
-// the nearest one; `training_keys` are the keys lib/train knows.
+// Reads a preset, or makes one from a checkpoint folder or its model.json, without the vocabulary's
+// size, which the data decide, and the division of the work, which the machine decides. `network`
+// of a preset may lack vocab_size. `overrides` are KEY=VALUE pairs of --set: a key of "network" or
+// of "training" (no name is in both), and the value as JSON or plain text. An unknown key is a
+// UsageError with the nearest one; `training_keys` are the keys that lib/train knows.
 Preset read_preset(const std::filesystem::path& path, const std::vector<std::string>& overrides,
                    const std::vector<std::string>& training_keys);
-// Does the same, but adds what is wrong with the network to `conflicts`; such a network is good for
-// nothing else.
+// Does the same, but adds the network's conflicts to `conflicts`. A network with conflicts must not
+// be used further.
 Preset read_preset(const std::filesystem::path& path, const std::vector<std::string>& overrides,
                    const std::vector<std::string>& training_keys, Conflicts& conflicts);
+
+// state.json of a checkpoint folder: the state of the training, and the hashes of the other files.
+// ql-checkpoint(5) describes the format.
+
+// Returns the object "state". Throws FormatError unless the file has its format and checksum,
+// UnknownVersion for another release's, and SystemError when it cannot be read.
+Json read_state_file(const std::filesystem::path& folder);
+
+// Throws as read_state_file() does, also for each missing file, and FormatError with `remedy` for a
+// file whose hash differs from the one in state.json.
+void check_files(const std::filesystem::path& folder, const std::vector<std::string>& files,
+                 const std::string& remedy = "");
+
+// Returns true when state.json has a hash of this file. Throws as read_state_file() does.
+bool covers(const std::filesystem::path& folder, const std::string& file);
+
+// Writes state.json with the hashes of existing files. `state` is the text of an object, as
+// dump_json() makes it. A stop signal does not interrupt it, because a checkpoint is written after
+// such a signal.
+void write_state_file(const std::filesystem::path& folder, const std::string& state,
+                      const std::vector<std::string>& files);
 
 }  // namespace ql::net

@@ -1,9 +1,16 @@
+// Implements the rules that the keys of a network must obey, and the names of enumerations.
+
 #include "net/network.h"
 
+#include <algorithm>
 #include <array>
 #include <numeric>
 
+#include "base/error.h"
+#include "net/model_file.h"
+
 namespace ql::net {
+
 namespace {
 
 constexpr std::array kShortNames{"ql", "xl", "compressive", "multiscale", "vanilla"};
@@ -12,7 +19,7 @@ constexpr std::array kShortNames{"ql", "xl", "compressive", "multiscale", "vanil
 
 std::vector<bool> Network::resolved_tie_projs() const {
   if (!tie_projs.empty()) return tie_projs;
-  // The public training script ties all projections but that of the most frequent ids.
+  // The public training script ties all projections except that of the most frequent ids.
   std::vector<bool> resolved(cutoffs.size() + 1, true);
   resolved.front() = false;
   return resolved;
@@ -73,3 +80,294 @@ std::optional<net::Architecture> find_named(std::string_view name) {
 }
 
 }  // namespace ql
+
+namespace ql::net {
+
+// Each function checks the rules for a group of keys.
+
+namespace {
+
+// Adds conflicts about one place.
+struct Report {
+  const std::string& where;
+  Conflicts& conflicts;
+  void operator()(const std::string& what, const std::string& remedy = "",
+                  const std::string& setting = "") const {
+    conflicts.add(where, what, remedy, setting);
+  }
+};
+
+void check_encoding(const Network& network, const Report& report) {
+  if (network.clamp_len == 0) {
+    report("clamp_len is 0, must be at least 1", "-1 clamps no distance", "clamp_len=-1");
+  }
+  if (network.encoding == Encoding::kShaw && network.clamp_len < 0) {
+    report("encoding is shaw, but clamp_len is not set",
+           "set it to the largest distance that gets a vector of its own");
+  }
+  if (network.encoding != Encoding::kAbsolute) return;
+  if (network.architecture != Architecture::kVanilla) {
+    report(
+        fmt::format("encoding is absolute, but this network is {}", to_text(network.architecture)),
+        "a place in the segment says nothing about a memory or a pooled state: use "
+        "it with vanilla",
+        "encoding=transformer-xl");
+  }
+  if (network.clamp_len > 0) {
+    report("clamp_len is set, but encoding is absolute", "it has no distances: leave clamp_len out",
+           "clamp_len=-1");
+  }
+}
+
+void check_attention(const Network& network, const Report& report) {
+  if (network.same_length) {
+    if (network.attention_window > 0) {
+      report("same_length and attention_window are both set",
+             "each says how many keys a query sees: leave one out", "attention_window=0");
+    }
+    if (!keeps_memory(network.architecture)) {
+      report(fmt::format("same_length is set, but a {} network keeps no memory",
+                         to_text(network.architecture)),
+             "use attention_window", "same_length=false");
+    }
+  }
+  if (!network.attention_dilation.empty()) {
+    if (network.attention_window == 0) {
+      report("attention_dilation is set, but attention_window is not",
+             "it spreads the keys of that window", "attention_dilation=[]");
+    }
+    const auto heads = static_cast<std::int64_t>(network.attention_dilation.size());
+    if (heads != network.n_head) {
+      report(
+          fmt::format("attention_dilation has {} values, expected {}: one a "
+                      "head",
+                      heads, network.n_head));
+    }
+  }
+  if (network.attention != Attention::kLinear) return;
+  if (network.same_length || network.attention_window > 0) {
+    report(fmt::format("attention is linear, but {} is set",
+                       network.same_length ? "same_length" : "attention_window"),
+           "linear attention sums over all keys of the window: leave it out",
+           network.same_length ? "same_length=false" : "attention_window=0");
+  }
+  if (network.encoding == Encoding::kShaw) {
+    report("attention is linear, but encoding is shaw",
+           "feature maps know no distances: use transformer-xl or absolute",
+           "encoding=transformer-xl");
+  }
+  if (network.pool == Pool::kMostUsed) {
+    report("attention is linear, but pool is most-used",
+           "it has no probabilities to choose by: use another pool", "pool=max");
+  }
+  if (network.dropatt > 0) {
+    report(fmt::format("attention is linear, but dropatt is {}", network.dropatt),
+           "it has no probabilities to drop: set dropatt to 0", "dropatt=0");
+  }
+}
+
+std::vector<std::string> names_of_pools_of_scales() {
+  std::vector<std::string> names = all_names<Pool>();
+  const auto is_other = [](const std::string& name) {
+    return !compresses_scales(*find_named<Pool>(name));
+  };
+  names.erase(std::remove_if(names.begin(), names.end(), is_other), names.end());
+  return names;
+}
+
+void check_compression(const Network& network, const Report& report) {
+  if (!compresses_scales(network.pool) && network.architecture != Architecture::kCompressive) {
+    report(fmt::format("pool is {}, which only a compressive network has; this one is {}",
+                       to_text(network.pool), to_text(network.architecture)),
+           fmt::format("use {}", fmt::join(names_of_pools_of_scales(), " or ")), "pool=max");
+  }
+  if (network.compression_loss == CompressionLoss::kAutoEncoding && !network.learns_compression()) {
+    report(fmt::format("compression_loss is auto-encoding, which decodes what a "
+                       "convolution compressed; pool is {}",
+                       to_text(network.pool)),
+           "leave compression_loss out, or set the pool of a compressive network to "
+           "convolution or dilated-convolution",
+           "compression_loss=attention-reconstruction");
+  }
+}
+
+void check_scale_widths(const Network& network, const Report& report) {
+  const std::vector<std::int64_t>& widths = network.scale_widths;
+  if (widths.empty()) return;
+  const char* const remedy =
+      "give d_model for the finest scale, then the width of every coarser one";
+  if (widths.size() != network.scales.size()) {
+    report(fmt::format("scale_widths has {} values, expected {}: one a scale", widths.size(),
+                       network.scales.size()),
+           remedy, "scale_widths=[]");
+    return;
+  }
+  if (widths.front() != network.d_model) {
+    report(fmt::format("scale_widths begins with {}, expected d_model, {}", widths.front(),
+                       network.d_model),
+           remedy);
+  }
+  for (const std::int64_t width : widths) {
+    if (width % 2 != 0) {
+      report(fmt::format("scale_widths: {} must be even", width),
+             "half of a position's encoding are sines, half cosines");
+      return;
+    }
+    const std::int64_t inner = network.d_inner * width / network.d_model;
+    if (network.d_inner * width % network.d_model != 0 || inner > kMaxWidth) {
+      report(fmt::format("scale_widths: {} makes d_inner {} * {} / {}, which must be a "
+                         "whole number up to {}",
+                         width, network.d_inner, width, network.d_model, kMaxWidth),
+             "use another width");
+      return;
+    }
+  }
+}
+
+void check_query_only_pooling(const Network& network, const Report& report) {
+  if (!network.query_only_pooling) return;
+  if (network.scales.size() == 1) {
+    report("query_only_pooling is set, but there is one scale only",
+           "nothing is pooled between scales: leave it out", "query_only_pooling=false");
+  }
+  if (network.same_length || network.attention_window > 0) {
+    report(fmt::format("query_only_pooling and {} are both set",
+                       network.same_length ? "same_length" : "attention_window"),
+           "a window of states from two scales has no common length to limit: leave one "
+           "out",
+           "query_only_pooling=false");
+  }
+}
+
+void check_learned_join(const Network& network, const Report& report) {
+  if (network.learned_join && network.scales.size() == 1) {
+    report("learned_join is set, but there is one scale only", "nothing is joined: leave it out",
+           "learned_join=false");
+  }
+}
+
+// Reports the first wrong cutoff only: it may be the reason why later ones look wrong.
+void check_cutoffs(const Network& network, const Report& report) {
+  std::int64_t width = network.embedding_width();
+  std::int64_t previous = 0;
+  for (const std::int64_t cutoff : network.cutoffs) {
+    if (cutoff <= previous) {
+      return report(fmt::format("cutoffs: {} follows {}, each must be greater than the one "
+                                "before and than 0",
+                                cutoff, previous),
+                    "give them in increasing order, as in [2000, 10000]");
+    }
+    if (network.vocab_size > 0 && cutoff >= network.vocab_size) {
+      return report(fmt::format("cutoffs: {} is not below the {} entries of the vocabulary", cutoff,
+                                network.vocab_size),
+                    "qltrain --set cutoffs=auto chooses them for its data");
+    }
+    width /= network.div_val;
+    if (width < 1) {
+      return report(fmt::format("div_val is {}: nothing is left of d_embed {} in the cluster "
+                                "from {} on",
+                                network.div_val, network.embedding_width(), cutoff),
+                    "use a smaller div_val or fewer cutoffs");
+    }
+    previous = cutoff;
+  }
+}
+
+void check_clusters(const Network& network, const Report& report) {
+  if (network.cutoffs_from_data && network.vocab_size > 0) {
+    report("cutoffs is auto, but the vocabulary is set",
+           "leave vocab_size out, for qltrain to choose both for its data, or name the "
+           "cutoffs",
+           "vocab_size=0");
+  }
+  check_cutoffs(network, report);
+  const std::size_t clusters = network.cutoffs.size() + 1;
+  if (!network.tie_projs.empty() && network.tie_projs.size() != clusters) {
+    report(fmt::format("tie_projs has {} values, expected {}: one a cluster",
+                       network.tie_projs.size(), clusters),
+           "", "tie_projs=[]");
+  }
+}
+
+// `in_range` is true when the numbers of layers are in the ranges of their keys.
+void check_scales(const Network& network, bool in_range, const Report& report) {
+  const std::string name = to_text(network.architecture);
+  if (network.scales.empty()) {
+    return report("scales is empty", "give the layers of every scale, as in [3, 3]");
+  }
+  if (!in_range) return;
+  const std::int64_t total = network.layers();
+  check_range(report.where, "the number of layers in all", total, {1, kMaxLayers},
+              report.conflicts);
+  if (!has_scales(network.architecture)) {
+    if (network.scales.size() != 1) {
+      report(
+          fmt::format("a {} network has one scale, scales names {}", name, network.scales.size()),
+          fmt::format("give all its layers as one number: [{}]", total),
+          fmt::format("scales=[{}]", total));
+    }
+    if (network.output_layers != 0) {
+      report(fmt::format("a {} network has no output layers, output_layers is {}", name,
+                         network.output_layers),
+             fmt::format("count them in scales: [{}]", total), "output_layers=0");
+    }
+  }
+  if ((network.scales.size() > 1 || network.architecture == Architecture::kCompressive) &&
+      network.rate < 2) {
+    report(fmt::format("rate is {}, a {} network compresses by 2 or more", network.rate, name), "",
+           "rate=2");
+  }
+}
+
+}  // namespace
+
+void Network::check_layers(const std::string& where) const {
+  Conflicts conflicts;
+  kLayerKeys(*this, key_checker(where, conflicts));
+  check_scales(*this, conflicts.size() == 0, {where, conflicts});
+  conflicts.raise();
+}
+
+void find_conflicts(const Network& network, const std::string& where, Conflicts& conflicts) {
+  const Report report{where, conflicts};
+  // Some rules compute with values, which must be in their ranges first.
+  Conflicts ranges;
+  kLayerKeys(network, key_checker(where, ranges));
+  const bool layers_in_range = ranges.size() == 0;
+  check_keys(where, network, ranges);
+  const bool in_range = ranges.size() == 0;
+  check_keys(where, network, conflicts);
+  check_scales(network, layers_in_range, report);
+  if (in_range) {
+    check_range(where, "n_head * d_head", network.n_head * network.d_head, {1, kMaxWidth},
+                conflicts);
+    check_scale_widths(network, report);
+    check_clusters(network, report);
+  }
+  if (network.d_model % 2 != 0) {
+    report(fmt::format("d_model is {}, must be even", network.d_model),
+           "half of a position's encoding are sines, half cosines");
+  }
+  check_encoding(network, report);
+  check_compression(network, report);
+  if (network.reset_memory_at_documents && !keeps_memory(network.architecture)) {
+    report(fmt::format("reset_memory_at_documents is true, but a {} network keeps no memory",
+                       to_text(network.architecture)),
+           "set it to false", "reset_memory_at_documents=false");
+  }
+  if (network.droppath > 0 && network.scales.size() == 1) {
+    report(fmt::format("droppath is {}, but there is one scale only", network.droppath),
+           "droppath leaves scales out: set it to 0", "droppath=0");
+  }
+  check_attention(network, report);
+  check_query_only_pooling(network, report);
+  check_learned_join(network, report);
+}
+
+void Network::check(const std::string& where) const {
+  Conflicts conflicts;
+  find_conflicts(*this, where, conflicts);
+  conflicts.raise();
+}
+
+}  // namespace ql::net

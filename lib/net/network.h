@@ -1,6 +1,6 @@
-// A network of the Transformer-QL family as configured: what model.json and the presets hold.
-// No tensors here: qlctx reads it, and the model (lib/nn) is built from it.
-// Key names follow the paper's appendix E where it has one.
+// The configuration of a network: the content of model.json and the presets, without tensors. qlctx
+// reads it, and lib/nn builds the model from it. Key names follow the paper's appendix E where it
+// has one.
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/json.h"
-#include "base/names.h"
+#include "base/strings.h"
 
 namespace ql::net {
 
@@ -20,28 +20,29 @@ constexpr auto names_of(Architecture) {
   return std::array{"transformer-ql", "transformer-xl", "compressive", "multi-scale", "vanilla"};
 }
 
-// The compression between two scales (paper, section 2.3: f_c; max or mean), and the Compressive
-// Transformer's compression of old memories (any; Rae et al., 2020).
+// The compression between two scales (paper, section 2.3: f_c; max or mean), and that of old
+// memories in the Compressive Transformer (any of these; Rae et al., 2020).
 enum class Pool { kMax, kMean, kConvolution, kDilatedConvolution, kMostUsed };
 constexpr auto names_of(Pool) {
   return std::array{"max", "mean", "convolution", "dilated-convolution", "most-used"};
 }
-// Scales are compressed number by number, without parameters or a look at the attention.
+// Returns true for a compression of scales, which works element by element, without parameters and
+// without attention.
 constexpr bool compresses_scales(Pool pool) { return pool == Pool::kMax || pool == Pool::kMean; }
-// A compressed state is made of states from all over the step that left the memory, not of `rate`
-// neighbours.
+// Returns true when a compressed state is made of evicted states from anywhere in the step, instead
+// of `rate` neighbours.
 constexpr bool spreads(Pool pool) {
   return pool == Pool::kDilatedConvolution || pool == Pool::kMostUsed;
 }
 
-// A learned compression is taught by one of two aims: attention over the compressed states gives
-// what it gave over the old ones, or the old ones can be decoded from them.
+// A learned compression is trained with one of two losses: attention over the compressed states
+// gives the same result as over the old ones, or the old ones can be decoded from them.
 enum class CompressionLoss { kAttentionReconstruction, kAutoEncoding };
 constexpr auto names_of(CompressionLoss) {
   return std::array{"attention-reconstruction", "auto-encoding"};
 }
 
-// The encoding tells a query where a key stands.
+// The encoding gives attention the positions of queries and keys.
 enum class Encoding {
   kTransformerXl,  // sinusoids of the distance, projected, and biases u and v (Dai et al., 2019)
   kShaw,           // a learned vector for each distance up to clamp_len (Shaw et al., 2018)
@@ -49,15 +50,15 @@ enum class Encoding {
 };
 constexpr auto names_of(Encoding) { return std::array{"transformer-xl", "shaw", "absolute"}; }
 
-// A query weighs the values by one of these.
+// The kind of attention decides how a query weighs the values.
 enum class Attention {
   kSoftmax,
   kLinear  // by products of feature maps, in time linear in the window (Katharopoulos et al., 2020)
 };
 constexpr auto names_of(Attention) { return std::array{"softmax", "linear"}; }
 
-// The lengths that may differ between training and evaluation. A struct, so that two integers can
-// never be swapped.
+// The lengths that may differ between training and evaluation. They are a struct, so that integers
+// cannot be swapped.
 struct Lengths {
   std::int64_t segment = 0;            // n_s, tokens
   std::int64_t memory = 0;             // n_m, states of scale 1
@@ -78,90 +79,91 @@ struct Network {
   std::int64_t d_inner = 0;
   std::vector<std::int64_t> scales;  // layers of scale 1, 2, ...; one entry for XL and vanilla
   // d_model of every scale, the finest first (Donahue et al., 2019; the paper, section 4.2);
-  // d_inner grows in proportion. Empty: all scales have d_model.
+  // d_inner grows in proportion. If it is empty, all scales have d_model.
   std::vector<std::int64_t> scale_widths;
   std::int64_t output_layers = 0;  // after accumulation; 0 for XL, vanilla, Compressive
   std::int64_t rate = 2;           // compression rate c
   Pool pool = Pool::kMax;
-  // The first layer of a coarser scale: pooled states make the queries alone, keys and values come
-  // from the states that were pooled (Dai et al., 2020, section 2.1; the paper, section 4.2).
+  // In the first layer of a coarser scale, pooled states make the queries only; keys and values
+  // come from the states before pooling (Dai et al., 2020, section 2.1; the paper, section 4.2).
   bool query_only_pooling = false;
   // Every scale's states go through a learned map before the scales are averaged (line 16 of the
-  // paper's algorithm 1); the maps begin as the identity, so the join begins as the paper's
-  // average.
+  // paper's algorithm 1). The maps are initialized as the identity, so training begins with the
+  // paper's average.
   bool learned_join = false;
   CompressionLoss compression_loss = CompressionLoss::kAttentionReconstruction;
   bool pre_lnorm = true;
-  bool untie_r = false;         // every layer its own biases u and v
-  std::int64_t clamp_len = -1;  // distances beyond it count as it; -1: all are told apart
+  bool untie_r = false;         // every layer has its own biases u and v
+  std::int64_t clamp_len = -1;  // longer distances count as this one; -1: no limit
   Encoding encoding = Encoding::kTransformerXl;
   Attention attention = Attention::kSoftmax;
   bool same_length = false;           // every query sees as many keys as the memory has states
-  std::int64_t attention_window = 0;  // keys that a query sees at most; 0: all before it
-  std::vector<std::int64_t> attention_dilation;  // of each head's window; empty: 1
+  std::int64_t attention_window = 0;  // most keys that a query sees; 0: all before it
+  std::vector<std::int64_t> attention_dilation;  // for each head; empty: 1
   Lengths lengths;                               // n_s, n_m, n_cm of training
-  // Memories forget what belongs to another document than the segment's first token
-  // (nn/document_reset_internal.h).
+  // Memories of another document than that of the segment's first token are reset (nn/memory.h).
   bool reset_memory_at_documents = false;
   double dropout = 0.0;
   double dropatt = 0.0;
   double droppath = 0.0;
   double init_std = 0.02;
   double proj_init_std = 0.01;  // of projections between embeddings and d_model
-  // Adaptive input and softmax (net/clusters.h). Without cutoffs the softmax is a plain one.
+  // Adaptive input and softmax (net/cost.h). Without cutoffs the softmax is a plain one.
   std::vector<std::int64_t> cutoffs;  // first ids of the second cluster, the third, ...
-  bool cutoffs_from_data = false;     // of a preset: to be chosen for the training data
+  bool cutoffs_from_data = false;     // in a preset: chosen later for the training data
   std::int64_t div_val = 1;           // each cluster's embeddings are narrower by this factor
   std::int64_t d_embed = 0;           // of the first cluster; 0: d_model
   bool proj_same_dim = true;          // project embeddings of d_model, too, when div_val > 1
-  std::vector<bool> tie_projs;  // a cluster's two projections are one; empty: all but the first
+  std::vector<bool>
+      tie_projs;  // a cluster's two projections are shared; empty: all except the first
 
-  // tie_projs, with its default written out.
+  // Returns tie_projs, with its default written out.
   std::vector<bool> resolved_tie_projs() const;
   std::int64_t embedding_width() const { return d_embed > 0 ? d_embed : d_model; }
 
-  // d_model of a scale, counted from 0, or of the output block behind the last one.
+  // Returns d_model of a scale, counted from 0, or of the output block, which follows the last
+  // scale.
   std::int64_t width_of(std::size_t scale) const;
-  // Tells whether a map stands between the states of a scale and the join of all scales.
+  // Returns true when the states of a scale are mapped before all scales are joined.
   bool maps_into_join(std::size_t scale) const;
-  // The network with d_model and d_inner as its layers there have them.
+  // Returns the network with the d_model and d_inner of a scale's layers.
   Network of_scale(std::size_t scale) const;
 
-  // Layers with parameters: all scales and the output block.
+  // Returns the number of layers with parameters: all scales and the output block.
   std::int64_t layers() const;
 
-  // True when every layer has a convolution that compresses its old memories; the second, when it
-  // has a decoder for them as well.
+  // Return true when every layer has a convolution that compresses its old memories, and when it
+  // also has a decoder for them.
   bool learns_compression() const;
   bool learns_decoder() const;
 
-  // Throws ConfigError naming the key and the cure when a value is outside its range or does not
-  // fit the others. `where` is the file the values came from. Lengths are checked by make_geometry.
+  // Throws ConfigError with the key and a remedy when a value is outside its range or does not fit
+  // the others. `where` is the file that the values came from. make_geometry() checks lengths.
   void check(const std::string& where = "") const;
-  // The part of check() that context lengths depend on: layers, scales, rate.
+  // Does the part of check() that context lengths depend on: layers, scales, rate.
   void check_layers(const std::string& where = "") const;
 };
 
-// False for Multi-scale and vanilla.
+// Returns false for Multi-scale and vanilla.
 bool keeps_memory(Architecture architecture);
-// True for Transformer-QL and Multi-scale.
+// Returns true for Transformer-QL and Multi-scale.
 bool has_scales(Architecture architecture);
 
-// Bounds that keep every product of sizes inside 64 bits.
+// These bounds keep every product of sizes inside 64 bits.
 constexpr std::int64_t kMaxLayers = 4096;
 constexpr std::int64_t kMaxRate = 4096;
 constexpr std::int64_t kMaxWidth = std::int64_t{1} << 18;  // d_model, d_inner, n_head * d_head
 constexpr std::int64_t kMaxVocabulary = std::int64_t{1} << 31;
 
-// qlctx's names: "ql", "xl", "compressive", "multiscale", "vanilla".
+// Returns qlctx's name: "ql", "xl", "compressive", "multiscale" or "vanilla".
 std::string to_short_text(Architecture architecture);
 
-// The "network" object of model.json and presets, checked with check() and make_geometry.
-// Unknown keys are refused with the nearest one. Keys left out take the defaults above;
-// architecture, d_model, n_head, d_head, d_inner, scales and segment have none.
+// Reads the "network" object of model.json and presets, and checks it with check() and
+// make_geometry(). Unknown keys are refused with the nearest one. Missing keys take the defaults
+// above; architecture, d_model, n_head, d_head, d_inner, scales and segment have none.
 Network network_from_json(const JsonObject& json);
 Json network_to_json(const Network& network);
-// The keys of that object, and those of which a resumed training may have other values.
+// Return the keys of that object, and the keys that may have other values in a resumed training.
 std::vector<std::string> network_keys();
 std::vector<std::string> network_keys_that_may_change();
 
@@ -171,7 +173,7 @@ using ql::to_text;
 
 namespace ql {
 
-// Takes the short names as well.
+// Accepts the short names, too.
 template <>
 std::optional<net::Architecture> find_named(std::string_view name);
 

@@ -1,3 +1,5 @@
+// Implements the search for plans: divisions of layers, grids of lengths, and the cheapest front.
+
 #include "net/plan.h"
 
 #include <algorithm>
@@ -6,13 +8,13 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/signals.h"
+#include "base/process.h"
 
 namespace ql::net {
 namespace {
 
-// Appends all ways to give `layers` layers to `scales` further scales, at least one each; what is
-// left is the output block.
+// Appends all ways to distribute `layers` layers over `scales` further scales, at least one each;
+// the remaining layers form the output block.
 void divide(Network& network, std::int64_t layers, std::size_t scales,
             std::vector<Network>& divisions) {
   if (scales == 0) {
@@ -28,7 +30,7 @@ void divide(Network& network, std::int64_t layers, std::size_t scales,
   }
 }
 
-// 1, 2, 3, 4, 6, 8, 12, ... times `unit`, from `minimum` on until `enough` is reached.
+// Returns 1, 2, 3, 4, 6, 8, 12, ... times `unit`, from `minimum` on until `enough` is reached.
 std::vector<std::int64_t> grid(std::int64_t unit, std::int64_t minimum, std::int64_t enough) {
   std::vector<std::int64_t> lengths;
   for (std::int64_t power = 1; lengths.empty() || lengths.back() < enough; power *= 2) {
@@ -44,7 +46,7 @@ std::vector<std::int64_t> grid(std::int64_t unit, std::int64_t minimum, std::int
   return lengths;
 }
 
-// "Cheaper" looks at these; operations are rounded as they are printed.
+// The price of a plan. Operations are rounded in the same way as they are printed.
 struct Price {
   std::int64_t operations = 0;
   std::int64_t memory_states = 0;
@@ -59,10 +61,11 @@ Price price_of(const Cost& cost) {
   return {std::llround(cost.forward_flops_per_token), cost.memory_states};
 }
 
-// True when `a` is printed in the place of `b`, which costs the same.
+// Returns true when `a` is printed instead of `b`, which costs the same.
 bool preferred(const Plan& a, const Plan& b) {
   const auto rank = [](const Plan& plan) {
-    std::vector<std::int64_t> layers = plan.network.scales;  // most at the finest scale: negated
+    std::vector<std::int64_t> layers =
+        plan.network.scales;  // negated, because more layers at the finest scale win
     std::transform(layers.begin(), layers.end(), layers.begin(), std::negate<>());
     return std::make_tuple(plan.network.scales.size(), layers, plan.network.rate,
                            plan.lengths.segment, -plan.lengths.memory,
@@ -71,10 +74,10 @@ bool preferred(const Plan& a, const Plan& b) {
   return rank(a) < rank(b);
 }
 
-// The plans that no other undercuts, so far.
+// The plans found until now that no other plan undercuts.
 class Front {
  public:
-  // True when a plan of this price can still enter; it may yet lose to an equal one.
+  // Returns true when a plan of this price can still enter. It may then lose to one of equal price.
   bool admits(const Price& price) const {
     return std::none_of(plans_.begin(), plans_.end(), [&](const Plan& plan) {
       const Price other = price_of(plan.cost);
@@ -82,7 +85,7 @@ class Front {
     });
   }
 
-  // Requires admits().
+  // The plan's price must be admitted.
   void add(const Plan& plan) {
     const Price price = price_of(plan.cost);
     for (Plan& other : plans_) {
@@ -109,8 +112,8 @@ class Front {
   std::vector<Plan> plans_;
 };
 
-// Lengths of one network that differ in the last one only and grow. Of these, only the shortest
-// that reach far enough matter: longer ones cost more.
+// Lengths of one network that grow and differ in the last length only. Only the shortest ones that
+// reach far enough matter, because longer ones cost more.
 struct Chain {
   const Network* network = nullptr;
   std::vector<Lengths> lengths;
@@ -153,12 +156,12 @@ std::vector<Chain> chains_of(const Network& network, std::int64_t context,
   return chains;
 }
 
-// No less than the exact context. Looking it up takes no time; the exact length of limited windows
-// takes long where there are many of them.
+// Returns an upper bound of the exact context. It is fast to compute, while exact lengths of many
+// limited windows take long.
 double most_context(const Geometry& geometry) {
   double tokens = static_cast<double>(geometry.lengths.segment);
   for (const Stage& stage : geometry.stages) {
-    std::int64_t farthest = stage.window() * geometry.rate;  // of pooling and accumulation
+    std::int64_t farthest = stage.window() * geometry.rate;  // by pooling and accumulation
     if (stage.feeds_layer()) {
       farthest = stage.window();
       if (stage.span > 0) {
@@ -166,15 +169,15 @@ double most_context(const Geometry& geometry) {
       }
     }
     if (stage.compressed_memory > 0) {
-      // All that a step compressed may lie in one place.
+      // All states that a step compressed may be in one place of the memory.
       farthest = farthest * (geometry.rate + 1) + stage.segment;
     }
-    tokens += static_cast<double>(farthest) * static_cast<double>(stage.granularity);
+    tokens += static_cast<double>(farthest) * static_cast<double>(stage.stride);
   }
   return tokens;
 }
 
-// Offers the first lengths that reach `context` tokens.
+// Offers the first lengths of the chain that reach `context` tokens.
 void search(const Chain& chain, std::int64_t context, Front& front) {
   for (const Lengths& lengths : chain.lengths) {
     check_for_stop();
@@ -191,7 +194,7 @@ void search(const Chain& chain, std::int64_t context, Front& front) {
   }
 }
 
-// Takes back what the architecture cannot have.
+// Resets the keys that the architecture cannot have.
 void make_possible(Network& network) {
   if (network.architecture != Architecture::kCompressive) {
     network.pool = compresses_scales(network.pool) ? network.pool : Pool::kMax;
@@ -250,13 +253,14 @@ std::vector<Plan> cheapest_plans(const std::vector<Network>& networks, std::int6
   std::vector<Chain> chains;
   for (const Network& network : networks) {
     network.check();
-    // Without recurrence a segment's first position sees nothing before it.
+    // Without recurrence the first position of a segment sees nothing before it.
     if (keeps_memory(network.architecture)) {
       const std::vector<Chain> own = chains_of(network, context, segments);
       chains.insert(chains.end(), own.begin(), own.end());
     }
   }
-  // The cheap ones first: they spare the exact lengths of long segments, which take longest.
+  // Cheap chains come first, because they avoid computing the exact lengths of long segments, which
+  // take longest.
   std::stable_sort(chains.begin(), chains.end(), [](const Chain& a, const Chain& b) {
     return a.least_operations < b.least_operations;
   });

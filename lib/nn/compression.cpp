@@ -1,4 +1,6 @@
-#include "nn/compression_internal.h"
+// Pooling, accumulation, and the compressed memories and losses of compression.h.
+
+#include "nn/compression.h"
 
 #include <ATen/core/grad_mode.h>
 
@@ -8,12 +10,72 @@
 
 #include "kernels/attention.h"
 #include "kernels/projection.h"
-#include "nn/pooling_internal.h"
 
 namespace ql::nn {
+
+at::Tensor compress(const at::Tensor& states, net::Pool pool, std::int64_t rate) {
+  const at::Tensor groups = states.unflatten(1, {states.size(1) / rate, rate});
+  switch (pool) {
+    case net::Pool::kMax:
+      return groups.amax(2);
+    case net::Pool::kMean:
+      return groups.mean(2);
+    case net::Pool::kConvolution:
+    case net::Pool::kDilatedConvolution:
+    case net::Pool::kMostUsed:
+      break;
+  }
+  throw std::logic_error("not a compression of scales");
+}
+
+at::Tensor upsample(const at::Tensor& states, const at::Tensor& previous,
+                    const net::Stage& output) {
+  if (output.stride == 1) return states;
+  // The tokens before the end of the first new state take the state before the new ones.
+  at::Tensor sources;
+  if (output.segment > output.new_states) {
+    sources = states.narrow(1, output.segment - output.new_states - 1, output.new_states + 1);
+  } else {
+    const at::Tensor before =
+        previous.defined() ? previous : at::zeros_like(states.narrow(1, 0, 1));
+    sources = at::cat({before, states}, 1);
+  }
+  // Token p takes source (p + 1) / stride.
+  const std::int64_t tokens = output.new_states * output.stride;
+  return sources.unsqueeze(2)
+      .expand({-1, -1, output.stride, -1})
+      .flatten(1, 2)
+      .narrow(1, 1, tokens);
+}
+
+at::Tensor average_scales(const std::vector<at::Tensor>& scales, double droppath,
+                          const StepOptions& step) {
+  if (step.scale_weights.defined()) {
+    at::Tensor sum = scales.front() * step.scale_weights.select(0, 0);
+    for (std::size_t i = 1; i < scales.size(); ++i) {
+      sum = sum + scales[i] * step.scale_weights.select(0, static_cast<std::int64_t>(i));
+    }
+    return sum;
+  }
+  const auto count = static_cast<std::int64_t>(scales.size());
+  const std::int64_t first = droppath_first_scale(count, droppath, step);
+  at::Tensor sum = scales[static_cast<std::size_t>(first)];
+  for (std::int64_t i = first + 1; i < count; ++i) sum = sum + scales[static_cast<std::size_t>(i)];
+  return count - first > 1 ? sum / static_cast<double>(count - first) : sum;
+}
+
+std::vector<double> droppath_weights(std::int64_t scales, double droppath,
+                                     const StepOptions& step) {
+  const std::int64_t first = droppath_first_scale(scales, droppath, step);
+  std::vector<double> weights(static_cast<std::size_t>(scales), 0.0);
+  std::fill(weights.begin() + first, weights.end(), 1 / static_cast<double>(scales - first));
+  return weights;
+}
+
 namespace {
 
-// Returns the parameters that make queries, keys and values, detached: they get no gradient.
+// Returns the parameters that make queries, keys and values, detached, so that they get no
+// gradient.
 LayerParameters hold(const LayerParameters& parameters) {
   LayerParameters held;
   held.attention.qkv_net = parameters.attention.qkv_net.detach();
@@ -22,7 +84,7 @@ LayerParameters hold(const LayerParameters& parameters) {
   return held;
 }
 
-// Groups the c states from which a convolution makes each compressed one: [batch, n / c, c,
+// Groups the c states from which a convolution makes each compressed state: [batch, n / c, c,
 // d_model].
 at::Tensor convolution_groups(const net::Network& network, const at::Tensor& states) {
   const std::int64_t rate = network.rate, count = states.size(1) / rate;
@@ -32,16 +94,15 @@ at::Tensor convolution_groups(const net::Network& network, const at::Tensor& sta
 }
 
 at::Tensor keep_most_used(const at::Tensor& states, const at::Tensor& usage, std::int64_t count) {
-  // A stable sort of the newest first leaves the newer of two equals in front.
+  // A stable sort of the reversed order puts the newer of two equal ones first.
   const at::Tensor newest_first = usage.flip(1);
-  const at::Tensor ages = std::get<1>(at::sort(newest_first, /*stable=*/true, 1, true));
-  const at::Tensor kept = usage.size(1) - 1 - ages.narrow(1, 0, count);
+  const at::Tensor document_offsets = std::get<1>(at::sort(newest_first, /*stable=*/true, 1, true));
+  const at::Tensor kept = usage.size(1) - 1 - document_offsets.narrow(1, 0, count);
   const at::Tensor in_order = std::get<0>(at::sort(kept, 1));
   return states.gather(1, in_order.unsqueeze(2).expand({-1, -1, states.size(2)}));
 }
 
-// The queries see everything that they attend to, wherever it stands, because the comparison leaves
-// positions out.
+// The queries see every key, wherever they are, because the comparison leaves positions out.
 at::Tensor attend(const at::Tensor& queries, const at::Tensor& keys_values) {
   kernels::AttentionInput input;
   input.queries = queries;
@@ -68,7 +129,7 @@ at::Tensor auto_encoding(const LayerContext& context, const at::Tensor& states,
                          const at::Tensor& compressed) {
   const CompressionParameters& parameters = context.parameters.compression;
   const at::Tensor groups = convolution_groups(context.network, states);
-  // One product makes whole groups: its outputs are in the order of a group's numbers.
+  // One product decodes complete groups: its outputs are in the order of a group's elements.
   const at::Tensor weight = parameters.decoder_weight.permute({2, 1, 0}).flatten(0, 1);
   const at::Tensor decoded = kernels::project(compressed, weight).view(groups.sizes());
   return at::mse_loss(decoded + parameters.decoder_bias, groups);
@@ -82,7 +143,7 @@ at::Tensor compress_memories(const net::Network& network, const LayerParameters&
   if (network.pool == net::Pool::kMostUsed) return keep_most_used(states, usage, count);
   if (!network.learns_compression()) return compress(states, network.pool, network.rate);
   // The convolution is one product over groups of states, with the weight's columns in the order of
-  // a group's numbers.
+  // a group's elements.
   const at::Tensor groups = convolution_groups(network, states).flatten(2, 3);
   const at::Tensor weight = parameters.compression.weight.transpose(1, 2).flatten(1, 2);
   return kernels::project(groups, weight, parameters.compression.bias);

@@ -1,3 +1,5 @@
+// Draws masks and the droppath choice from the counter-based generator.
+
 #include "nn/dropout.h"
 
 #include <ATen/Context.h>
@@ -8,9 +10,7 @@
 
 #include "base/error.h"
 #include "kernels/dropout_kernel.h"
-#include "kernels/kept_elements.h"
-#include "kernels/philox.h"
-#include "machine/pieces.h"
+#include "machine/threads.h"
 
 namespace ql::nn {
 namespace {
@@ -26,7 +26,7 @@ std::uint32_t dropped_levels(double rate) {
       std::min(kLevels - 1, std::round(std::max(0.0, rate) * kLevels)));
 }
 
-// The range that a mask's elements have in the mask of the whole batch.
+// The range that a mask's elements have in the mask of the complete batch.
 struct Elements {
   std::int64_t first = 0, count = 0;
 };
@@ -40,12 +40,13 @@ Elements elements_of(const at::Tensor& mask, const StepOptions& step) {
   return {first, count};
 }
 
-// Calls function(begin, end) for parts of the elements 0 .. count-1 that end where groups end.
+// Calls function(begin, end) for parts of the elements 0 .. count-1 that end at boundaries of
+// groups.
 template <typename Function>
 void for_chunks(const Elements& elements, const Function& function) {
   const std::int64_t first = elements.first / kChunk;
   const std::int64_t end = (elements.first + elements.count + kChunk - 1) / kChunk;
-  // A random number of 16 bits takes as long as this many bytes take to be read.
+  // Drawing a random value of 16 bits takes as long as reading this many bytes.
   constexpr double kBytesOfElement = 8;
   machine::for_parts(
       end - first,
@@ -106,8 +107,8 @@ at::Tensor dropout_kept(at::IntArrayRef shape, double rate, const StepOptions& s
 
 double dropout_factor(double rate) { return kLevels / (kLevels - dropped_levels(rate)); }
 
-kernels::KeptElements draw_kept(at::IntArrayRef shape, double rate, const StepOptions& step,
-                                DropoutSite site) {
+kernels::DropoutMask draw_kept(at::IntArrayRef shape, double rate, const StepOptions& step,
+                               DropoutSite site) {
   if (!step.training || rate <= 0) return {};
   return {dropout_kept(shape, rate, step, site), dropout_factor(rate)};
 }
@@ -127,7 +128,7 @@ at::Tensor dropout_of_shared(const at::Tensor& states, double rate, const StepOp
 }
 
 void seed_generator(const at::Device& device, const StepOptions& step) {
-  // No layer is so far up that its masks would have the second number.
+  // The second word is unique: no network has enough layers for a mask to use it.
   const kernels::PhiloxCounter words = kernels::philox(
       {{static_cast<std::uint32_t>(step.first_row), 0xFFFFFFFF,
         static_cast<std::uint32_t>(step.step), static_cast<std::uint32_t>(step.step >> 32)}},

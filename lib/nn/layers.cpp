@@ -1,26 +1,30 @@
-#include "nn/layers_internal.h"
+// Runs a layer, as one of our own kernels or by ATen's operations, and linear attention.
+
+#include "nn/layers.h"
+
+#include <algorithm>
 
 #include "kernels/attention.h"
+#include "kernels/dropout_kernel.h"
 #include "kernels/feed_forward.h"
-#include "kernels/kept_elements.h"
-#include "kernels/layer_norm.h"
 #include "kernels/projection.h"
-#include "kernels/residual.h"
 #include "machine/device.h"
-#include "machine/pieces.h"
-#include "nn/attention_map.h"
-#include "nn/linear_attention_internal.h"
+#include "machine/threads.h"
+#include "net/cost.h"
+#include "nn/measure.h"
 
 namespace ql::nn {
+
 namespace {
 
-// Returns a + b, in place of `a` where both have the same precision: the sum of layers is float32
+// Returns a + b, in place of `a` if both have the same precision: the sum of layers is float32
 // whatever the precision of their products.
 at::Tensor sum_of(at::Tensor a, const at::Tensor& b) {
   return a.scalar_type() == b.scalar_type() ? a.add_(b) : a + b;
 }
 
-// The memory needs no queries, so a product of their own costs less than one over the whole window.
+// The memory needs no queries, so a separate product for them costs less than one over the complete
+// window.
 at::Tensor project_queries(const LayerContext& context, const at::Tensor& normalized) {
   const net::Network& network = context.network;
   const std::int64_t d_heads = network.n_head * network.d_head;
@@ -29,7 +33,7 @@ at::Tensor project_queries(const LayerContext& context, const at::Tensor& normal
 }
 
 // Runs attention for queries [batch, segment, n_head, d_head] and projects the heads' sums [batch,
-// segment, n_head * d_head] back to d_model. Dropout comes after it.
+// segment, n_head * d_head] back to d_model. The caller applies dropout to the result.
 at::Tensor attend(const LayerContext& context, const at::Tensor& queries,
                   const std::vector<at::Tensor>& keys_values, const at::Tensor& positions) {
   const net::Network& network = context.network;
@@ -39,8 +43,8 @@ at::Tensor attend(const LayerContext& context, const at::Tensor& queries,
   const std::int64_t keys = context.keys_per_state;
 
   kernels::AttentionInput input;
-  // A query stands where the last of its keys does. It is repeated at the others' places, because
-  // attention wants a query for each of the window's last keys.
+  // A query is at the place of the last of its keys. It is repeated at the places of the others,
+  // because attention expects a query for each of the window's last keys.
   input.queries = keys > 1 ? queries.repeat_interleave(keys, 1) : queries;
   input.keys_values = keys_values;
   input.positions = context.projected_positions.defined() ? context.projected_positions
@@ -87,17 +91,17 @@ at::Tensor feed_forward_of_operations(const LayerContext& context, const at::Ten
                  context.step, {DropoutSite::kFeedForward, context.layer});
 }
 
-kernels::KeptElements draw_kept(const LayerContext& context, at::IntArrayRef shape,
-                                DropoutSite::Kind kind) {
+kernels::DropoutMask draw_kept(const LayerContext& context, at::IntArrayRef shape,
+                               DropoutSite::Kind kind) {
   return draw_kept(shape, context.network.dropout, context.step, {kind, context.layer});
 }
 
-// Runs what follows attention, whose result for the `states` is `attended`.
+// Runs the part of the layer after attention, whose result for the `states` is `attended`.
 at::Tensor finish_fused_layer(const LayerContext& context, const at::Tensor& states,
                               const at::Tensor& attended) {
   const AttentionParameters& attention = context.parameters.attention;
   const FeedForwardParameters& forward = context.parameters.feed_forward;
-  const kernels::KeptElements attended_kept =
+  const kernels::DropoutMask attended_kept =
       draw_kept(context, states.sizes(), DropoutSite::kAttentionOutput);
   const auto run_forward = [&](const at::Tensor& input) {
     const std::int64_t batch = states.size(0), segment = states.size(1);
@@ -105,7 +109,7 @@ at::Tensor finish_fused_layer(const LayerContext& context, const at::Tensor& sta
         input, forward.inner_weight, forward.inner_bias, forward.outer_weight,
         draw_kept(context, {batch, segment, forward.inner_bias.size(0)}, DropoutSite::kInner));
   };
-  const kernels::KeptElements kept = draw_kept(context, states.sizes(), DropoutSite::kFeedForward);
+  const kernels::DropoutMask kept = draw_kept(context, states.sizes(), DropoutSite::kFeedForward);
   if (context.network.pre_lnorm) {
     const kernels::SumAndNorm middle = kernels::add_residual_and_normalize(
         states, attended, {}, attended_kept, forward.norm_weight, forward.norm_bias);
@@ -157,11 +161,12 @@ at::Tensor run_layer(const LayerContext& context, const at::Tensor& recent,
   const FeedForwardParameters& forward = context.parameters.feed_forward;
   const at::Tensor of_heads =
       attend(context, project_queries(context, normalized), keys_values, positions);
-  // The products of a piece have one thread, so their bits do not depend on how many there are.
-  if (machine::uses_kernels(recent) && machine::in_piece() && !kernels::RowsApart::live()) {
+  // The products of a piece have one thread, so their bits do not depend on the number of threads.
+  if (machine::uses_kernels(recent) && machine::in_piece() && !kernels::BatchInvariant::live()) {
     return finish_fused_layer(context, recent, of_heads);
   }
-  // Sums are made in place: nothing else holds, and no gradient needs, what the parts return.
+  // Sums are computed in place: nothing else holds the results of the parts, and no gradient needs
+  // them.
   const at::Tensor attended = sum_of(dropout(of_heads, context.network.dropout, context.step,
                                              {DropoutSite::kAttentionOutput, context.layer}),
                                      recent);
@@ -222,6 +227,78 @@ at::Tensor position_table(const net::Network& network, std::int64_t length,
       at::pow(10000.0, at::arange(0, d_model, 2, wide) / static_cast<double>(-d_model));
   const at::Tensor angles = distances.unsqueeze(1) * frequencies.unsqueeze(0);
   return at::cat({angles.sin(), angles.cos()}, 1).to(options);
+}
+
+namespace {
+
+// Blocks of this many queries are small compared with the window and large enough for matrix
+// products.
+using net::kLinearBlock;
+// Keeps the quotient finite if all features vanish.
+constexpr double kSmallestSum = 1e-6;
+
+// Returns f(states + bias + positions) with f(x) = elu(x) + 1: [batch, length, H, d_head] ->
+// [batch, H, length, d_head]. `positions` is [length, H, d_head].
+at::Tensor features(const at::Tensor& states, const at::Tensor& bias, const at::Tensor& positions) {
+  at::Tensor sum = bias.defined() ? states + bias : states;
+  sum = positions.defined() ? sum + positions : sum;
+  return (at::elu(sum) + 1).transpose(1, 2);
+}
+
+at::Tensor last_rows(const at::Tensor& positions, std::int64_t count) {
+  return positions.defined() ? positions.narrow(0, positions.size(0) - count, count) : positions;
+}
+
+// Sums over the keys so far.
+struct Sums {
+  at::Tensor values;   // of f(key)^T value [batch, H, d_head, d_head]
+  at::Tensor weights;  // of f(key) [batch, H, d_head, 1]
+
+  void add(const at::Tensor& keys, const at::Tensor& of_values) {
+    values = values + at::matmul(keys.transpose(2, 3), of_values);
+    weights = weights + keys.sum(2).unsqueeze(3);
+  }
+};
+
+}  // namespace
+
+at::Tensor linear_attention(const kernels::AttentionInput& input) {
+  const std::int64_t streams = input.queries.size(0);
+  if (streams > 1 && kernels::BatchInvariant::live()) {
+    std::vector<at::Tensor> sums;
+    for (std::int64_t stream = 0; stream < streams; ++stream) {
+      kernels::AttentionInput alone = input;
+      alone.queries = input.queries.narrow(0, stream, 1);
+      for (at::Tensor& part : alone.keys_values) part = part.narrow(0, stream, 1);
+      sums.push_back(linear_attention(alone));
+    }
+    return at::cat(sums);
+  }
+  const std::int64_t segment = input.queries.size(1), memory = input.window() - segment;
+  const at::Tensor keys_values =
+      input.keys_values.size() == 1 ? input.keys_values.front() : at::cat(input.keys_values, 1);
+  const at::Tensor queries =
+      features(input.queries, input.content_bias, last_rows(input.positions, segment));
+  const at::Tensor keys = features(keys_values.select(2, 0), input.position_bias, input.positions);
+  const at::Tensor values = keys_values.select(2, 1).transpose(1, 2);
+
+  const std::int64_t batch = queries.size(0), heads = queries.size(1), width = queries.size(3);
+  Sums sums{at::zeros({batch, heads, width, width}, queries.options()),
+            at::zeros({batch, heads, width, 1}, queries.options())};
+  if (memory > 0) sums.add(keys.narrow(2, 0, memory), values.narrow(2, 0, memory));
+  std::vector<at::Tensor> results;
+  for (std::int64_t first = 0; first < segment; first += kLinearBlock) {
+    const std::int64_t count = std::min(kLinearBlock, segment - first);
+    const at::Tensor query = queries.narrow(2, first, count);
+    const at::Tensor key = keys.narrow(2, memory + first, count);
+    const at::Tensor value = values.narrow(2, memory + first, count);
+    const at::Tensor pairs = at::tril(at::matmul(query, key.transpose(2, 3)));
+    const at::Tensor numerator = at::matmul(query, sums.values) + at::matmul(pairs, value);
+    const at::Tensor denominator = at::matmul(query, sums.weights) + pairs.sum(3, true);
+    results.push_back(numerator / (denominator + kSmallestSum));
+    if (first + count < segment) sums.add(key, value);
+  }
+  return at::cat(results, 2).transpose(1, 2);
 }
 
 }  // namespace ql::nn

@@ -1,3 +1,5 @@
+// The tensors of a memory by name, and the states of other documents that a step resets.
+
 #include "nn/memory.h"
 
 #include <fmt/format.h>
@@ -6,6 +8,7 @@
 #include "base/error.h"
 
 namespace ql::nn {
+
 namespace {
 
 using MakeTensor = std::function<at::Tensor(const std::vector<std::int64_t>& shape)>;
@@ -55,8 +58,9 @@ Memory zero_memory(const net::Geometry& geometry, std::int64_t batch,
 }
 
 void check_memory(const Memory& memory, const net::Geometry& geometry, std::int64_t batch) {
-  constexpr const char* kCure = "start the memory anew for these lengths and this batch";
-  // The tensors have the right shapes but share one number, so they take no memory.
+  constexpr const char* kRemedy =
+      "start again with an empty memory for these lengths and this batch";
+  // The tensors have the right shapes but share one element, so they take no memory.
   const at::Tensor one = at::zeros({});
   const std::vector<NamedTensor> expected =
       make_memory(geometry, batch, [&](const auto& shape) { return one.expand(shape); }).named();
@@ -65,7 +69,7 @@ void check_memory(const Memory& memory, const net::Geometry& geometry, std::int6
     throw ConfigError("memory",
                       fmt::format("the network keeps {} memories with these lengths, found {}",
                                   expected.size(), found.size()),
-                      kCure);
+                      kRemedy);
   }
   for (std::size_t i = 0; i < expected.size(); ++i) {
     const auto sizes = expected[i].tensor.sizes();
@@ -73,8 +77,65 @@ void check_memory(const Memory& memory, const net::Geometry& geometry, std::int6
       throw ConfigError(expected[i].name,
                         fmt::format("expected {}, found {} {}", fmt::join(sizes, " x "),
                                     found[i].name, fmt::join(found[i].tensor.sizes(), " x ")),
-                        kCure);
+                        kRemedy);
     }
+  }
+}
+
+MemoryCover memory_cover(const net::Stage& stage) {
+  return {stage.stride, (stage.segment - stage.new_states) * stage.stride, stage.new_states, 1};
+}
+
+MemoryCover compressed_memory_cover(const net::Geometry& geometry) {
+  const std::int64_t of_step = geometry.lengths.segment / geometry.rate;
+  return {geometry.rate, geometry.lengths.memory, of_step,
+          net::spreads(geometry.pool) ? of_step : 1};
+}
+
+at::Tensor document_states(const MemoryCover& cover, const at::Tensor& document_offsets) {
+  const std::int64_t tokens = cover.stride * cover.together;
+  const at::Tensor covered = (document_offsets - cover.gap).clamp_min(0);
+  const at::Tensor covering = at::div(covered + (tokens - 1), tokens, "floor") * cover.together;
+  // Zeros that were the memory of an earlier step inside the document, such as a stream's first
+  // step, belong to the document.
+  const at::Tensor steps = at::div(document_offsets, cover.new_states * cover.stride, "floor");
+  return at::maximum(covering, steps * cover.new_states);
+}
+
+at::Tensor forgotten_states(const MemoryCover& cover, std::int64_t length, const StepOptions& step,
+                            const at::Device& device) {
+  if (step.document_offsets.empty() && !step.age_tensor.defined()) return {};
+  const at::Tensor document_offsets =
+      step.age_tensor.defined() ? step.age_tensor : at::tensor(step.document_offsets);
+  const at::Tensor first_kept = (length - document_states(cover, document_offsets)).unsqueeze(1);
+  if (!step.age_tensor.defined() && first_kept.max().item<std::int64_t>() <= 0) return {};
+  return at::arange(length, document_offsets.options()).lt(first_kept).to(device);
+}
+
+at::Tensor replace_forgotten(const at::Tensor& states, const at::Tensor& forgotten,
+                             const at::Tensor& zero) {
+  if (!forgotten.defined()) return states;
+  at::Tensor mask = forgotten;
+  while (mask.dim() < states.dim()) mask = mask.unsqueeze(-1);
+  return at::where(mask, zero.defined() ? zero : at::zeros({}, states.options()), states);
+}
+
+void forget_other_documents(StageMemory& memory, const net::Stage& stage,
+                            const net::Geometry& geometry, const StepOptions& step) {
+  const auto forget = [&](at::Tensor& states, const MemoryCover& cover) {
+    if (states.defined()) {
+      states =
+          replace_forgotten(states, forgotten_states(cover, states.size(1), step, states.device()));
+    }
+  };
+  forget(memory.states, memory_cover(stage));
+  forget(memory.compressed, compressed_memory_cover(geometry));
+}
+
+void forget_other_documents(Memory& memory, const net::Geometry& geometry,
+                            const StepOptions& step) {
+  for (std::size_t i = 0; i < geometry.stages.size(); ++i) {
+    forget_other_documents(memory.stages[i], geometry.stages[i], geometry, step);
   }
 }
 

@@ -1,5 +1,4 @@
-// The recurrent memory: the states just before the next segment (paper, section 2.3). Every layer's
-// input has one, and every scale's output that compression or accumulation reads.
+// The recurrent memory, and its reset at documents.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -9,33 +8,78 @@
 #include <vector>
 
 #include "net/geometry.h"
-#include "nn/named_tensor.h"
+#include "nn/dropout.h"
+#include "nn/parameters.h"
 
 namespace ql::nn {
 
+// The recurrent memory: the states just before the next segment (paper, section 2.3). Every layer's
+// input has one, and so does every scale's output that compression or accumulation reads.
+
 // The memory of one stage.
 struct StageMemory {
-  at::Tensor states;      // [batch, n_m(i), d_model]; undefined where the stage keeps none
-  at::Tensor compressed;  // [batch, n_cm, d_model]; undefined where the stage keeps none
+  at::Tensor states;      // [batch, n_m(i), d_model]; undefined if the stage keeps none
+  at::Tensor compressed;  // [batch, n_cm, d_model]; undefined if the stage keeps none
 };
 
-// The memory that a step leaves for the next one, without gradient unless
-// StepOptions::through_memory is set. It starts as zeros.
+// The memory from one step to the next, without gradient unless StepOptions::through_memory is set.
+// It starts as zeros.
 struct Memory {
   std::vector<StageMemory> stages;  // one for every stage of the geometry
 
-  // The tensors that are kept, in order: "memory.0", "memory.1", ..., each followed by its
-  // "compressed_memory.N" where there is one. They share their storage with this memory.
+  // Returns the tensors that are kept, in order: "memory.0", "memory.1", ..., each followed by its
+  // "compressed_memory.N" if there is one. They share their storage with this memory.
   std::vector<NamedTensor> named() const;
   // Returns the same stages with `change` applied to every tensor that is kept.
   Memory with(const std::function<at::Tensor(const at::Tensor&)>& change) const;
 };
 
-// Zeros [batch, ...] in the dtype and on the device of `options`.
+// Returns zeros [batch, ...] in the dtype and on the device of `options`.
 Memory zero_memory(const net::Geometry& geometry, std::int64_t batch,
                    const at::TensorOptions& options);
 
-// Throws ConfigError unless `memory` has the tensors and shapes of these numbers.
+// Throws ConfigError unless `memory` has the tensors and shapes for this geometry and batch.
 void check_memory(const Memory& memory, const net::Geometry& geometry, std::int64_t batch);
+
+// Resets memories at documents (share/doc/design.md, "Documents"): states that do not belong to the
+// document of the segment's first token become zeros. For every row, StepOptions::document_offsets
+// has the number of tokens of that document before the segment.
+
+// The tokens that the states of a memory cover, before the step whose segment begins at token T.
+struct MemoryCover {
+  std::int64_t stride = 1;      // tokens of a state
+  std::int64_t gap = 0;         // tokens from the end of the newest state to T
+  std::int64_t new_states = 0;  // states that enter in a step, which is new_states * stride tokens
+  std::int64_t together = 1;    // groups of this many states cover their tokens together
+};
+
+// Returns the cover of a stage's memory. It ends where the stage's own segment begins, which is
+// before T if old states are computed again.
+MemoryCover memory_cover(const net::Stage& stage);
+// Returns the cover of a Compressive Transformer's compressed memories.
+MemoryCover compressed_memory_cover(const net::Geometry& geometry);
+
+// Counts the newest states that belong to the document that began `document_offsets` [rows] int64
+// tokens before T. A state belongs to it if it covers one of its tokens, or if a step that began
+// inside the document computed it. The count may exceed the length of the memory; it is 0 if T
+// begins the document.
+at::Tensor document_states(const MemoryCover& cover, const at::Tensor& document_offsets);
+
+// Returns a mask [rows, length] that is true for the states of a memory that must become zeros. It
+// is undefined without document_offsets and if no state must become zeros, which is usual far from
+// the start of a document. The host does not read document_offsets on a device, so there it is
+// always defined.
+at::Tensor forgotten_states(const MemoryCover& cover, std::int64_t length, const StepOptions& step,
+                            const at::Device& device);
+
+// Returns `states` [rows, length, ...] with the `forgotten` ones replaced by `zero`, which
+// broadcasts, or by zeros if that is undefined. If `forgotten` is undefined, nothing is replaced.
+at::Tensor replace_forgotten(const at::Tensor& states, const at::Tensor& forgotten,
+                             const at::Tensor& zero = {});
+
+// Replaces the memory of one stage, or of all, by the one that the step begins with.
+void forget_other_documents(StageMemory& memory, const net::Stage& stage,
+                            const net::Geometry& geometry, const StepOptions& step);
+void forget_other_documents(Memory& memory, const net::Geometry& geometry, const StepOptions& step);
 
 }  // namespace ql::nn

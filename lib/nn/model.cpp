@@ -1,14 +1,26 @@
+// The model's embedding and softmax, and its forward functions at some lengths.
+
 #include "nn/model.h"
 
+#include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
 #include "base/error.h"
+#include "kernels/attention.h"
+#include "kernels/projection.h"
+#include "kernels/softmax.h"
 #include "machine/device.h"
-#include "nn/adaptive_softmax_internal.h"
-#include "nn/embedding_internal.h"
-#include "nn/initialisation_internal.h"
+#include "net/cost.h"
+#include "nn/layers.h"
+#include "nn/parameters.h"
+#include "nn/step.h"
 
 namespace ql::nn {
+
 namespace {
 
 void check_network(const net::Network& network) {
@@ -46,7 +58,7 @@ at::Tensor Model::check_ids(const at::Tensor& ids, const char* what) const {
   if (!ids.defined() || ids.dim() != 2 || ids.scalar_type() != at::kLong || ids.numel() == 0) {
     throw ConfigError(what, "expected a batch x segment tensor of int64");
   }
-  // On an accelerator the look at the values would stall it; they came through the CPU.
+  // On an accelerator reading the values would make the host wait; they were checked on the CPU.
   if (machine::uses_kernels(ids)) {
     const std::int64_t lowest = ids.min().item<std::int64_t>();
     const std::int64_t highest = ids.max().item<std::int64_t>();
@@ -97,6 +109,200 @@ at::Tensor Model::loss(const at::Tensor& states, const at::Tensor& targets, doub
   const at::Tensor ids = check_targets(states, targets);
   return kernels::cross_entropy_sum(states.flatten(0, 1), softmax_weights(network_, parameters_),
                                     ids.flatten(), factor);
+}
+
+namespace {
+
+at::Tensor look_up(const at::Tensor& table, const at::Tensor& projection, const at::Tensor& ids) {
+  const at::Tensor vectors = at::embedding(table, ids);
+  return projection.defined() ? kernels::project(vectors, projection) : vectors;
+}
+
+// Looks up ids [rows] cluster by cluster, and returns [rows, d_model] in the order of the ids.
+at::Tensor look_up_clusters(const net::Network& network, const Parameters& parameters,
+                            const at::Tensor& ids) {
+  std::vector<std::int64_t> ends;
+  for (const net::Cluster& cluster : net::clusters(network)) ends.push_back(cluster.end);
+  const kernels::ClusterRows rows = kernels::rows_by_cluster(ids, ends);
+  std::vector<at::Tensor> vectors;
+  for (std::size_t i = 0; i < ends.size(); ++i) {
+    if (rows.count(i) > 0) {
+      vectors.push_back(
+          look_up(parameters.embeddings[i], parameters.embedding_projections[i], rows.ids_of(i)));
+    }
+  }
+  return at::cat(vectors).index_select(0, rows.places);
+}
+
+}  // namespace
+
+at::Tensor embed(const net::Network& network, const Parameters& parameters, const at::Tensor& ids,
+                 std::int64_t place) {
+  const at::Tensor vectors =
+      net::shares_embedding(network)
+          ? look_up(parameters.embeddings.front(), parameters.embedding_projections.front(), ids)
+          : look_up_clusters(network, parameters, ids.flatten())
+                .view({ids.size(0), ids.size(1), network.d_model});
+  const at::Tensor scaled = vectors * std::sqrt(static_cast<double>(network.d_model));
+  if (network.encoding != net::Encoding::kAbsolute) return scaled;
+  return scaled + position_table(network, ids.size(1), scaled.options(), place).flip(0);
+}
+
+kernels::SoftmaxWeights softmax_weights(const net::Network& network, const Parameters& parameters) {
+  kernels::SoftmaxWeights weights;
+  for (const net::Cluster& cluster : net::clusters(network)) weights.ends.push_back(cluster.end);
+  weights.weights = parameters.embeddings;
+  weights.biases = parameters.output_biases;
+  weights.projections = parameters.output_projections;
+  weights.cluster_weight = parameters.cluster_weight;
+  weights.cluster_bias = parameters.cluster_bias;
+  return weights;
+}
+
+namespace {
+
+LengthTables make_tables(const Model& model, const net::Lengths& lengths) {
+  const net::Network& network = model.network();
+  LengthTables tables;
+  tables.geometry = net::make_geometry(network, lengths);
+  const bool masks = network.attention != net::Attention::kLinear &&
+                     !machine::uses_kernels(model.parameters().front().tensor);
+  std::int64_t longest = 0;
+  for (const net::Stage& stage : tables.geometry.stages) {
+    at::Tensor hidden;
+    if (stage.feeds_layer()) {
+      longest = std::max(longest, stage.window());
+      // The layers of a scale see the same keys, unless the first one reads finer states.
+      const bool as_before =
+          stage.source == net::Stage::Source::kLayer &&
+          tables.geometry.stages[tables.attention_mask.size() - 1].keys_per_state == 1;
+      hidden = masks && as_before ? tables.attention_mask.back()
+               : masks            ? kernels::attention_mask(stage.segment_keys(), stage.window(),
+                                                            {stage.span, network.attention_dilation},
+                                                            model.options().device())
+                                  : at::Tensor();
+    }
+    tables.attention_mask.push_back(hidden);
+  }
+  for (std::size_t scale = 0; scale <= network.scales.size(); ++scale) {
+    at::Tensor& positions = tables.positions[network.width_of(scale)];
+    if (positions.defined()) continue;
+    // Other encodings read only the table's length.
+    positions = network.encoding == net::Encoding::kTransformerXl
+                    ? position_table(network.of_scale(scale), longest, model.options())
+                    : at::empty({longest, 0}, model.options());
+  }
+  return tables;
+}
+
+// If `needed`, every row must have an age; otherwise there must be none.
+void check_ages(bool needed, const std::vector<std::int64_t>& document_offsets, std::int64_t rows) {
+  const std::int64_t expected = needed ? rows : 0;
+  const auto found = static_cast<std::int64_t>(document_offsets.size());
+  if (found != expected || std::any_of(document_offsets.begin(), document_offsets.end(),
+                                       [](auto age) { return age < 0; })) {
+    throw ConfigError("document_offsets",
+                      fmt::format("expected {} of at least 0, found {}", expected, found),
+                      "a network that resets its memory at documents, and no other, needs one for "
+                      "every row");
+  }
+}
+
+}  // namespace
+
+ModelAtLengths::ModelAtLengths(const Model& model, const net::Lengths& lengths)
+    : model_(model), tables_(make_tables(model, lengths)) {}
+
+Memory ModelAtLengths::start_memory(std::int64_t batch) const {
+  return zero_memory(geometry(), batch, model_.options());
+}
+
+at::Tensor ModelAtLengths::embed_segments(const at::Tensor& tokens) const {
+  at::Tensor embedded = model_.embed(tokens);
+  if (tokens.size(1) != geometry().lengths.segment) {
+    throw ConfigError("tokens", fmt::format("expected segments of {} tokens, found {}",
+                                            geometry().lengths.segment, tokens.size(1)));
+  }
+  return embedded;
+}
+
+at::Tensor ModelAtLengths::forward(const at::Tensor& tokens, Memory& memory,
+                                   const StepOptions& step, at::Tensor* reconstruction) const {
+  return forward_embedded(embed_segments(tokens), memory, step, reconstruction);
+}
+
+at::Tensor ModelAtLengths::forward_embedded(const at::Tensor& embedded, Memory& memory,
+                                            const StepOptions& step,
+                                            at::Tensor* reconstruction) const {
+  const std::int64_t segment = geometry().lengths.segment, d_model = model_.network().d_model;
+  if (!embedded.defined() || embedded.dim() != 3 || embedded.size(1) != segment ||
+      embedded.size(2) != d_model) {
+    throw ConfigError("embedded tokens",
+                      fmt::format("expected batch x {} x {} elements", segment, d_model));
+  }
+  check_memory(memory, geometry(), embedded.size(0));
+  if (!step.age_tensor.defined()) {
+    check_ages(model_.network().reset_memory_at_documents, step.document_offsets, embedded.size(0));
+  }
+  Memory next = memory;
+  forget_other_documents(next, geometry(), step);
+  StreamsStep run(model_, tables_, step, next);
+  at::Tensor states =
+      run.run(dropout(embedded, model_.network().dropout, step, {DropoutSite::kEmbedding}));
+  memory = std::move(next);
+  if (reconstruction != nullptr) *reconstruction = run.reconstruction();
+  return states;
+}
+
+at::Tensor ModelAtLengths::forward_stream(const at::Tensor& tokens, Memory& memory,
+                                          const std::vector<std::int64_t>& document_offsets,
+                                          AttentionMap* map,
+                                          const std::vector<Places>& shown) const {
+  const at::NoGradGuard no_gradient;
+  const at::Tensor embedded = embed_segments(tokens);
+  check_memory(memory, geometry(), 1);
+  check_ages(model_.network().reset_memory_at_documents || !document_offsets.empty(),
+             document_offsets, tokens.size(0));
+  StepOptions evaluation;
+  evaluation.document_offsets = document_offsets;
+  evaluation.attention_map = map;
+  evaluation.shown = shown;
+  Memory next = memory;
+  at::Tensor states = LayerwiseStep(model_, tables_, evaluation, next).run(embedded);
+  memory = std::move(next);
+  return states;
+}
+
+at::Tensor ModelAtLengths::forward_next(const at::Tensor& tokens, DecodeState& growing) const {
+  const at::NoGradGuard no_gradient;
+  const kernels::BatchInvariant apart;
+  std::vector<at::Tensor> parts;
+  for (std::int64_t first = 0; first < tokens.size(1);) {
+    if (growing.tokens_ == 0) forget_before(growing);
+    const std::int64_t count =
+        std::min(tokens.size(1) - first, geometry().lengths.segment - growing.tokens_);
+    const at::Tensor embedded = model_.embed(tokens.narrow(1, first, count), growing.tokens_);
+    parts.push_back(DecodeStep(model_, tables_, StepOptions(), growing, count).run(embedded));
+    growing.tokens_ = (growing.tokens_ + count) % geometry().lengths.segment;
+    growing.age_ += count;
+    first += count;
+  }
+  return parts.size() == 1 ? parts.front() : at::cat(parts, 1);
+}
+
+void ModelAtLengths::forget_before(DecodeState& growing) const {
+  if (!model_.network().reset_memory_at_documents) return;
+  StepOptions step;
+  step.document_offsets.assign(static_cast<std::size_t>(growing.batch()), growing.age_);
+  Memory memory = growing.memory();
+  const std::vector<NamedTensor> before = memory.named();
+  forget_other_documents(memory, geometry(), step);
+  const std::vector<NamedTensor> after = memory.named();
+  const bool same = std::equal(
+      before.begin(), before.end(), after.begin(),
+      [](const auto& one, const auto& other) { return one.tensor.is_same(other.tensor); });
+  if (same) return;
+  growing = DecodeState(geometry(), memory, growing.batch(), model_.options(), growing.age_);
 }
 
 }  // namespace ql::nn

@@ -1,26 +1,34 @@
-// The parameters of a network of the Transformer-QL family, its embedding and its softmax. The
-// layers between them run at some lengths (nn/model_at_lengths.h). Parameters are named as the
-// public PyTorch Transformer-XL names them, so that published weights load.
-//
-// Shapes: tokens [batch, segment] int64, states [batch, length, d_model], losses [batch, segment]
-// in nats.
+// A network of the Transformer-QL family: its parameters, embedding and softmax, and running it at
+// some lengths.
 #pragma once
 
 #include <ATen/ATen.h>
 
 #include <cstdint>
+#include <map>
 #include <vector>
 
+#include "kernels/softmax.h"
+#include "net/geometry.h"
 #include "net/network.h"
-#include "nn/named_tensor.h"
+#include "nn/decode.h"
+#include "nn/dropout.h"
+#include "nn/memory.h"
 #include "nn/parameters.h"
 
 namespace ql::nn {
 
+// The parameters of a network, its embedding and its softmax. ModelAtLengths runs the layers
+// between them. Parameters have the names of the public PyTorch Transformer-XL, so that published
+// weights load.
+//
+// Shapes: tokens [batch, segment] int64, states [batch, length, d_model], losses [batch, segment]
+// in nats.
+
 class Model {
  public:
   // Parameters are zero until initialise() or load_weights(). `options` carries dtype (float32, or
-  // float64 in tests) and device. Throws ConfigError when the network cannot be built.
+  // float64 in tests) and device. Throws ConfigError if the network cannot be built.
   Model(const net::Network& network, const at::TensorOptions& options);
   Model(Model&&) = default;
   Model& operator=(Model&&) = default;
@@ -33,30 +41,31 @@ class Model {
   // The parameters are in a fixed order, and requires_grad is set. Tied parameters appear once.
   const std::vector<NamedTensor>& parameters() const { return parameters_.named; }
   std::int64_t parameter_count() const;
-  // The same by role.
+  // Returns the same parameters by role.
   const Parameters& weights() const { return parameters_; }
 
-  // Paper, appendix E (nn/initialisation_internal.h). The same seed gives the same weights.
+  // Draws initial weights (paper, appendix E; nn/parameters.h). The same seed gives the same
+  // weights.
   void initialise(std::uint64_t seed);
 
-  // Returns the vectors [batch, segment, d_model] as which tokens [batch, segment] enter the
-  // network; `place` is that of the first one in its segment. Throws ConfigError for another shape,
-  // FormatError for a token that is not in the vocabulary (checked for tokens on the CPU).
+  // Returns the embeddings [batch, segment, d_model] of tokens [batch, segment]; `place` is the
+  // place of the first token in its segment. Throws ConfigError for another shape, FormatError for
+  // a token that is not in the vocabulary (checked for tokens on the CPU).
   at::Tensor embed(const at::Tensor& tokens, std::int64_t place = 0) const;
 
-  // Negative log-likelihood of every target [batch, segment] under the softmax over `states`.
-  // Throws as embed() does.
+  // Returns the negative log-likelihood of every target [batch, segment] under the softmax over
+  // `states`. Throws as embed() does.
   at::Tensor losses(const at::Tensor& states, const at::Tensor& targets) const;
 
-  // The logarithm of the probability of every token, [batch, segment, vocab_size], which bounds how
-  // many states a caller gives at a time. Throws ConfigError for states of another shape.
+  // Returns the log probability of every token, [batch, segment, vocab_size]; its size limits how
+  // many states a caller can pass at a time. Throws ConfigError for states of another shape.
   at::Tensor log_probabilities(const at::Tensor& states) const;
 
-  // Logits of the same shape whose softmax gives these probabilities (kernels/softmax.h).
+  // Returns logits of the same shape whose softmax gives these probabilities (kernels/softmax.h).
   at::Tensor logits(const at::Tensor& states) const;
 
-  // The sum of losses() times `factor`, a scalar; 1 / targets.numel() makes it the mean. Training
-  // uses this one: its gradients are made with the factor from the start (kernels/softmax.h).
+  // Returns the sum of losses() times `factor`, a scalar; 1 / targets.numel() makes it the mean.
+  // Training uses this one: its gradients are computed with the factor at once (kernels/softmax.h).
   at::Tensor loss(const at::Tensor& states, const at::Tensor& targets, double factor) const;
 
  private:
@@ -66,6 +75,88 @@ class Model {
   net::Network network_;
   at::TensorOptions options_;
   Parameters parameters_;
+};
+
+// Adaptive input: embeds ids as vectors of d_model, with the clusters of net/cost.h.
+
+// Takes ids [batch, segment] int64, all in the vocabulary. Returns [batch, segment, d_model],
+// scaled by sqrt(d_model), plus the sinusoids of the places, beginning with `place`, if the
+// encoding is absolute.
+at::Tensor embed(const net::Network& network, const Parameters& parameters, const at::Tensor& ids,
+                 std::int64_t place);
+
+// Returns the parameters themselves, not copies, as weights of the softmax over the clusters of
+// net/cost.h, which are those of the public PyTorch Transformer-XL. One cluster is the plain
+// softmax.
+
+kernels::SoftmaxWeights softmax_weights(const net::Network& network, const Parameters& parameters);
+
+// Runs a model at some segment and memory lengths.
+//
+// Shapes: tokens [batch, segment] int64, states [batch, length, d_model].
+
+// Everything that a step needs and only the lengths decide.
+struct LengthTables {
+  net::Geometry geometry;
+  // position_table() of the longest window, for every width of states; [length, 0] if none is read.
+  std::map<std::int64_t, at::Tensor> positions;
+  // kernels::attention_mask() by stage. Undefined for a stage that feeds no layer, and for linear
+  // attention and our own kernels, which need no mask.
+  std::vector<at::Tensor> attention_mask;
+};
+
+class ModelAtLengths {
+ public:
+  // `model` must outlive this object; its weights may change. Throws ConfigError if the lengths do
+  // not fit the network.
+  ModelAtLengths(const Model& model, const net::Lengths& lengths);
+
+  const Model& model() const { return model_; }
+  const net::Geometry& geometry() const { return tables_.geometry; }
+
+  Memory start_memory(std::int64_t batch) const;
+
+  // Returns the last layer's output states [batch, segment, d_model] for tokens [batch, segment],
+  // and replaces `memory` by that of the next step. Throws ConfigError if tokens, memory and
+  // `step.document_offsets` do not fit together, FormatError for a token that is not in the
+  // vocabulary (checked for tokens on the CPU).
+  //
+  // `reconstruction`, if given, is set to the auxiliary loss by which a compressive network learns
+  // its convolution and decoder (nn/compression.h): a scalar to add to the loss with a small weight
+  // (the paper: 0.01), or undefined if there is nothing to learn.
+  at::Tensor forward(const at::Tensor& tokens, Memory& memory, const StepOptions& step,
+                     at::Tensor* reconstruction = nullptr) const;
+
+  // Does the same from Model::embed() of a segment's tokens. A caller that holds the embeddings can
+  // request the gradient with respect to a token.
+  at::Tensor forward_embedded(const at::Tensor& embedded, Memory& memory, const StepOptions& step,
+                              at::Tensor* reconstruction = nullptr) const;
+
+  // Computes forward() without dropout and gradient for consecutive segments of one stream: tokens
+  // [segments, segment] go through the first layer, then through the second, and so on. `memory`
+  // has batch 1; `document_offsets` are those of StepOptions, one for each segment. A network that
+  // does not reset its memory may have document_offsets too, and then resets it in this call. The
+  // states equal those of forward(), segment by segment. With the pool most-used a layer still
+  // takes its segments one by one, because the states that it keeps of a segment depend on the
+  // previous segment. `map`, if given, gets the attention of every layer at the `shown` places of
+  // each segment.
+  at::Tensor forward_stream(const at::Tensor& tokens, Memory& memory,
+                            const std::vector<std::int64_t>& document_offsets = {},
+                            AttentionMap* map = nullptr,
+                            const std::vector<Places>& shown = {}) const;
+
+  // Computes forward() without dropout and gradient for the next tokens [batch, count] of any
+  // number of streams; nothing is computed again for earlier tokens. Returns states [batch, count,
+  // d_model]. On the CPU the bits of a stream's states do not depend on the other streams.
+  at::Tensor forward_next(const at::Tensor& tokens, DecodeState& growing) const;
+
+ private:
+  at::Tensor embed_segments(const at::Tensor& tokens) const;
+  // Makes a segment that begins forget the states of other documents.
+  void forget_before(DecodeState& growing) const;
+
+  const Model& model_;
+  LengthTables tables_;
 };
 
 }  // namespace ql::nn

@@ -1,25 +1,35 @@
-// Holds the parameters of a network by role and by name. Names and shapes are those of the public
-// PyTorch Transformer-XL; linear layers hold [outputs, inputs].
+// The parameters of a network by role and by name, and their initial values.
 #pragma once
 
 #include <ATen/ATen.h>
 
+#include <cstdint>
+#include <string>
 #include <vector>
 
 #include "net/network.h"
-#include "nn/named_tensor.h"
 
 namespace ql::nn {
 
+// A tensor and its name in files.
+
+struct NamedTensor {
+  std::string name;
+  at::Tensor tensor;
+};
+
+// The parameters of a network by role. Names and shapes are those of the public PyTorch
+// Transformer-XL; linear layers hold [outputs, inputs].
+
 struct AttentionParameters {
   at::Tensor qkv_net;      // [3 * n_head * d_head, d_model]: queries, keys, values
-  at::Tensor r_net;        // [n_head * d_head, d_model]; transformer-xl alone has it, u and v
-  at::Tensor r_emb;        // [clamp_len + 1, n_head, d_head]: row d is distance d; shaw alone
+  at::Tensor r_net;        // [n_head * d_head, d_model]; only transformer-xl has it, u and v
+  at::Tensor r_emb;        // [clamp_len + 1, n_head, d_head]: row d is distance d; only shaw has it
   at::Tensor o_net;        // [d_model, n_head * d_head]
   at::Tensor norm_weight;  // [d_model]
   at::Tensor norm_bias;    // [d_model]
   at::Tensor r_w_bias;     // [n_head, d_head]: u, for content; all layers share it unless untie_r
-  at::Tensor r_r_bias;     // [n_head, d_head]: v, for position; likewise
+  at::Tensor r_r_bias;     // [n_head, d_head]: v, for position; shared in the same way
 };
 
 struct FeedForwardParameters {
@@ -47,18 +57,18 @@ struct LayerParameters {
 };
 
 struct Parameters {
-  // The tables [ids, width], one for each cluster (net/clusters.h), or with div_val 1 one for all.
-  // They are tied: the softmax has them as its weights.
+  // The tables [ids, width], one for each cluster (net/cost.h), or with div_val 1 one for all. They
+  // are tied: the softmax uses them as its weights.
   std::vector<at::Tensor> embeddings;
   std::vector<at::Tensor> output_biases;          // [ids], one a table
   std::vector<at::Tensor> embedding_projections;  // [d_model, width] or undefined, one a table
-  std::vector<at::Tensor> output_projections;     // likewise, one a cluster
+  std::vector<at::Tensor> output_projections;     // the same, one a cluster
   at::Tensor cluster_weight;                      // [clusters - 1, d_embed]; undefined for one
   at::Tensor cluster_bias;                        // [clusters - 1]
   std::vector<LayerParameters> layers;
-  // These have an entry for every scale; it is undefined where there is no map. A widening
-  // maps the states of the scale before [width, width before], a narrowing those that are joined
-  // [d_model, width].
+  // These have an entry for every scale, undefined if the scale has no map. A widening [width,
+  // width before] maps the states of the scale before, a narrowing [d_model, width] those that
+  // accumulation averages.
   std::vector<at::Tensor> widenings;
   std::vector<at::Tensor> narrowings;
 
@@ -66,7 +76,14 @@ struct Parameters {
   std::vector<NamedTensor> named;
 };
 
-// Zeros that require a gradient, in the dtype and on the device of `options`.
+// Returns zeros that require a gradient, in the dtype and on the device of `options`.
 Parameters make_parameters(const net::Network& network, const at::TensorOptions& options);
+
+// Draws initial values of the parameters (paper, appendix E, and the public Transformer-XL code).
+
+// Weights, embeddings, u and v are drawn from normal(0, init_std), layer norm weights from
+// normal(1, init_std), and the projections of embeddings narrower than d_model from normal(0,
+// proj_init_std). All other biases become 0. Every value is a function of (seed, parameter, index).
+void initialise(Parameters& parameters, const net::Network& network, std::uint64_t seed);
 
 }  // namespace ql::nn

@@ -1,11 +1,15 @@
-#include "nn/step_internal.h"
+// The walk through the stages, and the two kinds of step over complete segments.
 
+#include "nn/step.h"
+
+#include <algorithm>
+#include <mutex>
 #include <vector>
 
 #include "kernels/projection.h"
-#include "nn/accumulation_internal.h"
-#include "nn/compression_internal.h"
-#include "nn/pooling_internal.h"
+#include "machine/device.h"
+#include "machine/threads.h"
+#include "nn/compression.h"
 
 namespace ql::nn {
 
@@ -28,8 +32,8 @@ Step::Step(const Model& model, const LengthTables& tables, const StepOptions& op
 
 at::Tensor Step::run(at::Tensor states) {
   const net::Network& network = model_.network();
-  at::Tensor window;  // of a scale's output, and then the groups of it that become new states
-  at::Tensor finer;   // those of its states that became the next scale's segment
+  at::Tensor window;  // a scale's output window, and then the groups of it that become new states
+  at::Tensor finer;   // its states that became the next scale's segment
   std::vector<at::Tensor> upsampled;
   for (std::size_t i = 0; i < geometry_.stages.size(); ++i) {
     const net::Stage& stage = geometry_.stages[i];
@@ -82,7 +86,7 @@ at::Tensor Step::layer_over(std::size_t input, const at::Tensor& states, const a
                              stage.layer,
                              {stage.span, model_.network().attention_dilation},
                              nullptr,
-                             tables_.hidden_keys[input],
+                             tables_.attention_mask[input],
                              stage.keys_per_state};
   return layer(context, stage, states, finer, memory_.stages[input]);
 }
@@ -102,7 +106,7 @@ at::Tensor Step::states_of_tokens(const net::Stage& output, const at::Tensor& st
 
 at::Tensor Step::positions(const net::Stage& input) const {
   const at::Tensor& table = positions_.at(input.width);
-  // A shorter window sees the shorter distances, which are the last.
+  // A shorter window has the shorter distances, which are the last rows.
   return table.narrow(0, table.size(0) - input.window(), input.window());
 }
 
@@ -114,10 +118,10 @@ at::Tensor Step::window_of_streams(const net::Stage& stage, const at::Tensor& st
   if (parts.empty()) return states;
   parts.push_back(states);
   at::Tensor window = at::cat(parts, 1);
-  // concat(memory, segment[:shift]) is in the window, in one piece.
+  // concat(memory, segment[:new_states]) is contiguous in the window.
   if (stage.memory > 0) {
     memory.states = (options_.through_memory ? window : window.detach())
-                        .narrow(1, stage.compressed_memory + stage.shift, stage.memory);
+                        .narrow(1, stage.compressed_memory + stage.new_states, stage.memory);
   }
   return window;
 }
@@ -154,6 +158,183 @@ at::Tensor StreamsStep::layer(const LayerContext& context, const net::Stage& inp
 at::Tensor StreamsStep::window_of_output(const net::Stage& output, const at::Tensor& states,
                                          StageMemory& memory) {
   return window_of_streams(output, states, memory);
+}
+
+namespace {
+
+// Limits for the states of one piece of a chunk. A BLAS copies all weights for every piece, so the
+// largest pieces are best, as long as there are enough of them and a layer's intermediate results
+// for a piece stay in a cache.
+constexpr std::int64_t kFewestStatesOfPiece = 256, kMostStatesOfPiece = 512;
+// Fewer pieces than this would leave threads without work.
+constexpr std::int64_t kFewestPieces = 8;
+
+// Returns the successive contents of a memory as one stream, [length + steps * shift, ...]: before
+// the first step it is `carry` [1, length, ...], and every step adds a row of `entering` [steps,
+// shift, ...].
+at::Tensor stream_of(const at::Tensor& carry, const at::Tensor& entering) {
+  return at::cat({carry.squeeze(0), entering.flatten(0, 1)});
+}
+
+// Returns the memories before all steps [steps, length, ...]. In the stream, the memory of a step
+// ends where the states begin that enter in this step. Rows share storage.
+at::Tensor memories_before(const at::Tensor& stream, std::int64_t steps, std::int64_t shift) {
+  const std::int64_t length = stream.size(0) - steps * shift;
+  return stream.unfold(0, length, shift).narrow(0, 0, steps).movedim(-1, 1);
+}
+
+// Returns the memory [1, length, ...] after the last step, in its own storage.
+at::Tensor memory_after(const at::Tensor& carry, const at::Tensor& entering) {
+  const std::int64_t steps = entering.size(0), shift = entering.size(1), length = carry.size(1);
+  const std::int64_t last = std::min(steps, (length + shift - 1) / shift);
+  const at::Tensor newest = entering.narrow(0, steps - last, last).flatten(0, 1).unsqueeze(0);
+  const at::Tensor stream = at::cat({carry, newest}, 1);
+  return stream.narrow(1, stream.size(1) - length, length).clone();
+}
+
+}  // namespace
+
+// Computes the keys and values of every state once, when it is in a segment. The segments of the
+// chunk are computed in pieces: first the keys and values of all, then everything else, because a
+// segment's memory consists of the segments before it.
+at::Tensor LayerwiseStep::layer(const LayerContext& context, const net::Stage& input,
+                                const at::Tensor& states, const at::Tensor& finer,
+                                StageMemory& memory) {
+  if (geometry_.keeps_most_used()) return layer_row_by_row(context, input, states, memory);
+  const auto keys_values = [&](const at::Tensor& of) {
+    return project_keys_values(context, attention_states(context, of));
+  };
+  const std::int64_t steps = states.size(0);
+  // Returns the keys and values of the memories that the steps begin with.
+  const auto of_memories = [&](const at::Tensor& stream, std::int64_t shift,
+                               const MemoryCover& cover) {
+    const at::Tensor all = memories_before(stream, steps, shift);
+    const at::Tensor mask = forgotten(cover, all.size(1));
+    return mask.defined()
+               ? replace_forgotten(
+                     all, mask, keys_values(at::zeros_like(states.narrow(0, 0, 1).narrow(1, 0, 1))))
+               : all;
+  };
+  at::Tensor carry, stream, place;
+  if (input.memory > 0) carry = keys_values(memory.states);
+  // If all states of a segment enter the memory, the pieces write their keys and values into its
+  // stream. Another pass over memory would cost 2 % of an evaluation.
+  if (carry.defined() && !finer.defined() && input.new_states == input.segment) {
+    std::vector<std::int64_t> shape = carry.sizes().vec();
+    shape.erase(shape.begin());
+    shape.front() += steps * input.segment;
+    stream = at::empty(shape, carry.options());
+    stream.narrow(0, 0, input.memory).copy_(carry.squeeze(0));
+    place =
+        stream.narrow(0, input.memory, steps * input.segment).unflatten(0, {steps, input.segment});
+  }
+  const at::Tensor own = in_pieces(
+      input, {finer.defined() ? finer : states},
+      [&](const std::vector<at::Tensor>& piece) { return keys_values(piece.front()); }, place);
+  std::vector<at::Tensor> parts;  // of the window, the oldest first
+  if (input.compressed_memory > 0) {
+    const at::Tensor leaving = window(input, states, memory).narrow(1, 0, input.segment);
+    const at::Tensor compressed =
+        compress_memories(context.network, context.parameters, leaving, {});
+    parts.push_back(of_memories(stream_of(keys_values(memory.compressed), keys_values(compressed)),
+                                compressed.size(1), compressed_memory_cover(geometry_)));
+    memory.compressed = memory_after(memory.compressed, compressed);
+  }
+  if (input.memory > 0) {
+    const at::Tensor entering = states.narrow(1, 0, input.new_states);
+    if (!stream.defined()) {
+      stream = stream_of(
+          carry, finer.defined() ? keys_values(entering) : own.narrow(1, 0, input.new_states));
+    }
+    parts.push_back(of_memories(stream, input.new_states, memory_cover(input)));
+    memory.states = memory_after(memory.states, entering);
+  }
+  parts.push_back(own);
+  LayerContext prepared = context;
+  prepared.projected_positions = project_positions(context, positions(input));
+  parts.insert(parts.begin(), states);
+  return in_pieces(input, parts, [&](std::vector<at::Tensor> piece) {
+    const at::Tensor of_piece = piece.front();
+    piece.erase(piece.begin());
+    return run_layer(prepared, of_piece, attention_states(context, of_piece), piece, {});
+  });
+}
+
+at::Tensor LayerwiseStep::in_pieces(
+    const net::Stage& input, const std::vector<at::Tensor>& tensors,
+    const std::function<at::Tensor(const std::vector<at::Tensor>&)>& work,
+    at::Tensor results) const {
+  const std::int64_t segments = tensors.front().size(0);
+  const auto segments_of = [&](std::int64_t piece) {
+    return std::max<std::int64_t>(1, piece / input.segment);
+  };
+  const std::int64_t smallest = segments_of(kFewestStatesOfPiece);
+  const std::int64_t size =
+      std::clamp(segments / kFewestPieces, smallest, segments_of(kMostStatesOfPiece));
+  const bool few = segments < kFewestPieces * smallest;
+  if (few || !machine::uses_kernels(tensors.front()) || options_.attention_map != nullptr) {
+    return results.defined() ? results.copy_(work(tensors)) : work(tensors);
+  }
+  std::once_flag shape_is_known;
+  machine::for_pieces(segments, size, [&](std::int64_t first, std::int64_t count) {
+    std::vector<at::Tensor> piece;
+    piece.reserve(tensors.size());
+    for (const at::Tensor& all : tensors) piece.push_back(all.narrow(0, first, count));
+    const at::Tensor result = work(piece);
+    std::call_once(shape_is_known, [&] {
+      if (results.defined()) return;
+      std::vector<std::int64_t> shape = result.sizes().vec();
+      shape.front() = segments;
+      results = at::empty(shape, result.options());
+    });
+    // The piece's result is still in the thread's cache when it is copied.
+    results.narrow(0, first, count).copy_(result);
+  });
+  return results;
+}
+
+// The attention of a step decides which states it puts into the compressed memory, so steps run one
+// after the other.
+at::Tensor LayerwiseStep::layer_row_by_row(const LayerContext& context, const net::Stage& input,
+                                           const at::Tensor& states, StageMemory& memory) {
+  std::vector<at::Tensor> outputs;
+  for (std::int64_t row = 0; row < states.size(0); ++row) {
+    StepOptions of_row = options_;
+    const auto at = static_cast<std::size_t>(row);
+    if (!options_.document_offsets.empty())
+      of_row.document_offsets = {options_.document_offsets[at]};
+    if (!options_.shown.empty()) of_row.shown = {options_.shown[at]};
+    forget_other_documents(memory, input, geometry_, of_row);
+    const LayerContext row_context{context.network, context.parameters,    of_row,
+                                   context.layer,   context.reach,         context.usage,
+                                   context.hidden,  context.keys_per_state};
+    outputs.push_back(layer_of_streams(row_context, input, states.narrow(0, row, 1), {}, memory));
+  }
+  return at::cat(outputs);
+}
+
+at::Tensor LayerwiseStep::window_of_output(const net::Stage& output, const at::Tensor& states,
+                                           StageMemory& memory) {
+  at::Tensor result = window(output, states, memory);
+  if (output.memory > 0) {
+    memory.states = memory_after(memory.states, states.narrow(1, 0, output.new_states));
+  }
+  return result;
+}
+
+// Returns the windows of all steps.
+at::Tensor LayerwiseStep::window(const net::Stage& stage, const at::Tensor& states,
+                                 const StageMemory& memory) const {
+  if (stage.memory == 0) return states;
+  const at::Tensor before =
+      memories_before(stream_of(memory.states, states.narrow(1, 0, stage.new_states)),
+                      states.size(0), stage.new_states);
+  const at::Tensor mask = forgotten(memory_cover(stage), stage.memory);
+  return at::cat({replace_forgotten(before, mask), states}, 1);
+}
+
+at::Tensor LayerwiseStep::forgotten(const MemoryCover& cover, std::int64_t length) const {
+  return forgotten_states(cover, length, options_, model_.options().device());
 }
 
 }  // namespace ql::nn

@@ -1,14 +1,33 @@
-#include "shard/document_starts_internal.h"
+// Implements reading, writing and spooling of documents.zst, piece by piece.
+
+#include "shard/document_starts.h"
 
 #include <algorithm>
+#include <system_error>
 #include <utility>
 
+#include "base/bytes.h"
 #include "base/error.h"
-#include "base/little_endian.h"
-#include "base/signals.h"
-#include "shard/damaged_file_internal.h"
+#include "base/process.h"
+#include "shard/manifest.h"
 
 namespace ql::shard {
+
+std::int64_t document_age(const std::vector<std::int64_t>& starts, std::int64_t position) {
+  const auto next = std::upper_bound(starts.begin(), starts.end(), position);
+  return next == starts.begin() ? position : position - *(next - 1);
+}
+
+std::int64_t DocumentAges::age(std::int64_t position) {
+  for (; !ahead_.empty() && ahead_.front() <= position; ahead_.pop_front()) {
+    start_ = ahead_.front();
+  }
+  return position - start_;
+}
+
+std::optional<std::int64_t> DocumentAges::next_start() const {
+  return ahead_.empty() ? std::nullopt : std::optional(ahead_.front());
+}
 
 namespace {
 
@@ -34,10 +53,10 @@ DocumentStartsReader::DocumentStartsReader(const PackedFolder& place, const Mani
   if (file_.size() != entry.bytes_compressed) {
     throw FormatError(name_,
                       fmt::format("{} bytes, expected {}", file_.size(), entry.bytes_compressed),
-                      kDamagedFileCure);
+                      kDamagedFileRemedy);
   }
-  // Before anything is handed on: the frame's own checksum comes only at its end.
-  if (file_.hash() != entry.hash) throw FormatError(name_, "hash mismatch", kDamagedFileCure);
+  // The hash is checked before any start is used: the frame's own checksum comes only at its end.
+  if (file_.hash() != entry.hash) throw FormatError(name_, "hash mismatch", kDamagedFileRemedy);
   frame_.emplace(file_, name_, entry.bytes);
   if (manifest.documents == 0) frame_->read(nullptr, 0);
   do {
@@ -63,7 +82,7 @@ void DocumentStartsReader::read_piece() {
                         fmt::format("document {}: start {} is out of order or beyond the {} "
                                     "tokens",
                                     documents_, start, manifest_.tokens),
-                        kDamagedFileCure);
+                        kDamagedFileRemedy);
     }
     starts_[i] = last_ = static_cast<std::int64_t>(start);
     ++documents_;
@@ -86,7 +105,7 @@ void for_each_piece_of_starts(const PackedFolder& place, const Manifest& manifes
 std::vector<std::int64_t> read_document_starts(const PackedFolder& place,
                                                const Manifest& manifest) {
   std::vector<std::int64_t> all;
-  // A count that lies takes no more memory than the file's size allows.
+  // A wrong number of documents takes no more memory than the file's size allows.
   all.reserve(static_cast<std::size_t>(
       std::min(manifest.documents, manifest.document_starts.bytes_compressed)));
   for (DocumentStartsReader starts(place, manifest); !starts.ended(); starts.pass()) {
@@ -113,6 +132,46 @@ void DocumentStartsWriter::put(std::string_view frame) {
   file_->write(frame.data(), frame.size());
   hasher_.update(frame.data(), frame.size());
   entry_.bytes_compressed += static_cast<std::int64_t>(frame.size());
+}
+
+namespace {
+
+constexpr const char* kFileName = "documents.spool";
+
+}  // namespace
+
+void SpooledStarts::add(std::int64_t start) {
+  if (piece_.size() == kPieceBytes) write_piece();
+  append_little_endian(piece_, static_cast<std::uint64_t>(start));
+  ++count_;
+}
+
+void SpooledStarts::write_piece() {
+  if (!file_) file_ = folder_.create(kFileName);
+  file_->write(piece_.data(), piece_.size());
+  piece_.clear();
+}
+
+void SpooledStarts::take(const std::function<void(std::string_view)>& sink) {
+  if (file_) {
+    file_->close();
+    const fs::path path = folder_.temporary() / kFileName;
+    const RandomAccessFile spooled(path);
+    std::string bytes;
+    for (std::int64_t offset = 0; offset < spooled.size();) {
+      check_for_stop();
+      bytes.resize(
+          std::min<std::size_t>(kPieceBytes, static_cast<std::size_t>(spooled.size() - offset)));
+      spooled.read(offset, bytes.data(), bytes.size());
+      sink(bytes);
+      offset += static_cast<std::int64_t>(bytes.size());
+    }
+    std::error_code error;
+    fs::remove(path, error);
+    if (error) throw SystemError((folder_.path() / kFileName).string(), "remove", error.value());
+  }
+  sink(piece_);
+  piece_.clear();
 }
 
 }  // namespace ql::shard

@@ -1,14 +1,98 @@
+// Implements the checks of a manifest, its checksum, its history and its summary.
+
 #include "shard/manifest.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <set>
 
+#include "base/bytes.h"
 #include "base/error.h"
 #include "base/file.h"
-#include "base/hash.h"
 #include "base/log.h"
-#include "shard/token_stream_format.h"
+#include "base/provenance.h"
+#include "base/strings.h"
+#include "shard/token_stream.h"
 
 namespace ql::shard {
+
+namespace {
+
+constexpr std::int64_t kLargestVocabulary = std::int64_t{1} << 32;
+
+std::optional<TokenId> optional_id(const JsonObject& json, const std::string& key,
+                                   std::int64_t size) {
+  if (!json.has(key)) return std::nullopt;
+  return static_cast<TokenId>(json.integer(key, 0, size - 1));
+}
+
+std::int64_t checked_sum(std::int64_t a, std::int64_t b) {
+  std::int64_t sum = 0;
+  if (__builtin_add_overflow(a, b, &sum)) throw Error("", "text counts overflow 64 bits");
+  return sum;
+}
+
+}  // namespace
+
+bool VocabularyInfo::operator==(const VocabularyInfo& other) const {
+  return size == other.size && hash == other.hash && type == other.type && eos == other.eos &&
+         unk == other.unk;
+}
+
+std::string describe(const VocabularyInfo& vocabulary) {
+  std::string text = fmt::format("{} entries", with_thousands(vocabulary.size));
+  if (!vocabulary.type.empty()) text += ", " + vocabulary.type;
+  if (vocabulary.eos) text += fmt::format(", eos {}", *vocabulary.eos);
+  if (vocabulary.unk) text += fmt::format(", unk {}", *vocabulary.unk);
+  if (!vocabulary.hash.empty()) text += ", hash " + vocabulary.hash;
+  return text;
+}
+
+VocabularyInfo vocabulary_info_from_json(const JsonObject& json) {
+  VocabularyInfo info;
+  info.size = json.integer("size", 1, kLargestVocabulary);
+  info.hash = json.text("hash");
+  info.type = json.text("type");
+  info.eos = optional_id(json, "eos", info.size);
+  info.unk = optional_id(json, "unk", info.size);
+  return info;
+}
+
+Json vocabulary_info_to_json(const VocabularyInfo& info) {
+  Json json{{"size", info.size}, {"hash", info.hash}, {"type", info.type}};
+  if (info.eos) json["eos"] = *info.eos;
+  if (info.unk) json["unk"] = *info.unk;
+  return json;
+}
+
+TextCounts text_counts_from_json(const JsonObject& json) {
+  TextCounts counts;
+  counts.bytes = json.integer("bytes", 0);
+  counts.characters = json.integer("characters", 0);
+  counts.words = json.integer("words", 0);
+  counts.lines = json.integer("lines", 0);
+  counts.unknown = json.integer("unknown", 0);
+  return counts;
+}
+
+Json text_counts_to_json(const TextCounts& counts) {
+  return Json{{"bytes", counts.bytes},
+              {"characters", counts.characters},
+              {"words", counts.words},
+              {"lines", counts.lines},
+              {"unknown", counts.unknown}};
+}
+
+TextCounts operator+(const TextCounts& a, const TextCounts& b) {
+  TextCounts sum;
+  sum.bytes = checked_sum(a.bytes, b.bytes);
+  sum.characters = checked_sum(a.characters, b.characters);
+  sum.words = checked_sum(a.words, b.words);
+  sum.lines = checked_sum(a.lines, b.lines);
+  sum.unknown = checked_sum(a.unknown, b.unknown);
+  return sum;
+}
 
 namespace {
 
@@ -107,7 +191,7 @@ void read_document_starts(const JsonObject& object, Manifest& manifest) {
   entry.hash = json.text("hash");
   const bool possible =
       manifest.documents <= manifest.tokens && (manifest.documents > 0) == (manifest.tokens > 0);
-  // Divided, because eight times the most documents is more than 64 bits hold.
+  // The division avoids a product: eight times the largest number of documents exceeds 64 bits.
   if (!possible || entry.bytes % 8 != 0 || entry.bytes / 8 != manifest.documents) {
     throw FormatError(json.where(), fmt::format("{} bytes for {} documents of {} tokens",
                                                 entry.bytes, manifest.documents, manifest.tokens));
@@ -134,7 +218,7 @@ void keep_unknown_keys(const Json& json, const std::string& where, Manifest& man
   }
 }
 
-// The checksum as found, "" without one.
+// Returns the checksum in the file, or "" without one.
 std::string check_checksum(const Json& json, const JsonObject& object) {
   if (!object.has("checksum")) {
     log_warning("{}: no checksum: taken as edited by hand", object.where());
@@ -200,6 +284,157 @@ Manifest manifest_from_json(const Json& json, const std::string& where) {
   manifest.provenance = object.at("provenance");
   keep_unknown_keys(json, where, manifest);
   return manifest;
+}
+
+namespace {
+
+// Each generation nests up to three levels; base/json.h reads 64 levels.
+constexpr int kMostGenerations = 8;
+constexpr std::size_t kMostLineageBytes = std::size_t{256} << 10;
+
+// Readers of a stream or manifest add a few levels, far fewer than remain up to 64.
+constexpr int kDeepest = 48;
+
+// Returns the number of levels of objects and lists.
+int depth_of(const Json& json) {
+  int below = 0;
+  if (!json.is_structured()) return below;
+  for (const Json& item : json) below = std::max(below, depth_of(item));
+  return below + 1;
+}
+
+// Keeps `generations` generations of inputs and drops the earlier ones.
+Json trimmed(const Json& input, int generations) {
+  if (input.is_array()) {
+    Json list = Json::array();
+    for (const Json& item : input) list.push_back(trimmed(item, generations));
+    return list;
+  }
+  if (!input.is_object()) return input;
+  Json kept = Json::object();
+  for (const auto& [key, value] : input.items()) {
+    if (key == "provenance") {
+      if (generations > 0) kept[key] = trimmed(value, generations);
+    } else if (key == "input") {
+      if (generations > 1) kept[key] = trimmed(value, generations - 1);
+    } else {
+      kept[key] = value;
+    }
+  }
+  return kept;
+}
+
+}  // namespace
+
+Json lineage(const Json& configuration, const Json& input) {
+  Json made = provenance(configuration);
+  for (int generations = kMostGenerations; generations >= 0; --generations) {
+    made["input"] = trimmed(input, generations);
+    if (made.dump().size() <= kMostLineageBytes && depth_of(made) <= kDeepest) return made;
+  }
+  made.erase("input");
+  return made;
+}
+
+namespace {
+
+ShardEntry all_shards(const Manifest& manifest) {
+  ShardEntry sum;
+  for (const ShardEntry& shard : manifest.shards) {
+    sum.bytes += shard.bytes;
+    sum.bytes_compressed += shard.bytes_compressed;
+  }
+  return sum;
+}
+
+std::string describe(const TextCounts& counts, std::int64_t tokens) {
+  const double share =
+      tokens > 0 ? 100.0 * static_cast<double>(counts.unknown) / static_cast<double>(tokens) : 0.0;
+  return fmt::format("{} bytes, {} characters, {} words, {} lines; {} tokens unknown ({:.2f}%)",
+                     with_thousands(counts.bytes), with_thousands(counts.characters),
+                     with_thousands(counts.words), with_thousands(counts.lines),
+                     with_thousands(counts.unknown), share);
+}
+
+std::string describe_shards(const Manifest& manifest) {
+  const ShardEntry all = all_shards(manifest);
+  return fmt::format(
+      "{}; {} of {} ids in {}", with_thousands(static_cast<std::int64_t>(manifest.shards.size())),
+      human_bytes(all.bytes), manifest.vocabulary.dtype(), human_bytes(all.bytes_compressed));
+}
+
+// Appends the command lines that made the data, the last one first.
+void append_commands(std::string& text, const Json& provenance, const char* label) {
+  if (!provenance.is_object()) return;
+  const auto command = provenance.find("command");
+  if (command != provenance.end() && command->is_string()) {
+    text += fmt::format("  {:<12}{}\n", label, printable(command->get<std::string>()));
+  }
+  const auto input = provenance.find("input");
+  if (input == provenance.end()) return;
+  if (input->is_object()) append_commands(text, *input, "from");
+  if (!input->is_array()) return;
+  for (const Json& item : *input) {
+    if (item.is_object() && item.contains("provenance")) {
+      append_commands(text, item["provenance"], "from");
+    }
+  }
+}
+
+}  // namespace
+
+std::string summary_text(const std::string& name, const Manifest& manifest) {
+  std::string text = printable(name) + "\n";
+  const auto line = [&](const char* label, const std::string& value) {
+    text += fmt::format("  {:<12}{}\n", label, printable(value));
+  };
+  line("tokens", with_thousands(manifest.tokens));
+  line("documents", with_thousands(manifest.documents));
+  line("vocabulary", describe(manifest.vocabulary));
+  if (manifest.counts) line("text", describe(*manifest.counts, manifest.tokens));
+  line("shards", describe_shards(manifest));
+  line("data hash", manifest.data_hash);
+  append_commands(text, manifest.provenance, "made by");
+  return text;
+}
+
+Json summary_object(const std::string& name, const Manifest& manifest) {
+  const ShardEntry all = all_shards(manifest);
+  Json json{{"name", name},
+            {"tokens", manifest.tokens},
+            {"documents", manifest.documents},
+            {"dtype", manifest.vocabulary.dtype()},
+            {"vocabulary", vocabulary_info_to_json(manifest.vocabulary)},
+            {"shards", manifest.shards.size()},
+            {"bytes", all.bytes},
+            {"bytes_compressed", all.bytes_compressed}};
+  if (manifest.counts) json["counts"] = text_counts_to_json(*manifest.counts);
+  json["data_hash"] = manifest.data_hash;
+  json["provenance"] = manifest.provenance;
+  return json;
+}
+
+Json summary_row(const std::string& name, const Manifest& manifest) {
+  const Json all = summary_object(name, manifest);
+  const Json& vocabulary = all["vocabulary"];
+  const Json counts = all.value("counts", Json::object());
+  const auto known = [](const std::string& text) { return text.empty() ? Json() : Json(text); };
+  return {{"name", name},
+          {"tokens", all["tokens"]},
+          {"documents", all["documents"]},
+          {"dtype", all["dtype"]},
+          {"vocabulary_size", vocabulary["size"]},
+          {"vocabulary_hash", known(manifest.vocabulary.hash)},
+          {"vocabulary_type", known(manifest.vocabulary.type)},
+          {"shards", all["shards"]},
+          {"bytes", all["bytes"]},
+          {"bytes_compressed", all["bytes_compressed"]},
+          {"text_bytes", counts.value("bytes", Json())},
+          {"characters", counts.value("characters", Json())},
+          {"words", counts.value("words", Json())},
+          {"lines", counts.value("lines", Json())},
+          {"unknown", counts.value("unknown", Json())},
+          {"data_hash", all["data_hash"]}};
 }
 
 }  // namespace ql::shard

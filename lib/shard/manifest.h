@@ -1,4 +1,5 @@
-// manifest.json: what is in a packed folder. ql-manifest(5) describes every key.
+// manifest.json: the content of a packed folder, its origin and its summary. ql-manifest(5)
+// describes every key.
 #pragma once
 
 #include <cstdint>
@@ -7,14 +8,57 @@
 #include <string>
 #include <vector>
 
-#include "shard/token_info.h"
+#include "base/json.h"
 
 namespace ql::shard {
 
-// No folder may hold more, so that sums of bytes fit into 64 bits.
+// These facts go with token ids from qltok to qleval: the vocabulary that made them, and the size
+// of the text that they stand for.
+
+using TokenId = std::uint32_t;
+
+// The name of the vocabulary's file in packed data and checkpoints. It is a part of their formats.
+constexpr const char* kVocabularyFile = "vocabulary.json";
+
+// Identifies the vocabulary of a stream. Tools compare hashes before they mix data.
+struct VocabularyInfo {
+  std::int64_t size = 0;  // ids are 0 .. size-1
+  std::string hash;       // base/bytes.h content_hash of the vocabulary's content; ""
+                          // for ids without a vocabulary
+  std::string type;       // word, char, byte, sentencepiece, piece; "" likewise
+  std::optional<TokenId> eos, unk;
+  // Return the bytes of an id in streams and shards (2 for at most 65,536 entries, otherwise 4),
+  // and the name of this type.
+  int bytes_per_id() const { return size <= 65536 ? 2 : 4; }
+  const char* dtype() const { return bytes_per_id() == 2 ? "u16" : "u32"; }
+  bool operator==(const VocabularyInfo& other) const;
+  bool operator!=(const VocabularyInfo& other) const { return !(*this == other); }
+};
+// Returns "33,278 entries, word, eos 0, unk 1, hash 0123...", without facts that are unknown.
+std::string describe(const VocabularyInfo& vocabulary);
+VocabularyInfo vocabulary_info_from_json(const JsonObject& json);
+Json vocabulary_info_to_json(const VocabularyInfo& info);
+
+// Counts of the original text of the tokens: the denominators of word- and byte-level perplexity.
+// Absent if unknown (imported ids, a range of a stream).
+struct TextCounts {
+  std::int64_t bytes = 0;       // of the input, line ends included
+  std::int64_t characters = 0;  // Unicode code points, line ends included
+  std::int64_t words = 0;       // whitespace-separated
+  std::int64_t lines = 0;
+  std::int64_t unknown = 0;  // tokens that were outside the vocabulary and became <unk>
+};
+TextCounts text_counts_from_json(const JsonObject& json);
+Json text_counts_to_json(const TextCounts& counts);
+// Throws Error without a place when a sum exceeds 64 bits.
+TextCounts operator+(const TextCounts& a, const TextCounts& b);
+
+// The structs of manifest.json. ql-manifest(5) describes every key.
+
+// No folder may hold more tokens, so that sums of bytes fit into 64 bits.
 constexpr std::int64_t kMostTokens = std::int64_t{1} << 60;
 constexpr std::int64_t kLargestManifest = std::int64_t{256} << 20;  // in bytes
-// Far more than anybody adds; keys are looked for one after the other.
+// This is far more than anybody adds. The limit is needed because keys are searched for one by one.
 constexpr std::size_t kMostUnknownKeys = 1000;
 
 struct ShardEntry {
@@ -52,11 +96,11 @@ struct Manifest {
   std::string checksum;           // "" when deleted by hand
 };
 
-// The result has a fresh checksum.
+// Returns the manifest with a new checksum.
 Json manifest_to_json(const Manifest& manifest);
 
 // Throws FormatError for an unknown version, sums that do not agree, a wrong checksum, and file
-// names that leave the folder. A missing checksum is a warning. `where` names the manifest.
+// names that lead out of the folder. A missing checksum is a warning. `where` names the manifest.
 Manifest manifest_from_json(const Json& json, const std::string& where);
 
 // A packed folder on the disk.
@@ -65,20 +109,44 @@ struct PackedFolder {
   std::string name;  // the folder as the user named it: for messages
 };
 
-// True when the folder is a checkpoint and has no packed data.
+// Returns true when the folder is a checkpoint and has no packed data.
 bool is_checkpoint(const std::filesystem::path& path);
 
-// Accepts the folder or its manifest. Throws Error when there is none.
+// Accepts the folder or its manifest. Throws Error when there is no packed folder.
 PackedFolder find_packed_folder(const std::filesystem::path& path);
 std::string read_manifest_text(const PackedFolder& place);
 Manifest read_manifest(const PackedFolder& place);
-// The vocabulary file's text, checked against the manifest; "" without one.
+// Returns the text of the vocabulary's file, checked against the manifest, or "" without one.
 std::string read_vocabulary_text(const PackedFolder& place, const Manifest& manifest);
 
-// Returns the path of a file that the manifest names. Throws FormatError when the name leaves the
-// folder (".." or an absolute path), and for a symbolic link to nothing. Other links are followed
-// wherever they lead: caches of downloads consist of them, and the manifest's hashes guard the
+// Returns the path of a file that the manifest names. Throws FormatError when the name leads out of
+// the folder (".." or an absolute path), and for a symbolic link to nothing. Other links are
+// followed anywhere: caches of downloads consist of them, and the manifest's hashes protect the
 // content.
 std::filesystem::path path_inside(const PackedFolder& place, const std::string& file);
+
+// Provenance of data that was made from other data.
+
+// Returns base/provenance.h's provenance() of this run with the provenance of the data that was
+// read as "input": an object, or a list of objects each with a "provenance". Old generations are
+// left out when the history grows long or deep, so that data may be joined and packed again without
+// limit.
+Json lineage(const Json& configuration, const Json& input);
+
+// The summary of a packed folder, for people and for scripts.
+
+// Returns some indented lines.
+std::string summary_text(const std::string& name, const Manifest& manifest);
+
+// Returns everything in the manifest except the single files.
+Json summary_object(const std::string& name, const Manifest& manifest);
+
+// Returns the object's values except the provenance as a row of base/rows.h; unknown ones are null.
+Json summary_row(const std::string& name, const Manifest& manifest);
+
+// Messages about a damaged file of a packed folder end with this advice.
+
+inline constexpr const char* kDamagedFileRemedy =
+    "the file is damaged: fetch or pack the folder again";
 
 }  // namespace ql::shard

@@ -1,19 +1,17 @@
+// Implements packing: several threads compress frames, one writes them in order.
+
 #include "shard/pack_writer.h"
 
 #include <algorithm>
 #include <stdexcept>
 #include <string>
 
+#include "base/bytes.h"
 #include "base/error.h"
 #include "base/file.h"
-#include "base/hash.h"
-#include "base/object_pool.h"
-#include "base/ordered_jobs.h"
-#include "shard/document_starts_internal.h"
-#include "shard/id_codec.h"
-#include "shard/new_folder_internal.h"
-#include "shard/shard_writer_internal.h"
-#include "shard/spooled_starts_internal.h"
+#include "base/jobs.h"
+#include "shard/document_starts.h"
+#include "shard/shard.h"
 
 namespace ql::shard {
 
@@ -48,7 +46,7 @@ struct PackWriter::State {
       : header(the_header),
         options(the_options),
         bytes_per_id(the_header.vocabulary.bytes_per_id()),
-        level(the_options.level.value_or(usual_level(the_header.vocabulary.size))),
+        level(the_options.level.value_or(default_level(the_header.vocabulary.size))),
         pack(target, the_options.force),
         document_starts(pack),
         jobs(the_options.threads) {}
@@ -60,8 +58,8 @@ struct PackWriter::State {
   NewPack pack;
   SpooledStarts document_starts;
   std::unique_ptr<ShardWriter> shard;
-  std::int64_t tokens_in_shard = 0;  // in frames that were given to the threads
-  std::int64_t tokens_in_file = 0;   // of that, in the shard's file
+  std::int64_t tokens_in_shard = 0;  // in frames that the threads have got
+  std::int64_t tokens_in_file = 0;   // thereof in the shard's file
   std::string frame;                 // ids as bytes
   bool document_begins = true;
   bool finished = false;
@@ -87,7 +85,7 @@ struct PackWriter::State {
     if (room() == 0) write_frame();
   }
 
-  // Gives the full frame to the threads that compress.
+  // Passes the full frame to the threads that compress.
   void write_frame() {
     if (frame.empty()) return;
     tokens_in_shard += static_cast<std::int64_t>(frame.size()) / bytes_per_id;
@@ -139,7 +137,7 @@ struct PackWriter::State {
   }
 };
 
-int usual_level(std::int64_t vocabulary_size) { return vocabulary_size > 1024 ? 0 : 1; }
+int default_level(std::int64_t vocabulary_size) { return vocabulary_size > 1024 ? 0 : 1; }
 
 PackWriter::PackWriter(const fs::path& folder, const StreamHeader& header,
                        const PackOptions& options) {

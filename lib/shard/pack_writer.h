@@ -7,7 +7,6 @@
 #include <optional>
 
 #include "shard/manifest.h"
-#include "shard/token_sink.h"
 #include "shard/token_stream.h"
 
 namespace ql::shard {
@@ -15,23 +14,23 @@ namespace ql::shard {
 struct PackOptions {
   std::int64_t shard_tokens = 64'000'000;  // a shard's last frame may be shorter than the others
   std::int64_t frame_tokens = 65'536;
-  std::optional<int> level;  // of FrameCompressor; absent: usual_level()
-  bool force = false;        // replace a folder that was packed before
-  int threads = 1;           // that compress; the files are the same for any number
+  std::optional<int> level;  // see FrameCompressor; absent: default_level()
+  bool force = false;        // replace an existing packed folder
+  int threads = 1;           // for compression; the files are the same for any number
 };
 
-// Words and pieces of words hardly repeat in runs: to search for those would take three times as
-// long and save 6 to 8 per cent, hence level 0 for vocabularies of more than 1,024 entries.
-// Characters and bytes repeat, hence level 1.
-int usual_level(std::int64_t vocabulary_size);
+// Returns the level for a vocabulary. Words and pieces of words rarely form repetitions: a search
+// for them would take three times as long and save 6 to 8 per cent, so vocabularies of more than
+// 1,024 entries get level 0. Characters and bytes repeat, so they get level 1.
+int default_level(std::int64_t vocabulary_size);
 
-// Everything is written under a temporary name beside the folder; finish() gives it the final name
-// in one step. Without finish() nothing is left, and an existing folder stays as it was.
+// Everything is written under a temporary name next to the folder; finish() gives it the final name
+// in one step. Without finish() nothing remains, and an existing folder stays unchanged.
 class PackWriter : public TokenSink {
  public:
   // header.provenance becomes the manifest's. Throws UsageError for sizes that do not fit the
-  // format, and Error when the folder exists: always when it is anything but a packed folder, else
-  // without options.force.
+  // format, and Error when the folder exists: always for anything except a packed folder, and for a
+  // packed folder without options.force.
   PackWriter(const std::filesystem::path& folder, const StreamHeader& header,
              const PackOptions& options);
   ~PackWriter() override;
@@ -39,9 +38,9 @@ class PackWriter : public TokenSink {
   void write(const TokenId* ids, std::size_t count) override;
   void finish(const std::optional<TextCounts>& counts) override;
 
-  // Keys for the manifest beside those of ql-manifest(5); call before finish().
+  // Adds keys to the manifest's own (ql-manifest(5)). Call it before finish().
   void keep_unknown(const Json& unknown);
-  // After finish().
+  // Call it after finish().
   const Manifest& manifest() const;
 
  private:

@@ -1,17 +1,210 @@
+// Implements reading by cursors and decoding ahead, with a limited number of open shards.
+
 #include "shard/token_reader.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <memory>
 #include <stdexcept>
+#include <unordered_map>
+#include <utility>
+#include <vector>
 
+#include "base/bytes.h"
 #include "base/error.h"
 #include "base/file.h"
-#include "shard/document_starts_internal.h"
-#include "shard/frames_ahead_internal.h"
-#include "shard/lazy_shards_internal.h"
+#include "base/file_kind.h"
+#include "base/log.h"
+#include "shard/document_starts.h"
 #include "shard/manifest.h"
-#include "shard/shard_reader_internal.h"
+#include "shard/shard.h"
 
 namespace ql::shard {
+
+class LazyShards {
+ public:
+  // Opens no file. Both arguments must outlive this object.
+  LazyShards(const PackedFolder& place, const Manifest& manifest);
+
+  // Returns the shard that holds a position of the data.
+  std::size_t shard_of(std::int64_t position) const;
+  // Throws the errors of ShardReader. The most recently opened shards stay open. The seek tables of
+  // all shards that were used stay in memory, until they are too many.
+  std::shared_ptr<ShardReader> get(std::size_t shard);
+  // Closes all shards and drops their seek tables.
+  void clear();
+
+ private:
+  const PackedFolder& place_;
+  const Manifest& manifest_;
+  std::vector<std::int64_t> begins_;  // position of each shard's first token
+  std::unordered_map<std::size_t, std::shared_ptr<ShardReader>> known_;
+  std::deque<std::shared_ptr<ShardReader>> open_;  // oldest first
+  std::size_t frames_ = 0;                         // in the known shards
+};
+
+namespace {
+
+// Stores of large files put links into a folder, and keep the content elsewhere or fetch it later.
+void refuse_dangling_link(const fs::path& path) {
+  std::error_code error;
+  if (fs::status(path, error).type() != fs::file_type::not_found) return;
+  const fs::path target = fs::read_symlink(path, error);
+  if (error) return;
+  throw FormatError(path.string(), fmt::format("a link to {}, where nothing is", target.string()),
+                    "fetch the file's content first (as with `git annex get` or `dvc pull`)");
+}
+
+}  // namespace
+
+bool is_checkpoint(const fs::path& path) {
+  std::error_code unknown;
+  return !fs::exists(path / "manifest.json", unknown) &&
+         (fs::exists(path / "model.json", unknown) ||
+          fs::exists(path / "model.safetensors", unknown));
+}
+
+PackedFolder find_packed_folder(const fs::path& path) {
+  std::error_code error;
+  refuse_dangling_link(path);
+  const fs::file_status status = fs::status(path, error);
+  if (!fs::exists(status)) throw SystemError(path.string(), "open", error ? error.value() : ENOENT);
+  if (!fs::is_directory(status)) {
+    if (path.extension() != ".json") {
+      throw FormatError(path.string(), "neither a packed folder nor its manifest.json",
+                        "name the folder that the file is in");
+    }
+    const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
+    return {folder, path, folder.string()};
+  }
+  const fs::path manifest = path / "manifest.json";
+  refuse_dangling_link(manifest);
+  if (!fs::exists(manifest, error)) {
+    if (is_checkpoint(path)) {
+      throw FormatError(path.string(), "a checkpoint, where packed data is expected",
+                        "give checkpoints with -m before each, and as data what "
+                        "`qlbin pack -o DIR` made");
+    }
+    throw FormatError(path.string(), "no manifest.json in this folder: no data was packed here",
+                      "pack some with `qlbin pack -o DIR`");
+  }
+  return {path, manifest, path.string()};
+}
+
+std::string read_manifest_text(const PackedFolder& place) {
+  const RandomAccessFile file(place.manifest);
+  check_kind(file.head(), Content::kJson, place.manifest.string());
+  return file.text(kLargestManifest);
+}
+
+Manifest read_manifest(const PackedFolder& place) {
+  const std::string where = place.manifest.string();
+  log_debug("reading {}", where);
+  return manifest_from_json(parse_json(read_manifest_text(place), where), where);
+}
+
+std::string read_vocabulary_text(const PackedFolder& place, const Manifest& manifest) {
+  if (!manifest.vocabulary_file) return "";
+  const VocabularyFileEntry& entry = *manifest.vocabulary_file;
+  const fs::path path = path_inside(place, entry.file);
+  const RandomAccessFile file(path);
+  check_kind(file.head(), Content::kVocabulary, path.string());
+  if (file.size() != entry.bytes) {
+    throw FormatError(path.string(),
+                      fmt::format("{} bytes, but the manifest says {}", file.size(), entry.bytes),
+                      kDamagedFileRemedy);
+  }
+  std::string text = file.text(entry.bytes);
+  if (content_hash(text) != entry.hash) {
+    throw FormatError(path.string(), "hash mismatch", kDamagedFileRemedy);
+  }
+  return text;
+}
+
+fs::path path_inside(const PackedFolder& place, const std::string& file) {
+  fs::path path = place.folder / file;
+  if (!is_inside_path(file)) {
+    throw FormatError(path.string(), "the name is not inside the folder",
+                      "nothing outside a packed folder is named in its manifest");
+  }
+  refuse_dangling_link(path);
+  return path;
+}
+
+namespace {
+
+// This is well below the usual limit of 1024 open files.
+constexpr std::size_t kMostOpenShards = 64;
+// A frame takes 28 bytes in the seek tables in memory.
+constexpr std::size_t kMostKnownFrames = std::size_t{1} << 22;
+
+}  // namespace
+
+LazyShards::LazyShards(const PackedFolder& place, const Manifest& manifest)
+    : place_(place), manifest_(manifest) {
+  begins_.reserve(manifest.shards.size());
+  std::int64_t begin = 0;
+  for (const ShardEntry& entry : manifest.shards) {
+    begins_.push_back(begin);
+    begin += entry.tokens;
+  }
+}
+
+std::size_t LazyShards::shard_of(std::int64_t position) const {
+  const auto next = std::upper_bound(begins_.begin(), begins_.end(), position);
+  return static_cast<std::size_t>(next - begins_.begin()) - 1;
+}
+
+std::shared_ptr<ShardReader> LazyShards::get(std::size_t shard) {
+  auto found = known_.find(shard);
+  if (found != known_.end() && found->second->is_open()) return found->second;
+  if (open_.size() == kMostOpenShards) {
+    open_.front()->close();
+    open_.pop_front();
+  }
+  if (found == known_.end()) {
+    auto reader = std::make_shared<ShardReader>(place_, manifest_.shards[shard], begins_[shard],
+                                                manifest_.vocabulary);
+    if (frames_ + reader->frames() > kMostKnownFrames) clear();
+    frames_ += reader->frames();
+    found = known_.emplace(shard, std::move(reader)).first;
+  }
+  // The shard opens its file when it is read.
+  open_.push_back(found->second);
+  return found->second;
+}
+
+void LazyShards::clear() {
+  // Frames in progress may keep a shard in memory, but not its open file.
+  for (const auto& [shard, reader] : known_) reader->close();
+  known_.clear();
+  open_.clear();
+  frames_ = 0;
+}
+
+void FramesAhead::add(const std::shared_ptr<ShardReader>& shard, std::size_t frame) {
+  if (idle_.empty()) idle_.push_back(std::make_shared<FrameBuffer>());
+  const std::shared_ptr<FrameBuffer> buffer = std::move(idle_.back());
+  idle_.pop_back();
+  // An error in reading a frame must not hide the frames before it, which are still in progress.
+  std::exception_ptr unreadable;
+  try {
+    shard->load_frame(frame, *buffer);
+  } catch (const Error&) {
+    unreadable = std::current_exception();
+  }
+  jobs_.add(
+      [shard, frame, buffer, unreadable] {
+        if (unreadable) std::rethrow_exception(unreadable);
+        shard->decode_frame(frame, *buffer);
+        return Frame{shard->frame_begin(frame), buffer};
+      },
+      shard->frame_memory(frame));
+}
 
 namespace {
 
@@ -38,7 +231,7 @@ struct TokenReader::State {
   std::vector<CachedFrame> cursors;
 
   void load(std::int64_t position, CachedFrame& cached) {
-    cached.shard = kNoShard;  // stays so when reading throws
+    cached.shard = kNoShard;  // remains so when reading throws
     const std::size_t index = shards.shard_of(position);
     const std::shared_ptr<ShardReader> shard = shards.get(index);
     const std::size_t frame = shard->frame_of(position);
@@ -111,7 +304,7 @@ void TokenReader::read_in_order(std::int64_t begin, std::int64_t end, int thread
     try {
       shard = state.shards.get(state.shards.shard_of(position));
     } catch (const Error&) {
-      // The caller first gets all tokens before the bad shard.
+      // The caller gets all tokens before the bad shard first.
       while (!frames.empty()) use_first();
       throw;
     }

@@ -1,26 +1,29 @@
-// Random access to a packed folder (manifest.json and shards, see ql-manifest(5), ql-shard(5)).
+// Reads tokens anywhere in a packed folder. See ql-manifest(5), ql-shard(5).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "base/jobs.h"
 #include "shard/manifest.h"
-#include "shard/token_info.h"
+#include "shard/shard.h"
 
 namespace ql::shard {
 
-// Opens the manifest; each shard is opened, and checked against it, when its first token is read,
-// so that it does not matter how many there are. One object serves one thread; several cursors may
-// read far apart (each keeps its own frame). Every error is a FormatError or SystemError that names
-// the file.
+// Reads a packed folder at any place. The constructor opens the manifest only. Each shard is
+// opened, and checked against the manifest, when its first token is read, so the number of shards
+// does not matter. One object serves one thread; several cursors may read far apart (each keeps its
+// own frame). Every error is a FormatError or SystemError that names the file.
 class TokenReader {
  public:
-  // `folder` holds manifest.json; the manifest's own path is accepted, too.
+  // `folder` holds manifest.json. The manifest's own path is accepted, too.
   explicit TokenReader(const std::filesystem::path& folder);
   ~TokenReader();
 
@@ -28,32 +31,33 @@ class TokenReader {
   std::int64_t documents() const { return manifest_.documents; }
   const VocabularyInfo& vocabulary() const { return manifest_.vocabulary; }
   const std::optional<TextCounts>& counts() const { return manifest_.counts; }
-  // Token positions where documents start, ascending, the first is 0 (empty data: none). Read from
-  // the disk at the first call, and kept, in 8 bytes each: document_starts.h has readers that keep
-  // nothing.
+  // Returns the positions where documents start, ascending; the first is 0 (empty data has none).
+  // They are read at the first call and kept, with 8 bytes each. document_starts.h has readers that
+  // keep nothing.
   const std::vector<std::int64_t>& document_starts() const;
-  // The vocabulary file's text packed with the data, "" if none.
+  // Returns the text of the vocabulary's file in the folder, or "" if there is none.
   std::string vocabulary_text() const { return read_vocabulary_text(place_, manifest_); }
   const std::string& name() const { return place_.name; }  // the folder as given: for messages
   const Manifest& manifest() const { return manifest_; }
   const PackedFolder& place() const { return place_; }
-  // Identity of the data: a hash of all ids and document starts, whatever their compression.
+  // Returns the identity of the data: a hash of all ids and document starts, for any compression.
   const std::string& hash() const { return manifest_.data_hash; }
 
-  // Copies tokens [begin, begin + count) to out. `cursor` names one of several independent readers
-  // (each caches its last frame): batch row b uses cursor b. Throws FormatError on damage,
-  // std::out_of_range outside the data. Memory: a decoded frame for each cursor from 0 to the
+  // Copies tokens [begin, begin + count) to `out`. `cursor` is one of several independent readers,
+  // each of which caches its last frame; batch row b uses cursor b. Throws FormatError on damage
+  // and std::out_of_range outside the data. Memory: a decoded frame for each cursor from 0 to the
   // highest one used.
   void read(std::int64_t begin, std::int64_t count, std::int64_t* out, std::size_t cursor = 0);
-  // Returns the bytes of such a frame: those of the first one, which no other exceeds. Opens its
-  // shard.
+  // Returns the bytes of a decoded frame: those of the first one, since no other is larger. Opens
+  // its shard.
   std::int64_t frame_bytes() const;
-  // Calls use(ids, count) for tokens [begin, end) in their order, a part of a frame at a time,
-  // while `threads` threads decode the frames behind. Throws what read() throws, once all before
-  // the damage has been used. Memory: two frames for each thread, fewer where they are large.
+  // Calls use(ids, count) for tokens [begin, end) in order, a part of a frame at a time, while
+  // `threads` threads decode the following frames. Throws the errors of read(), after all tokens
+  // before the damage have been used. Memory: two frames for each thread, fewer where they are
+  // large.
   using UseIds = std::function<void(const TokenId* ids, std::size_t count)>;
   void read_in_order(std::int64_t begin, std::int64_t end, int threads, const UseIds& use);
-  // Closes and forgets the shards and the decoded frames; the next read() opens what it needs.
+  // Closes the shards and drops the decoded frames; the next read() opens the files that it needs.
   void close_files();
 
  private:
@@ -62,6 +66,36 @@ class TokenReader {
   Manifest manifest_;
   mutable std::optional<std::vector<std::int64_t>> document_starts_;
   std::unique_ptr<State> state_;
+};
+
+// Decodes frames of shards with several threads ahead of their use. The results come in order.
+
+// It is used like OrderedJobs. If frames are large, fewer of them are decoded ahead, so that they
+// do not fill the memory.
+class FramesAhead {
+ public:
+  explicit FramesAhead(int threads) : jobs_(threads) {}
+
+  // The caller's thread reads the frame from its file. An error is thrown by take(). The shard may
+  // be closed before that.
+  void add(const std::shared_ptr<ShardReader>& shard, std::size_t frame);
+  bool full() const { return jobs_.full(); }
+  bool empty() const { return jobs_.empty(); }
+
+  struct Frame {
+    std::int64_t begin = 0;  // position of ids[0] in the data
+    const std::vector<TokenId>& ids() const { return buffer->ids; }
+    std::shared_ptr<FrameBuffer> buffer;
+  };
+  // Returns the oldest frame. Throws the errors of ShardReader::read_frame; the next call then
+  // continues with the next frame.
+  Frame take() { return jobs_.take(); }
+  // Takes a frame back for its memory when its ids are not needed any more.
+  void give_back(Frame frame) { idle_.push_back(std::move(frame.buffer)); }
+
+ private:
+  std::vector<std::shared_ptr<FrameBuffer>> idle_;
+  OrderedJobs<Frame> jobs_;
 };
 
 }  // namespace ql::shard

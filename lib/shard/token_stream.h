@@ -1,37 +1,97 @@
-// The token stream: what flows through the pipe between the tools. ql-token-stream(5) has the
-// bytes. A self-describing header, blocks with their own length and checksum, document starts, and
-// an end block with totals: a producer that dies can never be mistaken for one that finished.
+// Token sinks, and the token stream between the tools. ql-token-stream(5) describes its format.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "base/file.h"
-#include "shard/token_info.h"
-#include "shard/token_sink.h"
+#include "base/stream.h"
+#include "shard/manifest.h"
 
 namespace ql::shard {
 
+// A sink takes a sequence of tokens and document boundaries: a stream, a packed folder, plain ids.
+
+// A function that takes bytes, for standard output or memory.
+using ByteSink = std::function<void(const void* data, std::size_t size)>;
+
+// A function that is called with the number of tokens until now.
+using TokensDone = std::function<void(std::int64_t tokens)>;
+
+class TokenSink {
+ public:
+  virtual ~TokenSink() = default;
+  // A document begins at the next token. The first token always begins one; documents without
+  // tokens do not exist.
+  virtual void begin_document() = 0;
+  // Ids must be below the vocabulary's size (std::logic_error).
+  virtual void write(const TokenId* ids, std::size_t count) = 0;
+  // Passes buffered tokens on, for producers whose reader should not wait for a full block.
+  virtual void flush() {}
+  // Nothing counts as written before this returns.
+  virtual void finish(const std::optional<TextCounts>& counts) = 0;
+};
+
+// Sends ids to `sink`. A document begins at each of `starts`: ascending offsets into the ids, the
+// last of which may be `count`.
+template <typename Starts>
+void send_tokens(const TokenId* ids, std::size_t count, const Starts& starts, TokenSink& sink) {
+  std::size_t sent = 0;
+  for (const std::size_t start : starts) {
+    sink.write(ids + sent, start - sent);
+    sink.begin_document();
+    sent = start;
+  }
+  sink.write(ids + sent, count - sent);
+}
+
+// Constants of ql-token-stream(5) for writer and reader. They are on disk: do not change.
+
+constexpr std::string_view kStreamMagic = "QLTOKENS";
+constexpr std::uint32_t kStreamVersion = 1;
+constexpr std::size_t kLargestStreamHeader = std::size_t{1} << 20;
+constexpr std::size_t kLargestBlockPayload = std::size_t{16} << 20;
+constexpr std::uint32_t kLargestBlockTokens = 1U << 20;
+constexpr std::size_t kLargestVocabularyText = std::size_t{1} << 30;
+
+constexpr std::string_view kVocabularyBlock = "VOCB";
+constexpr std::string_view kDataBlock = "DATA";
+constexpr std::string_view kEndBlock = "ENDS";
+
+// The totals in the end block.
+struct StreamTotals {
+  std::int64_t tokens = 0;
+  std::int64_t documents = 0;
+  std::string ids_hash;
+  std::optional<TextCounts> counts;
+};
+Json stream_totals_to_json(const StreamTotals& totals);
+StreamTotals stream_totals_from_json(const JsonObject& json);
+
+// The token stream flows through the pipe between the tools. ql-token-stream(5) has its bytes: a
+// self-describing header, blocks with their own length and checksum, document starts, and an end
+// block with totals. So a producer that died is never mistaken for one that finished.
+
 struct StreamHeader {
   VocabularyInfo vocabulary;
-  std::string
-      vocabulary_text;  // the vocabulary file itself, so that data explains itself; may be ""
+  std::string vocabulary_text;  // the vocabulary's complete file; may be ""
   Json provenance;
 };
 
 class TokenStreamWriter : public TokenSink {
  public:
-  // Throws Error for a provenance of more than a megabyte; that of base/provenance.h is shorter.
+  // Throws Error for a provenance of more than a megabyte; base/provenance.h makes shorter ones.
   TokenStreamWriter(ByteSink sink, const StreamHeader& header);
   ~TokenStreamWriter() override;
   void begin_document() override;
   void write(const TokenId* ids, std::size_t count) override;
   void flush() override;
-  // Writes what is buffered and the end block. Without it readers report a producer that died.
+  // Writes the buffered tokens and the end block. Without it readers report a producer that died.
   void finish(const std::optional<TextCounts>& counts) override;
 
  private:
@@ -39,8 +99,8 @@ class TokenStreamWriter : public TokenSink {
   std::unique_ptr<State> state_;
 };
 
-// True for "-", a pipe, and a file that begins as a token stream does: not a packed folder or what
-// names one.
+// Returns true for "-", a pipe, and a file that begins like a token stream; false for a packed
+// folder and for its manifest.
 bool names_stream(const std::string& path);
 
 class TokenStreamReader {
@@ -54,11 +114,11 @@ class TokenStreamReader {
     std::vector<TokenId> ids;
     std::vector<std::uint32_t> document_starts;  // offsets into ids, ascending
   };
-  // False after the end block, which is then checked against what was read. Throws FormatError on
-  // damage and on an input that ends without an end block ("the producer did not finish").
+  // Returns false after the end block, whose totals are then checked. Throws FormatError on damage
+  // and for an input without an end block ("the producer did not finish").
   bool next(Block& block);
 
-  // Totals of the end block; only after next() returned false.
+  // The totals of the end block; call them only after next() has returned false.
   std::int64_t tokens() const;
   std::int64_t documents() const;
   const std::optional<TextCounts>& counts() const;
@@ -68,8 +128,8 @@ class TokenStreamReader {
   std::unique_ptr<State> state_;
 };
 
-// Sends the whole stream to `sink`, calls `done` after each block, and finishes neither: the stream
-// has been checked to its end when this returns.
+// Sends the complete stream to `sink` and calls `done` after each block. Does not call finish() of
+// the sink. When it returns, the stream has been checked to its end.
 void copy_stream(TokenStreamReader& stream, TokenSink& sink, const TokensDone& done);
 
 }  // namespace ql::shard

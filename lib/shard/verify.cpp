@@ -1,3 +1,5 @@
+// Implements the checks of a packed folder, from the manifest to single ids.
+
 #include "shard/verify.h"
 
 #include <memory>
@@ -5,13 +7,13 @@
 #include <string_view>
 #include <utility>
 
+#include "base/bytes.h"
 #include "base/error.h"
-#include "base/hash.h"
-#include "base/signals.h"
-#include "shard/document_starts_internal.h"
-#include "shard/frames_ahead_internal.h"
+#include "base/process.h"
+#include "shard/document_starts.h"
 #include "shard/manifest.h"
-#include "shard/shard_reader_internal.h"
+#include "shard/shard.h"
+#include "shard/token_reader.h"
 
 namespace ql::shard {
 
@@ -50,7 +52,7 @@ class Verifier {
     problem_(error.what());
   }
 
-  // Runs one check; what it throws is a finding. Interrupted is no Error and passes.
+  // Runs one check. An Error that it throws is a finding. Interrupted is not an Error and passes.
   template <typename Check>
   void check(const Check& work) {
     try {
@@ -70,7 +72,7 @@ class Verifier {
       throw FormatError(where, "no checksum: it cannot be verified",
                         "if you edited it, `qlbin merge` packs a copy that can be");
     }
-    // The checksum covers values, not their spelling.
+    // The checksum covers the values, but not how they are written.
     if (text != dump_json(json)) {
       throw FormatError(where, "the text is not as qlbin wrote it",
                         "it is damaged or was reformatted; if you edited it, delete the key "

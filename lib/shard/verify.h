@@ -1,4 +1,5 @@
-// Reads everything in a packed folder and names every place that is not as it was packed.
+// Verifies a packed folder: reads everything and reports every place that has changed since
+// packing.
 #pragma once
 
 #include <cstdint>
@@ -6,24 +7,24 @@
 #include <functional>
 #include <string>
 
-#include "shard/token_sink.h"
+#include "shard/token_stream.h"
 
 namespace ql::shard {
 
 struct Verification {
-  std::int64_t tokens = 0, documents = 0;  // as the manifest says
+  std::int64_t tokens = 0, documents = 0;  // as the manifest states
   std::int64_t shards = 0;
   std::int64_t problems = 0;
 };
 
-// Calls `problem` with "place: what is wrong; cure" for each bad place, and goes on where that
-// makes sense (it cannot behind a damaged manifest). Throws no Error: no packed folder is a
-// problem, too.
+// Calls `problem` with "place: what is wrong; remedy" for each bad place. Continues where that
+// makes sense, which is not after a damaged manifest. Throws no Error: a folder without packed data
+// is a problem, too.
 //
-// Threads decode frames; the findings and their order are the same for any number.
+// Threads decode frames; the findings and their order are the same for any number of threads.
 //
-// Checked: the manifest's text and checksum, every file's size and hash, every seek table, every
-// frame with its checksums, every id, the document starts, and the hash of the data as a whole.
+// It checks the manifest's text and checksum, every file's size and hash, every seek table, every
+// frame with its checksums, every id, the document starts, and the hash of all data.
 Verification verify_folder(const std::filesystem::path& folder,
                            const std::function<void(const std::string&)>& problem,
                            const TokensDone& done, int threads = 1);

@@ -1,4 +1,6 @@
-#include "shard/zstd_frame_internal.h"
+// Implements frames on top of libzstd, and the seek table at a shard's end.
+
+#include "shard/zstd_frame.h"
 
 #include <fmt/format.h>
 #include <zstd.h>
@@ -8,18 +10,18 @@
 #include <stdexcept>
 #include <utility>
 
+#include "base/bytes.h"
 #include "base/error.h"
-#include "base/little_endian.h"
-#include "shard/damaged_file_internal.h"
+#include "shard/manifest.h"
 
 namespace ql::shard {
 
 namespace {
 
-// Bytes that are read from a file at once; frames of the window's size would not gain by more.
+// This many bytes are read from a file at once. A frame would not be read faster in larger pieces.
 constexpr std::int64_t kPieceBytes = std::int64_t{128} << 10;
 
-// Returns what a function of zstd's compressor returned.
+// Throws when a function of zstd's compressor has failed, and otherwise returns its result.
 std::size_t check_compression(std::size_t result) {
   if (ZSTD_isError(result) != 0) {
     throw Error("zstd", fmt::format("cannot compress: {}", ZSTD_getErrorName(result)));
@@ -31,9 +33,10 @@ void set(const CompressionContext& context, ZSTD_cParameter parameter, int value
   check_compression(ZSTD_CCtx_setParameter(context.get(), parameter, value));
 }
 
-// zstd has no such level, but its fast strategy can be told to look only at each few thousandth
-// byte. It would then store bytes as they are; that they shall be coded is a parameter without a
-// stable name. Without it there is no sense in the other, and level 0 is level 1.
+// zstd has no level without a search for repetitions. But its fast strategy can be made to look
+// only at each few thousandth byte. It would then store bytes uncompressed, unless a parameter
+// without a stable name asks for entropy coding. If that parameter does not exist, level 0 is level
+// 1.
 void leave_out_search(const CompressionContext& context) {
   constexpr auto kLiteralCompression = ZSTD_c_experimentalParam5;
   constexpr int kEnable = 1, kStride = 4096;
@@ -63,8 +66,8 @@ void FreeContext::operator()(ZSTD_DCtx* context) const { ZSTD_freeDCtx(context);
 
 FrameCompressor::FrameCompressor(int level, int bytes_per_id)
     : context_(make_compression_context(level)) {
-  // Repetitions of less than two ids cost more than they save, in time and in bytes. 7 is the most
-  // that the strategy of level 1 can be told, and the other levels are better left alone.
+  // Repetitions of less than two ids cost more than they save, in time and in bytes. 7 is the
+  // largest value that the strategy of level 1 accepts. The other levels are better without it.
   if (level <= 1 && bytes_per_id == 4) set(context_, ZSTD_c_minMatch, 7);
   if (level == 0) leave_out_search(context_);
 }
@@ -80,7 +83,7 @@ FrameDecompressor::FrameDecompressor() : context_(make_decompression_context()) 
 
 std::string FrameDecompressor::decompress(std::string_view frame, std::size_t content_size,
                                           void* content) {
-  // ZSTD_decompressDCtx would also take several frames, or skip some: there must be just one.
+  // ZSTD_decompressDCtx would also accept several frames, or skip some; there must be exactly one.
   const std::size_t frame_size = ZSTD_findFrameCompressedSize(frame.data(), frame.size());
   if (ZSTD_isError(frame_size) != 0) {
     return fmt::format("not a zstd frame ({})", ZSTD_getErrorName(frame_size));
@@ -118,7 +121,7 @@ std::string_view FrameStreamWriter::compress(std::string_view content, bool ends
     left = check_compression(
         ZSTD_compressStream2(context_.get(), &out, &in, ends ? ZSTD_e_end : ZSTD_e_continue));
     ready_.resize(before + out.pos);
-    // Only the end has to come out at once; until then zstd may keep what it has.
+    // Only the end must come out at once. Until then zstd may keep its output back.
     if (!ends) left = 0;
   }
   return ready_;
@@ -141,8 +144,8 @@ void FrameStreamReader::read(void* content, std::size_t size) {
   content_left_ -= static_cast<std::int64_t>(size);
   if (content_left_ < 0) throw std::logic_error("more of a frame asked for than its content");
   ZSTD_outBuffer out = {content, size, 0};
-  // The frame's end, with its checksum, is read with the last content. zstd fails there when it had
-  // less content than it states.
+  // The frame's end, with its checksum, is read together with the last content. zstd fails there
+  // when the frame has less content than it states.
   for (bool ended = false; out.pos < out.size || (content_left_ == 0 && !ended);) {
     if (used_ == piece_.size()) load_piece();
     ZSTD_inBuffer in = {piece_.data(), piece_.size(), used_};
@@ -156,7 +159,7 @@ void FrameStreamReader::read(void* content, std::size_t size) {
 }
 
 void FrameStreamReader::fail(const std::string& what) const {
-  throw FormatError(name_, what, kDamagedFileCure);
+  throw FormatError(name_, what, kDamagedFileRemedy);
 }
 
 void FrameStreamReader::load_piece() {
@@ -169,12 +172,98 @@ void FrameStreamReader::load_piece() {
 }
 
 std::optional<std::uint32_t> frame_checksum(std::string_view frame) {
-  // The descriptor stands behind the magic number, the checksum at the end (RFC 8878, 3.1.1).
+  // The descriptor follows the magic number, and the checksum is at the end (RFC 8878, 3.1.1).
   constexpr std::size_t kDescriptor = 4, kChecksumBytes = 4;
   constexpr unsigned char kHasChecksum = 1 << 2;
   if (frame.size() <= kDescriptor + kChecksumBytes) return std::nullopt;
   if ((static_cast<unsigned char>(frame[kDescriptor]) & kHasChecksum) == 0) return std::nullopt;
   return load_little_endian<std::uint32_t>(frame.data() + frame.size() - kChecksumBytes);
+}
+
+namespace {
+
+constexpr std::uint32_t kSkippableMagic = 0x184D2A5E;
+constexpr std::uint32_t kSeekableMagic = 0x8F92EAB1;
+constexpr unsigned char kWithChecksums = 0x80;
+constexpr std::int64_t kHeaderBytes = 8, kEntryBytes = 12, kFooterBytes = 9;
+
+[[noreturn]] void fail(const std::string& name, const std::string& what) {
+  throw FormatError(name, "seek table: " + what,
+                    "the file is damaged or no shard: fetch or pack it again");
+}
+
+}  // namespace
+
+std::uint32_t seek_checksum(const void* content, std::size_t size) {
+  return static_cast<std::uint32_t>(xxh64(content, size));
+}
+
+std::string encode_seek_table(const std::vector<SeekEntry>& entries) {
+  std::string bytes;
+  bytes.reserve(entries.size() * kEntryBytes + kHeaderBytes + kFooterBytes);
+  append_little_endian(bytes, kSkippableMagic);
+  append_little_endian(bytes,
+                       static_cast<std::uint32_t>(entries.size() * kEntryBytes + kFooterBytes));
+  for (const SeekEntry& entry : entries) {
+    append_little_endian(bytes, entry.frame_bytes);
+    append_little_endian(bytes, entry.content_bytes);
+    append_little_endian(bytes, entry.checksum);
+  }
+  append_little_endian(bytes, static_cast<std::uint32_t>(entries.size()));
+  append_little_endian(bytes, kWithChecksums);
+  append_little_endian(bytes, kSeekableMagic);
+  return bytes;
+}
+
+std::vector<SeekEntry> read_seek_table(const RandomAccessFile& file, const std::string& name) {
+  if (file.size() < kHeaderBytes + kFooterBytes) {
+    fail(name, fmt::format("the file of {} bytes is too short for one", file.size()));
+  }
+  unsigned char footer[kFooterBytes];
+  file.read(file.size() - kFooterBytes, footer, sizeof footer);
+  if (load_little_endian<std::uint32_t>(footer + 5) != kSeekableMagic) {
+    fail(name, "its magic number is missing at the file's end");
+  }
+  if (footer[4] != kWithChecksums) {
+    fail(name, fmt::format("descriptor {:#04x}, expected {:#04x} (with checksums)", footer[4],
+                           kWithChecksums));
+  }
+  const std::int64_t frames = load_little_endian<std::uint32_t>(footer);
+  const std::int64_t table_bytes = kHeaderBytes + frames * kEntryBytes + kFooterBytes;
+  if (frames < 1 || frames > kMostFrames || table_bytes > file.size()) {
+    fail(name, fmt::format("{} frames do not fit into a file of {} bytes", frames, file.size()));
+  }
+
+  const std::int64_t table_start = file.size() - table_bytes;
+  std::string bytes(static_cast<std::size_t>(table_bytes), '\0');
+  file.read(table_start, bytes.data(), bytes.size());
+  if (load_little_endian<std::uint32_t>(&bytes[0]) != kSkippableMagic ||
+      load_little_endian<std::uint32_t>(&bytes[4]) != table_bytes - kHeaderBytes) {
+    fail(name, fmt::format("its header is not where {} frames put it", frames));
+  }
+
+  std::vector<SeekEntry> entries(static_cast<std::size_t>(frames));
+  std::int64_t frame_bytes = 0;
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    const char* entry = &bytes[kHeaderBytes + i * kEntryBytes];
+    entries[i] = {load_little_endian<std::uint32_t>(entry),
+                  load_little_endian<std::uint32_t>(entry + 4),
+                  load_little_endian<std::uint32_t>(entry + 8)};
+    if (entries[i].content_bytes < 1 || entries[i].content_bytes > kLargestFrameBytes) {
+      fail(name, fmt::format("frame {}: {} bytes of content, expected 1 to {}", i,
+                             entries[i].content_bytes, kLargestFrameBytes));
+    }
+    if (entries[i].frame_bytes > 2 * kLargestFrameBytes) {
+      fail(name, fmt::format("frame {}: {} bytes in the file, more than any frame needs", i,
+                             entries[i].frame_bytes));
+    }
+    frame_bytes += entries[i].frame_bytes;
+  }
+  if (frame_bytes != table_start) {
+    fail(name,
+         fmt::format("its frames take {} bytes, but {} precede it", frame_bytes, table_start));
+  }
+  return entries;
 }
 
 }  // namespace ql::shard

@@ -1,18 +1,278 @@
+// Implements the checks of text, a line encoder for each type of vocabulary, and the order of
+// blocks.
+
 #include "text/encoder.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
 #include <string>
 #include <utility>
 
 #include "base/error.h"
-#include "base/utf8.h"
-#include "text/lines_internal.h"
-#include "text/lowercase_internal.h"
+#include "base/strings.h"
+#include "text/text_reader.h"
 #include "text/words.h"
 
 namespace ql::text {
+
+LineCut line_cut(TokenType type, bool lowercase, Blanks blanks) {
+  if (type == TokenType::kSentencePiece) return LineCut::kNever;
+  if (type == TokenType::kWord && blanks == Blanks::kUnicode) return LineCut::kAtUnicodeBlank;
+  if (type == TokenType::kWord || lowercase) return LineCut::kAtBlank;
+  return type == TokenType::kByte ? LineCut::kAnywhere : LineCut::kAtCodePoint;
+}
+
+void validate_text(TextBlock& block, TokenType type, InvalidText invalid) {
+  if (type == TokenType::kByte) return;
+  const std::size_t bad = find_invalid_utf8(block.text);
+  if (bad == std::string_view::npos) return;
+  if (invalid == InvalidText::kReplace) {
+    block.text = replace_invalid_utf8(block.text);
+    return;
+  }
+  const auto line =
+      block.place.line + std::count(block.text.begin(), block.text.begin() + bad, '\n');
+  throw FormatError(fmt::format("{}: line {}", block.place.file, line),
+                    fmt::format("invalid UTF-8: byte 0x{:02X} at offset {} of the file",
+                                static_cast<unsigned char>(block.text[bad]),
+                                block.place.offset + static_cast<std::int64_t>(bad)),
+                    "convert the text with iconv, or give --invalid replace, or use --type byte");
+}
+
+void remove_mark(TextBlock& block, TokenType type) {
+  if (type != TokenType::kWord || block.place.offset != 0 || !begins_with_mark(block.text)) return;
+  block.text.erase(0, kByteOrderMark.size());
+  block.place.offset += static_cast<std::int64_t>(kByteOrderMark.size());
+}
+
 namespace {
 
-// Words and their blanks have about this length. The memory for ids is reserved by it.
+constexpr std::size_t kShownBytes = 100;
+
+// Returns the beginning of the text, short enough for a message.
+std::string shown(std::string_view text) {
+  if (text.size() <= kShownBytes) return escaped(text, Among::kQuotes);
+  const std::string_view head = text.substr(0, kShownBytes);
+  return escaped(head.substr(0, head.size() - incomplete_suffix(head)), Among::kQuotes) + "...";
+}
+
+class WordEncoder : public LineEncoder {
+ public:
+  explicit WordEncoder(const Vocabulary& vocabulary)
+      : tokens_(vocabulary.tokens()),
+        blanks_(vocabulary.blanks()),
+        eos_(vocabulary.eos().value_or(TokenTable::kNone)) {}
+
+  void encode(std::string_view line, std::vector<TokenId>& ids, Unknowns& unknowns,
+              FeedTokens) const override {
+    std::array<Word, WordSplitter::kMostWords> words;
+    WordSplitter splitter(line, blanks_);
+    while (const std::size_t count = splitter.next(words.data())) {
+      const std::size_t begin = ids.size();
+      ids.resize(begin + count);
+      TokenId* found = ids.data() + begin;
+      tokens_.find(line, words.data(), count, found);
+      for (std::size_t i = 0; i < count; ++i) {
+        if (found[i] == TokenTable::kNone) {
+          found[i] = unknowns.replace(words[i].view());
+        } else if (found[i] == eos_) {
+          found[i] = unknowns.replace_reserved(words[i].view());
+        }
+      }
+    }
+  }
+
+ private:
+  const TokenTable& tokens_;
+  Blanks blanks_;
+  TokenId eos_;  // kNone: the vocabulary has none
+};
+
+class CharEncoder : public LineEncoder {
+ public:
+  explicit CharEncoder(const Vocabulary& vocabulary)
+      : id_of_(kLastCodePoint + 1, TokenTable::kNone) {
+    for (TokenId id = 0; id < vocabulary.size(); ++id) {
+      if (!vocabulary.is_special(id)) id_of_[code_point_at(vocabulary.token(id), 0).value] = id;
+    }
+  }
+
+  void encode(std::string_view line, std::vector<TokenId>& ids, Unknowns& unknowns,
+              FeedTokens) const override {
+    for (std::size_t position = 0; position < line.size();) {
+      const CodePoint point = code_point_at(line, position);
+      const TokenId id = id_of_[point.value];
+      ids.push_back(
+          id != TokenTable::kNone ? id : unknowns.replace(line.substr(position, point.length)));
+      position += point.length;
+    }
+  }
+
+ private:
+  std::vector<TokenId> id_of_;  // by code point
+};
+
+class ByteEncoder : public LineEncoder {
+ public:
+  explicit ByteEncoder(const Vocabulary& vocabulary) : id_of_() {
+    for (TokenId id = 0; id < vocabulary.size(); ++id) {
+      if (!vocabulary.is_special(id)) id_of_[*parse_byte_token(vocabulary.token(id))] = id;
+    }
+  }
+
+  void encode(std::string_view line, std::vector<TokenId>& ids, Unknowns&,
+              FeedTokens) const override {
+    for (const char c : line) ids.push_back(id_of_[static_cast<unsigned char>(c)]);
+  }
+
+ private:
+  std::array<TokenId, 256> id_of_;
+};
+
+// Passes text to the library in parts if the model keeps text unchanged: the library needs memory
+// and time for all text that it gets, and takes a U+2581 in the text for a blank. A model with
+// rules of its own gets complete lines, because its rules depend on where lines begin and end.
+class PieceEncoder : public LineEncoder {
+ public:
+  explicit PieceEncoder(const Vocabulary& vocabulary) : vocabulary_(vocabulary) {}
+
+  void encode(std::string_view line, std::vector<TokenId>& ids, Unknowns& unknowns,
+              FeedTokens feeds) const override {
+    if (!vocabulary_.model().keeps_text() && vocabulary_.model().line_feed() &&
+        (feeds.before || feeds.after)) {
+      add_between(line, feeds, ids, unknowns);
+      return;
+    }
+    if (!vocabulary_.model().keeps_text()) {
+      add(line, ids, unknowns);
+      return;
+    }
+    for (;;) {
+      const std::size_t end = line.find(kPieceBlank);
+      encode_plain(line.substr(0, end), ids, unknowns);
+      if (end == std::string_view::npos) return;
+      encode_bytes(kPieceBlank, ids, unknowns);
+      line.remove_prefix(end + kPieceBlank.size());
+    }
+  }
+  void encode_line_end(std::vector<TokenId>& ids, Unknowns& unknowns) const override {
+    if (const auto feed = vocabulary_.model().line_feed()) {
+      ids.push_back(*feed);
+    } else {
+      encode_bytes("\n", ids, unknowns);
+    }
+  }
+
+ private:
+  void encode_plain(std::string_view text, std::vector<TokenId>& ids, Unknowns& unknowns) const {
+    while (!text.empty()) {
+      const std::size_t size = sentencepiece_part(text);
+      add(text.substr(0, size), ids, unknowns);
+      text.remove_prefix(size);
+    }
+  }
+
+  void add(std::string_view text, std::vector<TokenId>& ids, Unknowns& unknowns) const {
+    const std::size_t begin = ids.size();
+    vocabulary_.model().encode(text, ids);
+    replace_unknown(begin, text, ids, unknowns);
+  }
+
+  // Replaces unknown ids from index `begin` on, which are those of `text`.
+  void replace_unknown(std::size_t begin, std::string_view text, std::vector<TokenId>& ids,
+                       Unknowns& unknowns) const {
+    std::for_each(ids.begin() + static_cast<std::ptrdiff_t>(begin), ids.end(), [&](TokenId& id) {
+      if (id == vocabulary_.unk()) id = unknowns.replace(text);
+    });
+  }
+
+  // A model with a piece for the line feed gets the line feeds around a line, too: its rules for
+  // the beginning and the end of a text must not change the ends of an inner line.
+  void add_between(std::string_view line, FeedTokens feeds, std::vector<TokenId>& ids,
+                   Unknowns& unknowns) const {
+    std::string text(line);
+    if (feeds.before) text.insert(0, 1, '\n');
+    if (feeds.after) text += '\n';
+    std::vector<TokenId> found;
+    vocabulary_.model().encode(text, found);
+    const TokenId feed = *vocabulary_.model().line_feed();
+    // The model's rules may remove line feeds.
+    if (std::count(found.begin(), found.end(), feed) != feeds.before + feeds.after) {
+      add(line, ids, unknowns);
+      return;
+    }
+    if (feeds.after) {
+      found.erase(std::find(found.rbegin(), found.rend(), feed).base() - 1, found.end());
+    }
+    if (feeds.before) found.erase(found.begin(), std::find(found.begin(), found.end(), feed) + 1);
+    const std::size_t begin = ids.size();
+    ids.insert(ids.end(), found.begin(), found.end());
+    replace_unknown(begin, line, ids, unknowns);
+  }
+
+  // Encodes bytes that the library must not see: as byte pieces, or as <unk> if the model has none.
+  void encode_bytes(std::string_view bytes, std::vector<TokenId>& ids, Unknowns& unknowns) const {
+    for (const char c : bytes) {
+      const std::uint32_t id = vocabulary_.find(byte_token(static_cast<unsigned char>(c)));
+      if (id == TokenTable::kNone || !vocabulary_.model().is_byte(id)) {
+        ids.push_back(unknowns.replace(bytes));
+        return;
+      }
+      ids.push_back(id);
+    }
+  }
+
+  const Vocabulary& vocabulary_;
+};
+
+}  // namespace
+
+TokenId Unknowns::replace(std::string_view text) {
+  const bool allowed = rule_ == UnknownRule::kUnk;
+  if (!allowed || !vocabulary_.unk()) {
+    throw Error(fmt::format("{}: line {}", *file_, line_),
+                fmt::format("'{}' is outside the vocabulary{}", shown(text),
+                            allowed ? ", which has no <unk>" : ""),
+                allowed ? "make the vocabulary with --unk always, or from this text"
+                        : "give --unknown unk to encode it as <unk>");
+  }
+  ++count_;
+  if (texts_.size() < kMostTexts) {
+    std::string text_shown = shown(text);
+    if (std::find(texts_.begin(), texts_.end(), text_shown) == texts_.end()) {
+      texts_.push_back(std::move(text_shown));
+    }
+  }
+  return *vocabulary_.unk();
+}
+
+TokenId Unknowns::replace_reserved(std::string_view text) {
+  ++reserved_;
+  return replace(text);
+}
+
+std::unique_ptr<const LineEncoder> make_line_encoder(const Vocabulary& vocabulary) {
+  switch (vocabulary.type()) {
+    case TokenType::kWord:
+      return std::make_unique<WordEncoder>(vocabulary);
+    case TokenType::kChar:
+      return std::make_unique<CharEncoder>(vocabulary);
+    case TokenType::kByte:
+      return std::make_unique<ByteEncoder>(vocabulary);
+    case TokenType::kSentencePiece:
+      return std::make_unique<PieceEncoder>(vocabulary);
+    case TokenType::kPiece:
+      throw Error("the vocabulary", "its tokens are only names: nothing says how text becomes them",
+                  "encode with the program that made it, and take the ids with qlbin import");
+  }
+  throw std::logic_error("an unknown vocabulary type");
+}
+
+namespace {
+
+// Words with their blanks have about this length. The memory for ids is reserved accordingly.
 constexpr std::size_t kBytesPerToken = 4;
 
 }  // namespace
@@ -50,7 +310,7 @@ void Encoder::encode_lines(const TextBlock& block, std::string_view text,
     std::vector<std::size_t>& starts = encoded.document_starts;
     if (starts.empty() || starts.back() != encoded.ids.size()) starts.push_back(encoded.ids.size());
   };
-  // The next line begins a document, or all of the text.
+  // True when the next line begins a document, or all of the text.
   bool begins = place.starts_file && options_.documents.at_files();
   if (begins) begin_document();
   begins = begins || !place.lines_before.any;
@@ -87,6 +347,59 @@ void Encoder::end_line(std::vector<TokenId>& ids, Unknowns& unknowns) const {
   } else {
     ids.push_back(*vocabulary_.eos());
   }
+}
+
+namespace {
+
+// Adds up the blocks' counts and passes their ids on. A document's beginning comes with its first
+// token.
+class Collector : public shard::TokenSink {
+ public:
+  Collector(const Encoder& encoder, shard::TokenSink& sink)
+      : unk_(encoder.vocabulary().unk()), sink_(sink) {}
+
+  void add(const EncodedBlock& block) {
+    shard::send_tokens(block.ids.data(), block.ids.size(), block.document_starts, *this);
+    totals_.counts = totals_.counts + block.counts;
+    totals_.reserved += block.reserved;
+    if (unk_) totals_.unk += std::count(block.ids.begin(), block.ids.end(), *unk_);
+  }
+  const EncodeTotals& totals() const { return totals_; }
+
+  void begin_document() override { document_pending_ = true; }
+  void write(const TokenId* ids, std::size_t count) override {
+    if (count == 0) return;
+    if (document_pending_) {
+      sink_.begin_document();
+      ++totals_.documents;
+      document_pending_ = false;
+    }
+    sink_.write(ids, count);
+    totals_.tokens += static_cast<std::int64_t>(count);
+  }
+  void finish(const std::optional<shard::TextCounts>&) override {}
+
+ private:
+  std::optional<TokenId> unk_;
+  shard::TokenSink& sink_;
+  EncodeTotals totals_;
+  bool document_pending_ = true;  // the first token begins a document in any case
+};
+
+}  // namespace
+
+EncodeTotals encode_files(const std::vector<std::string>& files, const Encoder& encoder,
+                          int threads, shard::TokenSink& sink,
+                          const std::function<void()>& after_block, std::size_t block_bytes) {
+  TextReader reader(files, encoder.cut(), block_bytes, TextReader::kLongestUnit, encoder.content());
+  Collector collector(encoder, sink);
+  work_on_blocks(
+      reader, threads, [&encoder](TextBlock block) { return encoder.encode(std::move(block)); },
+      [&](const EncodedBlock& block) {
+        collector.add(block);
+        after_block();
+      });
+  return collector.totals();
 }
 
 }  // namespace ql::text

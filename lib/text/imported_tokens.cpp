@@ -1,28 +1,32 @@
+// Implements the spellings of tokens, and follows the decoders of a tokenizer.json.
+
+#include "text/imported_tokens.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "base/error.h"
-#include "base/number.h"
-#include "base/printable.h"
-#include "base/utf8.h"
-#include "text/imported_tokens_internal.h"
-#include "text/sentencepiece_model.h"
+#include "base/strings.h"
+#include "text/sentencepiece.h"
 
 namespace ql::text {
+
 namespace {
 
-// GPT-2's blank, the letter for byte 0x20.
+// GPT-2's blank is the letter for byte 0x20.
 constexpr std::string_view kByteLevelBlank = "\xC4\xA0";
 
-// Gaps hold tokens that were reserved or taken out, hundreds at most. The bound leaves room for
-// small files, too.
+// Gaps hold tokens that were reserved or removed, hundreds at most. The bound is higher, so that
+// small files have room, too.
 constexpr std::size_t kMostGaps = std::size_t{1} << 16;
 
-// GPT-2's code points for bytes: a visible character of Latin-1 stands for itself, and the other
-// bytes are counted from U+0100 on.
+// Returns GPT-2's code points for bytes: a visible character of Latin-1 stands for itself, and the
+// other bytes get U+0100 and the following ones.
 std::unordered_map<char32_t, char> byte_level_alphabet() {
   std::unordered_map<char32_t, char> alphabet;
   char32_t next = 0x100;
@@ -141,6 +145,293 @@ std::string Speller::spell(const std::string& bytes) {
                                 "names for them",
                                 bytes.size() + 1, escaped(bytes, Among::kQuotes)),
                     "take one of them out, or give it another text");
+}
+
+namespace {
+
+constexpr const char* kListRemedy =
+    "write the tokens into a list, one a line, and import it with --type piece";
+
+// Applies the decoder of a file to single tokens: the text of each token, and the blanks that are
+// removed where a document begins. The program's decoders turn a list of tokens into another list,
+// one after the other, and join the texts at the end. A decoder that looks at one token at a time
+// can therefore be applied when the vocabulary is read. After ByteFallback and Fuse an element of
+// the list is more than a token; from then on only decoders that do the same for all texts are
+// accepted.
+class TokenDecoder {
+ public:
+  explicit TokenDecoder(const JsonObject& file) : where_(file.where() + ": decoder") {
+    if (!file.has("decoder") || file.at("decoder").is_null()) refuse_type("none");
+    add(file.at("decoder"));
+  }
+
+  // `only_added` is true for a token that is not in the model's vocabulary.
+  std::string text_of(const std::string& token, bool only_added) const {
+    if (leading_blanks_ == LeadingBlanks::kFirstToken && bytes_of(token).find(' ') != token.npos) {
+      throw FormatError(
+          where_,
+          fmt::format("Metaspace drops blanks at the beginning of a text, except that "
+                      "of '{}'",
+                      token),
+          kListRemedy);
+    }
+    std::string text = token;
+    for (const auto& step : steps_) text = step(text);
+    if (!byte_level_) return bytes_of(text);
+    std::string bytes = byte_level_bytes(text).value_or(text);
+    // Letters such as U+00E9 are in GPT-2's alphabet, too, but an added token is plain text.
+    return only_added && find_invalid_utf8(bytes) != std::string::npos ? text : bytes;
+  }
+
+  LeadingBlanks leading_blanks() const { return leading_blanks_; }
+
+ private:
+  enum class State {
+    kTokens,  // an element is a token
+    kRuns,    // an element is a token or several adjacent bytes
+    kText,    // the complete text is one element
+  };
+
+  void add(const Json& json) {
+    const JsonObject decoder(json, where_);
+    const std::string type = decoder.text("type");
+    if (type == "Sequence") return add_all(decoder);
+    if (type == "Fuse") return enter(State::kText);
+    if (type == "Strip" && state_ == State::kText) return strip_text(decoder);
+    if (type != "Replace" && type != "Strip" && type != "Metaspace" && type != "ByteFallback" &&
+        type != "ByteLevel") {
+      refuse_type(type);
+    }
+    // A blank that only goes at a text's beginning would still have to pass the decoders that
+    // follow.
+    const bool text_follows = leading_blanks_ != LeadingBlanks::kNone && type != "ByteFallback";
+    if (state_ != State::kTokens || text_follows) {
+      throw FormatError(where_, type + " after other decoders that join or strip text",
+                        kListRemedy);
+    }
+    if (type == "Replace") return replace(decoder);
+    if (type == "Strip") return strip_tokens(decoder);
+    if (type == "Metaspace") return mark_blanks(decoder);
+    byte_level_ = type == "ByteLevel";
+    byte_fallback_ = !byte_level_;
+    enter(byte_level_ ? State::kText : State::kRuns);
+  }
+
+  void add_all(const JsonObject& sequence) {
+    const Json& parts = sequence.at("decoders");
+    if (!parts.is_array()) throw FormatError(where_, "decoders: an array expected");
+    for (const Json& part : parts) add(part);
+  }
+
+  void replace(const JsonObject& decoder) {
+    const JsonObject pattern = decoder.object("pattern");
+    if (!pattern.has("String") || pattern.text("String").empty()) {
+      throw FormatError(where_,
+                        fmt::format("Replace has the pattern {}, expected a text (String)",
+                                    pattern.json().dump()),
+                        kListRemedy);
+    }
+    steps_.push_back([from = pattern.text("String"), to = decoder.text("content")](
+                         const std::string& text) { return replaced(text, from, to); });
+  }
+
+  // Removes a character from both ends of each token, at most a given number of times.
+  void strip_tokens(const JsonObject& decoder) {
+    const std::string content = decoder.text("content");
+    if (content.empty()) throw FormatError(where_, "Strip has no content");
+    steps_.push_back([content, start = decoder.integer("start", 0),
+                      stop = decoder.integer("stop", 0)](const std::string& token) {
+      std::string_view text = token;
+      for (std::int64_t i = 0; i < start && text.substr(0, content.size()) == content; ++i) {
+        text.remove_prefix(content.size());
+      }
+      for (std::int64_t i = 0; i < stop && text.size() >= content.size() &&
+                               text.substr(text.size() - content.size()) == content;
+           ++i) {
+        text.remove_suffix(content.size());
+      }
+      return std::string(text);
+    });
+  }
+
+  // Accepts the removal of one blank at the beginning of a document: the one that the program puts
+  // there.
+  void strip_text(const JsonObject& decoder) {
+    const std::int64_t start = decoder.integer("start", 0), stop = decoder.integer("stop", 0);
+    if (start == 0 && stop == 0) return;
+    if (decoder.text("content") != " " || start != 1 || stop != 0 ||
+        leading_blanks_ != LeadingBlanks::kNone) {
+      throw FormatError(where_,
+                        fmt::format("Strip takes {} '{}' from the beginning of a text and {} from "
+                                    "its end, expected one blank from its beginning",
+                                    start, decoder.text("content"), stop),
+                        kListRemedy);
+    }
+    leading_blanks_ = LeadingBlanks::kOne;
+  }
+
+  void mark_blanks(const JsonObject& decoder) {
+    const auto is_given = [&](const char* key) {
+      return decoder.has(key) && !decoder.at(key).is_null();
+    };
+    const bool never = (is_given("prepend_scheme") && decoder.text("prepend_scheme") == "never") ||
+                       (is_given("add_prefix_space") && !decoder.boolean("add_prefix_space"));
+    if (!never) {
+      // Blanks that other decoders make would stay.
+      if (!steps_.empty()) throw FormatError(where_, "Metaspace after other decoders", kListRemedy);
+      leading_blanks_ = LeadingBlanks::kFirstToken;
+    }
+    const std::string mark =
+        is_given("replacement") ? decoder.text("replacement") : std::string(kPieceBlank);
+    if (mark.empty()) throw FormatError(where_, "Metaspace has no replacement");
+    steps_.push_back([mark](const std::string& text) { return replaced(text, mark, " "); });
+  }
+
+  void enter(State state) { state_ = state; }
+
+  std::string bytes_of(const std::string& text) const {
+    const auto byte = byte_fallback_ ? byte_fallback(text) : std::nullopt;
+    return byte ? std::string(1, *byte) : text;
+  }
+
+  [[noreturn]] void refuse_type(const std::string& type) const {
+    throw FormatError(where_,
+                      fmt::format("expected ByteLevel, Metaspace or ByteFallback, found {}", type),
+                      kListRemedy);
+  }
+
+  std::string where_;
+  std::vector<std::function<std::string(const std::string&)>>
+      steps_;                                        // applied to each token in turn
+  bool byte_fallback_ = false, byte_level_ = false;  // applied after the steps
+  State state_ = State::kTokens;
+  LeadingBlanks leading_blanks_ = LeadingBlanks::kNone;
+};
+
+// Refuses tokens with prefixes or suffixes: no decoder here follows their rules.
+void refuse_affixes(const JsonObject& model) {
+  for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
+    if (!model.has(key)) continue;
+    const Json& affix = model.at(key);
+    if (affix.is_null() || (affix.is_string() && affix.get<std::string>().empty())) continue;
+    throw FormatError(model.where(), fmt::format("{} is {}, expected none", key, affix.dump()),
+                      kListRemedy);
+  }
+}
+
+std::string string_of(const Json& value, const std::string& where) {
+  if (!value.is_string()) throw FormatError(where, "a text expected, found " + value.dump());
+  return value.get<std::string>();
+}
+
+void add_token(TokensById& tokens, const Json& id, const std::string& token,
+               const std::string& where) {
+  if (!id.is_number_unsigned()) {
+    throw FormatError(where, fmt::format("the id of '{}' is {}, expected a whole number from 0 on",
+                                         escaped(token, Among::kQuotes), id.dump()));
+  }
+  if (token.empty()) {
+    throw FormatError(where, fmt::format("the token with the id {} has no text", id.dump()));
+  }
+  tokens.add(id.get<std::uint64_t>(), token);
+}
+
+void add_vocabulary(const Json& vocabulary, const std::string& where, TokensById& tokens) {
+  if (vocabulary.is_object()) {
+    for (const auto& [token, id] : vocabulary.items()) add_token(tokens, id, token, where);
+    return;
+  }
+  for (std::size_t id = 0; id < vocabulary.size(); ++id) {
+    // An entry is a token and its score.
+    const Json& entry = vocabulary[id];
+    const bool pair = entry.is_array() && !entry.empty();
+    add_token(tokens, id, string_of(pair ? entry[0] : entry, fmt::format("{}[{}]", where, id)),
+              where);
+  }
+}
+
+// Returns an empty array where the file has none.
+Json array_of(const JsonObject& file, const char* key) {
+  if (!file.has(key)) return Json::array();
+  if (!file.at(key).is_array()) {
+    throw FormatError(file.where(), fmt::format("{}: an array expected", key));
+  }
+  return file.at(key);
+}
+
+struct FileTokens {
+  TokensById by_id;
+  std::unordered_set<std::uint64_t> only_added;  // ids that the model does not have
+};
+
+FileTokens read_tokens(const JsonObject& file, const JsonObject& model) {
+  const Json& vocabulary = model.at("vocab");
+  const std::string where = model.where() + ": vocab";
+  if (!vocabulary.is_object() && !vocabulary.is_array()) {
+    throw FormatError(where, "an object or an array expected");
+  }
+  const Json added = array_of(file, "added_tokens");
+  FileTokens tokens{TokensById(vocabulary.size() + added.size(), file.where()), {}};
+  add_vocabulary(vocabulary, where, tokens.by_id);
+  for (const Json& each : added) {
+    const JsonObject token(each, file.where() + ": added_tokens");
+    const Json& id = token.at("id");
+    const bool known = id.is_number_unsigned() && tokens.by_id.has(id.get<std::uint64_t>());
+    add_token(tokens.by_id, id, token.text("content"), token.where());
+    if (!known) tokens.only_added.insert(id.get<std::uint64_t>());
+  }
+  return tokens;
+}
+
+std::optional<TokenId> unknown_of(const JsonObject& model, const std::vector<std::string>& names) {
+  const auto given = [&](const char* key) { return model.has(key) && !model.at(key).is_null(); };
+  if (given("unk_id")) {
+    return static_cast<TokenId>(
+        model.integer("unk_id", 0, static_cast<std::int64_t>(names.size()) - 1));
+  }
+  if (!given("unk_token")) return std::nullopt;
+  const auto found = std::find(names.begin(), names.end(), model.text("unk_token"));
+  if (found == names.end()) return std::nullopt;
+  return static_cast<TokenId>(found - names.begin());
+}
+
+}  // namespace
+
+bool is_tokenizer_json(const Json& json) {
+  return json.is_object() && json.contains("model") && json["model"].is_object();
+}
+
+VocabularyContent read_tokenizer_json(const Json& json, const std::string& where,
+                                      std::vector<std::string>& names,
+                                      std::optional<TokenId>& unk) {
+  const JsonObject file(json, where);
+  const JsonObject model = file.object("model");
+  const TokenDecoder decoder(file);
+  refuse_affixes(model);
+  const FileTokens tokens = read_tokens(file, model);
+  std::unordered_set<std::string> taken;
+  for (const auto& token : tokens.by_id.tokens()) taken.insert(token.value_or(""));
+  VocabularyContent content;
+  content.type = TokenType::kPiece;
+  content.leading_blanks = decoder.leading_blanks();
+  Speller speller(where);
+  for (const auto& token : tokens.by_id.tokens()) {
+    const std::size_t id = names.size();
+    names.push_back(token ? *token : placeholder(id, taken));
+    const std::string bytes =
+        token ? decoder.text_of(*token, tokens.only_added.count(id) != 0) : names.back();
+    if (bytes.empty()) {
+      throw FormatError(where,
+                        fmt::format("the token with the id {}, '{}', has no text after the "
+                                    "decoders",
+                                    id, escaped(*token, Among::kQuotes)),
+                        kListRemedy);
+    }
+    content.tokens.push_back(speller.spell(bytes));
+  }
+  content.counts.resize(names.size());
+  unk = unknown_of(model, names);
+  return content;
 }
 
 }  // namespace ql::text

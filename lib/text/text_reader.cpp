@@ -1,18 +1,63 @@
+// Implements cutting text into blocks, and the rules for where documents begin.
+
 #include "text/text_reader.h"
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <system_error>
 #include <utility>
 
 #include "base/error.h"
 #include "base/log.h"
-#include "base/number.h"
-#include "base/signals.h"
-#include "base/utf8.h"
-#include "text/lines_internal.h"
+#include "base/process.h"
+#include "base/strings.h"
 
 namespace ql::text {
+
+bool has_blank_head(std::string_view line, Blanks blanks) {
+  const std::size_t end = std::min(line.size(), kLineHead);
+  for (std::size_t i = 0; i < end;) {
+    // This place mostly has an ASCII letter, for which the loop ends here.
+    if (const auto byte = static_cast<unsigned char>(line[i]); byte > ' ' && byte < 0x7F) {
+      return false;
+    }
+    const std::size_t length = blank_at(line, i, blanks);
+    if (length == 0) return false;
+    i += length;
+  }
+  return true;
+}
+
+DocumentRule::DocumentRule(const std::string& rule)
+    : kind_(find_named<Kind>(rule).value_or(Kind::kPattern)) {
+  if (kind_ != Kind::kPattern) return;
+  if (rule.empty()) {
+    throw UsageError("--document", "an empty rule", "give blank, file, line, none or a pattern");
+  }
+  try {
+    pattern_ =
+        std::make_shared<const std::regex>(rule, std::regex::ECMAScript | std::regex::optimize);
+  } catch (const std::regex_error& error) {
+    throw UsageError("--document",
+                     fmt::format("'{}' is not a regular expression ({})", rule, error.what()),
+                     "give blank, file, line, none or an ECMAScript pattern");
+  }
+  // A pattern that can only match at the beginning need not be tried anywhere else.
+  anchored_ = rule.front() == '^' && rule.find('|') == std::string::npos;
+}
+
+bool DocumentRule::begins_at(std::string_view line, const LineHistory& before,
+                             Blanks blanks) const {
+  if (kind_ == Kind::kLine) return true;
+  if (!before.any_text) return false;
+  if (kind_ == Kind::kBlank) return before.after_blank && !has_blank_head(line, blanks);
+  if (kind_ != Kind::kPattern || line.size() > kLineHead) return false;
+  if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
+  const auto flags =
+      anchored_ ? std::regex_constants::match_continuous : std::regex_constants::match_default;
+  return std::regex_search(line.begin(), line.end(), *pattern_, flags);
+}
 
 TextReader::TextReader(std::vector<std::string> files, LineCut cut, std::size_t block_bytes,
                        std::size_t longest_unit, Content content)
@@ -41,9 +86,9 @@ bool TextReader::next(TextBlock& block) {
 bool TextReader::has_more() const {
   if (input_) return input_->has_more();
   if (next_file_ == files_.size()) return true;
-  // Opening a named pipe waits for its writer.
-  std::error_code cannot_tell;
-  return files_[next_file_] != "-" && fs::is_regular_file(files_[next_file_], cannot_tell);
+  // A named pipe may wait: opening it waits for its writer.
+  std::error_code ignored;
+  return files_[next_file_] != "-" && fs::is_regular_file(files_[next_file_], ignored);
 }
 
 bool TextReader::open_next_file() {
@@ -59,7 +104,7 @@ bool TextReader::open_next_file() {
   return true;
 }
 
-// Reads until the buffer can be cut; returns where. The end of the file is a place to cut.
+// Reads until the buffer can be cut, and returns where. The end of the file is such a place.
 std::size_t TextReader::read_until_cut() {
   for (std::size_t line_ends_searched = 0, blanks_searched = 0;;) {
     check_for_stop();
@@ -72,8 +117,8 @@ std::size_t TextReader::read_until_cut() {
     if (input_ended_) return buffer_.size();
     if (const std::size_t cut = line_end(line_ends_searched); cut > 0) return cut;
     line_ends_searched = buffer_.size();
-    // The rest of a line that a pipe has not delivered yet will come: less than a block is left
-    // together.
+    // The rest of an incomplete line from a pipe will come, so text below the size of a block is
+    // kept together.
     if (buffer_.size() >= block_bytes_) {
       if (const std::size_t cut = cut_inside_line(blanks_searched); cut > 0) return cut;
       blanks_searched = buffer_.size();
@@ -87,14 +132,14 @@ std::size_t TextReader::read_until_cut() {
   }
 }
 
-// The end of the last whole line, 0 if there is none behind `searched`.
+// Returns the end of the last complete line, or 0 if none ends after `searched`.
 std::size_t TextReader::line_end(std::size_t searched) const {
   const std::size_t newline = std::string_view(buffer_).substr(searched).rfind('\n');
   return newline == std::string_view::npos ? 0 : searched + newline + 1;
 }
 
-// Returns where the line that the buffer holds can be cut, 0 for nowhere. Up to `searched` there is
-// no such place.
+// Returns where the incomplete line in the buffer can be cut, or 0 for nowhere. There is no such
+// place before `searched`.
 std::size_t TextReader::cut_inside_line(std::size_t searched) const {
   std::size_t cut = buffer_.size();
   switch (cut_) {

@@ -1,39 +1,121 @@
-// Files of text in blocks of whole lines, unpacked where they are compressed. A line that is longer
-// than a block comes in pieces, so that memory does not grow with it.
+// Reads files of text in blocks of complete lines, finds where documents begin, and lets several
+// threads work on the blocks.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <memory>
+#include <optional>
+#include <regex>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "base/data_input.h"
-#include "base/utf8.h"
-#include "text/document_rule.h"
+#include "base/error.h"
+#include "base/jobs.h"
+#include "base/strings.h"
+#include "text/words.h"
 
 namespace ql::text {
 
-// A block begins at such a place.
+// Splits a text in memory into lines:
+//   for (LineSplitter lines(text); lines.next();) use(lines.line());
+// An empty text has no line. Text after the last line feed is a line when it is not empty.
+class LineSplitter {
+ public:
+  explicit LineSplitter(std::string_view text) : rest_(text) {}
+  bool next() {
+    if (rest_.empty()) return false;
+    const std::size_t feed = rest_.find('\n');
+    ended_ = feed != std::string_view::npos;
+    line_ = rest_.substr(0, feed);
+    rest_.remove_prefix(ended_ ? feed + 1 : rest_.size());
+    return true;
+  }
+  // Returns the line without its line feed.
+  std::string_view line() const { return line_; }
+  // Returns false when the text ended without a line feed.
+  bool ended() const { return ended_; }
+
+ private:
+  std::string_view rest_, line_;
+  bool ended_ = false;
+};
+
+// A rule decides where documents begin in a text.
+
+// The rules look at the first bytes of a line only, so they do not depend on how a long line was
+// cut into blocks, and no regular expression has to walk through megabytes.
+constexpr std::size_t kLineHead = 1024;
+
+// Returns true when the first kLineHead bytes of a line are blank. `line` is that of begins_at().
+bool has_blank_head(std::string_view line, Blanks blanks = Blanks::kAscii);
+
+// The facts about the lines before a line that the rules need.
+struct LineHistory {
+  bool any = false;          // there was a line
+  bool any_text = false;     // one of them was not blank
+  bool after_blank = false;  // the last of them was blank
+  void add(bool blank) {
+    any = true;
+    any_text = any_text || !blank;
+    after_blank = blank;
+  }
+};
+
+class DocumentRule {
+ public:
+  // "blank"  the first line with text after a blank line begins a document
+  // "file"   every file is a document
+  // "line"   every line is a document
+  // "none"   all files together are one document
+  // Any other rule is an ECMAScript regular expression. It is searched by bytes in every line,
+  // without its line end and at most in the first kLineHead bytes; a line where it is found begins
+  // a document. Blank lines before the first text belong to the first document, except with "line".
+  // Throws UsageError for an invalid regular expression.
+  explicit DocumentRule(const std::string& rule);
+
+  bool at_files() const { return kind_ == Kind::kFile; }
+  // `line` is a complete line, or its first kLineHead bytes and possibly more, without a byte order
+  // mark. `blanks` decides which lines are blank. Safe from several threads.
+  bool begins_at(std::string_view line, const LineHistory& before,
+                 Blanks blanks = Blanks::kAscii) const;
+
+ private:
+  enum class Kind { kBlank, kFile, kLine, kNone, kPattern };
+  friend constexpr auto names_of(Kind) { return std::array{"blank", "file", "line", "none"}; }
+  Kind kind_;
+  std::shared_ptr<const std::regex> pattern_;
+  bool anchored_ = false;
+};
+
+// Files of text come in blocks of complete lines, decompressed where necessary. A line that is
+// longer than a block comes in pieces, so that memory does not grow with it.
+
+// The place where a block begins.
 struct TextPlace {
-  std::string file;         // its name for messages
+  std::string file;         // the file's name for messages
   std::int64_t line = 1;    // number of the line in the file
   std::int64_t offset = 0;  // in the text of the file, in bytes
   bool starts_file = true;
-  bool continues_line = false;  // inside a line
-  bool continues_word = false;  // and the byte before it is not a blank
+  bool continues_line = false;  // the block begins inside a line
+  bool continues_word = false;  // the byte before the block is not a blank
   bool head_blank = true;       // the continued line has a blank head
   Blanks blanks = Blanks::kAscii;
   LineHistory lines_before;  // in all files, without the continued line
 
-  // Returns the text of the place without the byte order mark that may begin a file.
+  // Removes the byte order mark that may begin a file from the text of this place.
   std::string_view without_mark(std::string_view text) const {
     const bool begins_file = offset == 0 && line == 1 && !continues_line;
     return begins_file && begins_with_mark(text) ? text.substr(kByteOrderMark.size()) : text;
   }
 
-  // Passes a line, or the rest or a piece of one when no line feed follows.
+  // Advances the place past a line, or past a piece of one that no line feed follows.
   void pass(std::string_view text, bool ended) {
     if (!continues_line) head_blank = has_blank_head(without_mark(text), blanks);
     continues_line = !ended;
@@ -49,32 +131,32 @@ struct TextBlock {
   bool ends_file = false;
 };
 
-// A line that is longer than a block may be cut at these places.
+// The places where a line that is longer than a block may be cut.
 enum class LineCut {
-  kAtBlank,         // after a blank: words and the context of lower-casing stay whole
+  kAtBlank,         // after a blank: words, and what lower-casing looks at, stay together
   kAtUnicodeBlank,  // the same, and Blanks::kUnicode says what a blank is
   kAtCodePoint,     // between code points
   kAnywhere,        // between bytes
-  kNever,           // whole lines only
+  kNever,           // nowhere: complete lines only
 };
 
 class TextReader {
  public:
   static constexpr std::size_t kBlockBytes = std::size_t{256} * 1024;
-  // The most that is kept together: a word (kAtBlank) or a line (kNever) above it is an Error.
+  // This is the most that is kept together: a longer word (kAtBlank) or line (kNever) is an Error.
   static constexpr std::size_t kLongestUnit = std::size_t{256} << 20;
 
-  // `files` as on a command line: "-" is standard input, none at all means standard input, too.
-  // `content` is kText, or kAnything for files that are read as they are.
+  // `files` are names as on a command line: "-" is standard input, and no names mean standard
+  // input, too. `content` is kText, or kAnything for files that are passed on unchanged.
   TextReader(std::vector<std::string> files, LineCut cut, std::size_t block_bytes = kBlockBytes,
              std::size_t longest_unit = kLongestUnit, Content content = Content::kText);
 
-  // The next block, of about block_bytes or less where the text can be cut so. Blocks never span
-  // files; an empty file gives one empty block. False behind the last file. Blocks of files depend
-  // on the text alone; what a pipe delivers slowly comes in shorter ones, of whole lines. The first
-  // kLineHead bytes of a line stay together.
+  // Reads the next block, of about block_bytes, or less if the text cannot be cut there. Blocks
+  // never span files; an empty file gives one empty block. Returns false after the last file.
+  // Blocks of files depend on the text alone. Text that a pipe delivers slowly comes in shorter
+  // blocks of complete lines. The first kLineHead bytes of a line stay together.
   bool next(TextBlock& block);
-  // False when next() may have to wait: for what a pipe delivers, or for its writer.
+  // Returns false when next() may have to wait for a pipe's data or its writer.
   bool has_more() const;
 
  private:
@@ -91,8 +173,35 @@ class TextReader {
   std::size_t next_file_ = 0;
   std::unique_ptr<DataInput> input_;
   bool input_ended_ = false;
-  std::string buffer_;  // read, not yet given out
+  std::string buffer_;  // read, but not returned yet
   TextPlace place_;     // of the buffer
 };
+
+// Calls use(work(block)) for all blocks in their order: `work` on `threads` threads, `use` on the
+// calling one. An error of the input is thrown after all earlier blocks have been used.
+template <typename Work, typename Use>
+void work_on_blocks(TextReader& reader, int threads, const Work& work, const Use& use) {
+  OrderedJobs<std::invoke_result_t<const Work&, TextBlock>> jobs(threads);
+  std::exception_ptr error;
+  const auto next = [&]() -> std::optional<TextBlock> {
+    try {
+      TextBlock block;
+      if (reader.next(block)) return block;
+    } catch (const Error&) {
+      error = std::current_exception();
+    }
+    return std::nullopt;
+  };
+  while (std::optional<TextBlock> block = next()) {
+    const std::size_t bytes = block->text.size();
+    jobs.add([&work, text = std::move(*block)]() mutable { return work(std::move(text)); }, bytes);
+    while (jobs.full()) use(jobs.take());
+    // While the reader waits for more text, the results of all earlier blocks are used, and their
+    // errors are thrown.
+    while (!reader.has_more() && !jobs.empty()) use(jobs.take());
+  }
+  while (!jobs.empty()) use(jobs.take());
+  if (error) std::rethrow_exception(error);
+}
 
 }  // namespace ql::text

@@ -1,16 +1,20 @@
-#include "text/token_counter_internal.h"
+// Implements the counters of words, characters and bytes, and of a token stream's text.
+
+#include "text/token_counter.h"
 
 #include <algorithm>
 #include <array>
 #include <functional>
 
-#include "base/utf8.h"
+#include "base/strings.h"
 #include "text/words.h"
 
 namespace ql::text {
+
 namespace {
 
-// " the cat " at the beginning of a line, "the cat " in a later piece of it.
+// Returns true for " the cat " at the beginning of a line, and for "the cat " in a later piece of
+// it.
 bool is_padded(std::string_view line, bool begins, Blanks blanks) {
   if (begins) {
     if (line.empty() || line.front() != ' ') return false;
@@ -103,6 +107,39 @@ std::vector<TokenCount> ByteCounter::counts() const {
     counts.push_back({byte_token(static_cast<unsigned char>(byte)), counts_[byte]});
   }
   return counts;
+}
+
+CountedTokens::CountedTokens(const Vocabulary& vocabulary, shard::TokenSink& sink)
+    : unk_(vocabulary.unk()),
+      blanks_(vocabulary.blanks()),
+      sink_(sink),
+      decoder_(vocabulary, {EosRule::kLine, vocabulary.line_style()},
+               [this](std::string_view text) { count(text); }) {}
+
+void CountedTokens::begin_document() {
+  decoder_.begin_document();
+  sink_.begin_document();
+}
+
+void CountedTokens::write(const TokenId* ids, std::size_t count) {
+  if (unk_) counts_.unknown += std::count(ids, ids + count, *unk_);
+  decoder_.write(ids, count);
+  sink_.write(ids, count);
+}
+
+void CountedTokens::finish(const std::optional<shard::TextCounts>& /*given*/) {
+  decoder_.finish(std::nullopt);
+  if (inside_line_) ++counts_.lines;
+  sink_.finish(counts_);
+}
+
+void CountedTokens::count(std::string_view text) {
+  counts_.bytes += static_cast<std::int64_t>(text.size());
+  counts_.characters += count_code_points(text);
+  counts_.words += count_word_starts(text, inside_word_, blanks_);
+  counts_.lines += std::count(text.begin(), text.end(), '\n');
+  inside_word_ = !ends_with_blank(text, blanks_);
+  inside_line_ = text.back() != '\n';
 }
 
 }  // namespace ql::text

@@ -1,4 +1,6 @@
-#include "text/token_lists_internal.h"
+// Implements the recognition of lists by their lines, and one reader for each kind of list.
+
+#include "text/token_lists.h"
 
 #include <fmt/format.h>
 
@@ -9,19 +11,20 @@
 #include <unordered_set>
 #include <utility>
 
+#include "base/bytes.h"
 #include "base/error.h"
-#include "base/utf8.h"
-#include "text/base64_internal.h"
-#include "text/lines_internal.h"
-#include "text/sentencepiece_model.h"
+#include "base/strings.h"
+#include "text/sentencepiece.h"
+#include "text/text_reader.h"
 #include "text/words.h"
 
 namespace ql::text {
+
 namespace {
 
-// The first lines show what a list is. The others have to be alike.
+// The kind of a list is recognized by its first lines. All others must have the same form.
 constexpr std::size_t kHeadLines = 1024;
-constexpr const char* kDamagedCure = "is the list damaged? copy it again";
+constexpr const char* kDamagedRemedy = "is the list damaged? copy it again";
 
 using Lines = std::vector<std::string_view>;
 using Fields = std::vector<std::string_view>;
@@ -47,7 +50,7 @@ Fields fields_of(std::string_view line) {
   return fields;
 }
 
-// Digits only, as programs write ids.
+// Accepts digits only, as programs write ids.
 std::optional<std::uint64_t> id_of(std::string_view text) {
   std::uint64_t id = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), id);
@@ -70,7 +73,8 @@ struct Entry {
 
 using Reader = std::function<std::optional<Entry>(std::string_view line)>;
 
-// The head of a list: nine of ten lines, so that one damaged line does not make it another list.
+// Looks at the head of a list. Nine of ten lines must fit, so that one damaged line does not change
+// the kind of the list.
 bool most(const Lines& lines, const std::function<bool(std::string_view)>& holds) {
   const std::size_t head = std::min(lines.size(), kHeadLines);
   const auto end = lines.begin() + static_cast<std::ptrdiff_t>(head);
@@ -81,7 +85,7 @@ bool all(const Lines& lines, const std::function<bool(std::string_view)>& holds)
   return std::all_of(lines.begin(), lines.end(), holds);
 }
 
-// "aGVsbG8= 5": the bytes of a token in base64, and its id.
+// Reads "aGVsbG8= 5": the bytes of a token in base64, and its id.
 std::optional<Entry> tiktoken_entry(std::string_view line) {
   const Fields fields = fields_of(line);
   if (fields.size() != 2) return std::nullopt;
@@ -91,8 +95,8 @@ std::optional<Entry> tiktoken_entry(std::string_view line) {
   return Entry{*bytes, *id};
 }
 
-// Words of four letters look like base64, too, and have counts. Padding shows the base64, or else
-// ids ascend from 0 and nobody asks for words.
+// Words of four letters look like base64, too, and have counts. So there must be base64's padding,
+// or ids that ascend from 0 while the user does not ask for words.
 bool is_tiktoken(const Lines& lines, std::optional<TokenType> type) {
   if (!most(lines, [](std::string_view line) { return tiktoken_entry(line).has_value(); })) {
     return false;
@@ -111,7 +115,7 @@ bool is_tiktoken(const Lines& lines, std::optional<TokenType> type) {
   return padded || (ascends && type != TokenType::kWord);
 }
 
-// '"the": 5' or 'the: 5', as Marian writes YAML.
+// Reads '"the": 5' or 'the: 5', as Marian writes YAML.
 std::optional<Entry> yaml_entry(std::string_view line) {
   const std::size_t colon = line.rfind(": ");
   if (colon == std::string_view::npos || colon == 0) return std::nullopt;
@@ -131,7 +135,7 @@ std::optional<Entry> yaml_entry(std::string_view line) {
   }
 }
 
-// "0<tab>the": an id, and the rest of the line.
+// Reads "0<tab>the": an id, and the rest of the line.
 std::optional<Entry> id_first_entry(std::string_view line) {
   const Fields fields = fields_of(line);
   if (fields.size() < 2) return std::nullopt;
@@ -141,7 +145,7 @@ std::optional<Entry> id_first_entry(std::string_view line) {
   return Entry{std::string(begin, line.data() + line.size()), *id};
 }
 
-// "the<tab>0": a token, and its id.
+// Reads "the<tab>0": a token, and its id.
 std::optional<Entry> id_last_entry(std::string_view line) {
   const Fields fields = fields_of(line);
   if (fields.size() != 2) return std::nullopt;
@@ -150,7 +154,7 @@ std::optional<Entry> id_last_entry(std::string_view line) {
   return Entry{std::string(fields[0]), *id};
 }
 
-// Numbers of lines ascend by one from 0 or 1. Counts do not.
+// Returns true when the numbers ascend by one from 0 or 1, like line numbers. Counts do not.
 bool numbers_lines(const Lines& lines, const Reader& reader) {
   constexpr std::size_t kFewest = 3;
   if (lines.size() < kFewest) return false;
@@ -170,7 +174,7 @@ TokenList read_entries(const Lines& lines, const std::string& kind, const Reader
     const auto entry = reader(lines[i]);
     if (!entry || entry->token.empty()) {
       throw FormatError(fmt::format("{}: line {}", where, i + 1),
-                        fmt::format("a token and its id expected, as in {}", kind), kDamagedCure);
+                        fmt::format("a token and its id expected, as in {}", kind), kDamagedRemedy);
     }
     tokens.add(entry->id, entry->token);
   }
@@ -180,14 +184,14 @@ TokenList read_entries(const Lines& lines, const std::string& kind, const Reader
   return list;
 }
 
-// A score is a logarithm or, in a BPE model, minus a rank.
+// Returns true for a line with a score: a logarithm or, in a BPE model, minus a rank.
 bool is_scored(std::string_view line) {
   const std::size_t tab = line.rfind('\t');
   return tab != std::string_view::npos && tab > 0 && real_of(line.substr(tab + 1));
 }
 
-// Tokens with counts look alike, so U+2581, bytes or <unk> have to be there, and a score that is no
-// count.
+// Tokens with counts look similar. A list of SentencePiece must therefore have U+2581, bytes or
+// <unk>, and a score that cannot be a count.
 bool is_sentencepiece_list(const Lines& lines) {
   if (!most(lines, is_scored)) return false;
   bool pieces = false, scores = false;
@@ -221,7 +225,7 @@ TokenList read_sentencepiece_list(const Lines& lines, const std::string& where) 
   return list;
 }
 
-// Two texts that become one: letters, or what lines before have joined.
+// Returns true for lines of two texts that become one: single letters, or results of earlier lines.
 bool is_merge_list(const Lines& lines) {
   const bool headed = !lines.empty() && lines[0].substr(0, 9) == "#version:";
   if (headed) return true;
@@ -246,7 +250,8 @@ bool is_merge_list(const Lines& lines) {
   return good * 10 >= head * 9 && numbers * 2 < head;
 }
 
-// A token and the numbers of its vector; word2vec and fastText write how many of both before.
+// Returns true for a token and the values of its vector. word2vec and fastText write a first line
+// with the numbers of tokens and of dimensions.
 bool is_vector(std::string_view line) {
   constexpr std::size_t kFewestNumbers = 3;
   const Fields fields = fields_of(line);
@@ -279,7 +284,7 @@ bool is_quoted(std::string_view line) {
          line.back() == line.front();
 }
 
-// A heading over columns is no token.
+// A line with the headings of columns is not a token.
 bool has_heading(const Lines& lines) {
   if (lines.empty()) return false;
   const Lines rest(lines.begin() + 1, lines.end());
@@ -289,7 +294,7 @@ bool has_heading(const Lines& lines) {
   return numbered(id_first_entry) || numbered(id_last_entry);
 }
 
-// Throws for files that name no tokens, or not as a list.
+// Throws FormatError for files that name no tokens, or not as a list.
 void refuse_others(const Lines& lines, std::string_view text, const std::string& where) {
   if (text.substr(0, 2) == "{'") {
     throw FormatError(where, "a dictionary as Python prints it, not a list of tokens",
@@ -300,7 +305,7 @@ void refuse_others(const Lines& lines, std::string_view text, const std::string&
                       "give the vocab.json or tokenizer.json that belongs to it");
   }
   if (has_vector_head(lines)) {
-    throw FormatError(where, "tokens with vectors, after a line with their numbers",
+    throw FormatError(where, "tokens with vectors, after a line with their counts",
                       "give the tokens: tail -n +2 FILE | cut -d' ' -f1 > OTHER");
   }
   if (most(lines, is_vector)) {
@@ -380,7 +385,7 @@ TokenList read_json_tokens(const Json& json, const std::string& where) {
           where,
           json.is_array()
               ? fmt::format("a JSON array of tokens expected, found {} in it", value.dump())
-              : "a JSON object without 'model', so it is no tokenizer.json, and not "
+              : "a JSON object without 'model', so it is not a tokenizer.json, and not "
                 "tokens with ids either",
           "give the tokenizer.json, or a list with --type piece; a vocabulary of qltok "
           "needs no import");
@@ -406,7 +411,7 @@ void refuse_joined(const std::vector<std::string>& tokens, const std::string& wh
   };
   const bool pieces = std::find(tokens.begin(), tokens.end(), "[UNK]") != tokens.end() &&
                       std::any_of(tokens.begin(), tokens.end(), continues);
-  // A list of words may hold such a mark by chance.
+  // A list of words may contain such a mark by chance.
   const auto ends = std::count_if(tokens.begin(), tokens.end(), ends_word);
   if (!pieces && (ends == 0 || static_cast<std::size_t>(ends) * 8 < tokens.size())) return;
   throw FormatError(where,
@@ -428,7 +433,7 @@ bool is_fairseq_list(std::string_view text, const std::string& where) {
   const bool named =
       parts.size() >= 2 && parts.size() <= 3 && parts.front() == "dict" && parts.back() == "txt";
   if (!named) return false;
-  // The four are in the list where a program other than fairseq has made it.
+  // A list with fairseq's four special tokens in it was made by another program.
   return all(lines_of(text), [](std::string_view line) {
     const Fields fields = fields_of(line);
     const bool own = !fields.empty() && (fields[0] == "<s>" || fields[0] == "</s>");

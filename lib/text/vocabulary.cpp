@@ -1,23 +1,29 @@
+// Implements the checks of a vocabulary's content, its hash and its file.
+
 #include "text/vocabulary.h"
 
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <utility>
 
+#include "base/bytes.h"
+#include "base/data_input.h"
 #include "base/error.h"
-#include "base/hash.h"
-#include "base/printable.h"
-#include "base/utf8.h"
+#include "base/json.h"
+#include "base/strings.h"
+#include "shard/token_stream.h"
 #include "text/words.h"
 
 namespace ql::text {
+
 namespace {
 
 std::string place_of(const std::string& where, std::size_t id) {
   return fmt::format("{}: tokens[{}]", where, id);
 }
 
-// Pieces come from their model.
+// Pieces are checked with their model.
 void check_token(TokenType type, std::string_view token, const std::string& where, std::size_t id) {
   const auto expect = [&](bool good, const char* what) {
     if (good) return;
@@ -48,7 +54,7 @@ void check_special(const std::optional<TokenId>& id, std::size_t size, const cha
   }
 }
 
-// All tokens differ, so that 256 bytes are all bytes.
+// All tokens differ, so 256 of them are all bytes.
 void check_byte_count(std::size_t size, std::size_t specials, const std::string& where) {
   if (size != 256 + specials) {
     throw FormatError(where, fmt::format("{} tokens expected (256 bytes and {} specials), found {}",
@@ -179,6 +185,100 @@ shard::VocabularyInfo Vocabulary::info() const {
   info.eos = eos();
   info.unk = unk();
   return info;
+}
+
+// The vocabulary's file is described in ql-vocabulary(5).
+
+namespace {
+
+constexpr const char* kFormat = "ql-vocabulary";
+constexpr std::int64_t kVersion = 1;
+constexpr const char* kRemedy = "make one with qltok vocab";
+
+std::optional<TokenId> special(const JsonObject& specials, const std::string& key) {
+  if (!specials.has(key)) return std::nullopt;
+  return static_cast<TokenId>(specials.integer(key, 0, UINT32_MAX));
+}
+
+std::string model_of(const JsonObject& object) {
+  std::optional<std::string> model = base64_decode(object.text("model"));
+  if (!model) throw FormatError(object.where(), "model: not base64");
+  return *std::move(model);
+}
+
+}  // namespace
+
+std::string read_vocabulary_file(const std::string& path) {
+  std::error_code unknown;
+  if (std::filesystem::is_directory(path, unknown)) {
+    const std::filesystem::path file = std::filesystem::path(path) / shard::kVocabularyFile;
+    if (!std::filesystem::exists(file, unknown)) {
+      throw Error(path, fmt::format("{} is missing", shard::kVocabularyFile),
+                  "name the vocabulary's file");
+    }
+    return read_vocabulary_file(file.string());
+  }
+  return read_content(path == "-" ? "./-" : path, Content::kVocabulary,
+                      static_cast<std::int64_t>(shard::kLargestVocabularyText));
+}
+
+Vocabulary parse_vocabulary(std::string_view text, const std::string& where, Json* provenance) {
+  const std::size_t begin = text.find_first_not_of(" \t\r\n");
+  if (begin == std::string_view::npos || text[begin] != '{') {
+    throw FormatError(where, "not a vocabulary file, which is a JSON object", kRemedy);
+  }
+  const Json json = parse_json(text, where);
+  const JsonObject object(json, where);
+  object.check_format(kFormat, kVersion);
+  VocabularyContent content;
+  const auto read = key_reader(object);
+  read("type", content.type, {}, kRequired);
+  read("lowercase", content.lowercase, {}, kRequired);
+  if (content.type == TokenType::kWord) {
+    read("line_style", content.line_style, {}, kRequired);
+    read("blanks", content.blanks);
+  }
+  if (content.type == TokenType::kPiece) read("leading_blanks", content.leading_blanks, {}, 0);
+  const JsonObject specials = object.object("specials");
+  specials.refuse_unknown({"eos", "unk"});
+  content.eos = special(specials, "eos");
+  content.unk = special(specials, "unk");
+  content.tokens = object.texts("tokens");
+  content.counts = object.integers("counts");
+  if (content.type == TokenType::kSentencePiece) content.model = model_of(object);
+  Vocabulary vocabulary(std::move(content), where);
+  if (object.text("hash") != vocabulary.hash()) {
+    throw FormatError(where,
+                      fmt::format("the hash is {}, but the content has {}", object.text("hash"),
+                                  vocabulary.hash()),
+                      "the file was changed or damaged: make it again with qltok vocab");
+  }
+  if (provenance != nullptr && json.contains("provenance")) *provenance = json["provenance"];
+  return vocabulary;
+}
+
+std::string Vocabulary::to_text(const Json& provenance) const {
+  Json json;
+  json["format"] = kFormat;
+  json["version"] = kVersion;
+  json["type"] = ql::to_text(type());
+  json["lowercase"] = lowercase();
+  if (type() == TokenType::kWord) json["line_style"] = ql::to_text(line_style());
+  if (content_.leading_blanks != LeadingBlanks::kNone) {
+    json["leading_blanks"] = ql::to_text(content_.leading_blanks);
+  }
+  if (blanks() == Blanks::kUnicode) json["blanks"] = ql::to_text(blanks());
+  json["hash"] = hash();
+  json["specials"] = Json::object();
+  if (eos()) json["specials"]["eos"] = *eos();
+  if (unk()) json["specials"]["unk"] = *unk();
+  json["provenance"] = provenance;
+  Json tokens = Json::array();
+  for (TokenId id = 0; id < size(); ++id) tokens.push_back(std::string(token(id)));
+  json["tokens"] = std::move(tokens);
+  json["counts"] = counts();
+  if (type() == TokenType::kSentencePiece) json["model"] = base64_encode(content_.model);
+  return dump_json(json);
 }
 
 }  // namespace ql::text

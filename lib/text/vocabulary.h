@@ -1,4 +1,4 @@
-// The vocabulary: which strings the token ids stand for. Ids 0 .. size-1.
+// The vocabulary: the strings that the token ids 0 .. size-1 stand for, and its file.
 #pragma once
 
 #include <array>
@@ -10,10 +10,9 @@
 #include <vector>
 
 #include "base/json.h"
-#include "base/names.h"
-#include "shard/token_info.h"
-#include "text/sentencepiece_model.h"
-#include "text/token_table.h"
+#include "base/strings.h"
+#include "shard/manifest.h"
+#include "text/sentencepiece.h"
 #include "text/words.h"
 
 namespace ql::text {
@@ -25,7 +24,7 @@ constexpr auto names_of(TokenType) {
   return std::array{"word", "char", "byte", "sentencepiece", "piece"};
 }
 
-// The style says how words stand on a line when text is written.
+// The style of a line of words when text is written.
 enum class LineStyle {
   kPlain,   // "the cat\n": one blank between words
   kPadded,  // " the cat \n", a blank line is " \n": as in WikiText
@@ -37,10 +36,10 @@ constexpr auto names_of(LineStyle) { return std::array{"plain", "padded"}; }
 //   char           the code point in UTF-8
 //   byte           "<0x00>" .. "<0xFF>", all 256
 //   sentencepiece  the pieces of `model`, in its order
-//   piece          any bytes, with the escapes of base/printable.h; these name tokens and decode,
-//                  but nothing says how text becomes them
-// Specials (<eos>, <unk>) are tokens, too; what is written there never matches text, but for a
-// word <unk>.
+//   piece          any bytes, with the escapes of base/strings.h; these tokens can be decoded,
+//                  but the rules by which text becomes them are unknown
+// Specials (<eos>, <unk>) are tokens, too. The same strings in a text never become the special
+// tokens, except a word <unk>.
 struct VocabularyContent {
   TokenType type = TokenType::kWord;
   bool lowercase = false;
@@ -48,22 +47,22 @@ struct VocabularyContent {
   Blanks blanks = Blanks::kAscii;            // word only: where words end
   std::optional<TokenId> eos, unk;
   std::vector<std::string> tokens;
-  std::vector<std::int64_t> counts;  // occurrences in the text it was made from, one a token
+  std::vector<std::int64_t> counts;  // by id: occurrences in the original text
   std::string model;                 // sentencepiece only: the serialized model
-  // Piece only, and not kAll: where a document begins.
+  // For pieces only, and never kAll: the blanks where a document begins.
   LeadingBlanks leading_blanks = LeadingBlanks::kNone;
 };
 
 class Vocabulary {
  public:
-  // Checks everything; throws FormatError at `where`.
+  // Checks everything. Throws FormatError at `where`.
   Vocabulary(VocabularyContent content, const std::string& where);
 
   std::uint32_t size() const { return tokens_.size(); }
   TokenType type() const { return content_.type; }
   bool lowercase() const { return content_.lowercase; }
   LineStyle line_style() const { return content_.line_style; }
-  // kAscii for other types: their texts' words are counted so.
+  // Returns kAscii for other types, whose texts' words are counted by it.
   Blanks blanks() const { return content_.blanks; }
   std::optional<TokenId> eos() const { return content_.eos; }
   std::optional<TokenId> unk() const { return content_.unk; }
@@ -77,13 +76,13 @@ class Vocabulary {
     return model_ ? model_->leading_blanks() : content_.leading_blanks;
   }
 
-  // Two vocabularies with one hash are the same: it covers type, lowercase, blanks, specials,
-  // tokens, model and leading blanks, but not the counts, the line style or the provenance.
-  // ql-vocabulary(5) defines it.
+  // Two vocabularies with the same hash are the same. The hash covers type, lowercase, blanks,
+  // specials, tokens, model and leading blanks, but not the counts, the line style or the
+  // provenance. ql-vocabulary(5) defines it.
   const std::string& hash() const { return hash_; }
   shard::VocabularyInfo info() const;
 
-  // The file's text.
+  // Returns the file's text.
   std::string to_text(const Json& provenance) const;
 
  private:
@@ -93,16 +92,17 @@ class Vocabulary {
   std::string hash_;
 };
 
-// Reads the text of a vocabulary's file, or of one to import: no more than a token stream carries.
-// `path` may be a folder that has a vocabulary.json, such as a checkpoint or packed data.
+// Reads the text of a vocabulary's file, or of one to import, up to the size that a token stream
+// can carry. `path` may be a folder that has a vocabulary.json, such as a checkpoint or packed
+// data.
 std::string read_vocabulary_file(const std::string& path);
 
-// Reads what to_text wrote. `where` names the file in messages. `provenance` gets what was given to
-// to_text.
+// Parses the text of to_text(). `where` names the file in messages. `provenance` receives the one
+// that was given to to_text().
 Vocabulary parse_vocabulary(std::string_view text, const std::string& where,
                             Json* provenance = nullptr);
 
-// "<0x41>" for 0x41, and back (nullopt for anything else).
+// Return "<0x41>" for 0x41, and 0x41 for "<0x41>" (nothing for any other token).
 std::string byte_token(unsigned char byte);
 std::optional<unsigned char> parse_byte_token(std::string_view token);
 

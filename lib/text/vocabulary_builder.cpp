@@ -1,3 +1,5 @@
+// Implements counting by several threads, choosing entries, and adding up the counts of parts.
+
 #include "text/vocabulary_builder.h"
 
 #include <fmt/format.h>
@@ -7,14 +9,12 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/object_pool.h"
-#include "text/block_jobs_internal.h"
-#include "text/line_encoder.h"
-#include "text/lines_internal.h"
-#include "text/lowercase_internal.h"
-#include "text/token_counter_internal.h"
-#include "text/token_table.h"
+#include "base/jobs.h"
+#include "text/encoder.h"
+#include "text/text_reader.h"
+#include "text/token_counter.h"
 #include "text/vocabulary_import.h"
+#include "text/words.h"
 
 namespace ql::text {
 namespace {
@@ -73,7 +73,7 @@ void check_rules(const VocabularyRules& rules) {
   }
   if (rules.max_size > 0 && rules.max_size <= specials(rules)) {
     throw UsageError("--max-size",
-                     fmt::format("{} leaves no room beside <eos> and <unk>", rules.max_size));
+                     fmt::format("{} leaves room for <eos> and <unk> only", rules.max_size));
   }
   if (rules.eos == Presence::kNever && pieces) {
     throw UsageError("--eos", "a sentencepiece vocabulary always has <eos>",
@@ -82,7 +82,7 @@ void check_rules(const VocabularyRules& rules) {
 }
 
 // Calls add(line, begins, ended) for every line or piece of one in the block, valid and lower-cased
-// as wanted. Returns how many lines begin in it.
+// if the rules ask for it. Returns the number of lines that begin in the block.
 template <typename Add>
 std::int64_t for_each_line(TextBlock block, const VocabularyRules& rules, const Add& add) {
   validate_text(block, rules.type, rules.invalid);
@@ -103,8 +103,8 @@ TextReader reader_of(const std::vector<std::string>& files, const VocabularyRule
           TextReader::kLongestUnit, rules.content};
 }
 
-// Every thread counts some of the blocks. Which ones is a matter of chance, their sum is not.
-// `initial...` makes the counters.
+// Every thread counts some of the blocks. The share of a thread depends on chance, but the sum does
+// not. `initial...` are the arguments for a counter.
 template <typename Counter, typename... Initial>
 Counter count_lines(const std::vector<std::string>& files, const VocabularyRules& rules,
                     int threads, std::int64_t& lines, Initial... initial) {
@@ -128,7 +128,7 @@ Counter count_lines(const std::vector<std::string>& files, const VocabularyRules
   return std::move(*sum);
 }
 
-// Takes the count of `token` out of `counts`.
+// Removes `token` from `counts` and returns its count.
 std::int64_t take(std::vector<TokenCount>& counts, const char* token) {
   const auto found = std::find_if(counts.begin(), counts.end(),
                                   [&](const TokenCount& each) { return each.token == token; });
@@ -138,7 +138,8 @@ std::int64_t take(std::vector<TokenCount>& counts, const char* token) {
   return count;
 }
 
-// Sorts, and drops what is too rare or too much; returns the occurrences of what it dropped.
+// Sorts the counts and drops tokens that are too rare or too many. Returns how often the dropped
+// ones occurred.
 std::int64_t select(std::vector<TokenCount>& counts, const VocabularyRules& rules) {
   std::sort(counts.begin(), counts.end(), [](const TokenCount& a, const TokenCount& b) {
     return a.count != b.count ? a.count > b.count : a.token < b.token;
@@ -159,12 +160,12 @@ void add_token(VocabularyContent& content, std::string token, std::int64_t count
   content.counts.push_back(count);
 }
 
-// Counts of a text, before entries are chosen.
+// The counts of a text, before entries are chosen.
 struct Counted {
   std::vector<TokenCount> tokens;
   std::int64_t lines = 0;
   LineStyle line_style = LineStyle::kPlain;
-  std::int64_t unknown = 0;  // tokens of parts that are <unk> there
+  std::int64_t unknown = 0;  // tokens that are <unk> in the parts
 };
 
 Counted count_text(const std::vector<std::string>& files, const VocabularyRules& rules,
@@ -223,7 +224,7 @@ void add(std::int64_t& sum, std::int64_t count, const std::string& where) {
   }
 }
 
-// A part must hold all of its text's words, or the sum lacks what it left out.
+// Refuses a part that left words of its text out, because the sum would lack them.
 void refuse_left_out(const Json& provenance, const std::string& where) {
   if (!provenance.is_object() || !provenance.contains("configuration")) return;
   const Json& configuration = provenance["configuration"];
@@ -282,7 +283,7 @@ Vocabulary read_part(const std::string& file, const VocabularyRules& rules) {
   return part;
 }
 
-// In a list, <eos> and <unk> are known by their names.
+// Lists have <eos> and <unk> under their names.
 std::optional<TokenId> special_of(const Vocabulary& part, std::optional<TokenId> id, bool wanted,
                                   const char* name) {
   if (id || !wanted || part.type() != TokenType::kWord) return id;
@@ -324,7 +325,7 @@ Counted count_parts(const std::vector<std::string>& files, const VocabularyRules
 BuiltVocabulary train_vocabulary(const std::vector<std::string>& files,
                                  const VocabularyRules& rules) {
   std::string text;
-  std::vector<std::size_t> ends;  // of the lines in text
+  std::vector<std::size_t> ends;  // of the lines, as offsets in text
   std::int64_t line_count = 0;
   TextReader reader = reader_of(files, rules);
   for (TextBlock block; reader.next(block);) {
@@ -349,7 +350,7 @@ BuiltVocabulary train_vocabulary(const std::vector<std::string>& files,
   const SentencePieceModel model(content.model, kWhere);
   for (std::uint32_t id = 0; id < model.size(); ++id) add_token(content, model.piece(id), 0);
 
-  // The counts come from encoding the text once more; the vocabulary itself does not depend on
+  // The counts come from encoding the text afterwards; the vocabulary itself does not depend on
   // them.
   const Vocabulary uncounted(content, kWhere);
   const auto encoder = make_line_encoder(uncounted);

@@ -1,16 +1,16 @@
-// Makes a vocabulary from text, or from the counts of its parts.
+// Builds a vocabulary from text, or from the counts of its parts.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
-#include "text/prepare.h"
+#include "text/encoder.h"
 #include "text/vocabulary.h"
 
 namespace ql::text {
 
-// Says when a special token exists.
+// Decides whether a special token exists.
 enum class Presence {
   kAuto,  // <eos>: words and sentencepiece; <unk>: words and characters
   kAlways,
@@ -26,8 +26,8 @@ struct VocabularyRules {
   std::int64_t max_size = 0;  // word, char, sentencepiece: entries at most, specials included; 0:
                               // no limit
   Presence eos = Presence::kAuto;
-  // A sentencepiece vocabulary always has <unk>, because the library wants it; kAlways means that
-  // it is used, otherwise 256 byte pieces stand for what no other piece covers.
+  // A sentencepiece vocabulary always has <unk>, because the library requires it. kAlways makes
+  // encoding use it; otherwise 256 byte pieces stand for characters that no other piece covers.
   Presence unk = Presence::kAuto;
   std::optional<double> coverage{};  // sentencepiece: see SentencePieceTraining
   InvalidText invalid = InvalidText::kError;
@@ -37,28 +37,30 @@ struct VocabularyRules {
 struct BuiltVocabulary {
   Vocabulary vocabulary;
   std::int64_t lines = 0;
-  std::int64_t tokens = 0;    // of the text, without <eos>
-  std::int64_t types = 0;     // distinct ones; 0 for sentencepiece, where nothing is counted before
+  std::int64_t tokens = 0;  // of the text, without <eos>
+  std::int64_t types =
+      0;  // distinct tokens; 0 for sentencepiece, which counts none before training
   std::int64_t unknown = 0;   // tokens of the text that the vocabulary leaves out
   std::int64_t reserved = 0;  // words of the text that look like <eos>; they are unknown, too
-  // Sentencepiece only, see TrainedSentencePiece.
+  // For sentencepiece only, see TrainedSentencePiece.
   std::int64_t characters = 0, covered = 0;
   bool coverage_lowered = false;
 };
 
-// Order of ids: <eos>, <unk> (where they exist), then by falling count, equal counts by bytes.
-// Bytes stand in their own order; sentencepiece in the model's.
-// Throws UsageError for rules that contradict each other, Error for a text without tokens (bytes
-// need none). `files` as TextReader takes them; sentencepiece keeps the whole text in memory. The
-// vocabulary is the same for any number of threads; each of them keeps counts of its own, but
-// sentencepiece uses one only.
+// Ids are in this order: <eos>, <unk> (where they exist), then by falling count, equal counts by
+// bytes. Bytes keep their own order, and sentencepiece the model's. Throws UsageError for rules
+// that contradict each other, Error for a text without tokens (bytes need none). `files` are those
+// of TextReader; sentencepiece keeps the complete text in memory. The vocabulary is the same for
+// any number of threads. Each thread keeps counts of its own, except that sentencepiece uses one
+// thread only.
 BuiltVocabulary build_vocabulary(const std::vector<std::string>& files,
                                  const VocabularyRules& rules, int threads = 1);
 
-// Makes the vocabulary that build_vocabulary() makes of the text of all parts. A file is a
+// Makes the same vocabulary as build_vocabulary() makes from the text of all parts. A file is the
 // vocabulary of a part, made by the same rules but without min_count and max_size, or, for words, a
-// list with a word and its count a line, where <eos> counts lines. The lines of lists are taken for
-// plain ones. Throws Error for a part by other rules, and UsageError for sentencepiece.
+// list with a word and its count a line, where the count of <eos> is the number of lines. Lines of
+// lists are assumed to be LineStyle::kPlain. Throws Error for a part by other rules, and UsageError
+// for sentencepiece.
 BuiltVocabulary add_counts(const std::vector<std::string>& files, const VocabularyRules& rules);
 
 }  // namespace ql::text

@@ -1,3 +1,5 @@
+// Implements the choice of a file's reader, and of the tokens for <eos> and <unk>.
+
 #include "text/vocabulary_import.h"
 
 #include <fmt/ranges.h>
@@ -7,39 +9,36 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/number.h"
-#include "base/printable.h"
-#include "base/utf8.h"
-#include "text/imported_tokens_internal.h"
-#include "text/lines_internal.h"
-#include "text/token_lists_internal.h"
-#include "text/tokenizer_json_internal.h"
+#include "base/strings.h"
+#include "text/imported_tokens.h"
+#include "text/text_reader.h"
+#include "text/token_lists.h"
 #include "text/words.h"
 
 namespace ql::text {
 namespace {
 
-// Names that other programs have for them. The public Transformer-XL has <S> and <UNK>.
+// Other programs have these names for <eos> and <unk>. The public Transformer-XL has <S> and <UNK>.
 const std::vector<std::string> kEosNames = {"<eos>",         "</s>",  "</S>",           "<S>",
                                             "<|endoftext|>", "[EOS]", "<|end_of_text|>"};
 const std::vector<std::string> kUnkNames = {"<unk>", "<UNK>", "[UNK]"};
 
-// Holds what the file says before <eos> and <unk> are chosen.
+// The content of a file before <eos> and <unk> are chosen.
 struct Imported {
   VocabularyContent content;
-  std::vector<std::string> names;   // of the tokens as the file writes them
-  std::optional<TokenId> eos, unk;  // as the file says itself
-  std::vector<bool> control;        // of a SentencePiece model: only such a token can be <eos>
-  std::vector<std::string> notes;   // for people
+  std::vector<std::string> names;   // the tokens as the file writes them
+  std::optional<TokenId> eos, unk;  // as the file declares them
+  std::vector<bool> control;        // SentencePiece: only such a token can be <eos>
+  std::vector<std::string> notes;   // messages for people
 };
 
-// Says what is asked for one of the two.
+// The request for one of the two special tokens.
 struct Asked {
   const char* option;  // "eos"
   Presence presence;
   const std::string& name;
   const std::vector<std::string>& usual;
-  std::optional<TokenId> known;  // by the file
+  std::optional<TokenId> known;  // declared by the file
 };
 
 std::optional<TokenId> named_token(const Asked& asked, const Imported& imported,
@@ -61,7 +60,7 @@ std::optional<TokenId> named_token(const Asked& asked, const Imported& imported,
   return id;
 }
 
-// Finds the token with a usual name. `other` is taken.
+// Finds the token with a usual name, except `other`.
 std::optional<TokenId> usual_token(const Asked& asked, const Imported& imported,
                                    std::optional<TokenId> other, const std::string& where) {
   std::vector<TokenId> found;
@@ -100,7 +99,7 @@ std::optional<TokenId> find_special(const Asked& asked, const Imported& imported
       fmt::format("say with --{}-token which token it is", asked.option));
 }
 
-// Adds a word, and its count where a number follows.
+// Adds a word, and its count if a number follows.
 void add_word_line(std::string_view line, VocabularyContent& content, const std::string& place) {
   const auto begin = std::find_if_not(line.begin(), line.end(), is_blank);
   const auto end = std::find_if(begin, line.end(), is_blank);
@@ -114,14 +113,14 @@ void add_word_line(std::string_view line, VocabularyContent& content, const std:
   content.counts.push_back(std::max<std::int64_t>(0, count.value_or(0)));
 }
 
-// A program that ends words at ASCII blanks only puts other blanks into them, where its text has
+// A program that ends words at ASCII blanks only leaves other blanks inside words, if its text has
 // any.
 Blanks blanks_of(const std::vector<std::string>& words) {
   return std::any_of(words.begin(), words.end(), has_unicode_blank) ? Blanks::kAscii
                                                                     : Blanks::kUnicode;
 }
 
-// A carriage return at the end of a line belongs to the line end. In a piece it is written \r.
+// A carriage return at the end of a line belongs to the line end. A piece writes it as \r.
 void add_piece_line(std::string_view line, VocabularyContent& content, const std::string& place) {
   if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
   if (line.empty()) throw FormatError(place, "a token without text", "write a line feed as \\n");
@@ -202,7 +201,7 @@ Imported read_list(std::string_view text, TokenType type, const std::string& whe
   return list;
 }
 
-// Words become pieces with the bytes that they stand for.
+// Turns words into pieces with the bytes that the words stand for.
 void use_pieces(const std::string& where, Imported& list) {
   TokenList pieces;
   for (const std::string& name : list.names) pieces.tokens.emplace_back(name);
@@ -272,7 +271,8 @@ Imported read_model(const std::string& serialized, const std::string& where) {
   return imported;
 }
 
-// The library writes the pieces first: messages with a length and a text, of which many follow.
+// The library writes the pieces first: a model begins with several messages, each with a length and
+// a text.
 bool looks_like_model(std::string_view content) {
   if (content.size() < 3 || content[0] != '\x0A' || content[2] != '\x0A') return false;
   const std::size_t next = 2 + static_cast<unsigned char>(content[1]);
@@ -306,7 +306,7 @@ void refuse_offset(const VocabularyImport& rules, const char* what, const std::s
                    "leave the option out");
 }
 
-// Makes a vocabulary of a list that says its ids.
+// Makes a vocabulary from a list with ids.
 Imported read_with_ids(const TokenList& list, const VocabularyImport& rules,
                        const std::string& where) {
   std::vector<std::string> present;
@@ -324,7 +324,7 @@ Imported read_with_ids(const TokenList& list, const VocabularyImport& rules,
   return imported;
 }
 
-// A list may begin with a brace or bracket, too. JSON has a text after it.
+// A list may begin with a brace or bracket, too. In JSON a text follows it.
 bool begins_json(std::string_view text) {
   const auto begin = std::find_if_not(text.begin(), text.end(), is_blank);
   if (begin == text.end() || (*begin != '{' && *begin != '[')) return false;

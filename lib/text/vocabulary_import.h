@@ -1,4 +1,4 @@
-// Vocabularies that other programs made.
+// Imports vocabularies that other programs made.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,13 @@
 namespace ql::text {
 
 struct VocabularyImport {
-  // A list becomes kWord or kPiece; without a value it becomes kWord. Other files say their type
-  // themselves, and a value has to agree with it.
+  // A list becomes kWord or kPiece; without a value it becomes kWord. Other files declare their
+  // type themselves, and a value must agree with it.
   std::optional<TokenType> type;
   bool lowercase = false;  // words only
-  // Words only: where the program that made the list ended words. Without a value it is kUnicode
-  // when no word has a Unicode blank inside, as after Python's str.split(), and else kAscii.
+  // For words only: the blanks at which the other program ended words. Without a value this is
+  // kUnicode when no word has a Unicode blank inside, as after Python's str.split(), and kAscii
+  // otherwise.
   std::optional<Blanks> blanks{};
   // The names of the tokens that serve as <eos> and <unk>. Without a name, kAuto takes the token
   // that the file declares, or else one with a usual name, and kNever takes none.
@@ -28,14 +29,14 @@ struct VocabularyImport {
   std::optional<std::uint32_t> id_offset;
 };
 
-// Makes a vocabulary of a file's content. A SentencePiece model gives type sentencepiece, and
+// Makes a vocabulary from a file's content. A SentencePiece model gives type sentencepiece, and
 // encodes as the library does. A tokenizer.json of the Hugging Face libraries, a tiktoken list and
-// the lists with ids of token_lists_internal.h give type piece: tokens by their bytes. Anything
-// else is a list with a token a line. For type word that is the first word of the line, with its
-// count when that follows; for type piece it is the line, with the escapes of base/printable.h. An
-// id without a token gets a placeholder. `where`, the file's name, says whether it is a list of
-// fairseq. Adds lines for people to `notes`. Throws FormatError at `where`, and UsageError for
-// rules that do not go with the file.
+// the lists with ids of token_lists.h give type piece: tokens by their bytes. Anything else is a
+// list with a token a line. For type word the token is the first word of the line, with its count
+// if that follows; for type piece it is the line, with the escapes of base/strings.h. An id without
+// a token gets a placeholder. `where`, the file's name, helps to recognize a list of fairseq. Adds
+// lines for people to `notes`. Throws FormatError at `where`, and UsageError for rules that do not
+// fit the file.
 Vocabulary import_vocabulary(const std::string& content, const VocabularyImport& rules,
                              const std::string& where, std::vector<std::string>* notes = nullptr);
 

@@ -1,31 +1,41 @@
+// Implements the search for blanks with vector instructions, lower case with ICU, and the hash
+// table.
+
 #include "text/words.h"
+
+#include <unicode/bytestream.h>
+#include <unicode/casemap.h>
 
 #include <algorithm>
 #include <array>
 #include <bitset>
 #include <cstring>
+#include <stdexcept>
+
+#include "base/error.h"
 
 #if defined(__SSE2__)
 #include <emmintrin.h>
 #endif
 
 namespace ql::text {
+
 namespace {
 
-// At most so many words end in 64 bytes.
+// At most this many words end in 64 bytes.
 constexpr std::size_t kMostWordsInBits = kBlankBits / 2 + 1;
 
 std::size_t lowest_bit(std::uint64_t bits) {
   return static_cast<std::size_t>(__builtin_ctzll(bits));
 }
 
-// The bits of `length` bytes from place `begin` on, as far as they are among the 64.
+// Returns the bits of `length` bytes from index `begin` on, as far as they are among the 64.
 std::uint64_t bits_of(std::size_t begin, std::size_t length) {
   return ((std::uint64_t{1} << length) - 1) << begin;
 }
 
-// Finds bytes among 64 that may begin a blank which only kUnicode has: bit i is 1 when bytes[i]
-// may. Many other characters begin with the same bytes.
+// Finds bytes that may begin a blank which only kUnicode has: bit i is 1 when bytes[i] may. Many
+// other characters begin with the same bytes.
 #if defined(__SSE2__)
 std::uint64_t unicode_head_bits(const char* bytes) {
   const auto among = [](__m128i part, unsigned char first, char more) {
@@ -56,8 +66,8 @@ std::uint64_t unicode_head_bits(const char* bytes) {
 
 constexpr std::size_t kLongestBlank = 3;
 
-// Returns 64 bytes of the text from `position` on. Where it ends before, `last` holds them, with
-// blanks after the text.
+// Returns 64 bytes of the text from `position` on. If the text ends before, the bytes are in
+// `last`, with blanks after the text.
 const char* bytes_at(std::string_view text, std::size_t position,
                      std::array<char, kBlankBits>& last) {
   const std::size_t left = text.size() - position;
@@ -67,8 +77,8 @@ const char* bytes_at(std::string_view text, std::size_t position,
   return last.data();
 }
 
-// Returns which of the 64 bytes from text[position] on belong to blanks that kAscii has not got.
-// Inlined, it would slow splitting at ASCII blanks down.
+// Returns a bit for each of the 64 bytes from text[position] on: 1 for bytes of blanks that only
+// kUnicode has. If this were inlined, splitting at ASCII blanks would be slower.
 [[gnu::noinline]] std::uint64_t unicode_blank_bits(std::string_view text, std::size_t position) {
   std::uint64_t bits = 0;
   // A blank that begins before the 64 bytes may end in them.
@@ -85,7 +95,8 @@ const char* bytes_at(std::string_view text, std::size_t position,
   return bits;
 }
 
-// Returns which of the 64 bytes from text[position] on belong to blanks; bytes after the text do.
+// Returns a bit for each of the 64 bytes from text[position] on: 1 for blanks and for bytes after
+// the text.
 std::uint64_t blank_bits_at(std::string_view text, std::size_t position, Blanks blanks) {
   std::array<char, kBlankBits> last;
   const std::uint64_t bits = blank_bits(bytes_at(text, position, last));
@@ -146,8 +157,8 @@ std::uint64_t blank_bits_one_by_one(const char* bytes) {
 }
 
 #if defined(__SSE2__)
-// SSE2 belongs to every 64-bit x86 processor. With AVX2 this would be twice as fast, but it takes
-// no time beside looking the words up.
+// Every 64-bit x86 processor has SSE2. AVX2 would be twice as fast, but this takes no time compared
+// with looking up the words.
 std::uint64_t blank_bits(const char* bytes) {
   const __m128i blank = _mm_set1_epi8(' '), tab = _mm_set1_epi8('\t'), last = _mm_set1_epi8(4);
   std::uint64_t bits = 0;
@@ -168,7 +179,7 @@ std::size_t WordSplitter::next(Word* words) {
   std::size_t count = 0;
   while (position_ < text_.size() && count + kMostWordsInBits <= kMostWords) {
     const std::uint64_t word_bits = ~blank_bits_at(text_, position_, blanks_);
-    // A bit is 1 where a word begins or ends, in turn.
+    // A bit is 1 where a word begins or ends, alternately.
     std::uint64_t edges = word_bits ^ (word_bits << 1 | (inside_word_ ? 1 : 0));
     const auto take_edge = [&] {
       const std::size_t edge = position_ + lowest_bit(edges);
@@ -187,7 +198,7 @@ std::size_t WordSplitter::next(Word* words) {
     position_ += kBlankBits;
   }
   if (inside_word_ && position_ >= text_.size() && count < kMostWords) {
-    // The text's end ends it: there was no blank behind.
+    // No blank follows the last word, so the text's end ends it.
     words[count++] = {text_.data() + begin_, text_.size() - begin_};
     inside_word_ = false;
   }
@@ -203,6 +214,196 @@ std::int64_t count_word_starts(std::string_view text, bool inside_word, Blanks b
     before = word_bits >> (kBlankBits - 1);
   }
   return static_cast<std::int64_t>(starts);
+}
+
+namespace {
+
+constexpr int kFirstSlotBits = 10;
+constexpr std::uint32_t kMostTokens = std::uint32_t{1} << 31;
+constexpr std::size_t kBatch = 128;  // tokens that are looked up together
+
+constexpr std::size_t kHeadBytes = 8, kTailBytes = 3;
+constexpr std::size_t kShort = kHeadBytes + kTailBytes;  // bytes of a token that a slot holds
+constexpr std::uint32_t kLong = UINT32_MAX;              // not the tail of any short token
+
+template <typename Bits>
+Bits load(const char* data) {
+  Bits bits;
+  std::memcpy(&bits, data, sizeof bits);
+  return bits;
+}
+
+// A mask for load(): it keeps the first `size` bytes and makes the bytes after them zero.
+template <typename Bits>
+std::array<Bits, kShort + 1> masks_from(std::size_t first) {
+  std::array<Bits, kShort + 1> masks{};
+  for (std::size_t size = first; size <= kShort; ++size) {
+    std::memset(&masks[size], 0xFF, std::min(size - first, sizeof(Bits)));
+  }
+  return masks;
+}
+const auto kHeadOf = masks_from<std::uint64_t>(0);
+const auto kTailOf = masks_from<std::uint32_t>(kHeadBytes);
+
+// The size of a short token, as the last byte of its tail.
+const auto kSizeOf = [] {
+  std::array<std::uint32_t, kShort + 1> sizes{};
+  for (std::size_t size = 0; size <= kShort; ++size) {
+    const auto byte = static_cast<unsigned char>(size);
+    std::memcpy(reinterpret_cast<char*>(&sizes[size]) + kTailBytes, &byte, 1);
+  }
+  return sizes;
+}();
+
+bool is_too_full(std::size_t tokens, std::size_t slots) { return 8 * tokens > 5 * slots; }
+
+std::uint64_t mix(std::uint64_t bits) {
+  bits *= 0x9E3779B97F4A7C15u;
+  return bits ^ (bits >> 32);
+}
+
+// This hash is used only in memory. Words are short, and a call to a hash for long data would cost
+// more than the rest of the lookup.
+std::uint64_t hash_of_long(std::string_view token) {
+  std::uint64_t hash = token.size();
+  const char* data = token.data();
+  for (std::size_t left = token.size(); left > kHeadBytes; left -= kHeadBytes, data += kHeadBytes) {
+    hash = mix(hash ^ load<std::uint64_t>(data));
+  }
+  return mix(hash ^ load<std::uint64_t>(token.data() + token.size() - kHeadBytes));
+}
+
+}  // namespace
+
+TokenTable::TokenTable()
+    : begins_(1), slots_(std::size_t{1} << kFirstSlotBits), shift_(64 - kFirstSlotBits) {}
+
+void TokenTable::reserve(std::size_t tokens, std::size_t bytes) {
+  if (size() > 0) throw std::logic_error("room is made before the first token");
+  bytes_.reserve(bytes);
+  begins_.reserve(tokens + 1);
+  std::size_t slots = slots_.size();
+  for (; is_too_full(tokens, slots); slots *= 2) --shift_;
+  slots_.assign(slots, Slot());
+}
+
+// Bytes after the token may be read, up to readable_end, so that no branch depends on the size of a
+// short token.
+inline TokenTable::Key TokenTable::key_of(std::string_view token, const char* readable_end) {
+  constexpr std::ptrdiff_t kRead = kHeadBytes + sizeof(std::uint32_t);
+  const char* data = token.data();
+  const std::size_t size = token.size();
+  if (size > kShort || readable_end - data < kRead) return key_of(token);
+  return {load<std::uint64_t>(data) & kHeadOf[size],
+          (load<std::uint32_t>(data + kHeadBytes) & kTailOf[size]) | kSizeOf[size]};
+}
+
+TokenTable::Key TokenTable::key_of(std::string_view token) {
+  if (token.size() > kShort) return {hash_of_long(token), kLong};
+  std::array<char, kHeadBytes + sizeof(std::uint32_t)> bytes{};
+  if (!token.empty()) std::memcpy(bytes.data(), token.data(), token.size());
+  return key_of({bytes.data(), token.size()}, bytes.data() + bytes.size());
+}
+
+inline std::size_t TokenTable::first_slot(const Key& key) const {
+  return mix(mix(key.head + key.tail * 0xD6E8FEB86659FD93u)) >> shift_;
+}
+
+bool TokenTable::is_same(std::uint32_t id, std::string_view token) const {
+  const std::string_view known = this->token(id);
+  if (token.size() > 2 * kHeadBytes || known.size() != token.size()) return known == token;
+  // The two loads overlap unless the size is 16, as they do in the hash.
+  const std::size_t last = token.size() - kHeadBytes;
+  return load<std::uint64_t>(known.data()) == load<std::uint64_t>(token.data()) &&
+         load<std::uint64_t>(known.data() + last) == load<std::uint64_t>(token.data() + last);
+}
+
+inline std::size_t TokenTable::slot_of(std::string_view token, const Key& key) const {
+  const std::size_t mask = slots_.size() - 1;
+  for (std::size_t index = first_slot(key);; index = (index + 1) & mask) {
+    const Slot& slot = slots_[index];
+    // A free slot looks like the empty token, which then has no id either.
+    if (slot.head == key.head && slot.tail == key.tail &&
+        (key.tail != kLong || is_same(slot.id, token))) {
+      return index;
+    }
+    if (slot.id == kNone) return index;
+  }
+}
+
+std::uint32_t TokenTable::find(std::string_view token) const {
+  return slots_[slot_of(token, key_of(token))].id;
+}
+
+std::uint32_t TokenTable::insert(std::string_view token) { return insert(token, key_of(token)); }
+
+std::uint32_t TokenTable::insert(std::string_view token, const Key& key) {
+  std::size_t index = slot_of(token, key);
+  if (slots_[index].id != kNone) return slots_[index].id;
+  if (size() >= kMostTokens) throw Error("", "more than 2^31 distinct tokens");
+  if (is_too_full(std::size_t{size()} + 1, slots_.size())) {
+    grow();
+    index = slot_of(token, key);
+  }
+  const std::uint32_t id = size();
+  slots_[index] = {key.head, key.tail, id};
+  bytes_.append(token);
+  begins_.push_back(bytes_.size());
+  return id;
+}
+
+template <typename Use>
+void TokenTable::for_each_key(std::string_view text, const Word* words, std::size_t count,
+                              const Use& use) const {
+  std::array<Key, kBatch> keys;
+  const char* readable_end = text.data() + text.size();
+  for (std::size_t done = 0; done < count; done += kBatch) {
+    const std::size_t part = std::min(count - done, kBatch);
+    for (std::size_t i = 0; i < part; ++i) {
+      keys[i] = key_of(words[done + i].view(), readable_end);
+      __builtin_prefetch(&slots_[first_slot(keys[i])]);
+    }
+    for (std::size_t i = 0; i < part; ++i) use(done + i, keys[i]);
+  }
+}
+
+void TokenTable::find(std::string_view text, const Word* words, std::size_t count,
+                      std::uint32_t* ids) const {
+  for_each_key(text, words, count, [&](std::size_t i, const Key& key) {
+    ids[i] = slots_[slot_of(words[i].view(), key)].id;
+  });
+}
+
+void TokenTable::insert(std::string_view text, const Word* words, std::size_t count,
+                        std::uint32_t* ids) {
+  for_each_key(text, words, count,
+               [&](std::size_t i, const Key& key) { ids[i] = insert(words[i].view(), key); });
+}
+
+void TokenTable::grow() {
+  slots_.assign(slots_.size() * 2, Slot());
+  --shift_;
+  const std::size_t mask = slots_.size() - 1;
+  // Tokens are inserted in the order of arrival: frequent tokens mostly come first, and then get
+  // the slots that a search looks at first.
+  for (std::uint32_t id = 0; id < size(); ++id) {
+    const Key key = key_of(token(id));
+    std::size_t index = first_slot(key);
+    while (slots_[index].id != kNone) index = (index + 1) & mask;
+    slots_[index] = {key.head, key.tail, id};
+  }
+}
+
+std::string lowercase(std::string_view text) {
+  constexpr std::size_t kLongestText = std::size_t{1} << 30;
+  if (text.size() > kLongestText) throw std::logic_error("lowercase: text above 1 GiB");
+  const auto size = static_cast<std::int32_t>(text.size());
+  std::string lower;
+  icu::StringByteSink<std::string> sink(&lower, size);
+  UErrorCode error = U_ZERO_ERROR;
+  icu::CaseMap::utf8ToLower("", 0, {text.data(), size}, sink, nullptr, error);
+  if (U_FAILURE(error)) throw Error("ICU", u_errorName(error));
+  return lower;
 }
 
 }  // namespace ql::text

@@ -1,12 +1,16 @@
-// Words are what stands between blanks. A vocabulary says which characters these are (Blanks).
+// Words and the blanks between them, lower case, and a table that gives distinct words numbers.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
+#include <vector>
 
 namespace ql::text {
+
+// Words are separated by blanks. A vocabulary states which characters are blanks.
 
 enum class Blanks {
   kAscii,  // blank, tab, line feed, vertical tab, form feed, carriage return; all others are
@@ -19,52 +23,118 @@ constexpr auto names_of(Blanks) { return std::array{"ascii", "unicode"}; }
 
 inline bool is_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
-// Returns the length in bytes of the blank that begins at text[position], 0 when none does;
-// position < text.size(). The first function looks only for those that kAscii has not got.
+// Return the length in bytes of the blank that begins at text[position], or 0 for another
+// character. `position` must be less than text.size(). The first function finds only blanks that
+// kAscii does not have.
 std::size_t unicode_blank_at(std::string_view text, std::size_t position);
 inline std::size_t blank_at(std::string_view text, std::size_t position, Blanks blanks) {
   if (is_blank(text[position])) return 1;
   return blanks == Blanks::kUnicode ? unicode_blank_at(text, position) : 0;
 }
-// True when the text ends with a blank; false for an empty one.
+// Returns true when the text ends with a blank, and false for an empty text.
 bool ends_with_blank(std::string_view text, Blanks blanks);
-// True when the text has a blank of kUnicode that is not one of kAscii.
+// Returns true when the text has a blank of kUnicode that is not one of kAscii.
 bool has_unicode_blank(std::string_view text);
 
-// Tells which of 64 bytes are blanks: bit i is 1 when bytes[i] is one.
+// Returns which of 64 bytes are blanks of kAscii: bit i is 1 when bytes[i] is one.
 constexpr std::size_t kBlankBits = 64;
 std::uint64_t blank_bits(const char* bytes);
-// The same byte by byte: what processors without vectors use, and the other one is tested against.
+// Does the same byte by byte, for processors without vector instructions and as a reference in
+// tests.
 std::uint64_t blank_bits_one_by_one(const char* bytes);
 
-// A word where it stands in a text; arrays of it cost nothing before they are filled.
+// A word as a part of a text. Arrays of it cost nothing before they are filled.
 struct Word {
   const char* data;
   std::size_t size;
   std::string_view view() const { return {data, size}; }
 };
 
-// The words of a text, many at a time: the places of all blanks in 64 bytes come at once, and what
-// is done with one word need not wait for the end of the one before.
+// Splits a text into words, many at a time: the blanks in 64 bytes are found at once, and the use
+// of one word need not wait for the end of the previous one.
 class WordSplitter {
  public:
   static constexpr std::size_t kMostWords = 128;
   explicit WordSplitter(std::string_view text, Blanks blanks = Blanks::kAscii)
       : text_(text), blanks_(blanks) {}
-  // Sets words[0], words[1] ... to the next words and returns how many there are, at most
-  // kMostWords; 0 only at the text's end. They point into the text.
+  // Sets words[0], words[1] ... to the next words and returns their number, at most kMostWords; 0
+  // only at the text's end. They point into the text.
   std::size_t next(Word* words);
 
  private:
   std::string_view text_;
   Blanks blanks_;
-  std::size_t position_ = 0;  // what stands before has been split
-  std::size_t begin_ = 0;     // of the word that is not at its end there
+  std::size_t position_ = 0;  // the text before it has been split
+  std::size_t begin_ = 0;     // of the word that continues at position_
   bool inside_word_ = false;
 };
 
-// Returns how many words begin in `text`. `inside_word`: a word's beginning stands right before it.
+// Returns how many words begin in `text`. `inside_word` is true when the byte before it belongs to
+// a word.
 std::int64_t count_word_starts(std::string_view text, bool inside_word,
                                Blanks blanks = Blanks::kAscii);
+
+// Numbers distinct strings in order of their arrival and finds them again without an allocation. It
+// has one arena of bytes and one open-addressing table of 16 bytes a slot.
+
+class TokenTable {
+ public:
+  static constexpr std::uint32_t kNone = UINT32_MAX;
+
+  TokenTable();
+  // Makes room for that many tokens with that many bytes in total. Call it before the first token.
+  void reserve(std::size_t tokens, std::size_t bytes);
+  std::uint32_t size() const { return static_cast<std::uint32_t>(begins_.size() - 1); }
+  // The result is valid until the next insert().
+  std::string_view token(std::uint32_t id) const {
+    return std::string_view(bytes_).substr(begins_[id], begins_[id + 1] - begins_[id]);
+  }
+  // Returns the token's number, or kNone for an unknown token.
+  std::uint32_t find(std::string_view token) const;
+  // Returns the token's number: a new one (the old size()) for an unknown token. Throws Error above
+  // 2^31 tokens.
+  std::uint32_t insert(std::string_view token);
+
+  // Does the same for many words at once, which is several times as fast: the memory for all is
+  // requested before the first word is compared. The words must be parts of `text`.
+  void find(std::string_view text, const Word* words, std::size_t count, std::uint32_t* ids) const;
+  void insert(std::string_view text, const Word* words, std::size_t count, std::uint32_t* ids);
+
+ private:
+  // A token of up to 11 bytes is stored in its slot, so that most lookups read one cache line only.
+  // A longer token has its hash there.
+  struct Key {
+    std::uint64_t head;  // the first 8 bytes, filled up with zeros, or the hash
+    std::uint32_t tail;  // 3 more bytes and the size, or kLong
+  };
+  struct Slot {
+    std::uint64_t head = 0;
+    std::uint32_t tail = 0;
+    std::uint32_t id = kNone;  // kNone: the slot is free, with head and tail of the empty token
+  };
+  static Key key_of(std::string_view token);
+  static Key key_of(std::string_view token, const char* readable_end);
+  // Calls use(i, key of words[i]) for all words, while the slots are being loaded from memory.
+  template <typename Use>
+  void for_each_key(std::string_view text, const Word* words, std::size_t count,
+                    const Use& use) const;
+  std::size_t first_slot(const Key& key) const;
+  std::size_t slot_of(std::string_view token, const Key& key) const;
+  std::uint32_t insert(std::string_view token, const Key& key);
+  bool is_same(std::uint32_t id, std::string_view token) const;
+  void grow();
+
+  std::string bytes_;
+  std::vector<std::uint64_t> begins_;  // of each token in bytes_, and their end
+  std::vector<Slot> slots_;            // a power of two, at most 5/8 of them taken
+  int shift_;                          // reduces a hash to as many bits as a slot's number has
+};
+
+// Lower case follows the Unicode rules (ICU, root locale, full mapping): a final sigma is
+// recognized, U+0130 becomes two code points.
+
+// `text` is valid UTF-8 of at most 1 GiB. The mapping of a letter never depends on text beyond a
+// blank or a line end, so text may be cut there.
+std::string lowercase(std::string_view text);
 
 }  // namespace ql::text

@@ -1,3 +1,5 @@
+// The update of a block of weights, the choice of the parameters that decay, and the loss scale.
+
 #include "train/adam.h"
 
 #include <ATen/Dispatch.h>
@@ -7,21 +9,21 @@
 #include <stdexcept>
 
 #include "kernels/vector.h"
-#include "machine/pieces.h"
-#include "train/parameter_blocks.h"
+#include "machine/threads.h"
 
 namespace ql::train {
+
 namespace {
 
 // The constants of one update, in the tensors' own precision. With the gradient g times
-// gradient_scale, the moments m and v, and t updates counting this one:
+// gradient_scale, the moments m and v, and t updates including this one:
 //
 //   m = beta1 m + (1 - beta1) g        v = beta2 v + (1 - beta2) g^2
 //   weight -= rate / (1 - beta1^t) m / (sqrt(v / (1 - beta2^t)) + epsilon) + decay weight
 //
-// The decays are kept as 1 - beta because that keeps its digits: in float32 a beta of 0.999999 has
-// none to spare, and one of 0.99999999 is 1. (With the latter a moment in float32 takes gradients
-// in, but its decay of less than 2^-24 rounds to none.)
+// The decays are kept as 1 - beta because that keeps more digits: in float32 a beta of 0.999999 has
+// few left, and one of 0.99999999 is 1. (With the latter a moment in float32 adds gradients, but
+// its decay of less than 2^-24 rounds to zero.)
 template <typename Scalar>
 struct Update {
   Scalar one_minus_beta1, one_minus_beta2, gradient_scale, step_size, second_correction, epsilon;
@@ -118,5 +120,20 @@ std::vector<nn::NamedTensor> Adam::moments() const {
 }
 
 double clip_scale(double norm, double clip) { return clip > 0 && norm > clip ? clip / norm : 1.0; }
+
+LossScale::LossScale(bool adapts, const at::Device& device)
+    : adapts_(adapts), state_(at::zeros({2}, at::TensorOptions(at::kFloat).device(device))) {
+  state_.select(0, 0).fill_(adapts ? kFirst : 1);
+}
+
+void LossScale::update(const at::Tensor& finite) {
+  if (!adapts_) return;
+  const at::Tensor old = factor(), steps = state_.select(0, 1) + 1;
+  const at::Tensor doubles = finite.logical_and(steps.ge(kStepsToDouble));
+  const at::Tensor raised = at::where(doubles, (old * 2).clamp_max(kLargest), old);
+  const at::Tensor next = at::where(finite, raised, (old / 2).clamp_min(1));
+  const at::Tensor stays = finite.logical_and(doubles.logical_not());
+  state_.copy_(at::stack({next, steps * stays}));
+}
 
 }  // namespace ql::train

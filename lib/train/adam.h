@@ -1,5 +1,4 @@
-// Adam (Kingma and Ba, 2015) with bias correction and clipping of the whole gradient's norm
-// (train/gradients.h), in one pass over weights, gradient and moments.
+// Adam, its blocks of weights, and the scale of the loss in float16.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -13,19 +12,29 @@
 
 namespace ql::train {
 
+// Divides passes and sums over all weights into blocks, which are the same for any number of
+// threads.
+
+// Elements of a block.
+inline constexpr std::int64_t kBlock = 16384;
+
+inline std::int64_t block_count(std::int64_t elements) { return (elements + kBlock - 1) / kBlock; }
+
+// Adam (Kingma and Ba, 2015) with bias correction and clipping by the norm of the complete gradient
+// (train/gradients.h), in one pass over weights, gradient and moments.
+
 struct AdamOptions {
   double beta1 = 0.9;
   double beta2 = 0.999;
   double epsilon = 1e-8;
-  // Decoupled (Loshchilov and Hutter, 2019): a step takes learning_rate * weight_decay of a weight
-  // away from it, besides what the gradient says.
+  // Decoupled (Loshchilov and Hutter, 2019): a step subtracts learning_rate * weight_decay of a
+  // weight from it, in addition to Adam's update.
   double weight_decay = 0;
   DecayOn decay_on = DecayOn::kMatrices;
 };
 
-// True when weight decay acts on the parameter of this name (nn/parameters.h). It acts on matrices;
-// biases, norms and embeddings, the learned ones of distances among them, it leaves alone
-// unless it acts on all.
+// Returns true if weight decay acts on the parameter of this name (nn/parameters.h). With kMatrices
+// it does not act on biases, norms and embeddings, including the learned ones of distances.
 bool decays(const std::string& name, DecayOn on);
 
 AdamOptions adam_options(const TrainingConfig& config);
@@ -36,14 +45,14 @@ class Adam {
   // (std::invalid_argument). Moments start as zeros.
   Adam(std::vector<nn::NamedTensor> parameters, const AdamOptions& options);
 
-  // One update with the parameters' grad() times `gradient_scale`, then drops the gradients. A
-  // parameter without one counts as zeros.
+  // Runs one update with the parameters' grad() times `gradient_scale`, then drops the gradients. A
+  // parameter without a gradient counts as zeros.
   void step(double learning_rate, double gradient_scale);
 
   std::int64_t steps() const { return steps_; }
 
-  // "first_moment.NAME" of every parameter in their order, then "second_moment.NAME" of every
-  // parameter. They share memory with this object.
+  // Returns "first_moment.NAME" of every parameter in their order, then "second_moment.NAME" of
+  // every parameter. They share memory with this object.
   std::vector<nn::NamedTensor> moments() const;
   // A resume calls this after it copied the moments into the tensors of moments().
   void set_steps(std::int64_t steps) { steps_ = steps; }
@@ -55,8 +64,35 @@ class Adam {
   std::int64_t steps_ = 0;
 };
 
-// Returns the factor that brings a gradient of norm `norm` down to `clip`; 1 when it is short
-// enough or clip is 0.
+// Returns the factor that reduces a gradient of norm `norm` to `clip`; 1 if its norm is at most
+// clip or clip is 0.
 double clip_scale(double norm, double clip);
+
+// The factor that keeps small gradients from vanishing in float16. It is as large as overflow
+// permits: it is halved when a gradient overflows, whose step is then skipped, and doubled after
+// many steps without overflow. It is kept on the device, like the gradients.
+
+constexpr const char* kLossScale = "loss_scale";  // its state's name in a checkpoint
+
+class LossScale {
+ public:
+  static constexpr double kFirst = 65536, kLargest = 16777216;
+  static constexpr std::int64_t kStepsToDouble = 2000;
+
+  // If `adapts` is false, the factor stays 1.
+  LossScale(bool adapts, const at::Device& device);
+
+  at::Tensor factor() const { return state_.select(0, 0); }  // float32, no dimension
+  // Call this after a step. `finite` (bool, no dimension) is true if its gradient was finite.
+  void update(const at::Tensor& finite);
+
+  bool adapts() const { return adapts_; }
+  // float32 [2]: the factor, and the number of steps since it changed.
+  const at::Tensor& state() const { return state_; }
+
+ private:
+  bool adapts_;
+  at::Tensor state_;
+};
 
 }  // namespace ql::train

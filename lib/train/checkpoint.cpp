@@ -1,3 +1,5 @@
+// Files of a checkpoint, their checks, and the search for the newest complete checkpoint.
+
 #include "train/checkpoint.h"
 
 #include <ATen/core/grad_mode.h>
@@ -5,16 +7,24 @@
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
 
+#include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/file.h"
-#include "net/state_file.h"
-#include "train/divergence.h"
-#include "train/loss_scale.h"
+#include "base/log.h"
+#include "base/strings.h"
+#include "net/model_file.h"
+#include "train/adam.h"
+#include "train/run_folder.h"
+#include "train/state.h"
 #include "weights/safetensors.h"
 #include "weights/weights.h"
 
 namespace ql::train {
+
 namespace {
 
 constexpr const char* kWeights = "model.safetensors";
@@ -29,9 +39,9 @@ std::vector<std::string> covered_files(bool with_vocabulary) {
   return files;
 }
 
-// The cure does not name --force, which would remove the good checkpoints.
-constexpr const char* kCure =
-    "restore the folder from a copy; --resume goes on from the newest checkpoint that is whole";
+// The remedy does not name --force, which would remove the good checkpoints.
+constexpr const char* kRemedy =
+    "restore the folder from a copy; --resume continues from the newest complete checkpoint";
 
 // Copies every tensor of `wanted` from the file, which must hold exactly these. Only float16 has
 // kLossScale: a training that changes to float16 begins with the first factor, and one that leaves
@@ -63,7 +73,8 @@ void restore(const fs::path& path, std::vector<nn::NamedTensor> wanted) {
   }
 }
 
-// Reads every number once and makes no tensor of that size, so it costs little beside the writing.
+// Reads every element once and makes no tensor of that size, so it costs little compared with the
+// writing.
 void require_finite(const std::vector<nn::NamedTensor>& tensors, std::int64_t steps) {
   const at::NoGradGuard no_gradient;
   for (const nn::NamedTensor& named : tensors) {
@@ -117,10 +128,11 @@ TrainingState read_state(const fs::path& folder) {
   return state_from_json(JsonObject(state, (folder / "state.json").string() + ": state"));
 }
 
-bool tells_damage(const Error& error) {
+bool means_damage(const Error& error) {
   if (const auto* system = dynamic_cast<const SystemError*>(&error)) {
     const int number = system->error_number();
-    // The file is absent or of another kind, or the medium no longer gives what was written.
+    // The file is absent or of another kind, or the medium no longer returns the data written to
+    // it.
     return number == ENOENT || number == ENOTDIR || number == EISDIR || number == EIO ||
            number == EBADMSG || number == EUCLEAN;
   }
@@ -133,13 +145,14 @@ std::string damage(const fs::path& folder) {
     net::check_files(folder, covered_files(net::covers(folder, shard::kVocabularyFile)));
     return "";
   } catch (const Error& error) {
-    if (!tells_damage(error)) throw;
+    if (!means_damage(error)) throw;
     return error.what();
   }
 }
 
 void verify_checkpoint(const fs::path& folder) {
-  if (const std::string found = damage(folder); !found.empty()) throw FormatError("", found, kCure);
+  if (const std::string found = damage(folder); !found.empty())
+    throw FormatError("", found, kRemedy);
 }
 
 TrainingState read_checkpoint(const fs::path& folder, TrainedNetwork& trained, Rows rows) {
@@ -155,6 +168,43 @@ TrainingState read_checkpoint(const fs::path& folder, TrainedNetwork& trained, R
     trained.set_memory(memory);
   }
   return state;
+}
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// Returns ", 20 steps before it" if the steps of both are known and `complete` has fewer.
+std::string distance(const fs::path& damaged, const fs::path& complete) {
+  const auto lost = step_of(damaged), left = step_of(complete);
+  if (!lost || !left || *lost <= *left) return "";
+  return fmt::format(", {} step{} before it", with_thousands(*lost - *left),
+                     *lost - *left == 1 ? "" : "s");
+}
+
+}  // namespace
+
+fs::path find_resume_point(const fs::path& run) {
+  std::vector<std::pair<fs::path, std::string>> passed;
+  for (const fs::path& checkpoint : newest_checkpoints(run)) {
+    std::string found = damage(checkpoint);
+    if (!found.empty()) {
+      passed.emplace_back(checkpoint, std::move(found));
+      continue;
+    }
+    for (const auto& [damaged, reason] : passed) {
+      log_warning("{}; continuing from {}{}", reason, checkpoint.string(),
+                  distance(damaged, checkpoint));
+    }
+    return checkpoint;
+  }
+  if (!passed.empty()) {
+    throw FormatError(
+        "", passed.front().second,
+        "no other checkpoint of the training is complete: restore one from a copy, or "
+        "start again with --force");
+  }
+  return {};
 }
 
 }  // namespace ql::train

@@ -1,3 +1,5 @@
+// Compares vocabularies, settings and data, and chooses cutoffs from the data.
+
 #include "train/compatible.h"
 
 #include <fmt/format.h>
@@ -9,11 +11,10 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "base/progress.h"
 #include "eval/data_set.h"
 #include "eval/evaluate.h"
-#include "eval/token_counts.h"
-#include "net/propose_cutoffs.h"
+#include "eval/unigram.h"
+#include "net/cost.h"
 #include "train/config.h"
 
 namespace ql::train {
@@ -46,12 +47,12 @@ void compare_data(const char* option, const DataIdentity& saved, const DataIdent
   }
 }
 
-// Earlier versions wrote fewer keys, and trained as the others' defaults say.
+// Earlier versions wrote fewer keys, and trained with the defaults of the others.
 Json with_defaults(const std::string& where, const Json& training) {
   return training_to_json(training_from_json(JsonObject(training, where + ": training")));
 }
 
-void choose_cutoffs(net::Network& network, shard::JoinedData& data) {
+void choose_cutoffs(net::Network& network, shard::MultiReader& data) {
   Progress progress(fmt::format("counting {}", data.name()), "tokens", data.tokens());
   const std::vector<std::int64_t> counts = eval::count_tokens(
       eval::source_of(data), network.vocab_size, [&](std::int64_t done) { progress.update(done); });
@@ -59,20 +60,20 @@ void choose_cutoffs(net::Network& network, shard::JoinedData& data) {
   const double plain = net::softmax_products(network, counts);
   network.cutoffs = net::propose_cutoffs(network, counts);
   const double chosen = net::softmax_products(network, counts);
-  log_info("cutoffs [{}]: the softmax has {:.1f} times less to compute than without",
+  log_info("cutoffs [{}]: the softmax computes {:.1f} times less than without",
            fmt::join(network.cutoffs, ", "), plain / chosen);
 }
 
 }  // namespace
 
 net::Network with_vocabulary(const net::Network& network, const std::string& where,
-                             shard::JoinedData& data) {
+                             shard::MultiReader& data) {
   const std::int64_t size = data.vocabulary().size;
   if (network.vocab_size != 0 && network.vocab_size != size) {
     throw Error(where,
                 fmt::format("vocab_size is {}, but {} was made with a vocabulary of {} entries",
                             network.vocab_size, data.name(), size),
-                "leave vocab_size out: it is taken from the data");
+                "omit vocab_size: it is taken from the data");
   }
   net::Network complete = network;
   complete.vocab_size = size;
@@ -97,7 +98,8 @@ void require_same_vocabulary(const std::string& where, const shard::VocabularyIn
   if (both_known) return;
   if (vocabulary.hash == other.hash) {
     log_warning(
-        "{} and {} do not say which vocabulary they were made with; they are trusted to match",
+        "{} and {} do not record the vocabulary that they were made with; they are assumed to "
+        "match",
         other_where, where);
   } else {
     const bool first_is_silent = vocabulary.hash.empty();
@@ -113,7 +115,7 @@ void require_same_training(const std::string& where, const net::ModelFile& saved
   const std::vector<std::string> free_keys = keys_that_may_change();
   std::set<std::string> may_change(free_keys.begin(), free_keys.end());
   const Json before = with_defaults(where, saved.training);
-  std::vector<std::string> to_name;  // advice on the keys that differ and may do so when named
+  std::vector<std::string> to_name;  // advice on differing keys that may change if named
   for (const std::string& key : keys_that_may_change_by_name()) {
     const auto& was = before.at(key).get_ref<const std::string&>();
     const auto& is = now.training.at(key).get_ref<const std::string&>();
@@ -121,7 +123,7 @@ void require_same_training(const std::string& where, const net::ModelFile& saved
       may_change.insert(key);
     } else if (was != is) {
       to_name.push_back(fmt::format(
-          "add --set {0}={1} to go on as before, or --set {0}={2} to change it", key, was, is));
+          "add --set {0}={1} to continue as before, or --set {0}={2} to change it", key, was, is));
     }
   }
   std::vector<std::string> differences;

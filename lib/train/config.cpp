@@ -1,23 +1,28 @@
+// The keys of the "training" object, their ranges and conflicts, and the learning rate.
+
 #include "train/config.h"
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
-#include "base/keys.h"
+#include "base/json.h"
 #include "net/geometry.h"
 
 namespace ql::train {
+
 namespace {
 
 constexpr Range kAboveZero(std::numeric_limits<double>::denorm_min(), Range::kInfinity, "above 0");
 
-// In float32 a smaller one may be 0, and 0 / 0 is what a weight without a gradient would change by.
+// A smaller epsilon may be 0 in float32, and the update of a weight without a gradient would be 0 /
+// 0.
 constexpr Range kSmallest(std::numeric_limits<float>::min(), Range::kInfinity,
                           "at least 1.1754944e-38, the smallest normal float32");
 
-// `words` says what 0 means.
+// `words` describe the range, including the meaning of 0.
 constexpr Range from_zero(const char* words) { return {0, Range::kInfinity, words}; }
 
 }  // namespace
@@ -121,6 +126,81 @@ std::vector<std::string> keys_that_may_change() {
 
 std::vector<std::string> keys_that_may_change_by_name() {
   return key_names<TrainingConfig>(kMayChangeByName);
+}
+
+namespace {
+
+// Returns the rate after the warm-up as a fraction of the highest. `number` is that of the next
+// step, from 1.
+double ratio_of_schedule(const TrainingConfig& config, double number, double progress) {
+  constexpr double kPi = 3.14159265358979323846;
+  const double steps = static_cast<double>(config.steps), least = config.min_lr_ratio;
+  const bool is_part = config.warmup_steps < 1;
+  switch (config.schedule) {
+    case Schedule::kCosine:
+      break;
+    case Schedule::kLinear: {
+      const double end = std::min(1.0, is_part ? config.warmup_steps : config.warmup_steps / steps);
+      const double left = end < 1 ? std::min(1.0, (1 - progress) / (1 - end)) : 1.0;
+      return least + (1 - least) * left;
+    }
+    case Schedule::kInverseSquareRoot: {
+      const double end = std::max(1.0, is_part ? config.warmup_steps * steps : config.warmup_steps);
+      return std::max(least, std::sqrt(end / std::max(end, number)));
+    }
+    case Schedule::kConstant: {
+      const double left = 1 - progress;
+      return left < config.decay_fraction ? least + (1 - least) * left / config.decay_fraction
+                                          : 1.0;
+    }
+  }
+  return least + (1 - least) * 0.5 * (1 + std::cos(kPi * progress));
+}
+
+}  // namespace
+
+double training_progress(const TrainingConfig& config, std::int64_t step, double elapsed) {
+  double progress = static_cast<double>(step) / static_cast<double>(config.steps);
+  if (config.minutes > 0) progress = std::max(progress, elapsed / (60 * config.minutes));
+  return std::min(progress, 1.0);
+}
+
+double seconds_left(const TrainingConfig& config, std::int64_t step, std::int64_t stop_at,
+                    double elapsed, double step_seconds, double validation_seconds) {
+  const bool completes = stop_at == 0 || stop_at >= config.steps;
+  const std::int64_t end = std::max(step, completes ? config.steps : stop_at);
+  // The validation after the last step is due whatever the interval, so it is counted separately.
+  const std::int64_t before = completes ? std::max(step, end - 1) : end;
+  const std::int64_t validations = before / config.eval_interval - step / config.eval_interval;
+  const double left = static_cast<double>(end - step) * step_seconds +
+                      static_cast<double>(validations) * validation_seconds;
+  if (config.minutes <= 0) return left + (completes ? validation_seconds : 0);
+  const double budget = std::max(0.0, 60 * config.minutes - elapsed);
+  return left <= budget && !completes ? left : std::min(left, budget) + validation_seconds;
+}
+
+double highest_rate_in_warm_up(const TrainingConfig& config) {
+  if (config.warmup_steps < static_cast<double>(config.steps)) return 0;
+  // A rate rises and may fall again. This many samples find its peak to a thousandth.
+  constexpr std::int64_t kSamples = 1000;
+  double highest = 0;
+  for (std::int64_t i = 0; i <= kSamples; ++i) {
+    const auto step = static_cast<std::int64_t>(
+        std::llround(static_cast<double>(config.steps - 1) * static_cast<double>(i) / kSamples));
+    highest = std::max(highest, learning_rate(config, step, training_progress(config, step, 0)));
+  }
+  return highest;
+}
+
+double learning_rate(const TrainingConfig& config, std::int64_t step, double progress) {
+  const double number = static_cast<double>(step) + 1, steps = static_cast<double>(config.steps);
+  // A warm-up given as a fraction follows the training's progress, so that a budget in minutes
+  // counts.
+  const double warm_up = config.warmup_steps == 0 ? 1.0
+                         : config.warmup_steps < 1
+                             ? std::min(1.0, (progress + 1 / steps) / config.warmup_steps)
+                             : std::min(1.0, number / config.warmup_steps);
+  return config.learning_rate * ratio_of_schedule(config, number, progress) * warm_up;
 }
 
 }  // namespace ql::train

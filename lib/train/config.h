@@ -1,5 +1,4 @@
-// Holds the settings of a training: the "training" object of presets and of model.json. Key names
-// follow the paper's appendix E where it has one. There are no tensors here.
+// The settings of a training, and the schedule of its learning rate. Key names are those of files.
 #pragma once
 
 #include <array>
@@ -8,16 +7,19 @@
 #include <string>
 #include <vector>
 
-#include "base/conflicts.h"
+#include "base/error.h"
 #include "base/json.h"
-#include "base/names.h"
+#include "base/strings.h"
 #include "machine/precision.h"
 #include "net/network.h"
-#include "train/divergence.h"
+#include "train/state.h"
 
 namespace ql::train {
 
-// The course of the learning rate after the warm-up (train/schedule.h).
+// The settings of a training: the "training" object of presets and of model.json. Key names follow
+// the paper's appendix E if it has them. This part has no tensors.
+
+// The learning rate after the warm-up, as described below.
 enum class Schedule { kCosine, kLinear, kInverseSquareRoot, kConstant };
 
 constexpr auto names_of(Schedule) {
@@ -31,15 +33,15 @@ constexpr auto names_of(DecayOn) { return std::array{"matrices", "all"}; }
 
 struct TrainingConfig {
   std::int64_t batch = 0;    // rows: streams that are read side by side
-  std::int64_t steps = 0;    // of the whole training: the length of the schedule
+  std::int64_t steps = 0;    // of the complete training: the length of the schedule
   double minutes = 0;        // wall-clock budget that ends the schedule earlier; 0: none
   double learning_rate = 0;  // the highest, reached after the warm-up
   double min_lr_ratio = 0;   // the last learning rate is min_lr_ratio * learning_rate
-  // Steps until the highest is reached; below 1: this part of the training.
+  // Steps until the highest rate is reached; below 1: this fraction of the training.
   double warmup_steps = 0;
   Schedule schedule = Schedule::kCosine;
-  double decay_fraction = 0.2;  // of a constant schedule: the part at its end in which it falls
-  double clip = 0;              // largest norm of the whole gradient; 0: no clipping
+  double decay_fraction = 0.2;  // of a constant schedule: the fraction at its end in which it falls
+  double clip = 0;              // largest norm of the complete gradient; 0: no clipping
   double adam_beta1 = 0.9;
   double adam_beta2 = 0.999;
   double adam_epsilon = 1e-8;
@@ -47,29 +49,29 @@ struct TrainingConfig {
   DecayOn weight_decay_on = DecayOn::kMatrices;
   std::int64_t eval_interval = 1000;        // steps between validations
   std::int64_t checkpoint_interval = 1000;  // steps between checkpoints
-  double checkpoint_minutes = 0;            // or so many minutes after the last one; 0: steps alone
-  // These checkpoints stay (train/retention.h): RUN/last, keep_last - 1 before it, and those of
-  // steps that keep_every divides (0: none).
+  double checkpoint_minutes = 0;            // or this long after the last one; 0: by steps only
+  // These checkpoints are kept (train/run_folder.h): RUN/last, keep_last - 1 before it, and those
+  // of steps that keep_every divides (0: none).
   std::int64_t keep_last = 1, keep_every = 0;
   std::int64_t log_interval = 100;  // steps averaged in one record of the log
-  // The training ends when so many validations in a row were not better than the best; 0: it goes
-  // on to the schedule's end.
+  // The training ends when this many validations in a row were not better than the best; 0: it
+  // continues to the schedule's end.
   std::int64_t patience = 0;
   std::int64_t seed = 1;  // of the weights and of every dropout
   machine::Precision precision = machine::Precision::kFloat32;
-  // The training does this when loss or gradient is not finite, or when the loss is more than
-  // loss_jump nats above its running mean (0: no loss is too large). 10 nats are a perplexity
-  // 22,000 times the mean's: no text does that to a network that works, and one that broke does.
+  // The action of the training if loss or gradient is not finite, or if the loss is more than
+  // loss_jump nats above its running mean (0: no loss is too large). A jump of 10 nats multiplies
+  // perplexity by 22,000; no text does that to a healthy network.
   OnDivergence divergence = OnDivergence::kStop;
   double loss_jump = 10;
   // Weight of the loss by which a Compressive Transformer learns its convolution and decoder
-  // (nn/compression_internal.h); absent: the paper's 0.01. Other networks do not read it.
+  // (nn/compression.h); absent: the paper's 0.01. Other networks do not read it.
   std::optional<double> recons_loss_weight;
-  // Trains on the newer half of every segment's targets alone; the older floor(segment / 2) tokens
+  // Trains only on the newer half of every segment's targets; the older floor(segment / 2) tokens
   // give context (the ablation of the Transformer-XL paper).
   bool half_loss = false;
-  // The number of parts of the batch that are computed side by side, and of passes for each
-  // (train/slices.h); 0: chosen for the machine when the training begins. They change only the
+  // The number of micro-batches that are computed in parallel, and of accumulation steps for each
+  // (train/gradients.h); 0: chosen for the machine when the training begins. They change only the
   // rounding of results.
   std::int64_t slices = 0, passes = 0;
   // Lengths of validation; absent: those of training.
@@ -82,21 +84,49 @@ struct TrainingConfig {
 std::vector<std::string> training_keys();
 
 // Keys that are absent keep their default; batch, steps and learning_rate have none. Unknown keys
-// and wrong types are FormatErrors, impossible values ConfigErrors that say what is allowed.
+// and wrong types are FormatErrors, impossible values ConfigErrors that name the allowed ones.
 TrainingConfig training_from_json(const JsonObject& json);
 // Does the same, but adds impossible values to `conflicts`.
 TrainingConfig training_from_json(const JsonObject& json, Conflicts& conflicts);
-// Adds lengths of validation that are not those of training and do not fit the network.
+// Adds a conflict if the lengths of validation differ from those of training and do not fit the
+// network.
 void find_conflicts(const TrainingConfig& config, const net::Network& network,
                     Conflicts& conflicts);
 Json training_to_json(const TrainingConfig& config);
 
-// Lists the keys of network and training that --resume lets change. They drive the steps that are
-// still to come, say how often the training saves, scores and logs, or divide the work. qltrain(1)
-// says what each change means.
+// Lists the keys of network and training that --resume may change. They control the remaining
+// steps, or how often the training saves, validates and logs, or divide the work. qltrain(1) has
+// the meaning of each change.
 std::vector<std::string> keys_that_may_change();
-// Lists the keys that may change where the command line names them: such a change is meant. They
-// change the rounding of the steps to come.
+// Lists the keys that may change if the command line names them, which shows intent. They change
+// the rounding of the remaining steps.
 std::vector<std::string> keys_that_may_change_by_name();
+
+// The learning rate: a linear warm-up times a schedule from learning_rate to min_lr_ratio *
+// learning_rate.
+//
+//   cosine               half a cosine over the complete training
+//   linear               a line from the end of the warm-up to the end of the training
+//   inverse-square-root  sqrt(warm-up / step), but no less than min_lr_ratio; where there is no
+//                        warm-up, of one step
+//   constant             1, then a line over the last decay_fraction of the training
+
+// Returns the finished fraction of the training, from 0 to 1: step / steps, or, with a budget in
+// minutes, elapsed / budget if that is more. `elapsed` is in seconds.
+double training_progress(const TrainingConfig& config, std::int64_t step, double elapsed);
+
+// Returns the rate for the step after `step` finished ones. `progress` comes from
+// training_progress(). The inverse square root depends on steps only.
+double learning_rate(const TrainingConfig& config, std::int64_t step, double progress);
+
+// Returns the seconds until the training ends, or stops at step `stop_at` (0: nowhere), if every
+// step and validation takes as long as given. `step` steps and `elapsed` seconds are finished. The
+// validation after the last step comes on top of a budget.
+double seconds_left(const TrainingConfig& config, std::int64_t step, std::int64_t stop_at,
+                    double elapsed, double step_seconds, double validation_seconds);
+
+// Returns the highest rate of a training without a budget in minutes that ends in its warm-up; 0
+// for others.
+double highest_rate_in_warm_up(const TrainingConfig& config);
 
 }  // namespace ql::train

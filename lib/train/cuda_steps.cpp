@@ -1,3 +1,5 @@
+// Records and replays the steps as CUDA graphs.
+
 #include "train/cuda_steps.h"
 
 #include <c10/cuda/CUDACachingAllocator.h>
@@ -6,8 +8,8 @@
 namespace ql::train {
 namespace {
 
-// The first steps run unrecorded, because libraries set themselves up in them. That cannot be
-// recorded.
+// Libraries set themselves up in the first steps, which cannot be recorded. So these run
+// unrecorded.
 constexpr int kWarmUp = 3;
 
 }  // namespace
@@ -38,11 +40,11 @@ void CudaSteps::enqueue(const std::function<void()>& upload, const Parts& parts,
   }
 }
 
-// Records all parts before any of them runs. Work that another thread gives the device meanwhile,
-// as NCCL may for a sum, can break a recording off.
+// Records all parts before any of them runs. Work that another thread gives the device during the
+// recording, as NCCL may for a sum, can abort it.
 void CudaSteps::record(const Parts& parts) {
   stream_.synchronize();
-  // The graphs get memory of their own; what the first steps used is free now.
+  // The graphs get their own memory; the memory of the first steps is free now.
   c10::cuda::CUDACachingAllocator::emptyCache();
   for (const std::function<void()>& part : parts) record(graphs_.emplace_back(), part);
 }
@@ -55,7 +57,7 @@ void CudaSteps::record(at::cuda::CUDAGraph& graph, const std::function<void()>& 
     try {
       graph.capture_end();
     } catch (const c10::Error&) {
-      // It says again what the first exception says better.
+      // This exception only repeats the first one with less information.
     }
     throw;
   }

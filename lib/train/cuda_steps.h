@@ -1,6 +1,6 @@
-// Runs the steps of a training on a CUDA device, on a stream of their own. Where the network allows
-// it, a step is recorded once as a CUDA graph and replayed, which takes one launch instead of
-// hundreds. This is built only with a LibTorch for CUDA (QL_CUDA).
+// Runs the steps of a training on a CUDA device, on a separate stream. If the network allows it, a
+// step is recorded once as a CUDA graph and replayed, which takes one launch instead of hundreds.
+// This is built only with a LibTorch for CUDA (QL_CUDA).
 #pragma once
 
 #include <ATen/cuda/CUDAEvent.h>
@@ -24,14 +24,14 @@ class CudaSteps {
   using Parts = std::vector<std::function<void()>>;
 
   // Runs `upload`, which enqueues copies from pinned memory, then all parts, or replays them. Runs
-  // `between` after each part but the last; the operations that it enqueues are never recorded.
+  // `between` after each part except the last; the operations that it enqueues are never recorded.
   void enqueue(const std::function<void()>& upload, const Parts& parts,
                const std::function<void()>& between);
   // Waits until the copies of the last enqueue() have read their memory. By then the device has
   // begun the last step that was enqueued, so the host stays one step ahead.
   void wait_for_upload();
-  // Waits until nothing is left to do. Work that other streams enqueue after it, such as an
-  // evaluation, comes before the next step.
+  // Waits until all work is finished. Work that other streams enqueue after this call, such as an
+  // evaluation, runs before the next step.
   void wait();
 
  private:

@@ -1,14 +1,128 @@
+// The operations of Adam and of a step on a device, and the network that they train.
+
 #include "train/device_step.h"
 
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
+#include <stdexcept>
 
 #include "machine/device.h"
-#include "net/clusters.h"
-#include "train/step_loss.h"
+#include "net/cost.h"
+#include "nn/compression.h"
+#include "train/gradients.h"
+
+#ifdef QL_CUDA
+#include "train/cuda_steps.h"
+#endif
 
 namespace ql::train {
+
+namespace {
+
+// Parameters begin at multiples of this many elements, because matrix products on a GPU want
+// aligned rows.
+constexpr std::int64_t kAlignment = 64;
+
+}  // namespace
+
+DeviceAdam::DeviceAdam(const std::vector<nn::NamedTensor>& parameters, const AdamOptions& options)
+    : options_(options) {
+  if (parameters.empty()) throw std::invalid_argument("DeviceAdam: no parameters");
+  const at::TensorOptions shared = parameters.front().tensor.options().requires_grad(false);
+  std::int64_t end = 0, longest = kAlignment;
+  for (const nn::NamedTensor& parameter : parameters) {
+    const at::Tensor& tensor = parameter.tensor;
+    if (!tensor.is_floating_point() || tensor.scalar_type() != shared.dtype().toScalarType() ||
+        tensor.device() != shared.device()) {
+      throw std::invalid_argument("DeviceAdam: " + parameter.name +
+                                  " is of another type or on another device than the others");
+    }
+    const std::int64_t size = tensor.numel();
+    const std::int64_t padding = (kAlignment - size % kAlignment) % kAlignment;
+    parts_.push_back({parameter, end, size, padding});
+    end += size + padding;
+    longest = std::max(longest, size);
+  }
+  weights_ = at::zeros({end}, shared);
+  first_ = at::zeros({end}, shared);
+  second_ = at::zeros({end}, shared);
+  zeros_ = at::zeros({longest}, shared);
+  if (options_.weight_decay > 0) {
+    decayed_ = at::zeros({end}, shared);
+    for (const Part& part : parts_) {
+      if (decays(part.parameter.name, options_.decay_on)) part_of(decayed_, part).fill_(1);
+    }
+  }
+  steps_ = at::zeros({}, shared.dtype(at::kDouble));
+  const at::NoGradGuard no_gradient;
+  for (Part& part : parts_) {
+    const at::Tensor place = part_of(weights_, part);
+    place.copy_(part.parameter.tensor);
+    part.parameter.tensor.set_data(place);
+  }
+}
+
+at::Tensor DeviceAdam::part_of(const at::Tensor& all, const Part& part) const {
+  return all.narrow(0, part.begin, part.size).view(part.parameter.tensor.sizes());
+}
+
+at::Tensor DeviceAdam::take_gradient() {
+  const at::NoGradGuard no_gradient;
+  std::vector<at::Tensor> gradients;
+  for (Part& part : parts_) {
+    at::Tensor& gradient = part.parameter.tensor.mutable_grad();
+    gradients.push_back(gradient.defined() ? gradient.reshape({part.size})
+                                           : zeros_.narrow(0, 0, part.size));
+    if (part.padding > 0) gradients.push_back(zeros_.narrow(0, 0, part.padding));
+    gradient.reset();
+  }
+  return at::cat(gradients);
+}
+
+void DeviceAdam::step(const at::Tensor& gradient, const at::Tensor& gradient_scale,
+                      const at::Tensor& learning_rate, const at::Tensor& applies) {
+  const at::NoGradGuard no_gradient;
+  const at::TensorOptions options = first_.options();
+  // 0 * NaN is NaN, so a skipped update needs a gradient of zeros. A factor of 0 is not enough.
+  const at::Tensor zero = at::zeros({}, options);
+  const at::Tensor slope = at::where(applies, gradient * gradient_scale.to(options), zero);
+  // Computes moment - (1 - beta) * moment as the kernel does: beta itself may be 1 in float32.
+  const auto decay = [&](at::Tensor& moment, double beta) -> at::Tensor& {
+    return moment.addcmul_(moment, at::where(applies, at::full({}, 1 - beta, options), zero), -1);
+  };
+  decay(first_, options_.beta1).add_(slope, 1 - options_.beta1);
+  decay(second_, options_.beta2).addcmul_(slope, slope, 1 - options_.beta2);
+  const at::Tensor steps = steps_ + 1;
+  const auto correction = [&](double beta) { return 1 - at::pow(beta, steps); };
+  const at::Tensor divisor =
+      second_.sqrt().div_(correction(options_.beta2).sqrt().to(options)).add_(options_.epsilon);
+  const at::Tensor size =
+      at::where(applies, (learning_rate / correction(options_.beta1)).to(options), zero);
+  at::Tensor change = (first_ * size).div_(divisor);
+  if (decayed_.defined()) {
+    const at::Tensor share =
+        at::where(applies, (learning_rate * options_.weight_decay).to(options), zero);
+    change.add_((weights_ * decayed_).mul_(share));
+  }
+  weights_.sub_(change);
+  steps_.add_(applies);
+}
+
+std::int64_t DeviceAdam::steps() const { return static_cast<std::int64_t>(steps_.item<double>()); }
+
+void DeviceAdam::set_steps(std::int64_t steps) { steps_.fill_(static_cast<double>(steps)); }
+
+std::vector<nn::NamedTensor> DeviceAdam::moments() const {
+  std::vector<nn::NamedTensor> moments;
+  for (const Part& part : parts_) {
+    moments.push_back({"first_moment." + part.parameter.name, part_of(first_, part)});
+  }
+  for (const Part& part : parts_) {
+    moments.push_back({"second_moment." + part.parameter.name, part_of(second_, part)});
+  }
+  return moments;
+}
 
 StepInput::StepInput(std::int64_t batch, std::int64_t segment, std::int64_t scales,
                      const at::TensorOptions& options)
@@ -95,9 +209,9 @@ void DeviceStep::update() {
   if (config_.clip > 0) factor = factor * (config_.clip / norm).clamp_max(1);
   adam_.step(gradient_, factor, input_.learning_rate(), applies);
 
-  // A smaller scale of the loss can cure an overflow, until it is 1.
-  const at::Tensor curable = finite_loss.logical_and(scale.gt(1));
-  const at::Tensor counts = applies.logical_or(sound_.logical_and(curable));
+  // A smaller loss scale can prevent an overflow, unless the scale is already 1.
+  const at::Tensor avoidable = finite_loss.logical_and(scale.gt(1));
+  const at::Tensor counts = applies.logical_or(sound_.logical_and(avoidable));
   const at::Tensor fails = sound_.logical_and(counts.logical_not());
   const at::Tensor zero = at::zeros({}, report_.options());
   const at::Tensor sums =
@@ -109,7 +223,8 @@ void DeviceStep::update() {
 
   loss_scale_.update(finite_norm);
   if (group_ == nullptr) {
-    gradient_.reset();  // memory for the next step; sum() of a replayed step needs it where it is
+    gradient_
+        .reset();  // frees memory for the next step; sum() of a replayed step needs it in place
   }
 }
 
@@ -128,8 +243,124 @@ std::vector<nn::NamedTensor> DeviceStep::moments() const {
 }
 
 bool can_be_recorded(const net::Network& network) {
-  // With several clusters the host has to know how many rows each cluster has.
+  // With several clusters the host has to know the number of rows in each cluster.
   return net::clusters(network).size() == 1;
+}
+
+namespace {
+
+nn::Model initialised(const net::Network& network, const TrainingConfig& config,
+                      const at::Device& device) {
+  nn::Model model(network, at::TensorOptions(at::kFloat).device(device));
+  model.initialise(static_cast<std::uint64_t>(config.seed));
+  return model;
+}
+
+}  // namespace
+
+DeviceTrainer::DeviceTrainer(const net::Network& network, const TrainingConfig& config,
+                             const ComputeDevice& compute, machine::ProcessGroup* group)
+    : config_(config),
+      group_(group),
+      model_(initialised(network, config, compute.device)),
+      step_(model_, config, group),
+      host_(step_.rows().count, network.lengths.segment, step_.scales(),
+            at::TensorOptions().pinned_memory(compute.device.is_cuda())) {
+  if (group_ != nullptr) group_->join_device(compute.device);
+#ifdef QL_CUDA
+  if (compute.device.is_cuda()) {
+    cuda_ = std::make_unique<CudaSteps>(compute.device, compute.graph && can_be_recorded(network));
+  }
+#endif
+}
+
+DeviceTrainer::~DeviceTrainer() = default;
+
+StepResult DeviceTrainer::step(Streams& streams, std::int64_t step, double learning_rate) {
+  if (group_ != nullptr) group_->await_device();
+#ifdef QL_CUDA
+  if (cuda_) {
+    cuda_->wait_for_upload();  // waits because `host_` is about to be written
+  }
+#endif
+  auto* ids = host_.ids.data_ptr<std::int64_t>();
+  if (model_.network().reset_memory_at_documents) {
+    // The document_offsets come before read(), which begins to read the next step.
+    const std::vector<std::int64_t> document_offsets = streams.document_ages(step);
+    std::copy(document_offsets.begin(), document_offsets.end(),
+              ids + step_.rows().count * (streams.segment() + 1));
+  }
+  streams.read(step, ids);
+  nn::StepOptions options;
+  options.training = true;
+  options.seed = static_cast<std::uint64_t>(config_.seed);
+  options.step = static_cast<std::uint64_t>(step);
+  options.first_row = step_.rows().first;
+  last_step_ = step;
+  host_.set_numbers(learning_rate, step,
+                    nn::droppath_weights(step_.scales(), model_.network().droppath, options));
+
+  const auto upload = [&] {
+    step_.input().ids.copy_(host_.ids, /*non_blocking=*/true);
+    step_.input().numbers.copy_(host_.numbers, /*non_blocking=*/true);
+    if (streams.starts_epoch(step)) step_.forget();
+  };
+  // A GPU draws its masks from it. The CPU's generator is also set, so that a test can observe
+  // this.
+  nn::seed_generator(model_.options().device(), options);
+#ifdef QL_CUDA
+  if (cuda_) {
+    const auto compute = [&] { step_.compute(step); };
+    const auto update = [&] { step_.update(); };
+    const auto both = [&] {
+      compute();
+      update();
+    };
+    cuda_->enqueue(upload,
+                   group_ == nullptr ? CudaSteps::Parts{both} : CudaSteps::Parts{compute, update},
+                   [&] { step_.sum(); });
+    return {0, 0, 0};
+  }
+#endif
+  upload();
+  step_.compute(step);
+  step_.sum();
+  step_.update();
+  return {0, 0, 0};
+}
+
+nn::Memory DeviceTrainer::memory() const {
+  return step_.memory().with([this](const at::Tensor& own) {
+    return group_ != nullptr ? group_->all_rows(own, config_.batch) : own;
+  });
+}
+
+void DeviceTrainer::set_memory(const nn::Memory& memory) {
+  const at::NoGradGuard no_gradient;
+  const machine::RowRange& rows = step_.rows();
+  const std::vector<nn::NamedTensor> own = step_.memory().named(), all = memory.named();
+  for (std::size_t i = 0; i < own.size(); ++i) {
+    // The memory is copied in place, because a recorded step reads it from there.
+    own[i].tensor.copy_(all[i].tensor.narrow(0, rows.first, rows.count));
+  }
+}
+
+StepResult DeviceTrainer::finish() {
+  if (group_ != nullptr) group_->await_device();
+#ifdef QL_CUDA
+  if (cuda_) cuda_->wait();
+#endif
+  const StepReport report = step_.take_report();
+  if (report.failed_step >= 0) {
+    throw Diverged(Divergence{report.failed_step, report.failed_loss, report.failed_norm});
+  }
+  if (report.steps > 0) {
+    const auto count = static_cast<double>(report.steps);
+    const Divergence mean{last_step_, report.loss / count, report.gradient_norm / count,
+                          largest_loss()};
+    if (!mean.reason().empty()) throw Diverged(mean);
+  }
+  return {report.loss, report.gradient_norm, report.steps};
 }
 
 }  // namespace ql::train

@@ -1,21 +1,71 @@
-// A training step as a fixed list of operations on a device. The list does not look at the host,
-// and the host looks at nothing that depends on it. Everything that differs from step to step is
-// read from tensors that stay where they are. So a step can be enqueued while the one before it
-// still runs, and a GPU can record the list once and replay it.
+// A training on a device: its steps as a fixed list of operations, Adam among them, and the network
+// that they train.
 #pragma once
 
 #include <ATen/ATen.h>
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "machine/process_group.h"
-#include "nn/model_at_lengths.h"
+#include "nn/model.h"
+#include "nn/parameters.h"
+#include "train/adam.h"
 #include "train/config.h"
-#include "train/device_adam.h"
-#include "train/loss_scale.h"
+#include "train/trained_network.h"
 
 namespace ql::train {
+
+// Runs Adam (train/adam.h) by ATen's operations, on any device. All parameters are in one tensor,
+// so that an update takes few operations, and no operation waits for a value to come back from the
+// device. That is why the number of updates is counted there: the host learns too late which
+// updates applied.
+
+class DeviceAdam {
+ public:
+  // `parameters` are shared with the model, all of one floating-point type and on one device
+  // (std::invalid_argument). Their values move into one tensor, and everything that holds a
+  // parameter sees the new place. Moments start as zeros.
+  DeviceAdam(const std::vector<nn::NamedTensor>& parameters, const AdamOptions& options);
+
+  // Returns the gradients of all parameters, one after another, with zeros as padding and for
+  // parameters without a gradient. Then drops the gradients.
+  at::Tensor take_gradient();
+
+  // Runs one update with `gradient`, which take_gradient() returned, times `gradient_scale`. If
+  // `applies` is false, weights, moments and the number of updates keep their values. All tensors
+  // except the gradient have no dimension and are on the device: `applies` is a bool, the others
+  // are of any floating-point type.
+  void step(const at::Tensor& gradient, const at::Tensor& gradient_scale,
+            const at::Tensor& learning_rate, const at::Tensor& applies);
+
+  // Returns the number of updates that applied. Waits for the device.
+  std::int64_t steps() const;
+  // These do the same as Adam::moments() and Adam::set_steps().
+  std::vector<nn::NamedTensor> moments() const;
+  void set_steps(std::int64_t steps);
+
+ private:
+  // The place of a parameter in the tensor of all parameters.
+  struct Part {
+    nn::NamedTensor parameter;
+    std::int64_t begin = 0, size = 0, padding = 0;  // in elements; the padding follows
+  };
+  at::Tensor part_of(const at::Tensor& all, const Part& part) const;
+
+  AdamOptions options_;
+  std::vector<Part> parts_;
+  at::Tensor weights_, first_, second_;  // [elements]
+  at::Tensor decayed_;  // [elements]: 1 if weight decay acts, else 0; undefined without decay
+  at::Tensor steps_;    // float64, no dimension
+  at::Tensor zeros_;    // as long as the longest padding or gradient needs
+};
+
+// A training step as a fixed list of operations on a device. The list does not depend on the host,
+// and the host reads nothing that depends on the list. Everything that differs from step to step is
+// read from tensors that stay in place. So a step can be enqueued while the previous one is
+// running, and a GPU can record the list once and replay it.
 
 // The host's message to a step. It is two tensors, so two copies.
 struct StepInput {
@@ -33,12 +83,11 @@ struct StepInput {
   at::Tensor scale_weights() const { return numbers.narrow(0, 2, numbers.size(0) - 2); }
 };
 
-// The sums that the steps since the last report left on the device. They are one tensor, so one
-// copy.
+// The sums on the device over the steps since the last report. They are one tensor, so one copy.
 struct StepReport {
   std::int64_t steps = 0;
   double loss = 0, gradient_norm = 0;  // sums
-  // The first step with a loss or gradient that is not finite, or -1. No step after it changed
+  // The first step with a loss or gradient that is not finite, or -1. No later step changed
   // anything. Its loss and norm follow.
   std::int64_t failed_step = -1;
   double failed_loss = 0, failed_norm = 0;
@@ -50,31 +99,34 @@ class DeviceStep {
   // With a `group`, which must outlive the step, it computes this process's share of the rows.
   DeviceStep(nn::Model& model, const TrainingConfig& config,
              machine::ProcessGroup* group = nullptr);
-  // For tests, which may have no float16: `scales_loss` says whether the loss is scaled as float16
-  // needs it.
+  // For tests on devices that may lack float16: `scales_loss` decides whether the loss is scaled as
+  // for float16.
   DeviceStep(nn::Model& model, const TrainingConfig& config, machine::ProcessGroup* group,
              bool scales_loss);
 
   StepInput& input() { return input_; }
-  const machine::RowRange& rows() const { return rows_; }  // of the batch, those of the step
+  const machine::RowRange& rows() const {
+    return rows_;
+  }  // the rows of the batch that the step computes
   std::int64_t scales() const;
-  void forget();  // the memory becomes zeros
+  void forget();  // sets the memory to zeros
   // A step is these three calls, in this order. This one runs forward and backward and replaces the
-  // memory. It makes loss and gradient of the own rows' part of the mean. Only the CPU reads
-  // `number`, which is the step's, for its dropout.
+  // memory. It computes loss and gradient of this process's rows as their part of the mean.
+  // `number` is that of the step; only the CPU reads it, for dropout.
   void compute(std::int64_t number);
-  // Sums loss and gradient over all processes. This call is common (machine/process_group.h).
+  // Sums loss and gradient over all processes. All processes call it together
+  // (machine/process_group.h).
   void sum();
-  // Updates the weights and adds to the report. A loss or gradient that is not finite leaves
-  // weights and moments as they are.
+  // Updates the weights and adds to the report. If loss or gradient is not finite, weights and
+  // moments do not change.
   void update();
 
-  // Waits for the device. The sums start anew.
+  // Waits for the device, and sets the sums to zero.
   StepReport take_report();
 
   nn::Memory& memory() { return memory_; }
   const nn::Memory& memory() const { return memory_; }
-  // With float16 the scale of the loss is among them.
+  // With float16 the loss scale is among them.
   std::vector<nn::NamedTensor> moments() const;
   DeviceAdam& adam() { return adam_; }
   const DeviceAdam& adam() const { return adam_; }
@@ -94,8 +146,47 @@ class DeviceStep {
   at::Tensor loss_, gradient_;  // of compute()
 };
 
-// Tells whether a step of this network can be recorded: it must enqueue the same operations
-// whatever its tokens are.
+// Returns true if a step of this network can be recorded: it must enqueue the same operations for
+// all tokens.
 bool can_be_recorded(const net::Network& network);
+
+// Trains a network on a device other than the CPU. The host reads the next batch and enqueues the
+// next step while the device computes; it reads losses only in finish(). By then later steps may
+// have run. After a loss or gradient that is not finite, none of them has changed anything. A jump
+// of the loss is detected in the mean of all steps since the last finish(), so such a step has
+// already changed the weights. Memory has moved on in either case.
+
+class CudaSteps;
+
+class DeviceTrainer : public TrainedNetwork {
+ public:
+  // Throws as make_trained_network() does. Tests also make one on the CPU. With a `group` the
+  // processes share the rows of the batch like those of a CpuTrainer, one device a process.
+  DeviceTrainer(const net::Network& network, const TrainingConfig& config,
+                const ComputeDevice& compute, machine::ProcessGroup* group = nullptr);
+  ~DeviceTrainer() override;
+
+  StepResult step(Streams& streams, std::int64_t step, double learning_rate) override;
+  StepResult finish() override;
+
+  nn::Model& model() override { return model_; }
+  const nn::Model& model() const override { return model_; }
+  nn::Memory memory() const override;
+  void set_memory(const nn::Memory& memory) override;
+  std::vector<nn::NamedTensor> moments() const override { return step_.moments(); }
+  std::int64_t updates() const override { return step_.adam().steps(); }
+  void set_updates(std::int64_t updates) override { step_.adam().set_steps(updates); }
+
+ private:
+  TrainingConfig config_;
+  machine::ProcessGroup* group_;
+  nn::Model model_;
+  DeviceStep step_;
+  StepInput host_;              // for the next step, in memory that a GPU can read by itself
+  std::int64_t last_step_ = 0;  // the number of the step that was enqueued last
+#ifdef QL_CUDA
+  std::unique_ptr<CudaSteps> cuda_;
+#endif
+};
 
 }  // namespace ql::train

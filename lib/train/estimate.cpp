@@ -1,31 +1,234 @@
+// Counts of the bytes of layers, softmax, micro-batches and data, and the choice of accumulation
+// steps.
+
 #include "train/estimate.h"
 
+#include <algorithm>
+
 #include "base/resources.h"
-#include "eval/chunk_size.h"
+#include "eval/columns.h"
 #include "net/cost.h"
-#include "train/slices.h"
-#include "train/step_memory.h"
+#include "train/gradients.h"
 
 namespace ql::train {
+
 namespace {
 
 constexpr std::int64_t kFloat = 4;
-// The first step loads so much of LibTorch's code and tables. Measured.
-constexpr std::int64_t kLibraries = std::int64_t{40} << 20;
+// The softmax keeps the exponentials of a block of rows (kernels/softmax_blocks.cpp).
+constexpr std::int64_t kBlockElements = std::int64_t{7} << 20;
+constexpr std::int64_t kSmallestBlock = 128;
+constexpr std::int64_t kPanelColumns = 2048;
 
-// Returns the bytes that passes which run side by side hold beside the complete gradients of their
-// slices. A pass holds most at one of two moments. Where its backward pass begins, nothing is
-// released yet, but of the gradients there are only those that the softmax has made. At its end all
-// gradients are there, and what our nodes keep; the embedding's gradient then joins that of the
-// softmax.
+struct LayerMemory {
+  std::int64_t kept = 0, released = 0, passing = 0;  // of a row
+  std::int64_t shared = 0;                           // of all rows together, released
+};
+
+std::int64_t whole_number(double count) {
+  // The cap is more than any machine has.
+  return static_cast<std::int64_t>(std::min(count, 0x1p50));
+}
+
+// `factor` is the size in bytes of an operand's element: 2 in bfloat16. An operand is then a copy,
+// and float32 values that nothing else reads are freed.
+class LayerCount {
+ public:
+  LayerCount(const net::Network& network, const net::Stage& input, std::int64_t factor)
+      : network_(network),
+        input_(input),
+        factor_(factor),
+        rounded_(factor < kFloat ? factor : 0),
+        d_model_(network.d_model),
+        d_heads_(network.n_head * network.d_head),
+        window_(input.window()),
+        segment_(input.segment),
+        keys_(input.segment_keys()) {}
+
+  LayerMemory count() {
+    count_window();
+    count_attention();
+    count_rest();
+    if (input_.compressed_memory > 0 && network_.learns_compression()) count_compression();
+    count_passing();
+    return memory_;
+  }
+
+ private:
+  // kernels/projection.cpp, or if finer states are the keys, the last run_layer() of nn/layers.cpp.
+  void count_window() {
+    const bool has_memory = window_ > keys_;
+    if (input_.keys_per_state > 1) {
+      memory_.released += kFloat * (window_ * (network_.pre_lnorm ? 2 : 1) + segment_) * d_model_;
+      return;
+    }
+    if (network_.pre_lnorm) {
+      memory_.kept += (kFloat + rounded_) * window_ * d_model_ + kFloat * segment_;
+      // The norm's weights are multiplied into the projection's. In bfloat16 all passes share that.
+      if (rounded_ == 0) memory_.shared += kFloat * 3 * d_heads_ * d_model_;
+    } else {
+      // A window with a memory is also the next step's memory, and is counted there.
+      memory_.kept += ((has_memory ? 0 : kFloat) + rounded_) * window_ * d_model_;
+    }
+    // The segment's states as a contiguous copy. Without a memory the window itself is contiguous.
+    if (has_memory) memory_.kept += factor_ * segment_ * d_model_;
+  }
+
+  // Queries, keys, values and positions; scores and their dropout; the heads' sums.
+  void count_attention() {
+    const net::AttentionCost attention = net::attention_cost(network_, input_);
+    const std::int64_t repeated = input_.keys_per_state > 1 ? segment_ : 0;
+    memory_.released += kFloat * (2 * window_ + keys_ + repeated) * d_heads_;
+    if (network_.encoding == net::Encoding::kTransformerXl) {
+      memory_.shared += kFloat * window_ * d_heads_;
+    }
+    std::int64_t& scores =
+        network_.attention == net::Attention::kSoftmax ? memory_.kept : memory_.released;
+    scores += kFloat * whole_number(attention.kept_scores);
+    if (network_.dropatt > 0) scores += whole_number(attention.kept_scores);
+    memory_.released += kFloat * whole_number(attention.kept_features);
+    (rounded_ > 0 ? memory_.kept : memory_.released) += factor_ * segment_ * d_heads_;
+  }
+
+  // kernels/feed_forward.cpp. Norms have two statistics a row.
+  void count_rest() {
+    const std::int64_t norms = network_.pre_lnorm ? 1 : 2;
+    memory_.released += norms * kFloat * segment_ * d_model_;
+    memory_.kept += norms * 2 * kFloat * segment_;
+    if (network_.dropout > 0) memory_.kept += 2 * segment_ * d_model_;
+    memory_.kept += factor_ * segment_ * (d_model_ + network_.d_inner);
+  }
+
+  // nn/compression.cpp: the convolution, and the loss that trains it.
+  void count_compression() {
+    const std::int64_t compressed = segment_ / network_.rate;
+    std::int64_t numbers = compressed * d_model_;
+    if (network_.pool == net::Pool::kDilatedConvolution) numbers += segment_ * d_model_;
+    switch (network_.compression_loss) {
+      case net::CompressionLoss::kAttentionReconstruction:
+        numbers += 2 * (compressed + segment_) * d_heads_ +
+                   network_.n_head * segment_ * ((compressed + 15) / 16 * 16);
+        if (network_.pre_lnorm) numbers += compressed * d_model_;
+        break;
+      case net::CompressionLoss::kAutoEncoding:
+        numbers += 2 * segment_ * d_model_;
+        break;
+    }
+    memory_.released += kFloat * numbers;
+  }
+
+  // The gradients by the inner states, or by queries, keys and values, and those of the states
+  // around them; each is rounded once more if it is an operand.
+  void count_passing() {
+    const std::int64_t forward = segment_ * (network_.d_inner + 3 * d_model_);
+    const std::int64_t attention = (2 * window_ + 3 * keys_) * d_heads_ + segment_ * 3 * d_model_;
+    memory_.passing = (kFloat + rounded_) * std::max(forward, attention);
+    if (network_.pool == net::Pool::kMostUsed && input_.compressed_memory > 0) {
+      // The usage of the keys is computed by plain operations: scores by content and by position,
+      // and the latter padded and shifted.
+      memory_.passing = std::max(memory_.passing, 4 * kFloat * network_.n_head * keys_ * window_);
+    }
+  }
+
+  const net::Network& network_;
+  const net::Stage& input_;
+  const std::int64_t factor_, rounded_, d_model_, d_heads_, window_, segment_, keys_;
+  LayerMemory memory_;
+};
+
+// Returns the bytes of the softmax of `tokens` states: a block of each cluster, one after the
+// other, and the states of the cluster's rows. Every target may be in the same tail.
+std::int64_t softmax_bytes(const net::Network& network, std::int64_t tokens, std::int64_t factor,
+                           int threads) {
+  const std::int64_t d_model = network.d_model;
+  std::int64_t most = 0;
+  bool head = true;
+  for (const net::Cluster& cluster : net::clusters(network)) {
+    const std::int64_t columns =
+        cluster.size() + (head ? static_cast<std::int64_t>(network.cutoffs.size()) : 0);
+    const std::int64_t rows = std::min(tokens, std::max(kSmallestBlock, kBlockElements / columns));
+    std::int64_t bytes = factor * rows * columns;
+    if (factor < kFloat) bytes += kFloat * rows * std::min(columns, kPanelColumns);
+    bytes += threads * kFloat * rows * cluster.width;  // scaled states
+    // The gradient by the states, and of those that are projected for this cluster.
+    bytes += kFloat * tokens * (d_model + (cluster.projected ? 2 * cluster.width : 0));
+    if (!head) bytes += kFloat * tokens * d_model;  // the tail's rows, taken from all
+    most = std::max(most, bytes);
+    head = false;
+  }
+  return most;
+}
+
+}  // namespace
+
+PassMemory pass_memory(const net::Network& network, const net::Geometry& geometry,
+                       std::int64_t rows, machine::Precision precision, int threads) {
+  const std::int64_t factor = precision == machine::Precision::kBfloat16 ? kFloat / 2 : kFloat;
+  PassMemory pass;
+  std::int64_t longest = 0;
+  for (const net::Stage& stage : geometry.stages) {
+    if (!stage.feeds_layer()) continue;
+    const net::Network of_stage = network.of_scale(stage.scale);
+    const LayerMemory layer = LayerCount(of_stage, stage, factor).count();
+    pass.kept += rows * layer.kept;
+    pass.released += rows * layer.released + layer.shared;
+    pass.passing = std::max(pass.passing, rows * layer.passing);
+    longest = std::max(longest, stage.window());
+  }
+  const std::int64_t tokens = rows * geometry.lengths.segment;
+  const std::int64_t states = kFloat * tokens * network.d_model;
+  pass.kept += states;  // those that the softmax reads
+  if (network.dropout > 0) {
+    // The masks of embeddings and last states, and the position table after dropout.
+    pass.released += 2 * states + kFloat * longest * network.d_model;
+  }
+  const auto scales = static_cast<std::int64_t>(geometry.outputs.size());
+  pass.ending = std::max(geometry.accumulates() ? (scales + 1) * states : 0,
+                         softmax_bytes(network, tokens, factor, threads));
+  return pass;
+}
+
+// A memory is a view of the window whose newest part it was, so it holds the complete window.
+std::int64_t memory_bytes(const net::Geometry& geometry) {
+  std::int64_t numbers = 0;
+  for (const net::Stage& stage : geometry.stages) {
+    const std::int64_t window = stage.compressed_memory + stage.memory + stage.segment;
+    numbers += ((stage.memory > 0 ? window : 0) + stage.compressed_memory) * stage.width;
+  }
+  return kFloat * numbers;
+}
+
+VocabularyMemory vocabulary_memory(const net::Network& network) {
+  net::Network layers = network;
+  layers.vocab_size = 0;
+  layers.cutoffs.clear();
+  VocabularyMemory memory;
+  memory.gradients = kFloat * (net::cost(network, network.lengths).parameters -
+                               net::cost(layers, network.lengths).parameters);
+  for (const net::Cluster& cluster : net::clusters(network)) {
+    const std::int64_t rows = net::shares_embedding(network) ? network.vocab_size : cluster.size();
+    memory.table = std::max(memory.table, kFloat * rows * cluster.width);
+  }
+  return memory;
+}
+
+namespace {
+
+// Bytes of LibTorch's code and tables that the first step loads, as measured.
+constexpr std::int64_t kLibraries = std::int64_t{48} << 20;
+
+// Returns the bytes that parallel passes hold besides the complete gradients of their
+// micro-batches. A pass holds most at one of two moments. At the beginning of its backward pass,
+// nothing is released yet, but of the gradients only those of the softmax exist. At its end all
+// gradients exist, and everything that our nodes keep; the embedding's gradient is then added to
+// that of the softmax.
 std::int64_t bytes_of_passes(const PassMemory& pass, const VocabularyMemory& vocabulary,
                              std::int64_t gradients, std::int64_t running) {
   const std::int64_t begin =
       pass.kept + pass.released + vocabulary.gradients + std::max(pass.ending, pass.passing);
   const std::int64_t end = pass.kept + gradients + std::max(pass.passing, 2 * vocabulary.table);
-  // In the arena that gradient may lie where the softmax had its exponentials, and those of the
-  // next pass find no place then. A large one is mapped by itself, while their place waits for
-  // them.
+  // In the arena that gradient may take the place of the softmax's exponentials, so that those of
+  // the next pass do not fit there. A large one is mapped separately, and their place stays unused.
   const std::int64_t lost = std::min(vocabulary.table, pass.ending);
   return running * (std::max(begin, end) + lost - gradients);
 }
@@ -50,18 +253,18 @@ MemoryEstimate estimate_memory(const net::Network& network, std::int64_t paramet
   estimate.data = config.batch * data.frame_bytes;
   estimate.parameters = 3 * weights;
   if (config.precision == machine::Precision::kBfloat16) {
-    estimate.parameters += weights / 2;  // the factors that were rounded from them
+    estimate.parameters += weights / 2;  // the operands that were rounded from them
   }
-  // A pass after the first one has gradients of its own, until they are added to its slice's.
+  // Each pass after the first one has its own gradients, until they are added to its micro-batch's.
   const std::int64_t own = slices.front().size() > 1 ? running : 0;
   estimate.gradients = (count + own) * weights;
-  // A step that diverges goes back to the old ones, so both are there.
+  // A step that diverges returns to the old ones, so both exist.
   estimate.memories = 2 * config.batch * memory_bytes(geometry);
   const PassMemory pass = pass_memory(network, geometry, rows, config.precision, threads);
   estimate.activations = bytes_of_passes(pass, vocabulary_memory(network), weights, running);
   if (own > 0 && rows > 1) {
-    // Passes leave gaps in the arena that the tensors of later ones do not fit: about a row.
-    // Measured.
+    // Passes leave gaps in the arena that are too small for the tensors of later ones: about a row,
+    // as measured.
     estimate.activations += running * (pass.kept + pass.released) / rows;
   }
   estimate.checkpoint = kFloat * config.batch * net::cost(network, network.lengths).memory_numbers;
@@ -95,7 +298,7 @@ std::int64_t choose_passes(const net::Network& network, std::int64_t parameter_c
   };
   std::int64_t most = with_most_passes(config).passes;
   if (most == 1 || fits_with(1)) return 1;
-  // A second pass brings gradients of its own. From there on more passes need less.
+  // A second pass brings its own gradients. From there on more passes need less memory.
   for (std::int64_t fewest = 2; fewest < most;) {
     const std::int64_t middle = fewest + (most - fewest) / 2;
     if (fits_with(middle)) {

@@ -1,13 +1,46 @@
-// Estimates the memory that a training on the CPU will need, before it starts.
+// Estimates the memory that a training on the CPU needs, before it starts.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 
+#include "machine/precision.h"
 #include "net/geometry.h"
 #include "train/config.h"
 
 namespace ql::train {
+
+// Counts the bytes of the tensors that a training step on the CPU holds, following lib/nn and
+// lib/kernels.
+
+// The bytes of one pass: the forward and the backward pass of some rows.
+struct PassMemory {
+  // Our own nodes keep their `saved_data` until the graph is freed, after the backward pass.
+  std::int64_t kept = 0;
+  // Other nodes release their tensors once the backward pass has used them.
+  std::int64_t released = 0;
+  // Needed in addition at the end of the forward pass: the softmax, or the scales before their
+  // average.
+  std::int64_t ending = 0;
+  // Needed in addition by a layer's backward pass, or by the forward pass of one that sums its
+  // attention; the layer that needs most counts.
+  std::int64_t passing = 0;
+};
+
+// `threads` is the number of threads that compute the pass together.
+PassMemory pass_memory(const net::Network& network, const net::Geometry& geometry,
+                       std::int64_t rows, machine::Precision precision, int threads);
+
+// Returns the bytes that the memories of a row take after a step.
+std::int64_t memory_bytes(const net::Geometry& geometry);
+
+struct VocabularyMemory {
+  std::int64_t gradients = 0;  // those that the softmax computes in the forward pass
+  std::int64_t table = 0;      // the largest table of embeddings among them
+};
+VocabularyMemory vocabulary_memory(const net::Network& network);
+
+// The estimate for a complete training.
 
 // The data of a training. 0 leaves a part out.
 struct EstimatedData {
@@ -15,41 +48,41 @@ struct EstimatedData {
   std::int64_t validation_tokens = 0;
 };
 
-// Bytes.
+// All members are in bytes.
 struct MemoryEstimate {
-  std::int64_t process = 0;      // what this process holds already: programs and libraries
+  std::int64_t process = 0;      // what this process has allocated already: programs and libraries
   std::int64_t data = 0;         // decoded frames of all rows
   std::int64_t parameters = 0;   // weights and Adam's two moments
-  std::int64_t gradients = 0;    // of every slice
+  std::int64_t gradients = 0;    // of every micro-batch
   std::int64_t memories = 0;     // recurrent memories of all rows
-  std::int64_t activations = 0;  // from forward to backward, of the passes that run side by side
+  std::int64_t activations = 0;  // from forward to backward, of the passes that run in parallel
   std::int64_t validation = 0;   // a chunk of the validation data
   std::int64_t checkpoint = 0;   // a copy of the memories
-  // Validations and checkpoints come between steps, and find their memory where a step had its
-  // gradients and activations.
+  // Validations and checkpoints run between steps, and reuse the memory of a step's gradients and
+  // activations.
   std::int64_t total() const {
     return process + data + parameters + memories +
            std::max({gradients + activations, validation, checkpoint});
   }
 };
 
-// Counts the tensors of a training, as lib/nn and lib/kernels make them. The configuration's slices
-// and passes count 1 where they are 0; as many slices run side by side as there are threads. Throws
-// ConfigError when the lengths of a validation do not fit.
+// Counts the tensors of a training, following lib/nn and lib/kernels. The configuration's slices
+// and passes count 1 if they are 0; as many slices run in parallel as there are threads. Throws
+// ConfigError if the lengths of a validation do not fit.
 MemoryEstimate estimate_memory(const net::Network& network, std::int64_t parameter_count,
                                const TrainingConfig& config, int threads,
                                const EstimatedData& data = {});
 
-// Tells whether the training without validation needs no more than `available` bytes beyond what
-// the process holds already.
+// Returns true if the training without validation needs at most `available` bytes beyond those that
+// the process has allocated already.
 bool fits(const net::Network& network, std::int64_t parameter_count, const TrainingConfig& config,
           int threads, std::int64_t frame_bytes, std::int64_t available);
 
 // Returns the configuration with a pass for every row of a slice.
 TrainingConfig with_most_passes(TrainingConfig config);
 
-// Returns the fewest passes with which the training fits. When it never fits, returns as many as a
-// slice has rows.
+// Returns the fewest passes with which the training fits. If it never fits, returns the number of
+// rows of a slice.
 std::int64_t choose_passes(const net::Network& network, std::int64_t parameter_count,
                            TrainingConfig config, int threads, std::int64_t frame_bytes,
                            std::int64_t available);

@@ -1,14 +1,30 @@
+// The parts of RUN: locking and clearing it, the checkpoints it keeps, its log, and its texts.
+
 #include "train/run_folder.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/file.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <chrono>
+#include <cmath>
+#include <optional>
+#include <string>
 #include <system_error>
 #include <utility>
+#include <vector>
 
+#include "base/atomic_file.h"
 #include "base/error.h"
-#include "train/retention.h"
+#include "base/event_file.h"
+#include "base/file.h"
+#include "base/strings.h"
+#include "net/context.h"
+#include "net/model_file.h"
+#include "train/gradients.h"
 
 namespace ql::train {
 
@@ -51,6 +67,341 @@ void RunFolder::clear() {
   std::error_code error;
   fs::remove_all(log(), error);
   if (error) throw SystemError(log().string(), "remove", error.value());
+}
+
+namespace {
+
+constexpr const char* kPrefix = "step-";
+constexpr std::size_t kDigits = 8;
+// A folder that is being removed has this name in RUN, so that it does not count as a complete
+// checkpoint.
+constexpr const char* kRemoved = ".removed";
+
+void remove_tree(const fs::path& path) {
+  std::error_code error;
+  fs::remove_all(path, error);
+  if (error) throw SystemError(path.string(), "remove", error.value());
+}
+
+void link_or_copy(const fs::path& from, const fs::path& to) {
+  std::error_code error;
+  fs::create_hard_link(from, to, error);
+  if (error) fs::copy_file(from, to, error);
+  if (error) throw SystemError(to.string(), "create", error.value());
+}
+
+void link_folder(const fs::path& from, const fs::path& to) {
+  AtomicFolder atomic(to);
+  std::error_code error;
+  fs::directory_iterator entry(from, error);
+  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
+    link_or_copy(entry->path(), atomic.temporary() / entry->path().filename());
+  }
+  if (error) throw SystemError(from.string(), "list", error.value());
+  atomic.commit();
+}
+
+// Lists every name in `run` that begins with `beginning`; none if there is no such folder.
+std::vector<std::string> names_with(const fs::path& run, const std::string& beginning) {
+  std::vector<std::string> names;
+  std::error_code error;
+  fs::directory_iterator entry(run, error);
+  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    if (name.rfind(beginning, 0) == 0) names.push_back(name);
+  }
+  if (error && error != std::errc::no_such_file_or_directory) {
+    throw SystemError(run.string(), "list", error.value());
+  }
+  return names;
+}
+
+// Returns the step of "step-00001000"; absent for any other name.
+std::optional<std::int64_t> step_in(const std::string& name) {
+  const std::size_t digits = std::string(kPrefix).size();
+  if (name.rfind(kPrefix, 0) != 0) return std::nullopt;
+  const auto step = parse_integer(name.substr(digits));
+  return step && *step >= 0 && step_folder({}, *step) == name ? step : std::nullopt;
+}
+
+// Reads a temporary name of one of RUN's checkpoints; absent for any other name.
+std::optional<TemporaryName> temporary_checkpoint(const std::string& file_name) {
+  auto temporary = parse_temporary_name(file_name);
+  if (temporary && temporary->name != "last" && temporary->name != "best" &&
+      !step_in(temporary->name)) {
+    temporary.reset();
+  }
+  return temporary;
+}
+
+bool divides(std::int64_t every, std::int64_t step) {
+  return every > 0 && step > 0 && step % every == 0;
+}
+
+}  // namespace
+
+fs::path step_folder(const fs::path& run, std::int64_t step) {
+  return run / fmt::format("{}{:0{}}", kPrefix, step, kDigits);
+}
+
+std::optional<std::int64_t> step_of(const fs::path& checkpoint) {
+  try {
+    const Json state = net::read_state_file(checkpoint);
+    return JsonObject(state, checkpoint.string()).integer("step", 0);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+std::vector<std::int64_t> kept_steps(const fs::path& run) {
+  std::vector<std::int64_t> steps;
+  for (const std::string& name : names_with(run, kPrefix)) {
+    if (const auto step = step_in(name)) steps.push_back(*step);
+  }
+  std::sort(steps.begin(), steps.end());
+  return steps;
+}
+
+std::vector<fs::path> newest_checkpoints(const fs::path& run) {
+  std::vector<std::pair<std::int64_t, fs::path>> others;
+  for (const std::int64_t step : kept_steps(run)) others.emplace_back(step, step_folder(run, step));
+  if (const fs::path best = run / "best"; fs::exists(best)) {
+    others.emplace_back(step_of(best).value_or(0), best);
+  }
+  std::stable_sort(others.begin(), others.end(),
+                   [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::vector<fs::path> all;
+  if (const fs::path last = run / "last"; fs::exists(last)) all.push_back(last);
+  for (auto& [step, folder] : others) all.push_back(std::move(folder));
+  return all;
+}
+
+fs::path set_last_aside(const fs::path& run) {
+  fs::path name = run / "last.damaged";
+  for (int number = 2; fs::exists(name); ++number) {
+    name = run / fmt::format("last.damaged-{}", number);
+  }
+  std::error_code error;
+  fs::rename(run / "last", name, error);
+  if (error) {
+    throw SystemError((run / "last").string(), fmt::format("rename to {}", name.string()),
+                      error.value());
+  }
+  return name;
+}
+
+void retain(const fs::path& run, std::int64_t step, const Retention& retention) {
+  const std::size_t newest = retention.last > 1 ? static_cast<std::size_t>(retention.last) : 0;
+  if (newest > 0 || divides(retention.every, step)) {
+    link_folder(run / "last", step_folder(run, step));
+  }
+  std::vector<std::int64_t> steps = kept_steps(run);
+  steps.erase(std::upper_bound(steps.begin(), steps.end(), step), steps.end());
+  for (std::size_t i = 0; i + newest < steps.size(); ++i) {
+    if (!divides(retention.every, steps[i])) remove_checkpoint(step_folder(run, steps[i]));
+  }
+}
+
+void remove_checkpoint(const fs::path& checkpoint) {
+  const fs::path removed = checkpoint.parent_path() / kRemoved;
+  remove_tree(removed);
+  std::error_code error;
+  fs::rename(checkpoint, removed, error);
+  if (error == std::errc::no_such_file_or_directory) return;
+  if (error) throw SystemError(checkpoint.string(), "remove", error.value());
+  remove_tree(removed);
+}
+
+void remove_kept(const fs::path& run) {
+  for (const std::int64_t step : kept_steps(run)) remove_checkpoint(step_folder(run, step));
+}
+
+void put_back_replaced(const fs::path& run) {
+  for (const std::string& name : names_with(run, ".")) {
+    const auto temporary = temporary_checkpoint(name);
+    if (!temporary || !temporary->moved_away || fs::exists(run / temporary->name)) continue;
+    std::error_code error;
+    fs::rename(run / name, run / temporary->name, error);
+    if (error) {
+      throw SystemError((run / temporary->name).string(), fmt::format("rename back from {}", name),
+                        error.value());
+    }
+  }
+}
+
+void remove_leftovers(const fs::path& run) {
+  remove_tree(run / kRemoved);
+  for (const std::string& name : names_with(run, ".")) {
+    if (temporary_checkpoint(name)) remove_tree(run / name);
+  }
+}
+
+// The reports of a training: RUN/log.jsonl, its first lines and the progress line.
+
+namespace {
+
+constexpr const char* kScalars[] = {"loss", "perplexity", "learning_rate", "gradient_norm",
+                                    "tokens_per_second"};
+
+double system_seconds() {
+  const auto since_1970 = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration<double>(since_1970).count();
+}
+
+// Returns the number; a value that was not finite is null in the log, and becomes NaN here.
+double number_of(const Json& value) {
+  const double number = value.is_number() ? value.get<double>() : std::nan("");
+  return std::isfinite(number) ? number : std::nan("");
+}
+
+// Returns the record as an event; empty if it has none of the scalars. The event's time is that of
+// a training that began at `began` and never paused, so changes of the system's clock do not affect
+// it.
+std::string event_of(const Json& record, double began) {
+  std::vector<Scalar> scalars;
+  for (const char* key : kScalars) {
+    if (record.contains(key)) {
+      const std::string kind = record.at("kind").get<std::string>();
+      scalars.push_back({kind + "/" + key, number_of(record[key])});
+    }
+  }
+  if (scalars.empty()) return "";
+  const double elapsed = record.contains("elapsed") ? number_of(record["elapsed"]) : 0;
+  return scalar_event(began + elapsed, record.at("step").get<std::int64_t>(), scalars);
+}
+
+struct KeptCheckpoint {
+  std::string lines, events;
+};
+
+KeptCheckpoint kept_records(const fs::path& path, std::int64_t step, std::int64_t validation_step,
+                            std::int64_t divergences, double began) {
+  const std::string text = fs::exists(path) ? read_file(path) : "";
+  KeptCheckpoint kept;
+  std::size_t begin = 0;
+  for (std::int64_t number = 1;; ++number) {
+    const std::size_t end = text.find('\n', begin);
+    if (end == std::string::npos) return kept;
+    const std::string line = text.substr(begin, end - begin);
+    const std::string where = fmt::format("{}: line {}", path.string(), number);
+    const Json json = parse_json(line, where);
+    const JsonObject record(json, where);
+    const std::string kind = record.text("kind");
+    const std::int64_t at = record.integer("step");
+    // A rollback makes the step smaller; the number of divergences only grows.
+    const bool known = kind == "divergence"   ? record.integer("number") <= divergences
+                       : kind == "resume"     ? at < step
+                       : kind == "validation" ? at <= validation_step
+                                              : at <= step;
+    if (known) {
+      kept.lines += line + '\n';
+      kept.events += event_of(json, began);
+    }
+    begin = end + 1;
+  }
+}
+
+}  // namespace
+
+RunLog::RunLog(const fs::path& path, std::int64_t step, std::int64_t validation_step,
+               double elapsed, std::int64_t divergences)
+    : began_(system_seconds() - elapsed) {
+  const KeptCheckpoint kept = kept_records(path, step, validation_step, divergences, began_);
+  write_file_atomically(path, kept.lines);
+  lines_.emplace(path);
+  events_.emplace(start_event_file(path.parent_path(), began_ + elapsed, kept.events));
+}
+
+void RunLog::append(const Json& record) {
+  lines_->append(record.dump() + '\n');
+  events_->append(event_of(record, began_));
+}
+
+void RunLog::sync() {
+  lines_->sync();
+  events_->sync();
+}
+
+namespace {
+
+std::string lengths_text(const net::Network& network, const net::Lengths& lengths) {
+  std::string text = fmt::format("segment {}, memory {}", lengths.segment, lengths.memory);
+  if (lengths.compressed_memory > 0) {
+    text += fmt::format(", compressed memory {}", lengths.compressed_memory);
+  }
+  const net::ContextLength context = net::exact_context(network, lengths);
+  return text + fmt::format(": context of {} to {} tokens", with_thousands(context.minimum),
+                            with_thousands(context.maximum));
+}
+
+}  // namespace
+
+std::vector<std::string> figures_words(const Figures& figures, std::int64_t steps) {
+  std::vector<std::string> words;
+  if (figures.seconds_left >= 0) {
+    words.push_back(fmt::format("{} left", human_seconds(figures.seconds_left)));
+  }
+  words.push_back(
+      fmt::format("{} tokens/s", with_thousands(std::llround(figures.tokens_per_second))));
+  words.push_back(fmt::format("loss {:.3f}", figures.loss));
+  const double perplexity = std::exp(figures.loss);
+  words.push_back(perplexity < 1e6 ? fmt::format("perplexity {:.1f}", perplexity)
+                                   : "perplexity " + human_perplexity(perplexity));
+  words.push_back(
+      fmt::format("step {} of {}", with_thousands(figures.step), with_thousands(steps)));
+  words.push_back(fmt::format("learning rate {:.1e}", figures.learning_rate));
+  words.push_back(fmt::format("gradient {:.2f}", figures.gradient_norm));
+  return words;
+}
+
+std::vector<std::string> network_lines(const net::Network& network, std::int64_t parameters) {
+  std::string layers = fmt::format("{} layers", network.layers());
+  if (network.scales.size() > 1 || network.output_layers > 0) {
+    layers += fmt::format(" (scales {}, output {})", fmt::join(network.scales, ","),
+                          network.output_layers);
+  }
+  return {fmt::format("{}: {}, d_model {}, vocabulary {}, {} parameters",
+                      to_text(network.architecture), layers, network.d_model,
+                      with_thousands(network.vocab_size), with_thousands(parameters)),
+          lengths_text(network, network.lengths)};
+}
+
+std::vector<std::string> schedule_lines(const TrainingConfig& config, const Streams& streams,
+                                        const DataIdentity& data, const DataIdentity& validation) {
+  const double epochs =
+      static_cast<double>(config.steps) / static_cast<double>(streams.steps_per_epoch());
+  const std::string budget =
+      config.minutes > 0 ? fmt::format(" or {} minutes", config.minutes) : std::string();
+  return {
+      fmt::format("data {}: {} tokens in {} rows of {}", data.words(), with_thousands(data.tokens),
+                  streams.batch(), with_thousands(streams.row_tokens())),
+      fmt::format("validation {}: {} tokens", validation.words(),
+                  with_thousands(validation.tokens)),
+      fmt::format("{} steps{} of {} tokens ({:.1f} epochs)", with_thousands(config.steps), budget,
+                  with_thousands(streams.batch() * streams.segment()), epochs)};
+}
+
+std::string slices_line(const TrainingConfig& config) {
+  const std::vector<Slice> slices = split_rows(config.batch, config.slices, config.passes);
+  std::int64_t rows = 0;
+  std::size_t passes = 0;
+  for (const Slice& slice : slices) {
+    rows = std::max(rows, slice.back().first + slice.back().count - slice.front().first);
+    passes = std::max(passes, slice.size());
+  }
+  return fmt::format("{} slice{} of up to {} row{}, each in {} pass{}", slices.size(),
+                     slices.size() == 1 ? "" : "s", rows, rows == 1 ? "" : "s", passes,
+                     passes == 1 ? "" : "es");
+}
+
+std::string memory_line(const MemoryEstimate& memory) {
+  return fmt::format(
+      "memory estimated: {} ({} for weights and optimizer, {} for memories, {} for data; then {} "
+      "for "
+      "gradients and {} from forward to backward, or {} for validation)",
+      human_bytes(memory.total()), human_bytes(memory.parameters), human_bytes(memory.memories),
+      human_bytes(memory.data), human_bytes(memory.gradients), human_bytes(memory.activations),
+      human_bytes(memory.validation));
 }
 
 }  // namespace ql::train

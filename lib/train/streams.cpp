@@ -1,11 +1,13 @@
+// Cuts the data into the rows' parts, and reads a step ahead.
+
 #include "train/streams.h"
 
 #include <algorithm>
 #include <vector>
 
 #include "base/error.h"
-#include "base/number.h"
-#include "shard/document_age.h"
+#include "base/strings.h"
+#include "shard/document_starts.h"
 
 namespace ql::train {
 namespace {
@@ -14,7 +16,7 @@ std::int64_t segments_of_part(std::int64_t tokens, std::int64_t batch, std::int6
   return (tokens / batch - 1) / segment;
 }
 
-// A training can do without this thread, so it must not fail when the system grants none.
+// A training works without this thread too, so it must not fail if the system grants none.
 std::unique_ptr<WorkerThreads> one_thread() {
   try {
     return std::make_unique<WorkerThreads>(1);
@@ -25,7 +27,7 @@ std::unique_ptr<WorkerThreads> one_thread() {
 
 }  // namespace
 
-Streams::Streams(shard::JoinedData& reader, std::int64_t batch, std::int64_t segment,
+Streams::Streams(shard::MultiReader& reader, std::int64_t batch, std::int64_t segment,
                  const std::optional<machine::RowRange>& own)
     : reader_(reader),
       batch_(batch),
@@ -45,7 +47,7 @@ Streams::Streams(shard::JoinedData& reader, std::int64_t batch, std::int64_t seg
   thread_ = one_thread();
 }
 
-// The thread must not read any more when the reader goes.
+// The thread must have stopped reading before the reader is destroyed.
 Streams::~Streams() { drop_ahead(); }
 
 void Streams::drop_ahead() {
@@ -64,7 +66,7 @@ void Streams::set_cursor(std::int64_t step, std::int64_t cursor) {
 
 std::int64_t Streams::cursor_from(std::int64_t batch, std::int64_t cursor) const {
   const std::int64_t segments = segments_of_part(reader_.tokens(), batch, segment_);
-  // This is exact while the product is below 2^53, and beyond that as good as any.
+  // This is exact while the product is below 2^53; beyond that the error does not matter.
   const double moved = static_cast<double>(cursor % segments) *
                        static_cast<double>(steps_per_epoch_) / static_cast<double>(segments);
   const auto within = std::min(static_cast<std::int64_t>(moved), steps_per_epoch_ - 1);
@@ -102,12 +104,12 @@ std::vector<std::int64_t> Streams::document_ages(std::int64_t step,
   if (ahead_.valid()) {
     ahead_.wait();  // the reader serves one thread
   }
-  std::vector<std::int64_t> ages;
+  std::vector<std::int64_t> document_offsets;
   for (std::int64_t b = 0; b < rows.count; ++b) {
-    ages.push_back(shard::document_age(reader_.document_starts(),
-                                       (rows.first + b) * row_tokens_ + position(step)));
+    document_offsets.push_back(shard::document_age(
+        reader_.document_starts(), (rows.first + b) * row_tokens_ + position(step)));
   }
-  return ages;
+  return document_offsets;
 }
 
 }  // namespace ql::train

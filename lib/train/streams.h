@@ -1,15 +1,15 @@
 // Reads the training data as parallel streams.
 //
 // With N tokens and B rows, row b reads the part [b * L, (b + 1) * L) with L = floor(N / B), one
-// segment a step. A step predicts every token of its segment from the one before, so an epoch has
-// floor((L - 1) / segment) steps; the few tokens that do not fill a segment at a part's end are not
-// read. All rows reach the end of their parts together; then each starts its part again, and the
-// caller starts with an empty memory.
+// segment a step. A step predicts every token of its segment from the previous ones, so an epoch
+// has floor((L - 1) / segment) steps; the few tokens that do not fill a segment at a part's end are
+// not read. All rows reach the end of their parts together; then each starts its part again, and
+// the caller starts with an empty memory.
 //
 // The segments of a part have numbers, the cursors: 0, 1, 2 and so on through all epochs. Step k
-// reads segment k, unless set_cursor() has moved it because steps were left out or taken back, or
-// the parts were cut anew. Nothing else is to be saved for a resume. One thread reads the next step
-// meanwhile; what it throws is thrown by the read() of that step. Where the system grants no
+// reads segment k, unless set_cursor() has moved it because steps were skipped or taken back, or
+// because the parts were cut again. A resume needs no other state. One thread reads the next step
+// in advance; its exceptions are rethrown by the read() of that step. If the system grants no
 // thread, read() does all the work.
 #pragma once
 
@@ -19,18 +19,18 @@
 #include <optional>
 #include <vector>
 
-#include "base/ordered_jobs.h"
-#include "machine/row_range.h"
-#include "shard/joined_data.h"
+#include "base/jobs.h"
+#include "machine/threads.h"
+#include "shard/multi_reader.h"
 
 namespace ql::train {
 
 class Streams {
  public:
-  // `reader` must outlive the streams. read() and document_ages() are about the rows `own`, or all
-  // when it is absent. Throws Error when the data is too short for one step, naming the largest
-  // batch that would do.
-  Streams(shard::JoinedData& reader, std::int64_t batch, std::int64_t segment,
+  // `reader` must outlive the streams. read() and document_ages() return the rows `own`, or all if
+  // it is absent. Throws Error if the data is too short for one step, naming the largest batch that
+  // would do.
+  Streams(shard::MultiReader& reader, std::int64_t batch, std::int64_t segment,
           const std::optional<machine::RowRange>& own = std::nullopt);
   ~Streams();
   Streams(const Streams&) = delete;
@@ -48,7 +48,7 @@ class Streams {
 
   std::int64_t epoch(std::int64_t step) const { return (step + ahead_of_step_) / steps_per_epoch_; }
   bool starts_epoch(std::int64_t step) const { return position(step) == 0; }
-  // The token of each row's part at which step `step` begins.
+  // Returns the token of each row's part at which step `step` begins.
   std::int64_t position(std::int64_t step) const {
     return (step + ahead_of_step_) % steps_per_epoch_ * segment_;
   }
@@ -57,16 +57,16 @@ class Streams {
   // the tokens and the last one's target. Token j + 1 is the target of token j.
   void read(std::int64_t step, std::int64_t* out);
 
-  // For every row, returns how many tokens the document that step `step` begins in has before the
-  // step. They are counted in the data: a part that begins inside a document goes on with it, from
-  // an empty memory.
+  // Returns, for every row, how many tokens the document in which step `step` begins has before the
+  // step. They are counted in the data: a part that begins inside a document continues it, from an
+  // empty memory.
   std::vector<std::int64_t> document_ages(std::int64_t step) const {
     return document_ages(step, own_);
   }
   std::vector<std::int64_t> document_ages(std::int64_t step, const machine::RowRange& rows) const;
 
  private:
-  shard::JoinedData& reader_;
+  shard::MultiReader& reader_;
   using Ids = std::vector<std::int64_t>;
   Ids read_now(std::int64_t step) const;
 

@@ -1,6 +1,7 @@
-// One network that is being trained. train/trained_on_cpu.h trains it on the CPU,
-// train/trained_on_device.h elsewhere.
+// A network that is being trained, and its training on the CPU.
 #pragma once
+
+#include <c10/core/Device.h>
 
 #include <cstdint>
 #include <limits>
@@ -10,17 +11,28 @@
 #include "machine/process_group.h"
 #include "nn/memory.h"
 #include "nn/model.h"
-#include "train/compute_device.h"
+#include "train/adam.h"
 #include "train/config.h"
-#include "train/divergence.h"
+#include "train/gradients.h"
+#include "train/state.h"
 #include "train/streams.h"
 
 namespace ql::train {
 
+// The device that a training computes on.
+
+struct ComputeDevice {
+  c10::Device device = c10::DeviceType::CPU;
+  bool graph = true;  // records the step once on a GPU and replays it, if the network allows it
+};
+
+// The interface of a network that is being trained. CpuTrainer trains it on the CPU,
+// DeviceTrainer (train/device_step.h) elsewhere.
+
 struct StepResult {
-  double loss = 0;           // mean over the targets that are trained on, nats
+  double loss = 0;           // mean over the trained targets, nats
   double gradient_norm = 0;  // before clipping
-  std::int64_t steps = 1;    // loss and norm are the sums of so many steps
+  std::int64_t steps = 1;    // if not 1, loss and norm are the sums over this many steps
 };
 
 class TrainedNetwork {
@@ -31,28 +43,28 @@ class TrainedNetwork {
   virtual ~TrainedNetwork() = default;
 
   // Runs step number `step` (from 0) of the training: forward, backward, clip, update. At the start
-  // of an epoch the memory is zeros. Returns the losses that became known, which may be of no step
-  // yet. Throws Diverged when loss or gradient of a step is not finite, or its loss above
-  // largest_loss(); the weights are then those before it, but see train/trained_on_device.h.
+  // of an epoch the memory is zeros. Returns the losses that became known, which may cover no step
+  // yet. Throws Diverged if loss or gradient of a step is not finite, or its loss is above
+  // largest_loss(); the weights are then those before it, but see train/device_step.h.
   virtual StepResult step(Streams& streams, std::int64_t step, double learning_rate) = 0;
   // Waits for all steps and returns the losses that step() has not returned. Throws as step() does.
-  // It has to be called before anything else here is looked at.
+  // Call it before any other function that reads the network.
   virtual StepResult finish() { return {0, 0, 0}; }
 
   virtual nn::Model& model() = 0;
   virtual const nn::Model& model() const = 0;
-  // The memory of all rows. It is a copy or shared with the training.
+  // Returns the memory of all rows. It is a copy or shared with the training.
   virtual nn::Memory memory() const = 0;
   virtual void set_memory(const nn::Memory& memory) = 0;
-  // The tensors that the optimizer carries from step to step. They are shared with it.
+  // Returns the tensors that the optimizer carries from step to step. They are shared with it.
   virtual std::vector<nn::NamedTensor> moments() const = 0;
-  // The number of times that the optimizer has changed the weights. There are fewer than steps when
-  // float16 left some out (train/loss_scale.h).
+  // Returns the number of times that the optimizer has changed the weights. It is less than the
+  // number of steps if float16 skipped some (train/adam.h).
   virtual std::int64_t updates() const = 0;
   // A resume calls this after it copied the moments into the tensors of moments().
   virtual void set_updates(std::int64_t updates) = 0;
 
-  // The largest loss of a step that is learned from; infinite at first.
+  // The largest loss of a step that updates the weights; infinite at first.
   double largest_loss() const { return largest_loss_; }
   void set_largest_loss(double nats) { largest_loss_ = nats; }
 
@@ -67,5 +79,64 @@ std::unique_ptr<TrainedNetwork> make_trained_network(const net::Network& network
                                                      const TrainingConfig& config,
                                                      const ComputeDevice& compute,
                                                      machine::ProcessGroup* group = nullptr);
+
+// Trains one network on the CPU: its weights, Adam's moments, the memory of every row. This is the
+// inner loop of training, without files, clocks or messages.
+
+class CpuTrainer : public TrainedNetwork {
+ public:
+  // `network` must have its vocab_size. The weights are initialised with the configuration's seed;
+  // the memory starts as zeros. The configuration's slices and passes count 1 if they are 0.
+  //
+  // With a `group`, which must outlive this object, the processes share the rows of the batch: they
+  // call step() and memory() together (machine/process_group.h), and all get the same result. The
+  // number of processes changes only the rounding of a step.
+  CpuTrainer(const net::Network& network, const TrainingConfig& config,
+             machine::ProcessGroup* group = nullptr);
+
+  // Runs step number `step` (from 0) of the training: forward, backward, clip, update. At the start
+  // of an epoch the memory is zeros. Throws Diverged if loss or gradient is not finite, or the loss
+  // is above largest_loss(); weights, moments and memory are then those before the step, and
+  // training can continue with another one.
+  StepResult step(Streams& streams, std::int64_t step, double learning_rate) override;
+
+  nn::Model& model() override { return model_; }
+  const nn::Model& model() const override { return model_; }
+  Adam& adam() { return adam_; }
+  const Adam& adam() const { return adam_; }
+  nn::Memory memory() const override;
+  void set_memory(const nn::Memory& memory) override;
+  std::vector<nn::NamedTensor> moments() const override { return adam_.moments(); }
+  std::int64_t updates() const override { return adam_.steps(); }
+  void set_updates(std::int64_t updates) override { adam_.set_steps(updates); }
+
+ private:
+  // A slice's part of a step.
+  struct SliceResult {
+    double loss = 0;  // its part of the mean over the trained targets
+    Gradients gradients;
+  };
+  // Exchanges the slices' gradients between several processes.
+  struct Shared {
+    Shared(machine::ProcessGroup& group, const nn::Model& model, std::size_t slices)
+        : exchange(group, model.parameters(), slices), replicas(model, slices, exchange) {}
+    GradientExchange exchange;
+    Replicas replicas;
+  };
+  void set_own_memory(const nn::Memory& memory);
+  // `ids` are [own rows, segment + 1].
+  SliceResult run_slice(std::size_t slice, const at::Tensor& ids, const nn::StepOptions& options);
+  std::vector<SliceResult> run_slices(const at::Tensor& ids, const nn::StepOptions& options);
+
+  TrainingConfig config_;
+  nn::Model model_;
+  nn::ModelAtLengths at_lengths_;
+  Adam adam_;
+  machine::ProcessGroup* group_;
+  machine::RowRange rows_;     // of the batch that this process computes
+  std::vector<Slice> slices_;  // of these rows, the first of which is 0
+  std::unique_ptr<Shared> shared_;
+  std::vector<std::vector<nn::Memory>> memories_;  // of every pass of every slice
+};
 
 }  // namespace ql::train

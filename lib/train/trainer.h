@@ -1,25 +1,36 @@
-// Runs a whole training, from configuration and data to RUN/best, RUN/last and RUN/log.jsonl.
+// A complete training, from configuration and data to RUN/best, RUN/last and RUN/log.jsonl.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "base/log.h"
+#include "eval/evaluate.h"
 #include "machine/process_group.h"
+#include "net/model_file.h"
 #include "net/network.h"
-#include "shard/joined_data.h"
-#include "train/compute_device.h"
+#include "shard/multi_reader.h"
+#include "train/checkpoint.h"
 #include "train/config.h"
+#include "train/estimate.h"
 #include "train/run_folder.h"
 #include "train/state.h"
+#include "train/streams.h"
+#include "train/trained_network.h"
 
 namespace ql::train {
+
+// The input of a training.
 
 struct TrainingTask {
   std::filesystem::path run;
   Start start = Start::kNew;
-  net::Network network;  // vocab_size as the data has it
+  net::Network network;  // vocab_size is that of the data
   TrainingConfig config;
   std::vector<std::string> named;  // the keys of config that the command line gives
   std::filesystem::path init;      // checkpoint whose weights to start from; empty: new weights
@@ -33,14 +44,108 @@ struct TrainingTask {
 
 // Trains until the schedule's end, stop_at, or a signal. The state at the end is in RUN/last.
 //
-// Throws ConfigError when the lengths do not fit, Error when the data does not (vocabulary of
-// `validation` or of `init` differs, too few tokens), and when a resume differs from what was
-// trained; Diverged when a step diverges and the configuration does not have it mended;
-// Interrupted, after a checkpoint, on a signal of base/signals.h.
+// Throws ConfigError if the lengths do not fit, Error if the data does not (vocabulary of
+// `validation` or of `init` differs, too few tokens), and if a resume differs from the original
+// training; Diverged if a step diverges and the configuration does not recover from it;
+// Interrupted, after a checkpoint, on a signal of base/process.h.
 //
 // Processes of a group call it with the same task. All of them read the run's folder, and only the
 // first one writes there. They stop together, whichever of them got a signal.
-TrainingState train(const TrainingTask& task, shard::JoinedData& data,
-                    shard::JoinedData& validation);
+TrainingState train(const TrainingTask& task, shard::MultiReader& data,
+                    shard::MultiReader& validation);
+
+// The implementation of train(), step by step. Only its sources use it.
+
+// Measures the wall time of a training over all its runs.
+class Stopwatch {
+ public:
+  explicit Stopwatch(double before = 0) : before_(before), start_(Clock::now()) {}
+  double before() const { return before_; }  // of earlier runs
+  double run() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
+  double total() const { return before_ + run(); }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  double before_;
+  Clock::time_point start_;
+};
+
+class TrainingRun {
+ public:
+  // Locks the run's folder before it reads anything there.
+  TrainingRun(const TrainingTask& task, shard::MultiReader& data, shard::MultiReader& validation);
+
+  // Restores the newest complete checkpoint (train/checkpoint.h), or starts with new weights or
+  // those of task.init.
+  void start();
+  // Prints the first lines: network, lengths, data, schedule, memory.
+  void announce() const;
+  // Trains until the schedule's end, stop_at, a signal, or a divergence that it cannot recover
+  // from.
+  void run();
+  const TrainingState& state() const { return state_; }
+
+ private:
+  void resume();
+  void restore(const std::filesystem::path& checkpoint, Rows rows);
+  void begin();
+  void open_log();
+
+  void run_steps();
+  bool recover(const Divergence& found);
+  void roll_back(std::int64_t cursor);
+  void leave_out_until(std::int64_t cursor);
+
+  double progress() const;
+  bool is_first() const { return task_.group == nullptr || task_.group->is_first(); }
+  void agree();
+  void append_to_log(const Json& record);
+  bool validation_due(bool finished) const;
+  bool out_of_patience() const;
+  void report_end(bool finished, bool patient) const;
+  std::string place_of_stop() const;  // in words, after the last checkpoint
+  void train_step();
+  void add(const StepResult& result);
+  void finish_steps();
+  void log_steps();
+  eval::Evaluation evaluate(const net::Lengths& lengths);
+  void validate();
+  bool has_better(double loss) const;
+  bool checkpoint_due() const;
+  void save(const std::filesystem::path& folder);
+  void require_same_weights();
+  void save_unsaved();
+  void save_before_failing();
+  Figures figures() const;
+
+  shard::MultiReader& validation_data_;
+  Streams streams_;
+  RunFolder folder_;
+  std::filesystem::path resumed_;  // the checkpoint to continue from; empty: there is none
+  Json changed_ = Json::object();  // the settings that this resume has changed
+  std::int64_t resumed_step_ = 0;
+  const TrainingTask task_;  // its open slices and passes are chosen
+  MemoryEstimate memory_;    // estimated before any of it is allocated
+  net::ModelFile description_;
+  CheckpointTexts texts_;  // made from it
+  std::unique_ptr<TrainedNetwork> trained_;
+  TrainingState state_;
+  std::optional<RunLog> log_;
+  Progress line_;
+  bool unsaved_ = false;  // RUN/last is older than state_
+  // The checkpoint that state_ was last saved to or restored from; empty: none yet.
+  std::filesystem::path newest_;
+
+  Stopwatch watch_;
+  // All processes decide by the values of the last agree():
+  double elapsed_ = 0;            // seconds of the complete training, by the first process's clock
+  int stop_signal_ = 0;           // the signal that requested a stop, or 0
+  double last_at_ = 0;            // elapsed_ when RUN/last was written, or this run began
+  double learning_rate_ = 0;      // of the last step
+  double step_seconds_ = 0;       // of this run's steps since the last record of the log
+  std::int64_t timed_steps_ = 0;  // the number of those steps
+  std::int64_t run_steps_ = 0, validations_ = 0;  // of this run
+  double validation_seconds_ = 0;                 // time of these validations
+};
 
 }  // namespace ql::train

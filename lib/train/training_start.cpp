@@ -1,35 +1,35 @@
+// The start of a training: its checks, slices and passes, and new or restored weights.
+
 #include <ATen/Parallel.h>
 
 #include <algorithm>
 #include <array>
 #include <limits>
 
+#include "base/bytes.h"
 #include "base/error.h"
 #include "base/file.h"
-#include "base/hash.h"
 #include "base/log.h"
-#include "base/number.h"
 #include "base/resources.h"
+#include "base/strings.h"
 #include "base/tool.h"
 #include "eval/evaluate.h"
-#include "eval/token_check.h"
-#include "machine/vector_version.h"
+#include "machine/device.h"
 #include "net/cost.h"
 #include "train/checkpoint.h"
 #include "train/compatible.h"
+#include "train/config.h"
 #include "train/device_step.h"
 #include "train/estimate.h"
-#include "train/resume_point.h"
-#include "train/retention.h"
-#include "train/schedule.h"
-#include "train/slices.h"
-#include "train/training_run.h"
+#include "train/gradients.h"
+#include "train/run_folder.h"
+#include "train/trainer.h"
 #include "weights/weights.h"
 
 namespace ql::train {
 namespace {
 
-DataIdentity identity_of(const shard::JoinedData& data) {
+DataIdentity identity_of(const shard::MultiReader& data) {
   DataIdentity identity;
   identity.name = data.folders().front().name();
   for (const shard::TokenReader& folder : data.folders()) {
@@ -42,7 +42,7 @@ DataIdentity identity_of(const shard::JoinedData& data) {
   return identity;
 }
 
-net::ModelFile describe(const TrainingTask& task, const shard::JoinedData& data) {
+net::ModelFile describe(const TrainingTask& task, const shard::MultiReader& data) {
   net::ModelFile description;
   description.network = task.network;
   description.vocabulary = data.vocabulary();
@@ -52,7 +52,7 @@ net::ModelFile describe(const TrainingTask& task, const shard::JoinedData& data)
   return description;
 }
 
-// Says on which device other than the CPU the training computes, and how.
+// Describes for the log the device, other than the CPU, on which the training computes.
 std::string place_text(const TrainingTask& task) {
   const char* steps = "every operation is launched by itself";
   if (task.compute.graph) {
@@ -67,7 +67,8 @@ std::string place_text(const TrainingTask& task) {
   return fmt::format("{}, {}; {}", device, to_text(task.config.precision), steps);
 }
 
-void warn_of_untrained_unknown(const shard::JoinedData& data, const shard::JoinedData& validation) {
+void warn_of_untrained_unknown(const shard::MultiReader& data,
+                               const shard::MultiReader& validation) {
   if (!data.counts() || !validation.counts()) return;
   if (data.counts()->unknown > 0 || validation.counts()->unknown == 0) return;
   log_warning(
@@ -77,14 +78,14 @@ void warn_of_untrained_unknown(const shard::JoinedData& data, const shard::Joine
       validation.name(), data.name());
 }
 
-std::string describe(const DataIdentity& data, const shard::JoinedData& reader) {
+std::string describe(const DataIdentity& data, const shard::MultiReader& reader) {
   return fmt::format("{} tokens with hash {} (vocabulary: {})", with_thousands(data.tokens),
                      data.hash, shard::describe(reader.vocabulary()));
 }
 
-// Throws Error when processes of several hosts differ in what makes them one training.
-void require_same_job(const TrainingTask& task, const shard::JoinedData& data,
-                      const shard::JoinedData& validation) {
+// Throws Error if processes of several hosts differ in anything that one training depends on.
+void require_same_job(const TrainingTask& task, const shard::MultiReader& data,
+                      const shard::MultiReader& validation) {
   std::vector<machine::Fact> facts = {{"the version", version()},
                                       {"--data", describe(identity_of(data), data)},
                                       {"--valid", describe(identity_of(validation), validation)}};
@@ -105,8 +106,8 @@ void require_same_job(const TrainingTask& task, const shard::JoinedData& data,
 }
 
 // Returns `validation` after it checked that everything fits together.
-shard::JoinedData& checked(const TrainingTask& task, shard::JoinedData& data,
-                           shard::JoinedData& validation) {
+shard::MultiReader& checked(const TrainingTask& task, shard::MultiReader& data,
+                            shard::MultiReader& validation) {
   if (task.group != nullptr) require_same_job(task, data, validation);
   net::make_geometry(task.network, task.network.lengths);
   require_same_vocabulary(validation.name(), validation.vocabulary(), data.name(),
@@ -114,8 +115,8 @@ shard::JoinedData& checked(const TrainingTask& task, shard::JoinedData& data,
   eval::check_length(eval::source_of(validation));
   warn_of_untrained_unknown(data, validation);
   if (task.network.reset_memory_at_documents) {
-    // The readers keep the starts from now on. So neither damage nor a signal during their reading
-    // comes in the middle of a step or a validation.
+    // The readers keep the starts from now on. So reading them cannot fail or be interrupted in the
+    // middle of a step or a validation.
     data.document_starts();
     validation.document_starts();
   }
@@ -137,7 +138,7 @@ bool is_first_of(const TrainingTask& task) {
   return task.group == nullptr || task.group->is_first();
 }
 
-// The first process looks for the checkpoint, and all of them go on from the one that it found.
+// The first process looks for the checkpoint, and all of them continue from the one that it found.
 fs::path find_checkpoint(const TrainingTask& task) {
   std::string checkpoint;
   if (task.start == Start::kResume && is_first_of(task)) {
@@ -145,7 +146,7 @@ fs::path find_checkpoint(const TrainingTask& task) {
   }
   if (task.group == nullptr) return checkpoint;
   checkpoint = task.group->from_first(checkpoint);
-  // RUN is read by all of them for a resume and for a rollback.
+  // All of them read RUN for a resume and for a rollback.
   const fs::path state = fs::path(checkpoint) / "state.json";
   const bool resumes = !checkpoint.empty();
   const bool rolls_back = task.config.divergence == OnDivergence::kRollback;
@@ -161,7 +162,7 @@ fs::path find_checkpoint(const TrainingTask& task) {
   return checkpoint;
 }
 
-// The rows of the batch that this process trains on.
+// Returns the rows of the batch that this process trains on.
 machine::RowRange own_rows(const TrainingTask& task) {
   return task.group != nullptr ? task.group->share_of(task.config.batch)
                                : machine::RowRange{0, task.config.batch};
@@ -174,7 +175,7 @@ TrainingConfig own_config(const TrainingTask& task) {
   return config;
 }
 
-// The passes may be those of a checkpoint, or of the configuration.
+// The passes may come from a checkpoint or from the configuration.
 void warn_of_memory(const net::Network& network, std::int64_t parameters, TrainingConfig config,
                     int threads, const EstimatedData& data, std::int64_t known,
                     std::int64_t available) {
@@ -217,11 +218,10 @@ TrainingTask with_own_slices(TrainingTask task, const fs::path& checkpoint,
     config.slices = choose_slices(config.batch, task.network.lengths.segment, threads);
     if (task.group != nullptr) {
       // Two slices make one and two threads sum in the same order. Several processes sum in another
-      // order anyway, so there is no slice beyond one for each thread: products of more rows are
-      // faster.
+      // order anyway, so take one slice per thread: larger products are faster.
       config.slices = std::min<std::int64_t>(config.slices, threads);
     }
-    // Passes make activations smaller. Only fewer slices make the gradients smaller.
+    // More passes make activations smaller. Only fewer slices make the gradients smaller.
     while (config.slices > 2 && !fits(task.network, parameters, with_most_passes(config), threads,
                                       data.frame_bytes, available)) {
       config.slices /= 2;
@@ -238,8 +238,8 @@ TrainingTask with_own_slices(TrainingTask task, const fs::path& checkpoint,
 }
 
 // Fills in the slices and passes that the task's configuration leaves open (0). A resume takes
-// those of its checkpoint, so that the sums go on in the same order. Otherwise they suit this
-// machine. Several processes take those of the first one.
+// those of its checkpoint, so that the order of sums does not change. Otherwise they are chosen for
+// this machine. Several processes take those of the first one.
 TrainingTask with_slices(TrainingTask task, const fs::path& checkpoint, const EstimatedData& data) {
   task = with_own_slices(std::move(task), checkpoint, data);
   if (task.group != nullptr) {
@@ -251,8 +251,8 @@ TrainingTask with_slices(TrainingTask task, const fs::path& checkpoint, const Es
 
 }  // namespace
 
-TrainingRun::TrainingRun(const TrainingTask& task, shard::JoinedData& data,
-                         shard::JoinedData& validation)
+TrainingRun::TrainingRun(const TrainingTask& task, shard::MultiReader& data,
+                         shard::MultiReader& validation)
     : validation_data_(checked(task, data, validation)),
       streams_(data, task.config.batch, task.network.lengths.segment, own_rows(task)),
       folder_(task.run, task.start, !is_first_of(task)),
@@ -266,7 +266,7 @@ TrainingRun::TrainingRun(const TrainingTask& task, shard::JoinedData& data,
       trained_(make_trained_network(task.network, task_.config, task.compute, task.group)),
       line_("training", "steps", task.config.steps) {
   if (task.group != nullptr) {
-    // The sum over all processes is kept beside the gradients of the own slices.
+    // The sum over all processes is kept in addition to the gradients of the own slices.
     memory_.gradients += trained_->model().parameter_count() * std::int64_t{sizeof(float)};
   }
   state_.data = identity_of(data);
@@ -274,8 +274,8 @@ TrainingRun::TrainingRun(const TrainingTask& task, shard::JoinedData& data,
 }
 
 void TrainingRun::start() {
-  // A training that was killed before its first RUN/last may have a RUN/best. It is a whole
-  // checkpoint, too, and must not be cleared away.
+  // A training that was killed before its first RUN/last may have a RUN/best. That is also a
+  // complete checkpoint, and must not be removed.
   if (resumed_.empty()) {
     begin();
   } else {
@@ -303,7 +303,7 @@ void TrainingRun::resume() {
   }
   const std::int64_t processes = task_.group != nullptr ? task_.group->size() : 1;
   if (state_.processes != processes) {
-    log_info("it was written by {} process{} and goes on with {}: sums are rounded otherwise",
+    log_info("it was written by {} process{} and continues with {}: sums are rounded differently",
              state_.processes, state_.processes == 1 ? "" : "es", processes);
   }
   for (const ChangedSetting& change : changed_settings(checkpoint.string(), saved, description_)) {
@@ -317,7 +317,7 @@ void TrainingRun::resume() {
     streams_.set_cursor(state_.step, state_.cursor);
     unsaved_ = true;
     log_info(
-        "the data is cut into {} parts anew: going on at token {} of {} in each, in epoch {}, "
+        "the data is cut again into {} parts: continuing at token {} of {} in each, in epoch {}, "
         "with empty memories",
         task_.config.batch, with_thousands(streams_.position(state_.step)),
         with_thousands(streams_.row_tokens()), streams_.epoch(state_.step) + 1);
@@ -351,7 +351,7 @@ void TrainingRun::restore(const fs::path& checkpoint, Rows rows) {
 void TrainingRun::open_log() {
   log_.emplace(folder_.log(), state_.step, state_.validation_step, watch_.total(),
                state_.divergences.count);
-  // A rollback to the step of the resume comes here, too, and the log has lost the record then.
+  // A rollback to the step of the resume also comes here, and then the log has lost the record.
   if (!changed_.empty() && state_.step == resumed_step_) {
     append_to_log({{"kind", "resume"},
                    {"step", state_.step},
@@ -362,7 +362,7 @@ void TrainingRun::open_log() {
 
 void TrainingRun::begin() {
   if (task_.start == Start::kResume) {
-    log_info("{} has no checkpoint yet: starting anew", task_.run.string());
+    log_info("{} has no checkpoint yet: starting a new training", task_.run.string());
   }
   if (!task_.init.empty()) {
     const net::ModelFile origin = net::read_model_file(task_.init);
@@ -391,8 +391,8 @@ void TrainingRun::announce() const {
   for (const std::string& line : lines) log_info("{}", line);
   if (const double highest = highest_rate_in_warm_up(task_.config); highest > 0) {
     log_warning(
-        "the warm-up of {} steps does not end before the training does: the learning rate comes "
-        "to {:.2g} of {:.2g} at most; lower warmup_steps, or make it a part of the training, such "
+        "the warm-up of {} steps does not end before the training does: the learning rate reaches "
+        "at most {:.2g} of {:.2g}; lower warmup_steps, or make it a fraction of the training, such "
         "as 0.1",
         task_.config.warmup_steps, highest, task_.config.learning_rate);
   }

@@ -1,5 +1,5 @@
 // Reads and writes the safetensors format: u64 header length, JSON header, tensors, and never a
-// pickle. The reader believes no number in the file: ql-checkpoint(5) has every rule that it
+// pickle. The reader checks every number in the file: ql-checkpoint(5) lists the rules that it
 // enforces.
 #pragma once
 
@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "nn/named_tensor.h"
+#include "nn/parameters.h"
 
 namespace ql::weights {
 
@@ -20,7 +20,7 @@ struct TensorFile {
   std::string where;                            // the file's name, for messages
 
   bool has(const std::string& name) const { return find(name) != nullptr; }
-  // Throws FormatError naming the file and the tensor when it is missing.
+  // Throws FormatError naming the file and the tensor if it is missing.
   const at::Tensor& at(const std::string& name) const;
 
  private:
@@ -31,9 +31,9 @@ struct TensorFile {
 // FormatError with the reason.
 TensorFile read_safetensors(const std::filesystem::path& path);
 
-// The writing is durable and atomic (base/file.h). Tensors are written in the given order, on
-// whatever device and with whatever strides they are. Throws Error for a name given twice or a
-// dtype that is not listed above.
+// Writes durably and atomically (base/file.h). Tensors are written in the given order; they may be
+// on any device and have any strides. Throws Error for a name given twice or a dtype that is not
+// listed above.
 void write_safetensors(const std::filesystem::path& path,
                        const std::vector<nn::NamedTensor>& tensors,
                        const std::map<std::string, std::string>& metadata);

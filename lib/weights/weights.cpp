@@ -1,3 +1,5 @@
+// The checks of a checkpoint's weights: names, shapes, hashes, and the names of the public library.
+
 #include "weights/weights.h"
 
 #include <ATen/core/grad_mode.h>
@@ -10,23 +12,22 @@
 #include <utility>
 #include <vector>
 
+#include "base/bytes.h"
 #include "base/error.h"
-#include "base/hash.h"
 #include "net/cost.h"
 #include "net/model_file.h"
-#include "net/state_file.h"
 
 namespace ql::weights {
 namespace {
 
-// Says why `source` cannot be the values of `target`; empty when it can.
+// Returns why `source` cannot be the values of `target`; empty if it can.
 std::string find_fault(const at::Tensor& source, const at::Tensor& target) {
   if (source.sizes() != target.sizes()) {
     return fmt::format("expected shape [{}], found [{}]", fmt::join(target.sizes(), ", "),
                        fmt::join(source.sizes(), ", "));
   }
-  if (!source.is_floating_point()) return "expected floating-point numbers";
-  // The values are checked as the model will hold them: a large float64 may not fit its float32.
+  if (!source.is_floating_point()) return "expected floating-point values";
+  // The values are checked in the model's dtype: a large float64 may not fit its float32.
   if (!at::isfinite(source.to(target.options())).all().item<bool>()) {
     return "it holds NaN or infinite values";
   }
@@ -34,17 +35,17 @@ std::string find_fault(const at::Tensor& source, const at::Tensor& target) {
 }
 
 constexpr const char* kConstant = "pos_emb.inv_freq";
-// A popular Python library puts it before the names of everything but the softmax.
+// A popular Python library puts it before all names except those of the softmax.
 constexpr const char* kLibraryPrefix = "transformer.";
 
-// Names the parameter that the public code's state holds a second time as `name`, or returns "".
+// Returns the name of the parameter that the public code's state repeats as `name`, or "".
 std::string tied_to(const std::string& name, const TensorFile& file) {
   const std::pair<const char*, const char*> prefixes[] = {
       {"crit.out_layers.", "word_emb.emb_layers."}, {"crit.out_projs.", "word_emb.emb_projs."}};
   for (const auto& [copy, original] : prefixes) {
     if (name.rfind(copy, 0) == 0) {
       const std::string own = original + name.substr(std::string(copy).size());
-      // One table serves all clusters when it is the only one (div_val 1).
+      // If it is the only one (div_val 1), one table serves all clusters.
       return file.has(own) ? own : original + std::string("0");
     }
   }
@@ -57,9 +58,9 @@ std::string tied_to(const std::string& name, const TensorFile& file) {
   return "";
 }
 
-// Gives the library's weights the names and the order of clusters of the public code. The library
-// keeps the clusters' columns of the head in order, the public code in reverse. The prefix tells
-// whose weights these are.
+// Renames and reorders the library's weights as in the public code. The library keeps the clusters'
+// columns of the head in order, the public code in reverse. The prefix shows which of the two wrote
+// the file.
 void drop_library_prefix(TensorFile& file) {
   const std::string prefix = kLibraryPrefix;
   std::set<std::string> names;
@@ -72,7 +73,7 @@ void drop_library_prefix(TensorFile& file) {
     if (!names.insert(tensor.name).second) {
       throw FormatError(
           file.where,
-          fmt::format("'{}' is there with and without the prefix {}", tensor.name, prefix),
+          fmt::format("'{}' occurs with and without the prefix {}", tensor.name, prefix),
           "remove one of the two");
     }
   }
@@ -83,8 +84,8 @@ void drop_library_prefix(TensorFile& file) {
   }
 }
 
-// Says why a tensor that is no parameter is refused; empty for the tensors of the public code's
-// state that say nothing new.
+// Returns why a tensor that is not a parameter is refused; empty for the redundant tensors of the
+// public code's state.
 std::string find_surplus_fault(const nn::NamedTensor& tensor, const TensorFile& file) {
   if (tensor.name == kConstant) return "";
   const std::string original_name = tied_to(tensor.name, file);
@@ -97,18 +98,18 @@ std::string find_surplus_fault(const nn::NamedTensor& tensor, const TensorFile& 
 }
 
 // A few bytes of model.json can ask for more weights than there is memory. So weights are counted
-// before they are made. Networks that any memory holds are left to load_weights(), which names the
-// tensors.
+// before they are allocated. Networks that fit into any memory are left to load_weights(), which
+// names the tensors.
 void check_count(const net::Network& network, const TensorFile& file) {
   constexpr std::int64_t kFitsAnywhere = std::int64_t{1} << 24;
   std::int64_t numbers = 0;
   for (const nn::NamedTensor& tensor : file.tensors) numbers += tensor.tensor.numel();
   const std::int64_t weights = net::cost(network, network.lengths).parameters;
   if (weights > std::max(numbers, kFitsAnywhere)) {
-    throw FormatError(
-        file.where,
-        fmt::format("the network of model.json has {} weights, the file {}", weights, numbers),
-        "use the model.json that belongs to these weights");
+    throw FormatError(file.where,
+                      fmt::format("the network of model.json has {} weights, but the file has {}",
+                                  weights, numbers),
+                      "use the model.json that belongs to these weights");
   }
 }
 

@@ -1,4 +1,4 @@
-// Loads the weights of a checkpoint folder into a model.
+// The weights of a checkpoint folder, and loading them into a model.
 #pragma once
 
 #include <filesystem>
@@ -10,15 +10,16 @@
 namespace ql::weights {
 
 // Copies every parameter by name. Missing or surplus tensors, other shapes, and NaN or infinite
-// values are FormatErrors that list the names. `ignore_prefix` ("golden.") skips such tensors. The
-// public code's state has tied embeddings and projections a second time, under crit., and a
-// constant, pos_emb.inv_freq. The former are accepted when they are equal, the latter always.
+// values are FormatErrors that list the names. `ignore_prefix` ("golden.") skips the tensors whose
+// names begin with it. The public code's state has tied embeddings and projections a second time,
+// under crit., and a constant, pos_emb.inv_freq. The former are accepted if they are equal, the
+// latter always.
 void load_weights(nn::Model& model, const TensorFile& file, const std::string& ignore_prefix = "");
 
-// Reads model.safetensors of a checkpoint folder. Where state.json lies beside it, that file must
-// be whole, and model.safetensors and model.json must have the hashes that are written there: a
-// flipped bit in a weight shows nowhere else. A prefix "transformer." of names, as published
-// weights have it, is dropped.
+// Reads model.safetensors of a checkpoint folder. If the folder has a state.json, that file must be
+// complete, and model.safetensors and model.json must have the hashes that it records: nothing else
+// would detect a flipped bit in a weight. A prefix "transformer." of names, which some published
+// weights have, is dropped.
 TensorFile read_weights(const std::filesystem::path& folder);
 
 // Makes the model of a checkpoint folder from model.json and read_weights(). `options` carries
@@ -26,7 +27,7 @@ TensorFile read_weights(const std::filesystem::path& folder);
 nn::Model load_model(const std::filesystem::path& folder,
                      const at::TensorOptions& options = at::kFloat);
 
-// The hash of all parameters' bits.
+// Returns the hash of all parameters' bits.
 std::string hash_of(const nn::Model& model);
 
 }  // namespace ql::weights

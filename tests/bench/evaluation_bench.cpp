@@ -1,6 +1,6 @@
-// Tokens a second of exact evaluation, layer by layer and step by step, for networks of the paper's
-// SimpleBooks-2 size at the lengths 04/12 (Compressive 04/06/06), random weights and tokens. The
-// matrix product of the same run is the measure: `flops` beside `flops`.
+// Measures tokens a second of exact evaluation, layer by layer and step by step, for networks of
+// the paper's SimpleBooks-2 size at the lengths 04/12 (Compressive 04/06/06), with random weights
+// and tokens. Compare the counter `flops` with that of the matrix product in the same run.
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <benchmark/benchmark.h>
@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "eval/evaluate.h"
-#include "machine/bfloat16.h"
 #include "machine/device.h"
 #include "machine/threads.h"
 #include "net/cost.h"
@@ -35,7 +34,7 @@ void matrix_product(benchmark::State& state) {
 }
 BENCHMARK(matrix_product)->UseRealTime();
 
-// Its last argument is 1 for products of bfloat16.
+// The last argument is 1 for products of bfloat16.
 void evaluation(benchmark::State& state, const std::string& name, const ql::net::Lengths& lengths) {
   const std::int64_t tokens = state.range(0), batch = state.range(1);
   ql::net::Network network =
@@ -84,7 +83,7 @@ QL_EVALUATION(xl, "xl", kLengths);
 QL_EVALUATION(ql, "ql", kLengths);
 QL_EVALUATION(compressive, "compressive", kCompressive);
 
-// The tools do so, too, before the first tensor.
+// The tools set up threads before the first tensor, too.
 [[maybe_unused]] const ql::machine::ThreadSetup thread_setup = ql::machine::set_up_threads(0);
 
 }  // namespace

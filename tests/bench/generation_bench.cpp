@@ -1,7 +1,7 @@
-// Measures the tokens a second of text that is made token by token, for networks of the paper's
-// SimpleBooks-2 size at the lengths 04/12 (Compressive 04/06/06) with random weights. A token reads
-// every weight at least once, so the measure is how fast a core reads as many bytes: `bytes` beside
-// `bytes`.
+// Measures tokens a second of generated text, for networks of the paper's SimpleBooks-2 size at the
+// lengths 04/12 (Compressive 04/06/06) with random weights. A token reads every weight at least
+// once. So compare the counter `bytes` with that of the benchmark that reads the same number of
+// bytes.
 #include <ATen/ATen.h>
 #include <benchmark/benchmark.h>
 
@@ -29,7 +29,7 @@ ql::net::Network network_of(const std::string& name) {
   return network;
 }
 
-// Sums up as many numbers as the network has weights.
+// Sums up as many values as the network has weights.
 void reading(benchmark::State& state) {
   const ql::bench::OneThread one;
   const at::Tensor weights =
@@ -40,7 +40,7 @@ void reading(benchmark::State& state) {
 }
 BENCHMARK(reading);
 
-// Its last argument is 1 for weights of bfloat16.
+// The last argument is 1 for weights of bfloat16.
 void generation(benchmark::State& state, const std::string& name, const ql::net::Lengths& lengths) {
   const ql::bench::OneThread one;
   const bool rounded = state.range(1) == 1;
@@ -74,7 +74,7 @@ QL_GENERATION(xl, "xl", kLengths);
 QL_GENERATION(ql, "ql", kLengths);
 QL_GENERATION(compressive, "compressive", kCompressive);
 
-// The tools do so, too, before the first tensor.
+// The tools set up threads before the first tensor, too.
 [[maybe_unused]] const ql::machine::ThreadSetup thread_setup = ql::machine::set_up_threads(0);
 
 }  // namespace

@@ -1,10 +1,10 @@
 // Compares the memory that trainings of drawn networks take with the estimate that they print.
 //
 // Usage: ql_bench_memory [--first N] [--count N] [--precision float32|bfloat16]
-// Network N is the same at every run. Each is trained for three steps in two processes of its own,
-// one without a validation and one with; both write a checkpoint. The most that a process held is
-// compared with what train/estimate says before it begins. The exit code is 1 where one is outside
-// -3 % to +15 %.
+// Network N is the same in every run. Each is trained for three steps in two processes, one without
+// a validation and one with it; both write a checkpoint. The largest memory of a process is
+// compared with the estimate of train/estimate before the training. The exit code is 1 when a
+// process is outside -3 % to +15 %.
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 #include <sys/wait.h>
@@ -21,9 +21,8 @@
 
 #include "base/error.h"
 #include "base/resources.h"
-#include "machine/bfloat16.h"
+#include "machine/device.h"
 #include "machine/threads.h"
-#include "net/attention_cost.h"
 #include "net/cost.h"
 #include "scratch_folder.h"
 #include "shard/pack_writer.h"
@@ -37,7 +36,7 @@ using ql::net::Network;
 
 constexpr double kMebibyte = 1 << 20;
 constexpr double kLowest = -0.03, kHighest = 0.15;
-// Smaller trainings would compare the libraries with themselves, larger ones take long.
+// Smaller trainings would mostly measure the libraries, and larger ones take long.
 constexpr double kSmallest = 150 * kMebibyte, kLargest = 800 * kMebibyte;
 constexpr double kMostOperations = 1.5e10;
 constexpr std::int64_t kValidationTokens = 20000;
@@ -82,7 +81,7 @@ void draw_layers(Draw& draw, Network& network) {
   }
 }
 
-// The family follows the number, so that any thirty networks have all of them.
+// The family follows from the number, so that any thirty networks have all families.
 Drawn draw_any(Draw& draw, std::uint64_t number) {
   constexpr Architecture kFamily[] = {Architecture::kTransformerXl, Architecture::kTransformerQl,
                                       Architecture::kCompressive,   Architecture::kTransformerQl,
@@ -122,22 +121,22 @@ Drawn draw_any(Draw& draw, std::uint64_t number) {
   return drawn;
 }
 
-// Roughly; the estimate itself must not decide which networks it is tried on.
+// A rough size. The estimate itself must not decide which networks are tried.
 double size_of(const Drawn& drawn) {
   const Network& network = drawn.network;
-  double numbers = 0;
+  double elements = 0;
   for (const ql::net::Stage& stage : ql::net::make_geometry(network, network.lengths).stages) {
     if (!stage.feeds_layer()) continue;
     const std::int64_t of_state = 8 * network.d_model + network.d_inner;
-    numbers += static_cast<double>(stage.segment * of_state) +
-               static_cast<double>(stage.window() * 3 * network.d_model) +
-               ql::net::attention_cost(network, stage).kept_scores;
+    elements += static_cast<double>(stage.segment * of_state) +
+                static_cast<double>(stage.window() * 3 * network.d_model) +
+                ql::net::attention_cost(network, stage).kept_scores;
   }
   const auto passes = static_cast<double>(drawn.config.slices * drawn.config.passes);
   const auto running =
       static_cast<double>(std::min<std::int64_t>(drawn.config.slices, drawn.threads));
   const auto parameters = static_cast<double>(ql::net::cost(network, network.lengths).parameters);
-  return 4 * (numbers * static_cast<double>(drawn.config.batch) * running / passes +
+  return 4 * (elements * static_cast<double>(drawn.config.batch) * running / passes +
               parameters * static_cast<double>(3 + drawn.config.slices));
 }
 
@@ -154,7 +153,7 @@ Drawn draw_network(std::uint64_t number) {
       const double bytes = size_of(drawn);
       if (operations < kMostOperations && bytes > kSmallest && bytes < kLargest) return drawn;
     } catch (const ql::Error&) {
-      // The lengths do not fit the network: the next draw may.
+      // The lengths do not fit the network. The next draw may fit.
     }
   }
 }
@@ -176,7 +175,7 @@ std::string name_of(const Drawn& drawn) {
       network.reset_memory_at_documents ? " resets" : "");
 }
 
-// Packs ids that are distributed as words are: id n is drawn about as often as 1 / (n + 1).
+// Packs ids that are distributed like words: id n is drawn about as often as 1 / (n + 1).
 std::filesystem::path pack(const std::filesystem::path& folder, std::int64_t vocabulary,
                            std::int64_t tokens) {
   ql::shard::StreamHeader header;
@@ -206,9 +205,9 @@ Figures train_drawn(Drawn drawn, bool validates) {
   const ScratchFolder scratch;
   ql::machine::set_up_threads(drawn.threads);
   const std::int64_t of_step = drawn.config.batch * (drawn.network.lengths.segment + 1);
-  ql::shard::JoinedData data(
+  ql::shard::MultiReader data(
       {pack(scratch.path() / "train", drawn.network.vocab_size, 8 * of_step)});
-  ql::shard::JoinedData validation(
+  ql::shard::MultiReader validation(
       {pack(scratch.path() / "valid", drawn.network.vocab_size, kValidationTokens)});
   if (!validates) drawn.config.eval_interval = 1000;
   Figures figures;
@@ -227,7 +226,7 @@ Figures train_drawn(Drawn drawn, bool validates) {
   return figures;
 }
 
-// Trains in a process of its own. Nothing: it failed, and has said why.
+// Trains in a process of its own. Returns nothing when that failed; the process has reported why.
 std::optional<Figures> measure(std::uint64_t number, bool validates, const char* precision) {
   std::fflush(stdout);
   const std::string command = fmt::format("/proc/{}/exe --one {} --validate {} --precision {}",

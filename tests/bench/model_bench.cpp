@@ -1,5 +1,5 @@
-// Tokens a second of the demo's two networks, beside what the machine's matrix product reaches in
-// the same run: a rate means nothing without the other.
+// Measures tokens a second of the demo's two networks, and the machine's matrix product in the same
+// run: a rate means nothing without the other.
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <benchmark/benchmark.h>
@@ -10,13 +10,13 @@
 #include "machine/threads.h"
 #include "net/cost.h"
 #include "net/model_file.h"
-#include "nn/model_at_lengths.h"
+#include "nn/model.h"
 
 namespace {
 
 constexpr std::int64_t kVocabulary = 6700;
 
-// "the rate of a [n x n] product" in units of 1e9 operations a second.
+// Measures the rate of an [n x n] product in units of 1e9 operations a second.
 void matrix_product(benchmark::State& state) {
   const at::NoGradGuard no_gradient;
   const std::int64_t n = state.range(0);
@@ -55,7 +55,7 @@ struct Bench {
   at::Tensor loss(const ql::nn::StepOptions& step) {
     return model.losses(at_lengths.forward(tokens, memory, step), targets).mean();
   }
-  // Counts tokens and operations; a backward pass does twice the work of a forward pass.
+  // Counts tokens and operations. A backward pass has twice the operations of a forward pass.
   void report(benchmark::State& state, double passes) const {
     const std::int64_t step_tokens = batch * network.lengths.segment;
     state.SetItemsProcessed(state.iterations() * step_tokens);
@@ -104,7 +104,7 @@ BENCHMARK_CAPTURE(evaluation_step, demo_xl, "demo-xl")
     ->Unit(benchmark::kMillisecond)
     ->UseRealTime();
 
-// The tools do so, too, before the first tensor.
+// The tools set up threads before the first tensor, too.
 [[maybe_unused]] const ql::machine::ThreadSetup thread_setup = ql::machine::set_up_threads(0);
 
 }  // namespace

@@ -7,8 +7,8 @@
 
 namespace ql::bench {
 
-// Measurements run in one thread while this lives. The time that the thread took says more than the
-// clock on a machine that others use.
+// Measurements run in one thread while this lives. On a machine that others use, the thread's
+// processor time is more reliable than the clock.
 struct OneThread {
   OneThread() {
     machine::keep_freed_memory();

@@ -1,6 +1,6 @@
-// The parts of a training step, forward and backward, at a small network's sizes.
+// Measures the parts of a training step, forward and backward, at a small network's sizes.
 #include <benchmark/benchmark.h>
-// benchmark first: glog's CHECK must not meet its own.
+// benchmark is included first: its CHECK must not collide with glog's.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
@@ -42,7 +42,7 @@ void run_softmax(benchmark::State& state) {
 }
 BENCHMARK(run_softmax)->Arg(15000)->Arg(33278)->Unit(benchmark::kMillisecond)->UseRealTime();
 
-// The matrix product that attention is measured against.
+// The matrix product that attention is compared with.
 void run_product(benchmark::State& state) {
   const bench::OneThread one;
   const std::int64_t size = 512;
@@ -66,12 +66,12 @@ constexpr AttentionShape kAttentionShapes[] = {
     {8, 8, 64, 128, 512, 32, 16},  // and a wide one with holes
     {64, 4, 64, 1, 64},            // one token at a time
     {4, 2, 33, 17, 41},            // no size that fits
-    {16, 4, 64, 8, 16},            // a slice of the first batch
+    {16, 4, 64, 8, 16},            // a micro-batch of the first batch
 };
 
-enum class Pass { kEvaluation, kForward, kBoth };
+enum class ModelPass { kEvaluation, kForward, kBoth };
 
-kernels::AttentionInput attention_input(const AttentionShape& shape, Pass pass) {
+kernels::AttentionInput attention_input(const AttentionShape& shape, ModelPass pass) {
   kernels::AttentionInput input;
   input.queries = leaf({shape.batch, shape.segment, shape.heads, shape.d_head});
   input.keys_values = {leaf({shape.batch, shape.window, 2, shape.heads, shape.d_head})};
@@ -82,8 +82,8 @@ kernels::AttentionInput attention_input(const AttentionShape& shape, Pass pass) 
   if (shape.dilation > 1) {
     input.reach.dilations.assign(static_cast<std::size_t>(shape.heads), shape.dilation);
   }
-  if (pass == Pass::kEvaluation) {
-    // Memory and segment in two parts; the streams of the memory are one state apart.
+  if (pass == ModelPass::kEvaluation) {
+    // The window consists of memory and segment. Streams of the memory are one state apart.
     const std::int64_t memory = shape.window - shape.segment;
     const at::Tensor segment = input.keys_values.front().narrow(1, memory, shape.segment);
     const at::Tensor states = at::randn({shape.batch + memory, 2, shape.heads, shape.d_head});
@@ -99,26 +99,26 @@ kernels::AttentionInput attention_input(const AttentionShape& shape, Pass pass) 
 }
 
 // Counts three products forward and six backward for every pair of a query and a key that it sees.
-double attention_operations(const AttentionShape& shape, Pass pass) {
+double attention_operations(const AttentionShape& shape, ModelPass pass) {
   std::int64_t pairs = 0;
   for (std::int64_t i = 0; i < shape.segment; ++i) {
     const std::int64_t keys = (shape.window - shape.segment + i) / shape.dilation + 1;
     pairs += shape.span > 0 ? std::min(shape.span, keys) : keys;
   }
-  const double products = pass == Pass::kBoth ? 9 : 3;
+  const double products = pass == ModelPass::kBoth ? 9 : 3;
   return products * 2 * static_cast<double>(pairs * shape.d_head * shape.batch * shape.heads);
 }
 
 void run_attention(benchmark::State& state) {
   const bench::OneThread one;
   const AttentionShape& shape = kAttentionShapes[state.range(0)];
-  const auto pass = static_cast<Pass>(state.range(1));
+  const auto pass = static_cast<ModelPass>(state.range(1));
   const kernels::AttentionInput input = attention_input(shape, pass);
   const at::Tensor gradient = at::randn(input.queries.sizes());
-  const at::AutoGradMode mode(pass != Pass::kEvaluation);
+  const at::AutoGradMode mode(pass != ModelPass::kEvaluation);
   for ([[maybe_unused]] auto _ : state) {
     const at::Tensor sums = kernels::relative_attention(input);
-    if (pass == Pass::kBoth) {
+    if (pass == ModelPass::kBoth) {
       sums.backward(gradient);
       clear({input.queries, input.keys_values.front(), input.positions, input.content_bias,
              input.position_bias});
@@ -133,7 +133,7 @@ BENCHMARK(run_attention)
     ->ArgNames({"shape", "pass"})
     ->Unit(benchmark::kMillisecond);
 
-// Nanoseconds an element: as factors, and as bytes.
+// Measures nanoseconds an element: dropout as factors, and as bytes.
 void run_dropout(benchmark::State& state) {
   const bench::OneThread one;
   const std::vector<std::int64_t> shape = {kBatch, kSegment, 4 * kModel};

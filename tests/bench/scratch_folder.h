@@ -1,4 +1,4 @@
-// A folder of a benchmark's own, gone at the end.
+// A folder of a benchmark's own, removed at the end.
 #pragma once
 
 #include <unistd.h>

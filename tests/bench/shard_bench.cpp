@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-#include "base/file.h"
+#include "base/stream.h"
 #include "scratch_folder.h"
 #include "shard/pack_writer.h"
 #include "shard/token_reader.h"

@@ -1,8 +1,10 @@
-// The softmax of a training step, forward and backward, beside its matrix products alone: both are
-// timed in turn, `ratio` is that of their medians, `work_ratio` in processor time. `largest_MiB` is
-// the largest tensor that the whole allocates, `sum_MiB` all of them together.
+// Measures the softmax of a training step, forward and backward, and its matrix products alone.
+// Both are timed in turn: `ratio` is that of their medians, `work_ratio` that of processor times.
+// `largest_MiB` is the largest tensor that the softmax allocates, `sum_MiB` the sum over all its
+// tensors.
 #include <benchmark/benchmark.h>
-// benchmark first: glog's CHECK must not meet its own.
+
+// benchmark is included first: its CHECK must not collide with glog's.
 #include <ATen/ATen.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -17,9 +19,9 @@
 #include <string>
 #include <vector>
 
-#include "kernels/cluster_rows.h"
+#include "kernels/softmax.h"
 #include "machine/threads.h"
-#include "nn/adaptive_softmax_internal.h"
+#include "nn/model.h"
 
 namespace {
 
@@ -27,7 +29,8 @@ std::atomic<std::size_t> largest_allocation{0}, sum_of_allocations{0};
 
 }  // namespace
 
-// LibTorch has its tensors from here, and the program's own version comes before the C library's.
+// LibTorch allocates tensors with this function. The program's own version takes precedence over
+// the C library's.
 extern "C" int posix_memalign(void** memory, std::size_t alignment, std::size_t size) {
   std::size_t largest = largest_allocation;
   while (size > largest && !largest_allocation.compare_exchange_weak(largest, size)) {
@@ -51,8 +54,8 @@ const Shape kSimpleBooks1024{1024, 256, 11492, {}, 1};
 const Shape kWikiText103{4096, 1024, 267735, {20000, 40000, 200000}, 4};
 const Shape kWikiText103Shared{1024, 256, 267735, {20000, 40000, 200000}, 1};
 
-struct Problem {
-  explicit Problem(const Shape& shape) {
+struct SoftmaxProblem {
+  explicit SoftmaxProblem(const Shape& shape) {
     net::Network network;
     network.vocab_size = shape.vocab_size;
     network.d_model = shape.d_model;
@@ -74,7 +77,8 @@ struct Problem {
     weights = nn::softmax_weights(network, parameters);
     states = at::randn({shape.rows, shape.d_model}).set_requires_grad(true);
     targets = at::empty({shape.rows}, at::kLong);
-    // Zipf's law: the chance of id i is as 1 / (i + 1), by the inverse of its sum's logarithm.
+    // By Zipf's law the probability of id i is proportional to 1 / (i + 1). It is drawn by the
+    // inverse of the logarithm that approximates the sum.
     std::mt19937_64 random(1);
     std::uniform_real_distribution<double> uniform(0, std::log(shape.vocab_size + 1.0));
     for (std::int64_t row = 0; row < shape.rows; ++row) {
@@ -92,7 +96,8 @@ struct Problem {
     weight_gradient = at::empty(weights.weights.front().sizes());
   }
 
-  // Logits, the gradients of states and weight, and the three products of a projection.
+  // The products are logits, the gradients of states and weight, and the three products of a
+  // projection.
   void products() {
     const at::NoGradGuard no_gradient;
     for (std::size_t i = 0; i < clusters.size(); ++i) {
@@ -126,7 +131,7 @@ struct Problem {
     return weight_gradient.flatten().narrow(0, 0, ids * width).view({ids, width});
   }
 
-  void whole() {
+  void softmax() {
     kernels::cross_entropy_sum(states, weights, targets, 1 / static_cast<double>(states.size(0)))
         .backward();
     states.mutable_grad().reset();
@@ -153,7 +158,8 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// Milliseconds by the clock, and of all threads' work: the latter holds on a busy machine as well.
+// Milliseconds by the clock, and of all threads' work. Only the latter is reliable on a busy
+// machine.
 struct Times {
   std::vector<double> wall, work;
 
@@ -171,25 +177,25 @@ struct Times {
 
 void training(benchmark::State& state, const Shape& shape) {
   machine::set_up_threads(static_cast<int>(state.range(0)));
-  Problem problem(shape);
-  Times products, whole, losses;
+  SoftmaxProblem problem(shape);
+  Times products, softmax, losses;
   problem.products();
-  problem.whole();
+  problem.softmax();
   largest_allocation = 0;
   sum_of_allocations = 0;
-  problem.whole();
+  problem.softmax();
   state.counters["largest_MiB"] = static_cast<double>(largest_allocation) / (1 << 20);
   state.counters["sum_MiB"] = static_cast<double>(sum_of_allocations) / (1 << 20);
   for ([[maybe_unused]] auto _ : state) {
     products.take([&] { problem.products(); });
-    whole.take([&] { problem.whole(); });
+    softmax.take([&] { problem.softmax(); });
     losses.take([&] { problem.losses(); });
-    state.SetIterationTime(whole.wall.back() / 1e3);
+    state.SetIterationTime(softmax.wall.back() / 1e3);
   }
   state.counters["products_ms"] = median(products.wall);
   state.counters["losses_ms"] = median(losses.wall);
-  state.counters["ratio"] = median(whole.wall) / median(products.wall);
-  state.counters["work_ratio"] = median(whole.work) / median(products.work);
+  state.counters["ratio"] = median(softmax.wall) / median(products.wall);
+  state.counters["work_ratio"] = median(softmax.work) / median(products.work);
   machine::set_up_threads(0);
 }
 #define QL_SOFTMAX(NAME, SHAPE, ITERATIONS) \

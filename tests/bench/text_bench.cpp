@@ -16,7 +16,8 @@ namespace {
 
 using ql::text::TokenType;
 
-// Words as a text has them: the frequency of a word falls with its rank, and rare words are long.
+// Makes words that are distributed as in a text: a word's frequency falls with its rank, and rare
+// words are long.
 std::string sample_text(std::size_t bytes) {
   std::mt19937_64 random(1);
   std::exponential_distribution<double> logarithm_of_rank(0.3);
@@ -56,7 +57,7 @@ void count_words(benchmark::State& state) {
 }
 BENCHMARK(count_words)->Unit(benchmark::kMillisecond);
 
-// One block by one thread.
+// One thread encodes one block.
 void encode(benchmark::State& state, TokenType type, bool lowercase) {
   ql::text::TextBlock block;
   block.text = sample_text(ql::text::TextReader::kBlockBytes);

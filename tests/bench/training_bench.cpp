@@ -1,11 +1,11 @@
-// Training steps end to end, without files: tokens and operations a second, the share of what a
-// matrix product reaches in the same run, and the most memory that the process held.
+// Measures training steps end to end, without files: tokens and operations a second, their share of
+// a matrix product's speed in the same run, and the largest memory of the process.
 //
 // Usage: ql_bench_training [--rounds N] [--threads N] [--network I] [--json FILE] GROUP
 // The networks of a group, or only its I-th, and the product take turns; every figure is the median
-// of the rounds. A process is one group: memory is reported where that is one network. Writes a
-// table to standard output, and appends one JSON object a network to FILE. Without a group it lists
-// them.
+// of the rounds. A process runs one group; memory is reported if that is a single network. Writes a
+// table to standard output, and appends one JSON object per network to FILE. Without a group it
+// lists the groups.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
@@ -20,15 +20,15 @@
 #include <vector>
 
 #include "base/resources.h"
-#include "machine/bfloat16.h"
+#include "machine/device.h"
 #include "machine/threads.h"
 #include "net/cost.h"
 #include "net/model_file.h"
 #include "scratch_folder.h"
 #include "shard/pack_writer.h"
 #include "train/estimate.h"
-#include "train/slices.h"
-#include "train/trained_on_cpu.h"
+#include "train/gradients.h"
+#include "train/trained_network.h"
 
 namespace {
 
@@ -45,7 +45,7 @@ struct Shape {
   ql::machine::Precision precision = ql::machine::Precision::kFloat32;
 };
 
-// The paper's networks for SimpleBooks-2 (8 layers of width 256, 4 heads of 64, inner width 1024).
+// The paper's networks for SimpleBooks-2: 8 layers of width 256, 4 heads of 64, inner width 1024.
 Shape simplebooks(const std::string& name, const std::string& preset, const Lengths& lengths,
                   std::int64_t batch) {
   Network network =
@@ -69,7 +69,7 @@ Shape without_dropout(Shape shape) {
   return shape;
 }
 
-// Transformer-XL's size for enwik8 (Dai et al., 2019), shorter.
+// Transformer-XL's size for enwik8 (Dai et al., 2019), with shorter lengths.
 Shape characters() {
   Shape shape = simplebooks("char", "xl", {128, 128, 0}, 8);
   Network& network = shape.network;
@@ -162,10 +162,10 @@ class Training {
   }
 
   Shape shape_;
-  ql::shard::JoinedData reader_;
+  ql::shard::MultiReader reader_;
   ql::train::TrainingConfig config_;
   ql::train::Streams streams_;
-  ql::train::TrainedOnCpu learner_;
+  ql::train::CpuTrainer learner_;
   std::int64_t step_ = 0;
 };
 
@@ -202,7 +202,7 @@ void run(const std::vector<Shape>& shapes, int rounds, const ql::machine::Thread
   for (const Shape& shape : shapes) {
     const auto folder = scratch.path() / std::to_string(trainings.size());
     trainings.push_back(std::make_unique<Training>(shape, folder));
-    trainings.back()->step();  // the first steps find their memory
+    trainings.back()->step();  // the first steps allocate memory
     trainings.back()->step();
   }
   const at::Tensor a = at::rand({kProduct, kProduct}), b = at::rand({kProduct, kProduct});

@@ -1,19 +1,19 @@
-// Makes chosen calls of a program fail: a library to preload.
+// A library to preload, which makes chosen calls of a program fail.
 //
 //   QL_FAULT=CALL:WHEN:HOW
-//     CALL  open, read, write (pread and pwrite too), fsync, ftruncate, close, rename, link, mkdir,
-//           mmap, malloc (all that allocates), realtime (the system's clock), thread (that a
-//           std::thread is made)
-//     WHEN  3 the third call alone, 3+ that one and all later ones, every each call, but only once:
-//           repeated at once it does its work, as after a signal
-//     HOW   the name of an error, or short: half of the bytes are read or written, or back: the
-//           clock is a day behind, or stop: SIGTERM comes just before a read or write begins
-//   QL_FAULT_FOLDER=DIR    only calls that concern files below this folder count
+//     CALL  open, read, write (also pread and pwrite), fsync, ftruncate, close, rename, link,
+//           mkdir, mmap, malloc (every allocation), realtime (the system's clock), thread (the
+//           start of a std::thread)
+//     WHEN  3: the third call only; 3+: the third and all later calls; every: each call, but only
+//           once: when it is repeated at once it succeeds, as after a signal
+//     HOW   the name of an error; short: half of the bytes are read or written; back: the clock
+//           is a day slow; stop: SIGTERM comes just before a read or write begins
+//   QL_FAULT_FOLDER=DIR    only calls on files below this folder count
 //   QL_FAULT_BYTES=N[-M]   only allocations of N bytes or more, and at most M, count
-//   QL_FAULT_NO_LINKS=1    besides, no file there gets a second name: no hard links
-//   QL_FAULT_FIRED=FILE    is made when the first call fails that QL_FAULT has chosen
+//   QL_FAULT_NO_LINKS=1    in addition, no file there gets a second name: no hard links
+//   QL_FAULT_FIRED=FILE    is made when the first chosen call fails
 //
-// Counting begins with main(): what the C++ library does before is not the program's.
+// Counting begins with main(), because earlier calls are those of the C++ library.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -47,7 +47,7 @@ constexpr NamedError kErrors[] = {{"ENOSPC", ENOSPC}, {"EIO", EIO},       {"EINT
 enum class When { kOnce, kFrom, kEvery };
 enum class How { kError, kShort, kBack, kStop };
 
-// No memory is allocated for it: it is in use while memory is.
+// It takes no memory from the heap, because it is in use during allocations.
 struct Fault {
   char call[16] = "";
   long first = 0;
@@ -106,7 +106,7 @@ void read_fault() {
   armed = true;
 }
 
-// System calls of its own, which nothing counts.
+// Makes the system calls directly, so that they are not counted.
 void leave_mark() {
   if (fired.exchange(true) || fault.fired_file == nullptr) return;
   const long mark = syscall(SYS_openat, AT_FDCWD, fault.fired_file, O_WRONLY | O_CREAT, 0666);
@@ -115,7 +115,7 @@ void leave_mark() {
 
 bool is_chosen(const char* call) { return armed && strcmp(call, fault.call) == 0; }
 
-// Counts a call of the chosen kind; true when it is to fail.
+// Counts a call of the chosen kind. Returns true when it must fail.
 bool is_due() {
   const long number = ++calls;
   bool due = false;
@@ -127,7 +127,7 @@ bool is_due() {
       due = number >= fault.first;
       break;
     case When::kEvery: {
-      // Short transfers end by themselves; an error must not come twice in a row.
+      // Short transfers end by themselves. But an error must not come twice in a row.
       static thread_local bool failed = false;
       failed = fault.how != How::kError || !failed;
       due = failed;
@@ -162,7 +162,7 @@ bool is_below_folder(int descriptor) {
   return is_below_folder(path);
 }
 
-// Returns whether this call has to fail. Sets errno then, and leaves it alone otherwise.
+// Returns true when this call must fail, and sets errno. Otherwise errno does not change.
 template <typename File>
 bool fails(const char* call, File file) {
   if (!is_chosen(call) || fault.how != How::kError) return false;
@@ -172,7 +172,7 @@ bool fails(const char* call, File file) {
   return due;
 }
 
-// Returns how many bytes a transfer may have.
+// Returns the number of bytes that a transfer may have.
 std::size_t allowed(const char* call, int descriptor, std::size_t size) {
   if (!is_chosen(call) || (fault.how != How::kShort && fault.how != How::kStop)) return size;
   if (size < 2) return size;
@@ -190,8 +190,7 @@ bool fails_to_allocate(std::size_t size) {
   return true;
 }
 
-// Others than C++'s own make threads as well: pools in libraries, which do not always bear a
-// refusal.
+// Pools in libraries make threads without std::thread, and some cannot handle a failure.
 bool is_thread_refused(void* (*begin)(void*)) {
   Dl_info info{};
   return is_chosen("thread") && dladdr(reinterpret_cast<void*>(begin), &info) != 0 &&
@@ -200,7 +199,7 @@ bool is_thread_refused(void* (*begin)(void*)) {
 
 bool is_clock_set_back() { return is_chosen("realtime") && is_due(); }
 
-// The call that this library stands before.
+// Returns the function that this library replaces.
 template <typename Function>
 Function* real(const char* name) {
   return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
@@ -272,7 +271,7 @@ int ftruncate(int descriptor, off_t length) noexcept {
   return fails("ftruncate", descriptor) ? -1 : next(descriptor, length);
 }
 
-// The descriptor is closed all the same, as Linux does.
+// The descriptor is closed in spite of the error, as Linux does.
 int close(int descriptor) {
   static auto* const next = real<decltype(close)>("close");
   const bool fail = fails("close", descriptor);
@@ -322,7 +321,7 @@ int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*
   return is_thread_refused(begin) ? fault.error : next(thread, attributes, begin, argument);
 }
 
-// glibc's own names: dlsym() itself may allocate.
+// These are glibc's own names, because dlsym() may allocate.
 // NOLINTBEGIN(readability-identifier-naming)
 void* __libc_malloc(size_t size);
 void* __libc_calloc(size_t count, size_t size);

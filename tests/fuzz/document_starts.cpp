@@ -1,20 +1,19 @@
-// documents.zst of ql-manifest(5). Eight bytes of tokens, then by mode: 0 the file; 1 the file,
-// whose checksum is repaired; 2 the file's content. Mode bit 2: eight more bytes say how many
-// documents the manifest claims; else it claims what the file states.
-#include "shard/document_starts_internal.h"
-
-#include "base/hash.h"
-#include "base/little_endian.h"
+// Target: documents.zst of ql-manifest(5). The input has eight bytes with the number of tokens,
+// then by mode: 0 the file; 1 the file, whose checksum is repaired; 2 the file's content. With mode
+// bit 2, eight more bytes are the manifest's number of documents; otherwise it agrees with the
+// file.
+#include "shard/document_starts.h"
+#include "base/bytes.h"
 #include "fuzz/fuzz.h"
 #include "fuzz/repair.h"
-#include "shard/zstd_frame_internal.h"
+#include "shard/zstd_frame.h"
 #include "unit/shard_support.h"
 
 namespace ql::fuzz {
 
 namespace {
 
-// A number from 0 to 2^60, as manifests may hold them.
+// Takes a number from 0 to 2^60, the range of numbers in manifests.
 std::int64_t take_count(std::string_view& bytes) {
   std::string number(take(bytes, 8));
   number.resize(8, '\0');
@@ -57,7 +56,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (claims) manifest.documents = take_count(input.bytes);
   const std::string file = file_of(input.mode, input.bytes);
   if (!claims) manifest.documents = static_cast<std::int64_t>(stated_size(file) / 8);
-  // So that eight times as many are no more than 64 bits hold: manifests are checked for it.
+  // Eight times this number must fit into 64 bits, which the manifest's reader checks.
   manifest.documents %= std::int64_t{1} << 59;
   manifest.document_starts = {"documents.zst", 8 * manifest.documents,
                               static_cast<std::int64_t>(file.size()), ql::content_hash(file)};

@@ -1,8 +1,8 @@
-// Shared by the fuzz targets. A target is one function that gives arbitrary bytes to one parser:
-// libFuzzer calls it with bytes of its own making, replay.cpp with those of files.
+// Shared by the fuzz targets. A target is one function that gives arbitrary bytes to one parser.
+// libFuzzer calls it with bytes that it makes, replay.cpp with the content of files.
 //
-// Only ql::Error may leave a parser. Every other exception passes through the target and ends the
-// program, as require() does: both are findings.
+// A parser may only throw ql::Error. Every other exception passes through the target and ends the
+// program, as a failed require() does: both are findings.
 #pragma once
 
 #include <sys/mman.h>
@@ -19,12 +19,12 @@
 
 #include "base/error.h"
 
-// Every target defines this. The name is libFuzzer's.
+// Every target defines this function. Its name is libFuzzer's.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
 
 namespace ql::fuzz {
 
-// Tells whether work() went without an Error.
+// Returns true when work() threw no Error.
 template <typename Work>
 bool accepted(const Work& work) {
   try {
@@ -35,11 +35,12 @@ bool accepted(const Work& work) {
   }
 }
 
-// Targets count here how often a parser took an input. A replay in which that never happens would
-// test nothing but refusals.
+// Targets count here how often a parser accepted an input. A replay in which that never happens
+// would test nothing but refusals.
 inline std::size_t taken_inputs = 0;
 
-// Reports a finding unless `holds`, which must be so for everything that a parser accepts.
+// Reports a finding unless `holds`. The condition must be true for everything that a parser
+// accepts.
 inline void require(bool holds, const char* what) {
   if (holds) return;
   std::fprintf(stderr, "finding: this does not hold: %s\n", what);
@@ -50,7 +51,7 @@ inline std::string_view text_of(const std::uint8_t* data, std::size_t size) {
   return {reinterpret_cast<const char*>(data), size};
 }
 
-// An input whose first byte says how the rest is used: as it is, with repaired checksums, ...
+// An input whose first byte decides how the rest is used: unchanged, with repaired checksums, ...
 struct Input {
   unsigned mode = 0;
   std::string_view bytes;
@@ -59,14 +60,14 @@ inline Input input_of(const std::uint8_t* data, std::size_t size) {
   return size == 0 ? Input() : Input{data[0], text_of(data + 1, size - 1)};
 }
 
-// Takes the first `count` bytes away from `bytes`, fewer where there are fewer.
+// Removes the first `count` bytes, or fewer if there are fewer, from `bytes` and returns them.
 inline std::string_view take(std::string_view& bytes, std::size_t count) {
   const std::string_view taken = bytes.substr(0, count);
   bytes.remove_prefix(taken.size());
   return taken;
 }
 
-// "a\0b" -> {"a", "b"}: arguments and names, which cannot hold a NUL.
+// Splits "a\0b" into {"a", "b"}: arguments and names, which cannot hold a NUL.
 inline std::vector<std::string> split_at_nul(std::string_view bytes) {
   std::vector<std::string> parts;
   while (!bytes.empty()) {
@@ -76,7 +77,7 @@ inline std::vector<std::string> split_at_nul(std::string_view bytes) {
   return parts;
 }
 
-// A file without a disk, for the readers that want a name.
+// A file in memory, for readers that need a name.
 class MemoryFile {
  public:
   MemoryFile()

@@ -1,6 +1,6 @@
-// Plain ids. Mode: 0 text, 1 and 2 raw ids of 2 and 4 bytes.
-#include "foreign/plain_ids.h"
+// Target: plain ids. Modes: 0 text, 1 and 2 raw ids of 2 and 4 bytes.
 #include "fuzz/fuzz.h"
+#include "interop/token_files.h"
 #include "unit/shard_support.h"
 
 namespace ql::fuzz {
@@ -14,9 +14,9 @@ shard::test::Documents read(unsigned mode, const std::string& name) {
   shard::test::ListSink sink;
   const shard::TokensDone ignored = [](std::int64_t) {};
   if (mode == 0) {
-    foreign::read_text_ids(input, vocabulary, sink, ignored);
+    interop::read_text_ids(input, vocabulary, sink, ignored);
   } else {
-    foreign::read_raw_ids(input, mode == 1 ? 2 : 4, vocabulary, sink, ignored);
+    interop::read_raw_ids(input, mode == 1 ? 2 : 4, vocabulary, sink, ignored);
   }
   for (const auto& document : sink.documents) {
     for (const shard::TokenId id : document) {
@@ -40,7 +40,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   ++taken_inputs;
   std::string text;
   const auto writer =
-      ql::foreign::make_token_writer("ids",
+      ql::interop::make_token_writer("ids",
                                      [&](const void* bytes, std::size_t count) {
                                        text.append(static_cast<const char*>(bytes), count);
                                      },

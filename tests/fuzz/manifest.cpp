@@ -1,19 +1,18 @@
-// ql-manifest(5), and where the names in it lead. Mode bit 0: the checksum is repaired.
+// Target: ql-manifest(5), and the files that its names lead to. With mode bit 0 the checksum is
+// repaired.
 #include "shard/manifest.h"
-
+#include "base/bytes.h"
 #include "base/file.h"
-#include "base/hash.h"
 #include "base/rows.h"
 #include "fuzz/fuzz.h"
-#include "shard/pack_summary.h"
 #include "unit/scratch.h"
 
 namespace ql::fuzz {
 
 namespace {
 
-// A folder with links that stay inside, lead out, and lead nowhere, beside a file outside. Names
-// have to stay inside, wherever their links lead.
+// A folder with links that stay inside, lead out, and lead nowhere, and a file outside of it. Names
+// must stay inside, wherever their links lead.
 class Place {
  public:
   Place() {

@@ -1,10 +1,9 @@
-// model.json of ql-checkpoint(5), presets and the public code's config.json. Mode: 0, 1, 2 in this
-// order. Behind a NUL, overrides of a preset follow, as of --set.
+// Target: model.json of ql-checkpoint(5), presets and the public code's config.json, in modes 0, 1
+// and 2. After a NUL, overrides of a preset follow, as for --set.
 #include "fuzz/fuzz.h"
 #include "net/context.h"
 #include "net/cost.h"
 #include "net/model_file.h"
-#include "net/public_config_internal.h"
 
 namespace ql::fuzz {
 

@@ -1,5 +1,5 @@
-// Command lines of qltok, qlbin, qlctx and a table with every kind of option; arguments end with a
-// NUL.
+// Target: command lines of qltok, qlbin, qlctx and of a table with every kind of option. Arguments
+// end with a NUL.
 #include "base/options.h"
 
 #include "fuzz/fuzz.h"
@@ -10,7 +10,7 @@ namespace ql::fuzz {
 
 namespace {
 
-// The getters promise not to fail because of what was typed.
+// The getters must not fail for any accepted command line.
 void read(const Options& options, const Option& option) {
   const std::string& name = option.name;
   options.given(name);
@@ -51,7 +51,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     options.resolved();
     ++taken_inputs;
   } catch (const ql::UsageError&) {
-    // The only exception that a command line may cause.
+    // This is the only exception that a command line may cause.
   }
   return 0;
 }

@@ -1,3 +1,5 @@
+// Implements the repair of checksums in frames, streams and JSON.
+
 #include "fuzz/repair.h"
 
 #include <zstd.h>
@@ -6,10 +8,9 @@
 #include <memory>
 #include <optional>
 
-#include "base/hash.h"
-#include "base/little_endian.h"
-#include "shard/token_stream_format.h"
-#include "shard/zstd_frame_internal.h"
+#include "base/bytes.h"
+#include "shard/token_stream.h"
+#include "shard/zstd_frame.h"
 
 namespace ql::fuzz {
 
@@ -17,10 +18,10 @@ namespace {
 
 constexpr std::size_t kChecksumBytes = 4;
 
-// Nothing when the frame is none, even with any checksum, or its content is too long to look at.
+// Returns nothing for bytes that are not a frame, even with any checksum, and for too long content.
 std::optional<std::string> content_of(std::string_view frame) {
   constexpr std::size_t kLongest = std::size_t{4} << 20;
-  // ZSTD_d_forceIgnoreChecksum, which has no stable name.
+  // This is ZSTD_d_forceIgnoreChecksum, which has no stable name.
   constexpr auto kIgnoreChecksum = ZSTD_d_experimentalParam3;
   const std::size_t size = stated_size(frame);
   if (size > kLongest) return std::nullopt;

@@ -1,10 +1,10 @@
-// Takes libFuzzer's place where the compiler has none, and in the tests. It gives a target every
-// file of the folders that are named, first whole, then with damage of many kinds, and fails when
-// the target refuses all of them.
+// Replaces libFuzzer where the compiler has none, and in the tests. It gives a target every file of
+// the named folders, first intact, then with many kinds of damage, and fails when the target
+// refuses all of them.
 //
-//   fuzz_TARGET [-runs=N] FOLDER...      N damaged variants of each file, 100 unless given
+//   fuzz_TARGET [-runs=N] FOLDER...      N damaged variants of each file, by default 100
 //
-// An input that ends the program is left in ./finding.
+// An input that ends the program is saved as ./finding.
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -24,9 +24,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const std::string* g_input = nullptr;  // the one that the target has now
+const std::string* g_input = nullptr;  // the target's current input
 
-// Called in a broken program: does no more than writing.
+// This is called in a broken program, so it only writes.
 void leave_finding() {
   if (g_input == nullptr) return;
   const int file = ::open("finding", O_WRONLY | O_CREAT | O_TRUNC, 0600);
@@ -44,13 +44,13 @@ void leave_finding() {
 void prepare() {
   std::signal(SIGABRT, end_with_finding);
 #ifdef QL_SANITIZED
-  // A sanitizer tells about other signals itself, and reserves terabytes of addresses.
+  // A sanitizer reports other signals itself, and reserves terabytes of addresses.
   __sanitizer_set_death_callback(leave_finding);
 #else
   for (const int signal_number : {SIGSEGV, SIGFPE, SIGBUS, SIGILL}) {
     std::signal(signal_number, end_with_finding);
   }
-  // This works as libFuzzer's -malloc_limit_mb: a size in a file that is believed becomes a
+  // This acts like libFuzzer's -malloc_limit_mb: a parser that trusts a size in a file gets
   // std::bad_alloc.
   constexpr rlim_t kBytes = rlim_t{8} << 30;
   const rlimit limit = {kBytes, kBytes};
@@ -83,7 +83,7 @@ int main(int argc, char** argv) {
   std::size_t inputs = 0;
   prepare();
   give("");
-  ql::fuzz::taken_inputs = 0;  // nothing is good input for some parsers
+  ql::fuzz::taken_inputs = 0;  // an empty input is valid for some parsers
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
     if (argument.rfind("-runs=", 0) == 0) {
@@ -94,7 +94,7 @@ int main(int argc, char** argv) {
       const std::string bytes = ql::test::slurp(file);
       give(bytes);
       if (bytes.empty()) continue;
-      // The file's name decides: a corpus that grows changes nothing for the others.
+      // The seed is the file's name, so a growing corpus changes nothing for the other files.
       unsigned seed = 1;
       for (const char letter : file.filename().string()) seed = seed * 31 + (letter & 0xFF);
       ql::test::Damage damage(seed);

@@ -1,8 +1,7 @@
-// Safetensors files of anybody. Mode: 0 the bytes are the file; n > 0 they are the header, which
-// gets its length before and 4 * (n - 1) bytes of tensors behind it.
+// Target: safetensors files of any program. Modes: 0 the bytes are the file; n > 0 they are the
+// header, which gets its length in front and 4 * (n - 1) bytes of tensors after it.
 #include "weights/safetensors.h"
-
-#include "base/little_endian.h"
+#include "base/bytes.h"
 #include "fuzz/fuzz.h"
 
 namespace ql::fuzz {

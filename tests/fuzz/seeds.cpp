@@ -1,15 +1,14 @@
-// Writes the files that fuzzing starts from: FOLDER/TARGET/NAME. Small ones, one for each thing
-// that a format can hold.
+// Writes the files that fuzzing starts from: FOLDER/TARGET/NAME. They are small, one for each
+// feature of a format.
 //
 //   fuzz_seeds FOLDER
 #include <cstdio>
 
-#include "base/little_endian.h"
-#include "foreign/export_tokens.h"
+#include "base/bytes.h"
 #include "fuzz/fuzz.h"
+#include "interop/token_files.h"
 #include "net/model_file.h"
-#include "shard/zstd_frame_internal.h"
-#include "text/base64_internal.h"
+#include "shard/zstd_frame.h"
 #include "text/vocabulary_builder.h"
 #include "unit/shard_support.h"
 
@@ -26,7 +25,7 @@ class Seeds {
     fs::create_directories(folder_ / target);
     spill(folder_ / target / name, bytes);
   }
-  // The same with each of these modes in front.
+  // Adds the same bytes with each of these modes in front.
   void add(const std::string& target, const std::string& name, const std::string& modes,
            const std::string& bytes) const {
     for (const char mode : modes) add(target, name + "-" + std::to_string(int{mode}), mode + bytes);
@@ -44,42 +43,42 @@ std::string le64(std::uint64_t number) {
   return bytes;
 }
 
-// A file that qlbin export makes of packed data: NAME + `end`.
-std::string exported(const fs::path& data, ql::foreign::Format format, const std::string& end) {
+// Returns a file that qlbin export makes of packed data: NAME + `end`.
+std::string exported(const fs::path& data, ql::interop::Format format, const std::string& end) {
   const ql::test::ScratchFolder scratch;
-  ql::shard::JoinedData joined({data.string()});
-  ql::foreign::ExportOptions options;
+  ql::shard::MultiReader joined({data.string()});
+  ql::interop::ExportOptions options;
   options.format = format;
   export_tokens(joined, scratch / "name", options, [](std::int64_t) {});
   return slurp(scratch / "name" / ("name" + end));
 }
 
-// Megatron's two files as one input.
+// Joins Megatron's two files to one input.
 std::string pair_of(const std::string& index, const std::string& tokens) {
   std::string bytes;
   ql::append_little_endian(bytes, static_cast<std::uint16_t>(index.size()));
   return bytes + index + tokens;
 }
 
-void add_foreign(const Seeds& seeds, const std::string& name, const fs::path& data) {
-  using ql::foreign::Format;
-  seeds.add("foreign", name + "-llmc", std::string("\0\10", 2),
+void add_interop(const Seeds& seeds, const std::string& name, const fs::path& data) {
+  using ql::interop::Format;
+  seeds.add("interop", name + "-llmc", std::string("\0\10", 2),
             exported(data, Format::kLlmc, "_000000.bin"));
-  seeds.add("foreign", name + "-megatron", "\3",
+  seeds.add("interop", name + "-megatron", "\3",
             pair_of(exported(data, Format::kMegatron, ".idx"),
                     exported(data, Format::kMegatron, ".bin")));
 }
 
-void add_foreign(const Seeds& seeds) {
-  // The ids have 2 or 4 bytes. Two of the former are an eos.
-  seeds.add("foreign", "ids", "\1\2\5\6\11\12\21\31", std::string("\1\0\0\0\2\0\0\0", 8));
-  // One token of each width that qlbin export does not write.
+void add_interop(const Seeds& seeds) {
+  // The ids have 2 or 4 bytes. Two of the ids with 2 bytes are an eos.
+  seeds.add("interop", "ids", "\1\2\5\6\11\12\21\31", std::string("\1\0\0\0\2\0\0\0", 8));
+  // The types include the widths that qlbin export does not write, with one token each.
   for (const auto& [type, width] : std::vector<std::pair<char, int>>{{1, 1}, {3, 2}, {5, 8}}) {
     const std::string index = std::string("MMIDIDX\0\0", 9) + le64(1) + type + le64(1) + le64(2) +
                               std::string("\1\0\0\0", 4) + le64(0) + le64(0) + le64(1);
     std::string token(static_cast<std::size_t>(width), '\0');
     token[0] = 7;
-    seeds.add("foreign", "type-" + std::to_string(int{type}), "\3", pair_of(index, token));
+    seeds.add("interop", "type-" + std::to_string(int{type}), "\3", pair_of(index, token));
   }
 }
 
@@ -103,14 +102,14 @@ void add_data(const Seeds& seeds) {
               std::string("\1\0\0\0\2\0\0\0", 8));
     seeds.add("manifest", name, kRawAndRepaired, slurp(folder / "manifest.json"));
     seeds.add("document_starts", name, kRawAndRepaired, le64(8) + slurp(folder / "documents.zst"));
-    add_foreign(seeds, name, folder);
+    add_interop(seeds, name, folder);
   }
   seeds.add("token_stream", "empty", kRawAndRepaired, stream_of({}, header_of(3), std::nullopt));
   seeds.add("document_starts", "content", "\2", le64(100) + le64(0) + le64(7) + le64(99));
   seeds.add("document_starts", "claim", "\4", le64(100) + le64(1) + "(\xB5/\xFD");
   seeds.add("ids", "text", std::string(1, '\0'), "1 2 3\n4\r\n\n49999");
   seeds.add("ids", "raw", "\1\2", std::string("\1\0\0\0\2\0\0\0", 8));
-  add_foreign(seeds);
+  add_interop(seeds);
 }
 
 void add_vocabularies(const Seeds& seeds) {
@@ -132,7 +131,8 @@ void add_vocabularies(const Seeds& seeds) {
     const ql::Json json = ql::parse_json(built.vocabulary.to_text(ql::Json::object()), "v.json");
     seeds.add("vocabulary", ql::to_text(type), kRawAndRepaired, ql::dump_json(json));
     if (type == TokenType::kSentencePiece) {
-      seeds.add("vocabulary", "model", "\2\3", *base64_decode(json["model"].get<std::string>()));
+      seeds.add("vocabulary", "model", "\2\3",
+                *ql::base64_decode(json["model"].get<std::string>()));
     }
   }
   seeds.add("vocabulary", "list", "\3\7", "<S> 3\nthe 17\r\n<unk>\n\\xC3\n");
@@ -191,7 +191,7 @@ void add_training(const Seeds& seeds) {
   const std::string rest = R"("since_log":{"steps":4,"loss_sum":25.1,"gradient_norm_sum":1e-300},)"
                            R"("data":{"name":"data","hash":"abc","tokens":5000},)"
                            R"("validation":{"name":"valid","hash":"","tokens":0}})";
-  // One is as it was before there were these keys, the other as it is now.
+  // One state lacks the newer keys, the other has them.
   seeds.add("training_state", "old", counts + rest);
   seeds.add("training_state", "new",
             counts +

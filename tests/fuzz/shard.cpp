@@ -1,8 +1,7 @@
-// ql-shard(5): seek table and frames. Mode: 0 the bytes are the file; 1 they are frames, whose
-// checksums are repaired, and get a seek table; 2 they are the content of one frame. Mode bit 2:
-// ids of 4 bytes.
-#include "shard/shard_reader_internal.h"
-
+// Target: ql-shard(5), seek table and frames. Modes: 0 the bytes are the file; 1 they are frames,
+// whose checksums are repaired, and get a seek table; 2 they are the content of one frame. Mode bit
+// 2: ids of 4 bytes.
+#include "shard/shard.h"
 #include "fuzz/fuzz.h"
 #include "fuzz/repair.h"
 #include "unit/shard_support.h"
@@ -37,7 +36,7 @@ std::string file_of(const Input& input) {
   }
 }
 
-// The tokens as the seek table counts them: what a manifest would say.
+// Returns the number of tokens in the seek table, which a manifest would state.
 std::int64_t count_tokens(const fs::path& path, int bytes_per_id) {
   std::int64_t bytes = 0;
   for (const SeekEntry& entry : shard::read_seek_table(RandomAccessFile(path), "shard")) {

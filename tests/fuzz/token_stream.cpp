@@ -1,4 +1,4 @@
-// ql-token-stream(5). Mode bit 0: checksums are repaired.
+// Target: ql-token-stream(5). With mode bit 0 checksums are repaired.
 #include "fuzz/fuzz.h"
 #include "fuzz/repair.h"
 #include "unit/shard_support.h"

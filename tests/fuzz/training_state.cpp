@@ -1,4 +1,4 @@
-// The state of a training: "state" in state.json of ql-checkpoint(5).
+// Target: the state of a training, "state" in state.json of ql-checkpoint(5).
 #include "train/state.h"
 
 #include "fuzz/fuzz.h"

@@ -1,14 +1,13 @@
-// ql-vocabulary(5), and text through what was accepted. Mode: 0 the file; 1 the file, whose
-// hash is repaired; 2 a SentencePiece model, which gets the file that belongs to it; 3 a vocabulary
+// Target: ql-vocabulary(5), and text through accepted vocabularies. Modes: 0 the file; 1 the file,
+// whose hash is repaired; 2 a SentencePiece model, which gets its vocabulary file; 3 a vocabulary
 // of another program; 7 a list of pieces.
-#include "text/vocabulary.h"
-
 #include <utility>
 
 #include "fuzz/fuzz.h"
 #include "fuzz/repair.h"
 #include "text/decoder.h"
-#include "text/line_encoder.h"
+#include "text/encoder.h"
+#include "text/vocabulary.h"
 #include "text/vocabulary_import.h"
 
 namespace ql::fuzz {
@@ -17,7 +16,7 @@ namespace {
 
 using text::Vocabulary;
 
-// The hash follows from the content once it is read; the message about a wrong one tells it.
+// The hash follows from the content, and the message about a wrong hash states the right one.
 std::string repaired(std::string json) {
   constexpr std::string_view kBefore = "but the content has ";
   try {
@@ -79,7 +78,7 @@ void check(const Vocabulary& vocabulary) {
                     unknowns);
     encoder->encode_line_end(ids, unknowns);
   });
-  // Text outside of the vocabulary leaves ids unfinished.
+  // An error for text outside of the vocabulary leaves ids incomplete.
   if (!encoded) ids.clear();
   for (const text::TokenId id : ids) require(id < vocabulary.size(), "ids are in the vocabulary");
   for (text::TokenId id = 0; id < vocabulary.size(); ++id) {

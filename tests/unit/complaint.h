@@ -1,4 +1,4 @@
-// Catches what a call throws, for tests that look at the message.
+// Catches the exception of a call, for tests that check its message.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace ql::test {
 
-// The message of the exception of this kind that `function` throws, "" when it throws none.
+// Returns the message of the exception of this kind that `function` throws, "" if it throws none.
 template <typename Kind = Error, typename Function>
 std::string complaint(const Function& function) {
   try {

@@ -1,5 +1,5 @@
-// Damages files as it happens on their way: bits flip, ends are lost, blocks are lost, doubled,
-// exchanged or overwritten. No reader may take a damaged file for a good one.
+// Damages files as in transport: bits flip, ends are lost, blocks are lost, doubled, exchanged or
+// overwritten. No reader may accept a damaged file as a good one.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,8 @@
 
 namespace ql::test {
 
-// A test damages each file so often: `ordinary` times, or QL_DAMAGE_ROUNDS times when that is set.
+// Returns how often a test damages each file: `ordinary` times, or QL_DAMAGE_ROUNDS times if that
+// is set.
 inline int damage_rounds(int ordinary) {
   const char* rounds = std::getenv("QL_DAMAGE_ROUNDS");
   return rounds == nullptr ? ordinary : std::atoi(rounds);
@@ -22,8 +23,8 @@ class Damage {
  public:
   explicit Damage(unsigned seed) : random_(seed) {}
 
-  // Something else than `good`, which must not be empty. Two of three times one bit is flipped or
-  // the end is cut off.
+  // Returns a text that differs from `good`, which must not be empty. Two of three times one bit is
+  // flipped or the end is cut off.
   std::string operator()(const std::string& good) {
     std::string bytes = good;
     while (bytes == good) spoil(bytes);
@@ -32,7 +33,7 @@ class Damage {
 
  private:
   std::size_t below(std::size_t limit) { return random_() % limit; }
-  // A length up to `limit`, mostly short.
+  // Returns a length up to `limit`, mostly short.
   std::size_t length(std::size_t limit) {
     return 1 + below(std::min(limit, below(2) == 0 ? std::size_t{8} : limit));
   }

@@ -1,5 +1,5 @@
-// Networks of all the family for the tests of lib/nn, drawn at random with a fixed seed: whatever
-// their keys can say, at many lengths.
+// Networks of all the family for the tests of lib/nn, drawn at random with a fixed seed, with all
+// values of their keys, at many lengths.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace ql::test {
 
-// Networks each of which has an edge of its own.
+// Returns networks each of which has an edge case of its own.
 inline std::vector<net::Network> edge_cases() {
   std::vector<net::Network> all;
   const auto add = [&](net::Architecture architecture, std::vector<std::int64_t> scales,
@@ -25,7 +25,7 @@ inline std::vector<net::Network> edge_cases() {
   add(kQl, {2, 1}, 1, {4, 4, 0});      // all lengths are equal
   add(kQl, {1, 1}, 0, {4, 12, 0});     // scale 2 computes old states again; no output layers
   add(kQl, {1, 1}, 1, {8, 4, 0});      // the memory is shorter than the segment
-  add(kQl, {2, 1}, 1, {8, 0, 0});      // there is a memory at scale 2 alone
+  add(kQl, {2, 1}, 1, {8, 0, 0});      // there is a memory only at scale 2
   add(kQl, {1, 2, 1}, 1, {4, 4, 0});   // three scales
   add(kQl, {1, 1, 1}, 2, {8, 16, 0});  // three scales and a long memory
   add(kQl, {1, 1}, 1, {8, 24, 0}, 4);
@@ -63,7 +63,7 @@ class Draw {
   }
   bool coin() { return up_to(1) == 1; }
 
-  // Any architecture, scales, rate and lengths.
+  // Draws any architecture, scales, rate and lengths.
   net::Network shape() {
     const auto architecture = static_cast<net::Architecture>(up_to(4));
     const bool scaled = has_scales(architecture);
@@ -131,7 +131,7 @@ class Draw {
   std::mt19937 generator_;
 };
 
-// Draws `of_each_edge` networks for every edge case, twice as many where there are more pools, and
+// Draws `of_each_edge` networks for every edge case, twice as many if there are more pools, and
 // `others` of other shapes.
 inline std::vector<net::Network> drawn_networks(std::uint32_t seed, int of_each_edge, int others) {
   Draw draw(seed);

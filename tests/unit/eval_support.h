@@ -21,7 +21,7 @@ inline Ids random_ids(std::int64_t count, std::int64_t vocab_size) {
   return {data, data + count};
 }
 
-// The source keeps a copy of the ids.
+// Returns a source that keeps a copy of the ids.
 inline TokenSource source_from(const Ids& ids,
                                std::function<const std::vector<std::int64_t>&()> documents = {}) {
   return {"ids", static_cast<std::int64_t>(ids.size()),

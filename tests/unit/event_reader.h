@@ -1,5 +1,5 @@
-// Reads event files back, written from the descriptions of TFRecord, of protocol buffers' encoding
-// and of event.proto. Shares nothing with the writer: its checksum goes bit by bit.
+// Reads event files, written from the descriptions of TFRecord, of protocol buffers' encoding and
+// of event.proto. Shares nothing with the writer: its checksum goes bit by bit.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ inline std::uint32_t crc32c_bit_by_bit(std::string_view data) {
   return ~crc;
 }
 
-// Takes what was read off the front of its bytes.
+// Takes the read bytes off the front.
 class EventBytes {
  public:
   explicit EventBytes(std::string_view bytes) : bytes_(bytes) {}
@@ -45,7 +45,7 @@ class EventBytes {
     bytes_.remove_prefix(count);
     return front;
   }
-  // A fixed number of bytes, the lowest first.
+  // Reads a fixed number of bytes, the lowest first.
   std::uint64_t fixed(std::size_t count) {
     std::uint64_t number = 0;
     const std::string_view front = take(count);
@@ -134,7 +134,7 @@ inline ReadEvent read_event(std::string_view message) {
   return event;
 }
 
-// Reads all whole records, as a loader does. It leaves a last one alone that is cut off; a wrong
+// Reads all complete records, as a loader does. It ignores a last one that is cut off; a wrong
 // checksum is an error.
 inline std::vector<ReadEvent> read_events(std::string_view file) {
   constexpr std::size_t kFrame = 8 + 4 + 4;

@@ -1,7 +1,7 @@
-// Float32 results of our own kernels are held to what ATen's operations make of the same float32
-// numbers, and both to float64. How far rounding carries depends on the problem (a layer norm over
-// two numbers may make a thousandfold of it) and its order on the processor, so that a fixed
-// tolerance is too wide for most cases and luck for some.
+// Checks float32 results of our own kernels: their error against float64 is compared with that of
+// ATen's operations on the same float32 values. How much rounding matters depends on the problem (a
+// layer norm over two elements may amplify it a thousandfold) and on the order of sums on the
+// processor, so that a fixed tolerance would be too wide for most cases and fail by chance in some.
 #pragma once
 
 #include <cstddef>
@@ -15,15 +15,15 @@ namespace ql::test {
 
 using Tensors = std::vector<at::Tensor>;
 
-// Our error may be so many times ATen's.
+// Our error may be this many times ATen's.
 inline constexpr double kErrorFactor = 4;
-// And no error matters below so many units of the last place of the largest number.
+// Errors below this many units of the last place of the largest value do not matter.
 inline constexpr double kLeastError = 8;
-// ATen's error is the largest of so many runs, whose inputs are moved by a rounding: in one run
+// ATen's error is the largest of this many runs, whose inputs are moved by a rounding: in one run
 // errors may cancel by chance.
 inline constexpr int kRuns = 6;
 
-// Moves every number by a unit of its last place, up or down.
+// Moves every element by a unit of its last place, up or down.
 inline at::Tensor moved_by_rounding(const at::Tensor& tensor) {
   const at::Tensor signs = at::randint(2, tensor.sizes(), tensor.options()).mul_(2).sub_(1);
   return tensor * (1 + signs * std::numeric_limits<float>::epsilon());
@@ -33,8 +33,8 @@ inline double largest_error(const at::Tensor& found, const at::Tensor& exact) {
   return (found.to(at::kDouble) - exact).abs().max().item<double>();
 }
 
-// Own and Operations make tensors, some of them perhaps undefined, from float32 inputs;
-// Operations also from float64 ones.
+// Own and Operations make tensors, some of them perhaps undefined, from float32 inputs; Operations
+// also from float64 ones.
 template <typename Own, typename Operations>
 void check_float32(const Tensors& inputs, const Own& own, const Operations& operations) {
   Tensors narrow, wide;

@@ -8,7 +8,7 @@
 
 namespace ql::net::testing {
 
-// Layers only: what lengths depend on.
+// Makes networks of layers only, on which the lengths depend.
 inline Network make_network(Architecture architecture, std::vector<std::int64_t> scales,
                             std::int64_t output_layers = 0, std::int64_t rate = 2) {
   Network network;

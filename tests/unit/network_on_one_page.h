@@ -1,7 +1,7 @@
 // The network on one page: all that the family computes, from the tokens of a stream to their
-// losses, in double precision. Tests hold the library to it, and readers of the papers can check it
-// from top to bottom. It reads one stream by plain operations. With the library it shares no more
-// than the names of the keys (net/network.h) and of the places of dropout.
+// losses, in double precision. Tests compare the library with it, and readers of the papers can
+// check it from top to bottom. It reads one stream by plain operations. It shares with the library
+// only the names of the keys (net/network.h) and of the places of dropout.
 //
 // Figures and sections without a name are those of the Transformer-QL paper. XL is Transformer-XL
 // (Dai et al., 2019) with its public code, CT the Compressive Transformer (Rae et al., 2020).
@@ -29,7 +29,7 @@ struct NetworkOnOnePage {
 
   net::Network network;
   std::map<std::string, Tensor> weights;  // float64, by their names in a checkpoint
-  // Training replaces numbers of `x` by zeros. At kDroppath `x` holds the weights of the scales.
+  // Training replaces elements of `x` by zeros. At kDroppath `x` holds the weights of the scales.
   std::function<Tensor(const Tensor& x, Site site, Int step)> dropout = {};
 
   struct Reading {
@@ -37,7 +37,7 @@ struct NetworkOnOnePage {
     Tensor reconstruction;  // [steps], the auxiliary loss (CT, section 3.2)
   };
 
-  // Figure 2e: reads on in a stream by whole segments. `documents` are the tokens at which
+  // Figure 2e: reads on in a stream by complete segments. `documents` are the tokens at which
   // documents start, counted from the beginning of the stream.
   Reading read(const net::Lengths& lengths, const Ints& tokens, const Ints& documents = {}) {
     recurrent = network.architecture != net::Architecture::kMultiScale &&
@@ -63,7 +63,7 @@ struct NetworkOnOnePage {
         }
         const Tensor window =
             join("scale" + std::to_string(scale), s, newest_of(s, shift), n_m, shift);
-        // Line 16: every token takes the newest state that covers no later token, and zeros where
+        // Line 16: every token takes the newest state that covers no later token, and zeros if
         // there is none. The memory is that before its shift.
         const Tensor seen =
             at::arange(begin, begin + n_s).unsqueeze(1).ge(newest_of(window, shift));
@@ -94,7 +94,7 @@ struct NetworkOnOnePage {
     return map == weights.end() ? s : at::linear(s, map->second);
   }
 
-  // The distances as vectors of every width.
+  // Encodes the distances as vectors of every width.
   void draw_sinusoids(Int count) {
     Ints widths = network.scale_widths;
     if (widths.empty()) widths = {network.d_model};
@@ -107,7 +107,7 @@ struct NetworkOnOnePage {
     }
   }
 
-  // The number of states in the longest window of all layers.
+  // Returns the number of states in the longest window of all layers.
   Int longest_window(const net::Lengths& lengths) const {
     Int n_w = n_cm + lengths.memory + n_s, longest = n_w;
     if (!network.query_only_pooling) return longest;
@@ -143,9 +143,9 @@ struct NetworkOnOnePage {
            at::log_softmax(logits(output, cluster), 0)[target - begin_of(cluster)];
   }
 
-  // Figure 2b: a Transformer-XL layer. With pre_lnorm the norms stand before attention and
-  // feed-forward, and memories keep the states as they were.
-  // The keys of the segment are those of `finer`, if it is given.
+  // Figure 2b: a Transformer-XL layer. With pre_lnorm the norms come before attention and
+  // feed-forward, and memories keep the states before the norm. The keys of the segment are those
+  // of `finer`, if it is given.
   Tensor run_layer(const Tensor& s, Int n_m, Int shift, const Tensor& finer = {}) {
     const bool before = network.pre_lnorm;
     const std::string place = std::to_string(layer);
@@ -165,9 +165,9 @@ struct NetworkOnOnePage {
     return x;
   }
 
-  // XL, section 3.3: states attend to the window at whose end they stand, `apart` places from one
-  // to the next. `usage` becomes the share that each state of the window has in this on average. h
-  // counts heads, i queries, j keys.
+  // XL, section 3.3: states attend to the window, at whose end they are, `apart` places from one to
+  // the next. `usage` becomes the share of attention that each state of the window gets on average.
+  // h counts heads, i queries, j keys.
   Tensor attend(const Tensor& window, const Tensor& states, Int apart, Tensor& usage) const {
     const Int n_w = window.size(0), heads = network.n_head, count = states.size(0);
     const Int memory = n_w - count * apart;
@@ -194,7 +194,7 @@ struct NetworkOnOnePage {
     Tensor share;                                        // [h, i, j]
     if (network.attention == net::Attention::kLinear) {  // Katharopoulos et al. (2020)
       const auto feature = [](const Tensor& x) { return at::elu(x) + 1; };
-      const Tensor place = r.flip(0);  // Features know places from the window's end, not distances.
+      const Tensor place = r.flip(0);  // Features use places from the window's end, not distances.
       const Tensor of_queries = feature(q + u + place.index({places}));
       share = at::einsum("ihn,jhn->hij", {of_queries, feature(k + v + place)});
       share = share.masked_fill(hidden, 0);
@@ -248,7 +248,7 @@ struct NetworkOnOnePage {
     return begin + n_s - 1 - at::arange(states.size(0) - 1, -1, -1) * (n_s / shift);
   }
 
-  // reset_memory_at_documents: states that cover no token of the document at hand become zeros,
+  // reset_memory_at_documents: states that cover no token of the current document become zeros,
   // unless a step inside the document made them.
   void forget_other_documents(const Ints& documents) {
     Int document = 0;
@@ -273,7 +273,7 @@ struct NetworkOnOnePage {
     return at::einsum("abi,kib->ka", {weight("compress.weight"), groups}) + weight("compress.bias");
   }
 
-  // Returns which states become one [count, rate]: neighbours or, dilated, states far apart.
+  // Returns the states that become one [count, rate]: neighbours or, dilated, states far apart.
   Tensor groups_of(Int states) const {
     return network.pool == net::Pool::kDilatedConvolution
                ? at::arange(states).view({network.rate, -1}).t()
@@ -281,7 +281,7 @@ struct NetworkOnOnePage {
   }
 
   // CT, algorithm 1: the n_s oldest states of memory and segment are compressed into a second
-  // memory. Those that are chosen or made from all over them count as covering all of them.
+  // memory. If they are chosen or made from all over them, they count as covering all of them.
   void compress_memory(const std::string& place, const Tensor& s, const Tensor& recent,
                        const Tensor& usage) {
     const Tensor old = recent.narrow(0, 0, n_s).detach(), compressed = compress(old, usage);
@@ -291,7 +291,7 @@ struct NetworkOnOnePage {
     if (!neighbours) newest = newest.max().expand_as(newest);
     join(place, compressed, newest, n_cm, newest.size(0));
     if (!network.learns_compression()) return;
-    Tensor difference;  // section 3.2: do they stand for the old ones?
+    Tensor difference;  // section 3.2: the error of the compressed states
     if (network.compression_loss == net::CompressionLoss::kAutoEncoding) {
       difference = at::einsum("abi,ka->kib", {weight("decompress.weight"), compressed}) +
                    weight("decompress.bias") - old.index({groups_of(n_s)});
@@ -326,8 +326,8 @@ struct NetworkOnOnePage {
            weight(of + ".layer_norm.bias");
   }
 
-  // Adaptive input and softmax (Baevski and Auli, 2019), as XL's code has them: the vocabulary is
-  // cut into clusters, which share one table with div_val 1, else have their own.
+  // Adaptive input and softmax (Baevski and Auli, 2019) as in XL's code: the vocabulary is cut into
+  // clusters, which share one table with div_val 1, else have their own.
   Int begin_of(Int cluster) const {
     const auto cutoffs = static_cast<Int>(network.cutoffs.size());
     return cluster == 0 ? 0 : cluster > cutoffs ? network.vocab_size : network.cutoffs[cluster - 1];
@@ -354,7 +354,7 @@ struct NetworkOnOnePage {
     return projection == weights.end() ? output : at::mv(projection->second.t(), output);
   }
 
-  const Tensor& weight(const std::string& name) const {  // of the layer at hand
+  const Tensor& weight(const std::string& name) const {  // of the current layer
     return weights.at("layers." + std::to_string(layer) + "." + name);
   }
   Tensor linear(const std::string& name, const Tensor& x) const {

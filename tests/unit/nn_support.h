@@ -1,5 +1,5 @@
-// Networks, weights and streams for the tests of lib/nn, and the model that reads the streams. All
-// tests that compare what a model computes of a stream call it here.
+// Networks, weights and streams for the tests of lib/nn, and the functions by which all tests that
+// compare the model's output for a stream run it.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -13,17 +13,17 @@
 
 #include "net/geometry.h"
 #include "net/network.h"
-#include "nn/model_at_lengths.h"
+#include "nn/model.h"
 
 namespace ql::test {
 
-// For tables of networks.
+// Short names for tables of networks.
 constexpr auto kQl = net::Architecture::kTransformerQl;
 constexpr auto kXl = net::Architecture::kTransformerXl;
 constexpr auto kMultiScale = net::Architecture::kMultiScale;
 constexpr auto kCompressive = net::Architecture::kCompressive;
 
-// A small network with every probability 0; change what the test is about.
+// Returns a small network with every probability 0; a test changes the keys that it is about.
 inline net::Network small_network(net::Architecture architecture, std::vector<std::int64_t> scales,
                                   std::int64_t output_layers, net::Lengths lengths) {
   net::Network network;
@@ -44,7 +44,7 @@ inline nn::Model random_model(const net::Network& network, std::uint64_t seed,
                               at::ScalarType type = at::kDouble) {
   nn::Model model(network, type);
   model.initialise(seed);
-  // Biases of linear layers start at zero; tests want every parameter to matter.
+  // Biases of linear layers start at zero; tests need every parameter to matter.
   const at::NoGradGuard no_grad;
   std::uint64_t step = 0;
   for (const nn::NamedTensor& parameter : model.parameters()) {
@@ -60,7 +60,7 @@ inline nn::Model random_model(const net::Network& network, std::uint64_t seed,
   return model;
 }
 
-// Tokens [batch, length] that depend on the seed alone.
+// Returns tokens [batch, length] that depend on the seed alone.
 inline at::Tensor random_tokens(std::int64_t batch, std::int64_t length, std::int64_t vocab_size,
                                 std::uint64_t seed) {
   at::Tensor tokens = at::empty({batch, length}, at::kLong);
@@ -76,15 +76,16 @@ inline at::Tensor random_tokens(std::int64_t batch, std::int64_t length, std::in
 // The tokens at which the documents of a stream start, in increasing order.
 using Starts = std::vector<std::int64_t>;
 
-// Counts the tokens of its document that stand before a token.
+// Counts the tokens of its document before a token.
 inline std::int64_t age_of(const Starts& starts, std::int64_t token) {
   const auto after = std::upper_bound(starts.begin(), starts.end(), token);
   return token - (after == starts.begin() ? 0 : *(after - 1));
 }
 
-// The states [streams, length, d_model] of streams that are read segment by segment from zero
-// memories; `starts` are those of each stream for a network that resets its memory at documents.
-// `step` is the first step's, and counts on. `reconstruction`, if given, gets every step's.
+// Returns the states [streams, length, d_model] of streams that are read segment by segment from
+// zero memories; `starts` are those of each stream for a network that resets its memory at
+// documents. `step` is that of the first segment, and counts on. `reconstruction`, if given, gets
+// every step's loss.
 inline at::Tensor read_states(const nn::Model& model, const net::Lengths& lengths,
                               const at::Tensor& tokens, const std::vector<Starts>& starts = {},
                               nn::StepOptions step = {},
@@ -93,8 +94,9 @@ inline at::Tensor read_states(const nn::Model& model, const net::Lengths& length
   nn::Memory memory = at_lengths.start_memory(tokens.size(0));
   std::vector<at::Tensor> states;
   for (std::int64_t begin = 0; begin < tokens.size(1); begin += lengths.segment, ++step.step) {
-    step.ages.clear();
-    for (const Starts& of_stream : starts) step.ages.push_back(age_of(of_stream, begin));
+    step.document_offsets.clear();
+    for (const Starts& of_stream : starts)
+      step.document_offsets.push_back(age_of(of_stream, begin));
     at::Tensor loss;
     states.push_back(
         at_lengths.forward(tokens.narrow(1, begin, lengths.segment), memory, step, &loss));
@@ -103,8 +105,8 @@ inline at::Tensor read_states(const nn::Model& model, const net::Lengths& length
   return at::cat(states, 1);
 }
 
-// The same [1, length, d_model] of one stream [1, length], layer by layer over so many segments at
-// a time.
+// Returns the same [1, length, d_model] of one stream [1, length], layer by layer over `segments`
+// segments at a time.
 inline at::Tensor read_layer_by_layer(const nn::Model& model, const net::Lengths& lengths,
                                       const at::Tensor& tokens, std::int64_t segments,
                                       const std::vector<Starts>& starts = {}) {
@@ -114,16 +116,17 @@ inline at::Tensor read_layer_by_layer(const nn::Model& model, const net::Lengths
   std::vector<at::Tensor> states;
   for (std::int64_t row = 0; row < rows.size(0); row += segments) {
     const std::int64_t count = std::min(segments, rows.size(0) - row);
-    std::vector<std::int64_t> ages;
+    std::vector<std::int64_t> document_offsets;
     for (std::int64_t i = row; !starts.empty() && i < row + count; ++i) {
-      ages.push_back(age_of(starts.front(), i * lengths.segment));
+      document_offsets.push_back(age_of(starts.front(), i * lengths.segment));
     }
-    states.push_back(at_lengths.forward_stream(rows.narrow(0, row, count), memory, ages));
+    states.push_back(
+        at_lengths.forward_stream(rows.narrow(0, row, count), memory, document_offsets));
   }
   return at::cat(states).flatten(0, 1).unsqueeze(0);
 }
 
-// The losses [streams, length] of streams read segment by segment from zero memories.
+// Returns the losses [streams, length] of streams read segment by segment from zero memories.
 inline at::Tensor read_streams(const nn::Model& model, const net::Lengths& lengths,
                                const at::Tensor& tokens, const at::Tensor& targets) {
   const at::NoGradGuard no_grad;

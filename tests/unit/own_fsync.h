@@ -1,5 +1,5 @@
-// Stands before the system's fsync(), so that tests can let something happen, or fail, while files
-// are put on the disk. For one source of a test program.
+// Replaces the system's fsync(), so that tests can act, or make it fail, while files are written to
+// the disk. For one source of a test program.
 #pragma once
 
 #include <sys/syscall.h>

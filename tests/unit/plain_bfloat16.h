@@ -5,8 +5,8 @@
 
 namespace ql::test {
 
-// While it lives, oneDNN takes no part: its products of bfloat16 end a process on processors that
-// say they can more than they can, as virtual ones do.
+// While it lives, oneDNN is not used: its products of bfloat16 end a process on processors, such as
+// virtual ones, that report instructions they do not have.
 class PlainBfloat16 {
  public:
   PlainBfloat16() : before_(at::globalContext().userEnabledMkldnn()) {

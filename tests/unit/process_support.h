@@ -27,7 +27,8 @@ inline int free_port() {
   return ntohs(address.sin_port);
 }
 
-// Calls `work` once for each of `size` ranks, side by side; what one of them throws is thrown.
+// Calls `work` once for each of `size` ranks, in parallel threads, and rethrows an exception of one
+// of them.
 inline void in_group(int size, const std::function<void(machine::ProcessGroup&)>& work,
                      std::chrono::seconds patience = std::chrono::seconds(60)) {
   LaunchedProcess process;

@@ -62,7 +62,7 @@ inline const ToolTable& plain_table() {
     Command only;
     only.positional = "INPUT [OUTPUT]";
     only.options = {make_option("level", 'l', OptionType::kInteger, "N",
-                                R"(Level; 'low' \ "high". .5 is no level.)", "3")};
+                                R"(Level; 'low' \ "high". .5 is not a level.)", "3")};
     return ToolTable{"qlone", "one thing well done", {only}};
   }();
   return table;

@@ -1,4 +1,4 @@
-// Helpers of the unit tests: a folder that goes away, and code that runs in a process of its own.
+// Helpers of the unit tests: a temporary folder, and code that runs in a separate process.
 #pragma once
 
 #include <fcntl.h>
@@ -33,7 +33,7 @@ class ScratchFolder {
   ScratchFolder& operator=(const ScratchFolder&) = delete;
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
-  // Counts its files and folders, hidden ones too.
+  // Counts its files and folders, including hidden ones.
   std::size_t entries() const {
     const std::filesystem::directory_iterator all(path_);
     return static_cast<std::size_t>(std::distance(begin(all), end(all)));
@@ -52,7 +52,7 @@ inline void spill(const std::filesystem::path& path, const std::string& text) {
   std::ofstream(path, std::ios::binary) << text;
 }
 
-// Tells how a child process ended and what it said.
+// The end of a child process and its output.
 struct Ending {
   int exit_code = -1;  // -1: killed
   int signal = 0;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/file.h"
+#include "base/stream.h"
 #include "shard/pack_writer.h"
 #include "shard/token_reader.h"
 #include "shard/token_stream.h"
@@ -83,7 +84,7 @@ inline std::string stream_of(const Documents& documents, const StreamHeader& hea
   return bytes;
 }
 
-// Keeps what it is sent.
+// Keeps the documents that it is sent.
 class ListSink : public TokenSink {
  public:
   void begin_document() override { begins_ = true; }

@@ -1,4 +1,4 @@
-// Lets a part of a test compute with another number of threads.
+// Runs a part of a test with another number of threads.
 #pragma once
 
 #include <ATen/Parallel.h>
@@ -7,7 +7,7 @@
 
 namespace ql::test {
 
-// Tensors have so many threads while it lives.
+// Tensors use this many threads while it lives.
 class SoManyThreads {
  public:
   explicit SoManyThreads(int threads) { machine::set_threads(threads); }

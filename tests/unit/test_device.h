@@ -1,4 +1,4 @@
-// The device that tests of what runs on any device run on: the CPU, or what QL_TEST_DEVICE names.
+// The device on which device-independent tests run: the CPU, or the one that QL_TEST_DEVICE names.
 #pragma once
 
 #include <c10/core/impl/DeviceGuardImplInterface.h>
@@ -14,7 +14,7 @@ inline c10::Device device(const machine::ProcessGroup* group = nullptr) {
   return machine::find_device(name == nullptr ? "cpu" : name, group);
 }
 
-// Tells whether so many processes can have a device each.
+// Returns true if this many processes can have a device each.
 inline bool has_devices(int count) {
   return device().is_cpu() ||
          c10::impl::getDeviceGuardImpl(c10::DeviceType::CUDA)->deviceCount() >= count;

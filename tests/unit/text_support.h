@@ -21,7 +21,7 @@ using Random = std::mt19937;
 
 inline std::size_t below(Random& random, std::size_t limit) { return random() % limit; }
 
-// `count` parts drawn from `parts`, with nothing between them.
+// Returns `count` parts drawn from `parts`, with nothing between them.
 inline std::string random_text(Random& random, const std::vector<std::string>& parts,
                                std::size_t count) {
   std::string text;
@@ -29,8 +29,8 @@ inline std::string random_text(Random& random, const std::vector<std::string>& p
   return text;
 }
 
-// All text types have to cope with these: blanks of all kinds, letters whose case is tricky, 1 to 4
-// bytes a letter, NUL, words that look like specials.
+// Returns parts that all text types have to handle: blanks of all kinds, letters whose case is
+// tricky, 1 to 4 bytes a letter, NUL, words that look like specials.
 inline std::vector<std::string> tricky_parts() {
   return {" ",      " ",    "\n",     "\n",   "\t",     "\r\n",    "\v",      "a",
           "the",    "B",    "É",      "İ",    "Σ",      "ΑΣ",      "ẞ",       "\xE2\x96\x81",
@@ -38,7 +38,7 @@ inline std::vector<std::string> tricky_parts() {
           "\u2028", "日本", " x ",    "\x1F", "\u3000", "\uFEFF"};
 }
 
-// The blanks of each kind, written down from the documentation.
+// Returns the blanks of each kind, written down from the documentation.
 inline std::vector<std::string> naive_blanks(Blanks blanks) {
   std::vector<std::string> all = {" ", "\t", "\n", "\v", "\f", "\r"};
   if (blanks == Blanks::kAscii) return all;
@@ -51,7 +51,7 @@ inline std::vector<std::string> naive_blanks(Blanks blanks) {
   return all;
 }
 
-// Returns the length of the blank that begins at text[position], 0 when there is none.
+// Returns the length of the blank that begins at text[position], 0 if there is none.
 inline std::size_t naive_blank_at(const std::string& text, std::size_t position, Blanks blanks) {
   static const std::vector<std::string> kAll[] = {naive_blanks(Blanks::kAscii),
                                                   naive_blanks(Blanks::kUnicode)};
@@ -74,7 +74,7 @@ inline std::vector<std::string> naive_words(const std::string& text, Blanks blan
   return words;
 }
 
-// True when every character that begins in the first `head` bytes is a blank.
+// Returns true if every character that begins in the first `head` bytes is a blank.
 inline bool naive_blank_head(const std::string& line, std::size_t head, Blanks blanks) {
   for (std::size_t i = 0; i < std::min(line.size(), head);) {
     const std::size_t blank = naive_blank_at(line, i, blanks);
@@ -84,7 +84,7 @@ inline bool naive_blank_head(const std::string& line, std::size_t head, Blanks b
   return true;
 }
 
-// A tricky text with, now and then, a line much longer than LineHead bytes.
+// Returns a tricky text that sometimes has a line much longer than LineHead bytes.
 inline std::string random_lines(Random& random) {
   std::string text = random_text(random, tricky_parts(), below(random, 60));
   if (below(random, 3) == 0) text += random_text(random, {"ab ", "é", "Σ ", "word", " "}, 1500);
@@ -100,13 +100,13 @@ inline bool contains(const std::string& text, const std::string& part) {
 inline std::string decoded(const Vocabulary& vocabulary, const std::vector<TokenId>& ids) {
   std::string text;
   Decoder decoder(vocabulary, {}, [&text](std::string_view part) { text += part; });
-  // One by one, because what a token becomes may depend on the one before.
+  // Tokens are written one by one, because the text of a token may depend on the previous one.
   for (const TokenId id : ids) decoder.write(&id, 1);
   decoder.finish(std::nullopt);
   return text;
 }
 
-// Files with these texts, in a folder that goes away.
+// Files with these texts, in a temporary folder.
 class TextFiles {
  public:
   explicit TextFiles(const std::vector<std::string>& texts) {

@@ -1,6 +1,6 @@
-// doctest beside LibTorch: include this instead of <doctest/doctest.h>. LibTorch's headers bring
-// glog's CHECK, CHECK_EQ ..., and whichever definition comes last wins without a word: with glog's
-// a failed check ends the program and none is counted.
+// doctest together with LibTorch: include this instead of <doctest/doctest.h>. LibTorch's headers
+// define glog's CHECK, CHECK_EQ ..., and the last definition silently wins: with glog's a failed
+// check ends the program and none is counted.
 #pragma once
 
 #include <ATen/ATen.h>

@@ -34,14 +34,15 @@ inline void pack(const std::filesystem::path& folder, const std::vector<shard::T
   writer.finish(std::nullopt);
 }
 
-// A sentence of `period` words over and over, with a word in it that tells how often.
+// Returns a sentence of `period` words over and over, with a word in it that counts the
+// repetitions.
 inline std::vector<shard::TokenId> repeating(std::size_t count, std::size_t period) {
   std::vector<shard::TokenId> ids;
   for (std::size_t i = 0; i < count; ++i) ids.push_back(static_cast<shard::TokenId>(i % period));
   return ids;
 }
 
-// Pseudo-random ids with some structure: each depends on the one before.
+// Returns pseudo-random ids with some structure: each depends on the one before.
 inline std::vector<shard::TokenId> scrambled(std::size_t count, std::uint32_t vocabulary) {
   std::vector<shard::TokenId> ids;
   std::uint32_t state = 12345, previous = 0;
@@ -71,7 +72,7 @@ inline net::Network tiny_ql() {
   return network;
 }
 
-// Has as many layers and parameters as tiny_ql().
+// Returns a network with as many layers and parameters as tiny_ql().
 inline net::Network tiny_xl() {
   net::Network network = tiny_ql();
   network.architecture = net::Architecture::kTransformerXl;

@@ -29,8 +29,8 @@ struct Workplace {
     task.provenance = Json::object();
   }
   TrainingState train(const char* data = "data", const char* valid = "valid") const {
-    shard::JoinedData data_reader({(scratch / data).string()});
-    shard::JoinedData valid_reader({(scratch / valid).string()});
+    shard::MultiReader data_reader({(scratch / data).string()});
+    shard::MultiReader valid_reader({(scratch / valid).string()});
     return train::train(task, data_reader, valid_reader);
   }
   std::string refusal(const char* data = "data", const char* valid = "valid") const {
@@ -41,7 +41,7 @@ struct Workplace {
     }
     return "";
   }
-  // The log without what the clock says.
+  // Returns the log without values that depend on the clock.
   std::vector<Json> log() const {
     std::vector<Json> records;
     const std::string text = slurp(task.run / "log.jsonl");

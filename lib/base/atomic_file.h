@@ -1,0 +1,119 @@
+// Files and folders that are complete or absent, and the temporary names that they have until then.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/file.h"
+
+namespace ql {
+
+// AtomicFile and AtomicFolder write under temporary names: ".NAME.MACHINE.PID.tmp" in the same
+// folder as NAME. Where the file system cannot exchange names, an old folder makes room for its
+// successor under ".NAME.MACHINE.PID.tmp.old".
+
+struct TemporaryName {
+  std::string name;         // the final one
+  std::string machine;      // 8 hexadecimal digits, see this_machine()
+  pid_t process = 0;        // made the file or folder, on that machine
+  bool moved_away = false;  // the second kind
+};
+
+// Returns nothing for a file name of another form.
+std::optional<TemporaryName> parse_temporary_name(const std::string& file_name);
+
+// Returns MACHINE of this process, a hash of the host's name and of the namespace of process
+// numbers: the same number means another process on another host or in another container.
+std::string this_machine();
+
+// Claims the temporary name that a file or folder has until it is complete.
+struct TemporaryPath {
+  // Removes leftovers for the same `final_path`: those of processes of this machine that have
+  // ended, and those of an earlier process that had our number. Throws Error when the folder does
+  // not exist.
+  explicit TemporaryPath(const fs::path& final_path);
+  ~TemporaryPath() { release(); }
+  TemporaryPath(const TemporaryPath&) = delete;
+  TemporaryPath& operator=(const TemporaryPath&) = delete;
+  // Removes the file or folder that still has the name, and frees the name for others of this
+  // process.
+  void release() noexcept;
+
+  fs::path path;  // empty after release()
+};
+
+// Writes under a temporary name in the same folder; commit() fsyncs, renames and fsyncs the folder.
+// Without commit() the destructor removes the temporary file, so the final name never shows a
+// half-written file. Symbolic links are followed. Every error is a SystemError that names the final
+// path; a device, a pipe or an open file (/dev/stdout) is an Error that advises `device_advice`.
+class AtomicFile {
+ public:
+  explicit AtomicFile(const fs::path& path,
+                      const std::string& device_advice = "choose another name");
+  void write(const void* data, std::size_t size);
+  void write(std::string_view text) { write(text.data(), text.size()); }
+  std::int64_t size() const { return size_; }
+  void commit();
+
+ private:
+  fs::path path_;
+  TemporaryPath temporary_;
+  Descriptor descriptor_;
+  std::int64_t size_ = 0;
+};
+
+void write_file_atomically(const fs::path& path, std::string_view text);
+
+// A folder that is complete when it appears: fill temporary(), then commit() fsyncs every file in
+// it and swaps it into place. Without commit() the destructor removes temporary().
+class AtomicFolder {
+ public:
+  explicit AtomicFolder(const fs::path& path);
+  const fs::path& temporary() const { return temporary_.path; }
+  // Runs commit()'s fsyncs early (they may take minutes), so that a caller can check the final name
+  // again just before committing. No file may be written afterwards.
+  void sync();
+  // Replaces an existing folder of that name in one rename and then removes it. Without `replace`
+  // an existing folder is an Error unless it is empty, whenever it was made. After any error the
+  // old folder is still there.
+  void commit(bool replace = true);
+
+ private:
+  void take_back(bool replaced);
+
+  fs::path path_;
+  TemporaryPath temporary_;
+  bool synced_ = false, committed_ = false;
+};
+
+}  // namespace ql
+
+namespace ql::internal {
+
+// Shared by the sources of base/atomic_file.h only.
+
+// This is added to a temporary name for an old folder that makes room for its successor.
+constexpr const char* kMovedAway = ".old";
+
+// Puts the folder `fresh` in the place of `path` by two renames, for file systems that cannot
+// exchange names. For an instant `path` does not exist, but it is never incomplete. Afterwards the
+// old folder has the name `fresh`.
+void replace_in_two_steps(const fs::path& fresh, const fs::path& path);
+
+// Returns `path` without a trailing slash. Refuses "", ".", ".." and "/", which have no name to
+// replace.
+fs::path final_path(const fs::path& path);
+
+// Calls fsync for a file or folder by name. Ignores EINVAL: some file systems cannot sync a folder.
+void sync_path(const fs::path& path, const std::string& where);
+
+// Returns the folder that holds `path`, "." for a plain name.
+fs::path folder_of(const fs::path& path);
+
+}  // namespace ql::internal

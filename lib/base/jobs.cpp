@@ -1,0 +1,51 @@
+// Implements the threads that run jobs.
+
+#include "base/jobs.h"
+
+#include <system_error>
+
+#include "base/error.h"
+
+namespace ql {
+
+WorkerThreads::WorkerThreads(int threads) {
+  try {
+    for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { serve(); });
+  } catch (const std::system_error&) {
+    // The system grants no more threads. Those that run do the same work, only slower.
+    if (threads_.empty()) throw Error("threads", "the system grants no more", "give --threads 1");
+  }
+}
+
+WorkerThreads::~WorkerThreads() {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    ending_ = true;
+  }
+  changed_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+}
+
+void WorkerThreads::run(std::function<void()> work) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    waiting_.push_back(std::move(work));
+  }
+  changed_.notify_one();
+}
+
+void WorkerThreads::serve() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [this] { return ending_ || !waiting_.empty(); });
+    if (ending_) return;
+    std::function<void()> next = std::move(waiting_.front());
+    waiting_.pop_front();
+    lock.unlock();
+    next();
+    next = nullptr;  // its memory is freed outside the lock
+    lock.lock();
+  }
+}
+
+}  // namespace ql

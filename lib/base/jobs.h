@@ -1,0 +1,125 @@
+// Work on several threads: results in the order of the jobs, and expensive objects that are lent.
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <future>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace ql {
+
+// Lends objects that are expensive to make, each to one user at a time. Safe from several threads.
+// Makes as many objects as are lent at once.
+template <typename Object>
+class ObjectPool {
+ public:
+  // `take` calls make() without arguments for a new object.
+  template <typename Make>
+  std::unique_ptr<Object> take(const Make& make) {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      if (!idle_.empty()) {
+        std::unique_ptr<Object> object = std::move(idle_.back());
+        idle_.pop_back();
+        return object;
+      }
+    }
+    return make();
+  }
+  std::unique_ptr<Object> take() {
+    return take([] { return std::make_unique<Object>(); });
+  }
+  void give_back(std::unique_ptr<Object> object) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    idle_.push_back(std::move(object));
+  }
+  // Returns the objects that are not lent. Call it while no thread takes or gives.
+  const std::vector<std::unique_ptr<Object>>& idle() const { return idle_; }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Object>> idle_;
+};
+
+// Threads that run the given work, first come, first served.
+class WorkerThreads {
+ public:
+  explicit WorkerThreads(int threads);
+  // Waits for running work and drops work that has not begun.
+  ~WorkerThreads();
+  WorkerThreads(const WorkerThreads&) = delete;
+  WorkerThreads& operator=(const WorkerThreads&) = delete;
+  // `work` must not throw.
+  void run(std::function<void()> work);
+
+ private:
+  void serve();
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> waiting_;
+  bool ending_ = false;
+  std::vector<std::thread> threads_;
+};
+
+// while (more work) {
+//   jobs.add(work);
+//   while (jobs.full()) use(jobs.take());
+// }
+// while (!jobs.empty()) use(jobs.take());
+//
+// The results come in the order in which the jobs were added, so they never depend on the number of
+// threads. Everything that jobs refer to must outlive this object. One thread adds and takes.
+template <typename Result>
+class OrderedJobs {
+ public:
+  // With fewer than 2 threads, the caller's own thread does each job when its result is taken.
+  explicit OrderedJobs(int threads)
+      : most_pending_(threads > 1 ? kJobsPerThread * static_cast<std::size_t>(threads) : 1),
+        workers_(threads > 1 ? std::make_unique<WorkerThreads>(threads) : nullptr) {}
+
+  // `bytes` is the size of the job's data, where that may be large.
+  void add(std::function<Result()> job, std::size_t bytes = 0) {
+    auto task = std::make_shared<std::packaged_task<Result()>>(std::move(job));
+    pending_.push_back({task, task->get_future(), bytes});
+    pending_bytes_ += bytes;
+    if (workers_) workers_->run([task = std::move(task)] { (*task)(); });
+  }
+  bool empty() const { return pending_.empty(); }
+  // Returns true when enough jobs are waiting to keep every thread busy, or when they hold much
+  // memory. Take a result then: this bounds the memory.
+  bool full() const {
+    return pending_.size() >= most_pending_ || pending_bytes_ > kMostPendingBytes;
+  }
+  // Returns the result of the oldest job, or throws what that job threw. Waits for it.
+  Result take() {
+    Pending first = std::move(pending_.front());
+    pending_.pop_front();
+    pending_bytes_ -= first.bytes;
+    if (!workers_) (*first.task)();
+    first.task.reset();
+    return first.result.get();
+  }
+
+ private:
+  // Each thread works on one job while the next one waits.
+  static constexpr std::size_t kJobsPerThread = 2;
+  static constexpr std::size_t kMostPendingBytes = std::size_t{64} << 20;
+  struct Pending {
+    std::shared_ptr<std::packaged_task<Result()>> task;
+    std::future<Result> result;
+    std::size_t bytes;
+  };
+
+  std::size_t most_pending_, pending_bytes_ = 0;
+  std::deque<Pending> pending_;
+  std::unique_ptr<WorkerThreads> workers_;  // destroyed first: its threads use the tasks
+};
+
+}  // namespace ql

@@ -1,0 +1,306 @@
+// Renders a tool's option table as --help, as a man page's OPTIONS and as a bash completion.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cstring>
+
+#include "base/options.h"
+#include "base/strings.h"
+
+namespace ql {
+
+namespace {
+
+constexpr std::size_t kWidth = 80;
+constexpr std::size_t kHelpColumn = 26;
+
+void append_wrapped(std::string& out, const std::string& first, const std::string& text,
+                    std::size_t indent) {
+  out += first;
+  std::size_t column = first.size();
+  if (column >= indent && !text.empty()) {
+    out += '\n';
+    column = 0;
+  }
+  for (const std::string& line : internal::wrap(text, kWidth - indent)) {
+    out += std::string(indent - column, ' ') + line + "\n";
+    column = 0;
+  }
+  if (text.empty()) out += '\n';
+}
+
+std::string paragraph(const std::string& summary) {
+  return fmt::format("{}\n", fmt::join(internal::wrap(internal::sentence(summary), kWidth), "\n"));
+}
+
+std::string option_text(const Option& option) {
+  return fmt::format("{}", fmt::join(internal::option_sentences(option), " "));
+}
+
+void append_option(std::string& out, const Option& option) {
+  const std::string letter =
+      option.letter == 0 ? std::string("    ") : fmt::format("-{}, ", option.letter);
+  std::string first = fmt::format("  {}--{}", letter, option.name);
+  const std::string value = internal::option_value(option);
+  if (!value.empty()) first += " " + value;
+  append_wrapped(out, first, option_text(option), kHelpColumn);
+}
+
+std::string usage(const ToolTable& tool, const Command& command) {
+  std::string line = internal::full_name(tool, command);
+  for (const Option& option : command.options) {
+    if (option.required) {
+      line += fmt::format(" --{} {}", option.name, internal::option_value(option));
+    }
+  }
+  line += " [OPTION...]";
+  if (!command.positional.empty()) line += " " + command.positional;
+  return line;
+}
+
+std::string command_help(const ToolTable& tool, const Command& command) {
+  std::string out;
+  append_wrapped(out, "Usage:", usage(tool, command), 7);
+  out += "\n" + paragraph(command.summary.empty() ? tool.summary : command.summary);
+  out += "\nOptions:\n";
+  for (const Option* option : internal::all_options(command)) append_option(out, *option);
+  if (!command.examples.empty()) out += "\nExamples:\n";
+  for (const Example& example : command.examples) {
+    append_wrapped(out, "", example.meaning + ":", 2);
+    out += fmt::format("    {}\n", example.command);
+  }
+  return out;
+}
+
+void append_commands(std::string& out, const ToolTable& tool) {
+  out += "\nCommands:\n";
+  for (const Command& command : tool.commands) {
+    if (!command.name.empty()) append_wrapped(out, "  " + command.name, command.summary, 14);
+  }
+  out += fmt::format("\n'{} COMMAND --help' describes a command and its options.\n", tool.name);
+}
+
+std::string tool_help(const ToolTable& tool) {
+  std::string out = fmt::format("Usage: {} COMMAND [OPTION...] [ARGUMENT...]\n\n{}", tool.name,
+                                paragraph(tool.summary));
+  append_commands(out, tool);
+  return out;
+}
+
+}  // namespace
+
+std::string render_help(const ToolTable& tool, const Command* command) {
+  if (command == nullptr) command = internal::default_command(tool);
+  if (command == nullptr) return tool_help(tool);
+  std::string out = command_help(tool, *command);
+  if (command->name.empty() && internal::has_named_commands(tool)) append_commands(out, tool);
+  return out;
+}
+
+// The OPTIONS section of a man page in mdoc(7).
+
+namespace {
+
+constexpr std::size_t kSourceWidth = 78;
+
+std::string replace_all(const std::string& text, char letter, const char* by) {
+  return fmt::format("{}", fmt::join(split(text, letter), by));
+}
+
+// Backslashes start an escape in mdoc.
+std::string escape(const std::string& text) { return replace_all(text, '\\', "\\e"); }
+
+// An option's leading dashes must stay dashes: mdoc would print hyphens.
+std::string escape_word(const std::string& word) {
+  const std::size_t dashes = std::min(word.find_first_not_of('-'), word.size());
+  return replace_all(word.substr(0, dashes), '-', "\\-") + escape(word.substr(dashes));
+}
+
+// Returns one argument of a macro: quoted, and never taken for a macro itself.
+std::string argument(const std::string& text) {
+  const std::string quoted = replace_all(escape(text), '"', "\\(dq");
+  const bool plain = text.find(' ') == std::string::npos;
+  return plain ? "\\&" + quoted : "\"" + quoted + "\"";
+}
+
+bool ends_sentence(const std::string& word) {
+  return word.size() > 1 && (word.back() == '.' || word.back() == '?' || word.back() == '!') &&
+         word != "e.g." && word != "i.e.";
+}
+
+// Returns lines of text: every sentence begins a line, as mdoc asks, and no line looks like a
+// macro.
+std::string text_lines(const std::string& text) {
+  std::string lines, line;
+  const auto finish_line = [&] {
+    if (line.empty()) return;
+    if (line[0] == '.' || line[0] == '\'') line.insert(0, "\\&");
+    lines += line + "\n";
+    line.clear();
+  };
+  for (const std::string& word : internal::wrap(text, 1)) {
+    const std::string escaped = escape_word(word);
+    if (!line.empty() && line.size() + 1 + escaped.size() > kSourceWidth) finish_line();
+    line += line.empty() ? escaped : " " + escaped;
+    if (ends_sentence(word)) finish_line();
+  }
+  finish_line();
+  return lines;
+}
+
+std::string option_item(const Option& option) {
+  std::string item = ".It ";
+  if (option.letter != 0) item += fmt::format("Fl {} , ", option.letter);
+  item += "Fl \\-" + option.name;
+  const std::string value = internal::option_value(option);
+  if (!value.empty()) item += " Ar " + argument(value);
+  item += "\n";
+  for (const std::string& text : internal::option_sentences(option)) item += text_lines(text);
+  return item;
+}
+
+std::string option_list(const std::vector<Option>& options) {
+  if (options.empty()) return "";
+  std::string list = ".Bl -tag -width Ds\n";
+  for (const Option& option : options) list += option_item(option);
+  return list + ".El\n";
+}
+
+}  // namespace
+
+std::string render_man_options(const ToolTable& tool) {
+  if (!internal::has_named_commands(tool)) {
+    std::vector<Option> all;
+    for (const Option* option : internal::all_options(tool.commands.front())) {
+      all.push_back(*option);
+    }
+    return option_list(all);
+  }
+  std::string page;
+  for (const Command& command : tool.commands) {
+    page += fmt::format(".Ss {}\n", internal::full_name(tool, command));
+    page += text_lines(internal::sentence(command.summary));
+    page += option_list(command.options);
+  }
+  page += ".Ss All commands\n";
+  return page + option_list(internal::common_options());
+}
+
+// A bash completion script has one self-contained function per tool.
+
+namespace {
+
+// Returns the words to offer after an option, as arguments of compgen; "" offers nothing.
+std::string completion_of(const Option& option) {
+  std::string files = option.type == OptionType::kFile     ? "-f"
+                      : option.type == OptionType::kFolder ? "-d"
+                                                           : "";
+  std::vector<std::string> words = option.offered ? option.offered() : option.choices;
+  // In other words the shell would expand special characters.
+  const auto is_plain = [](const std::string& word) {
+    return std::all_of(word.begin(), word.end(), [](unsigned char letter) {
+      return std::isalnum(letter) != 0 || std::strchr("-_.=", letter) != nullptr;
+    });
+  };
+  words.erase(std::stable_partition(words.begin(), words.end(), is_plain), words.end());
+  if (words.empty()) return files;
+  return fmt::format("{}{}-W '{}'", files, files.empty() ? "" : " ", fmt::join(words, " "));
+}
+
+// Returns "pack:--output|pack:-o", the pattern that finds an option after its command.
+std::string pattern(const Command& command, const Option& option) {
+  std::string text = fmt::format("'{}:--{}'", command.name, option.name);
+  if (option.letter != 0) text += fmt::format(" | '{}:-{}'", command.name, option.letter);
+  return text;
+}
+
+std::string option_names(const Command& command) {
+  std::string names;
+  for (const Option* option : internal::all_options(command)) names += "--" + option->name + " ";
+  names.pop_back();
+  return names;
+}
+
+std::string value_cases(const ToolTable& tool) {
+  std::string cases;
+  for (const Command& command : tool.commands) {
+    for (const Option& option : command.options) {
+      if (option.type == OptionType::kFlag) continue;
+      const std::string words = completion_of(option);
+      cases += fmt::format("    {})\n      {}\n      return ;;\n", pattern(command, option),
+                           words.empty() ? ":" : fmt::format("_{}_offer {}", tool.name, words));
+    }
+  }
+  return cases;
+}
+
+std::string word_cases(const ToolTable& tool) {
+  std::string cases;
+  for (const Command& command : tool.commands) {
+    cases += fmt::format("    '{}:option') _{}_offer -W '{}' ;;\n", command.name, tool.name,
+                         option_names(command));
+    if (!command.positional.empty()) {
+      cases += fmt::format("    '{}:argument') _{}_offer -f ;;\n", command.name, tool.name);
+    }
+  }
+  return cases;
+}
+
+std::string command_choice(const ToolTable& tool) {
+  if (!internal::has_named_commands(tool)) return "  local command=''\n";
+  std::string names;
+  for (const Command& command : tool.commands) {
+    if (!command.name.empty()) names += command.name + " ";
+  }
+  std::string options = "--help --version";
+  std::string choice = "  local command=${COMP_WORDS[1]-}\n";
+  if (const Command* unnamed = internal::default_command(tool)) {
+    options = option_names(*unnamed);
+    choice += "  case $command in -*) command='' ;; esac\n";
+  }
+  return choice + fmt::format(
+                      "  if [ \"$COMP_CWORD\" -eq 1 ]; then\n"
+                      "    _{}_offer -W '{}{}'\n"
+                      "    return\n"
+                      "  fi\n",
+                      tool.name, names, options);
+}
+
+}  // namespace
+
+std::string render_bash_completion(const ToolTable& tool) {
+  return fmt::format(
+      "# bash completion for {0}; made by '{0} --bash-completion'\n"
+      "_{0}_offer() {{\n"
+      "  mapfile -t COMPREPLY < <(compgen \"$@\" -- \"$current\")\n"
+      "  case $1 in -f | -d) compopt -o filenames 2>/dev/null ;; esac\n"
+      "  case ${{COMPREPLY[0]-}} in *=) compopt -o nospace 2>/dev/null ;; esac\n"
+      "}}\n"
+      "_{0}() {{\n"
+      "  local current=${{COMP_WORDS[COMP_CWORD]-}} previous=${{COMP_WORDS[COMP_CWORD-1]-}}\n"
+      "  COMPREPLY=()\n"
+      "  # readline takes --name=value for three words\n"
+      "  if [ \"$current\" = '=' ]; then\n"
+      "    current=''\n"
+      "  elif [ \"$previous\" = '=' ] && [ \"$COMP_CWORD\" -ge 2 ]; then\n"
+      "    previous=${{COMP_WORDS[COMP_CWORD-2]}}\n"
+      "  fi\n"
+      "{1}"
+      "  case $command:$previous in\n"
+      "{2}"
+      "    *) ;;\n"
+      "  esac\n"
+      "  local kind=argument\n"
+      "  case $current in -*) kind=option ;; esac\n"
+      "  case $command:$kind in\n"
+      "{3}"
+      "    *) ;;\n"
+      "  esac\n"
+      "}}\n"
+      "complete -F _{0} {0}\n",
+      tool.name, command_choice(tool), value_cases(tool), word_cases(tool));
+}
+
+}  // namespace ql

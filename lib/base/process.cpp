@@ -1,0 +1,317 @@
+// Implements stop signals with an alarm as a second chance, and child processes with posix_spawn.
+
+#include "base/process.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <spawn.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <exception>
+#include <optional>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/stream.h"
+
+namespace ql {
+
+namespace {
+
+std::atomic<int> requested_stop{0};
+std::atomic<int> requests{0};
+static_assert(std::atomic<int>::is_always_lock_free, "the signal handler must not lock");
+
+// A signal that comes just before a read or a write begins does not interrupt it. After the first
+// signal an alarm does so, every second.
+extern "C" void ql_on_alarm(int /*signal_number*/) { ::alarm(1); }
+
+extern "C" void ql_on_stop_signal(int signal_number, siginfo_t* info, void* /*context*/) {
+  int none = 0;
+  const bool first = requested_stop.compare_exchange_strong(none, signal_number);
+  if (first) ::alarm(1);
+  // The system repeats SIGXCPU with every further second of processor time. That is not another
+  // request.
+  if (!first && signal_number == SIGXCPU && info->si_code == SI_KERNEL) return;
+  if (++requests == 1) return;
+  std::signal(signal_number, SIG_DFL);
+  std::raise(signal_number);
+}
+
+// Without SA_RESTART a waiting read() returns and can look at stop_signal().
+void install_stop_handler(int signal_number) {
+  struct sigaction action = {};
+  action.sa_sigaction = ql_on_stop_signal;
+  sigemptyset(&action.sa_mask);
+  action.sa_flags = SA_SIGINFO;
+  sigaction(signal_number, &action, nullptr);
+}
+
+struct sigaction current_action(int signal_number) {
+  struct sigaction action = {};
+  sigaction(signal_number, nullptr, &action);
+  return action;
+}
+
+bool has_stop_handler(int signal_number) {
+  const struct sigaction action = current_action(signal_number);
+  return (action.sa_flags & SA_SIGINFO) != 0 && action.sa_sigaction == ql_on_stop_signal;
+}
+
+sigset_t stop_signals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int signal_number : kStopSignals) sigaddset(&signals, signal_number);
+  return signals;
+}
+
+}  // namespace
+
+std::string signal_name(int signal_number) {
+  const char* name = ::sigabbrev_np(signal_number);
+  return name != nullptr ? fmt::format("SIG{}", name) : fmt::format("signal {}", signal_number);
+}
+
+void install_signal_handlers() {
+  struct sigaction alarm = {};
+  alarm.sa_handler = ql_on_alarm;
+  sigemptyset(&alarm.sa_mask);
+  sigaction(SIGALRM, &alarm, nullptr);
+  for (const int signal_number : kStopSignals) {
+    if (current_action(signal_number).sa_handler != SIG_IGN) install_stop_handler(signal_number);
+  }
+  const sigset_t signals = stop_signals();
+  ::pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
+}
+
+HeldStopSignals::HeldStopSignals() {
+  const sigset_t signals = stop_signals();
+  ::pthread_sigmask(SIG_BLOCK, &signals, &before_);
+}
+
+HeldStopSignals::~HeldStopSignals() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
+void remove_signal_handlers() {
+  std::signal(SIGALRM, SIG_DFL);
+  for (const int signal_number : kStopSignals) {
+    if (has_stop_handler(signal_number)) std::signal(signal_number, SIG_DFL);
+  }
+}
+
+StopAtOnce::StopAtOnce() {
+  for (std::size_t i = 0; i < kStopSignals.size(); ++i) {
+    // A signal that the parent ignores stays ignored, and another library's handler stays.
+    replaced_[i] = has_stop_handler(kStopSignals[i]);
+    if (replaced_[i]) std::signal(kStopSignals[i], SIG_DFL);
+  }
+  if (stop_signal() == 0) return;
+  restore();
+  check_for_stop();
+}
+
+StopAtOnce::~StopAtOnce() { restore(); }
+
+void StopAtOnce::restore() {
+  for (std::size_t i = 0; i < kStopSignals.size(); ++i) {
+    if (replaced_[i]) install_stop_handler(kStopSignals[i]);
+  }
+}
+
+int stop_signal() { return requested_stop; }
+
+void check_for_stop() {
+  if (const int signal_number = stop_signal(); signal_number != 0) throw Interrupted(signal_number);
+}
+
+}  // namespace ql
+
+extern char** environ;  // NOLINT(readability-redundant-declaration): POSIX leaves it to the program
+
+namespace ql {
+
+namespace {
+
+// Starts a program (a path: PATH is not searched) with our environment and our standard error.
+// `input` becomes its standard input; -1 is an empty one. In a process group of its own the program
+// does not get a terminal's signals. Throws SystemError.
+pid_t spawn(const std::filesystem::path& program, const std::vector<std::string>& arguments,
+            int input, int output, bool own_group) {
+  std::vector<std::string> words{program.string()};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  std::vector<char*> pointers;
+  pointers.reserve(words.size() + 1);
+  for (std::string& word : words) pointers.push_back(word.data());
+  pointers.push_back(nullptr);
+
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  if (input >= 0) {
+    posix_spawn_file_actions_adddup2(&actions, input, STDIN_FILENO);
+  } else {
+    posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  }
+  posix_spawn_file_actions_adddup2(&actions, output, STDOUT_FILENO);
+  // run_tool ignores SIGPIPE, and an ignored signal stays ignored across exec.
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  sigset_t defaults;
+  sigemptyset(&defaults);
+  sigaddset(&defaults, SIGPIPE);
+  posix_spawnattr_setsigdefault(&attributes, &defaults);
+  posix_spawnattr_setpgroup(&attributes, 0);
+  posix_spawnattr_setflags(
+      &attributes,
+      static_cast<short>(POSIX_SPAWN_SETSIGDEF | (own_group ? POSIX_SPAWN_SETPGROUP : 0)));
+
+  pid_t child = 0;
+  const int problem =
+      ::posix_spawn(&child, program.c_str(), &actions, &attributes, pointers.data(), environ);
+  posix_spawnattr_destroy(&attributes);
+  posix_spawn_file_actions_destroy(&actions);
+  if (problem != 0) throw SystemError(program.string(), "start it", problem);
+  return child;
+}
+
+// Returns the exit code that a shell would see: 128 + n when signal n ended the process.
+int exit_code_of(int wait_status) {
+  return WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status);
+}
+
+// Returns the status of a child that has ended. With WNOHANG it returns nothing while the child
+// runs. Throws SystemError where SIGCHLD is ignored, because the system then forgets how a child
+// has ended.
+std::optional<int> status_of(pid_t child, int options, const std::filesystem::path& program) {
+  int status = 0;
+  pid_t ended = 0;
+  do {
+    ended = ::waitpid(child, &status, options);
+  } while (ended < 0 && errno == EINTR);
+  if (ended < 0) throw SystemError(program.string(), "learn how it ended", errno);
+  return ended == 0 ? std::nullopt : std::optional(status);
+}
+
+// Passes a requested stop on to the child, whichever thread the signal went to: a child that has
+// closed its output may still work.
+int wait_for(pid_t child, const std::filesystem::path& program) {
+  constexpr int kPatience = 10;  // milliseconds until the next look at stop_signal()
+  for (bool stopped = false;;) {
+    if (const auto status = status_of(child, WNOHANG, program)) {
+      return exit_code_of(*status);
+    }
+    if (!stopped && stop_signal() != 0) {
+      ::kill(child, stop_signal());
+      stopped = true;
+    }
+    ::poll(nullptr, 0, kPatience);
+  }
+}
+
+std::array<int, 2> open_pipe(const std::filesystem::path& program) {
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) {
+    throw SystemError(program.string(), "open a pipe", errno);
+  }
+  return ends;
+}
+
+// Reads until the end of the output, or until we are asked to stop.
+std::string read_output(int descriptor, const std::string& program) {
+  constexpr int kPatience = 200;  // milliseconds until the next look at stop_signal()
+  std::string output;
+  std::array<char, 4096> block{};
+  pollfd event = {descriptor, POLLIN, 0};
+  while (stop_signal() == 0) {
+    if (::poll(&event, 1, kPatience) <= 0) continue;
+    const ssize_t count = ::read(descriptor, block.data(), block.size());
+    if (count == 0) break;
+    if (count > 0) {
+      output.append(block.data(), static_cast<std::size_t>(count));
+    } else if (errno != EINTR) {
+      throw SystemError(program, "read its output", errno);
+    }
+  }
+  return output;
+}
+
+}  // namespace
+
+std::filesystem::path program_folder() {
+  return std::filesystem::read_symlink("/proc/self/exe").parent_path();
+}
+
+void exec_program(const std::filesystem::path& program, char** arguments) {
+  const HeldStopSignals until_it_has_handlers;
+  check_for_stop();
+  ::execv(program.c_str(), arguments);
+  throw SystemError(program.string(), "start it", errno);
+}
+
+ChildResult run_child(const std::filesystem::path& program,
+                      const std::vector<std::string>& arguments) {
+  const std::array<int, 2> ends = open_pipe(program);
+  const Descriptor read_end(ends[0]);
+  Descriptor write_end(ends[1]);
+  const pid_t child = spawn(program, arguments, /*input=*/-1, write_end, /*own_group=*/false);
+  write_end.close();
+  ChildResult result;
+  try {
+    result.output = read_output(read_end, program.string());
+  } catch (...) {
+    ::kill(child, SIGTERM);
+    wait_for(child, program);
+    throw;
+  }
+  result.exit_code = wait_for(child, program);
+  check_for_stop();
+  return result;
+}
+
+void run_filter(const std::filesystem::path& program, const std::vector<std::string>& arguments,
+                std::string_view input, const std::function<void(InputFile& output)>& read) {
+  const Descriptor memory(::memfd_create("input", MFD_CLOEXEC));
+  if (memory < 0) throw SystemError(program.string(), "make its input", errno);
+  memory.write(input.data(), input.size(), program.string());
+  ::lseek(memory, 0, SEEK_SET);
+  const std::array<int, 2> ends = open_pipe(program);
+  Descriptor read_end(ends[0]);
+  Descriptor write_end(ends[1]);
+  // A terminal's interrupt goes to our process group. We pass it on to the child, once: a second
+  // signal would end the child at once.
+  const pid_t child = spawn(program, arguments, memory, write_end, /*own_group=*/true);
+  write_end.close();
+  std::exception_ptr problem;
+  try {
+    InputFile output(read_end, program.filename().string(),
+                     [child] { ::kill(child, stop_signal()); });
+    read(output);
+  } catch (...) {
+    problem = std::current_exception();
+  }
+  // A child that still writes must not wait for a reader. The closed pipe ends it.
+  read_end.close();
+  const int status = status_of(child, 0, program).value_or(0);
+  const int exit_code = exit_code_of(status);
+  const bool by_closed_pipe = exit_code == 128 + SIGPIPE;
+  if (WIFSIGNALED(status) && !by_closed_pipe) {
+    // The child may have had no handler yet for the stop that we passed on, and the signal ended
+    // it.
+    if (WTERMSIG(status) == stop_signal()) check_for_stop();
+    throw Error(
+        program.filename().string(),
+        fmt::format("was ended by signal {} ({})", WTERMSIG(status), ::strsignal(WTERMSIG(status))),
+        WTERMSIG(status) == SIGKILL ? "most often memory ran out: try smaller sizes" : "");
+  }
+  if (exit_code != 0 && !by_closed_pipe) throw AlreadyReported(exit_code);
+  if (problem) std::rethrow_exception(problem);
+  if (exit_code != 0) throw AlreadyReported(exit_code);
+}
+
+}  // namespace ql

@@ -1,0 +1,94 @@
+// Sequential input and output of data: files, pipes, standard input and standard output.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/atomic_file.h"
+#include "base/file.h"
+
+namespace ql {
+
+// Reads a file, or standard input for "-".
+class InputFile {
+ public:
+  explicit InputFile(const std::string& path);
+  // Reads from `descriptor`, which must stay open. `name` is for messages. A signal that asks us to
+  // stop calls `on_stop` once, and reading continues to the end.
+  InputFile(int descriptor, std::string name, std::function<void()> on_stop);
+  // Reads up to `size` bytes; returns 0 only at the end. Throws SystemError, and Interrupted when a
+  // signal asks us to stop while it waits for a pipe.
+  std::size_t read(void* data, std::size_t size);
+  // Reads exactly `size` bytes, or fewer at the end. Returns how many it read.
+  std::size_t read_fully(void* data, std::size_t size);
+  // Does the same for a regular file. From a pipe it returns early: when nothing more comes for 20
+  // ms, or 50 ms after the first bytes. So the reader need not wait for a full buffer. Returns at
+  // least 1, and 0 only at the end.
+  std::size_t read_what_comes(void* data, std::size_t size);
+  // Returns true when more data or the end has come already; always true for a regular file.
+  bool has_more() const;
+  // Returns true for everything except a regular file: reading may have to wait.
+  bool is_pipe() const { return waits_; }
+  // "train.txt" or "standard input": for error messages.
+  const std::string& name() const { return name_; }
+
+ private:
+  void look_at_file();
+  void look_for_stop();
+
+  std::string name_;
+  Descriptor file_;  // none for standard input
+  int descriptor_ = STDIN_FILENO;
+  bool waits_ = false;
+  std::function<void()> on_stop_;
+};
+
+// Standard output for data: buffered and checked; throws BrokenPipe on EPIPE. Refuses to write
+// `binary` data to a terminal (UsageError with advice).
+class OutputStream {
+ public:
+  explicit OutputStream(bool binary);
+  ~OutputStream();
+  OutputStream(const OutputStream&) = delete;
+  OutputStream& operator=(const OutputStream&) = delete;
+  void write(const void* data, std::size_t size);
+  void write(std::string_view text) { write(text.data(), text.size()); }
+  void flush();
+  // Calls flush() and checks. Call it at the end of a successful run. The destructor flushes, too,
+  // but cannot report errors.
+  void close();
+
+ private:
+  void write_through(const void* data, std::size_t size);
+
+  std::string buffer_;
+};
+
+// Writes the data of a tool to standard output, or to a file that -o names.
+
+class DataOutput {
+ public:
+  // "-" is standard output, which must not be a terminal when the data are `binary` (see
+  // OutputStream). Any other file appears under its name when close() returns, and not at all
+  // without close().
+  DataOutput(const std::string& path, bool binary);
+  void write(const void* data, std::size_t size);
+  void write(std::string_view text) { write(text.data(), text.size()); }
+  // Passes the written data on to the reader of standard output. Does nothing for a file, which has
+  // no reader yet.
+  void flush();
+  // Call it at the end of a successful run.
+  void close();
+
+ private:
+  void write_buffer();
+
+  std::optional<OutputStream> stream_;
+  std::optional<AtomicFile> file_;
+  std::string buffer_;  // of the file
+};
+
+}  // namespace ql

@@ -1,0 +1,234 @@
+// The chunks of a stream, and the segments of independent units, as they fill and are scored.
+
+#include "eval/scorers.h"
+
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "base/process.h"
+#include "eval/columns.h"
+#include "eval/evaluate.h"
+#include "eval/losses.h"
+
+namespace ql::eval {
+
+StreamScorer::StreamScorer(const nn::ModelAtLengths& model, std::string name,
+                           const EvaluationOptions& options)
+    : model_(model),
+      name_(std::move(name)),
+      options_(options),
+      segments_(options.chunk > 0 ? std::max<std::int64_t>(1, options.chunk / segment())
+                                  : automatic_segments(model.model().network(), model.geometry(),
+                                                       model.model().options().device())),
+      memory_(model.start_memory(1)) {
+  check_stride(model.geometry(), options.stride);
+  evaluation_.batch = 1;
+  evaluation_.stride = options.stride;
+  evaluation_.reset = options.reset;
+}
+
+void StreamScorer::put_document(std::int64_t position) {
+  if (model_.model().network().reset_memory_at_documents) documents_.put_start(position);
+}
+
+std::int64_t StreamScorer::waiting_targets() const {
+  return static_cast<std::int64_t>(waiting_.size()) - context_ - 1;
+}
+
+std::int64_t StreamScorer::next_targets() const {
+  // Nothing precedes the first window, so it scores all its targets.
+  const bool first = context_ == 0 && stride() < segment();
+  const std::int64_t targets = first ? segment() : chunk_tokens();
+  return options_.reset > 0 ? std::min(targets, options_.reset - position_ % options_.reset)
+                            : targets;
+}
+
+void StreamScorer::put(const std::int64_t* ids, std::int64_t count) {
+  check_ids(name_, position_ - context_ + static_cast<std::int64_t>(waiting_.size()), ids, count,
+            model_.model().network().vocab_size);
+  waiting_.insert(waiting_.end(), ids, ids + count);
+  // Scoring a chunk needs one token more than the chunk: the target of its last token.
+  while (waiting_targets() >= next_targets()) score(next_targets());
+}
+
+void StreamScorer::put_waiting() {
+  score(waiting_targets() / targets_of_window() * targets_of_window());
+}
+
+void StreamScorer::finish() { score(waiting_targets()); }
+
+// Returns the document_offsets of the documents that the first tokens of the next segments belong
+// to.
+std::vector<std::int64_t> StreamScorer::next_ages(std::int64_t segments) {
+  std::vector<std::int64_t> document_offsets;
+  for (std::int64_t i = 0; i < segments; ++i) {
+    document_offsets.push_back(documents_.age(position_ + i * segment()));
+  }
+  return document_offsets;
+}
+
+// Returns the places in the next windows whose targets, `count` in all, are scored.
+std::vector<nn::Places> StreamScorer::next_scored(std::int64_t windows, std::int64_t count) const {
+  const std::int64_t fresh = targets_of_window();
+  std::vector<nn::Places> scored;
+  for (std::int64_t i = 0; i < windows; ++i) {
+    const std::int64_t targets = std::min(fresh, count - i * fresh);
+    const std::int64_t left_out =
+        std::clamp<std::int64_t>(options_.first_target - (position_ + 1 + i * fresh), 0, targets);
+    scored.push_back({context_ + left_out, context_ + targets});
+  }
+  return scored;
+}
+
+void StreamScorer::score(std::int64_t count) {
+  if (count <= 0) return;
+  const at::NoGradGuard no_gradient;
+  const std::int64_t fresh = targets_of_window(), windows = (count + fresh - 1) / fresh;
+  // The ids after the end of the stream are 0. The network is causal, so nothing that is scored
+  // sees them.
+  const at::Tensor tokens = at::zeros({context_ + windows * fresh}, at::kLong);
+  std::copy_n(waiting_.begin(), context_ + count, tokens.data_ptr<std::int64_t>());
+  const at::Tensor targets = at::empty({count}, at::kLong);
+  std::copy_n(waiting_.begin() + context_ + 1, count, targets.data_ptr<std::int64_t>());
+
+  const bool resets = model_.model().network().reset_memory_at_documents;
+  const at::Tensor states =
+      model_
+          .forward_stream(tokens.unfold(0, segment(), fresh), memory_,
+                          resets ? next_ages(windows) : std::vector<std::int64_t>(),
+                          options_.attention_map, next_scored(windows, count))
+          .narrow(1, context_, fresh);
+  const at::Tensor scored = states.flatten(0, 1).narrow(0, 0, count);
+  const at::Tensor losses = losses_in_blocks(model_.model(), scored, targets);
+  add_losses_with_likeliest(
+      model_.model(), scored,
+      {position_ + 1, targets.data_ptr<std::int64_t>(), losses.data_ptr<double>(), count}, options_,
+      evaluation_);
+  position_ += count;
+  const bool resets_now = options_.reset > 0 && position_ % options_.reset == 0;
+  if (resets_now) memory_ = model_.start_memory(1);
+  const std::int64_t read = context_ + count;
+  context_ = resets_now ? 0 : std::min(read, segment() - stride());
+  waiting_.erase(waiting_.begin(), waiting_.begin() + read - context_);
+  if (options_.progress) options_.progress(evaluation_.targets);
+  check_for_stop();
+}
+
+IndependentScorer::IndependentScorer(const nn::ModelAtLengths& model, std::string name,
+                                     std::optional<shard::TokenId> begin,
+                                     const EvaluationOptions& options)
+    : model_(model),
+      name_(std::move(name)),
+      begin_(begin),
+      options_(options),
+      segments_(options.chunk > 0 ? std::max<std::int64_t>(1, options.chunk / segment())
+                                  : automatic_segments(model.model().network(), model.geometry(),
+                                                       model.model().options().device())),
+      memory_(model.start_memory(1)) {
+  if (options.stride > 0) {
+    throw ConfigError("--stride", "slides over one stream, but independent units are many",
+                      "leave it out, or the units");
+  }
+  evaluation_.batch = 1;
+}
+
+bool IndependentScorer::put(std::int64_t id) {
+  check_ids(name_, position_, &id, 1, model_.model().network().vocab_size);
+  if (of_unit_ == 0 && begin_) put_input(static_cast<std::int64_t>(*begin_));
+  const bool is_target = of_unit_ > 0;
+  if (is_target) {
+    targets_.push_back({static_cast<std::int64_t>(inputs_.size()) - 1, position_, id});
+  }
+  ++position_;
+  put_input(id);
+  return is_target;
+}
+
+void IndependentScorer::put_input(std::int64_t id) {
+  if (of_unit_ % segment() == 0) {
+    if (static_cast<std::int64_t>(ages_.size()) >= segments_) score(segments_);
+    ages_.push_back(of_unit_);
+  }
+  inputs_.push_back(id);
+  ++of_unit_;
+}
+
+void IndependentScorer::end_unit() {
+  if (of_unit_ == 0) return;
+  if ((of_unit_ - 1) % segment() == 0) {
+    // Nothing follows the last token, and it is the only one in its segment.
+    ages_.pop_back();
+    inputs_.pop_back();
+  }
+  inputs_.resize(ages_.size() * static_cast<std::size_t>(segment()));
+  of_unit_ = 0;
+}
+
+void IndependentScorer::put_waiting() {
+  const auto inputs = static_cast<std::int64_t>(inputs_.size());
+  // The target of the newest input of an open unit has not come yet.
+  score((of_unit_ > 0 ? inputs - 1 : inputs) / segment());
+}
+
+void IndependentScorer::finish() {
+  end_unit();
+  put_waiting();
+}
+
+void IndependentScorer::score(std::int64_t segments) {
+  if (segments == 0) return;
+  const at::NoGradGuard no_gradient;
+  const std::int64_t count = segments * segment();
+  const at::Tensor tokens =
+      at::tensor(std::vector<std::int64_t>(inputs_.begin(), inputs_.begin() + count))
+          .view({segments, segment()});
+  // Every input of a unit except its last has a target.
+  std::vector<nn::Places> scored_places(static_cast<std::size_t>(segments));
+  for (const Target& target : targets_) {
+    if (target.place >= count) break;
+    scored_places[static_cast<std::size_t>(target.place / segment())].end =
+        target.place % segment() + 1;
+  }
+  const at::Tensor states =
+      model_.forward_stream(tokens, memory_, {ages_.begin(), ages_.begin() + segments},
+                            options_.attention_map, scored_places);
+  std::vector<std::int64_t> places, ids, positions;
+  for (; !targets_.empty() && targets_.front().place < count; targets_.pop_front()) {
+    places.push_back(targets_.front().place);
+    ids.push_back(targets_.front().id);
+    positions.push_back(targets_.front().position);
+  }
+  if (!ids.empty()) {
+    const at::Tensor scored =
+        states.flatten(0, 1).index_select(0, at::tensor(places).to(states.device()));
+    const at::Tensor losses = losses_in_blocks(model_.model(), scored, at::tensor(ids));
+    const std::int64_t all = scored.size(0);
+    const std::int64_t most = rows_of_likeliest(model_.model(), scored, options_.top);
+    for (std::int64_t block = 0; block < all; block += most) {
+      const std::int64_t end_of_block = std::min(all, block + most);
+      const std::vector<LikelyToken> likeliest = likeliest_in_blocks(
+          model_.model(), scored.narrow(0, block, end_of_block - block), options_.top);
+      // Without a begin token the first token of a unit is not a target, so positions have gaps.
+      for (std::int64_t first = block, end = block; first < end_of_block; first = end) {
+        const auto position = [&](std::int64_t row) {
+          return positions[static_cast<std::size_t>(row)];
+        };
+        for (end = first + 1; end < end_of_block && position(end) == position(end - 1) + 1;) ++end;
+        add_losses({position(first), ids.data() + first, losses.data_ptr<double>() + first,
+                    end - first, likeliest.data() + (first - block) * options_.top, options_.top},
+                   options_, evaluation_);
+      }
+      check_for_stop();
+    }
+  }
+  inputs_.erase(inputs_.begin(), inputs_.begin() + count);
+  ages_.erase(ages_.begin(), ages_.begin() + segments);
+  for (Target& target : targets_) target.place -= count;
+  if (options_.progress) options_.progress(evaluation_.targets);
+  check_for_stop();
+}
+
+}  // namespace ql::eval

@@ -1,0 +1,347 @@
+// Reads the checkpoints and data sets of a sweep, checks them, and evaluates their combinations.
+
+#include "eval/sweep.h"
+
+#include <filesystem>
+
+#include "base/atomic_file.h"
+#include "base/bytes.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/rows.h"
+#include "base/strings.h"
+#include "base/tool.h"
+#include "eval/data_set.h"
+#include "eval/evaluate.h"
+#include "eval/losses.h"
+#include "eval/report.h"
+#include "eval/unigram.h"
+#include "machine/device.h"
+#include "net/geometry.h"
+#include "net/model_file.h"
+#include "shard/token_stream.h"
+#include "weights/weights.h"
+
+namespace ql::eval {
+namespace {
+
+constexpr const char* kSameJob = "start all processes with the same program, command and data";
+
+struct Checkpoint {
+  std::string name;  // as given
+  std::filesystem::path folder;
+  net::ModelFile model;
+  std::vector<net::Lengths> lengths;  // to evaluate with
+};
+
+std::vector<std::int64_t> or_default(const std::vector<std::int64_t>& list, std::int64_t value) {
+  return list.empty() ? std::vector<std::int64_t>{value} : list;
+}
+
+std::vector<net::Lengths> all_lengths(const SweepOptions& options, const net::Lengths& trained) {
+  std::vector<net::Lengths> all;
+  for (const std::int64_t segment : or_default(options.segments, trained.segment)) {
+    for (const std::int64_t memory : or_default(options.memories, trained.memory)) {
+      for (const std::int64_t compressed :
+           or_default(options.compressed_memories, trained.compressed_memory)) {
+        all.push_back({segment, memory, compressed});
+      }
+    }
+  }
+  return all;
+}
+
+Checkpoint read_checkpoint(const std::string& name, const SweepOptions& options) {
+  Checkpoint checkpoint{name, name, net::read_model_file(name), {}};
+  if (!std::filesystem::is_directory(name)) {  // `name` is its model.json
+    const std::filesystem::path folder = checkpoint.folder.parent_path();
+    checkpoint.folder = folder.empty() ? std::filesystem::path(".") : folder;
+  }
+  net::require_weights(checkpoint.folder, name);
+  checkpoint.lengths = all_lengths(options, checkpoint.model.network.lengths);
+  for (const net::Lengths& lengths : checkpoint.lengths) {
+    try {
+      check_stride(net::make_geometry(checkpoint.model.network, lengths), options.stride);
+    } catch (const ConfigError& error) {
+      throw ConfigError(name, error.what());
+    }
+  }
+  return checkpoint;
+}
+
+std::size_t rows_of(const SweepOptions& options, const std::vector<Checkpoint>& checkpoints) {
+  std::size_t subjects = options.unigram ? 1 : 0;
+  for (const Checkpoint& checkpoint : checkpoints) subjects += checkpoint.lengths.size();
+  return subjects * options.data.size();
+}
+
+// Runs one evaluation with a progress display and the loss file.
+template <typename Run>
+Evaluation observe(const std::string& title, const DataSet& data, const SweepOptions& options,
+                   const Run& run) {
+  const std::int64_t targets = data.source.tokens - 1;
+  std::optional<LossFile> losses;
+  LossSink sink;
+  if (options.loss_file) {
+    losses.emplace(*options.loss_file, targets);
+    sink = [&losses](std::int64_t position, const double* values, std::int64_t count) {
+      losses->put(position, values, count);
+    };
+  }
+  Progress progress(title, "tokens", targets);
+  const Evaluation result = run(sink, [&progress](std::int64_t done) { progress.update(done); });
+  if (losses) losses->commit();
+  progress.finish("perplexity " + human_perplexity(result.perplexity()));
+  return result;
+}
+
+Evaluation evaluate_unigram(const Unigram& unigram, const DataSet& data,
+                            const SweepOptions& options) {
+  return observe(fmt::format("unigram, {}", data.name), data, options,
+                 [&](const LossSink& sink, const TargetProgress& progress) {
+                   return unigram.evaluate(data.source, sink, progress, data.vocabulary.unk);
+                 });
+}
+
+// The attention map for --attention, and its file.
+struct ShownAttention {
+  ShownAttention(const std::string& path, const net::Network& network, const net::Lengths& lengths)
+      : file(path), map(network, net::make_geometry(network, lengths)) {}
+  void write() {
+    bool first = true;
+    for (const nn::AttentionMap::Distance& distance : map.distances()) {
+      const Json row = attention_row(distance);
+      file.write((first ? tsv_header(row) : "") + tsv_line(row));
+      first = false;
+    }
+    file.commit();
+  }
+  AtomicFile file;
+  nn::AttentionMap map;
+};
+
+Evaluation evaluate_network(const nn::Model& model, const std::string& name,
+                            const net::Lengths& lengths, const DataSet& data,
+                            const SweepOptions& options) {
+  std::optional<ShownAttention> shown;
+  if (options.attention_file) shown.emplace(*options.attention_file, model.network(), lengths);
+  Evaluation result =
+      observe(fmt::format("{}, {}, {}/{}", name, data.name, lengths.segment, lengths.memory), data,
+              options, [&](const LossSink& sink, const TargetProgress& progress) {
+                EvaluationOptions of_row;
+                static_cast<Reading&>(of_row) = options;
+                of_row.lengths = lengths;
+                of_row.unknown = data.vocabulary.unk;
+                of_row.sink = sink;
+                of_row.progress = progress;
+                of_row.group = options.group;
+                of_row.attention_map = shown ? &shown->map : nullptr;
+                return evaluate(model, data.source, of_row);
+              });
+  if (shown) shown->write();
+  return result;
+}
+
+// The sum over the data sets of a call, reported as a row of a data set with the name "(all)".
+class AllData {
+ public:
+  void add(const DataSet& data, const Evaluation& result) {
+    if (sets_ == 0) {
+      data_ = {"(all)", data.vocabulary, data.counts, {"(all)", 0, {}, {}}};
+      sum_ = result;
+    } else {
+      sum_.add(result);
+      data_.counts =
+          data_.counts && data.counts ? std::optional(*data_.counts + *data.counts) : std::nullopt;
+    }
+    data_.source.tokens += data.source.tokens;
+    ++sets_;
+  }
+  // Calls row(data, evaluation) if there are several data sets.
+  template <typename Row>
+  void report(const Row& row) const {
+    if (sets_ > 1) row(data_, sum_);
+  }
+
+ private:
+  std::size_t sets_ = 0;
+  DataSet data_;
+  Evaluation sum_;
+};
+
+void run_checkpoint(const Checkpoint& checkpoint, const std::vector<DataSet>& data,
+                    const SweepOptions& options, const std::function<void(const Json&)>& row) {
+  const nn::Model model =
+      weights::load_model(checkpoint.folder, at::TensorOptions(at::kFloat).device(options.device));
+  if (options.group != nullptr) {
+    options.group->require_same({{"-m", "weights with hash " + weights::hash_of(model)}}, kSameJob);
+  }
+  const machine::Autocast autocast(options.device, options.precision);
+  const auto report = [&](const net::Lengths& lengths, const DataSet& set,
+                          const Evaluation& result) {
+    row(report_row(
+        {checkpoint.name, model.network(), lengths, model.parameter_count(), options.precision},
+        set, result));
+  };
+  std::vector<AllData> all(checkpoint.lengths.size());
+  for (const DataSet& set : data) {
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const net::Lengths& lengths = checkpoint.lengths[i];
+      const Evaluation result = evaluate_network(model, checkpoint.name, lengths, set, options);
+      report(lengths, set, result);
+      all[i].add(set, result);
+    }
+  }
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    all[i].report([&](const DataSet& sets, const Evaluation& sum) {
+      report(checkpoint.lengths[i], sets, sum);
+    });
+  }
+}
+
+void run_unigram(const DataSet& training, const std::vector<DataSet>& data,
+                 const SweepOptions& options, const std::function<void(const Json&)>& row) {
+  Progress progress(fmt::format("counting {}", training.name), "tokens", training.source.tokens);
+  const Unigram unigram(training.source, training.vocabulary.size,
+                        [&progress](std::int64_t done) { progress.update(done); });
+  progress.finish();
+  const EvaluatedModel model{*options.unigram, std::nullopt, {}, training.vocabulary.size};
+  AllData all;
+  for (const DataSet& set : data) {
+    const Evaluation result = evaluate_unigram(unigram, set, options);
+    row(report_row(model, set, result));
+    all.add(set, result);
+  }
+  all.report(
+      [&](const DataSet& sets, const Evaluation& sum) { row(report_row(model, sets, sum)); });
+}
+
+// Throws Error if processes of several hosts differ in anything that one evaluation depends on.
+void require_same_job(const SweepOptions& options, const std::vector<Checkpoint>& checkpoints,
+                      const std::vector<DataSet>& data) {
+  std::vector<machine::Fact> facts = {{"the version", version()},
+                                      {"--batch", std::to_string(options.batch)}};
+  for (const Checkpoint& checkpoint : checkpoints) {
+    facts.push_back(
+        {"-m", "a network with hash " +
+                   content_hash(net::network_to_json(checkpoint.model.network).dump())});
+    for (const net::Lengths& lengths : checkpoint.lengths) {
+      facts.push_back({"the lengths", fmt::format("{}, {}, {}", lengths.segment, lengths.memory,
+                                                  lengths.compressed_memory)});
+    }
+  }
+  for (const DataSet& set : data) {
+    facts.push_back({"--data", fmt::format("{} tokens with hash {} (vocabulary: {})",
+                                           with_thousands(set.source.tokens), set.hash,
+                                           describe(set.vocabulary))});
+  }
+  options.group->require_same(facts, kSameJob);
+}
+
+// Returns true if all results can be computed while a stream on standard input is read, once and in
+// order.
+bool needs_one_pass(const SweepOptions& options, std::size_t rows) {
+  return options.alone ||
+         (rows == 1 && options.checkpoints.size() == 1 &&
+          shard::names_stream(options.data.front()) && options.batch == 0 && !options.loss_file);
+}
+
+}  // namespace
+
+void run_sweep(const SweepOptions& options, const std::function<void(const Json& row)>& row) {
+  std::vector<Checkpoint> checkpoints;
+  for (const std::string& name : options.checkpoints) {
+    checkpoints.push_back(read_checkpoint(name, options));
+  }
+  const std::size_t rows = rows_of(options, checkpoints);
+  for (const auto& [file, option] : {std::pair(options.loss_file, "--per-token"),
+                                     std::pair(options.attention_file, "--attention")}) {
+    if (file && rows != 1) {
+      throw UsageError(option, fmt::format("holds one row, but this call has {}", rows),
+                       "evaluate one model with one pair of lengths on one data set");
+    }
+  }
+  if (needs_one_pass(options, rows)) {
+    row(run_unit_study(options, Unit::kWhole, [](const UnitSum&) {}));
+    return;
+  }
+  std::vector<DataSet> data;
+  for (const std::string& path : options.data) {
+    data.push_back(open_data(path));
+    check_length(data.back().source);
+    for (const Checkpoint& checkpoint : checkpoints) {
+      check_vocabulary(checkpoint.name, checkpoint.model.vocabulary, data.back());
+    }
+  }
+  if (options.group != nullptr) require_same_job(options, checkpoints, data);
+  std::optional<DataSet> training;
+  if (options.unigram) {
+    training = open_data(*options.unigram);
+    for (const DataSet& set : data) check_vocabulary(training->name, training->vocabulary, set);
+  }
+  for (const Checkpoint& checkpoint : checkpoints) run_checkpoint(checkpoint, data, options, row);
+  if (training) run_unigram(*training, data, options, row);
+}
+
+namespace {
+
+Json run_one_pass(const SweepOptions& options, UnitOptions unit_options,
+                  const UnitSums::Sink& sink) {
+  std::vector<Checkpoint> checkpoints;
+  for (const std::string& name : options.checkpoints) {
+    checkpoints.push_back(read_checkpoint(name, options));
+  }
+  const std::size_t rows = rows_of(options, checkpoints);
+  if (rows != 1 || checkpoints.empty()) {
+    throw UsageError(options.alone ? "--reset" : "--per",
+                     fmt::format("scores the text with one network, but this call has {} rows{}",
+                                 rows, checkpoints.empty() ? " of none" : ""),
+                     "give one checkpoint with one pair of lengths and one data set");
+  }
+  const Checkpoint& checkpoint = checkpoints.front();
+  if (const std::int64_t entries = checkpoint.model.network.vocab_size;
+      unit_options.top > entries) {
+    throw UsageError(
+        "--top", fmt::format("expected 1 to {}, the entries of the vocabulary, found {}", entries,
+                             unit_options.top));
+  }
+  const nn::Model model =
+      weights::load_model(checkpoint.folder, at::TensorOptions(at::kFloat).device(options.device));
+  const machine::Autocast autocast(options.device, options.precision);
+  Progress progress(fmt::format("{}, {}", checkpoint.name, options.data.front()), "tokens");
+  unit_options.lengths = checkpoint.lengths.front();
+  static_cast<Reading&>(unit_options) = options;
+  unit_options.alone = options.alone;
+  unit_options.begin = options.begin;
+  unit_options.progress = [&progress](std::int64_t done) { progress.update(done); };
+  std::optional<ShownAttention> shown;
+  if (options.attention_file) {
+    shown.emplace(*options.attention_file, model.network(), unit_options.lengths);
+    unit_options.attention_map = &shown->map;
+  }
+  const UnitScores sweep = score_units(model, checkpoint.name, checkpoint.model.vocabulary,
+                                       options.data.front(), unit_options, sink);
+  if (shown) shown->write();
+  progress.finish("perplexity " + human_perplexity(sweep.evaluation.perplexity()));
+  return report_row({checkpoint.name, model.network(), unit_options.lengths,
+                     model.parameter_count(), options.precision},
+                    sweep.data, sweep.evaluation);
+}
+
+}  // namespace
+
+Json run_unit_study(const SweepOptions& options, Unit unit, const UnitSums::Sink& sink) {
+  UnitOptions unit_options;
+  unit_options.unit = unit;
+  return run_one_pass(options, unit_options, sink);
+}
+
+Json run_token_study(const SweepOptions& options, const TokenSink& sink) {
+  UnitOptions unit_options;
+  unit_options.unit = Unit::kToken;
+  unit_options.top = options.top;
+  unit_options.token_sink = sink;
+  return run_one_pass(options, unit_options, [](const UnitSum&) {});
+}
+
+}  // namespace ql::eval

@@ -1,0 +1,356 @@
+// Implements the layouts: reads headers, indexes and ids with checks of every number, and writes
+// them.
+
+#include "interop/formats.h"
+
+#include <algorithm>
+#include <map>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+#include "base/bytes.h"
+#include "base/error.h"
+#include "base/file_kind.h"
+#include "base/log.h"
+#include "base/process.h"
+#include "base/strings.h"
+
+namespace ql::interop {
+
+namespace {
+
+using shard::TokenId;
+
+// The check needs at least this many ids, since fewer may look so by chance; more would only cost
+// time.
+constexpr std::size_t kFewestIds = 4, kMostIds = 4096;
+
+// Returns true when nearly all ids are small except every `step`-th, from the first on: they may be
+// the upper halves of wider ids. The largest vocabularies in use have some 260,000 entries.
+bool is_sparse(const TokenId* ids, std::size_t count, std::size_t step) {
+  if (count < 2 * step) return false;
+  constexpr std::size_t kEnough = 256;  // fewer ids may be small by chance
+  const TokenId largest_upper = count < kEnough ? 0 : 3;
+  std::size_t upper = 0, small = 0;
+  bool all_small = true;
+  for (std::size_t i = 0; i < count; ++i) {
+    const bool is_small = ids[i] <= largest_upper;
+    all_small = all_small && is_small;
+    if (i % step == 0) continue;
+    ++upper;
+    small += is_small ? 1 : 0;
+  }
+  return !all_small && (count < kEnough ? small == upper : small * 20 >= upper * 19);
+}
+
+// Returns true when all ids of 2 bytes are in the vocabulary; `low` is the index of an id's lower
+// byte.
+bool are_u16(std::string_view bytes, std::size_t low, std::int64_t vocabulary_size) {
+  for (std::size_t i = 0; i + 1 < bytes.size(); i += 2) {
+    const int id = static_cast<unsigned char>(bytes[i + low]) |
+                   static_cast<unsigned char>(bytes[i + 1 - low]) << 8;
+    if (id >= vocabulary_size) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+void check_width(int bytes_per_id, const shard::VocabularyInfo& vocabulary,
+                 const WidthOptions& options) {
+  if (bytes_per_id > 2 || !exceeds_u16(vocabulary)) return;
+  throw UsageError(
+      options.u16,
+      fmt::format("u16 ids cannot name the {} entries of the vocabulary", vocabulary.size),
+      fmt::format("give {} if the ids have 4 bytes, or the vocabulary that they were made with",
+                  options.u32));
+}
+
+void warn_of_wider_ids(const std::string& name, int bytes_per_id, const TokenId* ids,
+                       std::size_t count, const WidthOptions& options) {
+  count = std::min(count, kMostIds);
+  if (count < kFewestIds || !is_sparse(ids, count, 2)) return;
+  bool is_zero = true;
+  for (std::size_t i = 1; i < count; i += 2) is_zero = is_zero && ids[i] == 0;
+  const bool has_8_bytes = bytes_per_id == 4 || is_sparse(ids, count, 4);
+  log_warning(
+      "{}: every second of its first {} u{} ids is {}, as if ids had {} bytes; if they do, {}",
+      name, with_thousands(static_cast<std::int64_t>(count)), 8 * bytes_per_id,
+      is_zero ? "0" : "3 at most, or nearly so", has_8_bytes ? 8 : 4,
+      has_8_bytes ? "pack them as text: od -A n -v -t d8 FILE | tr '\\n' ' ' | qlbin pack "
+                    "--input ids"
+                  : fmt::format("give {}", options.u32));
+}
+
+std::string outside_id_advice(std::string_view bytes, int bytes_per_id,
+                              std::int64_t vocabulary_size, const WidthOptions& options) {
+  if (bytes_per_id == 2 && are_u16(bytes, 1, vocabulary_size)) {
+    return "in big-endian order all are inside: swap the bytes of the file with dd conv=swab";
+  }
+  if (bytes_per_id == 4 && are_u16(bytes, 0, vocabulary_size)) {
+    return fmt::format("as u16 ids all are inside: give {}", options.u16);
+  }
+  return fmt::format(
+      "give the vocabulary of these ids, or its size (--vocab-size), or {} with their width",
+      std::string_view(options.u16).substr(0, std::string_view(options.u16).find(' ')));
+}
+
+namespace {
+
+constexpr std::int64_t kIdsAtOnce = std::int64_t{64} << 10;
+
+// Fills `ids` up to the first id that is negative or not below `vocabulary_size`, stores that id in
+// `outside` and returns its index. Returns the number of ids when all are good.
+template <typename Stored>
+std::size_t decode_as(const char* bytes, std::int64_t vocabulary_size, std::vector<TokenId>& ids,
+                      std::int64_t& outside) {
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    const auto stored =
+        load_little_endian<std::make_unsigned_t<Stored>>(bytes + i * sizeof(Stored));
+    const auto id = static_cast<std::int64_t>(static_cast<Stored>(stored));
+    if (id < 0 || id >= vocabulary_size) {
+      outside = id;
+      return i;
+    }
+    ids[i] = static_cast<TokenId>(id);
+  }
+  return ids.size();
+}
+
+}  // namespace
+
+IdReader::IdReader(const RandomAccessFile& file, std::string name, std::int64_t offset, IdType type,
+                   std::int64_t vocabulary_size, bool plain)
+    : file_(file),
+      name_(std::move(name)),
+      offset_(offset),
+      type_(type),
+      vocabulary_size_(vocabulary_size),
+      plain_(plain) {}
+
+void IdReader::read(std::int64_t count, const UseIds& use) {
+  while (count > 0) {
+    check_for_stop();
+    const std::int64_t part = std::min(count, kIdsAtOnce);
+    bytes_.resize(static_cast<std::size_t>(part * type_.bytes));
+    file_.read(offset_, bytes_.data(), bytes_.size());
+    ids_.resize(static_cast<std::size_t>(part));
+    decode();
+    if (plain_ && position_ == 0) {
+      warn_of_wider_ids(name_, type_.bytes, ids_.data(), ids_.size(), kImportWidths);
+    }
+    use(ids_.data(), ids_.size());
+    offset_ += part * type_.bytes;
+    position_ += part;
+    count -= part;
+  }
+}
+
+void IdReader::decode() {
+  std::int64_t outside = 0;
+  const auto as = [&](auto stored) {
+    return decode_as<decltype(stored)>(bytes_.data(), vocabulary_size_, ids_, outside);
+  };
+  std::size_t good = 0;
+  switch (type_.bytes) {
+    case 1:
+      good = as(std::uint8_t{});
+      break;
+    case 2:
+      good = type_.is_signed ? as(std::int16_t{}) : as(std::uint16_t{});
+      break;
+    case 4:
+      good = type_.is_signed ? as(std::int32_t{}) : as(std::uint32_t{});
+      break;
+    default:
+      // Unsigned ids with the highest bit set would be outside any vocabulary, too.
+      good = as(std::int64_t{});
+  }
+  if (good == ids_.size()) return;
+  throw FormatError(
+      name_,
+      fmt::format("token {}: id {} is outside the vocabulary of {} entries",
+                  position_ + static_cast<std::int64_t>(good), outside, vocabulary_size_),
+      plain_ ? outside_id_advice(bytes_, type_.bytes, vocabulary_size_, kImportWidths)
+             : "give the vocabulary of these ids, or its size (--vocab-size)");
+}
+
+namespace {
+
+constexpr std::int64_t kHeaderBytes = 1024;
+// Magic number and version of files with GPT-2's and with Llama 3's ids. llm.c uses them to
+// distinguish the widths.
+constexpr std::uint32_t kMagic16 = 20240520, kVersion16 = 1;
+constexpr std::uint32_t kMagic32 = 20240801, kVersion32 = 7;
+
+}  // namespace
+
+IdRun read_llmc_header(const RandomAccessFile& file, const std::string& name) {
+  const auto fail = [&name](const std::string& what) {
+    throw FormatError(name, what, "is it a token file that llm.c's scripts wrote, and complete?");
+  };
+  if (file.size() < kHeaderBytes) {
+    fail(fmt::format("{} bytes, less than the header of llm.c's token files", file.size()));
+  }
+  char bytes[12];
+  file.read(0, bytes, sizeof bytes);
+  const auto magic = load_little_endian<std::uint32_t>(bytes);
+  const auto version = load_little_endian<std::uint32_t>(bytes + 4);
+  const std::int64_t tokens = load_little_endian<std::uint32_t>(bytes + 8);
+  if (magic != kMagic16 && magic != kMagic32) {
+    fail(fmt::format("it begins with {}, expected {} or {}", magic, kMagic16, kMagic32));
+  }
+  const std::uint32_t expected = magic == kMagic16 ? kVersion16 : kVersion32;
+  if (version != expected) fail(fmt::format("version {}, expected {}", version, expected));
+  const int bytes_per_id = magic == kMagic16 ? 2 : 4;
+  const std::int64_t size = kHeaderBytes + tokens * bytes_per_id;
+  if (file.size() != size) {
+    fail(fmt::format("{} bytes, expected {} for the {} tokens that its header announces",
+                     file.size(), size, tokens));
+  }
+  return {kHeaderBytes, tokens, {bytes_per_id, false}};
+}
+
+std::string encode_llmc_header(int bytes_per_id, std::int64_t tokens) {
+  std::string bytes(kHeaderBytes, '\0');
+  store_little_endian(&bytes[0], bytes_per_id == 2 ? kMagic16 : kMagic32);
+  store_little_endian(&bytes[4], bytes_per_id == 2 ? kVersion16 : kVersion32);
+  store_little_endian(&bytes[8], static_cast<std::uint32_t>(tokens));
+  return bytes;
+}
+
+namespace {
+
+constexpr std::string_view kMagic{"MMIDIDX\0\0", 9};
+constexpr std::uint64_t kVersion = 1;
+constexpr std::int64_t kIndexHeaderBytes = 34, kLongestSequence = INT32_MAX;
+constexpr std::uint8_t kU16 = 8, kI32 = 4;  // type codes
+constexpr const char* kCure = "is it an index that Megatron wrote, and complete?";
+
+}  // namespace
+
+void MegatronIndex::fail(const std::string& what) const { throw FormatError(name_, what, kCure); }
+
+MegatronIndex::MegatronIndex(const std::filesystem::path& path, std::int64_t data_bytes)
+    : name_(path.string()), file_(path), data_bytes_(data_bytes) {
+  const std::string head = file_.head();
+  if (head.substr(0, kMagic.size()) != kMagic) check_kind(head, Content::kRawIds, name_);
+  if (file_.size() < kIndexHeaderBytes) {
+    fail(fmt::format("{} bytes, less than the header of an index", file_.size()));
+  }
+  char header[kIndexHeaderBytes];
+  file_.read(0, header, sizeof header);
+  if (std::string_view(header, kMagic.size()) != kMagic) {
+    fail("no index of Megatron's: it does not begin with \"MMIDIDX\"");
+  }
+  const auto version = load_little_endian<std::uint64_t>(header + 9);
+  if (version != kVersion) fail(fmt::format("version {}, expected {}", version, kVersion));
+  // The keys are Megatron's type codes. i8 is too small for ids, and the codes 6 and 7 are
+  // floating-point types.
+  static const std::map<int, IdType> kTypes = {
+      {1, {1, false}}, {3, {2, true}}, {kI32, {4, true}}, {5, {8, true}}, {kU16, {2, false}}};
+  const auto code = static_cast<unsigned char>(header[17]);
+  const auto type = kTypes.find(code);
+  if (type == kTypes.end()) {
+    fail(fmt::format("type {} of its ids, expected 1, 3, 4, 5 or 8", code));
+  }
+  type_ = type->second;
+  const auto sequences = load_little_endian<std::uint64_t>(header + 18);
+  const auto boundaries = load_little_endian<std::uint64_t>(header + 26);
+  // The first two comparisons keep the third from overflowing.
+  const auto size = static_cast<std::uint64_t>(file_.size());
+  if (sequences > size / 12 || boundaries > size / 8 ||
+      size != kIndexHeaderBytes + 12 * sequences + 8 * boundaries) {
+    fail(fmt::format("{} bytes, but its header announces {} sequences and {} document boundaries",
+                     size, sequences, boundaries));
+  }
+  if (boundaries == 0) fail("no document boundaries, expected at least one");
+  sequences_ = static_cast<std::int64_t>(sequences);
+  boundaries_ = static_cast<std::int64_t>(boundaries);
+  const std::int64_t places = kIndexHeaderBytes + 4 * sequences_;
+  const std::int64_t documents = places + 8 * sequences_;
+  lengths_ = NumberArray<std::uint32_t>(file_, kIndexHeaderBytes, sequences_);
+  places_ = NumberArray<std::uint64_t>(file_, places, sequences_);
+  documents_ = NumberArray<std::uint64_t>(file_, documents, boundaries_);
+}
+
+std::int64_t MegatronIndex::next_sequence() {
+  const std::uint32_t length = lengths_.next();
+  const std::uint64_t place = places_.next();
+  if (place != static_cast<std::uint64_t>(position_)) {
+    fail(
+        fmt::format("sequence {} begins at byte {} of the tokens, expected {}, where the one "
+                    "before ends",
+                    sequence_, place, position_));
+  }
+  if (length > kLongestSequence || length > (data_bytes_ - position_) / type_.bytes) {
+    fail(fmt::format("sequence {} of {} tokens, more than there are after byte {} of {}", sequence_,
+                     length, position_, data_bytes_));
+  }
+  position_ += static_cast<std::int64_t>(length) * type_.bytes;
+  ++sequence_;
+  return length;
+}
+
+bool MegatronIndex::next_document(std::int64_t& tokens) {
+  if (boundary_ == 0) {
+    ++boundary_;
+    if (const std::uint64_t first = documents_.next(); first != 0) {
+      fail(fmt::format("documents begin at sequence {}, expected 0", first));
+    }
+  }
+  if (boundary_ == boundaries_) {
+    if (sequence_ != sequences_) {
+      fail(fmt::format("documents end at sequence {} of {}", sequence_, sequences_));
+    }
+    if (position_ != data_bytes_) {
+      fail(fmt::format("sequences of {} bytes, but the .bin has {} bytes", position_, data_bytes_));
+    }
+    return false;
+  }
+  const std::uint64_t end = documents_.next();
+  if (end < static_cast<std::uint64_t>(sequence_) || end > static_cast<std::uint64_t>(sequences_)) {
+    fail(fmt::format("document {} ends at sequence {}, expected {} to {}", boundary_ - 1, end,
+                     sequence_, sequences_));
+  }
+  ++boundary_;
+  tokens = 0;
+  while (sequence_ < static_cast<std::int64_t>(end)) tokens += next_sequence();
+  return true;
+}
+
+void write_megatron_index(const ForEachDocument& for_each_document, int bytes_per_id,
+                          BufferedFile& file) {
+  const auto for_each_sequence = [](std::int64_t tokens, const auto& use) {
+    for (; tokens > kLongestSequence; tokens -= kLongestSequence) use(kLongestSequence);
+    use(tokens);
+  };
+  std::uint64_t documents = 0, sequences = 0, place = 0, end = 0;
+  for_each_document([&](std::int64_t tokens) {
+    ++documents;
+    for_each_sequence(tokens, [&](std::int64_t) { ++sequences; });
+  });
+  file.write(kMagic);
+  file.write_number(kVersion);
+  file.write_number(bytes_per_id == 2 ? kU16 : kI32);
+  file.write_number(sequences);
+  file.write_number(documents + 1);
+  for_each_document([&](std::int64_t tokens) {
+    for_each_sequence(
+        tokens, [&](std::int64_t part) { file.write_number(static_cast<std::uint32_t>(part)); });
+  });
+  for_each_document([&](std::int64_t tokens) {
+    for_each_sequence(tokens, [&](std::int64_t part) {
+      file.write_number(place);
+      place += static_cast<std::uint64_t>(part * bytes_per_id);
+    });
+  });
+  file.write_number(end);
+  for_each_document([&](std::int64_t tokens) {
+    for_each_sequence(tokens, [&](std::int64_t) { ++end; });
+    file.write_number(end);
+  });
+}
+
+}  // namespace ql::interop

@@ -1,0 +1,217 @@
+// The layouts of other programs' token files (llm.c, nanoGPT, Megatron): headers, indexes and ids.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/file.h"
+#include "base/process.h"
+#include "shard/manifest.h"
+
+namespace ql::interop {
+
+// The programs whose token files are read and written. kU32 is nanoGPT's layout with ids of 4
+// bytes.
+
+enum class Format { kLlmc, kNanogpt, kMegatron, kU32 };
+constexpr auto names_of(Format) { return std::array{"llmc", "nanogpt", "megatron", "u32"}; }
+
+// Reads little-endian numbers of a file in order, through a small buffer.
+template <typename Number>
+class NumberArray {
+ public:
+  NumberArray() = default;
+  // Reads `count` numbers from byte `offset` of the file, which must outlive this object.
+  NumberArray(const RandomAccessFile& file, std::int64_t offset, std::int64_t count)
+      : file_(&file), offset_(offset), left_(count) {}
+  // Returns the next number. Call it at most `count` times.
+  Number next() {
+    if (at_ == buffer_.size()) fill();
+    at_ += sizeof(Number);
+    return load_little_endian<Number>(&buffer_[at_ - sizeof(Number)]);
+  }
+
+ private:
+  void fill() {
+    check_for_stop();
+    constexpr std::int64_t kAtOnce = 8192;
+    const std::int64_t count = std::min(left_, kAtOnce);
+    if (count == 0) throw std::logic_error("more numbers asked for than the file has");
+    buffer_.resize(static_cast<std::size_t>(count) * sizeof(Number));
+    file_->read(offset_, buffer_.data(), buffer_.size());
+    offset_ += static_cast<std::int64_t>(buffer_.size());
+    left_ -= count;
+    at_ = 0;
+  }
+
+  const RandomAccessFile* file_ = nullptr;
+  std::int64_t offset_ = 0, left_ = 0;
+  std::string buffer_;
+  std::size_t at_ = 0;
+};
+
+// A NewFile for many small writes.
+class BufferedFile {
+ public:
+  explicit BufferedFile(std::unique_ptr<NewFile> file) : file_(std::move(file)) {}
+  void write(std::string_view bytes) {
+    buffer_ += bytes;
+    if (buffer_.size() >= kBufferBytes) flush();
+  }
+  template <typename Number>
+  void write_number(Number number) {
+    char bytes[sizeof(Number)];
+    store_little_endian(bytes, number);
+    write({bytes, sizeof bytes});
+  }
+  // Writes the rest and closes. Call it after the last write.
+  void close() {
+    flush();
+    file_->close();
+  }
+
+ private:
+  static constexpr std::size_t kBufferBytes = std::size_t{256} << 10;
+  void flush() {
+    file_->write(buffer_.data(), buffer_.size());
+    buffer_.clear();
+  }
+  std::unique_ptr<NewFile> file_;
+  std::string buffer_;
+};
+
+// Ids that are read in the wrong width or byte order often belong to the vocabulary by chance. The
+// following checks find such inputs without a header.
+
+// Returns true for a vocabulary with more entries than u16 ids can name.
+inline bool exceeds_u16(const shard::VocabularyInfo& vocabulary) {
+  return vocabulary.bytes_per_id() > 2;
+}
+
+// The options by which a tool is asked for plain ids of 2 or 4 bytes, for messages.
+struct WidthOptions {
+  const char *u16, *u32;
+};
+constexpr WidthOptions kImportWidths = {"--format nanogpt", "--format u32"};
+
+// Throws UsageError for ids of 2 bytes and a vocabulary that exceeds them: then ids above 65,535
+// were stored modulo 65,536, or the ids have another width.
+void check_width(int bytes_per_id, const shard::VocabularyInfo& vocabulary,
+                 const WidthOptions& options);
+
+// Logs a warning when the first ids look like halves of wider ones: in little-endian order every
+// second one is then 0.
+void warn_of_wider_ids(const std::string& name, int bytes_per_id, const shard::TokenId* ids,
+                       std::size_t count, const WidthOptions& options);
+
+// Returns advice for an id among these `bytes` that is outside the vocabulary. The advice names ids
+// of 2 bytes, or big-endian ones, if all of them would be inside.
+std::string outside_id_advice(std::string_view bytes, int bytes_per_id,
+                              std::int64_t vocabulary_size, const WidthOptions& options);
+
+// How the ids of a file are stored.
+
+using shard::TokenId;
+
+struct IdType {
+  int bytes = 2;           // 1, 2, 4 or 8, little-endian
+  bool is_signed = false;  // matters for 2 and 4
+};
+
+// The ids in a file without an index: they start at a byte and continue to the file's end.
+struct IdRun {
+  std::int64_t offset = 0, tokens = 0;
+  IdType type;
+};
+
+class IdReader {
+ public:
+  // Begins at byte `offset` of the file, which must outlive this object. `name` is for messages.
+  // `plain` is true for a file without header or index, where the type of ids is only assumed.
+  IdReader(const RandomAccessFile& file, std::string name, std::int64_t offset, IdType type,
+           std::int64_t vocabulary_size, bool plain);
+  // Calls use(ids, count) for the next `count` ids, some thousand at a time. Throws FormatError for
+  // an id outside the vocabulary and when the file ends before.
+  using UseIds = std::function<void(const TokenId* ids, std::size_t count)>;
+  void read(std::int64_t count, const UseIds& use);
+
+ private:
+  void decode();
+
+  const RandomAccessFile& file_;
+  std::string name_;
+  std::int64_t offset_;
+  IdType type_;
+  std::int64_t vocabulary_size_;
+  bool plain_;
+  std::int64_t position_ = 0;  // ids read so far
+  std::string bytes_;
+  std::vector<TokenId> ids_;
+};
+
+// The header of llm.c's token files has 1,024 bytes: 256 i32, of which the first three are a magic
+// number, a version and the number of tokens, and the others 0.
+
+// Throws FormatError unless the file's size agrees with its header. `name` is for messages.
+IdRun read_llmc_header(const RandomAccessFile& file, const std::string& name);
+
+// `bytes_per_id` is 2 or 4.
+std::string encode_llmc_header(int bytes_per_id, std::int64_t tokens);
+
+// Megatron has an index (.idx) for its tokens (.bin): the places of sequences and documents.
+//
+//   bytes      type  content
+//   9          text  "MMIDIDX", two zeros
+//   8          u64   version, 1
+//   1          u8    type of the ids in .bin
+//   8          u64   S, number of sequences
+//   8          u64   D, number of document boundaries: documents + 1
+//   4 * S      i32   tokens of each sequence
+//   8 * S      i64   its first byte in .bin
+//   8 * D      i64   boundaries: sequences before it, from 0 to S
+
+// Reads an index from front to back and keeps none of it in memory.
+class MegatronIndex {
+ public:
+  // Throws FormatError unless the file's size agrees with its header. `data_bytes` is the size of
+  // .bin.
+  MegatronIndex(const std::filesystem::path& path, std::int64_t data_bytes);
+  IdType type() const { return type_; }
+  // Stores the number of tokens of the next document, which may be 0. Returns false after the last
+  // document; by then it has checked that the sequences fill the data without gaps.
+  bool next_document(std::int64_t& tokens);
+
+ private:
+  [[noreturn]] void fail(const std::string& what) const;
+  std::int64_t next_sequence();
+
+  std::string name_;
+  RandomAccessFile file_;
+  IdType type_;
+  std::int64_t sequences_ = 0, boundaries_ = 0, data_bytes_;
+  NumberArray<std::uint32_t> lengths_;
+  NumberArray<std::uint64_t> places_, documents_;
+  std::int64_t sequence_ = 0, boundary_ = 0, position_ = 0;  // read so far; bytes in the data
+};
+
+// A function that calls use(tokens of the document) for each document, each time it is called.
+using ForEachDocument = std::function<void(const std::function<void(std::int64_t tokens)>& use)>;
+
+// Writes the index of documents that follow each other without gaps. A document is one sequence, or
+// several if it is longer than INT32_MAX. Goes through the documents four times and keeps none in
+// memory. `bytes_per_id` is 2 (u16) or 4 (i32).
+void write_megatron_index(const ForEachDocument& for_each_document, int bytes_per_id,
+                          BufferedFile& file);
+
+}  // namespace ql::interop

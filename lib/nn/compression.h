@@ -1,0 +1,79 @@
+// Changes of the scale of states: pooling, accumulation, and the second memory of the Compressive
+// Transformer.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels/projection.h"
+#include "net/geometry.h"
+#include "net/network.h"
+#include "nn/dropout.h"
+#include "nn/layers.h"
+#include "nn/parameters.h"
+
+namespace ql::nn {
+
+// The compression between two scales (paper, section 2.3: f_c).
+
+// Pools `states` [batch, length, d_model] with width and stride `rate`; length must be a multiple
+// of rate. Returns [batch, length / rate, d_model].
+at::Tensor compress(const at::Tensor& states, net::Pool pool, std::int64_t rate);
+
+// The accumulation layer: coarse states up-sampled causally and averaged with the finer ones
+// (paper, sections 2.2 and 2.3).
+
+// Repeats the states of one scale so that token p of the segment gets the last state whose newest
+// covered token is <= p. `states` [batch, output.segment, d_model] are the scale's `output`;
+// `previous` [batch, 1, d_model] is the state before them, undefined if there is none: then the
+// first stride-1 tokens get zeros. It is read only if output.segment == output.new_states. Returns
+// [batch, output.new_states * output.stride, d_model].
+at::Tensor upsample(const at::Tensor& states, const at::Tensor& previous, const net::Stage& output);
+
+// Returns the average of the up-sampled scales without those that droppath drops. If
+// step.scale_weights are defined, they decide this.
+at::Tensor average_scales(const std::vector<at::Tensor>& scales, double droppath,
+                          const StepOptions& step);
+
+// Returns the same choice as weights, one for each scale: 0, or 1 / (number of kept scales).
+std::vector<double> droppath_weights(std::int64_t scales, double droppath, const StepOptions& step);
+
+// The second memory of the Compressive Transformer (Rae et al., 2020): states evicted from the
+// memory are compressed, `rate` of them into one.
+
+// Compresses the `states` [batch, n, d_model] of one step, n a multiple of the rate c, to [batch, n
+// / c, d_model]. The network's pool decides how:
+//  - maximum, mean, or the layer's convolution of c neighbours;
+//  - the layer's convolution dilated by n / c: it reads the states k, k + n/c, k + 2n/c, ...;
+//  - the n / c states with the most `usage` [batch, n] (kernels/attention.h), in their order in
+//    time; of two equal ones the newer. Other pools do not read `usage`.
+at::Tensor compress_memories(const net::Network& network, const LayerParameters& parameters,
+                             const at::Tensor& states, const at::Tensor& usage);
+
+// Returns the loss by which a layer learns its compression, the mean square of a difference.
+// `states` have no gradient, and `compressed` is compress_memories() of them. Attention
+// reconstruction compares the layer's content attention (without positions) over `compressed` with
+// that over `states`; `projected` has the layer's queries, and its keys and values of `states`.
+// Auto-encoding compares `states` with the output of the layer's decoder for `compressed`. The
+// gradient reaches `compressed`, thus the convolution's weights, and the decoder's weights, but not
+// the network.
+at::Tensor compression_loss(const LayerContext& context,
+                            const kernels::QueriesKeysValues& projected, const at::Tensor& states,
+                            const at::Tensor& compressed);
+
+struct CompressiveOutput {
+  at::Tensor states;             // [batch, segment, d_model]
+  at::Tensor compressed_memory;  // for the next step
+  at::Tensor reconstruction;  // compression_loss(); undefined unless the layer learns in training
+};
+
+// Runs the layer of the stage `input` over the `window`, concat(compressed memory, memory,
+// segment), whose last states are `states`. After this step the oldest `segment` states after the
+// compressed memory are evicted and enter the compressed memory.
+CompressiveOutput run_compressive_layer(LayerContext context, const at::Tensor& window,
+                                        const at::Tensor& states, const net::Stage& input,
+                                        const at::Tensor& positions);
+
+}  // namespace ql::nn

@@ -1,0 +1,250 @@
+// The key-value caches of decode.h, and the decode step that adds tokens to them.
+
+#include "nn/decode.h"
+
+#include <algorithm>
+#include <stdexcept>
+#include <utility>
+
+#include "nn/compression.h"
+#include "nn/step.h"
+
+namespace ql::nn {
+
+namespace {
+
+// Short windows get room for this many states, because moving them costs an operation.
+constexpr std::int64_t kLeastRoom = 64;
+
+at::Tensor chosen(const at::Tensor& tensor, const at::Tensor& indexes) {
+  return tensor.defined() ? tensor.index_select(0, indexes) : tensor;
+}
+
+}  // namespace
+
+KvCache::KvCache(const at::Tensor& memory, std::int64_t segment)
+    : length_(memory.size(1)), segment_(segment) {
+  std::vector<std::int64_t> shape = memory.sizes().vec();
+  shape[1] = std::max(2 * (length_ + segment_), kLeastRoom);
+  buffer_ = at::empty(shape, memory.options());
+  buffer_.narrow(1, 0, length_).copy_(memory);
+}
+
+at::Tensor KvCache::memory() const { return buffer_.narrow(1, begin_, length_); }
+at::Tensor KvCache::window() const { return buffer_.narrow(1, begin_, length_ + filled_); }
+
+void KvCache::put(const at::Tensor& states) {
+  const std::int64_t count = states.size(1);
+  if (filled_ + count > segment_)
+    throw std::logic_error("more states than the segment has room for");
+  buffer_.narrow(1, begin_ + length_ + filled_, count).copy_(states);
+  filled_ += count;
+}
+
+void KvCache::shift(std::int64_t shift) {
+  begin_ += shift;
+  filled_ = 0;
+  if (begin_ + length_ + segment_ <= buffer_.size(1)) return;
+  // The buffer has room for two windows, so the memory does not overlap its new place, nor the
+  // window of this segment, which a caller may hold.
+  buffer_.narrow(1, 0, length_).copy_(memory());
+  begin_ = 0;
+}
+
+KvCache KvCache::streams(const at::Tensor& indexes) const {
+  KvCache cache = *this;
+  std::vector<std::int64_t> shape = buffer_.sizes().vec();
+  shape[0] = indexes.size(0);
+  cache.buffer_ = at::empty(shape, buffer_.options());
+  // Nobody reads the buffer outside of the window any more.
+  cache.buffer_.narrow(1, begin_, length_ + filled_).copy_(window().index_select(0, indexes));
+  return cache;
+}
+
+DecodeState::DecodeState(const net::Geometry& geometry, const Memory& memory, std::int64_t batch,
+                         const at::TensorOptions& options, std::int64_t age)
+    : age_(age) {
+  for (std::size_t i = 0; i < geometry.stages.size(); ++i) {
+    const net::Stage& stage = geometry.stages[i];
+    const StageMemory& of_stage = memory.stages[i];
+    const at::Tensor states =
+        of_stage.states.defined() ? of_stage.states : at::empty({batch, 0, stage.width}, options);
+    stages_.push_back({KvCache(states, stage.segment), {}, of_stage.compressed, {}, {}, {}});
+  }
+}
+
+std::int64_t DecodeState::batch() const { return stages_.front().states.window().size(0); }
+
+DecodeState DecodeState::streams(const std::vector<std::int64_t>& indexes) const {
+  const at::Tensor chosen_ones = at::tensor(indexes).to(stages_.front().states.window().device());
+  DecodeState segment;
+  segment.tokens_ = tokens_;
+  segment.age_ = age_;
+  for (const DecodeStage& stage : stages_) {
+    std::optional<KvCache> keys_values;
+    if (stage.keys_values) keys_values = stage.keys_values->streams(chosen_ones);
+    segment.stages_.push_back({stage.states.streams(chosen_ones), std::move(keys_values),
+                               chosen(stage.compressed, chosen_ones),
+                               chosen(stage.compressed_keys_values, chosen_ones),
+                               chosen(stage.usage, chosen_ones), stage.positions});
+  }
+  return segment;
+}
+
+std::int64_t DecodeState::bytes_per_stream() const {
+  std::int64_t bytes = 0;
+  for (const DecodeStage& stage : stages_) {
+    // Keys and values may not exist yet. Each is about as wide as a state.
+    bytes += stage.states.bytes() +
+             (stage.keys_values ? stage.keys_values->bytes() : 2 * stage.states.bytes());
+    for (const at::Tensor& tensor : {stage.compressed, stage.compressed_keys_values}) {
+      if (tensor.defined()) bytes += static_cast<std::int64_t>(tensor.nbytes());
+    }
+  }
+  return bytes / batch();
+}
+
+Memory DecodeState::memory() const {
+  if (tokens_ != 0) throw std::logic_error("a segment has begun and is not complete");
+  Memory memory;
+  for (const DecodeStage& stage : stages_) {
+    const at::Tensor states = stage.states.memory();
+    memory.stages.push_back({states.size(1) > 0 ? states : at::Tensor(), stage.compressed});
+  }
+  return memory;
+}
+
+namespace {
+
+at::Tensor newest(const at::Tensor& older, const at::Tensor& newer) {
+  const at::Tensor all = at::cat({older, newer}, 1);
+  return all.narrow(1, newer.size(1), older.size(1));
+}
+
+}  // namespace
+
+DecodeStep::DecodeStep(const Model& model, const LengthTables& tables, const StepOptions& options,
+                       DecodeState& growing, std::int64_t tokens)
+    : Step(model, tables, options, unused_), growing_(growing), tokens_(tokens) {
+  unused_.stages.resize(tables.geometry.stages.size());
+}
+
+DecodeStage& DecodeStep::growing_of(const net::Stage& stage) {
+  return growing_.stages_[static_cast<std::size_t>(&stage - geometry_.stages.data())];
+}
+
+at::Tensor DecodeStep::layer(const LayerContext& context, const net::Stage& input,
+                             const at::Tensor& states, const at::Tensor& finer,
+                             StageMemory& /*memory*/) {
+  const std::int64_t count = states.size(1);
+  if (count == 0) return states;
+  DecodeStage& growing = growing_of(input);
+  const auto keys_values = [&](const at::Tensor& of) {
+    return project_keys_values(context, attention_states(context, of));
+  };
+  if (!growing.keys_values) {
+    growing.keys_values.emplace(keys_values(growing.states.memory()), input.segment_keys());
+  }
+  const at::Tensor normalized = attention_states(context, states);
+  growing.keys_values->put(finer.defined() ? keys_values(finer)
+                                           : project_keys_values(context, normalized));
+  growing.states.put(states);
+
+  std::vector<at::Tensor> parts;
+  if (input.compressed_memory > 0) {
+    at::Tensor& compressed = growing.compressed_keys_values;
+    if (!compressed.defined()) compressed = keys_values(growing.compressed);
+    parts.push_back(compressed);
+  }
+  parts.push_back(growing.keys_values->window());
+  const std::int64_t keys = input.compressed_memory + parts.back().size(1);
+  LayerContext so_far = context;
+  so_far.hidden = at::Tensor();
+  so_far.projected_positions = positions_so_far(context, input, keys);
+  at::Tensor usage;
+  if (geometry_.keeps_most_used()) so_far.usage = &usage;
+  const at::Tensor output = run_layer(so_far, states, normalized, parts, positions(input));
+  if (usage.defined()) {
+    if (!growing.usage.defined()) {
+      growing.usage = at::zeros({usage.size(0), input.window()}, usage.options());
+    }
+    growing.usage.narrow(1, 0, keys).add_(usage, static_cast<double>(count));
+  }
+  if (growing.states.filled() == input.segment) end_segment(context, input);
+  return output;
+}
+
+at::Tensor DecodeStep::positions_so_far(const LayerContext& context, const net::Stage& input,
+                                        std::int64_t keys) {
+  at::Tensor& all = growing_of(input).positions;
+  if (!all.defined()) all = project_positions(context, positions(input));
+  if (!all.defined()) return all;
+  // Softmax attention uses the distance from a query. Linear attention uses the distance from the
+  // end of the window when its segment will be complete.
+  const bool linear = context.network.attention == net::Attention::kLinear;
+  return all.narrow(0, linear ? 0 : all.size(0) - keys, keys);
+}
+
+void DecodeStep::end_segment(const LayerContext& context, const net::Stage& input) {
+  DecodeStage& growing = growing_of(input);
+  if (input.compressed_memory > 0) {
+    const at::Tensor leaving = growing.states.window().narrow(1, 0, input.segment);
+    const at::Tensor usage = growing.usage.defined()
+                                 ? growing.usage.narrow(1, input.compressed_memory, input.segment)
+                                 : growing.usage;
+    const at::Tensor compressed =
+        compress_memories(context.network, context.parameters, leaving, usage);
+    growing.compressed = newest(growing.compressed, compressed);
+    growing.compressed_keys_values =
+        newest(growing.compressed_keys_values,
+               project_keys_values(context, attention_states(context, compressed)));
+    growing.usage = at::Tensor();
+  }
+  growing.states.shift(input.new_states);
+  if (input.keys_per_state == 1) {
+    growing.keys_values->shift(input.new_states);
+  } else {
+    // A state in the memory has its own keys and values, not those of finer states.
+    growing.keys_values.reset();
+  }
+}
+
+at::Tensor DecodeStep::window_of_output(const net::Stage& output, const at::Tensor& states,
+                                        StageMemory& /*memory*/) {
+  KvCache& cache = growing_of(output).states;
+  cache.put(states);
+  const at::Tensor window = cache.window();
+  if (cache.filled() == output.segment) cache.shift(output.new_states);
+  return window;
+}
+
+at::Tensor DecodeStep::new_groups(const net::Stage& stage, const at::Tensor& window) {
+  const net::Stage& finer = *(&stage - 1);
+  const std::int64_t rate = geometry_.rate, whole = finer.window();
+  // The groups end at the end of the complete window. A group exists once its last state exists.
+  const std::int64_t missing = (whole - window.size(1) + rate - 1) / rate;
+  const std::int64_t before = growing_of(stage).states.filled();
+  const std::int64_t count = stage.segment - missing - before;
+  if (count <= 0) return window.narrow(1, 0, 0);
+  return window.narrow(1, whole - (stage.segment - before) * rate, count * rate);
+}
+
+at::Tensor DecodeStep::states_of_tokens(const net::Stage& output, const at::Tensor& /*states*/,
+                                        const at::Tensor& window) {
+  // Token p takes the state before the new ones, or the last of the (p + 1) / g new ones that are
+  // complete by then. A stage that keeps no such state has zeros before its first.
+  const bool has_older = output.memory + output.segment > output.new_states;
+  const at::Tensor all =
+      has_older
+          ? window
+          : at::cat({at::zeros({window.size(0), 1, window.size(2)}, window.options()), window}, 1);
+  const std::int64_t older = has_older ? output.memory + output.segment - output.new_states : 1;
+  std::vector<std::int64_t> places;
+  for (std::int64_t i = 0; i < tokens_; ++i) {
+    places.push_back(older - 1 + (growing_.tokens_ + i + 1) / output.stride);
+  }
+  const at::Tensor index = at::tensor(places, at::TensorOptions(at::kLong)).to(window.device());
+  return narrow(all.index_select(1, index), output.scale);
+}
+
+}  // namespace ql::nn

@@ -1,0 +1,89 @@
+// Decoding streams token by token: the key-value caches of a segment that grows.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "net/geometry.h"
+#include "nn/memory.h"
+
+namespace ql::nn {
+
+// The growing segment of streams that are decoded token by token: states, keys and values that the
+// next token needs of those before it. Nothing is computed a second time.
+
+// The cache of a window that grows: a memory, and the states of a segment as they come. Rows are
+// streams, and [...] is the shape of a state.
+class KvCache {
+ public:
+  // `memory` [batch, length, ...] is followed by a segment of at most `segment` states.
+  KvCache(const at::Tensor& memory, std::int64_t segment);
+
+  std::int64_t filled() const { return filled_; }  // states of the segment
+  at::Tensor memory() const;                       // [batch, length, ...]
+  // Returns the memory and the segment so far, [batch, length + filled, ...]. It shares its storage
+  // with the cache, so it is valid until the next change.
+  at::Tensor window() const;
+  void put(const at::Tensor& states);
+  // Ends the segment: the memory becomes the newest states of concat(memory, segment[:new_states]).
+  void shift(std::int64_t shift);
+  KvCache streams(const at::Tensor& indexes) const;
+  std::int64_t bytes() const { return static_cast<std::int64_t>(buffer_.nbytes()); }
+
+ private:
+  at::Tensor buffer_;  // [batch, room, ...], longer than the window, so that it seldom moves
+  std::int64_t length_, segment_;
+  std::int64_t begin_ = 0, filled_ = 0;
+};
+
+struct DecodeStage {
+  KvCache states;
+  std::optional<KvCache>
+      keys_values;  // [.., 2, n_head, d_head]; made at the segment's first states
+  // A Compressive Transformer has n_cm compressed states, their keys and values, and the sum of the
+  // attention that each place of the window has had in this segment.
+  at::Tensor compressed, compressed_keys_values, usage;
+  at::Tensor positions;  // project_positions() of the complete window, the same for all streams
+};
+
+// The state of decoding. It can only begin between segments.
+class DecodeState {
+ public:
+  // `memory` is the memory of `batch` streams after ModelAtLengths::forward() or forward_stream().
+  // `age` is the number of tokens of the document before the segment, for a network that resets its
+  // memory at documents. The `options` are the model's.
+  DecodeState(const net::Geometry& geometry, const Memory& memory, std::int64_t batch,
+              const at::TensorOptions& options, std::int64_t age = 0);
+
+  // Copying is disabled: a copy would share tensors that change.
+  DecodeState(const DecodeState&) = delete;
+  DecodeState& operator=(const DecodeState&) = delete;
+  DecodeState(DecodeState&&) = default;
+  DecodeState& operator=(DecodeState&&) = default;
+  ~DecodeState() = default;
+
+  std::int64_t batch() const;
+  // Returns the streams with these indexes in memory of their own. An index may occur several
+  // times.
+  DecodeState streams(const std::vector<std::int64_t>& indexes) const;
+  // Returns the bytes of memory that one stream takes.
+  std::int64_t bytes_per_stream() const;
+  // Returns the memory after complete segments, valid until the next change. Throws
+  // std::logic_error inside a segment.
+  Memory memory() const;
+  // Call this if the next token begins a document.
+  void begin_document() { age_ = 0; }
+
+ private:
+  DecodeState() = default;
+  friend class ModelAtLengths;
+  friend class DecodeStep;
+  std::vector<DecodeStage> stages_;
+  std::int64_t tokens_ = 0;  // of the segment so far
+  std::int64_t age_ = 0;     // tokens of the document so far
+};
+
+}  // namespace ql::nn

@@ -1,0 +1,149 @@
+// The step of a network: a segment of tokens in every row goes through all stages in turn.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <functional>
+#include <map>
+#include <vector>
+
+#include "net/geometry.h"
+#include "nn/decode.h"
+#include "nn/layers.h"
+#include "nn/memory.h"
+#include "nn/model.h"
+
+namespace ql::nn {
+
+// The rows of a batch are independent streams (StreamsStep), consecutive segments of one stream
+// (LayerwiseStep), or streams whose segment is not complete (DecodeStep). Each kind finds the
+// memory of a row in its own way.
+class Step {
+ public:
+  // run() replaces `memory` by that of the next step, stage by stage.
+  Step(const Model& model, const LengthTables& tables, const StepOptions& options, Memory& memory);
+  virtual ~Step() = default;
+  Step(const Step&) = delete;
+  Step& operator=(const Step&) = delete;
+
+  // Takes the embedded tokens [batch, n_s, d_model] and returns the last stage's states, of the
+  // same shape.
+  at::Tensor run(at::Tensor states);
+  // Returns the compression_loss(), averaged over the layers, after run(); undefined if no layer
+  // learns to compress.
+  at::Tensor reconstruction() const;
+
+ protected:
+  // Returns the output of the layer that reads the stage `input`, and replaces `memory` by the
+  // stage's next one. If keys_per_state is above 1, `finer` [batch, segment_keys(), d_model] is in
+  // the window instead of the states; otherwise it is undefined.
+  virtual at::Tensor layer(const LayerContext& context, const net::Stage& input,
+                           const at::Tensor& states, const at::Tensor& finer,
+                           StageMemory& memory) = 0;
+  // Returns the window of a scale's output, and replaces `memory` by the next one.
+  virtual at::Tensor window_of_output(const net::Stage& output, const at::Tensor& states,
+                                      StageMemory& memory) = 0;
+  // Returns the states [batch, c n, width] of the finer scale's window that become the n new states
+  // of `stage`.
+  virtual at::Tensor new_groups(const net::Stage& stage, const at::Tensor& window);
+  // Returns the state that each token takes from a scale, [batch, tokens, d_model]: the newest one
+  // that covers no later token. `states` are the scale's output and `window` its window.
+  virtual at::Tensor states_of_tokens(const net::Stage& output, const at::Tensor& states,
+                                      const at::Tensor& window);
+
+  // Computes layer() for rows that are independent streams.
+  at::Tensor layer_of_streams(const LayerContext& context, const net::Stage& input,
+                              const at::Tensor& states, const at::Tensor& finer,
+                              StageMemory& memory);
+  // Returns the window concat(compressed memory, memory, segment). The memory becomes the newest
+  // states of concat(memory, segment[:shift]); the compressed memory stays.
+  at::Tensor window_of_streams(const net::Stage& stage, const at::Tensor& states,
+                               StageMemory& memory) const;
+  // Returns the position table of a layer's window.
+  at::Tensor positions(const net::Stage& input) const;
+  // These map states from the width of the scale before to that of this one, and from there to
+  // d_model.
+  at::Tensor widen(const at::Tensor& states, std::size_t scale) const;
+  at::Tensor narrow(const at::Tensor& states, std::size_t scale) const;
+
+  const Model& model_;
+  const net::Geometry& geometry_;
+  const StepOptions& options_;
+
+ private:
+  at::Tensor layer_over(std::size_t input, const at::Tensor& states, const at::Tensor& finer);
+
+  const LengthTables& tables_;
+  Memory& memory_;
+  std::map<std::int64_t, at::Tensor> positions_;  // by width
+  at::Tensor reconstruction_;                     // summed over the layers so far
+};
+
+// Every row is a step of an independent stream. The memory must hold only states of their documents
+// (forget_other_documents()).
+class StreamsStep : public Step {
+ public:
+  using Step::Step;
+
+ private:
+  at::Tensor layer(const LayerContext& context, const net::Stage& input, const at::Tensor& states,
+                   const at::Tensor& finer, StageMemory& memory) override;
+  at::Tensor window_of_output(const net::Stage& output, const at::Tensor& states,
+                              StageMemory& memory) override;
+};
+
+// The rows are consecutive steps of one stream. A layer needs nothing of the layers after it, so a
+// complete chunk of the stream goes through it before the next layer begins, and each row's memory
+// consists of the rows before it. It has no gradient and no dropout.
+class LayerwiseStep : public Step {
+ public:
+  using Step::Step;
+
+ private:
+  at::Tensor layer(const LayerContext& context, const net::Stage& input, const at::Tensor& states,
+                   const at::Tensor& finer, StageMemory& memory) override;
+  at::Tensor window_of_output(const net::Stage& output, const at::Tensor& states,
+                              StageMemory& memory) override;
+  at::Tensor layer_row_by_row(const LayerContext& context, const net::Stage& input,
+                              const at::Tensor& states, StageMemory& memory);
+  at::Tensor window(const net::Stage& stage, const at::Tensor& states,
+                    const StageMemory& memory) const;
+  at::Tensor forgotten(const MemoryCover& cover, std::int64_t length) const;
+  // Returns work(tensors) for `tensors` [segments, ...], in `results` if that is defined. A segment
+  // of the result depends only on the same segment of all tensors, so they are computed in pieces
+  // (machine/threads.h).
+  at::Tensor in_pieces(const net::Stage& input, const std::vector<at::Tensor>& tensors,
+                       const std::function<at::Tensor(const std::vector<at::Tensor>&)>& work,
+                       at::Tensor results = {}) const;
+};
+
+// The rows are streams that get some tokens of the current segment. The stages get the states that
+// these tokens complete: none, one, or at a segment's beginning those that it computes again. It
+// has no gradient and no dropout.
+class DecodeStep : public Step {
+ public:
+  // Takes `tokens` new tokens of every row, and adds their states to `growing`.
+  DecodeStep(const Model& model, const LengthTables& tables, const StepOptions& options,
+             DecodeState& growing, std::int64_t tokens);
+
+ private:
+  at::Tensor layer(const LayerContext& context, const net::Stage& input, const at::Tensor& states,
+                   const at::Tensor& finer, StageMemory& memory) override;
+  at::Tensor window_of_output(const net::Stage& output, const at::Tensor& states,
+                              StageMemory& memory) override;
+  at::Tensor new_groups(const net::Stage& stage, const at::Tensor& window) override;
+  at::Tensor states_of_tokens(const net::Stage& output, const at::Tensor& states,
+                              const at::Tensor& window) override;
+  DecodeStage& growing_of(const net::Stage& stage);
+  // Returns the layer's projected_positions for the `keys` that the window has so far.
+  at::Tensor positions_so_far(const LayerContext& context, const net::Stage& input,
+                              std::int64_t keys);
+  // Turns the segment of the layer's input into memory.
+  void end_segment(const LayerContext& context, const net::Stage& input);
+
+  DecodeState& growing_;
+  std::int64_t tokens_;
+  Memory unused_;  // the caches of `growing_` have all memories
+};
+
+}  // namespace ql::nn

@@ -1,0 +1,138 @@
+// Document starts: the file documents.zst, and a token's place in its document.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/file.h"
+#include "shard/manifest.h"
+#include "shard/shard.h"
+#include "shard/zstd_frame.h"
+
+namespace ql::shard {
+
+// Returns the number of tokens before token `position` in its document. `starts` are ascending
+// positions where documents start; the tokens before the first of them are a document, too.
+std::int64_t document_age(const std::vector<std::int64_t>& starts, std::int64_t position);
+
+// Does the same for a stream whose document starts arrive during reading. It keeps only the starts
+// that are ahead, however long the stream is.
+class DocumentAges {
+ public:
+  // Adds a document that starts at `position`. Positions ascend, and each must be added before
+  // age() is called for it or for a later position.
+  void put_start(std::int64_t position) { ahead_.push_back(position); }
+  // Returns the number of tokens before token `position` in its document. Positions ascend.
+  std::int64_t age(std::int64_t position);
+  // Returns the first start after the last position given to age(), if one is known.
+  std::optional<std::int64_t> next_start() const;
+
+ private:
+  std::int64_t start_ = 0;  // of the document of the last position
+  std::deque<std::int64_t> ahead_;
+};
+
+// documents.zst holds the positions where documents start, see ql-manifest(5).
+
+constexpr const char* kDocumentStartsFile = "documents.zst";
+
+// Returns the starts as the file's content stores them: little-endian u64.
+std::string encode_document_starts(const std::vector<std::int64_t>& starts);
+
+// Walks along the starts in order. Memory holds a piece of them, because all of them may not fit.
+class DocumentStartsReader {
+ public:
+  static constexpr std::int64_t kNone = INT64_MAX;
+  // Begins with the first start at or after token `position`. Throws FormatError unless the file
+  // has the size and hash that the manifest states. `manifest` must outlive this object.
+  DocumentStartsReader(const PackedFolder& place, const Manifest& manifest,
+                       std::int64_t position = 0);
+  // Returns true when all starts have been passed.
+  bool ended() const { return at_ == starts_.size(); }
+  // Returns the position where the next document starts, or kNone after the last.
+  std::int64_t next() const { return ended() ? kNone : starts_[at_]; }
+  // Moves on to the following start; not allowed at the end. Throws FormatError for starts that are
+  // not strictly ascending from 0 and below the number of tokens.
+  void pass() {
+    ++at_;
+    if (ended()) read_piece();
+  }
+
+ private:
+  void read_piece();
+
+  std::string name_;
+  const Manifest& manifest_;
+  RandomAccessFile file_;
+  std::optional<FrameStreamReader> frame_;
+  std::string bytes_;
+  std::vector<std::int64_t> starts_;
+  std::size_t at_ = 0;
+  std::int64_t documents_ = 0, last_ = -1;  // read until now, and the last one's start
+};
+
+// Calls use(bytes) with all starts, each increased by `before`, in the form of
+// encode_document_starts().
+void for_each_piece_of_starts(const PackedFolder& place, const Manifest& manifest,
+                              std::int64_t before,
+                              const std::function<void(std::string_view bytes)>& use);
+
+// Returns all starts, which take 8 bytes each.
+std::vector<std::int64_t> read_document_starts(const PackedFolder& place, const Manifest& manifest);
+
+// Writes the file piece by piece.
+class DocumentStartsWriter {
+ public:
+  // `level` is that of FrameCompressor.
+  DocumentStartsWriter(std::unique_ptr<NewFile> file, std::int64_t documents, int level);
+  // Writes starts in the form of encode_document_starts().
+  void write(std::string_view bytes) { put(frame_.compress(bytes, false)); }
+  // Closes the file. Throws Error unless exactly the announced number of starts was written.
+  DocumentStartsEntry finish();
+
+ private:
+  void put(std::string_view frame);
+
+  DocumentStartsEntry entry_;
+  std::unique_ptr<NewFile> file_;
+  FrameStreamWriter frame_;
+  ContentHasher hasher_;
+};
+
+// Collects document starts whose number is not known yet. documents.zst states its content's size
+// in its first bytes, so the starts are kept in a plain file until the last has come. Memory holds
+// one piece.
+
+class SpooledStarts {
+ public:
+  static constexpr std::size_t kPieceBytes = std::size_t{64} << 10;
+
+  // The file is made in `folder`, which must outlive this object, when the first piece is full.
+  explicit SpooledStarts(const NewFolder& folder) : folder_(folder) {}
+
+  void add(std::int64_t start);
+  std::int64_t count() const { return count_; }
+  std::size_t bytes_in_memory() const { return piece_.size(); }
+
+  // Passes all starts to `sink` in order, in the form of encode_document_starts(), and removes the
+  // file. Nothing can be added afterwards.
+  void take(const std::function<void(std::string_view)>& sink);
+
+ private:
+  void write_piece();
+
+  const NewFolder& folder_;
+  std::string piece_;
+  std::unique_ptr<NewFile> file_;
+  std::int64_t count_ = 0;
+};
+
+}  // namespace ql::shard

@@ -1,0 +1,286 @@
+// Implements the merge shard by shard, and the comparison of the parts' names.
+
+#include "shard/merge.h"
+
+#include <algorithm>
+#include <deque>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "base/bytes.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/process.h"
+#include "shard/document_starts.h"
+#include "shard/pack_writer.h"
+#include "shard/shard.h"
+#include "shard/token_reader.h"
+
+namespace ql::shard {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_digit(char letter) { return letter >= '0' && letter <= '9'; }
+
+// A name's text with a '#' for each of its numbers, and the numbers. They may have any number of
+// digits, so each is stored as its length, without leading zeros, and its digits.
+struct NumberedName {
+  std::string text;
+  std::vector<std::pair<std::size_t, std::string>> numbers;
+};
+
+NumberedName numbered(const std::string& name) {
+  NumberedName result;
+  for (auto at = name.begin(); at != name.end();) {
+    if (!is_digit(*at)) {
+      result.text += *at++;
+      continue;
+    }
+    const auto end = std::find_if_not(at, name.end(), is_digit);
+    at = std::find_if(at, end, [](char digit) { return digit != '0'; });
+    result.text += '#';
+    result.numbers.emplace_back(static_cast<std::size_t>(end - at), std::string(at, end));
+    at = end;
+  }
+  return result;
+}
+
+// The first pair of parts that fulfils a condition, and the number of further pairs.
+class Pairs {
+ public:
+  void add(const std::string& first, const std::string& second) {
+    if (count_++ == 0) first_ = {first, second};
+  }
+  bool any() const { return count_ > 0; }
+  const std::string& first() const { return first_.first; }
+  const std::string& second() const { return first_.second; }
+  std::string others() const {
+    return count_ == 1 ? "" : fmt::format(" (and {} more)", count_ - 1);
+  }
+
+ private:
+  std::int64_t count_ = 0;
+  std::pair<std::string, std::string> first_;
+};
+
+}  // namespace
+
+std::string descending_names(const std::vector<std::string>& names) {
+  // Maps each text to the last name that has it.
+  std::map<std::string, std::pair<std::vector<std::pair<std::size_t, std::string>>, std::string>>
+      last;
+  for (const std::string& name : names) {
+    NumberedName part = numbered((fs::path(name) / "").lexically_normal().string());
+    const auto [at, fresh] = last.try_emplace(part.text, part.numbers, name);
+    if (fresh) continue;
+    if (part.numbers < at->second.first) return at->second.second + ", " + name;
+    at->second = {std::move(part.numbers), name};
+  }
+  return "";
+}
+
+void note_part_order(const MultiReader& data) {
+  std::vector<std::string> names;
+  std::map<std::string, std::string> places, hashes;  // with the first part's name
+  Pairs same_place, same_data;
+  for (const TokenReader& part : data.folders()) {
+    names.push_back(part.name());
+    std::error_code ignored;
+    const std::string place = fs::canonical(part.place().folder, ignored).string();
+    const auto [at, fresh_place] = places.try_emplace(place, part.name());
+    if (!fresh_place) same_place.add(at->second, part.name());
+    // Parts without tokens are all equal.
+    if (part.tokens() == 0) continue;
+    const auto [same, fresh_data] = hashes.try_emplace(part.hash(), part.name());
+    if (fresh_place && !fresh_data) same_data.add(same->second, part.name());
+  }
+  if (const std::string found = descending_names(names); !found.empty()) {
+    log_warning(
+        "the numbers in the names descend: {}; parts are joined in the order that is given, and a "
+        "shell sorts 10 before 2: `ls -dv` and `sort -V` sort by number",
+        found);
+  }
+  if (same_place.any()) {
+    const bool same_name = same_place.first() == same_place.second();
+    log_warning("{} comes twice{}{}: its tokens are joined each time", same_place.first(),
+                same_name ? "" : ", also as " + same_place.second(), same_place.others());
+  }
+  if (same_data.any()) {
+    log_info("{} and {} hold the same tokens{}", same_data.first(), same_data.second(),
+             same_data.others());
+  }
+}
+
+namespace {
+
+// A shard that is being moved into the new folder.
+class TakenShard {
+ public:
+  // `file` is the shard's new name.
+  TakenShard(std::shared_ptr<ShardReader> reader, const std::string& file, const NewPack& pack)
+      : reader_(std::move(reader)),
+        pack_(pack),
+        file_(file),
+        linked_(reader_->hard_link(pack.temporary() / file)) {}
+
+  // Takes the next frame in its compressed form.
+  void pass(std::string_view stored) {
+    add(stored);
+    if (++frames_ == reader_->frames()) end();
+  }
+  bool ended() const { return frames_ == reader_->frames(); }
+  bool linked() const { return linked_; }
+  const ShardReader& reader() const { return *reader_; }
+
+ private:
+  void add(std::string_view bytes) {
+    hasher_.update(bytes.data(), bytes.size());
+    if (linked_) return;
+    // The copy is created only now, because many shards may be in progress.
+    if (!copy_) copy_ = pack_.create(file_);
+    copy_->write(bytes.data(), bytes.size());
+  }
+
+  void end() {
+    add(reader_->seek_table());
+    reader_->check_hash(hasher_.digest());
+    if (copy_) copy_->close();
+  }
+
+  std::shared_ptr<ShardReader> reader_;
+  const NewPack& pack_;
+  std::string file_;
+  bool linked_;
+  std::unique_ptr<NewFile> copy_;
+  std::size_t frames_ = 0;
+  ContentHasher hasher_;
+};
+
+// Adds up the facts in the manifests.
+Joined describe(const MultiReader& data, const StreamHeader& header) {
+  Joined joined;
+  Manifest& manifest = joined.manifest;
+  manifest.vocabulary = header.vocabulary;
+  manifest.tokens = data.tokens();
+  manifest.documents = data.documents();
+  manifest.counts = data.counts();
+  manifest.provenance = header.provenance;
+  manifest.unknown = data.unknown_keys();
+  return joined;
+}
+
+class Merger {
+ public:
+  Merger(const MultiReader& data, Joined joined, const fs::path& folder,
+         const MergeOptions& options, const TokensDone& done)
+      : data_(data),
+        joined_(std::move(joined)),
+        pack_(folder, options.force),
+        done_(done),
+        frames_(options.threads) {}
+
+  Joined run(const std::string& vocabulary_text) {
+    Manifest& manifest = joined_.manifest;
+    for (const TokenReader& folder : data_.folders()) take_over(folder);
+    pass_all();
+    write_document_starts();
+    manifest.data_hash = data_hasher_.digest();
+    pack_.write_vocabulary(vocabulary_text, manifest);
+    pack_.finish(manifest);
+    return std::move(joined_);
+  }
+
+ private:
+  void take_over(const TokenReader& folder) {
+    std::int64_t begin = 0;
+    for (const ShardEntry& entry : folder.manifest().shards) {
+      take_over(open(folder, entry, begin), entry);
+      begin += entry.tokens;
+    }
+  }
+
+  void take_over(const std::shared_ptr<ShardReader>& reader, const ShardEntry& entry) {
+    ShardEntry taken = entry;
+    taken.file = shard_file_name(joined_.manifest.shards.size());
+    on_their_way_.emplace_back(reader, taken.file, pack_);
+    joined_.manifest.shards.push_back(taken);
+    for (std::size_t frame = 0; frame < reader->frames(); ++frame) {
+      check_for_stop();
+      frames_.add(reader, frame);
+      while (frames_.full()) pass_first();
+    }
+    reader->close();
+  }
+
+  std::shared_ptr<ShardReader> open(const TokenReader& folder, const ShardEntry& entry,
+                                    std::int64_t begin) {
+    try {
+      return std::make_shared<ShardReader>(folder.place(), entry, begin, folder.vocabulary());
+    } catch (const Error&) {
+      // Damage in earlier shards is reported first.
+      pass_all();
+      throw;
+    }
+  }
+
+  void pass_first() {
+    FramesAhead::Frame frame = frames_.take();
+    TakenShard& shard = on_their_way_.front();
+    const std::string_view content = shard.reader().content(*frame.buffer);
+    data_hasher_.update(content.data(), content.size());
+    shard.pass(frame.buffer->stored);
+    tokens_passed_ += static_cast<std::int64_t>(frame.ids().size());
+    done_(tokens_passed_);
+    frames_.give_back(std::move(frame));
+    if (!shard.ended()) return;
+    ++(shard.linked() ? joined_.linked : joined_.copied);
+    on_their_way_.pop_front();
+  }
+
+  void pass_all() {
+    while (!frames_.empty()) pass_first();
+  }
+
+  void write_document_starts() {
+    Manifest& manifest = joined_.manifest;
+    DocumentStartsWriter writer(pack_.create(kDocumentStartsFile), manifest.documents,
+                                default_level(manifest.vocabulary.size));
+    std::int64_t before = 0;  // tokens of the folders before
+    for (const TokenReader& folder : data_.folders()) {
+      for_each_piece_of_starts(folder.place(), folder.manifest(), before,
+                               [&](std::string_view bytes) {
+                                 data_hasher_.update(bytes.data(), bytes.size());
+                                 writer.write(bytes);
+                               });
+      before += folder.tokens();
+    }
+    manifest.document_starts = writer.finish();
+  }
+
+  const MultiReader& data_;
+  Joined joined_;
+  NewPack pack_;
+  const TokensDone& done_;
+  std::deque<TakenShard> on_their_way_;  // in progress, oldest first
+  FramesAhead frames_;
+  std::int64_t tokens_passed_ = 0;
+  ContentHasher data_hasher_;
+};
+
+}  // namespace
+
+Joined merge_folders(const MultiReader& data, const std::filesystem::path& folder,
+                     const StreamHeader& header, const MergeOptions& options,
+                     const TokensDone& done) {
+  // This refuses data that cannot be joined, before anything is made.
+  Joined joined = describe(data, header);
+  return Merger(data, std::move(joined), folder, options, done).run(header.vocabulary_text);
+}
+
+}  // namespace ql::shard

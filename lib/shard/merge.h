@@ -1,0 +1,47 @@
+// Merges packed folders without packing their tokens again.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "shard/manifest.h"
+#include "shard/multi_reader.h"
+#include "shard/token_stream.h"
+
+namespace ql::shard {
+
+// Notes on the parts of a merge: their order, and parts that occur twice.
+
+// Returns "part10, part2" for the first two names that differ only in their numbers and whose
+// numbers descend, or "" when there are none. A shell sorts names in this way.
+std::string descending_names(const std::vector<std::string>& names);
+
+// Logs a warning when numbered names descend, or when a folder occurs twice, under any name; and a
+// note when two folders hold the same data.
+void note_part_order(const MultiReader& data);
+
+struct MergeOptions {
+  bool force = false;  // see PackOptions
+  int threads = 1;     // for decoding
+};
+
+struct Joined {
+  Manifest manifest;
+  std::int64_t linked = 0, copied = 0;  // shards linked and copied
+};
+
+// Makes `folder` from the shards of `data`, each a hard link to the old file where possible,
+// otherwise a copy of it. Every shard is read once: the hash of each file must be the manifest's,
+// and all ids are decoded, because data_hash covers them and cannot be computed from the parts'
+// hashes. Document starts go through in pieces, and one shard is open at a time, so that memory and
+// open files do not grow with the data.
+//
+// `header` is made by MultiReader::header(). Throws the errors of reading and of PackWriter; then
+// nothing of the folder remains.
+Joined merge_folders(const MultiReader& data, const std::filesystem::path& folder,
+                     const StreamHeader& header, const MergeOptions& options,
+                     const TokensDone& done);
+
+}  // namespace ql::shard

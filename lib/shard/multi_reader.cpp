@@ -1,0 +1,276 @@
+// Implements the reading of several folders: positions, ranges, cursors and merged headers.
+
+#include "shard/multi_reader.h"
+
+#include <algorithm>
+#include <stdexcept>
+#include <unordered_map>
+#include <utility>
+
+#include "base/bytes.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/process.h"
+#include "base/strings.h"
+#include "shard/document_starts.h"
+#include "shard/manifest.h"
+
+namespace ql::shard {
+
+namespace {
+
+// Sends the tokens from `position` of a folder on, with the document starts among them.
+void send(DocumentStartsReader& starts, std::int64_t position, const TokenId* ids,
+          std::size_t count, TokenSink& sink) {
+  const std::int64_t end = position + static_cast<std::int64_t>(count);
+  std::vector<std::size_t> among;
+  for (; starts.next() < end; starts.pass()) {
+    among.push_back(static_cast<std::size_t>(starts.next() - position));
+  }
+  send_tokens(ids, count, among, sink);
+}
+
+// Returns the position of the first token of a document, which the folder must have.
+std::int64_t start_of(const TokenReader& reader, std::int64_t document) {
+  DocumentStartsReader starts(reader.place(), reader.manifest());
+  for (; document > 0; --document) starts.pass();
+  return starts.next();
+}
+
+}  // namespace
+
+TokenRange parse_range(const std::string& text, std::int64_t total, const std::string& option,
+                       const std::string& unit) {
+  const std::vector<std::string> ends = split(text, ':');
+  const auto counts_back = [](const std::string& end) { return !end.empty() && end[0] == '-'; };
+  const auto place = [&](const std::string& end,
+                         std::int64_t missing) -> std::optional<std::int64_t> {
+    if (end.empty()) return missing;
+    const std::optional<std::int64_t> number = parse_integer(end);
+    // "-0" means the end, too.
+    return number && counts_back(end) ? total + *number : number;
+  };
+  const bool two = ends.size() == 2;
+  const std::optional<std::int64_t> begin = two ? place(ends[0], 0) : std::nullopt;
+  const std::optional<std::int64_t> end = two ? place(ends[1], total) : std::nullopt;
+  // This only compares the two texts. Positions outside the data are reported below.
+  const bool backwards = begin && end && !ends[0].empty() && !ends[1].empty() &&
+                         counts_back(ends[0]) == counts_back(ends[1]) && *end < *begin;
+  if (!begin || !end || backwards) {
+    throw UsageError("--" + option, fmt::format("'{}' is not a range", text),
+                     fmt::format("expected A:B, from {} A up to but without B; a missing A or B is "
+                                 "the beginning or the end, and one below 0 counts from the end",
+                                 unit));
+  }
+  if (std::min(*begin, *end) < 0 || std::max(*begin, *end) > total) {
+    throw Error("--" + option,
+                fmt::format("{} reaches beyond the data's {} {}", text, total, unit));
+  }
+  if (*end < *begin) {
+    throw Error("--" + option, fmt::format("{} of {} {} ends before it begins: it is {}:{}", text,
+                                           total, unit, *begin, *end));
+  }
+  return {*begin, *end};
+}
+
+MultiReader::MultiReader(const std::vector<std::string>& folders) {
+  for (const std::string& folder : folders) {
+    readers_.emplace_back(folder);
+    const TokenReader& reader = readers_.back();
+    if (reader.vocabulary() != readers_.front().vocabulary()) {
+      throw Error(
+          reader.name(),
+          fmt::format("its vocabulary ({}) is not that of {} ({})", describe(reader.vocabulary()),
+                      readers_.front().name(), describe(readers_.front().vocabulary())),
+          "only data made with one vocabulary can be joined");
+    }
+    if (reader.tokens() > kMostTokens - tokens_) {
+      throw Error(reader.name(), fmt::format("more than {} tokens together", kMostTokens),
+                  "join fewer folders");
+    }
+    begins_.push_back(tokens_);
+    tokens_ += reader.tokens();
+    documents_ += reader.documents();
+  }
+  begins_.push_back(tokens_);
+  cursors_in_folder_.resize(readers_.size());
+}
+
+std::string MultiReader::name() const {
+  const std::string& first = readers_.front().name();
+  return readers_.size() == 1 ? first : fmt::format("{} and {} more", first, readers_.size() - 1);
+}
+
+std::string MultiReader::vocabulary_text() const {
+  for (const TokenReader& reader : readers_) {
+    if (std::string text = reader.vocabulary_text(); !text.empty()) return text;
+  }
+  return "";
+}
+
+std::string MultiReader::hash() const {
+  if (readers_.size() == 1) return readers_.front().hash();
+  ContentHasher hasher;
+  for (const TokenReader& reader : readers_) {
+    hasher.update(reader.hash().data(), reader.hash().size());
+  }
+  return hasher.digest();
+}
+
+const std::vector<std::int64_t>& MultiReader::document_starts() const {
+  if (readers_.size() == 1) return readers_.front().document_starts();
+  if (document_starts_) return *document_starts_;
+  document_starts_.emplace();
+  document_starts_->reserve(static_cast<std::size_t>(documents_));
+  for (std::size_t folder = 0; folder < readers_.size(); ++folder) {
+    const TokenReader& reader = readers_[folder];
+    for (DocumentStartsReader starts(reader.place(), reader.manifest()); !starts.ended();
+         starts.pass()) {
+      document_starts_->push_back(begins_[folder] + starts.next());
+    }
+  }
+  return *document_starts_;
+}
+
+std::int64_t MultiReader::frame_bytes() const {
+  const auto reader = std::find_if(readers_.begin(), readers_.end(),
+                                   [](const TokenReader& each) { return each.tokens() > 0; });
+  return reader == readers_.end() ? 0 : reader->frame_bytes();
+}
+
+void MultiReader::move_cursor(std::size_t cursor, std::size_t folder) {
+  constexpr auto kNowhere = static_cast<std::size_t>(-1);
+  if (cursor >= folder_of_cursor_.size()) folder_of_cursor_.resize(cursor + 1, kNowhere);
+  std::size_t& before = folder_of_cursor_[cursor];
+  if (before == folder) return;
+  if (before != kNowhere && --cursors_in_folder_[before] == 0) readers_[before].close_files();
+  before = folder;
+  ++cursors_in_folder_[folder];
+}
+
+void MultiReader::read(std::int64_t begin, std::int64_t count, std::int64_t* out,
+                       std::size_t cursor) {
+  if (begin < 0 || count < 0 || begin > tokens_ - count) {
+    throw std::out_of_range("tokens outside the data");
+  }
+  while (count > 0) {
+    const auto next = std::upper_bound(begins_.begin(), begins_.end(), begin);
+    const auto folder = static_cast<std::size_t>(next - begins_.begin()) - 1;
+    const std::int64_t part = std::min(count, *next - begin);
+    move_cursor(cursor, folder);
+    readers_[folder].read(begin - begins_[folder], part, out, cursor);
+    begin += part;
+    out += part;
+    count -= part;
+  }
+}
+
+std::optional<TextCounts> MultiReader::counts() const {
+  TextCounts sum;
+  for (const TokenReader& reader : readers_) {
+    if (!reader.counts()) return std::nullopt;
+    try {
+      sum = sum + *reader.counts();
+    } catch (const Error& error) {
+      throw Error(reader.name(), error.what(),
+                  "its counts cannot be right: delete them from the manifest, with the key "
+                  "\"checksum\"");
+    }
+  }
+  return sum;
+}
+
+StreamHeader MultiReader::header(const Json& configuration) const {
+  StreamHeader header;
+  header.vocabulary = readers_.front().vocabulary();
+  Json inputs = Json::array();
+  for (const TokenReader& reader : readers_) {
+    // All texts are read, because the error must not depend on the order of the folders.
+    std::string text = reader.vocabulary_text();
+    if (header.vocabulary_text.empty()) header.vocabulary_text = std::move(text);
+    inputs.push_back(Json{{"data_hash", reader.hash()},
+                          {"tokens", reader.tokens()},
+                          {"provenance", reader.manifest().provenance}});
+  }
+  header.provenance = lineage(configuration, inputs);
+  return header;
+}
+
+Json MultiReader::unknown_keys() const {
+  // The values of the keys, in the order of first occurrence; null where the folders disagree.
+  std::vector<std::pair<std::string, const Json*>> keys;
+  std::unordered_map<std::string, std::size_t> places;  // index in `keys`
+  for (const TokenReader& reader : readers_) {
+    for (const auto& [key, value] : reader.manifest().unknown.items()) {
+      const auto [place, is_new] = places.emplace(key, keys.size());
+      if (is_new) {
+        if (keys.size() == kMostUnknownKeys) {
+          throw Error(reader.name(),
+                      fmt::format("more than {} different unknown keys in the manifests together",
+                                  kMostUnknownKeys),
+                      "delete some, with the key \"checksum\"");
+        }
+        keys.emplace_back(key, &value);
+        continue;
+      }
+      const Json*& kept = keys[place->second].second;
+      if (kept == nullptr || *kept == value) continue;
+      log_warning("the inputs disagree on the manifest's key '{}': it is left out", key);
+      kept = nullptr;
+    }
+  }
+  Json agreed = Json::object();
+  for (const auto& [key, value] : keys) {
+    if (value != nullptr) agreed[key] = *value;
+  }
+  return agreed;
+}
+
+std::int64_t MultiReader::token_of_document(std::int64_t document) const {
+  std::int64_t before = 0;
+  for (const TokenReader& reader : readers_) {
+    if (document < reader.documents()) return before + start_of(reader, document);
+    document -= reader.documents();
+    before += reader.tokens();
+  }
+  return before;
+}
+
+TokenRange MultiReader::tokens_of_documents(TokenRange documents) const {
+  return {token_of_document(documents.begin), token_of_document(documents.end)};
+}
+
+void MultiReader::for_each_document(const std::function<void(std::int64_t tokens)>& use) const {
+  for (const TokenReader& reader : readers_) {
+    std::int64_t begin = 0;
+    for (DocumentStartsReader starts(reader.place(), reader.manifest()); !starts.ended();
+         starts.pass()) {
+      if (starts.next() > 0) use(starts.next() - begin);
+      begin = starts.next();
+    }
+    if (reader.tokens() > 0) use(reader.tokens() - begin);
+  }
+}
+
+void MultiReader::copy(TokenRange range, int threads, TokenSink& sink, const TokensDone& done) {
+  std::int64_t before = 0;  // tokens of the folders before
+  for (TokenReader& reader : readers_) {
+    const std::int64_t begin = std::max(range.begin, before) - before;
+    const std::int64_t end = std::min(range.end, before + reader.tokens()) - before;
+    if (begin < end) {
+      std::int64_t position = begin;
+      DocumentStartsReader starts(reader.place(), reader.manifest(), begin);
+      reader.read_in_order(begin, end, threads, [&](const TokenId* ids, std::size_t count) {
+        check_for_stop();
+        send(starts, position, ids, count, sink);
+        position += static_cast<std::int64_t>(count);
+        done(before + position - range.begin);
+      });
+    }
+    before += reader.tokens();
+    // Many open folders would keep more files open than a process may have.
+    reader.close_files();
+  }
+}
+
+}  // namespace ql::shard

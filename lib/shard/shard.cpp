@@ -1,0 +1,362 @@
+// Implements shards frame by frame, the ids in them, and the folders that hold them.
+
+#include "shard/shard.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <string>
+
+#include "base/bytes.h"
+#include "base/error.h"
+#include "base/file_kind.h"
+#include "base/log.h"
+#include "shard/manifest.h"
+#include "shard/zstd_frame.h"
+
+namespace ql::shard {
+
+namespace {
+
+template <typename Stored>
+void append_as(std::string& bytes, const TokenId* ids, std::size_t count) {
+  if (kIdsAreBytes && sizeof(Stored) == sizeof(TokenId)) {
+    bytes.append(reinterpret_cast<const char*>(ids), count * sizeof(Stored));
+    return;
+  }
+  const std::size_t end = bytes.size();
+  bytes.resize(end + count * sizeof(Stored));
+  char* out = bytes.data() + end;
+  for (std::size_t i = 0; i < count; ++i) {
+    store_little_endian(out + i * sizeof(Stored), static_cast<Stored>(ids[i]));
+  }
+}
+
+template <typename Stored>
+void decode_as(const char* bytes, std::vector<TokenId>& ids) {
+  if (kIdsAreBytes && sizeof(Stored) == sizeof(TokenId)) {
+    if (!ids.empty()) std::memcpy(ids.data(), bytes, ids.size() * sizeof(Stored));
+    return;
+  }
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    ids[i] = load_little_endian<Stored>(bytes + i * sizeof(Stored));
+  }
+}
+
+}  // namespace
+
+void append_ids(std::string& bytes, const TokenId* ids, std::size_t count, int bytes_per_id) {
+  if (bytes_per_id == 2) {
+    append_as<std::uint16_t>(bytes, ids, count);
+  } else {
+    append_as<std::uint32_t>(bytes, ids, count);
+  }
+}
+
+void decode_ids(const void* bytes, std::size_t size, int bytes_per_id, std::vector<TokenId>& ids) {
+  ids.resize(size / static_cast<std::size_t>(bytes_per_id));
+  const auto* text = static_cast<const char*>(bytes);
+  if (bytes_per_id == 2) {
+    decode_as<std::uint16_t>(text, ids);
+  } else {
+    decode_as<std::uint32_t>(text, ids);
+  }
+}
+
+std::int64_t first_foreign_id(const TokenId* ids, std::size_t count, std::int64_t vocabulary_size) {
+  // Comparisons of signed integers are vectorized on every x86-64 processor, those of unsigned ones
+  // are not. An id with the highest bit set is outside a smaller vocabulary anyway. The search for
+  // the place runs only on damaged data.
+  if (vocabulary_size <= INT32_MAX) {
+    const auto size = static_cast<std::int32_t>(vocabulary_size);
+    std::int32_t outside = 0;
+    TokenId bits = 0;
+    for (std::size_t k = 0; k < count; ++k) {
+      outside |= static_cast<std::int32_t>(static_cast<std::int32_t>(ids[k]) >= size);
+      bits |= ids[k];
+    }
+    if (outside == 0 && bits <= INT32_MAX) return -1;
+  }
+  std::size_t i = 0;
+  while (i < count && static_cast<std::int64_t>(ids[i]) < vocabulary_size) ++i;
+  return i < count ? static_cast<std::int64_t>(i) : -1;
+}
+
+std::string outside_id(const std::vector<TokenId>& ids, std::int64_t position,
+                       std::int64_t vocabulary_size) {
+  const std::int64_t outside = first_foreign_id(ids.data(), ids.size(), vocabulary_size);
+  if (outside < 0) return "";
+  return fmt::format("token {}: id {} is outside the vocabulary of {} entries", position + outside,
+                     ids[static_cast<std::size_t>(outside)], vocabulary_size);
+}
+
+namespace fs = std::filesystem;
+
+namespace {
+
+bool is_shard_name(const std::string& name) {
+  const std::string_view prefix = "shard-", suffix = ".zst";
+  if (name.size() <= prefix.size() + suffix.size()) return false;
+  if (name.compare(0, prefix.size(), prefix) != 0) return false;
+  if (name.compare(name.size() - suffix.size(), suffix.size(), suffix) != 0) return false;
+  return std::all_of(name.begin() + static_cast<std::ptrdiff_t>(prefix.size()),
+                     name.end() - static_cast<std::ptrdiff_t>(suffix.size()),
+                     [](char c) { return c >= '0' && c <= '9'; });
+}
+
+bool is_packed_file(const fs::directory_entry& entry) {
+  const std::string name = entry.path().filename().string();
+  const bool ours = name == "manifest.json" || name == "documents.zst" ||
+                    name == "vocabulary.json" || is_shard_name(name);
+  return ours && entry.symlink_status().type() == fs::file_type::regular;
+}
+
+// Returns the name without a trailing slash.
+fs::path named_target(const fs::path& folder) {
+  fs::path target = folder.lexically_normal();
+  if (!target.has_filename()) target = target.parent_path();
+  if (!target.has_filename() || target.filename() == "." || target.filename() == "..") {
+    throw UsageError("", fmt::format("\"{}\" cannot become a new folder", folder.string()),
+                     "give the folder a name of its own");
+  }
+  return target;
+}
+
+// Returns the target without a trailing slash. Calls check(target) for an existing folder that is
+// not empty.
+template <typename Check>
+fs::path checked_target(const fs::path& folder, const Check& check) {
+  fs::path target = named_target(folder);
+  try {
+    const fs::file_status status = fs::symlink_status(target);
+    if (!fs::exists(status)) return target;
+    if (status.type() != fs::file_type::directory) {
+      throw Error(target.string(), "exists and is not a folder", "choose another name");
+    }
+    if (!fs::is_empty(target)) check(target);
+  } catch (const fs::filesystem_error& error) {
+    throw SystemError(target.string(), "examine", error.code().value());
+  }
+  return target;
+}
+
+}  // namespace
+
+fs::path check_pack_target(const fs::path& folder, bool force) {
+  return checked_target(folder, [force](const fs::path& target) {
+    const std::string name = target.string();
+    for (const fs::directory_entry& entry : fs::directory_iterator(target)) {
+      if (!is_packed_file(entry)) {
+        throw Error(name,
+                    fmt::format("exists and holds \"{}\", which qlbin did not put there",
+                                entry.path().filename().string()),
+                    "choose another name, or remove the folder yourself");
+      }
+    }
+    if (!fs::exists(target / "manifest.json")) {
+      throw Error(name, "exists, is not empty and has no manifest.json",
+                  "choose another name, or remove the folder yourself");
+    }
+    if (!force) {
+      throw Error(name, "holds packed data already",
+                  "choose another name, or replace it with --force");
+    }
+  });
+}
+
+fs::path check_empty_target(const fs::path& folder) {
+  return checked_target(folder, [](const fs::path& target) {
+    throw Error(target.string(), "exists and is not empty",
+                "choose another name, or remove the folder yourself");
+  });
+}
+
+namespace {
+
+const fs::path& with_parents(const fs::path& path) {
+  std::error_code error;
+  if (path.has_parent_path()) fs::create_directories(path.parent_path(), error);
+  if (error) throw SystemError(path.string(), "create the folder around it", error.value());
+  return path;
+}
+
+}  // namespace
+
+NewFolder::NewFolder(const fs::path& path) : AtomicFolder(with_parents(path)), path_(path) {}
+
+NewPack::NewPack(const fs::path& folder, bool force)
+    : NewFolder(check_pack_target(folder, force)), force_(force) {}
+
+void NewPack::write_vocabulary(const std::string& text, Manifest& manifest) const {
+  if (text.empty()) return;
+  manifest.vocabulary_file = VocabularyFileEntry{
+      kVocabularyFile, static_cast<std::int64_t>(text.size()), content_hash(text)};
+  write_file(manifest.vocabulary_file->file, text);
+}
+
+void NewPack::finish(Manifest& manifest) {
+  const Json json = manifest_to_json(manifest);
+  manifest.checksum = json["checksum"].get<std::string>();
+  const std::string text = dump_json(json);
+  if (static_cast<std::int64_t>(text.size()) > kLargestManifest) {
+    throw Error(path().string(),
+                fmt::format("a manifest of {} bytes for {} shards, more than the {} that are read",
+                            text.size(), manifest.shards.size(), kLargestManifest),
+                "use larger shards: --shard-tokens");
+  }
+  // A manifest that readers would refuse must be found now, while the sources still exist.
+  manifest_from_json(json, (path() / "manifest.json").string());
+  write_file("manifest.json", text);
+  sync();
+  // The target is checked again just before commit(): somebody may have put files there meanwhile.
+  check_pack_target(path(), force_);
+  commit(force_);
+}
+
+void NewPack::write_file(const std::string& file, const std::string& content) const {
+  const auto output = create(file);
+  output->write(content.data(), content.size());
+  output->close();
+}
+
+ShardReader::ShardReader(const PackedFolder& place, const ShardEntry& entry, std::int64_t begin,
+                         const VocabularyInfo& vocabulary)
+    : path_(path_inside(place, entry.file)),
+      name_(path_.string()),
+      expected_hash_(entry.hash),
+      begin_(begin),
+      vocabulary_size_(vocabulary.size),
+      bytes_per_id_(vocabulary.bytes_per_id()) {
+  const RandomAccessFile& opened = file();
+  if (opened.size() != entry.bytes_compressed) {
+    const std::string head = opened.head();
+    if (file_kind(head) != FileKind::kZstd) check_kind(head, Content::kRawIds, name_);
+    throw FormatError(
+        name_,
+        fmt::format("{} bytes, but the manifest says {}", opened.size(), entry.bytes_compressed),
+        kDamagedFileRemedy);
+  }
+  frames_ = read_seek_table(opened, name_);
+  frame_begins_.reserve(frames_.size() + 1);
+  frame_offsets_.reserve(frames_.size());
+  std::int64_t position = begin, offset = 0;
+  for (std::size_t i = 0; i < frames_.size(); ++i) {
+    if (frames_[i].content_bytes % static_cast<std::uint32_t>(bytes_per_id_) != 0) {
+      throw FormatError(name_,
+                        fmt::format("frame {}: {} bytes are not a whole number of ids", i,
+                                    frames_[i].content_bytes),
+                        kDamagedFileRemedy);
+    }
+    frame_begins_.push_back(position);
+    frame_offsets_.push_back(offset);
+    position += frames_[i].content_bytes / static_cast<std::uint32_t>(bytes_per_id_);
+    offset += frames_[i].frame_bytes;
+  }
+  frame_begins_.push_back(position);
+  if (position - begin != entry.tokens) {
+    throw FormatError(name_,
+                      fmt::format("the seek table has {} tokens, but the manifest says {}",
+                                  position - begin, entry.tokens),
+                      kDamagedFileRemedy);
+  }
+  log_debug("reading {}: {} tokens in {} frames", name_, entry.tokens, frames_.size());
+}
+
+const RandomAccessFile& ShardReader::file() {
+  if (!file_) file_ = std::make_unique<RandomAccessFile>(path_);
+  return *file_;
+}
+
+std::string ShardReader::hash() { return file().hash(); }
+
+void ShardReader::check_hash(const std::string& hash) const {
+  if (hash == expected_hash_) return;
+  throw FormatError(name_, "hash mismatch, though all frames are good", kDamagedFileRemedy);
+}
+
+bool ShardReader::hard_link(const std::filesystem::path& name) { return file().hard_link(name); }
+
+std::size_t ShardReader::frame_memory(std::size_t frame) const {
+  const SeekEntry& entry = frames_[frame];
+  const std::size_t ids = entry.content_bytes / static_cast<std::uint32_t>(bytes_per_id_);
+  return entry.frame_bytes + (in_place() ? 0 : entry.content_bytes) + ids * sizeof(TokenId);
+}
+
+std::size_t ShardReader::frame_of(std::int64_t position) const {
+  const auto next = std::upper_bound(frame_begins_.begin(), frame_begins_.end(), position);
+  return static_cast<std::size_t>(next - frame_begins_.begin()) - 1;
+}
+
+void ShardReader::read_frame(std::size_t frame, FrameBuffer& buffer) {
+  load_frame(frame, buffer);
+  decode_frame(frame, buffer);
+}
+
+void ShardReader::load_frame(std::size_t frame, FrameBuffer& buffer) {
+  buffer.stored.resize(frames_[frame].frame_bytes);
+  file().read(frame_offsets_[frame], buffer.stored.data(), buffer.stored.size());
+}
+
+void ShardReader::decode_frame(std::size_t frame, FrameBuffer& buffer) const {
+  const SeekEntry& entry = frames_[frame];
+  const auto fail = [&](const std::string& what) {
+    throw FormatError(fmt::format("{}: frame {}", name_, frame), what, kDamagedFileRemedy);
+  };
+  std::vector<TokenId>& ids = buffer.ids;
+  if (in_place()) {
+    ids.resize(entry.content_bytes / sizeof(TokenId));
+  } else {
+    buffer.content.resize(entry.content_bytes);
+  }
+  void* content = in_place() ? static_cast<void*>(ids.data()) : buffer.content.data();
+  const std::string problem =
+      buffer.decompressor.decompress(buffer.stored, entry.content_bytes, content);
+  if (!problem.empty()) fail(problem);
+  // zstd has compared the frame's own checksum, which is the same hash of the same bytes.
+  const std::optional<std::uint32_t> compared = frame_checksum(buffer.stored);
+  const std::uint32_t checksum = compared ? *compared : seek_checksum(content, entry.content_bytes);
+  if (checksum != entry.checksum) fail("checksum mismatch");
+  if (!in_place()) decode_ids(content, entry.content_bytes, bytes_per_id_, ids);
+  const std::string outside = outside_id(ids, frame_begin(frame), vocabulary_size_);
+  if (!outside.empty()) fail(outside);
+}
+
+std::string_view ShardReader::content(const FrameBuffer& buffer) const {
+  if (!in_place()) return buffer.content;
+  return {reinterpret_cast<const char*>(buffer.ids.data()), buffer.ids.size() * sizeof(TokenId)};
+}
+
+std::string shard_file_name(std::size_t number) { return fmt::format("shard-{:05}.zst", number); }
+
+ShardWriter::ShardWriter(const NewFolder& folder, std::size_t number) {
+  entry_.file = shard_file_name(number);
+  file_ = folder.create(entry_.file);
+}
+
+void ShardWriter::write(std::string_view bytes) {
+  file_->write(bytes.data(), bytes.size());
+  hasher_.update(bytes.data(), bytes.size());
+  entry_.bytes_compressed += static_cast<std::int64_t>(bytes.size());
+}
+
+void ShardWriter::write_frame(std::string_view frame, std::size_t content_bytes) {
+  write(frame);
+  // The table repeats the checksum that zstd has already computed.
+  frames_.push_back({static_cast<std::uint32_t>(frame.size()),
+                     static_cast<std::uint32_t>(content_bytes), frame_checksum(frame).value()});
+  entry_.bytes += static_cast<std::int64_t>(content_bytes);
+}
+
+ShardEntry ShardWriter::finish(int bytes_per_id) {
+  write(encode_seek_table(frames_));
+  file_->close();
+  entry_.tokens = entry_.bytes / bytes_per_id;
+  entry_.hash = hasher_.digest();
+  log_debug("{}: {} tokens in {} frames, {} bytes", entry_.file, entry_.tokens, frames_.size(),
+            entry_.bytes_compressed);
+  return entry_;
+}
+
+}  // namespace ql::shard

@@ -1,0 +1,173 @@
+// One shard, its ids as bytes, read and written frame by frame (ql-shard(5)); and new packed
+// folders.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/atomic_file.h"
+#include "base/bytes.h"
+#include "base/file.h"
+#include "shard/manifest.h"
+#include "shard/zstd_frame.h"
+
+namespace ql::shard {
+
+// Token ids are stored as u16 or u32, little-endian, in the blocks of a stream and in the frames of
+// a shard.
+
+// True where ids of 4 bytes have the same bytes in memory and in a file.
+constexpr bool kIdsAreBytes = __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__;
+
+// Appends `count` ids with `bytes_per_id` (2 or 4) bytes each.
+void append_ids(std::string& bytes, const TokenId* ids, std::size_t count, int bytes_per_id);
+
+// Replaces `ids` by those in `size` bytes; `size` must be a multiple of bytes_per_id.
+void decode_ids(const void* bytes, std::size_t size, int bytes_per_id, std::vector<TokenId>& ids);
+
+// Returns the index of the first id that is not below `vocabulary_size`, or -1.
+std::int64_t first_foreign_id(const TokenId* ids, std::size_t count, std::int64_t vocabulary_size);
+// Returns a message about that id, or "" when all are valid. `position` is that of ids[0] in the
+// data.
+std::string outside_id(const std::vector<TokenId>& ids, std::int64_t position,
+                       std::int64_t vocabulary_size);
+
+// Checks of the place for a new folder.
+
+// Returns `folder` without a trailing slash. Throws Error when something is there that packing must
+// not replace: with `force` anything except a folder that holds only files that qlbin packs,
+// manifest.json among them; without it anything except an empty folder. Throws UsageError for a
+// name such as "." that a new folder cannot have.
+std::filesystem::path check_pack_target(const std::filesystem::path& folder, bool force);
+
+// Does the same for folders that never replace another: throws Error when anything except an empty
+// folder is there.
+std::filesystem::path check_empty_target(const std::filesystem::path& folder);
+
+// New folders, which are invisible until they are complete.
+
+class NewFolder : public AtomicFolder {
+ public:
+  // `path` comes from one of the check functions above. Makes the folder's parents.
+  explicit NewFolder(const fs::path& path);
+  const fs::path& path() const { return path_; }
+  // Creates a file in the folder.
+  std::unique_ptr<NewFile> create(const std::string& file) const {
+    return std::make_unique<NewFile>(temporary() / file, (path_ / file).string());
+  }
+
+ private:
+  fs::path path_;
+};
+
+class NewPack : public NewFolder {
+ public:
+  // `force` is that of PackOptions. Throws the errors of check_pack_target().
+  NewPack(const fs::path& folder, bool force);
+  // Writes the vocabulary's file, unless `text` is empty, and its entry in the manifest.
+  void write_vocabulary(const std::string& text, Manifest& manifest) const;
+  // Sets the manifest's checksum, writes it, and gives the folder its name. Throws Error when
+  // readers would refuse the manifest.
+  void finish(Manifest& manifest);
+
+ private:
+  void write_file(const std::string& file, const std::string& content) const;
+
+  bool force_;
+};
+
+// The memory for a frame while it is read and decoded. It is kept and used again.
+struct FrameBuffer {
+  std::string stored;  // the frame's bytes in the file
+  std::string content;
+  std::vector<TokenId> ids;
+  FrameDecompressor decompressor;
+};
+
+class ShardReader {
+ public:
+  // Opens the file and checks its size and seek table against the manifest. `begin` is the position
+  // of the shard's first token in the data.
+  ShardReader(const PackedFolder& place, const ShardEntry& entry, std::int64_t begin,
+              const VocabularyInfo& vocabulary);
+
+  std::int64_t begin() const { return begin_; }
+  std::int64_t end() const { return frame_begins_.back(); }
+  std::size_t frames() const { return frames_.size(); }
+  // These positions count tokens of the complete data.
+  std::int64_t frame_begin(std::size_t frame) const { return frame_begins_[frame]; }
+  std::int64_t frame_end(std::size_t frame) const { return frame_begins_[frame + 1]; }
+  // Returns the bytes that the frame takes in a FrameBuffer.
+  std::size_t frame_memory(std::size_t frame) const;
+  // Returns the frame that holds a position of this shard.
+  std::size_t frame_of(std::int64_t position) const;
+
+  // Replaces buffer.ids by the frame's ids: load_frame() and then decode_frame().
+  void read_frame(std::size_t frame, FrameBuffer& buffer);
+  // Reads the frame into buffer.stored.
+  void load_frame(std::size_t frame, FrameBuffer& buffer);
+  // Decodes buffer.stored into buffer.ids. Throws FormatError unless the frame agrees with its
+  // entry in the seek table and all its ids belong to the vocabulary. Safe from several threads
+  // with a buffer each.
+  void decode_frame(std::size_t frame, FrameBuffer& buffer) const;
+  // Returns the ids of a decoded frame as bytes of the data's width, which data_hash covers.
+  std::string_view content(const FrameBuffer& buffer) const;
+  // Returns the seek table, which follows the frames in the file.
+  std::string seek_table() const { return encode_seek_table(frames_); }
+
+  // The file is opened when it is needed. A reader of many shards closes those that it has
+  // finished.
+  bool is_open() const { return file_ != nullptr; }
+  void close() { file_.reset(); }
+  // Gives the opened file a second name. Returns false where that is impossible: on another file
+  // system, or on one without hard links.
+  bool hard_link(const std::filesystem::path& name);
+  const std::string& name() const { return name_; }
+  // Returns the hash of the complete file on the disk.
+  std::string hash();
+  // Throws FormatError unless the hash is the manifest's. Call it when all frames were good.
+  void check_hash(const std::string& hash) const;
+
+ private:
+  const RandomAccessFile& file();
+  // Returns true when ids are decoded directly into their place, without a copy of their bytes.
+  bool in_place() const { return kIdsAreBytes && bytes_per_id_ == sizeof(TokenId); }
+
+  std::filesystem::path path_;
+  std::string name_, expected_hash_;
+  std::int64_t begin_, vocabulary_size_;
+  int bytes_per_id_;
+  std::unique_ptr<RandomAccessFile> file_;
+  std::vector<SeekEntry> frames_;
+  std::vector<std::int64_t> frame_begins_;   // with the shard's end: positions in the data
+  std::vector<std::int64_t> frame_offsets_;  // in the file
+};
+
+// Writes one shard, see ql-shard(5).
+
+// Returns the name of a folder's shard: "shard-00000.zst" and so on.
+std::string shard_file_name(std::size_t number);
+
+class ShardWriter {
+ public:
+  ShardWriter(const NewFolder& folder, std::size_t number);
+  // Writes one frame that FrameCompressor made from `content_bytes` of ids. A frame has 1 to
+  // kLargestFrameBytes bytes of content; a shard has at most kMostFrames.
+  void write_frame(std::string_view frame, std::size_t content_bytes);
+  // Writes the seek table and closes the file. The token count follows from `bytes_per_id`.
+  ShardEntry finish(int bytes_per_id);
+
+ private:
+  void write(std::string_view bytes);
+  ShardEntry entry_;
+  std::unique_ptr<NewFile> file_;
+  ContentHasher hasher_;
+  std::vector<SeekEntry> frames_;
+};
+
+}  // namespace ql::shard

@@ -1,0 +1,402 @@
+// Implements the writer and the reader of token streams, block by block.
+
+#include "shard/token_stream.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <stdexcept>
+#include <string_view>
+#include <system_error>
+
+#include "base/bytes.h"
+#include "base/data_input.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/process.h"
+#include "shard/shard.h"
+
+namespace ql::shard {
+
+Json stream_totals_to_json(const StreamTotals& totals) {
+  Json json{
+      {"tokens", totals.tokens}, {"documents", totals.documents}, {"ids_hash", totals.ids_hash}};
+  if (totals.counts) json["counts"] = text_counts_to_json(*totals.counts);
+  return json;
+}
+
+StreamTotals stream_totals_from_json(const JsonObject& json) {
+  StreamTotals totals;
+  totals.tokens = json.integer("tokens", 0);
+  totals.documents = json.integer("documents", 0);
+  totals.ids_hash = json.text("ids_hash");
+  if (json.has("counts")) totals.counts = text_counts_from_json(json.object("counts"));
+  return totals;
+}
+
+namespace {
+
+constexpr const char* kDamagedRemedy =
+    "the stream was damaged on its way: produce it again, or fetch it again";
+
+}  // namespace
+
+struct TokenStreamReader::State {
+  explicit State(InputFile& file) : input(file, Content::kTokenStream) {}
+
+  DataInput input;
+  StreamHeader header;
+  std::int64_t block_number = -1;  // of the block read last
+  std::string block_bytes;         // of that block; may be longer, from an earlier block
+  std::string_view type, payload;  // parts of block_bytes
+  bool pending = false;            // that block was read, but not returned yet
+  bool finished = false;
+  StreamTotals seen, totals;  // counted until now; stated by the end block
+  ContentHasher ids_hasher;
+
+  [[noreturn]] void fail(const std::string& what,
+                         const std::string& remedy = kDamagedRemedy) const {
+    throw FormatError(fmt::format("{}: block {}", input.name(), block_number), what, remedy);
+  }
+
+  [[noreturn]] void fail_early(const std::string& what) const {
+    // Ctrl-C stops the producer, too. Then our own stop is the error, and not its early end.
+    check_for_stop();
+    throw FormatError(input.name(), what, "look at its messages, then run it again");
+  }
+
+  void read_exactly(void* data, std::size_t size) {
+    if (input.read_fully(data, size) == size) return;
+    fail_early(
+        fmt::format("the input ended without an end block, in block {}: its producer did "
+                    "not finish",
+                    block_number));
+  }
+
+  void read_header() {
+    std::string bytes(kStreamMagic.size() + 8, '\0');
+    bytes.resize(input.read_fully(bytes.data(), bytes.size()));
+    check_magic(bytes);
+    const auto length = load_little_endian<std::uint32_t>(&bytes[kStreamMagic.size() + 4]);
+    if (length > kLargestStreamHeader) {
+      throw FormatError(input.name(),
+                        fmt::format("header: its length of {} bytes exceeds the limit of {}",
+                                    length, kLargestStreamHeader),
+                        kDamagedRemedy);
+    }
+    const std::size_t start = bytes.size();
+    bytes.resize(start + length + 8);
+    const std::size_t got = input.read_fully(&bytes[start], length + 8);
+    if (got != length + 8) fail_in_header();
+    const std::size_t end = start + length;
+    if (load_little_endian<std::uint64_t>(&bytes[end]) != xxh64(bytes.data(), end)) {
+      throw FormatError(input.name(), "header: checksum mismatch", kDamagedRemedy);
+    }
+    read_header_json(std::string_view(bytes).substr(start, length));
+  }
+
+  [[noreturn]] void fail_in_header() const {
+    fail_early("the input ended inside the header of a token stream: its producer did not finish");
+  }
+
+  void check_magic(const std::string& bytes) const {
+    const std::string_view start = std::string_view(bytes).substr(0, kStreamMagic.size());
+    if (bytes.empty()) {
+      fail_early(
+          "the input is empty, not a token stream: its producer failed before it wrote anything");
+    }
+    if (start != kStreamMagic.substr(0, start.size())) {
+      throw FormatError(input.name(), "not a token stream (it does not begin with \"QLTOKENS\")",
+                        "make one from text with `qltok encode`, or pack plain ids with `qlbin "
+                        "pack --input u16` (u32, ids)");
+    }
+    if (bytes.size() != kStreamMagic.size() + 8) fail_in_header();
+    const auto version = load_little_endian<std::uint32_t>(&bytes[kStreamMagic.size()]);
+    if (version != kStreamVersion) {
+      throw FormatError(input.name(),
+                        fmt::format("version {} of the token stream format, expected {}", version,
+                                    kStreamVersion),
+                        "use the same version of the tools at both ends of the pipe");
+    }
+  }
+
+  void read_header_json(std::string_view text) {
+    const std::string where = input.name() + ": header";
+    const Json json = parse_json(text, where);
+    const JsonObject object(json, where);
+    header.vocabulary = vocabulary_info_from_json(object.object("vocabulary"));
+    const std::int64_t bytes_per_id = object.integer("bytes_per_id");
+    if (bytes_per_id != header.vocabulary.bytes_per_id()) {
+      throw FormatError(where,
+                        fmt::format("{} bytes per id, expected {} for {} entries", bytes_per_id,
+                                    header.vocabulary.bytes_per_id(), header.vocabulary.size));
+    }
+    header.provenance = object.at("provenance");
+  }
+
+  // Reads the complete next block and checks its checksum. Allocates no more than the format
+  // allows.
+  void read_block() {
+    ++block_number;
+    if (block_bytes.size() < 8) block_bytes.resize(8);
+    read_exactly(block_bytes.data(), 8);
+    const auto length = load_little_endian<std::uint32_t>(&block_bytes[4]);
+    if (length > kLargestBlockPayload) {
+      fail(fmt::format("its length of {} bytes exceeds the limit of {}", length,
+                       kLargestBlockPayload));
+    }
+    if (block_bytes.size() < 8 + length + 8) block_bytes.resize(8 + length + 8);
+    read_exactly(&block_bytes[8], length + 8);
+    const auto seed = static_cast<std::uint64_t>(block_number);
+    if (load_little_endian<std::uint64_t>(&block_bytes[8 + length]) !=
+        xxh64(block_bytes.data(), 8 + length, seed)) {
+      fail("checksum mismatch");
+    }
+    type = std::string_view(block_bytes).substr(0, 4);
+    payload = std::string_view(block_bytes).substr(8, length);
+  }
+
+  void read_vocabulary() {
+    for (read_block(); type == kVocabularyBlock; read_block()) {
+      if (payload.size() > kLargestVocabularyText - header.vocabulary_text.size()) {
+        fail(fmt::format("the vocabulary exceeds the limit of {} bytes", kLargestVocabularyText));
+      }
+      header.vocabulary_text += payload;
+    }
+    pending = true;
+  }
+
+  void take_data(Block& block) {
+    const std::size_t size = payload.size();
+    const std::uint64_t tokens = size < 8 ? 0 : load_little_endian<std::uint32_t>(&payload[0]);
+    const std::uint64_t starts = size < 8 ? 0 : load_little_endian<std::uint32_t>(&payload[4]);
+    const auto bytes_per_id = static_cast<std::uint64_t>(header.vocabulary.bytes_per_id());
+    if (tokens < 1 || tokens > kLargestBlockTokens || starts > tokens ||
+        size != 8 + 4 * starts + bytes_per_id * tokens) {
+      fail(fmt::format("{} tokens and {} document starts do not fit into {} bytes", tokens, starts,
+                       size));
+    }
+    block.document_starts.resize(starts);
+    for (std::size_t i = 0; i < starts; ++i) {
+      const auto start = load_little_endian<std::uint32_t>(&payload[8 + 4 * i]);
+      if (start >= tokens || (i > 0 && start <= block.document_starts[i - 1])) {
+        fail(fmt::format("document start {} is out of order or beyond the block's {} tokens", start,
+                         tokens));
+      }
+      block.document_starts[i] = start;
+    }
+    if (seen.tokens == 0 && (starts == 0 || block.document_starts[0] != 0)) {
+      fail("no document begins at the first token");
+    }
+    take_ids(payload.substr(8 + 4 * starts), block);
+    seen.tokens += static_cast<std::int64_t>(tokens);
+    seen.documents += static_cast<std::int64_t>(starts);
+  }
+
+  void take_ids(std::string_view bytes, Block& block) {
+    decode_ids(bytes.data(), bytes.size(), header.vocabulary.bytes_per_id(), block.ids);
+    const std::string problem = outside_id(block.ids, seen.tokens, header.vocabulary.size);
+    if (!problem.empty()) fail(problem, "its producer is at fault");
+    ids_hasher.update(bytes.data(), bytes.size());
+  }
+
+  void take_end() {
+    const std::string where = fmt::format("{}: block {}", input.name(), block_number);
+    const Json json = parse_json(payload, where);
+    totals = stream_totals_from_json(JsonObject(json, where));
+    if (totals.tokens != seen.tokens || totals.documents != seen.documents) {
+      fail(fmt::format("the end block counts {} tokens in {} documents, but {} in {} were read",
+                       totals.tokens, totals.documents, seen.tokens, seen.documents));
+    }
+    if (totals.ids_hash != ids_hasher.digest()) fail("the hash of all ids does not match");
+    char extra = 0;
+    if (input.read(&extra, 1) != 0) {
+      throw FormatError(input.name(), "data follows the end block",
+                        "a stream ends there; join data sets with `qlbin merge` or `qlbin cat`");
+    }
+    finished = true;
+  }
+};
+
+bool names_stream(const std::string& path) {
+  if (path == "-") return true;
+  std::error_code unknown;  // the reader reports an unreachable path
+  const std::filesystem::file_status status = std::filesystem::status(path, unknown);
+  if (std::filesystem::is_fifo(status)) return true;
+  if (!std::filesystem::is_regular_file(status)) return false;
+  // A manifest is JSON, and stands for its folder.
+  if (std::filesystem::path(path).extension() == ".json") return false;
+  return DataInput(path, Content::kTokenStream).head().substr(0, kStreamMagic.size()) ==
+         kStreamMagic;
+}
+
+TokenStreamReader::TokenStreamReader(InputFile& input) : state_(std::make_unique<State>(input)) {
+  log_debug("reading {}", input.name());
+  state_->read_header();
+  state_->read_vocabulary();
+}
+
+TokenStreamReader::~TokenStreamReader() = default;
+
+const StreamHeader& TokenStreamReader::header() const { return state_->header; }
+
+bool TokenStreamReader::next(Block& block) {
+  State& state = *state_;
+  if (state.finished) return false;
+  if (!state.pending) state.read_block();
+  state.pending = false;
+  if (state.type == kDataBlock) {
+    state.take_data(block);
+    return true;
+  }
+  if (state.type != kEndBlock) {
+    state.fail("unknown type of block", "use the same version of the tools at both ends");
+  }
+  state.take_end();
+  return false;
+}
+
+std::int64_t TokenStreamReader::tokens() const { return state_->totals.tokens; }
+std::int64_t TokenStreamReader::documents() const { return state_->totals.documents; }
+const std::optional<TextCounts>& TokenStreamReader::counts() const { return state_->totals.counts; }
+
+void copy_stream(TokenStreamReader& stream, TokenSink& sink, const TokensDone& done) {
+  TokenStreamReader::Block block;
+  std::int64_t tokens = 0;
+  while (stream.next(block)) {
+    check_for_stop();
+    send_tokens(block.ids.data(), block.ids.size(), block.document_starts, sink);
+    tokens += static_cast<std::int64_t>(block.ids.size());
+    done(tokens);
+  }
+  check_for_stop();
+}
+
+namespace {
+
+// Blocks of this size keep data flowing through a pipe, and make the cost of checksums negligible.
+constexpr std::size_t kTokensPerBlock = std::size_t{64} << 10;
+constexpr std::size_t kVocabularyBytesPerBlock = std::size_t{1} << 20;
+
+}  // namespace
+
+struct TokenStreamWriter::State {
+  ByteSink sink;
+  VocabularyInfo vocabulary;
+  int bytes_per_id = 2;
+  std::uint64_t block_number = 0;
+  std::string block;                           // being sent to the sink
+  std::string ids;                             // of the block being filled, as bytes
+  std::vector<std::uint32_t> document_starts;  // offsets in the block being filled
+  bool document_begins = true;                 // at the next token
+  bool finished = false;
+  StreamTotals totals;
+  ContentHasher ids_hasher;
+
+  std::string header_json(const Json& provenance) const {
+    return Json{{"bytes_per_id", bytes_per_id},
+                {"vocabulary", vocabulary_info_to_json(vocabulary)},
+                {"provenance", provenance}}
+        .dump();
+  }
+
+  void write_header(const StreamHeader& header) {
+    const std::string json = header_json(header.provenance);
+    if (json.size() > kLargestStreamHeader) {
+      throw Error("token stream",
+                  fmt::format("a header of {} bytes, more than the {} that are read", json.size(),
+                              kLargestStreamHeader),
+                  "give it a shorter provenance");
+    }
+    std::string bytes(kStreamMagic);
+    append_little_endian(bytes, kStreamVersion);
+    append_little_endian(bytes, static_cast<std::uint32_t>(json.size()));
+    bytes += json;
+    append_little_endian(bytes, xxh64(bytes.data(), bytes.size()));
+    sink(bytes.data(), bytes.size());
+  }
+
+  void write_block(std::string_view type, std::string_view head, std::string_view rest = {}) {
+    block = type;
+    append_little_endian(block, static_cast<std::uint32_t>(head.size() + rest.size()));
+    block += head;
+    block += rest;
+    append_little_endian(block, xxh64(block.data(), block.size(), block_number++));
+    sink(block.data(), block.size());
+  }
+
+  std::size_t tokens_in_block() const {
+    return ids.size() / static_cast<std::size_t>(bytes_per_id);
+  }
+
+  void write_vocabulary(std::string_view text) {
+    if (text.size() > kLargestVocabularyText) {
+      throw Error("token stream", fmt::format("the vocabulary file of {} bytes exceeds the limit "
+                                              "of {}",
+                                              text.size(), kLargestVocabularyText));
+    }
+    for (; !text.empty(); text.remove_prefix(std::min(text.size(), kVocabularyBytesPerBlock))) {
+      write_block(kVocabularyBlock, {}, text.substr(0, kVocabularyBytesPerBlock));
+    }
+  }
+
+  void write_data() {
+    if (ids.empty()) return;
+    std::string head;
+    append_little_endian(head, static_cast<std::uint32_t>(tokens_in_block()));
+    append_little_endian(head, static_cast<std::uint32_t>(document_starts.size()));
+    for (const std::uint32_t start : document_starts) append_little_endian(head, start);
+    ids_hasher.update(ids.data(), ids.size());
+    write_block(kDataBlock, head, ids);
+    ids.clear();
+    document_starts.clear();
+  }
+};
+
+TokenStreamWriter::TokenStreamWriter(ByteSink sink, const StreamHeader& header)
+    : state_(std::make_unique<State>()) {
+  state_->sink = std::move(sink);
+  state_->vocabulary = header.vocabulary;
+  state_->bytes_per_id = header.vocabulary.bytes_per_id();
+  if (header.vocabulary.size < 1) throw std::logic_error("token stream without a vocabulary size");
+  state_->write_header(header);
+  state_->write_vocabulary(header.vocabulary_text);
+}
+
+TokenStreamWriter::~TokenStreamWriter() = default;
+
+void TokenStreamWriter::begin_document() { state_->document_begins = true; }
+
+void TokenStreamWriter::write(const TokenId* ids, std::size_t count) {
+  State& state = *state_;
+  if (state.finished) throw std::logic_error("token stream written after its end");
+  if (first_foreign_id(ids, count, state.vocabulary.size) >= 0) {
+    throw std::logic_error("token id outside the vocabulary");
+  }
+  while (count > 0) {
+    if (state.document_begins) {
+      state.document_starts.push_back(static_cast<std::uint32_t>(state.tokens_in_block()));
+      state.document_begins = false;
+      ++state.totals.documents;
+    }
+    const std::size_t part = std::min(count, kTokensPerBlock - state.tokens_in_block());
+    append_ids(state.ids, ids, part, state.bytes_per_id);
+    state.totals.tokens += static_cast<std::int64_t>(part);
+    ids += part;
+    count -= part;
+    if (state.tokens_in_block() == kTokensPerBlock) state.write_data();
+  }
+}
+
+void TokenStreamWriter::flush() { state_->write_data(); }
+
+void TokenStreamWriter::finish(const std::optional<TextCounts>& counts) {
+  State& state = *state_;
+  if (state.finished) throw std::logic_error("token stream finished twice");
+  state.write_data();
+  state.totals.ids_hash = state.ids_hasher.digest();
+  state.totals.counts = counts;
+  state.write_block(kEndBlock, stream_totals_to_json(state.totals).dump());
+  state.finished = true;
+}
+
+}  // namespace ql::shard

@@ -1,0 +1,118 @@
+// zstd frames, and the seek table that makes the frames of a shard addressable.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/file.h"
+
+struct ZSTD_CCtx_s;
+struct ZSTD_DCtx_s;
+
+namespace ql::shard {
+
+// zstd frames always have their content's size and checksum. Without the checksum most flipped bits
+// give wrong data and no error.
+
+struct FreeContext {
+  void operator()(ZSTD_CCtx_s* context) const;
+  void operator()(ZSTD_DCtx_s* context) const;
+};
+using CompressionContext = std::unique_ptr<ZSTD_CCtx_s, FreeContext>;
+using DecompressionContext = std::unique_ptr<ZSTD_DCtx_s, FreeContext>;
+
+class FrameCompressor {
+ public:
+  // `level` is 1 to 22, as for the zstd command, or 0: entropy coding with almost no search for
+  // repetitions. `bytes_per_id` is that of the ids in the content, or 0 for other content.
+  explicit FrameCompressor(int level, int bytes_per_id = 0);
+  std::string compress(std::string_view content);
+
+ private:
+  CompressionContext context_;
+};
+
+class FrameDecompressor {
+ public:
+  FrameDecompressor();
+  // `frame` must be exactly one zstd frame with `content_size` bytes of content; the caller limits
+  // this size. Fills `content`, which must have room for them, and returns "", or returns the
+  // error.
+  std::string decompress(std::string_view frame, std::size_t content_size, void* content);
+
+ private:
+  DecompressionContext context_;
+};
+
+// Makes one long frame piece by piece, for content that should not be in memory all at once. The
+// frame is equivalent to FrameCompressor's, but its bytes differ.
+class FrameStreamWriter {
+ public:
+  // `level` is that of FrameCompressor. The content will have `content_size` bytes.
+  FrameStreamWriter(int level, std::int64_t content_size);
+  // Returns the part of the frame that is ready, valid until the next call; with `ends` the rest of
+  // it. Throws Error when there was more or less content than announced.
+  std::string_view compress(std::string_view content, bool ends);
+
+ private:
+  CompressionContext context_;
+  std::string ready_;
+};
+
+// Reads a file that is one zstd frame. Takes memory for the frame's window, at most 128 MiB.
+class FrameStreamReader {
+ public:
+  // Throws FormatError unless the frame states a content of `content_size` bytes. `file` must
+  // outlive this object; `name` is for messages.
+  FrameStreamReader(const RandomAccessFile& file, std::string name, std::int64_t content_size);
+  // Reads exactly `size` bytes of content. When they were the last (or at once, with size 0, when
+  // the content is empty), the frame has been checked up to its checksum and the file's end. Throws
+  // FormatError for damage.
+  void read(void* content, std::size_t size);
+
+ private:
+  [[noreturn]] void fail(const std::string& what) const;
+  void load_piece();
+
+  DecompressionContext context_;
+  const RandomAccessFile& file_;
+  std::string name_;
+  std::int64_t content_left_;
+  std::int64_t offset_ = 0;  // in the file, after `piece_`
+  std::string piece_;        // of the file
+  std::size_t used_ = 0;     // of `piece_`
+};
+
+// Returns the checksum of a complete frame: the low half of its content's XXH64. compress() always
+// adds one, and decompress() has compared it with the content. Absent in other programs' frames
+// without one.
+std::optional<std::uint32_t> frame_checksum(std::string_view frame);
+
+// The seek table at the end of a shard makes its frames addressable: zstd's seekable format, see
+// ql-shard(5).
+
+constexpr std::int64_t kLargestFrameBytes = std::int64_t{64} << 20;  // of content
+constexpr std::int64_t kMostFrames = 0x8000000;                      // the seekable format's limit
+
+struct SeekEntry {
+  std::uint32_t frame_bytes = 0;    // in the file
+  std::uint32_t content_bytes = 0;  // decompressed
+  std::uint32_t checksum = 0;       // low half of the content's XXH64
+};
+
+// Returns the checksum that an entry stores.
+std::uint32_t seek_checksum(const void* content, std::size_t size);
+
+// Returns the skippable frame with the table.
+std::string encode_seek_table(const std::vector<SeekEntry>& entries);
+
+// Reads the table at the file's end. Guarantees that frames and table fill the file exactly, that
+// no frame is empty and that no content exceeds kLargestFrameBytes. `name` is for FormatErrors.
+std::vector<SeekEntry> read_seek_table(const RandomAccessFile& file, const std::string& name);
+
+}  // namespace ql::shard

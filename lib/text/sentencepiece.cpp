@@ -1,0 +1,477 @@
+// Implements models: checks a serialized model's rules, and prepares text for the library's
+// training.
+
+#include "text/sentencepiece.h"
+
+#include <fmt/format.h>
+#include <sentencepiece_processor.h>
+#include <sentencepiece_trainer.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <new>
+#include <numeric>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/error.h"
+#include "base/process.h"
+#include "base/strings.h"
+#include "text/token_counter.h"
+
+namespace ql::text {
+
+namespace {
+
+// Walks through the fields of a message in protobuf's wire format.
+class Fields {
+ public:
+  explicit Fields(std::string_view bytes) : rest_(bytes) {}
+
+  // Returns false at the end and where the format is broken.
+  bool next() {
+    if (rest_.empty() || broken_) return false;
+    const std::uint64_t key = number();
+    field_ = key >> 3;
+    content_ = {};
+    number_ = 0;
+    switch (key & 7) {
+      case 0:
+        number_ = number();
+        break;
+      case 1:
+        take(8);
+        break;
+      case 2:
+        content_ = take(number());
+        break;
+      case 5:
+        take(4);
+        break;
+      default:  // groups are obsolete
+        broken_ = true;
+    }
+    broken_ = broken_ || key > UINT32_MAX;
+    return !broken_;
+  }
+  std::uint64_t field() const { return field_; }
+  std::string_view content() const { return content_; }  // of a text or message
+  bool flag() const { return number_ != 0; }
+  bool broken() const { return broken_; }
+
+ private:
+  std::uint64_t number() {
+    std::uint64_t value = 0;
+    for (int shift = 0; shift < 64; shift += 7) {
+      const std::string_view byte = take(1);
+      if (broken_) return 0;
+      const auto bits = static_cast<unsigned char>(byte.front());
+      value |= std::uint64_t{bits & 0x7FU} << shift;
+      if (bits < 0x80) return value;
+    }
+    broken_ = true;
+    return 0;
+  }
+
+  std::string_view take(std::uint64_t size) {
+    broken_ = broken_ || size > rest_.size();
+    if (broken_) return {};
+    const std::string_view taken = rest_.substr(0, size);
+    rest_.remove_prefix(size);
+    return taken;
+  }
+
+  std::string_view rest_, content_;
+  std::uint64_t field_ = 0, number_ = 0;
+  bool broken_ = false;
+};
+
+// Field numbers of sentencepiece_model.proto.
+constexpr std::uint64_t kNormalizerSpec = 3, kDenormalizerSpec = 5;
+constexpr std::uint64_t kPrecompiledCharsmap = 2, kAddDummyPrefix = 3, kRemoveExtraWhitespaces = 4,
+                        kEscapeWhitespaces = 5;
+
+// Walks through the trie of a charsmap: a double array in the layout of the library darts-clone,
+// whose search does not check that it stays inside the array.
+class TrieWalk {
+ public:
+  // `texts` bytes of replacements follow the trie.
+  TrieWalk(std::string_view trie, std::size_t texts)
+      : trie_(trie), texts_(texts), most_below_(trie.size() / sizeof(std::uint32_t), kUnknown) {}
+
+  // Returns true when no text can lead the library's search outside of the trie, to a replacement
+  // outside of the texts, or to more replacements than the library has room for.
+  bool stays_inside() {
+    return !most_below_.empty() && most_below(unit(0).offset(), 0) <= kMostReplacements;
+  }
+
+ private:
+  static constexpr std::size_t kBytes = 256;
+  // The library has room for this many replacements for prefixes of one text.
+  static constexpr int kMostReplacements = 32;
+  static constexpr int kRefused = kMostReplacements + 1, kUnknown = -1;
+  // Unicode has no replacement for this many bytes. The bound also stops at a circle.
+  static constexpr int kLongestKey = 255;
+
+  struct Unit {
+    std::uint32_t bits;
+    std::uint32_t label() const { return bits & 0x800000FFU; }
+    std::size_t value() const { return bits & 0x7FFFFFFFU; }
+    bool has_value() const { return (bits >> 8 & 1U) != 0; }
+    std::size_t offset() const {
+      return static_cast<std::size_t>(bits >> 10) << ((bits & 0x200U) >> 6);
+    }
+  };
+  Unit unit(std::size_t index) const {
+    return {load_little_endian<std::uint32_t>(trie_.data() + index * sizeof(std::uint32_t))};
+  }
+
+  // Returns the largest number of replacements on a path from `node`, whose unit for a byte is at
+  // index node ^ byte.
+  int most_below(std::size_t node, int depth) {
+    if (depth > kLongestKey || (node | (kBytes - 1)) >= most_below_.size()) return kRefused;
+    if (most_below_[node] != kUnknown) return most_below_[node];
+    int most = 0;
+    for (std::size_t byte = 0; byte < kBytes && most < kRefused; ++byte) {
+      const std::size_t index = node ^ byte;
+      const Unit found = unit(index);
+      if (found.label() != byte) continue;
+      const std::size_t next = index ^ found.offset();
+      const int below = most_below(next, depth + 1);
+      if (below == kRefused || (found.has_value() && unit(next).value() >= texts_)) return kRefused;
+      most = std::max(most, below + (found.has_value() ? 1 : 0));
+    }
+    return most_below_[node] = most;
+  }
+
+  std::string_view trie_;
+  std::size_t texts_;
+  std::vector<int> most_below_;  // by node
+};
+
+// Returns true when the rules only lead to texts of the charsmap, each of which ends with a zero
+// byte.
+bool stays_inside(std::string_view charsmap) {
+  // Unicode's longest replacement has 33 bytes. Much longer ones would make a short line very long.
+  constexpr std::size_t kSizeBytes = sizeof(std::uint32_t), kLongestText = 255;
+  if (charsmap.size() <= kSizeBytes) return false;
+  const std::size_t size = load_little_endian<std::uint32_t>(charsmap.data());
+  charsmap.remove_prefix(kSizeBytes);
+  if (size >= charsmap.size() || charsmap.back() != '\0') return false;
+  for (std::size_t begin = size, end = 0; begin < charsmap.size(); begin = end + 1) {
+    end = charsmap.find('\0', begin);
+    if (end - begin > kLongestText) return false;
+  }
+  return TrieWalk(charsmap.substr(0, size), charsmap.size() - size).stays_inside();
+}
+
+void read_normalizer(std::string_view spec, SentencePieceRules& rules) {
+  bool marks_blanks = true;
+  Fields fields(spec);
+  while (fields.next()) {
+    if (fields.field() == kAddDummyPrefix) rules.adds_prefix = fields.flag();
+    if (fields.field() == kRemoveExtraWhitespaces) rules.removes_blanks = fields.flag();
+    if (fields.field() == kEscapeWhitespaces) marks_blanks = fields.flag();
+    if (fields.field() != kPrecompiledCharsmap || fields.content().empty()) continue;
+    rules.keeps_text = false;
+    if (!stays_inside(fields.content())) rules.problem = "its rules for text are damaged";
+  }
+  if (fields.broken()) rules.problem = "its rules for text are damaged";
+  if (rules.adds_prefix || rules.removes_blanks || !marks_blanks) rules.keeps_text = false;
+}
+
+bool rewrites_decoded(std::string_view spec) {
+  Fields fields(spec);
+  while (fields.next()) {
+    if (fields.field() == kPrecompiledCharsmap && !fields.content().empty()) return true;
+  }
+  return fields.broken();
+}
+
+}  // namespace
+
+SentencePieceRules sentencepiece_rules(std::string_view serialized) {
+  SentencePieceRules rules;
+  // Protobuf joins a message that occurs several times: its later fields win.
+  std::string normalizer;
+  Fields fields(serialized);
+  while (fields.next()) {
+    if (fields.field() == kNormalizerSpec) normalizer += fields.content();
+    if (fields.field() == kDenormalizerSpec && rewrites_decoded(fields.content())) {
+      rules.problem = "it rewrites decoded text (denormalizer_spec)";
+    }
+  }
+  read_normalizer(normalizer, rules);
+  if (fields.broken()) rules.problem = "it is damaged";
+  return rules;
+}
+
+std::size_t sentencepiece_part(std::string_view text, std::size_t longest) {
+  if (text.size() <= longest) return text.size();
+  const std::string_view head = text.substr(0, longest);
+  const std::size_t blank = head.rfind(' ');
+  if (blank != std::string_view::npos && blank > 0) return blank;
+  return head.size() - incomplete_suffix(head);
+}
+
+namespace {
+
+// Returns the error, or "". The library throws when it cannot sort the pieces.
+std::string load(sentencepiece::SentencePieceProcessor& processor, std::string_view serialized) {
+  try {
+    const auto status = processor.LoadFromSerializedProto(serialized);
+    return status.ok() ? "" : status.ToString();
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+}
+
+}  // namespace
+
+SentencePieceModel::SentencePieceModel(std::string_view serialized, const std::string& where)
+    : processor_(std::make_unique<sentencepiece::SentencePieceProcessor>()) {
+  const SentencePieceRules rules = sentencepiece_rules(serialized);
+  if (!rules.problem.empty()) {
+    throw FormatError(where, fmt::format("not a SentencePiece model to use: {}", rules.problem),
+                      "copy the model again, or make a vocabulary with qltok vocab");
+  }
+  keeps_text_ = rules.keeps_text;
+  if (rules.adds_prefix) leading_blanks_ = LeadingBlanks::kOne;
+  if (rules.removes_blanks) leading_blanks_ = LeadingBlanks::kAll;
+  if (const std::string problem = load(*processor_, serialized); !problem.empty()) {
+    throw FormatError(where, fmt::format("not a SentencePiece model ({})", problem));
+  }
+  if (processor_->unk_id() < 0) {
+    throw FormatError(where, "a SentencePiece model without an unknown piece");
+  }
+  const int feed = processor_->PieceToId("\n");
+  if (processor_->IdToPiece(feed) == "\n" && !processor_->IsControl(feed)) {
+    line_feed_ = static_cast<std::uint32_t>(feed);
+  }
+}
+
+SentencePieceModel::~SentencePieceModel() = default;
+
+std::uint32_t SentencePieceModel::size() const {
+  return static_cast<std::uint32_t>(processor_->GetPieceSize());
+}
+
+const std::string& SentencePieceModel::piece(std::uint32_t id) const {
+  return processor_->IdToPiece(static_cast<int>(id));
+}
+
+bool SentencePieceModel::is_byte(std::uint32_t id) const {
+  return processor_->IsByte(static_cast<int>(id));
+}
+
+bool SentencePieceModel::is_control(std::uint32_t id) const {
+  return processor_->IsControl(static_cast<int>(id));
+}
+
+std::uint32_t SentencePieceModel::unk() const {
+  return static_cast<std::uint32_t>(processor_->unk_id());
+}
+
+std::optional<std::uint32_t> SentencePieceModel::eos() const {
+  const int id = processor_->eos_id();
+  if (id < 0) return std::nullopt;
+  return static_cast<std::uint32_t>(id);
+}
+
+void SentencePieceModel::encode(std::string_view text, std::vector<std::uint32_t>& ids) const {
+  std::vector<int> pieces;
+  const auto status = processor_->Encode(text, &pieces);
+  if (!status.ok()) throw Error("SentencePiece", status.ToString());
+  ids.insert(ids.end(), pieces.begin(), pieces.end());
+}
+
+namespace {
+
+// The library compares repeated text up to the end of a sentence: with sentences of 64 KiB it takes
+// more than ten times as long for a text with repetitions. Ordinary lines are not cut, because that
+// would change the model.
+constexpr std::size_t kLongLine = std::size_t{16} * 1024;
+constexpr std::size_t kSentence = 1024;
+// The library drops every sentence with this character, U+2585.
+constexpr std::string_view kReserved = "\xE2\x96\x85";
+
+// Gives lines to the library, which copies them. They come in parts, because the library drops a
+// complete part that has the character it reserves.
+class Parts : public sentencepiece::SentenceIterator {
+ public:
+  // The code points of `hidden` (none if it is empty) are passed as NUL, which the library does not
+  // count and treats as a rare character.
+  Parts(const std::vector<std::string_view>& lines, const std::vector<bool>& hidden)
+      : lines_(lines), hidden_(hidden) {
+    Parts::Next();
+  }
+  bool done() const override { return done_; }
+  void Next() override {
+    while (rest_.empty() && next_line_ < lines_.size()) {
+      rest_ = lines_[next_line_++];
+      longest_ = rest_.size() > kLongLine ? kSentence : kLongLine;
+    }
+    done_ = rest_.empty();
+    const std::size_t size = sentencepiece_part(rest_, longest_);
+    part_.clear();
+    for (std::size_t i = 0; i < size && !hidden_.empty();) {
+      const CodePoint point = code_point_at(rest_, i);
+      if (hidden_[point.value]) {
+        part_ += '\0';
+      } else {
+        part_ += rest_.substr(i, point.length);
+      }
+      i += point.length;
+    }
+    if (hidden_.empty()) part_ = rest_.substr(0, size);
+    rest_.remove_prefix(size);
+  }
+  const std::string& value() const override { return part_; }
+  sentencepiece::util::Status status() const override { return {}; }
+
+ private:
+  const std::vector<std::string_view>& lines_;
+  const std::vector<bool>& hidden_;
+  std::size_t next_line_ = 0;
+  std::string_view rest_;    // remainder of the line before next_line_
+  std::size_t longest_ = 0;  // sentence of this line
+  std::string part_;
+  bool done_ = false;
+};
+
+// Returns the characters that the library counts, a blank as U+2581: the most frequent first, equal
+// counts by code point.
+std::vector<TokenCount> count_characters(const std::vector<std::string_view>& lines) {
+  CharCounter counter;
+  const std::vector<bool> none_hidden;
+  for (Parts parts(lines, none_hidden); !parts.done(); parts.Next()) {
+    const std::string& part = parts.value();
+    if (part.find(kReserved) == std::string::npos) counter.add(part, false, false);
+  }
+  std::vector<TokenCount> counts;
+  std::int64_t blanks = 0;
+  for (TokenCount& each : counter.counts()) {
+    if (each.token == " " || each.token == kPieceBlank) {
+      blanks += each.count;
+    } else if (each.token != "\t" && each.token[0] != '\0') {
+      counts.push_back(std::move(each));
+    }
+  }
+  if (blanks > 0) counts.push_back({std::string(kPieceBlank), blanks});
+  std::sort(counts.begin(), counts.end(), [](const TokenCount& a, const TokenCount& b) {
+    return a.count != b.count ? a.count > b.count : a.token < b.token;
+  });
+  return counts;
+}
+
+// Returns how many of the most frequent characters make up this share of the text. Uses float
+// arithmetic, as the library does.
+std::int64_t characters_for(double coverage, const std::vector<TokenCount>& counts) {
+  const double all = std::accumulate(
+      counts.begin(), counts.end(), 0.0,
+      [](double sum, const TokenCount& each) { return sum + static_cast<double>(each.count); });
+  double covered = 0;
+  std::int64_t characters = 0;
+  for (const TokenCount& each : counts) {
+    if (static_cast<float>(covered / all) >= static_cast<float>(coverage)) break;
+    covered += static_cast<double>(each.count);
+    ++characters;
+  }
+  return characters;
+}
+
+// Fills in everything except the model.
+TrainedSentencePiece choose_characters(const std::vector<TokenCount>& counts,
+                                       const SentencePieceTraining& training) {
+  const std::int64_t others = training.byte_pieces ? 258 : 2;
+  const std::int64_t room = training.max_size - others;
+  TrainedSentencePiece trained;
+  trained.characters = static_cast<std::int64_t>(counts.size());
+  trained.covered = characters_for(training.coverage.value_or(kUsualCoverage), counts);
+  if (trained.covered <= room) return trained;
+  if (room < 1) {
+    throw ConfigError(
+        "--max-size",
+        fmt::format("{} pieces leave no room for characters, besides {}", training.max_size,
+                    training.byte_pieces ? "<eos>, <unk> and 256 bytes" : "<eos> and <unk>"),
+        fmt::format("give at least {}; {} have room for each of the text's {} characters",
+                    others + 1, others + trained.characters, trained.characters));
+  }
+  if (training.coverage) {
+    throw ConfigError(
+        "--character-coverage",
+        fmt::format("{} pieces leave room for {} characters, and {} of the text's {} need one",
+                    training.max_size, room, trained.covered, trained.characters),
+        fmt::format("give --max-size {} or more, or leave --character-coverage out",
+                    others + trained.covered));
+  }
+  trained.covered = room;
+  trained.lowered = true;
+  return trained;
+}
+
+// Returns the code points without pieces of their own: all except the first `covered`.
+std::vector<bool> rare_characters(const std::vector<TokenCount>& counts, std::int64_t covered) {
+  std::vector<bool> rare(kLastCodePoint + 1);
+  std::for_each(counts.begin() + covered, counts.end(), [&](const TokenCount& each) {
+    rare[code_point_at(each.token, 0).value] = true;
+    if (each.token == kPieceBlank) rare[' '] = true;
+  });
+  return rare;
+}
+
+}  // namespace
+
+TrainedSentencePiece train_sentencepiece(const std::vector<std::string_view>& lines,
+                                         const SentencePieceTraining& training) {
+  const std::vector<TokenCount> counts = count_characters(lines);
+  if (counts.empty()) {
+    throw Error("", "no text to make a vocabulary from", "give a file with words in it");
+  }
+  TrainedSentencePiece trained = choose_characters(counts, training);
+  // The number of threads decides in which order the library adds numbers. It is fixed, because the
+  // model must not depend on the machine.
+  std::unordered_map<std::string, std::string> settings = {
+      {"model_type", "unigram"},
+      {"vocab_size", std::to_string(training.max_size)},
+      {"hard_vocab_limit", "false"},
+      {"byte_fallback", training.byte_pieces ? "true" : "false"},
+      {"eos_id", "0"},
+      {"eos_piece", "<eos>"},
+      {"unk_id", "1"},
+      {"unk_piece", "<unk>"},
+      {"bos_id", "-1"},
+      {"pad_id", "-1"},
+      {"normalization_rule_name", "identity"},
+      {"add_dummy_prefix", "false"},
+      {"remove_extra_whitespaces", "false"},
+      {"max_sentence_length", "1073741824"},
+      {"num_threads", "4"},
+      {"minloglevel", "3"},
+  };
+  // The library accepts coverages from 0.98 on only, so rare characters are hidden from it instead.
+  // Its default coverage is not passed to it, because it writes its settings into the model.
+  std::vector<bool> hidden;
+  if (training.coverage || trained.lowered) {
+    settings["character_coverage"] = "1";
+    hidden = rare_characters(counts, trained.covered);
+  }
+  Parts iterator(lines, hidden);
+  const StopAtOnce unheard;  // training takes minutes and does not look at signals
+  const auto status =
+      sentencepiece::SentencePieceTrainer::Train(settings, &iterator, &trained.model);
+  if (status.ok()) return trained;
+  // The library's message names its own source files and options, so it is not repeated.
+  throw ConfigError(
+      "SentencePiece",
+      fmt::format("no vocabulary of {} pieces can be trained on this text", training.max_size),
+      "give another --max-size, or more text");
+}
+
+}  // namespace ql::text

@@ -1,0 +1,94 @@
+// Counts the tokens of a text, and the text of tokens that come without counts.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "shard/token_stream.h"
+#include "text/decoder.h"
+#include "text/vocabulary.h"
+#include "text/words.h"
+
+namespace ql::text {
+
+// Counters of a text take it block by block. Parts of a text may be counted separately.
+
+struct TokenCount {
+  std::string token;  // as VocabularyContent writes it
+  std::int64_t count = 0;
+};
+
+// All counters have these functions:
+//   add()     takes a line or a piece of one. `begins`: it begins the line; `ended`: a line feed
+//             follows.
+//   merge()   adds the counts of another counter.
+//   counts()  returns every distinct token with its count; words and characters in any order,
+//             the 256 bytes in the order of their values.
+class WordCounter {
+ public:
+  explicit WordCounter(Blanks blanks) : blanks_(blanks) {}
+  void add(std::string_view line, bool begins, bool ended);
+  void merge(const WordCounter& other);
+  std::vector<TokenCount> counts() const;
+  // Returns kPadded when every line until now has this form.
+  LineStyle line_style() const;
+
+ private:
+  Blanks blanks_;
+  TokenTable words_;
+  std::vector<std::int64_t> counts_;
+  bool any_line_ = false, all_padded_ = true;
+};
+
+class CharCounter {
+ public:
+  CharCounter();
+  void add(std::string_view line, bool begins, bool ended);
+  void merge(const CharCounter& other);
+  std::vector<TokenCount> counts() const;
+
+ private:
+  std::vector<std::int64_t> counts_;  // by code point
+};
+
+class ByteCounter {
+ public:
+  ByteCounter() : counts_(256) {}
+  void add(std::string_view line, bool begins, bool ended);
+  void merge(const ByteCounter& other);
+  std::vector<TokenCount> counts() const;
+
+ private:
+  std::vector<std::int64_t> counts_;
+};
+
+// Passes tokens on and counts the text that Decoder makes of them: a line feed for each <eos>, in
+// the style of the vocabulary. finish() passes the counts on. TextCounts::unknown is the number of
+// <unk>.
+class CountedTokens : public shard::TokenSink {
+ public:
+  // Keeps references to both arguments.
+  CountedTokens(const Vocabulary& vocabulary, shard::TokenSink& sink);
+
+  void begin_document() override;
+  void write(const TokenId* ids, std::size_t count) override;
+  void flush() override { sink_.flush(); }
+  // Ignores `given` and passes on the counts made here.
+  void finish(const std::optional<shard::TextCounts>& given) override;
+
+ private:
+  void count(std::string_view text);
+
+  std::optional<TokenId> unk_;
+  Blanks blanks_;
+  shard::TokenSink& sink_;
+  Decoder decoder_;
+  shard::TextCounts counts_;
+  bool inside_word_ = false, inside_line_ = false;
+};
+
+}  // namespace ql::text

@@ -1,0 +1,443 @@
+// The loop of a training: steps, validations, checkpoints, divergences and its end.
+
+#include "train/trainer.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/process.h"
+#include "base/resources.h"
+#include "base/strings.h"
+#include "eval/evaluate.h"
+#include "machine/device.h"
+#include "net/geometry.h"
+#include "nn/memory.h"
+#include "train/checkpoint.h"
+#include "train/config.h"
+#include "train/run_folder.h"
+#include "weights/weights.h"
+
+namespace ql::train {
+
+double TrainingRun::progress() const {
+  return training_progress(task_.config, state_.step,
+                           task_.group == nullptr ? watch_.total() : elapsed_);
+}
+
+// Decisions that depend on clocks and signals have to be the same in all processes.
+void TrainingRun::agree() {
+  elapsed_ = watch_.total();
+  stop_signal_ = stop_signal();
+  if (task_.group != nullptr) stop_signal_ = task_.group->agree_on_stop(stop_signal_, &elapsed_);
+}
+
+// A validation that a signal interrupted is still due after a resume.
+bool TrainingRun::validation_due(bool finished) const {
+  const bool scheduled = state_.step % task_.config.eval_interval == 0 || finished;
+  return scheduled && state_.step > 0 && state_.validation_step != state_.step;
+}
+
+bool TrainingRun::out_of_patience() const {
+  return task_.config.patience > 0 && state_.since_best >= task_.config.patience;
+}
+
+void TrainingRun::report_end(bool finished, bool patient) const {
+  log_info("memory taken: {} at most", human_bytes(peak_resident_bytes()));
+  const std::string step = with_thousands(state_.step), last = folder_.last().string();
+  if (finished && static_cast<double>(state_.step) < task_.config.warmup_steps &&
+      highest_rate_in_warm_up(task_.config) == 0) {
+    log_warning(
+        "the budget ended in the warm-up of {} steps, at a learning rate of {:.2g} of {:.2g}: "
+        "lower warmup_steps, or make it a fraction of the training, such as 0.1",
+        task_.config.warmup_steps, learning_rate_, task_.config.learning_rate);
+  }
+  if (finished) {
+    log_info("completed after step {}: {}", step, last);
+  } else if (!patient) {
+    log_info("ended after step {}, because {} validations were not better than the best: {}", step,
+             task_.config.patience, last);
+  } else {
+    log_info("stopped after step {} of {}: {}", step, with_thousands(task_.config.steps), last);
+  }
+  if (state_.best) {
+    log_info("best after step {}, perplexity {}: {}", with_thousands(state_.best->step),
+             human_perplexity(std::exp(state_.best->loss)), folder_.best().string());
+  }
+}
+
+std::string TrainingRun::place_of_stop() const {
+  if (newest_.empty()) return "before the first step";
+  return fmt::format("after step {} of {}: {}", with_thousands(state_.step),
+                     with_thousands(task_.config.steps), folder_.last().string());
+}
+
+bool TrainingRun::checkpoint_due() const {
+  const TrainingConfig& config = task_.config;
+  return state_.step % config.checkpoint_interval == 0 ||
+         (config.checkpoint_minutes > 0 && elapsed_ - last_at_ >= 60 * config.checkpoint_minutes);
+}
+
+void TrainingRun::run_steps() {
+  for (;;) {
+    agree();
+    // Even if the budget is spent at once there is one step, because there has to be a checkpoint.
+    const bool finished = state_.step > 0 && progress() >= 1;
+    if (finished) finish_steps();
+    if (finished && state_.since_log.steps > 0) log_steps();
+    if (stop_signal_ == 0 && validation_due(finished)) {
+      try {
+        validate();
+      } catch (const Interrupted&) {
+        log_debug("validation broken off");
+      }
+      agree();
+    }
+    const bool patient = !out_of_patience();
+    const bool pause = finished || !patient || (task_.stop_at > 0 && state_.step >= task_.stop_at);
+    if (checkpoint_due() || pause || stop_signal_ != 0) save_unsaved();
+    if (stop_signal_ != 0) throw Interrupted(stop_signal_, place_of_stop());
+    if (pause) {
+      line_.clear();
+      report_end(finished, patient);
+      return;
+    }
+    train_step();
+    const bool log_due = state_.step % task_.config.log_interval == 0;
+    // Only one process draws the line. But all have to read a GPU's losses at the same steps, or
+    // each would look for a jump in a different mean.
+    if (log_due || task_.group == nullptr || task_.compute.device.is_cpu()) {
+      line_.show(progress(), [this] {
+        finish_steps();
+        return figures_words(figures(), task_.config.steps);
+      });
+    }
+    if (log_due) log_steps();
+  }
+}
+
+// Data that has become unreadable must not cost the steps since the last checkpoint: a batch is
+// read before anything of its step changes.
+void TrainingRun::train_step() {
+  const Stopwatch watch;
+  learning_rate_ = learning_rate(task_.config, state_.step, progress());
+  trained_->set_largest_loss(state_.running_loss.largest(task_.config.loss_jump));
+  try {
+    add(trained_->step(streams_, state_.step, learning_rate_));
+  } catch (const SystemError&) {
+    save_before_failing();
+    throw;
+  } catch (const FormatError&) {
+    save_before_failing();
+    throw;
+  }
+  unsaved_ = true;
+  ++state_.step;
+  ++state_.cursor;
+  ++timed_steps_;
+  ++run_steps_;
+  step_seconds_ += watch.run();
+}
+
+void TrainingRun::add(const StepResult& result) {
+  state_.since_log.steps += result.steps;
+  state_.since_log.loss_sum += result.loss;
+  state_.since_log.gradient_norm_sum += result.gradient_norm;
+  state_.running_loss.add(result.loss, result.steps);
+}
+
+// Call this before figures that cover all steps so far, and before reading the network.
+void TrainingRun::finish_steps() {
+  const Stopwatch watch;
+  add(trained_->finish());
+  step_seconds_ += watch.run();
+}
+
+Figures TrainingRun::figures() const {
+  Figures figures;
+  figures.step = state_.step;
+  const auto steps = static_cast<double>(std::max<std::int64_t>(1, state_.since_log.steps));
+  figures.loss = state_.since_log.loss_sum / steps;
+  figures.gradient_norm = state_.since_log.gradient_norm_sum / steps;
+  figures.learning_rate = learning_rate_;
+  const std::int64_t tokens = timed_steps_ * streams_.batch() * streams_.segment();
+  figures.tokens_per_second = static_cast<double>(tokens) / std::max(step_seconds_, 1e-9);
+  if (run_steps_ == 0) {
+    figures.seconds_left = -1;
+    return figures;
+  }
+  const double step_seconds =
+      (watch_.run() - validation_seconds_) / static_cast<double>(run_steps_);
+  // Used before the first validation: scoring a token takes about a third of training on it.
+  const double validation_seconds =
+      validations_ > 0 ? validation_seconds_ / static_cast<double>(validations_)
+                       : step_seconds / 3 * static_cast<double>(state_.validation.tokens) /
+                             static_cast<double>(streams_.batch() * streams_.segment());
+  figures.seconds_left = seconds_left(task_.config, state_.step, task_.stop_at, watch_.total(),
+                                      step_seconds, validation_seconds);
+  return figures;
+}
+
+void TrainingRun::log_steps() {
+  finish_steps();
+  const Figures now = figures();
+  // A resume that ends at once has losses from before, but took no step itself.
+  const auto of_a_step = [this](double figure) { return timed_steps_ > 0 ? Json(figure) : Json(); };
+  log_debug("{}", fmt::join(figures_words(now, task_.config.steps), ", "));
+  append_to_log({{"kind", "train"},
+                 {"step", now.step},
+                 {"epoch", streams_.epoch(now.step - 1)},
+                 {"loss", now.loss},
+                 {"perplexity", std::exp(now.loss)},
+                 {"learning_rate", of_a_step(now.learning_rate)},
+                 {"gradient_norm", now.gradient_norm},
+                 {"tokens_per_second", of_a_step(now.tokens_per_second)},
+                 {"batch", streams_.batch()},
+                 {"elapsed", watch_.total()}});
+  state_.since_log = {};
+  timed_steps_ = 0;
+  step_seconds_ = 0;
+}
+
+void TrainingRun::append_to_log(const Json& record) {
+  if (log_) log_->append(record);
+}
+
+eval::Evaluation TrainingRun::evaluate(const net::Lengths& lengths) {
+  eval::EvaluationOptions options;
+  options.lengths = lengths;
+  options.group = task_.group;
+  options.progress = [&](std::int64_t targets) {
+    if (task_.group == nullptr) {
+      check_for_stop();  // several processes have to reach its end together
+    }
+    line_.show(progress(), [&] {
+      return Progress::Words{fmt::format("step {}", with_thousands(state_.step)), "validation",
+                             fmt::format("{} targets", with_thousands(targets))};
+    });
+  };
+  try {
+    const machine::Autocast autocast(task_.compute.device, task_.config.precision);
+    return eval::evaluate(trained_->model(), eval::source_of(validation_data_), options);
+  } catch (const Interrupted&) {
+    throw;
+  } catch (const std::exception&) {
+    // Damaged validation data must not cost the steps since the last checkpoint.
+    save_before_failing();
+    throw;
+  }
+}
+
+void TrainingRun::validate() {
+  finish_steps();
+  const net::Lengths lengths = task_.config.evaluation_lengths(task_.network.lengths);
+  const eval::Evaluation result = evaluate(lengths);
+  unsaved_ = true;
+  state_.validation_step = state_.step;
+  const double loss = result.mean();
+  const bool best = std::isfinite(loss) && (!state_.best || loss < state_.best->loss);
+  state_.since_best = best ? 0 : state_.since_best.value_or(0) + 1;
+  validation_seconds_ += result.seconds;
+  ++validations_;
+  log_info("step {}: validation loss {:.4f}, perplexity {}{}", with_thousands(state_.step), loss,
+           human_perplexity(result.perplexity()), best ? ", the best so far" : "");
+  append_to_log({{"kind", "validation"},
+                 {"step", state_.step},
+                 {"loss", loss},
+                 {"perplexity", result.perplexity()},
+                 {"targets", result.targets},
+                 {"segment", lengths.segment},
+                 {"memory", lengths.memory},
+                 {"compressed_memory", lengths.compressed_memory},
+                 {"best", best},
+                 {"seconds", result.seconds},
+                 {"elapsed", watch_.total()}});
+  if (!best) return;
+  state_.best = Best{state_.step, loss};
+  bool other_stays = is_first() && has_better(loss);
+  if (task_.group != nullptr) other_stays = task_.group->from_first(std::int64_t{other_stays}) != 0;
+  if (other_stays) {
+    save_unsaved();  // a rollback finds the checkpoint that it would have found in RUN/best
+  } else {
+    save(folder_.best());
+  }
+}
+
+// A training that had progressed further before it was killed may have left a better RUN/best. Its
+// log is gone, and the settings may have changed, so it does not count as this training's best. But
+// it must not be lost.
+bool TrainingRun::has_better(double loss) const {
+  const std::filesystem::path folder = folder_.best();
+  try {
+    const std::optional<Best> other = read_state(folder).best;
+    if (!other || other->loss >= loss || !damage(folder).empty()) return false;
+    log_info("{} of step {} stays: its validation loss is {:.4f}", folder.string(),
+             with_thousands(other->step), other->loss);
+    return true;
+  } catch (const Error& error) {
+    if (means_damage(error)) return false;
+    log_warning("{} stays, because it cannot be read: {}", folder.string(), error.what());
+    return true;
+  }
+}
+
+void TrainingRun::save(const std::filesystem::path& folder) {
+  finish_steps();
+  state_.elapsed = watch_.total();
+  state_.processes = task_.group != nullptr ? task_.group->size() : 1;
+  state_.epoch = streams_.epoch(state_.step);
+  state_.position = streams_.position(state_.step);
+  require_same_weights();
+  const bool last = folder == folder_.last();
+  if (is_first()) {
+    log_->sync();
+    write_checkpoint(folder, texts_, *trained_, state_);
+  } else {
+    finite_memory(*trained_, state_.step);  // all processes have to take part in gathering the rows
+  }
+  if (task_.group != nullptr) {
+    task_.group->from_first(
+        std::int64_t{0});  // no process relies on it, or ends, before it is complete
+  }
+  newest_ = folder;
+  if (last) last_at_ = elapsed_;
+  if (last && is_first()) {
+    retain(folder_.path(), state_.step, {task_.config.keep_last, task_.config.keep_every});
+  }
+  log_debug("step {}: wrote {}", state_.step, folder.string());
+}
+
+void TrainingRun::require_same_weights() {
+  if (task_.group == nullptr) return;
+  task_.group->require_same({{fmt::format("weights after step {}", state_.step),
+                              "hash " + weights::hash_of(trained_->model())}},
+                            "start all processes on processors of the same kind");
+}
+
+void TrainingRun::save_unsaved() {
+  if (unsaved_) {
+    save(folder_.last());
+    unsaved_ = false;
+  }
+}
+
+// Several processes would have to save together, and the others do not know about the error here.
+void TrainingRun::save_before_failing() {
+  if (task_.group == nullptr) save_unsaved();
+}
+
+TrainingState train(const TrainingTask& task, shard::MultiReader& data,
+                    shard::MultiReader& validation) {
+  TrainingRun run(task, data, validation);
+  run.start();
+  run.announce();
+  run.run();
+  return run.state();
+}
+
+namespace {
+
+// JSON has no infinity and no NaN. They become null, and the reason names which it was.
+Json record_of(const Divergence& found, const TrainingState& state, OnDivergence action,
+               double elapsed) {
+  Json record = {{"kind", "divergence"},
+                 {"number", state.divergences.count},
+                 {"step", found.step + 1},
+                 {"cursor", state.cursor},
+                 {"reason", found.reason()}};
+  if (found.tensor.empty()) {
+    record["loss"] = found.loss;
+    record["gradient_norm"] = found.gradient_norm;
+    record["layers"] = Json::object();
+    for (const GroupNorm& layer : found.layers) record["layers"][layer.name] = layer.norm;
+  }
+  record["action"] = to_text(action);
+  record["elapsed"] = elapsed;
+  return record;
+}
+
+}  // namespace
+
+void TrainingRun::run() {
+  if (task_.config.divergence == OnDivergence::kRollback && newest_.empty()) {
+    save(folder_.last());  // a rollback needs a checkpoint
+  }
+  for (;;) {
+    try {
+      run_steps();
+      return;
+    } catch (const Diverged& error) {
+      if (!recover(error.found())) throw Diverged(error.found(), task_.config.divergence);
+      log_warning("step {}: {}; {}", with_thousands(error.found().step + 1), error.found().reason(),
+                  task_.config.divergence == OnDivergence::kSkip
+                      ? "the step is skipped"
+                      : "continuing from step " + with_thousands(state_.step));
+    }
+  }
+}
+
+// Returns false if the training has to end. The divergence is in the log in either case.
+bool TrainingRun::recover(const Divergence& found) {
+  const bool in_step = found.tensor.empty();
+  OnDivergence action = task_.config.divergence;
+  state_.divergences.add(found.step);
+  if (action != OnDivergence::kStop && state_.divergences.too_many()) {
+    log_warning("{} divergences close together, {} in all: giving up",
+                state_.divergences.recent.size(), state_.divergences.count);
+    action = OnDivergence::kStop;
+  }
+  if (action == OnDivergence::kSkip && !in_step) {
+    action = OnDivergence::kStop;  // there is no step to skip: the weights are broken
+  }
+  const Json record = record_of(found, state_, action, watch_.total());
+  // A broken weight is found after the step that broke it has finished.
+  const std::int64_t next_cursor = in_step ? state_.cursor + 1 : state_.cursor;
+  if (action == OnDivergence::kRollback) {
+    roll_back(next_cursor);
+  } else if (action == OnDivergence::kSkip) {
+    leave_out_until(next_cursor);
+  }
+  line_.clear();
+  append_to_log(record);
+  return action != OnDivergence::kStop;
+}
+
+// Returns to the newest checkpoint, but continues with segment `cursor`.
+void TrainingRun::roll_back(std::int64_t cursor) {
+  const Divergences divergences = state_.divergences;
+  restore(newest_, Rows::kSame);
+  state_.divergences = divergences;
+  leave_out_until(cursor);
+  if (is_first()) open_log();
+  timed_steps_ = 0;
+  step_seconds_ = 0;
+}
+
+// Continues with segment `cursor`, although the memory ends where segment state_.cursor begins.
+// States that belong to another epoch or document there have to be removed at once: later steps see
+// the document_offsets of documents in the data, which also count the skipped segments.
+void TrainingRun::leave_out_until(std::int64_t cursor) {
+  const std::int64_t left_out = (cursor - state_.cursor) * streams_.segment();
+  const std::int64_t epoch = streams_.epoch(state_.step);
+  const bool epoch_begins =
+      streams_.starts_epoch(state_.step);  // the memory belongs to the previous one
+  state_.cursor = cursor;
+  streams_.set_cursor(state_.step, cursor);
+  unsaved_ = true;
+  nn::StepOptions step;
+  step.document_offsets.assign(static_cast<std::size_t>(streams_.batch()), 0);
+  if (!epoch_begins && streams_.epoch(state_.step) == epoch) {
+    if (!task_.network.reset_memory_at_documents) return;
+    step.document_offsets = streams_.document_ages(state_.step, {0, streams_.batch()});
+    for (std::int64_t& age : step.document_offsets) age = std::max<std::int64_t>(0, age - left_out);
+  }
+  nn::Memory memory = trained_->memory();
+  nn::forget_other_documents(memory, net::make_geometry(task_.network, task_.network.lengths),
+                             step);
+  trained_->set_memory(memory);
+}
+
+}  // namespace ql::train

@@ -1,0 +1,61 @@
+// The file of per-token losses, compared byte by byte.
+#include <stdexcept>
+#include <string>
+
+#include "base/error.h"
+#include "eval/losses.h"
+#include "unit/scratch.h"
+#include "unit/torch_doctest.h"
+
+namespace ql::eval {
+namespace {
+
+TEST_CASE("LossFile: losses are little-endian float32 in stream order") {
+  const test::ScratchFolder scratch;
+  const auto path = scratch / "losses";
+  LossFile file(path, 3);
+  const double first[] = {1.0, -2.5}, last[] = {0.1};
+  file.put(3, last, 1);  // columns finish in any order
+  file.put(1, first, 2);
+  CHECK(!std::filesystem::exists(path));
+  file.commit();
+  CHECK(test::slurp(path) == std::string("\x00\x00\x80\x3f\x00\x00\x20\xc0\xcd\xcc\xcc\x3d", 12));
+}
+
+TEST_CASE("LossFile: more losses than are written at a time") {
+  const test::ScratchFolder scratch;
+  const std::int64_t count = 65536 + 7;
+  LossFile file(scratch / "losses", count);
+  for (std::int64_t position = 1; position <= count; ++position) {
+    const auto loss = static_cast<double>(position);
+    file.put(position, &loss, 1);
+  }
+  file.commit();
+  const std::string bytes = test::slurp(scratch / "losses");
+  CHECK(bytes.size() == 4 * count);
+  // 65536 = 2^16 and 65543 as float32
+  CHECK(bytes.substr(4 * 65535, 4) == std::string("\x00\x00\x80\x47", 4));
+  CHECK(bytes.substr(4 * 65542, 4) == std::string("\x80\x03\x80\x47", 4));
+}
+
+TEST_CASE("LossFile: an evaluation that fails leaves no file") {
+  const test::ScratchFolder scratch;
+  { LossFile file(scratch / "losses", 3); }
+  CHECK(scratch.entries() == 0);
+}
+
+TEST_CASE("LossFile: a path that cannot be written fails at once") {
+  CHECK_THROWS_AS(LossFile("/nonexistent/losses", 3), Error);
+}
+
+TEST_CASE("LossFile: positions outside the stream are a programming error") {
+  const test::ScratchFolder scratch;
+  LossFile file(scratch / "losses", 3);
+  const double losses[] = {1, 2};
+  CHECK_THROWS_AS(file.put(0, losses, 1), std::out_of_range);
+  CHECK_THROWS_AS(file.put(3, losses, 2), std::out_of_range);
+  CHECK_THROWS_AS(file.put(4, losses, 1), std::out_of_range);
+}
+
+}  // namespace
+}  // namespace ql::eval

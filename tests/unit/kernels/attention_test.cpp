@@ -1,0 +1,260 @@
+// Relative attention by our own kernel against that of ATen's operations, which step_test.cpp
+// compares with the network on one page.
+#include <ATen/Parallel.h>
+
+#include <cstdint>
+#include <iterator>
+#include <random>
+#include <vector>
+
+#include "kernels/attention.h"
+#include "kernels/attention_problem.h"
+#include "nn/dropout.h"
+#include "unit/float32_error.h"
+#include "unit/nn_support.h"
+#include "unit/torch_doctest.h"
+
+namespace ql::kernels {
+namespace {
+
+struct Shape {
+  std::int64_t batch, segment, memory, heads, width;
+};
+
+// Segment 1, memory 0, memory shorter than, equal to and longer than the segment, window 1, widths
+// around the kernel's panels, more streams than one group, more queries than one block.
+const Shape kShapes[] = {{1, 1, 0, 1, 1},  {2, 1, 5, 2, 3},   {2, 4, 0, 1, 4},   {3, 5, 2, 2, 5},
+                         {2, 4, 4, 3, 8},  {1, 3, 9, 2, 16},  {19, 2, 3, 2, 7},  {9, 16, 16, 2, 32},
+                         {1, 17, 1, 1, 2}, {2, 8, 24, 2, 33}, {1, 61, 20, 3, 5}, {2, 50, 0, 2, 3}};
+
+// Returns those, and some random ones.
+std::vector<Shape> shapes() {
+  std::vector<Shape> all(std::begin(kShapes), std::end(kShapes));
+  std::mt19937 generator(17);
+  const auto up_to = [&generator](std::int64_t most) {
+    return static_cast<std::int64_t>(generator() % static_cast<std::uint32_t>(most + 1));
+  };
+  for (int i = 0; i < 12; ++i) {
+    const std::int64_t batch = 1 + up_to(9), segment = 1 + up_to(20), memory = up_to(30);
+    const std::int64_t heads = 1 + up_to(3), width = 1 + up_to(40);
+    all.push_back({batch, segment, memory, heads, width});
+  }
+  return all;
+}
+
+at::Tensor random(at::IntArrayRef shape) {
+  return at::randn(shape, at::kDouble).set_requires_grad(true);
+}
+
+// Selects which of the keys a query sees, and what an input may lack.
+enum class Kind {
+  kWhole,
+  kMasked,
+  kWindow,
+  kDilated,
+  kDilatedMasked,
+  kWithoutBias,
+  kContentOnly,
+  kSeesAll
+};
+constexpr Kind kKinds[] = {Kind::kWhole,       Kind::kMasked,        Kind::kWindow,
+                           Kind::kDilated,     Kind::kDilatedMasked, Kind::kWithoutBias,
+                           Kind::kContentOnly, Kind::kSeesAll};
+
+AttentionInput random_input(const Shape& shape, Kind kind) {
+  const std::int64_t window = shape.segment + shape.memory;
+  AttentionInput input;
+  input.queries = random({shape.batch, shape.segment, shape.heads, shape.width});
+  input.sees_all = kind == Kind::kSeesAll;
+  // There may be fewer keys than queries then.
+  const std::int64_t keys = input.sees_all ? shape.memory + 1 : window;
+  input.keys_values = {random({shape.batch, keys, 2, shape.heads, shape.width})};
+  const bool content_only = kind == Kind::kContentOnly || kind == Kind::kSeesAll;
+  if (!content_only) input.positions = random({window, shape.heads, shape.width});
+  if (!content_only && kind != Kind::kWithoutBias) {
+    input.content_bias = random({shape.heads, shape.width});
+    input.position_bias = random({shape.heads, shape.width});
+  }
+  if (kind == Kind::kWindow) input.reach.span = 3;
+  if (kind == Kind::kDilated || kind == Kind::kDilatedMasked) {
+    input.reach.span = 4;
+    for (std::int64_t head = 0; head < shape.heads; ++head) {
+      input.reach.dilations.push_back(1 + 2 * head);
+    }
+  }
+  if (kind == Kind::kMasked || kind == Kind::kDilatedMasked) {
+    input.probability_kept =
+        nn::dropout_kept({shape.batch, shape.heads, shape.segment, window}, 0.3, {true, 1, 2},
+                         {nn::DropoutSite::kAttentionProbability});
+    input.kept_factor = nn::dropout_factor(0.3);
+  }
+  return input;
+}
+
+std::vector<at::Tensor> leaves(const AttentionInput& input) {
+  std::vector<at::Tensor> all = {input.queries, input.keys_values.front()};
+  for (const at::Tensor& optional : {input.positions, input.content_bias, input.position_bias}) {
+    if (optional.defined()) all.push_back(optional);
+  }
+  return all;
+}
+
+std::vector<at::Tensor> gradients(const AttentionInput& input, const at::Tensor& sums,
+                                  const at::Tensor& factors) {
+  (sums * factors).sum().backward();
+  std::vector<at::Tensor> result;
+  for (const at::Tensor& leaf : leaves(input)) {
+    result.push_back(leaf.grad().clone());
+    leaf.mutable_grad() = at::Tensor();
+  }
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("attention_usage: is what a value of one key, zero elsewhere, adds on average") {
+  at::manual_seed(5);
+  for (const Shape& shape : shapes()) {
+    for (const Kind kind : {Kind::kMasked, Kind::kDilated}) {
+      AttentionInput input = random_input(shape, kind);
+      const at::Tensor usage = attention_usage(input);
+      CHECK(!usage.requires_grad());
+      const std::int64_t window = shape.segment + shape.memory;
+      REQUIRE((usage.sizes() == at::IntArrayRef{shape.batch, window}));
+      input.probability_kept = at::Tensor();  // usage is that before dropout
+      for (std::int64_t key = 0; key < window; ++key) {
+        at::Tensor& keys_values = input.keys_values.front();
+        keys_values = keys_values.detach().clone();
+        keys_values.select(2, 1).zero_();
+        keys_values.select(2, 1).select(1, key).fill_(1);
+        const at::Tensor expected =
+            attention_of_operations(input).detach().mean(at::IntArrayRef{1, 2, 3});
+        CHECK(test::largest_difference(usage.select(1, key), expected) < 1e-12);
+      }
+    }
+  }
+}
+
+TEST_CASE("relative_attention: output and gradients equal those of ATen's operations" *
+          doctest::test_suite("numeric")) {
+  at::manual_seed(2);
+  for (const Shape& shape : shapes()) {
+    for (const Kind kind : kKinds) {
+      CAPTURE(shape.segment);
+      CAPTURE(shape.memory);
+      const AttentionInput input = random_input(shape, kind);
+      const at::Tensor factors = at::randn_like(input.queries);
+      const at::Tensor sums = attention_of_operations(input),
+                       found_sums = relative_attention(input);
+      CHECK(test::largest_difference(found_sums, sums) < 1e-10);
+      {
+        const at::NoGradGuard no_grad;
+        CHECK(test::largest_difference(relative_attention(input), sums) < 1e-10);
+      }
+      const auto expected = gradients(input, sums, factors);
+      const auto found = gradients(input, found_sums, factors);
+      for (std::size_t i = 0; i < expected.size(); ++i) {
+        CAPTURE(i);
+        CHECK((found[i].sizes() == expected[i].sizes()));
+        CHECK(test::largest_difference(found[i], expected[i]) < 1e-10);
+      }
+    }
+  }
+}
+
+TEST_CASE("attention_forward: every vector version gives the same") {
+  at::manual_seed(6);
+  const at::NoGradGuard no_grad;
+  for (const Shape& shape : shapes()) {
+    for (const Kind kind : kKinds) {
+      const AttentionInput input = random_input(shape, kind);
+      const at::Tensor factors = at::randn_like(input.queries);
+      constexpr auto kPortable = machine::VectorVersion::kPortable;
+      const AttentionResult expected = attention_forward(input, true, kPortable);
+      const AttentionGradients gradients =
+          attention_backward(input, expected.probabilities, factors, kPortable);
+      for (const auto version : {machine::VectorVersion::kAvx2, machine::VectorVersion::kAvx512}) {
+        if (!machine::has_vector_version(version)) continue;
+        const AttentionResult found = attention_forward(input, true, version);
+        CHECK(test::largest_difference(found.sums, expected.sums) < 1e-12);
+        const AttentionGradients others =
+            attention_backward(input, found.probabilities, factors, version);
+        CHECK(test::largest_difference(others.queries, gradients.queries) < 1e-12);
+        CHECK(test::largest_difference(others.keys_values, gradients.keys_values) < 1e-12);
+        if (input.positions.defined()) {
+          CHECK(test::largest_difference(others.positions, gradients.positions) < 1e-11);
+        }
+        if (input.content_bias.defined()) {
+          CHECK(test::largest_difference(others.content_bias, gradients.content_bias) < 1e-11);
+          CHECK(test::largest_difference(others.position_bias, gradients.position_bias) < 1e-11);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("relative_attention: float32 is as exact as ATen's operations" *
+          doctest::test_suite("numeric")) {
+  at::manual_seed(3);
+  const Shape shape{3, 16, 48, 2, 32};
+  const AttentionInput input = random_input(shape, Kind::kMasked);
+  test::Tensors inputs = leaves(input);
+  inputs.push_back(at::randn_like(input.queries));
+  // Returns the sums and their gradients in the order of leaves().
+  const auto run = [&input](const test::Tensors& from, auto attention) {
+    AttentionInput own = input;
+    std::size_t next = 0;
+    for (at::Tensor* tensor : {&own.queries, &own.keys_values.front(), &own.positions,
+                               &own.content_bias, &own.position_bias}) {
+      *tensor = from[next++].detach().clone().set_requires_grad(true);
+    }
+    test::Tensors results = {attention(own)};
+    for (const at::Tensor& gradient : gradients(own, results.front(), from[next])) {
+      results.push_back(gradient);
+    }
+    return results;
+  };
+  test::check_float32(
+      inputs, [&](const test::Tensors& from) { return run(from, relative_attention); },
+      [&](const test::Tensors& from) { return run(from, attention_of_operations); });
+}
+
+TEST_CASE("relative_attention: a window may come in parts, of streams that overlap") {
+  at::manual_seed(5);
+  const at::NoGradGuard no_grad;
+  const Shape shape{6, 4, 9, 2, 8};
+  for (const Kind kind : kKinds) {
+    AttentionInput input = random_input(shape, kind);
+    const at::Tensor own = input.keys_values.front().narrow(1, 0, 4).contiguous();
+    const at::Tensor stream = at::randn({6 + 4, 2, 2, 8}, at::kDouble);
+    const at::Tensor memory = stream.unfold(0, 5, 1).movedim(-1, 1);  // of 6 streams, one apart
+    const at::Tensor oldest = at::randn({6, 4, 2, 2, 8}, at::kDouble);
+    input.keys_values = {at::cat({oldest, memory, own}, 1)};
+    const at::Tensor expected = attention_of_operations(input);
+    input.keys_values = {oldest, memory, own};
+    CHECK(input.window() == 13);
+    CHECK(test::largest_difference(relative_attention(input), expected) < 1e-10);
+    CHECK(test::largest_difference(attention_of_operations(input), expected) < 1e-10);
+  }
+}
+
+TEST_CASE("relative_attention: results do not depend on the number of threads") {
+  at::manual_seed(4);
+  const Shape shape{21, 4, 8, 2, 8};
+  const AttentionInput input = random_input(shape, Kind::kMasked);
+  const at::Tensor factors = at::randn_like(input.queries);
+  const int threads = at::get_num_threads();
+  at::set_num_threads(1);
+  const at::Tensor expected = relative_attention(input);
+  const auto expected_gradients = gradients(input, expected, factors);
+  at::set_num_threads(3);
+  const at::Tensor found = relative_attention(input);
+  const auto found_gradients = gradients(input, found, factors);
+  at::set_num_threads(threads);
+  CHECK(at::equal(found, expected));
+  for (std::size_t i = 0; i < expected_gradients.size(); ++i) {
+    CHECK(at::equal(found_gradients[i], expected_gradients[i]));
+  }
+}
+
+}  // namespace ql::kernels

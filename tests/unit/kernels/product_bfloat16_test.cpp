@@ -1,0 +1,209 @@
+// Kernels whose products take operands of bfloat16, against an oracle in float64 that rounds in the
+// same places.
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels/feed_forward.h"
+#include "kernels/product.h"
+#include "kernels/projection.h"
+#include "kernels/row_kernels.h"
+#include "kernels/softmax.h"
+#include "machine/product_precision.h"
+#include "machine/threads.h"
+#include "unit/nn_support.h"
+#include "unit/so_many_threads.h"
+#include "unit/torch_doctest.h"
+
+namespace ql::test {
+namespace {
+
+using machine::Precision;
+using machine::ProductPrecision;
+
+at::Tensor rounded(const at::Tensor& tensor) {
+  return tensor.to(at::kBFloat16).to(tensor.scalar_type());
+}
+
+// Sums of products of such values are exact in float32 and in float64. So both round to the same
+// bfloat16 values, which cannot hold all of them.
+at::Tensor whole_numbers(at::IntArrayRef shape, std::int64_t largest) {
+  return at::randint(-largest, largest + 1, shape, at::kDouble);
+}
+
+at::Tensor as_floats(const at::Tensor& tensor) {
+  return tensor.to(at::kFloat).detach().requires_grad_();
+}
+
+bool is_close(const at::Tensor& found, const at::Tensor& expected, double tolerance) {
+  const at::Tensor difference = (found.detach().to(at::kDouble) - expected).abs();
+  return (difference <= tolerance * expected.abs().max()).all().item<bool>();
+}
+
+double distance(const at::Tensor& a, const at::Tensor& b) {
+  return (a.to(at::kDouble) - b.to(at::kDouble)).norm().item<double>();
+}
+
+constexpr double kLastDigits = 1e-6;
+
+}  // namespace
+
+TEST_CASE("feed_forward: rounds its operands" * doctest::test_suite("numeric")) {
+  const ProductPrecision rounding(Precision::kBfloat16);
+  at::manual_seed(1);
+  const at::Tensor states = whole_numbers({70, 8}, 300), gradient = whole_numbers({70, 8}, 300);
+  const at::Tensor inner_weight = whole_numbers({19, 8}, 3),
+                   outer_weight = whole_numbers({8, 19}, 300);
+  const at::Tensor bias = whole_numbers({19}, 300);
+  const std::vector<at::Tensor> inputs = {as_floats(states), as_floats(inner_weight),
+                                          as_floats(bias), as_floats(outer_weight)};
+  const at::Tensor output = kernels::feed_forward(inputs[0], inputs[1], inputs[2], inputs[3], {});
+  const std::vector<at::Tensor> gradients =
+      torch::autograd::grad({output}, inputs, {gradient.to(at::kFloat)});
+
+  const at::Tensor x = rounded(states), v = rounded(outer_weight), g = rounded(gradient);
+  const at::Tensor hidden = rounded(at::relu(at::addmm(bias, x, inner_weight.t())));
+  const at::Tensor slopes = at::where(hidden > 0, at::mm(g, v), at::zeros_like(hidden));
+  CHECK_FALSE(at::equal(hidden, at::relu(at::addmm(bias, x, inner_weight.t()))));
+  CHECK_FALSE(at::equal(rounded(slopes), slopes));
+  CHECK(is_close(output, at::mm(hidden, v.t()), kLastDigits));
+  CHECK(is_close(gradients[0], at::mm(rounded(slopes), inner_weight), kLastDigits));
+  CHECK(is_close(gradients[1], at::mm(rounded(slopes).t(), x), kLastDigits));
+  CHECK(is_close(gradients[2], slopes.sum(0), kLastDigits));
+  CHECK(is_close(gradients[3], at::mm(g.t(), hidden), kLastDigits));
+}
+
+TEST_CASE("project_window: queries, keys and values come from rounded operands" *
+          doctest::test_suite("numeric")) {
+  const ProductPrecision rounding(Precision::kBfloat16);
+  at::manual_seed(2);
+  const std::int64_t batch = 3, segment = 2, length = 5, width = 6, heads = 2, d_heads = 8;
+  const at::Tensor window = whole_numbers({batch, length, width}, 300);
+  const at::Tensor net = whole_numbers({3 * d_heads, width}, 300);
+  const at::Tensor by_queries = whole_numbers({batch, segment, heads, d_heads / heads}, 300);
+  const at::Tensor by_others = whole_numbers({batch, length, 2, heads, d_heads / heads}, 300);
+  const std::vector<at::Tensor> inputs = {as_floats(window.narrow(1, length - segment, segment)),
+                                          as_floats(net)};
+  const kernels::QueriesKeysValues found = kernels::project_window(
+      inputs[0], window.to(at::kFloat), at::Tensor(), at::Tensor(), inputs[1], heads);
+  const std::vector<at::Tensor> gradients =
+      torch::autograd::grad({found.queries, found.keys_values}, inputs,
+                            {by_queries.to(at::kFloat), by_others.to(at::kFloat)});
+
+  const at::Tensor all = rounded(window).view({-1, width}), weight = rounded(net);
+  const at::Tensor recent =
+      rounded(window).narrow(1, length - segment, segment).reshape({-1, width});
+  const at::Tensor of_queries = weight.narrow(0, 0, d_heads);
+  const at::Tensor of_others = weight.narrow(0, d_heads, 2 * d_heads);
+  CHECK(
+      is_close(found.queries.reshape({-1, d_heads}), at::mm(recent, of_queries.t()), kLastDigits));
+  CHECK(is_close(found.keys_values.reshape({-1, 2 * d_heads}), at::mm(all, of_others.t()),
+                 kLastDigits));
+  const at::Tensor g = rounded(by_queries).reshape({-1, d_heads});
+  const at::Tensor h = rounded(by_others).reshape({-1, 2 * d_heads});
+  const at::Tensor recent_h = h.view({batch, length, 2 * d_heads})
+                                  .narrow(1, length - segment, segment)
+                                  .reshape({-1, 2 * d_heads});
+  CHECK(is_close(gradients[0].reshape({-1, width}),
+                 at::mm(g, of_queries) + at::mm(recent_h, of_others), kLastDigits));
+  CHECK(is_close(gradients[1], at::cat({at::mm(g.t(), recent), at::mm(h.t(), all)}), kLastDigits));
+}
+
+TEST_CASE("cross_entropy: rounds its operands" * doctest::test_suite("numeric")) {
+  at::manual_seed(3);
+  // More columns than a panel has.
+  const std::int64_t rows = 40, width = 24, ids = 2100;
+  const at::Tensor states = at::randn({rows, width}, at::kDouble);
+  const at::Tensor weight = at::randn({ids, width}, at::kDouble) * 0.3;
+  const at::Tensor bias = at::randn({ids}, at::kDouble) * 0.1;
+  const at::Tensor targets = at::randint(ids, {rows}, at::kLong);
+  const std::vector<at::Tensor> inputs = {as_floats(states), as_floats(weight), as_floats(bias)};
+  std::vector<at::Tensor> found;
+  {
+    // Threads divide the rows, and do not inherit the precision.
+    const SoManyThreads three(3);
+    const ProductPrecision rounding(Precision::kBfloat16);
+    const at::Tensor losses = kernels::cross_entropy(inputs[0], inputs[1], inputs[2], targets);
+    found = torch::autograd::grad({losses.sum()}, inputs);
+    found.push_back(losses.detach());
+  }
+  // Returns the gradients by states, weight and bias, and the losses.
+  const auto oracle = [&](auto round) {
+    const at::Tensor logits = at::addmm(bias, round(states), round(weight).t());
+    const at::Tensor exponentials = (logits - std::get<0>(logits.max(1, true))).exp();
+    const at::Tensor sums = exponentials.sum(1, true), shares = round(exponentials);
+    const at::Tensor ones = at::zeros_like(logits).scatter_(1, targets.unsqueeze(1), 1);
+    return std::vector<at::Tensor>{
+        at::mm(shares, round(weight)) / sums - at::mm(ones, weight),
+        at::mm(shares.t(), round(states / sums)) - at::mm(ones.t(), states),
+        (shares / sums).sum(0) - ones.sum(0),
+        at::logsumexp(logits, 1) - logits.gather(1, targets.unsqueeze(1)).squeeze(1)};
+  };
+  const std::vector<at::Tensor> expected = oracle(rounded);
+  const std::vector<at::Tensor> exact = oracle([](const at::Tensor& tensor) { return tensor; });
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    CAPTURE(i);
+    // A value near the middle of two may be rounded to the other one.
+    CHECK(distance(found[i], expected[i]) < 0.2 * distance(exact[i], expected[i]));
+  }
+}
+
+TEST_CASE("normalize_rows: rows are rounded in the pass that normalizes or sums them" *
+          doctest::test_suite("numeric")) {
+  at::manual_seed(4);
+  const at::Tensor rows = at::randn({150, 33}), factor = at::empty({1, 1}, at::kBFloat16);
+  at::Tensor copy, normalized;
+  const at::Tensor sums = kernels::sum_rows(rows, factor, copy);
+  CHECK(is_close(sums, rows.to(at::kDouble).sum(0), kLastDigits));
+  CHECK(at::equal(copy, rows.to(at::kBFloat16)));
+  const kernels::NormalizedRows found = kernels::normalize_rows(rows, {}, {}, factor, normalized);
+  CHECK(is_close(found.values, at::layer_norm(rows.to(at::kDouble), {33}), 1e-5));
+  CHECK(at::equal(normalized, found.values.to(at::kBFloat16)));
+  // The operands of float32 are the rows themselves.
+  kernels::sum_rows(rows, rows, copy);
+  CHECK(copy.is_same(rows));
+}
+
+TEST_CASE("weight_factor: a parameter is rounded once while the precision is set") {
+  using kernels::weight_factor;
+  at::manual_seed(5);
+  const at::Tensor weight = at::randn({6, 4}).requires_grad_();
+  const at::Tensor scales = at::randn({4}).requires_grad_();
+  const auto check = [&] {
+    const at::NoGradGuard no_grad;
+    const ProductPrecision rounding(Precision::kBfloat16);
+    const at::Tensor whole = weight_factor(weight);
+    CHECK(at::equal(whole, weight.to(at::kBFloat16)));
+    CHECK(weight_factor(weight).is_same(whole));
+    // A part has other sizes, and a transposed weight has other strides.
+    const at::Tensor part = weight_factor(weight.narrow(0, 0, 2));
+    CHECK(at::equal(part, whole.narrow(0, 0, 2)));
+    CHECK(weight_factor(weight.narrow(0, 0, 2)).is_same(part));
+    CHECK(at::equal(weight_factor(weight.t()), whole.t()));
+    const at::Tensor scaled = weight_factor(weight, scales);
+    CHECK(at::equal(scaled, (weight * scales).to(at::kBFloat16)));
+    CHECK(weight_factor(weight, scales).is_same(scaled));
+    // A result of operations may be a different one at the same address next time.
+    const at::Tensor result = weight * 2;
+    CHECK_FALSE(weight_factor(result).is_same(weight_factor(result)));
+    // Threads that compute pieces get it too.
+    const SoManyThreads two(2);
+    std::vector<at::Tensor> found(8);
+    machine::for_pieces(8, 1, [&](std::int64_t piece, std::int64_t) {
+      found[static_cast<std::size_t>(piece)] = weight_factor(weight);
+    });
+    for (const at::Tensor& factor : found) CHECK(factor.is_same(whole));
+  };
+  check();
+  {
+    const at::NoGradGuard no_grad;
+    weight.add_(1);
+  }
+  check();
+  const ProductPrecision plain(Precision::kFloat32);
+  CHECK(weight_factor(weight).is_same(weight));
+}
+
+}  // namespace ql::test

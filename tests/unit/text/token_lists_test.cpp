@@ -1,0 +1,333 @@
+// Every kind of list that other programs write, with the result of its import, or the error.
+#include <doctest/doctest.h>
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/bytes.h"
+#include "text/vocabulary_import.h"
+#include "unit/text_support.h"
+
+namespace ql::text {
+namespace {
+
+using test::complaint;
+using testing::contains;
+
+using Tokens = std::vector<std::string>;
+
+struct Row {
+  std::string what, name, content;
+  std::optional<TokenType> asked;
+  std::string error;  // part of the message; "" for lists that are imported
+  TokenType type = TokenType::kPiece;
+  Tokens tokens = {};
+  std::string note = {};
+};
+
+std::string tiktoken(const std::vector<std::pair<std::string, int>>& tokens) {
+  std::string list;
+  for (const auto& [bytes, rank] : tokens) {
+    list += base64_encode(bytes) + ' ' + std::to_string(rank) + '\n';
+  }
+  return list;
+}
+
+constexpr auto kWord = TokenType::kWord, kPiece = TokenType::kPiece;
+
+std::vector<Row> imported_rows() {
+  return {
+      {"tiktoken",
+       "tokenizer.model",
+       tiktoken({{"!", 0}, {"the", 1}, {" the", 2}, {"\xC3", 3}, {"\n", 4}}),
+       {},
+       "",
+       kPiece,
+       {"!", "the", " the", "\\xC3", "\\n"}},
+      {"tiktoken, ranks with gaps",
+       "cl100k_base.tiktoken",
+       tiktoken({{"!", 0}, {"the", 1}, {"at", 4}}),
+       kPiece,
+       "",
+       kPiece,
+       {"!", "the", "<missing:2>", "<missing:3>", "at"},
+       "ids without a token: 2"},
+      {"tiktoken, not in order",
+       "t",
+       "dGhl 2\r\nIQ== 0\r\nIHRoZQ== 1\r\n",
+       {},
+       "",
+       kPiece,
+       {"!", " the", "the"}},
+      {"words that look like base64, with counts",
+       "t",
+       "that 17\nwith 9\nfrom 3\n",
+       {},
+       "",
+       kWord,
+       {"that", "with", "from"}},
+      {"the same, in no order",
+       "t",
+       "that 7\nwith 19\nfrom 0\n",
+       {},
+       "",
+       kWord,
+       {"that", "with", "from"}},
+      {"vocab.json of GPT-2",
+       "vocab.json",
+       "{\"the\": 0, \"\u0120caf\u00C3\": 1, \"\u00A9\": 2, \"<|end of text|>\": 4}",
+       {},
+       "",
+       kPiece,
+       {"the", " caf\\xC3", "\\xA9", "<missing:3>", "<|end of text|>"},
+       "named <missing:ID>"},
+      {"a map with U+2581",
+       "vocab.json",
+       "{\"\u2581the\": 1, \"<unk>\": 0, \"<0x0A>\": 2}",
+       {},
+       "",
+       kPiece,
+       {"<unk>", " the", "\\n"}},
+      {"a plain map", "w.json", "{\"the\": 1,\n\"\u00E9\": 0}", {}, "", kPiece, {"\u00E9", "the"}},
+      {"a plain map as words",
+       "w.json",
+       "{\"the\": 1,\n\"\u00E9\": 0}",
+       kWord,
+       "",
+       kWord,
+       {"\u00E9", "the"}},
+      {"Maltese has U+0120, too",
+       "w.json",
+       "{\"\u0120es\u00F9\": 0, \"\u017Cmien\": 1}",
+       {},
+       "",
+       kPiece,
+       {"\u0120es\u00F9", "\u017Cmien"}},
+      {"ids with tokens",
+       "i2w.json",
+       R"({"1": "the", "0": "<unk>"})",
+       {},
+       "",
+       kPiece,
+       {"<unk>", "the"}},
+      {"a JSON array",
+       "l.json",
+       R"(["<unk>", "the", "a b"])",
+       {},
+       "",
+       kPiece,
+       {"<unk>", "the", "a b"}},
+      {"SentencePiece .vocab, unigram",
+       "m.vocab",
+       "<unk>\t0\n<s>\t0\n</s>\t0\n\u2581the\t-3.25\n<0x0A>\t0\n",
+       {},
+       "",
+       kPiece,
+       {"<unk>", "<s>", "</s>", " the", "\\n"},
+       "import the model (.model) to encode"},
+      {"SentencePiece .vocab, BPE",
+       "m.vocab",
+       "<unk>\t0\n\u2581t\t-0\nh\t-1\n",
+       {},
+       "",
+       kPiece,
+       {"<unk>", " t", "h"},
+       ".model"},
+      {"words with counts after a tab",
+       "c",
+       "<unk>\t0\nthe\t17\ncat\t4\n",
+       {},
+       "",
+       kWord,
+       {"<unk>", "the", "cat"}},
+      {"dict.txt of fairseq",
+       "data/dict.txt",
+       "the 17\ncat 5\nmadeupword0000 0\n",
+       {},
+       "",
+       kWord,
+       {"<s>", "<pad>", "</s>", "<unk>", "the", "cat", "madeupword0000"},
+       "count from 4"},
+      {"dict.LANG.txt of fairseq",
+       "dict.en.txt",
+       "the 17\n",
+       {},
+       "",
+       kWord,
+       {"<s>", "<pad>", "</s>", "<unk>", "the"},
+       "a list of fairseq"},
+      {"fairseq, pieces, and a name again",
+       "dict.txt",
+       "\u2581the 17\n<s> 0 #fairseq:overwrite\n",
+       {},
+       "",
+       kPiece,
+       {"<missing:0>", "<pad>", "</s>", "<unk>", " the", "<s>"},
+       "taken as pieces"},
+      {"the same as words",
+       "dict.txt",
+       "\u2581the 17\ncat 1\n",
+       kWord,
+       "",
+       kWord,
+       {"<s>", "<pad>", "</s>", "<unk>", "\u2581the", "cat"}},
+      {"the content of fairseq, another name",
+       "words.txt",
+       "the 17\ncat 5\n",
+       {},
+       "",
+       kWord,
+       {"the", "cat"}},
+      {"the name of fairseq, other content",
+       "dict.txt",
+       "<s> 0\nthe 17\n",
+       {},
+       "",
+       kWord,
+       {"<s>", "the"}},
+      {"YAML of Marian",
+       "vocab.yml",
+       "</s>: 0\n<unk>: 1\n\"\\u2581the\": 2\n'it''s': 3\n",
+       {},
+       "",
+       kPiece,
+       {"</s>", "<unk>", " the", "it's"}},
+      {"ids and tokens",
+       "l",
+       "0\tthe\n1\tcat\n2\tmat\n",
+       {},
+       "",
+       kWord,
+       {"the", "cat", "mat"},
+       "ids, not counts"},
+      {"tokens and ids from 1",
+       "l",
+       "the 1\ncat 2\nmat 3\n",
+       {},
+       "",
+       kWord,
+       {"<missing:0>", "the", "cat", "mat"},
+       "ids, not counts"},
+      {"counts that descend", "l", "the 3\ncat 2\nmat 1\n", {}, "", kWord, {"the", "cat", "mat"}},
+      {"numbers with counts", "l", "0 5\n1 4\n2 4\n", {}, "", kWord, {"0", "1", "2"}},
+      {"a list with U+2581",
+       "l",
+       "<unk>\n\u2581the\ncat\n",
+       {},
+       "",
+       kPiece,
+       {"<unk>", " the", "cat"},
+       "taken as pieces"},
+      {"the public Transformer-XL",
+       "l",
+       "<S>\nthe 7\n<UNK>\ncat x\n",
+       {},
+       "",
+       kWord,
+       {"<S>", "the", "<UNK>", "cat"}},
+      {"words", "l", "[\n\"\nthe\n{\n", {}, "", kWord, {"[", "\"", "the", "{"}},
+      {"WordPiece as names",
+       "vocab.txt",
+       "[PAD]\n[UNK]\nthe\n##s\n",
+       kPiece,
+       "",
+       kPiece,
+       {"[PAD]", "[UNK]", "the", "##s"}},
+  };
+}
+
+std::vector<Row> refused_rows() {
+  std::string cut;
+  for (int rank = 0; rank < 20; ++rank) cut += tiktoken({{"a" + std::to_string(rank), rank}});
+  std::vector<Row> rows = {
+      {"tiktoken as words", "t", tiktoken({{"!", 0}, {"the", 1}}), kWord, "is a tiktoken list, of"},
+      {"tiktoken, cut off", "t", cut + "YWJ", {}, "t: line 21: a token and its id expected"},
+      {"tiktoken, an id far away", "t", cut + "enp6 4000000000\n", {}, "expected less than 65,578"},
+      {"merges.txt", "merges.txt", "#version: 0.2\n\u0120 t\nh e\n", {}, "give the vocab.json"},
+      {"merges without a heading", "m", "\u0120 t\nh e\n\u0120t he\n", {}, "a list of merges"},
+      {"merges as pieces", "m", "e r</w>\nt h\nth e</w>\n", kPiece, "a list of merges"},
+      {"word2vec", "w.txt", "2 4\nthe 0.1 0.2 0.3 0.4\ncat 1 2 3 4\n", {}, "tail -n +2 FILE | cut"},
+      {"GloVe", "g.txt", "the 0.1 0.2 0.3\ncat 1.0 -2e-3 3\n", {}, "cut -d' ' -f1 FILE"},
+      {"a table with commas", "c.csv", "the,0\ncat,1\n", {}, "into a list, one a line"},
+      {"a heading", "h", "token\tid\nthe\t0\ncat\t1\nmat\t2\n", {}, "tail -n +2 FILE > OTHER"},
+      {"uniq -c", "u", "     17 the\n      9 cat\n", {}, "awk '{print $2, $1}' FILE"},
+      {"tokens in quotes", "q", "'<pad>'\n'the_'\n", {}, "sed 's/^.//"},
+      {"WordPiece", "vocab.txt", "[PAD]\n[UNK]\nthe\n##s\n", {}, "give --type piece"},
+      {"vocab.json of CLIP", "vocab.json", R"({"!": 0, "a": 1, "the</w>": 2})", {}, "at </w>"},
+      {"a list of GPT-1", "l", "!\nthe</w>\n", {}, "at </w>"},
+      {"WordPiece in JSON", "v.json", R"({"[UNK]": 0, "##s": 1})", kWord, "at ## (WordPiece)"},
+      {"nothing", "l", "", {}, "no tokens"},
+      {"a dictionary of Python", "p", "{'the': 0, 'cat': 1}\n", {}, "json.dump"},
+      {"another JSON object",
+       "config.json",
+       R"({"vocab_size": "5", "n": 2})",
+       {},
+       "without 'model'"},
+      {"another JSON array", "l.json", R"(["the", 5])", {}, "found 5 in it"},
+      {"JSON, cut off", "vocab.json", R"({"the": 0, "ca)", {}, "syntax error"},
+      {"two tokens of one id", "vocab.json", R"({"the": 0, "cat": 0})", {}, "is of two tokens"},
+      {"a .vocab, damaged",
+       "m.vocab",
+       "\u2581a\t-1\n\u2581b\t-2\n\u2581c\t-3\n\u2581d\t-4\n\u2581e\t-5\n"
+       "\u2581f\t-6\n\u2581g\t-7\n\u2581h\t-8\n\u2581i\t-9\nj\n\n",
+       {},
+       "line 10: a piece, a tab"},
+      {"YAML with counts", "v.yml", "the: 17\ncat: 17\n", {}, "is of two tokens"},
+  };
+  return rows;
+}
+
+TEST_CASE("read_token_list: a list of another program is imported as it is meant") {
+  for (const Row& row : imported_rows()) {
+    INFO(row.what);
+    VocabularyImport rules;
+    rules.type = row.asked;
+    std::vector<std::string> notes;
+    std::optional<Vocabulary> made;
+    CHECK(complaint([&] { made = import_vocabulary(row.content, rules, row.name, &notes); }) == "");
+    if (!made) continue;
+    CHECK(made->type() == row.type);
+    Tokens tokens;
+    for (TokenId id = 0; id < made->size(); ++id) tokens.emplace_back(made->token(id));
+    CHECK(tokens == row.tokens);
+    std::string all;
+    for (const std::string& note : notes) all += note + '\n';
+    CHECK(contains(all, row.note));
+  }
+}
+
+TEST_CASE("read_token_list: a file that is not a list is refused, with advice") {
+  for (const Row& row : refused_rows()) {
+    INFO(row.what);
+    VocabularyImport rules;
+    rules.type = row.asked;
+    const std::string message = complaint([&] { import_vocabulary(row.content, rules, row.name); });
+    INFO(message);
+    CHECK(contains(message, row.error));
+  }
+}
+
+TEST_CASE("import_vocabulary: ids of a list begin where the caller says") {
+  VocabularyImport rules;
+  rules.id_offset = 2;
+  const Vocabulary made = import_vocabulary("the 5\n<missing:1> 3\n", rules, "dict.txt");
+  CHECK(made.size() == 4);
+  CHECK(made.token(0) == "<missing:0>");
+  CHECK(made.token(1) == "<<missing:1>>");
+  CHECK(made.token(2) == "the");
+  CHECK(made.counts() == std::vector<std::int64_t>{0, 0, 5, 3});
+  CHECK_FALSE(made.eos());
+  rules.id_offset = 0;
+  CHECK(import_vocabulary("the 5\n", rules, "dict.txt").size() == 1);
+  rules.id_offset = 4;
+  CHECK(import_vocabulary("the 5\n", rules, "dict.txt").eos() == TokenId{2});
+  CHECK(import_vocabulary("the 5\n", rules, "other").token(2) == "<missing:2>");
+  CHECK(import_vocabulary("the 5\n", {}, "dict.txt").unk() == TokenId{3});
+  CHECK(contains(complaint([&] { import_vocabulary(R"({"the": 0})", rules, "v.json"); }),
+                 "--id-offset: v.json is a JSON object of tokens and ids, which has ids itself"));
+}
+
+}  // namespace
+}  // namespace ql::text

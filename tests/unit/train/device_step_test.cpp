@@ -1,0 +1,481 @@
+// Training on a device against training by the kernels of the CPU.
+
+#include <ATen/record_function.h>
+
+#include <cmath>
+#include <limits>
+#include <set>
+#include <string>
+
+#include "base/error.h"
+#include "machine/device.h"
+#include "train/checkpoint.h"
+#include "train/device_step.h"
+#include "train/trained_network.h"
+#include "unit/scratch.h"
+#include "unit/test_device.h"
+#include "unit/torch_doctest.h"
+#include "unit/train_support.h"
+
+namespace ql::train {
+namespace {
+
+// Data of several documents, and rows that reach the end of their parts after 8 steps.
+struct Data {
+  Data() {
+    test::pack(scratch / "data", test::scrambled(110, 23), 23, "made up", {4, 6, 41, 80});
+    reader =
+        std::make_unique<shard::MultiReader>(std::vector<std::string>{(scratch / "data").string()});
+  }
+  test::ScratchFolder scratch;
+  std::unique_ptr<shard::MultiReader> reader;
+};
+
+void set(at::Tensor parameter, double value) {
+  const at::NoGradGuard no_gradient;
+  parameter.view(-1)[3] = value;
+}
+
+double distance(const std::vector<nn::NamedTensor>& a, const std::vector<nn::NamedTensor>& b) {
+  REQUIRE(a.size() == b.size());
+  double largest = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    REQUIRE(a[i].name == b[i].name);
+    const at::Tensor difference = a[i].tensor.detach().cpu() - b[i].tensor.detach().cpu();
+    largest = std::max(largest, difference.abs().max().item<double>());
+  }
+  return largest;
+}
+
+std::vector<at::Tensor> copies(const std::vector<nn::NamedTensor>& tensors) {
+  std::vector<at::Tensor> made;
+  for (const nn::NamedTensor& tensor : tensors) made.push_back(tensor.tensor.detach().clone());
+  return made;
+}
+
+bool equal(const std::vector<at::Tensor>& before, const std::vector<nn::NamedTensor>& now) {
+  for (std::size_t i = 0; i < before.size(); ++i) {
+    if (!at::equal(before[i], now[i].tensor)) return false;
+  }
+  return before.size() == now.size();
+}
+
+std::vector<net::Network> networks() {
+  std::vector<net::Network> all{test::tiny_ql(), test::tiny_xl(), test::tiny_compressive(),
+                                test::tiny_compressive(net::Pool::kMostUsed)};
+  all.push_back(test::tiny_ql());
+  all.back().reset_memory_at_documents = true;
+  all.back().scales = {1, 1, 1};
+  all.back().lengths = {8, 8, 0};
+  all.push_back(test::tiny_compressive());
+  all.back().reset_memory_at_documents = true;
+  all.push_back(test::tiny_xl());
+  all.back().cutoffs = {7, 15};
+  all.back().div_val = 2;
+  return all;
+}
+
+// Counts the operations of this thread by which the host reads a value, or a shape that depends on
+// values.
+class Questions {
+ public:
+  Questions() {
+    asked().clear();
+    handle_ = at::addThreadLocalCallback(at::RecordFunctionCallback(&note).scopes(
+        {at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION}));
+  }
+  ~Questions() { at::removeCallback(handle_); }
+  Questions(const Questions&) = delete;
+  Questions& operator=(const Questions&) = delete;
+
+  static std::set<std::string>& asked() {
+    static std::set<std::string> names;
+    return names;
+  }
+
+ private:
+  static std::unique_ptr<at::ObserverContext> note(const at::RecordFunction& function) {
+    const std::string name = function.name();
+    for (const char* question : {"aten::item", "aten::_local_scalar_dense", "aten::nonzero",
+                                 "aten::masked_select", "aten::is_nonzero", "aten::equal"}) {
+      if (name == question) asked().insert(name);
+    }
+    return nullptr;
+  }
+  at::CallbackHandle handle_;
+};
+
+// Disables dropout: on a GPU it draws other values than on the CPU.
+void without_chance(net::Network& network) {
+  if (!test::device().is_cpu()) network.dropout = network.dropatt = 0;
+}
+
+void compare_with_learner(const net::Network& network, TrainingConfig config) {
+  const Data data;
+  Streams streams(*data.reader, config.batch, network.lengths.segment);
+  CpuTrainer learner(network, config);
+  DeviceTrainer device(network, config, {test::device()});
+  StepResult sum{0, 0, 0};
+  for (std::int64_t step = 0; step < 12; ++step) {
+    const double rate = 0.01 / static_cast<double>(1 + step);
+    const StepResult expected = learner.step(streams, step, rate);
+    CHECK(device.step(streams, step, rate).steps == 0);
+    sum = {sum.loss + expected.loss, sum.gradient_norm + expected.gradient_norm, sum.steps + 1};
+    if (step % 3 == 2) {
+      const StepResult found = device.finish();
+      CHECK(found.steps == sum.steps);
+      CHECK(found.loss == doctest::Approx(sum.loss).epsilon(1e-5));
+      CHECK(found.gradient_norm == doctest::Approx(sum.gradient_norm).epsilon(1e-4));
+      sum = {0, 0, 0};
+    }
+  }
+  CHECK(device.finish().steps == 0);
+  CHECK(distance(learner.model().parameters(), device.model().parameters()) < 2e-4);
+  CHECK(distance(learner.memory().named(), device.memory().named()) < 2e-3);
+  CHECK(distance(learner.moments(), device.moments()) < 2e-4);
+}
+
+// Sets the ids of step `number`, and its learning rate.
+void give_input(DeviceStep& step, const TrainingConfig& config, const net::Network& network,
+                std::int64_t number) {
+  StepInput host(config.batch, network.lengths.segment, step.scales(), at::TensorOptions());
+  const std::int64_t count = config.batch * (network.lengths.segment + 1);
+  for (std::int64_t i = 0; i < count; ++i) host.ids[i] = (i * 7 + number * 5) % network.vocab_size;
+  host.set_numbers(0.01, number, std::vector<double>(static_cast<std::size_t>(step.scales()), 1));
+  step.input().ids.copy_(host.ids);
+  step.input().numbers.copy_(host.numbers);
+}
+
+}  // namespace
+
+TEST_CASE("DeviceAdam: equals the kernel's Adam" * doctest::test_suite("numeric")) {
+  for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
+    std::vector<nn::NamedTensor> by_kernel, by_operations;
+    for (const std::int64_t size : {1, 3, 64, 1000}) {
+      for (auto* made : {&by_kernel, &by_operations}) {
+        at::Tensor tensor = at::linspace(-1, 1, size, type);
+        made->push_back({"p" + std::to_string(size), tensor.set_requires_grad(true)});
+      }
+    }
+    by_kernel[2].name = by_operations[2].name = "r_w_bias";  // a bias, which does not decay
+    const AdamOptions options{0.8, 0.95, 1e-6, 3};
+    Adam kernel(by_kernel, options);
+    DeviceAdam device(by_operations, options);
+    for (std::int64_t step = 1; step <= 4; ++step) {
+      for (std::size_t p = 0; p < by_kernel.size(); ++p) {
+        const at::Tensor places = at::arange(by_kernel[p].tensor.numel(), type);
+        // The second parameter gets no gradient in step 2.
+        const bool none = p == 1 && step == 2;
+        for (auto* made : {&by_kernel, &by_operations}) {
+          (*made)[p].tensor.mutable_grad() =
+              none ? at::Tensor() : (places * 7 + 13 * static_cast<double>(step)).sin();
+        }
+      }
+      double squares = 0;
+      for (const nn::NamedTensor& parameter : by_kernel) {
+        const at::Tensor& gradient = parameter.tensor.grad();
+        squares += gradient.defined() ? gradient.square().sum().item<double>() : 0;
+      }
+      kernel.step(0.01, 0.3);
+      const at::Tensor gradient = device.take_gradient();
+      CHECK(gradient.norm().item<double>() == doctest::Approx(std::sqrt(squares)).epsilon(1e-5));
+      CHECK_FALSE(by_operations[0].tensor.grad().defined());
+      device.step(gradient, at::scalar_tensor(0.3, at::kDouble),
+                  at::scalar_tensor(0.01, at::kDouble), at::scalar_tensor(true, at::kBool));
+      const double tolerance = type == at::kFloat ? 2e-6 : 1e-12;
+      CHECK(distance(by_kernel, by_operations) < tolerance);
+      CHECK(distance(kernel.moments(), device.moments()) < tolerance);
+    }
+    const std::vector<at::Tensor> weights = copies(by_operations),
+                                  moments = copies(device.moments());
+    for (const double poison : {1.0, std::numeric_limits<double>::quiet_NaN()}) {
+      for (const nn::NamedTensor& parameter : by_operations) {
+        at::Tensor tensor = parameter.tensor;
+        tensor.mutable_grad() = at::full_like(tensor.detach(), poison);
+      }
+      device.step(device.take_gradient(), at::scalar_tensor(poison, at::kDouble),
+                  at::scalar_tensor(0.1, at::kDouble), at::scalar_tensor(false, at::kBool));
+      CHECK(equal(weights, by_operations));
+      CHECK(equal(moments, device.moments()));
+      CHECK(device.steps() == 4);
+    }
+  }
+}
+
+TEST_CASE("DeviceAdam: skipped updates do not count in the bias correction") {
+  const at::Tensor start = at::linspace(-1, 1, 5, at::kDouble);
+  const std::vector<nn::NamedTensor> by_kernel = {{"w", start.clone().set_requires_grad(true)}},
+                                     by_operations = {{"w", start.clone().set_requires_grad(true)}};
+  const AdamOptions options{0.8, 0.95, 1e-6};
+  Adam kernel(by_kernel, options);
+  DeviceAdam device(by_operations, options);
+  const std::vector<bool> applies = {false, true, false, false, true, true};
+  for (std::size_t step = 0; step < applies.size(); ++step) {
+    const at::Tensor gradient = (start * (3 + static_cast<double>(step))).cos();
+    by_operations[0].tensor.mutable_grad() = gradient;
+    device.step(device.take_gradient(), at::scalar_tensor(0.3, at::kDouble),
+                at::scalar_tensor(0.01, at::kDouble),
+                at::scalar_tensor(static_cast<bool>(applies[step]), at::kBool));
+    if (applies[step]) {
+      by_kernel[0].tensor.mutable_grad() = gradient;
+      kernel.step(0.01, 0.3);
+    }
+    CHECK(distance(by_kernel, by_operations) < 1e-12);
+    CHECK(device.steps() == kernel.steps());
+  }
+  device.set_steps(1000);
+  CHECK(device.steps() == 1000);
+}
+
+TEST_CASE("DeviceStep: a step whose scaled gradient overflows does not affect later ones") {
+  net::Network network = test::tiny_xl();
+  network.architecture = net::Architecture::kVanilla;  // a memory would be affected by a step
+  network.lengths.memory = 0;
+  network.dropout = network.dropatt = 0;
+  const TrainingConfig config = test::tiny_config();
+  const at::TensorOptions doubles = at::TensorOptions(at::kDouble).device(test::device());
+  nn::Model whole(network, doubles), leaving_out(network, doubles);
+  whole.initialise(1);
+  leaving_out.initialise(1);
+  DeviceStep expected(whole, config);
+  DeviceStep found(leaving_out, config, nullptr, /*scales_loss=*/true);
+  bool overflows = false;
+  leaving_out.parameters().back().tensor.register_hook([&](const at::Tensor& gradient) {
+    return overflows ? gradient * std::numeric_limits<double>::infinity() : gradient;
+  });
+  for (std::int64_t number = 0; number < 6; ++number) {
+    overflows = number == 0 || number == 3;
+    give_input(found, config, network, number);
+    found.compute(number);
+    found.update();
+    if (!overflows) {
+      give_input(expected, config, network, number);
+      expected.compute(number);
+      expected.update();
+    }
+  }
+  CHECK(found.take_report().steps == 6);
+  CHECK(found.moments().back().name == "loss_scale");
+  CHECK(found.moments().back().tensor[0].item<double>() == LossScale::kFirst / 4);
+  CHECK(found.adam().steps() == 4);
+  CHECK(expected.adam().steps() == 4);
+  CHECK(distance(whole.parameters(), leaving_out.parameters()) < 1e-12);
+}
+
+TEST_CASE("DeviceTrainer: a checkpoint counts the updates that applied") {
+  const Data data;
+  const net::Network network = test::tiny_xl();
+  const TrainingConfig config = test::tiny_config();
+  Streams streams(*data.reader, config.batch, network.lengths.segment);
+  DeviceTrainer learner(network, config, {test::device()});
+  for (std::int64_t step = 0; step < 5; ++step) learner.step(streams, step, 0.01);
+  learner.finish();
+  CHECK(learner.updates() == 5);
+  learner.set_updates(3);  // as if two steps had been skipped
+  net::ModelFile description;
+  description.network = network;
+  description.training = training_to_json(config);
+  TrainingState state;
+  state.step = 5;
+  write_checkpoint(data.scratch / "checkpoint", description, learner, state);
+  DeviceTrainer resumed(network, config, {test::device()});
+  CpuTrainer on_cpu(network, config);
+  CHECK(read_checkpoint(data.scratch / "checkpoint", resumed).step == 5);
+  read_checkpoint(data.scratch / "checkpoint", on_cpu);
+  CHECK(resumed.updates() == 3);
+  CHECK(on_cpu.updates() == 3);
+}
+
+TEST_CASE("DeviceTrainer: a training may leave float16, and change to it") {
+  const Data data;
+  const net::Network network = test::tiny_xl();
+  TrainingConfig single = test::tiny_config(), half = single;
+  half.precision = machine::Precision::kFloat16;
+  DeviceTrainer in_single(network, single, {test::device()});
+  DeviceTrainer in_half(network, half, {test::device()});
+  net::ModelFile description;
+  description.network = network;
+  description.training = training_to_json(single);
+  write_checkpoint(data.scratch / "single", description, in_single, {});
+  write_checkpoint(data.scratch / "half", description, in_half, {});
+  read_checkpoint(data.scratch / "half", in_single);
+  in_half.moments().back().tensor.fill_(7);
+  read_checkpoint(data.scratch / "single", in_half);
+  CHECK(in_half.moments().back().name == "loss_scale");
+  CHECK(in_half.moments().back().tensor[0].item<double>() == 7);
+  read_checkpoint(data.scratch / "half", in_half);
+  CHECK(in_half.moments().back().tensor[0].item<double>() == LossScale::kFirst);
+}
+
+TEST_CASE("DeviceAdam: refuses parameters that cannot be in one tensor") {
+  const at::Tensor a = at::zeros({2}, at::kFloat);
+  CHECK_THROWS_AS(DeviceAdam({}, {}), std::invalid_argument);
+  CHECK_THROWS_AS(DeviceAdam({{"a", a}, {"b", at::zeros({2}, at::kDouble)}}, {}),
+                  std::invalid_argument);
+  CHECK_THROWS_AS(DeviceAdam({{"a", at::zeros({2}, at::kLong)}}, {}), std::invalid_argument);
+}
+
+TEST_CASE("DeviceTrainer: trains as the CPU's kernels do" * doctest::test_suite("numeric")) {
+  for (net::Network network : networks()) {
+    without_chance(network);
+    CAPTURE(net::to_text(network.architecture));
+    CAPTURE(net::to_text(network.pool));
+    CAPTURE(network.reset_memory_at_documents);
+    TrainingConfig config = test::tiny_config();
+    compare_with_learner(network, config);
+    config.clip = 0;
+    config.half_loss = true;
+    const machine::OperationsOnly operations;
+    compare_with_learner(network, config);
+  }
+}
+
+TEST_CASE(
+    "DeviceTrainer: a loss that is not finite stops the training, however late it is noticed") {
+  const Data data;
+  Streams streams(*data.reader, 3, 4);
+  DeviceTrainer learner(test::tiny_xl(), test::tiny_config(), {test::device()});
+  learner.step(streams, 0, 0.1);
+  CHECK(learner.finish().steps == 1);
+  set(learner.model().parameters().front().tensor, std::numeric_limits<double>::quiet_NaN());
+  const std::vector<at::Tensor> moments = copies(learner.moments());
+  const at::Tensor last = learner.model().parameters().back().tensor.detach().clone();
+  for (std::int64_t step = 6; step < 16; ++step) {
+    learner.step(streams, step, 0.1);
+    if (step == 10) {
+      // Even a sound step after the failed one changes nothing.
+      set(learner.model().parameters().front().tensor, 0);
+      learner.memory().named().front().tensor.zero_();
+    }
+  }
+  std::string said;
+  try {
+    learner.finish();
+  } catch (const Error& error) {
+    said = error.what();
+  }
+  CHECK(said.find("the loss is not a number") != std::string::npos);
+  CHECK(said.find("learning_rate") != std::string::npos);
+  CHECK(equal(moments, learner.moments()));
+  CHECK(at::equal(last, learner.model().parameters().back().tensor));
+}
+
+TEST_CASE("DeviceTrainer: a jump is detected in the mean of the losses") {
+  const Data data;
+  Streams streams(*data.reader, 3, 4);
+  DeviceTrainer learner(test::tiny_xl(), test::tiny_config(), {test::device()});
+  learner.set_largest_loss(1);
+  for (std::int64_t step = 0; step < 3; ++step) learner.step(streams, step, 0.001);
+  try {
+    learner.finish();
+    FAIL("went on");
+  } catch (const Diverged& error) {
+    CHECK(error.found().step == 2);
+    CHECK(error.found().loss == doctest::Approx(std::log(23.0)).epsilon(0.1));
+    CHECK(std::string(error.what()).find("has jumped above 1") != std::string::npos);
+  }
+}
+
+TEST_CASE("DeviceTrainer: a gradient that is not finite stops the training too") {
+  const Data data;
+  Streams streams(*data.reader, 3, 4);
+  DeviceTrainer learner(test::tiny_xl(), test::tiny_config(), {test::device()});
+  learner.model().parameters().back().tensor.register_hook([](const at::Tensor& gradient) {
+    return gradient * std::numeric_limits<double>::infinity();
+  });
+  const std::vector<at::Tensor> weights = copies(learner.model().parameters());
+  learner.step(streams, 0, 0.1);
+  CHECK_THROWS_WITH_AS(learner.finish(), doctest::Contains("gradient's norm"), Error);
+  CHECK(equal(weights, learner.model().parameters()));
+}
+
+TEST_CASE("DeviceTrainer: a checkpoint continues on the device, and on the CPU") {
+  const Data data;
+  net::Network network = test::tiny_ql();
+  without_chance(network);
+  const TrainingConfig config = test::tiny_config();
+  Streams streams(*data.reader, config.batch, network.lengths.segment);
+  DeviceTrainer whole(network, config, {test::device()});
+  for (std::int64_t step = 0; step < 5; ++step) whole.step(streams, step, 0.01);
+  whole.finish();
+  net::ModelFile description;
+  description.network = network;
+  description.training = training_to_json(config);
+  TrainingState state;
+  state.step = 5;
+  write_checkpoint(data.scratch / "checkpoint", description, whole, state);
+  DeviceTrainer resumed(network, config, {test::device()});
+  CpuTrainer on_cpu(network, config);
+  read_checkpoint(data.scratch / "checkpoint", resumed);
+  read_checkpoint(data.scratch / "checkpoint", on_cpu);
+  for (std::int64_t step = 5; step < 9; ++step) {
+    whole.step(streams, step, 0.01);
+    resumed.step(streams, step, 0.01);
+    on_cpu.step(streams, step, 0.01);
+  }
+  const double loss = whole.finish().loss, resumed_loss = resumed.finish().loss;
+  // On a GPU sums of embeddings' gradients come in any order.
+  const bool exact = test::device().is_cpu();
+  CHECK((exact ? resumed_loss == loss : std::abs(resumed_loss - loss) < 1e-4));
+  CHECK(distance(whole.moments(), resumed.moments()) <= (exact ? 0 : 1e-5));
+  CHECK(distance(whole.model().parameters(), on_cpu.model().parameters()) < 2e-4);
+}
+
+TEST_CASE("can_be_recorded: a step that can be recorded reads nothing from the device") {
+  int recorded = 0;
+  for (const net::Network& network : networks()) {
+    CAPTURE(net::to_text(network.architecture));
+    CAPTURE(net::to_text(network.pool));
+    TrainingConfig config = test::tiny_config();
+    nn::Model model(network, at::TensorOptions(at::kFloat).device(test::device()));
+    model.initialise(1);
+    DeviceStep step(model, config);
+    const machine::OperationsOnly operations;
+    const Questions questions;
+    step.compute(0);
+    step.update();
+    CHECK((!can_be_recorded(network) || Questions::asked().empty()));
+    recorded += can_be_recorded(network) ? 1 : 0;
+    step.take_report();
+  }
+  CHECK(recorded == 6);
+  const Questions questions;
+  at::ones({}, at::kFloat).item<double>();
+  CHECK(Questions::asked().count("aten::item") == 1);
+}
+
+TEST_CASE("LossScale: falls at once and rises slowly") {
+  const at::Tensor yes = at::scalar_tensor(true, at::kBool),
+                   no = at::scalar_tensor(false, at::kBool);
+  LossScale scale(true, at::kCPU);
+  const auto factor = [&] { return scale.factor().item<double>(); };
+  CHECK(factor() == LossScale::kFirst);
+  scale.update(yes);
+  scale.update(no);
+  CHECK(factor() == LossScale::kFirst / 2);
+  for (std::int64_t step = 1; step < LossScale::kStepsToDouble; ++step) scale.update(yes);
+  CHECK(factor() == LossScale::kFirst / 2);
+  scale.update(yes);
+  CHECK(factor() == LossScale::kFirst);
+  for (int step = 0; step < 30; ++step) scale.update(no);
+  CHECK(factor() == 1);
+  scale.state().select(0, 0).fill_(LossScale::kLargest);
+  scale.state().select(0, 1).fill_(LossScale::kStepsToDouble - 1);
+  scale.update(yes);
+  CHECK(factor() == LossScale::kLargest);
+
+  LossScale fixed(false, at::kCPU);
+  fixed.update(no);
+  CHECK(fixed.factor().item<double>() == 1);
+}
+
+TEST_CASE("can_be_recorded: a step whose operations depend on its tokens cannot") {
+  net::Network network = test::tiny_xl();
+  CHECK(can_be_recorded(network));
+  network.reset_memory_at_documents = true;
+  CHECK(can_be_recorded(network));
+  network.cutoffs = {7};
+  CHECK_FALSE(can_be_recorded(network));
+}
+
+}  // namespace ql::train

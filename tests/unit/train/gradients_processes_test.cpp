@@ -1,0 +1,240 @@
+// Training by several processes against training by one.
+#include <atomic>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+#include "base/error.h"
+#include "machine/device.h"
+#include "train/device_step.h"
+#include "train/gradients.h"
+#include "train/trained_network.h"
+#include "unit/process_support.h"
+#include "unit/scratch.h"
+#include "unit/test_device.h"
+#include "unit/torch_doctest.h"
+#include "unit/train_support.h"
+
+namespace ql::train {
+namespace {
+
+struct TrainedTogether {
+  std::vector<double> losses, norms;
+  std::vector<at::Tensor> weights, memory;
+};
+
+using MakeTrainee = std::function<std::unique_ptr<TrainedNetwork>(
+    const net::Network& network, const TrainingConfig& config, machine::ProcessGroup* group)>;
+
+// Runs some steps over the start of a second epoch.
+TrainedTogether train_steps(const std::filesystem::path& data, const net::Network& network,
+                            const TrainingConfig& config, const MakeTrainee& make,
+                            machine::ProcessGroup* group) {
+  shard::MultiReader reader({std::string(data)});
+  const machine::RowRange rows =
+      group != nullptr ? group->share_of(config.batch) : machine::RowRange{0, config.batch};
+  Streams streams(reader, config.batch, network.lengths.segment, rows);
+  const std::unique_ptr<TrainedNetwork> learner = make(network, config, group);
+  std::optional<machine::OperationsOnly> operations;
+  if (dynamic_cast<const DeviceTrainer*>(learner.get()) != nullptr) operations.emplace();
+  TrainedTogether trained;
+  for (std::int64_t step = 0; step < streams.steps_per_epoch() + 3; ++step) {
+    const StepResult result = learner->step(streams, step, 0.005), late = learner->finish();
+    trained.losses.push_back(result.loss + late.loss);
+    trained.norms.push_back(result.gradient_norm + late.gradient_norm);
+    if (step == 1) {
+      learner->set_memory(learner->memory());  // as a resume does
+    }
+  }
+  for (const nn::NamedTensor& parameter : learner->model().parameters()) {
+    trained.weights.push_back(parameter.tensor.detach().cpu().clone());
+  }
+  for (const nn::NamedTensor& state : learner->memory().named()) {
+    trained.memory.push_back(state.tensor.cpu().clone());
+  }
+  return trained;
+}
+
+void check_near(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
+  REQUIRE(a.size() == b.size());
+  for (std::size_t i = 0; i < a.size(); ++i) CHECK(at::allclose(a[i], b[i], 1e-4, 1e-5));
+}
+
+bool same_bits(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
+  bool same = a.size() == b.size();
+  for (std::size_t i = 0; same && i < a.size(); ++i) same = a[i].equal(b[i]);
+  return same;
+}
+
+std::vector<net::Network> networks_of_processes() {
+  net::Network resets = test::tiny_xl();
+  resets.reset_memory_at_documents = true;
+  // Not every pass has a token of the second cluster, and its projection is used only by its
+  // tokens.
+  net::Network clusters = test::tiny_xl();
+  clusters.cutoffs = {21};
+  clusters.div_val = 2;
+  clusters.tie_projs = {false, false};
+  return {test::tiny_ql(), test::tiny_compressive(net::Pool::kConvolution), resets, clusters};
+}
+
+TrainingConfig shared_config() {
+  TrainingConfig config = test::tiny_config();
+  config.batch = 5;  // not divisible
+  config.clip = 0.25;
+  // With less, Adam makes a full step of a gradient that is nothing but rounding.
+  config.adam_epsilon = 1e-4;
+  return config;
+}
+
+// Compares one process with 2 and 3.
+void compare_with_one(const std::filesystem::path& data, const net::Network& network,
+                      const TrainingConfig& config, const MakeTrainee& make) {
+  const TrainedTogether alone = train_steps(data, network, config, make, nullptr);
+  for (const int size : {2, 3}) {
+    if (!test::has_devices(size)) continue;
+    CAPTURE(size);
+    std::vector<TrainedTogether> trained(static_cast<std::size_t>(size));
+    test::in_group(size, [&](machine::ProcessGroup& group) {
+      trained[static_cast<std::size_t>(group.rank())] =
+          train_steps(data, network, config, make, &group);
+    });
+    for (std::size_t step = 0; step < alone.losses.size(); ++step) {
+      CHECK(trained[0].losses[step] == doctest::Approx(alone.losses[step]).epsilon(1e-4));
+      CHECK(trained[0].norms[step] == doctest::Approx(alone.norms[step]).epsilon(1e-3));
+    }
+    check_near(trained[0].weights, alone.weights);
+    check_near(trained[0].memory, alone.memory);
+    for (const TrainedTogether& other : trained) {
+      CHECK(other.losses == trained[0].losses);
+      CHECK(same_bits(other.weights, trained[0].weights));
+      CHECK(same_bits(other.memory, trained[0].memory));
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("CpuTrainer: several processes train as one does") {
+  const test::ScratchFolder scratch;
+  test::pack(scratch / "data", test::scrambled(400, 23), 23, "made up", {50, 130, 131, 300});
+  TrainingConfig config = shared_config();
+  config.slices = 2;
+  config.passes = 2;
+  for (const net::Network& network : networks_of_processes()) {
+    CAPTURE(net::to_text(network.architecture));
+    compare_with_one(
+        scratch / "data", network, config,
+        [](const net::Network& own, const TrainingConfig& how, machine::ProcessGroup* group) {
+          return std::make_unique<CpuTrainer>(own, how, group);
+        });
+  }
+}
+
+TEST_CASE("DeviceTrainer: several processes train on a device each as one does") {
+  const test::ScratchFolder scratch;
+  test::pack(scratch / "data", test::scrambled(400, 23), 23, "made up", {50, 130, 131, 300});
+  TrainingConfig config = shared_config();
+  for (net::Network network : networks_of_processes()) {
+    CAPTURE(net::to_text(network.architecture));
+    config.half_loss = network.architecture == net::Architecture::kTransformerQl;
+    if (!test::device().is_cpu()) {
+      network.dropout = network.dropatt = 0;  // a GPU draws for each process separately
+    }
+    compare_with_one(
+        scratch / "data", network, config,
+        [](const net::Network& own, const TrainingConfig& how, machine::ProcessGroup* group) {
+          const ComputeDevice compute{test::device(group)};
+          return std::make_unique<DeviceTrainer>(own, how, compute, group);
+        });
+  }
+}
+
+TEST_CASE("CpuTrainer: a gradient that is not finite in one process stops all, without an update") {
+  const test::ScratchFolder scratch;
+  test::pack(scratch / "data", test::scrambled(110, 23), 23, "made up", {});
+  std::atomic<int> stopped{0}, unchanged{0};
+  if (!test::has_devices(2)) return;
+  test::in_group(2, [&](machine::ProcessGroup& group) {
+    shard::MultiReader reader({(scratch / "data").string()});
+    Streams streams(reader, 3, 4, group.share_of(3));
+    DeviceTrainer learner(test::tiny_xl(), test::tiny_config(), {test::device(&group)}, &group);
+    const at::Tensor& last = learner.model().parameters().back().tensor;
+    const at::Tensor before = last.detach().clone();
+    if (group.rank() == 1) {
+      last.register_hook([](const at::Tensor& gradient) {
+        return gradient * std::numeric_limits<double>::infinity();
+      });
+    }
+    learner.step(streams, 0, 0.1);
+    try {
+      learner.finish();
+    } catch (const Diverged& error) {
+      stopped += error.found().step == 0 && !std::isfinite(error.found().gradient_norm);
+    }
+    unchanged += at::equal(last, before);
+  });
+  CHECK(stopped == 2);
+  CHECK(unchanged == 2);
+}
+
+TEST_CASE("GradientExchange: adds up slices and processes, bucket by bucket") {
+  const std::vector<nn::NamedTensor> parameters = {{"a", at::zeros({3, 2})},
+                                                   {"b", at::zeros({5})},
+                                                   {"c", at::zeros({1})},
+                                                   {"d", at::zeros({7})}};
+  for (const std::int64_t bucket_bytes : {1, 30, 1000}) {
+    CAPTURE(bucket_bytes);
+    std::mutex mutex;
+    std::vector<Gradients> found;
+    test::in_group(2, [&](machine::ProcessGroup& group) {
+      GradientExchange exchange(group, parameters, 2, bucket_bytes);
+      Gradients sums;
+      for (int step = 0; step < 2; ++step) {
+        // "a" comes from one slice only, "c" from none.
+        for (const std::size_t index : {3, 1}) {
+          for (const std::size_t slice : {1, 0}) {
+            exchange.put(slice, index,
+                         at::full(parameters[index].tensor.sizes(),
+                                  static_cast<double>(step + 1) * (group.rank() + 1) +
+                                      10.0 * static_cast<double>(slice)));
+          }
+        }
+        exchange.put(1, 0, at::full({3, 2}, group.rank() + 0.5));
+        sums.clear();
+        for (const at::Tensor& sum : exchange.finish()) sums.push_back(sum.clone());
+      }
+      const std::lock_guard<std::mutex> lock(mutex);
+      found.push_back(sums);
+    });
+    for (const Gradients& sums : found) {
+      CHECK(sums[0].equal(at::full({3, 2}, 2.0)));
+      CHECK(sums[1].equal(at::full({5}, 32.0)));
+      CHECK(sums[2].equal(at::zeros({1})));
+      CHECK(sums[3].equal(at::full({7}, 32.0)));
+    }
+  }
+}
+
+TEST_CASE("set_memory: every process takes its own rows of a memory") {
+  TrainingConfig config = test::tiny_config();
+  config.batch = 5;
+  std::atomic<int> equal = 0;
+  test::in_group(3, [&](machine::ProcessGroup& group) {
+    CpuTrainer learner(test::tiny_xl(), config, &group);
+    const nn::Memory memory = learner.memory().with([](const at::Tensor& states) {
+      return at::arange(states.numel(), at::kFloat).view(states.sizes());
+    });
+    learner.set_memory(memory);
+    const nn::Memory found = learner.memory();
+    for (std::size_t i = 0; i < memory.named().size(); ++i) {
+      equal += found.named()[i].tensor.equal(memory.named()[i].tensor) ? 1 : 0;
+    }
+  });
+  CHECK(equal == 3 * 3);  // as many as layers in each process
+}
+
+}  // namespace ql::train

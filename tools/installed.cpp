@@ -1,0 +1,109 @@
+// Implements the search for installed programs and presets, and the limit for spinning threads.
+
+#include "installed.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+
+#include "base/error.h"
+#include "base/process.h"
+#include "base/strings.h"
+
+namespace {
+
+// Threads that wait for each other spin for this long, and then release their cores. Serial work
+// between two parallel sections of a step is mostly shorter, and waking a thread takes 40
+// microseconds.
+constexpr double kSpinMicroseconds = 800;
+
+void spin(int times, const std::atomic<int>& changes) {
+  for (int i = 0; i < times && changes.load(std::memory_order_acquire) == 0; ++i) {
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#else
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+#endif
+  }
+}
+
+// GNU OpenMP counts its spins, and one takes 10 to 60 nanoseconds. Its default is to spin for
+// several milliseconds, which slows other programs down, and then also us: the system makes a
+// thread that has used up its time by spinning wait for its next turn.
+void bound_spinning() {
+  // A choice of the user is kept.
+  if (std::getenv("GOMP_SPINCOUNT") != nullptr || std::getenv("OMP_WAIT_POLICY") != nullptr) return;
+  using Clock = std::chrono::steady_clock;
+  constexpr int kSpins = 500;
+  const std::atomic<int> changes{0};
+  std::chrono::duration<double, std::micro> fastest(kSpinMicroseconds);
+  for (int repeat = 0; repeat < 3; ++repeat) {  // another program may take the core meanwhile
+    const Clock::time_point start = Clock::now();
+    spin(kSpins, changes);
+    fastest = std::min<std::chrono::duration<double, std::micro>>(fastest, Clock::now() - start);
+  }
+  const double spins = kSpins * kSpinMicroseconds / std::max(fastest.count(), 0.1);
+  ::setenv("GOMP_SPINCOUNT", fmt::format("{:.0f}", spins).c_str(), 0);
+}
+
+}  // namespace
+
+std::filesystem::path libexec_program(const std::string& name) {
+  // QL_LIBEXEC is relative to the folder of the tools.
+  bound_spinning();
+  std::filesystem::path path = (ql::program_folder() / QL_LIBEXEC / name).lexically_normal();
+  if (std::filesystem::exists(path)) return path;
+  throw ql::Error(path.string(), "is not there",
+                  "this needs an installation that was built with LibTorch (QL_TORCH=ON); move bin "
+                  "and libexec together");
+}
+
+namespace fs = std::filesystem;
+
+namespace {
+
+std::vector<fs::path> preset_folders() {
+  std::vector<fs::path> folders;
+  if (const char* own = std::getenv("QL_PRESETS")) {
+    for (const std::string& folder : ql::split(own, ':')) {
+      if (!folder.empty()) folders.emplace_back(folder);
+    }
+  }
+  // QL_PRESETS_FOLDER is relative to the program's folder.
+  folders.push_back((ql::program_folder() / QL_PRESETS_FOLDER).lexically_normal());
+  return folders;
+}
+
+}  // namespace
+
+std::vector<std::string> preset_names() {
+  std::error_code unknown;
+  std::vector<std::string> names;
+  for (const fs::path& folder : preset_folders()) {
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder, unknown)) {
+      if (entry.path().extension() == ".json") names.push_back(entry.path().stem().string());
+    }
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+fs::path preset_file(const std::string& text) {
+  std::error_code unknown;
+  if (text.find('/') != std::string::npos || fs::exists(text, unknown)) return text;
+  std::vector<std::string> folders;
+  for (const fs::path& folder : preset_folders()) {
+    for (const fs::path& file : {folder / text, folder / (text + ".json")}) {
+      if (fs::is_regular_file(file, unknown)) return file;
+    }
+    folders.push_back(folder.string());
+  }
+  const std::string near = ql::nearest(text, preset_names());
+  throw ql::Error(text, "no such file, and no preset has this name",
+                  near.empty() ? fmt::format("presets are in {}", fmt::join(folders, ", "))
+                               : fmt::format("did you mean '{}'?", near));
+}
