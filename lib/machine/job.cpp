@@ -293,7 +293,7 @@ void Job::meet(Seconds patience) {
   process_.local_size = static_cast<int>(std::count(begin, addresses_.end(), address()));
 }
 
-// Where the store is gone, the others notice that.
+// The others notice by themselves that the store is gone.
 void Job::publish(const std::string& key, const std::string& text) noexcept {
   try {
     ask(kAnswer, [=](const Store& store) { set_first(store, key, text); });
