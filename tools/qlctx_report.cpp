@@ -1,5 +1,4 @@
-// Reads what a qlctx command line asks about, and makes what qlctx prints: a row for every
-// combination of lengths, and for every plan.
+// Implements the reading of networks and lengths from options, and the rows of lengths and plans.
 
 #include "qlctx_report.h"
 

@@ -1,5 +1,4 @@
-// How a stream is cut: into chunks that go through the layers at once, and into columns that are
-// read in parallel.
+// Implements the sizes of chunks and their memory, and the plan and the evaluation of columns.
 
 #include "eval/columns.h"
 

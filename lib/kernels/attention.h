@@ -58,7 +58,8 @@ at::Tensor attention_mask(std::int64_t segment, std::int64_t window,
 at::Tensor attention_of_operations(const AttentionInput& input);
 
 // Returns the probabilities [batch, n_head, segment, window] before dropout; 0 for a key that a
-// query does not see.
+// query does not see. ATen's operations compute them again, because the fused kernel never has all
+// of them.
 at::Tensor attention_probabilities(const AttentionInput& input);
 
 // Returns how much attention each key gets, [batch, window] without gradient: its probability,

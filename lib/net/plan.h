@@ -52,7 +52,6 @@ std::vector<Network> divisions_of_layers(const Network& network, Architecture ar
 // states that a step compresses: shorter ones would reach back complete segments through the few
 // states that they hold, which is context on paper only. The exception is memory 0 with several
 // scales, where coarser scales have memories of their own.
-// have memories of their own.
 //
 // `segments`, if there are any, replace the grid of segments; a network is not combined with a
 // segment that does not fit it.

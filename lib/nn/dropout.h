@@ -1,6 +1,7 @@
-// Dropout and droppath from a counter-based generator: every random bit is a function of (seed,
-// step, site, element index). So there is no state to save, and any number of threads gives the
-// same mask.
+// The options of a step, and its dropout and droppath from a counter-based generator: every random
+// bit is a function of (seed, step, site, element index). So there is no state to save, and any
+// number of threads gives the same mask. An update that is tried again with other data, because the
+// loss diverged, has the same masks.
 //
 // On devices other than the CPU the masks come from the device's own generator, which a CUDA graph
 // can replay. Training on such a device seeds the generator for every step (seed_generator()), and
@@ -95,7 +96,8 @@ at::Tensor dropout(const at::Tensor& states, double rate, const StepOptions& ste
 at::Tensor dropout_of_shared(const at::Tensor& states, double rate, const StepOptions& step,
                              DropoutSite site);
 
-// Sets the state of the generator of `device` to a function of seed, step and first row.
+// Sets the state of the generator of `device` to a function of seed, step and first row. The first
+// row differs between processes, which would otherwise draw the same masks.
 void seed_generator(const at::Device& device, const StepOptions& step);
 
 // Returns the first scale (0-based) that enters the average of `scales` scales: 0 unless training,

@@ -43,7 +43,8 @@ class Streams {
   // From now on step `step` reads segment `cursor`, the next one the segment after it, and so on.
   void set_cursor(std::int64_t step, std::int64_t cursor);
   // Returns the segment at the same fraction of the same epoch, rounded down, as segment `cursor`
-  // was when there were `batch` rows.
+  // was when there were `batch` rows. So hardly any data is read twice or left out; the caller
+  // starts with empty memories, because no earlier row ends where one of these goes on.
   std::int64_t cursor_from(std::int64_t batch, std::int64_t cursor) const;
 
   std::int64_t epoch(std::int64_t step) const { return (step + ahead_of_step_) / steps_per_epoch_; }

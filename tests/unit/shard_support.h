@@ -1,4 +1,4 @@
-// Shared by the tests of lib/shard and lib/foreign: data as a plain list of documents, which is the
+// Shared by the tests of lib/shard and lib/interop: data as a plain list of documents, which is the
 // oracle, and ways to write and read it.
 #pragma once
 
