@@ -12,10 +12,6 @@ namespace ql::net {
 // Computes the lengths of every scale from a network and its segment and memory lengths, for qlctx,
 // the model and the tests (paper, section 2.3; share/doc/design.md, "Geometry").
 
-// The longest segment, memory and compressed memory. The bound keeps products of lengths from
-// overflowing.
-constexpr std::int64_t kMaxLength = std::int64_t{1} << 24;
-
 // The attention window: a query sees the keys at the distances 0, d, 2d, ..., (span-1) d before it,
 // where d is its head's dilation.
 struct AttentionWindow {

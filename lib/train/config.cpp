@@ -1,4 +1,4 @@
-// The keys of the "training" object, their ranges and conflicts, and the learning rate.
+// Reading and writing of the "training" object, its conflicts, and the learning rate.
 
 #include "train/config.h"
 
@@ -6,64 +6,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
-#include "base/json.h"
 #include "net/geometry.h"
 
 namespace ql::train {
-
-namespace {
-
-constexpr Range kAboveZero(std::numeric_limits<double>::denorm_min(), Range::kInfinity, "above 0");
-
-// A smaller epsilon may be 0 in float32, and the update of a weight without a gradient would be 0 /
-// 0.
-constexpr Range kSmallest(std::numeric_limits<float>::min(), Range::kInfinity,
-                          "at least 1.1754944e-38, the smallest normal float32");
-
-// `words` describe the range, including the meaning of 0.
-constexpr Range from_zero(const char* words) { return {0, Range::kInfinity, words}; }
-
-}  // namespace
-
-constexpr auto keys_of(const TrainingConfig&) {
-  return [](auto& config, const auto& row) {
-    row("batch", config.batch, {1}, kRequired | kMayChange);
-    row("steps", config.steps, {1}, kRequired | kMayChange);
-    row("minutes", config.minutes, from_zero("0 (no budget) or more"), kMayChange);
-    row("learning_rate", config.learning_rate, kAboveZero, kRequired | kMayChange);
-    row("min_lr_ratio", config.min_lr_ratio, {0, 1}, kMayChange);
-    row("warmup_steps", config.warmup_steps, {0}, kMayChange);
-    row("schedule", config.schedule, {}, kMayChange);
-    row("decay_fraction", config.decay_fraction, {0, 1}, kMayChange);
-    row("clip", config.clip, from_zero("0 (no clipping) or more"), kMayChange);
-    row("adam_beta1", config.adam_beta1, kBelowOne);
-    row("adam_beta2", config.adam_beta2, kBelowOne);
-    row("adam_epsilon", config.adam_epsilon, kSmallest);
-    row("weight_decay", config.weight_decay, {0}, kMayChange);
-    row("weight_decay_on", config.weight_decay_on, {}, kMayChange);
-    row("eval_interval", config.eval_interval, {1}, kMayChange);
-    row("checkpoint_interval", config.checkpoint_interval, {1}, kMayChange);
-    row("checkpoint_minutes", config.checkpoint_minutes, from_zero("0 (by steps alone) or more"),
-        kMayChange);
-    row("keep_last", config.keep_last, {1}, kMayChange);
-    row("keep_every", config.keep_every, from_zero("0 (none) or more"), kMayChange);
-    row("log_interval", config.log_interval, {1}, kMayChange);
-    row("seed", config.seed, {0});
-    row("precision", config.precision, {}, kMayChangeByName);
-    row("divergence", config.divergence, {}, kMayChange);
-    row("loss_jump", config.loss_jump, from_zero("0 (however large) or more"), kMayChange);
-    row("recons_loss_weight", config.recons_loss_weight, {0});
-    row("half_loss", config.half_loss);
-    row("slices", config.slices, from_zero("0 (as the machine has threads) or more"), kMayChange);
-    row("passes", config.passes, from_zero("0 (as the memory allows) or more"), kMayChange);
-    row("eval_segment", config.eval_segment, {1});
-    row("eval_memory", config.eval_memory, {0});
-    row("eval_compressed_memory", config.eval_compressed_memory, {0});
-    row("patience", config.patience, from_zero("0 (without end) or more"), kMayChange);
-  };
-}
 
 net::Lengths TrainingConfig::evaluation_lengths(const net::Lengths& training) const {
   net::Lengths lengths = training;
