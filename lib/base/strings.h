@@ -88,6 +88,25 @@ void append_utf8(std::string& text, char32_t code_point);
 //
 // with its names in the order of its values, which count from 0.
 
+// Where the values have more than names, they are the rows of a table, which are structs with a
+// `name`, and names_of() returns names_in(table).
+template <typename Row, std::size_t kCount>
+constexpr auto names_in(const std::array<Row, kCount>& table) {
+  std::array<const char*, kCount> names{};
+  for (std::size_t i = 0; i < kCount; ++i) names[i] = table[i].name;
+  return names;
+}
+
+// Returns every value, in order.
+template <typename Value>
+std::vector<Value> all_values() {
+  std::vector<Value> values;
+  for (std::size_t i = 0; i < names_of(Value()).size(); ++i) {
+    values.push_back(static_cast<Value>(i));
+  }
+  return values;
+}
+
 template <typename Value>
 std::vector<std::string> all_names() {
   const auto names = names_of(Value());

@@ -130,6 +130,9 @@ at::Tensor relative_attention(const AttentionInput& input) {
   if (input.sees_all && (bounded || input.positions.defined())) {
     throw std::logic_error("queries that see all keys have neither positions nor bounds");
   }
+  if (input.positions.defined() && input.positions.dim() == 2 && input.positions.requires_grad()) {
+    throw std::logic_error("scores of distances have no gradient");
+  }
   if (!machine::uses_kernels(input.queries)) return attention_of_operations(input);
   AttentionInput plain = input;
   plain.queries = input.queries.contiguous();
@@ -163,16 +166,23 @@ at::Tensor attention_probabilities(const AttentionInput& input) {
   const at::Tensor keys = join(input.keys_values).select(2, 0);
   at::Tensor scores =
       at::matmul(with_bias(input.queries, input.content_bias), keys.permute({0, 2, 3, 1}));
-  if (input.positions.defined()) {
+  const std::int64_t kind = input.positions.defined() ? input.positions.dim() : 0;
+  if (kind == 3) {
     scores = scores + relative_shift(at::matmul(with_bias(input.queries, input.position_bias),
                                                 input.positions.permute({1, 2, 0})));
   }
-  if (input.sees_all) return at::softmax(scores * scale, -1);
+  scores = scores * scale;
+  if (kind == 2) {
+    const std::int64_t heads = scores.size(1), segment = scores.size(2), window = scores.size(3);
+    scores = scores +
+             relative_shift(input.positions.t().unsqueeze(1).expand({1, heads, segment, window}));
+  }
+  if (input.sees_all) return at::softmax(scores, -1);
   const at::Tensor hidden = input.hidden.defined()
                                 ? input.hidden
                                 : attention_mask(input.queries.size(1), input.window(), input.reach,
                                                  input.queries.device());
-  scores = (scores * scale).masked_fill(hidden, -std::numeric_limits<double>::infinity());
+  scores = scores.masked_fill(hidden, -std::numeric_limits<double>::infinity());
   return at::softmax(scores, -1);
 }
 

@@ -1,6 +1,6 @@
-// Relative attention of one layer over all heads (Dai et al., 2019, section 3.3). Positions may
-// also be learned (Shaw et al., 2018) or, with absolute encodings, absent here; windows may be
-// limited, with a dilation per head (Beltagy et al., 2020, section 3.1).
+// Attention of one layer over all heads, with scores that depend on distance (Dai et al., 2019,
+// section 3.3). Windows may be limited, with a dilation per head (Beltagy et al., 2020, section
+// 3.1).
 #pragma once
 
 #include <ATen/ATen.h>
@@ -18,7 +18,9 @@ struct AttentionInput {
   at::Tensor queries;  // [batch, segment, H, d_head]
   // [batch, length, 2, H, d_head]: keys, then values. The parts, oldest first, make up the window.
   std::vector<at::Tensor> keys_values;
-  // [window, H, d_head]: row k is distance window-1-k, projected. Undefined: no position scores.
+  // The scores of distances; row k is distance window-1-k. [window, H, d_head]: vectors r, which
+  // queries are multiplied by. [window, H]: the scores s themselves, constants without gradient.
+  // Undefined: none.
   at::Tensor positions;
   at::Tensor content_bias;   // u [H, d_head]; undefined: 0
   at::Tensor position_bias;  // v [H, d_head]; undefined: 0
@@ -40,13 +42,13 @@ struct AttentionInput {
 // Query i of the segment sits at window index m + i, m = window - segment, and sees those keys j <=
 // m + i that `reach` allows:
 //
-//   score_ij = ((q_i + u) . k_j + (q_i + v) . r_(m+i-j)) / sqrt(d_head)
+//   score_ij = ((q_i + u) . k_j + (q_i + v) . r_(m+i-j)) / sqrt(d_head) + s_(m+i-j)
 //   p_ij     = softmax of score_ij over j
 //   sum_i    = sum_j dropout(p_ij) value_j
 //
 // Returns the sums [batch, segment, H, d_head]. Throws std::logic_error if `sees_all` is combined
-// with positions or bounds. On the CPU, float32 and float64 go through one fused kernel; everything
-// else goes through attention_of_operations().
+// with positions or bounds, and if scores s require a gradient. On the CPU, float32 and float64 go
+// through one fused kernel; everything else goes through attention_of_operations().
 at::Tensor relative_attention(const AttentionInput& input);
 
 // Returns a mask that is true where a query does not see a key: [H, segment, window], or [segment,

@@ -9,15 +9,16 @@ namespace attention {
 namespace {
 
 // Computes attention of one (stream, head), a block of queries at a time. With the scale c = 1 /
-// sqrt(width), dropout's factors f (0 for what it drops, 1 without dropout), and query i at window
-// index m + i:
+// sqrt(width), dropout's factors f (0 for what it drops, 1 without dropout), query i at window
+// index m + i, and the keys j that it sees:
 //
-//   score_ij = c (q_i + u) . k_j + c (q_i + v) . r_(m+i-j)    over the keys j that query i sees
+//   score_ij = c (q_i + u) . k_j + c (q_i + v) . r_(m+i-j) + s_(m+i-j)
 //   p_ij     = e^(score_ij) / sum_n e^(score_in)
 //   sum_i    = sum_j f_ij p_ij value_j
 //
 // The scale is applied to the queries, which are narrower than the scores. The second term is one
-// product with the complete position table; softmax_rows() shifts its rows to the keys.
+// product with the complete position table; softmax_rows() shifts its rows to the keys. Scores s,
+// packed into columns, are such a row, the same one for all queries.
 template <typename Real>
 class Forward {
  public:
@@ -81,8 +82,10 @@ class Forward {
                       problem.positions_seen(begin), by_row_);
       rows.by_row = by_row_;
       rows.by_row_stride = scratch_.score_stride;
-      rows.shift = problem.shift() - begin;
+    } else if (view_.distance_scores != nullptr) {
+      rows.by_row = position_columns_.of(problem.head);
     }
+    rows.shift = problem.shift() - begin;
     if (view_.kept != nullptr) {
       rows.factor_stride = find_factors(problem, begin, count, version_, factors_);
       rows.factors = factors_;
@@ -143,7 +146,7 @@ AttentionResult forward(const AttentionInput& input, bool keep, machine::VectorV
         at::empty({view.batch, view.heads, view.segment, view.kept_row()}, input.queries.options());
   }
   const PositionPanels<Real> positions =
-      pack_positions(view, view.width * view.kept_row(),
+      pack_positions(view, (view.width + 1) * view.kept_row(),
                      [&](const Packing<Real>* packing) { pack_columns_in(version, packing); });
   Real* probabilities = keep ? result.probabilities.template data_ptr<Real>() : nullptr;
   Real* sums = result.sums.template data_ptr<Real>();

@@ -87,7 +87,8 @@ struct View {
         span(input.reach.span),
         sees_all(input.sees_all),
         queries(input.queries.data_ptr<Real>()),
-        positions(data_of<Real>(input.positions)),
+        positions(positions_of(input, 3)),
+        distance_scores(positions_of(input, 2)),
         content_bias(data_of<Real>(input.content_bias)),
         position_bias(data_of<Real>(input.position_bias)),
         kept(data_of<std::uint8_t>(input.probability_kept)),
@@ -105,6 +106,10 @@ struct View {
   template <typename Number>
   static const Number* data_of(const at::Tensor& tensor) {
     return tensor.defined() ? tensor.data_ptr<Number>() : nullptr;
+  }
+  static const Real* positions_of(const AttentionInput& input, std::int64_t dimensions) {
+    const bool given = input.positions.defined() && input.positions.dim() == dimensions;
+    return given ? input.positions.data_ptr<Real>() : nullptr;
   }
   std::int64_t row() const { return heads * width; }
   std::int64_t query_at(std::int64_t stream, std::int64_t head) const {
@@ -133,7 +138,7 @@ struct View {
   std::int64_t batch, segment, window, heads, width, span;
   bool sees_all;
   std::vector<Part<Real>> parts;
-  const Real *queries, *positions, *content_bias, *position_bias;
+  const Real *queries, *positions, *distance_scores, *content_bias, *position_bias;
   const std::uint8_t* kept;
   Real kept_factor;
   std::vector<std::int64_t> dilations;
@@ -149,12 +154,15 @@ struct PositionPanels {
   const Real* of(std::int64_t head) const { return data.data() + head * size; }
 };
 
-// Packs the position table of every head. `kernel` calls pack_rows_in or pack_columns_in.
+// Packs the position table of every head, in which scores are vectors of one element. `kernel`
+// calls pack_rows_in or pack_columns_in. softmax_rows() may read a panel beyond the end of scores.
 template <typename Real, typename Kernel>
 PositionPanels<Real> pack_positions(const View<Real>& view, std::int64_t size,
                                     const Kernel& kernel) {
   PositionPanels<Real> panels;
-  if (view.positions == nullptr) return panels;
+  const Real* table = view.positions != nullptr ? view.positions : view.distance_scores;
+  const std::int64_t width = view.positions != nullptr ? view.width : 1;
+  if (table == nullptr) return panels;
   panels.size = size;
   panels.data.resize(static_cast<std::size_t>(view.heads * size));
   std::vector<const Real*> rows;
@@ -162,13 +170,12 @@ PositionPanels<Real> pack_positions(const View<Real>& view, std::int64_t size,
     rows.clear();
     for (std::int64_t distance = (view.distances(head) - 1) * view.dilation(head); distance >= 0;
          distance -= view.dilation(head)) {
-      rows.push_back(view.positions + (view.window - 1 - distance) * view.row() +
-                     head * view.width);
+      rows.push_back(table + ((view.window - 1 - distance) * view.heads + head) * width);
     }
     Packing<Real> packing;
     packing.rows = rows.data();
     packing.count = static_cast<std::int64_t>(rows.size());
-    packing.width = view.width;
+    packing.width = width;
     packing.to = panels.data.data() + head * size;
     kernel(&packing);
   }

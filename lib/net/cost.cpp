@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
+#include <numeric>
 #include <stdexcept>
 #include <vector>
 
@@ -159,7 +161,7 @@ double seen_keys(const Network& network, const Stage& input) {
 // Counts content scores, position scores and weighted values. The scores of all pairs are kept;
 // training rounds rows up to vectors of 64 bytes.
 AttentionCost softmax_cost(const Network& network, const Stage& input) {
-  const double factors = network.encoding == Encoding::kAbsolute ? 2 : 3;
+  const double factors = row_of(network.encoding).has(EncodingRow::kVectors) ? 3 : 2;
   const auto d_heads = static_cast<double>(network.n_head * network.d_head);
   const auto queries = static_cast<double>(network.n_head * input.segment_keys());
   const std::int64_t padded_window = (input.window() + 15) / 16 * 16;
@@ -200,16 +202,10 @@ namespace {
 
 // Returns the parameters of the position encoding in one layer, except u and v.
 std::int64_t parameters_of_encoding(const Network& network) {
-  const std::int64_t d_heads = network.n_head * network.d_head;
-  switch (network.encoding) {
-    case Encoding::kTransformerXl:
-      return d_heads * network.d_model;
-    case Encoding::kShaw:
-      return (network.clamp_len + 1) * d_heads;
-    case Encoding::kAbsolute:
-      break;
-  }
-  return 0;
+  const EncodingRow& encoding = row_of(network.encoding);
+  if (encoding.shape == nullptr) return 0;
+  const std::vector<std::int64_t> shape = encoding.shape(network);
+  return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
 }
 
 std::int64_t parameters_of_layer(const Network& network) {
@@ -259,7 +255,7 @@ std::int64_t parameters_of_vocabulary(const Network& network) {
 
 std::int64_t count_parameters(const Network& network) {
   const std::int64_t biases_u_v =
-      network.encoding == Encoding::kTransformerXl ? 2 * network.n_head * network.d_head : 0;
+      row_of(network.encoding).has(EncodingRow::kBiases) ? 2 * network.n_head * network.d_head : 0;
   return (network.vocab_size > 0 ? parameters_of_vocabulary(network) : 0) +
          parameters_of_scales(network) + (network.untie_r ? network.layers() : 1) * biases_u_v;
 }

@@ -2,7 +2,6 @@
 
 #include "net/network.h"
 
-#include <algorithm>
 #include <array>
 #include <numeric>
 
@@ -46,8 +45,7 @@ std::int64_t Network::layers() const {
 }
 
 bool Network::learns_compression() const {
-  return architecture == Architecture::kCompressive &&
-         (pool == Pool::kConvolution || pool == Pool::kDilatedConvolution);
+  return architecture == Architecture::kCompressive && row_of(pool).has(PoolRow::kLearned);
 }
 
 bool Network::learns_decoder() const {
@@ -97,25 +95,36 @@ struct Report {
   }
 };
 
+// Returns the names of the rows with this mark, as in "max or mean".
+template <typename Table>
+std::string choice_of(const Table& table, unsigned mark) {
+  std::vector<std::string> names;
+  for (const auto& row : table) {
+    if (row.has(mark)) names.emplace_back(row.name);
+  }
+  return fmt::format("{}", fmt::join(names, " or "));
+}
+
 void check_encoding(const Network& network, const Report& report) {
+  const EncodingRow& encoding = row_of(network.encoding);
   if (network.clamp_len == 0) {
     report("clamp_len is 0, must be at least 1", "-1 clamps no distance", "clamp_len=-1");
   }
-  if (network.encoding == Encoding::kShaw && network.clamp_len < 0) {
-    report("encoding is shaw, but clamp_len is not set",
+  if (encoding.has(EncodingRow::kClamped) && network.clamp_len < 0) {
+    report(fmt::format("encoding is {}, but clamp_len is not set", encoding.name),
            "set it to the largest distance that gets a vector of its own");
   }
-  if (network.encoding != Encoding::kAbsolute) return;
+  if (!encoding.has(EncodingRow::kPlaces)) return;
   if (network.architecture != Architecture::kVanilla) {
-    report(
-        fmt::format("encoding is absolute, but this network is {}", to_text(network.architecture)),
-        "a place in the segment says nothing about a memory or a pooled state: use "
-        "it with vanilla",
-        "encoding=transformer-xl");
+    report(fmt::format("encoding is {}, but this network is {}", encoding.name,
+                       to_text(network.architecture)),
+           "a place in the segment says nothing about a memory or a pooled state: use "
+           "it with vanilla",
+           "encoding=transformer-xl");
   }
   if (network.clamp_len > 0) {
-    report("clamp_len is set, but encoding is absolute", "it has no distances: leave clamp_len out",
-           "clamp_len=-1");
+    report(fmt::format("clamp_len is set, but encoding is {}", encoding.name),
+           "it has no distances: leave clamp_len out", "clamp_len=-1");
   }
 }
 
@@ -151,9 +160,10 @@ void check_attention(const Network& network, const Report& report) {
            "linear attention sums over all keys of the window: leave it out",
            network.same_length ? "same_length=false" : "attention_window=0");
   }
-  if (network.encoding == Encoding::kShaw) {
-    report("attention is linear, but encoding is shaw",
-           "feature maps know no distances: use transformer-xl or absolute",
+  if (!row_of(network.encoding).has(EncodingRow::kFeatures)) {
+    report(fmt::format("attention is linear, but encoding is {}", to_text(network.encoding)),
+           fmt::format("feature maps know no distances: use {}",
+                       choice_of(kEncodings, EncodingRow::kFeatures)),
            "encoding=transformer-xl");
   }
   if (network.pool == Pool::kMostUsed) {
@@ -166,20 +176,12 @@ void check_attention(const Network& network, const Report& report) {
   }
 }
 
-std::vector<std::string> names_of_pools_of_scales() {
-  std::vector<std::string> names = all_names<Pool>();
-  const auto is_other = [](const std::string& name) {
-    return !compresses_scales(*find_named<Pool>(name));
-  };
-  names.erase(std::remove_if(names.begin(), names.end(), is_other), names.end());
-  return names;
-}
-
 void check_compression(const Network& network, const Report& report) {
-  if (!compresses_scales(network.pool) && network.architecture != Architecture::kCompressive) {
+  const bool of_scales = row_of(network.pool).has(PoolRow::kScales);
+  if (!of_scales && network.architecture != Architecture::kCompressive) {
     report(fmt::format("pool is {}, which only a compressive network has; this one is {}",
                        to_text(network.pool), to_text(network.architecture)),
-           fmt::format("use {}", fmt::join(names_of_pools_of_scales(), " or ")), "pool=max");
+           fmt::format("use {}", choice_of(kPools, PoolRow::kScales)), "pool=max");
   }
   if (network.compression_loss == CompressionLoss::kAutoEncoding && !network.learns_compression()) {
     report(fmt::format("compression_loss is auto-encoding, which decodes what a "

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,19 +22,42 @@ constexpr auto names_of(Architecture) {
   return std::array{"transformer-ql", "transformer-xl", "compressive", "multi-scale", "vanilla"};
 }
 
-// The compression between two scales (paper, section 2.3: f_c; max or mean), and that of old
-// memories in the Compressive Transformer (any of these; Rae et al., 2020).
+// The compression between two scales (paper, section 2.3: f_c), and that of old memories in the
+// Compressive Transformer (Rae et al., 2020). A pooling that works element by element, without
+// parameters and without attention, is all here: a value, its row, and its case in pool_groups().
 enum class Pool { kMax, kMean, kConvolution, kDilatedConvolution, kMostUsed };
-constexpr auto names_of(Pool) {
-  return std::array{"max", "mean", "convolution", "dilated-convolution", "most-used"};
-}
-// Returns true for a compression of scales, which works element by element, without parameters and
-// without attention.
-constexpr bool compresses_scales(Pool pool) { return pool == Pool::kMax || pool == Pool::kMean; }
-// Returns true when a compressed state is made of evicted states from anywhere in the step, instead
-// of `rate` neighbours.
-constexpr bool spreads(Pool pool) {
-  return pool == Pool::kDilatedConvolution || pool == Pool::kMostUsed;
+
+struct PoolRow {
+  static constexpr unsigned kScales = 1;   // may stand between two scales
+  static constexpr unsigned kLearned = 2;  // is a convolution with weights of every layer
+  static constexpr unsigned kSpread = 4;   // makes a state of evicted ones from anywhere in the
+                                           // step, instead of `rate` neighbours
+  const char* name;
+  unsigned marks;
+  constexpr bool has(unsigned mark) const { return (marks & mark) != 0; }
+};
+inline constexpr std::array kPools{
+    PoolRow{"max", PoolRow::kScales},
+    PoolRow{"mean", PoolRow::kScales},
+    PoolRow{"convolution", PoolRow::kLearned},
+    PoolRow{"dilated-convolution", PoolRow::kLearned | PoolRow::kSpread},
+    PoolRow{"most-used", PoolRow::kSpread},
+};
+constexpr auto names_of(Pool) { return names_in(kPools); }
+constexpr const PoolRow& row_of(Pool pool) { return kPools[static_cast<std::size_t>(pool)]; }
+
+// Makes each group of states one state: [batch, groups, rate, width] -> [batch, groups, width]. It
+// is a template because tensors are not known here.
+template <typename Tensor>
+Tensor pool_groups(const Tensor& groups, Pool pool) {
+  switch (pool) {
+    case Pool::kMax:
+      return groups.amax(2);
+    case Pool::kMean:
+      return groups.mean(2);
+    default:
+      throw std::logic_error("not a compression of scales");
+  }
 }
 
 // A learned compression is trained with one of two losses: attention over the compressed states
@@ -43,13 +67,12 @@ constexpr auto names_of(CompressionLoss) {
   return std::array{"attention-reconstruction", "auto-encoding"};
 }
 
-// The encoding gives attention the positions of queries and keys.
+// The encoding gives attention the positions of queries and keys. kEncodings has a row for each.
 enum class Encoding {
   kTransformerXl,  // sinusoids of the distance, projected, and biases u and v (Dai et al., 2019)
   kShaw,           // a learned vector for each distance up to clamp_len (Shaw et al., 2018)
   kAbsolute        // sinusoids of the place in the segment, added to the embedding (Vaswani et al.)
 };
-constexpr auto names_of(Encoding) { return std::array{"transformer-xl", "shaw", "absolute"}; }
 
 // The kind of attention decides how a query weighs the values.
 enum class Attention {
@@ -144,6 +167,38 @@ struct Network {
   // Does the part of check() that context lengths depend on: layers, scales, rate.
   void check_layers(const std::string& where = "") const;
 };
+
+// The parameters, costs and rules of an encoding. nn/encoding.cpp has its tensors.
+struct EncodingRow {
+  static constexpr unsigned kBiases = 1;     // has u and v; with untie_r in every layer
+  static constexpr unsigned kVectors = 2;    // scores are products with a vector for each distance
+  static constexpr unsigned kClamped = 4;    // needs clamp_len
+  static constexpr unsigned kPlaces = 8;     // knows places in a segment, and no distances
+  static constexpr unsigned kFeatures = 16;  // fits linear attention
+  const char* name;
+  unsigned marks;
+  // The weight of every layer: its name after "dec_attn.", and its shape. A null shape: none.
+  const char* weight = "";
+  std::vector<std::int64_t> (*shape)(const Network&) = nullptr;
+  constexpr bool has(unsigned mark) const { return (marks & mark) != 0; }
+};
+inline constexpr std::array kEncodings{
+    EncodingRow{"transformer-xl",
+                EncodingRow::kBiases | EncodingRow::kVectors | EncodingRow::kFeatures,
+                "r_net.weight",
+                [](const Network& network) {
+                  return std::vector{network.n_head * network.d_head, network.d_model};
+                }},
+    EncodingRow{"shaw", EncodingRow::kVectors | EncodingRow::kClamped, "r_emb",
+                [](const Network& network) {
+                  return std::vector{network.clamp_len + 1, network.n_head, network.d_head};
+                }},
+    EncodingRow{"absolute", EncodingRow::kPlaces | EncodingRow::kFeatures},
+};
+constexpr auto names_of(Encoding) { return names_in(kEncodings); }
+constexpr const EncodingRow& row_of(Encoding encoding) {
+  return kEncodings[static_cast<std::size_t>(encoding)];
+}
 
 // Returns false for Multi-scale and vanilla.
 bool keeps_memory(Architecture architecture);

@@ -197,10 +197,11 @@ void search(const Chain& chain, std::int64_t context, Front& front) {
 // Resets the keys that the architecture cannot have.
 void make_possible(Network& network) {
   if (network.architecture != Architecture::kCompressive) {
-    network.pool = compresses_scales(network.pool) ? network.pool : Pool::kMax;
+    if (!row_of(network.pool).has(PoolRow::kScales)) network.pool = Pool::kMax;
     network.compression_loss = CompressionLoss::kAttentionReconstruction;
   }
-  if (network.architecture != Architecture::kVanilla && network.encoding == Encoding::kAbsolute) {
+  const bool of_places = row_of(network.encoding).has(EncodingRow::kPlaces);
+  if (of_places && network.architecture != Architecture::kVanilla) {
     network.encoding = Encoding::kTransformerXl;
   }
   network.scale_widths.clear();

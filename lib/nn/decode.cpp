@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "nn/compression.h"
+#include "nn/encoding.h"
 #include "nn/step.h"
 
 namespace ql::nn {
@@ -160,7 +161,7 @@ at::Tensor DecodeStep::layer(const LayerContext& context, const net::Stage& inpu
   const std::int64_t keys = input.compressed_memory + parts.back().size(1);
   LayerContext so_far = context;
   so_far.hidden = at::Tensor();
-  so_far.projected_positions = positions_so_far(context, input, keys);
+  so_far.position_scores = positions_so_far(context, input, keys);
   at::Tensor usage;
   if (geometry_.keeps_most_used()) so_far.usage = &usage;
   const at::Tensor output = run_layer(so_far, states, normalized, parts, positions(input));
@@ -177,7 +178,9 @@ at::Tensor DecodeStep::layer(const LayerContext& context, const net::Stage& inpu
 at::Tensor DecodeStep::positions_so_far(const LayerContext& context, const net::Stage& input,
                                         std::int64_t keys) {
   at::Tensor& all = growing_of(input).positions;
-  if (!all.defined()) all = project_positions(context, positions(input));
+  if (!all.defined()) {
+    all = position_scores(context.network, context.parameters.attention, positions(input));
+  }
   if (!all.defined()) return all;
   // Softmax attention uses the distance from a query. Linear attention uses the distance from the
   // end of the window when its segment will be complete.

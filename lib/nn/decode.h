@@ -46,7 +46,7 @@ struct DecodeStage {
   // A Compressive Transformer has n_cm compressed states, their keys and values, and the sum of the
   // attention that each place of the window has had in this segment.
   at::Tensor compressed, compressed_keys_values, usage;
-  at::Tensor positions;  // project_positions() of the complete window, the same for all streams
+  at::Tensor positions;  // position_scores() of the complete window, the same for all streams
 };
 
 // The state of decoding. It can only begin between segments.

@@ -11,6 +11,7 @@
 #include "machine/device.h"
 #include "machine/threads.h"
 #include "net/cost.h"
+#include "nn/encoding.h"
 #include "nn/measure.h"
 
 namespace ql::nn {
@@ -47,8 +48,9 @@ at::Tensor attend(const LayerContext& context, const at::Tensor& queries,
   // because attention expects a query for each of the window's last keys.
   input.queries = keys > 1 ? queries.repeat_interleave(keys, 1) : queries;
   input.keys_values = keys_values;
-  input.positions = context.projected_positions.defined() ? context.projected_positions
-                                                          : project_positions(context, positions);
+  input.positions = context.position_scores.defined()
+                        ? context.position_scores
+                        : position_scores(network, parameters, positions);
   input.content_bias = parameters.r_w_bias;
   input.position_bias = parameters.r_r_bias;
   input.reach = context.reach;
@@ -182,26 +184,6 @@ at::Tensor run_layer(const LayerContext& context, const at::Tensor& recent,
                              forward.norm_weight, forward.norm_bias);
 }
 
-at::Tensor project_positions(const LayerContext& context, const at::Tensor& sinusoids) {
-  const net::Network& network = context.network;
-  const AttentionParameters& parameters = context.parameters.attention;
-  switch (network.encoding) {
-    case net::Encoding::kTransformerXl:
-      return kernels::project(sinusoids, parameters.r_net)
-          .view({sinusoids.size(0), network.n_head, network.d_head});
-    case net::Encoding::kShaw: {
-      const at::Tensor distances =
-          at::arange(sinusoids.size(0) - 1, -1, -1,
-                     at::TensorOptions(at::kLong).device(parameters.r_emb.device()))
-              .clamp_max(network.clamp_len);
-      return parameters.r_emb.index_select(0, distances);
-    }
-    case net::Encoding::kAbsolute:
-      break;
-  }
-  return {};
-}
-
 at::Tensor project_keys_values(const LayerContext& context, const at::Tensor& normalized) {
   const net::Network& network = context.network;
   const std::int64_t d_heads = network.n_head * network.d_head;
@@ -215,18 +197,6 @@ at::Tensor attention_states(const LayerContext& context, const at::Tensor& state
   return context.network.pre_lnorm
              ? kernels::layer_norm(states, attention.norm_weight, attention.norm_bias)
              : states;
-}
-
-at::Tensor position_table(const net::Network& network, std::int64_t length,
-                          const at::TensorOptions& options, std::int64_t nearest) {
-  const auto wide = at::TensorOptions(at::kDouble).device(options.device());
-  const std::int64_t d_model = network.d_model;
-  at::Tensor distances = at::arange(nearest + length - 1, nearest - 1, -1, wide);
-  if (network.clamp_len > 0) distances = distances.clamp_max(network.clamp_len);
-  const at::Tensor frequencies =
-      at::pow(10000.0, at::arange(0, d_model, 2, wide) / static_cast<double>(-d_model));
-  const at::Tensor angles = distances.unsqueeze(1) * frequencies.unsqueeze(0);
-  return at::cat({angles.sin(), angles.cos()}, 1).to(options);
 }
 
 namespace {

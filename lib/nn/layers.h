@@ -26,17 +26,17 @@ struct LayerContext {
   at::Tensor* usage = nullptr;      // if given, is set to the attention_usage() of the window
   at::Tensor hidden = {};           // attention_mask() of the window, or undefined
   std::int64_t keys_per_state = 1;  // as in net::Stage
-  // project_positions() of the window, if the caller has it already.
-  at::Tensor projected_positions = {};
+  // position_scores() of the window, if the caller has them already (nn/encoding.h).
+  at::Tensor position_scores = {};
   // If given, is set to the queries, keys and values of the window, without gradient.
   kernels::QueriesKeysValues* projected = nullptr;
 };
 
 // `window` [batch, memory + segment, d_model] holds un-normalized states, `states` [batch, segment,
-// d_model] its last ones; `positions` [window, d_model] the sinusoids of the distances window-1 ..
-// 0. Returns [batch, segment, d_model]. On the CPU, operations of our own compute it in fewer
-// passes over memory. They treat the window's memory as constant, so a step with
-// StepOptions::through_memory does not use them.
+// d_model] its last ones; `positions` is the position_table() of the window. Returns [batch,
+// segment, d_model]. On the CPU, operations of our own compute it in fewer passes over memory. They
+// treat the window's memory as constant, so a step with StepOptions::through_memory does not use
+// them.
 at::Tensor run_layer(const LayerContext& context, const at::Tensor& window,
                      const at::Tensor& states, const at::Tensor& positions);
 
@@ -51,22 +51,12 @@ at::Tensor run_layer(const LayerContext& context, const at::Tensor& states,
                      const at::Tensor& normalized, const std::vector<at::Tensor>& keys_values,
                      const at::Tensor& positions);
 
-// Returns the vectors by which distance adds to the scores: [window, n_head, d_head], row k for
-// distance window-1-k. Undefined for absolute positions.
-at::Tensor project_positions(const LayerContext& context, const at::Tensor& sinusoids);
-
 // Returns keys and values [batch, length, 2, n_head, d_head] of attention_states() [batch, length,
 // d_model].
 at::Tensor project_keys_values(const LayerContext& context, const at::Tensor& normalized);
 
 // Returns the input of queries, keys and values: `states` themselves, normalized if `pre_lnorm`.
 at::Tensor attention_states(const LayerContext& context, const at::Tensor& states);
-
-// Returns sinusoids [length, d_model] of `length` distances, from nearest + length - 1 down to
-// `nearest`: sines, then cosines. Distances above network.clamp_len, if that is set, have the
-// sinusoids of clamp_len.
-at::Tensor position_table(const net::Network& network, std::int64_t length,
-                          const at::TensorOptions& options, std::int64_t nearest = 0);
 
 // Attention in time linear in the window (Katharopoulos et al., 2020): it keeps a sum over keys and
 // values instead of the scores of all pairs.

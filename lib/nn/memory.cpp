@@ -89,7 +89,7 @@ MemoryCover memory_cover(const net::Stage& stage) {
 MemoryCover compressed_memory_cover(const net::Geometry& geometry) {
   const std::int64_t of_step = geometry.lengths.segment / geometry.rate;
   return {geometry.rate, geometry.lengths.memory, of_step,
-          net::spreads(geometry.pool) ? of_step : 1};
+          net::row_of(geometry.pool).has(net::PoolRow::kSpread) ? of_step : 1};
 }
 
 at::Tensor document_states(const MemoryCover& cover, const at::Tensor& document_offsets) {

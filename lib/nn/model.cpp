@@ -15,6 +15,7 @@
 #include "kernels/softmax.h"
 #include "machine/device.h"
 #include "net/cost.h"
+#include "nn/encoding.h"
 #include "nn/layers.h"
 #include "nn/parameters.h"
 #include "nn/step.h"
@@ -144,8 +145,7 @@ at::Tensor embed(const net::Network& network, const Parameters& parameters, cons
           : look_up_clusters(network, parameters, ids.flatten())
                 .view({ids.size(0), ids.size(1), network.d_model});
   const at::Tensor scaled = vectors * std::sqrt(static_cast<double>(network.d_model));
-  if (network.encoding != net::Encoding::kAbsolute) return scaled;
-  return scaled + position_table(network, ids.size(1), scaled.options(), place).flip(0);
+  return add_places(network, scaled, place);
 }
 
 kernels::SoftmaxWeights softmax_weights(const net::Network& network, const Parameters& parameters) {
@@ -187,10 +187,7 @@ LengthTables make_tables(const Model& model, const net::Lengths& lengths) {
   for (std::size_t scale = 0; scale <= network.scales.size(); ++scale) {
     at::Tensor& positions = tables.positions[network.width_of(scale)];
     if (positions.defined()) continue;
-    // Other encodings read only the table's length.
-    positions = network.encoding == net::Encoding::kTransformerXl
-                    ? position_table(network.of_scale(scale), longest, model.options())
-                    : at::empty({longest, 0}, model.options());
+    positions = position_table(network.of_scale(scale), longest, model.options());
   }
   return tables;
 }

@@ -80,8 +80,7 @@ class Model {
 // Adaptive input: embeds ids as vectors of d_model, with the clusters of net/cost.h.
 
 // Takes ids [batch, segment] int64, all in the vocabulary. Returns [batch, segment, d_model],
-// scaled by sqrt(d_model), plus the sinusoids of the places, beginning with `place`, if the
-// encoding is absolute.
+// scaled by sqrt(d_model), with add_places() (nn/encoding.h).
 at::Tensor embed(const net::Network& network, const Parameters& parameters, const at::Tensor& ids,
                  std::int64_t place);
 
@@ -98,7 +97,7 @@ kernels::SoftmaxWeights softmax_weights(const net::Network& network, const Param
 // Everything that a step needs and only the lengths decide.
 struct LengthTables {
   net::Geometry geometry;
-  // position_table() of the longest window, for every width of states; [length, 0] if none is read.
+  // position_table() of the longest window, for every width of states.
   std::map<std::int64_t, at::Tensor> positions;
   // kernels::attention_mask() by stage. Undefined for a stage that feeds no layer, and for linear
   // attention and our own kernels, which need no mask.

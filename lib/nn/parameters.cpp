@@ -76,8 +76,9 @@ Parameters make_parameters(const net::Network& network, const at::TensorOptions&
   add_vocabulary(network, parameters, add);
   at::Tensor r_w_bias;
   at::Tensor r_r_bias;
-  const bool projects_positions = network.encoding == net::Encoding::kTransformerXl;
-  if (projects_positions && !network.untie_r) {
+  const net::EncodingRow& encoding = net::row_of(network.encoding);
+  const bool has_biases = encoding.has(net::EncodingRow::kBiases);
+  if (has_biases && !network.untie_r) {
     r_w_bias = add("r_w_bias", bias_shape);
     r_r_bias = add("r_r_bias", bias_shape);
   }
@@ -87,16 +88,13 @@ Parameters make_parameters(const net::Network& network, const at::TensorOptions&
     const std::string layer = fmt::format("layers.{}.", i);
     AttentionParameters attention;
     attention.qkv_net = add(layer + "dec_attn.qkv_net.weight", {3 * d_heads, d_model});
-    if (projects_positions) {
-      attention.r_net = add(layer + "dec_attn.r_net.weight", {d_heads, d_model});
-    } else if (network.encoding == net::Encoding::kShaw) {
-      attention.r_emb =
-          add(layer + "dec_attn.r_emb", {network.clamp_len + 1, network.n_head, network.d_head});
+    if (encoding.shape != nullptr) {
+      attention.encoding = add(layer + "dec_attn." + encoding.weight, encoding.shape(of_scale));
     }
     attention.o_net = add(layer + "dec_attn.o_net.weight", {d_model, d_heads});
     attention.norm_weight = add(layer + "dec_attn.layer_norm.weight", {d_model});
     attention.norm_bias = add(layer + "dec_attn.layer_norm.bias", {d_model});
-    if (projects_positions) {
+    if (has_biases) {
       const bool own = network.untie_r;
       attention.r_w_bias = own ? add(layer + "dec_attn.r_w_bias", bias_shape) : r_w_bias;
       attention.r_r_bias = own ? add(layer + "dec_attn.r_r_bias", bias_shape) : r_r_bias;

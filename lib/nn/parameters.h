@@ -23,13 +23,12 @@ struct NamedTensor {
 
 struct AttentionParameters {
   at::Tensor qkv_net;      // [3 * n_head * d_head, d_model]: queries, keys, values
-  at::Tensor r_net;        // [n_head * d_head, d_model]; only transformer-xl has it, u and v
-  at::Tensor r_emb;        // [clamp_len + 1, n_head, d_head]: row d is distance d; only shaw has it
+  at::Tensor encoding;     // the weight of net::EncodingRow; undefined if there is none
   at::Tensor o_net;        // [d_model, n_head * d_head]
   at::Tensor norm_weight;  // [d_model]
   at::Tensor norm_bias;    // [d_model]
   at::Tensor r_w_bias;     // [n_head, d_head]: u, for content; all layers share it unless untie_r
-  at::Tensor r_r_bias;     // [n_head, d_head]: v, for position; shared in the same way
+  at::Tensor r_r_bias;     // [n_head, d_head]: v, for position; both depend on the encoding
 };
 
 struct FeedForwardParameters {

@@ -10,6 +10,7 @@
 #include "machine/device.h"
 #include "machine/threads.h"
 #include "nn/compression.h"
+#include "nn/encoding.h"
 
 namespace ql::nn {
 
@@ -251,7 +252,8 @@ at::Tensor LayerwiseStep::layer(const LayerContext& context, const net::Stage& i
   }
   parts.push_back(own);
   LayerContext prepared = context;
-  prepared.projected_positions = project_positions(context, positions(input));
+  prepared.position_scores =
+      position_scores(context.network, context.parameters.attention, positions(input));
   parts.insert(parts.begin(), states);
   return in_pieces(input, parts, [&](std::vector<at::Tensor> piece) {
     const at::Tensor of_piece = piece.front();

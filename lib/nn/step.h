@@ -135,7 +135,7 @@ class DecodeStep : public Step {
   at::Tensor states_of_tokens(const net::Stage& output, const at::Tensor& states,
                               const at::Tensor& window) override;
   DecodeStage& growing_of(const net::Stage& stage);
-  // Returns the layer's projected_positions for the `keys` that the window has so far.
+  // Returns the layer's position_scores for the `keys` that the window has so far.
   at::Tensor positions_so_far(const LayerContext& context, const net::Stage& input,
                               std::int64_t keys);
   // Turns the segment of the layer's input into memory.

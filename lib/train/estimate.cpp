@@ -79,7 +79,7 @@ class LayerCount {
     const net::AttentionCost attention = net::attention_cost(network_, input_);
     const std::int64_t repeated = input_.keys_per_state > 1 ? segment_ : 0;
     memory_.released += kFloat * (2 * window_ + keys_ + repeated) * d_heads_;
-    if (network_.encoding == net::Encoding::kTransformerXl) {
+    if (net::row_of(network_.encoding).has(net::EncodingRow::kVectors)) {
       memory_.shared += kFloat * window_ * d_heads_;
     }
     std::int64_t& scores =

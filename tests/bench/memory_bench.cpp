@@ -54,6 +54,10 @@ class Draw {
   std::int64_t operator()(std::initializer_list<std::int64_t> from) {
     return from.begin()[random_() % from.size()];
   }
+  template <typename Value>
+  Value any() {
+    return ql::all_values<Value>()[random_() % ql::all_values<Value>().size()];
+  }
   bool once_in(std::uint64_t times) { return random_() % times == 0; }
 
  private:
@@ -73,7 +77,7 @@ void draw_layers(Draw& draw, Network& network) {
       break;
     case Architecture::kCompressive:
       network.scales = {draw({2, 4})};
-      network.pool = static_cast<ql::net::Pool>(draw({0, 1, 2, 3, 4}));
+      network.pool = draw.any<ql::net::Pool>();
       break;
     case Architecture::kTransformerXl:
     case Architecture::kVanilla:

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <random>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -62,10 +63,15 @@ class Draw {
     return static_cast<std::int64_t>(generator_() % static_cast<std::uint32_t>(most + 1));
   }
   bool coin() { return up_to(1) == 1; }
+  template <typename Value>
+  Value any() {
+    const std::vector<Value> values = all_values<Value>();
+    return values[static_cast<std::size_t>(up_to(static_cast<std::int64_t>(values.size()) - 1))];
+  }
 
   // Draws any architecture, scales, rate and lengths.
   net::Network shape() {
-    const auto architecture = static_cast<net::Architecture>(up_to(4));
+    const auto architecture = any<net::Architecture>();
     const bool scaled = has_scales(architecture);
     std::vector<std::int64_t> scales(static_cast<std::size_t>(scaled ? 1 + up_to(2) : 1));
     for (std::int64_t& layers : scales) layers = 1 + up_to(1);
@@ -83,17 +89,19 @@ class Draw {
   net::Network keys(const net::Network& shape) {
     for (;;) {
       net::Network network = shape;
-      const bool compressive = network.architecture == net::Architecture::kCompressive;
-      const bool vanilla = network.architecture == net::Architecture::kVanilla;
-      network.pre_lnorm = coin();
-      network.untie_r = coin();
-      network.pool = static_cast<net::Pool>(up_to(compressive ? 4 : 1));
+      // Keys that are true or false, and those with names. Some are drawn again below, because
+      // otherwise few networks would fit together.
+      keys_of(network)(network, [&](const char*, auto& value, const Range& = {}, unsigned = 0) {
+        using Value = std::decay_t<decltype(value)>;
+        if constexpr (std::is_same_v<Value, bool>) value = coin();
+        if constexpr (std::is_enum_v<Value>) value = any<Value>();
+      });
+      network.architecture = shape.architecture;
       network.query_only_pooling = network.scales.size() > 1 && up_to(2) == 0;
       network.compression_loss =
           static_cast<net::CompressionLoss>(up_to(network.learns_compression() ? 1 : 0));
       network.reset_memory_at_documents = keeps_memory(network.architecture) && coin();
-      network.encoding = static_cast<net::Encoding>(up_to(vanilla ? 2 : 1));
-      network.clamp_len = network.encoding != net::Encoding::kAbsolute && coin() ? 3 : -1;
+      network.clamp_len = coin() ? 3 : -1;
       network.attention = static_cast<net::Attention>(up_to(3) / 3);
       network.learned_join = network.scales.size() > 1 && up_to(2) == 0;
       if (network.scales.size() > 1 && up_to(2) == 0) {
@@ -112,7 +120,6 @@ class Draw {
       network.cutoffs = cutoffs[up_to(2)];
       network.div_val = 1 + up_to(1);
       network.d_embed = widths[up_to(2)];
-      network.proj_same_dim = coin();
       network.proj_init_std = 0.5;
       if (coin()) {
         network.tie_projs.resize(network.cutoffs.size() + 1);

@@ -2,9 +2,11 @@
 // compares with the network on one page.
 #include <ATen/Parallel.h>
 
+#include <cmath>
 #include <cstdint>
 #include <iterator>
 #include <random>
+#include <stdexcept>
 #include <vector>
 
 #include "kernels/attention.h"
@@ -55,11 +57,14 @@ enum class Kind {
   kDilatedMasked,
   kWithoutBias,
   kContentOnly,
+  kDistanceScores,
+  kDilatedScores,
   kSeesAll
 };
-constexpr Kind kKinds[] = {Kind::kWhole,       Kind::kMasked,        Kind::kWindow,
-                           Kind::kDilated,     Kind::kDilatedMasked, Kind::kWithoutBias,
-                           Kind::kContentOnly, Kind::kSeesAll};
+constexpr Kind kKinds[] = {Kind::kWhole,       Kind::kMasked,         Kind::kWindow,
+                           Kind::kDilated,     Kind::kDilatedMasked,  Kind::kWithoutBias,
+                           Kind::kContentOnly, Kind::kDistanceScores, Kind::kDilatedScores,
+                           Kind::kSeesAll};
 
 AttentionInput random_input(const Shape& shape, Kind kind) {
   const std::int64_t window = shape.segment + shape.memory;
@@ -69,14 +74,16 @@ AttentionInput random_input(const Shape& shape, Kind kind) {
   // There may be fewer keys than queries then.
   const std::int64_t keys = input.sees_all ? shape.memory + 1 : window;
   input.keys_values = {random({shape.batch, keys, 2, shape.heads, shape.width})};
-  const bool content_only = kind == Kind::kContentOnly || kind == Kind::kSeesAll;
+  const bool scores = kind == Kind::kDistanceScores || kind == Kind::kDilatedScores;
+  const bool content_only = kind == Kind::kContentOnly || kind == Kind::kSeesAll || scores;
   if (!content_only) input.positions = random({window, shape.heads, shape.width});
+  if (scores) input.positions = at::randn({window, shape.heads}, at::kDouble);
   if (!content_only && kind != Kind::kWithoutBias) {
     input.content_bias = random({shape.heads, shape.width});
     input.position_bias = random({shape.heads, shape.width});
   }
   if (kind == Kind::kWindow) input.reach.span = 3;
-  if (kind == Kind::kDilated || kind == Kind::kDilatedMasked) {
+  if (kind == Kind::kDilated || kind == Kind::kDilatedMasked || kind == Kind::kDilatedScores) {
     input.reach.span = 4;
     for (std::int64_t head = 0; head < shape.heads; ++head) {
       input.reach.dilations.push_back(1 + 2 * head);
@@ -94,7 +101,7 @@ AttentionInput random_input(const Shape& shape, Kind kind) {
 std::vector<at::Tensor> leaves(const AttentionInput& input) {
   std::vector<at::Tensor> all = {input.queries, input.keys_values.front()};
   for (const at::Tensor& optional : {input.positions, input.content_bias, input.position_bias}) {
-    if (optional.defined()) all.push_back(optional);
+    if (optional.defined() && optional.requires_grad()) all.push_back(optional);
   }
   return all;
 }
@@ -133,6 +140,50 @@ TEST_CASE("attention_usage: is what a value of one key, zero elsewhere, adds on 
       }
     }
   }
+}
+
+TEST_CASE("relative_attention: scores of distances are added, one key after the other") {
+  at::manual_seed(7);
+  const Shape shape{2, 5, 4, 2, 3};
+  for (const Kind kind : {Kind::kDistanceScores, Kind::kDilatedScores}) {
+    const AttentionInput input = random_input(shape, kind);
+    const at::Tensor found = relative_attention(input).detach();
+    const auto queries = input.queries.accessor<double, 4>();
+    const auto keys_values = input.keys_values.front().accessor<double, 5>();
+    const auto scores = input.positions.accessor<double, 2>();
+    for (std::int64_t stream = 0; stream < shape.batch; ++stream) {
+      for (std::int64_t head = 0; head < shape.heads; ++head) {
+        const std::int64_t step = kind == Kind::kDilatedScores ? 1 + 2 * head : 1;
+        for (std::int64_t query = 0; query < shape.segment; ++query) {
+          double sum = 0;
+          std::vector<double> values(3);
+          for (std::int64_t key = 0; key <= shape.memory + query; ++key) {
+            const std::int64_t distance = shape.memory + query - key;
+            const bool far = kind == Kind::kDilatedScores && distance >= 4 * step;
+            if (distance % step != 0 || far) continue;
+            double content = 0;
+            for (std::int64_t n = 0; n < shape.width; ++n) {
+              content += queries[stream][query][head][n] * keys_values[stream][key][0][head][n];
+            }
+            // Row 8 of the window of 9 is distance 0.
+            const double weight = std::exp(content / std::sqrt(3.0) + scores[8 - distance][head]);
+            sum += weight;
+            for (std::size_t n = 0; n < values.size(); ++n) {
+              const auto column = static_cast<std::int64_t>(n);
+              values[n] += weight * keys_values[stream][key][1][head][column];
+            }
+          }
+          for (std::int64_t n = 0; n < shape.width; ++n) {
+            CHECK(found[stream][query][head][n].item<double>() ==
+                  doctest::Approx(values[static_cast<std::size_t>(n)] / sum));
+          }
+        }
+      }
+    }
+  }
+  AttentionInput input = random_input(shape, Kind::kDistanceScores);
+  input.positions.set_requires_grad(true);
+  CHECK_THROWS_AS(relative_attention(input), std::logic_error);
 }
 
 TEST_CASE("relative_attention: output and gradients equal those of ATen's operations" *
@@ -181,7 +232,7 @@ TEST_CASE("attention_forward: every vector version gives the same") {
             attention_backward(input, found.probabilities, factors, version);
         CHECK(test::largest_difference(others.queries, gradients.queries) < 1e-12);
         CHECK(test::largest_difference(others.keys_values, gradients.keys_values) < 1e-12);
-        if (input.positions.defined()) {
+        if (gradients.positions.defined()) {
           CHECK(test::largest_difference(others.positions, gradients.positions) < 1e-11);
         }
         if (input.content_bias.defined()) {

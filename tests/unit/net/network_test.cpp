@@ -115,8 +115,8 @@ TEST_CASE("network_from_json: wrong keys, types and lengths name the file and th
         "test.json: architecture: 'lstm' is unknown; known are transformer-ql, "
         "transformer-xl, compressive, multi-scale, vanilla");
   CHECK(message_of([](Json& json) { json["pool"] = "min"; }) ==
-        "test.json: pool: 'min' is unknown; known are max, mean, convolution, "
-        "dilated-convolution, most-used");
+        fmt::format("test.json: pool: 'min' is unknown; known are {}",
+                    fmt::join(all_names<Pool>(), ", ")));
   CHECK(message_of([](Json& json) { json["compression_loss"] = "none"; }) ==
         "test.json: compression_loss: 'none' is unknown; known are "
         "attention-reconstruction, auto-encoding");
@@ -161,20 +161,16 @@ TEST_CASE("network_from_json: all conflicts are reported at once, and each count
 }
 
 TEST_CASE("to_text, find_named: names of architectures and pools") {
-  for (const Architecture architecture :
-       {Architecture::kTransformerQl, Architecture::kTransformerXl, Architecture::kCompressive,
-        Architecture::kMultiScale, Architecture::kVanilla}) {
+  for (const Architecture architecture : all_values<Architecture>()) {
     CHECK(value_named<Architecture>(to_text(architecture), "") == architecture);
     CHECK(value_named<Architecture>(to_short_text(architecture), "") == architecture);
   }
   CHECK(to_text(Architecture::kMultiScale) == "multi-scale");
   CHECK(to_short_text(Architecture::kMultiScale) == "multiscale");
-  for (const Pool pool :
-       {Pool::kMax, Pool::kMean, Pool::kConvolution, Pool::kDilatedConvolution, Pool::kMostUsed}) {
+  for (const Pool pool : all_values<Pool>()) {
     CHECK(value_named<Pool>(to_text(pool), "") == pool);
   }
-  for (const CompressionLoss loss :
-       {CompressionLoss::kAttentionReconstruction, CompressionLoss::kAutoEncoding}) {
+  for (const CompressionLoss loss : all_values<CompressionLoss>()) {
     CHECK(value_named<CompressionLoss>(to_text(loss), "") == loss);
   }
 }
@@ -244,15 +240,16 @@ TEST_CASE("Network::check: refuses a network that cannot be built and says how t
           "init_std is -1, must be a finite number of at least 0");
   refused([](Network& n) { n.proj_init_std = std::numeric_limits<double>::infinity(); },
           "proj_init_std is inf, must be a finite number of at least 0");
-  refused([](Network& n) { n.pool = Pool::kConvolution; },
-          "pool is convolution, which only a compressive network has; this one is "
-          "transformer-ql; use max or mean");
-  refused([](Network& n) { n.pool = Pool::kDilatedConvolution; },
-          "pool is dilated-convolution, which only a compressive network has; this one is "
-          "transformer-ql; use max or mean");
-  refused([](Network& n) { n.pool = Pool::kMostUsed; },
-          "pool is most-used, which only a compressive network has; this one is "
-          "transformer-ql; use max or mean");
+  std::vector<std::string> others;
+  for (const PoolRow& row : kPools) {
+    if (row.has(PoolRow::kScales)) others.emplace_back(row.name);
+  }
+  for (const Pool pool : {Pool::kConvolution, Pool::kDilatedConvolution, Pool::kMostUsed}) {
+    refused([pool](Network& n) { n.pool = pool; },
+            fmt::format("pool is {}, which only a compressive network has; this one is "
+                        "transformer-ql; use {}",
+                        to_text(pool), fmt::join(others, " or ")));
+  }
 }
 
 TEST_CASE("Network::check: encodings and the keys that a query sees") {

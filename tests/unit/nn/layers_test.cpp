@@ -8,6 +8,7 @@
 
 #include "kernels/feed_forward.h"
 #include "kernels/row_kernels.h"
+#include "nn/encoding.h"
 #include "nn/layers.h"
 #include "nn/parameters.h"
 #include "unit/float32_error.h"

@@ -30,7 +30,7 @@ nn::Model position_model(const net::Network& network) {
 double score(const nn::Model& model, std::int64_t layer, std::int64_t head, std::int64_t distance) {
   const net::Network& network = model.network();
   const at::Tensor r_net =
-      model.weights().layers[static_cast<std::size_t>(layer)].attention.r_net.detach();
+      model.weights().layers[static_cast<std::size_t>(layer)].attention.encoding.detach();
   at::Tensor v;
   for (const nn::NamedTensor& parameter : model.parameters()) {
     if (parameter.name == "r_r_bias") v = parameter.tensor.detach()[head];

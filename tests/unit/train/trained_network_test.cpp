@@ -34,8 +34,7 @@ std::pair<double, double> learn(net::Network network, std::int64_t steps) {
 
 TEST_CASE("CpuTrainer: a tiny network learns a repeating sentence") {
   std::vector<net::Network> networks{test::tiny_ql(), test::tiny_xl()};
-  for (const net::Pool pool : {net::Pool::kMax, net::Pool::kMean, net::Pool::kConvolution,
-                               net::Pool::kDilatedConvolution, net::Pool::kMostUsed}) {
+  for (const net::Pool pool : all_values<net::Pool>()) {
     networks.push_back(test::tiny_compressive(pool));
   }
   for (const net::Network& network : networks) {
