@@ -7,6 +7,15 @@ run() {
   echo "[exit $?]"
 }
 
+# programs: the names of all programs that were built.
+programs() {
+  local path
+  for path in "$QL_BIN"/ql*; do
+    [[ ${path##*/} =~ ^ql[a-z]+$ ]] && echo "${path##*/}"
+  done
+  return 0
+}
+
 # fail MESSAGE: ends the test.
 fail() {
   echo "FAILED: $*"
