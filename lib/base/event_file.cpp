@@ -122,15 +122,13 @@ namespace {
 
 constexpr std::int64_t kSecond = 1'000'000;  // in microseconds
 
-// Returns the microseconds since 1970 in a name of ours, and nothing for another name. Names with
-// 10 digits are in seconds.
+// Returns the microseconds since 1970 in a name of ours, and nothing for another name.
 std::optional<std::int64_t> time_in(const std::string& name) {
   char digits[17] = {};
   int end = 0;
   std::sscanf(name.c_str(), "events.out.tfevents.%16[0-9].qltrain%n", digits, &end);
-  const std::size_t count = std::strlen(digits);
-  if (end != static_cast<int>(name.size()) || (count != 10 && count != 16)) return std::nullopt;
-  return *parse_integer(digits) * (count == 10 ? kSecond : 1);
+  if (end != static_cast<int>(name.size()) || std::strlen(digits) != 16) return std::nullopt;
+  return parse_integer(digits);
 }
 
 }  // namespace

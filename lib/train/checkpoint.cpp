@@ -31,8 +31,7 @@ constexpr const char* kWeights = "model.safetensors";
 constexpr const char* kOptimizer = "optimizer.safetensors";
 constexpr const char* kMemory = "memory.safetensors";
 
-// state.json has the hashes of these files. Older checkpoints, and those of imported ids, have no
-// vocabulary.
+// state.json has the hashes of these files. Data of imported ids has no vocabulary.
 std::vector<std::string> covered_files(bool with_vocabulary) {
   std::vector<std::string> files = {"model.json", kWeights, kOptimizer, kMemory};
   if (with_vocabulary) files.emplace_back(shard::kVocabularyFile);

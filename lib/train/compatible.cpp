@@ -47,11 +47,6 @@ void compare_data(const char* option, const DataIdentity& saved, const DataIdent
   }
 }
 
-// Earlier versions wrote fewer keys, and trained with the defaults of the others.
-Json with_defaults(const std::string& where, const Json& training) {
-  return training_to_json(training_from_json(JsonObject(training, where + ": training")));
-}
-
 void choose_cutoffs(net::Network& network, shard::MultiReader& data) {
   Progress progress(fmt::format("counting {}", data.name()), "tokens", data.tokens());
   const std::vector<std::int64_t> counts = eval::count_tokens(
@@ -114,10 +109,10 @@ void require_same_training(const std::string& where, const net::ModelFile& saved
                            const std::vector<std::string>& named) {
   const std::vector<std::string> free_keys = keys_that_may_change();
   std::set<std::string> may_change(free_keys.begin(), free_keys.end());
-  const Json before = with_defaults(where, saved.training);
+  const JsonObject before(saved.training, where + ": training");
   std::vector<std::string> to_name;  // advice on differing keys that may change if named
   for (const std::string& key : keys_that_may_change_by_name()) {
-    const auto& was = before.at(key).get_ref<const std::string&>();
+    const std::string was = before.text(key);
     const auto& is = now.training.at(key).get_ref<const std::string&>();
     if (std::find(named.begin(), named.end(), key) != named.end()) {
       may_change.insert(key);
@@ -129,7 +124,7 @@ void require_same_training(const std::string& where, const net::ModelFile& saved
   std::vector<std::string> differences;
   compare_objects(net::network_to_json(saved.network), net::network_to_json(now.network),
                   may_change, differences);
-  compare_objects(before, now.training, may_change, differences);
+  compare_objects(saved.training, now.training, may_change, differences);
   compare_data("--data", saved_state.data, data, differences);
   compare_data("--valid", saved_state.validation, validation, differences);
   if (!differences.empty()) {
@@ -141,7 +136,7 @@ void require_same_training(const std::string& where, const net::ModelFile& saved
   }
 }
 
-std::vector<ChangedSetting> changed_settings(const std::string& where, const net::ModelFile& saved,
+std::vector<ChangedSetting> changed_settings(const net::ModelFile& saved,
                                              const net::ModelFile& now) {
   std::vector<ChangedSetting> changes;
   const auto compare = [&changes](const Json& before, const Json& after) {
@@ -152,7 +147,7 @@ std::vector<ChangedSetting> changed_settings(const std::string& where, const net
     }
   };
   compare(net::network_to_json(saved.network), net::network_to_json(now.network));
-  compare(with_defaults(where, saved.training), now.training);
+  compare(saved.training, now.training);
   return changes;
 }
 

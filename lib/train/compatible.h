@@ -33,8 +33,8 @@ struct ChangedSetting {
   std::string key;
   Json before, after;
 };
-// Lists every key that the checkpoint `where` and now both have and that differs.
-std::vector<ChangedSetting> changed_settings(const std::string& where, const net::ModelFile& saved,
+// Lists every key that the checkpoint and now both have and that differs.
+std::vector<ChangedSetting> changed_settings(const net::ModelFile& saved,
                                              const net::ModelFile& now);
 
 }  // namespace ql::train

@@ -257,17 +257,15 @@ double number_of(const Json& value) {
 // Returns the record as an event; empty if it has none of the scalars. The event's time is that of
 // a training that began at `began` and never paused, so changes of the system's clock do not affect
 // it.
-std::string event_of(const Json& record, double began) {
+std::string event_of(const JsonObject& record, double began) {
   std::vector<Scalar> scalars;
   for (const char* key : kScalars) {
-    if (record.contains(key)) {
-      const std::string kind = record.at("kind").get<std::string>();
-      scalars.push_back({kind + "/" + key, number_of(record[key])});
+    if (record.has(key)) {
+      scalars.push_back({record.text("kind") + "/" + key, number_of(record.at(key))});
     }
   }
   if (scalars.empty()) return "";
-  const double elapsed = record.contains("elapsed") ? number_of(record["elapsed"]) : 0;
-  return scalar_event(began + elapsed, record.at("step").get<std::int64_t>(), scalars);
+  return scalar_event(began + record.real("elapsed"), record.integer("step"), scalars);
 }
 
 struct KeptCheckpoint {
@@ -295,7 +293,7 @@ KeptCheckpoint kept_records(const fs::path& path, std::int64_t step, std::int64_
                                               : at <= step;
     if (known) {
       kept.lines += line + '\n';
-      kept.events += event_of(json, began);
+      kept.events += event_of(record, began);
     }
     begin = end + 1;
   }
@@ -314,7 +312,7 @@ RunLog::RunLog(const fs::path& path, std::int64_t step, std::int64_t validation_
 
 void RunLog::append(const Json& record) {
   lines_->append(record.dump() + '\n');
-  events_->append(event_of(record, began_));
+  events_->append(event_of({record, "log.jsonl"}, began_));
 }
 
 void RunLog::sync() {

@@ -121,22 +121,21 @@ constexpr auto keys_of(const Divergences&) {
   };
 }
 
-// Files of earlier versions lack some keys.
 constexpr auto keys_of(const TrainingState&) {
   return [](auto& state, const auto& row) {
     row("step", state.step, {0}, kRequired);
-    row("updates", state.updates, {0});
-    row("cursor", state.cursor, {0});
+    row("updates", state.updates, {0}, kRequired);
+    row("cursor", state.cursor, {0}, kRequired);
     row("elapsed", state.elapsed, {}, kRequired);
     row("epoch", state.epoch, {0}, kRequired);
     row("position", state.position, {0}, kRequired);
     row("validation_step", state.validation_step, {0}, kRequired);
     row("best", state.best);
-    row("since_best", state.since_best, {0});
+    row("since_best", state.since_best, {0}, kRequired);
     row("since_log", state.since_log, {}, kRequired);
-    row("processes", state.processes, {1});
-    row("running_loss", state.running_loss);
-    row("divergences", state.divergences);
+    row("processes", state.processes, {1}, kRequired);
+    row("running_loss", state.running_loss, {}, kRequired);
+    row("divergences", state.divergences, {}, kRequired);
     row("data", state.data, {}, kRequired);
     row("validation", state.validation, {}, kRequired);
   };
@@ -145,9 +144,7 @@ constexpr auto keys_of(const TrainingState&) {
 std::string state_text(const TrainingState& state) { return keys_text(state); }
 
 TrainingState state_from_json(const JsonObject& json) {
-  auto state = read_keys<TrainingState>(json);
-  if (!json.has("updates")) state.updates = state.step;
-  if (!json.has("cursor")) state.cursor = state.step;
+  const auto state = read_keys<TrainingState>(json);
   const Range steps(0, static_cast<double>(state.step));
   check_range(json.where(), "updates", state.updates, steps);
   check_range(json.where(), "validation_step", state.validation_step, steps);

@@ -110,8 +110,7 @@ struct TrainingState {
   std::int64_t position = 0;  // of the next step in each row's part; kept for readers too
   std::int64_t validation_step = 0;  // the last step after which the model was validated; 0: none
   std::optional<Best> best;
-  // Validations since the best one. Files of earlier versions lack it.
-  std::optional<std::int64_t> since_best;
+  std::int64_t since_best = 0;  // validations since the best one
   SinceLog since_log;
   std::int64_t processes = 1;  // processes that wrote it together
   RunningLoss running_loss;

@@ -239,7 +239,7 @@ void TrainingRun::validate() {
   state_.validation_step = state_.step;
   const double loss = result.mean();
   const bool best = std::isfinite(loss) && (!state_.best || loss < state_.best->loss);
-  state_.since_best = best ? 0 : state_.since_best.value_or(0) + 1;
+  state_.since_best = best ? 0 : state_.since_best + 1;
   validation_seconds_ += result.seconds;
   ++validations_;
   log_info("step {}: validation loss {:.4f}, perplexity {}{}", with_thousands(state_.step), loss,

@@ -200,12 +200,8 @@ TrainingTask with_own_slices(TrainingTask task, const fs::path& checkpoint,
   if (!checkpoint.empty()) {
     const net::ModelFile file = net::read_model_file(checkpoint);
     const JsonObject saved(file.training, checkpoint.string());
-    // A checkpoint without these keys was made by a training that did not split batches.
-    const auto complete = [&saved](std::int64_t& value, const char* key) {
-      if (value == 0) value = saved.has(key) ? saved.integer(key, 0) : 1;
-    };
-    complete(config.slices, "slices");
-    complete(config.passes, "passes");
+    if (config.slices == 0) config.slices = saved.integer("slices", 0);
+    if (config.passes == 0) config.passes = saved.integer("passes", 0);
   }
   const int threads = at::get_num_threads();
   const std::int64_t parameters = net::cost(task.network, task.network.lengths).parameters;
@@ -306,7 +302,7 @@ void TrainingRun::resume() {
     log_info("it was written by {} process{} and continues with {}: sums are rounded differently",
              state_.processes, state_.processes == 1 ? "" : "es", processes);
   }
-  for (const ChangedSetting& change : changed_settings(checkpoint.string(), saved, description_)) {
+  for (const ChangedSetting& change : changed_settings(saved, description_)) {
     log_info("{} was {} and is {}", change.key, change.before.dump(), change.after.dump());
     state_.divergences.recent.clear();  // the change may prevent more of them
     changed_[change.key] = {{"before", change.before}, {"after", change.after}};
@@ -337,14 +333,6 @@ void TrainingRun::restore(const fs::path& checkpoint, Rows rows) {
   state_ = read_checkpoint(checkpoint, *trained_, rows);
   state_.data = data;
   state_.validation = validation;
-  if (!state_.since_best) {
-    // An earlier version wrote the checkpoint. It validated at the multiples of its own interval.
-    const net::ModelFile saved = net::read_model_file(checkpoint);
-    const std::int64_t interval =
-        JsonObject(saved.training, checkpoint.string()).integer("eval_interval", 1);
-    const std::int64_t best = state_.best ? state_.best->step : 0;
-    state_.since_best = state_.validation_step / interval - best / interval;
-  }
   streams_.set_cursor(state_.step, state_.cursor);
 }
 

@@ -186,19 +186,15 @@ void add_texts(const Seeds& seeds) {
 }
 
 void add_training(const Seeds& seeds) {
-  const std::string counts = R"({"step":300,"elapsed":61.5,"epoch":1,"position":12,)"
-                             R"("validation_step":200,)";
+  const std::string counts = R"({"step":300,"updates":299,"cursor":310,"elapsed":61.5,"epoch":1,)"
+                             R"("position":12,"validation_step":200,"since_best":1,)";
   const std::string rest = R"("since_log":{"steps":4,"loss_sum":25.1,"gradient_norm_sum":1e-300},)"
+                           R"("processes":2,"running_loss":{"mean":5.5,"steps":100},)"
+                           R"("divergences":{"count":7,"recent":[295,298]},)"
                            R"("data":{"name":"data","hash":"abc","tokens":5000},)"
                            R"("validation":{"name":"valid","hash":"","tokens":0}})";
-  // One state lacks the newer keys, the other has them.
-  seeds.add("training_state", "old", counts + rest);
-  seeds.add("training_state", "new",
-            counts +
-                R"("cursor":310,"best":{"step":200,"loss":5.25},"processes":2,)"
-                R"("running_loss":{"mean":5.5,"steps":100},)"
-                R"("divergences":{"count":7,"recent":[295,298]},)" +
-                rest);
+  seeds.add("training_state", "first", counts + rest);
+  seeds.add("training_state", "validated", counts + R"("best":{"step":200,"loss":5.25},)" + rest);
 }
 
 void add_tensors(const Seeds& seeds) {

@@ -126,19 +126,4 @@ TEST_CASE(
   CHECK(first < second);
 }
 
-TEST_CASE(
-    "start_event_file: event files that an earlier version named by seconds are older, and "
-    "replaced") {
-  for (const double now : {1.7e9 + 0.5, 1.7e9 - 1000}) {
-    CAPTURE(now);
-    const ScratchFolder scratch;
-    const fs::path before = scratch / "events.out.tfevents.1700000000.qltrain";
-    spill(before, event_file_start(1.7e9));
-    CHECK(event_files(scratch.path()) == std::vector<fs::path>{before});
-    const fs::path after = start_event_file(scratch.path(), now, "");
-    CHECK(before < after);
-    CHECK(event_files(scratch.path()) == std::vector<fs::path>{after});
-  }
-}
-
 }  // namespace ql

@@ -104,6 +104,16 @@ TEST_CASE("RunLog: a record without a step is named, of whatever kind it is") {
   }
 }
 
+TEST_CASE("RunLog: a record of figures without their time is named") {
+  const test::ScratchFolder scratch;
+  const std::string text = "{\"kind\":\"train\",\"step\":1,\"loss\":2}\n";
+  test::spill(scratch / "log.jsonl", text);
+  const std::string where = (scratch / "log.jsonl").string() + ": line 1: the key 'elapsed'";
+  CHECK_THROWS_WITH_AS(RunLog(scratch / "log.jsonl", 3, 3), doctest::Contains(where.c_str()),
+                       FormatError);
+  CHECK(test::slurp(scratch / "log.jsonl") == text);
+}
+
 TEST_CASE("RunLog: a full disk is an error and leaves complete lines") {
   const test::ScratchFolder scratch;
   const Json record = {{"kind", "train"}, {"step", 1}};
