@@ -16,22 +16,20 @@
 #include "base/log.h"
 #include "base/stream.h"
 #include "base/strings.h"
-#include "shard/multi_reader.h"
 #include "shard/token_stream.h"
 
 namespace ql::eval {
 
-namespace {
-
-DataSet open_folder(const std::string& path) {
-  const auto reader = std::make_shared<shard::MultiReader>(std::vector<std::string>{path});
-  TokenSource source{path, reader->tokens(),
-                     [reader](std::int64_t begin, std::int64_t count, std::int64_t* out,
-                              std::size_t cursor) { reader->read(begin, count, out, cursor); },
-                     [reader]() -> decltype(auto) { return reader->document_starts(); },
-                     [reader] { return reader->frame_bytes(); }};
-  return {path, reader->vocabulary(), reader->counts(), std::move(source), reader->hash()};
+TokenSource source_of(shard::MultiReader& reader) {
+  return {reader.name(), reader.tokens(),
+          [&reader](std::int64_t begin, std::int64_t count, std::int64_t* out, std::size_t cursor) {
+            reader.read(begin, count, out, cursor);
+          },
+          [&reader]() -> decltype(auto) { return reader.document_starts(); },
+          [&reader] { return reader.frame_bytes(); }};
 }
+
+namespace {
 
 // Keeps the tokens of a stream in memory.
 struct KeptStream : shard::TokenSink {
@@ -64,7 +62,9 @@ DataSet read_stream(const std::string& path) {
 }  // namespace
 
 DataSet open_data(const std::string& path) {
-  return shard::names_stream(path) ? read_stream(path) : open_folder(path);
+  if (shard::names_stream(path)) return read_stream(path);
+  const auto folder = std::make_shared<shard::MultiReader>(std::vector<std::string>{path});
+  return {path, folder->vocabulary(), folder->counts(), source_of(*folder), folder->hash(), folder};
 }
 
 void warn_of_unknown_vocabulary(const std::string& silent, const std::string& other) {

@@ -4,11 +4,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "shard/manifest.h"
+#include "shard/multi_reader.h"
 
 namespace ql::eval {
 
@@ -29,14 +31,18 @@ struct TokenSource {
   std::function<std::int64_t()> cursor_bytes = {};
 };
 
+// Returns the tokens of packed data; `reader` must outlive the result.
+TokenSource source_of(shard::MultiReader& reader);
+
 // The data of an evaluation: a packed folder, or a token stream.
 
 struct DataSet {
   std::string name;  // as given: a folder, a file, or "-"
   shard::VocabularyInfo vocabulary;
   std::optional<shard::TextCounts> counts;  // of the complete text that the tokens encode
-  TokenSource source;                       // keeps alive the store that it reads from
-  std::string hash = {};                    // of packed data (shard::TokenReader::hash())
+  TokenSource source;
+  std::string hash = {};                            // of packed data (shard::TokenReader::hash())
+  std::shared_ptr<shard::MultiReader> folder = {};  // that `source` reads; null: a stream
 };
 
 // `path` is a folder with a manifest, or that of a stream (shard::names_stream()). A stream is read

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <initializer_list>
 #include <limits>
 #include <memory>
 #include <vector>
@@ -61,15 +62,6 @@ void ScoredTargets::skip(std::int64_t skipped) {
   likeliest += skipped * top;
 }
 
-TokenSource source_of(shard::MultiReader& reader) {
-  return {reader.name(), reader.tokens(),
-          [&reader](std::int64_t begin, std::int64_t count, std::int64_t* out, std::size_t cursor) {
-            reader.read(begin, count, out, cursor);
-          },
-          [&reader]() -> decltype(auto) { return reader.document_starts(); },
-          [&reader] { return reader.frame_bytes(); }};
-}
-
 bool has_memory(const net::Geometry& geometry) {
   return std::any_of(geometry.stages.begin(), geometry.stages.end(), [](const net::Stage& stage) {
     return stage.memory + stage.compressed_memory > 0;
@@ -88,6 +80,9 @@ void check_stride(const net::Geometry& geometry, std::int64_t stride) {
   }
 }
 
+namespace {
+
+// Goes chunk by chunk, and through each chunk layer by layer (eval/scorers.h).
 Evaluation evaluate_layerwise(const nn::ModelAtLengths& model, const TokenSource& source,
                               const EvaluationOptions& options) {
   StreamScorer scorer(model, source.name, options);
@@ -105,13 +100,12 @@ Evaluation evaluate_layerwise(const nn::ModelAtLengths& model, const TokenSource
   return scorer.evaluation();
 }
 
+// Evaluates in this process alone.
 Evaluation evaluate_alone(const nn::ModelAtLengths& model, const TokenSource& source,
                           const EvaluationOptions& options) {
   return options.batch > 0 ? evaluate_columns(model, source, options)
                            : evaluate_layerwise(model, source, options);
 }
-
-namespace {
 
 // Returns the number of columns that fit into this machine's memory, and logs it if that is fewer
 // than the options ask for.
@@ -145,24 +139,6 @@ std::int64_t columns_with_room(const nn::ModelAtLengths& model, const TokenSourc
   return options.batch;
 }
 
-}  // namespace
-
-Evaluation evaluate(const nn::Model& model, const TokenSource& source,
-                    const EvaluationOptions& options) {
-  const nn::ModelAtLengths at_lengths(model, options.lengths);
-  check_length(source);
-  const auto start = std::chrono::steady_clock::now();
-  EvaluationOptions fitting = options;
-  if (options.batch > 0) fitting.batch = columns_with_room(at_lengths, source, options);
-  Evaluation result = options.group != nullptr ? evaluate_shared(at_lengths, source, fitting)
-                                               : evaluate_alone(at_lengths, source, fitting);
-  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
-  result.seconds = elapsed.count();
-  return result;
-}
-
-namespace {
-
 // Returns the stream from `begin`, a segment's start, to `end`. Documents that begin before it are
 // left out: scored outputs could reach them only through older memories, and the part begins
 // without any.
@@ -188,27 +164,18 @@ TokenSource part_of(const TokenSource& whole, std::int64_t begin, std::int64_t e
   return part;
 }
 
-// Adds the sums of all processes, in each of them.
-void add_up(Evaluation& result, machine::ProcessGroup& group) {
-  const at::Tensor counts =
-      at::tensor(std::vector<std::int64_t>{result.targets, result.known.targets, result.warm_up});
-  const at::Tensor sums = at::tensor(
-      std::vector<double>{result.nll, result.squares, result.known.nll, result.known.squares});
-  group.sum(counts);
+// Replaces each value by its sum over all processes, in each of them.
+template <typename Number>
+void add_up(machine::ProcessGroup& group, std::initializer_list<Number*> values) {
+  std::vector<Number> own;
+  for (const Number* value : values) own.push_back(*value);
+  const at::Tensor sums = at::tensor(own);
   group.sum(sums);
-  const auto* count = counts.data_ptr<std::int64_t>();
-  const auto* sum = sums.data_ptr<double>();
-  result.targets = count[0];
-  result.known.targets = count[1];
-  result.warm_up = count[2];
-  result.nll = sum[0];
-  result.squares = sum[1];
-  result.known.nll = sum[2];
-  result.known.squares = sum[3];
+  const Number* sum = sums.data_ptr<Number>();
+  for (Number* value : values) *value = *sum++;
 }
 
-}  // namespace
-
+// Does the same as evaluate_alone() with a part of the stream in each process of options.group.
 Evaluation evaluate_shared(const nn::ModelAtLengths& model, const TokenSource& source,
                            const EvaluationOptions& options) {
   machine::ProcessGroup& group = *options.group;
@@ -247,7 +214,24 @@ Evaluation evaluate_shared(const nn::ModelAtLengths& model, const TokenSource& s
   // The others would wait for the part of a process that a signal has stopped.
   stopped = group.agree_on_stop(stopped);
   if (stopped != 0) throw Interrupted(stopped);
-  add_up(result, group);
+  add_up(group, {&result.targets, &result.known.targets, &result.warm_up});
+  add_up(group, {&result.nll, &result.squares, &result.known.nll, &result.known.squares});
+  return result;
+}
+
+}  // namespace
+
+Evaluation evaluate(const nn::Model& model, const TokenSource& source,
+                    const EvaluationOptions& options) {
+  const nn::ModelAtLengths at_lengths(model, options.lengths);
+  check_length(source);
+  const auto start = std::chrono::steady_clock::now();
+  EvaluationOptions fitting = options;
+  if (options.batch > 0) fitting.batch = columns_with_room(at_lengths, source, options);
+  Evaluation result = options.group != nullptr ? evaluate_shared(at_lengths, source, fitting)
+                                               : evaluate_alone(at_lengths, source, fitting);
+  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+  result.seconds = elapsed.count();
   return result;
 }
 

@@ -1,6 +1,7 @@
 // Computes the exact perplexity: every target is scored once, in one unbroken stream.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -11,7 +12,6 @@
 #include "net/geometry.h"
 #include "nn/measure.h"
 #include "nn/model.h"
-#include "shard/multi_reader.h"
 
 namespace ql::eval {
 
@@ -93,19 +93,40 @@ using TargetProgress = std::function<void(std::int64_t targets_done)>;
 // targets, layer by layer, so that each of them has at least n_s - N tokens before it in its
 // window. (Al-Rfou et al. 2018 have N = 1.) The first window scores all its targets.
 
-// How a stream is read.
-struct Reading {
+// The parts of a text.
+enum class Unit {
+  kLine,         // ends with <eos>
+  kDoubledLine,  // begins and ends with <eos>, as in the One Billion Word corpus; any other token
+                 // after the end of a line begins one too
+  kDocument,
+  // A word with the blanks before it. Its sum has the word as text.
+  kWord,
+  kToken,  // each alone, for a TokenSink
+  kWhole   // the complete stream
+};
+constexpr auto names_of(Unit) {
+  return std::array{"line", "doubled-line", "document", "word", "token", "stream"};
+}
+
+// The token before an independent unit.
+struct Begin {
+  bool none = false;
+  std::optional<shard::TokenId> id = {};  // absent: the one that ends a line
+};
+
+struct EvaluationOptions {
   std::int64_t batch = 0;  // 0: layer by layer; else step by step, at most this many columns
-  std::int64_t chunk =
-      0;  // tokens that go through a layer at once; 0: chosen by the available memory
+  // Tokens that go through a layer at once; 0: chosen by the available memory.
+  std::int64_t chunk = 0;
   std::int64_t stride = 0;  // targets that a window scores, see above; 0: all of its segment
   // Tokens after which memory is emptied and a new segment begins, layer by layer: the loss of a
   // target by its distance to the last reset shows the value of context. 0: never.
   std::int64_t reset = 0;
-};
-
-struct EvaluationOptions : Reading {
   net::Lengths lengths;
+  // Every such unit is read independently of the others (eval/scorers.h), after the token `begin`,
+  // or after none; absent: the stream is read as one. Only score_units() reads them.
+  std::optional<Unit> alone = {};
+  Begin begin = {};
   std::optional<shard::TokenId> unknown;  // the vocabulary's <unk>
   LossSink sink;
   TargetProgress progress;
@@ -130,32 +151,15 @@ bool has_memory(const net::Geometry& geometry);
 // for which nothing would slide; 0 stands for no stride.
 void check_stride(const net::Geometry& geometry, std::int64_t stride);
 
-// Returns the tokens of a packed folder; `reader` must outlive the result.
-TokenSource source_of(shard::MultiReader& reader);
-
 // Throws Error for a stream of fewer than two tokens and for ids outside the model's vocabulary,
 // ConfigError for lengths that do not fit the network, Interrupted if a signal requests a stop.
 Evaluation evaluate(const nn::Model& model, const TokenSource& source,
                     const EvaluationOptions& options);
 
-// The two ways to read a stream; evaluate() chooses. Both score every target once, as one reader of
-// the complete stream would.
-
-// Goes step by step, with `options.batch` columns in parallel (eval/columns.h).
+// The way of evaluate() that goes step by step, with `options.batch` columns in parallel
+// (eval/columns.h).
 Evaluation evaluate_columns(const nn::ModelAtLengths& model, const TokenSource& source,
                             const EvaluationOptions& options);
-
-// Goes chunk by chunk, and through each chunk layer by layer (eval/scorers.h).
-Evaluation evaluate_layerwise(const nn::ModelAtLengths& model, const TokenSource& source,
-                              const EvaluationOptions& options);
-
-// Calls one of the two, depending on the options, in this process.
-Evaluation evaluate_alone(const nn::ModelAtLengths& model, const TokenSource& source,
-                          const EvaluationOptions& options);
-
-// Does the same with a part of the stream in each process of options.group.
-Evaluation evaluate_shared(const nn::ModelAtLengths& model, const TokenSource& source,
-                           const EvaluationOptions& options);
 
 // Checks the tokens that both evaluators read.
 

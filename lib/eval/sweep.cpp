@@ -69,6 +69,14 @@ Checkpoint read_checkpoint(const std::string& name, const SweepOptions& options)
   return checkpoint;
 }
 
+std::vector<Checkpoint> read_checkpoints(const SweepOptions& options) {
+  std::vector<Checkpoint> checkpoints;
+  for (const std::string& name : options.checkpoints) {
+    checkpoints.push_back(read_checkpoint(name, options));
+  }
+  return checkpoints;
+}
+
 std::size_t rows_of(const SweepOptions& options, const std::vector<Checkpoint>& checkpoints) {
   std::size_t subjects = options.unigram ? 1 : 0;
   for (const Checkpoint& checkpoint : checkpoints) subjects += checkpoint.lengths.size();
@@ -128,13 +136,11 @@ Evaluation evaluate_network(const nn::Model& model, const std::string& name,
   Evaluation result =
       observe(fmt::format("{}, {}, {}/{}", name, data.name, lengths.segment, lengths.memory), data,
               options, [&](const LossSink& sink, const TargetProgress& progress) {
-                EvaluationOptions of_row;
-                static_cast<Reading&>(of_row) = options;
+                EvaluationOptions of_row = options;
                 of_row.lengths = lengths;
                 of_row.unknown = data.vocabulary.unk;
                 of_row.sink = sink;
                 of_row.progress = progress;
-                of_row.group = options.group;
                 of_row.attention_map = shown ? &shown->map : nullptr;
                 return evaluate(model, data.source, of_row);
               });
@@ -246,13 +252,46 @@ bool needs_one_pass(const SweepOptions& options, std::size_t rows) {
           shard::names_stream(options.data.front()) && options.batch == 0 && !options.loss_file);
 }
 
+Json run_one_pass(const SweepOptions& options, const std::vector<Checkpoint>& checkpoints,
+                  Unit unit, const UnitSums::Sink& sink, const TokenSink& token_sink = {}) {
+  const std::size_t rows = rows_of(options, checkpoints);
+  if (rows != 1 || checkpoints.empty()) {
+    throw UsageError(options.alone ? "--reset" : "--per",
+                     fmt::format("scores the text with one network, but this call has {} rows{}",
+                                 rows, checkpoints.empty() ? " of none" : ""),
+                     "give one checkpoint with one pair of lengths and one data set");
+  }
+  const Checkpoint& checkpoint = checkpoints.front();
+  if (const std::int64_t entries = checkpoint.model.network.vocab_size; options.top > entries) {
+    throw UsageError(
+        "--top", fmt::format("expected 1 to {}, the entries of the vocabulary, found {}", entries,
+                             options.top));
+  }
+  const nn::Model model =
+      weights::load_model(checkpoint.folder, at::TensorOptions(at::kFloat).device(options.device));
+  const machine::Autocast autocast(options.device, options.precision);
+  Progress progress(fmt::format("{}, {}", checkpoint.name, options.data.front()), "tokens");
+  UnitOptions unit_options{options, unit, token_sink};
+  unit_options.lengths = checkpoint.lengths.front();
+  unit_options.progress = [&progress](std::int64_t done) { progress.update(done); };
+  std::optional<ShownAttention> shown;
+  if (options.attention_file) {
+    shown.emplace(*options.attention_file, model.network(), unit_options.lengths);
+    unit_options.attention_map = &shown->map;
+  }
+  const UnitScores scores = score_units(model, checkpoint.name, checkpoint.model.vocabulary,
+                                        options.data.front(), unit_options, sink);
+  if (shown) shown->write();
+  progress.finish("perplexity " + human_perplexity(scores.evaluation.perplexity()));
+  return report_row({checkpoint.name, model.network(), unit_options.lengths,
+                     model.parameter_count(), options.precision},
+                    scores.data, scores.evaluation);
+}
+
 }  // namespace
 
 void run_sweep(const SweepOptions& options, const std::function<void(const Json& row)>& row) {
-  std::vector<Checkpoint> checkpoints;
-  for (const std::string& name : options.checkpoints) {
-    checkpoints.push_back(read_checkpoint(name, options));
-  }
+  const std::vector<Checkpoint> checkpoints = read_checkpoints(options);
   const std::size_t rows = rows_of(options, checkpoints);
   for (const auto& [file, option] : {std::pair(options.loss_file, "--per-token"),
                                      std::pair(options.attention_file, "--attention")}) {
@@ -262,7 +301,7 @@ void run_sweep(const SweepOptions& options, const std::function<void(const Json&
     }
   }
   if (needs_one_pass(options, rows)) {
-    row(run_unit_study(options, Unit::kWhole, [](const UnitSum&) {}));
+    row(run_one_pass(options, checkpoints, Unit::kWhole, [](const UnitSum&) {}));
     return;
   }
   std::vector<DataSet> data;
@@ -283,65 +322,13 @@ void run_sweep(const SweepOptions& options, const std::function<void(const Json&
   if (training) run_unigram(*training, data, options, row);
 }
 
-namespace {
-
-Json run_one_pass(const SweepOptions& options, UnitOptions unit_options,
-                  const UnitSums::Sink& sink) {
-  std::vector<Checkpoint> checkpoints;
-  for (const std::string& name : options.checkpoints) {
-    checkpoints.push_back(read_checkpoint(name, options));
-  }
-  const std::size_t rows = rows_of(options, checkpoints);
-  if (rows != 1 || checkpoints.empty()) {
-    throw UsageError(options.alone ? "--reset" : "--per",
-                     fmt::format("scores the text with one network, but this call has {} rows{}",
-                                 rows, checkpoints.empty() ? " of none" : ""),
-                     "give one checkpoint with one pair of lengths and one data set");
-  }
-  const Checkpoint& checkpoint = checkpoints.front();
-  if (const std::int64_t entries = checkpoint.model.network.vocab_size;
-      unit_options.top > entries) {
-    throw UsageError(
-        "--top", fmt::format("expected 1 to {}, the entries of the vocabulary, found {}", entries,
-                             unit_options.top));
-  }
-  const nn::Model model =
-      weights::load_model(checkpoint.folder, at::TensorOptions(at::kFloat).device(options.device));
-  const machine::Autocast autocast(options.device, options.precision);
-  Progress progress(fmt::format("{}, {}", checkpoint.name, options.data.front()), "tokens");
-  unit_options.lengths = checkpoint.lengths.front();
-  static_cast<Reading&>(unit_options) = options;
-  unit_options.alone = options.alone;
-  unit_options.begin = options.begin;
-  unit_options.progress = [&progress](std::int64_t done) { progress.update(done); };
-  std::optional<ShownAttention> shown;
-  if (options.attention_file) {
-    shown.emplace(*options.attention_file, model.network(), unit_options.lengths);
-    unit_options.attention_map = &shown->map;
-  }
-  const UnitScores sweep = score_units(model, checkpoint.name, checkpoint.model.vocabulary,
-                                       options.data.front(), unit_options, sink);
-  if (shown) shown->write();
-  progress.finish("perplexity " + human_perplexity(sweep.evaluation.perplexity()));
-  return report_row({checkpoint.name, model.network(), unit_options.lengths,
-                     model.parameter_count(), options.precision},
-                    sweep.data, sweep.evaluation);
-}
-
-}  // namespace
-
 Json run_unit_study(const SweepOptions& options, Unit unit, const UnitSums::Sink& sink) {
-  UnitOptions unit_options;
-  unit_options.unit = unit;
-  return run_one_pass(options, unit_options, sink);
+  return run_one_pass(options, read_checkpoints(options), unit, sink);
 }
 
 Json run_token_study(const SweepOptions& options, const TokenSink& sink) {
-  UnitOptions unit_options;
-  unit_options.unit = Unit::kToken;
-  unit_options.top = options.top;
-  unit_options.token_sink = sink;
-  return run_one_pass(options, unit_options, [](const UnitSum&) {});
+  return run_one_pass(
+      options, read_checkpoints(options), Unit::kToken, [](const UnitSum&) {}, sink);
 }
 
 }  // namespace ql::eval

@@ -11,23 +11,19 @@
 #include "eval/evaluate.h"
 #include "eval/units.h"
 #include "machine/precision.h"
-#include "machine/process_group.h"
 
 namespace ql::eval {
 
-struct SweepOptions : Reading {
+// The lengths, sinks and progress of EvaluationOptions are those of each row.
+struct SweepOptions : EvaluationOptions {
   std::vector<std::string>
       checkpoints;  // folders with model.json and model.safetensors, or that model.json
   std::optional<std::string> unigram;  // training data of the unigram baseline
   std::vector<std::string> data;       // folders with a manifest; "-" once
   // Lengths to combine; an empty list stands for the length each checkpoint was trained with.
   std::vector<std::int64_t> segments, memories, compressed_memories;
-  std::optional<Unit> alone = {};  // as in UnitOptions; only for a sweep of one row
-  Begin begin = {};
-  std::int64_t top = 0;  // as in UnitOptions, for run_token_study()
   c10::Device device = c10::DeviceType::CPU;
   machine::Precision precision = machine::Precision::kFloat32;
-  machine::ProcessGroup* group = nullptr;     // as in EvaluationOptions
   std::optional<std::string> loss_file;       // LossFile's path; only for a sweep of one row
   std::optional<std::string> attention_file;  // for attention_row()s; only for a sweep of one row
 };

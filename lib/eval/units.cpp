@@ -177,7 +177,16 @@ class UnitScoring : public shard::TokenSink {
       return UnitEnds(unit, line_end);
     };
     ends_.emplace(ends(unit_));
-    const EvaluationOptions of_scorer = evaluation_options(options, data);
+    EvaluationOptions of_scorer = options;
+    of_scorer.unknown = data.vocabulary.unk;
+    of_scorer.sink = [this](std::int64_t position, const double* losses, std::int64_t count) {
+      sums_.put_losses(position, losses, count);
+    };
+    if (unit_ == Unit::kToken) {
+      of_scorer.target_sink = [this, sink = options.token_sink](const ScoredTargets& targets) {
+        sink(targets, texts_);
+      };
+    }
     if (!options.alone) {
       scorer_.emplace(model_, name_, of_scorer);
       return;
@@ -255,23 +264,6 @@ class UnitScoring : public shard::TokenSink {
  private:
   void end_word() {
     if (words_ && words_->open()) sums_.end_unit(words_->take());
-  }
-  EvaluationOptions evaluation_options(const UnitOptions& options, const DataSet& data) {
-    EvaluationOptions result;
-    static_cast<Reading&>(result) = options;
-    result.unknown = data.vocabulary.unk;
-    result.sink = [this](std::int64_t position, const double* losses, std::int64_t count) {
-      sums_.put_losses(position, losses, count);
-    };
-    result.progress = options.progress;
-    result.attention_map = options.attention_map;
-    if (unit_ == Unit::kToken) {
-      result.top = options.top;
-      result.target_sink = [this, sink = options.token_sink](const ScoredTargets& targets) {
-        sink(targets, texts_);
-      };
-    }
-    return result;
   }
 
   Unit unit_;

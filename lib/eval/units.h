@@ -1,7 +1,6 @@
 // Losses by line, document or word: their sums, and scoring a stream of any length.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -64,42 +63,14 @@ class UnitSums {
 // Scores one stream of any length and reports every line, document or word as soon as it is known.
 // This serves to filter text in a pipe.
 
-enum class Unit {
-  kLine,         // ends with <eos>
-  kDoubledLine,  // begins and ends with <eos>, as in the One Billion Word corpus; any other token
-                 // after the end of a line begins one too
-  kDocument,
-  // A word with the blanks before it. Its sum has the word as text.
-  kWord,
-  kToken,  // each alone, for a TokenSink
-  kWhole   // the complete stream
-};
-constexpr auto names_of(Unit) {
-  return std::array{"line", "doubled-line", "document", "word", "token", "stream"};
-}
-
-// The token before an independent unit.
-struct Begin {
-  bool none = false;
-  std::optional<shard::TokenId> id = {};  // absent: the one that ends a line
-};
-
 // Called like a LossSink, with the texts of the ids.
 using TokenSink = std::function<void(const ScoredTargets& targets, const TokenTexts& texts)>;
 
-struct UnitOptions : Reading {
+// The sinks of EvaluationOptions are not called, `unknown` is that of the data, and `top`, at most
+// the size of the vocabulary, is only for Unit::kToken.
+struct UnitOptions : EvaluationOptions {
   Unit unit = Unit::kLine;
-  // Every such unit is read independently of the others (eval/scorers.h), after the token `begin`,
-  // or after none; absent: the stream is read as one.
-  std::optional<Unit> alone = {};
-  Begin begin = {};
-  net::Lengths lengths;
-  TargetProgress progress;
-  // Only for Unit::kToken: the number of likeliest tokens that come with every target, at most the
-  // size of the vocabulary.
-  std::int64_t top = 0;
-  TokenSink token_sink = {};
-  nn::AttentionMap* attention_map = nullptr;  // as in EvaluationOptions
+  TokenSink token_sink = {};  // only for Unit::kToken
 };
 
 struct UnitScores {

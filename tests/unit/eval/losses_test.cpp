@@ -1,9 +1,12 @@
-// The file of per-token losses, compared byte by byte.
+// The file of per-token losses, compared byte by byte, and the likeliest tokens.
+#include <cstdint>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "eval/losses.h"
+#include "unit/nn_support.h"
 #include "unit/scratch.h"
 #include "unit/torch_doctest.h"
 
@@ -55,6 +58,40 @@ TEST_CASE("LossFile: positions outside the stream are a programming error") {
   CHECK_THROWS_AS(file.put(0, losses, 1), std::out_of_range);
   CHECK_THROWS_AS(file.put(3, losses, 2), std::out_of_range);
   CHECK_THROWS_AS(file.put(4, losses, 1), std::out_of_range);
+}
+
+TEST_CASE(
+    "likeliest_in_blocks: the tokens of a chunk come in blocks, with the bits of all together") {
+  net::Network network = test::small_network(net::Architecture::kVanilla, {1}, 0, {4, 0, 0});
+  network.vocab_size = 9000;
+  const nn::Model model = test::random_model(network, 4, at::kFloat);
+  const at::Tensor states = at::randn({1000, network.d_model}, at::kFloat);
+  constexpr std::int64_t kTop = 9000, kMostBytes = std::int64_t{64} << 20;
+  const std::int64_t rows = rows_of_likeliest(model, states, kTop);
+  CHECK(rows * kTop * static_cast<std::int64_t>(sizeof(LikelyToken)) <= kMostBytes);
+  CHECK(rows * 2 < states.size(0));
+  CHECK(rows_of_likeliest(model, states, 1) > states.size(0));
+  CHECK(rows_of_likeliest(model, states, 0) == states.size(0));
+
+  const std::vector<LikelyToken> all = likeliest_in_blocks(model, states, kTop);
+  const std::vector<std::int64_t> ids(1000, 7);
+  const std::vector<double> losses(1000, 1.0);
+  std::size_t next = 0;
+  bool same = true;
+  EvaluationOptions options;
+  options.top = kTop;
+  options.target_sink = [&](const ScoredTargets& targets) {
+    CHECK(targets.count <= rows);
+    for (std::int64_t i = 0; i < targets.count * kTop; ++i, ++next) {
+      same = same && targets.likeliest[i].id == all[next].id &&
+             targets.likeliest[i].log_probability == all[next].log_probability;
+    }
+  };
+  Evaluation result;
+  add_losses_with_likeliest(model, states, {1, ids.data(), losses.data(), 1000}, options, result);
+  CHECK(next == all.size());
+  CHECK(same);
+  CHECK(result.targets == 1000);
 }
 
 }  // namespace

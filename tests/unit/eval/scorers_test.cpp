@@ -1,26 +1,27 @@
-// Chunks that are long enough to be computed in pieces: the losses equal those of a single stream
-// that is read segment by segment, with the same bits for any number of threads.
+// Scorers of a stream as it comes and of independent units, and streams that are long enough to be
+// computed in pieces.
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "eval/evaluate.h"
-#include "eval/losses.h"
+#include "base/error.h"
+#include "eval/scorers.h"
 #include "unit/eval_support.h"
 #include "unit/so_many_threads.h"
 
 namespace ql::eval {
 namespace {
 
-using net::Architecture;
-using test::random_model;
-using test::small_network;
-using test::SoManyThreads;
-
 // A stream has eight pieces of 256 states at a scale that has half as many states as tokens.
 constexpr std::int64_t kStreamLength = 4500;
+
+// Networks that differ in what is divided into pieces.
+constexpr const char* kInPieces[] = {"two scales",       "Transformer-XL",     "adaptive softmax",
+                                     "linear attention", "query-only pooling", "norm after the sum",
+                                     "documents",        "wide coarse states", "convolution",
+                                     "vanilla"};
 
 struct Read {
   std::vector<double> losses;
@@ -28,7 +29,7 @@ struct Read {
 };
 
 Read read(const nn::Model& model, const Ids& ids, std::int64_t batch, std::int64_t top = 0) {
-  static const Ids documents{0, 5, 6, 16, 1000, 2001, 2002, 4400};
+  static const Ids starts{0, 5, 6, 16, 1000, 2001, 2002, 4400};
   Read result;
   result.losses.resize(ids.size());
   EvaluationOptions options;
@@ -41,49 +42,47 @@ Read read(const nn::Model& model, const Ids& ids, std::int64_t batch, std::int64
       result.likeliest.push_back(targets.likeliest[i].log_probability);
     }
   };
-  evaluate(model, source_from(ids, []() -> const Ids& { return documents; }), options);
+  evaluate(model, source_from(ids, []() -> const Ids& { return starts; }), options);
   return result;
 }
 
-std::vector<std::pair<std::string, net::Network>> networks() {
-  const auto ql = Architecture::kTransformerQl;
-  net::Network linear = small_network(ql, {1, 1}, 1, {4, 6, 0});
-  linear.attention = net::Attention::kLinear;
-  net::Network finer = small_network(ql, {1, 1}, 1, {4, 4, 0});
-  finer.query_only_pooling = true;
-  net::Network norm_after = small_network(ql, {1, 1}, 1, {4, 4, 0});
-  norm_after.pre_lnorm = false;
-  net::Network documents = small_network(ql, {1, 1}, 1, {4, 8, 0});
-  documents.reset_memory_at_documents = true;
-  net::Network wide = small_network(ql, {1, 1}, 1, {4, 4, 0});
-  wide.scale_widths = {8, 12};
-  net::Network convolution = small_network(Architecture::kCompressive, {2}, 0, {6, 4, 3});
-  convolution.rate = 3;
-  convolution.pool = net::Pool::kConvolution;
-  net::Network adaptive = small_network(Architecture::kTransformerXl, {2}, 0, {3, 5, 0});
-  adaptive.cutoffs = {4};
-  adaptive.div_val = 2;
-  return {{"two scales", small_network(ql, {1, 1}, 1, {4, 4, 0})},
-          {"Transformer-XL", small_network(Architecture::kTransformerXl, {2}, 0, {3, 5, 0})},
-          {"adaptive softmax", adaptive},
-          {"linear attention", linear},
-          {"query-only pooling", finer},
-          {"layer norm after the sum", norm_after},
-          {"documents", documents},
-          {"wider coarse states", wide},
-          {"Compressive", convolution},
-          {"vanilla", small_network(Architecture::kVanilla, {2}, 0, {4, 0, 0})}};
+// The places after which units end: units of one token, of a segment, of one token less and more,
+// and of many.
+Ids ends_of_units() {
+  Ids ends;
+  for (const std::int64_t length : {1, 3, 4, 5, 1, 7, 8, 9, 2, 30, 1, 1, 6, 12, 41}) {
+    ends.push_back((ends.empty() ? 0 : ends.back()) + length);
+  }
+  return ends;
+}
+
+// After every `pause` tokens, everything that can be scored is scored.
+void score_units_of(const nn::Model& model, const Ids& ids, std::optional<shard::TokenId> begin,
+                    std::int64_t pause, Scored& scored) {
+  const nn::ModelAtLengths at_lengths(model, model.network().lengths);
+  IndependentScorer scorer(at_lengths, "ids", begin, scored.options);
+  std::int64_t targets = 0, put = 0;
+  for (const std::int64_t end : ends_of_units()) {
+    while (put < end) {
+      targets += scorer.put(ids.at(static_cast<std::size_t>(put))) ? 1 : 0;
+      if (++put % pause == 0) scorer.put_waiting();
+    }
+    scorer.end_unit();
+  }
+  scorer.finish();
+  scored.evaluation = scorer.evaluation();
+  CHECK(scored.evaluation.targets == targets);
 }
 
 }  // namespace
 
 TEST_CASE("StreamScorer: computing in pieces gives the losses of a single stream" *
           doctest::test_suite("numeric")) {
-  const SoManyThreads three(3);
-  for (const auto& [name, network] : networks()) {
+  const test::SoManyThreads three(3);
+  for (const char* name : kInPieces) {
     CAPTURE(name);
-    const nn::Model model = random_model(network, 3);
-    const Ids ids = random_ids(kStreamLength, network.vocab_size);
+    const nn::Model model = test::random_model(networks().at(name), 3);
+    const Ids ids = random_ids(kStreamLength, model.network().vocab_size);
     const std::vector<double> expected = read(model, ids, 1).losses;
     const std::vector<double> layerwise = read(model, ids, 0).losses;
     const std::vector<double> columns = read(model, ids, 7).losses;
@@ -96,56 +95,22 @@ TEST_CASE("StreamScorer: computing in pieces gives the losses of a single stream
   }
 }
 
-TEST_CASE(
-    "likeliest_in_blocks: the tokens of a chunk come in blocks, with the bits of all together") {
-  net::Network network = small_network(Architecture::kVanilla, {1}, 0, {4, 0, 0});
-  network.vocab_size = 9000;
-  const nn::Model model = random_model(network, 4, at::kFloat);
-  const at::Tensor states = at::randn({1000, network.d_model}, at::kFloat);
-  constexpr std::int64_t kTop = 9000, kMostBytes = std::int64_t{64} << 20;
-  const std::int64_t rows = rows_of_likeliest(model, states, kTop);
-  CHECK(rows * kTop * static_cast<std::int64_t>(sizeof(LikelyToken)) <= kMostBytes);
-  CHECK(rows * 2 < states.size(0));
-  CHECK(rows_of_likeliest(model, states, 1) > states.size(0));
-  CHECK(rows_of_likeliest(model, states, 0) == states.size(0));
-
-  const std::vector<LikelyToken> all = likeliest_in_blocks(model, states, kTop);
-  const Ids ids(1000, 7);
-  const std::vector<double> losses(1000, 1.0);
-  std::size_t next = 0;
-  bool same = true;
-  EvaluationOptions options;
-  options.top = kTop;
-  options.target_sink = [&](const ScoredTargets& targets) {
-    CHECK(targets.count <= rows);
-    for (std::int64_t i = 0; i < targets.count * kTop; ++i, ++next) {
-      same = same && targets.likeliest[i].id == all[next].id &&
-             targets.likeliest[i].log_probability == all[next].log_probability;
-    }
-  };
-  Evaluation result;
-  add_losses_with_likeliest(model, states, {1, ids.data(), losses.data(), 1000}, options, result);
-  CHECK(next == all.size());
-  CHECK(same);
-  CHECK(result.targets == 1000);
-}
-
 TEST_CASE("evaluate: an evaluation has the same bits for any number of threads" *
           doctest::test_suite("numeric")) {
-  for (auto& [name, network] : networks()) {
+  for (const char* name : kInPieces) {
     CAPTURE(name);
-    net::Network wide = network;
+    net::Network wide = networks().at(name);
     wide.d_model = wide.d_inner = 100;
     wide.vocab_size = 900;
     wide.init_std = 0.1;
     if (!wide.scale_widths.empty()) wide.scale_widths = {100, 48};
-    const nn::Model model = random_model(wide, 4, at::kFloat);
+    const nn::Model model = test::random_model(wide, 4, at::kFloat);
     const Ids ids = random_ids(kStreamLength, wide.vocab_size);
     for (const std::int64_t batch : {0, 40, 230}) {
       CAPTURE(batch);
       const std::int64_t top = batch == 0 ? 2 : 0;
       const auto by_threads = [&](int threads) {
-        const SoManyThreads so_many(threads);
+        const test::SoManyThreads so_many(threads);
         return read(model, ids, batch, top);
       };
       const Read by_one = by_threads(1), by_two = by_threads(2), by_three = by_threads(3);
@@ -154,6 +119,88 @@ TEST_CASE("evaluate: an evaluation has the same bits for any number of threads" 
       CHECK(by_three.likeliest == by_one.likeliest);
     }
   }
+}
+
+TEST_CASE("IndependentScorer: units have the losses and attention that they have one by one") {
+  for_networks([](const net::Network& network, const nn::Model& model) {
+    const Ids ids = random_ids(ends_of_units().back(), network.vocab_size);
+    for (const std::optional<shard::TokenId> begin :
+         {std::optional<shard::TokenId>(7), std::optional<shard::TokenId>()}) {
+      std::vector<Piece> units;
+      std::int64_t first = 0;
+      for (const std::int64_t end : ends_of_units()) {
+        units.push_back({{ids.begin() + first, ids.begin() + end}, first});
+        if (begin) {
+          units.back().ids.insert(units.back().ids.begin(), *begin);
+          --units.back().position;
+        }
+        first = end;
+      }
+      const Expected expected = read_pieces(model, network.lengths, units, {});
+      for (const std::int64_t chunk : {1, 13, 1000}) {
+        for (const std::int64_t pause : {3, 1000}) {
+          CAPTURE(chunk);
+          CAPTURE(pause);
+          check_reading(model, ids, expected, [&](Scored& scored) {
+            scored.options.chunk = chunk;
+            score_units_of(model, ids, begin, pause, scored);
+          });
+        }
+      }
+    }
+  });
+}
+
+TEST_CASE("IndependentScorer: options that make no sense for independent units are refused") {
+  const nn::Model model = test::random_model(networks().at("vanilla"), 3);
+  const nn::ModelAtLengths at_lengths(model, model.network().lengths);
+  EvaluationOptions options;
+  options.stride = 2;
+  CHECK_THROWS_AS(IndependentScorer(at_lengths, "ids", std::nullopt, options), ConfigError);
+  IndependentScorer scorer(at_lengths, "ids", std::nullopt, {});
+  CHECK_THROWS_AS(scorer.put(11), Error);
+}
+
+TEST_CASE("StreamScorer: the losses are the same however the ids come and are scored") {
+  const net::Network network = networks().at("two scales");
+  const std::int64_t segment = network.lengths.segment;
+  const nn::Model model = test::random_model(network, 3);
+  const nn::ModelAtLengths at_lengths(model, network.lengths);
+  constexpr std::int64_t kTokens = 61;
+  const Ids ids = random_ids(kTokens, network.vocab_size);
+  const Expected expected = read_pieces(model, network.lengths, pieces_of(ids, segment));
+  // Puts the ids up to each of `splits` at once. `waiting`: what is pending is scored then.
+  const auto check = [&](std::int64_t chunk, const Ids& splits, bool waiting) {
+    CAPTURE(chunk);
+    Scored scored(model);
+    scored.options.chunk = chunk;
+    StreamScorer scorer(at_lengths, "ids", scored.options);
+    std::int64_t put = 0;
+    for (const std::int64_t split : splits) {
+      scorer.put(ids.data() + put, split - put);
+      put = split;
+      if (!waiting) continue;
+      scorer.put_waiting();
+      // All except the last token, which is only a target, and an incomplete segment.
+      const std::int64_t segments = std::max<std::int64_t>(split - 1, 0) / segment;
+      CHECK(static_cast<std::int64_t>(scored.losses.size()) == segments * segment);
+    }
+    scorer.put(ids.data() + put, kTokens - put);
+    scorer.finish();
+    scored.evaluation = scorer.evaluation();
+    check_scored(scored, ids, expected.losses);
+  };
+  for (const std::int64_t piece : {1, 7, 64}) {
+    Ids splits;
+    for (std::int64_t split = piece; split < kTokens; split += piece) splits.push_back(split);
+    for (const std::int64_t chunk : {1, 8, 30, 1000}) check(chunk, splits, false);
+  }
+  Ids every;
+  for (std::int64_t split = 0; split <= kTokens; ++split) {
+    check(40, {split}, true);
+    every.push_back(split);
+  }
+  check(40, every, true);
 }
 
 }  // namespace ql::eval

@@ -10,7 +10,6 @@
 
 #include "base/error.h"
 #include "eval/evaluate.h"
-#include "eval/scorers.h"
 #include "eval/units.h"
 #include "unit/nn_support.h"
 #include "unit/scratch.h"
@@ -278,82 +277,6 @@ TEST_CASE("score_units: data of one document is one unit") {
   CHECK(targets == 499);
   CHECK(sweep.evaluation.targets == 499);
   CHECK(nll == doctest::Approx(sweep.evaluation.nll));
-}
-
-TEST_CASE("StreamScorer: a scorer gives the same losses however the ids come") {
-  const net::Network network = test::tiny_ql();
-  net::Network sized = network;
-  sized.vocab_size = 23;
-  const nn::Model model = test::random_model(sized, 3, at::kDouble);
-  const nn::ModelAtLengths at_lengths(model, sized.lengths);
-  const at::Tensor ids = test::random_tokens(1, 101, 23, 5);
-  const auto losses = [&](std::int64_t chunk, std::int64_t piece) {
-    std::vector<double> all(101);
-    EvaluationOptions options;
-    options.chunk = chunk;
-    options.sink = [&](std::int64_t position, const double* values, std::int64_t count) {
-      std::copy_n(values, count, all.begin() + position);
-    };
-    StreamScorer scorer(at_lengths, "ids", options);
-    for (std::int64_t begin = 0; begin < 101; begin += piece) {
-      scorer.put(ids.data_ptr<std::int64_t>() + begin, std::min(piece, 101 - begin));
-    }
-    scorer.finish();
-    return all;
-  };
-  const std::vector<double> expected = losses(1000, 101);
-  for (const std::int64_t chunk : {1, 8, 30}) {
-    for (const std::int64_t piece : {1, 7, 64}) {
-      const std::vector<double> found = losses(chunk, piece);
-      for (std::size_t i = 0; i < found.size(); ++i) {
-        CHECK(std::abs(found[i] - expected[i]) < 1e-10);
-      }
-    }
-  }
-}
-
-TEST_CASE("StreamScorer: pending targets can be scored at any place, with the same losses") {
-  const nn::Model model = test::random_model(words_network(), 3, at::kDouble);
-  const net::Lengths lengths = model.network().lengths;
-  const nn::ModelAtLengths at_lengths(model, lengths);
-  constexpr std::int64_t kTokens = 61;
-  const at::Tensor ids = test::random_tokens(1, kTokens, 23, 5);
-  // Scores the pending targets after the numbers of tokens in `splits`.
-  const auto losses = [&](const std::vector<std::int64_t>& splits) {
-    std::vector<double> all;
-    EvaluationOptions options;
-    options.chunk = 40;
-    options.sink = [&](std::int64_t position, const double* values, std::int64_t count) {
-      CHECK(position == static_cast<std::int64_t>(all.size()) + 1);
-      all.insert(all.end(), values, values + count);
-    };
-    StreamScorer scorer(at_lengths, "ids", options);
-    std::int64_t put = 0;
-    for (const std::int64_t split : splits) {
-      scorer.put(ids.data_ptr<std::int64_t>() + put, split - put);
-      put = split;
-      scorer.put_waiting();
-      // All except the last token, which is only a target, and an incomplete segment.
-      const std::int64_t segments = std::max<std::int64_t>(split - 1, 0) / lengths.segment;
-      CHECK(static_cast<std::int64_t>(all.size()) == segments * lengths.segment);
-    }
-    scorer.put(ids.data_ptr<std::int64_t>() + put, kTokens - put);
-    scorer.finish();
-    return all;
-  };
-  const std::vector<double> expected = losses({});
-  REQUIRE(expected.size() == kTokens - 1);
-  const auto check = [&](const std::vector<std::int64_t>& splits) {
-    const std::vector<double> found = losses(splits);
-    REQUIRE(found.size() == expected.size());
-    for (std::size_t i = 0; i < found.size(); ++i) CHECK(std::abs(found[i] - expected[i]) < 1e-10);
-  };
-  std::vector<std::int64_t> every;
-  for (std::int64_t split = 0; split <= kTokens; ++split) {
-    check({split});
-    every.push_back(split);
-  }
-  check(every);
 }
 
 }  // namespace ql::eval
