@@ -1,22 +1,17 @@
-// Damages files as in transport: bits flip, ends are lost, blocks are lost, doubled, exchanged or
-// overwritten. No reader may accept a damaged file as a good one.
+// All damage to files that the tests do, as in transport: bits flip, ends are lost, blocks are
+// lost, doubled, exchanged or overwritten. No reader may accept a damaged file as a good one.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <random>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace ql::test {
-
-// Returns how often a test damages each file: `ordinary` times, or QL_DAMAGE_ROUNDS times if that
-// is set.
-inline int damage_rounds(int ordinary) {
-  const char* rounds = std::getenv("QL_DAMAGE_ROUNDS");
-  return rounds == nullptr ? ordinary : std::atoi(rounds);
-}
 
 // The same seed does the same damage, on every machine.
 class Damage {
@@ -70,5 +65,62 @@ class Damage {
 
   std::mt19937_64 random_;
 };
+
+struct Damaged {
+  std::string what;  // was done, for CAPTURE
+  std::string bytes;
+};
+
+// A range of `rounds` random damages to a text, or as many as QL_DAMAGE_ROUNDS says if that is set.
+// Each is made when a loop comes to it.
+class Damages {
+ public:
+  Damages(std::string good, int rounds)
+      : good_(std::move(good)), rounds_(rounds), damage_(static_cast<unsigned>(good_.size())) {
+    if (const char* chosen = std::getenv("QL_DAMAGE_ROUNDS")) rounds_ = std::atoi(chosen);
+  }
+  struct Iterator {
+    Damages* all;
+    int round;
+    Damaged operator*() const {
+      return {"damage " + std::to_string(round), all->damage_(all->good_)};
+    }
+    Iterator& operator++() {
+      ++round;
+      return *this;
+    }
+    bool operator!=(const Iterator& other) const { return round != other.round; }
+  };
+  Iterator begin() { return {this, 0}; }
+  Iterator end() { return {this, rounds_}; }
+
+ private:
+  std::string good_;
+  int rounds_;
+  Damage damage_;
+};
+
+inline std::string with_flipped_bit(std::string bytes, std::size_t bit) {
+  bytes[bit / 8] = static_cast<char>(bytes[bit / 8] ^ (1 << (bit % 8)));
+  return bytes;
+}
+
+// Returns `good` with each of its first `bits` bits flipped.
+inline std::vector<Damaged> flipped_bits(const std::string& good, std::size_t bits = SIZE_MAX) {
+  std::vector<Damaged> all;
+  for (std::size_t bit = 0; bit < std::min(bits, good.size() * 8); ++bit) {
+    all.push_back({"bit " + std::to_string(bit), with_flipped_bit(good, bit)});
+  }
+  return all;
+}
+
+// Returns every beginning of `good`, the empty one first.
+inline std::vector<Damaged> cuts(const std::string& good) {
+  std::vector<Damaged> all;
+  for (std::size_t size = 0; size < good.size(); ++size) {
+    all.push_back({"cut to " + std::to_string(size), good.substr(0, size)});
+  }
+  return all;
+}
 
 }  // namespace ql::test

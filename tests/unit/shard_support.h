@@ -145,9 +145,4 @@ inline bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-inline std::string with_flipped_bit(std::string bytes, std::size_t bit) {
-  bytes[bit / 8] = static_cast<char>(bytes[bit / 8] ^ (1 << (bit % 8)));
-  return bytes;
-}
-
 }  // namespace ql::shard::test

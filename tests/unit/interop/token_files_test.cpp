@@ -11,6 +11,10 @@ namespace ql::interop {
 
 using namespace shard;
 using namespace shard::test;
+using ql::test::cuts;
+using ql::test::Damaged;
+using ql::test::Damages;
+using ql::test::flipped_bits;
 using ql::test::ScratchFolder;
 using ql::test::slurp;
 
@@ -251,8 +255,9 @@ TEST_CASE("import_tokens: llm.c: headers that do not agree with the file are ref
   CHECK(contains(with(8, 4), "expected 1032 for the 4 tokens"));
   CHECK(contains(with(8, -1), "4294967295 tokens"));
   // Every bit of the header and every length: the result is good data or an error.
-  for (std::size_t bit = 0; bit < 12 * 8; ++bit) {
-    CHECK_FALSE(verdict(with_flipped_bit(good, bit)).empty());
+  for (const auto& [what, bytes] : flipped_bits(good, 12 * 8)) {
+    CAPTURE(what);
+    CHECK_FALSE(verdict(bytes).empty());
   }
   for (std::size_t size = 0; size < good.size(); size += size < 1020 ? 17 : 1) {
     CHECK_FALSE(verdict(good.substr(0, size)).empty());
@@ -293,18 +298,17 @@ TEST_CASE("import_tokens: Megatron: an index that contradicts itself or the toke
     CHECK(contains(complaint([&] { import_megatron(text, data); }), "its header announces"));
   }
   const std::string text = good.text();
-  for (std::size_t size = 0; size < text.size(); ++size) {
-    CHECK_FALSE(complaint([&] { import_megatron(text.substr(0, size), data); }).empty());
+  for (const Damaged& cut : cuts(text)) {
+    CHECK_FALSE(complaint([&] { import_megatron(cut.bytes, data); }).empty());
   }
-  for (std::size_t size = 0; size < data.size(); ++size) {
-    CHECK_FALSE(complaint([&] { import_megatron(text, data.substr(0, size)); }).empty());
+  for (const Damaged& cut : cuts(data)) {
+    CHECK_FALSE(complaint([&] { import_megatron(text, cut.bytes); }).empty());
   }
   // One flip makes another good index: the first sequence then belongs to the second document.
   int passed = 0;
-  for (std::size_t bit = 0; bit < text.size() * 8; ++bit) {
+  for (const Damaged& flipped : flipped_bits(text)) {
     Documents read;
-    const std::string said =
-        complaint([&] { read = import_megatron(with_flipped_bit(text, bit), data); });
+    const std::string said = complaint([&] { read = import_megatron(flipped.bytes, data); });
     if (!said.empty()) continue;
     ++passed;
     CHECK(all_ids(read) == std::vector<std::int64_t>{1, 2, 3, 4, 5});
@@ -326,7 +330,6 @@ TEST_CASE(
       {Format::kMegatron, list_of(ids, 2), Index::of({1, 3, 1, 2}, {0, 1, 3, 4}).text()},
       {Format::kMegatron, list_of(ids, 8), Index::of({4, 3}, {0, 1, 2}, 5, 8).text()}};
   const ScratchFolder scratch;
-  ql::test::Damage damage(28);
   int refused = 0;
   // These files have no checksum: accepted data may have other ids, but no other error.
   const auto check = [&](const Files& files) {
@@ -341,10 +344,14 @@ TEST_CASE(
     ++refused;
   };
   for (const Files& good : all) {
-    for (int round = 0; round < ql::test::damage_rounds(300); ++round) {
-      CAPTURE(round);
-      check({good.format, damage(good.tokens), good.index});
-      if (!good.index.empty()) check({good.format, good.tokens, damage(good.index)});
+    for (const auto& [what, bytes] : Damages(good.tokens, 300)) {
+      CAPTURE(what);
+      check({good.format, bytes, good.index});
+    }
+    if (good.index.empty()) continue;
+    for (const auto& [what, bytes] : Damages(good.index, 300)) {
+      CAPTURE(what);
+      check({good.format, good.tokens, bytes});
     }
   }
   CHECK(refused > 0);

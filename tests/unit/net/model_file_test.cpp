@@ -194,10 +194,9 @@ TEST_CASE("no damage of any kind to a model.json gives a network that cannot be"
   model.network = read_with({}).network;
   model.training = model.provenance = Json::object();
   const std::string good = dump_json(model_file_to_json(model));
-  ql::test::Damage damage(26);
-  for (int round = 0; round < ql::test::damage_rounds(500); ++round) {
-    CAPTURE(round);
-    const std::filesystem::path path = scratch.write("model.json", damage(good));
+  for (const auto& [what, bytes] : ql::test::Damages(good, 500)) {
+    CAPTURE(what);
+    const std::filesystem::path path = scratch.write("model.json", bytes);
     try {
       const Network network = read_model_file(path).network;
       CHECK_NOTHROW(network.check());

@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "shard/merge.h"
 #include "shard/verify.h"
+#include "unit/damage.h"
 #include "unit/shard_support.h"
 
 namespace ql::shard {
@@ -38,7 +39,7 @@ ino_t inode(const fs::path& path) {
 }
 
 void flip_bit(const fs::path& path, std::size_t bit) {
-  overwrite(path, with_flipped_bit(slurp(path), bit));
+  overwrite(path, ql::test::with_flipped_bit(slurp(path), bit));
 }
 
 }  // namespace

@@ -10,6 +10,10 @@
 namespace ql::shard {
 
 using namespace test;
+using ql::test::cuts;
+using ql::test::Damaged;
+using ql::test::Damages;
+using ql::test::flipped_bits;
 using ql::test::ScratchFolder;
 
 namespace {
@@ -122,20 +126,20 @@ TEST_CASE("TokenStreamWriter: misuse is a programming error") {
 TEST_CASE("TokenStreamReader: every flipped bit of a stream is found") {
   const ScratchFolder scratch;
   const std::string good = stream_of({{1, 2, 3}, {4}}, header_of(20, "vocabulary"));
-  for (std::size_t bit = 0; bit < good.size() * 8; ++bit) {
-    CAPTURE(bit);
-    CHECK_THROWS_AS(read_stream(scratch, with_flipped_bit(good, bit)), FormatError);
+  for (const auto& [what, bytes] : flipped_bits(good)) {
+    CAPTURE(what);
+    CHECK_THROWS_AS(read_stream(scratch, bytes), FormatError);
   }
 }
 
 TEST_CASE("TokenStreamReader: a stream that is cut anywhere is not accepted as finished") {
   const ScratchFolder scratch;
   const std::string good = stream_of({{1, 2, 3}, {4}}, header_of(20, "vocabulary"));
-  for (std::size_t size = 0; size < good.size(); ++size) {
-    CAPTURE(size);
-    const std::string text = complaint([&] { read_stream(scratch, good.substr(0, size)); });
-    const bool reported = size == 0 ? contains(text, "the input is empty")
-                                    : contains(text, "its producer did not finish");
+  for (const Damaged& cut : cuts(good)) {
+    CAPTURE(cut.what);
+    const std::string text = complaint([&] { read_stream(scratch, cut.bytes); });
+    const bool reported = cut.bytes.empty() ? contains(text, "the input is empty")
+                                            : contains(text, "its producer did not finish");
     CHECK_MESSAGE(reported, text);
   }
   CHECK(complaint([&] { read_stream(scratch, good + "x"); }) ==
@@ -146,13 +150,12 @@ TEST_CASE("TokenStreamReader: a stream that is cut anywhere is not accepted as f
 
 TEST_CASE("TokenStreamReader: no damage to a stream goes unnoticed") {
   const ScratchFolder scratch;
-  ql::test::Damage damage(22);
   for (const std::int64_t vocabulary : {300, 70000}) {
     const Documents documents = random_documents(100, vocabulary, 3);
     const std::string good = stream_of(documents, header_of(vocabulary, "vocabulary"));
-    for (int round = 0; round < ql::test::damage_rounds(500); ++round) {
-      CAPTURE(round);
-      CHECK_THROWS_AS(read_stream(scratch, damage(good)), FormatError);
+    for (const auto& [what, bytes] : Damages(good, 500)) {
+      CAPTURE(what);
+      CHECK_THROWS_AS(read_stream(scratch, bytes), FormatError);
     }
   }
 }

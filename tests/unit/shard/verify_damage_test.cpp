@@ -8,6 +8,9 @@
 namespace ql::shard {
 
 using namespace test;
+using ql::test::cuts;
+using ql::test::Damages;
+using ql::test::flipped_bits;
 using ql::test::ScratchFolder;
 using ql::test::slurp;
 
@@ -75,9 +78,9 @@ TEST_CASE(
   for (const fs::path& file : files_of(scratch / "data")) {
     CAPTURE(file);
     const std::string good = slurp(file);
-    for (std::size_t bit = 0; bit < good.size() * 8; ++bit) {
-      CAPTURE(bit);
-      overwrite(file, with_flipped_bit(good, bit));
+    for (const auto& [what, bytes] : flipped_bits(good)) {
+      CAPTURE(what);
+      overwrite(file, bytes);
       const std::vector<std::string> found = problems(scratch / "data");
       REQUIRE_FALSE(found.empty());
       CHECK_MESSAGE(contains(found.front(), file.string()), found.front());
@@ -94,9 +97,9 @@ TEST_CASE("verify_folder: every cut, lengthened or missing file is found") {
   for (const fs::path& file : files_of(scratch / "data")) {
     CAPTURE(file);
     const std::string good = slurp(file);
-    for (std::size_t size = 0; size < good.size(); ++size) {
-      CAPTURE(size);
-      overwrite(file, good.substr(0, size));
+    for (const auto& [what, bytes] : cuts(good)) {
+      CAPTURE(what);
+      overwrite(file, bytes);
       REQUIRE_FALSE(problems(scratch / "data").empty());
       check_never_wrong(scratch / "data");
     }
@@ -115,13 +118,12 @@ TEST_CASE("verify_folder: every cut, lengthened or missing file is found") {
 TEST_CASE("verify_folder: no damage to a packed folder goes unnoticed or gives wrong data") {
   const ScratchFolder scratch;
   pack_small(scratch / "data");
-  ql::test::Damage damage(21);
   for (const fs::path& file : files_of(scratch / "data")) {
     CAPTURE(file);
     const std::string good = slurp(file);
-    for (int round = 0; round < ql::test::damage_rounds(100); ++round) {
-      CAPTURE(round);
-      overwrite(file, damage(good));
+    for (const auto& [what, bytes] : Damages(good, 100)) {
+      CAPTURE(what);
+      overwrite(file, bytes);
       REQUIRE_FALSE(problems(scratch / "data").empty());
       check_never_wrong(scratch / "data");
     }

@@ -11,6 +11,7 @@
 #include "base/bytes.h"
 #include "text/vocabulary.h"
 #include "text/vocabulary_builder.h"
+#include "unit/damage.h"
 #include "unit/text_support.h"
 
 namespace ql::text {
@@ -374,16 +375,41 @@ TEST_CASE("parse_vocabulary: characters and bytes are checked, too") {
 TEST_CASE("parse_vocabulary: no flipped byte and no cut gives another vocabulary") {
   const Vocabulary made = build("a b a\n").vocabulary;
   const std::string text = made.to_text(Json::object());
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    for (int bit = 0; bit < 8; ++bit) {
-      std::string damaged = text;
-      damaged[i] = static_cast<char>(damaged[i] ^ (1 << bit));
-      std::string hash = made.hash();
-      complaint([&] { hash = parse_vocabulary(damaged, "v.json").hash(); });
-      REQUIRE(hash == made.hash());
+  for (const test::Damaged& flipped : test::flipped_bits(text)) {
+    std::string hash = made.hash();
+    complaint([&] { hash = parse_vocabulary(flipped.bytes, "v.json").hash(); });
+    REQUIRE(hash == made.hash());
+  }
+  for (const test::Damaged& cut : test::cuts(text.substr(0, text.size() - 1))) {
+    REQUIRE(complaint([&] { parse_vocabulary(cut.bytes, "v.json"); }) != "");
+  }
+}
+
+// The hash covers the meaning of ids. Counts and line style only describe the text.
+TEST_CASE("parse_vocabulary: no damage gives ids another meaning") {
+  std::string text;
+  for (int i = 0; i < 300; ++i) {
+    text += i % 7 == 0 ? "walked\n" : i % 2 == 0 ? "talker " : "walking ";
+  }
+  for (const TokenType type :
+       {TokenType::kWord, TokenType::kChar, TokenType::kByte, TokenType::kSentencePiece}) {
+    CAPTURE(to_text(type));
+    VocabularyRules rules;
+    rules.type = type;
+    if (type == TokenType::kSentencePiece) {
+      rules.max_size = 30;
+      rules.unk = Presence::kAlways;
     }
-    if (i + 1 < text.size()) {
-      REQUIRE(complaint([&] { parse_vocabulary(text.substr(0, i), "v.json"); }) != "");
+    const std::string good = build(text, rules).vocabulary.to_text(Json::object());
+    const Vocabulary made = parse_vocabulary(good, "v.json");
+    for (const auto& [what, bytes] : test::Damages(good, 300)) {
+      CAPTURE(what);
+      complaint([&, &damaged = bytes] {
+        const Vocabulary read = parse_vocabulary(damaged, "v.json");
+        CHECK(read.hash() == made.hash());
+        CHECK(read.info() == made.info());
+        for (TokenId id = 0; id < made.size(); ++id) CHECK(read.token(id) == made.token(id));
+      });
     }
   }
 }

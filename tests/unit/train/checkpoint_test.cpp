@@ -91,15 +91,14 @@ TEST_CASE("read_checkpoint: restores everything") {
 TEST_CASE("verify_checkpoint: every damaged file is refused") {
   const Trained trained(test::tiny_xl());
   CpuTrainer learner(trained.network, trained.config);
-  test::Damage damage(23);
   for (const char* name : {"model.json", "model.safetensors", "optimizer.safetensors",
                            "memory.safetensors", "vocabulary.json", "state.json"}) {
     CAPTURE(std::string(name));
     const fs::path path = trained.folder() / name;
     const std::string whole = test::slurp(path);
-    for (int round = 0; round < test::damage_rounds(60); ++round) {
-      CAPTURE(round);
-      test::spill(path, damage(whole));
+    for (const auto& [what, bytes] : test::Damages(whole, 60)) {
+      CAPTURE(what);
+      test::spill(path, bytes);
       const std::string text = refusal(trained.folder(), learner);
       // Another spelling of the same values in state.json is not damage.
       const bool same =
@@ -152,14 +151,13 @@ TEST_CASE(
     "load_model: damage of any kind never gives evaluation another network or other weights") {
   const Trained trained(test::tiny_xl());
   const nn::Model good = weights::load_model(trained.folder());
-  test::Damage damage(24);
   for (const char* name : {"model.json", "model.safetensors", "state.json"}) {
     CAPTURE(std::string(name));
     const fs::path path = trained.folder() / name;
     const std::string whole = test::slurp(path);
-    for (int round = 0; round < test::damage_rounds(40); ++round) {
-      CAPTURE(round);
-      test::spill(path, damage(whole));
+    for (const auto& [what, bytes] : test::Damages(whole, 40)) {
+      CAPTURE(what);
+      test::spill(path, bytes);
       try {
         const nn::Model loaded = weights::load_model(trained.folder());
         REQUIRE(loaded.parameters().size() == good.parameters().size());

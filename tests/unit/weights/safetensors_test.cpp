@@ -188,9 +188,9 @@ TEST_CASE("read_safetensors: a file cut at any length is refused") {
   const test::ScratchFolder folder;
   write_safetensors(folder / "all", tensors_of_all_types(), {{"a", "b"}});
   const std::string bytes = test::slurp(folder / "all");
-  for (std::size_t size = 0; size < bytes.size(); ++size) {
-    CAPTURE(size);
-    CHECK_THROWS_AS(read(bytes.substr(0, size)), FormatError);
+  for (const test::Damaged& cut : test::cuts(bytes)) {
+    CAPTURE(cut.what);
+    CHECK_THROWS_AS(read(cut.bytes), FormatError);
   }
 }
 
@@ -200,10 +200,8 @@ TEST_CASE("read_safetensors: damage of any kind never makes it return more than 
   const test::ScratchFolder folder;
   write_safetensors(folder / "all", tensors_of_all_types(), {{"a", "b"}});
   const std::string bytes = test::slurp(folder / "all");
-  test::Damage damage(25);
-  for (int round = 0; round < test::damage_rounds(500); ++round) {
-    CAPTURE(round);
-    const std::string damaged = damage(bytes);
+  for (const auto& [what, damaged] : test::Damages(bytes, 500)) {
+    CAPTURE(what);
     try {
       std::size_t held = 0;
       for (const nn::NamedTensor& tensor : read(damaged).tensors) held += tensor.tensor.nbytes();
@@ -247,8 +245,7 @@ TEST_CASE("read_safetensors: a flipped bit in the header is refused or harmless"
   std::size_t refused = 0;
   for (std::size_t i = 0; i < header; ++i) {
     for (std::size_t bit = i < 8 ? 0 : i % 8; bit < 8; bit += i < 8 ? 1 : 8) {
-      std::string damaged = bytes;
-      damaged[i] = static_cast<char>(damaged[i] ^ (1 << bit));
+      const std::string damaged = test::with_flipped_bit(bytes, 8 * i + bit);
       std::size_t found = tensors;
       try {
         // A changed name, metadata or equally wide dtype is still a valid file.
