@@ -48,11 +48,6 @@ QL_VECTOR_KERNEL(update)
 
 }  // namespace
 
-AdamOptions adam_options(const TrainingConfig& config) {
-  return {config.adam_beta1, config.adam_beta2, config.adam_epsilon, config.weight_decay,
-          config.weight_decay_on};
-}
-
 bool decays(const std::string& name, DecayOn on) {
   if (on == DecayOn::kAll) return true;
   const auto has = [&name](const char* part) { return name.find(part) != std::string::npos; };

@@ -23,21 +23,9 @@ inline std::int64_t block_count(std::int64_t elements) { return (elements + kBlo
 // Adam (Kingma and Ba, 2015) with bias correction and clipping by the norm of the complete gradient
 // (train/gradients.h), in one pass over weights, gradient and moments.
 
-struct AdamOptions {
-  double beta1 = 0.9;
-  double beta2 = 0.999;
-  double epsilon = 1e-8;
-  // Decoupled (Loshchilov and Hutter, 2019): a step subtracts learning_rate * weight_decay of a
-  // weight from it, in addition to Adam's update.
-  double weight_decay = 0;
-  DecayOn decay_on = DecayOn::kMatrices;
-};
-
 // Returns true if weight decay acts on the parameter of this name (nn/parameters.h). With kMatrices
 // it does not act on biases, norms and embeddings, including the learned ones of distances.
 bool decays(const std::string& name, DecayOn on);
-
-AdamOptions adam_options(const TrainingConfig& config);
 
 class Adam {
  public:

@@ -32,6 +32,16 @@ enum class DecayOn { kMatrices, kAll };
 
 constexpr auto names_of(DecayOn) { return std::array{"matrices", "all"}; }
 
+struct AdamOptions {
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
+  // Decoupled (Loshchilov and Hutter, 2019): a step subtracts learning_rate * weight_decay of a
+  // weight from it, in addition to Adam's update.
+  double weight_decay = 0;
+  DecayOn decay_on = DecayOn::kMatrices;
+};
+
 struct TrainingConfig {
   std::int64_t batch = 0;    // rows: streams that are read side by side
   std::int64_t steps = 0;    // of the complete training: the length of the schedule
@@ -43,11 +53,7 @@ struct TrainingConfig {
   Schedule schedule = Schedule::kCosine;
   double decay_fraction = 0.2;  // of a constant schedule: the fraction at its end in which it falls
   double clip = 0;              // largest norm of the complete gradient; 0: no clipping
-  double adam_beta1 = 0.9;
-  double adam_beta2 = 0.999;
-  double adam_epsilon = 1e-8;
-  double weight_decay = 0;
-  DecayOn weight_decay_on = DecayOn::kMatrices;
+  AdamOptions adam;
   std::int64_t eval_interval = 1000;        // steps between validations
   std::int64_t checkpoint_interval = 1000;  // steps between checkpoints
   double checkpoint_minutes = 0;            // or this long after the last one; 0: by steps only
@@ -103,11 +109,11 @@ constexpr auto keys_of(const TrainingConfig&) {
     row("schedule", config.schedule, {}, kMayChange);
     row("decay_fraction", config.decay_fraction, {0, 1}, kMayChange);
     row("clip", config.clip, from_zero("0 (no clipping) or more"), kMayChange);
-    row("adam_beta1", config.adam_beta1, kBelowOne);
-    row("adam_beta2", config.adam_beta2, kBelowOne);
-    row("adam_epsilon", config.adam_epsilon, kNormalFloat);
-    row("weight_decay", config.weight_decay, {0}, kMayChange);
-    row("weight_decay_on", config.weight_decay_on, {}, kMayChange);
+    row("adam_beta1", config.adam.beta1, kBelowOne);
+    row("adam_beta2", config.adam.beta2, kBelowOne);
+    row("adam_epsilon", config.adam.epsilon, kNormalFloat);
+    row("weight_decay", config.adam.weight_decay, {0}, kMayChange);
+    row("weight_decay_on", config.adam.decay_on, {}, kMayChange);
     row("eval_interval", config.eval_interval, {1}, kMayChange);
     row("checkpoint_interval", config.checkpoint_interval, {1}, kMayChange);
     row("checkpoint_minutes", config.checkpoint_minutes, from_zero("0 (by steps alone) or more"),

@@ -147,7 +147,7 @@ DeviceStep::DeviceStep(nn::Model& model, const TrainingConfig& config, machine::
       group_(group),
       rows_(group != nullptr ? group->share_of(config.batch) : machine::RowRange{0, config.batch}),
       at_lengths_(model, model.network().lengths),
-      adam_(model.parameters(), adam_options(config)),
+      adam_(model.parameters(), config.adam),
       memory_(at_lengths_.start_memory(rows_.count)),
       input_(rows_.count, at_lengths_.geometry().lengths.segment, scales(),
              at::TensorOptions().device(model.options().device())),

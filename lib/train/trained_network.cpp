@@ -49,7 +49,7 @@ CpuTrainer::CpuTrainer(const net::Network& network, const TrainingConfig& config
     : config_(config),
       model_(network, at::TensorOptions().dtype(at::kFloat)),
       at_lengths_(model_, network.lengths),
-      adam_(model_.parameters(), adam_options(config)),
+      adam_(model_.parameters(), config.adam),
       group_(group),
       rows_(group != nullptr ? group->share_of(config.batch) : machine::RowRange{0, config.batch}),
       slices_(split_rows(rows_.count, config.slices, config.passes)) {

@@ -24,9 +24,9 @@ TrainingConfig parse(const std::string& text) {
 TEST_CASE("TrainingConfig: survives its JSON") {
   TrainingConfig config = test::tiny_config();
   config.minutes = 1.5;
-  config.adam_beta1 = 0.8;
-  config.adam_beta2 = 0.95;
-  config.adam_epsilon = 1e-6;
+  config.adam.beta1 = 0.8;
+  config.adam.beta2 = 0.95;
+  config.adam.epsilon = 1e-6;
   config.eval_memory = 0;
   config.half_loss = true;
   config.precision = machine::Precision::kBfloat16;
@@ -38,8 +38,8 @@ TEST_CASE("TrainingConfig: survives its JSON") {
   config.warmup_steps = 0.05;
   config.schedule = Schedule::kInverseSquareRoot;
   config.decay_fraction = 0.5;
-  config.weight_decay = 0.01;
-  config.weight_decay_on = DecayOn::kAll;
+  config.adam.weight_decay = 0.01;
+  config.adam.decay_on = DecayOn::kAll;
   const Json json = training_to_json(config);
   const TrainingConfig again = training_from_json(JsonObject(json, "test"));
   CHECK(training_to_json(again) == json);
@@ -54,11 +54,11 @@ TEST_CASE("TrainingConfig: survives its JSON") {
   CHECK(again.warmup_steps == 0.05);
   CHECK(again.schedule == Schedule::kInverseSquareRoot);
   CHECK(again.decay_fraction == 0.5);
-  CHECK(again.weight_decay == 0.01);
-  CHECK(again.weight_decay_on == DecayOn::kAll);
+  CHECK(again.adam.weight_decay == 0.01);
+  CHECK(again.adam.decay_on == DecayOn::kAll);
   CHECK(training_to_json(test::tiny_config())["warmup_steps"].dump() == "4");
   CHECK_FALSE(again.eval_segment.has_value());
-  CHECK(again.adam_beta2 == 0.95);
+  CHECK(again.adam.beta2 == 0.95);
 }
 
 TEST_CASE("training_keys: every key is known to the presets") {
@@ -110,7 +110,7 @@ TEST_CASE("ql-checkpoint(5): describes every key of network and training, and it
 
 TEST_CASE("training_from_json: defaults, and keys without one") {
   const TrainingConfig config = parse(R"({"batch": 2, "steps": 3, "learning_rate": 0.1})");
-  CHECK(config.adam_beta1 == 0.9);
+  CHECK(config.adam.beta1 == 0.9);
   CHECK(config.clip == 0);
   CHECK(config.checkpoint_minutes == 0);
   CHECK(config.keep_last == 1);

@@ -86,7 +86,7 @@ TrainingConfig shared_config() {
   config.batch = 5;  // not divisible
   config.clip = 0.25;
   // With less, Adam makes a full step of a gradient that is nothing but rounding.
-  config.adam_epsilon = 1e-4;
+  config.adam.epsilon = 1e-4;
   return config;
 }
 

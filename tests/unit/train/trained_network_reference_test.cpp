@@ -91,7 +91,7 @@ class SlowTraining {
                         std::min(1.0, static_cast<double>(steps_ + 1) / config_.warmup_steps);
     ++steps_;
     const auto n = static_cast<double>(steps_);
-    const double beta1 = config_.adam_beta1, beta2 = config_.adam_beta2;
+    const double beta1 = config_.adam.beta1, beta2 = config_.adam.beta2;
     for (auto& [name, tensor] : weights_) {
       const at::Tensor gradient = tensor.grad() * scale;
       at::Tensor &first = first_[name], &second = second_[name];
@@ -101,9 +101,9 @@ class SlowTraining {
       const at::Tensor spread = (second / (1 - std::pow(beta2, n))).sqrt();
       const bool bias = name.find("bias") != std::string::npos;
       const bool matrix = tensor.dim() == 2 && !bias && name != "word_emb.emb_layers.0.weight";
-      const bool decays = matrix || config_.weight_decay_on == DecayOn::kAll;
-      tensor.mul_(1 - (decays ? rate * config_.weight_decay : 0));
-      tensor.sub_(rate * mean / (spread + config_.adam_epsilon));
+      const bool decays = matrix || config_.adam.decay_on == DecayOn::kAll;
+      tensor.mul_(1 - (decays ? rate * config_.adam.weight_decay : 0));
+      tensor.sub_(rate * mean / (spread + config_.adam.epsilon));
       tensor.mutable_grad() = at::Tensor();
     }
   }
@@ -228,18 +228,18 @@ TEST_CASE("train: weight decay and every schedule equal the second implementatio
       Comparison comparison(test::tiny_ql());
       comparison.config.schedule = value_named<Schedule>(schedule, "test");
       comparison.config.decay_fraction = 0.6;
-      comparison.config.weight_decay = 2;
-      comparison.config.weight_decay_on = decay_on;
+      comparison.config.adam.weight_decay = 2;
+      comparison.config.adam.decay_on = decay_on;
       comparison.train("init", "", 1);
       const std::vector<double> losses = comparison.logged(9);
       REQUIRE(losses.size() == kSteps);
       CHECK(largest_relative_difference(losses, comparison.expected(true)) < 1e-4);
       // The comparison notices these mistakes.
       const TrainingConfig right = comparison.config;
-      comparison.config.weight_decay = 1.9;
+      comparison.config.adam.weight_decay = 1.9;
       CHECK(largest_relative_difference(losses, comparison.expected(true)) > 2e-4);
       comparison.config = right;
-      comparison.config.weight_decay_on =
+      comparison.config.adam.decay_on =
           decay_on == DecayOn::kAll ? DecayOn::kMatrices : DecayOn::kAll;
       CHECK(largest_relative_difference(losses, comparison.expected(true)) > 2e-4);
       comparison.config = right;

@@ -139,7 +139,7 @@ TEST_CASE("step_loss: half of the loss trains on the newer half of every segment
     const std::vector<nn::NamedTensor> moments = learner.adam().moments();
     for (std::size_t i = 0; i < gradients.size(); ++i) {
       CAPTURE(moments[i].name);
-      const at::Tensor found = moments[i].tensor / (1 - config.adam_beta1);
+      const at::Tensor found = moments[i].tensor / (1 - config.adam.beta1);
       CHECK(at::allclose(found, gradients[i], 1e-4, 1e-7));
     }
   }

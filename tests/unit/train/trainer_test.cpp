@@ -255,7 +255,7 @@ TEST_CASE("train: a resume refuses settings that would make another training") {
   const TrainingTask same = place.task;
   place.task.network.init_std = 0.2;
   place.task.config.seed = 6;
-  place.task.config.adam_beta1 = 0.8;
+  place.task.config.adam.beta1 = 0.8;
   const std::string said = place.refusal();
   CHECK(contains(said, "init_std was "));
   CHECK(contains(said, "seed was 5 and is 6"));
