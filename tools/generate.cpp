@@ -150,10 +150,9 @@ class NamedTokens {
     const std::string unescaped_name = unescaped(named).value_or(named);
     // A vocabulary of bytes names a byte by its number, and a vocabulary of pieces by the byte
     // itself.
-    const std::string byte =
-        unescaped_name.size() == 1
-            ? fmt::format("<0x{:02X}>", static_cast<unsigned char>(unescaped_name[0]))
-            : named;
+    const std::string byte = unescaped_name.size() == 1
+                                 ? byte_token(static_cast<unsigned char>(unescaped_name[0]))
+                                 : named;
     for (const std::string& text : {unescaped_name, named, byte}) {
       const auto found = std::find(texts_.begin(), texts_.end(), text);
       if (found != texts_.end()) return static_cast<shard::TokenId>(found - texts_.begin());

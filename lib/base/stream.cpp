@@ -187,12 +187,13 @@ void OutputStream::close() {
   if (copy < 0 || !copy.close()) throw SystemError("standard output", "close", errno);
 }
 
-DataOutput::DataOutput(const std::string& path, bool binary) {
+DataOutput::DataOutput(const std::string& path, bool binary, const std::string& option) {
   if (path == "-") {
     stream_.emplace(binary);
   } else {
     // No file can appear under that name, but standard output may lead there.
-    file_.emplace(path, path == "/dev/stdout" ? "use -o -" : fmt::format("use -o - >{}", path));
+    file_.emplace(path, path == "/dev/stdout" ? fmt::format("use {} -", option)
+                                              : fmt::format("use {} - >{}", option, path));
   }
 }
 

@@ -67,14 +67,14 @@ class OutputStream {
   std::string buffer_;
 };
 
-// Writes the data of a tool to standard output, or to a file that -o names.
+// Writes the data of a tool to standard output, or to a file that an option names.
 
 class DataOutput {
  public:
   // "-" is standard output, which must not be a terminal when the data are `binary` (see
   // OutputStream). Any other file appears under its name when close() returns, and not at all
-  // without close().
-  DataOutput(const std::string& path, bool binary);
+  // without close(). `option` named the path.
+  DataOutput(const std::string& path, bool binary, const std::string& option = "-o");
   void write(const void* data, std::size_t size);
   void write(std::string_view text) { write(text.data(), text.size()); }
   // Passes the written data on to the reader of standard output. Does nothing for a file, which has

@@ -100,6 +100,25 @@ std::optional<std::string> unescaped(std::string_view text) {
   return result;
 }
 
+std::string byte_token(unsigned char byte) { return fmt::format("<0x{:02X}>", byte); }
+
+std::optional<unsigned char> parse_byte_token(std::string_view token) {
+  if (token.size() != 6 || token.substr(0, 3) != "<0x" || token[5] != '>') return std::nullopt;
+  const std::optional<std::string> byte = unescaped(fmt::format("\\x{}", token.substr(3, 2)));
+  if (!byte) return std::nullopt;
+  return static_cast<unsigned char>(byte->front());
+}
+
+std::string replaced(std::string_view text, std::string_view pattern, std::string_view by) {
+  std::string result;
+  std::size_t begin = 0;
+  for (std::size_t at; (at = text.find(pattern, begin)) != std::string_view::npos;
+       begin = at + pattern.size()) {
+    result.append(text.substr(begin, at - begin)).append(by);
+  }
+  return result.append(text.substr(begin));
+}
+
 namespace {
 
 const std::uint8_t* bytes_of(std::string_view text) {

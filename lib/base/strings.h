@@ -42,6 +42,14 @@ std::string escaped(std::string_view text, Among among = Among::kWords);
 // backslash begins no known escape.
 std::optional<std::string> unescaped(std::string_view text);
 
+// Return "<0x41>" for 0x41, and 0x41 for "<0x41>" (nothing for any other text): the names that
+// vocabularies have for bytes.
+std::string byte_token(unsigned char byte);
+std::optional<unsigned char> parse_byte_token(std::string_view token);
+
+// Replaces every `pattern` in the text.
+std::string replaced(std::string_view text, std::string_view pattern, std::string_view by);
+
 // UTF-8 as the Unicode standard defines it (chapter 3, table 3-7): no overlong forms, no
 // surrogates, nothing above U+10FFFF.
 

@@ -98,32 +98,18 @@ std::string shown_piece(const std::string& piece) {
     length = point.length;
     if (point.valid) text += bytes.substr(i, length);
     for (std::size_t k = i; !point.valid && k < i + length; ++k) {
-      text += fmt::format("<0x{:02X}>", static_cast<unsigned char>(bytes[k]));
+      text += byte_token(static_cast<unsigned char>(bytes[k]));
     }
   }
   return text;
-}
-
-// Returns the byte that a token like <0x0A> stands for.
-std::optional<char> byte_of(const std::string& token) {
-  static const std::string kDigits = "0123456789ABCDEF";
-  if (token.size() != 6 || token.rfind("<0x", 0) != 0 || token[5] != '>') return std::nullopt;
-  const std::size_t high = kDigits.find(token[3]), low = kDigits.find(token[4]);
-  if (high == std::string::npos || low == std::string::npos) return std::nullopt;
-  return static_cast<char>(high * 16 + low);
 }
 
 // Returns the bytes of a token. ql-vocabulary(5) has the notation of tokens of each type.
 std::string bytes_of(const std::string& token, const std::string& type) {
   if (type == "piece") return unescaped(token).value_or(token);
   if (type != "byte" && type != "sentencepiece") return token;
-  if (const std::optional<char> byte = byte_of(token)) return {*byte};
-  const std::string mark = "\xE2\x96\x81";  // U+2581
-  std::string bytes = token;
-  for (std::size_t at = 0; (at = bytes.find(mark, at)) != std::string::npos; ++at) {
-    bytes.replace(at, mark.size(), " ");
-  }
-  return bytes;
+  if (const auto byte = parse_byte_token(token)) return {static_cast<char>(*byte)};
+  return replaced(token, "\xE2\x96\x81", " ");  // U+2581
 }
 
 template <typename TextOf>

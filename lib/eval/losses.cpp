@@ -128,13 +128,7 @@ constexpr std::size_t kLossesPerWrite = 65536;
 }  // namespace
 
 LossFile::LossFile(const std::string& path, std::int64_t targets)
-    : losses_(static_cast<std::size_t>(targets)) {
-  if (path == "-") {
-    output_ = std::make_unique<OutputStream>(/*binary=*/true);
-  } else {
-    file_ = std::make_unique<AtomicFile>(path);
-  }
-}
+    : output_(path, /*binary=*/true, "--per-token"), losses_(static_cast<std::size_t>(targets)) {}
 
 void LossFile::put(std::int64_t position, const double* losses, std::int64_t count) {
   const auto targets = static_cast<std::int64_t>(losses_.size());
@@ -155,17 +149,9 @@ void LossFile::commit() {
       std::memcpy(&bits, &losses_[i], sizeof bits);
       append_little_endian(bytes, bits);
     }
-    if (file_) {
-      file_->write(bytes);
-    } else {
-      output_->write(bytes);
-    }
+    output_.write(bytes);
   }
-  if (file_) {
-    file_->commit();
-  } else {
-    output_->close();
-  }
+  output_.close();
 }
 
 }  // namespace ql::eval

@@ -4,11 +4,9 @@
 #include <ATen/ATen.h>
 
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <vector>
 
-#include "base/atomic_file.h"
 #include "base/stream.h"
 #include "eval/evaluate.h"
 #include "nn/model.h"
@@ -57,8 +55,7 @@ class LossFile {
   void commit();
 
  private:
-  std::unique_ptr<AtomicFile> file_;
-  std::unique_ptr<OutputStream> output_;
+  DataOutput output_;
   std::vector<float> losses_;
 };
 

@@ -7,8 +7,6 @@
 #include <set>
 #include <tuple>
 
-#include "base/error.h"
-
 namespace ql::net {
 
 namespace {
@@ -336,6 +334,20 @@ Origin origin_of(const Stage& stage, std::int64_t index) {
 std::int64_t first_token(const Stage& stage, const Origin& state) {
   const std::int64_t stride = stage.new_states * stage.stride;
   return stride * (1 - state.steps_back) - (stage.segment - state.index) * stage.stride;
+}
+
+void find_conflicts(const Network& network, const Lengths& lengths, const std::string& where,
+                    Conflicts& conflicts) {
+  try {
+    network.check_layers();
+  } catch (const ConfigError&) {
+    return;
+  }
+  try {
+    make_geometry(network, lengths);
+  } catch (const ConfigError& error) {
+    conflicts.add(where, error.what());
+  }
 }
 
 }  // namespace ql::net

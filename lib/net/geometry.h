@@ -3,8 +3,10 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "net/network.h"
 
 namespace ql::net {
@@ -82,6 +84,9 @@ struct Geometry {
 // The network must have passed check_layers(). Throws ConfigError that names the broken rule and
 // the nearest valid lengths.
 Geometry make_geometry(const Network& network, const Lengths& lengths);
+// Adds a conflict if the lengths do not fit. No lengths fit layers that are in conflict themselves.
+void find_conflicts(const Network& network, const Lengths& lengths, const std::string& where,
+                    Conflicts& conflicts);
 
 // Returns the valid lengths nearest to `lengths`. The first element replaces every length that
 // breaks a rule by the nearest lower valid one, the second by the nearest higher one, if they

@@ -22,25 +22,10 @@ constexpr const char* kFromData = "auto";
 void find_conflicts_with_lengths(const Network& network, const std::string& where,
                                  Conflicts& conflicts) {
   find_conflicts(network, where, conflicts);
-  try {
-    network.check_layers();
-  } catch (const ConfigError&) {
-    return;  // reported above: no lengths fit such layers
-  }
-  try {
-    make_geometry(network, network.lengths);
-  } catch (const ConfigError& error) {
-    conflicts.add(where, error.what());
-  }
+  find_conflicts(network, network.lengths, where, conflicts);
 }
 
 }  // namespace
-
-void check_with_lengths(const Network& network, const std::string& where) {
-  Conflicts conflicts;
-  find_conflicts_with_lengths(network, where, conflicts);
-  conflicts.raise();
-}
 
 std::vector<std::string> network_keys() { return key_names<Network>(); }
 
@@ -133,7 +118,9 @@ Network network_from_public_config(const JsonObject& json) {
   network.tie_projs.assign(network.cutoffs.size() + 1, share);
   network.tie_projs.front() = false;
   read("tie_projs", network.tie_projs);
-  check_with_lengths(network, json.where());
+  Conflicts conflicts;
+  find_conflicts_with_lengths(network, json.where(), conflicts);
+  conflicts.raise();
   return network;
 }
 
@@ -158,8 +145,8 @@ ModelFile read_public(const std::filesystem::path& file) {
   return model;
 }
 
-}  // namespace
-
+// Returns the name of a file with published weights that must be converted first (PyTorch's, or an
+// index of several files), or "" if the folder has none.
 std::string unconverted_weights(const std::filesystem::path& folder) {
   std::error_code unknown;
   for (const char* name :
@@ -169,17 +156,8 @@ std::string unconverted_weights(const std::filesystem::path& folder) {
   return "";
 }
 
-void require_weights(const std::filesystem::path& folder, const std::string& name) {
-  if (std::filesystem::exists(folder / "model.safetensors")) return;
-  const std::string found = unconverted_weights(folder);
-  throw Error(name,
-              found.empty() ? "the checkpoint has no weights (model.safetensors)"
-                            : fmt::format("the weights are those of {}, and model.safetensors is "
-                                          "expected",
-                                          found),
-              found.empty() ? "give a folder that qltrain wrote, such as RUN/best" : kConversion);
-}
-
+// Returns the model.json of a checkpoint folder, and any other path unchanged. Throws Error for a
+// folder without one, and says where the run's checkpoints are.
 std::filesystem::path model_file_of(const std::filesystem::path& path) {
   std::error_code unknown;  // read_json has a better error for an unreachable path
   if (!std::filesystem::is_directory(path, unknown)) return path;
@@ -194,6 +172,19 @@ std::filesystem::path model_file_of(const std::filesystem::path& path) {
   throw Error(path.string(), "no checkpoint is there: model.json is missing",
               run ? fmt::format("give the best one of this run: {}", (path / "best").string())
                   : "give RUN/best or RUN/last of qltrain -o RUN");
+}
+
+}  // namespace
+
+void require_weights(const std::filesystem::path& folder, const std::string& name) {
+  if (std::filesystem::exists(folder / "model.safetensors")) return;
+  const std::string found = unconverted_weights(folder);
+  throw Error(name,
+              found.empty() ? "the checkpoint has no weights (model.safetensors)"
+                            : fmt::format("the weights are those of {}, and model.safetensors is "
+                                          "expected",
+                                          found),
+              found.empty() ? "give a folder that qltrain wrote, such as RUN/best" : kConversion);
 }
 
 ModelFile read_model_file(const std::filesystem::path& path) {

@@ -18,11 +18,8 @@ namespace ql::net {
 // Adds the conflicts that Network::check() would throw.
 void find_conflicts(const Network& network, const std::string& where, Conflicts& conflicts);
 
-// Calls Network::check(), and checks that the lengths of training fit.
-void check_with_lengths(const Network& network, const std::string& where);
-
-// Does the same as network_from_json(), but adds the conflicts of check_with_lengths() to
-// `conflicts`.
+// Does the same as network_from_json(), but adds the conflicts of the network and of its lengths of
+// training to `conflicts`.
 Network network_from_json(const JsonObject& json, Conflicts& conflicts);
 
 // Reads the configuration that a popular Python library stores with Transformer-XL weights
@@ -50,14 +47,6 @@ struct ModelFile {
   Json training;  // lib/train's configuration, as resolved
   Json provenance;
 };
-
-// Returns the model.json of a checkpoint folder, and any other path unchanged. Throws Error for a
-// folder without one, and says where the run's checkpoints are.
-std::filesystem::path model_file_of(const std::filesystem::path& path);
-
-// Returns the name of a file with published weights that must be converted first (PyTorch's, or an
-// index of several files), or "" if the folder has none.
-std::string unconverted_weights(const std::filesystem::path& folder);
 
 // Throws Error about `name` for a folder without model.safetensors, and says how weights in other
 // files are converted.

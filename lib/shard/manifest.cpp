@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "base/bytes.h"
 #include "base/error.h"
@@ -66,31 +67,32 @@ Json vocabulary_info_to_json(const VocabularyInfo& info) {
   return json;
 }
 
+namespace {
+
+constexpr std::pair<const char*, std::int64_t TextCounts::*> kCounts[] = {
+    {"bytes", &TextCounts::bytes},
+    {"characters", &TextCounts::characters},
+    {"words", &TextCounts::words},
+    {"lines", &TextCounts::lines},
+    {"unknown", &TextCounts::unknown}};
+
+}  // namespace
+
 TextCounts text_counts_from_json(const JsonObject& json) {
   TextCounts counts;
-  counts.bytes = json.integer("bytes", 0);
-  counts.characters = json.integer("characters", 0);
-  counts.words = json.integer("words", 0);
-  counts.lines = json.integer("lines", 0);
-  counts.unknown = json.integer("unknown", 0);
+  for (const auto& [key, count] : kCounts) counts.*count = json.integer(key, 0);
   return counts;
 }
 
 Json text_counts_to_json(const TextCounts& counts) {
-  return Json{{"bytes", counts.bytes},
-              {"characters", counts.characters},
-              {"words", counts.words},
-              {"lines", counts.lines},
-              {"unknown", counts.unknown}};
+  Json json;
+  for (const auto& [key, count] : kCounts) json[key] = counts.*count;
+  return json;
 }
 
 TextCounts operator+(const TextCounts& a, const TextCounts& b) {
   TextCounts sum;
-  sum.bytes = checked_sum(a.bytes, b.bytes);
-  sum.characters = checked_sum(a.characters, b.characters);
-  sum.words = checked_sum(a.words, b.words);
-  sum.lines = checked_sum(a.lines, b.lines);
-  sum.unknown = checked_sum(a.unknown, b.unknown);
+  for (const auto& row : kCounts) sum.*row.second = checked_sum(a.*row.second, b.*row.second);
   return sum;
 }
 

@@ -71,13 +71,7 @@ std::string piece_text(const Vocabulary& vocabulary, TokenId id) {
   if (vocabulary.model().is_byte(id)) {
     return std::string(1, static_cast<char>(*parse_byte_token(piece)));
   }
-  std::string text;
-  std::size_t begin = 0;
-  for (std::size_t end; (end = piece.find(kPieceBlank, begin)) != std::string_view::npos;
-       begin = end + kPieceBlank.size()) {
-    text.append(piece.substr(begin, end - begin)).push_back(' ');
-  }
-  return text.append(piece.substr(begin));
+  return replaced(piece, kPieceBlank, " ");
 }
 
 std::string token_text(const Vocabulary& vocabulary, TokenId id) {

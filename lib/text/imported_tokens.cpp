@@ -85,26 +85,13 @@ std::optional<std::string> byte_level_bytes(std::string_view token) {
   return bytes;
 }
 
-std::optional<char> byte_fallback(std::string_view token) {
-  if (token.size() != 6 || token.substr(0, 3) != "<0x" || token.back() != '>') return std::nullopt;
-  int value = 0;
-  for (const char digit : token.substr(3, 2)) {
-    const char lower = digit >= 'A' && digit <= 'F' ? static_cast<char>(digit - 'A' + 'a') : digit;
-    const std::size_t number = std::string_view("0123456789abcdef").find(lower);
-    if (number == std::string_view::npos) return std::nullopt;
-    value = value * 16 + static_cast<int>(number);
+std::optional<unsigned char> byte_fallback(std::string_view token) {
+  if (token.size() != 6) return std::nullopt;
+  std::string upper(token);
+  for (const std::size_t digit : {std::size_t{3}, std::size_t{4}}) {
+    if (upper[digit] >= 'a') upper[digit] = static_cast<char>(upper[digit] - 'a' + 'A');
   }
-  return static_cast<char>(value);
-}
-
-std::string replaced(std::string_view text, std::string_view pattern, std::string_view by) {
-  std::string result;
-  std::size_t begin = 0;
-  for (std::size_t at; (at = text.find(pattern, begin)) != std::string_view::npos;
-       begin = at + pattern.size()) {
-    result.append(text.substr(begin, at - begin)).append(by);
-  }
-  return result.append(text.substr(begin));
+  return parse_byte_token(upper);
 }
 
 Spelling evident_spelling(const std::vector<std::string>& tokens) {
@@ -126,7 +113,7 @@ Spelling evident_spelling(const std::vector<std::string>& tokens) {
 std::string spelled_bytes(const std::string& token, Spelling spelling) {
   if (spelling == Spelling::kByteLevel) return byte_level_bytes(token).value_or(token);
   if (spelling == Spelling::kPlain) return token;
-  if (const auto byte = byte_fallback(token)) return {*byte};
+  if (const auto byte = byte_fallback(token)) return {static_cast<char>(*byte)};
   return replaced(token, kPieceBlank, " ");
 }
 
@@ -291,7 +278,7 @@ class TokenDecoder {
 
   std::string bytes_of(const std::string& text) const {
     const auto byte = byte_fallback_ ? byte_fallback(text) : std::nullopt;
-    return byte ? std::string(1, *byte) : text;
+    return byte ? std::string(1, static_cast<char>(*byte)) : text;
   }
 
   [[noreturn]] void refuse_type(const std::string& type) const {

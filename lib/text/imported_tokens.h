@@ -49,9 +49,7 @@ std::string placeholder(std::uint64_t id, const std::unordered_set<std::string>&
 std::optional<std::string> byte_level_bytes(std::string_view token);
 
 // Returns the byte of a token such as <0x0A>, with digits in any case.
-std::optional<char> byte_fallback(std::string_view token);
-
-std::string replaced(std::string_view text, std::string_view pattern, std::string_view by);
+std::optional<unsigned char> byte_fallback(std::string_view token);
 
 // The ways in which programs write the bytes of tokens in a list, recognized by the tokens.
 enum class Spelling {

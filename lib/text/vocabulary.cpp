@@ -111,15 +111,6 @@ std::string hash_of(const VocabularyContent& content, const TokenTable& tokens) 
 
 }  // namespace
 
-std::string byte_token(unsigned char byte) { return fmt::format("<0x{:02X}>", byte); }
-
-std::optional<unsigned char> parse_byte_token(std::string_view token) {
-  if (token.size() != 6 || token.substr(0, 3) != "<0x" || token[5] != '>') return std::nullopt;
-  const std::optional<std::string> byte = unescaped(fmt::format("\\x{}", token.substr(3, 2)));
-  if (!byte) return std::nullopt;
-  return static_cast<unsigned char>(byte->front());
-}
-
 Vocabulary::Vocabulary(VocabularyContent content, const std::string& where)
     : content_(std::move(content)) {
   const std::size_t size = content_.tokens.size();

@@ -102,8 +102,4 @@ std::string read_vocabulary_file(const std::string& path);
 Vocabulary parse_vocabulary(std::string_view text, const std::string& where,
                             Json* provenance = nullptr);
 
-// Return "<0x41>" for 0x41, and 0x41 for "<0x41>" (nothing for any other token).
-std::string byte_token(unsigned char byte);
-std::optional<unsigned char> parse_byte_token(std::string_view token);
-
 }  // namespace ql::text

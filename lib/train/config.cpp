@@ -42,16 +42,8 @@ TrainingConfig training_from_json(const JsonObject& json, Conflicts& conflicts) 
 void find_conflicts(const TrainingConfig& config, const net::Network& network,
                     Conflicts& conflicts) {
   const net::Lengths lengths = config.evaluation_lengths(network.lengths);
-  if (lengths == network.lengths) return;
-  try {
-    network.check_layers();
-  } catch (const ConfigError&) {
-    return;  // a conflict of the network: no lengths fit such layers
-  }
-  try {
-    net::make_geometry(network, lengths);
-  } catch (const ConfigError& error) {
-    conflicts.add("lengths of validation", error.what());
+  if (!(lengths == network.lengths)) {
+    net::find_conflicts(network, lengths, "lengths of validation", conflicts);
   }
 }
 
