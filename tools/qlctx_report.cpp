@@ -47,6 +47,45 @@ std::vector<std::int64_t> scales_from_options(const Options& options,
                                        : std::vector<std::int64_t>{8};
 }
 
+// Puts the sizes of size_options() into `network`. Returns false when none of them was given.
+// Throws UsageError when only some of the required ones were given.
+bool read_sizes(const Options& options, net::Network& network) {
+  const std::vector<Option> sizes = size_options();
+  if (std::none_of(sizes.begin(), sizes.end(),
+                   [&](const Option& size) { return options.given(size.name); })) {
+    return false;
+  }
+  for (const std::string& name : kNeededSizes) {
+    if (!options.given(name)) {
+      throw UsageError("--" + name, "missing",
+                       "parameters and operations are counted from --d-model, --n-head, --d-head "
+                       "and --d-inner together");
+    }
+  }
+  network.d_model = options.integer("d-model");
+  network.n_head = options.integer("n-head");
+  network.d_head = options.integer("d-head");
+  network.d_inner = options.integer("d-inner");
+  if (options.given("vocab-size")) network.vocab_size = options.integer("vocab-size");
+  network.untie_r = options.flag("untie-r");
+  if (options.flag("convolution")) network.pool = net::Pool::kConvolution;
+  return true;
+}
+
+// Throws UsageError when one of these options or of size_options() was given, because --`source`
+// names a file with the same information.
+void refuse_beside_file(const Options& options, const std::string& source,
+                        const std::vector<std::string>& names) {
+  std::vector<std::string> surplus = names;
+  for (const Option& size : size_options()) surplus.push_back(size.name);
+  for (const std::string& name : surplus) {
+    if (options.given(name)) {
+      throw UsageError("--" + name, "given together with --" + source,
+                       "the file describes the network: leave one of them out");
+    }
+  }
+}
+
 Request request_from_arch(const Options& options) {
   Request request;
   net::Network& network = request.network;
@@ -90,41 +129,6 @@ std::vector<std::int64_t> lengths_of(const Options& options, const std::string& 
 }
 
 }  // namespace
-
-bool read_sizes(const Options& options, net::Network& network) {
-  const std::vector<Option> sizes = size_options();
-  if (std::none_of(sizes.begin(), sizes.end(),
-                   [&](const Option& size) { return options.given(size.name); })) {
-    return false;
-  }
-  for (const std::string& name : kNeededSizes) {
-    if (!options.given(name)) {
-      throw UsageError("--" + name, "missing",
-                       "parameters and operations are counted from --d-model, --n-head, --d-head "
-                       "and --d-inner together");
-    }
-  }
-  network.d_model = options.integer("d-model");
-  network.n_head = options.integer("n-head");
-  network.d_head = options.integer("d-head");
-  network.d_inner = options.integer("d-inner");
-  if (options.given("vocab-size")) network.vocab_size = options.integer("vocab-size");
-  network.untie_r = options.flag("untie-r");
-  if (options.flag("convolution")) network.pool = net::Pool::kConvolution;
-  return true;
-}
-
-void refuse_beside_file(const Options& options, const std::string& source,
-                        const std::vector<std::string>& names) {
-  std::vector<std::string> surplus = names;
-  for (const Option& size : size_options()) surplus.push_back(size.name);
-  for (const std::string& name : surplus) {
-    if (options.given(name)) {
-      throw UsageError("--" + name, "given together with --" + source,
-                       "the file describes the network: leave one of them out");
-    }
-  }
-}
 
 std::vector<Option> size_options() {
   return {make_integer("d-model",

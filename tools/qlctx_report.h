@@ -32,14 +32,6 @@ inline const std::vector<std::string> kArchitectures{"ql", "xl", "compressive", 
 std::vector<Option> request_options();
 std::vector<Option> size_options();
 
-// Puts the sizes of size_options() into `network`. Returns false when none of them was given.
-// Throws UsageError when only some of the required ones were given.
-bool read_sizes(const Options& options, net::Network& network);
-// Throws UsageError when one of these options or of size_options() was given, because --`source`
-// names a file with the same information.
-void refuse_beside_file(const Options& options, const std::string& source,
-                        const std::vector<std::string>& names);
-
 // Throws UsageError for options that contradict each other, ConfigError for a network that cannot
 // be built, FormatError for a damaged checkpoint or preset. Does not check the lengths.
 Request make_request(const Options& options);

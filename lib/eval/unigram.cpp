@@ -15,11 +15,11 @@ namespace {
 
 constexpr std::int64_t kTokensPerRead = 65536;
 
-}  // namespace
-
-void for_each_piece(
-    const TokenSource& source, std::int64_t begin, std::int64_t vocab_size,
-    const std::function<void(std::int64_t begin, const std::vector<std::int64_t>& ids)>& use) {
+// Calls use(begin, ids) for tokens [begin, source.tokens), piece by piece. Throws Error for ids
+// outside the vocabulary.
+template <typename Use>
+void for_each_piece(const TokenSource& source, std::int64_t begin, std::int64_t vocab_size,
+                    const Use& use) {
   std::vector<std::int64_t> ids;
   while (begin < source.tokens) {
     check_for_stop();
@@ -31,6 +31,8 @@ void for_each_piece(
     begin += count;
   }
 }
+
+}  // namespace
 
 std::vector<std::int64_t> count_tokens(const TokenSource& source, std::int64_t vocab_size,
                                        const TargetProgress& progress) {

@@ -12,14 +12,7 @@
 
 namespace ql::eval {
 
-// Counts of how often every id occurs.
-
-// Reads tokens [begin, source.tokens) piece by piece. Throws Error for ids outside the vocabulary.
-void for_each_piece(
-    const TokenSource& source, std::int64_t begin, std::int64_t vocab_size,
-    const std::function<void(std::int64_t begin, const std::vector<std::int64_t>& ids)>& use);
-
-// Returns the occurrences of ids 0 .. vocab_size-1. Throws as for_each_piece does.
+// Returns the occurrences of ids 0 .. vocab_size-1. Throws Error for ids outside the vocabulary.
 std::vector<std::int64_t> count_tokens(const TokenSource& source, std::int64_t vocab_size,
                                        const TargetProgress& progress = {});
 

@@ -36,14 +36,6 @@ constexpr std::size_t kBytesAtOnce = 8 * kStartsAtOnce;
 
 }  // namespace
 
-std::string encode_document_starts(const std::vector<std::int64_t>& starts) {
-  std::string bytes(starts.size() * 8, '\0');
-  for (std::size_t i = 0; i < starts.size(); ++i) {
-    store_little_endian(&bytes[i * 8], static_cast<std::uint64_t>(starts[i]));
-  }
-  return bytes;
-}
-
 DocumentStartsReader::DocumentStartsReader(const PackedFolder& place, const Manifest& manifest,
                                            std::int64_t position)
     : name_((place.folder / manifest.document_starts.file).string()),

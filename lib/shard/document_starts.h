@@ -44,9 +44,6 @@ class DocumentAges {
 
 constexpr const char* kDocumentStartsFile = "documents.zst";
 
-// Returns the starts as the file's content stores them: little-endian u64.
-std::string encode_document_starts(const std::vector<std::int64_t>& starts);
-
 // Walks along the starts in order. Memory holds a piece of them, because all of them may not fit.
 class DocumentStartsReader {
  public:
@@ -79,8 +76,8 @@ class DocumentStartsReader {
   std::int64_t documents_ = 0, last_ = -1;  // read until now, and the last one's start
 };
 
-// Calls use(bytes) with all starts, each increased by `before`, in the form of
-// encode_document_starts().
+// Calls use(bytes) with all starts, each increased by `before`, as the file's content has them:
+// little-endian u64.
 void for_each_piece_of_starts(const PackedFolder& place, const Manifest& manifest,
                               std::int64_t before,
                               const std::function<void(std::string_view bytes)>& use);
@@ -93,7 +90,7 @@ class DocumentStartsWriter {
  public:
   // `level` is that of FrameCompressor.
   DocumentStartsWriter(std::unique_ptr<NewFile> file, std::int64_t documents, int level);
-  // Writes starts in the form of encode_document_starts().
+  // Writes starts as the file's content has them.
   void write(std::string_view bytes) { put(frame_.compress(bytes, false)); }
   // Closes the file. Throws Error unless exactly the announced number of starts was written.
   DocumentStartsEntry finish();
@@ -122,8 +119,8 @@ class SpooledStarts {
   std::int64_t count() const { return count_; }
   std::size_t bytes_in_memory() const { return piece_.size(); }
 
-  // Passes all starts to `sink` in order, in the form of encode_document_starts(), and removes the
-  // file. Nothing can be added afterwards.
+  // Passes all starts to `sink` in order, as the file's content has them, and removes the file.
+  // Nothing can be added afterwards.
   void take(const std::function<void(std::string_view)>& sink);
 
  private:

@@ -159,8 +159,22 @@ std::int64_t softmax_bytes(const net::Network& network, std::int64_t tokens, std
   return most;
 }
 
-}  // namespace
+// The bytes of one pass: the forward and the backward pass of some rows.
+struct PassMemory {
+  // Our own nodes keep their `saved_data` until the graph is freed, after the backward pass.
+  std::int64_t kept = 0;
+  // Other nodes release their tensors once the backward pass has used them.
+  std::int64_t released = 0;
+  // Needed in addition at the end of the forward pass: the softmax, or the scales before their
+  // average.
+  std::int64_t ending = 0;
+  // Needed in addition by a layer's backward pass, or by the forward pass of one that sums its
+  // attention; the layer that needs most counts.
+  std::int64_t passing = 0;
+};
 
+// Counts the bytes of the tensors that a pass on the CPU holds, following lib/nn and lib/kernels.
+// `threads` is the number of threads that compute it together.
 PassMemory pass_memory(const net::Network& network, const net::Geometry& geometry,
                        std::int64_t rows, machine::Precision precision, int threads) {
   const std::int64_t factor = precision == machine::Precision::kBfloat16 ? kFloat / 2 : kFloat;
@@ -189,6 +203,7 @@ PassMemory pass_memory(const net::Network& network, const net::Geometry& geometr
 }
 
 // A memory is a view of the window whose newest part it was, so it holds the complete window.
+// Returns the bytes that the memories of a row take after a step.
 std::int64_t memory_bytes(const net::Geometry& geometry) {
   std::int64_t numbers = 0;
   for (const net::Stage& stage : geometry.stages) {
@@ -198,6 +213,10 @@ std::int64_t memory_bytes(const net::Geometry& geometry) {
   return kFloat * numbers;
 }
 
+struct VocabularyMemory {
+  std::int64_t gradients = 0;  // those that the softmax computes in the forward pass
+  std::int64_t table = 0;      // the largest table of embeddings among them
+};
 VocabularyMemory vocabulary_memory(const net::Network& network) {
   net::Network layers = network;
   layers.vocab_size = 0;
@@ -211,8 +230,6 @@ VocabularyMemory vocabulary_memory(const net::Network& network) {
   }
   return memory;
 }
-
-namespace {
 
 // Bytes of LibTorch's code and tables that the first step loads, as measured.
 constexpr std::int64_t kLibraries = std::int64_t{48} << 20;

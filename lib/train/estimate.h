@@ -10,38 +10,6 @@
 
 namespace ql::train {
 
-// Counts the bytes of the tensors that a training step on the CPU holds, following lib/nn and
-// lib/kernels.
-
-// The bytes of one pass: the forward and the backward pass of some rows.
-struct PassMemory {
-  // Our own nodes keep their `saved_data` until the graph is freed, after the backward pass.
-  std::int64_t kept = 0;
-  // Other nodes release their tensors once the backward pass has used them.
-  std::int64_t released = 0;
-  // Needed in addition at the end of the forward pass: the softmax, or the scales before their
-  // average.
-  std::int64_t ending = 0;
-  // Needed in addition by a layer's backward pass, or by the forward pass of one that sums its
-  // attention; the layer that needs most counts.
-  std::int64_t passing = 0;
-};
-
-// `threads` is the number of threads that compute the pass together.
-PassMemory pass_memory(const net::Network& network, const net::Geometry& geometry,
-                       std::int64_t rows, machine::Precision precision, int threads);
-
-// Returns the bytes that the memories of a row take after a step.
-std::int64_t memory_bytes(const net::Geometry& geometry);
-
-struct VocabularyMemory {
-  std::int64_t gradients = 0;  // those that the softmax computes in the forward pass
-  std::int64_t table = 0;      // the largest table of embeddings among them
-};
-VocabularyMemory vocabulary_memory(const net::Network& network);
-
-// The estimate for a complete training.
-
 // The data of a training. 0 leaves a part out.
 struct EstimatedData {
   std::int64_t frame_bytes = 0;  // every row keeps a decoded frame (shard/token_reader.h)

@@ -30,45 +30,6 @@ namespace ql::train {
 
 namespace fs = std::filesystem;
 
-RunFolder::RunFolder(fs::path path, Start start, bool reads_only) : path_(std::move(path)) {
-  if (reads_only) return;
-  std::error_code error;
-  fs::create_directories(path_, error);
-  if (error) throw SystemError(path_.string(), "create the folder", error.value());
-  lock_ = Descriptor(path_, O_RDONLY | O_DIRECTORY, path_.string(), "open the folder");
-  if (::flock(lock_, LOCK_EX | LOCK_NB) != 0) {
-    if (errno == EWOULDBLOCK) {
-      throw Error(path_.string(), "another training is writing to this folder",
-                  "wait for it or choose another -o");
-    }
-    throw SystemError(path_.string(), "lock the folder", errno);
-  }
-  for (const char* name : {"manifest.json", "model.json"}) {
-    if (fs::exists(path_ / name)) {
-      throw Error(path_.string(),
-                  fmt::format("the folder holds {}: it is packed data or a checkpoint", name),
-                  "choose another -o");
-    }
-  }
-  put_back_replaced(path_);
-  if (start == Start::kNew && has_checkpoint()) {
-    throw Error(path_.string(), "the folder holds a checkpoint of an earlier training",
-                "continue it with --resume, replace it with --force, or choose another -o");
-  }
-  remove_leftovers(path_);
-}
-
-bool RunFolder::has_checkpoint() const { return !newest_checkpoints(path_).empty(); }
-
-void RunFolder::clear() {
-  remove_kept(path_);
-  remove_checkpoint(best());
-  remove_checkpoint(last());
-  std::error_code error;
-  fs::remove_all(log(), error);
-  if (error) throw SystemError(log().string(), "remove", error.value());
-}
-
 namespace {
 
 constexpr const char* kPrefix = "step-";
@@ -132,6 +93,40 @@ std::optional<TemporaryName> temporary_checkpoint(const std::string& file_name) 
     temporary.reset();
   }
   return temporary;
+}
+
+// Removes a checkpoint, if it exists, after renaming it. Throws SystemError.
+void remove_checkpoint(const fs::path& checkpoint) {
+  const fs::path removed = checkpoint.parent_path() / kRemoved;
+  remove_tree(removed);
+  std::error_code error;
+  fs::rename(checkpoint, removed, error);
+  if (error == std::errc::no_such_file_or_directory) return;
+  if (error) throw SystemError(checkpoint.string(), "remove", error.value());
+  remove_tree(removed);
+}
+
+// Renames a checkpoint back that was renamed for a successor which was never completed. (If the
+// file system can exchange names, there is no such moment.) This comes before remove_leftovers().
+void put_back_replaced(const fs::path& run) {
+  for (const std::string& name : names_with(run, ".")) {
+    const auto temporary = temporary_checkpoint(name);
+    if (!temporary || !temporary->moved_away || fs::exists(run / temporary->name)) continue;
+    std::error_code error;
+    fs::rename(run / name, run / temporary->name, error);
+    if (error) {
+      throw SystemError((run / temporary->name).string(), fmt::format("rename back from {}", name),
+                        error.value());
+    }
+  }
+}
+
+// Removes the remains of making, replacing or removing RUN/last, RUN/best and RUN/step-...
+void remove_leftovers(const fs::path& run) {
+  remove_tree(run / kRemoved);
+  for (const std::string& name : names_with(run, ".")) {
+    if (temporary_checkpoint(name)) remove_tree(run / name);
+  }
 }
 
 bool divides(std::int64_t every, std::int64_t step) {
@@ -202,38 +197,43 @@ void retain(const fs::path& run, std::int64_t step, const Retention& retention) 
   }
 }
 
-void remove_checkpoint(const fs::path& checkpoint) {
-  const fs::path removed = checkpoint.parent_path() / kRemoved;
-  remove_tree(removed);
+RunFolder::RunFolder(fs::path path, Start start, bool reads_only) : path_(std::move(path)) {
+  if (reads_only) return;
   std::error_code error;
-  fs::rename(checkpoint, removed, error);
-  if (error == std::errc::no_such_file_or_directory) return;
-  if (error) throw SystemError(checkpoint.string(), "remove", error.value());
-  remove_tree(removed);
-}
-
-void remove_kept(const fs::path& run) {
-  for (const std::int64_t step : kept_steps(run)) remove_checkpoint(step_folder(run, step));
-}
-
-void put_back_replaced(const fs::path& run) {
-  for (const std::string& name : names_with(run, ".")) {
-    const auto temporary = temporary_checkpoint(name);
-    if (!temporary || !temporary->moved_away || fs::exists(run / temporary->name)) continue;
-    std::error_code error;
-    fs::rename(run / name, run / temporary->name, error);
-    if (error) {
-      throw SystemError((run / temporary->name).string(), fmt::format("rename back from {}", name),
-                        error.value());
+  fs::create_directories(path_, error);
+  if (error) throw SystemError(path_.string(), "create the folder", error.value());
+  lock_ = Descriptor(path_, O_RDONLY | O_DIRECTORY, path_.string(), "open the folder");
+  if (::flock(lock_, LOCK_EX | LOCK_NB) != 0) {
+    if (errno == EWOULDBLOCK) {
+      throw Error(path_.string(), "another training is writing to this folder",
+                  "wait for it or choose another -o");
+    }
+    throw SystemError(path_.string(), "lock the folder", errno);
+  }
+  for (const char* name : {"manifest.json", "model.json"}) {
+    if (fs::exists(path_ / name)) {
+      throw Error(path_.string(),
+                  fmt::format("the folder holds {}: it is packed data or a checkpoint", name),
+                  "choose another -o");
     }
   }
+  put_back_replaced(path_);
+  if (start == Start::kNew && has_checkpoint()) {
+    throw Error(path_.string(), "the folder holds a checkpoint of an earlier training",
+                "continue it with --resume, replace it with --force, or choose another -o");
+  }
+  remove_leftovers(path_);
 }
 
-void remove_leftovers(const fs::path& run) {
-  remove_tree(run / kRemoved);
-  for (const std::string& name : names_with(run, ".")) {
-    if (temporary_checkpoint(name)) remove_tree(run / name);
-  }
+bool RunFolder::has_checkpoint() const { return !newest_checkpoints(path_).empty(); }
+
+void RunFolder::clear() {
+  for (const std::int64_t step : kept_steps(path_)) remove_checkpoint(step_folder(path_, step));
+  remove_checkpoint(best());
+  remove_checkpoint(last());
+  std::error_code error;
+  fs::remove_all(log(), error);
+  if (error) throw SystemError(log().string(), "remove", error.value());
 }
 
 // The reports of a training: RUN/log.jsonl, its first lines and the progress line.

@@ -83,21 +83,6 @@ std::filesystem::path set_last_aside(const std::filesystem::path& run);
 // this training wrote, are not touched. Throws SystemError.
 void retain(const std::filesystem::path& run, std::int64_t step, const Retention& retention);
 
-// Removes a checkpoint, if it exists, after renaming it. Throws SystemError.
-void remove_checkpoint(const std::filesystem::path& checkpoint);
-
-// Removes RUN/step-... of all steps.
-void remove_kept(const std::filesystem::path& run);
-
-// The caller of the next two functions holds the lock on RUN and calls them in this order. They
-// clean up after a killed process.
-//
-// Renames a checkpoint back that was renamed for a successor which was never completed. (If the
-// file system can exchange names, there is no such moment.)
-void put_back_replaced(const std::filesystem::path& run);
-// Removes the remains of making, replacing or removing RUN/last, RUN/best and RUN/step-...
-void remove_leftovers(const std::filesystem::path& run);
-
 // The reports of a training: RUN/log.jsonl, its first lines and the progress line.
 
 // Writes RUN/log.jsonl, one JSON object a line and only complete lines. Also writes a TensorBoard

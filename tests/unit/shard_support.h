@@ -141,6 +141,15 @@ inline std::vector<std::int64_t> read_all(TokenReader& reader) {
   return ids;
 }
 
+// Returns the starts as documents.zst has them: little-endian u64.
+inline std::string encode_document_starts(const std::vector<std::int64_t>& starts) {
+  std::string bytes(starts.size() * 8, '\0');
+  for (std::size_t i = 0; i < starts.size(); ++i) {
+    store_little_endian(&bytes[i * 8], static_cast<std::uint64_t>(starts[i]));
+  }
+  return bytes;
+}
+
 inline bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }

@@ -144,7 +144,7 @@ TEST_CASE("set_last_aside: keeps its files, whatever was set aside before") {
   CHECK_THROWS_AS(set_last_aside(run.path()), SystemError);
 }
 
-TEST_CASE("put_back_replaced: restores a checkpoint whose replacement was interrupted by a kill") {
+TEST_CASE("RunFolder: restores a checkpoint whose replacement was interrupted by a kill") {
   const test::ScratchFolder run;
   for (const char* name : {"last", "best", "step-00000010"}) {
     write(run / name, 10);
@@ -166,7 +166,7 @@ TEST_CASE("put_back_replaced: restores a checkpoint whose replacement was interr
   CHECK(test::slurp(run / "last/model.json") == "model 20");
 }
 
-TEST_CASE("remove_leftovers: only names of a training are removed or put back") {
+TEST_CASE("RunFolder: only names of a training are removed or put back") {
   const test::ScratchFolder run;
   for (const char* name :
        {".step-notes", ".step-00000010", ".step-10.0a1b2c3d.4242.tmp", ".first.0a1b2c3d.4242.tmp",
@@ -178,7 +178,7 @@ TEST_CASE("remove_leftovers: only names of a training are removed or put back") 
   CHECK(run.entries() == 9);
 }
 
-TEST_CASE("remove_checkpoint: a checkpoint loses its name before its files") {
+TEST_CASE("RunFolder: a checkpoint loses its name before its files") {
   const test::ScratchFolder run;
   for (const char* name : {"last", "best", "step-00000010"}) write(run / name, 10);
   const int events = ::inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
