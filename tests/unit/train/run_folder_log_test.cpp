@@ -200,7 +200,8 @@ TEST_CASE("RunLog: a new training names its event file after the one it replaces
 
 TEST_CASE("RunLog: a full disk leaves complete events") {
   const test::ScratchFolder scratch;
-  const Json record = {{"kind", "train"}, {"step", 1}, {"loss", 2.0}, {"perplexity", 3.0}};
+  const Json record = {
+      {"kind", "train"}, {"step", 1}, {"loss", 2.0}, {"perplexity", 3.0}, {"elapsed", 4.0}};
   const test::Ending ending = test::in_child([&] {
     RunLog log(scratch / "log.jsonl", 0, 0);
     log.append(record);
