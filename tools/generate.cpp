@@ -218,7 +218,7 @@ void generate_text(const Options& options) {
   shard::TokenStreamReader prompts(input);
   const shard::StreamHeader& header = prompts.header();
   eval::check_vocabulary(folder, description.vocabulary, {input.name(), header.vocabulary, {}, {}});
-  // Ids without a hash may be of any vocabulary.
+  // The vocabulary of ids without a hash is unknown, but its size has to fit.
   if (header.vocabulary.size != model.network().vocab_size) {
     throw Error(input.name(),
                 fmt::format("made with a vocabulary of {} entries, but {} has {}",

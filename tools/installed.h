@@ -10,7 +10,7 @@
 // of that program spin, unless the user has set it. Throws Error when the program does not exist.
 std::filesystem::path libexec_program(const std::string& name);
 
-// Presets.
+// These find presets.
 
 // Returns `text` itself when it is a path or exists; otherwise the preset of that name, with or
 // without .json, in one of the folders of QL_PRESETS (separated by colons) or of the installation.

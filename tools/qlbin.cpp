@@ -33,7 +33,8 @@ PackOptions pack_options(const Options& options) {
   return pack;
 }
 
-// The vocabulary of ids that come without one: the file of --vocab, or only its size and <eos>.
+// Holds the vocabulary of ids that come without one: the file of --vocab, or only its size and
+// <eos>.
 struct GivenVocabulary {
   std::string text;
   std::optional<text::Vocabulary> vocabulary;
@@ -67,7 +68,7 @@ GivenVocabulary given_vocabulary(const Options& options, const std::string& inpu
   for (const char* name : {"vocab-size", "eos"}) {
     if (options.has(name)) {
       throw UsageError("", fmt::format("--{} does not go with --vocab", name),
-                       "the vocabulary says it itself");
+                       "the vocabulary states it");
     }
   }
   const std::string path = options.text("vocab");
@@ -107,7 +108,7 @@ void pack_stream(const Options& options, InputFile& input) {
   for (const char* name : {"vocab", "vocab-size", "eos"}) {
     if (options.given(name)) {
       throw UsageError("", fmt::format("--{} does not go with a token stream", name),
-                       "the stream says it itself");
+                       "the stream states it");
     }
   }
   TokenStreamReader stream(input);

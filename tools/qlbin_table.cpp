@@ -1,4 +1,4 @@
-// The option table of qlbin.
+// Makes the option table of qlbin.
 
 #include <fmt/format.h>
 
@@ -13,11 +13,11 @@ namespace {
 using namespace ql;
 
 Option interop_format() {
-  return required(without_default(make_choice(
-      "format", "FORMAT",
-      "Whose token files: llm.c's, nanoGPT's (u16 ids and nothing else), Megatron's, or "
-      "u32: nanoGPT's with ids of 4 bytes.",
-      all_names<interop::Format>())));
+  return required(without_default(
+      make_choice("format", "FORMAT",
+                  "Format of the files: that of llm.c, of nanoGPT (u16 ids and nothing else) or of "
+                  "Megatron, or u32, which is nanoGPT's with ids of 4 bytes.",
+                  all_names<interop::Format>())));
 }
 
 Option output_folder(const char* help) {
@@ -39,13 +39,13 @@ std::vector<Option> writing_options() {
                    INT64_MAX),
       make_integer(
           "frame-tokens",
-          "Tokens in a frame, the least that is read at once. Larger frames compress better, "
-          "smaller ones are faster to reach into.",
+          "Tokens in a frame, the least that is read at once. Larger frames compress better; "
+          "smaller ones are read faster from any place.",
           "64Ki", 1, std::int64_t{32} << 20),
       level,
       make_flag("without-vocabulary",
-                "Leave the text of the vocabulary out of DIR, which names it by its hash only: "
-                "for parts of a corpus, which take less room so. A merge takes the text from the "
+                "Leave the text of the vocabulary out of DIR, which then names it by its hash "
+                "only. So parts of a corpus take less room. A merge takes the text from the "
                 "first part that has it, or from --vocab."),
       make_flag("force",
                 "Replace DIR when it holds packed data. A folder with anything else in it is never "
@@ -54,8 +54,8 @@ std::vector<Option> writing_options() {
           "The files are the same for every N, except for the command line that they name.")};
 }
 
-// The same options without defaults: each of them makes merge pack again, with the defaults of
-// pack.
+// Returns the same options without defaults: each of them makes merge pack again, with the defaults
+// of pack.
 std::vector<Option> merging_options() {
   std::vector<Option> options = writing_options();
   for (Option& option : options) {
@@ -80,8 +80,8 @@ std::vector<Option> vocabulary_options(const std::string& input, const char* eos
               "themselves, and their text is counted.",
               input)),
       make_integer("vocab-size",
-                   "Number of entries in the vocabulary if there is no file of it. All ids "
-                   "must be below.",
+                   "Number of entries in the vocabulary if there is no file of it. All ids must be "
+                   "below it.",
                    "", 1, std::int64_t{1} << 32),
       make_integer("eos", eos_help, "", 0, (std::int64_t{1} << 32) - 1)};
 }
@@ -107,10 +107,10 @@ Command pack() {
 
 Command info() {
   return {"info",
-          "say what packed data holds",
+          "print what packed data holds",
           "MANIFEST...",
           {make_choice("format", "FORMAT",
-                       "How to say it: text for people, a line of tab-separated values per "
+                       "Form of the output: text for people, a line of tab-separated values per "
                        "MANIFEST under a line of names, or a JSON list with an object per "
                        "MANIFEST.",
                        {"text", "tsv", "json"}),
@@ -142,8 +142,9 @@ Command cat() {
            "Only the tokens from A up to but without B, counted from 0 over all MANIFESTs. "
            "A missing A or B is the beginning or the end, and one below 0 counts from the end: "
            "-5k: stands for the last 5,000 tokens."),
-       make_option("documents", OptionType::kText, "A:B",
-                   "Only the documents from A up to but without B, counted likewise."),
+       make_option(
+           "documents", OptionType::kText, "A:B",
+           "Only the documents from A up to but without B, given like the tokens of --range."),
        threads_option(
            "What is written is the same for every N, except for the command line that it names.")},
       {{"qlbin cat --documents 0:3 data/train | qltok decode --vocab vocab.json",

@@ -37,7 +37,7 @@ std::string answer(const ql::Options& options) {
     return ql::ctx::draw_svg(ql::ctx::make_rows(request, "exact").front(), position);
   }
   if (options.given("position")) {
-    throw ql::UsageError("--position", "only a drawing has a chosen position", "add --format svg");
+    throw ql::UsageError("--position", "chooses the position of a drawing", "add --format svg");
   }
   return ql::ctx::render(ql::ctx::make_rows(request, options.text("method")), options);
 }

@@ -58,7 +58,7 @@ Error killed(int signal_number) {
   return Error(
       kProgram,
       fmt::format("was ended by signal {} ({})", signal_number, ::strsignal(signal_number)),
-      "this is a mistake in it: please report it");
+      "this is a bug: please report it");
 }
 
 void check_rows(const std::vector<std::vector<std::int64_t>>& rows,
@@ -106,8 +106,8 @@ std::vector<std::vector<std::int64_t>> measure(const Request& request) {
   if (request.network.architecture == net::Architecture::kCompressive &&
       request.network.pool == net::Pool::kMostUsed) {
     log_info(
-        "most-used keeps some of the states that leave: the exact lengths count what it could have "
-        "kept, the measured ones what these streams kept");
+        "with the pool most-used, the exact lengths count all evicted states that may be kept, and "
+        "the measured ones those that these streams kept");
   }
   return rows;
 }

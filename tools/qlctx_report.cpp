@@ -132,8 +132,8 @@ std::vector<std::int64_t> lengths_of(const Options& options, const std::string& 
 
 std::vector<Option> size_options() {
   return {make_integer("d-model",
-                       "Width of a state. With the next three options, parameters and operations "
-                       "are counted."),
+                       "Width of a state. Parameters and operations are counted if this option and "
+                       "the next three are given."),
           make_integer("n-head", "Attention heads of a layer."),
           make_integer("d-head", "Width of a head."),
           make_integer("d-inner", "Inner width of the feed-forward layers."),
@@ -391,7 +391,7 @@ Search search_of_family(const Options& options) {
     network = paper_sizes();
   }
   if (!network.scale_widths.empty()) {
-    log_info("scale_widths [{}]: networks of several scales have {} of these widths",
+    log_info("scale_widths [{}]: networks of several scales have {} scales, of these widths",
              fmt::join(network.scale_widths, ", "), network.scale_widths.size());
   }
   std::vector<std::string> names = options.texts("arch");

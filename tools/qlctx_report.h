@@ -14,7 +14,7 @@
 
 namespace ql::ctx {
 
-// A request of qlctx: the network and the lengths on its command line.
+// A request of qlctx is the network and the lengths on its command line.
 
 struct Request {
   net::Network network;
@@ -23,7 +23,7 @@ struct Request {
   std::vector<net::Lengths> lengths;  // all combinations; the segment varies slowest
 };
 
-// The names that --arch accepts, in the order in which networks are tried.
+// These are the names that --arch accepts, in the order in which networks are tried.
 inline const std::vector<std::string> kArchitectures{"ql", "xl", "compressive", "multiscale",
                                                      "vanilla"};
 

@@ -19,7 +19,7 @@ namespace {
 constexpr std::int64_t kMostTokens = 1024;
 constexpr std::size_t kMostRows = 64;
 
-// Distances in pixels.
+// These are distances in pixels.
 constexpr double kRowDistance = 31, kScaleDistance = 20;
 constexpr double kTokensWidth = 1000, kSmallestToken = 2.5, kLargestToken = 30;
 

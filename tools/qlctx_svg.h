@@ -12,9 +12,9 @@
 
 namespace ql::ctx {
 
-// The places of states in a drawing of a network's dependencies: a row for each stage, with the
-// output at the top, and a column for each token. The layout also records which states the drawn
-// output depends on.
+// A Layout has the places of states in a drawing of a network's dependencies: a row for each stage,
+// with the output at the top, and a column for each token. The layout also records which states the
+// drawn output depends on.
 
 // In pixels: margins, and the height of a state.
 inline constexpr double kLeft = 150, kRight = 165, kTop = 78, kBottom = 124;

@@ -1,4 +1,4 @@
-// The option table of qlctx.
+// Makes the option table of qlctx.
 
 #include "base/options.h"
 #include "base/tool.h"
@@ -21,9 +21,9 @@ Command unnamed_command() {
       joined(
           ctx::request_options(),
           {make_choice("method", "NAME",
-                       "How context lengths are found: by the formula of the paper's tables, "
-                       "exactly, from what every output state depends on, or measured by gradients "
-                       "of the running network, all three side by side.",
+                       "How context lengths are found. paper: by the formula of the paper's "
+                       "tables. exact: from what every output state depends on. measured: by "
+                       "gradients of the running network, with all three side by side.",
                        {"paper", "exact", "measured"}),
            make_choice("format", "NAME",
                        "Print tab-separated columns under a header, or JSON, or draw one network "
@@ -31,8 +31,8 @@ Command unnamed_command() {
                        {"tsv", "json", "svg"}),
            columns_option(),
            make_integer("position",
-                        "Draw what the output state at this place of the segment depends on, 1 "
-                        "being the first. The last when left out.",
+                        "Draw what the output state at this place of the segment depends on; 1 is "
+                        "the first place. Default: the last.",
                         "", 1)}),
       {{"qlctx --arch ql --scales 3,3 --output-layers 2 --segment 4 --memory 12,28",
         "two rows: the paper's Transformer-QL with a window of 16 and of 32"},
@@ -71,10 +71,10 @@ Command plan_command() {
                    "8", 1, 64),
       make_integers("rate", "C,...", "Compression rates to try.", "2", 2, net::kMaxRate),
       make_integers("segment", "N,...",
-                    "Segment lengths to try instead of all that come into question.", "", 1,
+                    "Segment lengths to try; default: a grid of lengths up to the context.", "", 1,
                     net::kMaxLength)};
   const std::vector<Option> printed{
-      make_integer("limit", "Rows of each architecture at most.", "5", 1),
+      make_integer("limit", "Print at most N rows for each architecture.", "5", 1),
       make_choice("format", "NAME", "Print tab-separated columns under a header, or JSON.",
                   {"tsv", "json"}),
       columns_option()};

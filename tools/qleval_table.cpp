@@ -1,4 +1,4 @@
-// The option table of qleval.
+// Makes the option table of qleval.
 
 #include "base/error.h"
 #include "base/options.h"
@@ -40,30 +40,31 @@ std::vector<Option> own_options() {
           "Empty the memory after every N tokens: with --per-token it shows what a target's "
           "distance to the last reset is worth. Or score every line, doubled-line or document "
           "as if it stood alone, after a begin token, so that all its tokens are scored."),
-      make_option("begin", OptionType::kText, "ID|none",
-                  "The token before a unit that stands alone; default: <eos>, or the line feed's "
-                  "token of characters and bytes. none: the first token of a unit is not scored."),
+      make_option(
+          "begin", OptionType::kText, "ID|none",
+          "The token before a unit that stands alone; default: <eos>, or in a vocabulary of "
+          "characters or bytes the token of the line feed. With none, the first token of a "
+          "unit is not scored."),
       make_option("unigram", OptionType::kFolder, "DIR",
                   "Also score a unigram model of this training data (or - for a token stream), the "
                   "baseline to beat."),
       without_default(make_choice("per", "UNIT",
                                   "Print the loss of every line, doubled-line (from <eos> to "
                                   "<eos>), document, word or token "
-                                  "as soon as it is known. Only for a call of a single row.",
+                                  "as soon as it is known. The table must have a single row.",
                                   {"line", "doubled-line", "document", "word", "token"})),
-      without_default(make_integer(
-          "top",
-          "With --per token: also the N likeliest tokens at its place, and the natural logarithms "
-          "of their probabilities.",
-          "0", 1, 1 << 16)),
+      without_default(make_integer("top",
+                                   "With --per token, also print the N likeliest tokens in its "
+                                   "place, and the natural logarithms of their probabilities.",
+                                   "0", 1, 1 << 16)),
       make_option("per-token", OptionType::kFile, "FILE",
                   "Write the loss of every target: little-endian float32, natural logarithm, in "
-                  "stream order. With - they go to standard output and the table to standard "
-                  "error. Only for a call of a single row."),
+                  "stream order. With - the losses go to standard output and the table to standard "
+                  "error. The table must have a single row."),
       make_option(
           "attention", OptionType::kFile, "FILE",
           "Write where attention looks: the mean probability of a key by its distance, layer "
-          "by layer and head by head, as tab-separated columns. Only for a call of a single "
+          "by layer and head by head, as tab-separated columns. The table must have a single "
           "row."),
       make_choice("format", "FORMAT",
                   "tsv: a table with a header line. json: a list of objects; with --per one object "
@@ -79,14 +80,15 @@ std::vector<Option> own_options() {
                   "the same.",
                   {"layerwise", "stepwise"}),
       make_integer("chunk",
-                   "Tokens that go through a layer at once, layer by layer: a matter of speed and "
-                   "memory, not of the result. 0 chooses by the memory there is.",
+                   "Tokens that go through a layer at once, layer by layer. They change speed and "
+                   "memory, not the result. 0 chooses by the available memory.",
                    "0", 0, kLongest),
-      make_integer("batch",
-                   "Columns of the stream to read side by side, at most, step by step. Each is "
-                   "warmed by the context length, so that the result is the same. Fewer are read "
-                   "where the memory is short, and a line says so.",
-                   "1", 1, 1 << 14)};
+      make_integer(
+          "batch",
+          "With --method stepwise, read at most N columns of the stream side by side. Each first "
+          "reads, without scoring, as many tokens as the context length, so that the result is the "
+          "same. If the memory is short, fewer are read, and a message reports it.",
+          "1", 1, 1 << 14)};
 }
 
 Command command() {
@@ -139,12 +141,12 @@ void check_qleval(const Options& options) {
     }
   }
   if (options.has("top") && (!options.has("per") || options.text("per") != "token")) {
-    throw UsageError("--top", "adds to the rows of single tokens",
+    throw UsageError("--top", "needs the rows of single tokens",
                      "add --per token, or leave --top out");
   }
   if (options.flag("summary") && !options.has("per")) {
-    throw UsageError("--summary", "is the table in addition to the rows of --per",
-                     "leave it out: without --per the table is all there is");
+    throw UsageError("--summary", "prints the table in addition to the rows of --per",
+                     "leave it out: without --per the table is always printed");
   }
   const bool only_unigram = options.has("unigram") && !options.has("model");
   for (const char* other : {"segment", "memory", "compressed-memory", "stride", "reset",

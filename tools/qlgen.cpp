@@ -45,7 +45,7 @@ std::vector<shard::TokenId> encode(const text::Vocabulary& vocabulary, const std
     }
     // The last text stands for further ones.
     if (words.size() == text::Unknowns::kMostTexts) words.back() = "...";
-    log_warning("--text: outside the vocabulary, and {} to the network: {}",
+    log_warning("--text: not in the vocabulary, so the network reads {} instead: {}",
                 vocabulary.token(*vocabulary.unk()), fmt::join(words, ", "));
   }
   return std::move(encoded.ids);

@@ -1,4 +1,4 @@
-// The option table of qlgen.
+// Makes the option table of qlgen.
 
 #include "base/error.h"
 #include "base/options.h"
@@ -19,10 +19,9 @@ Command command() {
       "[STREAM|-]",
       {required(with_letter('m', make_option("model", OptionType::kFolder, "CHECKPOINT",
                                              "Folder with model.json and model.safetensors."))),
-       make_option(
-           "text", OptionType::kText, "PROMPT",
-           "The prompt as text, in the place of a token stream, and the prompt and what comes "
-           "as text on standard output. The checkpoint must have its vocabulary."),
+       make_option("text", OptionType::kText, "PROMPT",
+                   "Use this text as the prompt, in the place of a token stream, and print the "
+                   "prompt and its continuation as text. The checkpoint must have its vocabulary."),
        make_integer("tokens", "Tokens of each continuation, at most.", "100", 1, kLongest),
        make_option("until", OptionType::kText, "ID|TOKEN|line|document",
                    "End a continuation after this token, after a line (<eos>, or the line feed's "
@@ -43,8 +42,10 @@ Command command() {
                  "likeliest.",
                  "1", 0, 1000),
        make_integer("top-k", "Take one of the N likeliest tokens; 0: of all.", "0", 0, kLongest),
-       make_real("top-p", "P", "Take one of the fewest tokens that have this probability together.",
-                 "1", 0, 1),
+       make_real(
+           "top-p", "P",
+           "Take one of the fewest tokens, the likeliest first, whose probabilities add up to P.",
+           "1", 0, 1),
        make_real("min-p", "P",
                  "Take one of the tokens that have at least this part of the likeliest one's "
                  "probability.",
@@ -78,9 +79,9 @@ Command command() {
        make_option("log-probabilities", OptionType::kFile, "FILE",
                    "Write a table of all tokens that were made: prompt, sample, position, id, and "
                    "the natural logarithm of the probability that the network gave it."),
-       threads_option("They make the same tokens for every N."),
+       threads_option("The tokens are the same for every N."),
        make_option("device", OptionType::kText, "DEVICE",
-                   "Where to compute: cpu, cuda (the first GPU) or cuda:N.", "cpu"),
+                   "Device that computes: cpu, cuda (the first GPU) or cuda:N.", "cpu"),
        make_choice("precision", "PRECISION",
                    "Precision of matrix products, whatever the network was trained with. The CPU "
                    "has float32 "

@@ -1,4 +1,4 @@
-// The option table of qltok.
+// Makes the option table of qltok.
 
 #include "base/options.h"
 #include "base/strings.h"
@@ -33,9 +33,9 @@ Command vocab_command() {
                "import", OptionType::kFile, "FILE",
                "Take the vocabulary of another program: a SentencePiece model, a tokenizer.json "
                "or vocab.json of Hugging Face, a tiktoken list, another list with ids, or a list "
-               "with one token a line. A list has words, as that of "
-               "the public Transformer-XL (of a line its first word, and its count when that "
-               "follows), or with --type piece texts with \\n, \\t, \\r, \\\\ and \\xNN for bytes. "
+               "with one token a line. A list has words, as that of the public Transformer-XL: the "
+               "first word of each line, and its count if that follows. With --type piece it has "
+               "texts, with \\n, \\t, \\r, \\\\ and \\xNN for bytes. "
                "Pieces decode and name tokens, but do not encode."),
            make_option("eos-token", OptionType::kText, "TOKEN",
                        "The token of --import that is <eos>. Default: what the file says, or one "
@@ -78,14 +78,16 @@ Command vocab_command() {
                      "", 1e-6, 1),
            make_choice(
                "eos", "WHEN",
-               "Whether there is a token <eos> for line ends; auto: for words and sentencepiece. "
-               "With --import, always refuses a file that has none, and auto does not.",
+               "When the vocabulary has a token <eos> for line ends; auto: if it has words or "
+               "sentencepiece. With --import, always refuses a file that has none, and auto does "
+               "not.",
                all_names<text::Presence>()),
            make_choice(
                "unk", "WHEN",
-               "Whether there is a token <unk> for what is outside the vocabulary; auto: for words "
-               "and characters. Sentencepiece: always means that <unk> is used; otherwise 256 byte "
-               "pieces stand for what the other pieces do not cover. With --import as --eos.",
+               "When the vocabulary has a token <unk> for unknown text; auto: if it has words or "
+               "characters. In sentencepiece it is used only with always; otherwise 256 byte "
+               "pieces stand for text that the other pieces do not cover. With --import it acts as "
+               "--eos does.",
                all_names<text::Presence>()),
            invalid(), raw_option(),
            threads_option(

@@ -1,4 +1,4 @@
-// The option table of qltrain.
+// Makes the option table of qltrain.
 
 #include "base/options.h"
 #include "base/tool.h"
@@ -46,10 +46,9 @@ std::vector<Option> own_options() {
       make_option("init", OptionType::kFolder, "CHECKPOINT",
                   "Start from these weights. The parameters must have the same names and shapes; "
                   "the lengths may differ."),
-      make_flag(
-          "resume",
-          "Continue from the newest checkpoint of RUN, which knows the data and the preset if "
-          "they are not given; without a checkpoint start anew."),
+      make_flag("resume",
+                "Continue from the newest checkpoint of RUN, which records the data and the "
+                "preset, so that they may be left out. Without a checkpoint start anew."),
       make_flag("force", "Replace what an earlier training left in RUN."),
       make_integer("steps", "Length of the complete training and its schedule: --set steps=N.", "",
                    1),

@@ -1,4 +1,4 @@
-// The option tables of the tools, and checks of options that belong together.
+// Declares the option tables of the tools, and checks options that belong together.
 #pragma once
 
 #include "base/options.h"

@@ -49,7 +49,7 @@ train::ComputeDevice compute_device_of(const Options& options, const machine::Pr
   return compute;
 }
 
-// The preset after --set and its short forms, and the data.
+// Holds the preset after --set and its short forms, and the data.
 struct Settings {
   std::string path;
   std::vector<std::string> data, validation;  // folders
@@ -65,7 +65,7 @@ std::filesystem::path checkpoint_to_resume(const Options& options) {
   for (const char* name : {"last", "best"}) {
     if (std::filesystem::exists(run / name / "state.json")) return run / name;
   }
-  throw UsageError(run.string(), "there is no checkpoint that knows data and preset",
+  throw UsageError(run.string(), "no checkpoint records the data and the preset",
                    "give --data, --valid and --model");
 }
 

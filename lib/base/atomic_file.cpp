@@ -118,7 +118,7 @@ TemporaryPath::TemporaryPath(const fs::path& final_path) {
   if (!S_ISDIR(status.st_mode)) throw SystemError(final_path.string(), "create", ENOTDIR);
   remove_leftovers(final_path);
 
-  // Absolute, so that it is found again when the program changes its folder.
+  // The path is absolute, so that it is found again when the program changes its folder.
   fs::path claimed =
       fs::absolute(folder) /
       fmt::format(".{}.{}.{}.tmp", final_path.filename().string(), this_machine(), getpid());
@@ -259,7 +259,7 @@ void rename_to_free_name(const fs::path& folder, const fs::path& name) {
   if (::rename(folder.c_str(), name.c_str()) == 0) return;
   const int failed = errno;
   if (failed == EEXIST || failed == ENOTEMPTY || failed == ENOTDIR) {
-    throw Error(name.string(), "exists by now, and is not replaced",
+    throw Error(name.string(), "was created meanwhile, and is not replaced",
                 "choose another name, or remove it yourself");
   }
   throw SystemError(name.string(), "rename into place", failed);

@@ -1,4 +1,4 @@
-// Files and folders that are complete or absent, and the temporary names that they have until then.
+// Writes files and folders that are either complete or absent, under temporary names until then.
 #pragma once
 
 #include <sys/types.h>
@@ -28,8 +28,8 @@ struct TemporaryName {
 // Returns nothing for a file name of another form.
 std::optional<TemporaryName> parse_temporary_name(const std::string& file_name);
 
-// Returns MACHINE of this process, a hash of the host's name and of the namespace of process
-// numbers: the same number means another process on another host or in another container.
+// Returns MACHINE for this process: a hash of the host's name and of the namespace of process
+// numbers. On another host or in another container, the same number means another process.
 std::string this_machine();
 
 // Claims the temporary name that a file or folder has until it is complete.
@@ -70,8 +70,8 @@ class AtomicFile {
 
 void write_file_atomically(const fs::path& path, std::string_view text);
 
-// A folder that is complete when it appears: fill temporary(), then commit() fsyncs every file in
-// it and swaps it into place. Without commit() the destructor removes temporary().
+// Makes a folder that is complete when it appears. Fill temporary(); then commit() fsyncs every
+// file in it and swaps it into place. Without commit() the destructor removes temporary().
 class AtomicFolder {
  public:
   explicit AtomicFolder(const fs::path& path);
@@ -96,7 +96,7 @@ class AtomicFolder {
 
 namespace ql::internal {
 
-// Shared by the sources of base/atomic_file.h only.
+// Only the sources of base/atomic_file.h share these.
 
 // This is added to a temporary name for an old folder that makes room for its successor.
 constexpr const char* kMovedAway = ".old";

@@ -1,4 +1,4 @@
-// Bytes: integers as file formats store them, checksums and hashes, and base64.
+// Reads and writes integers as file formats store them, and computes checksums, hashes and base64.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace ql {
 
-// Integers as the formats store them: unsigned, little-endian, at any alignment.
+// The formats store integers like this: unsigned, little-endian, at any alignment.
 
 template <typename Number>
 Number load_little_endian(const void* data) {
@@ -64,7 +64,7 @@ class ContentHasher {
   std::unique_ptr<XXH3_state_s, FreeState> state_;
 };
 
-// CRC-32C (Castagnoli's polynomial, RFC 3720), the checksum of TensorBoard's records.
+// CRC-32C (Castagnoli's polynomial, RFC 3720) is the checksum of TensorBoard's records.
 
 std::uint32_t crc32c(std::string_view data);
 

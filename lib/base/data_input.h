@@ -1,5 +1,4 @@
-// DataInput: a tool's data from a file, a pipe or standard input, unpacked and of the expected
-// kind.
+// Reads a tool's data from a file, a pipe or standard input, unpacks it, and checks its kind.
 #pragma once
 
 #include <cstddef>

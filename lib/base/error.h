@@ -1,5 +1,5 @@
-// Typed errors. The library throws them; it never prints, exits or aborts. base/tool.h turns them
-// into one line on stderr and an exit code.
+// Has the types of errors. The library throws them; it never prints, exits or aborts. base/tool.h
+// turns them into one line on stderr and an exit code.
 #pragma once
 
 #include <fmt/format.h>
@@ -12,7 +12,7 @@
 
 namespace ql {
 
-// The exit codes that all tools share (documented in transformer-ql(7)).
+// ExitCode has the exit codes that all tools share (documented in transformer-ql(7)).
 enum class ExitCode : int {
   kDone = 0,
   kFailed = 1,

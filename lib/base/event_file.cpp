@@ -21,7 +21,7 @@ namespace ql {
 
 namespace {
 
-// Field numbers of event.proto and summary.proto.
+// These are field numbers of event.proto and summary.proto.
 enum EventField { kWallTime = 1, kStep = 2, kFileVersion = 3, kSummary = 5, kSessionLog = 7 };
 enum SessionLogField { kStatus = 1 };
 enum SummaryField { kValue = 1 };

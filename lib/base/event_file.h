@@ -1,4 +1,4 @@
-// TensorBoard's event files: records as bytes, and the file in a run's folder.
+// Writes TensorBoard's event files: encodes the records, and names the file in a run's folder.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Files: open descriptors, reading at any place, memory maps, and files that grow by records.
+// Opens files, reads them at any place or by memory maps, and appends records to them.
 #pragma once
 
 #include <unistd.h>
@@ -51,14 +51,14 @@ class Descriptor {
   int number_;
 };
 
-// Reading complete files.
+// The next ones read complete files.
 
 namespace fs = std::filesystem;
 
 // Returns a file's content. Throws SystemError; a file above `limit` bytes is an Error.
 std::string read_file(const fs::path& path, std::int64_t limit = INT64_MAX);
 
-// A read-only memory map of a complete file. An empty file maps to an empty view.
+// Maps a complete file into memory, read-only. An empty file maps to an empty view.
 class MappedFile {
  public:
   explicit MappedFile(const fs::path& path);
@@ -80,9 +80,10 @@ class MappedFile {
 // that is found inside a file must be so.
 bool is_inside_path(const fs::path& path);
 
-// Plain files: read at any place, written once from the beginning, or extended record by record.
+// These classes handle plain files, which are read at any place, written once from the beginning,
+// or extended record by record.
 
-// A read-only file. Reads go through pread, not a memory map: a file that is cut while it is read
+// Reads a file at any place. It uses pread, not a memory map: a file that is cut while it is read
 // then gives an error instead of a signal.
 class RandomAccessFile {
  public:
@@ -121,7 +122,7 @@ class NewFile {
   Descriptor descriptor_;
 };
 
-// A file that grows by complete records.
+// Appends complete records to a file.
 
 class AppendFile {
  public:

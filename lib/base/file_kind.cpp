@@ -47,7 +47,7 @@ constexpr const char* kFetchAgain = "fetch the file itself, which this page was 
 constexpr std::array kBinary = {
     Row{FileKind::kGzip, 0, "\x1F\x8B\x08"sv, "gzip data", "gzip -dc FILE"},
     Row{FileKind::kZstd, 0, "\x28\xB5\x2F\xFD"sv, "zstd data", "zstd -dc FILE"},
-    // Skippable frames may stand before the others; pzstd writes one.
+    // A file may begin with skippable frames; pzstd writes one.
     Row{FileKind::kZstd, 0, "?\x2A\x4D\x18"sv, "zstd data", "zstd -dc FILE"},
     Row{FileKind::kTokenStream, 0, "QLTOKENS"sv, "a token stream", "qltok decode FILE"},
     Row{FileKind::kOther, 30, "mimetypeapplication/"sv, "an EPUB or OpenDocument file", "",
@@ -186,8 +186,8 @@ Match match_text(const Row& row, std::string_view text) {
   return Match::kYes;
 }
 
-// The row that a head matches, or null, and whether a longer head could match a binary row or a row
-// of text.
+// Holds the row that a head matches, or null, and whether a longer head could match a binary row or
+// a row of text.
 struct Found {
   const Row* row = nullptr;
   bool binary_possible = false, text_possible = false;

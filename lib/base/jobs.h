@@ -1,4 +1,5 @@
-// Work on several threads: results in the order of the jobs, and expensive objects that are lent.
+// Runs jobs on several threads, hands out their results in order, and lends expensive objects to
+// them.
 #pragma once
 
 #include <condition_variable>
@@ -47,7 +48,7 @@ class ObjectPool {
   std::vector<std::unique_ptr<Object>> idle_;
 };
 
-// Threads that run the given work, first come, first served.
+// Runs the given work on threads, first come, first served.
 class WorkerThreads {
  public:
   explicit WorkerThreads(int threads);

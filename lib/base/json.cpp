@@ -57,7 +57,7 @@ std::int64_t whole_number(const Json& value, const Where& where) {
 }  // namespace
 
 Json read_json(const std::filesystem::path& path) {
-  // No file of ours comes near; /dev/zero would fill the memory.
+  // No file of ours is nearly as large as this; /dev/zero would fill the memory.
   constexpr std::int64_t kLargest = std::int64_t{256} << 20;
   const std::string text = read_file(path, kLargest);
   check_kind(std::string_view(text).substr(0, kHeadBytes), Content::kJson, path.string());

@@ -1,4 +1,5 @@
-// Strict JSON, and structs as JSON objects: one table of keys gives reading, writing and bounds.
+// Reads strict JSON, and maps JSON objects to structs: one table of keys serves reading, writing
+// and bounds.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -46,8 +47,8 @@ class JsonObjectText {
 // Returns the text of a list in the same way.
 std::string json_list_text(const std::vector<std::string>& items);
 
-// Typed access to one object. `where` is "file" or "file: key". All getters throw FormatError with
-// the place, the expected type and the found type.
+// Gives typed access to one object. `where` is "file" or "file: key". All getters throw FormatError
+// with the place, the expected type and the found type.
 class JsonObject {
  public:
   JsonObject(const Json& json, std::string where);
@@ -78,8 +79,8 @@ class JsonObject {
   std::string where_;
 };
 
-// A struct as a JSON object, with a row for each key: reading, writing, bounds and the list of keys
-// come from one table. Next to the struct stands
+// A table with a row for each key maps a struct to a JSON object. Reading, writing, bounds and the
+// list of keys come from this table, which stands next to the struct:
 //
 //   constexpr auto keys_of(const Best&) {
 //     return [](auto& best, const auto& row) {
@@ -140,7 +141,7 @@ void check_value(const std::string& where, const char* key, const Value& value, 
     check_range(where, key, value, range, conflicts);
   }
 }
-// Adds the first item that is outside the range only, because a list from a file may be long.
+// Adds only the first item that is outside the range, because a list from a file may be long.
 inline void check_value(const std::string& where, const char* key,
                         const std::vector<std::int64_t>& list, const Range& range,
                         Conflicts& conflicts) {

@@ -11,8 +11,8 @@ namespace ql {
 
 namespace {
 
-// The variables of a launcher with the numbers of a process. Where none has the local size, the
-// number of machines stands for it. `job` and `step` name the job.
+// Names the variables in which a launcher gives a process its numbers. If no variable has the local
+// size, it is computed from the number of machines. `job` and `step` name the job.
 struct Names {
   const char *rank, *size, *local_rank, *local_size, *machines, *job, *step;
 };
@@ -36,7 +36,7 @@ int number(const Variable& variable, const char* name, int least, int most, int 
   const std::optional<std::int64_t> value = parse_integer(text);
   if (!value || *value < least || *value > most) {
     throw UsageError(
-        name, fmt::format("a whole number from {} to {} expected, found '{}'", least, most, text));
+        name, fmt::format("expected a whole number from {} to {}, found '{}'", least, most, text));
   }
   return static_cast<int>(*value);
 }
@@ -46,7 +46,8 @@ std::string text_of(const Variable& variable, const char* name) {
   return text == nullptr ? "" : text;
 }
 
-// The part of `text` between `before` and the first character of `ends` after it; empty without.
+// Returns the part of `text` between `before` and the first character of `ends` after it, or "" if
+// `before` does not occur.
 std::string between(const std::string& text, const std::string& before, const char* ends) {
   const std::size_t start = text.find(before);
   if (start == std::string::npos) return "";
@@ -54,10 +55,10 @@ std::string between(const std::string& text, const std::string& before, const ch
   return text.substr(begin, text.find_first_of(ends, begin) - begin);
 }
 
-// The host of process 0, as far as a launcher says. Open MPI 4 has the address of mpirun's host,
-// which is the first one of its list unless that says otherwise, and Open MPI 5 has its name
-// ("prterun-HOST-NUMBER@1"). Slurm lists the hosts in order; where mpirun has it start daemons, the
-// list is theirs.
+// Returns the host of process 0 if the launcher's variables show it, or "". Open MPI 4 gives the
+// address of mpirun's host, and Open MPI 5 its name ("prterun-HOST-NUMBER@1"). Process 0 runs there
+// unless mpirun was given another list of hosts. Slurm lists the hosts in order; if mpirun uses
+// Slurm to start its daemons, these are the hosts of the daemons.
 std::string launchers_host(const Variable& variable) {
   const std::string uri = text_of(variable, "OMPI_MCA_orte_hnp_uri");
   if (std::string host = between(uri, ";tcp://", ":,;"); !host.empty()) return host;
@@ -67,8 +68,8 @@ std::string launchers_host(const Variable& variable) {
   return first_host(text_of(variable, "SLURM_STEP_NODELIST"));
 }
 
-// A port of the job's own: jobs that share a host do not meet each other. It is below those that
-// Linux gives to connections by itself.
+// Returns a port that follows from the job, so that different jobs on a host do not meet. It is
+// below the ports that Linux gives to connections by itself.
 int port_of(const std::string& job) {
   return 10000 + static_cast<int>(xxh64(job.data(), job.size()) % 20000);
 }
@@ -106,7 +107,7 @@ std::optional<LaunchedProcess> find_launched_process(const Variable& variable) {
     LaunchedProcess process;
     process.size = number(variable, names.size, 1, kMostProcesses, 1);
     process.rank = number(variable, names.rank, 0, process.size - 1, 0);
-    // Where nothing is said, all are on this machine.
+    // Without such a variable all processes are on this machine.
     const int machines = number(variable, names.machines, 1, process.size, 1);
     process.local_size =
         number(variable, names.local_size, 1, process.size, (process.size - 1) / machines + 1);

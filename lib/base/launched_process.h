@@ -18,17 +18,17 @@ struct LaunchedProcess {
   std::string job;                // its name among the jobs of the launcher; empty: unknown
 };
 
-// The value of an environment variable, nullptr when it is not set.
+// Returns the value of an environment variable, or nullptr when it is not set.
 using Variable = std::function<const char*(const char* name)>;
 
-// Absent for a process that no launcher started. Throws UsageError for variables that are missing,
-// no numbers, or do not fit together.
+// Returns nothing for a process that no launcher started. Throws UsageError for variables that are
+// missing, are not numbers, or do not fit together.
 std::optional<LaunchedProcess> find_launched_process(const Variable& variable = std::getenv);
 
-// "process 2 of 4": counted from 0, as every launcher does.
+// Returns "process 2 of 4", counted from 0, as every launcher does.
 std::string process_name(int rank, int size);
 
-// The first host of Slurm's short form: "node07" of "node[07-09,12],other".
+// Returns the first host of Slurm's short form: "node07" of "node[07-09,12],other".
 std::string first_host(const std::string& node_list);
 
 }  // namespace ql

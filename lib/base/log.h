@@ -1,4 +1,4 @@
-// Messages for people, on stderr, and the progress bar.
+// Prints messages for people on standard error, and draws the progress bar.
 #pragma once
 
 #include <fmt/format.h>
@@ -37,8 +37,8 @@ void log_debug(fmt::format_string<Args...> format, Args&&... args) {
   log_line(LogLevel::kDebug, fmt::format(format, std::forward<Args>(args)...));
 }
 
-// On a terminal a progress bar, redrawn at most 6 times a second, with rate and remaining time.
-// Otherwise one plain line a minute, and nothing with --quiet.
+// A Progress is a bar on a terminal, redrawn at most 6 times a second, with rate and remaining
+// time. Elsewhere it logs one plain line a minute, and with --quiet nothing.
 
 // All Progress objects show themselves in this style. The library never draws by itself: run_tool
 // switches the bar on when stderr is a terminal.

@@ -65,17 +65,17 @@ struct ToolTable {
   std::vector<Command> commands;
 };
 
-// The values of one command line after parsing. They have been checked, so no getter fails because
-// of a user's input. Asking for an option that is not in the table, for the wrong type, or for one
-// value where there is none (see has()), is a programming error (std::logic_error).
+// Holds the values of one command line after parsing. They have been checked, so no getter fails
+// because of a user's input. Asking for an option that is not in the table, for the wrong type, or
+// for one value where there is none (see has()), is a programming error (std::logic_error).
 class Options {
  public:
   const Command& command() const { return *command_; }
   const std::vector<std::string>& positional() const { return positional_; }
 
-  // True when typed on the command line (a default does not count).
+  // Returns true when typed on the command line (a default does not count).
   bool given(const std::string& name) const;
-  // True when there is a value, typed or default.
+  // Returns true when there is a value, typed or default.
   bool has(const std::string& name) const;
 
   bool flag(const std::string& name) const;
@@ -119,7 +119,7 @@ std::string render_man_options(const ToolTable& tool);
 // Returns a bash completion script for the tool.
 std::string render_bash_completion(const ToolTable& tool);
 
-// Builders for the rows of an option table.
+// These build the rows of an option table.
 
 // The arguments are named after the members of Option that they set.
 inline Option make_option(std::string name, OptionType type, std::string value_name,
@@ -211,7 +211,7 @@ inline std::vector<Option> joined(std::vector<Option> options, const std::vector
 
 namespace ql::internal {
 
-// Shared by the sources of base/options.h and base/tool.cpp only.
+// Only the sources of base/options.h and base/tool.cpp share these.
 
 // Returns --help, --version, --quiet and --verbose, which every command has.
 const std::vector<Option>& common_options();
@@ -234,7 +234,7 @@ std::string option_value(const Option& option);
 // Returns the option's help and the rest that the table states about it, each a sentence or more.
 std::vector<std::string> option_sentences(const Option& option);
 
-// The smallest and largest number of file names that a pattern like "[FILE...|-]" allows.
+// Holds the smallest and largest number of file names that a pattern like "[FILE...|-]" allows.
 struct PositionalRange {
   std::size_t minimum = 0;
   std::size_t maximum = 0;
@@ -258,8 +258,8 @@ class Complaint {
 // Returns the option nearest to a mistyped "--name", with its dashes, or "" when none is near.
 std::string nearest_option(const std::string& typed, const std::vector<const Option*>& options);
 
-// An unchecked command line in its parts: every use of an option in order ("true" for a flag), and
-// the arguments that belong to no option.
+// Holds an unchecked command line in its parts: every use of an option in order ("true" for a
+// flag), and the arguments that belong to no option.
 struct SplitLine {
   std::vector<std::pair<const Option*, std::string>> uses;
   std::vector<std::string> positional;

@@ -74,7 +74,7 @@ bool takes_value(const Option* option) {
   return option != nullptr && option->type != OptionType::kFlag;
 }
 
-// In "-o --force" the value was forgotten. Who means this value writes "--output=--force".
+// In "-o --force" the value was forgotten. A user who means this value writes "--output=--force".
 void refuse_option_as_value(const std::string& argument, const std::string& before,
                             const OptionList& options, const Complaint& complaint) {
   if (argument.rfind("--", 0) != 0) return;

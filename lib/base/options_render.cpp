@@ -99,7 +99,7 @@ std::string render_help(const ToolTable& tool, const Command* command) {
   return out;
 }
 
-// The OPTIONS section of a man page in mdoc(7).
+// The OPTIONS section of a man page is in mdoc(7).
 
 namespace {
 

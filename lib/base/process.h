@@ -1,4 +1,4 @@
-// Child processes that are run and read from, and signals that ask this process to stop.
+// Runs child processes and reads their output, and handles signals that ask this process to stop.
 #pragma once
 
 #include <array>
@@ -67,7 +67,7 @@ class StopAtOnce {
   std::array<bool, kStopSignals.size()> replaced_{};
 };
 
-// Other programs.
+// These start other programs.
 
 class InputFile;
 

@@ -1,5 +1,5 @@
-// Provenance: the tool, command line and configuration that every vocabulary, stream, manifest and
-// checkpoint states.
+// Provides the provenance that every vocabulary, stream, manifest and checkpoint states: the tool,
+// its command line and its configuration.
 #pragma once
 
 #include <string>

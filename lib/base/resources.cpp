@@ -111,7 +111,8 @@ bool has_this_process(const fs::path& group) {
   return false;
 }
 
-// Finds the group of this process: `depth` folders below `folder`, then at `rest` below that.
+// Finds the group of this process. It is in a folder `depth` levels below `folder`, at the path
+// `rest` from there.
 std::optional<fs::path> find_group(const fs::path& folder, std::ptrdiff_t depth,
                                    const std::vector<std::string>& rest) {
   if (depth == 0) {

@@ -1,4 +1,5 @@
-// The resources that this process may use: processors, memory, and the limits of control groups.
+// Finds the resources that this process may use: processors, memory, and the limits of control
+// groups.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +8,8 @@
 
 namespace ql {
 
-// The limits that control groups (containers, systemd units, jobs of Slurm) set for this process,
-// in both versions of Linux's control groups.
+// These find the limits that control groups (containers, systemd units, jobs of Slurm) set for this
+// process, in both versions of Linux's control groups.
 
 struct ControlGroupLimits {
   std::optional<double> cores;                // processors' worth of time

@@ -1,5 +1,5 @@
-// Result rows for scripts and tables for people. A row is a flat JSON object; all rows of a table
-// have the same keys in the same order.
+// Makes the text of result rows for scripts, and of tables for people. A row is a flat JSON object;
+// all rows of a table have the same keys in the same order.
 #pragma once
 
 #include <cstddef>

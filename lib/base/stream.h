@@ -1,4 +1,4 @@
-// Sequential input and output of data: files, pipes, standard input and standard output.
+// Reads and writes data in sequence: files, pipes, standard input and standard output.
 #pragma once
 
 #include <cstddef>
@@ -32,7 +32,7 @@ class InputFile {
   bool has_more() const;
   // Returns true for everything except a regular file: reading may have to wait.
   bool is_pipe() const { return waits_; }
-  // "train.txt" or "standard input": for error messages.
+  // Returns "train.txt" or "standard input", for error messages.
   const std::string& name() const { return name_; }
 
  private:
@@ -46,8 +46,8 @@ class InputFile {
   std::function<void()> on_stop_;
 };
 
-// Standard output for data: buffered and checked; throws BrokenPipe on EPIPE. Refuses to write
-// `binary` data to a terminal (UsageError with advice).
+// Writes data to standard output, buffered and checked. Throws BrokenPipe on EPIPE. Refuses to
+// write `binary` data to a terminal (UsageError with advice).
 class OutputStream {
  public:
   explicit OutputStream(bool binary);

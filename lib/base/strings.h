@@ -1,4 +1,5 @@
-// Text in and out: printable text, UTF-8, names of enumerations, "did you mean ...?", and numbers.
+// Makes text printable, handles UTF-8 and names of enumerations, suggests similar names ("did you
+// mean ...?"), and reads and writes numbers.
 #pragma once
 
 #include <fmt/format.h>
@@ -18,7 +19,7 @@
 
 namespace ql {
 
-// Text from files and command lines, made safe for a terminal.
+// These make text from files and command lines safe for a terminal.
 
 // Replaces control characters (ASCII, and U+0080 to U+009F) by '?', so that damaged or hostile
 // input cannot move the cursor, hide lines or add columns.
@@ -27,8 +28,8 @@ std::string printable(std::string text);
 // Does the same for messages that may have several lines: line feeds and tabs stay.
 std::string printable_lines(std::string text);
 
-// The place of an escaped text: among words with blanks between them, in the quotes of a message,
-// or alone on a line.
+// Says where an escaped text stands: among words with blanks between them, in the quotes of a
+// message, or alone on a line.
 enum class Among { kWords, kQuotes, kLines };
 
 // Escapes text so that it can be read back: a tab, line feed, carriage return or backslash becomes
@@ -153,7 +154,7 @@ Value value_named(const std::string& name, const std::string& where) {
 // than a third of the letters would have to change, and `typed` is not the beginning of one.
 std::string nearest(std::string_view typed, const std::vector<std::string>& candidates);
 
-// Strict numbers with units, as typed on a command line or in a --set.
+// These read strict numbers with units, as typed on a command line or in a --set.
 
 // Parses "12", "10k", "64M", "2G", "64Ki", "1Mi": whole numbers; k, M, G, T are powers of 1000, Ki,
 // Mi, Gi, Ti of 1024. Nothing else may stand before or after; '-' is the only sign; no overflow.

@@ -1,4 +1,5 @@
-// Implements the shared options, and how run_tool turns a command line or an error into an end.
+// Implements the shared options, and run_tool(), which ends a program after its command or an
+// error.
 
 #include "base/tool.h"
 
@@ -34,7 +35,8 @@ namespace ql {
 
 namespace {
 
-// A million long names fit. A user who passes a text as the list should not wait for all of it.
+// A list of a million long names fits. A larger file is probably a text that was given by mistake,
+// and is not read to its end.
 constexpr std::int64_t kLargestList = std::int64_t{256} << 20;
 
 // Throws Error unless `name` exists; `where` is the place in the list.
@@ -115,9 +117,8 @@ std::vector<std::string> input_names(const Options& options) {
 Option columns_option() {
   return make_option(
       "columns", OptionType::kText, "NAME,...|all",
-      "The columns of the table, in this order. On a terminal the table is aligned, and "
-      "has as many as fit 100 characters when this is left out; elsewhere it has all, "
-      "with tabs between them.");
+      "The columns of the table, in this order. Default: all columns, separated by tabs; on a "
+      "terminal, where the table is aligned, those that fit into 100 characters.");
 }
 
 Option raw_option() {
@@ -144,15 +145,15 @@ std::vector<Option> machine_options(const std::string& sharing, const Option& pr
   return {
       threads_option(
           "With several processes N is for each, and 0 divides the cores of a machine among them."),
-      // Nanoseconds of that many fit into 64 bits.
+      // The largest value in nanoseconds fits into 64 bits.
       make_integer("timeout",
                    "Seconds that one of several processes may let the others wait before they end. "
                    "torchrun, mpirun or srun starts processes that " +
                        sharing + ".",
                    "600", 1, INT32_MAX),
       make_option("device", OptionType::kText, "DEVICE",
-                  "Where to compute: cpu, cuda (the first GPU; for several processes one each) or "
-                  "cuda:N.",
+                  "Device that computes: cpu, cuda (the first GPU, or one GPU for each of several "
+                  "processes) or cuda:N.",
                   "cpu"),
       precision};
 }

@@ -1,5 +1,5 @@
-// The shared part of every program's main(): signals, --help and --version, errors as text and exit
-// code, and the options that several tools have.
+// Has the parts of main() that all programs share: signals, --help and --version, errors as text
+// and exit code, and the options that several tools have.
 #pragma once
 
 #include <functional>
@@ -13,7 +13,8 @@
 
 namespace ql {
 
-// Options that several tools have, worded alike everywhere, and their values.
+// These make the options that several tools have, with the same help everywhere, and read their
+// values.
 
 // Makes --threads. `remark` follows its help.
 Option threads_option(const std::string& remark);
@@ -37,7 +38,8 @@ std::vector<std::string> input_names(const Options& options);
 Option columns_option();
 TableText table_of(const Options& options, std::vector<std::string> first);
 
-// Make --raw, and the content that a command reads: `expected`, or anything with --raw.
+// raw_option() makes --raw. content_of() returns the content that a command accepts: anything with
+// --raw, else `expected`.
 Option raw_option();
 Content content_of(const Options& options, Content expected);
 

@@ -49,8 +49,8 @@ struct LayerSize {
     d_inner = static_cast<double>(of_stage.d_inner);
   }
 
-  // Elements that a segment of a chunk holds: states before and after the layer, and keys and
-  // values. An output has a separate window for every segment.
+  // Returns the elements that a segment of a chunk holds: states before and after the layer, and
+  // keys and values. An output has a separate window for every segment.
   double of_chunk(const net::Network& network, const net::Stage& stage) const {
     const auto segment = static_cast<double>(stage.segment);
     const auto keys = static_cast<double>(stage.segment_keys());
@@ -59,7 +59,7 @@ struct LayerSize {
       return (stage.memory > 0 ? memory + 2 * segment : segment) * d_model;
     }
     double keys_values = keys;
-    // The memory shares its states with the segment, or has more.
+    // The memory shares its states with the segment, except in these cases.
     if (stage.memory > 0 && (stage.keys_per_state > 1 || stage.new_states < stage.segment)) {
       keys_values += static_cast<double>(stage.new_states);
     }
@@ -69,12 +69,14 @@ struct LayerSize {
       states += static_cast<double>(stage.memory) + segment + compressed;
       keys_values += 2 * compressed;
     }
-    // With those of other documents replaced, the memories have separate keys and values.
+    // The states of other documents are replaced in copies, so the memories have keys and values of
+    // their own.
     if (network.reset_memory_at_documents) keys_values += memory;
     return states * d_model + 2 * keys_values * d_heads;
   }
 
-  // Elements that a state holds inside the layer: normalized, queries, sums, inner states, results.
+  // Returns the elements that a state holds inside the layer: normalized states, queries, sums,
+  // inner states and results.
   double of_state() const { return 4 * d_model + 2 * d_heads + d_inner; }
 
   double d_model = 0, d_heads = 0, d_inner = 0;
@@ -92,8 +94,8 @@ double bytes_per_segment(const net::Network& network, const net::Geometry& geome
     const auto d_inner = static_cast<double>(of_stage.d_inner);
     const auto segment = static_cast<double>(stage.segment);
     const auto window = static_cast<double>(stage.window());
-    // Keys and values. Resetting at documents holds them once more, with those of other documents
-    // replaced.
+    // Resetting at documents holds keys and values twice: as they are, and with those of other
+    // documents replaced.
     const double keys_values = (network.reset_memory_at_documents ? 4 : 2) * window * d_heads;
     const double attention = keys_values + net::attention_cost(network, stage).held +
                              3 * static_cast<double>(stage.segment_keys()) * d_heads;
@@ -127,8 +129,8 @@ std::int64_t chunk_bytes(const net::Network& network, const net::Geometry& geome
     numbers = std::max(numbers, layer.of_chunk(network, stage));
     of_pieces = std::max(of_pieces, layer.of_state());
   }
-  // Either the embedded tokens, or the up-sampled states of every scale, which are held until they
-  // are averaged.
+  // The embedded tokens are held, and later the up-sampled states of every scale until they are
+  // averaged.
   const auto scales = static_cast<double>(geometry.outputs.size());
   numbers += scales * static_cast<double>(segment * network.d_model);
   const double states_of_pieces = std::min(static_cast<double>(threads) * kStatesOfPiece,
@@ -148,7 +150,7 @@ std::int64_t groups_of_columns(const net::Geometry& geometry, std::int64_t colum
 std::int64_t columns_bytes(const net::Network& network, const net::Geometry& geometry,
                            std::int64_t columns, int threads, std::int64_t cursor_bytes) {
   const std::int64_t groups = groups_of_columns(geometry, columns);
-  // The columns of the groups that are running: they have new memories besides the old ones.
+  // The columns of the running groups have new memories in addition to the old ones.
   const std::int64_t running =
       std::min<std::int64_t>(groups, threads) * ((columns + groups - 1) / groups);
   const auto tokens = static_cast<double>(geometry.lengths.segment * network.d_model);
@@ -187,7 +189,7 @@ std::int64_t columns_that_fit(const net::Network& network, const net::Geometry& 
   return least;
 }
 
-// The plan of columns, and the walk of their groups and losses step by step.
+// Plans the columns, runs their groups step by step, and computes the losses.
 
 namespace {
 
@@ -221,7 +223,8 @@ ColumnPlan plan_columns(std::int64_t segments, std::int64_t warm_up, std::int64_
 
 namespace {
 
-// Consecutive targets of one column in one step, beginning with the first token of its segment.
+// Holds consecutive targets of one column in one step, beginning with the first token of its
+// segment.
 struct TokenRun {
   std::int64_t column = 0;
   std::int64_t position = 0;  // of the first target token in the stream
@@ -309,8 +312,8 @@ void run_group(const nn::ModelAtLengths& model, const Reader& reader, ColumnGrou
   group.states = model.forward(ids, group.memory, options);
 }
 
-// States and targets whose losses are still pending. A softmax reads all of its weights, even for a
-// few rows, so the rows of several steps are collected for it.
+// Collects states and targets whose losses are still pending. A softmax reads all of its weights,
+// even for a few rows, so the rows of several steps are collected for it.
 class Unscored {
  public:
   void add(const Reader& reader, const std::vector<ColumnGroup>& groups) {

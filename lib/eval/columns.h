@@ -1,5 +1,5 @@
-// How a stream is cut: into chunks that go through the layers at once, and into columns that are
-// read in parallel.
+// Divides a stream into chunks, which go through the layers one after the other, and into columns,
+// which are read in parallel.
 #pragma once
 
 #include <c10/core/Device.h>

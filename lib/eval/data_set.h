@@ -1,4 +1,4 @@
-// The data of an evaluation, and the texts that its token ids stand for.
+// Opens the data of an evaluation, and finds the texts that its token ids stand for.
 #pragma once
 
 #include <cstddef>
@@ -54,17 +54,18 @@ DataSet open_data(const std::string& path);
 // Warns that the tokens of `silent` may be of another vocabulary.
 void warn_of_unknown_vocabulary(const std::string& silent, const std::string& other);
 
-// Throws Error that names both sides if the hashes of their vocabularies differ: the result for
-// tokens of another vocabulary would have no meaning. If a side has no hash (imported ids) it only
-// warns; evaluate() still checks every id. `trained_on` names the model or the data of the counts.
+// Throws Error that names both if the vocabularies of the model and the data have different hashes:
+// the result for tokens of another vocabulary would have no meaning. If one of them has no hash
+// (imported ids) it only warns; evaluate() still checks every id. `trained_on` names the model, or
+// the training data of a unigram model.
 void check_vocabulary(const std::string& trained_on,
                       const std::optional<shard::VocabularyInfo>& vocabulary, const DataSet& data);
 
-// The texts of token ids, read without the library of SentencePiece, which lib/CMakeLists.txt keeps
-// out of programs of LibTorch.
+// These read the texts of token ids without the library of SentencePiece, which lib/CMakeLists.txt
+// keeps out of programs of LibTorch.
 
-// The texts of ids 0, 1, ..., in the notation of ql-vocabulary(5), but pieces without their
-// escapes: a byte that is not UTF-8 is written <0xC3>. Empty if they are not known.
+// TokenTexts are the texts of ids 0, 1, ..., in the notation of ql-vocabulary(5), but pieces
+// without their escapes: a byte that is not UTF-8 is written <0xC3>. Empty if they are not known.
 using TokenTexts = std::vector<std::string>;
 
 // Takes the text of a vocabulary's file, or "". Throws FormatError if its tokens are not texts.

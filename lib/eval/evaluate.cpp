@@ -1,4 +1,4 @@
-// Checks of an evaluation's input, the choice of its way, and sharing it among processes.
+// Checks an evaluation's input, chooses the way to read it, and shares it among processes.
 
 #include "eval/evaluate.h"
 
@@ -71,7 +71,7 @@ bool has_memory(const net::Geometry& geometry) {
 void check_stride(const net::Geometry& geometry, std::int64_t stride) {
   if (stride == 0) return;
   if (stride < 0 || stride > geometry.lengths.segment) {
-    throw ConfigError("stride", fmt::format("expected 1 to {}, the segment, found {}",
+    throw ConfigError("stride", fmt::format("expected 1 to {}, the segment length, found {}",
                                             geometry.lengths.segment, stride));
   }
   if (has_memory(geometry)) {

@@ -15,7 +15,7 @@
 
 namespace ql::eval {
 
-// The result of an evaluation, for any kind of model.
+// An evaluation of any kind of model has this result.
 
 struct LossSums {
   std::int64_t targets = 0;
@@ -26,7 +26,7 @@ struct LossSums {
   void add(const LossSums& other);
   double mean() const;        // nll / targets
   double perplexity() const;  // exp(mean)
-  // Standard error of mean(), assuming independent losses; NaN below two targets.
+  // Returns the standard error of mean(), assuming independent losses; NaN below two targets.
   double standard_error() const;
 };
 
@@ -39,7 +39,7 @@ struct Evaluation : LossSums {
   std::int64_t reset = 0;   // tokens after which memory is emptied; 0: never
   std::string
       reset_at;  // unit that is read independently of the others, such as "line"; empty: none
-  std::int64_t warm_up = 0;  // tokens read twice: not scored at column starts, all columns together
+  std::int64_t warm_up = 0;  // tokens read again, unscored, where columns begin; of all columns
   double seconds = 0;
 
   using LossSums::add;
@@ -47,9 +47,9 @@ struct Evaluation : LossSums {
   void add(const Evaluation& other);
 };
 
-// Called for scored targets with the position of the first target token in the stream and the
-// losses in nats of `count` targets, beginning with that one. Every target is handed over once.
-// Calls for one column come in order; columns interleave.
+// A LossSink is called for scored targets with the position of the first target token in the stream
+// and the losses in nats of `count` targets, beginning with that one. Every target is handed over
+// once. Calls for one column come in order; columns interleave.
 using LossSink =
     std::function<void(std::int64_t position, const double* losses, std::int64_t count)>;
 
@@ -58,20 +58,21 @@ struct LikelyToken {
   double log_probability = 0;  // natural logarithm
 };
 
-// Scored targets at consecutive positions of the stream.
+// Holds scored targets at consecutive positions of the stream.
 struct ScoredTargets {
   std::int64_t position = 0;  // of the first target
   const std::int64_t* ids = nullptr;
   const double* losses = nullptr;  // in nats
   std::int64_t count = 0;          // of ids and losses
-  // The likeliest tokens at the place of every target, `top` a target, the likeliest first.
+  // These are the likeliest tokens at the place of every target, `top` for each target, the
+  // likeliest first.
   const LikelyToken* likeliest = nullptr;
   std::int64_t top = 0;
 
   // Drops the first `skipped` targets.
   void skip(std::int64_t skipped);
 };
-// Called like a LossSink.
+// A TargetSink is called like a LossSink.
 using TargetSink = std::function<void(const ScoredTargets& targets)>;
 using TargetProgress = std::function<void(std::int64_t targets_done)>;
 

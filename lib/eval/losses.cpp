@@ -1,4 +1,4 @@
-// Losses and likeliest tokens in blocks of rows, and the file of losses.
+// Computes losses and the likeliest tokens in blocks of rows, and writes the file of losses.
 
 #include "eval/losses.h"
 
@@ -20,10 +20,10 @@ namespace {
 
 // This many logits exist at a time, which bounds the memory of the softmax.
 constexpr std::int64_t kLogitsPerBlock = std::int64_t{1} << 23;
-// The same limit for each thread of the CPU, if all logits of a row are needed.
+// This is the same limit for each thread of the CPU, if all logits of a row are needed.
 constexpr std::int64_t kLogitsPerPiece = std::int64_t{1} << 20;
-// The largest number of rows in a piece of work on the CPU. For a loss, our own kernels need no
-// logits of all columns.
+// This is the largest number of rows in a piece of work on the CPU. For a loss, our own kernels
+// need no logits of all columns.
 constexpr std::int64_t kRowsOfPiece = kernels::kFewSoftmaxRows;
 // This many likely tokens are held at a time.
 constexpr std::int64_t kMostLikely = (std::int64_t{64} << 20) / sizeof(LikelyToken);

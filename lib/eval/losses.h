@@ -13,7 +13,7 @@
 
 namespace ql::eval {
 
-// Losses of output states, and their sums.
+// These compute losses of output states, and their sums.
 
 // Returns the losses of states [rows, d_model] for targets [rows] as float64 [rows] on the CPU. The
 // logits exist only in blocks of rows, which bound their memory for any vocabulary.

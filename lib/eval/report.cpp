@@ -1,4 +1,4 @@
-// The columns of the rows of results.
+// Makes the rows of results, column by column.
 
 #include "eval/report.h"
 
@@ -77,8 +77,9 @@ void add_text_figures(Json& row, const std::optional<shard::TextCounts>& counts,
   row["bits_per_character"] = finite(per_unit(nll, counts->characters) / ln2);
 }
 
-// Adds the figures without the targets that are <unk>. Only in a vocabulary of words does each
-// <unk> stand for a word. Its bytes were not counted.
+// Adds the figures that leave out the targets that are <unk>. Only in a vocabulary of words is each
+// <unk> one word. known_bits_per_byte is divided by the bytes of all words, because the bytes of
+// unknown words were not counted separately.
 void add_known_figures(Json& row, const DataSet& data, const Evaluation& result) {
   for (const char* key : {"unknown_targets", "known_perplexity", "known_standard_error",
                           "known_word_perplexity", "known_bits_per_byte"}) {

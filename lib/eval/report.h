@@ -14,13 +14,13 @@
 
 namespace ql::eval {
 
-// The model that was evaluated. A unigram model has no network and no lengths.
+// Describes the model that was evaluated. A unigram model has no network and no lengths.
 struct EvaluatedModel {
   std::string name;  // the checkpoint, or the training data of a unigram model
   std::optional<net::Network> network;
   net::Lengths lengths;         // of this evaluation
   std::int64_t parameters = 0;  // parameters that were learned
-  // The precision of its matrix products; absent for a unigram model.
+  // This is the precision of its matrix products; absent for a unigram model.
   std::optional<machine::Precision> precision = {};
 };
 

@@ -1,4 +1,5 @@
-// The chunks of a stream, and the segments of independent units, as they fill and are scored.
+// Collects the chunks of a stream, or the segments of independent units, and scores those that are
+// full.
 
 #include "eval/scorers.h"
 
@@ -129,8 +130,8 @@ IndependentScorer::IndependentScorer(const nn::ModelAtLengths& model, std::strin
                                                        model.model().options().device())),
       memory_(model.start_memory(1)) {
   if (options.stride > 0) {
-    throw ConfigError("--stride", "slides over one stream, but independent units are many",
-                      "leave it out, or the units");
+    throw ConfigError("--stride", "slides over one stream, but every unit is read on its own",
+                      "leave it out, or do not read units on their own");
   }
   evaluation_.batch = 1;
 }

@@ -111,7 +111,7 @@ Evaluation evaluate_unigram(const Unigram& unigram, const DataSet& data,
                  });
 }
 
-// The attention map for --attention, and its file.
+// Holds the attention map for --attention, and its file.
 struct ShownAttention {
   ShownAttention(const std::string& path, const net::Network& network, const net::Lengths& lengths)
       : file(path), map(network, net::make_geometry(network, lengths)) {}
@@ -148,7 +148,8 @@ Evaluation evaluate_network(const nn::Model& model, const std::string& name,
   return result;
 }
 
-// The sum over the data sets of a call, reported as a row of a data set with the name "(all)".
+// Adds up the data sets of a call, and reports the sum as a row of a data set with the name
+// "(all)".
 class AllData {
  public:
   void add(const DataSet& data, const Evaluation& result) {
@@ -296,7 +297,7 @@ void run_sweep(const SweepOptions& options, const std::function<void(const Json&
   for (const auto& [file, option] : {std::pair(options.loss_file, "--per-token"),
                                      std::pair(options.attention_file, "--attention")}) {
     if (file && rows != 1) {
-      throw UsageError(option, fmt::format("holds one row, but this call has {}", rows),
+      throw UsageError(option, fmt::format("needs a single row, but this call has {}", rows),
                        "evaluate one model with one pair of lengths on one data set");
     }
   }

@@ -1,4 +1,4 @@
-// Counts of ids, and the losses of a unigram model.
+// Counts ids, and computes the losses of a unigram model.
 
 #include "eval/unigram.h"
 

@@ -1,4 +1,4 @@
-// The sums of units, and the pass over a stream that finds and scores them.
+// Adds up the losses of units, and reads a stream once to find and score them.
 
 #include "eval/units.h"
 
@@ -226,7 +226,7 @@ class UnitScoring : public shard::TokenSink {
     if (scorer_) scorer_->put(wide_.data(), static_cast<std::int64_t>(count));
   }
 
-  // Called before waiting for more input: reports everything that is known.
+  // Reports everything that is known. It is called before waiting for more input.
   void catch_up() {
     if (unit_ == Unit::kWhole) return;
     if (alone_) {

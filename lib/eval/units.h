@@ -1,4 +1,4 @@
-// Losses by line, document or word: their sums, and scoring a stream of any length.
+// Adds up losses by line, document or word, and scores a stream of any length.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace ql::eval {
 
-// Sums of losses by line, document or word.
+// UnitSums adds up losses by line, document or word.
 
 struct UnitSum {
   std::int64_t number = 0;           // from 1

@@ -1,4 +1,4 @@
-// Reading prompts and decoding samples in batches.
+// Reads prompts, and decodes samples in batches.
 
 #include "generate/generator.h"
 
@@ -28,7 +28,7 @@
 
 namespace ql::generate::internal {
 
-// A prompt that was read. Everything that it refers to must outlive it.
+// Describes a prompt that was read. Everything that it refers to must outlive it.
 struct Prompt {
   std::int64_t number;                      // of this prompt, from 0
   const nn::DecodeState& growing;           // one stream

@@ -45,7 +45,7 @@ class Generator {
  public:
   // Takes the tokens of all samples in order: the first sample's as they come, then the second's.
   using Sink = std::function<void(const GeneratedToken&)>;
-  // Called when all known tokens have been passed on.
+  // A Pause is called when all known tokens have been passed on.
   using Pause = std::function<void()>;
 
   // `name` is the prompts' name in messages. The model must outlive this object. Throws UsageError

@@ -26,7 +26,7 @@ struct SamplingRules {
   double min_p = 0;
 };
 
-// The newest tokens of a sample, including its prompt.
+// Remembers the newest tokens of a sample, including those of its prompt.
 class RecentTokens {
  public:
   // Ids are below `vocabulary`. Keeps `window` tokens, or with 0 all.

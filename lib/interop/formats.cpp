@@ -164,7 +164,8 @@ void IdReader::decode() {
       good = type_.is_signed ? as(std::int32_t{}) : as(std::uint32_t{});
       break;
     default:
-      // Unsigned ids with the highest bit set would be outside any vocabulary, too.
+      // Unsigned ids of 8 bytes are read as signed, too: those that become negative would be
+      // outside of any vocabulary anyway.
       good = as(std::int64_t{});
   }
   if (good == ids_.size()) return;
@@ -179,8 +180,8 @@ void IdReader::decode() {
 namespace {
 
 constexpr std::int64_t kHeaderBytes = 1024;
-// Magic number and version of files with GPT-2's and with Llama 3's ids. llm.c uses them to
-// distinguish the widths.
+// These are the magic number and the version of files with GPT-2's and with Llama 3's ids. llm.c
+// uses them to distinguish the widths.
 constexpr std::uint32_t kMagic16 = 20240520, kVersion16 = 1;
 constexpr std::uint32_t kMagic32 = 20240801, kVersion32 = 7;
 

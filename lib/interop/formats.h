@@ -1,4 +1,5 @@
-// The layouts of other programs' token files (llm.c, nanoGPT, Megatron): headers, indexes and ids.
+// Reads and writes the headers, indexes and ids of other programs' token files (llm.c, nanoGPT,
+// Megatron).
 #pragma once
 
 #include <algorithm>
@@ -21,8 +22,8 @@
 
 namespace ql::interop {
 
-// The programs whose token files are read and written. kU32 is nanoGPT's layout with ids of 4
-// bytes.
+// Format names the programs whose token files are read and written. kU32 is nanoGPT's layout with
+// ids of 4 bytes.
 
 enum class Format { kLlmc, kNanogpt, kMegatron, kU32 };
 constexpr auto names_of(Format) { return std::array{"llmc", "nanogpt", "megatron", "u32"}; }
@@ -61,7 +62,7 @@ class NumberArray {
   std::size_t at_ = 0;
 };
 
-// A NewFile for many small writes.
+// Collects many small writes to a NewFile.
 class BufferedFile {
  public:
   explicit BufferedFile(std::unique_ptr<NewFile> file) : file_(std::move(file)) {}
@@ -99,7 +100,7 @@ inline bool exceeds_u16(const shard::VocabularyInfo& vocabulary) {
   return vocabulary.bytes_per_id() > 2;
 }
 
-// The options by which a tool is asked for plain ids of 2 or 4 bytes, for messages.
+// Names the options by which a tool is asked for plain ids of 2 or 4 bytes, for messages.
 struct WidthOptions {
   const char *u16, *u32;
 };
@@ -120,7 +121,7 @@ void warn_of_wider_ids(const std::string& name, int bytes_per_id, const shard::T
 std::string outside_id_advice(std::string_view bytes, int bytes_per_id,
                               std::int64_t vocabulary_size, const WidthOptions& options);
 
-// How the ids of a file are stored.
+// An IdType says how the ids of a file are stored.
 
 using shard::TokenId;
 
@@ -129,7 +130,8 @@ struct IdType {
   bool is_signed = false;  // matters for 2 and 4
 };
 
-// The ids in a file without an index: they start at a byte and continue to the file's end.
+// Describes the ids in a file without an index: they start at a byte and continue to the file's
+// end.
 struct IdRun {
   std::int64_t offset = 0, tokens = 0;
   IdType type;

@@ -40,7 +40,7 @@ void send_split(const TokenId* ids, std::size_t count, const ImportRules& rules,
   send_to(end);
 }
 
-// "data.bin" and "data.idx" for any of the names "data", "data.bin" and "data.idx".
+// Holds "data.bin" and "data.idx" for any of the names "data", "data.bin" and "data.idx".
 struct MegatronFiles {
   explicit MegatronFiles(const std::string& name) {
     std::filesystem::path stem = name;

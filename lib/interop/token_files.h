@@ -53,7 +53,7 @@ void export_tokens(shard::MultiReader& data, const std::filesystem::path& folder
 // Token ids without a header are text with one line per document, or raw little-endian ids.
 // They have no mark at their end, so nobody notices that a producer died; the token stream has one.
 
-// The advice in error messages of read_text_ids().
+// Has the advice in error messages of read_text_ids().
 struct TextIdRemedies {
   const char* outside_id = "give the vocabulary of these ids, or its size (--vocab-size)";
   const char* no_digit = "expected decimal ids separated by blanks, one line per document";

@@ -15,7 +15,7 @@
 namespace ql::kernels {
 namespace {
 
-// The inputs of FusedAttention that have no gradient.
+// Holds the inputs of FusedAttention that have no gradient.
 struct FusedOptions {
   at::Tensor kept;
   double kept_factor = 1;

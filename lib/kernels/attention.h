@@ -12,8 +12,8 @@
 
 namespace ql::kernels {
 
-// The input of attention; H = n_head. All tensors except the masks have one dtype, and all are on
-// one device.
+// Holds the input of attention; H = n_head. All tensors except the masks have one dtype, and all
+// are on one device.
 struct AttentionInput {
   at::Tensor queries;  // [batch, segment, H, d_head]
   // [batch, length, 2, H, d_head]: keys, then values. The parts, oldest first, make up the window.
@@ -29,8 +29,8 @@ struct AttentionInput {
   at::Tensor probability_kept;
   double kept_factor = 1;
   net::AttentionWindow reach;  // which of the keys before it a query sees
-  // The result of attention_mask() for these lengths, if the caller has it already. Kernels do not
-  // read it.
+  // This is the result of attention_mask() for these lengths, if the caller has it already. Kernels
+  // do not read it.
   at::Tensor hidden = {};
   // If true, every query sees every key, and the keys need not be those of the queries' own window.
   // Then there must be no positions, and no bounds in `reach`.

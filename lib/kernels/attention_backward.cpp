@@ -1,4 +1,4 @@
-// The gradients of the attention kernel.
+// Computes the gradients of the attention kernel.
 
 #include <algorithm>
 
@@ -8,9 +8,9 @@ namespace ql::kernels {
 namespace attention {
 namespace {
 
-// Number of streams whose gradients of positions and biases are summed one after the other; the
-// sums of the groups are added in order. It is fixed, so that the result does not depend on the
-// number of threads.
+// This is the number of streams whose gradients of positions and biases are summed one after the
+// other; the sums of the groups are added in order. It is fixed, so that the result does not depend
+// on the number of threads.
 constexpr std::int64_t kGroup = 8;
 
 // Points to the gradients of one group of streams. Positions [window, width] and biases [width] are
@@ -22,11 +22,11 @@ struct GradientView {
 };
 
 // Computes the gradients of one (stream, head), a block of queries at a time. With the names of
-// Forward (attention_forward.cpp) and G_i for the gradient by sum_i, these are
+// Forward (attention_forward.cpp) and G_i for the gradient of sum_i, these are
 //
 //   w_ij    = f_ij p_ij                                      weights_
-//   D_ij    = f_ij (G_i . value_j)                           gradient by p_ij
-//   S_ij    = c p_ij (D_ij - sum_n p_in D_in)                gradients_: by score_ij / c
+//   D_ij    = f_ij (G_i . value_j)                           gradient of p_ij
+//   S_ij    = c p_ij (D_ij - sum_n p_in D_in)                gradients_: of score_ij / c
 //   value_j : sum_i w_ij G_i
 //   k_j     : sum_i S_ij (q_i + u)
 //   r_d     : sum_i S_ij (q_i + v), j = m + i - d            a diagonal of S
@@ -309,7 +309,7 @@ AttentionGradients backward(const AttentionInput& input, const at::Tensor& proba
       }
     }
   };
-  // The estimate is 6 products: gradients by probabilities, values, queries, keys and positions.
+  // The estimate is 6 products: gradients of probabilities, values, queries, keys and positions.
   machine::for_parts(groups * view.heads, view.microseconds(6), go_back);
   const at::Tensor sum = partial.sum(0);  // [H, window + 2, d_head]
   if (view.positions != nullptr) result.positions = sum.narrow(1, 0, view.window).transpose(0, 1);

@@ -1,4 +1,4 @@
-// The forward pass of the attention kernel.
+// Computes the forward pass of the attention kernel.
 
 #include <algorithm>
 

@@ -1,5 +1,5 @@
-// The CPU's attention kernel: its interface, and the parts that its two directions share, from the
-// problem of one stream and head to softmax over rows of scores.
+// Declares the CPU's attention kernel, and has the parts that its forward and backward pass share,
+// from the problem of one stream and head to the softmax over rows of scores.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -26,9 +26,9 @@ namespace ql::kernels {
 
 struct AttentionResult {
   at::Tensor sums;  // [batch, segment, H, d_head]
-  // The probabilities before dropout [batch, H, segment, keys], for attention_backward(). A query's
-  // row begins with the keys of its dilation, one after another; `keys` is the largest number of
-  // keys that a query has, rounded up to 64 bytes.
+  // These are the probabilities before dropout [batch, H, segment, keys], for attention_backward().
+  // A query's row begins with the keys of its dilation, one after another; `keys` is the largest
+  // number of keys that a query has, rounded up to 64 bytes.
   at::Tensor probabilities;
 };
 
@@ -52,8 +52,8 @@ AttentionGradients attention_backward(const AttentionInput& input, const at::Ten
 
 namespace ql::kernels::attention {
 
-// The parts that both directions share: pointers into the tensors, and the problem of one stream
-// and head with its rows, masks and memory.
+// Both directions share these parts: pointers into the tensors, and the problem of one stream and
+// head with its rows, masks and memory.
 
 // A block has as many queries as fit with their scores into the first-level cache.
 inline constexpr std::int64_t kBlockBytes = std::int64_t{1} << 15;
@@ -62,8 +62,9 @@ inline constexpr std::int64_t kLeastBlock = 2 * kMostTileRows;
 // An end of a Band that does not bound anything.
 inline constexpr std::int64_t kFar = std::int64_t{1} << 40;
 
-// Zeros after (and before) rows of scores: a product along their diagonals reads this many elements
-// beyond their ends. The margin also keeps rows from all beginning at the same place of a cache.
+// This many zeros precede and follow the rows of scores, because a product along their diagonals
+// reads beyond their ends. The margin also keeps rows from all beginning at the same place of a
+// cache.
 inline constexpr std::int64_t kMargin = 16;
 static_assert(kMargin >= kMostTileRows);
 
@@ -74,8 +75,8 @@ struct Part {
   std::int64_t length = 0, stride = 0;
 };
 
-// Pointers to the data of an AttentionInput. Rows of queries are row() elements apart, rows of keys
-// and values twice that.
+// Holds pointers to the data of an AttentionInput. Rows of queries are row() elements apart, rows
+// of keys and values twice that.
 template <typename Real>
 struct View {
   explicit View(const AttentionInput& input)
@@ -125,10 +126,10 @@ struct View {
         products * states * static_cast<double>(segment) * static_cast<double>(most_keys),
         states * static_cast<double>((2 * window + segment) * std::int64_t{sizeof(Real)}));
   }
-  // Rows of the position table that the head uses: the largest number of keys that one of its
-  // queries can see.
+  // Returns the number of rows of the position table that the head uses, which is the largest
+  // number of keys that one of its queries can see.
   std::int64_t distances(std::int64_t head) const { return (window - 1) / dilation(head) + 1; }
-  // Elements in a kept row of probabilities.
+  // Returns the number of elements in a kept row of probabilities.
   std::int64_t kept_row() const { return padded<Real>(most_keys); }
   std::int64_t block() const {
     const std::int64_t rows = kBlockBytes / static_cast<std::int64_t>(sizeof(Real)) / kept_row();
@@ -146,7 +147,8 @@ struct View {
   std::int64_t most_keys = 0;
 };
 
-// The panels of every head's position table: row t is the distance (distances - 1 - t) * dilation.
+// Holds the panels of every head's position table: row t is the distance (distances - 1 - t) *
+// dilation.
 template <typename Real>
 struct PositionPanels {
   std::int64_t size = 0;  // elements of a head
@@ -201,15 +203,16 @@ struct AttentionProblem {
         first_key(in.sees_all ? 0 : (in.window - in.segment + first_query) % step),
         farthest(in.span > 0 ? in.span - 1 : kFar) {}
 
-  // The keys that each query sees; row 0 of the band is query `begin`.
+  // Returns the keys that each query sees; row 0 of the band is query `begin`.
   Band seen(std::int64_t begin) const {
     return {memory + begin - farthest, memory + begin + 1, 1, 0, keys};
   }
   // Query i meets key j in row shift - i + j of the position table.
   std::int64_t shift() const { return distances - keys + queries - 1; }
-  // The row of the farthest distance that any query reads.
+  // Returns the row of the farthest distance that any query reads.
   std::int64_t farthest_row() const { return std::max<std::int64_t>(0, distances - 1 - farthest); }
-  // The rows of the position table that each query reads; row 0 of the band is query `begin`.
+  // Returns the rows of the position table that each query reads; row 0 of the band is query
+  // `begin`.
   Band positions_seen(std::int64_t begin) const {
     return {shift() - begin, kFar, -1, farthest_row(), distances};
   }
@@ -235,8 +238,8 @@ struct AttentionProblem {
   std::int64_t stream, head, step, first, distances, queries, memory, keys, first_key, farthest;
 };
 
-// Memory for the problems of one thread. Rows of scores have margins (kMargin). `front` leaves room
-// before the first row, where products along diagonals may begin.
+// Holds the memory for the problems of one thread. Rows of scores have margins (kMargin). `front`
+// leaves room before the first row, where products along diagonals may begin.
 template <typename Real>
 class Scratch {
  public:
@@ -252,8 +255,8 @@ class Scratch {
     return buffers_.back().data() + front;
   }
 
-  // Sizes, in elements, of the panels of keys, of their columns, of a block's queries, and of a
-  // block's scores.
+  // These are sizes, in elements, of the panels of keys, of their columns, of a block's queries,
+  // and of a block's scores.
   std::int64_t score_stride, keys, columns, rows, scores;
   std::vector<const Real*> key_rows, query_rows, gradient_rows;
 
@@ -333,11 +336,12 @@ void prefetch_inputs(const View<Real>& view, std::int64_t stream, std::int64_t h
 
 namespace ql::kernels {
 
-// Softmax and dropout of rows of scores, and their gradients: the steps of attention between its
-// products.
+// These compute softmax and dropout of rows of scores, and their gradients, which are the steps of
+// attention between its products.
 
-// The rows of consecutive queries. Rows of all matrices have room for complete panels. Those of
-// `factors` need not begin at a panel, and the elements after their last key do not matter.
+// Points to the rows of consecutive queries. Rows of all matrices have room for complete panels.
+// Those of `factors` need not begin at a panel, and the elements after their last key do not
+// matter.
 template <typename Real>
 struct ScoreRows {
   std::int64_t rows = 0;
@@ -376,8 +380,8 @@ QL_VECTOR_BODY void find_panels(const Band& seen, std::int64_t first, std::int64
   panels.end = padded<Real>(panels.end);
 }
 
-// Replaces scores by the weights of the values, which are 0 where no key is seen, in all panels of
-// the rows. For the keys j that row r sees, with the scores s and dropout's factors f:
+// Replaces the scores by attention weights in all panels of the rows; a key that is not seen has
+// the weight 0. For the keys j that row r sees, with the scores s and dropout's factors f:
 //
 //   s_rj           = scores_rj + by_row_r[shift - r + j]
 //   probability_rj = e^(s_rj - max_n s_rn) / sum_n e^(s_rn - max_n s_rn)

@@ -1,5 +1,5 @@
-// The includes from LibTorch that operations with their own gradient need, for the sources of
-// lib/kernels.
+// Includes the headers of LibTorch that operations with their own gradients need, for the sources
+// of lib/kernels.
 #pragma once
 
 #include <ATen/ATen.h>

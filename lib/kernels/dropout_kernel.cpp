@@ -40,8 +40,8 @@ void fill_group(std::uint8_t* kept, std::uint32_t first_call, const DropoutStrea
 
 #if QL_VECTOR_X86
 
-// Four Philox calls at once. Every 32-bit word is in the low half of 64 bits, where products read
-// it. The contents of the high halves do not matter.
+// Holds four Philox calls. Every 32-bit word is in the low half of 64 bits, where products read it.
+// The contents of the high halves do not matter.
 struct Quad {
   __m256i word[4];
 };

@@ -1,4 +1,4 @@
-// Dropout's random bits (Philox) and the mask of the elements that dropout keeps.
+// Computes dropout's random bits (Philox), and the mask of the elements that dropout keeps.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -17,7 +17,7 @@ constexpr int kPhiloxRounds = 10;
 constexpr std::uint32_t kPhiloxFactorA = 0xD2511F53;
 constexpr std::uint32_t kPhiloxFactorC = 0xCD9E8D57;
 
-// The key of a round.
+// Holds the key of a round.
 struct PhiloxKey {
   explicit PhiloxKey(std::uint64_t key)
       : low(static_cast<std::uint32_t>(key)), high(static_cast<std::uint32_t>(key >> 32)) {}
@@ -53,7 +53,7 @@ inline PhiloxCounter philox(PhiloxCounter counter, std::uint64_t key) {
   return counter;
 }
 
-// A dropout mask as our own kernels read it.
+// Holds a dropout mask as our own kernels read it.
 struct DropoutMask {
   at::Tensor elements;  // uint8, 1 for each that is kept; undefined: all are kept
   double factor = 1;

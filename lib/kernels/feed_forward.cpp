@@ -1,4 +1,4 @@
-// The autograd functions of feed_forward.h, put together from kernels/row_kernels.h and
+// Composes the autograd functions of feed_forward.h from kernels/row_kernels.h and
 // kernels/product.h.
 
 #include "kernels/feed_forward.h"
@@ -93,8 +93,8 @@ SumAndNorm add_residual_and_normalize(const at::Tensor& residual, const at::Tens
 
 namespace {
 
-// With the rows x of the states, f for dropout's factor of an element (0 where it is dropped), and
-// G for the gradient by the output:
+// Let x be the rows of the states, f dropout's factor of an element (0 where it is dropped), and G
+// the gradient of the output. Then
 //
 //   h = f relu(x W1^T + b1)        output = h W2^T
 //   A = f (G W2) where h > 0, else 0

@@ -1,5 +1,5 @@
-// The position-wise feed-forward network, residual connections and layer norm, as operations with
-// their own gradients.
+// Has the position-wise feed-forward network, residual connections and layer norm, as operations
+// with their own gradients.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -8,10 +8,10 @@
 
 namespace ql::kernels {
 
-// The layer norm of the networks.
+// Computes the layer norm of the networks.
 
-// Added to the variance. It is the default of the public code, with which the golden networks were
-// computed.
+// This is added to the variance. It is the default of the public code, with which the golden
+// networks were computed.
 constexpr double kLayerNormEpsilon = 1e-5;
 
 // Returns the same as at::layer_norm(): `states` [..., width] less their mean over the last

@@ -48,7 +48,7 @@ void multiply_floats(at::Tensor& result, const at::Tensor& a, const at::Tensor& 
   }
 }
 
-// Sets the result by reading the weights in place, if they are the columns of `b` and `a` has few
+// Sets the result by reading the weights in place, if `b` holds them by columns and `a` has few
 // rows. Otherwise it does nothing and returns false.
 bool multiply_few_rows(at::Tensor& result, const at::Tensor& a, const at::Tensor& b,
                        const at::Tensor& bias) {

@@ -1,4 +1,4 @@
-// Matrix products in the precision of the thread (machine/device.h), on the CPU and outside of
+// Multiplies matrices in the precision of the thread (machine/device.h), on the CPU and outside of
 // autograd.
 //
 // An operand is a matrix in the form that a product takes: float32 or float64 unchanged, or rounded

@@ -1,4 +1,5 @@
-// The linear maps of projection.h: products in blocks or row by row, and their autograd functions.
+// Implements the linear maps of projection.h: products in blocks or row by row, and autograd
+// functions.
 
 #include "kernels/projection.h"
 
@@ -68,8 +69,8 @@ at::Tensor project_batch_invariant(const at::Tensor& states, const at::Tensor& w
   return result;
 }
 
-// Up to this many rows: a BLAS first copies the weights into its own order, which takes longer than
-// their product.
+// A BLAS first copies the weights into its own order. Up to this many rows, that takes longer than
+// the product itself.
 constexpr std::int64_t kFewRows = 8;
 // A BLAS gains nothing from more rows than this.
 constexpr std::int64_t kRowsOfBlock = 256;
@@ -105,8 +106,9 @@ at::Tensor project_in_blocks(const at::Tensor& states, const at::Tensor& weight,
   return result;
 }
 
-// With operands in this thread's precision: the rows x of the states, and G for the gradient by the
-// output x W^T + b. Gradients: x: G W W: G^T x b: sum of G over the rows
+// Let x be the rows of the states, and G the gradient of the output x W^T + b. The gradient of x is
+// G W, that of W is G^T x, and that of b is the sum of G over the rows. Operands are rounded to
+// this thread's precision.
 struct Linear : torch::autograd::Function<Linear> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& states,
                             const at::Tensor& weight, const OptionalTensor& bias) {
@@ -166,13 +168,13 @@ at::Tensor recent_rows(const at::Tensor& window, std::int64_t segment) {
       .view({window.size(0) * segment, window.size(2)});
 }
 
-// With the normalized rows y of the window, the norm's weight w and bias b (each element of w
-// scales a column of W), and G for the gradient by the output:
+// Let y be the normalized rows of the window, w and b the norm's weight and bias (each element of w
+// scales a column of W), and G the gradient of the output. Then output = y V^T + c with V = W * w
+// and c = W b, and the gradients are
 //
-//   output = y V^T + c     V = W * w     c = W b
-//   by V   A = G^T y                   by c   a = sum of G over the rows
-//   by W   A * w + a b^T               by w   sum of W * A over its rows     by b   W^T a
-//   by y   G V, for the rows of the segment alone; then back through the norm
+//   V: A = G^T y                   c: a = sum of G over the rows
+//   W: A * w + a b^T               w: sum of W * A over its rows     b: W^T a
+//   y: G V, for the rows of the segment alone; then back through the norm
 //
 // W has the rows of queries, keys and values; G of the queries has only the rows of the segment.
 // Without a norm, y is the window itself, V = W and c = 0.

@@ -1,4 +1,4 @@
-// The linear maps of a layer: one projection, and the projection of queries, keys and values
+// Has the linear maps of a layer: a single projection, and that of queries, keys and values
 // together.
 #pragma once
 
@@ -30,7 +30,7 @@ class BatchInvariant {
   bool before_;
 };
 
-// Queries, keys and values of a layer on the CPU, computed as one operation with its own gradient.
+// One operation with its own gradient computes the queries, keys and values of a layer on the CPU.
 // lib/nn/layers.cpp computes the same by plain operations.
 
 struct QueriesKeysValues {
@@ -38,13 +38,13 @@ struct QueriesKeysValues {
   at::Tensor keys_values;  // [batch, window, 2, n_head, d_head]
 };
 
-// `states` [batch, segment, d_model] are the last states of `window` [batch, window, d_model]; both
+// `states` [batch, segment, d_model] are the last states of `window` [batch, window, d_model]. Both
 // are normalized first if norm_weight and norm_bias [d_model] are defined. qkv_net is [3 * n_head *
 // d_head, d_model].
 //
-// The rest of the window is memory, which takes no gradient. That saves a product: the norm is
-// folded into the weights, W (x * w + b) = (W * w) x + W b, so that only the weights' gradient is
-// computed for the memory's part. The norm's gradient follows from it.
+// The remaining states of the window are memory, whose gradient is not computed. To save a product,
+// the norm is folded into the weights: W (x * w + b) = (W * w) x + W b. Then the memory's part adds
+// only to the gradient of these weights, from which the norm's gradient follows.
 QueriesKeysValues project_window(const at::Tensor& states, const at::Tensor& window,
                                  const at::Tensor& norm_weight, const at::Tensor& norm_bias,
                                  const at::Tensor& qkv_net, std::int64_t heads);

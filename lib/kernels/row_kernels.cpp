@@ -17,7 +17,7 @@
 namespace ql::kernels {
 namespace {
 
-// Rows of one unit of work.
+// A unit of work has this many rows.
 constexpr std::int64_t kBlock = 64;
 
 template <typename Real>
@@ -38,7 +38,7 @@ std::int64_t count_of(const at::Tensor& rows) {
 template <typename Work>
 void for_blocks(const at::Tensor& all, const Work& work) {
   const std::int64_t rows = count_of(all);
-  // A work unit reads and writes about this many tensors of this size.
+  // `work` reads and writes about this many tensors of the size of `all`.
   constexpr double kTensors = 4;
   machine::for_parts((rows + kBlock - 1) / kBlock,
                      machine::microseconds_of(0, kTensors * static_cast<double>(all.nbytes())),
@@ -192,8 +192,8 @@ struct AddNormTarget {
   Real *residual, *output, *columns, *scratch;
 };
 
-// With x for a row of `sums`, its statistics m and s, y = s (x - m), g for its row of `gradient`,
-// h = g weight, and means over the row's columns:
+// Let x be a row of `sums`, m and s its two statistics, y = s (x - m), g its row of `gradient` and
+// h = g weight. A mean is over the row's columns. Then the results are:
 //
 //   residual    = sum_gradient + s (h - mean(h) - y mean(h y))
 //   output      = kept factor residual

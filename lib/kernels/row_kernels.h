@@ -1,4 +1,4 @@
-// Operations on rows of states around a layer's matrix products: sums with bias, dropout and
+// Computes on rows of states around a layer's matrix products: sums with bias, dropout and
 // residual, layer norm, ReLU, and their gradients. Each is one pass over memory, on the CPU and
 // outside of autograd.
 //
@@ -13,16 +13,16 @@
 
 namespace ql::kernels {
 
-// The input of residual + dropout(output + bias). An undefined bias counts as 0.
+// Holds the input of residual + dropout(output + bias). An undefined bias counts as 0.
 struct ResidualRows {
   at::Tensor residual, output, bias;
   DropoutMask kept;
 };
 at::Tensor add_rows(const ResidualRows& input);
 
-// Layer norm by rows: (x - mean) / deviation * weight + bias, where deviation = sqrt(variance +
-// kLayerNormEpsilon) and the variance of a row is the mean of (x - mean)^2. An undefined weight
-// counts as 1, with a bias of 0.
+// The layer norm of a row is (x - mean) / deviation * weight + bias, where deviation =
+// sqrt(variance + kLayerNormEpsilon) and the variance of a row is the mean of (x - mean)^2. An
+// undefined weight counts as 1, with a bias of 0.
 struct NormalizedRows {
   at::Tensor values;
   at::Tensor statistics;  // [rows, 2]: mean and 1 / deviation
@@ -40,15 +40,15 @@ struct AddedRows {
 AddedRows add_and_normalize_rows(const ResidualRows& input, const at::Tensor& weight,
                                  const at::Tensor& bias);
 
-// Gradients of add_rows(). The gradient of the residual equals that of the sum.
+// Holds the gradients of add_rows(). The gradient of the residual equals that of the sum.
 struct AddGradients {
   at::Tensor output, bias;
 };
 AddGradients add_rows_gradients(const at::Tensor& sum_gradient, const DropoutMask& kept,
                                 bool with_bias);
 
-// Gradients of add_and_normalize_rows(), given those of its sum (undefined: zeros) and of the
-// normalized rows.
+// Holds the gradients of add_and_normalize_rows(), given those of its sum (undefined: zeros) and of
+// the normalized rows.
 struct AddNormGradients {
   at::Tensor residual, output, bias, weight, norm_bias;
 };
@@ -71,8 +71,8 @@ at::Tensor sum_rows(const at::Tensor& rows, const at::Tensor& beside, at::Tensor
 void relu_rows(const at::Tensor& inner, const at::Tensor& bias, const DropoutMask& kept,
                const at::Tensor& hidden);
 
-// Given the gradient by relu_rows()'s result `hidden`, sets `slopes` to the gradient by its input,
-// and returns the gradient by the bias. Elements that were dropped or negative are 0 in `hidden`,
+// Given the gradient of relu_rows()'s result `hidden`, sets `slopes` to the gradient of its input,
+// and returns the gradient of the bias. Elements that were dropped or negative are 0 in `hidden`,
 // so the mask is not needed again. `slopes` is `gradient` itself, or of bfloat16 like `hidden`.
 at::Tensor relu_rows_gradient(const at::Tensor& gradient, const at::Tensor& hidden, double factor,
                               const at::Tensor& slopes);

@@ -1,4 +1,4 @@
-// Products that are too small for a BLAS: those of attention, and those of few rows.
+// Multiplies matrices that are too small for a BLAS: those of attention, and those of few rows.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace ql::kernels {
 // panel holds 64 bytes of every row of B one after another, so that it is read sequentially
 // whatever the matrix's width.
 
-// Columns of a panel. Unused columns after the last one are 0.
+// A panel has this many columns. Unused columns after the last one are 0.
 template <typename Real>
 constexpr std::int64_t kPanel = 64 / static_cast<std::int64_t>(sizeof(Real));
 
@@ -23,8 +23,8 @@ constexpr std::int64_t padded(std::int64_t columns) {
   return (columns + kPanel<Real> - 1) / kPanel<Real> * kPanel<Real>;
 }
 
-// A range of indices for each row. Row r has the indices in [low + slope * r, high + slope * r)
-// that are also in [least, most).
+// Describes a range of indices for each row. Row r has the indices in [low + slope * r, high +
+// slope * r) that are also in [least, most).
 struct Band {
   std::int64_t low = 0, high = 0, slope = 0, least = 0, most = 0;
   static Band all(std::int64_t size) { return {0, size, 0, 0, size}; }
@@ -251,7 +251,7 @@ QL_VECTOR_BODY void pack_columns_body(const Packing<Real>* packing) {
 }
 QL_REGISTER_KERNEL(pack_columns)
 
-// Products of few rows with a layer's weights. Every weight is read once, in place. A BLAS first
+// These multiply few rows with a layer's weights. Every weight is read once, in place. A BLAS first
 // copies the weights into its own order, which takes longer than the product of few rows.
 
 // Describes result[row][column] = sum over k of states[row][k] weights[column][k] + bias[column],

@@ -1,4 +1,4 @@
-// The autograd function of the cross entropy, its losses by cluster, and the same by plain
+// Implements the autograd function of the cross entropy by clusters, and the same by plain
 // operations.
 
 #include "kernels/softmax.h"
@@ -35,7 +35,7 @@ struct SoftmaxProblem {
   bool summed = false;  // the result is the sum of the losses times the factor
 };
 
-// Handed from the forward pass to the backward pass.
+// The forward pass hands this to the backward pass.
 struct KeptInputs : torch::CustomClassHolder {
   SoftmaxProblem problem;
   variable_list gradients;  // of the losses times the factor; the first backward pass takes them
@@ -240,7 +240,7 @@ std::vector<SoftmaxColumns> columns_of(const SoftmaxWeights& weights,
   return columns;
 }
 
-// The losses of one cluster's rows, and the gradient of their states if it is wanted.
+// Holds the losses of one cluster's rows, and the gradient of their states if it is wanted.
 struct ClusterResult {
   at::Tensor losses, state_gradient;
 };
@@ -276,8 +276,8 @@ ClusterResult run_cluster(const at::Tensor& states, const SoftmaxWeights& weight
   return result;
 }
 
-// The weights and biases of every cluster. In the head's, the rows of the other clusters follow the
-// rows of its ids.
+// Holds the weights and biases of every cluster. In the head's, the rows of the other clusters
+// follow the rows of its ids.
 struct Tables {
   std::vector<at::Tensor> weights, biases;
 };

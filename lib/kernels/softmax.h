@@ -1,5 +1,5 @@
-// Softmax cross entropy over the vocabulary, which may be divided into clusters (adaptive softmax,
-// Grave et al. 2017).
+// Computes the softmax cross entropy over the vocabulary, which may be divided into clusters
+// (adaptive softmax, Grave et al. 2017).
 #pragma once
 
 #include <ATen/ATen.h>
@@ -57,13 +57,13 @@ at::Tensor log_probabilities(const at::Tensor& states, const SoftmaxWeights& wei
 // cluster, and for an id of another cluster the head's logit of that cluster plus log softmax(y).
 at::Tensor logits(const at::Tensor& states, const SoftmaxWeights& weights);
 
-// The plain softmax: weight [vocab_size, d_model], bias [vocab_size].
+// Computes the plain softmax: weight [vocab_size, d_model], bias [vocab_size].
 at::Tensor cross_entropy(const at::Tensor& states, const at::Tensor& weight, const at::Tensor& bias,
                          const at::Tensor& targets);
 
 // Groups the rows of a batch by the cluster of the vocabulary that they belong to (net/cost.h).
 
-// All rows, grouped by the cluster of their id, in ascending order inside a cluster.
+// Holds all rows, grouped by the cluster of their id, in ascending order inside a cluster.
 struct ClusterRows {
   at::Tensor rows;                   // [rows] int64
   at::Tensor ids;                    // [rows] int64, counted from the first id of the cluster
@@ -89,7 +89,7 @@ ClusterRows rows_by_cluster(const at::Tensor& ids, const std::vector<std::int64_
 // reverse order, as in the public code, which reads column -i.
 at::Tensor head_targets(const at::Tensor& ids, const std::vector<std::int64_t>& ends);
 
-// The steps of the cross entropy over clusters, on the CPU and on other devices.
+// These are the steps of the cross entropy over clusters, on the CPU and on other devices.
 
 struct SoftmaxGradients {
   at::Tensor states;

@@ -1,4 +1,5 @@
-// The blocks and panels of the softmax: exponentials, losses and gradients.
+// Computes the exponentials, losses and gradients of the softmax in blocks of rows and panels of
+// columns.
 
 #include "kernels/softmax_blocks.h"
 
@@ -96,7 +97,7 @@ QL_VECTOR_BODY void scale_and_subtract_body(Real* to, Real scale, const Real* fr
 }
 QL_VECTOR_KERNEL(scale_and_subtract)
 
-// Consecutive columns of one set; `offset` columns of the softmax come before them.
+// Describes consecutive columns of one set; `offset` columns of the softmax come before them.
 struct Panel {
   const SoftmaxColumns* set;
   at::Tensor factor;  // of the set's weight
@@ -124,9 +125,12 @@ std::vector<Panel> make_panels(const std::vector<SoftmaxColumns>& columns) {
 // with the weight W_j and the bias b_j of column j:
 //
 //   z_j = x . W_j + b_j     e_j = e^(z_j - m)     s = sum_j e_j     loss = log s + m - z_t
-//   by x     (f / s) sum_j e_j W_j - f W_t
-//   by W_j   sum over the rows of e_j (f / s) x, less f x where j = t
-//   by b_j   sum over the rows of e_j (f / s), less f where j = t
+//
+// The gradients of f loss are
+//
+//   x   : (f / s) sum_j e_j W_j - f W_t
+//   W_j : sum over the rows of e_j (f / s) x, less f x where j = t
+//   b_j : sum over the rows of e_j (f / s), less f where j = t
 //
 // f / s never multiplies the exponentials, only the narrower matrices in the products with them. m
 // is the row's maximum over the panels read so far. Sums that were computed with a smaller m are
@@ -202,7 +206,7 @@ class SoftmaxBlock {
   Real* state_gradient(std::int64_t row) const {
     return data<Real>(rows_.state_gradient) + (first_ + row) * width_;
   }
-  // The maximum of every row over the panels up to this one.
+  // Returns the maximum of every row over the panels up to this one.
   Real* maxima(std::size_t panel) {
     return maxima_.data() + panel * static_cast<std::size_t>(size_);
   }

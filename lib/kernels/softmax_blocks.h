@@ -1,5 +1,5 @@
-// Cross entropy and its gradients by blocks of rows and panels of columns, on the CPU and outside
-// of autograd.
+// Computes cross entropy and its gradients by blocks of rows and panels of columns, on the CPU and
+// outside of autograd.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -16,7 +16,8 @@ struct SoftmaxRows {
   at::Tensor state_gradient;  // [rows, width], written; undefined: not wanted
 };
 
-// Some columns of the softmax. The columns of several sets follow one another in the sets' order.
+// Describes some columns of the softmax. The columns of several sets follow one another in the
+// sets' order.
 struct SoftmaxColumns {
   at::Tensor weight;                          // [columns, width]
   at::Tensor bias;                            // [columns]

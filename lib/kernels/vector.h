@@ -1,4 +1,5 @@
-// The vectors of our kernels: loops compiled in three versions, registers, and bfloat16 elements.
+// Has the means of vectorized kernels: loops that are compiled in three versions, registers, and
+// bfloat16 elements.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -71,7 +72,7 @@ namespace ql::kernels {
 // below) takes the bytes of a vector register as its first template argument; QL_REGISTER_KERNEL
 // makes the kernel of such a body.
 
-// Lanes of a sum. They fill two AVX registers of float, or one of AVX-512.
+// A sum has this many lanes. They fill two AVX registers of float, or one of AVX-512.
 constexpr std::int64_t kLanes = 16;
 
 // Sets x = e^x for x <= 0, within two units of the last place; below -87 it stays at e^-87, about
@@ -90,7 +91,7 @@ QL_VECTOR_BODY void exponentiate_in_place(Number& x) {
   const Number rounded = x * kLog2E + kRound;
   const Number power = rounded - kRound;
   const Number rest = (x - power * kLn2High) - power * kLn2Low;
-  // The polynomial of e^r on |r| <= ln(2) / 2 (Cephes).
+  // This is the polynomial of e^r on |r| <= ln(2) / 2 (Cephes).
   Number sum = rest * 1.9875691500e-4F + 1.3981999507e-3F;
   sum = sum * rest + 8.3334519073e-3F;
   sum = sum * rest + 4.1665795894e-2F;
@@ -111,7 +112,8 @@ QL_VECTOR_BODY float exponential(float x) {
 }
 QL_VECTOR_BODY double exponential(double x) { return std::exp(x); }
 
-// Elements of bfloat16 in loops over vectors, by their bits: the upper half of a float's.
+// Loops over vectors handle elements of bfloat16 by their bits, which are the upper half of a
+// float's.
 
 using Bfloat16Bits = std::uint16_t;
 
@@ -160,8 +162,8 @@ QL_VECTOR_BODY float load_number(Bfloat16Bits from) {
 QL_VECTOR_BODY float load_number(float from) { return from; }
 QL_VECTOR_BODY double load_number(double from) { return from; }
 
-// Vectors of the size of a register, by GCC's vector extension, which Clang supports too. They are
-// for kernels that do not leave the use of registers to the compiler.
+// A Register has vectors of the size of a register, by GCC's vector extension, which Clang
+// supports, too. It is for kernels that do not leave the use of registers to the compiler.
 
 template <typename Real, int kBytes>
 struct Register {
@@ -175,7 +177,7 @@ struct Register {
 // calling convention of arguments by value is not defined. Memory need not be aligned. It is read
 // and written by assignment, not by std::memcpy(), so that the compiler keeps vectors in registers.
 
-// kBytes of unaligned consecutive elements in memory.
+// Vector is kBytes of unaligned consecutive elements in memory.
 template <typename Number, int kBytes>
 struct Neighbours {
   typedef Number Vector __attribute__((vector_size(kBytes), aligned(sizeof(Number))));
@@ -284,8 +286,8 @@ QL_VECTOR_BODY void exchange(Vector& a, Vector& b, std::index_sequence<kLanes...
   a = first;
 }
 
-// Transposes the square of as many vectors as a vector has lanes; kStep is for the recursion:
-// blocks of kStep lanes change places with those kStep vectors away.
+// Transposes a square: as many vectors as a vector has lanes. It calls itself with a kStep of 1, 2,
+// 4 and so on, and each time exchanges blocks of kStep lanes between vectors that are kStep apart.
 template <typename Real, int kBytes, int kStep = 1>
 QL_VECTOR_BODY void transpose(typename Register<Real, kBytes>::Vector* vectors) {
   constexpr int kSize = Register<Real, kBytes>::kSize;

@@ -1,4 +1,4 @@
-// The device that a network computes on, and the capabilities of the processor.
+// Chooses the device that a network computes on, and finds the capabilities of the processor.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -18,8 +18,8 @@
 
 namespace ql::machine {
 
-// The vectors that a processor may have. Every kernel (kernels/vector.h) exists in three versions,
-// one of which is chosen when the program runs.
+// VectorVersion names the vectors that a processor may have. Every kernel (kernels/vector.h) exists
+// in three versions, one of which is chosen when the program runs.
 
 enum class VectorVersion { kPortable, kAvx2, kAvx512 };
 
@@ -53,7 +53,7 @@ inline VectorVersion vector_version() {
   return kVersion;
 }
 
-// How the CPU multiplies matrices of bfloat16.
+// Bfloat16Products names the ways in which the CPU multiplies matrices of bfloat16.
 
 enum class Bfloat16Products {
   kNone,      // not at all
@@ -72,8 +72,8 @@ Bfloat16Products choose_bfloat16_products(const char* wanted);
 // Returns the choice of this process, by the environment.
 Bfloat16Products bfloat16_products();
 
-// The device that a network computes on. On the CPU our own kernels (lib/kernels) compute, on every
-// other device ATen's operations.
+// These find the device that a network computes on. On the CPU our own kernels (lib/kernels)
+// compute, on every other device ATen's operations.
 
 class ProcessGroup;
 

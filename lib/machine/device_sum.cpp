@@ -1,4 +1,4 @@
-// Sums on GPUs by NCCL; refuses where LibTorch has none.
+// Computes sums on GPUs by NCCL, and refuses to where LibTorch has none.
 #include "base/error.h"
 #include "machine/device_sum_internal.h"
 
@@ -59,7 +59,8 @@ class NcclSum final : public DeviceSum {
 
  private:
   c10::Device device_;
-  // LibTorch leaves it to the end of the process, because its own end waits for other processes.
+  // The communicator is destroyed only when the process ends, because its destruction waits for the
+  // other processes.
   nccl::ncclComm_t communicator_ = nullptr;
   at::cuda::CUDAEvent begins_, ends_;
   bool under_way_ = false;  // a sum was enqueued since has_ended() was true

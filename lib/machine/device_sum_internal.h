@@ -1,5 +1,5 @@
-// Sums over processes of tensors on GPUs, a GPU a process, by the NCCL that is part of LibTorch.
-// Used by process_group.cpp only.
+// Computes sums over processes of tensors on GPUs, one GPU for each process, by the NCCL that is
+// part of LibTorch. Only process_group.cpp uses it.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,19 +14,19 @@ class DeviceSum {
  public:
   virtual ~DeviceSum() = default;
 
-  // Enqueues on the current stream: a contiguous tensor on the device is added up, in place, over
-  // all processes, which have to call this in the same order.
+  // Enqueues a sum on the current stream. It adds up a contiguous tensor on the device, in place,
+  // over all processes, which have to call this in the same order.
   virtual void enqueue(const at::Tensor& tensor) = 0;
 
-  // Until the device has come to the first sum since has_ended() was true, thus has done what is
-  // this process's own work.
+  // Waits until the device has reached the first sum that was enqueued since has_ended() was true.
+  // Then it has finished the work that depends on this process alone.
   virtual void wait_for_begin() = 0;
   // Returns true when no sum is pending.
   virtual bool has_ended() = 0;
 };
 
-// The processes find each other by the first one's text. Throws UsageError, in all of them, when
-// this LibTorch has no NCCL.
+// Returns the text by which the processes find each other; the first process makes it. Throws
+// UsageError, in all processes, when this LibTorch has no NCCL.
 std::string device_sum_address(const c10::Device& device, bool is_first);
 
 // Waits for all processes.

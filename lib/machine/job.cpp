@@ -1,4 +1,5 @@
-// The job in c10d's store: meeting, the end and its reason, and who is missing.
+// Implements a job in c10d's store: how processes meet, why the job ended, and which process is
+// missing.
 #include "machine/job.h"
 
 #include <fmt/ranges.h>
@@ -27,7 +28,7 @@ using Seconds = std::chrono::seconds;
 using Milliseconds = std::chrono::milliseconds;
 
 constexpr Seconds kAnswer{2};    // the store's time to answer, if its host lives
-constexpr Seconds kRollCall{5};  // the time of all that wait to say so
+constexpr Seconds kRollCall{5};  // in which all processes that wait have to report it
 constexpr Seconds kLeaving{5};   // process 0 stays this long for the others
 
 std::string text_at(const Store& store, const std::string& key) {
@@ -39,23 +40,23 @@ std::string find_text(const Store& store, const std::string& key) {
   return store->check({key}) ? text_at(store, key) : "";
 }
 
-// Returns what is there, and sets it where nothing is.
+// Sets the text of a key that has none. Returns the text that the key has then.
 std::string set_first(const Store& store, const std::string& key, const std::string& text) {
   const auto found =
       store->compareSet(key, {}, std::vector<std::uint8_t>(text.begin(), text.end()));
   return {found.begin(), found.end()};
 }
 
-// Why a job ends, as the store has it: "15 in process 1 of 2 on host b" with the signal that
-// stopped a process, or "0 " and the words of one that fails.
+// Throws the reason why a job ends. The store has it as "15 in process 1 of 2 on host b" with the
+// signal that stopped a process, or as "0 " and the words of a process that failed.
 [[noreturn]] void throw_end(const std::string& where, const std::string& text) {
   const std::string words = text.substr(text.find(' ') + 1);
   if (const int signal = std::stoi(text); signal != 0) throw Interrupted(signal, words);
   throw LostProcess(where, words);
 }
 
-// LibTorch from 2.4 on takes libuv for its store unless an option forbids it, and refuses where it
-// was built without, as distributions build it. Older ones do not have the option.
+// From 2.4 on LibTorch uses libuv for its store unless an option forbids it, and fails if it was
+// built without libuv, as distributions build it. Older versions do not have the option.
 template <typename Options>
 auto without_libuv(Options& options, int /*preferred*/) -> decltype(void(options.useLibUV)) {
   options.useLibUV = false;
@@ -77,14 +78,14 @@ std::string numeric(const sockaddr* address, socklen_t size) {
   return text;
 }
 
-// A connection to the store, and the numeric addresses of both ends of the way there.
+// Holds a connection to the store, with the numeric addresses of this host and of the store's.
 struct Connection {
   Store store;
   std::string own, reached;
 };
 
-// Finds both addresses, over the interface that the system chooses; false: there is no way now.
-// Nothing is sent.
+// Finds both addresses, over the interface that the system chooses, without sending anything.
+// Returns false if there is no route now.
 bool find_route(const LaunchedProcess& process, Connection& connection) {
   addrinfo hints = {}, *found = nullptr;
   hints.ai_socktype = SOCK_DGRAM;
@@ -124,7 +125,8 @@ Connection connect(const LaunchedProcess& process, const std::string& name, Seco
   if (options.isServer && !is_loopback(connection.reached) &&
       connection.own != connection.reached) {
     throw Error("MASTER_ADDR", fmt::format("{} is not an address of {}", process.address, name),
-                "set it to one, or start process 0 there");
+                fmt::format("set it to an address of that host, or start process 0 on {}",
+                            process.address));
   }
   const std::string place = fmt::format("{}:{}", process.address, process.port);
   Store store;
@@ -148,14 +150,15 @@ Connection connect(const LaunchedProcess& process, const std::string& name, Seco
   return connection;
 }
 
+// Returns the reason why a job does not begin, in the form of "members": 0 and the words.
 std::string missing(const Store& store, const LaunchedProcess& process, Seconds patience) {
   std::vector<int> ranks;
   for (int rank = 0; rank < process.size; ++rank) {
     if (!store->check({fmt::format("member/{}", rank)})) ranks.push_back(rank);
   }
   return fmt::format(
-      "0 of {} processes these have not come in {} seconds: {}; start all of them, with the same "
-      "MASTER_ADDR and MASTER_PORT",
+      "0 these of the {} processes have not come in {} seconds: {}; start all of them, with the "
+      "same MASTER_ADDR and MASTER_PORT",
       process.size, patience.count(), fmt::join(ranks, ", "));
 }
 
@@ -165,7 +168,7 @@ std::string missing(const Store& store, const LaunchedProcess& process, Seconds 
 std::string take_place(const Store& store, const LaunchedProcess& process, Json own,
                        Seconds patience) {
   const auto deadline = Clock::now() + patience;
-  own["arrival"] = store->add("came", 1);  // no two processes are the same
+  own["arrival"] = store->add("came", 1);  // makes the facts of every process different
   const std::string name = own.at("name").get<std::string>();
   const std::string first = set_first(store, "size", fmt::format("{} {}", process.size, name));
   if (std::stoi(first) != process.size) {
@@ -173,7 +176,7 @@ std::string take_place(const Store& store, const LaunchedProcess& process, Json 
                             fmt::format("{}, and {}", name, first.substr(first.find(' ') + 1)),
                             "start all processes with the same one");
     set_first(store, "members", fmt::format("0 {}", error.what()));
-    // One that takes itself for the only one has begun at once.
+    // A process that seemed to be the only one has begun at once.
     if (std::stoi(first) == 1) set_first(store, "end", fmt::format("0 {}", error.what()));
     throw LostProcess(error);
   }
@@ -200,8 +203,8 @@ std::string take_place(const Store& store, const LaunchedProcess& process, Json 
   return found;
 }
 
-// Returns the words of the first one that asks, and the processes that do not say that they wait:
-// they are gone, silent, or compute.
+// Asks which processes wait. Returns those that do not answer in time, because they have ended, are
+// silent, or compute; and the error message of the process that asked first.
 std::pair<std::string, std::vector<int>> call_roll(const Store& store,
                                                    const LaunchedProcess& process,
                                                    const std::string& own_words) {
@@ -220,7 +223,7 @@ std::pair<std::string, std::vector<int>> call_roll(const Store& store,
 
 }  // namespace
 
-// Calls work(store), which has no time limit of its own where the store's host is silent.
+// Calls work(store) with a time limit, because c10d has none if the store's host is silent.
 template <typename Work>
 auto Job::ask(Milliseconds time, Work work, bool to_the_end) {
   if (Clock::now() < ask_again_) throw NoAnswer("the store was silent a moment ago");
@@ -262,7 +265,7 @@ Job::~Job() {
       }
     });
   } catch (const std::exception&) {
-    // Whoever else has failed says so; this process is done.
+    // This process has finished. If another one fails, that one reports it.
   }
 }
 
@@ -286,14 +289,14 @@ void Job::meet(Seconds patience) {
     addresses_.push_back(member.at("address").get<std::string>());
     if (!is_loopback(addresses_.back())) reached = member.at("reached").get<std::string>();
   }
-  // The first host's own name may stand for the loopback there, which no other host can reach.
+  // On the first host its own name may mean the loopback address, which no other host can reach.
   std::replace_if(addresses_.begin(), addresses_.end(), is_loopback, reached);
   const auto begin = addresses_.begin();
   process_.local_rank = static_cast<int>(std::count(begin, begin + process_.rank, address()));
   process_.local_size = static_cast<int>(std::count(begin, addresses_.end(), address()));
 }
 
-// The others notice by themselves that the store is gone.
+// Ignores errors: if the store is lost, the others notice that themselves.
 void Job::publish(const std::string& key, const std::string& text) noexcept {
   try {
     ask(kAnswer, [=](const Store& store) { set_first(store, key, text); });
@@ -325,13 +328,14 @@ void Job::end(const std::exception& error) noexcept {
             stop != nullptr ? fmt::format("{} in {}", stop->signal_number(), own)
                             : fmt::format("0 {}: {}", own, failure_text(error)));
   } catch (const std::exception&) {
-    // No memory for the words: that this process is gone is noticed all the same.
+    // There is no memory for the words. The others notice anyway that this process has ended.
   }
 }
 
-// Gloo names at most one neighbour, and one whose own time is up has closed its connections, too.
+// Gloo names at most one neighbour. That one may only have closed its connections because its own
+// time was up, so all processes are asked.
 void Job::lose(const std::string& error) {
-  check(true);  // the words of one that has failed say more
+  check(true);  // a process that has failed has reported more
   const std::string line = first_line(error);
   const std::size_t place = line.find("] ");
   std::string words = place == std::string::npos ? line : line.substr(place + 2);
@@ -357,7 +361,7 @@ void Job::lose(const std::string& error) {
           ? fmt::format("{} lets the others wait too long: {}", fmt::join(names, " or "), words)
           : "all processes wait, and Gloo's connections carry nothing: " + words;
   publish("end", "0 " + why);
-  check(true);  // the first verdict is everybody's
+  check(true);  // all processes report the reason that was published first
   throw LostProcess(name(process_.rank), why);
 }
 

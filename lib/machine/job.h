@@ -1,5 +1,5 @@
-// A job: processes that meet in c10d's store, learn there how the others end, and find out which
-// one is lost.
+// Lets the processes of a job meet in c10d's store, learn there how the others end, and find out
+// which one is lost.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/Store.hpp>
@@ -22,8 +22,8 @@ namespace ql::machine {
 using Clock = std::chrono::steady_clock;
 using Store = c10::intrusive_ptr<c10d::Store>;
 
-// The others know already why this process ends: one of them gave the words, or all look at one
-// that is lost.
+// Ends a process for a reason that the others know already: one of them has reported it, or all
+// have noticed that a process is lost.
 class LostProcess : public Error {
   using Error::Error;
 };
@@ -48,14 +48,14 @@ auto within(std::chrono::milliseconds time, bool to_the_end, Work work) {
   return result.get();
 }
 
-// The first line of an error of c10d or LibTorch; a stack follows.
+// Returns the first line of an error of c10d or LibTorch; a stack follows.
 inline std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 class Job {
  public:
   explicit Job(const LaunchedProcess& process);
-  // Process 0, which has the store, stays some seconds for those that still leave, or that have
-  // not heard yet why it fails.
+  // Process 0, which has the store, stays some seconds for processes that have not ended yet, or do
+  // not know yet why it fails.
   ~Job();
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
@@ -67,21 +67,21 @@ class Job {
   // The local numbers are those of the processes that have met, not the launcher's.
   const LaunchedProcess& process() const { return process_; }
   const Store& store() const { return store_; }
-  // The address at which the others reach this process.
+  // Returns the address at which the others reach this process.
   const std::string& address() const { return addresses_[static_cast<std::size_t>(process_.rank)]; }
-  // "process 1 of 3 on host b"; the hosts of the others are known after they have met.
+  // Returns "process 1 of 3 on host b"; the hosts of the others are known after they have met.
   const std::string& name(int rank) const { return names_[static_cast<std::size_t>(rank)]; }
 
   // Throws why the job has ended: LostProcess, or Interrupted by the signal that stopped a process.
-  // Otherwise returns the signal that asks one of the processes to stop, 0 for none. One that
-  // `waits` answers when another one calls the roll.
+  // Otherwise returns the signal that asks one of the processes to stop, 0 for none. With `waits`
+  // this process answers that it waits, if another one asks which processes do.
   int check(bool waits);
-  // Others that check() get this signal.
+  // Makes check() return this signal in the other processes.
   void ask_to_stop(int signal) { publish("stop", std::to_string(signal)); }
   // Lets the others know why this process ends; they then end, too.
   void end(const std::exception& error) noexcept;
   // Ends the job after an error of Gloo, which is "[file:line] Connection closed by peer
-  // [10.0.0.2]:50382" or a timeout, and throws LostProcess with the name of whoever is lost.
+  // [10.0.0.2]:50382" or a timeout, and throws LostProcess with the name of the lost process.
   [[noreturn]] void lose(const std::string& error);
 
  private:
@@ -95,8 +95,8 @@ class Job {
   Clock::time_point ask_again_;  // the store was silent, and is left alone until then
 };
 
-// Lets a process that takes itself for the only one of its job hear of others. It then stops in
-// good order, by a signal.
+// Call this in a process that seems to be the only one of its job. If others of the job appear, it
+// stops in good order, by a signal.
 void listen_for_others(const LaunchedProcess& process, std::chrono::seconds patience);
 
 }  // namespace ql::machine

@@ -1,4 +1,4 @@
-// The precision of a network's matrix products.
+// Has the precisions of a network's matrix products.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// Sums over processes by Gloo and NCCL, and what a group agrees on.
+// Computes sums over processes by Gloo and NCCL, and lets a group agree on values.
 #include "machine/process_group.h"
 
 #include <ATen/ATen.h>
@@ -81,7 +81,7 @@ struct ProcessGroup::Others {
   Others(const LaunchedProcess& process, std::chrono::seconds the_patience)
       : patience(the_patience), job(process) {}
 
-  // Gloo's own end would wait for a pending sum, and whoever fails cannot.
+  // The destructor of Gloo's group would wait for a pending sum, and a process that fails cannot.
   ~Others() {
     if (pending > 0) static_cast<void>(gloo_sum.release());
   }
@@ -176,7 +176,7 @@ void ProcessGroup::join_device(const at::Device& device) {
   }
 }
 
-// A GPU waits for the others without an end, and a process with such a GPU cannot end in good
+// A GPU that waits for a lost process never stops waiting, and then this process cannot end in good
 // order.
 void ProcessGroup::await_device() {
   if (!others_->device) return;
@@ -281,7 +281,7 @@ void run_in_processes(std::chrono::seconds patience,
     group = std::make_unique<ProcessGroup>(*process, patience);
     if (process->rank > 0) set_log_level(LogLevel::kQuiet);
   } else if (process && process->job.empty() && process->address != LaunchedProcess().address) {
-    listen_for_others(*process, patience);  // somebody started it by hand
+    listen_for_others(*process, patience);  // a user started it without a launcher
   }
   run_in_group(group.get(), [&] { work(group.get()); });
 }

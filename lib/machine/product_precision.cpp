@@ -1,4 +1,4 @@
-// Products by oneDNN with a cache of primitives, and the cache of rounded weights.
+// Computes products by oneDNN with a cache of primitives, and caches rounded weights.
 
 #include "machine/product_precision.h"
 
@@ -20,7 +20,7 @@ namespace {
 
 using Type = dnnl::memory::data_type;
 
-// The values that decide which primitive computes a product.
+// A Shape has the values that decide which primitive computes a product.
 using Shape = std::array<std::int64_t, 11>;
 
 // Its memories point to the tensors of the current product.

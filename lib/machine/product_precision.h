@@ -1,4 +1,4 @@
-// The precision of products on the CPU, and oneDNN, which multiplies matrices of bfloat16.
+// Sets the precision of the products of a thread on the CPU, and multiplies matrices by oneDNN.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -13,7 +13,7 @@
 
 namespace ql::machine {
 
-// Products by oneDNN.
+// These compute products by oneDNN.
 
 // Sets result = a b, or result = result + a b with `add`: a [rows, inner] and b [inner, columns]
 // are both bfloat16 or both float32, result [rows, columns] is float32. If `bias` [columns],
@@ -24,10 +24,11 @@ namespace ql::machine {
 void multiply_by_onednn(at::Tensor& result, const at::Tensor& a, const at::Tensor& b, bool add,
                         const at::Tensor& bias = {});
 
-// The precision of our own kernels' products in a thread, and the weights that are rounded to it.
+// These set the precision of our own kernels' products in a thread, and keep the weights that are
+// rounded to it.
 
-// While it lives, products of this thread have this precision. It keeps the weights that were
-// rounded for them, so weights must not change before it ends.
+// While an object lives, the products of its thread have this precision. It keeps the weights that
+// were rounded for them, so weights must not change before it ends.
 class ProductPrecision {
  public:
   explicit ProductPrecision(Precision precision);
@@ -43,7 +44,7 @@ class ProductPrecision {
                      const std::function<at::Tensor()>& round);
 
  private:
-  // Address, sizes and strides of a weight, and the address of its scales.
+  // A Key holds the address, sizes and strides of a weight, and the address of its scales.
   using Key = std::array<std::int64_t, 6>;
   // Holds the weight, so that no other tensor is allocated at its address.
   struct Entry {

@@ -1,4 +1,4 @@
-// The set-up of threads and BLAS, and the division of work among threads.
+// Sets up threads and BLAS, and divides work among threads.
 
 #include "machine/threads.h"
 
@@ -78,8 +78,8 @@ std::string take_better_openblas_kernels() {
 namespace {
 
 constexpr int kMostThreads = 1024;
-// In GFLOP/s per thread. The reference BLAS, which has one thread, stays below it; a tuned one is
-// far above.
+// This is in GFLOP/s per thread. The reference BLAS, which has one thread, stays below it; a tuned
+// one is far above.
 constexpr double kSlowGflops = 10;
 
 struct Blas {
@@ -192,8 +192,8 @@ OneThreadProducts::~OneThreadProducts() {
 
 namespace {
 
-// The rates of one core of an AMD EPYC (Zen 3): multiply-adds of small float32 matrix products, and
-// bytes read from its third-level cache.
+// These are the rates of one core of an AMD EPYC (Zen 3): multiply-adds of small float32 matrix
+// products, and bytes read from its third-level cache.
 constexpr double kProductsPerMicrosecond = 20'000;
 constexpr double kBytesPerMicrosecond = 20'000;
 
@@ -214,8 +214,8 @@ struct Inside {
   bool before;
 };
 
-// While it lives, LibTorch, OpenMP's libraries and MKL use one thread in this thread, as in a
-// parallel region, but no region is begun.
+// While an object lives, LibTorch, OpenMP's libraries and MKL use a single thread for the work of
+// this thread. That is so in a parallel region, too, but here no region is begun.
 class OneThread {
  public:
   OneThread() : before_(at::get_num_threads()) {

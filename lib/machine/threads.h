@@ -1,5 +1,5 @@
-// The threads of tensors and BLAS, and the division of work on the CPU among threads, as far as
-// that pays.
+// Sets up the threads of tensors and of BLAS, and divides work on the CPU among threads as far as
+// that saves time.
 #pragma once
 
 #include <dlfcn.h>
@@ -20,9 +20,9 @@ Function* library_symbol(const char* name) {
   return reinterpret_cast<Function*>(::dlsym(RTLD_DEFAULT, name));
 }
 
-// The kernels that OpenBLAS multiplies with. It chooses them by the processor's name when it is
-// loaded. For a name that is newer than OpenBLAS it takes those of a processor of 2004, which reach
-// a twentieth of the speed of wide vectors.
+// These choose the kernels that OpenBLAS multiplies with. OpenBLAS chooses them by the processor's
+// name when it is loaded. For a name that is newer than OpenBLAS it takes those of a processor of
+// 2004, which reach a twentieth of the speed of wide vectors.
 
 // Returns OpenBLAS's name for the kernels of a processor with these vectors; empty if `taken`, the
 // kernels that OpenBLAS chose, are not among its fallbacks for unknown processors.
@@ -105,8 +105,8 @@ inline constexpr double kPayingMicroseconds = 10;
 // Operations of libraries pay from this much work on. A BLAS may have its own threads, which sleep.
 inline constexpr double kLibrariesPayingMicroseconds = 260;
 
-// Returns how many of `threads`, at least 1, are worth waking for work that takes one thread this
-// time.
+// Returns how many of `threads`, at least 1, are worth waking for work that takes one thread
+// `microseconds`.
 int threads_that_pay(double microseconds, int threads);
 
 // Calls work(begin, end) for parts of [0, count), one for each thread that pays; `microseconds` is
@@ -116,7 +116,7 @@ void for_parts(std::int64_t count, double microseconds,
                const std::function<void(std::int64_t begin, std::int64_t end)>& work);
 
 // Calls work(), whose operations LibTorch and the BLAS divide among their threads. If one thread
-// would do all of it in too few microseconds for that, it does.
+// takes too few `microseconds` for that to pay, nothing is divided.
 void let_libraries_divide(double microseconds, const std::function<void()>& work);
 
 // Stands for the time of work whose pieces are all long enough for a thread.

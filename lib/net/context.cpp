@@ -13,7 +13,7 @@ namespace ql::net {
 
 namespace {
 
-// The states of a stage, each given by the oldest token that it depends on, relative to the
+// Holds the states of a stage, each given by the oldest token that it depends on, relative to the
 // segment's first token. The memory is not kept, because every step does the same, one segment of
 // tokens later.
 //

@@ -22,8 +22,9 @@ namespace ql::net {
 // Time and space are proportional to layers and window, for any context length.
 std::vector<std::int64_t> oldest_dependencies(const Geometry& geometry);
 
-// The cone of an output state: the states of every stage that it depends on, down to the tokens. It
-// serves drawings, and shows the states between the tokens of oldest_dependencies() and the output.
+// The cone of an output state has the states of every stage that it depends on, down to the tokens.
+// It serves drawings, and shows the states between the tokens of oldest_dependencies() and the
+// output.
 
 // Indexes are cone[stage][k][i]: true when the output state depends on state i of the segment k
 // steps ago, where 0 is the step of the output state itself. If a state was computed again in
@@ -35,7 +36,8 @@ using Cone = std::vector<std::vector<std::vector<bool>>>;
 // full. Time grows with layers, window and context length.
 Cone cone_of(const Geometry& geometry, std::int64_t position);
 
-// The number of past tokens that an output state depends on (paper, appendix B).
+// The context length is the number of past tokens that an output state depends on (paper, appendix
+// B).
 
 struct ContextLength {
   std::int64_t minimum = 0;
@@ -44,9 +46,10 @@ struct ContextLength {
   double mean() const { return static_cast<double>(minimum + maximum) / 2; }
 };
 
-// The paper's estimate (figure 4, corrected as share/doc/design.md says): maximum = minimum + n_s.
-// Compressive layers count n_m and the states that the compressed memory is made from. Throws
-// ConfigError as make_geometry does, and for networks whose queries do not see the complete window.
+// paper_context() returns the paper's estimate (figure 4, corrected as share/doc/design.md says):
+// maximum = minimum + n_s. Compressive layers count n_m and the states that the compressed memory
+// is made from. It throws ConfigError as make_geometry does, and if has_paper_context() is false,
+// because queries do not see the complete window.
 bool has_paper_context(const Network& network);
 ContextLength paper_context(const Network& network, const Lengths& lengths);
 

@@ -136,9 +136,9 @@ double sum_of_quotients(std::int64_t count, std::int64_t divisor) {
   return static_cast<double>(divisor) * runs * (runs - 1) / 2 + runs * static_cast<double>(rest);
 }
 
-// Returns the number of keys that all queries of a segment see together, averaged over the heads. A
-// query is computed for each of its keys_per_state keys, though only the result at the last one is
-// used.
+// Returns the number of pairs of a query and a key that it sees, for all queries of a segment,
+// averaged over the heads. There are keys_per_state queries for each state, and all of them count,
+// although only the result of the last one is used.
 double seen_keys(const Network& network, const Stage& input) {
   const auto segment = static_cast<double>(input.segment_keys());
   const std::int64_t memory = input.memory + input.compressed_memory;

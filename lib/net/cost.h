@@ -1,4 +1,4 @@
-// The cost of a network: parameters, operations and memory; and the cutoffs that cost least.
+// Counts the parameters, operations and memory of a network, and finds the cutoffs that cost least.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,9 @@
 
 namespace ql::net {
 
-// The clusters of a vocabulary for adaptive input and adaptive softmax (Grave et al. 2017; Baevski
-// and Auli 2019), in the convention of the public PyTorch Transformer-XL: frequent ids come first,
-// and the embeddings of each later cluster are narrower by the factor `div_val`.
+// These divide a vocabulary into clusters for adaptive input and adaptive softmax (Grave et al.
+// 2017; Baevski and Auli 2019), in the convention of the public PyTorch Transformer-XL: frequent
+// ids come first, and the embeddings of each later cluster are narrower by the factor `div_val`.
 
 struct Cluster {
   std::int64_t begin = 0, end = 0;  // ids
@@ -29,7 +29,7 @@ std::vector<Cluster> clusters(const Network& network);
 // With div_val 1 all clusters share one embedding table and its projection.
 inline bool shares_embedding(const Network& network) { return network.div_val == 1; }
 
-// Cutoffs that make an adaptive softmax cheap.
+// These find cutoffs that make an adaptive softmax cheap.
 
 // Returns the multiplications of the softmax and its projections for a token on average, when id i
 // occurs counts[i] times: the head for every token, a tail for the tokens of its cluster. `network`
@@ -41,12 +41,13 @@ double softmax_products(const Network& network, const std::vector<std::int64_t>&
 std::vector<std::int64_t> propose_cutoffs(const Network& network,
                                           const std::vector<std::int64_t>& counts);
 
-// The cost of attention by its kind. kernels/attention.h and nn/layers.h have the attention itself.
+// This is the cost of attention by its kind; kernels/attention.h and nn/layers.h have the attention
+// itself.
 
 // Linear attention compares this many queries pair by pair.
 constexpr std::int64_t kLinearBlock = 64;
 
-// The cost of weighing the values of one layer in one step of one row of the batch. Computing
+// Holds the cost of weighing the values of one layer in one step of one row of the batch. Computing
 // queries, keys and values does not count.
 struct AttentionCost {
   double products = 0;       // multiplications
@@ -58,11 +59,12 @@ struct AttentionCost {
 // Returns the cost for the layer that reads the states of `input`.
 AttentionCost attention_cost(const Network& network, const Stage& input);
 
-// The cost of a network, from its geometry. qlctx prints these figures, and the benchmarks divide
-// by them.
+// The cost of a network follows from its geometry. qlctx prints these figures, and the benchmarks
+// divide by them.
 
 struct Cost {
-  // Every weight and bias. The embedding is counted once, because the softmax shares it.
+  // This is the number of all weights and biases. The embedding is counted once, because the
+  // softmax shares it.
   std::int64_t parameters = 0;
   // Operations of the forward pass, per token of a long stream. Multiply and add count as two. Only
   // matrix products are counted, each necessary one once:
@@ -83,8 +85,8 @@ struct Cost {
   // counted there. For the loss that trains a compressive network, the convolution and its gradient
   // are counted, its attention or decoder are not.
   double training_flops_per_token = 0;
-  // The states that a stream keeps between steps: the inputs of all layers, the outputs of scales
-  // that compression or accumulation reads, and compressed memories.
+  // This is the number of states that a stream keeps between steps: the inputs of all layers, the
+  // outputs of scales that compression or accumulation reads, and compressed memories.
   std::int64_t memory_states = 0;
   std::int64_t memory_numbers = 0;  // the same in elements
 };

@@ -11,7 +11,7 @@ namespace ql::net {
 
 namespace {
 
-// The valid values of one length: multiples of `unit` from `minimum` to `maximum`, which are
+// Holds the valid values of one length: multiples of `unit` from `minimum` to `maximum`, which are
 // multiples of `unit` themselves.
 struct Rule {
   std::int64_t minimum = 0;
@@ -137,10 +137,11 @@ void check_lengths(const Network& network, const Lengths& lengths) {
   const std::string where = describe(network, lengths);
   const std::optional<Rules> rules = rules_of(network);
   if (!rules) {
-    throw ConfigError(where,
-                      fmt::format("{} scales at rate {} need a segment above the longest, {}",
-                                  network.scales.size(), network.rate, kMaxLength),
-                      "use fewer scales or a smaller rate");
+    throw ConfigError(
+        where,
+        fmt::format("{} scales at rate {} need a segment of more than {}, the largest length",
+                    network.scales.size(), network.rate, kMaxLength),
+        "use fewer scales or a smaller rate");
   }
   const std::vector<Lengths> nearest = nearest_valid_lengths(network, lengths);
   if (nearest.front() == lengths) return;

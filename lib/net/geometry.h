@@ -1,4 +1,5 @@
-// The geometry of a network: the lengths of every scale, and the states that a state is made from.
+// Computes the geometry of a network: the lengths of every scale, and the states that a state is
+// made from.
 #pragma once
 
 #include <cstdint>
@@ -50,8 +51,8 @@ struct Stage {
   bool operator==(const Stage& other) const;
 };
 
-// The network at some lengths. The stages are in the order in which a step computes them; all code
-// that walks through a network layer by layer follows this order.
+// Describes the network at some lengths. The stages are in the order in which a step computes them;
+// all code that walks through a network layer by layer follows this order.
 struct Geometry {
   Lengths lengths;
   std::int64_t rate = 2;
@@ -96,9 +97,9 @@ std::vector<Lengths> nearest_valid_lengths(const Network& network, const Lengths
 // Enumerates the inputs of a stage's states, for code that follows states through the network
 // without tensors.
 
-// States `first`, `first` + `step`, ... of a stage. Index 0 is the first state of the segment, -1
-// the newest of the memory. States that became a compressed memory have indexes as if they had
-// stayed in the memory.
+// Describes states `first`, `first` + `step`, ... of a stage. of a stage. Index 0 is the first
+// state of the segment, -1 the newest of the memory. States that became a compressed memory have
+// indexes as if they had stayed in the memory.
 struct StateRun {
   std::size_t stage = 0;
   std::int64_t first = 0, count = 1, step = 1;

@@ -1,5 +1,5 @@
-// Checkpoint folders without LibTorch: model.json, state.json, presets, and the keys of a network.
-// ql-checkpoint(5) describes the formats.
+// Reads and writes checkpoint folders without LibTorch: model.json, state.json, presets, and the
+// keys of a network. ql-checkpoint(5) describes the formats.
 #pragma once
 
 #include <filesystem>
@@ -34,15 +34,15 @@ bool is_public_config(const Json& json);
 // have, such as another attention, and for lengths that do not fit.
 Network network_from_public_config(const JsonObject& json);
 
-// model.json of a checkpoint folder, and presets.
+// These read and write model.json of a checkpoint folder, and read presets.
 
 // {"format": "ql-model", "version": 1, "network": {...}, "vocabulary": {...}, "training": {...},
 //  "provenance": {...}}
 struct ModelFile {
   Network network;
   std::optional<shard::VocabularyInfo> vocabulary;  // of the training data
-  // The content of the vocabulary's file, which a checkpoint has next to model.json; "" if it is
-  // unknown. Reading leaves it empty.
+  // This is the content of the vocabulary's file, which a checkpoint has next to model.json; "" if
+  // it is unknown. Reading leaves it empty.
   std::string vocabulary_text;
   Json training;  // lib/train's configuration, as resolved
   Json provenance;
@@ -74,8 +74,8 @@ Preset read_preset(const std::filesystem::path& path, const std::vector<std::str
 Preset read_preset(const std::filesystem::path& path, const std::vector<std::string>& overrides,
                    const std::vector<std::string>& training_keys, Conflicts& conflicts);
 
-// state.json of a checkpoint folder: the state of the training, and the hashes of the other files.
-// ql-checkpoint(5) describes the format.
+// state.json of a checkpoint folder has the state of the training, and the hashes of the other
+// files. ql-checkpoint(5) describes the format.
 
 // Returns the object "state". Throws FormatError unless the file has its format and checksum,
 // UnknownVersion for another release's, and SystemError when it cannot be read.

@@ -1,6 +1,6 @@
-// The configuration of a network: the content of model.json and the presets, without tensors. qlctx
-// reads it, and lib/nn builds the model from it. Key names follow the paper's appendix E where it
-// has one.
+// Has the configuration of a network, which is the content of model.json and of presets, without
+// tensors. qlctx reads it, and lib/nn builds the model from it. Key names follow the paper's
+// appendix E where it has one.
 #pragma once
 
 #include <array>
@@ -81,8 +81,8 @@ enum class Attention {
 };
 constexpr auto names_of(Attention) { return std::array{"softmax", "linear"}; }
 
-// The lengths that may differ between training and evaluation. They are a struct, so that integers
-// cannot be swapped.
+// Holds the lengths that may differ between training and evaluation. They are a struct, so that
+// integers cannot be swapped.
 struct Lengths {
   std::int64_t segment = 0;            // n_s, tokens
   std::int64_t memory = 0;             // n_m, states of scale 1
@@ -102,8 +102,8 @@ struct Network {
   std::int64_t d_head = 0;
   std::int64_t d_inner = 0;
   std::vector<std::int64_t> scales;  // layers of scale 1, 2, ...; one entry for XL and vanilla
-  // d_model of every scale, the finest first (Donahue et al., 2019; the paper, section 4.2);
-  // d_inner grows in proportion. If it is empty, all scales have d_model.
+  // This is d_model of every scale, the finest first (Donahue et al., 2019; the paper, section
+  // 4.2); d_inner grows in proportion. If it is empty, all scales have d_model.
   std::vector<std::int64_t> scale_widths;
   std::int64_t output_layers = 0;  // after accumulation; 0 for XL, vanilla, Compressive
   std::int64_t rate = 2;           // compression rate c
@@ -132,7 +132,8 @@ struct Network {
   double droppath = 0.0;
   double init_std = 0.02;
   double proj_init_std = 0.01;  // of projections between embeddings and d_model
-  // Adaptive input and softmax (net/cost.h). Without cutoffs the softmax is a plain one.
+  // These are for adaptive input and softmax (net/cost.h). Without cutoffs the softmax is a plain
+  // one.
   std::vector<std::int64_t> cutoffs;  // first ids of the second cluster, the third, ...
   bool cutoffs_from_data = false;     // in a preset: chosen later for the training data
   std::int64_t div_val = 1;           // each cluster's embeddings are narrower by this factor

@@ -46,7 +46,7 @@ std::vector<std::int64_t> grid(std::int64_t unit, std::int64_t minimum, std::int
   return lengths;
 }
 
-// The price of a plan. Operations are rounded in the same way as they are printed.
+// Holds the price of a plan. Operations are rounded in the same way as they are printed.
 struct Price {
   std::int64_t operations = 0;
   std::int64_t memory_states = 0;
@@ -74,7 +74,7 @@ bool preferred(const Plan& a, const Plan& b) {
   return rank(a) < rank(b);
 }
 
-// The plans found until now that no other plan undercuts.
+// Keeps the plans found until now that no other plan undercuts.
 class Front {
  public:
   // Returns true when a plan of this price can still enter. It may then lose to one of equal price.
@@ -112,8 +112,8 @@ class Front {
   std::vector<Plan> plans_;
 };
 
-// Lengths of one network that grow and differ in the last length only. Only the shortest ones that
-// reach far enough matter, because longer ones cost more.
+// Holds lengths of one network that grow and differ in the last length only. Only the shortest ones
+// that reach far enough matter, because longer ones cost more.
 struct Chain {
   const Network* network = nullptr;
   std::vector<Lengths> lengths;
@@ -169,7 +169,7 @@ double most_context(const Geometry& geometry) {
       }
     }
     if (stage.compressed_memory > 0) {
-      // All states that a step compressed may be in one place of the memory.
+      // One place of the compressed memory may stand for all the states that a step compressed.
       farthest = farthest * (geometry.rate + 1) + stage.segment;
     }
     tokens += static_cast<double>(farthest) * static_cast<double>(stage.stride);

@@ -17,9 +17,9 @@ struct Plan {
   Cost cost;
 };
 
-// The longest context to plan: computing the exact length of a long segment takes long.
+// No longer context is planned, because computing the exact length of a long segment takes long.
 constexpr std::int64_t kMaxPlannedContext = std::int64_t{1} << 20;
-// The most scales that divisions_of_layers considers.
+// divisions_of_layers considers no more scales than this.
 constexpr std::size_t kMaxPlannedScales = 3;
 
 // Returns `network` with its `layers` layers distributed in all ways that an architecture allows:

@@ -1,4 +1,4 @@
-// Pooling, accumulation, and the compressed memories and losses of compression.h.
+// Implements pooling, accumulation, and the compressed memories and their losses.
 
 #include "nn/compression.h"
 

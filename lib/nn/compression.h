@@ -1,5 +1,5 @@
-// Changes of the scale of states: pooling, accumulation, and the second memory of the Compressive
-// Transformer.
+// Compresses states between scales, averages the scales, and compresses the old memories of the
+// Compressive Transformer.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -16,14 +16,14 @@
 
 namespace ql::nn {
 
-// The compression between two scales (paper, section 2.3: f_c).
+// This compresses between two scales (paper, section 2.3: f_c).
 
 // Pools `states` [batch, length, d_model] with width and stride `rate`; length must be a multiple
 // of rate. Returns [batch, length / rate, d_model].
 at::Tensor compress(const at::Tensor& states, net::Pool pool, std::int64_t rate);
 
-// The accumulation layer: coarse states up-sampled causally and averaged with the finer ones
-// (paper, sections 2.2 and 2.3).
+// The accumulation layer up-samples the states of coarse scales causally and averages them with
+// those of finer scales (paper, sections 2.2 and 2.3).
 
 // Repeats the states of one scale so that token p of the segment gets the last state whose newest
 // covered token is <= p. `states` [batch, output.segment, d_model] are the scale's `output`;
@@ -40,8 +40,8 @@ at::Tensor average_scales(const std::vector<at::Tensor>& scales, double droppath
 // Returns the same choice as weights, one for each scale: 0, or 1 / (number of kept scales).
 std::vector<double> droppath_weights(std::int64_t scales, double droppath, const StepOptions& step);
 
-// The second memory of the Compressive Transformer (Rae et al., 2020): states evicted from the
-// memory are compressed, `rate` of them into one.
+// The second memory of the Compressive Transformer (Rae et al., 2020) has compressed states: `rate`
+// states that were evicted from the memory become one.
 
 // Compresses the `states` [batch, n, d_model] of one step, n a multiple of the rate c, to [batch, n
 // / c, d_model]. The network's pool decides how:

@@ -1,4 +1,4 @@
-// The key-value caches of decode.h, and the decode step that adds tokens to them.
+// Implements the key-value caches, and the decode step that adds tokens to them.
 
 #include "nn/decode.h"
 

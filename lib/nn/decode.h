@@ -1,4 +1,4 @@
-// Decoding streams token by token: the key-value caches of a segment that grows.
+// Decodes streams token by token, with key-value caches of a segment that grows.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -12,11 +12,11 @@
 
 namespace ql::nn {
 
-// The growing segment of streams that are decoded token by token: states, keys and values that the
-// next token needs of those before it. Nothing is computed a second time.
+// Holds the growing segment of streams that are decoded token by token: the states, keys and values
+// of earlier tokens that the next token needs. Nothing is computed a second time.
 
-// The cache of a window that grows: a memory, and the states of a segment as they come. Rows are
-// streams, and [...] is the shape of a state.
+// Caches a window that grows: a memory, and the states of a segment as they come. Rows are streams,
+// and [...] is the shape of a state.
 class KvCache {
  public:
   // `memory` [batch, length, ...] is followed by a segment of at most `segment` states.
@@ -49,7 +49,7 @@ struct DecodeStage {
   at::Tensor positions;  // position_scores() of the complete window, the same for all streams
 };
 
-// The state of decoding. It can only begin between segments.
+// Holds the state of decoding. It can only begin between segments.
 class DecodeState {
  public:
   // `memory` is the memory of `batch` streams after ModelAtLengths::forward() or forward_stream().

@@ -26,7 +26,7 @@ std::uint32_t dropped_levels(double rate) {
       std::min(kLevels - 1, std::round(std::max(0.0, rate) * kLevels)));
 }
 
-// The range that a mask's elements have in the mask of the complete batch.
+// Describes the range that a mask's elements have in the mask of the complete batch.
 struct Elements {
   std::int64_t first = 0, count = 0;
 };
@@ -35,7 +35,7 @@ Elements elements_of(const at::Tensor& mask, const StepOptions& step) {
   const std::int64_t count = mask.numel();
   const std::int64_t first = count == 0 ? 0 : step.first_row * (count / mask.size(0));
   if (first + count > kMostElements) {
-    throw ConfigError("dropout", "a mask of more than 2^35 elements", "use a smaller batch");
+    throw ConfigError("dropout", "the mask has more than 2^35 elements", "use a smaller batch");
   }
   return {first, count};
 }

@@ -21,24 +21,25 @@ namespace ql::nn {
 
 class AttentionMap;
 
-// The places [first, end) of a row's segment.
+// Holds the places [first, end) of a row's segment.
 struct Places {
   std::int64_t first = 0, end = 0;
 };
 
-// The options of a step. Training needs seed and step: dropout, attention dropout and droppath
-// depend only on them, so there is no random state to save.
+// Holds the options of a step. Training needs seed and step: dropout, attention dropout and
+// droppath depend only on them, so there is no random state to save.
 struct StepOptions {
   bool training = false;
   std::uint64_t seed = 0;
   std::uint64_t step = 0;
   // Gradients also flow through memories. This is for measuring context, never for training.
   bool through_memory = false;
-  // The number of tokens of its document before the segment, for every row. A network with
+  // For every row, this is the number of tokens of its document before the segment. A network with
   // reset_memory_at_documents needs it; for any other it must be empty (nn/memory.h).
   std::vector<std::int64_t> document_offsets = {};
-  // The row of the complete batch at which the rows of this step begin, if it is a micro-batch: it
-  // gets its part of the batch's masks, so that dividing the batch changes no result.
+  // This is the row of the complete batch at which the rows of this step begin, if it is a
+  // micro-batch: it gets its part of the batch's masks, so that dividing the batch changes no
+  // result.
   std::int64_t first_row = 0;
   // A step that must not wait for the host (train/device_step.h) reads the host's choices for each
   // step from these tensors on the model's device. If they are undefined, the host chooses.
@@ -50,7 +51,7 @@ struct StepOptions {
   std::vector<Places> shown = {};
 };
 
-// The place in the network where a mask is used. Two places never share random bits.
+// Names the place in the network where a mask is used. Two places never share random bits.
 struct DropoutSite {
   enum Kind : std::uint32_t {
     kEmbedding,

@@ -1,5 +1,5 @@
-// One Transformer-XL layer: relative or linear attention, and a position-wise feed-forward network,
-// each with residual and layer norm (before it if `pre_lnorm`, else after the sum).
+// Computes one Transformer-XL layer: relative or linear attention, and a position-wise feed-forward
+// network, each with residual and layer norm (before it if `pre_lnorm`, else after the sum).
 #pragma once
 
 #include <ATen/ATen.h>
@@ -16,7 +16,7 @@
 
 namespace ql::nn {
 
-// Everything that a layer reads besides its input.
+// Holds everything that a layer reads besides its input.
 struct LayerContext {
   const net::Network& network;
   const LayerParameters& parameters;

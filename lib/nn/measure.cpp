@@ -1,4 +1,4 @@
-// Sums of attention by distance, and context lengths from gradients of random streams.
+// Adds up attention by distance, and finds context lengths from the gradients of random streams.
 
 #include "nn/measure.h"
 

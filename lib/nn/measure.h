@@ -1,4 +1,4 @@
-// Measurements of a running model: where its attention goes, and its context lengths.
+// Measures a running model: where its attention goes, and its context lengths.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -33,8 +33,8 @@ class AttentionMap {
     const net::Stage* stage;  // the input of the layer
     std::int64_t head = 0;
     std::int64_t states = 0;  // between query and key; 0 is the query's own place
-    // The distance in tokens, as the newest query sees it: a state of scale i stands for g(i)
-    // tokens, a compressed state for the tokens of all states that it was made from.
+    // This is the distance in tokens, as the newest query sees it: a state of scale i stands for
+    // g(i) tokens, a compressed state for the tokens of all states that it was made from.
     std::int64_t tokens = 0;
     std::int64_t queries = 0;  // queries that count and have a key at this distance
     double probability = 0;    // mean over them

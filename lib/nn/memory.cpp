@@ -1,4 +1,4 @@
-// The tensors of a memory by name, and the states of other documents that a step resets.
+// Names the tensors of a memory, and resets the states of other documents before a step.
 
 #include "nn/memory.h"
 

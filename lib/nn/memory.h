@@ -1,4 +1,4 @@
-// The recurrent memory, and its reset at documents.
+// Has the recurrent memory of a network, and resets it at documents.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -13,17 +13,17 @@
 
 namespace ql::nn {
 
-// The recurrent memory: the states just before the next segment (paper, section 2.3). Every layer's
-// input has one, and so does every scale's output that compression or accumulation reads.
+// The recurrent memory has the states just before the next segment (paper, section 2.3). Every
+// layer's input has one, and so does every scale's output that compression or accumulation reads.
 
-// The memory of one stage.
+// Holds the memory of one stage.
 struct StageMemory {
   at::Tensor states;      // [batch, n_m(i), d_model]; undefined if the stage keeps none
   at::Tensor compressed;  // [batch, n_cm, d_model]; undefined if the stage keeps none
 };
 
-// The memory from one step to the next, without gradient unless StepOptions::through_memory is set.
-// It starts as zeros.
+// Holds the memory from one step to the next, without gradient unless StepOptions::through_memory
+// is set. It starts as zeros.
 struct Memory {
   std::vector<StageMemory> stages;  // one for every stage of the geometry
 
@@ -45,7 +45,8 @@ void check_memory(const Memory& memory, const net::Geometry& geometry, std::int6
 // document of the segment's first token become zeros. For every row, StepOptions::document_offsets
 // has the number of tokens of that document before the segment.
 
-// The tokens that the states of a memory cover, before the step whose segment begins at token T.
+// Describes the tokens that the states of a memory cover, before the step whose segment begins at
+// token T.
 struct MemoryCover {
   std::int64_t stride = 1;      // tokens of a state
   std::int64_t gap = 0;         // tokens from the end of the newest state to T

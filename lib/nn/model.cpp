@@ -1,4 +1,4 @@
-// The model's embedding and softmax, and its forward functions at some lengths.
+// Implements the model's embedding and softmax, and its forward functions at some lengths.
 
 #include "nn/model.h"
 
@@ -59,7 +59,8 @@ at::Tensor Model::check_ids(const at::Tensor& ids, const char* what) const {
   if (!ids.defined() || ids.dim() != 2 || ids.scalar_type() != at::kLong || ids.numel() == 0) {
     throw ConfigError(what, "expected a batch x segment tensor of int64");
   }
-  // On an accelerator reading the values would make the host wait; they were checked on the CPU.
+  // Reading the values would make the host wait for an accelerator, so there they were checked
+  // before, on the CPU.
   if (machine::uses_kernels(ids)) {
     const std::int64_t lowest = ids.min().item<std::int64_t>();
     const std::int64_t highest = ids.max().item<std::int64_t>();

@@ -1,5 +1,5 @@
-// A network of the Transformer-QL family: its parameters, embedding and softmax, and running it at
-// some lengths.
+// Has a network of the Transformer-QL family, with its parameters, embedding and softmax, and runs
+// it at some lengths.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -18,9 +18,9 @@
 
 namespace ql::nn {
 
-// The parameters of a network, its embedding and its softmax. ModelAtLengths runs the layers
-// between them. Parameters have the names of the public PyTorch Transformer-XL, so that published
-// weights load.
+// A Model has the parameters of a network, its embedding and its softmax. ModelAtLengths runs the
+// layers between them. Parameters have the names of the public PyTorch Transformer-XL, so that
+// published weights load.
 //
 // Shapes: tokens [batch, segment] int64, states [batch, length, d_model], losses [batch, segment]
 // in nats.
@@ -65,7 +65,8 @@ class Model {
   at::Tensor logits(const at::Tensor& states) const;
 
   // Returns the sum of losses() times `factor`, a scalar; 1 / targets.numel() makes it the mean.
-  // Training uses this one: its gradients are computed with the factor at once (kernels/softmax.h).
+  // Training uses this function, because it computes the gradients together with the loss
+  // (kernels/softmax.h).
   at::Tensor loss(const at::Tensor& states, const at::Tensor& targets, double factor) const;
 
  private:
@@ -77,7 +78,7 @@ class Model {
   Parameters parameters_;
 };
 
-// Adaptive input: embeds ids as vectors of d_model, with the clusters of net/cost.h.
+// Adaptive input embeds ids as vectors of d_model, with the clusters of net/cost.h.
 
 // Takes ids [batch, segment] int64, all in the vocabulary. Returns [batch, segment, d_model],
 // scaled by sqrt(d_model), with add_places() (nn/encoding.h).
@@ -94,13 +95,13 @@ kernels::SoftmaxWeights softmax_weights(const net::Network& network, const Param
 //
 // Shapes: tokens [batch, segment] int64, states [batch, length, d_model].
 
-// Everything that a step needs and only the lengths decide.
+// Holds everything that a step needs and only the lengths decide.
 struct LengthTables {
   net::Geometry geometry;
   // position_table() of the longest window, for every width of states.
   std::map<std::int64_t, at::Tensor> positions;
-  // kernels::attention_mask() by stage. Undefined for a stage that feeds no layer, and for linear
-  // attention and our own kernels, which need no mask.
+  // This is kernels::attention_mask() by stage. Undefined for a stage that feeds no layer, and for
+  // linear attention and our own kernels, which need no mask.
   std::vector<at::Tensor> attention_mask;
 };
 
@@ -151,7 +152,7 @@ class ModelAtLengths {
 
  private:
   at::Tensor embed_segments(const at::Tensor& tokens) const;
-  // Makes a segment that begins forget the states of other documents.
+  // Where a segment begins, resets the states of other documents.
   void forget_before(DecodeState& growing) const;
 
   const Model& model_;

@@ -139,8 +139,8 @@ Parameters make_parameters(const net::Network& network, const at::TensorOptions&
 
 namespace {
 
-// Philox's fourth counter word. In dropout it is the upper half of the step number, which never
-// reaches this.
+// This is Philox's fourth counter word. In dropout it is the upper half of the step number, which
+// never reaches this.
 constexpr std::uint32_t kInitialisation = 0xFFFFFFFF;
 
 bool ends_with(std::string_view text, std::string_view end) {

@@ -1,4 +1,4 @@
-// The parameters of a network by role and by name, and their initial values.
+// Has the parameters of a network by role and by name, and draws their initial values.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -11,15 +11,15 @@
 
 namespace ql::nn {
 
-// A tensor and its name in files.
+// A NamedTensor is a tensor and its name in files.
 
 struct NamedTensor {
   std::string name;
   at::Tensor tensor;
 };
 
-// The parameters of a network by role. Names and shapes are those of the public PyTorch
-// Transformer-XL; linear layers hold [outputs, inputs].
+// Parameters holds the parameters of a network by role. Names and shapes are those of the public
+// PyTorch Transformer-XL; linear layers hold [outputs, inputs].
 
 struct AttentionParameters {
   at::Tensor qkv_net;      // [3 * n_head * d_head, d_model]: queries, keys, values
@@ -40,8 +40,8 @@ struct FeedForwardParameters {
   at::Tensor norm_bias;     // [d_model]
 };
 
-// The convolution that compresses old memories, and the transposed one that decodes them. Only
-// training uses the decoder. Both are undefined unless the network learns them.
+// Holds the convolution that compresses old memories, and the transposed one that decodes them.
+// Only training uses the decoder. Both are undefined unless the network learns them.
 struct CompressionParameters {
   at::Tensor weight;          // [d_model, d_model, rate]: outputs, inputs, place in the group
   at::Tensor bias;            // [d_model]
@@ -56,8 +56,8 @@ struct LayerParameters {
 };
 
 struct Parameters {
-  // The tables [ids, width], one for each cluster (net/cost.h), or with div_val 1 one for all. They
-  // are tied: the softmax uses them as its weights.
+  // These are the tables [ids, width], one for each cluster (net/cost.h), or with div_val 1 one for
+  // all. They are tied: the softmax uses them as its weights.
   std::vector<at::Tensor> embeddings;
   std::vector<at::Tensor> output_biases;          // [ids], one a table
   std::vector<at::Tensor> embedding_projections;  // [d_model, width] or undefined, one a table
@@ -71,7 +71,7 @@ struct Parameters {
   std::vector<at::Tensor> widenings;
   std::vector<at::Tensor> narrowings;
 
-  // Every tensor above once, in a fixed order.
+  // This has every tensor above once, in a fixed order.
   std::vector<NamedTensor> named;
 };
 

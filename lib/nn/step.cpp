@@ -1,4 +1,4 @@
-// The walk through the stages, and the two kinds of step over complete segments.
+// Goes through the stages in order, and implements the two kinds of step over complete segments.
 
 #include "nn/step.h"
 
@@ -163,7 +163,7 @@ at::Tensor StreamsStep::window_of_output(const net::Stage& output, const at::Ten
 
 namespace {
 
-// Limits for the states of one piece of a chunk. A BLAS copies all weights for every piece, so the
+// These limit the states of one piece of a chunk. A BLAS copies all weights for every piece, so the
 // largest pieces are best, as long as there are enough of them and a layer's intermediate results
 // for a piece stay in a cache.
 constexpr std::int64_t kFewestStatesOfPiece = 256, kMostStatesOfPiece = 512;

@@ -1,4 +1,4 @@
-// The step of a network: a segment of tokens in every row goes through all stages in turn.
+// Runs the step of a network: a segment of tokens in every row goes through all stages in turn.
 #pragma once
 
 #include <ATen/ATen.h>

@@ -1,4 +1,4 @@
-// Document starts: the file documents.zst, and a token's place in its document.
+// Reads and writes the file documents.zst, and finds a token's place in its document.
 #pragma once
 
 #include <cstddef>

@@ -152,8 +152,8 @@ ShardEntry shard_from_json(const JsonObject& json, int bytes_per_id) {
   shard.bytes_compressed = json.integer("bytes_compressed", 1);
   shard.hash = json.text("hash");
   if (shard.bytes != shard.tokens * bytes_per_id) {
-    throw FormatError(json.where(), fmt::format("{} tokens of {} bytes in {} bytes", shard.tokens,
-                                                bytes_per_id, shard.bytes));
+    throw FormatError(json.where(), fmt::format("{} tokens of {} bytes do not take {} bytes",
+                                                shard.tokens, bytes_per_id, shard.bytes));
   }
   return shard;
 }
@@ -294,7 +294,8 @@ namespace {
 constexpr int kMostGenerations = 8;
 constexpr std::size_t kMostLineageBytes = std::size_t{256} << 10;
 
-// Readers of a stream or manifest add a few levels, far fewer than remain up to 64.
+// A deeper history is shortened. Readers allow 64 levels, and those of a stream or manifest add a
+// few.
 constexpr int kDeepest = 48;
 
 // Returns the number of levels of objects and lists.

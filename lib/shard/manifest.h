@@ -1,5 +1,5 @@
-// manifest.json: the content of a packed folder, its origin and its summary. ql-manifest(5)
-// describes every key.
+// Reads and writes manifest.json: the content of a packed folder, its origin and its summary.
+// ql-manifest(5) describes every key.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,8 @@ namespace ql::shard {
 
 using TokenId = std::uint32_t;
 
-// The name of the vocabulary's file in packed data and checkpoints. It is a part of their formats.
+// This is the name of the vocabulary's file in packed data and checkpoints. It is a part of their
+// formats.
 constexpr const char* kVocabularyFile = "vocabulary.json";
 
 // Identifies the vocabulary of a stream. Tools compare hashes before they mix data.
@@ -53,7 +54,7 @@ Json text_counts_to_json(const TextCounts& counts);
 // Throws Error without a place when a sum exceeds 64 bits.
 TextCounts operator+(const TextCounts& a, const TextCounts& b);
 
-// The structs of manifest.json. ql-manifest(5) describes every key.
+// These are the structs of manifest.json. ql-manifest(5) describes every key.
 
 // No folder may hold more tokens, so that sums of bytes fit into 64 bits.
 constexpr std::int64_t kMostTokens = std::int64_t{1} << 60;
@@ -103,7 +104,7 @@ Json manifest_to_json(const Manifest& manifest);
 // names that lead out of the folder. A missing checksum is a warning. `where` names the manifest.
 Manifest manifest_from_json(const Json& json, const std::string& where);
 
-// A packed folder on the disk.
+// Names the files of a packed folder on the disk.
 struct PackedFolder {
   std::filesystem::path folder, manifest;
   std::string name;  // the folder as the user named it: for messages
@@ -125,7 +126,7 @@ std::string read_vocabulary_text(const PackedFolder& place, const Manifest& mani
 // content.
 std::filesystem::path path_inside(const PackedFolder& place, const std::string& file);
 
-// Provenance of data that was made from other data.
+// These make the provenance of data that was made from other data.
 
 // Returns base/provenance.h's provenance() of this run with the provenance of the data that was
 // read as "input": an object, or a list of objects each with a "provenance". Old generations are
@@ -133,7 +134,7 @@ std::filesystem::path path_inside(const PackedFolder& place, const std::string& 
 // limit.
 Json lineage(const Json& configuration, const Json& input);
 
-// The summary of a packed folder, for people and for scripts.
+// These summarize a packed folder, for people and for scripts.
 
 // Returns some indented lines.
 std::string summary_text(const std::string& name, const Manifest& manifest);

@@ -28,8 +28,8 @@ namespace fs = std::filesystem;
 
 bool is_digit(char letter) { return letter >= '0' && letter <= '9'; }
 
-// A name's text with a '#' for each of its numbers, and the numbers. They may have any number of
-// digits, so each is stored as its length, without leading zeros, and its digits.
+// Holds a name's text, with a '#' for each of its numbers, and the numbers. They may have any
+// number of digits, so each is stored as its length, without leading zeros, and its digits.
 struct NumberedName {
   std::string text;
   std::vector<std::pair<std::size_t, std::string>> numbers;
@@ -51,7 +51,7 @@ NumberedName numbered(const std::string& name) {
   return result;
 }
 
-// The first pair of parts that fulfils a condition, and the number of further pairs.
+// Remembers the first pair of parts that fulfils a condition, and the number of further pairs.
 class Pairs {
  public:
   void add(const std::string& first, const std::string& second) {
@@ -87,7 +87,7 @@ std::string descending_names(const std::vector<std::string>& names) {
 
 void note_part_order(const MultiReader& data) {
   std::vector<std::string> names;
-  std::map<std::string, std::string> places, hashes;  // with the first part's name
+  std::map<std::string, std::string> places, hashes;  // and the first part that has each
   Pairs same_place, same_data;
   for (const TokenReader& part : data.folders()) {
     names.push_back(part.name());
@@ -119,7 +119,7 @@ void note_part_order(const MultiReader& data) {
 
 namespace {
 
-// A shard that is being moved into the new folder.
+// Moves a shard into the new folder.
 class TakenShard {
  public:
   // `file` is the shard's new name.

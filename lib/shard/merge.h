@@ -12,7 +12,7 @@
 
 namespace ql::shard {
 
-// Notes on the parts of a merge: their order, and parts that occur twice.
+// These make the notes on the parts of a merge: their order, and parts that occur twice.
 
 // Returns "part10, part2" for the first two names that differ only in their numbers and whose
 // numbers descend, or "" when there are none. A shell sorts names in this way.

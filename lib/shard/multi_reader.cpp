@@ -85,7 +85,8 @@ MultiReader::MultiReader(const std::vector<std::string>& folders) {
           "only data made with one vocabulary can be joined");
     }
     if (reader.tokens() > kMostTokens - tokens_) {
-      throw Error(reader.name(), fmt::format("more than {} tokens together", kMostTokens),
+      throw Error(reader.name(),
+                  fmt::format("the folders have more than {} tokens together", kMostTokens),
                   "join fewer folders");
     }
     begins_.push_back(tokens_);
@@ -197,7 +198,8 @@ StreamHeader MultiReader::header(const Json& configuration) const {
 }
 
 Json MultiReader::unknown_keys() const {
-  // The values of the keys, in the order of first occurrence; null where the folders disagree.
+  // These are the values of the keys, in the order of first occurrence; null where the folders
+  // disagree.
   std::vector<std::pair<std::string, const Json*>> keys;
   std::unordered_map<std::string, std::size_t> places;  // index in `keys`
   for (const TokenReader& reader : readers_) {

@@ -1,4 +1,4 @@
-// Several packed folders, read as one sequence of tokens.
+// Reads several packed folders as one sequence of tokens.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace ql::shard {
 
-// A half-open range [begin, end).
+// Holds a half-open range [begin, end).
 struct TokenRange {
   std::int64_t begin = 0, end = 0;
 };
@@ -76,7 +76,7 @@ class MultiReader {
   std::vector<std::int64_t> begins_;  // position of each folder's first token, and their end
   std::int64_t tokens_ = 0, documents_ = 0;
   mutable std::optional<std::vector<std::int64_t>> document_starts_;
-  // The folder that each cursor has read last, and the number of cursors in each folder.
+  // These are the folder that each cursor has read last, and the number of cursors in each folder.
   std::vector<std::size_t> folder_of_cursor_, cursors_in_folder_;
 };
 

@@ -59,7 +59,7 @@ struct PackWriter::State {
   SpooledStarts document_starts;
   std::unique_ptr<ShardWriter> shard;
   std::int64_t tokens_in_shard = 0;  // in frames that the threads have got
-  std::int64_t tokens_in_file = 0;   // thereof in the shard's file
+  std::int64_t tokens_in_file = 0;   // those of them that are in the shard's file
   std::string frame;                 // ids as bytes
   bool document_begins = true;
   bool finished = false;

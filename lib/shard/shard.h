@@ -1,5 +1,5 @@
-// One shard, its ids as bytes, read and written frame by frame (ql-shard(5)); and new packed
-// folders.
+// Reads and writes a shard frame by frame, with its ids as bytes (ql-shard(5)), and makes new
+// packed folders.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ namespace ql::shard {
 // Token ids are stored as u16 or u32, little-endian, in the blocks of a stream and in the frames of
 // a shard.
 
-// True where ids of 4 bytes have the same bytes in memory and in a file.
+// This is true where ids of 4 bytes have the same bytes in memory and in a file.
 constexpr bool kIdsAreBytes = __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__;
 
 // Appends `count` ids with `bytes_per_id` (2 or 4) bytes each.
@@ -37,7 +37,7 @@ std::int64_t first_foreign_id(const TokenId* ids, std::size_t count, std::int64_
 std::string outside_id(const std::vector<TokenId>& ids, std::int64_t position,
                        std::int64_t vocabulary_size);
 
-// Checks of the place for a new folder.
+// These check the place for a new folder.
 
 // Returns `folder` without a trailing slash. Throws Error when something is there that packing must
 // not replace: with `force` anything except a folder that holds only files that qlbin packs,
@@ -49,7 +49,7 @@ std::filesystem::path check_pack_target(const std::filesystem::path& folder, boo
 // folder is there.
 std::filesystem::path check_empty_target(const std::filesystem::path& folder);
 
-// New folders, which are invisible until they are complete.
+// New folders are invisible until they are complete.
 
 class NewFolder : public AtomicFolder {
  public:
@@ -81,7 +81,7 @@ class NewPack : public NewFolder {
   bool force_;
 };
 
-// The memory for a frame while it is read and decoded. It is kept and used again.
+// Holds the memory for a frame while it is read and decoded. It is kept and used again.
 struct FrameBuffer {
   std::string stored;  // the frame's bytes in the file
   std::string content;
@@ -115,7 +115,8 @@ class ShardReader {
   // entry in the seek table and all its ids belong to the vocabulary. Safe from several threads
   // with a buffer each.
   void decode_frame(std::size_t frame, FrameBuffer& buffer) const;
-  // Returns the ids of a decoded frame as bytes of the data's width, which data_hash covers.
+  // Returns the ids of a decoded frame in the form that data_hash covers: bytes, in the data's
+  // width.
   std::string_view content(const FrameBuffer& buffer) const;
   // Returns the seek table, which follows the frames in the file.
   std::string seek_table() const { return encode_seek_table(frames_); }

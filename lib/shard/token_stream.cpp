@@ -61,7 +61,7 @@ struct TokenStreamReader::State {
   [[noreturn]] void fail_early(const std::string& what) const {
     // Ctrl-C stops the producer, too. Then our own stop is the error, and not its early end.
     check_for_stop();
-    throw FormatError(input.name(), what, "look at its messages, then run it again");
+    throw FormatError(input.name(), what, "read the producer's messages, then run it again");
   }
 
   void read_exactly(void* data, std::size_t size) {
@@ -303,7 +303,7 @@ struct TokenStreamWriter::State {
     const std::string json = header_json(header.provenance);
     if (json.size() > kLargestStreamHeader) {
       throw Error("token stream",
-                  fmt::format("a header of {} bytes, more than the {} that are read", json.size(),
+                  fmt::format("the header has {} bytes, but readers take at most {}", json.size(),
                               kLargestStreamHeader),
                   "give it a shorter provenance");
     }

@@ -1,4 +1,5 @@
-// Token sinks, and the token stream between the tools. ql-token-stream(5) describes its format.
+// Has token sinks, and reads and writes the token stream between the tools. ql-token-stream(5)
+// describes its format.
 #pragma once
 
 #include <cstddef>
@@ -17,10 +18,10 @@ namespace ql::shard {
 
 // A sink takes a sequence of tokens and document boundaries: a stream, a packed folder, plain ids.
 
-// A function that takes bytes, for standard output or memory.
+// A ByteSink takes bytes, for standard output or memory.
 using ByteSink = std::function<void(const void* data, std::size_t size)>;
 
-// A function that is called with the number of tokens until now.
+// A TokensDone is called with the number of tokens until now.
 using TokensDone = std::function<void(std::int64_t tokens)>;
 
 class TokenSink {
@@ -50,7 +51,7 @@ void send_tokens(const TokenId* ids, std::size_t count, const Starts& starts, To
   sink.write(ids + sent, count - sent);
 }
 
-// Constants of ql-token-stream(5) for writer and reader. They are on disk: do not change.
+// These are constants of ql-token-stream(5) for writer and reader. They are on disk: do not change.
 
 constexpr std::string_view kStreamMagic = "QLTOKENS";
 constexpr std::uint32_t kStreamVersion = 1;
@@ -63,7 +64,7 @@ constexpr std::string_view kVocabularyBlock = "VOCB";
 constexpr std::string_view kDataBlock = "DATA";
 constexpr std::string_view kEndBlock = "ENDS";
 
-// The totals in the end block.
+// Holds the totals in the end block.
 struct StreamTotals {
   std::int64_t tokens = 0;
   std::int64_t documents = 0;
@@ -118,7 +119,7 @@ class TokenStreamReader {
   // and for an input without an end block ("the producer did not finish").
   bool next(Block& block);
 
-  // The totals of the end block; call them only after next() has returned false.
+  // Return the totals of the end block; call them only after next() has returned false.
   std::int64_t tokens() const;
   std::int64_t documents() const;
   const std::optional<TextCounts>& counts() const;

@@ -189,7 +189,7 @@ constexpr std::int64_t kHeaderBytes = 8, kEntryBytes = 12, kFooterBytes = 9;
 
 [[noreturn]] void fail(const std::string& name, const std::string& what) {
   throw FormatError(name, "seek table: " + what,
-                    "the file is damaged or no shard: fetch or pack it again");
+                    "the file is damaged or not a shard: fetch or pack it again");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// zstd frames, and the seek table that makes the frames of a shard addressable.
+// Reads and writes zstd frames, and the seek table that makes the frames of a shard addressable.
 #pragma once
 
 #include <cstddef>

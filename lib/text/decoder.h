@@ -70,7 +70,8 @@ class Decoder : public shard::TokenSink {
   std::vector<std::string> texts_;  // by id; empty for words, whose texts the vocabulary has
   std::string text_;
   LeadingBlanks leading_blanks_;
-  // True when a line feed in a token, or <eos>, ends a line whose successor may get leading blanks.
+  // These are true when a line feed in a token, or <eos>, ends a line whose successor may get
+  // leading blanks.
   bool feed_ends_line_, eos_ends_line_;
   bool line_empty_ = true;  // nothing on this line yet
   bool line_open_ = false;  // kDouble: the <eos> before the line was read

@@ -310,7 +310,7 @@ void Encoder::encode_lines(const TextBlock& block, std::string_view text,
     std::vector<std::size_t>& starts = encoded.document_starts;
     if (starts.empty() || starts.back() != encoded.ids.size()) starts.push_back(encoded.ids.size());
   };
-  // True when the next line begins a document, or all of the text.
+  // This is true when the next line begins a document, or all of the text.
   bool begins = place.starts_file && options_.documents.at_files();
   if (begins) begin_document();
   begins = begins || !place.lines_before.any;

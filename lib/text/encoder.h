@@ -72,12 +72,12 @@ class Unknowns {
   std::vector<std::string> texts_;
 };
 
-// The line feeds before and after a line that become tokens of the same document.
+// Holds the line feeds before and after a line that become tokens of the same document.
 struct FeedTokens {
   bool before = false, after = false;
 };
 
-// Safe from several threads; keeps a reference to the vocabulary.
+// Several threads may use an encoder at the same time. It keeps a reference to the vocabulary.
 class LineEncoder {
  public:
   virtual ~LineEncoder() = default;
@@ -92,7 +92,7 @@ class LineEncoder {
 
 std::unique_ptr<const LineEncoder> make_line_encoder(const Vocabulary& vocabulary);
 
-// The rule for the places that become <eos>.
+// An EosRule says which places become <eos>.
 enum class EosRule {
   kNone,    // no place: line ends are characters (words: blanks)
   kLine,    // the end of a line
@@ -114,7 +114,8 @@ struct EncodeOptions {
 
 struct EncodedBlock {
   std::vector<TokenId> ids;
-  // Offsets into ids, ascending. The offset ids.size() stands for the next block's first token.
+  // These are offsets into ids, ascending. The offset ids.size() stands for the next block's first
+  // token.
   std::vector<std::size_t> document_starts;
   shard::TextCounts counts;   // of the text before changes
   std::int64_t reserved = 0;  // words that looked like <eos>; they are among counts.unknown, too
@@ -130,7 +131,7 @@ class Encoder {
   // the vocabulary has none.
   Encoder(const Vocabulary& vocabulary, EncodeOptions options);
 
-  // Safe from several threads. Blocks must come from a TextReader with this cut.
+  // Several threads may call this. Blocks must come from a TextReader with this cut.
   EncodedBlock encode(TextBlock block) const;
   LineCut cut() const {
     return line_cut(vocabulary_.type(), vocabulary_.lowercase(), vocabulary_.blanks());

@@ -60,7 +60,7 @@ void TokensById::add(std::uint64_t id, const std::string& token) {
   if (id >= tokens_.size()) tokens_.resize(id + 1);
   if (tokens_[id] && *tokens_[id] != token) {
     throw FormatError(
-        where_, fmt::format("the id {} is of two tokens: '{}' and '{}'", id,
+        where_, fmt::format("the id {} belongs to two tokens: '{}' and '{}'", id,
                             escaped(*tokens_[id], Among::kQuotes), escaped(token, Among::kQuotes)));
   }
   tokens_[id] = token;
@@ -128,8 +128,8 @@ std::string Speller::spell(const std::string& bytes) {
     if (taken_.insert(text).second) return text;
   }
   throw FormatError(where_,
-                    fmt::format("more than {} tokens are the text '{}': a vocabulary has no more "
-                                "names for them",
+                    fmt::format("more than {} tokens have the text '{}', and a vocabulary has no "
+                                "more spellings of it",
                                 bytes.size() + 1, escaped(bytes, Among::kQuotes)),
                     "take one of them out, or give it another text");
 }
@@ -157,8 +157,8 @@ class TokenDecoder {
     if (leading_blanks_ == LeadingBlanks::kFirstToken && bytes_of(token).find(' ') != token.npos) {
       throw FormatError(
           where_,
-          fmt::format("Metaspace drops blanks at the beginning of a text, except that "
-                      "of '{}'",
+          fmt::format("Metaspace drops the blank that begins a text, but not that in the "
+                      "token '{}'",
                       token),
           kListRemedy);
     }
@@ -206,7 +206,7 @@ class TokenDecoder {
 
   void add_all(const JsonObject& sequence) {
     const Json& parts = sequence.at("decoders");
-    if (!parts.is_array()) throw FormatError(where_, "decoders: an array expected");
+    if (!parts.is_array()) throw FormatError(where_, "decoders: expected an array");
     for (const Json& part : parts) add(part);
   }
 
@@ -307,7 +307,7 @@ void refuse_affixes(const JsonObject& model) {
 }
 
 std::string string_of(const Json& value, const std::string& where) {
-  if (!value.is_string()) throw FormatError(where, "a text expected, found " + value.dump());
+  if (!value.is_string()) throw FormatError(where, "expected a text, found " + value.dump());
   return value.get<std::string>();
 }
 
@@ -341,7 +341,7 @@ void add_vocabulary(const Json& vocabulary, const std::string& where, TokensById
 Json array_of(const JsonObject& file, const char* key) {
   if (!file.has(key)) return Json::array();
   if (!file.at(key).is_array()) {
-    throw FormatError(file.where(), fmt::format("{}: an array expected", key));
+    throw FormatError(file.where(), fmt::format("{}: expected an array", key));
   }
   return file.at(key);
 }
@@ -355,7 +355,7 @@ FileTokens read_tokens(const JsonObject& file, const JsonObject& model) {
   const Json& vocabulary = model.at("vocab");
   const std::string where = model.where() + ": vocab";
   if (!vocabulary.is_object() && !vocabulary.is_array()) {
-    throw FormatError(where, "an object or an array expected");
+    throw FormatError(where, "expected an object or an array");
   }
   const Json added = array_of(file, "added_tokens");
   FileTokens tokens{TokensById(vocabulary.size() + added.size(), file.where()), {}};

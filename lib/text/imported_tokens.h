@@ -1,4 +1,4 @@
-// Tokens as files of other programs write them, among them the Hugging Face libraries'
+// Reads tokens as files of other programs write them, among them the Hugging Face libraries'
 // tokenizer.json.
 #pragma once
 
@@ -51,11 +51,12 @@ std::optional<std::string> byte_level_bytes(std::string_view token);
 // Returns the byte of a token such as <0x0A>, with digits in any case.
 std::optional<unsigned char> byte_fallback(std::string_view token);
 
-// The ways in which programs write the bytes of tokens in a list, recognized by the tokens.
+// Spelling names the ways in which programs write the bytes of tokens in a list, recognized by the
+// tokens.
 enum class Spelling {
   kPlain,          // the token is its bytes
   kByteLevel,      // in GPT-2's alphabet: all tokens are, and some begin with its blank
-  kSentencePiece,  // U+2581 for a blank, and <0x41> for a byte: some token has U+2581
+  kSentencePiece,  // a blank is U+2581, which some token has, and a byte is <0x41>
 };
 Spelling evident_spelling(const std::vector<std::string>& tokens);
 std::string spelled_bytes(const std::string& token, Spelling spelling);
@@ -75,7 +76,7 @@ class Speller {
   std::unordered_set<std::string> taken_;
 };
 
-// tokenizer.json of the Hugging Face libraries.
+// These read tokenizer.json of the Hugging Face libraries.
 
 // Returns true for an object that has a model, as such a file does.
 bool is_tokenizer_json(const Json& json);

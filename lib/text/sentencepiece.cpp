@@ -90,7 +90,7 @@ class Fields {
   bool broken_ = false;
 };
 
-// Field numbers of sentencepiece_model.proto.
+// These are field numbers of sentencepiece_model.proto.
 constexpr std::uint64_t kNormalizerSpec = 3, kDenormalizerSpec = 5;
 constexpr std::uint64_t kPrecompiledCharsmap = 2, kAddDummyPrefix = 3, kRemoveExtraWhitespaces = 4,
                         kEscapeWhitespaces = 5;
@@ -238,7 +238,8 @@ SentencePieceModel::SentencePieceModel(std::string_view serialized, const std::s
     : processor_(std::make_unique<sentencepiece::SentencePieceProcessor>()) {
   const SentencePieceRules rules = sentencepiece_rules(serialized);
   if (!rules.problem.empty()) {
-    throw FormatError(where, fmt::format("not a SentencePiece model to use: {}", rules.problem),
+    throw FormatError(where,
+                      fmt::format("a SentencePiece model that cannot be used: {}", rules.problem),
                       "copy the model again, or make a vocabulary with qltok vocab");
   }
   keeps_text_ = rules.keeps_text;
@@ -398,10 +399,10 @@ TrainedSentencePiece choose_characters(const std::vector<TokenCount>& counts,
   if (room < 1) {
     throw ConfigError(
         "--max-size",
-        fmt::format("{} pieces leave no room for characters, besides {}", training.max_size,
+        fmt::format("{} pieces leave no room for characters after {}", training.max_size,
                     training.byte_pieces ? "<eos>, <unk> and 256 bytes" : "<eos> and <unk>"),
-        fmt::format("give at least {}; {} have room for each of the text's {} characters",
-                    others + 1, others + trained.characters, trained.characters));
+        fmt::format("give at least {}, or {} for all of the text's {} characters", others + 1,
+                    others + trained.characters, trained.characters));
   }
   if (training.coverage) {
     throw ConfigError(

@@ -1,4 +1,4 @@
-// SentencePiece models: reading their rules, applying them, training them.
+// Reads the rules of SentencePiece models, applies the models, and trains them.
 #pragma once
 
 #include <array>
@@ -11,10 +11,10 @@
 
 namespace ql::text {
 
-// The rules by which a SentencePiece model changes text before it is split, and pieces when they
-// become text again.
+// These rules change text before a SentencePiece model splits it, and pieces when they become text
+// again.
 
-// The rules in the normalizer_spec of a serialized model. The defaults are the library's.
+// Holds the rules in the normalizer_spec of a serialized model. The defaults are the library's.
 struct SentencePieceRules {
   bool keeps_text = true;   // text becomes pieces and comes back byte by byte
   bool adds_prefix = true;  // a blank is put before the text, so that its first word is like others
@@ -46,7 +46,8 @@ constexpr std::string_view kPieceBlank = "\xE2\x96\x81";
 // pieces begin anyway, or else between code points.
 std::size_t sentencepiece_part(std::string_view text, std::size_t longest = std::size_t{64} * 1024);
 
-// The blanks at the beginning of tokens that are not part of the text, because encoding adds them.
+// LeadingBlanks names the blanks at the beginning of tokens that are not part of the text, because
+// encoding adds them.
 enum class LeadingBlanks {
   kNone,
   kOne,         // the first one
@@ -70,8 +71,8 @@ class SentencePieceModel {
   bool is_control(std::uint32_t id) const;
   std::uint32_t unk() const;
   std::optional<std::uint32_t> eos() const;
-  // Returns true when the pieces' texts joined are the text, so that it may be cut where pieces
-  // end. Other models rewrite a line as a unit.
+  // Returns true when the texts of a line's pieces, joined, equal the line. Then it may be cut
+  // where a piece ends. Other models rewrite a line as a unit.
   bool keeps_text() const { return keeps_text_; }
   // Returns the blanks that encoding adds at the beginning of each line.
   LeadingBlanks leading_blanks() const { return leading_blanks_; }

@@ -33,7 +33,8 @@ DocumentRule::DocumentRule(const std::string& rule)
     : kind_(find_named<Kind>(rule).value_or(Kind::kPattern)) {
   if (kind_ != Kind::kPattern) return;
   if (rule.empty()) {
-    throw UsageError("--document", "an empty rule", "give blank, file, line, none or a pattern");
+    throw UsageError("--document", "the rule is empty",
+                     "give blank, file, line, none or a pattern");
   }
   try {
     pattern_ =
@@ -138,8 +139,8 @@ std::size_t TextReader::line_end(std::size_t searched) const {
   return newline == std::string_view::npos ? 0 : searched + newline + 1;
 }
 
-// Returns where the incomplete line in the buffer can be cut, or 0 for nowhere. There is no such
-// place before `searched`.
+// Returns the last position at which the incomplete line in the buffer can be cut, or 0 if there is
+// none. An earlier call has found none up to `searched`.
 std::size_t TextReader::cut_inside_line(std::size_t searched) const {
   std::size_t cut = buffer_.size();
   switch (cut_) {

@@ -56,7 +56,7 @@ constexpr std::size_t kLineHead = 1024;
 // Returns true when the first kLineHead bytes of a line are blank. `line` is that of begins_at().
 bool has_blank_head(std::string_view line, Blanks blanks = Blanks::kAscii);
 
-// The facts about the lines before a line that the rules need.
+// Holds the facts about the lines before a line that the rules need.
 struct LineHistory {
   bool any = false;          // there was a line
   bool any_text = false;     // one of them was not blank
@@ -97,7 +97,7 @@ class DocumentRule {
 // Files of text come in blocks of complete lines, decompressed where necessary. A line that is
 // longer than a block comes in pieces, so that memory does not grow with it.
 
-// The place where a block begins.
+// Says where a block begins.
 struct TextPlace {
   std::string file;         // the file's name for messages
   std::int64_t line = 1;    // number of the line in the file
@@ -131,7 +131,7 @@ struct TextBlock {
   bool ends_file = false;
 };
 
-// The places where a line that is longer than a block may be cut.
+// LineCut names the places where a line that is longer than a block may be cut.
 enum class LineCut {
   kAtBlank,         // after a blank: words, and what lower-casing looks at, stay together
   kAtUnicodeBlank,  // the same, and Blanks::kUnicode says what a blank is

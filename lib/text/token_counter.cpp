@@ -13,8 +13,8 @@ namespace ql::text {
 
 namespace {
 
-// Returns true for " the cat " at the beginning of a line, and for "the cat " in a later piece of
-// it.
+// Returns true if a single space follows every word and a space begins the line: " the cat ". A
+// later piece of a line begins with a word instead: "the cat ".
 bool is_padded(std::string_view line, bool begins, Blanks blanks) {
   if (begins) {
     if (line.empty() || line.front() != ' ') return false;

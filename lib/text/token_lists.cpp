@@ -65,7 +65,7 @@ std::optional<double> real_of(std::string_view text) {
   return value;
 }
 
-// A line of a list whose tokens have ids or scores.
+// Holds a line of a list whose tokens have ids or scores.
 struct Entry {
   std::string token;
   std::uint64_t id = 0;
@@ -174,7 +174,7 @@ TokenList read_entries(const Lines& lines, const std::string& kind, const Reader
     const auto entry = reader(lines[i]);
     if (!entry || entry->token.empty()) {
       throw FormatError(fmt::format("{}: line {}", where, i + 1),
-                        fmt::format("a token and its id expected, as in {}", kind), kDamagedRemedy);
+                        fmt::format("expected a token and its id, as in {}", kind), kDamagedRemedy);
     }
     tokens.add(entry->id, entry->token);
   }
@@ -213,11 +213,12 @@ TokenList read_sentencepiece_list(const Lines& lines, const std::string& where) 
   list.pieces_only = true;
   list.spelling = Spelling::kSentencePiece;
   list.note =
-      "a list of SentencePiece names pieces only: import the model (.model) to encode text with it";
+      "a list of SentencePiece has only the pieces: import the model (.model) to encode text with "
+      "it";
   for (const std::string_view line : lines) {
     if (!is_scored(line)) {
       throw FormatError(fmt::format("{}: line {}", where, list.tokens.size() + 1),
-                        "a piece, a tab and its score expected",
+                        "expected a piece, a tab and its score",
                         "import the model (.model) that belongs to the list");
     }
     list.tokens.emplace_back(line.substr(0, line.rfind('\t')));
@@ -305,22 +306,23 @@ void refuse_others(const Lines& lines, std::string_view text, const std::string&
                       "give the vocab.json or tokenizer.json that belongs to it");
   }
   if (has_vector_head(lines)) {
-    throw FormatError(where, "tokens with vectors, after a line with their counts",
+    throw FormatError(where, "the tokens have vectors, after a line with their counts",
                       "give the tokens: tail -n +2 FILE | cut -d' ' -f1 > OTHER");
   }
   if (most(lines, is_vector)) {
-    throw FormatError(where, "tokens with vectors", "give the tokens: cut -d' ' -f1 FILE > OTHER");
+    throw FormatError(where, "the tokens have vectors",
+                      "give the tokens: cut -d' ' -f1 FILE > OTHER");
   }
   if (most(lines, is_comma_line)) {
     throw FormatError(where, "a table with commas, not a list of tokens",
                       "write the tokens into a list, one a line, in the order of their ids");
   }
   if (has_heading(lines)) {
-    throw FormatError(where, "a heading before tokens and ids",
+    throw FormatError(where, "there is a heading before tokens and ids",
                       "leave it out: tail -n +2 FILE > OTHER");
   }
   if (most(lines, is_quoted)) {
-    throw FormatError(where, "tokens in quotes",
+    throw FormatError(where, "the tokens are in quotes",
                       "take them away: sed 's/^.//; s/.$//' FILE > OTHER");
   }
 }
@@ -384,7 +386,7 @@ TokenList read_json_tokens(const Json& json, const std::string& where) {
       throw FormatError(
           where,
           json.is_array()
-              ? fmt::format("a JSON array of tokens expected, found {} in it", value.dump())
+              ? fmt::format("expected a JSON array of tokens, found {} in it", value.dump())
               : "a JSON object without 'model', so it is not a tokenizer.json, and not "
                 "tokens with ids either",
           "give the tokenizer.json, or a list with --type piece; a vocabulary of qltok "
@@ -411,13 +413,13 @@ void refuse_joined(const std::vector<std::string>& tokens, const std::string& wh
   };
   const bool pieces = std::find(tokens.begin(), tokens.end(), "[UNK]") != tokens.end() &&
                       std::any_of(tokens.begin(), tokens.end(), continues);
-  // A list of words may contain such a mark by chance.
+  // A list of words may contain a few tokens that end so by chance.
   const auto ends = std::count_if(tokens.begin(), tokens.end(), ends_word);
   if (!pieces && (ends == 0 || static_cast<std::size_t>(ends) * 8 < tokens.size())) return;
   throw FormatError(where,
-                    fmt::format("its tokens are joined at {}: they are neither words nor texts",
+                    fmt::format("its tokens are parts of words, marked by {}, not words or texts",
                                 pieces ? "## (WordPiece)" : "</w>"),
-                    "give --type piece, to name ids only");
+                    "give --type piece, for which a token only names an id");
 }
 
 bool is_fairseq_list(std::string_view text, const std::string& where) {

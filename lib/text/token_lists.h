@@ -1,5 +1,6 @@
-// Lists of tokens that other programs write, recognized by their content: the tokens have ids,
-// scores or quotes. A plain list, with a token a line and at most a count, is not one of these.
+// Reads lists of tokens that other programs write, and recognizes them by their content: the tokens
+// have ids, scores or quotes. A plain list, with a token a line and at most a count, is not one of
+// these.
 #pragma once
 
 #include <cstdint>

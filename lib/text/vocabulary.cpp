@@ -28,7 +28,7 @@ void check_token(TokenType type, std::string_view token, const std::string& wher
   const auto expect = [&](bool good, const char* what) {
     if (good) return;
     throw FormatError(place_of(where, id),
-                      fmt::format("{} expected, found '{}'", what, escaped(token, Among::kQuotes)));
+                      fmt::format("expected {}, found '{}'", what, escaped(token, Among::kQuotes)));
   };
   if (type == TokenType::kWord) {
     expect(
@@ -57,7 +57,7 @@ void check_special(const std::optional<TokenId>& id, std::size_t size, const cha
 // All tokens differ, so 256 of them are all bytes.
 void check_byte_count(std::size_t size, std::size_t specials, const std::string& where) {
   if (size != 256 + specials) {
-    throw FormatError(where, fmt::format("{} tokens expected (256 bytes and {} specials), found {}",
+    throw FormatError(where, fmt::format("expected {} tokens (256 bytes and {} specials), found {}",
                                          256 + specials, specials, size));
   }
 }
@@ -116,7 +116,7 @@ Vocabulary::Vocabulary(VocabularyContent content, const std::string& where)
   const std::size_t size = content_.tokens.size();
   if (size == 0) throw FormatError(where, "no tokens");
   if (content_.counts.size() != size) {
-    throw FormatError(where, fmt::format("{} counts expected, one for each token, found {}", size,
+    throw FormatError(where, fmt::format("expected {} counts, one for each token, found {}", size,
                                          content_.counts.size()));
   }
   check_special(content_.eos, size, "eos", where);
@@ -132,7 +132,7 @@ Vocabulary::Vocabulary(VocabularyContent content, const std::string& where)
   const LeadingBlanks blanks = content_.leading_blanks;
   if (blanks != LeadingBlanks::kNone &&
       (content_.type != TokenType::kPiece || blanks == LeadingBlanks::kAll)) {
-    throw FormatError(where, fmt::format("leading_blanks is {}, which type {} has not got",
+    throw FormatError(where, fmt::format("leading_blanks is {}, which type {} does not have",
                                          ql::to_text(blanks), ql::to_text(content_.type)));
   }
   std::size_t bytes = 0;
@@ -141,7 +141,7 @@ Vocabulary::Vocabulary(VocabularyContent content, const std::string& where)
   for (std::uint32_t id = 0; id < size; ++id) {
     const std::string& token = content_.tokens[id];
     if (content_.counts[id] < 0) {
-      throw FormatError(fmt::format("{}: counts[{}]", where, id), "a count below 0");
+      throw FormatError(fmt::format("{}: counts[{}]", where, id), "the count is below 0");
     }
     if (tokens_.insert(token) != id) {
       throw FormatError(place_of(where, id),
@@ -152,7 +152,7 @@ Vocabulary::Vocabulary(VocabularyContent content, const std::string& where)
     check_token(content_.type, token, where, id);
     if (content_.blanks == Blanks::kUnicode && has_unicode_blank(token)) {
       throw FormatError(place_of(where, id),
-                        fmt::format("a word without Unicode blanks expected, found '{}'",
+                        fmt::format("expected a word without Unicode blanks, found '{}'",
                                     escaped(token, Among::kQuotes)),
                         "make the vocabulary with --blanks ascii");
     }

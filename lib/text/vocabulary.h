@@ -1,4 +1,5 @@
-// The vocabulary: the strings that the token ids 0 .. size-1 stand for, and its file.
+// Has the vocabulary, which is the strings that the token ids 0 .. size-1 stand for, and reads and
+// writes its file.
 #pragma once
 
 #include <array>
@@ -24,14 +25,14 @@ constexpr auto names_of(TokenType) {
   return std::array{"word", "char", "byte", "sentencepiece", "piece"};
 }
 
-// The style of a line of words when text is written.
+// LineStyle is the style of a line of words when text is written.
 enum class LineStyle {
   kPlain,   // "the cat\n": one blank between words
   kPadded,  // " the cat \n", a blank line is " \n": as in WikiText
 };
 constexpr auto names_of(LineStyle) { return std::array{"plain", "padded"}; }
 
-// The content of a vocabulary before it is checked. Tokens are written as the file has them:
+// Holds the content of a vocabulary before it is checked. Tokens are written as the file has them:
 //   word           the word
 //   char           the code point in UTF-8
 //   byte           "<0x00>" .. "<0xFF>", all 256
@@ -62,7 +63,8 @@ class Vocabulary {
   TokenType type() const { return content_.type; }
   bool lowercase() const { return content_.lowercase; }
   LineStyle line_style() const { return content_.line_style; }
-  // Returns kAscii for other types, whose texts' words are counted by it.
+  // Returns kAscii for types other than words: the words of their texts are counted with ASCII
+  // blanks.
   Blanks blanks() const { return content_.blanks; }
   std::optional<TokenId> eos() const { return content_.eos; }
   std::optional<TokenId> unk() const { return content_.unk; }

@@ -77,7 +77,7 @@ void check_rules(const VocabularyRules& rules) {
   }
   if (rules.eos == Presence::kNever && pieces) {
     throw UsageError("--eos", "a sentencepiece vocabulary always has <eos>",
-                     "encode with --eos none to have no use for it");
+                     "encode with --eos none to leave it unused");
   }
 }
 
@@ -220,7 +220,7 @@ BuiltVocabulary choose_entries(Counted counted, const VocabularyRules& rules) {
 
 void add(std::int64_t& sum, std::int64_t count, const std::string& where) {
   if (__builtin_add_overflow(sum, count, &sum)) {
-    throw Error(where, "its counts and those before it are more than 64 bits hold");
+    throw Error(where, "the sum of its counts and those before it exceeds 64 bits");
   }
 }
 

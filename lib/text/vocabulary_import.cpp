@@ -23,7 +23,7 @@ const std::vector<std::string> kEosNames = {"<eos>",         "</s>",  "</S>",   
                                             "<|endoftext|>", "[EOS]", "<|end_of_text|>"};
 const std::vector<std::string> kUnkNames = {"<unk>", "<UNK>", "[UNK]"};
 
-// The content of a file before <eos> and <unk> are chosen.
+// Holds the content of a file before <eos> and <unk> are chosen.
 struct Imported {
   VocabularyContent content;
   std::vector<std::string> names;   // the tokens as the file writes them
@@ -32,7 +32,7 @@ struct Imported {
   std::vector<std::string> notes;   // messages for people
 };
 
-// The request for one of the two special tokens.
+// Describes the request for one of the two special tokens.
 struct Asked {
   const char* option;  // "eos"
   Presence presence;
@@ -53,7 +53,7 @@ std::optional<TokenId> named_token(const Asked& asked, const Imported& imported,
   const auto id = static_cast<TokenId>(found - imported.names.begin());
   if (!imported.control.empty() && !imported.control[id]) {
     throw UsageError(option,
-                     fmt::format("'{}' is text to {}, not a control piece",
+                     fmt::format("'{}' is ordinary text in {}, not a control piece",
                                  escaped(asked.name, Among::kQuotes), where),
                      "leave the option out");
   }
@@ -120,7 +120,8 @@ Blanks blanks_of(const std::vector<std::string>& words) {
                                                                     : Blanks::kUnicode;
 }
 
-// A carriage return at the end of a line belongs to the line end. A piece writes it as \r.
+// A carriage return at the end of a line belongs to the line end. A token that ends in one has it
+// escaped, as \r.
 void add_piece_line(std::string_view line, VocabularyContent& content, const std::string& place) {
   if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
   if (line.empty()) throw FormatError(place, "a token without text", "write a line feed as \\n");
@@ -296,7 +297,7 @@ void check_rules(const VocabularyImport& rules, TokenType type, const char* what
 void check_list_type(TokenType type, const std::string& where) {
   if (type == TokenType::kWord || type == TokenType::kPiece) return;
   throw UsageError(fmt::format("--type {}", to_text(type)),
-                   fmt::format("{} is a list, of words or pieces", where),
+                   fmt::format("{} is a list, which has words or pieces", where),
                    "give --type word or --type piece");
 }
 

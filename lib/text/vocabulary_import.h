@@ -21,11 +21,12 @@ struct VocabularyImport {
   // kUnicode when no word has a Unicode blank inside, as after Python's str.split(), and kAscii
   // otherwise.
   std::optional<Blanks> blanks{};
-  // The names of the tokens that serve as <eos> and <unk>. Without a name, kAuto takes the token
-  // that the file declares, or else one with a usual name, and kNever takes none.
+  // These are the names of the tokens that serve as <eos> and <unk>. Without a name, kAuto takes
+  // the token that the file declares, or else one with a usual name, and kNever takes none.
   Presence eos = Presence::kAuto, unk = Presence::kAuto;
   std::string eos_token, unk_token;
-  // The id of the first token of a plain list. Without a value it is 0, or 4 for a list of fairseq.
+  // This is the id of the first token of a plain list. Without a value it is 0, or 4 for a list of
+  // fairseq.
   std::optional<std::uint32_t> id_offset;
 };
 

@@ -233,7 +233,7 @@ Bits load(const char* data) {
   return bits;
 }
 
-// A mask for load(): it keeps the first `size` bytes and makes the bytes after them zero.
+// Makes masks for load(): each keeps the first `size` bytes and makes the bytes after them zero.
 template <typename Bits>
 std::array<Bits, kShort + 1> masks_from(std::size_t first) {
   std::array<Bits, kShort + 1> masks{};
@@ -245,7 +245,7 @@ std::array<Bits, kShort + 1> masks_from(std::size_t first) {
 const auto kHeadOf = masks_from<std::uint64_t>(0);
 const auto kTailOf = masks_from<std::uint32_t>(kHeadBytes);
 
-// The size of a short token, as the last byte of its tail.
+// This is the size of a short token, as the last byte of its tail.
 const auto kSizeOf = [] {
   std::array<std::uint32_t, kShort + 1> sizes{};
   for (std::size_t size = 0; size <= kShort; ++size) {
@@ -384,8 +384,8 @@ void TokenTable::grow() {
   slots_.assign(slots_.size() * 2, Slot());
   --shift_;
   const std::size_t mask = slots_.size() - 1;
-  // Tokens are inserted in the order of arrival: frequent tokens mostly come first, and then get
-  // the slots that a search looks at first.
+  // Tokens are inserted in the order of their ids. Frequent tokens mostly have small ids, and then
+  // get the slots that a search looks at first.
   for (std::uint32_t id = 0; id < size(); ++id) {
     const Key key = key_of(token(id));
     std::size_t index = first_slot(key);

@@ -1,4 +1,4 @@
-// Words and the blanks between them, lower case, and a table that gives distinct words numbers.
+// Finds words and the blanks between them, lower-cases them, and numbers distinct words in a table.
 #pragma once
 
 #include <array>
@@ -43,7 +43,7 @@ std::uint64_t blank_bits(const char* bytes);
 // tests.
 std::uint64_t blank_bits_one_by_one(const char* bytes);
 
-// A word as a part of a text. Arrays of it cost nothing before they are filled.
+// Describes a word as a part of a text. Arrays of it cost nothing before they are filled.
 struct Word {
   const char* data;
   std::size_t size;

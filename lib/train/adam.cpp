@@ -1,4 +1,4 @@
-// The update of a block of weights, the choice of the parameters that decay, and the loss scale.
+// Updates a block of weights, chooses the parameters that decay, and adapts the loss scale.
 
 #include "train/adam.h"
 
@@ -15,7 +15,7 @@ namespace ql::train {
 
 namespace {
 
-// The constants of one update, in the tensors' own precision. With the gradient g times
+// Holds the constants of one update, in the tensors' own precision. With the gradient g times
 // gradient_scale, the moments m and v, and t updates including this one:
 //
 //   m = beta1 m + (1 - beta1) g        v = beta2 v + (1 - beta2) g^2

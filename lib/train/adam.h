@@ -1,4 +1,4 @@
-// Adam, its blocks of weights, and the scale of the loss in float16.
+// Updates weights by Adam, in blocks, and scales the loss in float16.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -15,13 +15,13 @@ namespace ql::train {
 // Divides passes and sums over all weights into blocks, which are the same for any number of
 // threads.
 
-// Elements of a block.
+// A block has this many elements.
 inline constexpr std::int64_t kBlock = 16384;
 
 inline std::int64_t block_count(std::int64_t elements) { return (elements + kBlock - 1) / kBlock; }
 
-// Adam (Kingma and Ba, 2015) with bias correction and clipping by the norm of the complete gradient
-// (train/gradients.h), in one pass over weights, gradient and moments.
+// This is Adam (Kingma and Ba, 2015) with bias correction. Clipping by the norm of the complete
+// gradient (train/gradients.h) and the update take one pass over weights, gradient and moments.
 
 // Returns true if weight decay acts on the parameter of this name (nn/parameters.h). With kMatrices
 // it does not act on biases, norms and embeddings, including the learned ones of distances.
@@ -56,9 +56,9 @@ class Adam {
 // clip or clip is 0.
 double clip_scale(double norm, double clip);
 
-// The factor that keeps small gradients from vanishing in float16. It is as large as overflow
-// permits: it is halved when a gradient overflows, whose step is then skipped, and doubled after
-// many steps without overflow. It is kept on the device, like the gradients.
+// The factor of the loss keeps small gradients from vanishing in float16. It is as large as
+// overflow permits: it is halved when a gradient overflows, whose step is then skipped, and doubled
+// after many steps without overflow. It is kept on the device, like the gradients.
 
 constexpr const char* kLossScale = "loss_scale";  // its state's name in a checkpoint
 
@@ -75,7 +75,7 @@ class LossScale {
   void update(const at::Tensor& finite);
 
   bool adapts() const { return adapts_; }
-  // float32 [2]: the factor, and the number of steps since it changed.
+  // Returns float32 [2]: the factor, and the number of steps since it changed.
   const at::Tensor& state() const { return state_; }
 
  private:

@@ -1,4 +1,4 @@
-// Files of a checkpoint, their checks, and the search for the newest complete checkpoint.
+// Writes and checks the files of a checkpoint, and searches for the newest complete checkpoint.
 
 #include "train/checkpoint.h"
 

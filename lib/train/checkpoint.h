@@ -1,4 +1,4 @@
-// The checkpoint on disk: writes and reads checkpoint folders, and finds the one to resume from.
+// Writes and reads checkpoint folders, and finds the one to resume from.
 #pragma once
 
 #include <filesystem>
@@ -20,7 +20,7 @@ namespace ql::train {
 // processes writes a checkpoint, the others have to call this.
 nn::Memory finite_memory(const TrainedNetwork& trained, std::int64_t steps);
 
-// The texts of a checkpoint that are the same during all of a training. They are made at its
+// Holds the texts of a checkpoint that are the same during all of a training. They are made at its
 // beginning: the JSON tree that the first one is made from needs memory to be destroyed, and ends
 // the process if there is none.
 struct CheckpointTexts {

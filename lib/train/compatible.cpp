@@ -55,7 +55,7 @@ void choose_cutoffs(net::Network& network, shard::MultiReader& data) {
   const double plain = net::softmax_products(network, counts);
   network.cutoffs = net::propose_cutoffs(network, counts);
   const double chosen = net::softmax_products(network, counts);
-  log_info("cutoffs [{}]: the softmax computes {:.1f} times less than without",
+  log_info("cutoffs [{}]: they reduce the operations of the softmax by a factor of {:.1f}",
            fmt::join(network.cutoffs, ", "), plain / chosen);
 }
 

@@ -132,8 +132,8 @@ double highest_rate_in_warm_up(const TrainingConfig& config) {
 
 double learning_rate(const TrainingConfig& config, std::int64_t step, double progress) {
   const double number = static_cast<double>(step) + 1, steps = static_cast<double>(config.steps);
-  // A warm-up given as a fraction follows the training's progress, so that a budget in minutes
-  // counts.
+  // A warm-up that is a fraction follows the training's progress, so that it also suits a budget in
+  // minutes.
   const double warm_up = config.warmup_steps == 0 ? 1.0
                          : config.warmup_steps < 1
                              ? std::min(1.0, (progress + 1 / steps) / config.warmup_steps)

@@ -1,4 +1,4 @@
-// The settings of a training, and the schedule of its learning rate. Key names are those of files.
+// Has the settings of a training, and computes its learning rate.
 #pragma once
 
 #include <array>
@@ -17,17 +17,17 @@
 
 namespace ql::train {
 
-// The settings of a training: the "training" object of presets and of model.json. Key names follow
-// the paper's appendix E if it has them. This part has no tensors.
+// TrainingConfig has the settings of the "training" object in presets and in model.json, under the
+// same names. These follow the paper's appendix E where it names them. This part has no tensors.
 
-// The learning rate after the warm-up, as described below.
+// Schedule names the course of the learning rate after the warm-up, as described below.
 enum class Schedule { kCosine, kLinear, kInverseSquareRoot, kConstant };
 
 constexpr auto names_of(Schedule) {
   return std::array{"cosine", "linear", "inverse-square-root", "constant"};
 }
 
-// The parameters that weight decay acts on (train/adam.h).
+// DecayOn names the parameters that weight decay acts on (train/adam.h).
 enum class DecayOn { kMatrices, kAll };
 
 constexpr auto names_of(DecayOn) { return std::array{"matrices", "all"}; }
@@ -66,22 +66,22 @@ struct TrainingConfig {
   std::int64_t patience = 0;
   std::int64_t seed = 1;  // of the weights and of every dropout
   machine::Precision precision = machine::Precision::kFloat32;
-  // The action of the training if loss or gradient is not finite, or if the loss is more than
-  // loss_jump nats above its running mean (0: no loss is too large). A jump of 10 nats multiplies
-  // perplexity by 22,000; no text does that to a healthy network.
+  // This is the action of the training if loss or gradient is not finite, or if the loss is more
+  // than loss_jump nats above its running mean (0: no loss is too large). A jump of 10 nats
+  // multiplies perplexity by 22,000; no text does that to a healthy network.
   OnDivergence divergence = OnDivergence::kStop;
   double loss_jump = 10;
-  // Weight of the loss by which a Compressive Transformer learns its convolution and decoder
-  // (nn/compression.h); absent: the paper's 0.01. Other networks do not read it.
+  // This is the weight of the loss by which a Compressive Transformer learns its convolution and
+  // decoder (nn/compression.h); absent: the paper's 0.01. Other networks do not read it.
   std::optional<double> recons_loss_weight;
   // Trains only on the newer half of every segment's targets; the older floor(segment / 2) tokens
   // give context (the ablation of the Transformer-XL paper).
   bool half_loss = false;
-  // The number of micro-batches that are computed in parallel, and of accumulation steps for each
-  // (train/gradients.h); 0: chosen for the machine when the training begins. They change only the
-  // rounding of results.
+  // These are the number of micro-batches that are computed in parallel, and of accumulation steps
+  // for each (train/gradients.h); 0: chosen for the machine when the training begins. They change
+  // only the rounding of results.
   std::int64_t slices = 0, passes = 0;
-  // Lengths of validation; absent: those of training.
+  // These are lengths of validation; absent: those of training.
   std::optional<std::int64_t> eval_segment, eval_memory, eval_compressed_memory;
 
   net::Lengths evaluation_lengths(const net::Lengths& training) const;
@@ -158,13 +158,13 @@ std::vector<std::string> keys_that_may_change();
 // the rounding of the remaining steps.
 std::vector<std::string> keys_that_may_change_by_name();
 
-// The learning rate: a linear warm-up times a schedule from learning_rate to min_lr_ratio *
-// learning_rate.
+// The learning rate is a linear warm-up times a schedule, which goes from learning_rate to
+// min_lr_ratio * learning_rate:
 //
 //   cosine               half a cosine over the complete training
 //   linear               a line from the end of the warm-up to the end of the training
-//   inverse-square-root  sqrt(warm-up / step), but no less than min_lr_ratio; where there is no
-//                        warm-up, of one step
+//   inverse-square-root  sqrt(warm-up / step), but no less than min_lr_ratio; a missing warm-up
+//                        counts as one step
 //   constant             1, then a line over the last decay_fraction of the training
 
 // Returns the finished fraction of the training, from 0 to 1: step / steps, or, with a budget in

@@ -20,7 +20,7 @@ class CudaSteps {
   CudaSteps(const CudaSteps&) = delete;
   CudaSteps& operator=(const CudaSteps&) = delete;
 
-  // The functions whose operations a step enqueues, the same every time.
+  // These are the functions whose operations a step enqueues, the same every time.
   using Parts = std::vector<std::function<void()>>;
 
   // Runs `upload`, which enqueues copies from pinned memory, then all parts, or replays them. Runs
@@ -42,7 +42,7 @@ class CudaSteps {
   at::cuda::CUDAEvent uploaded_;
   std::deque<at::cuda::CUDAGraph> graphs_;  // of the parts, once they are recorded
   bool records_;
-  bool joined_ = false;  // the stream has waited for the others since the last wait()
+  bool joined_ = false;  // after the last wait(), stream_ was made to wait for the current stream
   int runs_ = 0;
 };
 

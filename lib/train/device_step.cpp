@@ -1,4 +1,4 @@
-// The operations of Adam and of a step on a device, and the network that they train.
+// Implements the operations of Adam and of a step on a device, and the network that they train.
 
 #include "train/device_step.h"
 

@@ -1,5 +1,4 @@
-// A training on a device: its steps as a fixed list of operations, Adam among them, and the network
-// that they train.
+// Trains a network on a device. Its steps, with Adam, are a fixed list of operations.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -47,7 +46,7 @@ class DeviceAdam {
   void set_steps(std::int64_t steps);
 
  private:
-  // The place of a parameter in the tensor of all parameters.
+  // Describes the place of a parameter in the tensor of all parameters.
   struct Part {
     nn::NamedTensor parameter;
     std::int64_t begin = 0, size = 0, padding = 0;  // in elements; the padding follows
@@ -62,12 +61,12 @@ class DeviceAdam {
   at::Tensor zeros_;    // as long as the longest padding or gradient needs
 };
 
-// A training step as a fixed list of operations on a device. The list does not depend on the host,
-// and the host reads nothing that depends on the list. Everything that differs from step to step is
-// read from tensors that stay in place. So a step can be enqueued while the previous one is
-// running, and a GPU can record the list once and replay it.
+// DeviceStep is a training step as a fixed list of operations on a device. The list does not depend
+// on the host, and the host reads nothing that depends on the list. Everything that differs from
+// step to step is read from tensors that stay in place. So a step can be enqueued while the
+// previous one is running, and a GPU can record the list once and replay it.
 
-// The host's message to a step. It is two tensors, so two copies.
+// Carries the host's message to a step. It is two tensors, so two copies.
 struct StepInput {
   at::Tensor ids;      // int64: the ids of Streams::read(), then an age for each row
   at::Tensor numbers;  // float64: see the functions that read them
@@ -83,11 +82,12 @@ struct StepInput {
   at::Tensor scale_weights() const { return numbers.narrow(0, 2, numbers.size(0) - 2); }
 };
 
-// The sums on the device over the steps since the last report. They are one tensor, so one copy.
+// Holds the sums on the device over the steps since the last report. They are one tensor, so one
+// copy.
 struct StepReport {
   std::int64_t steps = 0;
   double loss = 0, gradient_norm = 0;  // sums
-  // The first step with a loss or gradient that is not finite, or -1. No later step changed
+  // This is the first step with a loss or gradient that is not finite, or -1. No later step changed
   // anything. Its loss and norm follow.
   std::int64_t failed_step = -1;
   double failed_loss = 0, failed_norm = 0;

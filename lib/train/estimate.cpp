@@ -1,5 +1,4 @@
-// Counts of the bytes of layers, softmax, micro-batches and data, and the choice of accumulation
-// steps.
+// Counts the bytes of layers, softmax, micro-batches and data, and chooses the accumulation steps.
 
 #include "train/estimate.h"
 
@@ -55,7 +54,8 @@ class LayerCount {
   }
 
  private:
-  // kernels/projection.cpp, or if finer states are the keys, the last run_layer() of nn/layers.cpp.
+  // Follows kernels/projection.cpp or, if finer states are the keys, the last run_layer() of
+  // nn/layers.cpp.
   void count_window() {
     const bool has_memory = window_ > keys_;
     if (input_.keys_per_state > 1) {
@@ -70,11 +70,11 @@ class LayerCount {
       // A window with a memory is also the next step's memory, and is counted there.
       memory_.kept += ((has_memory ? 0 : kFloat) + rounded_) * window_ * d_model_;
     }
-    // The segment's states as a contiguous copy. Without a memory the window itself is contiguous.
+    // The segment's states are copied to be contiguous. Without a memory the window itself is.
     if (has_memory) memory_.kept += factor_ * segment_ * d_model_;
   }
 
-  // Queries, keys, values and positions; scores and their dropout; the heads' sums.
+  // Counts queries, keys, values and positions, scores and their dropout, and the heads' sums.
   void count_attention() {
     const net::AttentionCost attention = net::attention_cost(network_, input_);
     const std::int64_t repeated = input_.keys_per_state > 1 ? segment_ : 0;
@@ -90,7 +90,7 @@ class LayerCount {
     (rounded_ > 0 ? memory_.kept : memory_.released) += factor_ * segment_ * d_heads_;
   }
 
-  // kernels/feed_forward.cpp. Norms have two statistics a row.
+  // Follows kernels/feed_forward.cpp. Norms have two statistics for each row.
   void count_rest() {
     const std::int64_t norms = network_.pre_lnorm ? 1 : 2;
     memory_.released += norms * kFloat * segment_ * d_model_;
@@ -99,7 +99,7 @@ class LayerCount {
     memory_.kept += factor_ * segment_ * (d_model_ + network_.d_inner);
   }
 
-  // nn/compression.cpp: the convolution, and the loss that trains it.
+  // Counts the tensors of the convolution in nn/compression.cpp, and of the loss that trains it.
   void count_compression() {
     const std::int64_t compressed = segment_ / network_.rate;
     std::int64_t numbers = compressed * d_model_;
@@ -117,8 +117,8 @@ class LayerCount {
     memory_.released += kFloat * numbers;
   }
 
-  // The gradients by the inner states, or by queries, keys and values, and those of the states
-  // around them; each is rounded once more if it is an operand.
+  // Counts the gradients of the inner states, or of queries, keys and values, and those of the
+  // states around them; each is rounded once more if it is an operand.
   void count_passing() {
     const std::int64_t forward = segment_ * (network_.d_inner + 3 * d_model_);
     const std::int64_t attention = (2 * window_ + 3 * keys_) * d_heads_ + segment_ * 3 * d_model_;
@@ -150,7 +150,8 @@ std::int64_t softmax_bytes(const net::Network& network, std::int64_t tokens, std
     std::int64_t bytes = factor * rows * columns;
     if (factor < kFloat) bytes += kFloat * rows * std::min(columns, kPanelColumns);
     bytes += threads * kFloat * rows * cluster.width;  // scaled states
-    // The gradient by the states, and of those that are projected for this cluster.
+    // These are the gradient of the states, and that of the states that are projected for this
+    // cluster.
     bytes += kFloat * tokens * (d_model + (cluster.projected ? 2 * cluster.width : 0));
     if (!head) bytes += kFloat * tokens * d_model;  // the tail's rows, taken from all
     most = std::max(most, bytes);
@@ -193,7 +194,7 @@ PassMemory pass_memory(const net::Network& network, const net::Geometry& geometr
   const std::int64_t states = kFloat * tokens * network.d_model;
   pass.kept += states;  // those that the softmax reads
   if (network.dropout > 0) {
-    // The masks of embeddings and last states, and the position table after dropout.
+    // These are the masks of embeddings and last states, and the position table after dropout.
     pass.released += 2 * states + kFloat * longest * network.d_model;
   }
   const auto scales = static_cast<std::int64_t>(geometry.outputs.size());
@@ -244,8 +245,9 @@ std::int64_t bytes_of_passes(const PassMemory& pass, const VocabularyMemory& voc
   const std::int64_t begin =
       pass.kept + pass.released + vocabulary.gradients + std::max(pass.ending, pass.passing);
   const std::int64_t end = pass.kept + gradients + std::max(pass.passing, 2 * vocabulary.table);
-  // In the arena that gradient may take the place of the softmax's exponentials, so that those of
-  // the next pass do not fit there. A large one is mapped separately, and their place stays unused.
+  // In the allocator's arena the embedding's gradient may take the place of the softmax's
+  // exponentials, so that those of the next pass do not fit there. A large gradient is mapped
+  // separately, and the place of the exponentials stays unused.
   const std::int64_t lost = std::min(vocabulary.table, pass.ending);
   return running * (std::max(begin, end) + lost - gradients);
 }
@@ -275,7 +277,7 @@ MemoryEstimate estimate_memory(const net::Network& network, std::int64_t paramet
   // Each pass after the first one has its own gradients, until they are added to its micro-batch's.
   const std::int64_t own = slices.front().size() > 1 ? running : 0;
   estimate.gradients = (count + own) * weights;
-  // A step that diverges returns to the old ones, so both exist.
+  // A step that diverges returns to the old memories, so old and new ones exist at once.
   estimate.memories = 2 * config.batch * memory_bytes(geometry);
   const PassMemory pass = pass_memory(network, geometry, rows, config.precision, threads);
   estimate.activations = bytes_of_passes(pass, vocabulary_memory(network), weights, running);

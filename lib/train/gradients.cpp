@@ -1,4 +1,4 @@
-// Splitting a batch into micro-batches, and summing their gradients in this process and over
+// Splits a batch into micro-batches, and adds up their gradients in this process and over
 // processes.
 
 #include "train/gradients.h"

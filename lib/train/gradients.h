@@ -1,5 +1,5 @@
-// The micro-batches of a batch, a model for each, and their gradients: summed in a process, and
-// over processes.
+// Splits a batch into micro-batches with a model for each, and adds up their gradients in a process
+// and over processes.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -43,8 +43,8 @@ std::int64_t choose_slices(std::int64_t batch, std::int64_t segment, int threads
 
 // Sums the gradients that the slices of a batch have in one step.
 
-// The gradient of every parameter, in the parameters' order. It is undefined if the loss does not
-// depend on the parameter.
+// Gradients has the gradient of every parameter, in the parameters' order. It is undefined if the
+// loss does not depend on the parameter.
 using Gradients = std::vector<at::Tensor>;
 
 // Adds up the slices' gradients, in the slices' order, as the parameters' grad(), and returns the
@@ -135,7 +135,7 @@ class Replicas {
 
 // Computes the loss that a step of training minimises.
 
-// recons_loss_weight of the paper's appendix E.
+// This is recons_loss_weight of the paper's appendix E.
 constexpr double kReconstructionWeight = 0.01;
 
 struct StepLoss {

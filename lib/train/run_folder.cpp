@@ -1,4 +1,5 @@
-// The parts of RUN: locking and clearing it, the checkpoints it keeps, its log, and its texts.
+// Locks and clears the folder RUN, removes old checkpoints, writes its log, and makes the texts of
+// a training.
 
 #include "train/run_folder.h"
 
@@ -236,7 +237,7 @@ void RunFolder::clear() {
   if (error) throw SystemError(log().string(), "remove", error.value());
 }
 
-// The reports of a training: RUN/log.jsonl, its first lines and the progress line.
+// These make the reports of a training: RUN/log.jsonl, its first lines and the progress line.
 
 namespace {
 

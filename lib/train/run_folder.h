@@ -1,4 +1,5 @@
-// RUN, the folder that a training writes to: its lock, its log, and the checkpoints that it keeps.
+// Manages RUN, the folder that a training writes to: its lock, its log, and the checkpoints that it
+// keeps.
 #pragma once
 
 #include <cstdint>
@@ -55,7 +56,7 @@ class RunFolder {
 // A new one is complete before an old one is removed, and a removed one loses its name first. So a
 // folder of such a name is a complete checkpoint, whenever the process may be killed.
 
-// The checkpoints that are kept.
+// Says which checkpoints are kept.
 struct Retention {
   std::int64_t last = 1;   // RUN/last and last - 1 before it
   std::int64_t every = 0;  // those of steps that this divides, forever; 0: none
@@ -78,9 +79,9 @@ std::vector<std::filesystem::path> newest_checkpoints(const std::filesystem::pat
 // replace it, and returns the new name. Throws SystemError.
 std::filesystem::path set_last_aside(const std::filesystem::path& run);
 
-// Call this after RUN/last was written at `step` steps. Makes its second name if it is to be kept,
-// and removes checkpoints that are no longer kept. Those of more steps, which an earlier attempt of
-// this training wrote, are not touched. Throws SystemError.
+// Call this after RUN/last was written at `step` steps. If this checkpoint is to be kept, it gets a
+// second name, and checkpoints that are no longer kept are removed. Checkpoints of more steps,
+// which an earlier attempt of this training wrote, are not touched. Throws SystemError.
 void retain(const std::filesystem::path& run, std::int64_t step, const Retention& retention);
 
 // The reports of a training: RUN/log.jsonl, its first lines and the progress line.
@@ -112,7 +113,7 @@ class RunLog {
 
 // Makes the texts of a training: its first lines and the progress line. Nothing is printed here.
 
-// The figures of the progress line and of a "train" record of the log.
+// Has the figures of the progress line and of a "train" record of the log.
 struct Figures {
   std::int64_t step = 0;     // finished steps
   double loss = 0;           // mean since the last record, nats per token
@@ -131,7 +132,8 @@ std::vector<std::string> figures_words(const Figures& figures, std::int64_t step
 // lengths with the context length, one line each.
 std::vector<std::string> network_lines(const net::Network& network, std::int64_t parameters);
 
-// Returns data, rows and epochs, and schedule, one line each.
+// Returns three lines, on the data and its rows, on the validation data, and on the steps and
+// epochs.
 std::vector<std::string> schedule_lines(const TrainingConfig& config, const Streams& streams,
                                         const DataIdentity& data, const DataIdentity& validation);
 

@@ -1,4 +1,4 @@
-// Words for a divergence, its counts, and the keys of state.json.
+// Describes and counts divergences, and has the keys of state.json.
 
 #include "train/state.h"
 

@@ -1,4 +1,4 @@
-// The state of a training: state.json of a checkpoint, and divergences.
+// Has the state of a training, which is state.json of a checkpoint, and counts divergences.
 #pragma once
 
 #include <array>
@@ -25,7 +25,7 @@ enum class OnDivergence {
 };
 constexpr auto names_of(OnDivergence) { return std::array{"stop", "skip", "rollback"}; }
 
-// The norm of a part of the gradient (train/gradients.h).
+// Holds the norm of a part of the gradient (train/gradients.h).
 struct GroupNorm {
   std::string name;
   double norm = 0;
@@ -53,8 +53,8 @@ class Diverged : public Error {
   Divergence found_;
 };
 
-// The mean of the losses so far, in which the newest 100 steps weigh most. Up to 100 steps it is
-// the plain mean. Later each loss enters with a hundredth.
+// RunningLoss is the mean of the losses so far, in which the newest 100 steps weigh most. Up to 100
+// steps it is the plain mean. Later each loss enters with a hundredth.
 struct RunningLoss {
   double mean = 0;
   std::int64_t steps = 0;  // at most 100
@@ -66,8 +66,8 @@ struct RunningLoss {
   double largest(double jump) const;
 };
 
-// The divergences of a training. A few are accidents. More than 10 within 100 steps, or at one
-// step, will not stop by themselves.
+// Counts the divergences of a training. A few are accidents. More than 10 within 100 steps, or at
+// one step, will not stop by themselves.
 struct Divergences {
   std::int64_t count = 0;
   std::vector<std::int64_t> recent;  // the steps of those that still count
@@ -76,11 +76,11 @@ struct Divergences {
   bool too_many() const;
 };
 
-// state.json of a checkpoint: the state of a training. This part has no tensors.
+// state.json of a checkpoint has the state of a training. This part has no tensors.
 
 // Identifies the data that was read, so that a resume on other data is refused.
 struct DataIdentity {
-  // The name on the command line, where a resume looks for the data; it is not compared.
+  // This is the name on the command line, where a resume looks for the data; it is not compared.
   std::string name;
   std::optional<std::vector<std::string>> more;  // the folders that follow it, if any
   std::string hash;                              // shard::MultiReader::hash()
@@ -94,7 +94,7 @@ struct Best {
   double loss = 0;  // nats per token of the validation data
 };
 
-// The steps since the last record of the log.
+// Describes the steps since the last record of the log.
 struct SinceLog {
   std::int64_t steps = 0;
   double loss_sum = 0;  // nats per token

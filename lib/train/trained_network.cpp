@@ -1,4 +1,5 @@
-// A step on the CPU: its micro-batches, their sum, and the update.
+// Implements a training step on the CPU: its micro-batches, the sum of their gradients, and the
+// update.
 
 #include "train/trained_network.h"
 

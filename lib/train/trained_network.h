@@ -1,4 +1,4 @@
-// A network that is being trained, and its training on the CPU.
+// Has a network that is being trained, and trains it on the CPU.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -19,15 +19,15 @@
 
 namespace ql::train {
 
-// The device that a training computes on.
+// ComputeDevice describes the device that a training computes on.
 
 struct ComputeDevice {
   c10::Device device = c10::DeviceType::CPU;
   bool graph = true;  // records the step once on a GPU and replays it, if the network allows it
 };
 
-// The interface of a network that is being trained. CpuTrainer trains it on the CPU,
-// DeviceTrainer (train/device_step.h) elsewhere.
+// TrainedNetwork is the interface of a network that is being trained. CpuTrainer trains it on the
+// CPU, DeviceTrainer (train/device_step.h) elsewhere.
 
 struct StepResult {
   double loss = 0;           // mean over the trained targets, nats
@@ -64,7 +64,7 @@ class TrainedNetwork {
   // A resume calls this after it copied the moments into the tensors of moments().
   virtual void set_updates(std::int64_t updates) = 0;
 
-  // The largest loss of a step that updates the weights; infinite at first.
+  // Returns the largest loss of a step that updates the weights; infinite at first.
   double largest_loss() const { return largest_loss_; }
   void set_largest_loss(double nats) { largest_loss_ = nats; }
 
@@ -111,7 +111,7 @@ class CpuTrainer : public TrainedNetwork {
   void set_updates(std::int64_t updates) override { adam_.set_steps(updates); }
 
  private:
-  // A slice's part of a step.
+  // Holds a slice's part of a step.
   struct SliceResult {
     double loss = 0;  // its part of the mean over the trained targets
     Gradients gradients;

@@ -1,4 +1,4 @@
-// The loop of a training: steps, validations, checkpoints, divergences and its end.
+// Runs the loop of a training: steps, validations and checkpoints, until it ends or diverges.
 
 #include "train/trainer.h"
 
@@ -51,8 +51,8 @@ void TrainingRun::report_end(bool finished, bool patient) const {
   if (finished && static_cast<double>(state_.step) < task_.config.warmup_steps &&
       highest_rate_in_warm_up(task_.config) == 0) {
     log_warning(
-        "the budget ended in the warm-up of {} steps, at a learning rate of {:.2g} of {:.2g}: "
-        "lower warmup_steps, or make it a fraction of the training, such as 0.1",
+        "the budget ended in the warm-up of {} steps, when the learning rate was {:.2g}, not yet "
+        "{:.2g}: lower warmup_steps, or make it a fraction of the training, such as 0.1",
         task_.config.warmup_steps, learning_rate_, task_.config.learning_rate);
   }
   if (finished) {
@@ -149,7 +149,7 @@ void TrainingRun::add(const StepResult& result) {
   state_.running_loss.add(result.loss, result.steps);
 }
 
-// Call this before figures that cover all steps so far, and before reading the network.
+// Call this before reading the network, or figures that have to cover all steps so far.
 void TrainingRun::finish_steps() {
   const Stopwatch watch;
   add(trained_->finish());

@@ -1,4 +1,4 @@
-// A complete training, from configuration and data to RUN/best, RUN/last and RUN/log.jsonl.
+// Runs a complete training, from configuration and data to RUN/best, RUN/last and RUN/log.jsonl.
 #pragma once
 
 #include <chrono>
@@ -25,7 +25,7 @@
 
 namespace ql::train {
 
-// The input of a training.
+// TrainingTask is the input of a training.
 
 struct TrainingTask {
   std::filesystem::path run;
@@ -54,7 +54,7 @@ struct TrainingTask {
 TrainingState train(const TrainingTask& task, shard::MultiReader& data,
                     shard::MultiReader& validation);
 
-// The implementation of train(), step by step. Only its sources use it.
+// TrainingRun implements train(), step by step. Only its sources use it.
 
 // Measures the wall time of a training over all its runs.
 class Stopwatch {
@@ -133,11 +133,11 @@ class TrainingRun {
   std::optional<RunLog> log_;
   Progress line_;
   bool unsaved_ = false;  // RUN/last is older than state_
-  // The checkpoint that state_ was last saved to or restored from; empty: none yet.
+  // This is the checkpoint that state_ was last saved to or restored from; empty: none yet.
   std::filesystem::path newest_;
 
   Stopwatch watch_;
-  // All processes decide by the values of the last agree():
+  // agree() gives elapsed_ and stop_signal_ the same values in all processes, so all decide alike.
   double elapsed_ = 0;            // seconds of the complete training, by the first process's clock
   int stop_signal_ = 0;           // the signal that requested a stop, or 0
   double last_at_ = 0;            // elapsed_ when RUN/last was written, or this run began

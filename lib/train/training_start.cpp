@@ -1,4 +1,4 @@
-// The start of a training: its checks, slices and passes, and new or restored weights.
+// Prepares a training: checks it, chooses slices and passes, and makes or restores the weights.
 
 #include <ATen/Parallel.h>
 

@@ -1,4 +1,4 @@
-// Checks of a safetensors header, and the reader and writer.
+// Checks the header of a safetensors file, and reads and writes such files.
 
 #include "weights/safetensors.h"
 
@@ -42,7 +42,7 @@ namespace {
 
 // More dimensions than any network has. The limit bounds the work that a hostile header can cause.
 constexpr std::size_t kDimensionLimit = 16;
-// The same for tensors, which are looked up by name one after the other.
+// This is the same limit for tensors, which are looked up by name one after the other.
 constexpr std::size_t kTensorLimit = 100'000;
 
 struct Entry {

@@ -1,4 +1,5 @@
-// The checks of a checkpoint's weights: names, shapes, hashes, and the names of the public library.
+// Checks the names, shapes and hashes of a checkpoint's weights, and knows the public library's
+// names.
 
 #include "weights/weights.h"
 

@@ -1,4 +1,4 @@
-// The weights of a checkpoint folder, and loading them into a model.
+// Reads the weights of a checkpoint folder, and loads them into a model.
 #pragma once
 
 #include <filesystem>

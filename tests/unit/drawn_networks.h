@@ -1,4 +1,4 @@
-// Networks of all the family for the tests of lib/nn, drawn at random with a fixed seed, with all
+// Draws networks of all the family for the tests of lib/nn, at random with a fixed seed, with all
 // values of their keys, at many lengths.
 #pragma once
 
@@ -54,7 +54,7 @@ inline std::vector<net::Network> edge_cases() {
   return all;
 }
 
-// Random numbers that are the same on every machine.
+// Draws random numbers that are the same on every machine.
 class Draw {
  public:
   explicit Draw(std::uint32_t seed) : generator_(seed) {}

@@ -1,4 +1,4 @@
-// Networks for the tests of lib/net.
+// Makes networks for the tests of lib/net.
 #pragma once
 
 #include <utility>
@@ -24,7 +24,7 @@ inline Network quadratic(std::vector<std::int64_t> scales, std::int64_t output_l
   return make_network(Architecture::kTransformerQl, std::move(scales), output_layers, rate);
 }
 
-// 3 + 3 + 2 layers, compressed by 2: the network of all the paper's tables.
+// Returns 3 + 3 + 2 layers, compressed by 2, which is the network of all the paper's tables.
 inline Network paper_ql() { return quadratic({3, 3}, 2); }
 
 inline Network xl(std::int64_t layers) {

@@ -165,9 +165,9 @@ struct NetworkOnOnePage {
     return x;
   }
 
-  // XL, section 3.3: states attend to the window, at whose end they are, `apart` places from one to
-  // the next. `usage` becomes the share of attention that each state of the window gets on average.
-  // h counts heads, i queries, j keys.
+  // XL, section 3.3. The states are the last ones of the window, every `apart` places, and attend
+  // to it. `usage` becomes the share of attention that each state of the window gets on average. h
+  // counts heads, i queries, j keys.
   Tensor attend(const Tensor& window, const Tensor& states, Int apart, Tensor& usage) const {
     const Int n_w = window.size(0), heads = network.n_head, count = states.size(0);
     const Int memory = n_w - count * apart;
@@ -281,7 +281,7 @@ struct NetworkOnOnePage {
   }
 
   // CT, algorithm 1: the n_s oldest states of memory and segment are compressed into a second
-  // memory. If they are chosen or made from all over them, they count as covering all of them.
+  // memory. If each new state may depend on any of them, it counts as covering all of them.
   void compress_memory(const std::string& place, const Tensor& s, const Tensor& recent,
                        const Tensor& usage) {
     const Tensor old = recent.narrow(0, 0, n_s).detach(), compressed = compress(old, usage);

@@ -1,4 +1,4 @@
-// Networks whose dependencies are found by running them.
+// Lists networks whose dependencies are found by running them.
 #pragma once
 
 #include <cstdint>

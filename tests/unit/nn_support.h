@@ -1,5 +1,5 @@
-// Networks, weights and streams for the tests of lib/nn, and the functions by which all tests that
-// compare the model's output for a stream run it.
+// Makes networks, weights and streams for the tests of lib/nn, and runs models for all tests that
+// compare their output for a stream.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -17,7 +17,7 @@
 
 namespace ql::test {
 
-// Short names for tables of networks.
+// These are short names for tables of networks.
 constexpr auto kQl = net::Architecture::kTransformerQl;
 constexpr auto kXl = net::Architecture::kTransformerXl;
 constexpr auto kMultiScale = net::Architecture::kMultiScale;
@@ -73,7 +73,7 @@ inline at::Tensor random_tokens(std::int64_t batch, std::int64_t length, std::in
   return tokens;
 }
 
-// The tokens at which the documents of a stream start, in increasing order.
+// Starts are the tokens at which the documents of a stream start, in increasing order.
 using Starts = std::vector<std::int64_t>;
 
 // Counts the tokens of its document before a token.

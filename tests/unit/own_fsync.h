@@ -11,8 +11,8 @@
 
 namespace ql::test {
 
-// Called with the descriptor; fsync() fails with the error number that it returns, if that is not
-// 0.
+// fsync() calls this with the descriptor, and fails with the error number that it returns, if that
+// is not 0.
 inline std::function<int(int)> before_fsync;
 
 // Sets before_fsync while it lives.

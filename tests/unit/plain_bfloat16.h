@@ -1,12 +1,12 @@
-// Products of bfloat16 that every processor computes.
+// Makes ATen compute products of bfloat16 in a way that works on every processor.
 #pragma once
 
 #include <ATen/Context.h>
 
 namespace ql::test {
 
-// While it lives, oneDNN is not used: its products of bfloat16 end a process on processors, such as
-// virtual ones, that report instructions they do not have.
+// oneDNN is not used while an object lives, because its products of bfloat16 end a process on
+// processors that report instructions they do not have, such as virtual ones.
 class PlainBfloat16 {
  public:
   PlainBfloat16() : before_(at::globalContext().userEnabledMkldnn()) {

@@ -1,4 +1,4 @@
-// Several "processes" as threads of one, each with its own group.
+// Runs several "processes" as threads of one, each with its own group.
 #pragma once
 
 #include <netinet/in.h>

@@ -1,4 +1,4 @@
-// A tool with every kind of option, for the tests of the option table.
+// Has tools with every kind of option, for the tests of the option table.
 #pragma once
 
 #include "base/options.h"
@@ -56,7 +56,7 @@ inline const ToolTable& sample_table() {
   return table;
 }
 
-// A tool without named commands.
+// Returns a tool without named commands.
 inline const ToolTable& plain_table() {
   static const ToolTable table = [] {
     Command only;
@@ -68,7 +68,7 @@ inline const ToolTable& plain_table() {
   return table;
 }
 
-// A tool with a default command and one with a name.
+// Returns a tool with a default command and one with a name.
 inline const ToolTable& mixed_table() {
   static const ToolTable table = [] {
     Command unnamed;

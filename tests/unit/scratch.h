@@ -1,4 +1,4 @@
-// Helpers of the unit tests: a temporary folder, and code that runs in a separate process.
+// Helps unit tests: makes a temporary folder, and runs code in a separate process.
 #pragma once
 
 #include <fcntl.h>
@@ -17,7 +17,7 @@
 
 namespace ql::test {
 
-// An empty folder under the system's temporary folder, removed at the end of the test.
+// Makes an empty folder under the system's temporary folder, and removes it at the end of the test.
 class ScratchFolder {
  public:
   ScratchFolder() {
@@ -52,7 +52,7 @@ inline void spill(const std::filesystem::path& path, const std::string& text) {
   std::ofstream(path, std::ios::binary) << text;
 }
 
-// The end of a child process and its output.
+// Says how a child process ended, and what it wrote.
 struct Ending {
   int exit_code = -1;  // -1: killed
   int signal = 0;

@@ -1,4 +1,5 @@
-// The device on which device-independent tests run: the CPU, or the one that QL_TEST_DEVICE names.
+// Chooses the device on which device-independent tests run: the CPU, or the one that QL_TEST_DEVICE
+// names.
 #pragma once
 
 #include <c10/core/impl/DeviceGuardImplInterface.h>

@@ -1,4 +1,4 @@
-// Random text and small helpers for the tests of lib/text.
+// Makes random text, and has small helpers, for the tests of lib/text.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -106,7 +106,7 @@ inline std::string decoded(const Vocabulary& vocabulary, const std::vector<Token
   return text;
 }
 
-// Files with these texts, in a temporary folder.
+// Makes files with these texts, in a temporary folder.
 class TextFiles {
  public:
   explicit TextFiles(const std::vector<std::string>& texts) {

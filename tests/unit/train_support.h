@@ -1,4 +1,4 @@
-// Small data and small networks for the tests of lib/train.
+// Makes small data and small networks for the tests of lib/train.
 #pragma once
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// A folder with data in which the tests train with train/trainer.h.
+// Makes a folder with data, in which the tests train with train/trainer.h.
 #pragma once
 
 #include <string>

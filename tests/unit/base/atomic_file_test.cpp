@@ -1,4 +1,4 @@
-// Tests of AtomicFile, AtomicFolder and their temporary names.
+// Tests AtomicFile, AtomicFolder and their temporary names.
 
 #include <doctest/doctest.h>
 #include <fcntl.h>

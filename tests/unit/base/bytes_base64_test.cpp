@@ -1,4 +1,4 @@
-// Tests of base64 against RFC 4648.
+// Tests base64 against RFC 4648.
 
 #include <doctest/doctest.h>
 

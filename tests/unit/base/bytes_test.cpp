@@ -1,4 +1,4 @@
-// Tests of checksums and hashes against known values.
+// Tests checksums and hashes against known values.
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-// Tests of event files, which an independent reader reads back.
+// Tests event files, which an independent reader reads back.
 
 #include <doctest/doctest.h>
 
@@ -21,7 +21,7 @@ using test::slurp;
 using test::spill;
 
 TEST_CASE("crc32c: known texts") {
-  // The check value of the catalogues of CRCs, and the values of RFC 3720, B.4.
+  // These are the check value of the catalogues of CRCs, and the values of RFC 3720, B.4.
   CHECK(crc32c("123456789") == 0xE3069283);
   CHECK(crc32c("") == 0);
   CHECK(crc32c(std::string(32, '\0')) == 0x8A9136AA);

@@ -42,7 +42,7 @@ const std::string kSentence = "The cat sat on the mat, and the dog \xE2\x80\x94 
 TEST_CASE("check_kind: a file that is not text in UTF-8 is refused with its kind and advice") {
   const std::string words(100, 'x');
   const std::vector<KindCase> cases = {
-      // Plain text, some of it with beginnings like those of other kinds.
+      // These are plain text, some of it with beginnings like those of other kinds.
       {"", ""},
       {"the cat sat\n", ""},
       {kSentence, ""},
@@ -72,7 +72,7 @@ TEST_CASE("check_kind: a file that is not text in UTF-8 is refused with its kind
       {"MZ is a name, and BM, too\n", ""},
       {"ID3 of the list\n", ""},
       {"/annex of the house\n", ""},
-      // Packed files and archives.
+      // These are packed files and archives.
       {"PK\x03\x04\x14\0\0\0"s + words,
        "this is a zip archive, not text in UTF-8; give it through "
        "a pipe: unzip -p FILE | PROGRAM ... -, or give --raw"},
@@ -94,7 +94,7 @@ TEST_CASE("check_kind: a file that is not text in UTF-8 is refused with its kind
       {"\x1F\x8B\x08\0"s, "gzip data"},
       {"\x28\xB5\x2F\xFD\x04", "zstd data"},
       {"\x50\x2A\x4D\x18\x04\0\0\0"s, "zstd data"},
-      // Data of other programs.
+      // These are data of other programs.
       {"\x93NUMPY\x01\0v\0{'descr'"s, "a NumPy array (.npy)"},
       {"\x80\x04\x95\x0A\0\0\0"s, "a Python pickle"},
       {"\x80\x02]q\0X"s, "a Python pickle"},
@@ -140,14 +140,14 @@ TEST_CASE("check_kind: a file that is not text in UTF-8 is refused with its kind
        "a server's error message"},
       {"404: Not Found", "a server's error message ('404: Not Found')"},
       {"Entry not found", "a server's error message"},
-      // Files of these tools.
+      // These are files of these tools.
       {"QLTOKENS\x01\0\0\0"s,
        "this is a token stream, not text in UTF-8; give it through a pipe: qltok decode FILE |"},
       {"{\n  \"format\": \"ql-vocabulary\",\n", "a file of the format ql-vocabulary"},
       {"{\"format\":\"ql-manifest\",", "a file of the format ql-manifest"},
       {"{\"text\": \"The cat sat.\"}\n{\"text\": \"\"}\n",
        "JSON with the text in it, not text in UTF-8; give it through a pipe: jq -r .text FILE |"},
-      // Text in other encodings, with a mark and without one.
+      // These are text in other encodings, with a mark and without one.
       {"\xFF\xFE" + widened("The cat", 2, false), "text in UTF-16, "},
       {"\xFE\xFF" + widened("The cat", 2, true), "text in UTF-16, "},
       {"\xFF\xFE\0\0"s + widened("The cat", 4, false), "text in UTF-32, "},

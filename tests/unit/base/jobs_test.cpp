@@ -1,4 +1,4 @@
-// Tests of ordered jobs and of the pool of objects.
+// Tests ordered jobs and of the pool of objects.
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-// Tests of strict JSON, compared with nlohmann's own reader.
+// Tests strict JSON, compared with nlohmann's own reader.
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-// Tests of messages and the progress bar, with a clock that the tests move.
+// Tests messages and the progress bar, with a clock that the tests move.
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
@@ -133,7 +133,8 @@ TEST_CASE("Progress: the bar fits the terminal") {
     progress.update(50);
     char buffer[200];
     const ssize_t got = ::read(terminal, buffer, sizeof buffer);
-    // 29 columns (two bytes more for the two letters), carriage return, clear to the end of line
+    // A carriage return precedes the line, and the sequence that clears to the end of the line
+    // follows it. The line has 29 columns, of which the two letters take two bytes each.
     const std::string expected = "\r[==========>         ] \xc3\xa9\xc3\xa9: 50\x1b[K";
     return std::string(buffer, static_cast<std::size_t>(got)) == expected ? 0 : 1;
   });

@@ -1,4 +1,4 @@
-// Tests of help, man page options and completion, which a shell runs.
+// Tests help, man page options and completion, which a shell runs.
 
 #include <doctest/doctest.h>
 

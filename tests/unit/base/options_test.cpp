@@ -1,4 +1,4 @@
-// Tests of the parser with a table that has every kind of option.
+// Tests the parser with a table that has every kind of option.
 
 #include "base/options.h"
 

@@ -1,4 +1,4 @@
-// Tests of stop signals, each in a process of its own.
+// Tests stop signals, each in a process of its own.
 
 #include <doctest/doctest.h>
 #include <signal.h>

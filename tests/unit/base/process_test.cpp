@@ -1,4 +1,4 @@
-// Tests of child processes and filters.
+// Tests child processes and filters.
 
 #include <doctest/doctest.h>
 #include <sys/wait.h>

@@ -1,4 +1,4 @@
-// Tests of provenance and of shortened command lines.
+// Tests provenance and of shortened command lines.
 
 #include "base/provenance.h"
 

@@ -1,4 +1,4 @@
-// Tests of control groups, with files as kernels write them, and with a real group.
+// Tests control groups, with files as kernels write them, and with a real group.
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// Tests of tab-separated rows.
+// Tests tab-separated rows.
 
 #include "base/rows.h"
 

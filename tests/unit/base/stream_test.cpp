@@ -1,4 +1,4 @@
-// Tests of input and output: files, pipes, full disks and terminals.
+// Tests input and output: files, pipes, full disks and terminals.
 
 #include <doctest/doctest.h>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-// Tests of "did you mean ...?" against the definition of the distance.
+// Tests "did you mean ...?" against the definition of the distance.
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-// Tests of numbers with units, and of numbers for people.
+// Tests numbers with units, and of numbers for people.
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-// Tests of escaped text.
+// Tests escaped text.
 
 #include <doctest/doctest.h>
 
@@ -53,7 +53,7 @@ TEST_CASE("escaped: characters without ink are escaped among words and in quotes
       {"\uFFFF", "\\xEF\\xBF\\xBF", nullptr},              // noncharacter
       {"\U000E0041", "\\xF3\\xA0\\x81\\x81", nullptr},     // tag
       {"\xED\xA0\x80", "\\xED\\xA0\\x80", nullptr},        // surrogate, which is invalid UTF-8
-      // Characters with ink.
+      // These characters have ink.
       {"e\u0301", "e\u0301", nullptr},
       {"\u0915\u094D\u0937", "\u0915\u094D\u0937", nullptr},
       {"\u0E01\u0E34", "\u0E01\u0E34", nullptr},

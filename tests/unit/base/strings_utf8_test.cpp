@@ -1,4 +1,4 @@
-// Tests of UTF-8 against the Unicode standard.
+// Tests UTF-8 against the Unicode standard.
 
 #include <doctest/doctest.h>
 

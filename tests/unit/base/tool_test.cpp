@@ -1,4 +1,4 @@
-// Tests of run_tool: exit codes, messages and standard output.
+// Tests run_tool: exit codes, messages and standard output.
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// The plan of columns: every segment is scored once, and no column starts too late.
+// Tests the plan of columns: every segment is scored once, and no column starts too late.
 #include <algorithm>
 
 #include "eval/columns.h"

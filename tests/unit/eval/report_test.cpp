@@ -1,4 +1,4 @@
-// Rows of results: the figures by hand, and how they are written.
+// Compares the rows of results with figures worked out by hand, and checks how rows are printed.
 #include <cmath>
 #include <string>
 #include <vector>

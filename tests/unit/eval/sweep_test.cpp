@@ -1,4 +1,4 @@
-// Studies on the CPU in the way that every other device computes them.
+// Runs sweeps on the CPU by the operations with which every other device computes them.
 #include <cstring>
 #include <numeric>
 #include <string>

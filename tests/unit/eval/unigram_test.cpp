@@ -1,4 +1,4 @@
-// The unigram baseline against counting by hand.
+// Compares the unigram baseline with counts made by hand.
 #include <cmath>
 #include <map>
 #include <numeric>

@@ -1,4 +1,5 @@
-// Sums of losses by unit, and scoring a stream by lines, documents, words or tokens.
+// Tests the sums of losses by unit, and the scoring of a stream by lines, documents, words or
+// tokens.
 
 #include <fmt/format.h>
 
@@ -160,7 +161,7 @@ TEST_CASE("score_units: the loss of a unit is the sum of its tokens' losses" *
 
   for (const Unit unit : {Unit::kLine, Unit::kDoubledLine, Unit::kDocument}) {
     CAPTURE(static_cast<int>(unit));
-    // The positions after the last tokens, split by hand.
+    // These are the positions after the last tokens, split by hand.
     std::vector<std::int64_t> ends;
     bool inside = false;
     for (std::size_t i = 0; i < ids.size(); ++i) {

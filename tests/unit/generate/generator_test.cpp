@@ -1,4 +1,5 @@
-// Continuations of prompts against the same tokens read segment by segment, or window by window.
+// Compares continuations of prompts with the same tokens, read segment by segment or window by
+// window.
 #include "generate/generator.h"
 
 #include <algorithm>
@@ -56,7 +57,7 @@ TEST_CASE("Generator: the probabilities of a continuation are those of the compl
     GenerationOptions options;
     options.tokens = 3 * segment + 1;
     options.samples = 2;
-    // One token, a part of a segment, some segments.
+    // The prompts have one token, a part of a segment, or some segments.
     for (const std::int64_t length : {std::int64_t{1}, segment + 1, 4 * segment}) {
       Generator generator(at_lengths, "prompt", options);
       const auto prompt = prompt_of(length, seed);
@@ -87,7 +88,7 @@ TEST_CASE("Generator: the probabilities of a continuation are those of the compl
                   .item<double>();
           largest = std::max(largest, std::abs(of_stream - token.log_probability));
         }
-        // They come in float32.
+        // The log probabilities are float32.
         CHECK(largest < 1e-4);
       }
     }
@@ -147,7 +148,7 @@ TEST_CASE("Generator: sliding windows give the probabilities of an evaluation wi
             const double loss = losses[static_cast<std::size_t>(length + token.position)];
             largest = std::max(largest, std::abs(loss + token.log_probability));
           }
-          // They come in float32.
+          // The log probabilities are float32.
           CHECK(largest < 1e-4);
         }
       }
@@ -195,7 +196,7 @@ TEST_CASE("Generator: a sample depends neither on other samples nor on earlier p
   for (std::size_t i = 0; i < 30; ++i) CHECK(one[i].log_probability == many[i].log_probability);
   CHECK(ids_of(samples(66, 5), 65) == ids_of(many, 65));
   CHECK(ids_of(many, 0) != ids_of(many, 1));
-  // They come in order.
+  // The samples come in order.
   for (std::size_t i = 0; i < many.size(); ++i) {
     CHECK(many[i].sample == static_cast<std::int64_t>(i / 30));
     CHECK(many[i].position == static_cast<std::int64_t>(i % 30));
@@ -241,7 +242,7 @@ TEST_CASE("Generator: a repetition penalty counts the prompt's tokens, in a wind
     Generator generator(at_lengths, "prompt", options);
     std::vector<std::int64_t> all(prompt.begin(), prompt.end());
     for (const GeneratedToken& token : made(generator, prompt)) {
-      // The same choice from the logits of the complete stream.
+      // The logits of the complete stream lead to the same choice.
       std::vector<std::int64_t> padded = all;
       while (padded.size() % 4 != 0) padded.push_back(0);
       const at::Tensor logits =

@@ -1,5 +1,5 @@
-// The draws of sampling rules against distributions written down by hand, by a chi-squared test of
-// 100,000 draws for each.
+// Compares the draws of sampling rules with distributions written down by hand, by a chi-squared
+// test of 100,000 draws for each.
 #include "generate/sampling.h"
 
 #include <algorithm>
@@ -150,7 +150,7 @@ TEST_CASE("Sampler: rules apply in the order in which they are documented") {
   rules.top_p = 0.85;
   // Squared and normalized: .09 and .0324 of .142 are 0.86.
   CHECK(chi_squared(rules, normalized({0, .09, 0, 0, 0, 0, .0324, 0, 0, 0, 0, 0})) < kLimit);
-  // Min-p comes last, and compares with the likeliest.
+  // Min-p is applied last, and compares with the likeliest token's probability at that point.
   rules.top_p = 1;
   rules.min_p = 0.3;
   CHECK(chi_squared(rules, normalized({0, .09, 0, 0, 0, 0, .0324, 0, 0, 0, 0, 0})) < kLimit);

@@ -1,4 +1,4 @@
-// Tests of ids without a header, as text and as raw bytes.
+// Tests ids without a header, as text and as raw bytes.
 
 #include <doctest/doctest.h>
 

@@ -291,7 +291,7 @@ TEST_CASE("import_tokens: Megatron: an index that contradicts itself or the toke
   CHECK(contains(after([](Index& index) { index.documents = {0, 3}; }), "ends at sequence 3"));
   CHECK(contains(after([](Index& index) { index.documents = {}; }), "no document boundaries"));
   CHECK(contains(after([](Index& index) { index.documents = {0, -1}; }), "document 0 ends at"));
-  // These counts would overflow any product.
+  // A size computed from such a count would overflow 64 bits.
   for (const std::size_t place : {18U, 26U}) {
     std::string text = good.text();
     text.replace(place, 8, bytes_of(INT64_MAX, 8));

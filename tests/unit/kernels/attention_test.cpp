@@ -1,4 +1,4 @@
-// Relative attention by our own kernel against that of ATen's operations, which step_test.cpp
+// Compares relative attention by our own kernel with that by ATen's operations, which step_test.cpp
 // compares with the network on one page.
 #include <ATen/Parallel.h>
 
@@ -23,13 +23,14 @@ struct Shape {
   std::int64_t batch, segment, memory, heads, width;
 };
 
-// Segment 1, memory 0, memory shorter than, equal to and longer than the segment, window 1, widths
-// around the kernel's panels, more streams than one group, more queries than one block.
+// Among the shapes are segment 1, memory 0, memory shorter than, equal to and longer than the
+// segment, window 1, widths around the kernel's panels, more streams than one group, more queries
+// than one block.
 const Shape kShapes[] = {{1, 1, 0, 1, 1},  {2, 1, 5, 2, 3},   {2, 4, 0, 1, 4},   {3, 5, 2, 2, 5},
                          {2, 4, 4, 3, 8},  {1, 3, 9, 2, 16},  {19, 2, 3, 2, 7},  {9, 16, 16, 2, 32},
                          {1, 17, 1, 1, 2}, {2, 8, 24, 2, 33}, {1, 61, 20, 3, 5}, {2, 50, 0, 2, 3}};
 
-// Returns those, and some random ones.
+// Returns these shapes, and some random ones.
 std::vector<Shape> shapes() {
   std::vector<Shape> all(std::begin(kShapes), std::end(kShapes));
   std::mt19937 generator(17);

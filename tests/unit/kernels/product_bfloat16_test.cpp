@@ -1,5 +1,5 @@
-// Kernels whose products take operands of bfloat16, against an oracle in float64 that rounds in the
-// same places.
+// Compares kernels whose products take operands of bfloat16 with an oracle in float64 that rounds
+// in the same places.
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/autograd.h>
 
@@ -129,7 +129,7 @@ TEST_CASE("cross_entropy: rounds its operands" * doctest::test_suite("numeric"))
     found = torch::autograd::grad({losses.sum()}, inputs);
     found.push_back(losses.detach());
   }
-  // Returns the gradients by states, weight and bias, and the losses.
+  // Returns the gradients of states, weight and bias, and the losses.
   const auto oracle = [&](auto round) {
     const at::Tensor logits = at::addmm(bias, round(states), round(weight).t());
     const at::Tensor exponentials = (logits - std::get<0>(logits.max(1, true))).exp();
@@ -188,7 +188,7 @@ TEST_CASE("weight_factor: a parameter is rounded once while the precision is set
     // A result of operations may be a different one at the same address next time.
     const at::Tensor result = weight * 2;
     CHECK_FALSE(weight_factor(result).is_same(weight_factor(result)));
-    // Threads that compute pieces get it too.
+    // Threads that compute pieces of work use the same rounded weight.
     const SoManyThreads two(2);
     std::vector<at::Tensor> found(8);
     machine::for_pieces(8, 1, [&](std::int64_t piece, std::int64_t) {

@@ -1,4 +1,4 @@
-// Products of matrices, and of operands rounded to bfloat16, against the same in float64.
+// Compares products of matrices, and of operands rounded to bfloat16, with the same in float64.
 #include <ATen/ATen.h>
 
 #include <algorithm>
@@ -52,7 +52,7 @@ TEST_CASE("to_operand: an operand has the values that LibTorch rounds to" *
           doctest::test_suite("numeric")) {
   const ProductPrecision rounding(Precision::kBfloat16);
   at::manual_seed(1);
-  // All exponents and signs, halfway cases, and NaN.
+  // The values have all exponents and signs, and are halfway cases and NaN, too.
   at::Tensor bits = at::randint(std::numeric_limits<std::int32_t>::min(),
                                 std::numeric_limits<std::int32_t>::max(), {1000, 1003}, at::kLong)
                         .to(at::kInt);

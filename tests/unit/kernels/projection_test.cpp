@@ -1,4 +1,4 @@
-// Projections whose rows are computed independently against ATen's.
+// Compares projections whose rows are computed independently with ATen's.
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
@@ -31,7 +31,7 @@ TEST_CASE("BatchInvariant: rows computed independently are ATen's, whatever the 
                                  at::linear(states, weight, bias)) < 1e-12);
         CHECK(largest_difference(kernels::project(states, weight), at::linear(states, weight)) <
               1e-12);
-        // Parts of tensors, and more dimensions.
+        // The input is a part of a tensor, and has more dimensions.
         const at::Tensor wide = at::randn({rows, 2 * width}, at::kDouble).narrow(1, 1, width);
         CHECK(largest_difference(kernels::project(wide.unsqueeze(0), weight.t().contiguous().t()),
                                  at::linear(wide.unsqueeze(0), weight)) < 1e-12);

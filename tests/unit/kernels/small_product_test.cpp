@@ -1,5 +1,5 @@
-// Small products and the vectors beneath them, in every version that this processor runs, against
-// triple loops.
+// Compares small products, and the vectors beneath them, with triple loops, in every version that
+// this processor runs.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -17,7 +17,7 @@
 namespace ql::kernels {
 namespace {
 
-// The bodies for the widest registers, run with narrower ones: for processors without AVX-512.
+// These run the bodies for the widest registers with narrower ones, for processors without AVX-512.
 QL_VECTOR_VERSIONS(wide_multiply, multiply_body<64>, multiply_body<64>, multiply_body<64>)
 QL_VECTOR_VERSIONS(wide_pack_rows, pack_rows_body<64>, pack_rows_body<64>, pack_rows_body<64>)
 QL_VECTOR_VERSIONS(wide_pack_columns, pack_columns_body<64>, pack_columns_body<64>,

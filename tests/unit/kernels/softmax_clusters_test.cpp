@@ -1,4 +1,5 @@
-// Cross entropy over clusters, and its gradients, against log p of every id written as one matrix.
+// Compares the cross entropy over clusters, and its gradients, with log p of every id written as
+// one matrix.
 #include <algorithm>
 #include <cstdint>
 #include <string>

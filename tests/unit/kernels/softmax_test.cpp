@@ -1,4 +1,4 @@
-// Cross entropy by blocks against ATen's log_softmax over the complete matrix.
+// Compares the cross entropy by blocks with ATen's log_softmax over the complete matrix.
 #include "kernels/softmax.h"
 
 #include <ATen/Parallel.h>

@@ -1,4 +1,4 @@
-// The choice of device and precision, and rounding by autocast and by our own kernels.
+// Tests the choice of device and precision, and rounding by autocast and by our own kernels.
 
 #include <string>
 

@@ -1,3 +1,4 @@
+// Tests processes that compute together; the "processes" are threads of one.
 #include <ATen/ATen.h>
 #include <unistd.h>
 

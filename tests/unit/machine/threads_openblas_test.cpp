@@ -1,4 +1,4 @@
-// The kernels that replace OpenBLAS's fallbacks for unknown processors.
+// Tests the kernels that replace OpenBLAS's fallbacks for unknown processors.
 
 #include "machine/threads.h"
 #include "unit/torch_doctest.h"

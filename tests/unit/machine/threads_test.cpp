@@ -1,4 +1,4 @@
-// The division of work on the CPU: every row is computed once, and nothing inside a piece is
+// Tests how work on the CPU is divided: every row is computed once, and nothing inside a piece is
 // divided among threads.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>

@@ -1,4 +1,4 @@
-// Tests of stages and the states of a cone. context_dependency_test.cpp checks a cone's tokens.
+// Tests stages and the states of a cone. context_dependency_test.cpp checks a cone's tokens.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -75,8 +75,8 @@ TEST_CASE("make_geometry: the stages of figure 5") {
 }
 
 TEST_CASE("cone_of: the tokens of figure 5's output state, stage by stage") {
-  // These are the last states of every row of the figure, by their oldest tokens; t is the token of
-  // position 3.
+  // The test names the last states of every row of the figure by their oldest tokens; t is the
+  // token of position 3.
   const Geometry geometry = make_geometry(quadratic({1, 1, 1}, 1), {4, 4, 0});
   const std::vector<Stage> all = geometry.stages;
   const Cone cone = cone_of(geometry, 3);

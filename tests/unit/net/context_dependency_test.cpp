@@ -20,8 +20,9 @@ namespace {
 constexpr std::int64_t kTokens = 1024;
 using TokenSet = std::bitset<kTokens>;
 
-// The states of one place, numbered through the complete stream: state q stands for the tokens q *
-// g .. q * g + g - 1. A number that was never written is a zero state without tokens.
+// Remembers the states of one place. They are numbered through the complete stream: state q stands
+// for the tokens q * g .. q * g + g - 1. A number that was never written is a zero state without
+// tokens.
 class History {
  public:
   TokenSet at(std::int64_t number) const {
@@ -36,7 +37,7 @@ class History {
 
 using Segment = std::map<std::int64_t, TokenSet>;  // by number, the states of this step
 
-// One network, step by step.
+// Runs one network, step by step.
 class Oracle {
  public:
   Oracle(const Network& network, const Lengths& lengths) : network_(network), lengths_(lengths) {

@@ -1,4 +1,4 @@
-// Tests of the paper's context lengths and the exact ones.
+// Tests the paper's context lengths and the exact ones.
 #include "net/context.h"
 
 #include <doctest/doctest.h>
@@ -66,7 +66,8 @@ TEST_CASE("exact_context: values worked out by hand or by figure 5") {
   check_exact(xl(8), {4, 12, 0}, 96, 99);
   // With one token a step, no state is older than necessary.
   check_exact(xl(3), {1, 5, 0}, 15, 15);
-  // A memory of half a segment holds states that themselves saw a complete one.
+  // If the memory is half a segment, its states have seen the beginning of their own segment. So
+  // every layer after the first reaches a complete segment further.
   check_exact(xl(1), {4, 2, 0}, 2, 5);
   check_exact(xl(2), {4, 2, 0}, 6, 9);
   check_exact(xl(4), {4, 0, 0}, 0, 3);

@@ -1,4 +1,4 @@
-// Tests of proposed cutoffs against a search of all others.
+// Tests proposed cutoffs against a search of all others.
 
 #include <doctest/doctest.h>
 

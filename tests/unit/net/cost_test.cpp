@@ -1,4 +1,4 @@
-// Tests of parameters, operations and memory, counted by hand.
+// Tests parameters, operations and memory, counted by hand.
 
 #include <doctest/doctest.h>
 
@@ -30,7 +30,8 @@ Stage layer_input(std::int64_t segment, std::int64_t memory) {
 }  // namespace
 
 TEST_CASE("cost: parameters equal the tensors of weights that other programs wrote") {
-  // Elements of all tensors of 24-wide networks with 3 heads, 48 inner units and 97 words.
+  // The number counts the elements of all tensors of 24-wide networks with 3 heads, 48 inner units
+  // and 97 words.
   CHECK(cost(tiny(xl(4)), {4, 12, 0}).parameters == 23881);
   CHECK(cost(tiny(quadratic({1, 1, 1}, 1)), {4, 4, 0}).parameters == 23881);
   Network network = tiny(compressive(3));
@@ -52,7 +53,7 @@ TEST_CASE("cost: parameters: untied biases, no vocabulary, no sizes") {
   network.untie_r = true;  // u and v of 24 elements for three layers more
   CHECK(cost(network, {4, 12, 0}).parameters == tied + 144);
   network.untie_r = false;
-  network.vocab_size = 0;  // 97 rows of 24 elements and a bias less
+  network.vocab_size = 0;  // removes 97 rows of 24 elements, and 97 biases
   CHECK(cost(network, {4, 12, 0}).parameters == tied - 2425);
   const Cost without_sizes = cost(xl(4), {4, 12, 0});
   CHECK(without_sizes.parameters == 0);

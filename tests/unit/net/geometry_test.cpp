@@ -1,4 +1,4 @@
-// Tests of the lengths of every scale and of the nearest valid lengths.
+// Tests the lengths of every scale and of the nearest valid lengths.
 
 #include "net/geometry.h"
 
@@ -141,8 +141,8 @@ TEST_CASE("make_geometry: wrong lengths name the rule and the nearest valid leng
         "segment 4096, memory 0: the segment must be a multiple of 16777216, the granularity of "
         "scale 3 at rate 4096; nearest valid: segment 16777216");
   CHECK(message_of(quadratic({1, 1, 1, 1}, 1, 4096), {4096, 0, 0}) ==
-        "segment 4096, memory 0: 4 scales at rate 4096 need a segment above the longest, "
-        "16777216; use fewer scales or a smaller rate");
+        "segment 4096, memory 0: 4 scales at rate 4096 need a segment of more than "
+        "16777216, the largest length; use fewer scales or a smaller rate");
 }
 
 TEST_CASE("nearest_valid_lengths: every suggestion can be built, and no valid length is nearer") {

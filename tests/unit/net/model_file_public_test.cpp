@@ -1,4 +1,4 @@
-// Tests of the public library's config.json.
+// Tests the public library's config.json.
 
 #include <doctest/doctest.h>
 

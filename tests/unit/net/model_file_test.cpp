@@ -1,4 +1,4 @@
-// Tests of model.json and presets as files, with --set.
+// Tests model.json and presets as files, with --set.
 #include "net/model_file.h"
 
 #include <doctest/doctest.h>
@@ -19,7 +19,7 @@ using namespace ql::net::testing;
 
 namespace {
 
-// A folder that is removed with the test.
+// Makes a folder that is removed with the test.
 class Scratch {
  public:
   Scratch() {

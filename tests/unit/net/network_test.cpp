@@ -1,4 +1,4 @@
-// Tests of a network's keys and of the rules that they obey.
+// Tests a network's keys and of the rules that they obey.
 
 #include <doctest/doctest.h>
 

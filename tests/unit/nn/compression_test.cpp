@@ -1,4 +1,4 @@
-// The choice of the most used memories.
+// Tests the choice of the most used memories.
 #include <cstdint>
 #include <vector>
 

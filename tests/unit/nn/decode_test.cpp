@@ -1,4 +1,4 @@
-// Decoding streams token by token against reading them segment by segment.
+// Compares decoding streams token by token with reading them segment by segment.
 #include <algorithm>
 #include <cstdint>
 #include <vector>

@@ -1,4 +1,5 @@
-// Philox, dropout and droppath: known answers, statistics, and independence of threads.
+// Tests Philox, dropout and droppath: known answers, statistics, and independence of the number of
+// threads.
 #include <ATen/Parallel.h>
 
 #include <cmath>
@@ -107,7 +108,8 @@ TEST_CASE("dropout_kept: keeps the elements that the mask does not drop") {
 }
 
 TEST_CASE("dropout_mask: a micro-batch gets its rows of the complete batch's mask") {
-  // Rows shorter and longer than a group and a thread's part, and not a multiple of either.
+  // Some rows are shorter and some longer than a group and a thread's part, and most widths are
+  // multiples of neither.
   for (const std::int64_t width : {1, 7, 127, 128, 333, 8193}) {
     constexpr std::int64_t kRows = 11;
     nn::StepOptions step{true, 5, 6};

@@ -1,4 +1,5 @@
-// A layer of our own kernels against the same layer by ATen's operations: outputs and gradients.
+// Compares a layer of our own kernels with the same layer by ATen's operations: outputs and
+// gradients.
 #include <torch/csrc/autograd/autograd.h>
 
 #include <cmath>

@@ -1,4 +1,5 @@
-// The attention map of networks whose attention is known: it depends on distance alone.
+// Tests the attention map of networks whose attention is known, because it depends on distance
+// alone.
 #include <cmath>
 #include <vector>
 

@@ -1,4 +1,4 @@
-// Context lengths by gradients, against the intervals that lib/net propagates.
+// Compares context lengths by gradients with the intervals that lib/net propagates.
 #include <algorithm>
 #include <cstdint>
 #include <vector>
@@ -124,7 +124,7 @@ TEST_CASE("StepOptions: gradients stop at memories unless through_memory is set"
     const at::Tensor stopped = gradient_of_two_steps(model, geometry, {});
     CHECK(stopped.narrow(1, 0, segment).abs().max().item<double>() == 0);
     CHECK(stopped.narrow(1, segment, segment).abs().max().item<double>() > 0);
-    // All networks except those without any memory.
+    // Gradients reach the first segment in all networks except those without any memory.
     const at::Tensor flowing = gradient_of_two_steps(model, geometry, through);
     const bool remembers =
         entry.lengths.memory + entry.lengths.compressed_memory > 0 || entry.scales.size() > 1;

@@ -1,4 +1,4 @@
-// The states that belong to a document, against a walk over all of them.
+// Compares the states that belong to a document with a walk over all states.
 #include "nn/memory.h"
 #include "unit/net_networks.h"
 #include "unit/torch_doctest.h"

@@ -1,4 +1,4 @@
-// Memory that is reset at documents: the purpose of the rule, and which networks need
+// Tests memory that is reset at documents: the purpose of the rule, and which networks need
 // document_offsets. step_test.cpp checks that the model follows the rule.
 #include <cstdint>
 #include <vector>

@@ -1,4 +1,5 @@
-// Adaptive input and softmax: sums, gradients, sizes and refusals. step_test.cpp checks the values.
+// Tests adaptive input and softmax: sums, gradients, sizes and refusals. step_test.cpp checks the
+// values.
 #include <cstdint>
 #include <functional>
 #include <string>

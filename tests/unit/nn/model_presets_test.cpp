@@ -1,4 +1,4 @@
-// The networks of the installed presets: their parameters are counted by the formulas of the
+// Tests the networks of the installed presets: their parameters are counted by the formulas of the
 // papers, and small copies of them learn.
 #include <cmath>
 #include <filesystem>

@@ -1,4 +1,4 @@
-// The complete model: sizes, initial values, refusals, and how a step treats its memory.
+// Tests the complete model: sizes, initial values, refusals, and how a step treats its memory.
 #include <ATen/Parallel.h>
 
 #include <algorithm>

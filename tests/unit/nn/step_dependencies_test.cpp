@@ -122,7 +122,7 @@ TEST_CASE("forward: the model depends on exactly the tokens that lib/net compute
       const net::Geometry geometry = net::make_geometry(network, entry.lengths);
       const net::ContextLength exact = net::exact_context(network, entry.lengths);
       const std::int64_t segment = entry.lengths.segment;
-      // Room for more than the expected context, in complete segments.
+      // The length has room for more than the expected context, in complete segments.
       const std::int64_t length = (exact.maximum / segment + 3) * segment;
 
       // A maximum or a ReLU may hide a token from one input: join the results of several.

@@ -1,4 +1,4 @@
-// Gradients of the complete model against finite differences in double. Dropout's masks are a
+// Compares gradients of the complete model with finite differences in double. Dropout's masks are a
 // function of the step, so they do not change while a parameter moves.
 #include <cmath>
 #include <cstdint>
@@ -154,7 +154,7 @@ TEST_CASE("linear_attention: gradients equal finite differences") {
   net::Network network = ql_network({4, 8, 0});
   network.attention = net::Attention::kLinear;
   check_gradients(make_problem(network, 3), 2);
-  // More queries than a block, whose memory is a sum.
+  // The segment has more queries than a block, and its memory is a sum.
   network = test::small_network(net::Architecture::kTransformerXl, {1}, 0, {70, 5, 0});
   network.attention = net::Attention::kLinear;
   check_gradients(make_problem(network, 4), 1);
@@ -228,7 +228,7 @@ TEST_CASE("compression_loss: trains convolution and decoder and nothing else") {
               1e-6 * (1 + std::abs(slope)));
       }
     }
-    // The loss of the targets does not reach the convolution, except through memories.
+    // The loss of the targets has no gradient for the convolution, because memories carry none.
     for (const nn::NamedTensor& parameter : problem.model.parameters()) {
       parameter.tensor.mutable_grad() = at::Tensor();
     }

@@ -1,5 +1,5 @@
-// The model against the network on one page: networks of all the family, with all values of their
-// keys, at many lengths.
+// Compares the model with the network on one page, for networks of all the family, with all values
+// of their keys, at many lengths.
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -37,7 +37,7 @@ std::vector<Starts> draw_starts(const Network& network, std::int64_t segment, st
   return all;
 }
 
-// The input of the model and of the page.
+// Holds the input of the model and of the page.
 struct NetworkProblem {
   nn::Model model;
   net::Lengths lengths;        // may be others than those of the training
@@ -68,7 +68,7 @@ NetworkOnOnePage page_of(const nn::Model& model) {
   return page;
 }
 
-// The output of the page for one stream. `losses` is [length].
+// Holds the output of the page for one stream. `losses` is [length].
 struct Expected {
   at::Tensor states, losses, reconstruction;
 };

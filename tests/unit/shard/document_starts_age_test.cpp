@@ -1,4 +1,4 @@
-// Tests of a token's place in its document.
+// Tests a token's place in its document.
 
 #include <doctest/doctest.h>
 

@@ -30,7 +30,7 @@ std::unique_ptr<NewFile> new_file(const fs::path& folder) {
   return std::make_unique<NewFile>(folder / kDocumentStartsFile, "data/documents.zst");
 }
 
-// A folder with only documents.zst, and the matching part of a manifest.
+// Makes a folder with only documents.zst, and the matching part of a manifest.
 struct StartsFile {
   explicit StartsFile(const fs::path& the_folder) : place{the_folder, "", "data"} {}
 

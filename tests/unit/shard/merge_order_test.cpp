@@ -1,4 +1,4 @@
-// Tests of numbered names whose order is not that of their numbers.
+// Tests numbered names whose order is not that of their numbers.
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-// Tests of several folders as one sequence, compared with a plain list.
+// Tests several folders as one sequence, compared with a plain list.
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-// Tests of packing: the bytes of files, levels, and existing folders.
+// Tests packing: the bytes of files, levels, and existing folders.
 
 #include <doctest/doctest.h>
 
@@ -101,8 +101,8 @@ TEST_CASE(
   }
   frame = FrameCompressor(0, 2).compress(ids);
   CHECK(frame.size() < ids.size() * 2 / 5);
-  // The same ids follow again, out of step with the few places that level 0 examines. Only level 1
-  // finds them.
+  // The same ids follow once more, after two other bytes. Level 0 looks for repetitions at too few
+  // positions to find them. Level 1 finds them.
   const std::string twice = ids + std::string(2, '\0') + ids;
   frame = FrameCompressor(0, 2).compress(twice);
   const std::string searched = FrameCompressor(1, 2).compress(twice);

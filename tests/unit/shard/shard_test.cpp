@@ -1,4 +1,4 @@
-// Tests of ids outside a vocabulary.
+// Tests ids outside a vocabulary.
 
 #include <doctest/doctest.h>
 

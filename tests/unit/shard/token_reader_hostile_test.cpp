@@ -1,4 +1,4 @@
-// Packed folders whose hashes are right, or removed, and whose content is wrong.
+// Tests packed folders whose hashes are right, or removed, and whose content is wrong.
 #include <doctest/doctest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -381,7 +381,7 @@ TEST_CASE("read_seek_table: wrong entries in the seek table are found") {
   CHECK(contains(with({{good.frame_bytes + 1, 10, good.checksum}}), "its frames take"));
   CHECK(contains(with({{good.frame_bytes - 1, 10, good.checksum}}), "its frames take"));
   CHECK(contains(with({{0xFFFFFFFF, 10, good.checksum}}), "more than any frame needs"));
-  // Two overlapping frames: both claim the complete content.
+  // Two frames overlap: both claim the complete content.
   CHECK(contains(with({good, good}, 10), "its frames take"));
   CHECK(contains(with({good, {0, 10, good.checksum}}, 10), "not a zstd frame"));
   CHECK(contains(with({{good.frame_bytes, 12, good.checksum}}, 6), "does not state"));
@@ -416,7 +416,7 @@ TEST_CASE("ShardReader: a frame that unpacks to more than its entry says is refu
 }
 
 TEST_CASE("read_seek_table: a seek table that claims a petabyte allocates nothing for it") {
-  // Two million frames of 64 MiB each, all supposed to be in a few bytes.
+  // Two million frames of 64 MiB each claim to be in a few bytes.
   std::vector<SeekEntry> entries(2'000'000, SeekEntry{0, 64U << 20, 0});
   entries.front() = entry_of(kFiveIds);
   const std::string bytes = frame_of(kFiveIds) + encode_seek_table(entries);

@@ -1,4 +1,4 @@
-// A corpus of 10^13 tokens in 100,000 shards. Only a few of the shards exist.
+// Tests a corpus of 10^13 tokens in 100,000 shards, only a few of which exist.
 #include <doctest/doctest.h>
 
 #include <algorithm>

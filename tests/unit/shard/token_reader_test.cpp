@@ -1,4 +1,4 @@
-// Tests of reading at random places, compared with a plain list.
+// Tests reading at random places, compared with a plain list.
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-// Streams whose checksums are right and whose content is wrong.
+// Tests streams whose checksums are right and whose content is wrong.
 #include <doctest/doctest.h>
 
 #include "base/bytes.h"
@@ -14,7 +14,7 @@ namespace {
 
 constexpr const char* kVocabulary = R"("vocabulary":{"size":10,"hash":"","type":""})";
 
-// A stream that is put together by hand.
+// Puts a stream together by hand.
 class Forger {
  public:
   explicit Forger(const std::string& json, std::uint32_t version = 1) : bytes("QLTOKENS") {

@@ -1,4 +1,4 @@
-// Tests of token streams: round trips, blocks, and every kind of damage.
+// Tests token streams: round trips, blocks, and every kind of damage.
 
 #include <doctest/doctest.h>
 
@@ -108,7 +108,7 @@ TEST_CASE("TokenStreamWriter: a provenance that is too long for the header is re
   CHECK(contains(complaint([&] {
                    stream_of({{1, 2}}, header);
                  }),
-                 "bytes, more than the 1048576 that are read"));
+                 "bytes, but readers take at most 1048576"));
 }
 
 TEST_CASE("TokenStreamWriter: misuse is a programming error") {

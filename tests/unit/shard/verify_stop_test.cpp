@@ -1,4 +1,4 @@
-// A signal stops all work that takes long before the first token is read.
+// Checks that a signal stops all work that takes long before the first token is read.
 #include <doctest/doctest.h>
 #include <signal.h>
 

@@ -1,4 +1,4 @@
-// Tests of decoding: the texts that survive, and those that do not.
+// Tests decoding: the texts that survive, and those that do not.
 
 #include <doctest/doctest.h>
 

@@ -73,7 +73,7 @@ std::vector<Line> naive_lines(const std::string& text) {
   return lines;
 }
 
-// An oracle for one of the four types of vocabulary, with its own copy of every rule.
+// Is an oracle for one of the four types of vocabulary, with its own copy of every rule.
 class Oracle {
  public:
   Oracle(const Vocabulary& vocabulary, EosRule eos, std::string documents)
@@ -236,7 +236,7 @@ TEST_CASE("encode_files: a byte order mark that begins a file is not a part of i
     std::vector<std::size_t> documents;  // where a line begins with x
     shard::TextCounts counts;
   };
-  // Bytes and characters are those of the files, including their marks.
+  // The expected bytes and characters include the byte order marks of the files.
   const std::vector<Row> rows = {
       {{"\uFEFFa\n"}, {a, eos}, {0}, {5, 3, 1, 1, 0}},
       {{"a\n", "\uFEFFx\n"}, {a, eos, x, eos}, {0, 2}, {7, 5, 2, 2, 0}},

@@ -1,4 +1,4 @@
-// The tokens of a tokenizer.json must decode as its own program decodes them.
+// Checks that the tokens of a tokenizer.json decode as its own program decodes them.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -299,7 +299,7 @@ TEST_CASE("read_tokenizer_json: unsupported decoders are refused") {
   Json json = gapped_tokenizer(meta);
   json["added_tokens"].push_back({{"id", 90}, {"content", "a b"}});
   CHECK(contains(complaint([&] { import_vocabulary(json.dump(), {}, "t.json"); }),
-                 "Metaspace drops blanks at the beginning of a text, except that of 'a b'"));
+                 "Metaspace drops the blank that begins a text, but not that in the token 'a b'"));
 }
 
 }  // namespace

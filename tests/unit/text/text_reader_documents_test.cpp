@@ -1,4 +1,4 @@
-// Tests of the rules for where documents begin.
+// Tests the rules for where documents begin.
 
 #include <doctest/doctest.h>
 

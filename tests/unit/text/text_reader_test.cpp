@@ -1,4 +1,4 @@
-// Tests of text in blocks, compared with the definition.
+// Tests text in blocks, compared with the definition.
 
 #include <doctest/doctest.h>
 #include <fcntl.h>

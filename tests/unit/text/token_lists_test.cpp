@@ -1,4 +1,4 @@
-// Every kind of list that other programs write, with the result of its import, or the error.
+// Tests every kind of list that other programs write: the result of its import, or the error.
 #include <doctest/doctest.h>
 
 #include <optional>
@@ -243,7 +243,7 @@ std::vector<Row> refused_rows() {
   for (int rank = 0; rank < 20; ++rank) cut += tiktoken({{"a" + std::to_string(rank), rank}});
   std::vector<Row> rows = {
       {"tiktoken as words", "t", tiktoken({{"!", 0}, {"the", 1}}), kWord, "is a tiktoken list, of"},
-      {"tiktoken, cut off", "t", cut + "YWJ", {}, "t: line 21: a token and its id expected"},
+      {"tiktoken, cut off", "t", cut + "YWJ", {}, "t: line 21: expected a token and its id"},
       {"tiktoken, an id far away", "t", cut + "enp6 4000000000\n", {}, "expected less than 65,578"},
       {"merges.txt", "merges.txt", "#version: 0.2\n\u0120 t\nh e\n", {}, "give the vocab.json"},
       {"merges without a heading", "m", "\u0120 t\nh e\n\u0120t he\n", {}, "a list of merges"},
@@ -255,9 +255,14 @@ std::vector<Row> refused_rows() {
       {"uniq -c", "u", "     17 the\n      9 cat\n", {}, "awk '{print $2, $1}' FILE"},
       {"tokens in quotes", "q", "'<pad>'\n'the_'\n", {}, "sed 's/^.//"},
       {"WordPiece", "vocab.txt", "[PAD]\n[UNK]\nthe\n##s\n", {}, "give --type piece"},
-      {"vocab.json of CLIP", "vocab.json", R"({"!": 0, "a": 1, "the</w>": 2})", {}, "at </w>"},
-      {"a list of GPT-1", "l", "!\nthe</w>\n", {}, "at </w>"},
-      {"WordPiece in JSON", "v.json", R"({"[UNK]": 0, "##s": 1})", kWord, "at ## (WordPiece)"},
+      {"vocab.json of CLIP",
+       "vocab.json",
+       R"({"!": 0, "a": 1, "the</w>": 2})",
+       {},
+       "marked by </w>"},
+      {"a list of GPT-1", "l", "!\nthe</w>\n", {}, "marked by </w>"},
+      {"WordPiece in JSON", "v.json", R"({"[UNK]": 0, "##s": 1})", kWord,
+       "marked by ## (WordPiece)"},
       {"nothing", "l", "", {}, "no tokens"},
       {"a dictionary of Python", "p", "{'the': 0, 'cat': 1}\n", {}, "json.dump"},
       {"another JSON object",
@@ -267,14 +272,18 @@ std::vector<Row> refused_rows() {
        "without 'model'"},
       {"another JSON array", "l.json", R"(["the", 5])", {}, "found 5 in it"},
       {"JSON, cut off", "vocab.json", R"({"the": 0, "ca)", {}, "syntax error"},
-      {"two tokens of one id", "vocab.json", R"({"the": 0, "cat": 0})", {}, "is of two tokens"},
+      {"two tokens of one id",
+       "vocab.json",
+       R"({"the": 0, "cat": 0})",
+       {},
+       "belongs to two tokens"},
       {"a .vocab, damaged",
        "m.vocab",
        "\u2581a\t-1\n\u2581b\t-2\n\u2581c\t-3\n\u2581d\t-4\n\u2581e\t-5\n"
        "\u2581f\t-6\n\u2581g\t-7\n\u2581h\t-8\n\u2581i\t-9\nj\n\n",
        {},
-       "line 10: a piece, a tab"},
-      {"YAML with counts", "v.yml", "the: 17\ncat: 17\n", {}, "is of two tokens"},
+       "line 10: expected a piece, a tab"},
+      {"YAML with counts", "v.yml", "the: 17\ncat: 17\n", {}, "belongs to two tokens"},
   };
   return rows;
 }

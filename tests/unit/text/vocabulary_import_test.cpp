@@ -1,4 +1,4 @@
-// Tests of imported vocabularies, compared with the programs that made them.
+// Tests imported vocabularies, compared with the programs that made them.
 
 #include <doctest/doctest.h>
 #include <sentencepiece_processor.h>
@@ -378,7 +378,7 @@ TEST_CASE("import_vocabulary: an unsupported tokenizer.json is refused") {
     return import_error(json);
   };
   CHECK(contains(with("far", 1 << 17), "the id of 'far' is 131072, expected less than 65,546"));
-  CHECK(contains(with("far", 2), "the id 2 is of two tokens"));
+  CHECK(contains(with("far", 2), "the id 2 belongs to two tokens"));
   CHECK(contains(with("far", -1), "the id of 'far' is -1"));
   CHECK(contains(with("far", UINT64_MAX), "is 18446744073709551615, expected less than"));
   CHECK(contains(with("far", "x"), "is \"x\", expected a whole number"));
@@ -388,13 +388,13 @@ TEST_CASE("import_vocabulary: an unsupported tokenizer.json is refused") {
       parse_json(R"([{"id": 4, "content": "x"}, {"id": 4, "content": "x"}])", "a");
   CHECK(import_error(json).empty());  // id 3 is a gap
   json["added_tokens"] = 7;
-  CHECK(contains(import_error(json), "added_tokens: an array expected"));
+  CHECK(contains(import_error(json), "added_tokens: expected an array"));
   json = good;
   json["model"]["continuing_subword_prefix"] = "##";
   CHECK(contains(import_error(json), "continuing_subword_prefix is \"##\", expected none"));
   json["model"]["vocab"] = 3;
   json["model"].erase("continuing_subword_prefix");
-  CHECK(contains(import_error(json), "vocab: an object or an array expected"));
+  CHECK(contains(import_error(json), "vocab: expected an object or an array"));
   CHECK(contains(import_error({{"model", "GPT-2"}}), "a JSON object without 'model'"));
 }
 

@@ -1,4 +1,4 @@
-// Tests of vocabularies: building, their file and their hash.
+// Tests vocabularies: building, their file and their hash.
 
 #include <doctest/doctest.h>
 
@@ -140,7 +140,7 @@ TEST_CASE("build_vocabulary: blanks of Unicode end words, and the file and its h
   CHECK(parse_vocabulary(dump_json(json), "v.json").blanks() == Blanks::kUnicode);
   json["tokens"][2] = "a\u00A0b";
   CHECK(contains(test::complaint([&] { parse_vocabulary(dump_json(json), "v.json"); }),
-                 "tokens[2]: a word without Unicode blanks expected, found 'a\\xC2\\xA0b'"));
+                 "tokens[2]: expected a word without Unicode blanks, found 'a\\xC2\\xA0b'"));
   json = parse_json(made.to_text(Json::object()), "v.json");
   json.erase("blanks");
   CHECK(contains(test::complaint([&] { parse_vocabulary(dump_json(json), "v.json"); }), "hash"));
@@ -326,14 +326,14 @@ TEST_CASE("parse_vocabulary: a changed vocabulary file is refused, with the plac
                  "type: 'letter' is unknown; known are word"));
   CHECK(contains(error_for([](Json& j) { j["line_style"] = "x"; }), "line_style"));
   CHECK(contains(error_for([](Json& j) { j["tokens"][3] = "a"; }), "tokens[3]: 'a' again"));
-  CHECK(contains(error_for([](Json& j) { j["tokens"][3] = "x y"; }), "tokens[3]: a word"));
-  CHECK(contains(error_for([](Json& j) { j["tokens"][3] = ""; }), "tokens[3]: a word"));
+  CHECK(contains(error_for([](Json& j) { j["tokens"][3] = "x y"; }), "tokens[3]: expected a word"));
+  CHECK(contains(error_for([](Json& j) { j["tokens"][3] = ""; }), "tokens[3]: expected a word"));
   CHECK(contains(error_for([](Json& j) { j["tokens"][3] = 7; }), "tokens[3]: expected a text"));
   CHECK(contains(error_for([](Json& j) { j["tokens"][3] = "c"; }), "the hash is"));
   CHECK(
       contains(error_for([](Json& j) { j["tokens"] = "a"; }), "tokens: expected a list of texts"));
   CHECK(contains(error_for([](Json& j) { j["tokens"] = Json::array(); }), "no tokens"));
-  CHECK(contains(error_for([](Json& j) { j["counts"].push_back(1); }), "4 counts expected"));
+  CHECK(contains(error_for([](Json& j) { j["counts"].push_back(1); }), "expected 4 counts"));
   CHECK(contains(error_for([](Json& j) { j["counts"][2] = -1; }), "counts[2]"));
   CHECK(error_for([](Json& j) { j["counts"][2] = 1.5; }) != "");
   CHECK(contains(error_for([](Json& j) { j["specials"]["eos"] = 4; }), "only 4 tokens"));
@@ -355,21 +355,22 @@ TEST_CASE("parse_vocabulary: characters and bytes are checked, too") {
     return error_for(change, TokenType::kByte);
   };
   CHECK(in_bytes([](Json&) {}) == "");
-  CHECK(contains(in_bytes([](Json& j) { j["tokens"][2] = "<0x7a>"; }), "tokens[2]: a byte"));
+  CHECK(
+      contains(in_bytes([](Json& j) { j["tokens"][2] = "<0x7a>"; }), "tokens[2]: expected a byte"));
   // If a byte could be special, another token could stand for no byte.
   CHECK(contains(in_bytes([](Json& j) {
                    j["specials"]["eos"] = 64;
                    j["tokens"].push_back("x");
                    j["counts"].push_back(0);
                  }),
-                 "tokens[256]: a byte"));
-  CHECK(contains(in_bytes([](Json& j) { j["specials"]["eos"] = 64; }), "257 tokens expected"));
+                 "tokens[256]: expected a byte"));
+  CHECK(contains(in_bytes([](Json& j) { j["specials"]["eos"] = 64; }), "expected 257 tokens"));
   CHECK(contains(in_bytes([](Json& j) { j["lowercase"] = true; }), "lower-cased"));
   CHECK(contains(in_bytes([](Json& j) {
                    j["tokens"].push_back("x");
                    j["counts"].push_back(0);
                  }),
-                 "tokens[256]: a byte"));
+                 "tokens[256]: expected a byte"));
 }
 
 TEST_CASE("parse_vocabulary: no flipped byte and no cut gives another vocabulary") {

@@ -1,4 +1,4 @@
-// Tests of lower case.
+// Tests lower case.
 
 #include <doctest/doctest.h>
 

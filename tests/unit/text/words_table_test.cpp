@@ -1,4 +1,4 @@
-// Tests of the table of tokens, compared with a map.
+// Tests the table of tokens, compared with a map.
 
 #include <doctest/doctest.h>
 

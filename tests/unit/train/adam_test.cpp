@@ -1,4 +1,4 @@
-// Adam against the scalar algorithm of the papers, and the clipping and decay around it.
+// Compares Adam, its clipping and its decay with the scalar algorithm of the papers.
 
 #include <cmath>
 
@@ -9,8 +9,8 @@
 namespace ql::train {
 namespace {
 
-// Adam for one number, as in the paper's algorithm 1, with the decay of algorithm 2 of the paper on
-// AdamW (its schedule multiplier and learning rate are our one rate).
+// Computes Adam for one number, as in the paper's algorithm 1, with the decay of algorithm 2 of the
+// paper on AdamW (its schedule multiplier and learning rate are our one rate).
 struct ScalarAdam {
   double beta1, beta2, epsilon, decay = 0;
   double first = 0, second = 0;
@@ -32,7 +32,7 @@ double gradient_at(std::int64_t element, int step) {
 }
 
 std::vector<nn::NamedTensor> parameters(at::ScalarType type) {
-  // Below, at and above the size of a block of work.
+  // The sizes are below, at and above the size of a block of work.
   std::vector<nn::NamedTensor> made;
   for (const std::int64_t size : {1, 3, 16384, 40001}) {
     at::Tensor tensor = at::linspace(-1, 1, size, type);
@@ -83,7 +83,8 @@ void compare_with_oracle(at::ScalarType type, double tolerance, double decay = 0
   CHECK(adam.steps() == 4);
 }
 
-// Three weights with gradients that never change their sign, so that no moment is a difference.
+// Holds three weights with gradients that never change their sign, so that no moment is a
+// difference.
 class SteadyGradients {
  public:
   explicit SteadyGradients(at::ScalarType type)

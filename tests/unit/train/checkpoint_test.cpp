@@ -1,4 +1,4 @@
-// Checkpoints: everything is restored, and every kind of damage is refused.
+// Tests checkpoints: everything is restored, and every kind of damage is refused.
 
 #include <cmath>
 #include <limits>
@@ -133,7 +133,7 @@ TEST_CASE("read_weights: a flipped bit in network or weights is refused for eval
     const fs::path path = trained.folder() / name;
     const std::string whole = test::slurp(path);
     std::string damaged = whole;
-    // A digit of a number stays one, and so does a weight.
+    // The flipped bit leaves a digit a digit in JSON, and a weight a finite number.
     const std::size_t at = whole.find("\"dropout\": 0.1");
     const std::size_t place = at == std::string::npos ? whole.size() - 6 : at + 13;
     damaged[place] = static_cast<char>(damaged[place] ^ 1);
@@ -166,7 +166,7 @@ TEST_CASE(
         }
         CHECK(net::network_to_json(loaded.network()) == net::network_to_json(good.network()));
       } catch (const Error&) {
-        // Refused, as it should be.
+        // The reader refused it, as it should.
       }
     }
     test::spill(path, whole);
@@ -184,7 +184,7 @@ TEST_CASE("read_checkpoint: a checkpoint of another network is refused, naming t
   more_rows.batch = 4;
   CpuTrainer with_more_rows(trained.network, more_rows);
   CHECK(refusal(trained.folder(), with_more_rows).find("memory.0") != std::string::npos);
-  // Unless the rows are known to be others: then their memory stays.
+  // Rows that are known to be others keep their own memory.
   CHECK(read_checkpoint(trained.folder(), with_more_rows, Rows::kOther).step == 3);
   CHECK(with_more_rows.memory().named().front().tensor.count_nonzero().item<std::int64_t>() == 0);
   CHECK(with_more_rows.adam().steps() == 3);

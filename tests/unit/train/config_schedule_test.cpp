@@ -1,4 +1,4 @@
-// The learning rate, the progress and the remaining time of a training.
+// Tests the learning rate, the progress and the remaining time of a training.
 
 #include <doctest/doctest.h>
 
@@ -123,7 +123,7 @@ TEST_CASE("highest_rate_in_warm_up: the highest rate of a warm-up that does not 
   CHECK(highest_rate_in_warm_up(config) == doctest::Approx(0.5));
   config.schedule = Schedule::kCosine;
   config.min_lr_ratio = 0;
-  // The highest of (s + 1) / 400 (1 + cos(pi s / 100)).
+  // This computes the highest of (s + 1) / 400 (1 + cos(pi s / 100)).
   double highest = 0;
   for (int s = 0; s < 100; ++s) {
     highest = std::max(highest, (s + 1) / 400.0 * (1 + std::cos(std::acos(-1.0) * s / 100)));

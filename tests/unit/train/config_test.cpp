@@ -1,4 +1,4 @@
-// The keys of a training's configuration, and the manual pages that list them.
+// Tests the keys of a training's configuration, and the man pages that list them.
 
 #include "train/config.h"
 

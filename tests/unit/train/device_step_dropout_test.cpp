@@ -1,4 +1,4 @@
-// The dropout of a device's steps: a function of seed and step.
+// Checks that the dropout of a device's steps is a function of seed and step.
 #include <vector>
 
 #include "machine/device.h"

@@ -1,4 +1,4 @@
-// Training on a device against training by the kernels of the CPU.
+// Compares training on a device with training by the kernels of the CPU.
 
 #include <ATen/record_function.h>
 
@@ -20,7 +20,7 @@
 namespace ql::train {
 namespace {
 
-// Data of several documents, and rows that reach the end of their parts after 8 steps.
+// Packs data of several documents; rows reach the end of their parts after 8 steps.
 struct Data {
   Data() {
     test::pack(scratch / "data", test::scrambled(110, 23), 23, "made up", {4, 6, 41, 80});

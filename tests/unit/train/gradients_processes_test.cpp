@@ -1,4 +1,4 @@
-// Training by several processes against training by one.
+// Compares training by several processes with training by one.
 #include <atomic>
 #include <cmath>
 #include <functional>

@@ -1,5 +1,5 @@
-// A step in slices (micro-batches) and passes (accumulation steps) against the same step in one
-// piece.
+// Compares a step in slices (micro-batches) and passes (accumulation steps) with the same step in
+// one piece.
 #include <ATen/Parallel.h>
 
 #include <algorithm>
@@ -189,11 +189,11 @@ TEST_CASE("estimate_memory: has a chunk of the validation data, at the lengths o
   CHECK(little > 0);
   CHECK(twice > little);
   CHECK(estimate(6000).validation - twice == twice - little);
-  // However much there is, a chunk takes no more than 128 MiB.
+  // However much data there is, a chunk takes no more than 128 MiB.
   const std::int64_t much = estimate(std::int64_t{1} << 40).validation;
   CHECK(much > 2 * little);
   CHECK(much <= std::int64_t{128} << 20);
-  // It comes between steps, when their gradients and activations are freed.
+  // The chunk is computed between steps, when their gradients and activations are freed.
   const auto beside = [](const MemoryEstimate& of) { return of.total() - of.process; };
   CHECK(beside(estimate(10)) == beside(estimate(0)));
   CHECK(beside(estimate(std::int64_t{1} << 40)) > beside(estimate(0)));

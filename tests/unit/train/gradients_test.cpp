@@ -1,4 +1,4 @@
-// Summing the gradients of slices, and their norms.
+// Tests the sums of the gradients of slices, and their norms.
 
 #include "train/gradients.h"
 
@@ -15,7 +15,7 @@
 namespace ql::train {
 namespace {
 
-// Below, at and above the size of a block of work.
+// The sizes are below, at and above the size of a block of work.
 const std::vector<std::int64_t> kSizes = {1, 3, 16384, 40001};
 
 std::vector<nn::NamedTensor> made_parameters(at::ScalarType type) {

@@ -1,4 +1,4 @@
-// The figures of a training's log against those of a network that the test trains itself.
+// Compares the figures of a training's log with those of a network that the test trains itself.
 #include <string>
 #include <vector>
 

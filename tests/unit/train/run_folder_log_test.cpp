@@ -1,4 +1,4 @@
-// The log of a training and its event file: appending, cutting off at a resume, full disks.
+// Tests the log of a training and its event file: appending, cutting off at a resume, full disks.
 
 #include <doctest/doctest.h>
 #include <sys/resource.h>
@@ -187,7 +187,7 @@ TEST_CASE("RunLog: the event file has the figures of the log") {
 
 TEST_CASE("RunLog: a new training names its event file after the one it replaces") {
   const test::ScratchFolder scratch;
-  // A clock that was set back, so that the time does not make the name.
+  // The clock was set back, so that the time does not make the name.
   const std::filesystem::path before = scratch / "events.out.tfevents.9000000000000000.qltrain";
   test::spill(before, "");
   RunFolder folder(scratch.path(), Start::kForce);

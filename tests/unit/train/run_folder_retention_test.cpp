@@ -1,4 +1,4 @@
-// The checkpoints that RUN keeps, and what a killed process leaves there.
+// Tests which checkpoints RUN keeps, and how the files of a killed process are handled.
 
 #include <doctest/doctest.h>
 #include <sys/inotify.h>
@@ -77,7 +77,7 @@ TEST_CASE("retain: a kept checkpoint takes no space in addition to RUN/last, and
   CHECK(links(run / "step-00000100/model.json") == 2);
   train(run.path(), {200}, {2, 0});
   CHECK(links(run / "step-00000100/model.json") == 1);
-  // Written again, after another validation: the newest one counts.
+  // RUN/last is written again at the same step, after another validation. The newest one counts.
   write(run / "last", 200);
   test::spill(run / "last/more", "");
   retain(run.path(), 200, {2, 0});
@@ -90,7 +90,7 @@ TEST_CASE("retain: removes what is no longer kept, except steps of an earlier at
   CHECK(train(run.path(), {6}, {2, 0}) == Steps{5, 6});
   CHECK(train(run.path(), {7}, {1, 0}).empty());
   train(run.path(), {8, 9}, {2, 0});
-  // RUN/last was taken from step 3 by hand.
+  // Somebody has put the checkpoint of step 2 into the place of RUN/last, so step 3 comes again.
   CHECK(train(run.path(), {3, 4, 5}, {2, 0}) == Steps{4, 5, 8, 9});
 }
 
@@ -158,7 +158,7 @@ TEST_CASE("RunFolder: restores a checkpoint whose replacement was interrupted by
   for (const char* name : {"last", "best", "step-00000010"}) {
     CHECK(test::slurp(run / name / "model.json") == "model 10");
   }
-  // If the next one is in place, the old one is removed.
+  // If the next RUN/last is in place, the old one is removed.
   fs::copy(run / "last", run / ".last.0a1b2c3d.4242.tmp.old");
   write(run / "last", 20);
   CHECK(RunFolder(run.path(), Start::kResume).has_checkpoint());

@@ -1,4 +1,4 @@
-// Divergences in words, their counts, and the running loss.
+// Tests how divergences are described and counted, and the running loss.
 
 #include <doctest/doctest.h>
 

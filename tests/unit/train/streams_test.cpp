@@ -1,4 +1,4 @@
-// The rows' parts of the data against a walk of one step at a time.
+// Compares the rows' parts of the data with a walk of one step at a time.
 
 #include <doctest/doctest.h>
 
@@ -104,7 +104,7 @@ TEST_CASE("cursor_from: another number of rows continues at the same part of the
       for (std::int64_t cursor = 0; cursor < 3 * before.steps_per_epoch(); ++cursor) {
         const std::int64_t moved = after.cursor_from(batch, cursor);
         REQUIRE(after.epoch(moved) == before.epoch(cursor));
-        // The segment of the new parts in which the old one begins.
+        // `within` is the segment of the new parts in which the old one begins.
         const std::int64_t part = cursor % before.steps_per_epoch() * after.steps_per_epoch();
         std::int64_t within = 0;
         while ((within + 1) * before.steps_per_epoch() <= part) ++within;

@@ -1,5 +1,5 @@
-// Rounded products in training and validation: by LibTorch's autocast, which also works on the CPU,
-// and by our own kernels.
+// Tests rounded products in training and validation: by LibTorch's autocast, which also works on
+// the CPU, and by our own kernels.
 #include <cmath>
 #include <utility>
 #include <vector>

@@ -1,5 +1,5 @@
-// Training against a slow and obvious loop around the network on one page, in double. It shares
-// nothing with lib/nn and lib/train except the initial weights.
+// Compares training with a slow and obvious loop around the network on one page, in double. It
+// shares nothing with lib/nn and lib/train except the initial weights.
 #include <cmath>
 #include <cstdint>
 #include <map>
@@ -115,7 +115,7 @@ class SlowTraining {
   std::int64_t steps_ = 0;
 };
 
-// Two trainings of the same data from the same weights.
+// Holds two trainings of the same data from the same weights.
 struct Comparison {
   test::ScratchFolder scratch;
   std::vector<shard::TokenId> ids = test::scrambled(kTokens, 23);

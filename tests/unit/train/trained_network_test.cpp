@@ -1,4 +1,4 @@
-// Steps of training on the CPU: learning, memory, documents, and divergences.
+// Tests steps of training on the CPU: learning, memory, documents, and divergences.
 
 #include <cmath>
 #include <limits>
@@ -116,7 +116,7 @@ TEST_CASE("step_loss: half of the loss trains on the newer half of every segment
     config.clip = 0;
     CpuTrainer learner(network, config);
     nn::Memory memory = learner.memory();
-    // The same step by hand: all losses, those of the older half times zero.
+    // This computes the same step by hand: all losses, those of the older half times zero.
     const at::Tensor ids = at::empty({3, segment + 1}, at::kLong);
     streams.read(0, ids.data_ptr<std::int64_t>());
     const at::Tensor tokens = ids.narrow(1, 0, segment), targets = ids.narrow(1, 1, segment);
@@ -243,7 +243,8 @@ TEST_CASE("CpuTrainer: a step that diverges changes nothing") {
     CpuTrainer learner(network, config), other(network, config);
     learner.step(streams, 0, 0.01);
     other.step(streams, 0, 0.01);
-    // A loss that is too large; then in the first step of an epoch, whose memory starts as zeros.
+    // The loss is too large, once in step 5, and once in the first step of an epoch, whose memory
+    // starts as zeros.
     for (const std::int64_t step : {5, 24}) {
       CAPTURE(step);
       learner.set_largest_loss(0.5);

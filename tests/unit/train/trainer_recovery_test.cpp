@@ -1,4 +1,4 @@
-// Trainings that diverge, and resumes that change settings, through train/trainer.h.
+// Tests trainings that diverge, and resumes that change settings, through train/trainer.h.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -21,8 +21,8 @@ namespace fs = std::filesystem;
 using test::check_same_result;
 using test::Workplace;
 
-// A network memorises a sentence of five words, in one row; but segments 150 and 151 consist of
-// other words.
+// The data repeat a sentence of five words, which the network memorises. But segments 150 and 151
+// consist of other words. There is one row.
 struct OddPage : Workplace {
   static constexpr std::int64_t kSteps = 170;
 
@@ -89,8 +89,8 @@ struct OddPage : Workplace {
   }
 };
 
-// Four rows of the same sentence, each with five segments from 150 on that consist of other words.
-// In every row a document starts elsewhere.
+// The data have four rows of the same sentence. In each row, five segments from 150 on consist of
+// other words. A document starts at a different place in each row.
 struct OddDocuments : Workplace {
   static constexpr std::size_t kRows = 4, kRow = 800, kOdd = 600, kBehind = 620;
 
@@ -227,7 +227,7 @@ TEST_CASE("train: a rollback continues from the newest checkpoint, after the ste
 
 TEST_CASE("train: after a rollback no event has a later time") {
   OddPage page(OnDivergence::kRollback);
-  page.task.config.checkpoint_interval = 1000;  // all the way back, to the start
+  page.task.config.checkpoint_interval = 1000;  // so a rollback returns to the start
   page.train();
   CHECK_FALSE(page.divergences().empty());
   const auto since_1970 = std::chrono::system_clock::now().time_since_epoch();
@@ -275,7 +275,7 @@ TEST_CASE("train: a rollback after a kill returns to the same checkpoint as with
   killed.task.stop_at = 0;
   train(killed);
   REQUIRE(read_state(killed.task.run / "best").step == OddPage::kSteps);
-  // Killed right before its next RUN/last.
+  // The training is then killed right before it writes its next RUN/last.
   fs::remove_all(killed.task.run / "last");
   fs::copy(killed.scratch / "at-20", killed.task.run / "last");
   train(killed);
@@ -284,8 +284,9 @@ TEST_CASE("train: a rollback after a kill returns to the same checkpoint as with
 
 TEST_CASE("train: a rollback into another epoch starts with an empty memory") {
   const OddPage page(OnDivergence::kRollback);
-  // An epoch has 152 segments. In the first one the network has learned nothing yet and no word is
-  // odd; in the second one segment 155 is, and the checkpoint of step 140 is of the first.
+  // An epoch has 152 segments. In the first one the network has learned nothing yet, so the other
+  // words do not make the loss jump. In the second one segment 155 makes it jump, and the
+  // checkpoint of step 140 belongs to the first epoch.
   page.pack_pages("short", 609, 3, 1);
   const TrainingState state = page.train("short");
   CHECK(state.divergences.count == 1);
@@ -296,7 +297,8 @@ TEST_CASE("train: a rollback into another epoch starts with an empty memory") {
 }
 
 TEST_CASE("train: the memory of a finished epoch is not carried past the start of the next") {
-  // In the first epoch the network has learned nothing yet, and no word is odd.
+  // In the first epoch the network has learned nothing yet, so the other words do not make the loss
+  // jump.
   SUBCASE("a rollback to the last step of an epoch") {
     const OddPage page(OnDivergence::kRollback);
     page.pack_pages("short", 561, 5, 1);  // 140 segments an epoch
@@ -326,7 +328,7 @@ TEST_CASE("train: after skipped data, a memory that is reset equals that without
       CAPTURE(net::to_text(network.architecture));
       network.lengths.memory = 12;
       OddDocuments odd(network, action), without(network, OnDivergence::kStop);
-      // The first token that is left out: of the odd segments, or after the checkpoint.
+      // `first` is the first token that is left out: of the odd segments, or after the checkpoint.
       const std::size_t first = action == OnDivergence::kSkip ? OddDocuments::kOdd : 560;
       odd.starts = without.starts = {
           {0, 300, first - 2},          // two tokens of the memory are of the document
@@ -420,7 +422,8 @@ TEST_CASE("train: kept checkpoints are complete, and a training continues from t
   CHECK(read_state(step_folder(whole.task.run, 10)).step == 10);
   CHECK_NOTHROW(verify_checkpoint(step_folder(whole.task.run, 15)));
 
-  // Killed after RUN/last of step 15 was written, before the other names were; RUN/last lost later.
+  // The training is killed after RUN/last of step 15 was written, but not its second name. Later
+  // RUN/last is lost.
   cut.task.stop_at = 15;
   cut.train();
   fs::remove_all(step_folder(cut.task.run, 15));

@@ -1,4 +1,4 @@
-// Complete trainings: resumes, damaged checkpoints, and refusals.
+// Tests complete trainings: resumes, damaged checkpoints, and refusals.
 
 #include <ATen/Parallel.h>
 
@@ -32,7 +32,8 @@ TEST_CASE("train: twenty steps are ten, a resume and ten, bit for bit") {
     CHECK(whole.log().size() == 7 + 3);  // steps 3, 6 .. 18, 20; validations 7, 14, 20
 
     Workplace parts(network);
-    // At the end of an epoch, between two records of the log, right after a validation.
+    // The stops are at the end of an epoch, between two records of the log, and right after a
+    // validation.
     for (const std::int64_t stop : {3, 7, 10, 16}) {
       parts.task.stop_at = stop;
       CHECK(parts.train().step == stop);
@@ -180,14 +181,14 @@ TEST_CASE("train: a resume with other settings does not replace a better RUN/bes
   }
   CHECK(state.best->loss == lowest);
 
-  // A damaged one is replaced.
+  // A damaged RUN/best is replaced.
   test::spill(place.task.run / "best/optimizer.safetensors", "");
   place.task.stop_at = 16;
   const TrainingState end = place.train();
   REQUIRE(end.best->step > 14);
   CHECK(read_state(place.task.run / "best").step == end.best->step);
 
-  // One that a newer program wrote may be anything.
+  // A RUN/best that a newer program wrote may be better, so it stays.
   Json newer = parse_json(place.file("best/state.json"), "state.json");
   newer["version"] = 2;
   test::spill(place.task.run / "best/state.json", dump_json(newer));

@@ -1,5 +1,5 @@
-// The safetensors reader against hostile, damaged and cut files, one rule after the other; and that
-// written tensors are read back unchanged.
+// Tests the safetensors reader with hostile, damaged and cut files, one rule after the other, and
+// checks that written tensors are read back unchanged.
 #include "weights/safetensors.h"
 
 #include <sys/stat.h>

@@ -1,5 +1,5 @@
-// The golden networks: the model and the network on one page against exact per-token losses of
-// independent implementations.
+// Compares the golden networks: the model and the network on one page give the exact per-token
+// losses of independent implementations.
 #include <algorithm>
 #include <filesystem>
 #include <string>
@@ -191,12 +191,12 @@ TEST_CASE("golden networks: they give other losses, or none, when a key is chang
           difference = golden_difference(name, golden_network(changed, name), at::kDouble);
           ++computed;
         } catch (const Error&) {
-          // Refused: the weights or the lengths do not fit.
+          // The change is refused: the weights or the lengths do not fit.
         }
         CHECK(difference > 1e-4);
       }
       CHECK(tried > 0);
-      // These fit the weights whatever they are, so the losses must differ.
+      // The weights fit whatever value these keys have, so the losses must differ.
       for (const char* free : {"n_s", "n_cm", "clamp_len", "pre_lnorm", "pool"}) {
         CHECK((key != free || computed > 0));
       }

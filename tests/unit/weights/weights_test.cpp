@@ -1,4 +1,4 @@
-// Loading weights from files into models.
+// Tests how weights are loaded from files into models.
 #include "weights/weights.h"
 
 #include <functional>
@@ -83,7 +83,7 @@ TEST_CASE("load_weights: weights that do not fit are refused by name") {
         file.tensors[1].tensor[3] = -std::numeric_limits<double>::infinity();
       },
       "infinite");
-  // Finite in float64, infinite in the model's float32.
+  // The value is finite in float64, and infinite in the model's float32.
   check_refused([](TensorFile& file) { file.tensors[1].tensor[3] = 1e300; }, "infinite");
   check_refused(
       [](TensorFile& file) {
@@ -145,7 +145,7 @@ TEST_CASE("load_model: a network larger than any memory is refused before it is 
 
 namespace {
 
-// The weights of an adaptive Transformer-XL with the names of the public code's state, in a folder.
+// Holds the weights of an adaptive Transformer-XL, under the names that the public code gives them.
 struct PublicState {
   PublicState() {
     net::Network adaptive =
