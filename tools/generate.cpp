@@ -232,7 +232,7 @@ void generate_text(const Options& options) {
     throw UsageError("--open", "lines have no visible end: the vocabulary has no <eos>",
                      "leave it out");
   }
-  const machine::Autocast autocast(device, precision);
+  const nn::ModelPrecision in_precision(model, precision);
   generate::GenerationOptions rules =
       generation_options(options, NamedTokens(header, input.name()), line_end);
   rules.stride = options.has("stride") ? options.integer("stride")

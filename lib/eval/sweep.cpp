@@ -16,9 +16,9 @@
 #include "eval/losses.h"
 #include "eval/report.h"
 #include "eval/unigram.h"
-#include "machine/device.h"
 #include "net/geometry.h"
 #include "net/model_file.h"
+#include "nn/model.h"
 #include "shard/token_stream.h"
 #include "weights/weights.h"
 
@@ -183,7 +183,7 @@ void run_checkpoint(const Checkpoint& checkpoint, const std::vector<DataSet>& da
   if (options.group != nullptr) {
     options.group->require_same({{"-m", "weights with hash " + weights::hash_of(model)}}, kSameJob);
   }
-  const machine::Autocast autocast(options.device, options.precision);
+  const nn::ModelPrecision precision(model, options.precision);
   const auto report = [&](const net::Lengths& lengths, const DataSet& set,
                           const Evaluation& result) {
     row(report_row(
@@ -270,7 +270,7 @@ Json run_one_pass(const SweepOptions& options, const std::vector<Checkpoint>& ch
   }
   const nn::Model model =
       weights::load_model(checkpoint.folder, at::TensorOptions(at::kFloat).device(options.device));
-  const machine::Autocast autocast(options.device, options.precision);
+  const nn::ModelPrecision precision(model, options.precision);
   Progress progress(fmt::format("{}, {}", checkpoint.name, options.data.front()), "tokens");
   UnitOptions unit_options{options, unit, token_sink};
   unit_options.lengths = checkpoint.lengths.front();

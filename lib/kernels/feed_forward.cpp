@@ -103,9 +103,9 @@ struct FeedForward : torch::autograd::Function<FeedForward> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& states,
                             const at::Tensor& inner_weight, const at::Tensor& inner_bias,
                             const at::Tensor& outer_weight, const DropoutMask& kept) {
-    const at::Tensor input = to_operand(states);
     const at::Tensor inner_factor = weight_factor(inner_weight);
     const at::Tensor outer_factor = weight_factor(outer_weight);
+    const at::Tensor input = to_operand(states, inner_factor);
     const at::Tensor inner = product(input, inner_factor.t());
     const at::Tensor hidden = operand_buffer(inner, input);
     relu_rows(inner, inner_bias, kept, hidden);
@@ -123,7 +123,7 @@ struct FeedForward : torch::autograd::Function<FeedForward> {
     context->get_saved_variables();
     const auto saved = [&](const char* name) { return context->saved_data[name].toTensor(); };
     const at::Tensor hidden = saved("hidden");
-    const at::Tensor gradient = as_factor_beside(outputs[0].contiguous(), hidden);
+    const at::Tensor gradient = to_operand(outputs[0].contiguous(), hidden);
     const at::Tensor of_outer = product(gradient.t(), hidden);
     const at::Tensor by_hidden = product(gradient, saved("outer_weight"));
     const at::Tensor slopes = operand_buffer(by_hidden, hidden);

@@ -3,16 +3,16 @@
 #include "kernels/product.h"
 
 #include <ATen/Dispatch.h>
-#include <ATen/core/grad_mode.h>
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <stdexcept>
 
 #include "kernels/small_product.h"
 #include "kernels/vector.h"
 #include "machine/device.h"
-#include "machine/product_precision.h"
+#include "machine/onednn.h"
 #include "machine/threads.h"
 
 namespace ql::kernels {
@@ -106,33 +106,50 @@ void multiply(at::Tensor& result, const at::Tensor& a, const at::Tensor& b, bool
   }
 }
 
-// Only parameters are cached: other tensors may be freed or changed before the next call.
-bool is_parameter(const at::TensorBase& tensor) {
-  if (tensor.is_view()) return is_parameter(tensor._base());
-  return tensor.is_leaf() && tensor.requires_grad();
+// The memory of a parameter, and its rounded copy while products take that.
+struct ParameterMemory {
+  at::Tensor numbers, rounded;
+};
+
+void delete_memory(void* memory) { delete static_cast<ParameterMemory*>(memory); }
+
+// Returns nullptr for other tensors than parameters and their views.
+ParameterMemory* memory_of(const at::Tensor& tensor) {
+  return tensor.storage().data_ptr().cast_context<ParameterMemory>(&delete_memory);
 }
 
 }  // namespace
 
-bool rounds_factors() { return machine::product_precision() == machine::Precision::kBfloat16; }
-
-at::Tensor to_operand(const at::Tensor& matrix) {
-  return rounds_factors() && matrix.scalar_type() == at::kFloat ? round_matrix(matrix) : matrix;
+at::Tensor make_parameter(at::IntArrayRef shape, const at::TensorOptions& options) {
+  at::Tensor parameter = at::zeros(shape, options);
+  if (parameter.is_cpu()) {
+    auto memory = std::make_unique<ParameterMemory>(ParameterMemory{parameter, {}});
+    parameter = at::for_blob(parameter.data_ptr(), shape)
+                    .context(memory.release(), &delete_memory)
+                    .options(options)
+                    .make_tensor();
+  }
+  return parameter.set_requires_grad(true);
 }
 
-at::Tensor as_factor_beside(const at::Tensor& matrix, const at::Tensor& factor) {
-  return factor.scalar_type() == at::kBFloat16 && matrix.scalar_type() == at::kFloat
-             ? round_matrix(matrix)
-             : matrix;
+void set_rounded(const at::Tensor& parameter, bool rounded) {
+  ParameterMemory* const memory = memory_of(parameter);
+  if (memory == nullptr || parameter.scalar_type() != at::kFloat) return;
+  memory->rounded = rounded ? round_matrix(memory->numbers.view({1, -1})) : at::Tensor();
 }
 
 at::Tensor weight_factor(const at::Tensor& weight, const at::Tensor& scales) {
-  const auto make = [&] { return to_operand(scales.defined() ? weight * scales : weight); };
-  if (!rounds_factors() || !is_parameter(weight) || (scales.defined() && !is_parameter(scales))) {
-    return make();
-  }
-  const at::NoGradGuard no_grad;
-  return machine::current_product_precision()->rounded(weight, scales, make);
+  const ParameterMemory* const memory = memory_of(weight);
+  const bool rounds = memory != nullptr && memory->rounded.defined();
+  if (scales.defined()) return rounds ? round_matrix(weight * scales) : weight * scales;
+  if (!rounds) return weight;
+  return memory->rounded.as_strided(weight.sizes(), weight.strides(), weight.storage_offset());
+}
+
+at::Tensor to_operand(const at::Tensor& matrix, const at::Tensor& factor) {
+  return factor.scalar_type() == at::kBFloat16 && matrix.scalar_type() == at::kFloat
+             ? round_matrix(matrix)
+             : matrix;
 }
 
 at::Tensor operand_buffer(const at::Tensor& matrix, const at::Tensor& factor) {

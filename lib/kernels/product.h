@@ -1,28 +1,31 @@
-// Multiplies matrices in the precision of the thread (machine/device.h), on the CPU and outside of
-// autograd.
+// Matrix products in the precision of their weights, on the CPU and outside of autograd.
 //
 // An operand is a matrix in the form that a product takes: float32 or float64 unchanged, or rounded
-// to bfloat16. It is rounded once, however many products use it. A backward pass takes its
-// precision from the operands that the forward pass kept. Sums of products are always float32.
-// Matrices are [rows, columns]; the elements of a row or of a column must be contiguous.
+// to bfloat16. It is rounded once, however many products use it. A weight has the precision of its
+// parameter, other matrices that of the operand beside them. A backward pass takes its precision
+// from the operands that the forward pass kept. Sums of products are always float32. Matrices are
+// [rows, columns]; the elements of a row or of a column must be contiguous.
 #pragma once
 
 #include <ATen/ATen.h>
 
 namespace ql::kernels {
 
-// Returns true if products of float32 matrices take operands of bfloat16 in this thread.
-bool rounds_factors();
+// Returns zeros that require a gradient. On the CPU their memory has a place for a rounded copy,
+// which views and detached tensors share.
+at::Tensor make_parameter(at::IntArrayRef shape, const at::TensorOptions& options);
 
-// Returns the matrix as an operand in this thread's precision, or in the precision of another
-// operand.
-at::Tensor to_operand(const at::Tensor& matrix);
-at::Tensor as_factor_beside(const at::Tensor& matrix, const at::Tensor& factor);
+// Makes the rounded copy of a float32 parameter, or drops it. While there is one, products take it,
+// so the parameter must not change. No product may run meanwhile.
+void set_rounded(const at::Tensor& parameter, bool rounded);
 
-// Returns the weight as an operand; if `scales` are defined, each column is multiplied by its scale
-// first. A network's parameters, and parts of them, are rounded once while this precision is set
-// (machine/product_precision.h).
+// Returns the weight as an operand: if it is a parameter with a rounded copy, or a view of one, the
+// same view of the copy. If `scales` are defined, each column is multiplied by its scale before it
+// is rounded.
 at::Tensor weight_factor(const at::Tensor& weight, const at::Tensor& scales = {});
+
+// Returns the matrix as an operand in the precision of another operand.
+at::Tensor to_operand(const at::Tensor& matrix, const at::Tensor& factor);
 
 // Returns the buffer to which the last kernel that changes the matrix writes it as an operand, in
 // the precision of another operand: a new tensor if elements are rounded, otherwise the matrix

@@ -37,9 +37,10 @@ constexpr std::int64_t kColumnsOfTask = 32;
 at::Tensor project_batch_invariant(const at::Tensor& states, const at::Tensor& weight,
                                    const at::Tensor& bias) {
   // Rounded states are converted back to float, because each row is read many times.
-  const at::Tensor rows =
-      to_operand(states.reshape({-1, weight.size(1)})).to(states.scalar_type()).contiguous();
-  const at::Tensor factor = weight_factor(weight).contiguous();
+  const at::Tensor rows = to_operand(states.reshape({-1, weight.size(1)}), weight)
+                              .to(states.scalar_type())
+                              .contiguous();
+  const at::Tensor factor = weight.contiguous();
   const at::Tensor plain_bias = bias.defined() ? bias.contiguous() : bias;
   std::vector<std::int64_t> shape = states.sizes().vec();
   shape.back() = weight.size(0);
@@ -83,13 +84,12 @@ at::Tensor project_in_blocks(const at::Tensor& states, const at::Tensor& weight,
   at::Tensor rows = states.reshape({-1, weight.size(1)});
   const std::int64_t count = rows.size(0);
   // If there are more rows, they are rounded block by block.
-  if (count <= kRowsOfBlock) rows = to_operand(rows);
+  if (count <= kRowsOfBlock) rows = to_operand(rows, weight);
   const std::int64_t of_block = count > kRowsOfBlock ? columns : kColumnsOfBlock;
   std::vector<std::int64_t> shape = states.sizes().vec();
   shape.back() = columns;
   at::Tensor result = at::empty(shape, states.options());
   const at::Tensor result_rows = result.view({count, columns});
-  const at::Tensor factor = weight_factor(weight);
   const std::int64_t across = (columns + of_block - 1) / of_block;
   const std::int64_t blocks = (count + kRowsOfBlock - 1) / kRowsOfBlock * across;
   const auto multiply_block = [&](std::int64_t block, std::int64_t) {
@@ -97,22 +97,22 @@ at::Tensor project_in_blocks(const at::Tensor& states, const at::Tensor& weight,
     const std::int64_t height = std::min(kRowsOfBlock, count - row);
     const std::int64_t width = std::min(of_block, columns - column);
     at::Tensor part = result_rows.narrow(0, row, height).narrow(1, column, width);
-    const at::Tensor of_weight = factor.narrow(0, column, width).t();
-    const at::Tensor of_rows = to_operand(rows.narrow(0, row, height));
+    const at::Tensor of_weight = weight.narrow(0, column, width).t();
+    const at::Tensor of_rows = to_operand(rows.narrow(0, row, height), weight);
     set_product(part, of_rows, of_weight,
                 bias.defined() ? bias.narrow(0, column, width) : at::Tensor());
   };
-  machine::for_pieces(blocks, 1, multiply_block, microseconds_of_product(count, factor));
+  machine::for_pieces(blocks, 1, multiply_block, microseconds_of_product(count, weight));
   return result;
 }
 
-// Let x be the rows of the states, and G the gradient of the output x W^T + b. The gradient of x is
-// G W, that of W is G^T x, and that of b is the sum of G over the rows. Operands are rounded to
-// this thread's precision.
+// With operands: the rows x of the states, and G for the gradient by the output x W^T + b.
+// Gradients: x: G W W: G^T x b: sum of G over the rows
 struct Linear : torch::autograd::Function<Linear> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& states,
-                            const at::Tensor& weight, const OptionalTensor& bias) {
-    const at::Tensor rows = to_operand(states), factor = weight_factor(weight);
+                            const at::Tensor& /*weight*/, const OptionalTensor& bias,
+                            const at::Tensor& factor) {
+    const at::Tensor rows = to_operand(states, factor);
     context->saved_data["rows"] = rows;
     context->saved_data["weight"] = factor;
     context->saved_data["with_bias"] = bias.has_value();
@@ -121,37 +121,43 @@ struct Linear : torch::autograd::Function<Linear> {
 
   static variable_list backward(AutogradContext* context, variable_list outputs) {
     const at::Tensor rows = context->saved_data["rows"].toTensor();
-    const at::Tensor gradient = as_factor_beside(outputs[0].contiguous(), rows);
-    return {product(gradient, context->saved_data["weight"].toTensor()),
-            product(gradient.t(), rows),
-            context->saved_data["with_bias"].toBool() ? outputs[0].sum(0) : at::Tensor()};
+    const at::Tensor gradient = to_operand(outputs[0].contiguous(), rows);
+    return {
+        product(gradient, context->saved_data["weight"].toTensor()), product(gradient.t(), rows),
+        context->saved_data["with_bias"].toBool() ? outputs[0].sum(0) : at::Tensor(), at::Tensor()};
   }
 };
 
 at::Tensor project_factors(const at::Tensor& states, const at::Tensor& weight,
-                           const at::Tensor& bias) {
+                           const at::Tensor& bias, const at::Tensor& factor) {
   const at::Tensor rows = states.reshape({-1, weight.size(1)}).contiguous();
   std::vector<std::int64_t> shape = states.sizes().vec();
   shape.back() = weight.size(0);
   const at::Tensor result = at::GradMode::is_enabled()
-                                ? Linear::apply(rows, weight, optional_tensor(bias))
-                                : product(to_operand(rows), weight_factor(weight).t(), bias);
+                                ? Linear::apply(rows, weight, optional_tensor(bias), factor)
+                                : product(to_operand(rows, factor), factor.t(), bias);
   return result.view(shape);
 }
 
 }  // namespace
 
 at::Tensor project(const at::Tensor& states, const at::Tensor& weight, const at::Tensor& bias) {
+  return project(states, weight, bias, weight_factor(weight));
+}
+
+at::Tensor project(const at::Tensor& states, const at::Tensor& weight, const at::Tensor& bias,
+                   const at::Tensor& factor) {
   const bool ours = states.numel() > 0 && machine::uses_kernels(states) &&
                     states.scalar_type() == weight.scalar_type();
   if (!ours) return at::linear(states, weight, bias);
   const bool with_gradients = at::GradMode::is_enabled(), in_piece = machine::in_piece();
   const bool few = !in_piece && states.numel() <= kFewRows * weight.size(1);
   if ((batch_invariant || few) && !with_gradients)
-    return project_batch_invariant(states, weight, bias);
-  if (!in_piece && !with_gradients) return project_in_blocks(states, weight, bias);
-  return rounds_factors() || !with_gradients ? project_factors(states, weight, bias)
-                                             : at::linear(states, weight, bias);
+    return project_batch_invariant(states, factor, bias);
+  if (!in_piece && !with_gradients) return project_in_blocks(states, factor, bias);
+  const bool rounds = factor.scalar_type() != weight.scalar_type();
+  return rounds || !with_gradients ? project_factors(states, weight, bias, factor)
+                                   : at::linear(states, weight, bias);
 }
 
 BatchInvariant::BatchInvariant() : before_(batch_invariant) { batch_invariant = true; }
@@ -195,7 +201,7 @@ struct ProjectWindow : torch::autograd::Function<ProjectWindow> {
       machine::let_libraries_divide(machine::microseconds_of(0, bytes),
                                     [&] { bias = at::mv(qkv_net, *norm_bias); });
     } else {
-      all = to_operand(window.view({batch * length, width})).view(window.sizes());
+      all = to_operand(window.view({batch * length, width}), factor).view(window.sizes());
     }
     const at::Tensor recent = recent_rows(all, segment);
     all = all.view({batch * length, width});
@@ -230,8 +236,8 @@ struct ProjectWindow : torch::autograd::Function<ProjectWindow> {
       of_shift = at::cat({sum_rows(queries, weight, by_queries),
                           sum_rows(all_keys_values, weight, by_keys_values)});
     } else {
-      by_queries = as_factor_beside(queries, weight);
-      by_keys_values = as_factor_beside(all_keys_values, weight);
+      by_queries = to_operand(queries, weight);
+      by_keys_values = to_operand(all_keys_values, weight);
     }
     at::Tensor states = product(by_queries, weight.narrow(0, 0, d_heads));
     add_product(states, recent_rows(by_keys_values.view({batch, length, 2 * d_heads}), segment),

@@ -12,6 +12,11 @@ namespace ql::kernels {
 // of threads.
 at::Tensor project(const at::Tensor& states, const at::Tensor& weight, const at::Tensor& bias = {});
 
+// Does the same with a weight that is made from a parameter; `factor` is its operand, made in the
+// same way from weight_factor() of the parameter (kernels/product.h).
+at::Tensor project(const at::Tensor& states, const at::Tensor& weight, const at::Tensor& bias,
+                   const at::Tensor& factor);
+
 // While it lives, project() in this thread uses a kernel of our own on the CPU without gradients.
 // The kernel reads every weight once; a BLAS copies the weights first, which is slow for few rows.
 // The result of a row does not depend on the other rows or on their number, to the last bit: rows

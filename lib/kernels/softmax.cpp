@@ -256,7 +256,7 @@ ClusterResult run_cluster(const at::Tensor& states, const SoftmaxWeights& weight
       projection.defined() && factors.defined() ? weight_factor(projection) : at::Tensor();
   at::Tensor projected = states;
   if (map.defined()) {
-    projected = product(to_operand(states), map);
+    projected = product(to_operand(states, map), map);
   } else if (projection.defined()) {
     // Without gradients no bit may depend on the number of threads.
     projected = project(states, projection.t());
@@ -267,11 +267,11 @@ ClusterResult run_cluster(const at::Tensor& states, const SoftmaxWeights& weight
   result.losses = softmax_blocks(rows, columns_of(weights, gradients.weights, cluster));
   if (projection_wanted) {
     gradients.weights.projections[cluster] =
-        product(to_operand(states).t(), to_operand(rows.state_gradient));
+        product(to_operand(states, map).t(), to_operand(rows.state_gradient, map));
   }
   if (states_wanted) {
-    result.state_gradient =
-        map.defined() ? product(to_operand(rows.state_gradient), map.t()) : rows.state_gradient;
+    result.state_gradient = map.defined() ? product(to_operand(rows.state_gradient, map), map.t())
+                                          : rows.state_gradient;
   }
   return result;
 }

@@ -154,9 +154,8 @@ class SoftmaxBlock {
     // All blocks but the last one have the same number of rows.
     const std::int64_t blocks = std::max<std::int64_t>(1, (count + most - 1) / most);
     size_ = (count + blocks - 1) / blocks;
-    exponentials_ = at::empty({size_ * pitch_}, with_gradients_ && rounds_factors()
-                                                    ? panels_.front().factor.options()
-                                                    : rows.states.options());
+    exponentials_ = at::empty({size_ * pitch_}, with_gradients_ ? panels_.front().factor.options()
+                                                                : rows.states.options());
     sums_.resize(static_cast<std::size_t>(size_));
     maxima_.resize(static_cast<std::size_t>(size_) * panels_.size());
   }
@@ -231,8 +230,8 @@ class SoftmaxBlock {
   }
 
   void read_rows(std::int64_t begin, std::int64_t end, Real* losses) {
-    const at::Tensor states = as_factor_beside(rows_.states.narrow(0, first_ + begin, end - begin),
-                                               panels_.front().factor);
+    const at::Tensor states =
+        to_operand(rows_.states.narrow(0, first_ + begin, end - begin), panels_.front().factor);
     const bool wanted = rows_.state_gradient.defined();
     at::Tensor gradient =
         wanted ? rows_.state_gradient.narrow(0, first_ + begin, end - begin) : at::Tensor();
@@ -276,7 +275,7 @@ class SoftmaxBlock {
   // and sum for every row; the results are then joined in the order of panels.
   void read_panels(Real* losses) {
     std::vector<double> sums(maxima_.size());
-    const at::Tensor states = as_factor_beside(rows_.states, panels_.front().factor);
+    const at::Tensor states = to_operand(rows_.states, panels_.front().factor);
     machine::for_pieces(
         static_cast<std::int64_t>(panels_.size()), 1,
         [&](std::int64_t piece, std::int64_t) {
@@ -376,7 +375,7 @@ class SoftmaxBlock {
       }
       if (panel.set->weight_gradient.defined()) {
         at::Tensor gradient = panel.set->weight_gradient.narrow(0, panel.first + from, size);
-        const at::Tensor of_states = as_factor_beside(scaled_states, by_column);
+        const at::Tensor of_states = to_operand(scaled_states, by_column);
         if (first_ == 0) {
           set_product(gradient, by_column, of_states);
         } else {

@@ -24,8 +24,8 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/process.h"
+#include "machine/onednn.h"
 #include "machine/process_group.h"
-#include "machine/product_precision.h"
 #include "machine/threads.h"
 
 #ifdef QL_CUDA
@@ -286,8 +286,7 @@ Autocast::Autocast(const at::Device& device, Precision precision)
     : type_(device.type()),
       before_(is_autocast(type_)),
       cache_before_(at::autocast::is_autocast_cache_enabled()),
-      dtype_before_(autocast_dtype(type_)),
-      products_(uses_operations(type_) ? Precision::kFloat32 : precision) {
+      dtype_before_(autocast_dtype(type_)) {
   const bool on = is_half(precision) && uses_operations(type_);
   const at::ScalarType half = precision == Precision::kFloat16 ? at::kHalf : at::kBFloat16;
   set_autocast(type_, on, on ? half : dtype_before_);

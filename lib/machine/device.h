@@ -1,6 +1,7 @@
 // Chooses the device that a network computes on, and finds the capabilities of the processor.
 #pragma once
 
+#include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
 #include <c10/core/ScalarType.h>
 
@@ -8,7 +9,6 @@
 #include <string>
 
 #include "machine/precision.h"
-#include "machine/product_precision.h"
 
 #if defined(__x86_64__) && defined(__GNUC__)
 #define QL_VECTOR_X86 1
@@ -98,10 +98,10 @@ Precision set_up_precision(const c10::Device& device, Precision wanted,
 // Returns words for the log: how the CPU computes products of this precision.
 std::string products_on_cpu(Precision precision);
 
-// While it lives, matrix products on `device` take float32 values and round them to `precision`, in
-// this thread and in the pieces of work that it divides (machine/threads.h). Our own kernels do
-// this themselves (kernels/product.h); elsewhere LibTorch's autocast does it. Backward passes
-// follow the precision of their forward passes, if they end before this object does.
+// While it lives, LibTorch's operations on `device` round the factors of matrix products to
+// `precision`, in this thread. Our own kernels have the precision of the weights
+// (kernels/product.h); nn::ModelPrecision sets both. Backward passes follow the precision of their
+// forward passes, if they end before this object does.
 class Autocast {
  public:
   Autocast(const c10::Device& device, Precision precision);
@@ -113,7 +113,6 @@ class Autocast {
   c10::DeviceType type_;
   bool before_, cache_before_;
   c10::ScalarType dtype_before_;
-  ProductPrecision products_;
 };
 
 // Returns true if our own kernels compute on this tensor.

@@ -24,7 +24,6 @@
 #include "base/log.h"
 #include "base/resources.h"
 #include "machine/process_group.h"
-#include "machine/product_precision.h"
 
 namespace ql::machine {
 
@@ -292,15 +291,13 @@ void for_pieces(std::int64_t rows, std::int64_t size,
                 const std::function<void(std::int64_t first, std::int64_t count)>& work,
                 double microseconds) {
   const bool with_gradients = at::GradMode::is_enabled();
-  ProductPrecision* const precision = current_product_precision();
   std::atomic<std::int64_t> next{0};
   const std::int64_t pieces = (rows + size - 1) / size;
   const std::int64_t takers =
       std::min<std::int64_t>(pieces, threads_that_pay(microseconds, at::get_num_threads()));
   share(takers, static_cast<int>(takers), [&](std::int64_t, std::int64_t) {
-    // Threads do not inherit these.
+    // Threads do not inherit it.
     const at::AutoGradMode mode(with_gradients);
-    const SharedProductPrecision products(precision);
     const Inside now;
     for (std::int64_t first = next.fetch_add(size); first < rows; first = next.fetch_add(size)) {
       work(first, std::min(size, rows - first));

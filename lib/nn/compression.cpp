@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "kernels/attention.h"
+#include "kernels/product.h"
 #include "kernels/projection.h"
 
 namespace ql::nn {
@@ -114,13 +115,24 @@ at::Tensor attention_reconstruction(const LayerContext& context,
   return at::mse_loss(of_compressed, of_states);
 }
 
+// Returns kernels::project() with the weight that `arrange` makes of a parameter's elements.
+template <typename Arrange>
+at::Tensor project_arranged(const at::Tensor& states, const at::Tensor& parameter,
+                            const at::Tensor& bias, const Arrange& arrange) {
+  const at::Tensor weight = arrange(parameter), factor = kernels::weight_factor(parameter);
+  return kernels::project(states, weight, bias,
+                          factor.is_same(parameter) ? weight : arrange(factor));
+}
+
 at::Tensor auto_encoding(const LayerContext& context, const at::Tensor& states,
                          const at::Tensor& compressed) {
   const CompressionParameters& parameters = context.parameters.compression;
   const at::Tensor groups = convolution_groups(context.network, states);
   // One product decodes complete groups: its outputs are in the order of a group's elements.
-  const at::Tensor weight = parameters.decoder_weight.permute({2, 1, 0}).flatten(0, 1);
-  const at::Tensor decoded = kernels::project(compressed, weight).view(groups.sizes());
+  const at::Tensor decoded =
+      project_arranged(compressed, parameters.decoder_weight, {}, [](const at::Tensor& weight) {
+        return weight.permute({2, 1, 0}).flatten(0, 1);
+      }).view(groups.sizes());
   return at::mse_loss(decoded + parameters.decoder_bias, groups);
 }
 
@@ -134,8 +146,9 @@ at::Tensor compress_memories(const net::Network& network, const LayerParameters&
   // The convolution is one product over groups of states, with the weight's columns in the order of
   // a group's elements.
   const at::Tensor groups = convolution_groups(network, states).flatten(2, 3);
-  const at::Tensor weight = parameters.compression.weight.transpose(1, 2).flatten(1, 2);
-  return kernels::project(groups, weight, parameters.compression.bias);
+  return project_arranged(
+      groups, parameters.compression.weight, parameters.compression.bias,
+      [](const at::Tensor& weight) { return weight.transpose(1, 2).flatten(1, 2); });
 }
 
 at::Tensor compression_loss(const LayerContext& context,

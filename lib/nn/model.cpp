@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "kernels/attention.h"
+#include "kernels/product.h"
 #include "kernels/projection.h"
 #include "kernels/softmax.h"
 #include "machine/device.h"
@@ -111,6 +112,21 @@ at::Tensor Model::loss(const at::Tensor& states, const at::Tensor& targets, doub
   const at::Tensor ids = check_targets(states, targets);
   return kernels::cross_entropy_sum(states.flatten(0, 1), softmax_weights(network_, parameters_),
                                     ids.flatten(), factor);
+}
+
+ModelPrecision::ModelPrecision(const Model& model, machine::Precision precision)
+    : model_(model), autocast_(model.options().device(), precision) {
+  const bool ours = machine::uses_kernels(model.parameters().front().tensor);
+  if (ours && precision == machine::Precision::kBfloat16) set_rounded(true);
+}
+
+ModelPrecision::~ModelPrecision() { set_rounded(false); }
+
+void ModelPrecision::set_rounded(bool rounded) const {
+  for (const NamedTensor& parameter : model_.parameters()) {
+    // Norms and most biases are not factors of products.
+    if (parameter.tensor.dim() > 1) kernels::set_rounded(parameter.tensor, rounded);
+  }
 }
 
 namespace {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernels/softmax.h"
+#include "machine/device.h"
 #include "net/geometry.h"
 #include "net/network.h"
 #include "nn/decode.h"
@@ -78,7 +79,25 @@ class Model {
   Parameters parameters_;
 };
 
-// Adaptive input embeds ids as vectors of d_model, with the clusters of net/cost.h.
+// While it lives, products with the weights of `model` take factors of this precision, in this
+// thread and in the pieces of work that it divides (machine/threads.h): on the CPU the weights are
+// rounded beside the parameters (kernels/product.h), so they must not change before it ends;
+// elsewhere LibTorch's autocast rounds. A model has at most one of these at a time.
+class ModelPrecision {
+ public:
+  ModelPrecision(const Model& model, machine::Precision precision);
+  ~ModelPrecision();
+  ModelPrecision(const ModelPrecision&) = delete;
+  ModelPrecision& operator=(const ModelPrecision&) = delete;
+
+ private:
+  void set_rounded(bool rounded) const;
+
+  const Model& model_;
+  machine::Autocast autocast_;
+};
+
+// Adaptive input: embeds ids as vectors of d_model, with the clusters of net/cost.h.
 
 // Takes ids [batch, segment] int64, all in the vocabulary. Returns [batch, segment, d_model],
 // scaled by sqrt(d_model), with add_places() (nn/encoding.h).

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "kernels/dropout_kernel.h"
+#include "kernels/product.h"
 #include "net/cost.h"
 
 namespace ql::nn {
@@ -65,8 +66,7 @@ void add_vocabulary(const net::Network& network, Parameters& parameters, const A
 Parameters make_parameters(const net::Network& network, const at::TensorOptions& options) {
   Parameters parameters;
   auto add = [&](std::string name, at::IntArrayRef shape) {
-    at::Tensor tensor = at::zeros(shape, options);
-    tensor.set_requires_grad(true);
+    at::Tensor tensor = kernels::make_parameter(shape, options);
     parameters.named.push_back({std::move(name), tensor});
     return tensor;
   };

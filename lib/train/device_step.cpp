@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "machine/device.h"
 #include "net/cost.h"
 #include "nn/compression.h"
 #include "train/gradients.h"
@@ -179,7 +178,7 @@ void DeviceStep::compute(std::int64_t number) {
   nn::Memory memory = memory_;
   StepLoss loss;
   {
-    const machine::Autocast autocast(model_.options().device(), config_.precision);
+    const nn::ModelPrecision precision(model_, config_.precision);
     loss = step_loss(at_lengths_, input_.ids.narrow(0, 0, rows * row).view({rows, row}), memory,
                      options, config_);
   }

@@ -64,8 +64,8 @@ class LayerCount {
     }
     if (network_.pre_lnorm) {
       memory_.kept += (kFloat + rounded_) * window_ * d_model_ + kFloat * segment_;
-      // The norm's weights are multiplied into the projection's. In bfloat16 all passes share that.
-      if (rounded_ == 0) memory_.shared += kFloat * 3 * d_heads_ * d_model_;
+      // The norm's weights are multiplied into the projection's.
+      memory_.shared += factor_ * 3 * d_heads_ * d_model_;
     } else {
       // A window with a memory is also the next step's memory, and is counted there.
       memory_.kept += ((has_memory ? 0 : kFloat) + rounded_) * window_ * d_model_;

@@ -7,7 +7,6 @@
 
 #include <utility>
 
-#include "machine/device.h"
 #include "machine/threads.h"
 #include "train/device_step.h"
 #include "train/gradients.h"
@@ -122,7 +121,7 @@ CpuTrainer::SliceResult CpuTrainer::run_slice(std::size_t slice, const at::Tenso
 std::vector<CpuTrainer::SliceResult> CpuTrainer::run_slices(const at::Tensor& ids,
                                                             const nn::StepOptions& options) {
   std::vector<SliceResult> results(slices_.size());
-  const machine::Autocast autocast(at::kCPU, config_.precision);
+  const nn::ModelPrecision precision(model_, config_.precision);
   if (slices_.size() == 1) {
     results[0] = run_slice(0, ids, options);  // on all threads
     return results;

@@ -13,9 +13,9 @@
 #include "base/resources.h"
 #include "base/strings.h"
 #include "eval/evaluate.h"
-#include "machine/device.h"
 #include "net/geometry.h"
 #include "nn/memory.h"
+#include "nn/model.h"
 #include "train/checkpoint.h"
 #include "train/config.h"
 #include "train/run_folder.h"
@@ -220,7 +220,7 @@ eval::Evaluation TrainingRun::evaluate(const net::Lengths& lengths) {
     });
   };
   try {
-    const machine::Autocast autocast(task_.compute.device, task_.config.precision);
+    const nn::ModelPrecision precision(trained_->model(), task_.config.precision);
     return eval::evaluate(trained_->model(), eval::source_of(validation_data_), options);
   } catch (const Interrupted&) {
     throw;

@@ -59,8 +59,8 @@ void evaluation(benchmark::State& state, const std::string& name, const ql::net:
     state.SkipWithError("this processor has no products of bfloat16");
     return;
   }
-  const ql::machine::Autocast autocast(
-      at::kCPU, rounded ? ql::machine::Precision::kBfloat16 : ql::machine::Precision::kFloat32);
+  const ql::nn::ModelPrecision precision(
+      model, rounded ? ql::machine::Precision::kBfloat16 : ql::machine::Precision::kFloat32);
   while (state.KeepRunning()) {
     benchmark::DoNotOptimize(ql::eval::evaluate(model, source, options).nll);
   }

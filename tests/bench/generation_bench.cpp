@@ -44,10 +44,10 @@ BENCHMARK(reading);
 void generation(benchmark::State& state, const std::string& name, const ql::net::Lengths& lengths) {
   const ql::bench::OneThread one;
   const bool rounded = state.range(1) == 1;
-  const ql::machine::Autocast autocast(
-      at::kCPU, rounded ? ql::machine::Precision::kBfloat16 : ql::machine::Precision::kFloat32);
   ql::nn::Model model(network_of(name), at::kFloat);
   model.initialise(1);
+  const ql::nn::ModelPrecision precision(
+      model, rounded ? ql::machine::Precision::kBfloat16 : ql::machine::Precision::kFloat32);
   const ql::nn::ModelAtLengths at_lengths(model, lengths);
   ql::generate::GenerationOptions options;
   options.samples = state.range(0);

@@ -11,7 +11,6 @@
 #include "kernels/projection.h"
 #include "kernels/row_kernels.h"
 #include "kernels/softmax.h"
-#include "machine/product_precision.h"
 #include "machine/threads.h"
 #include "unit/nn_support.h"
 #include "unit/so_many_threads.h"
@@ -19,9 +18,6 @@
 
 namespace ql::test {
 namespace {
-
-using machine::Precision;
-using machine::ProductPrecision;
 
 at::Tensor rounded(const at::Tensor& tensor) {
   return tensor.to(at::kBFloat16).to(tensor.scalar_type());
@@ -35,6 +31,14 @@ at::Tensor whole_numbers(at::IntArrayRef shape, std::int64_t largest) {
 
 at::Tensor as_floats(const at::Tensor& tensor) {
   return tensor.to(at::kFloat).detach().requires_grad_();
+}
+
+// Returns a parameter with a rounded copy.
+at::Tensor as_parameter(const at::Tensor& tensor) {
+  const at::Tensor parameter = kernels::make_parameter(tensor.sizes(), at::kFloat);
+  parameter.detach().copy_(tensor);
+  kernels::set_rounded(parameter, true);
+  return parameter;
 }
 
 bool is_close(const at::Tensor& found, const at::Tensor& expected, double tolerance) {
@@ -51,14 +55,13 @@ constexpr double kLastDigits = 1e-6;
 }  // namespace
 
 TEST_CASE("feed_forward: rounds its operands" * doctest::test_suite("numeric")) {
-  const ProductPrecision rounding(Precision::kBfloat16);
   at::manual_seed(1);
   const at::Tensor states = whole_numbers({70, 8}, 300), gradient = whole_numbers({70, 8}, 300);
   const at::Tensor inner_weight = whole_numbers({19, 8}, 3),
                    outer_weight = whole_numbers({8, 19}, 300);
   const at::Tensor bias = whole_numbers({19}, 300);
-  const std::vector<at::Tensor> inputs = {as_floats(states), as_floats(inner_weight),
-                                          as_floats(bias), as_floats(outer_weight)};
+  const std::vector<at::Tensor> inputs = {as_floats(states), as_parameter(inner_weight),
+                                          as_floats(bias), as_parameter(outer_weight)};
   const at::Tensor output = kernels::feed_forward(inputs[0], inputs[1], inputs[2], inputs[3], {});
   const std::vector<at::Tensor> gradients =
       torch::autograd::grad({output}, inputs, {gradient.to(at::kFloat)});
@@ -77,7 +80,6 @@ TEST_CASE("feed_forward: rounds its operands" * doctest::test_suite("numeric")) 
 
 TEST_CASE("project_window: queries, keys and values come from rounded operands" *
           doctest::test_suite("numeric")) {
-  const ProductPrecision rounding(Precision::kBfloat16);
   at::manual_seed(2);
   const std::int64_t batch = 3, segment = 2, length = 5, width = 6, heads = 2, d_heads = 8;
   const at::Tensor window = whole_numbers({batch, length, width}, 300);
@@ -85,7 +87,7 @@ TEST_CASE("project_window: queries, keys and values come from rounded operands" 
   const at::Tensor by_queries = whole_numbers({batch, segment, heads, d_heads / heads}, 300);
   const at::Tensor by_others = whole_numbers({batch, length, 2, heads, d_heads / heads}, 300);
   const std::vector<at::Tensor> inputs = {as_floats(window.narrow(1, length - segment, segment)),
-                                          as_floats(net)};
+                                          as_parameter(net)};
   const kernels::QueriesKeysValues found = kernels::project_window(
       inputs[0], window.to(at::kFloat), at::Tensor(), at::Tensor(), inputs[1], heads);
   const std::vector<at::Tensor> gradients =
@@ -119,12 +121,10 @@ TEST_CASE("cross_entropy: rounds its operands" * doctest::test_suite("numeric"))
   const at::Tensor weight = at::randn({ids, width}, at::kDouble) * 0.3;
   const at::Tensor bias = at::randn({ids}, at::kDouble) * 0.1;
   const at::Tensor targets = at::randint(ids, {rows}, at::kLong);
-  const std::vector<at::Tensor> inputs = {as_floats(states), as_floats(weight), as_floats(bias)};
+  const std::vector<at::Tensor> inputs = {as_floats(states), as_parameter(weight), as_floats(bias)};
   std::vector<at::Tensor> found;
   {
-    // Threads divide the rows, and do not inherit the precision.
-    const SoManyThreads three(3);
-    const ProductPrecision rounding(Precision::kBfloat16);
+    const SoManyThreads three(3);  // they divide the rows
     const at::Tensor losses = kernels::cross_entropy(inputs[0], inputs[1], inputs[2], targets);
     found = torch::autograd::grad({losses.sum()}, inputs);
     found.push_back(losses.detach());
@@ -166,44 +166,43 @@ TEST_CASE("normalize_rows: rows are rounded in the pass that normalizes or sums 
   CHECK(copy.is_same(rows));
 }
 
-TEST_CASE("weight_factor: a parameter is rounded once while the precision is set") {
+TEST_CASE("weight_factor: a parameter has a rounded copy, which its parts share") {
   using kernels::weight_factor;
   at::manual_seed(5);
-  const at::Tensor weight = at::randn({6, 4}).requires_grad_();
+  const at::Tensor weight = kernels::make_parameter({6, 4}, at::kFloat);
   const at::Tensor scales = at::randn({4}).requires_grad_();
   const auto check = [&] {
     const at::NoGradGuard no_grad;
-    const ProductPrecision rounding(Precision::kBfloat16);
+    kernels::set_rounded(weight, true);
     const at::Tensor whole = weight_factor(weight);
     CHECK(at::equal(whole, weight.to(at::kBFloat16)));
-    CHECK(weight_factor(weight).is_same(whole));
-    // A part has other sizes, and a transposed weight has other strides.
-    const at::Tensor part = weight_factor(weight.narrow(0, 0, 2));
-    CHECK(at::equal(part, whole.narrow(0, 0, 2)));
-    CHECK(weight_factor(weight.narrow(0, 0, 2)).is_same(part));
+    CHECK(weight_factor(weight).data_ptr() == whole.data_ptr());
+    const at::Tensor part = weight_factor(weight.narrow(0, 2, 3));
+    CHECK(at::equal(part, whole.narrow(0, 2, 3)));
+    CHECK(part.data_ptr() == whole[2].data_ptr());
     CHECK(at::equal(weight_factor(weight.t()), whole.t()));
-    const at::Tensor scaled = weight_factor(weight, scales);
-    CHECK(at::equal(scaled, (weight * scales).to(at::kBFloat16)));
-    CHECK(weight_factor(weight, scales).is_same(scaled));
-    // A result of operations may be a different one at the same address next time.
+    CHECK(weight_factor(weight.detach()).data_ptr() == whole.data_ptr());
+    CHECK(at::equal(weight_factor(weight, scales), (weight * scales).to(at::kBFloat16)));
+    // A result of operations has none.
     const at::Tensor result = weight * 2;
-    CHECK_FALSE(weight_factor(result).is_same(weight_factor(result)));
-    // Threads that compute pieces of work use the same rounded weight.
+    CHECK(weight_factor(result).is_same(result));
+    // Threads that compute pieces get it too.
     const SoManyThreads two(2);
     std::vector<at::Tensor> found(8);
     machine::for_pieces(8, 1, [&](std::int64_t piece, std::int64_t) {
       found[static_cast<std::size_t>(piece)] = weight_factor(weight);
     });
-    for (const at::Tensor& factor : found) CHECK(factor.is_same(whole));
+    for (const at::Tensor& factor : found) CHECK(factor.data_ptr() == whole.data_ptr());
   };
-  check();
-  {
-    const at::NoGradGuard no_grad;
-    weight.add_(1);
+  for (int change = 0; change < 2; ++change) {
+    weight.detach().copy_(at::randn({6, 4}));
+    check();
   }
-  check();
-  const ProductPrecision plain(Precision::kFloat32);
+  kernels::set_rounded(weight, false);
   CHECK(weight_factor(weight).is_same(weight));
+  const at::Tensor wide = kernels::make_parameter({2, 2}, at::kDouble);
+  kernels::set_rounded(wide, true);
+  CHECK(weight_factor(wide).is_same(wide));
 }
 
 }  // namespace ql::test

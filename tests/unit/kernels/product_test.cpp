@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "kernels/product.h"
 #include "machine/device.h"
-#include "machine/product_precision.h"
+#include "machine/onednn.h"
 #include "machine/threads.h"
 #include "unit/nn_support.h"
 #include "unit/so_many_threads.h"
@@ -23,8 +23,6 @@ using kernels::add_product;
 using kernels::product;
 using kernels::set_product;
 using kernels::to_operand;
-using machine::Precision;
-using machine::ProductPrecision;
 
 // Returns the same elements with contiguous columns, and as a part of a larger matrix.
 std::vector<at::Tensor> layouts(const at::Tensor& matrix) {
@@ -40,6 +38,10 @@ at::Tensor bound(const at::Tensor& a, const at::Tensor& b) {
   return at::mm(a.to(at::kDouble).abs(), b.to(at::kDouble).abs()) * unit + 1e-30;
 }
 
+at::Tensor in_bfloat16(const at::Tensor& matrix) {
+  return to_operand(matrix, at::empty({1, 1}, at::kBFloat16));
+}
+
 bool is_product(const at::Tensor& result, const at::Tensor& a, const at::Tensor& b) {
   const at::Tensor exact = at::mm(a.to(at::kDouble), b.to(at::kDouble));
   return (result.scalar_type() == at::kFloat) &&
@@ -50,7 +52,6 @@ bool is_product(const at::Tensor& result, const at::Tensor& a, const at::Tensor&
 
 TEST_CASE("to_operand: an operand has the values that LibTorch rounds to" *
           doctest::test_suite("numeric")) {
-  const ProductPrecision rounding(Precision::kBfloat16);
   at::manual_seed(1);
   // The values have all exponents and signs, and are halfway cases and NaN, too.
   at::Tensor bits = at::randint(std::numeric_limits<std::int32_t>::min(),
@@ -62,21 +63,17 @@ TEST_CASE("to_operand: an operand has the values that LibTorch rounds to" *
   bits[1][2] = 0x7F800001;
   bits[1][3] = 1;
   const at::Tensor numbers = at::from_blob(bits.data_ptr(), bits.sizes(), at::kFloat);
-  const at::Tensor factor = to_operand(numbers), expected = numbers.to(at::kBFloat16);
+  const at::Tensor factor = in_bfloat16(numbers), expected = numbers.to(at::kBFloat16);
   REQUIRE((factor.scalar_type() == at::kBFloat16));
   CHECK(at::equal(factor.isnan(), numbers.isnan()));
   CHECK(factor.isnan().any().item<bool>());
   CHECK(at::equal(at::nan_to_num(factor.to(at::kFloat)), at::nan_to_num(expected.to(at::kFloat))));
-  // The precision of float64, and of a thread that does not round, does not change.
-  CHECK((to_operand(numbers.to(at::kDouble)).scalar_type() == at::kDouble));
-  const ProductPrecision plain(Precision::kFloat32);
-  CHECK(to_operand(numbers).is_same(numbers));
-  CHECK((kernels::as_factor_beside(numbers, factor).scalar_type() == at::kBFloat16));
-  CHECK(kernels::as_factor_beside(numbers, numbers).is_same(numbers));
+  // The precision of float64, and beside an operand of float32, does not change.
+  CHECK((to_operand(numbers.to(at::kDouble), factor).scalar_type() == at::kDouble));
+  CHECK(to_operand(numbers, numbers).is_same(numbers));
 }
 
 TEST_CASE("product: sums of rounded operands are float32" * doctest::test_suite("numeric")) {
-  const ProductPrecision rounding(Precision::kBfloat16);
   at::manual_seed(2);
   for (const std::int64_t rows : {1, 3, 64, 257, 600}) {
     for (const std::int64_t inner : {1, 17, 128}) {
@@ -88,20 +85,20 @@ TEST_CASE("product: sums of rounded operands are float32" * doctest::test_suite(
         const at::Tensor rounded_a = a.to(at::kBFloat16), rounded_b = b.to(at::kBFloat16);
         for (const at::Tensor& of_a : layouts(a)) {
           for (const at::Tensor& of_b : layouts(b)) {
-            const at::Tensor found = product(to_operand(of_a), to_operand(of_b));
+            const at::Tensor found = product(in_bfloat16(of_a), in_bfloat16(of_b));
             CHECK(is_product(found, rounded_a, rounded_b));
           }
         }
         const at::Tensor bias = at::randn({columns});
-        CHECK(is_product(product(to_operand(a), to_operand(b), bias),
+        CHECK(is_product(product(in_bfloat16(a), in_bfloat16(b), bias),
                          at::cat({rounded_a.to(at::kFloat), at::ones({rows, 1})}, 1),
                          at::cat({rounded_b.to(at::kFloat), bias.unsqueeze(0)}, 0)));
         at::Tensor wide = at::ones({rows, columns + 5});
         at::Tensor part = wide.narrow(1, 2, columns);
-        add_product(part, to_operand(a), to_operand(b));
+        add_product(part, in_bfloat16(a), in_bfloat16(b));
         CHECK(is_product(part, at::cat({rounded_a.to(at::kFloat), at::ones({rows, 1})}, 1),
                          at::cat({rounded_b.to(at::kFloat), at::ones({1, columns})}, 0)));
-        set_product(part, to_operand(a), to_operand(b));
+        set_product(part, in_bfloat16(a), in_bfloat16(b));
         CHECK(is_product(part, rounded_a, rounded_b));
         CHECK(wide.narrow(1, 0, 2).eq(1).all().item<bool>());
         CHECK(wide.narrow(1, columns + 2, 3).eq(1).all().item<bool>());
@@ -153,22 +150,20 @@ TEST_CASE("product: products in a piece are those of float64, of few rows or man
 
 TEST_CASE("product: rounded operands give the same bits for any number of threads" *
           doctest::test_suite("numeric")) {
-  const ProductPrecision rounding(Precision::kBfloat16);
   at::manual_seed(3);
   const at::Tensor a = at::randn({700, 90}), b = at::randn({90, 130});
   const auto by_threads = [&](int threads) {
     const SoManyThreads so_many(threads);
-    return product(to_operand(a), to_operand(b));
+    return product(in_bfloat16(a), in_bfloat16(b));
   };
   const at::Tensor by_one = by_threads(1);
   CHECK(at::equal(by_threads(2), by_one));
   CHECK(at::equal(by_threads(3), by_one));
-  // Pieces take over the precision of the thread that divides the work.
   const SoManyThreads three(3);
   std::vector<at::Tensor> parts(3);
   machine::for_pieces(700, 256, [&](std::int64_t first, std::int64_t count) {
     parts[static_cast<std::size_t>(first / 256)] =
-        product(to_operand(a.narrow(0, first, count)), to_operand(b));
+        product(in_bfloat16(a.narrow(0, first, count)), in_bfloat16(b));
   });
   CHECK(at::equal(at::cat(parts), by_one));
 }

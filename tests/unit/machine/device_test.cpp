@@ -34,7 +34,7 @@ std::vector<at::Tensor> compute(const nn::Model& model, Precision precision) {
   const net::Network& network = model.network();
   const nn::ModelAtLengths at_lengths(model, network.lengths);
   nn::Memory memory = at_lengths.start_memory(2);
-  const Autocast autocast(at::kCPU, precision);
+  const nn::ModelPrecision in_precision(model, precision);
   std::vector<at::Tensor> results;
   for (std::uint64_t seed = 1; seed <= 2; ++seed) {
     const at::Tensor tokens = test::random_tokens(2, 4, network.vocab_size, seed);
@@ -162,7 +162,7 @@ void check_rounding(const net::Network& network) {
   }
 }
 
-TEST_CASE("Autocast: rounds products, and only while it lives") {
+TEST_CASE("ModelPrecision: rounds products, and only while it lives") {
   for (const bool pre_lnorm : {false, true}) {
     net::Network network = one_of(net::Architecture::kTransformerQl);
     network.pre_lnorm = pre_lnorm;

@@ -36,7 +36,7 @@ double loss_of_checkpoint(const test::Workplace& place, machine::Precision preci
   shard::MultiReader validation({(place.scratch / "valid").string()});
   eval::EvaluationOptions options;
   options.lengths = place.task.config.evaluation_lengths(place.task.network.lengths);
-  const machine::Autocast autocast(at::kCPU, precision);
+  const nn::ModelPrecision in_precision(model, precision);
   return eval::evaluate(model, eval::source_of(validation), options).mean();
 }
 
@@ -81,8 +81,8 @@ TEST_CASE("train: bfloat16 has the same bits for any threads, and a resume conti
   }
 }
 
-// Threads do not inherit the precision. There is enough work for all of them: a product has more
-// than 256 rows, the softmax two panels, and the validation eight pieces.
+// There is enough work for all threads: a product has more than 256 rows, the softmax two panels,
+// and the validation eight pieces.
 TEST_CASE("CpuTrainer: threads that compute one slice together round the same operands" *
           doctest::test_suite("numeric")) {
   constexpr std::uint32_t kVocabulary = 2500;

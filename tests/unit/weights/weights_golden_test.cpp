@@ -137,7 +137,7 @@ double rounded_difference(const std::string& name, const net::Network& network) 
   const TensorFile file = read_safetensors(kGolden / (name + ".safetensors"));
   nn::Model model(network, at::kFloat);
   load_weights(model, file, "golden.");
-  const machine::Autocast autocast(at::kCPU, machine::Precision::kBfloat16);
+  const nn::ModelPrecision rounding(model, machine::Precision::kBfloat16);
   const at::Tensor losses = test::read_streams(model, network.lengths, file.at("golden.tokens"),
                                                file.at("golden.targets"));
   return (losses.to(at::kDouble) - file.at("golden.nll")).square().mean().sqrt().item<double>();
