@@ -1,4 +1,4 @@
-// Rounds operands, and divides products into pieces of rows for the BLAS, oneDNN or our own kernel.
+// Rounds operands, and divides products among threads for the BLAS, oneDNN or our own kernel.
 
 #include "kernels/product.h"
 
@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <stdexcept>
+#include <type_traits>
 
 #include "kernels/small_product.h"
 #include "kernels/vector.h"
@@ -18,11 +19,17 @@
 namespace ql::kernels {
 namespace {
 
-// Rows of the result that one piece of work computes.
+// Rows of the result that one piece of work computes: a BLAS gains nothing from more.
 constexpr std::int64_t kRowsOfPiece = 256;
-// With vectors of 64 bytes, up to this many rows take less time than a BLAS needs to copy the
-// weights.
-constexpr std::int64_t kFewRowsOfPiece = 64;
+// If there is one piece of rows, the columns are divided.
+constexpr std::int64_t kColumnsOfPiece = 128;
+// Up to this many rows, a BLAS needs longer to copy the weights into its own order than for their
+// product. In a piece that holds for vectors of 64 bytes alone.
+constexpr std::int64_t kFewRows = 8, kFewRowsOfPiece = 64;
+// Our own kernel reads the weights of this many columns from a cache for all rows.
+constexpr std::int64_t kColumnsOfTask = 32;
+
+thread_local bool batch_invariant = false;
 
 at::Tensor round_matrix(const at::Tensor& matrix) {
   if (matrix.stride(1) != 1 && matrix.stride(0) == 1) return round_matrix(matrix.t()).t();
@@ -48,28 +55,6 @@ void multiply_floats(at::Tensor& result, const at::Tensor& a, const at::Tensor& 
   }
 }
 
-// Sets the result by reading the weights in place, if `b` holds them by columns and `a` has few
-// rows. Otherwise it does nothing and returns false.
-bool multiply_few_rows(at::Tensor& result, const at::Tensor& a, const at::Tensor& b,
-                       const at::Tensor& bias) {
-  const bool fits = a.size(0) <= kFewRowsOfPiece && a.is_contiguous() && b.t().is_contiguous() &&
-                    result.stride(1) == 1 && (!bias.defined() || bias.is_contiguous());
-  if (!fits || machine::vector_version() != machine::VectorVersion::kAvx512) return false;
-  AT_DISPATCH_FLOATING_TYPES(a.scalar_type(), "multiply_few_rows", [&] {
-    RowProducts<scalar_t, scalar_t> few;
-    few.rows = a.size(0);
-    few.width = a.size(1);
-    few.columns = few.end = b.size(1);
-    few.pitch = result.stride(0);
-    few.states = a.data_ptr<scalar_t>();
-    few.weights = b.data_ptr<scalar_t>();
-    few.bias = bias.defined() ? bias.data_ptr<scalar_t>() : nullptr;
-    few.result = result.data_ptr<scalar_t>();
-    multiply_batch_invariant(&few);
-  });
-  return true;
-}
-
 void multiply_rounded(at::Tensor& result, const at::Tensor& a, const at::Tensor& b, bool add,
                       const at::Tensor& bias) {
   if (machine::bfloat16_products() == machine::Bfloat16Products::kNative) {
@@ -84,26 +69,86 @@ double microseconds_of(const at::Tensor& a, const at::Tensor& b) {
                                   static_cast<double>(a.nbytes() + b.nbytes()));
 }
 
+bool takes_own_kernel(const at::Tensor& result, const at::Tensor& a, const at::Tensor& b) {
+  if (result.stride(1) != 1) return false;
+  if (batch_invariant) return true;
+  if (!machine::in_piece()) return a.size(0) <= kFewRows;
+  return a.size(0) <= kFewRowsOfPiece && b.t().is_contiguous() &&
+         b.scalar_type() != at::kBFloat16 &&
+         machine::vector_version() == machine::VectorVersion::kAvx512;
+}
+
+// Sums every element by itself, in an order that only its row and its column decide.
+void multiply_by_own_kernel(at::Tensor& result, const at::Tensor& a, const at::Tensor& b,
+                            const at::Tensor& bias) {
+  // Rounded states are converted back to float, because each row is read many times.
+  const at::Tensor states = to_operand(a, b).to(result.scalar_type()).contiguous();
+  const at::Tensor weights = b.t().contiguous();
+  const at::Tensor plain_bias = bias.defined() ? bias.contiguous() : bias;
+  AT_DISPATCH_FLOATING_TYPES(result.scalar_type(), "multiply_by_own_kernel", [&] {
+    with_numbers<scalar_t>(weights, [&](const auto* numbers) {
+      RowProducts<scalar_t, std::decay_t<decltype(*numbers)>> product;
+      product.rows = states.size(0);
+      product.width = states.size(1);
+      product.columns = weights.size(0);
+      product.pitch = result.stride(0);
+      product.states = states.data_ptr<scalar_t>();
+      product.weights = numbers;
+      product.bias = plain_bias.defined() ? plain_bias.data_ptr<scalar_t>() : nullptr;
+      product.result = result.data_ptr<scalar_t>();
+      const std::int64_t tasks = (product.columns + kColumnsOfTask - 1) / kColumnsOfTask;
+      machine::for_parts(tasks, microseconds_of(states, b),
+                         [&](std::int64_t begin, std::int64_t end) {
+                           auto part = product;
+                           for (std::int64_t task = begin; task < end; ++task) {
+                             part.begin = task * kColumnsOfTask;
+                             part.end = std::min(product.columns, part.begin + kColumnsOfTask);
+                             multiply_batch_invariant(&part);
+                           }
+                         });
+    });
+  });
+}
+
+// Computes the product in this thread.
+void multiply_undivided(at::Tensor& result, const at::Tensor& a, const at::Tensor& b, bool add,
+                        const at::Tensor& bias) {
+  if (b.scalar_type() == at::kBFloat16) {
+    multiply_rounded(result, to_operand(a, b), b, add, bias);
+  } else {
+    multiply_floats(result, a, b, add, bias);
+  }
+}
+
 void multiply(at::Tensor& result, const at::Tensor& a, const at::Tensor& b, bool add,
               const at::Tensor& bias) {
-  if (a.scalar_type() != b.scalar_type()) {
+  const bool rounds = a.scalar_type() == at::kFloat && b.scalar_type() == at::kBFloat16;
+  if (a.scalar_type() != b.scalar_type() && !rounds) {
     throw std::logic_error("the two matrices of a product have different precisions");
   }
-  if (a.scalar_type() != at::kBFloat16) {
-    const bool done = !add && machine::in_piece() && multiply_few_rows(result, a, b, bias);
-    if (!done) {
-      machine::let_libraries_divide(microseconds_of(a, b),
-                                    [&] { multiply_floats(result, a, b, add, bias); });
-    }
-  } else if (machine::in_piece()) {
-    multiply_rounded(result, a, b, add, bias);
-  } else {
-    const auto multiply_piece = [&](std::int64_t first, std::int64_t count) {
-      at::Tensor rows = result.narrow(0, first, count);
-      multiply_rounded(rows, a.narrow(0, first, count), b, add, bias);
-    };
-    machine::for_pieces(a.size(0), kRowsOfPiece, multiply_piece, microseconds_of(a, b));
+  if (!add && takes_own_kernel(result, a, b)) {
+    multiply_by_own_kernel(result, a, b, bias);
+    return;
   }
+  if (machine::in_piece()) {
+    multiply_undivided(result, a, b, add, bias);
+    return;
+  }
+  const std::int64_t rows = a.size(0), columns = b.size(1);
+  const bool divides_rows = rows > kRowsOfPiece;
+  const at::Tensor all = divides_rows ? a : to_operand(a, b);
+  const std::int64_t of_piece = divides_rows ? columns : kColumnsOfPiece;
+  const std::int64_t across = (columns + of_piece - 1) / of_piece;
+  const std::int64_t pieces = (rows + kRowsOfPiece - 1) / kRowsOfPiece * across;
+  const auto multiply_piece = [&](std::int64_t piece, std::int64_t) {
+    const std::int64_t row = piece / across * kRowsOfPiece, column = piece % across * of_piece;
+    const std::int64_t height = std::min(kRowsOfPiece, rows - row);
+    const std::int64_t width = std::min(of_piece, columns - column);
+    at::Tensor part = result.narrow(0, row, height).narrow(1, column, width);
+    multiply_undivided(part, all.narrow(0, row, height), b.narrow(1, column, width), add,
+                       bias.defined() ? bias.narrow(0, column, width) : bias);
+  };
+  machine::for_pieces(pieces, 1, multiply_piece, microseconds_of(a, b));
 }
 
 // The memory of a parameter, and its rounded copy while products take that.
@@ -156,6 +201,10 @@ at::Tensor operand_buffer(const at::Tensor& matrix, const at::Tensor& factor) {
   return matrix.scalar_type() == factor.scalar_type() ? matrix
                                                       : at::empty_like(matrix, factor.options());
 }
+
+BatchInvariant::BatchInvariant() : before_(batch_invariant) { batch_invariant = true; }
+BatchInvariant::~BatchInvariant() { batch_invariant = before_; }
+bool BatchInvariant::live() { return batch_invariant; }
 
 at::Tensor product(const at::Tensor& a, const at::Tensor& b, const at::Tensor& bias) {
   const at::ScalarType type = a.scalar_type() == at::kBFloat16 ? at::kFloat : a.scalar_type();

@@ -32,7 +32,29 @@ at::Tensor to_operand(const at::Tensor& matrix, const at::Tensor& factor);
 // itself.
 at::Tensor operand_buffer(const at::Tensor& matrix, const at::Tensor& factor);
 
-// Returns a b for two operands, plus `bias` [columns] in each row if that is defined.
+// A product outside of a piece is divided among threads, into pieces (machine/threads.h) that its
+// sizes alone decide, so that its bits do not depend on the number of threads. A product of few
+// rows has a kernel of our own, which reads every weight once; a BLAS copies the weights first.
+
+// While it lives, products of this thread that set a result use that kernel for any number of rows.
+// The result of a row does not depend on the other rows or on their number, to the last bit: rows
+// computed together are the same as each computed alone. Other code that computes several streams
+// asks live() and does the same.
+class BatchInvariant {
+ public:
+  BatchInvariant();
+  ~BatchInvariant();
+  BatchInvariant(const BatchInvariant&) = delete;
+  BatchInvariant& operator=(const BatchInvariant&) = delete;
+
+  static bool live();
+
+ private:
+  bool before_;
+};
+
+// Returns a b for two operands, plus `bias` [columns] in each row if that is defined. Rows of
+// float32 beside an operand of bfloat16 are rounded.
 at::Tensor product(const at::Tensor& a, const at::Tensor& b, const at::Tensor& bias = {});
 // Set result = a b (with a bias in the same way), and result = result + a b.
 void set_product(at::Tensor& result, const at::Tensor& a, const at::Tensor& b,

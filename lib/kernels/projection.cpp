@@ -1,110 +1,19 @@
-// Implements the linear maps of projection.h: products in blocks or row by row, and autograd
-// functions.
+// The autograd functions of projection.h.
 
 #include "kernels/projection.h"
 
-#include <ATen/Dispatch.h>
 #include <ATen/core/grad_mode.h>
 
-#include <algorithm>
-#include <type_traits>
-#include <utility>
 #include <vector>
 
 #include "kernels/autograd.h"
 #include "kernels/product.h"
 #include "kernels/row_kernels.h"
-#include "kernels/small_product.h"
-#include "kernels/vector.h"
 #include "machine/device.h"
-#include "machine/threads.h"
 
 namespace ql::kernels {
 
 namespace {
-
-thread_local bool batch_invariant = false;
-
-double microseconds_of_product(std::int64_t rows, const at::Tensor& weight) {
-  return machine::microseconds_of(static_cast<double>(rows) * static_cast<double>(weight.numel()),
-                                  static_cast<double>(weight.nbytes()));
-}
-
-// Columns that one task of a thread computes. Their weights stay in a cache while all rows are
-// read.
-constexpr std::int64_t kColumnsOfTask = 32;
-
-at::Tensor project_batch_invariant(const at::Tensor& states, const at::Tensor& weight,
-                                   const at::Tensor& bias) {
-  // Rounded states are converted back to float, because each row is read many times.
-  const at::Tensor rows = to_operand(states.reshape({-1, weight.size(1)}), weight)
-                              .to(states.scalar_type())
-                              .contiguous();
-  const at::Tensor factor = weight.contiguous();
-  const at::Tensor plain_bias = bias.defined() ? bias.contiguous() : bias;
-  std::vector<std::int64_t> shape = states.sizes().vec();
-  shape.back() = weight.size(0);
-  at::Tensor result = at::empty(shape, states.options());
-  const double microseconds = microseconds_of_product(rows.size(0), factor);
-  AT_DISPATCH_FLOATING_TYPES(states.scalar_type(), "project_batch_invariant", [&] {
-    with_numbers<scalar_t>(factor, [&](const auto* weights) {
-      RowProducts<scalar_t, std::decay_t<decltype(*weights)>> product;
-      product.rows = rows.size(0);
-      product.width = weight.size(1);
-      product.columns = product.pitch = weight.size(0);
-      product.states = rows.data_ptr<scalar_t>();
-      product.weights = weights;
-      product.bias = plain_bias.defined() ? plain_bias.data_ptr<scalar_t>() : nullptr;
-      product.result = result.data_ptr<scalar_t>();
-      const std::int64_t tasks = (product.columns + kColumnsOfTask - 1) / kColumnsOfTask;
-      machine::for_parts(tasks, microseconds, [&](std::int64_t begin, std::int64_t end) {
-        auto part = product;
-        for (std::int64_t task = begin; task < end; ++task) {
-          part.begin = task * kColumnsOfTask;
-          part.end = std::min(product.columns, part.begin + kColumnsOfTask);
-          multiply_batch_invariant(&part);
-        }
-      });
-    });
-  });
-  return result;
-}
-
-// A BLAS first copies the weights into its own order. Up to this many rows, that takes longer than
-// the product itself.
-constexpr std::int64_t kFewRows = 8;
-// A BLAS gains nothing from more rows than this.
-constexpr std::int64_t kRowsOfBlock = 256;
-// If there is one block of rows, the columns are divided.
-constexpr std::int64_t kColumnsOfBlock = 128;
-
-at::Tensor project_in_blocks(const at::Tensor& states, const at::Tensor& weight,
-                             const at::Tensor& bias) {
-  const std::int64_t columns = weight.size(0);
-  at::Tensor rows = states.reshape({-1, weight.size(1)});
-  const std::int64_t count = rows.size(0);
-  // If there are more rows, they are rounded block by block.
-  if (count <= kRowsOfBlock) rows = to_operand(rows, weight);
-  const std::int64_t of_block = count > kRowsOfBlock ? columns : kColumnsOfBlock;
-  std::vector<std::int64_t> shape = states.sizes().vec();
-  shape.back() = columns;
-  at::Tensor result = at::empty(shape, states.options());
-  const at::Tensor result_rows = result.view({count, columns});
-  const std::int64_t across = (columns + of_block - 1) / of_block;
-  const std::int64_t blocks = (count + kRowsOfBlock - 1) / kRowsOfBlock * across;
-  const auto multiply_block = [&](std::int64_t block, std::int64_t) {
-    const std::int64_t row = block / across * kRowsOfBlock, column = block % across * of_block;
-    const std::int64_t height = std::min(kRowsOfBlock, count - row);
-    const std::int64_t width = std::min(of_block, columns - column);
-    at::Tensor part = result_rows.narrow(0, row, height).narrow(1, column, width);
-    const at::Tensor of_weight = weight.narrow(0, column, width).t();
-    const at::Tensor of_rows = to_operand(rows.narrow(0, row, height), weight);
-    set_product(part, of_rows, of_weight,
-                bias.defined() ? bias.narrow(0, column, width) : at::Tensor());
-  };
-  machine::for_pieces(blocks, 1, multiply_block, microseconds_of_product(count, weight));
-  return result;
-}
 
 // With operands: the rows x of the states, and G for the gradient by the output x W^T + b.
 // Gradients: x: G W W: G^T x b: sum of G over the rows
@@ -122,22 +31,16 @@ struct Linear : torch::autograd::Function<Linear> {
   static variable_list backward(AutogradContext* context, variable_list outputs) {
     const at::Tensor rows = context->saved_data["rows"].toTensor();
     const at::Tensor gradient = to_operand(outputs[0].contiguous(), rows);
-    return {
-        product(gradient, context->saved_data["weight"].toTensor()), product(gradient.t(), rows),
-        context->saved_data["with_bias"].toBool() ? outputs[0].sum(0) : at::Tensor(), at::Tensor()};
+    at::Tensor of_states, of_weight, of_bias;
+    // The sinusoids of positions, for example, have no gradient.
+    if (context->needs_input_grad(0)) {
+      of_states = product(gradient, context->saved_data["weight"].toTensor());
+    }
+    if (context->needs_input_grad(1)) of_weight = product(gradient.t(), rows);
+    if (context->saved_data["with_bias"].toBool()) of_bias = outputs[0].sum(0);
+    return {of_states, of_weight, of_bias, at::Tensor()};
   }
 };
-
-at::Tensor project_factors(const at::Tensor& states, const at::Tensor& weight,
-                           const at::Tensor& bias, const at::Tensor& factor) {
-  const at::Tensor rows = states.reshape({-1, weight.size(1)}).contiguous();
-  std::vector<std::int64_t> shape = states.sizes().vec();
-  shape.back() = weight.size(0);
-  const at::Tensor result = at::GradMode::is_enabled()
-                                ? Linear::apply(rows, weight, optional_tensor(bias), factor)
-                                : product(to_operand(rows, factor), factor.t(), bias);
-  return result.view(shape);
-}
 
 }  // namespace
 
@@ -150,19 +53,14 @@ at::Tensor project(const at::Tensor& states, const at::Tensor& weight, const at:
   const bool ours = states.numel() > 0 && machine::uses_kernels(states) &&
                     states.scalar_type() == weight.scalar_type();
   if (!ours) return at::linear(states, weight, bias);
-  const bool with_gradients = at::GradMode::is_enabled(), in_piece = machine::in_piece();
-  const bool few = !in_piece && states.numel() <= kFewRows * weight.size(1);
-  if ((batch_invariant || few) && !with_gradients)
-    return project_batch_invariant(states, factor, bias);
-  if (!in_piece && !with_gradients) return project_in_blocks(states, factor, bias);
-  const bool rounds = factor.scalar_type() != weight.scalar_type();
-  return rounds || !with_gradients ? project_factors(states, weight, bias, factor)
-                                   : at::linear(states, weight, bias);
+  const at::Tensor rows = states.reshape({-1, weight.size(1)});
+  const at::Tensor result = at::GradMode::is_enabled()
+                                ? Linear::apply(rows, weight, optional_tensor(bias), factor)
+                                : product(rows, factor.t(), bias);
+  std::vector<std::int64_t> shape = states.sizes().vec();
+  shape.back() = weight.size(0);
+  return result.view(shape);
 }
-
-BatchInvariant::BatchInvariant() : before_(batch_invariant) { batch_invariant = true; }
-BatchInvariant::~BatchInvariant() { batch_invariant = before_; }
-bool BatchInvariant::live() { return batch_invariant; }
 
 namespace {
 
@@ -197,9 +95,7 @@ struct ProjectWindow : torch::autograd::Function<ProjectWindow> {
       values = rows.values;
       deviations =
           recent_rows(rows.statistics.view({batch, length, 2}), segment).select(1, 1).contiguous();
-      const auto bytes = static_cast<double>(qkv_net.nbytes());
-      machine::let_libraries_divide(machine::microseconds_of(0, bytes),
-                                    [&] { bias = at::mv(qkv_net, *norm_bias); });
+      bias = at::mv(qkv_net, *norm_bias);
     } else {
       all = to_operand(window.view({batch * length, width}), factor).view(window.sizes());
     }

@@ -4,12 +4,15 @@
 
 #include <ATen/ATen.h>
 
+#include <cstdint>
+
+#include "kernels/product.h"
+
 namespace ql::kernels {
 
 // Returns the same as at::linear(): `states` [..., width] times the transpose of `weight` [columns,
-// width], plus `bias` [columns] unless that is undefined. On the CPU, without gradients, the
-// product is divided into pieces (machine/threads.h), so that its bits do not depend on the number
-// of threads.
+// width], plus `bias` [columns] unless that is undefined. On the CPU it is a product of
+// kernels/product.h.
 at::Tensor project(const at::Tensor& states, const at::Tensor& weight, const at::Tensor& bias = {});
 
 // Does the same with a weight that is made from a parameter; `factor` is its operand, made in the
@@ -17,25 +20,7 @@ at::Tensor project(const at::Tensor& states, const at::Tensor& weight, const at:
 at::Tensor project(const at::Tensor& states, const at::Tensor& weight, const at::Tensor& bias,
                    const at::Tensor& factor);
 
-// While it lives, project() in this thread uses a kernel of our own on the CPU without gradients.
-// The kernel reads every weight once; a BLAS copies the weights first, which is slow for few rows.
-// The result of a row does not depend on the other rows or on their number, to the last bit: rows
-// computed together are the same as each computed alone. Other code that computes several streams
-// asks live() and does the same.
-class BatchInvariant {
- public:
-  BatchInvariant();
-  ~BatchInvariant();
-  BatchInvariant(const BatchInvariant&) = delete;
-  BatchInvariant& operator=(const BatchInvariant&) = delete;
-
-  static bool live();
-
- private:
-  bool before_;
-};
-
-// One operation with its own gradient computes the queries, keys and values of a layer on the CPU.
+// Queries, keys and values of a layer on the CPU, computed as one operation with its own gradient.
 // lib/nn/layers.cpp computes the same by plain operations.
 
 struct QueriesKeysValues {

@@ -252,15 +252,8 @@ ClusterResult run_cluster(const at::Tensor& states, const SoftmaxWeights& weight
   const bool states_wanted = gradients.states.defined();
   const bool projection_wanted =
       factors.defined() && projection.defined() && projection.requires_grad();
-  const at::Tensor map =
-      projection.defined() && factors.defined() ? weight_factor(projection) : at::Tensor();
-  at::Tensor projected = states;
-  if (map.defined()) {
-    projected = product(to_operand(states, map), map);
-  } else if (projection.defined()) {
-    // Without gradients no bit may depend on the number of threads.
-    projected = project(states, projection.t());
-  }
+  const at::Tensor map = projection.defined() ? weight_factor(projection) : at::Tensor();
+  const at::Tensor projected = map.defined() ? product(states, map) : states;
   SoftmaxRows rows{projected, targets, factors, at::Tensor()};
   if (states_wanted || projection_wanted) rows.state_gradient = at::empty_like(rows.states);
   ClusterResult result;
@@ -270,8 +263,8 @@ ClusterResult run_cluster(const at::Tensor& states, const SoftmaxWeights& weight
         product(to_operand(states, map).t(), to_operand(rows.state_gradient, map));
   }
   if (states_wanted) {
-    result.state_gradient = map.defined() ? product(to_operand(rows.state_gradient, map), map.t())
-                                          : rows.state_gradient;
+    result.state_gradient =
+        map.defined() ? product(rows.state_gradient, map.t()) : rows.state_gradient;
   }
   return result;
 }

@@ -171,13 +171,10 @@ class SoftmaxBlock {
     for (first_ = 0; first_ < rows; first_ += size_) {
       count_ = std::min(size_, rows - first_);
       machine::for_parts(count_, microseconds(), [&](std::int64_t begin, std::int64_t end) {
-        // Threads do not inherit the guard.
-        const at::NoGradGuard no_grad;
         read_rows(begin, end, losses.data_ptr<Real>() + first_);
       });
       if (with_gradients_) {
         machine::for_parts(all_columns_, microseconds(), [&](std::int64_t begin, std::int64_t end) {
-          const at::NoGradGuard no_grad;
           add_column_gradients(begin, end);
         });
         subtract_targets();
@@ -279,7 +276,6 @@ class SoftmaxBlock {
     machine::for_pieces(
         static_cast<std::int64_t>(panels_.size()), 1,
         [&](std::int64_t piece, std::int64_t) {
-          const at::NoGradGuard no_grad;
           const auto index = static_cast<std::size_t>(piece);
           const Panel& panel = panels_[index];
           const at::Tensor logits = at::empty({count_, panel.size}, rows_.states.options());

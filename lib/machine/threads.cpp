@@ -245,20 +245,26 @@ class OneThread {
 void share(std::int64_t count, int threads,
            const std::function<void(std::int64_t begin, std::int64_t end)>& work) {
   if (count <= 0) return;
+  const bool with_gradients = at::GradMode::is_enabled();
+  const auto run = [&](std::int64_t begin, std::int64_t end) {
+    const at::AutoGradMode mode(with_gradients);  // threads do not inherit it
+    const Inside now;
+    work(begin, end);
+  };
   if (at::in_parallel_region() || at::get_num_threads() == 1) {
-    work(0, count);
+    run(0, count);
     return;
   }
   const OneThreadProducts one_thread_products;
   if (threads > 1 && count > 1) {
-    at::parallel_for(0, count, (count + threads - 1) / threads, work);
+    at::parallel_for(0, count, (count + threads - 1) / threads, run);
   } else if (OneThread::is_possible()) {
     const OneThread one_thread;
-    work(0, count);
+    run(0, count);
   } else {
     // A single task would not begin a parallel region.
     at::parallel_for(0, 2, 1, [&](std::int64_t begin, std::int64_t) {
-      if (begin == 0) work(0, count);
+      if (begin == 0) run(0, count);
     });
   }
 }
@@ -274,14 +280,6 @@ int threads_that_pay(double microseconds, int threads) {
   return static_cast<int>(std::clamp(microseconds / kPayingMicroseconds, 1.0, most));
 }
 
-void let_libraries_divide(double microseconds, const std::function<void()>& work) {
-  if (microseconds >= kLibrariesPayingMicroseconds) {
-    work();
-  } else {
-    share(1, 1, [&work](std::int64_t, std::int64_t) { work(); });
-  }
-}
-
 void for_parts(std::int64_t count, double microseconds,
                const std::function<void(std::int64_t begin, std::int64_t end)>& work) {
   share(count, threads_that_pay(microseconds, at::get_num_threads()), work);
@@ -290,15 +288,11 @@ void for_parts(std::int64_t count, double microseconds,
 void for_pieces(std::int64_t rows, std::int64_t size,
                 const std::function<void(std::int64_t first, std::int64_t count)>& work,
                 double microseconds) {
-  const bool with_gradients = at::GradMode::is_enabled();
   std::atomic<std::int64_t> next{0};
   const std::int64_t pieces = (rows + size - 1) / size;
   const std::int64_t takers =
       std::min<std::int64_t>(pieces, threads_that_pay(microseconds, at::get_num_threads()));
   share(takers, static_cast<int>(takers), [&](std::int64_t, std::int64_t) {
-    // Threads do not inherit it.
-    const at::AutoGradMode mode(with_gradients);
-    const Inside now;
     for (std::int64_t first = next.fetch_add(size); first < rows; first = next.fetch_add(size)) {
       work(first, std::min(size, rows - first));
     }

@@ -102,22 +102,16 @@ double microseconds_of(double products, double bytes);
 // thread for 4 microseconds of work, and for 130 when the second one was asleep.
 inline constexpr double kPayingMicroseconds = 10;
 
-// Operations of libraries pay from this much work on. A BLAS may have its own threads, which sleep.
-inline constexpr double kLibrariesPayingMicroseconds = 260;
-
-// Returns how many of `threads`, at least 1, are worth waking for work that takes one thread
-// `microseconds`.
+// Returns how many of `threads`, at least 1, are worth waking for work that takes one thread this
+// time.
 int threads_that_pay(double microseconds, int threads);
 
 // Calls work(begin, end) for parts of [0, count), one for each thread that pays; `microseconds` is
 // the time that one thread would take for all of it. The parts depend on the number of threads, so
-// use it only if the bits of a result do not depend on the parts. Rethrows the exception of a part.
+// use it only if the bits of a result do not depend on the parts. Gradients are recorded if the
+// caller records them. Rethrows the exception of a part.
 void for_parts(std::int64_t count, double microseconds,
                const std::function<void(std::int64_t begin, std::int64_t end)>& work);
-
-// Calls work(), whose operations LibTorch and the BLAS divide among their threads. If one thread
-// takes too few `microseconds` for that to pay, nothing is divided.
-void let_libraries_divide(double microseconds, const std::function<void()>& work);
 
 // Stands for the time of work whose pieces are all long enough for a thread.
 inline constexpr double kLongWork = 1e9;
@@ -131,7 +125,7 @@ void for_pieces(std::int64_t rows, std::int64_t size,
                 const std::function<void(std::int64_t first, std::int64_t count)>& work,
                 double microseconds = kLongWork);
 
-// Returns true if this thread computes a piece.
+// Returns true if this thread computes a piece or a part.
 bool in_piece();
 
 }  // namespace ql::machine

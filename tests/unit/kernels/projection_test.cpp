@@ -1,8 +1,10 @@
-// Compares projections whose rows are computed independently with ATen's.
+// Projections against ATen's, their rows independently and their bits for any threads.
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include <cstdint>
+#include <vector>
 
 #include "kernels/projection.h"
 #include "unit/nn_support.h"
@@ -75,6 +77,41 @@ TEST_CASE("project: a product without gradients is ATen's, with the same bits fo
         return kernels::project(few_digits, of_weight);
       };
       CHECK(at::equal(by_threads(3), by_threads(1)));
+    }
+  }
+}
+
+TEST_CASE("project: a product and its gradients have the same bits for any threads" *
+          doctest::test_suite("numeric")) {
+  at::manual_seed(4);
+  for (const std::int64_t rows : {3, 200, 700}) {
+    for (const bool rounds : {false, true}) {
+      CAPTURE(rows);
+      CAPTURE(rounds);
+      const at::Tensor states = at::randn({2, rows, 40}).requires_grad_();
+      const at::Tensor weight = kernels::make_parameter({300, 40}, at::kFloat);
+      weight.detach().normal_();
+      kernels::set_rounded(weight, rounds);
+      const at::Tensor bias = at::randn({300}).requires_grad_();
+      const at::Tensor by_output = at::randn({2, rows, 300});
+      const auto by_threads = [&](int threads) {
+        const SoManyThreads so_many(threads);
+        const at::Tensor output = kernels::project(states, weight, bias);
+        std::vector<at::Tensor> found =
+            torch::autograd::grad({output}, {states, weight, bias}, {by_output});
+        found.push_back(output);
+        return found;
+      };
+      const std::vector<at::Tensor> by_one = by_threads(1), by_three = by_threads(3);
+      for (std::size_t i = 0; i < by_one.size(); ++i) CHECK(at::equal(by_one[i], by_three[i]));
+      const at::Tensor expected = at::linear(states, weight, bias);
+      CHECK(at::allclose(by_one.back(), expected, rounds ? 0.1 : 1e-5, rounds ? 0.3 : 1e-5));
+      const std::vector<at::Tensor> gradients =
+          torch::autograd::grad({expected}, {states, weight, bias}, {by_output});
+      for (std::size_t i = 0; i < gradients.size(); ++i) {
+        const double size = gradients[i].norm().item<double>();
+        CHECK((by_one[i] - gradients[i]).norm().item<double>() < (rounds ? 0.01 : 1e-5) * size);
+      }
     }
   }
 }

@@ -79,8 +79,6 @@ TEST_CASE("for_parts: small work stays in its thread, and nothing inside is divi
   };
   const double little = 1.5 * kPayingMicroseconds;
   for_pieces(9, 2, check, little);
-  let_libraries_divide(little, [&] { check(0, 9); });
-  let_libraries_divide(kLongWork, [] { CHECK(at::get_num_threads() == 4); });
   for_parts(9, little, [&](std::int64_t begin, std::int64_t end) { check(begin, end - begin); });
   CHECK_THROWS_AS(
       for_parts(1, little, [](std::int64_t, std::int64_t) { throw std::runtime_error("it"); }),
@@ -122,13 +120,20 @@ TEST_CASE("for_pieces: one thread computes a piece, in the caller's mode of grad
   for (const bool with_gradients : {false, true}) {
     const at::AutoGradMode mode(with_gradients);
     std::vector<int> as_expected(6, 0);
-    for_pieces(6, 1, [&](std::int64_t piece, std::int64_t) {
+    const auto is_as_expected = [&] {
       int calls = 0;
       at::parallel_for(0, 1000, 1, [&](std::int64_t, std::int64_t) { ++calls; });
-      as_expected[static_cast<std::size_t>(piece)] =
-          in_piece() && calls == 1 && at::GradMode::is_enabled() == with_gradients ? 1 : 0;
+      return in_piece() && calls == 1 && at::GradMode::is_enabled() == with_gradients ? 1 : 0;
+    };
+    for_pieces(6, 1, [&](std::int64_t piece, std::int64_t) {
+      as_expected[static_cast<std::size_t>(piece)] = is_as_expected();
     });
     CHECK(as_expected == std::vector<int>(6, 1));
+    // The same holds for a part.
+    for_parts(6, kLongWork, [&](std::int64_t begin, std::int64_t end) {
+      for (; begin < end; ++begin) as_expected[static_cast<std::size_t>(begin)] += is_as_expected();
+    });
+    CHECK(as_expected == std::vector<int>(6, 2));
   }
   CHECK_FALSE(in_piece());
 }
