@@ -3,7 +3,6 @@
 file(REMOVE_RECURSE "${QL_HEADERS}")
 foreach(folder IN LISTS QL_HEADER_FOLDERS)
   file(GLOB headers RELATIVE "${QL_HEADER_SOURCE}" "${QL_HEADER_SOURCE}/${folder}/*.h")
-  list(FILTER headers EXCLUDE REGEX "_internal\\.h$")
   foreach(header IN LISTS headers)
     file(READ "${QL_HEADER_SOURCE}/${header}" text)
     string(REGEX REPLACE "#include \"([^\"]*)\"" "#include <transformer-ql/\\1>" text "${text}")

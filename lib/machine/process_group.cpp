@@ -20,11 +20,18 @@
 #include "base/log.h"
 #include "base/process.h"
 #include "base/strings.h"
-#include "machine/device_sum_internal.h"
 #include "machine/job.h"
 
 #ifdef QL_GLOO
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+#endif
+#ifdef QL_NCCL
+#include <ATen/cuda/CUDAEvent.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
+#include <torch/csrc/cuda/nccl.h>
+
+#include <cstring>
 #endif
 
 namespace ql::machine {
@@ -72,6 +79,87 @@ GlooSum connect_gloo(const Store&, const LaunchedProcess&, const std::string&,
   throw Error("several processes", "this program was built without Gloo",
               "install libgloo-dev and build again, or use one process");
 }
+
+#endif
+
+// Adds up tensors on GPUs, a GPU a process, by the NCCL that is part of LibTorch. The processes
+// find each other by the first one's address. The constructor waits for all of them.
+
+#ifdef QL_NCCL
+
+namespace nccl = torch::cuda::nccl;
+
+std::string device_sum_address(const c10::Device&, bool is_first) {
+  nccl::ncclUniqueId id = {};
+  if (is_first) nccl::get_unique_id(id);
+  return {id.internal, sizeof id.internal};
+}
+
+class DeviceSum {
+ public:
+  DeviceSum(const c10::Device& device, int rank, int size, const std::string& address)
+      : device_(device) {
+    nccl::ncclUniqueId id = {};
+    TORCH_CHECK(address.size() == sizeof id.internal, "an address of NCCL has another length");
+    std::memcpy(id.internal, address.data(), address.size());
+    const c10::cuda::CUDAGuard guard(device);
+    communicator_ = nccl::comm_init_rank(size, id, rank);
+    // The first sum connects the GPUs.
+    enqueue(at::zeros({1}, at::TensorOptions(at::kFloat).device(device)));
+    ends_.synchronize();
+    under_way_ = false;
+  }
+
+  // Enqueues on the current stream: a contiguous tensor on the device is added up, in place, over
+  // all processes, which have to call this in the same order.
+  void enqueue(const at::Tensor& tensor) {
+    const c10::cuda::CUDAGuard guard(device_);
+    const auto stream = c10::cuda::getCurrentCUDAStream(device_.index());
+    if (!under_way_) {
+      begins_.record(stream);
+      under_way_ = true;
+    }
+    std::vector<at::Tensor> in_place = {tensor};
+    nccl::all_reduce(in_place, in_place, static_cast<std::int32_t>(nccl::ncclRedOp::Sum), {},
+                     {communicator_});
+    ends_.record(stream);
+  }
+
+  // Waits until the device has come to the first sum since has_ended() was true, thus has done what
+  // is this process's own work.
+  void wait_for_begin() { begins_.synchronize(); }
+
+  // Returns true when no sum is pending.
+  bool has_ended() {
+    under_way_ = under_way_ && !ends_.query();
+    return !under_way_;
+  }
+
+ private:
+  c10::Device device_;
+  // LibTorch leaves it to the end of the process, because its own end waits for other processes.
+  nccl::ncclComm_t communicator_ = nullptr;
+  at::cuda::CUDAEvent begins_, ends_;
+  bool under_way_ = false;  // a sum was enqueued since has_ended() was true
+};
+
+#else
+
+std::string device_sum_address(const c10::Device& device, bool) {
+  throw UsageError("--device",
+                   fmt::format("{}: this program was built with a LibTorch without NCCL, by which "
+                               "several processes train on GPUs",
+                               device.str()),
+                   "use one process, or build with a LibTorch for CUDA that has NCCL");
+}
+
+// Nobody makes one, because there is no address.
+struct DeviceSum {
+  DeviceSum(const c10::Device&, int, int, const std::string&) {}
+  void enqueue(const at::Tensor&) {}
+  void wait_for_begin() {}
+  bool has_ended() { return true; }
+};
 
 #endif
 
@@ -164,7 +252,7 @@ void ProcessGroup::join_device(const at::Device& device) {
   const std::string address = from_first(device_sum_address(device, is_first()));
   try {
     others_->device = within(others_->patience, false, [=, rank = rank(), size = size()] {
-      return connect_device(device, rank, size, address);
+      return std::make_shared<DeviceSum>(device, rank, size, address);
     });
   } catch (const Interrupted&) {
     throw;
