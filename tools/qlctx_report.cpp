@@ -7,14 +7,10 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
-#include <string>
 #include <tuple>
-#include <vector>
 
 #include "base/error.h"
-#include "base/json.h"
 #include "base/log.h"
-#include "base/options.h"
 #include "base/rows.h"
 #include "base/strings.h"
 #include "base/tool.h"

@@ -6,10 +6,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <vector>
 
 #include "base/error.h"
-#include "net/context.h"
 
 namespace ql::ctx {
 

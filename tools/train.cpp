@@ -1,6 +1,5 @@
 // Trains a network on shards and writes checkpoints. This is the program that qltrain starts in its
 // own place (tools/qltrain.cpp).
-#include <utility>
 
 #include "base/error.h"
 #include "base/provenance.h"

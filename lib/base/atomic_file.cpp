@@ -14,13 +14,11 @@
 #include <climits>
 #include <mutex>
 #include <set>
-#include <string_view>
 #include <system_error>
 #include <utility>
 
 #include "base/bytes.h"
 #include "base/error.h"
-#include "base/file.h"
 #include "base/strings.h"
 
 namespace ql {

@@ -17,7 +17,6 @@ namespace ql {
 // AtomicFile and AtomicFolder write under temporary names: ".NAME.MACHINE.PID.tmp" in the same
 // folder as NAME. Where the file system cannot exchange names, an old folder makes room for its
 // successor under ".NAME.MACHINE.PID.tmp.old".
-
 struct TemporaryName {
   std::string name;         // the final one
   std::string machine;      // 8 hexadecimal digits, see this_machine()

@@ -9,16 +9,11 @@
 
 #include <algorithm>
 #include <climits>
-#include <cstddef>
 #include <cstring>
-#include <memory>
 #include <new>
-#include <string>
-#include <string_view>
 
 #include "base/error.h"
 #include "base/file.h"
-#include "base/file_kind.h"
 #include "base/process.h"
 #include "base/provenance.h"
 

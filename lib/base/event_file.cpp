@@ -8,7 +8,6 @@
 #include <cstring>
 #include <limits>
 #include <optional>
-#include <string_view>
 #include <system_error>
 
 #include "base/atomic_file.h"

@@ -5,11 +5,8 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <utility>
 
 #include "base/bytes.h"
 #include "base/error.h"

@@ -123,7 +123,6 @@ class NewFile {
 };
 
 // Appends complete records to a file.
-
 class AppendFile {
  public:
   // Opens an existing file. Throws SystemError, as the other functions do.

@@ -7,14 +7,9 @@
 #include <istream>
 #include <set>
 #include <streambuf>
-#include <string>
-#include <utility>
-#include <vector>
 
-#include "base/error.h"
 #include "base/file.h"
 #include "base/file_kind.h"
-#include "base/strings.h"
 
 namespace ql {
 

@@ -9,11 +9,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <fstream>
 #include <limits>
 #include <set>
-#include <sstream>
 #include <string>
 #include <system_error>
 #include <utility>

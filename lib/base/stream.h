@@ -68,7 +68,6 @@ class OutputStream {
 };
 
 // Writes the data of a tool to standard output, or to a file that an option names.
-
 class DataOutput {
  public:
   // "-" is standard output, which must not be a terminal when the data are `binary` (see

@@ -2,19 +2,13 @@
 
 #include "base/strings.h"
 
-#include <fmt/format.h>
 #include <unicode/uchar.h>
 #include <unicode/utf8.h>
 
-#include <algorithm>
-#include <array>
 #include <charconv>
 #include <cmath>
-#include <cstddef>
-#include <cstdint>
 #include <cstring>
 #include <limits>
-#include <string_view>
 #include <utility>
 
 namespace ql {

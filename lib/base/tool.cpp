@@ -17,14 +17,12 @@
 #include <cstring>
 #include <iostream>
 #include <new>
-#include <string_view>
 #include <system_error>
 #include <utility>
 
 #include "base/data_input.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "base/options.h"
 #include "base/process.h"
 #include "base/provenance.h"
 #include "base/resources.h"

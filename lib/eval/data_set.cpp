@@ -5,11 +5,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <memory>
-#include <optional>
 #include <stdexcept>
 #include <utility>
-#include <vector>
 
 #include "base/error.h"
 #include "base/json.h"

@@ -15,7 +15,6 @@
 namespace ql::eval {
 
 // Gives the evaluators access to the tokens at any position of a store.
-
 struct TokenSource {
   std::string name;         // for messages
   std::int64_t tokens = 0;  // positions are 0 .. tokens-1
@@ -35,7 +34,6 @@ struct TokenSource {
 TokenSource source_of(shard::MultiReader& reader);
 
 // The data of an evaluation: a packed folder, or a token stream.
-
 struct DataSet {
   std::string name;  // as given: a folder, a file, or "-"
   shard::VocabularyInfo vocabulary;

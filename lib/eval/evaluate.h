@@ -16,7 +16,6 @@
 namespace ql::eval {
 
 // An evaluation of any kind of model has this result.
-
 struct LossSums {
   std::int64_t targets = 0;
   double nll = 0;      // sum of the losses in nats

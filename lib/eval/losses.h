@@ -43,7 +43,6 @@ void add_losses(ScoredTargets targets, const EvaluationOptions& options, Evaluat
 // Writes the losses of single tokens for a script to align with the tokens: one little-endian
 // float32 per target, natural logarithm, in stream order, and nothing else. Keeps 4 bytes a target
 // in memory, because columns finish their targets out of order.
-
 class LossFile {
  public:
   // `path` "-" is standard output. Either is opened here, so that a path that cannot be written

@@ -11,7 +11,6 @@
 #include "base/error.h"
 #include "base/process.h"
 #include "eval/columns.h"
-#include "eval/evaluate.h"
 #include "eval/losses.h"
 
 namespace ql::eval {

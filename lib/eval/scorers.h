@@ -16,7 +16,6 @@ namespace ql::eval {
 // Scores one stream as it comes. Each chunk goes layer by layer (nn/model.h, forward_stream), and
 // memories are passed on to the next one. Only one chunk is kept, however long the stream is. With
 // a stride the rows of a chunk are windows that overlap, instead of segments.
-
 class StreamScorer {
  public:
   // options.chunk tokens go through a layer at once, rounded to complete segments. `name` is the
@@ -70,7 +69,6 @@ class StreamScorer {
 // empty memory, after a begin token. Every unit begins with a segment. Units are read together like
 // the segments of one stream, because a network that resets its memory at documents (nn/memory.h)
 // forgets earlier units; only the last segment of a unit is padded.
-
 class IndependentScorer {
  public:
   // `begin` is read before every unit and makes its first token a target; without it nothing

@@ -12,7 +12,6 @@
 #include "base/strings.h"
 #include "base/tool.h"
 #include "eval/data_set.h"
-#include "eval/evaluate.h"
 #include "eval/losses.h"
 #include "eval/report.h"
 #include "eval/unigram.h"

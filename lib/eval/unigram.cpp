@@ -7,7 +7,6 @@
 #include <cmath>
 
 #include "base/process.h"
-#include "eval/evaluate.h"
 
 namespace ql::eval {
 

@@ -4,14 +4,11 @@
 
 #include <algorithm>
 #include <chrono>
-#include <functional>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
 #include "base/stream.h"
-#include "eval/data_set.h"
-#include "eval/evaluate.h"
 #include "eval/scorers.h"
 #include "shard/multi_reader.h"
 #include "shard/token_stream.h"

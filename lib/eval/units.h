@@ -16,7 +16,6 @@
 namespace ql::eval {
 
 // UnitSums adds up losses by line, document or word.
-
 struct UnitSum {
   std::int64_t number = 0;           // from 1
   std::int64_t targets = 0;          // scored tokens

@@ -7,24 +7,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdint>
 #include <numeric>
 #include <set>
 #include <stdexcept>
 #include <utility>
-#include <vector>
 
 #include "base/error.h"
 #include "base/process.h"
 #include "base/resources.h"
 #include "eval/columns.h"
 #include "eval/evaluate.h"
-#include "generate/sampling.h"
 #include "kernels/projection.h"
 #include "machine/threads.h"
-#include "nn/decode.h"
-#include "nn/model.h"
-#include "shard/manifest.h"
 
 namespace ql::generate::internal {
 

@@ -3,17 +3,12 @@
 
 #include "interop/formats.h"
 
-#include <algorithm>
 #include <map>
-#include <string_view>
 #include <type_traits>
-#include <utility>
 
-#include "base/bytes.h"
 #include "base/error.h"
 #include "base/file_kind.h"
 #include "base/log.h"
-#include "base/process.h"
 #include "base/strings.h"
 
 namespace ql::interop {

@@ -3,18 +3,12 @@
 #include "interop/token_files.h"
 
 #include <algorithm>
-#include <filesystem>
-#include <memory>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "base/data_input.h"
 #include "base/error.h"
-#include "base/file_kind.h"
 #include "base/log.h"
 #include "base/process.h"
-#include "interop/formats.h"
 #include "shard/shard.h"
 
 namespace ql::interop {

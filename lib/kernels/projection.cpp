@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "kernels/autograd.h"
-#include "kernels/product.h"
 #include "kernels/row_kernels.h"
 #include "machine/device.h"
 

@@ -4,9 +4,19 @@
 
 #include <ATen/ATen.h>
 
+#include <cstdint>
 #include <vector>
 
 namespace ql::kernels {
+
+// A block of rows reads all weights and adds to all their gradients, so it should have many rows.
+// Its exponentials are kept until their sums are known. In float32 this is just below the size that
+// the C library keeps for the next step (keep_freed_memory() in machine/threads.h).
+constexpr std::int64_t kBlockElements = std::int64_t{7} << 20;
+constexpr std::int64_t kSmallestBlock = 128;
+// A panel of columns is exponentiated and multiplied while it is in a cache, and one of its rows
+// fits into the first-level cache.
+constexpr std::int64_t kPanelColumns = 2048;
 
 // All tensors are contiguous and, except for the targets, of one dtype, float32 or float64.
 struct SoftmaxRows {

@@ -15,10 +15,8 @@
 
 #include <algorithm>
 #include <csignal>
-#include <cstdlib>
 #include <exception>
 #include <optional>
-#include <string>
 #include <string_view>
 
 #include "base/error.h"

@@ -12,7 +12,6 @@
 #include <numeric>
 #include <optional>
 #include <thread>
-#include <utility>
 
 #include "base/error.h"
 #include "base/file.h"

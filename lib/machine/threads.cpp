@@ -7,7 +7,6 @@
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <c10/util/Logging.h>
-#include <dlfcn.h>
 #include <malloc.h>
 
 #include <algorithm>

@@ -7,7 +7,6 @@
 #include <numeric>
 
 #include "base/error.h"
-#include "net/geometry.h"
 
 namespace ql::net {
 

@@ -38,7 +38,6 @@ Cone cone_of(const Geometry& geometry, std::int64_t position);
 
 // The context length is the number of past tokens that an output state depends on (paper, appendix
 // B).
-
 struct ContextLength {
   std::int64_t minimum = 0;
   std::int64_t maximum = 0;

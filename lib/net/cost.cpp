@@ -8,7 +8,6 @@
 #include <limits>
 #include <numeric>
 #include <stdexcept>
-#include <vector>
 
 namespace ql::net {
 

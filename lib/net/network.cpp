@@ -2,7 +2,6 @@
 
 #include "net/network.h"
 
-#include <array>
 #include <numeric>
 
 #include "base/error.h"

@@ -10,7 +10,6 @@
 
 #include "kernels/attention.h"
 #include "kernels/product.h"
-#include "kernels/projection.h"
 
 namespace ql::nn {
 

@@ -4,10 +4,8 @@
 
 #include <algorithm>
 
-#include "kernels/attention.h"
 #include "kernels/dropout_kernel.h"
 #include "kernels/feed_forward.h"
-#include "kernels/projection.h"
 #include "machine/device.h"
 #include "machine/threads.h"
 #include "net/cost.h"

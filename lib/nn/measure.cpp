@@ -12,7 +12,6 @@
 
 #include "base/error.h"
 #include "base/process.h"
-#include "nn/model.h"
 
 namespace ql::nn {
 

@@ -16,7 +16,6 @@ namespace ql::nn {
 
 // Averages the attention probability of a key by its distance to the query, layer by layer and head
 // by head, over those queries of a stream that count.
-
 class AttentionMap {
  public:
   // Makes an empty map for the layers of this geometry. Throws ConfigError for linear attention,

@@ -7,18 +7,14 @@
 
 #include <algorithm>
 #include <cmath>
-#include <vector>
 
 #include "base/error.h"
 #include "kernels/attention.h"
 #include "kernels/product.h"
 #include "kernels/projection.h"
-#include "kernels/softmax.h"
-#include "machine/device.h"
 #include "net/cost.h"
 #include "nn/encoding.h"
 #include "nn/layers.h"
-#include "nn/parameters.h"
 #include "nn/step.h"
 
 namespace ql::nn {

@@ -25,7 +25,6 @@ namespace ql::nn {
 //
 // Shapes: tokens [batch, segment] int64, states [batch, length, d_model], losses [batch, segment]
 // in nats.
-
 class Model {
  public:
   // Parameters are zero until initialise() or load_weights(). `options` carries dtype (float32, or

@@ -12,7 +12,6 @@
 namespace ql::nn {
 
 // A NamedTensor is a tensor and its name in files.
-
 struct NamedTensor {
   std::string name;
   at::Tensor tensor;

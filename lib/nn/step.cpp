@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <mutex>
-#include <vector>
 
 #include "kernels/projection.h"
 #include "machine/device.h"

@@ -6,10 +6,8 @@
 #include <system_error>
 #include <utility>
 
-#include "base/bytes.h"
 #include "base/error.h"
 #include "base/process.h"
-#include "shard/manifest.h"
 
 namespace ql::shard {
 

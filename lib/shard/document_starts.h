@@ -107,7 +107,6 @@ class DocumentStartsWriter {
 // Collects document starts whose number is not known yet. documents.zst states its content's size
 // in its first bytes, so the starts are kept in a plain file until the last has come. Memory holds
 // one piece.
-
 class SpooledStarts {
  public:
   static constexpr std::size_t kPieceBytes = std::size_t{64} << 10;

@@ -4,10 +4,8 @@
 
 #include <algorithm>
 #include <deque>
-#include <filesystem>
 #include <map>
 #include <memory>
-#include <string>
 #include <string_view>
 #include <utility>
 

@@ -7,14 +7,10 @@
 #include <algorithm>
 #include <cstring>
 #include <optional>
-#include <string>
 
-#include "base/bytes.h"
 #include "base/error.h"
 #include "base/file_kind.h"
 #include "base/log.h"
-#include "shard/manifest.h"
-#include "shard/zstd_frame.h"
 
 namespace ql::shard {
 

@@ -50,7 +50,6 @@ std::filesystem::path check_pack_target(const std::filesystem::path& folder, boo
 std::filesystem::path check_empty_target(const std::filesystem::path& folder);
 
 // New folders are invisible until they are complete.
-
 class NewFolder : public AtomicFolder {
  public:
   // `path` comes from one of the check functions above. Makes the folder's parents.

@@ -4,15 +4,10 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstddef>
-#include <cstdint>
 #include <deque>
 #include <exception>
-#include <memory>
 #include <stdexcept>
 #include <unordered_map>
-#include <utility>
-#include <vector>
 
 #include "base/bytes.h"
 #include "base/error.h"
@@ -20,8 +15,6 @@
 #include "base/file_kind.h"
 #include "base/log.h"
 #include "shard/document_starts.h"
-#include "shard/manifest.h"
-#include "shard/shard.h"
 
 namespace ql::shard {
 

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <stdexcept>
-#include <string_view>
 #include <system_error>
 
 #include "base/bytes.h"

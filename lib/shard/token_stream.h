@@ -77,7 +77,6 @@ StreamTotals stream_totals_from_json(const JsonObject& json);
 // The token stream flows through the pipe between the tools. ql-token-stream(5) has its bytes: a
 // self-describing header, blocks with their own length and checksum, document starts, and an end
 // block with totals. So a producer that died is never mistaken for one that finished.
-
 struct StreamHeader {
   VocabularyInfo vocabulary;
   std::string vocabulary_text;  // the vocabulary's complete file; may be ""

@@ -7,12 +7,10 @@
 
 #include <algorithm>
 #include <array>
-#include <string>
 #include <utility>
 
 #include "base/error.h"
 #include "base/strings.h"
-#include "text/text_reader.h"
 #include "text/words.h"
 
 namespace ql::text {

@@ -9,13 +9,10 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
 #include <exception>
 #include <new>
 #include <numeric>
-#include <string>
 #include <unordered_map>
-#include <vector>
 
 #include "base/bytes.h"
 #include "base/error.h"

@@ -6,12 +6,9 @@
 
 #include <algorithm>
 #include <system_error>
-#include <utility>
 
-#include "base/error.h"
 #include "base/log.h"
 #include "base/process.h"
-#include "base/strings.h"
 
 namespace ql::text {
 

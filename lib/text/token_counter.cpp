@@ -7,7 +7,6 @@
 #include <functional>
 
 #include "base/strings.h"
-#include "text/words.h"
 
 namespace ql::text {
 

@@ -9,7 +9,6 @@
 #include <filesystem>
 #include <functional>
 #include <unordered_set>
-#include <utility>
 
 #include "base/bytes.h"
 #include "base/error.h"

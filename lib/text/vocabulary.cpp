@@ -10,10 +10,7 @@
 #include "base/bytes.h"
 #include "base/data_input.h"
 #include "base/error.h"
-#include "base/json.h"
-#include "base/strings.h"
 #include "shard/token_stream.h"
-#include "text/words.h"
 
 namespace ql::text {
 

@@ -10,7 +10,6 @@
 
 #include "base/error.h"
 #include "base/jobs.h"
-#include "text/encoder.h"
 #include "text/text_reader.h"
 #include "text/token_counter.h"
 #include "text/vocabulary_import.h"

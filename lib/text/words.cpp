@@ -7,7 +7,6 @@
 #include <unicode/casemap.h>
 
 #include <algorithm>
-#include <array>
 #include <bitset>
 #include <cstring>
 #include <stdexcept>

@@ -76,7 +76,6 @@ std::int64_t count_word_starts(std::string_view text, bool inside_word,
 
 // Numbers distinct strings in order of their arrival and finds them again without an allocation. It
 // has one arena of bytes and one open-addressing table of 16 bytes a slot.
-
 class TokenTable {
  public:
   static constexpr std::uint32_t kNone = UINT32_MAX;

@@ -7,19 +7,15 @@
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
-#include <string>
 #include <utility>
 #include <vector>
 
 #include "base/atomic_file.h"
-#include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/strings.h"
-#include "net/model_file.h"
 #include "train/adam.h"
 #include "train/run_folder.h"
-#include "train/state.h"
 #include "weights/safetensors.h"
 #include "weights/weights.h"
 

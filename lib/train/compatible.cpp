@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <set>
-#include <vector>
 
 #include "base/error.h"
 #include "base/log.h"

@@ -20,7 +20,6 @@ namespace ql::train {
 // so that an update takes few operations, and no operation waits for a value to come back from the
 // device. That is why the number of updates is counted there: the host learns too late which
 // updates applied.
-
 class DeviceAdam {
  public:
   // `parameters` are shared with the model, all of one floating-point type and on one device

@@ -2,10 +2,9 @@
 
 #include "train/estimate.h"
 
-#include <algorithm>
-
 #include "base/resources.h"
 #include "eval/columns.h"
+#include "kernels/softmax_blocks.h"
 #include "net/cost.h"
 #include "train/gradients.h"
 
@@ -14,11 +13,6 @@ namespace ql::train {
 namespace {
 
 constexpr std::int64_t kFloat = 4;
-// The softmax keeps the exponentials of a block of rows (kernels/softmax_blocks.cpp).
-constexpr std::int64_t kBlockElements = std::int64_t{7} << 20;
-constexpr std::int64_t kSmallestBlock = 128;
-constexpr std::int64_t kPanelColumns = 2048;
-
 struct LayerMemory {
   std::int64_t kept = 0, released = 0, passing = 0;  // of a row
   std::int64_t shared = 0;                           // of all rows together, released
@@ -146,9 +140,10 @@ std::int64_t softmax_bytes(const net::Network& network, std::int64_t tokens, std
   for (const net::Cluster& cluster : net::clusters(network)) {
     const std::int64_t columns =
         cluster.size() + (head ? static_cast<std::int64_t>(network.cutoffs.size()) : 0);
-    const std::int64_t rows = std::min(tokens, std::max(kSmallestBlock, kBlockElements / columns));
+    const std::int64_t rows =
+        std::min(tokens, std::max(kernels::kSmallestBlock, kernels::kBlockElements / columns));
     std::int64_t bytes = factor * rows * columns;
-    if (factor < kFloat) bytes += kFloat * rows * std::min(columns, kPanelColumns);
+    if (factor < kFloat) bytes += kFloat * rows * std::min(columns, kernels::kPanelColumns);
     bytes += threads * kFloat * rows * cluster.width;  // scaled states
     // These are the gradient of the states, and that of the states that are projected for this
     // cluster.

@@ -11,13 +11,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdint>
 #include <stdexcept>
 #include <string>
 #include <utility>
 
 #include "kernels/vector.h"
-#include "machine/threads.h"
 #include "train/adam.h"
 
 namespace ql::train {

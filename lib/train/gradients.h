@@ -62,7 +62,6 @@ std::vector<GroupNorm> group_norms(const std::vector<nn::NamedTensor>& parameter
 // Gradients become known from the last layer to the first. Large ones are summed over the processes
 // in place; small ones are packed into buckets. Another thread sums the complete ones while the
 // backward pass continues.
-
 class GradientExchange {
  public:
   // `slices` slices of this process put gradients of these parameters, all float32 on the CPU. A
@@ -110,7 +109,6 @@ class GradientExchange {
 
 // Holds one model for each slice of a batch. It shares the weights of the trained model but has its
 // own gradients, which it puts into the exchange when they are known.
-
 class Replicas {
  public:
   // Model and exchange must outlive this object. The weights are shared, so changes to them take

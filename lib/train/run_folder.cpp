@@ -12,16 +12,12 @@
 #include <cerrno>
 #include <chrono>
 #include <cmath>
-#include <optional>
-#include <string>
 #include <system_error>
 #include <utility>
-#include <vector>
 
 #include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/event_file.h"
-#include "base/file.h"
 #include "base/strings.h"
 #include "net/context.h"
 #include "net/model_file.h"

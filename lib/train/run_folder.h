@@ -88,7 +88,6 @@ void retain(const std::filesystem::path& run, std::int64_t step, const Retention
 
 // Writes RUN/log.jsonl, one JSON object a line and only complete lines. Also writes a TensorBoard
 // event file with the same course of the training.
-
 class RunLog {
  public:
   // Opens for appending. First cuts off an unfinished last line and the records that are newer than

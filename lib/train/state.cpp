@@ -8,8 +8,6 @@
 #include <cmath>
 #include <utility>
 
-#include "base/json.h"
-
 namespace ql::train {
 
 namespace {

@@ -3,7 +3,6 @@
 #include "train/streams.h"
 
 #include <algorithm>
-#include <vector>
 
 #include "base/error.h"
 #include "base/strings.h"

@@ -9,7 +9,6 @@
 
 #include "machine/threads.h"
 #include "train/device_step.h"
-#include "train/gradients.h"
 
 namespace ql::train {
 

@@ -82,7 +82,6 @@ std::unique_ptr<TrainedNetwork> make_trained_network(const net::Network& network
 
 // Trains one network on the CPU: its weights, Adam's moments, the memory of every row. This is the
 // inner loop of training, without files, clocks or messages.
-
 class CpuTrainer : public TrainedNetwork {
  public:
   // `network` must have its vocab_size. The weights are initialised with the configuration's seed;

@@ -8,17 +8,12 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "base/log.h"
 #include "base/process.h"
 #include "base/resources.h"
 #include "base/strings.h"
-#include "eval/evaluate.h"
 #include "net/geometry.h"
 #include "nn/memory.h"
 #include "nn/model.h"
-#include "train/checkpoint.h"
-#include "train/config.h"
-#include "train/run_folder.h"
 #include "weights/weights.h"
 
 namespace ql::train {

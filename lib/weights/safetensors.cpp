@@ -2,7 +2,6 @@
 
 #include "weights/safetensors.h"
 
-#include <ATen/ATen.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

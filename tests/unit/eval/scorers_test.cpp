@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "eval/scorers.h"
 #include "unit/eval_support.h"
-#include "unit/so_many_threads.h"
+#include "unit/thread_count.h"
 
 namespace ql::eval {
 namespace {

@@ -13,7 +13,7 @@
 #include "machine/onednn.h"
 #include "machine/threads.h"
 #include "unit/nn_support.h"
-#include "unit/so_many_threads.h"
+#include "unit/thread_count.h"
 #include "unit/torch_doctest.h"
 
 namespace ql::test {

@@ -8,7 +8,7 @@
 
 #include "kernels/projection.h"
 #include "unit/nn_support.h"
-#include "unit/so_many_threads.h"
+#include "unit/thread_count.h"
 #include "unit/torch_doctest.h"
 
 namespace ql::test {

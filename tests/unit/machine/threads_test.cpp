@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "machine/threads.h"
-#include "unit/so_many_threads.h"
+#include "unit/thread_count.h"
 #include "unit/torch_doctest.h"
 
 namespace ql::machine {

@@ -8,7 +8,7 @@
 #include "machine/device.h"
 #include "train/device_step.h"
 #include "unit/plain_bfloat16.h"
-#include "unit/so_many_threads.h"
+#include "unit/thread_count.h"
 #include "unit/torch_doctest.h"
 #include "unit/train_support.h"
 #include "unit/train_workplace.h"
