@@ -44,7 +44,7 @@ read_options() {
   while [ $# -gt 0 ]; do
     case $1 in
       --help | -h) usage && exit 0 ;;
-      --data | --budget | --output | --presets | --seeds | --widths | --part | --set | --device | --precision | --bin)
+      --data | --budget | --output | --presets | --seeds | --widths | --part | --type | --test | --set | --device | --precision | --bin)
         [ $# -ge 2 ] || wrong "$1 needs a value" ;;
       *) wrong "unknown argument $1" ;;
     esac
@@ -56,6 +56,8 @@ read_options() {
       --seeds) seeds=${2//,/ } ;;
       --widths) [ -v widths ] || wrong "unknown argument $1" && widths=${2//,/ } ;;
       --part) [ -v first ] || wrong "unknown argument $1" && first=$2 ;;
+      --type) [ -v type ] || wrong "unknown argument $1" && type=$2 ;;
+      --test) [ -v tests ] || wrong "unknown argument $1" && tests=$2 ;;
       --set) settings+=("$2") ;;
       --device | --precision) device+=("$1" "$2") ;;
       --bin) PATH=$(cd "$2" && pwd):$PATH ;;
@@ -86,7 +88,9 @@ say() { printf '[%d:%02d] %s\n' $((SECONDS / 60)) $((SECONDS % 60)) "$*" >&2; }
 
 # prepare: changes to the folder of the corpus, makes the shards and sets $data, those of the training.
 prepare() {
+  local tokens_are=${type:-word}
   output=$output/$(basename "${corpus:-novels}")
+  [ "$tokens_are" = word ] || output+=-$tokens_are
   mkdir -p "$output"
   cd "$output"
   # If scripts run at the same time, one of them makes the shards.
@@ -104,8 +108,9 @@ prepare() {
   if [ ! -e vocab.json ]; then
     # A corpus with <unk> has been rid of its rare words.
     if grep -qm 1 -w '<unk>' "$corpus/train.txt"; then rare=1; fi
+    if [ "$tokens_are" = byte ]; then rare=''; fi
     say "the vocabulary"
-    qltok vocab --quiet --type word --min-count $rare -o vocab.json "$corpus/train.txt"
+    qltok vocab --quiet --type "$tokens_are" ${rare:+--min-count $rare} -o vocab.json "$corpus/train.txt"
   fi
   for part in train valid test; do
     if [ ! -e data/$part/manifest.json ]; then
