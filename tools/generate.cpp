@@ -30,7 +30,8 @@ using namespace ql;
 class LogProbabilities {
  public:
   explicit LogProbabilities(const Options& options) {
-    if (options.has("log-probabilities")) out_.emplace(options.text("log-probabilities"), false);
+    if (options.has("log-probabilities"))
+      out_.emplace(options.text("log-probabilities"), false, "");
   }
   void write(std::int64_t prompt, const generate::GeneratedToken& token) {
     if (!out_) return;

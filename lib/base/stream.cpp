@@ -191,9 +191,10 @@ DataOutput::DataOutput(const std::string& path, bool binary, const std::string& 
   if (path == "-") {
     stream_.emplace(binary);
   } else {
-    // No file can appear under that name, but standard output may lead there.
-    file_.emplace(path, path == "/dev/stdout" ? fmt::format("use {} -", option)
-                                              : fmt::format("use {} - >{}", option, path));
+    // No file can appear under the name of a device, but standard output may lead there.
+    file_.emplace(path, option.empty()          ? "choose another name"
+                        : path == "/dev/stdout" ? fmt::format("use {} -", option)
+                                                : fmt::format("use {} - >{}", option, path));
   }
 }
 

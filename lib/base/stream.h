@@ -72,7 +72,7 @@ class DataOutput {
  public:
   // "-" is standard output, which must not be a terminal when the data are `binary` (see
   // OutputStream). Any other file appears under its name when close() returns, and not at all
-  // without close(). `option` named the path.
+  // without close(). `option` named the path; it is empty if the option does not know "-".
   DataOutput(const std::string& path, bool binary, const std::string& option = "-o");
   void write(const void* data, std::size_t size);
   void write(std::string_view text) { write(text.data(), text.size()); }
