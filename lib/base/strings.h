@@ -97,7 +97,7 @@ void append_utf8(std::string& text, char32_t code_point);
 //
 // with its names in the order of its values, which count from 0.
 
-// Where the values have more than names, they are the rows of a table, which are structs with a
+// If the values have more than names, they are the rows of a table. Its rows are structs with a
 // `name`, and names_of() returns names_in(table).
 template <typename Row, std::size_t kCount>
 constexpr auto names_in(const std::array<Row, kCount>& table) {

@@ -17,8 +17,8 @@
 #include "base/log.h"
 #include "base/resources.h"
 #include "base/strings.h"
-#include "eval/columns.h"
 #include "eval/scorers.h"
+#include "eval/stream_columns.h"
 #include "machine/device.h"
 
 namespace ql::eval {

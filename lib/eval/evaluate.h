@@ -81,7 +81,7 @@ using TargetProgress = std::function<void(std::int64_t targets_done)>;
 // so on, with its segments as a batch and memories carried from chunk to chunk. Every state is
 // computed once.
 //
-// Step by step: the stream is cut into `batch` columns that are read in parallel (eval/columns.h).
+// Step by step: the stream is cut into `batch` columns that are read in parallel (eval/stream_columns.h).
 // Each column first reads, and does not score, as many tokens before its start as the network's
 // exact context length reaches back, on segment boundaries of the stream.
 //
@@ -157,7 +157,7 @@ Evaluation evaluate(const nn::Model& model, const TokenSource& source,
                     const EvaluationOptions& options);
 
 // The way of evaluate() that goes step by step, with `options.batch` columns in parallel
-// (eval/columns.h).
+// (eval/stream_columns.h).
 Evaluation evaluate_columns(const nn::ModelAtLengths& model, const TokenSource& source,
                             const EvaluationOptions& options);
 

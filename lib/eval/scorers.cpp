@@ -10,8 +10,8 @@
 
 #include "base/error.h"
 #include "base/process.h"
-#include "eval/columns.h"
 #include "eval/losses.h"
+#include "eval/stream_columns.h"
 
 namespace ql::eval {
 

@@ -15,8 +15,8 @@
 #include "base/error.h"
 #include "base/process.h"
 #include "base/resources.h"
-#include "eval/columns.h"
 #include "eval/evaluate.h"
+#include "eval/stream_columns.h"
 #include "kernels/projection.h"
 #include "machine/threads.h"
 

@@ -85,8 +85,8 @@ at::Tensor convolution_groups(const net::Network& network, const at::Tensor& sta
 at::Tensor keep_most_used(const at::Tensor& states, const at::Tensor& usage, std::int64_t count) {
   // A stable sort of the reversed order puts the newer of two equal ones first.
   const at::Tensor newest_first = usage.flip(1);
-  const at::Tensor document_offsets = std::get<1>(at::sort(newest_first, /*stable=*/true, 1, true));
-  const at::Tensor kept = usage.size(1) - 1 - document_offsets.narrow(1, 0, count);
+  const at::Tensor most_used = std::get<1>(at::sort(newest_first, /*stable=*/true, 1, true));
+  const at::Tensor kept = usage.size(1) - 1 - most_used.narrow(1, 0, count);
   const at::Tensor in_order = std::get<0>(at::sort(kept, 1));
   return states.gather(1, in_order.unsqueeze(2).expand({-1, -1, states.size(2)}));
 }

@@ -170,7 +170,7 @@ class ModelAtLengths {
 
  private:
   at::Tensor embed_segments(const at::Tensor& tokens) const;
-  // Where a segment begins, resets the states of other documents.
+  // Resets the states of other documents at the beginning of a segment.
   void forget_before(DecodeState& growing) const;
 
   const Model& model_;

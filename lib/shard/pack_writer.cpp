@@ -152,7 +152,7 @@ void PackWriter::begin_document() { state_->document_begins = true; }
 void PackWriter::write(const TokenId* ids, std::size_t count) {
   State& state = *state_;
   if (state.finished) throw std::logic_error("packed folder written after its end");
-  if (first_foreign_id(ids, count, state.header.vocabulary.size) >= 0) {
+  if (first_id_outside(ids, count, state.header.vocabulary.size) >= 0) {
     throw std::logic_error("token id outside the vocabulary");
   }
   while (count > 0) {

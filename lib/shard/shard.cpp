@@ -61,7 +61,7 @@ void decode_ids(const void* bytes, std::size_t size, int bytes_per_id, std::vect
   }
 }
 
-std::int64_t first_foreign_id(const TokenId* ids, std::size_t count, std::int64_t vocabulary_size) {
+std::int64_t first_id_outside(const TokenId* ids, std::size_t count, std::int64_t vocabulary_size) {
   // Comparisons of signed integers are vectorized on every x86-64 processor, those of unsigned ones
   // are not. An id with the highest bit set is outside a smaller vocabulary anyway. The search for
   // the place runs only on damaged data.
@@ -82,7 +82,7 @@ std::int64_t first_foreign_id(const TokenId* ids, std::size_t count, std::int64_
 
 std::string outside_id(const std::vector<TokenId>& ids, std::int64_t position,
                        std::int64_t vocabulary_size) {
-  const std::int64_t outside = first_foreign_id(ids.data(), ids.size(), vocabulary_size);
+  const std::int64_t outside = first_id_outside(ids.data(), ids.size(), vocabulary_size);
   if (outside < 0) return "";
   return fmt::format("token {}: id {} is outside the vocabulary of {} entries", position + outside,
                      ids[static_cast<std::size_t>(outside)], vocabulary_size);

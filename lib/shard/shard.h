@@ -31,7 +31,7 @@ void append_ids(std::string& bytes, const TokenId* ids, std::size_t count, int b
 void decode_ids(const void* bytes, std::size_t size, int bytes_per_id, std::vector<TokenId>& ids);
 
 // Returns the index of the first id that is not below `vocabulary_size`, or -1.
-std::int64_t first_foreign_id(const TokenId* ids, std::size_t count, std::int64_t vocabulary_size);
+std::int64_t first_id_outside(const TokenId* ids, std::size_t count, std::int64_t vocabulary_size);
 // Returns a message about that id, or "" when all are valid. `position` is that of ids[0] in the
 // data.
 std::string outside_id(const std::vector<TokenId>& ids, std::int64_t position,

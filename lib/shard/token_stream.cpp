@@ -368,7 +368,7 @@ void TokenStreamWriter::begin_document() { state_->document_begins = true; }
 void TokenStreamWriter::write(const TokenId* ids, std::size_t count) {
   State& state = *state_;
   if (state.finished) throw std::logic_error("token stream written after its end");
-  if (first_foreign_id(ids, count, state.vocabulary.size) >= 0) {
+  if (first_id_outside(ids, count, state.vocabulary.size) >= 0) {
     throw std::logic_error("token id outside the vocabulary");
   }
   while (count > 0) {

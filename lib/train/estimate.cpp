@@ -3,7 +3,7 @@
 #include "train/estimate.h"
 
 #include "base/resources.h"
-#include "eval/columns.h"
+#include "eval/stream_columns.h"
 #include "kernels/softmax_blocks.h"
 #include "net/cost.h"
 #include "train/gradients.h"

@@ -279,7 +279,7 @@ void check_reading(const nn::Model& model, const Ids& ids, const Expected& expec
   const net::Network& network = model.network();
   Scored scored(model);
   std::optional<nn::AttentionMap> map;
-  // Where states of two scales are keys, the page counts distances from other places.
+  // The page counts distances from other places when states of two scales are keys.
   if (network.attention == net::Attention::kSoftmax && !network.query_only_pooling) {
     map.emplace(network, net::make_geometry(network, network.lengths));
     scored.options.attention_map = &*map;

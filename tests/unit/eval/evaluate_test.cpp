@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "base/error.h"
-#include "eval/columns.h"
 #include "eval/losses.h"
+#include "eval/stream_columns.h"
 #include "unit/eval_support.h"
 #include "unit/float32_error.h"
 #include "unit/process_support.h"

@@ -31,7 +31,7 @@ std::int64_t chunk_bytes(const net::Network& network, const net::Geometry& geome
                          std::int64_t tokens, int threads);
 
 // Returns the bytes that `columns` columns hold on the CPU when they are read in parallel, step by
-// step (eval/columns.cpp). Each of them keeps `cursor_bytes` of the data.
+// step (eval/stream_columns.cpp). Each of them keeps `cursor_bytes` of the data.
 std::int64_t columns_bytes(const net::Network& network, const net::Geometry& geometry,
                            std::int64_t columns, int threads, std::int64_t cursor_bytes);
 

@@ -1,6 +1,6 @@
 // Implements the sizes of chunks and their memory, and the plan and the evaluation of columns.
 
-#include "eval/columns.h"
+#include "eval/stream_columns.h"
 
 #include <ATen/core/grad_mode.h>
 

@@ -1,7 +1,7 @@
 // Tests the plan of columns: every segment is scored once, and no column starts too late.
 #include <algorithm>
 
-#include "eval/columns.h"
+#include "eval/stream_columns.h"
 #include "net/geometry.h"
 #include "net/network.h"
 #include "unit/nn_support.h"
