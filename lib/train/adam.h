@@ -1,4 +1,5 @@
-// Updates weights by Adam, in blocks, and scales the loss in float16.
+// Updates weights by Adam, in blocks: weight decay, the factor of clipping, and the scale of a
+// float16 loss.
 #pragma once
 
 #include <ATen/ATen.h>

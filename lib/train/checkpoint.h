@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "net/model_file.h"
 #include "train/state.h"
-#include "train/trained_network.h"
+#include "train/training_step.h"
 
 namespace ql::train {
 

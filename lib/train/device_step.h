@@ -12,7 +12,7 @@
 #include "nn/parameters.h"
 #include "train/adam.h"
 #include "train/config.h"
-#include "train/trained_network.h"
+#include "train/training_step.h"
 
 namespace ql::train {
 

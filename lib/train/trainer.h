@@ -21,7 +21,7 @@
 #include "train/run_folder.h"
 #include "train/state.h"
 #include "train/streams.h"
-#include "train/trained_network.h"
+#include "train/training_step.h"
 
 namespace ql::train {
 

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "train/checkpoint.h"
-#include "train/trained_network.h"
+#include "train/training_step.h"
 #include "unit/damage.h"
 #include "unit/scratch.h"
 #include "unit/torch_doctest.h"

@@ -11,7 +11,7 @@
 #include "machine/device.h"
 #include "train/checkpoint.h"
 #include "train/device_step.h"
-#include "train/trained_network.h"
+#include "train/training_step.h"
 #include "unit/scratch.h"
 #include "unit/test_device.h"
 #include "unit/torch_doctest.h"

@@ -11,7 +11,7 @@
 #include "machine/device.h"
 #include "train/device_step.h"
 #include "train/gradients.h"
-#include "train/trained_network.h"
+#include "train/training_step.h"
 #include "unit/process_support.h"
 #include "unit/scratch.h"
 #include "unit/test_device.h"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "train/gradients.h"
-#include "train/trained_network.h"
+#include "train/training_step.h"
 #include "unit/scratch.h"
 #include "unit/torch_doctest.h"
 #include "unit/train_support.h"

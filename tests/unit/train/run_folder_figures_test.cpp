@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "train/config.h"
-#include "train/trained_network.h"
+#include "train/training_step.h"
 #include "unit/torch_doctest.h"
 #include "unit/train_workplace.h"
 

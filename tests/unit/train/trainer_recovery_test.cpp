@@ -8,7 +8,7 @@
 #include "train/checkpoint.h"
 #include "train/config.h"
 #include "train/run_folder.h"
-#include "train/trained_network.h"
+#include "train/training_step.h"
 #include "unit/event_reader.h"
 #include "unit/process_support.h"
 #include "unit/torch_doctest.h"

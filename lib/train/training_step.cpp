@@ -1,7 +1,7 @@
 // Implements a training step on the CPU: its micro-batches, the sum of their gradients, and the
 // update.
 
-#include "train/trained_network.h"
+#include "train/training_step.h"
 
 #include <torch/csrc/autograd/autograd.h>
 

@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "base/error.h"
-#include "train/trained_network.h"
+#include "train/training_step.h"
 #include "unit/scratch.h"
 #include "unit/torch_doctest.h"
 #include "unit/train_support.h"

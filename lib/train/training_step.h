@@ -1,4 +1,4 @@
-// Has a network that is being trained, and trains it on the CPU.
+// Runs the steps of a training on the CPU; the interface is also that of training on devices.
 #pragma once
 
 #include <c10/core/Device.h>
