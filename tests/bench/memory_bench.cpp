@@ -1,19 +1,20 @@
 // Compares the memory that trainings of drawn networks take with the estimate that they print.
 //
 // Usage: ql_bench_memory [--first N] [--count N] [--runs N] [--precision float32|bfloat16]
-// Network N is the same in every run. Each is trained for three steps without a validation and with
-// one; both trainings write a checkpoint. The largest memory of a process is compared with the
-// estimate of train/estimate before the training. With two threads the allocator's arenas fill
+// Network N is the same in every run. The qltrain beside this program trains each for three steps,
+// without a validation and with one; both trainings write a checkpoint. What it prints as taken is
+// compared with what it prints as estimated. With two threads the allocator's arenas fill
 // differently in each run, so the median of three processes counts. The exit code is 1 when a
 // median is outside -3 % to +15 %.
 #include <ATen/ATen.h>
 #include <fmt/format.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <cstdio>
+#include <filesystem>
+#include <fstream>
 #include <initializer_list>
 #include <optional>
 #include <random>
@@ -21,14 +22,12 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/resources.h"
-#include "machine/device.h"
-#include "machine/threads.h"
+#include "base/json.h"
 #include "net/cost.h"
+#include "net/geometry.h"
+#include "net/network.h"
 #include "scratch_folder.h"
 #include "shard/pack_writer.h"
-#include "train/estimate.h"
-#include "train/trainer.h"
 
 namespace {
 
@@ -44,7 +43,7 @@ constexpr std::int64_t kValidationTokens = 20000;
 
 struct Drawn {
   Network network;
-  ql::train::TrainingConfig config;
+  std::int64_t batch = 1, slices = 1, passes = 1;
   int threads = 1;
 };
 
@@ -116,12 +115,9 @@ Drawn draw_any(Draw& draw, std::uint64_t number) {
   if (network.architecture == Architecture::kCompressive) {
     lengths.compressed_memory = lengths.segment * draw({1, 2});
   }
-  drawn.config.batch = std::max<std::int64_t>(2, draw({2048, 4096, 8192}) / lengths.segment);
-  drawn.config.slices = draw({2, 2, 2, 1, 4});
-  drawn.config.passes = draw({1, 1, 1, 2, 3});
-  drawn.config.steps = 1000;
-  drawn.config.learning_rate = 1e-4;
-  drawn.config.eval_interval = 2;
+  drawn.batch = std::max<std::int64_t>(2, draw({2048, 4096, 8192}) / lengths.segment);
+  drawn.slices = draw({2, 2, 2, 1, 4});
+  drawn.passes = draw({1, 1, 1, 2, 3});
   drawn.threads = static_cast<int>(draw({1, 2}));
   return drawn;
 }
@@ -137,12 +133,11 @@ double size_of(const Drawn& drawn) {
                 static_cast<double>(stage.window() * 3 * network.d_model) +
                 ql::net::attention_cost(network, stage).kept_scores;
   }
-  const auto passes = static_cast<double>(drawn.config.slices * drawn.config.passes);
-  const auto running =
-      static_cast<double>(std::min<std::int64_t>(drawn.config.slices, drawn.threads));
+  const auto passes = static_cast<double>(drawn.slices * drawn.passes);
+  const auto running = static_cast<double>(std::min<std::int64_t>(drawn.slices, drawn.threads));
   const auto parameters = static_cast<double>(ql::net::cost(network, network.lengths).parameters);
-  return 4 * (elements * static_cast<double>(drawn.config.batch) * running / passes +
-              parameters * static_cast<double>(3 + drawn.config.slices));
+  return 4 * (elements * static_cast<double>(drawn.batch) * running / passes +
+              parameters * static_cast<double>(3 + drawn.slices));
 }
 
 Drawn draw_network(std::uint64_t number) {
@@ -152,9 +147,8 @@ Drawn draw_network(std::uint64_t number) {
     try {
       drawn.network.check();
       const ql::net::Cost cost = ql::net::cost(drawn.network, drawn.network.lengths);
-      const double operations =
-          cost.training_flops_per_token *
-          static_cast<double>(drawn.config.batch * drawn.network.lengths.segment);
+      const double operations = cost.training_flops_per_token *
+                                static_cast<double>(drawn.batch * drawn.network.lengths.segment);
       const double bytes = size_of(drawn);
       if (operations < kMostOperations && bytes > kSmallest && bytes < kLargest) return drawn;
     } catch (const ql::Error&) {
@@ -176,7 +170,7 @@ std::string name_of(const Drawn& drawn) {
       network.query_only_pooling ? " queries" : "", network.vocab_size,
       network.cutoffs.empty() ? "" : fmt::format(" div {}", network.div_val),
       network.lengths.segment, network.lengths.memory, network.lengths.compressed_memory,
-      drawn.config.batch, drawn.config.slices, drawn.config.passes, drawn.threads,
+      drawn.batch, drawn.slices, drawn.passes, drawn.threads,
       network.reset_memory_at_documents ? " resets" : "");
 }
 
@@ -203,53 +197,61 @@ std::filesystem::path pack(const std::filesystem::path& folder, std::int64_t voc
 }
 
 struct Figures {
-  long said = 0, taken = 0;
+  double said = 0, taken = 0;  // MiB
 };
 
-Figures train_drawn(Drawn drawn, bool validates) {
-  const ScratchFolder scratch;
-  ql::machine::set_up_threads(drawn.threads);
-  const std::int64_t of_step = drawn.config.batch * (drawn.network.lengths.segment + 1);
-  ql::shard::MultiReader data(
-      {pack(scratch.path() / "train", drawn.network.vocab_size, 8 * of_step)});
-  ql::shard::MultiReader validation(
-      {pack(scratch.path() / "valid", drawn.network.vocab_size, kValidationTokens)});
-  if (!validates) drawn.config.eval_interval = 1000;
-  Figures figures;
-  figures.said =
-      ql::train::estimate_memory(
-          drawn.network, ql::net::cost(drawn.network, drawn.network.lengths).parameters,
-          drawn.config, drawn.threads, {data.frame_bytes(), validates ? validation.tokens() : 0})
-          .total();
-  ql::train::TrainingTask task;
-  task.run = scratch.path() / "run";
-  task.network = drawn.network;
-  task.config = drawn.config;
-  task.stop_at = 3;
-  ql::train::train(task, data, validation);
-  figures.taken = ql::peak_resident_bytes();
-  return figures;
+// Reads the bytes from a line of qltrain, such as "qltrain: memory taken: 511.6 MiB at most".
+void read_bytes(const std::string& line, const std::string& name, double& mebibytes) {
+  const std::size_t at = line.find(name);
+  if (at == std::string::npos) return;
+  char unit = 0;
+  std::sscanf(line.c_str() + at + name.size(), "%lf %c", &mebibytes, &unit);
+  if (unit == 'G') mebibytes *= 1024;
 }
 
-// Trains in a process of its own. Returns nothing when that failed; the process has reported why.
-std::optional<Figures> measure(std::uint64_t number, bool validates, const char* precision) {
-  std::fflush(stdout);
-  const std::string command = fmt::format("/proc/{}/exe --one {} --validate {} --precision {}",
-                                          ::getpid(), number, validates ? 1 : 0, precision);
+// Runs qltrain for three steps. Returns nothing when that failed; qltrain has reported why.
+std::optional<Figures> measure(const Drawn& drawn, bool validates, const std::string& precision) {
+  const ScratchFolder scratch;
+  const std::filesystem::path& folder = scratch.path();
+  const std::int64_t of_step = drawn.batch * (drawn.network.lengths.segment + 1);
+  pack(folder / "train", drawn.network.vocab_size, 8 * of_step);
+  pack(folder / "valid", drawn.network.vocab_size, kValidationTokens);
+  const ql::Json preset = {{"format", "ql-preset"},
+                           {"version", 1},
+                           {"about", name_of(drawn)},
+                           {"network", ql::net::network_to_json(drawn.network)},
+                           {"training",
+                            {{"batch", drawn.batch},
+                             {"steps", 1000},
+                             {"learning_rate", 1e-4},
+                             {"slices", drawn.slices},
+                             {"passes", drawn.passes},
+                             {"eval_interval", validates ? 2 : 1000}}}};
+  std::ofstream(folder / "preset.json") << preset;
+  const std::string command = fmt::format(
+      "{0}/qltrain --data {1}/train --valid {1}/valid -m {1}/preset.json -o {1}/run --stop-at 3 "
+      "--threads {2} --precision {3} 2>&1",
+      std::filesystem::read_symlink("/proc/self/exe").parent_path().string(), folder.string(),
+      drawn.threads, precision);
   FILE* pipe = ::popen(command.c_str(), "r");
   if (pipe == nullptr) return std::nullopt;
   Figures figures;
-  const int found = std::fscanf(pipe, "%ld %ld", &figures.said, &figures.taken);
-  const int status = ::pclose(pipe);
-  return found == 2 && status == 0 ? std::optional(figures) : std::nullopt;
+  std::string said;
+  for (char line[4096]; std::fgets(line, sizeof line, pipe) != nullptr; said += line) {
+    read_bytes(line, "memory estimated: ", figures.said);
+    read_bytes(line, "memory taken: ", figures.taken);
+  }
+  if (::pclose(pipe) == 0 && figures.said > 0 && figures.taken > 0) return figures;
+  std::fputs(said.c_str(), stderr);
+  return std::nullopt;
 }
 
 // Returns the process whose memory is the median of `runs` processes.
-std::optional<Figures> measure_median(std::uint64_t number, bool validates, const char* precision,
-                                      int runs) {
+std::optional<Figures> measure_median(const Drawn& drawn, bool validates,
+                                      const std::string& precision, int runs) {
   std::vector<Figures> all;
   for (int run = 0; run < runs; ++run) {
-    const std::optional<Figures> figures = measure(number, validates, precision);
+    const std::optional<Figures> figures = measure(drawn, validates, precision);
     if (!figures) return std::nullopt;
     all.push_back(*figures);
   }
@@ -262,8 +264,7 @@ std::optional<Figures> measure_median(std::uint64_t number, bool validates, cons
 }  // namespace
 
 int main(int count, char** arguments) {
-  std::uint64_t first = 1, networks = 30, one = 0;
-  bool validates = false;
+  std::uint64_t first = 1, networks = 30;
   int runs = 3;
   std::string precision = "float32";
   for (int i = 1; i + 1 < count; i += 2) {
@@ -271,31 +272,22 @@ int main(int count, char** arguments) {
     if (name == "--first") first = std::stoull(value);
     if (name == "--count") networks = std::stoull(value);
     if (name == "--runs") runs = std::max(1, std::stoi(value));
-    if (name == "--one") one = std::stoull(value);
-    if (name == "--validate") validates = value == "1";
     if (name == "--precision") precision = value;
-  }
-  if (one > 0) {
-    Drawn drawn = draw_network(one);
-    if (precision == "bfloat16") drawn.config.precision = ql::machine::Precision::kBfloat16;
-    const Figures figures = train_drawn(drawn, validates);
-    std::printf("%ld %ld\n", figures.said, figures.taken);
-    return 0;
   }
   int outside = 0;
   for (std::uint64_t number = first; number < first + networks; ++number) {
+    const Drawn drawn = draw_network(number);
     std::string line = fmt::format("{:>3}", number);
     for (const bool with : {false, true}) {
-      const std::optional<Figures> figures = measure_median(number, with, precision.c_str(), runs);
+      const std::optional<Figures> figures = measure_median(drawn, with, precision, runs);
       if (!figures) return 2;
-      const double error =
-          static_cast<double>(figures->said) / static_cast<double>(figures->taken) - 1;
+      const double error = figures->said / figures->taken - 1;
       outside += error < kLowest || error > kHighest ? 1 : 0;
-      line += fmt::format("{:>7.0f} {:>5.0f} {:>+6.1f} %",
-                          static_cast<double>(figures->said) / kMebibyte,
-                          static_cast<double>(figures->taken) / kMebibyte, 100 * error);
+      line +=
+          fmt::format("{:>7.0f} {:>5.0f} {:>+6.1f} %", figures->said, figures->taken, 100 * error);
     }
-    std::puts((line + "  " + name_of(draw_network(number))).c_str());
+    std::puts((line + "  " + name_of(drawn)).c_str());
+    std::fflush(stdout);
   }
   std::printf("%d of %d outside %+.0f to %+.0f %%\n", outside, static_cast<int>(2 * networks),
               100 * kLowest, 100 * kHighest);

@@ -28,7 +28,7 @@
 #include "shard/pack_writer.h"
 #include "train/estimate.h"
 #include "train/gradients.h"
-#include "train/trained_network.h"
+#include "train/training_step.h"
 
 namespace {
 
