@@ -29,6 +29,10 @@ inline at::Tensor moved_by_rounding(const at::Tensor& tensor) {
   return tensor * (1 + signs * std::numeric_limits<float>::epsilon());
 }
 
+inline double largest_difference(const at::Tensor& a, const at::Tensor& b) {
+  return (a.to(at::kDouble) - b.to(at::kDouble)).abs().max().item<double>();
+}
+
 inline double largest_error(const at::Tensor& found, const at::Tensor& exact) {
   return (found.to(at::kDouble) - exact).abs().max().item<double>();
 }

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "float32_error.h"
 #include "net/geometry.h"
 #include "net/network.h"
 #include "nn/model.h"
@@ -131,10 +132,6 @@ inline at::Tensor read_streams(const nn::Model& model, const net::Lengths& lengt
                                const at::Tensor& tokens, const at::Tensor& targets) {
   const at::NoGradGuard no_grad;
   return model.losses(read_states(model, lengths, tokens), targets);
-}
-
-inline double largest_difference(const at::Tensor& a, const at::Tensor& b) {
-  return (a.to(at::kDouble) - b.to(at::kDouble)).abs().max().item<double>();
 }
 
 }  // namespace ql::test

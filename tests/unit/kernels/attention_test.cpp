@@ -11,9 +11,7 @@
 
 #include "kernels/attention.h"
 #include "kernels/attention_problem.h"
-#include "nn/dropout.h"
 #include "unit/float32_error.h"
-#include "unit/nn_support.h"
 #include "unit/torch_doctest.h"
 
 namespace ql::kernels {
@@ -92,9 +90,8 @@ AttentionInput random_input(const Shape& shape, Kind kind) {
   }
   if (kind == Kind::kMasked || kind == Kind::kDilatedMasked) {
     input.probability_kept =
-        nn::dropout_kept({shape.batch, shape.heads, shape.segment, window}, 0.3, {true, 1, 2},
-                         {nn::DropoutSite::kAttentionProbability});
-    input.kept_factor = nn::dropout_factor(0.3);
+        at::rand({shape.batch, shape.heads, shape.segment, window}).ge(0.3).to(at::kByte);
+    input.kept_factor = 1 / 0.7;
   }
   return input;
 }

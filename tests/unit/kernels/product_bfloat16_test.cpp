@@ -12,7 +12,6 @@
 #include "kernels/row_kernels.h"
 #include "kernels/softmax.h"
 #include "machine/threads.h"
-#include "unit/nn_support.h"
 #include "unit/thread_count.h"
 #include "unit/torch_doctest.h"
 

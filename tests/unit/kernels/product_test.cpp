@@ -12,7 +12,7 @@
 #include "machine/device.h"
 #include "machine/onednn.h"
 #include "machine/threads.h"
-#include "unit/nn_support.h"
+#include "unit/float32_error.h"
 #include "unit/thread_count.h"
 #include "unit/torch_doctest.h"
 

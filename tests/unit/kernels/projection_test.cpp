@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "kernels/projection.h"
-#include "unit/nn_support.h"
+#include "unit/float32_error.h"
 #include "unit/thread_count.h"
 #include "unit/torch_doctest.h"
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "kernels/softmax.h"
-#include "unit/nn_support.h"
+#include "unit/float32_error.h"
 #include "unit/torch_doctest.h"
 
 namespace ql::kernels {

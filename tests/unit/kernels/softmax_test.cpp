@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "unit/float32_error.h"
-#include "unit/nn_support.h"
 #include "unit/torch_doctest.h"
 
 namespace ql::kernels {
