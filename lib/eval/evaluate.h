@@ -81,9 +81,9 @@ using TargetProgress = std::function<void(std::int64_t targets_done)>;
 // so on, with its segments as a batch and memories carried from chunk to chunk. Every state is
 // computed once.
 //
-// Step by step: the stream is cut into `batch` columns that are read in parallel (eval/stream_columns.h).
-// Each column first reads, and does not score, as many tokens before its start as the network's
-// exact context length reaches back, on segment boundaries of the stream.
+// Step by step: the stream is cut into `batch` columns that are read in parallel
+// (eval/stream_columns.h). Each column first reads, and does not score, as many tokens before its
+// start as the network's exact context length reaches back, on segment boundaries of the stream.
 //
 // Both give the losses of reading the complete stream with batch 1, except for the order of
 // floating-point sums.
