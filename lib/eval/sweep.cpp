@@ -82,32 +82,28 @@ std::size_t rows_of(const SweepOptions& options, const std::vector<Checkpoint>& 
   return subjects * options.data.size();
 }
 
-// Runs one evaluation with a progress display and the loss file.
+// Returns the result of run(options) for a row, with a progress display and the loss file. The
+// options lack only what depends on the model.
 template <typename Run>
 Evaluation observe(const std::string& title, const DataSet& data, const SweepOptions& options,
                    const Run& run) {
   const std::int64_t targets = data.source.tokens - 1;
+  EvaluationOptions of_row = options;
+  of_row.unknown = data.vocabulary.unk;
+  of_row.sink = nullptr;
   std::optional<LossFile> losses;
-  LossSink sink;
   if (options.loss_file) {
     losses.emplace(*options.loss_file, targets);
-    sink = [&losses](std::int64_t position, const double* values, std::int64_t count) {
+    of_row.sink = [&losses](std::int64_t position, const double* values, std::int64_t count) {
       losses->put(position, values, count);
     };
   }
   Progress progress(title, "tokens", targets);
-  const Evaluation result = run(sink, [&progress](std::int64_t done) { progress.update(done); });
+  of_row.progress = [&progress](std::int64_t done) { progress.update(done); };
+  const Evaluation result = run(of_row);
   if (losses) losses->commit();
   progress.finish("perplexity " + human_perplexity(result.perplexity()));
   return result;
-}
-
-Evaluation evaluate_unigram(const Unigram& unigram, const DataSet& data,
-                            const SweepOptions& options) {
-  return observe(fmt::format("unigram, {}", data.name), data, options,
-                 [&](const LossSink& sink, const TargetProgress& progress) {
-                   return unigram.evaluate(data.source, sink, progress, data.vocabulary.unk);
-                 });
 }
 
 // Holds the attention map for --attention, and its file.
@@ -134,12 +130,8 @@ Evaluation evaluate_network(const nn::Model& model, const std::string& name,
   if (options.attention_file) shown.emplace(*options.attention_file, model.network(), lengths);
   Evaluation result =
       observe(fmt::format("{}, {}, {}/{}", name, data.name, lengths.segment, lengths.memory), data,
-              options, [&](const LossSink& sink, const TargetProgress& progress) {
-                EvaluationOptions of_row = options;
+              options, [&](EvaluationOptions of_row) {
                 of_row.lengths = lengths;
-                of_row.unknown = data.vocabulary.unk;
-                of_row.sink = sink;
-                of_row.progress = progress;
                 of_row.attention_map = shown ? &shown->map : nullptr;
                 return evaluate(model, data.source, of_row);
               });
@@ -214,7 +206,9 @@ void run_unigram(const DataSet& training, const std::vector<DataSet>& data,
   const EvaluatedModel model{*options.unigram, std::nullopt, {}, training.vocabulary.size};
   AllData all;
   for (const DataSet& set : data) {
-    const Evaluation result = evaluate_unigram(unigram, set, options);
+    const Evaluation result = observe(
+        fmt::format("unigram, {}", set.name), set, options,
+        [&](const EvaluationOptions& of_row) { return unigram.evaluate(set.source, of_row); });
     row(report_row(model, set, result));
     all.add(set, result);
   }

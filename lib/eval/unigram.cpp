@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "base/process.h"
+#include "eval/losses.h"
 
 namespace ql::eval {
 
@@ -53,9 +54,7 @@ Unigram::Unigram(const TokenSource& source, std::int64_t vocab_size,
   }
 }
 
-Evaluation Unigram::evaluate(const TokenSource& source, const LossSink& sink,
-                             const TargetProgress& progress,
-                             std::optional<shard::TokenId> unknown) const {
+Evaluation Unigram::evaluate(const TokenSource& source, const EvaluationOptions& options) const {
   check_length(source);
   const auto start = std::chrono::steady_clock::now();
   Evaluation result;
@@ -64,15 +63,10 @@ Evaluation Unigram::evaluate(const TokenSource& source, const LossSink& sink,
   for_each_piece(source, 1, static_cast<std::int64_t>(losses_.size()),
                  [&](std::int64_t begin, const auto& ids) {
                    losses.clear();
-                   for (const std::int64_t id : ids) {
-                     losses.push_back(loss(id));
-                     result.add(losses.back());
-                     if (!unknown || id != static_cast<std::int64_t>(*unknown)) {
-                       result.known.add(losses.back());
-                     }
-                   }
-                   if (sink) sink(begin, losses.data(), static_cast<std::int64_t>(losses.size()));
-                   if (progress) progress(result.targets);
+                   for (const std::int64_t id : ids) losses.push_back(loss(id));
+                   const auto count = static_cast<std::int64_t>(ids.size());
+                   add_losses({begin, ids.data(), losses.data(), count}, options, result);
+                   if (options.progress) options.progress(result.targets);
                  });
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return result;

@@ -2,13 +2,10 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
-#include <optional>
 #include <vector>
 
 #include "eval/data_set.h"
 #include "eval/evaluate.h"
-#include "shard/manifest.h"
 
 namespace ql::eval {
 
@@ -29,11 +26,9 @@ class Unigram {
   // Returns -ln p(id) in nats.
   double loss(std::int64_t id) const { return losses_[static_cast<std::size_t>(id)]; }
 
-  // Scores the same targets as evaluate() of a network: all tokens except the first. `unknown` is
-  // the vocabulary's <unk>.
-  Evaluation evaluate(const TokenSource& source, const LossSink& sink = {},
-                      const TargetProgress& progress = {},
-                      std::optional<shard::TokenId> unknown = {}) const;
+  // Scores the same targets as evaluate() of a network: all tokens except the first. It uses only
+  // the options `unknown`, `sink`, `progress` and `first_target`.
+  Evaluation evaluate(const TokenSource& source, const EvaluationOptions& options = {}) const;
 
  private:
   std::vector<double> losses_;  // of every id

@@ -49,12 +49,13 @@ TEST_CASE("Unigram: every token except the first is scored") {
   }
   std::vector<double> losses(test.size());
   std::int64_t next = 1;
-  const Evaluation result = unigram.evaluate(
-      source_from(test), [&](std::int64_t position, const double* values, std::int64_t count) {
-        CHECK(position == next);
-        next += count;
-        std::copy_n(values, count, losses.begin() + position);
-      });
+  EvaluationOptions options;
+  options.sink = [&](std::int64_t position, const double* values, std::int64_t count) {
+    CHECK(position == next);
+    next += count;
+    std::copy_n(values, count, losses.begin() + position);
+  };
+  const Evaluation result = unigram.evaluate(source_from(test), options);
   CHECK(next == 70'001);
   CHECK(result.targets == 70'000);
   CHECK(result.nll == doctest::Approx(nll));
@@ -65,7 +66,9 @@ TEST_CASE("Unigram: every token except the first is scored") {
 
 TEST_CASE("Unigram: known figures leave <unk> out") {
   const Unigram unigram(source_from({2, 2, 0, 2}), 4);
-  const Evaluation result = unigram.evaluate(source_from({0, 2, 3, 0, 3}), {}, {}, 3);
+  EvaluationOptions options;
+  options.unknown = 3;
+  const Evaluation result = unigram.evaluate(source_from({0, 2, 3, 0, 3}), options);
   CHECK(result.targets == 4);
   CHECK(result.known.targets == 2);
   CHECK(result.known.nll == doctest::Approx(-std::log(4.0 / 8) - std::log(2.0 / 8)));
