@@ -200,8 +200,9 @@ Evaluation evaluate_shared(const nn::ModelAtLengths& model, const TokenSource& s
       }
     };
     if (options.sink) {
-      alone.sink = [&](std::int64_t position, const double* losses, std::int64_t count) {
-        options.sink(begin + position, losses, count);
+      alone.sink = [&](ScoredTargets targets) {
+        targets.position += begin;
+        options.sink(targets);
       };
     }
     try {

@@ -46,12 +46,6 @@ struct Evaluation : LossSums {
   void add(const Evaluation& other);
 };
 
-// A LossSink is called for scored targets with the position of the first target token in the stream
-// and the losses in nats of `count` targets, beginning with that one. Every target is handed over
-// once. Calls for one column come in order; columns interleave.
-using LossSink =
-    std::function<void(std::int64_t position, const double* losses, std::int64_t count)>;
-
 struct LikelyToken {
   std::int64_t id = 0;
   double log_probability = 0;  // natural logarithm
@@ -59,7 +53,7 @@ struct LikelyToken {
 
 // Holds scored targets at consecutive positions of the stream.
 struct ScoredTargets {
-  std::int64_t position = 0;  // of the first target
+  std::int64_t position = 0;  // of the first target token in the stream
   const std::int64_t* ids = nullptr;
   const double* losses = nullptr;  // in nats
   std::int64_t count = 0;          // of ids and losses
@@ -71,7 +65,7 @@ struct ScoredTargets {
   // Drops the first `skipped` targets.
   void skip(std::int64_t skipped);
 };
-// A TargetSink is called like a LossSink.
+// A TargetSink gets every target once. Calls for one column come in order; columns interleave.
 using TargetSink = std::function<void(const ScoredTargets& targets)>;
 using TargetProgress = std::function<void(std::int64_t targets_done)>;
 
@@ -128,14 +122,13 @@ struct EvaluationOptions {
   std::optional<Unit> alone = {};
   Begin begin = {};
   std::optional<shard::TokenId> unknown;  // the vocabulary's <unk>
-  LossSink sink;
+  TargetSink sink;                        // if given, gets the scored targets
   TargetProgress progress;
   // If given, gets the attention of the scored targets' queries in every layer while the stream is
   // read layer by layer.
   nn::AttentionMap* attention_map = nullptr;
-  // If given, also gets the targets themselves, and the `top` likeliest tokens at each, while the
-  // stream is read layer by layer.
-  TargetSink target_sink = {};
+  // While the stream is read layer by layer, the sink also gets this many of the likeliest tokens
+  // at each target.
   std::int64_t top = 0;
   // Targets before this position are read but not scored.
   std::int64_t first_target = 0;

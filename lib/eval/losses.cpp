@@ -116,9 +116,7 @@ void add_losses(ScoredTargets targets, const EvaluationOptions& options, Evaluat
       result.known.add(targets.losses[i]);
     }
   }
-  if (targets.count == 0) return;
-  if (options.sink) options.sink(targets.position, targets.losses, targets.count);
-  if (options.target_sink) options.target_sink(targets);
+  if (options.sink && targets.count > 0) options.sink(targets);
 }
 
 namespace {

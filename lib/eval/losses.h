@@ -36,7 +36,7 @@ void add_losses_with_likeliest(const nn::Model& model, const at::Tensor& states,
                                const ScoredTargets& targets, const EvaluationOptions& options,
                                Evaluation& result);
 
-// Adds the losses of targets and hands them to the sinks, without those before
+// Adds the losses of targets and hands them to the sink, without those before
 // options.first_target.
 void add_losses(ScoredTargets targets, const EvaluationOptions& options, Evaluation& result);
 
@@ -48,7 +48,7 @@ class LossFile {
   // `path` "-" is standard output. Either is opened here, so that a path that cannot be written
   // fails before the work is done. `targets` are the stream's tokens without the first.
   LossFile(const std::string& path, std::int64_t targets);
-  // Works as a LossSink: `position` counts the stream's tokens, so the first target has number 1.
+  // `position` counts the stream's tokens, so the first target has number 1.
   void put(std::int64_t position, const double* losses, std::int64_t count);
   // Writes everything; the file appears complete or not at all.
   void commit();

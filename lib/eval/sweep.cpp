@@ -94,8 +94,8 @@ Evaluation observe(const std::string& title, const DataSet& data, const SweepOpt
   std::optional<LossFile> losses;
   if (options.loss_file) {
     losses.emplace(*options.loss_file, targets);
-    of_row.sink = [&losses](std::int64_t position, const double* values, std::int64_t count) {
-      losses->put(position, values, count);
+    of_row.sink = [&losses](const ScoredTargets& scored) {
+      losses->put(scored.position, scored.losses, scored.count);
     };
   }
   Progress progress(title, "tokens", targets);

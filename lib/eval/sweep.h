@@ -14,7 +14,7 @@
 
 namespace ql::eval {
 
-// The lengths, sinks and progress of EvaluationOptions are those of each row.
+// The lengths, sink and progress of EvaluationOptions are those of each row.
 struct SweepOptions : EvaluationOptions {
   std::vector<std::string>
       checkpoints;  // folders with model.json and model.safetensors, or that model.json

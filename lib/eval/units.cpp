@@ -176,14 +176,10 @@ class UnitScoring : public shard::TokenSink {
     ends_.emplace(ends(unit_));
     EvaluationOptions of_scorer = options;
     of_scorer.unknown = data.vocabulary.unk;
-    of_scorer.sink = [this](std::int64_t position, const double* losses, std::int64_t count) {
-      sums_.put_losses(position, losses, count);
+    of_scorer.sink = [this, sink = options.token_sink](const ScoredTargets& targets) {
+      sums_.put_losses(targets.position, targets.losses, targets.count);
+      if (unit_ == Unit::kToken) sink(targets, texts_);
     };
-    if (unit_ == Unit::kToken) {
-      of_scorer.target_sink = [this, sink = options.token_sink](const ScoredTargets& targets) {
-        sink(targets, texts_);
-      };
-    }
     if (!options.alone) {
       scorer_.emplace(model_, name_, of_scorer);
       return;

@@ -62,10 +62,10 @@ class UnitSums {
 // Scores one stream of any length and reports every line, document or word as soon as it is known.
 // This serves to filter text in a pipe.
 
-// Called like a LossSink, with the texts of the ids.
+// Called like a TargetSink, with the texts of the ids.
 using TokenSink = std::function<void(const ScoredTargets& targets, const TokenTexts& texts)>;
 
-// The sinks of EvaluationOptions are not called, `unknown` is that of the data, and `top`, at most
+// The sink of EvaluationOptions is not called, `unknown` is that of the data, and `top`, at most
 // the size of the vocabulary, is only for Unit::kToken.
 struct UnitOptions : EvaluationOptions {
   Unit unit = Unit::kLine;

@@ -24,9 +24,9 @@ int main(int count, char** words) {
     ql::eval::EvaluationOptions options;
     options.lengths = file.network.lengths;
     options.unknown = data.vocabulary.unk;
-    options.sink = [](std::int64_t position, const double* losses, std::int64_t targets) {
-      for (std::int64_t i = 0; i < targets; ++i) {
-        std::printf("%" PRId64 "\t%.6f\n", position + i, losses[i]);
+    options.sink = [](const ql::eval::ScoredTargets& targets) {
+      for (std::int64_t i = 0; i < targets.count; ++i) {
+        std::printf("%" PRId64 "\t%.6f\n", targets.position + i, targets.losses[i]);
       }
     };
     const ql::eval::Evaluation result = ql::eval::evaluate(model, data.source, options);

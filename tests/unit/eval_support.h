@@ -212,11 +212,11 @@ struct Scored {
   explicit Scored(const nn::Model& model, bool in_order = true) {
     options.lengths = model.network().lengths;
     options.unknown = kUnknownId;
-    options.sink = [this, in_order](std::int64_t position, const double* values,
-                                    std::int64_t count) {
-      for (std::int64_t i = 0; i < count; ++i) {
-        if (in_order) CHECK((losses.empty() || losses.rbegin()->first < position + i));
-        CHECK(losses.emplace(position + i, values[i]).second);
+    options.sink = [this, in_order](const ScoredTargets& targets) {
+      for (std::int64_t i = 0; i < targets.count; ++i) {
+        const std::int64_t position = targets.position + i;
+        if (in_order) CHECK((losses.empty() || losses.rbegin()->first < position));
+        CHECK(losses.emplace(position, targets.losses[i]).second);
       }
     };
   }

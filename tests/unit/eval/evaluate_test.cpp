@@ -288,9 +288,9 @@ TEST_CASE("evaluate: several processes evaluate as one does") {
       EvaluationOptions options = together.options;
       options.group = &group;
       options.progress = [&](std::int64_t targets) { shown[own] = targets; };
-      options.sink = [&](std::int64_t position, const double* losses, std::int64_t count) {
+      options.sink = [&](const ScoredTargets& targets) {
         const std::lock_guard<std::mutex> lock(mutex);
-        together.options.sink(position, losses, count);
+        together.options.sink(targets);
       };
       found[own] = evaluate(model, source_from(ids), options);
     });

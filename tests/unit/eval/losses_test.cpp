@@ -80,7 +80,7 @@ TEST_CASE(
   bool same = true;
   EvaluationOptions options;
   options.top = kTop;
-  options.target_sink = [&](const ScoredTargets& targets) {
+  options.sink = [&](const ScoredTargets& targets) {
     CHECK(targets.count <= rows);
     for (std::int64_t i = 0; i < targets.count * kTop; ++i, ++next) {
       same = same && targets.likeliest[i].id == all[next].id &&

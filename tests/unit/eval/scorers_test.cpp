@@ -36,7 +36,7 @@ Read read(const nn::Model& model, const Ids& ids, std::int64_t batch, std::int64
   options.lengths = model.network().lengths;
   options.batch = batch;
   options.top = top;
-  options.target_sink = [&](const ScoredTargets& targets) {
+  options.sink = [&](const ScoredTargets& targets) {
     std::copy_n(targets.losses, targets.count, result.losses.begin() + targets.position);
     for (std::int64_t i = 0; i < targets.count * top; ++i) {
       result.likeliest.push_back(targets.likeliest[i].log_probability);

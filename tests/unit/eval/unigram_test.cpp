@@ -50,10 +50,10 @@ TEST_CASE("Unigram: every token except the first is scored") {
   std::vector<double> losses(test.size());
   std::int64_t next = 1;
   EvaluationOptions options;
-  options.sink = [&](std::int64_t position, const double* values, std::int64_t count) {
-    CHECK(position == next);
-    next += count;
-    std::copy_n(values, count, losses.begin() + position);
+  options.sink = [&](const ScoredTargets& targets) {
+    CHECK(targets.position == next);
+    next += targets.count;
+    std::copy_n(targets.losses, targets.count, losses.begin() + targets.position);
   };
   const Evaluation result = unigram.evaluate(source_from(test), options);
   CHECK(next == 70'001);

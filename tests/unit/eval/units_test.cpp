@@ -154,8 +154,8 @@ TEST_CASE("score_units: the loss of a unit is the sum of its tokens' losses" *
   std::vector<double> losses(ids.size(), 0);
   EvaluationOptions options;
   options.lengths = model.network().lengths;
-  options.sink = [&](std::int64_t position, const double* values, std::int64_t count) {
-    std::copy_n(values, count, losses.begin() + position);
+  options.sink = [&](const ScoredTargets& targets) {
+    std::copy_n(targets.losses, targets.count, losses.begin() + targets.position);
   };
   evaluate(model, source_of(reader), options);
 

@@ -137,8 +137,8 @@ TEST_CASE("Generator: sliding windows give the probabilities of an evaluation wi
           eval::EvaluationOptions evaluation;
           evaluation.lengths = network.lengths;
           evaluation.stride = stride;
-          evaluation.sink = [&](std::int64_t, const double* values, std::int64_t count) {
-            losses.insert(losses.end(), values, values + count);
+          evaluation.sink = [&](const eval::ScoredTargets& targets) {
+            losses.insert(losses.end(), targets.losses, targets.losses + targets.count);
           };
           eval::evaluate(model, eval::source_from(all), evaluation);
           REQUIRE(losses.size() == all.size());
