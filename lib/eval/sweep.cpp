@@ -139,33 +139,36 @@ Evaluation evaluate_network(const nn::Model& model, const std::string& name,
   return result;
 }
 
-// Adds up the data sets of a call, and reports the sum as a row of a data set with the name
+// Reports a row of every model on every data set, with the result of evaluate(model, data). If
+// there are several data sets, each model's sum follows as a row of a data set with the name
 // "(all)".
-class AllData {
- public:
-  void add(const DataSet& data, const Evaluation& result) {
-    if (sets_ == 0) {
-      data_ = {"(all)", data.vocabulary, data.counts, {"(all)", 0, {}, {}}};
-      sum_ = result;
+template <typename Evaluate>
+void report_all(const std::vector<EvaluatedModel>& models, const std::vector<DataSet>& data,
+                const std::function<void(const Json&)>& row, const Evaluate& evaluate) {
+  DataSet all;
+  std::vector<Evaluation> sums(models.size());
+  for (const DataSet& set : data) {
+    const bool first = &set == &data.front();
+    if (first) {
+      all = {"(all)", set.vocabulary, set.counts, {"(all)", 0, {}, {}}};
     } else {
-      sum_.add(result);
-      data_.counts =
-          data_.counts && data.counts ? std::optional(*data_.counts + *data.counts) : std::nullopt;
+      all.counts =
+          all.counts && set.counts ? std::optional(*all.counts + *set.counts) : std::nullopt;
     }
-    data_.source.tokens += data.source.tokens;
-    ++sets_;
+    all.source.tokens += set.source.tokens;
+    for (std::size_t i = 0; i < models.size(); ++i) {
+      const Evaluation result = evaluate(models[i], set);
+      row(report_row(models[i], set, result));
+      if (first) {
+        sums[i] = result;
+      } else {
+        sums[i].add(result);
+      }
+    }
   }
-  // Calls row(data, evaluation) if there are several data sets.
-  template <typename Row>
-  void report(const Row& row) const {
-    if (sets_ > 1) row(data_, sum_);
-  }
-
- private:
-  std::size_t sets_ = 0;
-  DataSet data_;
-  Evaluation sum_;
-};
+  if (data.size() < 2) return;
+  for (std::size_t i = 0; i < models.size(); ++i) row(report_row(models[i], all, sums[i]));
+}
 
 void run_checkpoint(const Checkpoint& checkpoint, const std::vector<DataSet>& data,
                     const SweepOptions& options, const std::function<void(const Json&)>& row) {
@@ -175,26 +178,14 @@ void run_checkpoint(const Checkpoint& checkpoint, const std::vector<DataSet>& da
     options.group->require_same({{"-m", "weights with hash " + weights::hash_of(model)}}, kSameJob);
   }
   const nn::ModelPrecision precision(model, options.precision);
-  const auto report = [&](const net::Lengths& lengths, const DataSet& set,
-                          const Evaluation& result) {
-    row(report_row(
-        {checkpoint.name, model.network(), lengths, model.parameter_count(), options.precision},
-        set, result));
-  };
-  std::vector<AllData> all(checkpoint.lengths.size());
-  for (const DataSet& set : data) {
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      const net::Lengths& lengths = checkpoint.lengths[i];
-      const Evaluation result = evaluate_network(model, checkpoint.name, lengths, set, options);
-      report(lengths, set, result);
-      all[i].add(set, result);
-    }
+  std::vector<EvaluatedModel> models;
+  for (const net::Lengths& lengths : checkpoint.lengths) {
+    models.push_back(
+        {checkpoint.name, model.network(), lengths, model.parameter_count(), options.precision});
   }
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    all[i].report([&](const DataSet& sets, const Evaluation& sum) {
-      report(checkpoint.lengths[i], sets, sum);
-    });
-  }
+  report_all(models, data, row, [&](const EvaluatedModel& evaluated, const DataSet& set) {
+    return evaluate_network(model, evaluated.name, evaluated.lengths, set, options);
+  });
 }
 
 void run_unigram(const DataSet& training, const std::vector<DataSet>& data,
@@ -203,17 +194,13 @@ void run_unigram(const DataSet& training, const std::vector<DataSet>& data,
   const Unigram unigram(training.source, training.vocabulary.size,
                         [&progress](std::int64_t done) { progress.update(done); });
   progress.finish();
-  const EvaluatedModel model{*options.unigram, std::nullopt, {}, training.vocabulary.size};
-  AllData all;
-  for (const DataSet& set : data) {
-    const Evaluation result = observe(
-        fmt::format("unigram, {}", set.name), set, options,
-        [&](const EvaluationOptions& of_row) { return unigram.evaluate(set.source, of_row); });
-    row(report_row(model, set, result));
-    all.add(set, result);
-  }
-  all.report(
-      [&](const DataSet& sets, const Evaluation& sum) { row(report_row(model, sets, sum)); });
+  report_all({{*options.unigram, std::nullopt, {}, training.vocabulary.size}}, data, row,
+             [&](const EvaluatedModel&, const DataSet& set) {
+               return observe(fmt::format("unigram, {}", set.name), set, options,
+                              [&](const EvaluationOptions& of_row) {
+                                return unigram.evaluate(set.source, of_row);
+                              });
+             });
 }
 
 // Throws Error if processes of several hosts differ in anything that one evaluation depends on.
