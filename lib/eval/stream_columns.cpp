@@ -81,6 +81,16 @@ struct LayerSize {
   double d_model = 0, d_heads = 0, d_inner = 0;
 };
 
+// Returns the number of groups that the columns are divided into. On the CPU a group is a piece of
+// work.
+std::int64_t groups_of_columns(const net::Geometry& geometry, std::int64_t columns) {
+  // With fewer tokens in a group, a product's packing costs as much as its operations. With two
+  // columns, two groups give two threads work.
+  constexpr std::int64_t kFewestTokens = 128, kFewestGroups = 2;
+  return std::min(columns,
+                  std::max(kFewestGroups, columns * geometry.lengths.segment / kFewestTokens));
+}
+
 }  // namespace
 
 double bytes_per_segment(const net::Network& network, const net::Geometry& geometry) {
@@ -136,14 +146,6 @@ std::int64_t chunk_bytes(const net::Network& network, const net::Geometry& geome
                                            static_cast<double>(segments * segment));
   return static_cast<std::int64_t>(
       kFloat * (static_cast<double>(segments) * numbers + states_of_pieces * of_pieces));
-}
-
-std::int64_t groups_of_columns(const net::Geometry& geometry, std::int64_t columns) {
-  // With fewer tokens in a group, a product's packing costs as much as its operations. With two
-  // columns, two groups give two threads work.
-  constexpr std::int64_t kFewestTokens = 128, kFewestGroups = 2;
-  return std::min(columns,
-                  std::max(kFewestGroups, columns * geometry.lengths.segment / kFewestTokens));
 }
 
 std::int64_t columns_bytes(const net::Network& network, const net::Geometry& geometry,
@@ -335,8 +337,8 @@ class Unscored {
   void score(const nn::Model& model, const EvaluationOptions& options, Evaluation& result) {
     if (rows_ == 0) return;
     const at::Tensor states = at::cat(states_), targets = at::cat(targets_);
-    // Up to this many rows, all threads work on one block; more rows are divided into such blocks,
-    // one thread on each.
+    // All threads share a block of up to this many rows (kernels/softmax.h), so the blocks are
+    // computed one after the other.
     std::vector<at::Tensor> blocks;
     for (std::int64_t first = 0; first < rows_; first += kernels::kFewSoftmaxRows) {
       const std::int64_t count = std::min(kernels::kFewSoftmaxRows, rows_ - first);

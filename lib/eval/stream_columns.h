@@ -40,10 +40,6 @@ std::int64_t columns_that_fit(const net::Network& network, const net::Geometry& 
                               std::int64_t columns, int threads, std::int64_t cursor_bytes,
                               std::int64_t available);
 
-// Returns the number of groups that the columns are divided into. On the CPU a group is a piece of
-// work.
-std::int64_t groups_of_columns(const net::Geometry& geometry, std::int64_t columns);
-
 // Cuts a stream into columns that are read in parallel, and evaluates them.
 
 // Cuts a stream into columns that are read in parallel, so that every column sees exactly what a
