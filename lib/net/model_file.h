@@ -15,9 +15,6 @@
 
 namespace ql::net {
 
-// Adds the conflicts that Network::check() would throw.
-void find_conflicts(const Network& network, const std::string& where, Conflicts& conflicts);
-
 // Does the same as network_from_json(), but adds the conflicts of the network and of its lengths of
 // training to `conflicts`.
 Network network_from_json(const JsonObject& json, Conflicts& conflicts);

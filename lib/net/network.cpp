@@ -4,9 +4,6 @@
 
 #include <numeric>
 
-#include "base/error.h"
-#include "net/model_file.h"
-
 namespace ql::net {
 
 namespace {

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/error.h"
 #include "base/json.h"
 #include "base/strings.h"
 
@@ -264,6 +265,9 @@ constexpr auto keys_of(const Network&) {
     row("scale_widths", network.scale_widths, {1, kMaxWidth});
   };
 }
+
+// Adds the conflicts that Network::check() would throw.
+void find_conflicts(const Network& network, const std::string& where, Conflicts& conflicts);
 
 // Returns qlctx's name: "ql", "xl", "compressive", "multiscale" or "vanilla".
 std::string to_short_text(Architecture architecture);
