@@ -221,10 +221,8 @@ void DeviceStep::update() {
   sound_.logical_and_(fails.logical_not());
 
   loss_scale_.update(finite_norm);
-  if (group_ == nullptr) {
-    gradient_
-        .reset();  // frees memory for the next step; sum() of a replayed step needs it in place
-  }
+  // This frees memory for the next step. With a group, sum() of a replayed step needs it in place.
+  if (group_ == nullptr) gradient_.reset();
 }
 
 StepReport DeviceStep::take_report() {
@@ -278,9 +276,8 @@ DeviceTrainer::~DeviceTrainer() = default;
 StepResult DeviceTrainer::step(Streams& streams, std::int64_t step, double learning_rate) {
   if (group_ != nullptr) group_->await_device();
 #ifdef QL_CUDA
-  if (cuda_) {
-    cuda_->wait_for_upload();  // waits because `host_` is about to be written
-  }
+  // `host_` is about to be written.
+  if (cuda_) cuda_->wait_for_upload();
 #endif
   auto* ids = host_.ids.data_ptr<std::int64_t>();
   if (model_.network().reset_memory_at_documents) {

@@ -104,9 +104,8 @@ class DeviceStep {
              bool scales_loss);
 
   StepInput& input() { return input_; }
-  const machine::RowRange& rows() const {
-    return rows_;
-  }  // the rows of the batch that the step computes
+  // Returns the rows of the batch that the step computes.
+  const machine::RowRange& rows() const { return rows_; }
   std::int64_t scales() const;
   void forget();  // sets the memory to zeros
   // A step is these three calls, in this order. This one runs forward and backward and replaces the

@@ -266,9 +266,8 @@ MemoryEstimate estimate_memory(const net::Network& network, std::int64_t paramet
   estimate.process = resident_bytes() + kLibraries;
   estimate.data = config.batch * data.frame_bytes;
   estimate.parameters = 3 * weights;
-  if (config.precision == machine::Precision::kBfloat16) {
-    estimate.parameters += weights / 2;  // the operands that were rounded from them
-  }
+  // The operands are rounded copies of the weights.
+  if (config.precision == machine::Precision::kBfloat16) estimate.parameters += weights / 2;
   // Each pass after the first one has its own gradients, until they are added to its micro-batch's.
   const std::int64_t own = slices.front().size() > 1 ? running : 0;
   estimate.gradients = (count + own) * weights;

@@ -100,9 +100,8 @@ void Streams::read(std::int64_t step, std::int64_t* out) {
 
 std::vector<std::int64_t> Streams::document_ages(std::int64_t step,
                                                  const machine::RowRange& rows) const {
-  if (ahead_.valid()) {
-    ahead_.wait();  // the reader serves one thread
-  }
+  // The reader serves one thread.
+  if (ahead_.valid()) ahead_.wait();
   std::vector<std::int64_t> document_offsets;
   for (std::int64_t b = 0; b < rows.count; ++b) {
     document_offsets.push_back(shard::document_age(

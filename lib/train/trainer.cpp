@@ -206,9 +206,8 @@ eval::Evaluation TrainingRun::evaluate(const net::Lengths& lengths) {
   options.lengths = lengths;
   options.group = task_.group;
   options.progress = [&](std::int64_t targets) {
-    if (task_.group == nullptr) {
-      check_for_stop();  // several processes have to reach its end together
-    }
+    // Several processes have to reach its end together.
+    if (task_.group == nullptr) check_for_stop();
     line_.show(progress(), [&] {
       return Progress::Words{fmt::format("step {}", with_thousands(state_.step)), "validation",
                              fmt::format("{} targets", with_thousands(targets))};
@@ -293,10 +292,8 @@ void TrainingRun::save(const std::filesystem::path& folder) {
   } else {
     finite_memory(*trained_, state_.step);  // all processes have to take part in gathering the rows
   }
-  if (task_.group != nullptr) {
-    task_.group->from_first(
-        std::int64_t{0});  // no process relies on it, or ends, before it is complete
-  }
+  // No process relies on it, or ends, before it is complete.
+  if (task_.group != nullptr) task_.group->from_first(std::int64_t{0});
   newest_ = folder;
   if (last) last_at_ = elapsed_;
   if (last && is_first()) {
@@ -357,9 +354,8 @@ Json record_of(const Divergence& found, const TrainingState& state, OnDivergence
 }  // namespace
 
 void TrainingRun::run() {
-  if (task_.config.divergence == OnDivergence::kRollback && newest_.empty()) {
-    save(folder_.last());  // a rollback needs a checkpoint
-  }
+  // A rollback needs a checkpoint.
+  if (task_.config.divergence == OnDivergence::kRollback && newest_.empty()) save(folder_.last());
   for (;;) {
     try {
       run_steps();
@@ -384,9 +380,8 @@ bool TrainingRun::recover(const Divergence& found) {
                 state_.divergences.recent.size(), state_.divergences.count);
     action = OnDivergence::kStop;
   }
-  if (action == OnDivergence::kSkip && !in_step) {
-    action = OnDivergence::kStop;  // there is no step to skip: the weights are broken
-  }
+  // Without a step there is nothing to skip: the weights are broken.
+  if (action == OnDivergence::kSkip && !in_step) action = OnDivergence::kStop;
   const Json record = record_of(found, state_, action, watch_.total());
   // A broken weight is found after the step that broke it has finished.
   const std::int64_t next_cursor = in_step ? state_.cursor + 1 : state_.cursor;
@@ -419,8 +414,8 @@ void TrainingRun::roll_back(std::int64_t cursor) {
 void TrainingRun::leave_out_until(std::int64_t cursor) {
   const std::int64_t left_out = (cursor - state_.cursor) * streams_.segment();
   const std::int64_t epoch = streams_.epoch(state_.step);
-  const bool epoch_begins =
-      streams_.starts_epoch(state_.step);  // the memory belongs to the previous one
+  // At the beginning of an epoch the memory belongs to the previous one.
+  const bool epoch_begins = streams_.starts_epoch(state_.step);
   state_.cursor = cursor;
   streams_.set_cursor(state_.step, cursor);
   unsaved_ = true;

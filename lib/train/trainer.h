@@ -37,8 +37,8 @@ struct TrainingTask {
   std::int64_t stop_at = 0;  // stop with a checkpoint after this step; 0: at the schedule's end
   Json provenance;
   ComputeDevice compute;
-  machine::ProcessGroup* group =
-      nullptr;          // of the processes that train together; must outlive train()
+  // It has the processes that train together, and must outlive train().
+  machine::ProcessGroup* group = nullptr;
   std::string machine;  // threads and BLAS; reported before the other first lines
 };
 

@@ -193,9 +193,8 @@ void warn_of_memory(const net::Network& network, std::int64_t parameters, Traini
 
 TrainingTask with_own_slices(TrainingTask task, const fs::path& checkpoint,
                              const EstimatedData& data) {
-  if (!task.compute.device.is_cpu()) {
-    return task;  // all rows at once
-  }
+  // A GPU computes all rows at once.
+  if (!task.compute.device.is_cpu()) return task;
   TrainingConfig config = own_config(task);
   if (!checkpoint.empty()) {
     const net::ModelFile file = net::read_model_file(checkpoint);
