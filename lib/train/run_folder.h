@@ -10,11 +10,6 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "net/network.h"
-#include "train/config.h"
-#include "train/estimate.h"
-#include "train/state.h"
-#include "train/streams.h"
 
 namespace ql::train {
 
@@ -84,7 +79,7 @@ std::filesystem::path set_last_aside(const std::filesystem::path& run);
 // which an earlier attempt of this training wrote, are not touched. Throws SystemError.
 void retain(const std::filesystem::path& run, std::int64_t step, const Retention& retention);
 
-// The reports of a training: RUN/log.jsonl, its first lines and the progress line.
+// The reports of a training: RUN/log.jsonl and the progress line.
 
 // Writes RUN/log.jsonl, one JSON object a line and only complete lines. Also writes a TensorBoard
 // event file with the same course of the training.
@@ -110,8 +105,6 @@ class RunLog {
   std::optional<AppendFile> lines_, events_;
 };
 
-// Makes the texts of a training: its first lines and the progress line. Nothing is printed here.
-
 // Has the figures of the progress line and of a "train" record of the log.
 struct Figures {
   std::int64_t step = 0;     // finished steps
@@ -122,24 +115,9 @@ struct Figures {
   double seconds_left = 0;  // until the schedule's end; negative: not known yet
 };
 
-// Returns "14h20m left", "1,020 tokens/s", "loss 4.812", "perplexity 123.0", "step 1,200 of
-// 60,000", "learning rate 2.4e-04", "gradient 0.35". The most important ones come first, because a
-// narrow terminal cuts off the end.
+// Makes the words of the progress line. Returns "14h20m left", "1,020 tokens/s", "loss 4.812",
+// "perplexity 123.0", "step 1,200 of 60,000", "learning rate 2.4e-04", "gradient 0.35". The most
+// important ones come first, because a narrow terminal cuts off the end.
 std::vector<std::string> figures_words(const Figures& figures, std::int64_t steps);
-
-// Returns "Transformer-QL, 8 layers (3, 3 + 2 output), d_model 256, 9,254,144 parameters" and the
-// lengths with the context length, one line each.
-std::vector<std::string> network_lines(const net::Network& network, std::int64_t parameters);
-
-// Returns three lines, on the data and its rows, on the validation data, and on the steps and
-// epochs.
-std::vector<std::string> schedule_lines(const TrainingConfig& config, const Streams& streams,
-                                        const DataIdentity& data, const DataIdentity& validation);
-
-// Returns "2 slices of 64 rows, in 1 pass each".
-std::string slices_line(const TrainingConfig& config);
-
-// Returns "memory estimated: 640 MiB (107 MiB for weights and optimizer, ...)".
-std::string memory_line(const MemoryEstimate& memory);
 
 }  // namespace ql::train

@@ -1,6 +1,7 @@
 // Prepares a training: checks it, chooses slices and passes, and makes or restores the weights.
 
 #include <ATen/Parallel.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -15,6 +16,7 @@
 #include "base/tool.h"
 #include "eval/evaluate.h"
 #include "machine/device.h"
+#include "net/context.h"
 #include "net/cost.h"
 #include "train/checkpoint.h"
 #include "train/compatible.h"
@@ -244,6 +246,46 @@ TrainingTask with_slices(TrainingTask task, const fs::path& checkpoint, const Es
   return task;
 }
 
+// Logs "transformer-ql: 8 layers (scales 3,3, output 2), d_model 256, vocabulary 10,000, 9,254,144
+// parameters", and the lengths with the context length.
+void log_network(const net::Network& network, std::int64_t parameters) {
+  std::string layers = fmt::format("{} layers", network.layers());
+  if (network.scales.size() > 1 || network.output_layers > 0) {
+    layers += fmt::format(" (scales {}, output {})", fmt::join(network.scales, ","),
+                          network.output_layers);
+  }
+  log_info("{}: {}, d_model {}, vocabulary {}, {} parameters", to_text(network.architecture),
+           layers, network.d_model, with_thousands(network.vocab_size), with_thousands(parameters));
+  const net::Lengths& lengths = network.lengths;
+  const std::string compressed =
+      lengths.compressed_memory > 0
+          ? fmt::format(", compressed memory {}", lengths.compressed_memory)
+          : "";
+  const net::ContextLength context = net::exact_context(network, lengths);
+  log_info("segment {}, memory {}{}: context of {} to {} tokens", lengths.segment, lengths.memory,
+           compressed, with_thousands(context.minimum), with_thousands(context.maximum));
+}
+
+// Logs "2 slices of up to 64 rows, each in 1 pass", and the memory that such steps need.
+void log_division(const TrainingConfig& config, const MemoryEstimate& memory) {
+  const std::vector<Slice> slices = split_rows(config.batch, config.slices, config.passes);
+  std::int64_t rows = 0;
+  std::size_t passes = 0;
+  for (const Slice& slice : slices) {
+    rows = std::max(rows, slice.back().first + slice.back().count - slice.front().first);
+    passes = std::max(passes, slice.size());
+  }
+  log_info("{} slice{} of up to {} row{}, each in {} pass{}", slices.size(),
+           slices.size() == 1 ? "" : "s", rows, rows == 1 ? "" : "s", passes,
+           passes == 1 ? "" : "es");
+  log_info(
+      "memory estimated: {} ({} for weights and optimizer, {} for memories, {} for data; then {} "
+      "for gradients and {} from forward to backward, or {} for validation)",
+      human_bytes(memory.total()), human_bytes(memory.parameters), human_bytes(memory.memories),
+      human_bytes(memory.data), human_bytes(memory.gradients), human_bytes(memory.activations),
+      human_bytes(memory.validation));
+}
+
 }  // namespace
 
 TrainingRun::TrainingRun(const TrainingTask& task, shard::MultiReader& data,
@@ -364,24 +406,27 @@ void TrainingRun::begin() {
 }
 
 void TrainingRun::announce() const {
-  const std::int64_t parameters = trained_->model().parameter_count();
-  std::vector<std::string> lines = network_lines(task_.network, parameters);
-  if (!task_.machine.empty()) lines.insert(lines.begin(), task_.machine);
-  if (!task_.compute.device.is_cpu()) lines.insert(lines.begin(), place_text(task_));
-  for (std::string& line : schedule_lines(task_.config, streams_, state_.data, state_.validation)) {
-    lines.push_back(std::move(line));
-  }
-  if (task_.compute.device.is_cpu()) {
-    lines.push_back(slices_line(own_config(task_)));
-    lines.push_back(memory_line(memory_));
-  }
-  for (const std::string& line : lines) log_info("{}", line);
-  if (const double highest = highest_rate_in_warm_up(task_.config); highest > 0) {
+  const TrainingConfig& config = task_.config;
+  if (!task_.compute.device.is_cpu()) log_info("{}", place_text(task_));
+  if (!task_.machine.empty()) log_info("{}", task_.machine);
+  log_network(task_.network, trained_->model().parameter_count());
+  log_info("data {}: {} tokens in {} rows of {}", state_.data.words(),
+           with_thousands(state_.data.tokens), streams_.batch(),
+           with_thousands(streams_.row_tokens()));
+  log_info("validation {}: {} tokens", state_.validation.words(),
+           with_thousands(state_.validation.tokens));
+  const std::string budget =
+      config.minutes > 0 ? fmt::format(" or {} minutes", config.minutes) : "";
+  log_info("{} steps{} of {} tokens ({:.1f} epochs)", with_thousands(config.steps), budget,
+           with_thousands(streams_.batch() * streams_.segment()),
+           static_cast<double>(config.steps) / static_cast<double>(streams_.steps_per_epoch()));
+  if (task_.compute.device.is_cpu()) log_division(own_config(task_), memory_);
+  if (const double highest = highest_rate_in_warm_up(config); highest > 0) {
     log_warning(
         "the warm-up of {} steps does not end before the training does: the learning rate reaches "
         "at most {:.2g} of {:.2g}; lower warmup_steps, or make it a fraction of the training, such "
         "as 0.1",
-        task_.config.warmup_steps, highest, task_.config.learning_rate);
+        config.warmup_steps, highest, config.learning_rate);
   }
 }
 
