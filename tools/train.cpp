@@ -11,7 +11,6 @@
 #include "net/model_file.h"
 #include "tables.h"
 #include "train/checkpoint.h"
-#include "train/compatible.h"
 #include "train/trainer.h"
 
 namespace {

@@ -1,7 +1,5 @@
 // Compares vocabularies, settings and data, and chooses cutoffs from the data.
 
-#include "train/compatible.h"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -9,12 +7,10 @@
 #include <set>
 
 #include "base/error.h"
-#include "base/log.h"
 #include "eval/data_set.h"
-#include "eval/evaluate.h"
 #include "eval/unigram.h"
 #include "net/cost.h"
-#include "train/config.h"
+#include "train/trainer.h"
 
 namespace ql::train {
 namespace {
