@@ -167,8 +167,6 @@ TrainingState read_checkpoint(const fs::path& folder, TrainedNetwork& trained, R
 
 namespace {
 
-namespace fs = std::filesystem;
-
 // Returns ", 20 steps before it" if the steps of both are known and `complete` has fewer.
 std::string distance(const fs::path& damaged, const fs::path& complete) {
   const auto lost = step_of(damaged), left = step_of(complete);

@@ -22,8 +22,6 @@
 
 namespace ql::train {
 
-namespace fs = std::filesystem;
-
 namespace {
 
 constexpr const char* kPrefix = "step-";
@@ -225,9 +223,7 @@ void RunFolder::clear() {
   for (const std::int64_t step : kept_steps(path_)) remove_checkpoint(step_folder(path_, step));
   remove_checkpoint(best());
   remove_checkpoint(last());
-  std::error_code error;
-  fs::remove_all(log(), error);
-  if (error) throw SystemError(log().string(), "remove", error.value());
+  remove_tree(log());
 }
 
 // These make the reports of a training: RUN/log.jsonl and the progress line.
@@ -262,21 +258,17 @@ std::string event_of(const JsonObject& record, double began) {
   return scalar_event(began + record.real("elapsed"), record.integer("step"), scalars);
 }
 
-struct KeptCheckpoint {
-  std::string lines, events;
-};
+}  // namespace
 
-KeptCheckpoint kept_records(const fs::path& path, std::int64_t step, std::int64_t validation_step,
-                            std::int64_t divergences, double began) {
-  const std::string text = fs::exists(path) ? read_file(path) : "";
-  KeptCheckpoint kept;
-  std::size_t begin = 0;
-  for (std::int64_t number = 1;; ++number) {
-    const std::size_t end = text.find('\n', begin);
-    if (end == std::string::npos) return kept;
-    const std::string line = text.substr(begin, end - begin);
-    const std::string where = fmt::format("{}: line {}", path.string(), number);
-    const Json json = parse_json(line, where);
+RunLog::RunLog(const fs::path& path, std::int64_t step, std::int64_t validation_step,
+               double elapsed, std::int64_t divergences)
+    : began_(system_seconds() - elapsed) {
+  std::vector<std::string> lines = split(fs::exists(path) ? read_file(path) : "", '\n');
+  lines.pop_back();  // empty, or unfinished
+  std::string kept, events;
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    const std::string where = fmt::format("{}: line {}", path.string(), i + 1);
+    const Json json = parse_json(lines[i], where);
     const JsonObject record(json, where);
     const std::string kind = record.text("kind");
     const std::int64_t at = record.integer("step");
@@ -286,22 +278,13 @@ KeptCheckpoint kept_records(const fs::path& path, std::int64_t step, std::int64_
                        : kind == "validation" ? at <= validation_step
                                               : at <= step;
     if (known) {
-      kept.lines += line + '\n';
-      kept.events += event_of(record, began);
+      kept += lines[i] + '\n';
+      events += event_of(record, began_);
     }
-    begin = end + 1;
   }
-}
-
-}  // namespace
-
-RunLog::RunLog(const fs::path& path, std::int64_t step, std::int64_t validation_step,
-               double elapsed, std::int64_t divergences)
-    : began_(system_seconds() - elapsed) {
-  const KeptCheckpoint kept = kept_records(path, step, validation_step, divergences, began_);
-  write_file_atomically(path, kept.lines);
+  write_file_atomically(path, kept);
   lines_.emplace(path);
-  events_.emplace(start_event_file(path.parent_path(), began_ + elapsed, kept.events));
+  events_.emplace(start_event_file(path.parent_path(), began_ + elapsed, events));
 }
 
 void RunLog::append(const Json& record) {
