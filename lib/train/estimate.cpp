@@ -249,9 +249,8 @@ std::int64_t bytes_of_passes(const PassMemory& pass, const VocabularyMemory& voc
 
 }  // namespace
 
-MemoryEstimate estimate_memory(const net::Network& network, std::int64_t parameter_count,
-                               const TrainingConfig& config, int threads,
-                               const EstimatedData& data) {
+MemoryEstimate estimate_memory(const net::Network& network, const TrainingConfig& config,
+                               int threads, const EstimatedData& data) {
   const net::Geometry geometry = net::make_geometry(network, network.lengths);
   const std::vector<Slice> slices = split_rows(config.batch, config.slices, config.passes);
   const auto count = static_cast<std::int64_t>(slices.size());
@@ -261,7 +260,8 @@ MemoryEstimate estimate_memory(const net::Network& network, std::int64_t paramet
     rows = std::max(rows, slice.front().count);
     rows = std::max(rows, slice.back().count);
   }
-  const std::int64_t weights = parameter_count * kFloat;
+  const net::Cost cost = net::cost(network, network.lengths);
+  const std::int64_t weights = cost.parameters * kFloat;
   MemoryEstimate estimate;
   estimate.process = resident_bytes() + kLibraries;
   estimate.data = config.batch * data.frame_bytes;
@@ -280,7 +280,7 @@ MemoryEstimate estimate_memory(const net::Network& network, std::int64_t paramet
     // as measured.
     estimate.activations += running * (pass.kept + pass.released) / rows;
   }
-  estimate.checkpoint = kFloat * config.batch * net::cost(network, network.lengths).memory_numbers;
+  estimate.checkpoint = kFloat * config.batch * cost.memory_numbers;
   if (data.validation_tokens > 0) {
     const net::Lengths lengths = config.evaluation_lengths(network.lengths);
     estimate.validation = eval::chunk_bytes(network, net::make_geometry(network, lengths),
@@ -289,10 +289,9 @@ MemoryEstimate estimate_memory(const net::Network& network, std::int64_t paramet
   return estimate;
 }
 
-bool fits(const net::Network& network, std::int64_t parameter_count, const TrainingConfig& config,
-          int threads, std::int64_t frame_bytes, std::int64_t available) {
-  const MemoryEstimate estimate =
-      estimate_memory(network, parameter_count, config, threads, {frame_bytes, 0});
+bool fits(const net::Network& network, const TrainingConfig& config, int threads,
+          std::int64_t frame_bytes, std::int64_t available) {
+  const MemoryEstimate estimate = estimate_memory(network, config, threads, {frame_bytes, 0});
   return estimate.total() - estimate.process <= available;
 }
 
@@ -302,12 +301,11 @@ TrainingConfig with_most_passes(TrainingConfig config) {
   return config;
 }
 
-std::int64_t choose_passes(const net::Network& network, std::int64_t parameter_count,
-                           TrainingConfig config, int threads, std::int64_t frame_bytes,
-                           std::int64_t available) {
+std::int64_t choose_passes(const net::Network& network, TrainingConfig config, int threads,
+                           std::int64_t frame_bytes, std::int64_t available) {
   const auto fits_with = [&](std::int64_t passes) {
     config.passes = passes;
-    return fits(network, parameter_count, config, threads, frame_bytes, available);
+    return fits(network, config, threads, frame_bytes, available);
   };
   std::int64_t most = with_most_passes(config).passes;
   if (most == 1 || fits_with(1)) return 1;

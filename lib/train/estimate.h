@@ -37,22 +37,20 @@ struct MemoryEstimate {
 // Counts the tensors of a training, following lib/nn and lib/kernels. The configuration's slices
 // and passes count 1 if they are 0; as many slices run in parallel as there are threads. Throws
 // ConfigError if the lengths of a validation do not fit.
-MemoryEstimate estimate_memory(const net::Network& network, std::int64_t parameter_count,
-                               const TrainingConfig& config, int threads,
-                               const EstimatedData& data = {});
+MemoryEstimate estimate_memory(const net::Network& network, const TrainingConfig& config,
+                               int threads, const EstimatedData& data = {});
 
 // Returns true if the training without validation needs at most `available` bytes beyond those that
 // the process has allocated already.
-bool fits(const net::Network& network, std::int64_t parameter_count, const TrainingConfig& config,
-          int threads, std::int64_t frame_bytes, std::int64_t available);
+bool fits(const net::Network& network, const TrainingConfig& config, int threads,
+          std::int64_t frame_bytes, std::int64_t available);
 
 // Returns the configuration with a pass for every row of a slice.
 TrainingConfig with_most_passes(TrainingConfig config);
 
 // Returns the fewest passes with which the training fits. If it never fits, returns the number of
 // rows of a slice.
-std::int64_t choose_passes(const net::Network& network, std::int64_t parameter_count,
-                           TrainingConfig config, int threads, std::int64_t frame_bytes,
-                           std::int64_t available);
+std::int64_t choose_passes(const net::Network& network, TrainingConfig config, int threads,
+                           std::int64_t frame_bytes, std::int64_t available);
 
 }  // namespace ql::train

@@ -15,7 +15,6 @@
 #include "base/tool.h"
 #include "machine/device.h"
 #include "net/context.h"
-#include "net/cost.h"
 #include "train/device_step.h"
 #include "train/gradients.h"
 #include "train/trainer.h"
@@ -171,23 +170,24 @@ TrainingConfig own_config(const TrainingTask& task) {
 }
 
 // The passes may come from a checkpoint or from the configuration.
-void warn_of_memory(const net::Network& network, std::int64_t parameters, TrainingConfig config,
-                    int threads, const EstimatedData& data, std::int64_t known,
-                    std::int64_t available) {
-  const MemoryEstimate estimate = estimate_memory(network, parameters, config, threads, data);
+void warn_of_memory(const net::Network& network, TrainingConfig config, int threads,
+                    const EstimatedData& data, std::int64_t known, std::int64_t available) {
+  const MemoryEstimate estimate = estimate_memory(network, config, threads, data);
   const std::int64_t needed = estimate.total() - estimate.process, before = config.passes;
   if (needed <= available) return;
-  config.passes = choose_passes(network, parameters, config, threads, data.frame_bytes, available);
-  const bool helps = config.passes > before &&
-                     fits(network, parameters, config, threads, data.frame_bytes, available);
+  config.passes = choose_passes(network, config, threads, data.frame_bytes, available);
+  const bool helps =
+      config.passes > before && fits(network, config, threads, data.frame_bytes, available);
   log_warning("the training needs about {}, and {} are available: the system may end it; {}",
               human_bytes(needed), human_bytes(known),
               helps ? fmt::format("set passes to {}", config.passes)
                     : "use a smaller batch, shorter lengths or a smaller network");
 }
 
-TrainingTask with_own_slices(TrainingTask task, const fs::path& checkpoint,
-                             const EstimatedData& data) {
+// Fills in the slices and passes that the task's configuration leaves open (0). A resume takes
+// those of its checkpoint, so that the order of sums does not change. Otherwise they are chosen for
+// this machine. Several processes take those of the first one.
+TrainingTask with_slices(TrainingTask task, const fs::path& checkpoint, const EstimatedData& data) {
   // A GPU computes all rows at once.
   if (!task.compute.device.is_cpu()) return task;
   TrainingConfig config = own_config(task);
@@ -198,7 +198,6 @@ TrainingTask with_own_slices(TrainingTask task, const fs::path& checkpoint,
     if (config.passes == 0) config.passes = saved.integer("passes", 0);
   }
   const int threads = at::get_num_threads();
-  const std::int64_t parameters = net::cost(task.network, task.network.lengths).parameters;
   const std::int64_t known =
       available_bytes() / (task.group != nullptr ? task.group->local_size() : 1);
   // A tenth is left for the system's cache of files.
@@ -212,26 +211,17 @@ TrainingTask with_own_slices(TrainingTask task, const fs::path& checkpoint,
       config.slices = std::min<std::int64_t>(config.slices, threads);
     }
     // More passes make activations smaller. Only fewer slices make the gradients smaller.
-    while (config.slices > 2 && !fits(task.network, parameters, with_most_passes(config), threads,
-                                      data.frame_bytes, available)) {
+    while (config.slices > 2 &&
+           !fits(task.network, with_most_passes(config), threads, data.frame_bytes, available)) {
       config.slices /= 2;
     }
   }
   if (config.passes == 0) {
-    config.passes =
-        choose_passes(task.network, parameters, config, threads, data.frame_bytes, available);
+    config.passes = choose_passes(task.network, config, threads, data.frame_bytes, available);
   }
-  warn_of_memory(task.network, parameters, config, threads, data, known, available);
+  warn_of_memory(task.network, config, threads, data, known, available);
   task.config.slices = config.slices;
   task.config.passes = config.passes;
-  return task;
-}
-
-// Fills in the slices and passes that the task's configuration leaves open (0). A resume takes
-// those of its checkpoint, so that the order of sums does not change. Otherwise they are chosen for
-// this machine. Several processes take those of the first one.
-TrainingTask with_slices(TrainingTask task, const fs::path& checkpoint, const EstimatedData& data) {
-  task = with_own_slices(std::move(task), checkpoint, data);
   if (task.group != nullptr) {
     task.config.slices = task.group->from_first(task.config.slices);
     task.config.passes = task.group->from_first(task.config.passes);
@@ -288,9 +278,8 @@ TrainingRun::TrainingRun(const TrainingTask& task, shard::MultiReader& data,
       folder_(task.run, task.start, !is_first_of(task)),
       resumed_(find_checkpoint(task)),
       task_(with_slices(task, resumed_, {data.frame_bytes(), validation.tokens()})),
-      memory_(estimate_memory(
-          task.network, net::cost(task.network, task.network.lengths).parameters, own_config(task_),
-          at::get_num_threads(), {data.frame_bytes(), validation.tokens()})),
+      memory_(estimate_memory(task.network, own_config(task_), at::get_num_threads(),
+                              {data.frame_bytes(), validation.tokens()})),
       description_(describe(task_, data)),
       texts_(description_),
       trained_(make_trained_network(task.network, task_.config, task.compute, task.group)),

@@ -171,10 +171,8 @@ class Training {
 
 double predicted_mebibytes(const Shape& shape, int threads) {
   const ql::train::TrainingConfig config = make_config(shape);
-  const std::int64_t parameters = ql::net::cost(shape.network, shape.network.lengths).parameters;
-  return static_cast<double>(
-             ql::train::estimate_memory(shape.network, parameters, config, threads).total()) /
-         kMebibyte;
+  const auto bytes = ql::train::estimate_memory(shape.network, config, threads).total();
+  return static_cast<double>(bytes) / kMebibyte;
 }
 
 constexpr std::int64_t kProduct = 1024;

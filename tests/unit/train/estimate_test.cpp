@@ -15,19 +15,18 @@ TEST_CASE("choose_passes: less memory takes more passes, and the estimate falls 
   TrainingConfig config = test::tiny_config();
   config.batch = 32;
   config.slices = 2;
-  constexpr std::int64_t kParameters = 1000;
-  CHECK(choose_passes(network, kParameters, config, 2, 0, std::int64_t{1} << 40) == 1);
-  CHECK(choose_passes(network, kParameters, config, 2, 0, 0) == 16);
+  CHECK(choose_passes(network, config, 2, 0, std::int64_t{1} << 40) == 1);
+  CHECK(choose_passes(network, config, 2, 0, 0) == 16);
   std::int64_t passes_before = 16;
   for (config.passes = 2; config.passes <= 16; config.passes *= 2) {
-    const MemoryEstimate estimate = estimate_memory(network, kParameters, config, 2);
+    const MemoryEstimate estimate = estimate_memory(network, config, 2);
     const std::int64_t enough = estimate.total() - estimate.process;
-    const std::int64_t chosen = choose_passes(network, kParameters, config, 2, 0, enough);
+    const std::int64_t chosen = choose_passes(network, config, 2, 0, enough);
     CHECK(chosen <= config.passes);
-    CHECK(fits(network, kParameters, config, 2, 0, enough));
+    CHECK(fits(network, config, 2, 0, enough));
     TrainingConfig other = config;
     other.passes = config.passes / 2;
-    CHECK(estimate.activations < estimate_memory(network, kParameters, other, 2).activations);
+    CHECK(estimate.activations < estimate_memory(network, other, 2).activations);
     passes_before = chosen;
   }
   CHECK(passes_before > 1);
@@ -39,10 +38,9 @@ TEST_CASE("choose_passes: finds the fewest passes that fit, fast in a batch of a
   TrainingConfig config = test::tiny_config();
   config.batch = 37;
   config.slices = 1;
-  constexpr std::int64_t kParameters = 1000;
   const auto needs = [&](std::int64_t passes) {
     config.passes = passes;
-    const MemoryEstimate estimate = estimate_memory(network, kParameters, config, 2);
+    const MemoryEstimate estimate = estimate_memory(network, config, 2);
     return estimate.total() - estimate.process;
   };
   for (const std::int64_t batch : {37, 36}) {
@@ -52,11 +50,11 @@ TEST_CASE("choose_passes: finds the fewest passes that fit, fast in a batch of a
       std::int64_t fewest = 1;
       while (needs(fewest) > available) ++fewest;
       CAPTURE(passes);
-      CHECK(choose_passes(network, kParameters, config, 2, 0, available) == fewest);
+      CHECK(choose_passes(network, config, 2, 0, available) == fewest);
     }
   }
   config.batch = 1 << 20;
-  CHECK(choose_passes(network, kParameters, config, 2, 0, 0) == config.batch);
+  CHECK(choose_passes(network, config, 2, 0, 0) == config.batch);
 }
 
 TEST_CASE(
@@ -67,8 +65,7 @@ TEST_CASE(
     network.dropatt = 0;
     const auto activations = [&](std::int64_t length) {
       network.lengths = {length, length, 0};
-      return static_cast<double>(
-          estimate_memory(network, 1000, test::tiny_config(), 2).activations);
+      return static_cast<double>(estimate_memory(network, test::tiny_config(), 2).activations);
     };
     return activations(8192) / activations(4096);
   };
@@ -93,7 +90,7 @@ TEST_CASE("estimate_memory: has a chunk of the validation data, at the lengths o
   const net::Network network = test::tiny_xl();
   TrainingConfig config = test::tiny_config();
   const auto estimate = [&](std::int64_t tokens) {
-    return estimate_memory(network, 1000, config, 2, {0, tokens});
+    return estimate_memory(network, config, 2, {0, tokens});
   };
   CHECK(estimate(0).validation == 0);
   const std::int64_t little = estimate(2000).validation, twice = estimate(4000).validation;
@@ -119,11 +116,11 @@ TEST_CASE("estimate_memory: every row of a training keeps a frame of the data") 
   TrainingConfig config = test::tiny_config();
   config.batch = 32;
   const auto estimate = [&](std::int64_t frame_bytes) {
-    const MemoryEstimate found = estimate_memory(network, 1000, config, 2, {frame_bytes, 0});
+    const MemoryEstimate found = estimate_memory(network, config, 2, {frame_bytes, 0});
     return found.total() - found.process;
   };
   CHECK(estimate(1 << 18) - estimate(0) == 32 << 18);
-  CHECK(choose_passes(network, 1000, config, 2, 1 << 18, estimate(0)) == 32);
+  CHECK(choose_passes(network, config, 2, 1 << 18, estimate(0)) == 32);
 }
 
 }  // namespace ql::train
