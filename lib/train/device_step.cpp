@@ -244,22 +244,9 @@ bool can_be_recorded(const net::Network& network) {
   return net::clusters(network).size() == 1;
 }
 
-namespace {
-
-nn::Model initialised(const net::Network& network, const TrainingConfig& config,
-                      const at::Device& device) {
-  nn::Model model(network, at::TensorOptions(at::kFloat).device(device));
-  model.initialise(static_cast<std::uint64_t>(config.seed));
-  return model;
-}
-
-}  // namespace
-
 DeviceTrainer::DeviceTrainer(const net::Network& network, const TrainingConfig& config,
                              const ComputeDevice& compute, machine::ProcessGroup* group)
-    : config_(config),
-      group_(group),
-      model_(initialised(network, config, compute.device)),
+    : TrainedNetwork(network, config, compute.device, group),
       step_(model_, config, group),
       host_(step_.rows().count, network.lengths.segment, step_.scales(),
             at::TensorOptions().pinned_memory(compute.device.is_cuda())) {

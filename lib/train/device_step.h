@@ -167,8 +167,6 @@ class DeviceTrainer : public TrainedNetwork {
   StepResult step(Streams& streams, std::int64_t step, double learning_rate) override;
   StepResult finish() override;
 
-  nn::Model& model() override { return model_; }
-  const nn::Model& model() const override { return model_; }
   nn::Memory memory() const override;
   void set_memory(const nn::Memory& memory) override;
   std::vector<nn::NamedTensor> moments() const override { return step_.moments(); }
@@ -176,9 +174,6 @@ class DeviceTrainer : public TrainedNetwork {
   void set_updates(std::int64_t updates) override { step_.adam().set_steps(updates); }
 
  private:
-  TrainingConfig config_;
-  machine::ProcessGroup* group_;
-  nn::Model model_;
   DeviceStep step_;
   StepInput host_;              // for the next step, in memory that a GPU can read by itself
   std::int64_t last_step_ = 0;  // the number of the step that was enqueued last

@@ -12,6 +12,14 @@
 
 namespace ql::train {
 
+TrainedNetwork::TrainedNetwork(const net::Network& network, const TrainingConfig& config,
+                               const c10::Device& device, machine::ProcessGroup* group)
+    : config_(config),
+      group_(group),
+      model_(network, at::TensorOptions(at::kFloat).device(device)) {
+  model_.initialise(static_cast<std::uint64_t>(config.seed));
+}
+
 std::unique_ptr<TrainedNetwork> make_trained_network(const net::Network& network,
                                                      const TrainingConfig& config,
                                                      const ComputeDevice& compute,
@@ -45,14 +53,11 @@ void drop_gradients(const std::vector<nn::NamedTensor>& parameters) {
 
 CpuTrainer::CpuTrainer(const net::Network& network, const TrainingConfig& config,
                        machine::ProcessGroup* group)
-    : config_(config),
-      model_(network, at::TensorOptions().dtype(at::kFloat)),
+    : TrainedNetwork(network, config, at::kCPU, group),
       at_lengths_(model_, network.lengths),
       adam_(model_.parameters(), config.adam),
-      group_(group),
       rows_(group != nullptr ? group->share_of(config.batch) : machine::RowRange{0, config.batch}),
       slices_(split_rows(rows_.count, config.slices, config.passes)) {
-  model_.initialise(static_cast<std::uint64_t>(config.seed));
   set_own_memory(at_lengths_.start_memory(rows_.count));
   if (group != nullptr) shared_ = std::make_unique<Shared>(*group, model_, slices_.size());
 }

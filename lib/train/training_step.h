@@ -37,7 +37,10 @@ struct StepResult {
 
 class TrainedNetwork {
  public:
-  TrainedNetwork() = default;
+  // `network` must have its vocab_size. The weights, on `device`, are initialised with the
+  // configuration's seed. The `group` may be null, and must outlive this object.
+  TrainedNetwork(const net::Network& network, const TrainingConfig& config,
+                 const c10::Device& device, machine::ProcessGroup* group);
   TrainedNetwork(const TrainedNetwork&) = delete;
   TrainedNetwork& operator=(const TrainedNetwork&) = delete;
   virtual ~TrainedNetwork() = default;
@@ -51,8 +54,8 @@ class TrainedNetwork {
   // Call it before any other function that reads the network.
   virtual StepResult finish() { return {0, 0, 0}; }
 
-  virtual nn::Model& model() = 0;
-  virtual const nn::Model& model() const = 0;
+  nn::Model& model() { return model_; }
+  const nn::Model& model() const { return model_; }
   // Returns the memory of all rows. It is a copy or shared with the training.
   virtual nn::Memory memory() const = 0;
   virtual void set_memory(const nn::Memory& memory) = 0;
@@ -67,6 +70,11 @@ class TrainedNetwork {
   // Returns the largest loss of a step that updates the weights; infinite at first.
   double largest_loss() const { return largest_loss_; }
   void set_largest_loss(double nats) { largest_loss_ = nats; }
+
+ protected:
+  const TrainingConfig config_;
+  machine::ProcessGroup* const group_;
+  nn::Model model_;
 
  private:
   double largest_loss_ = std::numeric_limits<double>::infinity();
@@ -99,10 +107,6 @@ class CpuTrainer : public TrainedNetwork {
   // training can continue with another one.
   StepResult step(Streams& streams, std::int64_t step, double learning_rate) override;
 
-  nn::Model& model() override { return model_; }
-  const nn::Model& model() const override { return model_; }
-  Adam& adam() { return adam_; }
-  const Adam& adam() const { return adam_; }
   nn::Memory memory() const override;
   void set_memory(const nn::Memory& memory) override;
   std::vector<nn::NamedTensor> moments() const override { return adam_.moments(); }
@@ -127,11 +131,8 @@ class CpuTrainer : public TrainedNetwork {
   SliceResult run_slice(std::size_t slice, const at::Tensor& ids, const nn::StepOptions& options);
   std::vector<SliceResult> run_slices(const at::Tensor& ids, const nn::StepOptions& options);
 
-  TrainingConfig config_;
-  nn::Model model_;
   nn::ModelAtLengths at_lengths_;
   Adam adam_;
-  machine::ProcessGroup* group_;
   machine::RowRange rows_;     // of the batch that this process computes
   std::vector<Slice> slices_;  // of these rows, the first of which is 0
   std::unique_ptr<Shared> shared_;

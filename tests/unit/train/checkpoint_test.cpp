@@ -75,7 +75,7 @@ TEST_CASE("read_checkpoint: restores everything") {
     const TrainingState state = read_checkpoint(trained.folder(), learner);
     CHECK(state_text(state) == state_text(trained.state));
     CHECK(state.since_log.loss_sum == trained.state.since_log.loss_sum);
-    CHECK(learner.adam().steps() == 3);
+    CHECK(learner.updates() == 3);
 
     // Writing the restored state gives the same files again.
     const fs::path again = trained.scratch / "again";
@@ -187,7 +187,7 @@ TEST_CASE("read_checkpoint: a checkpoint of another network is refused, naming t
   // Rows that are known to be others keep their own memory.
   CHECK(read_checkpoint(trained.folder(), with_more_rows, Rows::kOther).step == 3);
   CHECK(with_more_rows.memory().named().front().tensor.count_nonzero().item<std::int64_t>() == 0);
-  CHECK(with_more_rows.adam().steps() == 3);
+  CHECK(with_more_rows.updates() == 3);
 }
 
 TEST_CASE("state_text: equals the text of a JSON tree") {

@@ -136,7 +136,7 @@ TEST_CASE("step_loss: half of the loss trains on the newer half of every segment
     }
     CHECK(learner.step(streams, 0, 0).loss == doctest::Approx(loss.item<double>()).epsilon(1e-6));
     // The first moment after one step is (1 - beta1) times the gradient.
-    const std::vector<nn::NamedTensor> moments = learner.adam().moments();
+    const std::vector<nn::NamedTensor> moments = learner.moments();
     for (std::size_t i = 0; i < gradients.size(); ++i) {
       CAPTURE(moments[i].name);
       const at::Tensor found = moments[i].tensor / (1 - config.adam.beta1);
@@ -267,7 +267,7 @@ TEST_CASE("CpuTrainer: a step that diverges changes nothing") {
         CHECK(at::equal(learner.moments()[i].tensor, other.moments()[i].tensor));
       }
     }
-    CHECK(learner.adam().steps() == 3);
+    CHECK(learner.updates() == 3);
   }
 }
 
