@@ -24,26 +24,16 @@ namespace ql::train {
 namespace {
 
 DataIdentity identity_of(const shard::MultiReader& data) {
-  DataIdentity identity;
-  identity.name = data.folders().front().name();
-  for (const shard::TokenReader& folder : data.folders()) {
-    if (&folder == &data.folders().front()) continue;
-    if (!identity.more) identity.more.emplace();
-    identity.more->push_back(folder.name());
-  }
-  identity.hash = data.hash();
-  identity.tokens = data.tokens();
+  std::vector<std::string> names;
+  for (const shard::TokenReader& folder : data.folders()) names.push_back(folder.name());
+  DataIdentity identity{names.front(), {}, data.hash(), data.tokens()};
+  if (names.size() > 1) identity.more.emplace(names.begin() + 1, names.end());
   return identity;
 }
 
 net::ModelFile describe(const TrainingTask& task, const shard::MultiReader& data) {
-  net::ModelFile description;
-  description.network = task.network;
-  description.vocabulary = data.vocabulary();
-  description.vocabulary_text = data.vocabulary_text();
-  description.training = training_to_json(task.config);
-  description.provenance = task.provenance;
-  return description;
+  return {task.network, data.vocabulary(), data.vocabulary_text(), training_to_json(task.config),
+          task.provenance};
 }
 
 // Describes for the log the device, other than the CPU, on which the training computes.
@@ -141,18 +131,15 @@ fs::path find_checkpoint(const TrainingTask& task) {
   if (task.group == nullptr) return checkpoint;
   checkpoint = task.group->from_first(checkpoint);
   // All of them read RUN for a resume and for a rollback.
-  const fs::path state = fs::path(checkpoint) / "state.json";
   const bool resumes = !checkpoint.empty();
-  const bool rolls_back = task.config.divergence == OnDivergence::kRollback;
-  if (resumes || rolls_back) {
-    const bool there = fs::exists(resumes ? state : task.run);
-    const std::string hash =
-        there && resumes ? "a state.json with hash " + content_hash(read_file(state)) : "";
-    task.group->require_same({{resumes ? checkpoint : task.run.string(), !there    ? "nothing there"
-                                                                         : resumes ? hash
-                                                                                   : "it"}},
-                             "put it where all hosts see it, or copy it to each of them");
+  if (!resumes && task.config.divergence != OnDivergence::kRollback) return checkpoint;
+  const fs::path wanted = resumes ? fs::path(checkpoint) / "state.json" : task.run;
+  std::string found = "nothing there";
+  if (fs::exists(wanted)) {
+    found = resumes ? "a state.json with hash " + content_hash(read_file(wanted)) : "it";
   }
+  task.group->require_same({{resumes ? checkpoint : task.run.string(), found}},
+                           "put it where all hosts see it, or copy it to each of them");
   return checkpoint;
 }
 
