@@ -36,10 +36,6 @@ bool TrainingRun::validation_due(bool finished) const {
   return scheduled && state_.step > 0 && state_.validation_step != state_.step;
 }
 
-bool TrainingRun::out_of_patience() const {
-  return task_.config.patience > 0 && state_.since_best >= task_.config.patience;
-}
-
 void TrainingRun::report_end(bool finished, bool patient) const {
   log_info("memory taken: {} at most", human_bytes(peak_resident_bytes()));
   const std::string step = with_thousands(state_.step), last = folder_.last().string();
@@ -91,7 +87,8 @@ void TrainingRun::run_steps() {
       }
       agree();
     }
-    const bool patient = !out_of_patience();
+    const std::int64_t patience = task_.config.patience;
+    const bool patient = patience == 0 || state_.since_best < patience;
     const bool pause = finished || !patient || (task_.stop_at > 0 && state_.step >= task_.stop_at);
     if (checkpoint_due() || pause || stop_signal_ != 0) save_unsaved();
     if (stop_signal_ != 0) throw Interrupted(stop_signal_, place_of_stop());
@@ -251,7 +248,7 @@ void TrainingRun::validate() {
                  {"elapsed", watch_.total()}});
   if (!best) return;
   state_.best = Best{state_.step, loss};
-  bool other_stays = is_first() && has_better(loss);
+  bool other_stays = task_.is_first() && has_better(loss);
   if (task_.group != nullptr) other_stays = task_.group->from_first(std::int64_t{other_stays}) != 0;
   if (other_stays) {
     save_unsaved();  // a rollback finds the checkpoint that it would have found in RUN/best
@@ -286,7 +283,7 @@ void TrainingRun::save(const std::filesystem::path& folder) {
   state_.position = streams_.position(state_.step);
   require_same_weights();
   const bool last = folder == folder_.last();
-  if (is_first()) {
+  if (task_.is_first()) {
     log_->sync();
     write_checkpoint(folder, texts_, *trained_, state_);
   } else {
@@ -296,7 +293,7 @@ void TrainingRun::save(const std::filesystem::path& folder) {
   if (task_.group != nullptr) task_.group->from_first(std::int64_t{0});
   newest_ = folder;
   if (last) last_at_ = elapsed_;
-  if (last && is_first()) {
+  if (last && task_.is_first()) {
     retain(folder_.path(), state_.step, {task_.config.keep_last, task_.config.keep_every});
   }
   log_debug("step {}: wrote {}", state_.step, folder.string());
@@ -401,7 +398,7 @@ void TrainingRun::roll_back(std::int64_t cursor) {
   restore(newest_, Rows::kSame);
   state_.divergences = divergences;
   leave_out_until(cursor);
-  if (is_first()) open_log();
+  if (task_.is_first()) open_log();
   timed_steps_ = 0;
   step_seconds_ = 0;
 }

@@ -41,6 +41,9 @@ struct TrainingTask {
   // It has the processes that train together, and must outlive train().
   machine::ProcessGroup* group = nullptr;
   std::string machine;  // threads and BLAS; reported before the other first lines
+
+  // Returns true for the process that writes to the run's folder.
+  bool is_first() const { return group == nullptr || group->is_first(); }
 };
 
 // Trains until the schedule's end, stop_at, or a signal. The state at the end is in RUN/last.
@@ -89,13 +92,12 @@ std::vector<ChangedSetting> changed_settings(const net::ModelFile& saved,
 class Stopwatch {
  public:
   explicit Stopwatch(double before = 0) : before_(before), start_(Clock::now()) {}
-  double before() const { return before_; }  // of earlier runs
   double run() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
   double total() const { return before_ + run(); }
 
  private:
   using Clock = std::chrono::steady_clock;
-  double before_;
+  double before_;  // seconds of earlier runs
   Clock::time_point start_;
 };
 
@@ -126,11 +128,9 @@ class TrainingRun {
   void leave_out_until(std::int64_t cursor);
 
   double progress() const;
-  bool is_first() const { return task_.group == nullptr || task_.group->is_first(); }
   void agree();
   void append_to_log(const Json& record);
   bool validation_due(bool finished) const;
-  bool out_of_patience() const;
   void report_end(bool finished, bool patient) const;
   std::string place_of_stop() const;  // in words, after the last checkpoint
   void train_step();

@@ -118,14 +118,10 @@ shard::MultiReader& checked(const TrainingTask& task, shard::MultiReader& data,
   return validation;
 }
 
-bool is_first_of(const TrainingTask& task) {
-  return task.group == nullptr || task.group->is_first();
-}
-
 // The first process looks for the checkpoint, and all of them continue from the one that it found.
 fs::path find_checkpoint(const TrainingTask& task) {
   std::string checkpoint;
-  if (task.start == Start::kResume && is_first_of(task)) {
+  if (task.start == Start::kResume && task.is_first()) {
     checkpoint = find_resume_point(task.run).string();
   }
   if (task.group == nullptr) return checkpoint;
@@ -262,7 +258,7 @@ TrainingRun::TrainingRun(const TrainingTask& task, shard::MultiReader& data,
                          shard::MultiReader& validation)
     : validation_data_(checked(task, data, validation)),
       streams_(data, task.config.batch, task.network.lengths.segment, own_rows(task)),
-      folder_(task.run, task.start, !is_first_of(task)),
+      folder_(task.run, task.start, !task.is_first()),
       resumed_(find_checkpoint(task)),
       task_(with_slices(task, resumed_, {data.frame_bytes(), validation.tokens()})),
       memory_(estimate_memory(task.network, own_config(task_), at::get_num_threads(),
@@ -289,7 +285,7 @@ void TrainingRun::start() {
   }
   watch_ = Stopwatch(state_.elapsed);
   require_same_weights();
-  if (is_first()) open_log();
+  if (task_.is_first()) open_log();
   agree();
   last_at_ = elapsed_;
 }
@@ -303,7 +299,7 @@ void TrainingRun::resume() {
   const bool same_rows = batch == task_.config.batch;
   restore(checkpoint, same_rows ? Rows::kSame : Rows::kOther);
   log_info("resuming after step {} of {}", with_thousands(state_.step), checkpoint.string());
-  if (is_first() && checkpoint != folder_.last() && fs::exists(folder_.last())) {
+  if (task_.is_first() && checkpoint != folder_.last() && fs::exists(folder_.last())) {
     log_info("the damaged {} stays as {}", folder_.last().string(),
              set_last_aside(folder_.path()).string());
   }
@@ -331,7 +327,7 @@ void TrainingRun::resume() {
   }
   newest_ = checkpoint;
   unsaved_ = checkpoint != folder_.last();
-  if (is_first() && !unsaved_) {
+  if (task_.is_first() && !unsaved_) {
     // The training may have been killed right after it wrote RUN/last.
     retain(folder_.path(), state_.step, {task_.config.keep_last, task_.config.keep_every});
   }
@@ -371,7 +367,7 @@ void TrainingRun::begin() {
     weights::load_weights(trained_->model(), weights::read_weights(task_.init));
     log_info("weights from {} ({})", task_.init.string(), to_text(origin.network.architecture));
   }
-  if (is_first()) folder_.clear();
+  if (task_.is_first()) folder_.clear();
 }
 
 void TrainingRun::announce() const {
