@@ -136,11 +136,8 @@ void StepInput::set_numbers(double learning_rate, std::int64_t step,
   std::copy(weights.begin(), weights.end(), out + 2);
 }
 
-DeviceStep::DeviceStep(nn::Model& model, const TrainingConfig& config, machine::ProcessGroup* group)
-    : DeviceStep(model, config, group, config.precision == machine::Precision::kFloat16) {}
-
 DeviceStep::DeviceStep(nn::Model& model, const TrainingConfig& config, machine::ProcessGroup* group,
-                       bool scales_loss)
+                       std::optional<bool> scales_loss)
     : model_(model),
       config_(config),
       group_(group),
@@ -152,7 +149,8 @@ DeviceStep::DeviceStep(nn::Model& model, const TrainingConfig& config, machine::
              at::TensorOptions().device(model.options().device())),
       report_(at::zeros({6}, input_.numbers.options())),
       sound_(at::ones({}, report_.options().dtype(at::kBool))),
-      loss_scale_(scales_loss, model.options().device()) {
+      loss_scale_(scales_loss.value_or(config.precision == machine::Precision::kFloat16),
+                  model.options().device()) {
   report_.select(0, 3).fill_(-1);
 }
 

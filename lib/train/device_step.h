@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "machine/process_group.h"
@@ -96,12 +97,10 @@ class DeviceStep {
  public:
   // `model` must outlive the step; its parameters move (DeviceAdam). The memory starts as zeros.
   // With a `group`, which must outlive the step, it computes this process's share of the rows.
-  DeviceStep(nn::Model& model, const TrainingConfig& config,
-             machine::ProcessGroup* group = nullptr);
-  // For tests on devices that may lack float16: `scales_loss` decides whether the loss is scaled as
-  // for float16.
-  DeviceStep(nn::Model& model, const TrainingConfig& config, machine::ProcessGroup* group,
-             bool scales_loss);
+  // The loss is scaled if the precision is float16. `scales_loss` replaces this rule in tests on
+  // devices that may lack float16.
+  DeviceStep(nn::Model& model, const TrainingConfig& config, machine::ProcessGroup* group = nullptr,
+             std::optional<bool> scales_loss = std::nullopt);
 
   StepInput& input() { return input_; }
   // Returns the rows of the batch that the step computes.
