@@ -21,13 +21,6 @@ net::Lengths TrainingConfig::evaluation_lengths(const net::Lengths& training) co
 
 std::vector<std::string> training_keys() { return key_names<TrainingConfig>(); }
 
-TrainingConfig training_from_json(const JsonObject& json) {
-  Conflicts conflicts;
-  TrainingConfig config = training_from_json(json, conflicts);
-  conflicts.raise();
-  return config;
-}
-
 TrainingConfig training_from_json(const JsonObject& json, Conflicts& conflicts) {
   const auto config = read_keys<TrainingConfig>(json, conflicts);
   const double warm_up = config.warmup_steps;

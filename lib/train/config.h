@@ -140,9 +140,8 @@ constexpr auto keys_of(const TrainingConfig&) {
 std::vector<std::string> training_keys();
 
 // Keys that are absent keep their default; batch, steps and learning_rate have none. Unknown keys
-// and wrong types are FormatErrors, impossible values ConfigErrors that name the allowed ones.
-TrainingConfig training_from_json(const JsonObject& json);
-// Does the same, but adds impossible values to `conflicts`.
+// and wrong types are FormatErrors. Impossible values are added to `conflicts`, with the allowed
+// ones.
 TrainingConfig training_from_json(const JsonObject& json, Conflicts& conflicts);
 // Adds a conflict if the lengths of validation differ from those of training and do not fit the
 // network.

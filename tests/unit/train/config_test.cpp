@@ -14,9 +14,16 @@
 namespace ql::train {
 namespace {
 
+TrainingConfig config_from(const JsonObject& json) {
+  Conflicts conflicts;
+  TrainingConfig config = training_from_json(json, conflicts);
+  conflicts.raise();
+  return config;
+}
+
 TrainingConfig parse(const std::string& text) {
   const Json json = parse_json(text, "preset.json");
-  return training_from_json(JsonObject(json, "preset.json: training"));
+  return config_from(JsonObject(json, "preset.json: training"));
 }
 
 }  // namespace
@@ -41,7 +48,7 @@ TEST_CASE("TrainingConfig: survives its JSON") {
   config.adam.weight_decay = 0.01;
   config.adam.decay_on = DecayOn::kAll;
   const Json json = training_to_json(config);
-  const TrainingConfig again = training_from_json(JsonObject(json, "test"));
+  const TrainingConfig again = config_from(JsonObject(json, "test"));
   CHECK(training_to_json(again) == json);
   CHECK(again.eval_memory == 0);
   CHECK(again.half_loss);
@@ -105,7 +112,7 @@ TEST_CASE("ql-checkpoint(5): describes every key of network and training, and it
           net::network_to_json(test::tiny_xl()),
           [](const JsonObject& json) { return net::network_from_json(json); });
   compare("training", training_keys(), training_to_json({}), training_to_json(test::tiny_config()),
-          [](const JsonObject& json) { return training_from_json(json); });
+          config_from);
 }
 
 TEST_CASE("training_from_json: defaults, and keys without one") {
