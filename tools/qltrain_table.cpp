@@ -66,8 +66,8 @@ std::vector<Option> option_table() {
   const Option precision = make_choice(
       "precision", "PRECISION",
       "Precision of matrix products: --set precision=PRECISION. The CPU has float32 and, on some "
-      "processors, "
-      "bfloat16; auto is the fastest that there is. Weights and optimizer are float32 always.",
+      "processors, bfloat16; auto is the fastest that there is. Weights and optimizer are float32 "
+      "always.",
       all_names<machine::Precision>());
   const Option eager = make_flag("eager",
                                  "On a GPU launch every operation of every step by itself, instead "
