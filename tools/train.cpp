@@ -58,10 +58,10 @@ struct Settings {
 
 // Returns the checkpoint that has the data and the preset if --resume omits them. A damaged one is
 // found later, when the training looks for the newest complete checkpoint.
-std::filesystem::path checkpoint_to_resume(const Options& options) {
-  const std::filesystem::path run = options.text("output");
-  for (const char* name : {"last", "best"}) {
-    if (std::filesystem::exists(run / name / "state.json")) return run / name;
+fs::path checkpoint_to_resume(const Options& options) {
+  const fs::path run = options.text("output");
+  for (const fs::path& checkpoint : train::newest_checkpoints(run)) {
+    if (fs::exists(checkpoint / "state.json")) return checkpoint;
   }
   throw UsageError(run.string(), "no checkpoint records the data and the preset",
                    "give --data, --valid and --model");
@@ -75,12 +75,12 @@ std::vector<std::string> folders_of(const train::DataIdentity& data) {
 
 Settings read_settings(const Options& options) {
   Settings settings;
-  std::filesystem::path preset;
+  fs::path preset;
   if (options.has("model")) preset = preset_file(options.text("model"));
   settings.data = options.texts("data");
   settings.validation = options.texts("valid");
   if (preset.empty() || settings.data.empty() || settings.validation.empty()) {
-    const std::filesystem::path checkpoint = checkpoint_to_resume(options);
+    const fs::path checkpoint = checkpoint_to_resume(options);
     const train::TrainingState state = train::read_state(checkpoint);
     if (preset.empty()) preset = checkpoint;
     if (settings.data.empty()) settings.data = folders_of(state.data);
