@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "nn/model.h"
+#include "nn/parameters.h"
 #include "train/config.h"
 
 namespace ql::train {

@@ -404,10 +404,10 @@ void TrainingRun::roll_back(std::int64_t cursor) {
 }
 
 // Continues with segment `cursor`, although the memory ends where segment state_.cursor begins.
-// States that belong to another epoch or document there have to be removed at once: later steps see
-// the document_offsets of documents in the data, which also count the skipped segments. They
-// therefore keep some states for too long; but these are zeros, so no checkpoint has to remember
-// it.
+// States that belong to another epoch or document there have to be removed at once: later steps
+// count the tokens since the beginning of a document in the data, including the skipped segments.
+// They therefore keep some states for too long; but these are zeros, so no checkpoint has to
+// remember it.
 void TrainingRun::leave_out_until(std::int64_t cursor) {
   const std::int64_t left_out = (cursor - state_.cursor) * streams_.segment();
   const std::int64_t epoch = streams_.epoch(state_.step);

@@ -146,7 +146,7 @@ StepResult CpuTrainer::step(Streams& streams, std::int64_t step, double learning
   options.step = static_cast<std::uint64_t>(step);
   options.first_row = rows_.first;
   if (model_.network().reset_memory_at_documents) {
-    // The document_offsets come before read(), which begins to read the next step.
+    // document_ages() comes before read(), which begins to read the next step.
     options.document_offsets = streams.document_ages(step);
   }
   const at::Tensor ids = at::empty({rows_.count, streams.segment() + 1}, at::kLong);
