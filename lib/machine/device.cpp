@@ -32,27 +32,15 @@
 
 namespace ql::machine {
 
-namespace {
-
-struct Name {
-  std::string_view text;
-  VectorVersion version;
-};
-
-// The widest comes first.
-constexpr Name kNames[] = {{"avx512", VectorVersion::kAvx512},
-                           {"avx2", VectorVersion::kAvx2},
-                           {"portable", VectorVersion::kPortable}};
-
-}  // namespace
-
 VectorVersion choose_vector_version(const char* name) {
   const std::string_view wanted = name == nullptr ? "" : name;
   std::string names;
-  for (const Name& known : kNames) {
-    if (has_vector_version(known.version)) {
-      if (wanted.empty() || wanted == known.text) return known.version;
-      names += fmt::format("{}, ", known.text);
+  // The widest comes first.
+  for (const auto version :
+       {VectorVersion::kAvx512, VectorVersion::kAvx2, VectorVersion::kPortable}) {
+    if (has_vector_version(version)) {
+      if (wanted.empty() || wanted == to_text(version)) return version;
+      names += to_text(version) + ", ";
     }
   }
   throw UsageError(

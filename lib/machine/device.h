@@ -5,6 +5,7 @@
 #include <c10/core/Device.h>
 #include <c10/core/ScalarType.h>
 
+#include <array>
 #include <cstdlib>
 #include <string>
 
@@ -22,6 +23,7 @@ namespace ql::machine {
 // in three versions, one of which is chosen when the program runs.
 
 enum class VectorVersion { kPortable, kAvx2, kAvx512 };
+constexpr auto names_of(VectorVersion) { return std::array{"portable", "avx2", "avx512"}; }
 
 // Returns true if this processor runs the version.
 inline bool has_vector_version(VectorVersion version) {

@@ -34,13 +34,6 @@ constexpr const char* kVariable = "OPENBLAS_CORETYPE";
 constexpr std::array<const char*, 4> kLastResorts{"Prescott", "Barcelona", "Opteron_SSE3",
                                                   "Nehalem"};
 
-VectorVersion widest_version() {
-  for (const VectorVersion version : {VectorVersion::kAvx512, VectorVersion::kAvx2}) {
-    if (has_vector_version(version)) return version;
-  }
-  return VectorVersion::kPortable;
-}
-
 }  // namespace
 
 std::string better_openblas_kernels(const std::string& taken, VectorVersion widest) {
@@ -63,7 +56,7 @@ std::string take_better_openblas_kernels() {
   // second when it is unloaded. A build for one kind of processor has neither.
   auto* choose = library_symbol<void()>("gotoblas_dynamic_init");
   auto* forget = library_symbol<void()>("gotoblas_dynamic_quit");
-  const std::string better = better_openblas_kernels(name(), widest_version());
+  const std::string better = better_openblas_kernels(name(), choose_vector_version(nullptr));
   if (!better.empty() && std::getenv(kVariable) == nullptr && choose != nullptr &&
       forget != nullptr) {
     ::setenv(kVariable, better.c_str(), 1);

@@ -77,14 +77,12 @@ void require_same_job(const TrainingTask& task, const shard::MultiReader& data,
     for (const auto& item : settings.items()) facts.push_back({item.key(), item.value().dump()});
   }
   static const std::array<const char*, 3> kStarts{"a new training", "--resume", "--force"};
-  static const std::array<const char*, 3> kVersions{"portable", "avx2", "avx512"};
   facts.push_back({"the start", kStarts.at(static_cast<std::size_t>(task.start))});
   facts.push_back({"--init", task.init.empty() ? "none" : "a checkpoint"});
   facts.push_back({"--stop-at", std::to_string(task.stop_at)});
   facts.push_back({"--device", task.compute.device.is_cpu() ? "cpu" : "cuda"});
   if (task.compute.device.is_cpu()) {
-    facts.push_back({machine::kVectorVersionVariable,
-                     kVersions.at(static_cast<std::size_t>(machine::vector_version()))});
+    facts.push_back({machine::kVectorVersionVariable, to_text(machine::vector_version())});
   }
   task.group->require_same(facts, "start all processes with the same program, command and data");
 }
