@@ -18,7 +18,7 @@ namespace {
 constexpr double kLevels = 65536;
 constexpr std::int64_t kMostElements =
     (std::int64_t{1} << 32) / kernels::kDropoutCalls * kernels::kDropoutGroup;
-// Elements that a thread takes at a time.
+// The threads' parts of the elements end at multiples of this, thus at boundaries of groups.
 constexpr std::int64_t kChunk = 64 * kernels::kDropoutGroup;
 
 std::uint32_t dropped_levels(double rate) {
@@ -26,68 +26,11 @@ std::uint32_t dropped_levels(double rate) {
       std::min(kLevels - 1, std::round(std::max(0.0, rate) * kLevels)));
 }
 
-// Describes the range that a mask's elements have in the mask of the complete batch.
-struct Elements {
-  std::int64_t first = 0, count = 0;
-};
-
-Elements elements_of(const at::Tensor& mask, const StepOptions& step) {
-  const std::int64_t count = mask.numel();
-  const std::int64_t first = count == 0 ? 0 : step.first_row * (count / mask.size(0));
-  if (first + count > kMostElements) {
-    throw ConfigError("dropout", "the mask has more than 2^35 elements", "use a smaller batch");
-  }
-  return {first, count};
-}
-
-// Calls function(begin, end) for parts of the elements 0 .. count-1 that end at boundaries of
-// groups.
-template <typename Function>
-void for_chunks(const Elements& elements, const Function& function) {
-  const std::int64_t first = elements.first / kChunk;
-  const std::int64_t end = (elements.first + elements.count + kChunk - 1) / kChunk;
-  // Drawing a random value of 16 bits takes as long as reading this many bytes.
-  constexpr double kBytesOfElement = 8;
-  machine::for_parts(
-      end - first,
-      machine::microseconds_of(0, kBytesOfElement * static_cast<double>(elements.count)),
-      [&](std::int64_t from, std::int64_t to) {
-        for (std::int64_t chunk = first + from; chunk < first + to; ++chunk) {
-          function(std::max<std::int64_t>(0, chunk * kChunk - elements.first),
-                   std::min(elements.count, (chunk + 1) * kChunk - elements.first));
-        }
-      });
-}
-
-template <typename Real>
-void fill_mask(const at::Tensor& mask, double rate, const StepOptions& step, DropoutSite site) {
-  const Elements elements = elements_of(mask, step);
-  const auto factor = static_cast<Real>(dropout_factor(rate));
-  Real* factors = mask.data_ptr<Real>();
-  for_chunks(elements, [&](std::int64_t begin, std::int64_t end) {
-    std::uint8_t kept[kChunk];
-    kernels::fill_kept(&kept[0], elements.first + begin, end - begin,
-                       {step.seed, step.step, site.id()}, dropped_levels(rate));
-    kernels::make_factors(static_cast<const std::uint8_t*>(kept), std::int64_t{1}, end - begin,
-                          factor, factors + begin);
-  });
-}
-
 }  // namespace
 
 at::Tensor dropout_mask(at::IntArrayRef shape, double rate, const StepOptions& step,
                         DropoutSite site, const at::TensorOptions& options) {
-  if (!options.device().is_cpu()) {
-    return at::empty(shape, options).bernoulli_(1 - rate).div_(1 - rate);
-  }
-  const bool wide = options.dtype() == at::kDouble;
-  const at::Tensor mask = at::empty(shape, at::TensorOptions(wide ? at::kDouble : at::kFloat));
-  if (wide) {
-    fill_mask<double>(mask, rate, step, site);
-  } else {
-    fill_mask<float>(mask, rate, step, site);
-  }
-  return mask.to(options);
+  return dropout_kept(shape, rate, step, site).to(options).mul_(dropout_factor(rate));
 }
 
 at::Tensor dropout_kept(at::IntArrayRef shape, double rate, const StepOptions& step,
@@ -96,11 +39,23 @@ at::Tensor dropout_kept(at::IntArrayRef shape, double rate, const StepOptions& s
     return at::empty(shape, at::TensorOptions(at::kByte).device(device)).bernoulli_(1 - rate);
   }
   at::Tensor mask = at::empty(shape, at::TensorOptions(at::kByte));
-  const Elements elements = elements_of(mask, step);
   auto* kept = mask.data_ptr<std::uint8_t>();
-  for_chunks(elements, [&](std::int64_t begin, std::int64_t end) {
-    kernels::fill_kept(kept + begin, elements.first + begin, end - begin,
-                       {step.seed, step.step, site.id()}, dropped_levels(rate));
+  const std::int64_t count = mask.numel();
+  // The mask's elements in the mask of the complete batch begin with this one.
+  const std::int64_t start = count == 0 ? 0 : step.first_row * (count / mask.size(0));
+  if (start + count > kMostElements) {
+    throw ConfigError("dropout", "the mask has more than 2^35 elements", "use a smaller batch");
+  }
+  const std::int64_t first_chunk = start / kChunk;
+  const std::int64_t chunks = (start + count + kChunk - 1) / kChunk - first_chunk;
+  // Drawing a random value of 16 bits takes as long as reading this many bytes.
+  constexpr double kBytesOfElement = 8;
+  const double time = machine::microseconds_of(0, kBytesOfElement * static_cast<double>(count));
+  machine::for_parts(chunks, time, [&](std::int64_t from, std::int64_t to) {
+    const std::int64_t begin = std::max<std::int64_t>(0, (first_chunk + from) * kChunk - start);
+    const std::int64_t end = std::min(count, (first_chunk + to) * kChunk - start);
+    kernels::fill_kept(kept + begin, start + begin, end - begin, {step.seed, step.step, site.id()},
+                       dropped_levels(rate));
   });
   return mask;
 }

@@ -71,7 +71,7 @@ struct DropoutSite {
 
 // Returns factors [shape]: 0 with probability `rate` (in steps of 1/65536), else dropout_factor().
 // The first dimension is that of the batch's rows, beginning with step.first_row. There may be at
-// most 2^35 elements up to the last row.
+// most 2^35 elements up to the last row. The elements are drawn on the CPU for any device.
 at::Tensor dropout_mask(at::IntArrayRef shape, double rate, const StepOptions& step,
                         DropoutSite site, const at::TensorOptions& options);
 
