@@ -62,12 +62,6 @@ at::Tensor dropout_kept(at::IntArrayRef shape, double rate, const StepOptions& s
 
 double dropout_factor(double rate) { return kLevels / (kLevels - dropped_levels(rate)); }
 
-kernels::DropoutMask draw_kept(at::IntArrayRef shape, double rate, const StepOptions& step,
-                               DropoutSite site) {
-  if (!step.training || rate <= 0) return {};
-  return {dropout_kept(shape, rate, step, site), dropout_factor(rate)};
-}
-
 at::Tensor dropout(const at::Tensor& states, double rate, const StepOptions& step,
                    DropoutSite site) {
   if (!step.training || rate <= 0) return states;

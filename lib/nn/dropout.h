@@ -13,10 +13,6 @@
 #include <cstdint>
 #include <vector>
 
-namespace ql::kernels {
-struct DropoutMask;
-}
-
 namespace ql::nn {
 
 class AttentionMap;
@@ -82,11 +78,6 @@ at::Tensor dropout_kept(at::IntArrayRef shape, double rate, const StepOptions& s
 
 // Returns the factor of the kept elements: 65536 / (65536 - dropped levels).
 double dropout_factor(double rate);
-
-// Draws for the kernels which elements of a tensor of `shape` on the CPU are kept: all of them when
-// not training or when rate is 0.
-kernels::DropoutMask draw_kept(at::IntArrayRef shape, double rate, const StepOptions& step,
-                               DropoutSite site);
 
 // Returns `states` times their mask; `states` themselves when not training or rate is 0.
 at::Tensor dropout(const at::Tensor& states, double rate, const StepOptions& step,

@@ -93,7 +93,9 @@ at::Tensor feed_forward_of_operations(const LayerContext& context, const at::Ten
 
 kernels::DropoutMask draw_kept(const LayerContext& context, at::IntArrayRef shape,
                                DropoutSite::Kind kind) {
-  return draw_kept(shape, context.network.dropout, context.step, {kind, context.layer});
+  const double rate = context.network.dropout;
+  if (!context.step.training || rate <= 0) return {};
+  return {dropout_kept(shape, rate, context.step, {kind, context.layer}), dropout_factor(rate)};
 }
 
 // Runs the part of the layer after attention, whose result for the `states` is `attended`.
