@@ -162,6 +162,13 @@ at::Tensor compression_loss(const LayerContext& context,
   throw std::logic_error("not a compression loss");
 }
 
+at::Tensor newest_states(const at::Tensor& older, const at::Tensor& newer) {
+  const std::int64_t length = older.size(1), entering = std::min(length, newer.size(1));
+  return at::cat({older.narrow(1, entering, length - entering),
+                  newer.narrow(1, newer.size(1) - entering, entering)},
+                 1);
+}
+
 CompressiveOutput run_compressive_layer(LayerContext context, const at::Tensor& window,
                                         const at::Tensor& states, const net::Stage& input,
                                         const at::Tensor& positions) {
@@ -183,11 +190,7 @@ CompressiveOutput run_compressive_layer(LayerContext context, const at::Tensor& 
     output.reconstruction = compression_loss(context, projected, leaving, compressed);
   }
   const at::Tensor entering = keeps_gradient ? compressed : compressed.detach();
-  const std::int64_t kept = std::max<std::int64_t>(0, length - entering.size(1));
-  output.compressed_memory =
-      at::cat({before.narrow(1, length - kept, kept),
-               entering.narrow(1, entering.size(1) - (length - kept), length - kept)},
-              1);
+  output.compressed_memory = newest_states(before.narrow(1, 0, length), entering);
   return output;
 }
 

@@ -63,6 +63,9 @@ at::Tensor compression_loss(const LayerContext& context,
                             const kernels::QueriesKeysValues& projected, const at::Tensor& states,
                             const at::Tensor& compressed);
 
+// Returns the newest states of concat(older, newer), as many as `older` has, in their own storage.
+at::Tensor newest_states(const at::Tensor& older, const at::Tensor& newer);
+
 struct CompressiveOutput {
   at::Tensor states;             // [batch, segment, d_model]
   at::Tensor compressed_memory;  // for the next step

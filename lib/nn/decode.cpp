@@ -115,15 +115,6 @@ Memory DecodeState::memory() const {
   return memory;
 }
 
-namespace {
-
-at::Tensor newest(const at::Tensor& older, const at::Tensor& newer) {
-  const at::Tensor all = at::cat({older, newer}, 1);
-  return all.narrow(1, newer.size(1), older.size(1));
-}
-
-}  // namespace
-
 DecodeStep::DecodeStep(const Model& model, const LengthTables& tables, const StepOptions& options,
                        DecodeState& growing, std::int64_t tokens)
     : Step(model, tables, options, unused_), growing_(growing), tokens_(tokens) {
@@ -197,10 +188,10 @@ void DecodeStep::end_segment(const LayerContext& context, const net::Stage& inpu
                                  : growing.usage;
     const at::Tensor compressed =
         compress_memories(context.network, context.parameters, leaving, usage);
-    growing.compressed = newest(growing.compressed, compressed);
+    growing.compressed = newest_states(growing.compressed, compressed);
     growing.compressed_keys_values =
-        newest(growing.compressed_keys_values,
-               project_keys_values(context, attention_states(context, compressed)));
+        newest_states(growing.compressed_keys_values,
+                      project_keys_values(context, attention_states(context, compressed)));
     growing.usage = at::Tensor();
   }
   growing.states.shift(input.new_states);

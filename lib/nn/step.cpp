@@ -187,9 +187,7 @@ at::Tensor memories_before(const at::Tensor& stream, std::int64_t steps, std::in
 at::Tensor memory_after(const at::Tensor& carry, const at::Tensor& entering) {
   const std::int64_t steps = entering.size(0), shift = entering.size(1), length = carry.size(1);
   const std::int64_t last = std::min(steps, (length + shift - 1) / shift);
-  const at::Tensor newest = entering.narrow(0, steps - last, last).flatten(0, 1).unsqueeze(0);
-  const at::Tensor stream = at::cat({carry, newest}, 1);
-  return stream.narrow(1, stream.size(1) - length, length).clone();
+  return newest_states(carry, entering.narrow(0, steps - last, last).flatten(0, 1).unsqueeze(0));
 }
 
 }  // namespace
