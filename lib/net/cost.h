@@ -41,8 +41,8 @@ double softmax_products(const Network& network, const std::vector<std::int64_t>&
 std::vector<std::int64_t> propose_cutoffs(const Network& network,
                                           const std::vector<std::int64_t>& counts);
 
-// This is the cost of attention by its kind; kernels/attention.h and nn/layers.h have the attention
-// itself.
+// This is the cost of attention by its kind; kernels/attention.h and nn/layers.cpp have the
+// attention itself.
 
 // Linear attention compares this many queries pair by pair.
 constexpr std::int64_t kLinearBlock = 64;

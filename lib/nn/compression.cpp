@@ -5,7 +5,6 @@
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
-#include <stdexcept>
 #include <tuple>
 
 #include "kernels/attention.h"
@@ -100,6 +99,12 @@ at::Tensor attend(const at::Tensor& queries, const at::Tensor& keys_values) {
   return kernels::relative_attention(input);
 }
 
+// The losses by which a layer learns its compression are the mean square of a difference. `states`
+// have no gradient, and `compressed` is compress_memories() of them. The gradient reaches
+// `compressed`, thus the convolution's weights, and the decoder's weights, but not the network.
+
+// Compares the layer's content attention over `compressed` with that over the states; `projected`
+// has the layer's queries, and its keys and values of the states.
 at::Tensor attention_reconstruction(const LayerContext& context,
                                     const kernels::QueriesKeysValues& projected,
                                     const at::Tensor& compressed) {
@@ -123,6 +128,7 @@ at::Tensor project_arranged(const at::Tensor& states, const at::Tensor& paramete
                           factor.is_same(parameter) ? weight : arrange(factor));
 }
 
+// Compares `states` with the output of the layer's decoder for `compressed`.
 at::Tensor auto_encoding(const LayerContext& context, const at::Tensor& states,
                          const at::Tensor& compressed) {
   const CompressionParameters& parameters = context.parameters.compression;
@@ -150,18 +156,6 @@ at::Tensor compress_memories(const net::Network& network, const LayerParameters&
       [](const at::Tensor& weight) { return weight.transpose(1, 2).flatten(1, 2); });
 }
 
-at::Tensor compression_loss(const LayerContext& context,
-                            const kernels::QueriesKeysValues& projected, const at::Tensor& states,
-                            const at::Tensor& compressed) {
-  switch (context.network.compression_loss) {
-    case net::CompressionLoss::kAttentionReconstruction:
-      return attention_reconstruction(context, projected, compressed);
-    case net::CompressionLoss::kAutoEncoding:
-      return auto_encoding(context, states, compressed);
-  }
-  throw std::logic_error("not a compression loss");
-}
-
 at::Tensor newest_states(const at::Tensor& older, const at::Tensor& newer) {
   const std::int64_t length = older.size(1), entering = std::min(length, newer.size(1));
   return at::cat({older.narrow(1, entering, length - entering),
@@ -187,7 +181,9 @@ CompressiveOutput run_compressive_layer(LayerContext context, const at::Tensor& 
       compress_memories(context.network, context.parameters, leaving, usage);
   if (context.step.training && compressed.requires_grad()) {
     projected.keys_values = projected.keys_values.narrow(1, length, segment);
-    output.reconstruction = compression_loss(context, projected, leaving, compressed);
+    output.reconstruction = context.network.compression_loss == net::CompressionLoss::kAutoEncoding
+                                ? auto_encoding(context, leaving, compressed)
+                                : attention_reconstruction(context, projected, compressed);
   }
   const at::Tensor entering = keeps_gradient ? compressed : compressed.detach();
   output.compressed_memory = newest_states(before.narrow(1, 0, length), entering);

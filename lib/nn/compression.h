@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "kernels/projection.h"
 #include "net/geometry.h"
 #include "net/network.h"
 #include "nn/dropout.h"
@@ -52,24 +51,13 @@ std::vector<double> droppath_weights(std::int64_t scales, double droppath, const
 at::Tensor compress_memories(const net::Network& network, const LayerParameters& parameters,
                              const at::Tensor& states, const at::Tensor& usage);
 
-// Returns the loss by which a layer learns its compression, the mean square of a difference.
-// `states` have no gradient, and `compressed` is compress_memories() of them. Attention
-// reconstruction compares the layer's content attention (without positions) over `compressed` with
-// that over `states`; `projected` has the layer's queries, and its keys and values of `states`.
-// Auto-encoding compares `states` with the output of the layer's decoder for `compressed`. The
-// gradient reaches `compressed`, thus the convolution's weights, and the decoder's weights, but not
-// the network.
-at::Tensor compression_loss(const LayerContext& context,
-                            const kernels::QueriesKeysValues& projected, const at::Tensor& states,
-                            const at::Tensor& compressed);
-
 // Returns the newest states of concat(older, newer), as many as `older` has, in their own storage.
 at::Tensor newest_states(const at::Tensor& older, const at::Tensor& newer);
 
 struct CompressiveOutput {
   at::Tensor states;             // [batch, segment, d_model]
   at::Tensor compressed_memory;  // for the next step
-  at::Tensor reconstruction;  // compression_loss(); undefined unless the layer learns in training
+  at::Tensor reconstruction;     // the layer's loss; undefined unless it learns in training
 };
 
 // Runs the layer of the stage `input` over the `window`, concat(compressed memory, memory,

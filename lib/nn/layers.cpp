@@ -31,6 +31,86 @@ at::Tensor project_queries(const LayerContext& context, const at::Tensor& normal
       .view({normalized.size(0), normalized.size(1), network.n_head, network.d_head});
 }
 
+// Blocks of this many queries are small compared with the window and large enough for matrix
+// products.
+using net::kLinearBlock;
+// Keeps the quotient finite if all features vanish.
+constexpr double kSmallestSum = 1e-6;
+
+// Returns f(states + bias + positions) with f(x) = elu(x) + 1: [batch, length, H, d_head] ->
+// [batch, H, length, d_head]. `positions` is [length, H, d_head].
+at::Tensor features(const at::Tensor& states, const at::Tensor& bias, const at::Tensor& positions) {
+  at::Tensor sum = bias.defined() ? states + bias : states;
+  sum = positions.defined() ? sum + positions : sum;
+  return (at::elu(sum) + 1).transpose(1, 2);
+}
+
+at::Tensor last_rows(const at::Tensor& positions, std::int64_t count) {
+  return positions.defined() ? positions.narrow(0, positions.size(0) - count, count) : positions;
+}
+
+// Sums over the keys so far.
+struct Sums {
+  at::Tensor values;   // of f(key)^T value [batch, H, d_head, d_head]
+  at::Tensor weights;  // of f(key) [batch, H, d_head, 1]
+
+  void add(const at::Tensor& keys, const at::Tensor& of_values) {
+    values = values + at::matmul(keys.transpose(2, 3), of_values);
+    weights = weights + keys.sum(2).unsqueeze(3);
+  }
+};
+
+// Attention in time linear in the window (Katharopoulos et al., 2020): it keeps a sum over keys and
+// values instead of the scores of all pairs.
+//
+// Let f(x) = elu(x) + 1 be the feature map. The rows r of `positions` are counted from the window's
+// end, for queries and for keys. Then
+//
+//   w_ij = f(q_i + u + r_i) . f(k_j + v + r_j)
+//   sum_i = (sum_j w_ij value_j) / (1e-6 + sum_j w_ij)
+//
+// for the keys j <= m + i of query i, which is at window index m + i. The parameters are thus those
+// of relative attention. Returns [batch, segment, H, d_head]. The input must have no reach and no
+// probability_kept.
+at::Tensor linear_attention(const kernels::AttentionInput& input) {
+  const std::int64_t streams = input.queries.size(0);
+  if (streams > 1 && kernels::BatchInvariant::live()) {
+    std::vector<at::Tensor> sums;
+    for (std::int64_t stream = 0; stream < streams; ++stream) {
+      kernels::AttentionInput alone = input;
+      alone.queries = input.queries.narrow(0, stream, 1);
+      for (at::Tensor& part : alone.keys_values) part = part.narrow(0, stream, 1);
+      sums.push_back(linear_attention(alone));
+    }
+    return at::cat(sums);
+  }
+  const std::int64_t segment = input.queries.size(1), memory = input.window() - segment;
+  const at::Tensor keys_values =
+      input.keys_values.size() == 1 ? input.keys_values.front() : at::cat(input.keys_values, 1);
+  const at::Tensor queries =
+      features(input.queries, input.content_bias, last_rows(input.positions, segment));
+  const at::Tensor keys = features(keys_values.select(2, 0), input.position_bias, input.positions);
+  const at::Tensor values = keys_values.select(2, 1).transpose(1, 2);
+
+  const std::int64_t batch = queries.size(0), heads = queries.size(1), width = queries.size(3);
+  Sums sums{at::zeros({batch, heads, width, width}, queries.options()),
+            at::zeros({batch, heads, width, 1}, queries.options())};
+  if (memory > 0) sums.add(keys.narrow(2, 0, memory), values.narrow(2, 0, memory));
+  std::vector<at::Tensor> results;
+  for (std::int64_t first = 0; first < segment; first += kLinearBlock) {
+    const std::int64_t count = std::min(kLinearBlock, segment - first);
+    const at::Tensor query = queries.narrow(2, first, count);
+    const at::Tensor key = keys.narrow(2, memory + first, count);
+    const at::Tensor value = values.narrow(2, memory + first, count);
+    const at::Tensor pairs = at::tril(at::matmul(query, key.transpose(2, 3)));
+    const at::Tensor numerator = at::matmul(query, sums.values) + at::matmul(pairs, value);
+    const at::Tensor denominator = at::matmul(query, sums.weights) + pairs.sum(3, true);
+    results.push_back(numerator / (denominator + kSmallestSum));
+    if (first + count < segment) sums.add(key, value);
+  }
+  return at::cat(results, 2).transpose(1, 2);
+}
+
 // Runs attention for queries [batch, segment, n_head, d_head] and projects the heads' sums [batch,
 // segment, n_head * d_head] back to d_model. The caller applies dropout to the result.
 at::Tensor attend(const LayerContext& context, const at::Tensor& queries,
@@ -68,15 +148,9 @@ at::Tensor attend(const LayerContext& context, const at::Tensor& queries,
     if (keys > 1) input.probability_kept = input.probability_kept.repeat_interleave(keys, 2);
     input.kept_factor = dropout_factor(network.dropatt);
   }
-  at::Tensor sums;
-  switch (network.attention) {
-    case net::Attention::kSoftmax:
-      sums = kernels::relative_attention(input);
-      break;
-    case net::Attention::kLinear:
-      sums = linear_attention(input);
-      break;
-  }
+  at::Tensor sums = network.attention == net::Attention::kLinear
+                        ? linear_attention(input)
+                        : kernels::relative_attention(input);
   if (keys > 1) sums = sums.unflatten(1, {segment, keys}).select(2, keys - 1);
   return kernels::project(sums.reshape({batch, segment, d_heads}), parameters.o_net);
 }
@@ -197,78 +271,6 @@ at::Tensor attention_states(const LayerContext& context, const at::Tensor& state
   return context.network.pre_lnorm
              ? kernels::layer_norm(states, attention.norm_weight, attention.norm_bias)
              : states;
-}
-
-namespace {
-
-// Blocks of this many queries are small compared with the window and large enough for matrix
-// products.
-using net::kLinearBlock;
-// Keeps the quotient finite if all features vanish.
-constexpr double kSmallestSum = 1e-6;
-
-// Returns f(states + bias + positions) with f(x) = elu(x) + 1: [batch, length, H, d_head] ->
-// [batch, H, length, d_head]. `positions` is [length, H, d_head].
-at::Tensor features(const at::Tensor& states, const at::Tensor& bias, const at::Tensor& positions) {
-  at::Tensor sum = bias.defined() ? states + bias : states;
-  sum = positions.defined() ? sum + positions : sum;
-  return (at::elu(sum) + 1).transpose(1, 2);
-}
-
-at::Tensor last_rows(const at::Tensor& positions, std::int64_t count) {
-  return positions.defined() ? positions.narrow(0, positions.size(0) - count, count) : positions;
-}
-
-// Sums over the keys so far.
-struct Sums {
-  at::Tensor values;   // of f(key)^T value [batch, H, d_head, d_head]
-  at::Tensor weights;  // of f(key) [batch, H, d_head, 1]
-
-  void add(const at::Tensor& keys, const at::Tensor& of_values) {
-    values = values + at::matmul(keys.transpose(2, 3), of_values);
-    weights = weights + keys.sum(2).unsqueeze(3);
-  }
-};
-
-}  // namespace
-
-at::Tensor linear_attention(const kernels::AttentionInput& input) {
-  const std::int64_t streams = input.queries.size(0);
-  if (streams > 1 && kernels::BatchInvariant::live()) {
-    std::vector<at::Tensor> sums;
-    for (std::int64_t stream = 0; stream < streams; ++stream) {
-      kernels::AttentionInput alone = input;
-      alone.queries = input.queries.narrow(0, stream, 1);
-      for (at::Tensor& part : alone.keys_values) part = part.narrow(0, stream, 1);
-      sums.push_back(linear_attention(alone));
-    }
-    return at::cat(sums);
-  }
-  const std::int64_t segment = input.queries.size(1), memory = input.window() - segment;
-  const at::Tensor keys_values =
-      input.keys_values.size() == 1 ? input.keys_values.front() : at::cat(input.keys_values, 1);
-  const at::Tensor queries =
-      features(input.queries, input.content_bias, last_rows(input.positions, segment));
-  const at::Tensor keys = features(keys_values.select(2, 0), input.position_bias, input.positions);
-  const at::Tensor values = keys_values.select(2, 1).transpose(1, 2);
-
-  const std::int64_t batch = queries.size(0), heads = queries.size(1), width = queries.size(3);
-  Sums sums{at::zeros({batch, heads, width, width}, queries.options()),
-            at::zeros({batch, heads, width, 1}, queries.options())};
-  if (memory > 0) sums.add(keys.narrow(2, 0, memory), values.narrow(2, 0, memory));
-  std::vector<at::Tensor> results;
-  for (std::int64_t first = 0; first < segment; first += kLinearBlock) {
-    const std::int64_t count = std::min(kLinearBlock, segment - first);
-    const at::Tensor query = queries.narrow(2, first, count);
-    const at::Tensor key = keys.narrow(2, memory + first, count);
-    const at::Tensor value = values.narrow(2, memory + first, count);
-    const at::Tensor pairs = at::tril(at::matmul(query, key.transpose(2, 3)));
-    const at::Tensor numerator = at::matmul(query, sums.values) + at::matmul(pairs, value);
-    const at::Tensor denominator = at::matmul(query, sums.weights) + pairs.sum(3, true);
-    results.push_back(numerator / (denominator + kSmallestSum));
-    if (first + count < segment) sums.add(key, value);
-  }
-  return at::cat(results, 2).transpose(1, 2);
 }
 
 }  // namespace ql::nn

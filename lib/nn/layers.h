@@ -58,18 +58,4 @@ at::Tensor project_keys_values(const LayerContext& context, const at::Tensor& no
 // Returns the input of queries, keys and values: `states` themselves, normalized if `pre_lnorm`.
 at::Tensor attention_states(const LayerContext& context, const at::Tensor& states);
 
-// Attention in time linear in the window (Katharopoulos et al., 2020): it keeps a sum over keys and
-// values instead of the scores of all pairs.
-
-// Let f(x) = elu(x) + 1 be the feature map. The rows r of `positions` are counted from the window's
-// end, for queries and for keys. Then
-//
-//   w_ij = f(q_i + u + r_i) . f(k_j + v + r_j)
-//   sum_i = (sum_j w_ij value_j) / (1e-6 + sum_j w_ij)
-//
-// for the keys j <= m + i of query i, which is at window index m + i. The parameters are thus those
-// of relative attention. Returns [batch, segment, H, d_head]. The input must have no reach and no
-// probability_kept.
-at::Tensor linear_attention(const kernels::AttentionInput& input);
-
 }  // namespace ql::nn
