@@ -201,8 +201,13 @@ at::Tensor finish_fused_layer(const LayerContext& context, const at::Tensor& sta
       .normalized;
 }
 
-at::Tensor run_fused_layer(const LayerContext& context, const at::Tensor& window,
-                           const at::Tensor& states, const at::Tensor& positions) {
+}  // namespace
+
+at::Tensor run_layer(const LayerContext& context, const at::Tensor& window,
+                     const at::Tensor& states, const at::Tensor& positions) {
+  if (!machine::uses_kernels(window) || context.step.through_memory) {
+    return run_layer_of_operations(context, window, states.size(1), positions);
+  }
   const net::Network& network = context.network;
   const AttentionParameters& attention = context.parameters.attention;
   const kernels::QueriesKeysValues projected = kernels::project_window(
@@ -210,15 +215,6 @@ at::Tensor run_fused_layer(const LayerContext& context, const at::Tensor& window
       network.pre_lnorm ? attention.norm_bias : at::Tensor(), attention.qkv_net, network.n_head);
   return finish_fused_layer(context, states,
                             attend(context, projected.queries, {projected.keys_values}, positions));
-}
-
-}  // namespace
-
-at::Tensor run_layer(const LayerContext& context, const at::Tensor& window,
-                     const at::Tensor& states, const at::Tensor& positions) {
-  return machine::uses_kernels(window) && !context.step.through_memory
-             ? run_fused_layer(context, window, states, positions)
-             : run_layer_of_operations(context, window, states.size(1), positions);
 }
 
 at::Tensor run_layer_of_operations(const LayerContext& context, const at::Tensor& window,
