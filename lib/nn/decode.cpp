@@ -117,17 +117,14 @@ Memory DecodeState::memory() const {
 
 DecodeStep::DecodeStep(const Model& model, const LengthTables& tables, const StepOptions& options,
                        DecodeState& growing, std::int64_t tokens)
-    : Step(model, tables, options, unused_), growing_(growing), tokens_(tokens) {
-  unused_.stages.resize(tables.geometry.stages.size());
-}
+    : Step(model, tables, options, unused_), growing_(growing), tokens_(tokens) {}
 
 DecodeStage& DecodeStep::growing_of(const net::Stage& stage) {
   return growing_.stages_[static_cast<std::size_t>(&stage - geometry_.stages.data())];
 }
 
 at::Tensor DecodeStep::layer(const LayerContext& context, const net::Stage& input,
-                             const at::Tensor& states, const at::Tensor& finer,
-                             StageMemory& /*memory*/) {
+                             const at::Tensor& states, const at::Tensor& finer) {
   const std::int64_t count = states.size(1);
   if (count == 0) return states;
   DecodeStage& growing = growing_of(input);
@@ -203,8 +200,7 @@ void DecodeStep::end_segment(const LayerContext& context, const net::Stage& inpu
   }
 }
 
-at::Tensor DecodeStep::window_of_output(const net::Stage& output, const at::Tensor& states,
-                                        StageMemory& /*memory*/) {
+at::Tensor DecodeStep::window_of_output(const net::Stage& output, const at::Tensor& states) {
   KvCache& cache = growing_of(output).states;
   cache.put(states);
   const at::Tensor window = cache.window();

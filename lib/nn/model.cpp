@@ -256,7 +256,7 @@ at::Tensor ModelAtLengths::forward_embedded(const at::Tensor& embedded, Memory& 
   }
   Memory next = memory;
   forget_other_documents(next, geometry(), step);
-  StreamsStep run(model_, tables_, step, next);
+  Step run(model_, tables_, step, next);
   at::Tensor states =
       run.run(dropout(embedded, model_.network().dropout, step, {DropoutSite::kEmbedding}));
   memory = std::move(next);

@@ -55,7 +55,7 @@ at::Tensor Step::run(at::Tensor states) {
         break;
     }
     if (!stage.feeds_layer() && stage.scale < geometry_.outputs.size()) {
-      window = window_of_output(stage, states, memory_.stages[i]);
+      window = window_of_output(stage, states);
       upsampled.push_back(states_of_tokens(stage, states, window));
     }
   }
@@ -88,7 +88,7 @@ at::Tensor Step::layer_over(std::size_t input, const at::Tensor& states, const a
                              nullptr,
                              tables_.attention_mask[input],
                              stage.keys_per_state};
-  return layer(context, stage, states, finer, memory_.stages[input]);
+  return layer(context, stage, states, finer);
 }
 
 at::Tensor Step::new_groups(const net::Stage& stage, const at::Tensor& window) {
@@ -110,8 +110,8 @@ at::Tensor Step::positions(const net::Stage& input) const {
   return table.narrow(0, table.size(0) - input.window(), input.window());
 }
 
-at::Tensor Step::window_of_streams(const net::Stage& stage, const at::Tensor& states,
-                                   StageMemory& memory) const {
+at::Tensor Step::window_of_output(const net::Stage& stage, const at::Tensor& states) {
+  StageMemory& memory = memory_of(stage);
   std::vector<at::Tensor> parts;
   if (stage.compressed_memory > 0) parts.push_back(memory.compressed);
   if (stage.memory > 0) parts.push_back(memory.states);
@@ -126,10 +126,10 @@ at::Tensor Step::window_of_streams(const net::Stage& stage, const at::Tensor& st
   return window;
 }
 
-at::Tensor Step::layer_of_streams(const LayerContext& context, const net::Stage& input,
-                                  const at::Tensor& states, const at::Tensor& finer,
-                                  StageMemory& memory) {
-  const at::Tensor window = window_of_streams(input, states, memory);
+at::Tensor Step::layer(const LayerContext& context, const net::Stage& input,
+                       const at::Tensor& states, const at::Tensor& finer) {
+  // layer_row_by_row() calls this function for a single stream, too, so the call is not virtual.
+  const at::Tensor window = Step::window_of_output(input, states);
   if (finer.defined()) {
     const at::Tensor keys = at::cat({window.narrow(1, 0, input.memory), finer}, 1);
     return run_layer(context, states, attention_states(context, states),
@@ -141,23 +141,12 @@ at::Tensor Step::layer_of_streams(const LayerContext& context, const net::Stage&
   }
   const CompressiveOutput output =
       run_compressive_layer(context, window, states, input, positions(input));
-  memory.compressed = output.compressed_memory;
+  memory_of(input).compressed = output.compressed_memory;
   if (output.reconstruction.defined()) {
     reconstruction_ =
         reconstruction_.defined() ? reconstruction_ + output.reconstruction : output.reconstruction;
   }
   return output.states;
-}
-
-at::Tensor StreamsStep::layer(const LayerContext& context, const net::Stage& input,
-                              const at::Tensor& states, const at::Tensor& finer,
-                              StageMemory& memory) {
-  return layer_of_streams(context, input, states, finer, memory);
-}
-
-at::Tensor StreamsStep::window_of_output(const net::Stage& output, const at::Tensor& states,
-                                         StageMemory& memory) {
-  return window_of_streams(output, states, memory);
 }
 
 namespace {
@@ -196,9 +185,9 @@ at::Tensor memory_after(const at::Tensor& carry, const at::Tensor& entering) {
 // chunk are computed in pieces: first the keys and values of all, then everything else, because a
 // segment's memory consists of the segments before it.
 at::Tensor LayerwiseStep::layer(const LayerContext& context, const net::Stage& input,
-                                const at::Tensor& states, const at::Tensor& finer,
-                                StageMemory& memory) {
-  if (geometry_.keeps_most_used()) return layer_row_by_row(context, input, states, memory);
+                                const at::Tensor& states, const at::Tensor& finer) {
+  if (geometry_.keeps_most_used()) return layer_row_by_row(context, input, states);
+  StageMemory& memory = memory_of(input);
   const auto keys_values = [&](const at::Tensor& of) {
     return project_keys_values(context, attention_states(context, of));
   };
@@ -207,7 +196,8 @@ at::Tensor LayerwiseStep::layer(const LayerContext& context, const net::Stage& i
   const auto of_memories = [&](const at::Tensor& stream, std::int64_t shift,
                                const MemoryCover& cover) {
     const at::Tensor all = memories_before(stream, steps, shift);
-    const at::Tensor mask = forgotten(cover, all.size(1));
+    const at::Tensor mask =
+        forgotten_states(cover, all.size(1), options_, model_.options().device());
     return mask.defined()
                ? replace_forgotten(
                      all, mask, keys_values(at::zeros_like(states.narrow(0, 0, 1).narrow(1, 0, 1))))
@@ -231,7 +221,7 @@ at::Tensor LayerwiseStep::layer(const LayerContext& context, const net::Stage& i
       [&](const std::vector<at::Tensor>& piece) { return keys_values(piece.front()); }, place);
   std::vector<at::Tensor> parts;  // of the window, the oldest first
   if (input.compressed_memory > 0) {
-    const at::Tensor leaving = window(input, states, memory).narrow(1, 0, input.segment);
+    const at::Tensor leaving = window(input, states).narrow(1, 0, input.segment);
     const at::Tensor compressed =
         compress_memories(context.network, context.parameters, leaving, {});
     parts.push_back(of_memories(stream_of(keys_values(memory.compressed), keys_values(compressed)),
@@ -295,7 +285,7 @@ at::Tensor LayerwiseStep::in_pieces(
 // The attention of a step decides which states it puts into the compressed memory, so steps run one
 // after the other.
 at::Tensor LayerwiseStep::layer_row_by_row(const LayerContext& context, const net::Stage& input,
-                                           const at::Tensor& states, StageMemory& memory) {
+                                           const at::Tensor& states) {
   std::vector<at::Tensor> outputs;
   for (std::int64_t row = 0; row < states.size(0); ++row) {
     StepOptions of_row = options_;
@@ -303,18 +293,18 @@ at::Tensor LayerwiseStep::layer_row_by_row(const LayerContext& context, const ne
     if (!options_.document_offsets.empty())
       of_row.document_offsets = {options_.document_offsets[at]};
     if (!options_.shown.empty()) of_row.shown = {options_.shown[at]};
-    forget_other_documents(memory, input, geometry_, of_row);
+    forget_other_documents(memory_of(input), input, geometry_, of_row);
     const LayerContext row_context{context.network, context.parameters,    of_row,
                                    context.layer,   context.reach,         context.usage,
                                    context.hidden,  context.keys_per_state};
-    outputs.push_back(layer_of_streams(row_context, input, states.narrow(0, row, 1), {}, memory));
+    outputs.push_back(Step::layer(row_context, input, states.narrow(0, row, 1), {}));
   }
   return at::cat(outputs);
 }
 
-at::Tensor LayerwiseStep::window_of_output(const net::Stage& output, const at::Tensor& states,
-                                           StageMemory& memory) {
-  at::Tensor result = window(output, states, memory);
+at::Tensor LayerwiseStep::window_of_output(const net::Stage& output, const at::Tensor& states) {
+  StageMemory& memory = memory_of(output);
+  at::Tensor result = window(output, states);
   if (output.memory > 0) {
     memory.states = memory_after(memory.states, states.narrow(1, 0, output.new_states));
   }
@@ -322,18 +312,14 @@ at::Tensor LayerwiseStep::window_of_output(const net::Stage& output, const at::T
 }
 
 // Returns the windows of all steps.
-at::Tensor LayerwiseStep::window(const net::Stage& stage, const at::Tensor& states,
-                                 const StageMemory& memory) const {
+at::Tensor LayerwiseStep::window(const net::Stage& stage, const at::Tensor& states) const {
   if (stage.memory == 0) return states;
   const at::Tensor before =
-      memories_before(stream_of(memory.states, states.narrow(1, 0, stage.new_states)),
+      memories_before(stream_of(memory_of(stage).states, states.narrow(1, 0, stage.new_states)),
                       states.size(0), stage.new_states);
-  const at::Tensor mask = forgotten(memory_cover(stage), stage.memory);
+  const at::Tensor mask =
+      forgotten_states(memory_cover(stage), stage.memory, options_, model_.options().device());
   return at::cat({replace_forgotten(before, mask), states}, 1);
-}
-
-at::Tensor LayerwiseStep::forgotten(const MemoryCover& cover, std::int64_t length) const {
-  return forgotten_states(cover, length, options_, model_.options().device());
 }
 
 }  // namespace ql::nn

@@ -3,6 +3,7 @@
 
 #include <ATen/ATen.h>
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <vector>
@@ -15,9 +16,10 @@
 
 namespace ql::nn {
 
-// The rows of a batch are independent streams (StreamsStep), consecutive segments of one stream
+// The rows of a batch are independent streams (Step itself), consecutive segments of one stream
 // (LayerwiseStep), or streams whose segment is not complete (DecodeStep). Each kind finds the
-// memory of a row in its own way.
+// memory of a row in its own way. Memories of independent streams must hold only states of their
+// documents (forget_other_documents()).
 class Step {
  public:
   // run() replaces `memory` by that of the next step, stage by stage.
@@ -29,20 +31,22 @@ class Step {
   // Takes the embedded tokens [batch, n_s, d_model] and returns the last stage's states, of the
   // same shape.
   at::Tensor run(at::Tensor states);
-  // Returns the compression_loss(), averaged over the layers, after run(); undefined if no layer
-  // learns to compress.
+  // Returns the loss by which layers learn to compress, averaged over them, after run(); undefined
+  // if no layer learns.
   at::Tensor reconstruction() const;
 
  protected:
-  // Returns the output of the layer that reads the stage `input`, and replaces `memory` by the
-  // stage's next one. If keys_per_state is above 1, `finer` [batch, segment_keys(), d_model] is in
+  // The other kinds override these functions. Here the rows are independent streams.
+
+  // Returns the output of the layer that reads the stage `input`, and replaces the stage's memory
+  // by the next one. If keys_per_state is above 1, `finer` [batch, segment_keys(), d_model] is in
   // the window instead of the states; otherwise it is undefined.
   virtual at::Tensor layer(const LayerContext& context, const net::Stage& input,
-                           const at::Tensor& states, const at::Tensor& finer,
-                           StageMemory& memory) = 0;
-  // Returns the window of a scale's output, and replaces `memory` by the next one.
-  virtual at::Tensor window_of_output(const net::Stage& output, const at::Tensor& states,
-                                      StageMemory& memory) = 0;
+                           const at::Tensor& states, const at::Tensor& finer);
+  // Returns the window of a scale's output, and replaces its memory by the next one. Here the
+  // window is concat(compressed memory, memory, segment), also of a layer's input. The memory
+  // becomes the newest states of concat(memory, segment[:new_states]); the compressed memory stays.
+  virtual at::Tensor window_of_output(const net::Stage& output, const at::Tensor& states);
   // Returns the states [batch, c n, width] of the finer scale's window that become the n new states
   // of `stage`.
   virtual at::Tensor new_groups(const net::Stage& stage, const at::Tensor& window);
@@ -51,14 +55,10 @@ class Step {
   virtual at::Tensor states_of_tokens(const net::Stage& output, const at::Tensor& states,
                                       const at::Tensor& window);
 
-  // Computes layer() for rows that are independent streams.
-  at::Tensor layer_of_streams(const LayerContext& context, const net::Stage& input,
-                              const at::Tensor& states, const at::Tensor& finer,
-                              StageMemory& memory);
-  // Returns the window concat(compressed memory, memory, segment). The memory becomes the newest
-  // states of concat(memory, segment[:shift]); the compressed memory stays.
-  at::Tensor window_of_streams(const net::Stage& stage, const at::Tensor& states,
-                               StageMemory& memory) const;
+  // `stage` is one of geometry_.stages.
+  StageMemory& memory_of(const net::Stage& stage) const {
+    return memory_.stages[static_cast<std::size_t>(&stage - geometry_.stages.data())];
+  }
   // Returns the position table of a layer's window.
   at::Tensor positions(const net::Stage& input) const;
   // These map states from the width of the scale before to that of this one, and from there to
@@ -79,19 +79,6 @@ class Step {
   at::Tensor reconstruction_;                     // summed over the layers so far
 };
 
-// Every row is a step of an independent stream. The memory must hold only states of their documents
-// (forget_other_documents()).
-class StreamsStep : public Step {
- public:
-  using Step::Step;
-
- private:
-  at::Tensor layer(const LayerContext& context, const net::Stage& input, const at::Tensor& states,
-                   const at::Tensor& finer, StageMemory& memory) override;
-  at::Tensor window_of_output(const net::Stage& output, const at::Tensor& states,
-                              StageMemory& memory) override;
-};
-
 // The rows are consecutive steps of one stream. A layer needs nothing of the layers after it, so a
 // complete chunk of the stream goes through it before the next layer begins, and each row's memory
 // consists of the rows before it. It has no gradient and no dropout.
@@ -101,14 +88,11 @@ class LayerwiseStep : public Step {
 
  private:
   at::Tensor layer(const LayerContext& context, const net::Stage& input, const at::Tensor& states,
-                   const at::Tensor& finer, StageMemory& memory) override;
-  at::Tensor window_of_output(const net::Stage& output, const at::Tensor& states,
-                              StageMemory& memory) override;
+                   const at::Tensor& finer) override;
+  at::Tensor window_of_output(const net::Stage& output, const at::Tensor& states) override;
   at::Tensor layer_row_by_row(const LayerContext& context, const net::Stage& input,
-                              const at::Tensor& states, StageMemory& memory);
-  at::Tensor window(const net::Stage& stage, const at::Tensor& states,
-                    const StageMemory& memory) const;
-  at::Tensor forgotten(const MemoryCover& cover, std::int64_t length) const;
+                              const at::Tensor& states);
+  at::Tensor window(const net::Stage& stage, const at::Tensor& states) const;
   // Returns work(tensors) for `tensors` [segments, ...], in `results` if that is defined. A segment
   // of the result depends only on the same segment of all tensors, so they are computed in pieces
   // (machine/threads.h).
@@ -128,9 +112,8 @@ class DecodeStep : public Step {
 
  private:
   at::Tensor layer(const LayerContext& context, const net::Stage& input, const at::Tensor& states,
-                   const at::Tensor& finer, StageMemory& memory) override;
-  at::Tensor window_of_output(const net::Stage& output, const at::Tensor& states,
-                              StageMemory& memory) override;
+                   const at::Tensor& finer) override;
+  at::Tensor window_of_output(const net::Stage& output, const at::Tensor& states) override;
   at::Tensor new_groups(const net::Stage& stage, const at::Tensor& window) override;
   at::Tensor states_of_tokens(const net::Stage& output, const at::Tensor& states,
                               const at::Tensor& window) override;
