@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "base/error.h"
 #include "kernels/attention.h"
@@ -14,21 +15,11 @@
 #include "kernels/projection.h"
 #include "net/cost.h"
 #include "nn/encoding.h"
-#include "nn/layers.h"
 #include "nn/step.h"
 
 namespace ql::nn {
 
 namespace {
-
-void check_network(const net::Network& network) {
-  network.check();
-  if (network.vocab_size < 1) {
-    throw ConfigError("vocab_size",
-                      fmt::format("expected at least 1, found {}", network.vocab_size),
-                      "take it from the vocabulary of the training data");
-  }
-}
 
 void check_states(const at::Tensor& states, const net::Network& network) {
   if (states.dim() != 3 || states.size(2) != network.d_model) {
@@ -36,11 +27,37 @@ void check_states(const at::Tensor& states, const net::Network& network) {
   }
 }
 
+at::Tensor look_up(const at::Tensor& table, const at::Tensor& projection, const at::Tensor& ids) {
+  const at::Tensor vectors = at::embedding(table, ids);
+  return projection.defined() ? kernels::project(vectors, projection) : vectors;
+}
+
+// Looks up ids [rows] cluster by cluster, and returns [rows, d_model] in the order of the ids.
+at::Tensor look_up_clusters(const net::Network& network, const Parameters& parameters,
+                            const at::Tensor& ids) {
+  std::vector<std::int64_t> ends;
+  for (const net::Cluster& cluster : net::clusters(network)) ends.push_back(cluster.end);
+  const kernels::ClusterRows rows = kernels::rows_by_cluster(ids, ends);
+  std::vector<at::Tensor> vectors;
+  for (std::size_t i = 0; i < ends.size(); ++i) {
+    if (rows.count(i) > 0) {
+      vectors.push_back(
+          look_up(parameters.embeddings[i], parameters.embedding_projections[i], rows.ids_of(i)));
+    }
+  }
+  return at::cat(vectors).index_select(0, rows.places);
+}
+
 }  // namespace
 
 Model::Model(const net::Network& network, const at::TensorOptions& options)
     : network_(network), options_(options) {
-  check_network(network);
+  network.check();
+  if (network.vocab_size < 1) {
+    throw ConfigError("vocab_size",
+                      fmt::format("expected at least 1, found {}", network.vocab_size),
+                      "take it from the vocabulary of the training data");
+  }
   parameters_ = make_parameters(network, options);
 }
 
@@ -72,7 +89,14 @@ at::Tensor Model::check_ids(const at::Tensor& ids, const char* what) const {
 }
 
 at::Tensor Model::embed(const at::Tensor& tokens, std::int64_t place) const {
-  return nn::embed(network_, parameters_, check_ids(tokens, "tokens"), place);
+  const at::Tensor ids = check_ids(tokens, "tokens");
+  const at::Tensor vectors =
+      net::shares_embedding(network_)
+          ? look_up(parameters_.embeddings.front(), parameters_.embedding_projections.front(), ids)
+          : look_up_clusters(network_, parameters_, ids.flatten())
+                .view({ids.size(0), ids.size(1), network_.d_model});
+  const at::Tensor scaled = vectors * std::sqrt(static_cast<double>(network_.d_model));
+  return add_places(network_, scaled, place);
 }
 
 at::Tensor Model::check_targets(const at::Tensor& states, const at::Tensor& targets) const {
@@ -123,42 +147,6 @@ void ModelPrecision::set_rounded(bool rounded) const {
     // Norms and most biases are not factors of products.
     if (parameter.tensor.dim() > 1) kernels::set_rounded(parameter.tensor, rounded);
   }
-}
-
-namespace {
-
-at::Tensor look_up(const at::Tensor& table, const at::Tensor& projection, const at::Tensor& ids) {
-  const at::Tensor vectors = at::embedding(table, ids);
-  return projection.defined() ? kernels::project(vectors, projection) : vectors;
-}
-
-// Looks up ids [rows] cluster by cluster, and returns [rows, d_model] in the order of the ids.
-at::Tensor look_up_clusters(const net::Network& network, const Parameters& parameters,
-                            const at::Tensor& ids) {
-  std::vector<std::int64_t> ends;
-  for (const net::Cluster& cluster : net::clusters(network)) ends.push_back(cluster.end);
-  const kernels::ClusterRows rows = kernels::rows_by_cluster(ids, ends);
-  std::vector<at::Tensor> vectors;
-  for (std::size_t i = 0; i < ends.size(); ++i) {
-    if (rows.count(i) > 0) {
-      vectors.push_back(
-          look_up(parameters.embeddings[i], parameters.embedding_projections[i], rows.ids_of(i)));
-    }
-  }
-  return at::cat(vectors).index_select(0, rows.places);
-}
-
-}  // namespace
-
-at::Tensor embed(const net::Network& network, const Parameters& parameters, const at::Tensor& ids,
-                 std::int64_t place) {
-  const at::Tensor vectors =
-      net::shares_embedding(network)
-          ? look_up(parameters.embeddings.front(), parameters.embedding_projections.front(), ids)
-          : look_up_clusters(network, parameters, ids.flatten())
-                .view({ids.size(0), ids.size(1), network.d_model});
-  const at::Tensor scaled = vectors * std::sqrt(static_cast<double>(network.d_model));
-  return add_places(network, scaled, place);
 }
 
 kernels::SoftmaxWeights softmax_weights(const net::Network& network, const Parameters& parameters) {

@@ -48,9 +48,11 @@ class Model {
   // weights.
   void initialise(std::uint64_t seed);
 
-  // Returns the embeddings [batch, segment, d_model] of tokens [batch, segment]; `place` is the
-  // place of the first token in its segment. Throws ConfigError for another shape, FormatError for
-  // a token that is not in the vocabulary (checked for tokens on the CPU).
+  // Returns the embeddings [batch, segment, d_model] of tokens [batch, segment], scaled by
+  // sqrt(d_model), with add_places() (nn/encoding.h); `place` is the place of the first token in
+  // its segment. The input is adaptive: it has the clusters of net/cost.h. Throws ConfigError for
+  // another shape, FormatError for a token that is not in the vocabulary (checked for tokens on the
+  // CPU).
   at::Tensor embed(const at::Tensor& tokens, std::int64_t place = 0) const;
 
   // Returns the negative log-likelihood of every target [batch, segment] under the softmax over
@@ -95,13 +97,6 @@ class ModelPrecision {
   const Model& model_;
   machine::Autocast autocast_;
 };
-
-// Adaptive input: embeds ids as vectors of d_model, with the clusters of net/cost.h.
-
-// Takes ids [batch, segment] int64, all in the vocabulary. Returns [batch, segment, d_model],
-// scaled by sqrt(d_model), with add_places() (nn/encoding.h).
-at::Tensor embed(const net::Network& network, const Parameters& parameters, const at::Tensor& ids,
-                 std::int64_t place);
 
 // Returns the parameters themselves, not copies, as weights of the softmax over the clusters of
 // net/cost.h, which are those of the public PyTorch Transformer-XL. One cluster is the plain
