@@ -9,24 +9,6 @@
 
 namespace ql::nn {
 
-namespace {
-
-using MakeTensor = std::function<at::Tensor(const std::vector<std::int64_t>& shape)>;
-
-Memory make_memory(const net::Geometry& geometry, std::int64_t batch, const MakeTensor& make) {
-  const auto of_length = [&](std::int64_t length, std::int64_t width) {
-    return length > 0 ? make({batch, length, width}) : at::Tensor();
-  };
-  Memory memory;
-  for (const net::Stage& stage : geometry.stages) {
-    memory.stages.push_back(
-        {of_length(stage.memory, stage.width), of_length(stage.compressed_memory, stage.width)});
-  }
-  return memory;
-}
-
-}  // namespace
-
 std::vector<NamedTensor> Memory::named() const {
   std::vector<NamedTensor> tensors;
   int number = 0;
@@ -54,16 +36,22 @@ Memory Memory::with(const std::function<at::Tensor(const at::Tensor&)>& change) 
 
 Memory zero_memory(const net::Geometry& geometry, std::int64_t batch,
                    const at::TensorOptions& options) {
-  return make_memory(geometry, batch, [&](const auto& shape) { return at::zeros(shape, options); });
+  const auto zeros = [&](std::int64_t length, std::int64_t width) {
+    return length > 0 ? at::zeros({batch, length, width}, options) : at::Tensor();
+  };
+  Memory memory;
+  for (const net::Stage& stage : geometry.stages) {
+    memory.stages.push_back(
+        {zeros(stage.memory, stage.width), zeros(stage.compressed_memory, stage.width)});
+  }
+  return memory;
 }
 
 void check_memory(const Memory& memory, const net::Geometry& geometry, std::int64_t batch) {
   constexpr const char* kRemedy =
       "start again with an empty memory for these lengths and this batch";
-  // The tensors have the right shapes but share one element, so they take no memory.
-  const at::Tensor one = at::zeros({});
-  const std::vector<NamedTensor> expected =
-      make_memory(geometry, batch, [&](const auto& shape) { return one.expand(shape); }).named();
+  // Tensors of kMeta have shapes and take no memory.
+  const std::vector<NamedTensor> expected = zero_memory(geometry, batch, at::kMeta).named();
   const std::vector<NamedTensor> found = memory.named();
   if (memory.stages.size() != geometry.stages.size() || found.size() != expected.size()) {
     throw ConfigError("memory",
