@@ -58,12 +58,9 @@ class DecodeState {
   DecodeState(const net::Geometry& geometry, const Memory& memory, std::int64_t batch,
               const at::TensorOptions& options, std::int64_t age = 0);
 
-  // Copying is disabled: a copy would share tensors that change.
-  DecodeState(const DecodeState&) = delete;
-  DecodeState& operator=(const DecodeState&) = delete;
+  // Only moving is possible: a copy would share tensors that change.
   DecodeState(DecodeState&&) = default;
   DecodeState& operator=(DecodeState&&) = default;
-  ~DecodeState() = default;
 
   std::int64_t batch() const;
   // Returns the streams with these indexes in memory of their own. An index may occur several

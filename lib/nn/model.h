@@ -32,9 +32,6 @@ class Model {
   Model(const net::Network& network, const at::TensorOptions& options);
   Model(Model&&) = default;
   Model& operator=(Model&&) = default;
-  Model(const Model&) = delete;
-  Model& operator=(const Model&) = delete;
-  ~Model() = default;
 
   const net::Network& network() const { return network_; }
   const at::TensorOptions& options() const { return options_; }
