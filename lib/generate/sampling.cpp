@@ -56,8 +56,8 @@ shard::TokenId Sampler::choose(const float* logits, std::int64_t count, const Re
   const auto likeliest = static_cast<shard::TokenId>(largest - weights_.begin());
   if (rules_.temperature == 0) return likeliest;
   weigh(weights_.data(), count, *largest, static_cast<float>(1 / rules_.temperature));
-  const bool all = !filters();
-  if (!all) keep_likeliest();
+  const bool filters = rules_.top_k > 0 || rules_.top_p < 1 || rules_.min_p > 0;
+  if (filters) keep_likeliest();
   const auto draw = [&](std::size_t among, const auto& id_at) {
     double sum = 0;
     for (std::size_t i = 0; i < among; ++i) sum += weights_[id_at(i)];
@@ -69,11 +69,9 @@ shard::TokenId Sampler::choose(const float* logits, std::int64_t count, const Re
     // Rounding may leave a rest of the probability.
     return likeliest;
   };
-  return all ? draw(weights_.size(), [](std::size_t i) { return i; })
-             : draw(kept_.size(), [this](std::size_t i) { return kept_[i]; });
+  return filters ? draw(kept_.size(), [this](std::size_t i) { return kept_[i]; })
+                 : draw(weights_.size(), [](std::size_t i) { return i; });
 }
-
-bool Sampler::filters() const { return rules_.top_k > 0 || rules_.top_p < 1 || rules_.min_p > 0; }
 
 void Sampler::keep_likeliest() {
   kept_.resize(weights_.size());

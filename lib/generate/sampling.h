@@ -52,7 +52,6 @@ class Sampler {
                         double uniform);
 
  private:
-  bool filters() const;
   void keep_likeliest();
 
   SamplingRules rules_;
