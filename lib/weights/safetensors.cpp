@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "base/atomic_file.h"
+#include "base/bytes.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/file_kind.h"
@@ -102,14 +103,11 @@ Entry read_entry(const std::string& name, const JsonObject& json) {
 
 // Returns the header's text after it checked the length against the file's size.
 std::string_view header_text(std::string_view file, const std::string& where) {
-  std::uint64_t length = 0;
-  if (file.size() < sizeof(length)) {
+  if (file.size() < sizeof(std::uint64_t)) {
     throw FormatError(where, fmt::format("expected at least 8 bytes, found {}", file.size()),
                       "it is not a safetensors file or was cut off");
   }
-  for (std::size_t i = 0; i < sizeof(length); ++i) {
-    length |= std::uint64_t{static_cast<unsigned char>(file[i])} << (8 * i);
-  }
+  const auto length = load_little_endian<std::uint64_t>(file.data());
   if (length > kSafetensorsHeaderLimit) {
     throw FormatError(
         where,
@@ -273,10 +271,8 @@ void write_safetensors(const std::filesystem::path& path,
                        const std::map<std::string, std::string>& metadata) {
   const std::string header = make_header(tensors, metadata, path.string());
   AtomicFile file(path);
-  char length[8];
-  for (std::size_t i = 0; i < sizeof(length); ++i) {
-    length[i] = static_cast<char>(header.size() >> (8 * i) & 0xFF);
-  }
+  char length[sizeof(std::uint64_t)];
+  store_little_endian(length, std::uint64_t{header.size()});
   file.write(length, sizeof(length));
   file.write(header);
   for (const nn::NamedTensor& tensor : tensors) {
