@@ -26,45 +26,23 @@ namespace {
 
 using namespace ql;
 
-// Writes the table of --log-probabilities, if the user asks for it.
-class LogProbabilities {
- public:
-  explicit LogProbabilities(const Options& options) {
-    if (options.has("log-probabilities"))
-      out_.emplace(options.text("log-probabilities"), false, "");
-  }
-  void write(std::int64_t prompt, const generate::GeneratedToken& token) {
-    if (!out_) return;
-    out_->write(table_.lines({{"prompt", prompt + 1},
-                              {"sample", token.sample + 1},
-                              {"position", token.position + 1},
-                              {"id", token.id},
-                              {"log_probability", token.log_probability}}));
-  }
-  void close() {
-    if (out_) out_->close();
-  }
-
- private:
-  std::optional<DataOutput> out_;
-  TableText table_{"", false};
-};
-
-struct PromptRules {
-  bool by_document = false;
-  bool open = false;                       // a line end at the end of a prompt is removed
-  std::optional<shard::TokenId> line_end;  // stands for an empty prompt, too
-};
-
-// Passes prompts to a generator, and its tokens to a stream with a document for every continuation.
+// Passes prompts to a generator, and its tokens to a stream with a document for every continuation,
+// and to the table of --log-probabilities, if the user asks for it.
 class Prompts : public shard::TokenSink {
  public:
-  Prompts(generate::Generator& generator, const PromptRules& rules,
-          shard::TokenStreamWriter& stream, LogProbabilities& table)
-      : generator_(generator), rules_(rules), stream_(stream), table_(table) {}
+  // `line_end` stands for an empty prompt, too.
+  Prompts(const Options& options, std::optional<shard::TokenId> line_end,
+          generate::Generator& generator, shard::TokenStreamWriter& stream,
+          std::optional<DataOutput>& table_file)
+      : by_document_(options.text("prompts") == "document"),
+        open_(options.flag("open")),
+        line_end_(line_end),
+        generator_(generator),
+        stream_(stream),
+        table_file_(table_file) {}
 
   void begin_document() override {
-    if (rules_.by_document && has_prompt_) generate();
+    if (by_document_ && has_prompt_) generate();
     pass_on();
     generator_.begin_document();
   }
@@ -86,31 +64,40 @@ class Prompts : public shard::TokenSink {
   }
 
   void generate() {
-    if (rules_.open && last_ == rules_.line_end) last_.reset();
+    if (open_ && last_ == line_end_) last_.reset();
     pass_on();
     if (generator_.prompt_tokens() == 0) {
-      if (!rules_.line_end) {
+      if (!line_end_) {
         throw Error(generator_.name(),
                     "a prompt is empty, and the vocabulary has no line end to start from",
                     "give a prompt of one token or more");
       }
-      generator_.put(&*rules_.line_end, 1);
+      generator_.put(&*line_end_, 1);
     }
-    generator_.generate(
-        [this](const generate::GeneratedToken& token) {
-          if (token.position == 0) stream_.begin_document();
-          stream_.write(&token.id, 1);
-          table_.write(prompt_, token);
-        },
-        [this] { stream_.flush(); });
+    generator_.generate([this](const generate::GeneratedToken& token) { put(token); },
+                        [this] { stream_.flush(); });
     ++prompt_;
     has_prompt_ = false;
   }
 
+  void put(const generate::GeneratedToken& token) {
+    if (token.position == 0) stream_.begin_document();
+    stream_.write(&token.id, 1);
+    if (!table_file_) return;
+    table_file_->write(table_.lines({{"prompt", prompt_ + 1},
+                                     {"sample", token.sample + 1},
+                                     {"position", token.position + 1},
+                                     {"id", token.id},
+                                     {"log_probability", token.log_probability}}));
+  }
+
+  bool by_document_;
+  bool open_;  // a line end at the end of a prompt is removed
+  std::optional<shard::TokenId> line_end_;
   generate::Generator& generator_;
-  PromptRules rules_;
   shard::TokenStreamWriter& stream_;
-  LogProbabilities& table_;
+  std::optional<DataOutput>& table_file_;  // of --log-probabilities, if the user asks for it
+  TableText table_{"", false};
   bool has_prompt_ = false;
   std::optional<shard::TokenId> last_;  // may be the line end that is removed
   std::int64_t prompt_ = 0;
@@ -239,7 +226,10 @@ void generate_text(const Options& options) {
   rules.stride = options.has("stride") ? options.integer("stride")
                                        : generate::usual_stride(at_lengths.geometry());
   generate::Generator generator(at_lengths, input.name(), rules);
-  LogProbabilities table(options);
+  std::optional<DataOutput> table_file;
+  if (options.has("log-probabilities")) {
+    table_file.emplace(options.text("log-probabilities"), false, "");
+  }
   OutputStream out(/*binary=*/true);
   shard::TokenStreamWriter stream(
       [&out](const void* data, std::size_t size) {
@@ -247,11 +237,10 @@ void generate_text(const Options& options) {
         out.flush();
       },
       {header.vocabulary, header.vocabulary_text, provenance(configuration_of(options))});
-  Prompts sink(generator, {options.text("prompts") == "document", options.flag("open"), line_end},
-               stream, table);
+  Prompts sink(options, line_end, generator, stream, table_file);
   const auto finish = [&] {
     // The table is complete even when nobody reads the tokens any more.
-    table.close();
+    if (table_file) table_file->close();
     stream.finish(std::nullopt);
     out.close();
   };
