@@ -34,8 +34,6 @@ ql::ToolTable table() {
             {{"qlctx-measure --model runs/ql/best --lengths 4,12,0", "what qlctx asks"}}}}};
 }
 
-constexpr std::uint64_t kSeed = 1;
-
 ql::nn::Model read_model(const ql::Options& options) {
   if (options.has("model") == options.has("network")) {
     throw ql::UsageError("", "expected --model or --network");
@@ -43,17 +41,7 @@ ql::nn::Model read_model(const ql::Options& options) {
   if (options.has("model")) return ql::weights::load_model(options.text("model"), at::kDouble);
   const ql::Json json = ql::parse_json(options.text("network"), "--network");
   ql::nn::Model model(ql::net::network_from_json(ql::JsonObject(json, "--network")), at::kDouble);
-  model.initialise(kSeed);
-  return model;
-}
-
-// Only derivatives with respect to tokens are needed.
-ql::nn::Model make_model(const ql::Options& options) {
-  ql::nn::Model model = read_model(options);
-  for (const ql::nn::NamedTensor& parameter : model.parameters()) {
-    at::Tensor tensor = parameter.tensor;
-    tensor.requires_grad_(false);
-  }
+  model.initialise(1);
   return model;
 }
 
@@ -65,13 +53,16 @@ void measure(const ql::Options& options) {
   // One thread is used: in backward passes of small products threads would wait longer than they
   // work.
   ql::machine::set_up_threads(1);
-  const ql::nn::Model model = make_model(options);
-  ql::nn::MeasureOptions measuring;
-  measuring.seed = kSeed;
+  const ql::nn::Model model = read_model(options);
+  // Only derivatives with respect to tokens are needed.
+  for (const ql::nn::NamedTensor& parameter : model.parameters()) {
+    at::Tensor tensor = parameter.tensor;
+    tensor.requires_grad_(false);
+  }
   ql::Json rows = ql::Json::array();
   for (std::size_t i = 0; i < values.size(); i += 3) {
     const ql::net::Lengths lengths{values[i], values[i + 1], values[i + 2]};
-    const ql::nn::MeasuredContext measured = ql::nn::measure_context(model, lengths, measuring);
+    const ql::nn::MeasuredContext measured = ql::nn::measure_context(model, lengths);
     rows.push_back({{"lengths", measured.lengths},
                     {"streams", measured.streams},
                     {"stream_tokens", measured.stream_tokens}});
