@@ -97,9 +97,9 @@ std::vector<Lengths> nearest_valid_lengths(const Network& network, const Lengths
 // Enumerates the inputs of a stage's states, for code that follows states through the network
 // without tensors.
 
-// Describes states `first`, `first` + `step`, ... of a stage. of a stage. Index 0 is the first
-// state of the segment, -1 the newest of the memory. States that became a compressed memory have
-// indexes as if they had stayed in the memory.
+// Describes states `first`, `first` + `step`, ... of a stage. Index 0 is the first state of the
+// segment, -1 the newest of the memory. States that became a compressed memory have indexes as if
+// they had stayed in the memory.
 struct StateRun {
   std::size_t stage = 0;
   std::int64_t first = 0, count = 1, step = 1;
