@@ -222,11 +222,11 @@ constexpr std::string_view kMagic{"MMIDIDX\0\0", 9};
 constexpr std::uint64_t kVersion = 1;
 constexpr std::int64_t kIndexHeaderBytes = 34, kLongestSequence = INT32_MAX;
 constexpr std::uint8_t kU16 = 8, kI32 = 4;  // type codes
-constexpr const char* kCure = "is it an index that Megatron wrote, and complete?";
+constexpr const char* kRemedy = "is it an index that Megatron wrote, and complete?";
 
 }  // namespace
 
-void MegatronIndex::fail(const std::string& what) const { throw FormatError(name_, what, kCure); }
+void MegatronIndex::fail(const std::string& what) const { throw FormatError(name_, what, kRemedy); }
 
 MegatronIndex::MegatronIndex(const std::filesystem::path& path, std::int64_t data_bytes)
     : name_(path.string()), file_(path), data_bytes_(data_bytes) {
