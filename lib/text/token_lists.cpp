@@ -269,7 +269,7 @@ bool has_vector_head(const Lines& lines) {
   const auto size = head.size() == 2 ? id_of(head[1]) : std::nullopt;
   if (!size || !id_of(head[0])) return false;
   const Fields first = fields_of(lines[1]);
-  return *size > 1 && first.size() == *size + 1 && real_of(first[1]);
+  return first.size() > 2 && first.size() - 1 == *size && real_of(first[1]);
 }
 
 bool is_comma_line(std::string_view line) {
