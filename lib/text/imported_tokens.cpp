@@ -71,6 +71,14 @@ std::string placeholder(std::uint64_t id, const std::unordered_set<std::string>&
   return name;
 }
 
+bool is_placeholder(std::string_view name, std::uint64_t id) {
+  const std::string shortest = fmt::format("<missing:{}>", id);
+  while (name.size() > shortest.size() && name.front() == '<' && name.back() == '>') {
+    name = name.substr(1, name.size() - 2);
+  }
+  return name == shortest;
+}
+
 std::optional<std::string> byte_level_bytes(std::string_view token) {
   static const auto alphabet = byte_level_alphabet();
   std::string bytes;

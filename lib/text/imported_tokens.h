@@ -43,6 +43,8 @@ class TokensById {
 
 // Returns the name of a gap, "<missing:7>", or a longer one where a token has this name.
 std::string placeholder(std::uint64_t id, const std::unordered_set<std::string>& taken);
+// Returns true for each of the names that a gap with this id may get.
+bool is_placeholder(std::string_view name, std::uint64_t id);
 
 // Returns the bytes of a token in GPT-2's alphabet, which has one code point for each byte. Returns
 // nothing when the token has another code point.

@@ -336,7 +336,7 @@ bool begins_json(std::string_view text) {
 void add_gap_note(Imported& imported) {
   std::size_t gaps = 0;
   for (std::size_t id = 0; id < imported.names.size(); ++id) {
-    if (imported.names[id] == placeholder(id, {})) ++gaps;
+    if (is_placeholder(imported.names[id], id)) ++gaps;
   }
   if (gaps == 0) return;
   imported.notes.push_back(
