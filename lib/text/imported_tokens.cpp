@@ -166,7 +166,7 @@ class TokenDecoder {
           where_,
           fmt::format("Metaspace drops the blank that begins a text, but not that in the "
                       "token '{}'",
-                      token),
+                      escaped(token, Among::kQuotes)),
           kListRemedy);
     }
     std::string text = token;

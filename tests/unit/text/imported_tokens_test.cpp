@@ -297,9 +297,10 @@ TEST_CASE("read_tokenizer_json: unsupported decoders are refused") {
   CHECK(contains(after(mark, meta), "Metaspace after other decoders"));
   CHECK(contains(after(meta, mark), "Replace after other decoders"));
   Json json = gapped_tokenizer(meta);
-  json["added_tokens"].push_back({{"id", 90}, {"content", "a b"}});
+  json["added_tokens"].push_back({{"id", 90}, {"content", "a b\n"}});
   CHECK(contains(complaint([&] { import_vocabulary(json.dump(), {}, "t.json"); }),
-                 "Metaspace drops the blank that begins a text, but not that in the token 'a b'"));
+                 "Metaspace drops the blank that begins a text, but not that in the token "
+                 "'a b\\n'"));
 }
 
 }  // namespace
