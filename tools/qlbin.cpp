@@ -65,12 +65,8 @@ GivenVocabulary given_vocabulary(const Options& options, const std::string& inpu
     given.info = typed_vocabulary(options);
     return given;
   }
-  for (const char* name : {"vocab-size", "eos"}) {
-    if (options.has(name)) {
-      throw UsageError("", fmt::format("--{} does not go with --vocab", name),
-                       "the vocabulary states it");
-    }
-  }
+  options.refuse({"vocab-size", "eos"}, "", "--{} does not go with --vocab",
+                 "the vocabulary states it");
   const std::string path = options.text("vocab");
   given.text = text::read_vocabulary_file(path);
   given.vocabulary = text::parse_vocabulary(given.text, path);
@@ -105,12 +101,8 @@ TokensDone shown_by(Progress& progress) {
 }
 
 void pack_stream(const Options& options, InputFile& input) {
-  for (const char* name : {"vocab", "vocab-size", "eos"}) {
-    if (options.given(name)) {
-      throw UsageError("", fmt::format("--{} does not go with a token stream", name),
-                       "the stream states it");
-    }
-  }
+  options.refuse({"vocab", "vocab-size", "eos"}, "", "--{} does not go with a token stream",
+                 "the stream states it");
   TokenStreamReader stream(input);
   StreamHeader header = stream.header();
   header.provenance = lineage(configuration_of(options), header.provenance);

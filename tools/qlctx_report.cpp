@@ -74,12 +74,8 @@ void refuse_beside_file(const Options& options, const std::string& source,
                         const std::vector<std::string>& names) {
   std::vector<std::string> surplus = names;
   for (const Option& size : size_options()) surplus.push_back(size.name);
-  for (const std::string& name : surplus) {
-    if (options.given(name)) {
-      throw UsageError("--" + name, "given together with --" + source,
-                       "the file describes the network: leave one of them out");
-    }
-  }
+  options.refuse(surplus, "--{}", "given together with --" + source,
+                 "the file describes the network: leave one of them out");
 }
 
 Request request_from_arch(const Options& options) {

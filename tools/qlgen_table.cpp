@@ -108,11 +108,9 @@ void check_qlgen(const Options& options) {
     throw UsageError("--text", fmt::format("is the prompt, and so is {}", options.positional()[0]),
                      "leave one of them out");
   }
-  for (const char* other : {"open", "prompts"}) {
-    if (options.has("text") && options.given(other)) {
-      throw UsageError(fmt::format("--{}", other), "is about prompts of a token stream",
-                       "leave it out: --text goes on inside its last line");
-    }
+  if (options.has("text")) {
+    options.refuse({"open", "prompts"}, "--{}", "is about prompts of a token stream",
+                   "leave it out: --text goes on inside its last line");
   }
   if (options.given("repetition-window") && options.real("repetition-penalty") == 1) {
     throw UsageError("--repetition-window", "is about --repetition-penalty, which is 1",

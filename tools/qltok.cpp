@@ -1,7 +1,6 @@
 // qltok makes vocabularies, turns text into a token stream, and back. See qltok(1).
 #include <fmt/format.h>
 
-#include <array>
 #include <memory>
 #include <optional>
 #include <string>
@@ -52,10 +51,6 @@ Json configuration(const Options& options, const std::vector<std::string>& names
   return json;
 }
 
-// These options control how text is counted. An imported vocabulary counts nothing.
-constexpr std::array kCountingOptions = {"min-count", "max-size", "character-coverage", "invalid",
-                                         "raw",       "threads",  "files-from",         "counts"};
-
 // Returns "" when the option is not given.
 std::string token_name(const Options& options, const char* option) {
   if (!options.has(option)) return "";
@@ -80,12 +75,10 @@ void report_missing_specials(const Vocabulary& vocabulary, const VocabularyImpor
 }
 
 void import_vocabulary(const Options& options) {
-  for (const char* name : kCountingOptions) {
-    if (options.given(name)) {
-      throw UsageError("", fmt::format("--{} does not go with --import", name),
-                       "leave one of them out");
-    }
-  }
+  // These options control how text is counted, and an imported vocabulary counts nothing.
+  options.refuse({"min-count", "max-size", "character-coverage", "invalid", "raw", "threads",
+                  "files-from", "counts"},
+                 "", "--{} does not go with --import", "leave one of them out");
   if (!options.positional().empty()) {
     throw UsageError("--import", "the vocabulary comes from its file, not from text",
                      fmt::format("leave out {}", options.positional().front()));
@@ -122,14 +115,10 @@ void import_vocabulary(const Options& options) {
 
 void make_vocabulary(const Options& options) {
   if (options.given("import")) return import_vocabulary(options);
-  for (const char* name : {"eos-token", "unk-token", "id-offset"}) {
-    if (options.given(name)) {
-      throw UsageError("", fmt::format("--{} goes with --import only", name),
-                       name == std::string("id-offset")
-                           ? "made from text, ids begin with 0"
-                           : "made from text, they are <eos> and <unk>");
-    }
-  }
+  options.refuse({"eos-token", "unk-token"}, "", "--{} goes with --import only",
+                 "made from text, they are <eos> and <unk>");
+  options.refuse({"id-offset"}, "", "--{} goes with --import only",
+                 "made from text, ids begin with 0");
   VocabularyRules rules;
   rules.type = chosen<TokenType>(options, "type");
   rules.lowercase = options.flag("lowercase");
@@ -143,11 +132,9 @@ void make_vocabulary(const Options& options) {
   rules.content = content_of(options, Content::kText);
 
   const bool parts = options.flag("counts");
-  for (const char* name : {"character-coverage", "invalid", "raw", "threads"}) {
-    if (parts && options.given(name)) {
-      throw UsageError("", fmt::format("--{} does not go with --counts", name),
-                       "leave it out: no text is read");
-    }
+  if (parts) {
+    options.refuse({"character-coverage", "invalid", "raw", "threads"}, "",
+                   "--{} does not go with --counts", "leave it out: no text is read");
   }
 
   // The output is opened first: a missing folder must be reported before the time of counting is

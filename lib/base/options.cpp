@@ -8,6 +8,7 @@
 #include <optional>
 #include <stdexcept>
 
+#include "base/error.h"
 #include "base/strings.h"
 
 namespace ql {
@@ -131,6 +132,15 @@ bool Options::given(const std::string& name) const {
 bool Options::has(const std::string& name) const {
   option(name);
   return !values(name).empty();
+}
+
+void Options::refuse(const std::vector<std::string>& names, const std::string& where,
+                     const std::string& what, const std::string& remedy) const {
+  for (const std::string& name : names) {
+    if (!given(name)) continue;
+    throw UsageError(replaced(where, "{}", name), replaced(what, "{}", name),
+                     replaced(remedy, "{}", name));
+  }
 }
 
 bool Options::flag(const std::string& name) const {

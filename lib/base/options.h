@@ -78,6 +78,11 @@ class Options {
   // Returns true when there is a value, typed or default.
   bool has(const std::string& name) const;
 
+  // Throws UsageError for the first of these options that was typed. In the texts {} stands for its
+  // name.
+  void refuse(const std::vector<std::string>& names, const std::string& where,
+              const std::string& what, const std::string& remedy) const;
+
   bool flag(const std::string& name) const;
   std::string text(const std::string& name) const;  // kText, kFile, kFolder, kChoice
   std::int64_t integer(const std::string& name) const;

@@ -66,6 +66,21 @@ TEST_CASE("parse_options: defaults") {
   CHECK(options.positional().empty());
 }
 
+TEST_CASE("Options::refuse: the first option that was typed is named") {
+  const auto refused = [](const Arguments& arguments) -> std::string {
+    try {
+      pack(arguments).refuse({"rate", "vocab", "force"}, "--{}", "{} is not possible", "omit {}");
+    } catch (const UsageError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  CHECK(refused({}) == "");
+  CHECK(refused({"--force", "--vocab", "v"}) == "--vocab: vocab is not possible; omit vocab");
+  CHECK(refused({"--rate", "0.5"}) == "--rate: rate is not possible; omit rate");
+  CHECK_THROWS_AS(pack({}).refuse({"no-such"}, "", "", ""), std::logic_error);
+}
+
 TEST_CASE("parse_options: a typed list replaces its default") {
   CHECK(pack({"--lengths", "16"}).integers("lengths") == std::vector<std::int64_t>{16});
 }
