@@ -121,12 +121,8 @@ void check(const ql::eval::SweepOptions& sweep) {
 // Refuses evaluations that several processes cannot share.
 void check_processes(const ql::Options& options, const ql::eval::SweepOptions& sweep) {
   if (sweep.group == nullptr) return;
-  for (const char* other : {"per", "per-token", "attention", "unigram", "stride", "reset"}) {
-    if (options.has(other)) {
-      throw ql::UsageError(fmt::format("--{}", other), "is the work of one process",
-                           "run it without a launcher");
-    }
-  }
+  options.refuse({"per", "per-token", "attention", "unigram", "stride", "reset"}, "--{}",
+                 "is the work of one process", "run it without a launcher");
   if (std::any_of(sweep.data.begin(), sweep.data.end(), ql::shard::names_stream)) {
     throw ql::UsageError("--data", "several processes cannot share a token stream",
                          "pack the stream with qlbin first");

@@ -130,12 +130,8 @@ ToolTable qleval_table() {
 
 void check_qleval(const Options& options) {
   if (options.has("per")) {
-    for (const char* other : {"per-token", "attention", "unigram", "batch"}) {
-      if (options.given(other)) {
-        throw UsageError("--per", fmt::format("has no place for --{}", other),
-                         "leave one of them out");
-      }
-    }
+    options.refuse({"per-token", "attention", "unigram", "batch"}, "--per", "has no place for --{}",
+                   "leave one of them out");
     if (options.text("method") == "stepwise") {
       throw UsageError("--per", "works layer by layer only", "leave --method out");
     }
@@ -148,24 +144,18 @@ void check_qleval(const Options& options) {
     throw UsageError("--summary", "prints the table in addition to the rows of --per",
                      "leave it out: without --per the table is always printed");
   }
-  const bool only_unigram = options.has("unigram") && !options.has("model");
-  for (const char* other : {"segment", "memory", "compressed-memory", "stride", "reset",
-                            "attention", "method", "batch", "chunk", "device", "precision"}) {
-    if (only_unigram && options.given(other)) {
-      throw UsageError(fmt::format("--{}", other), "is about networks, and a unigram model is none",
-                       "add --model CHECKPOINT, or leave it out");
-    }
+  if (options.has("unigram") && !options.has("model")) {
+    options.refuse({"segment", "memory", "compressed-memory", "stride", "reset", "attention",
+                    "method", "batch", "chunk", "device", "precision"},
+                   "--{}", "is about networks, and a unigram model is none",
+                   "add --model CHECKPOINT, or leave it out");
   }
-  const bool stepwise = options.text("method") == "stepwise";
-  if (!stepwise && options.given("batch")) {
-    throw UsageError("--batch", "layer by layer there is one stream and no columns",
-                     "add --method stepwise, or leave --batch out");
-  }
-  for (const std::string other : {"chunk", "stride", "reset", "attention"}) {
-    if (stepwise && options.given(other)) {
-      throw UsageError("--" + other, "is for layer by layer only",
-                       "use --method layerwise, or leave --" + other + " out");
-    }
+  if (options.text("method") == "stepwise") {
+    options.refuse({"chunk", "stride", "reset", "attention"}, "--{}", "is for layer by layer only",
+                   "use --method layerwise, or leave --{} out");
+  } else {
+    options.refuse({"batch"}, "--batch", "layer by layer there is one stream and no columns",
+                   "add --method stepwise, or leave --batch out");
   }
   const std::string reset = options.has("reset") ? options.text("reset") : "";
   for (const char* other : {"per-token", "unigram", "stride"}) {
