@@ -65,6 +65,16 @@ void TokensById::add(std::uint64_t id, const std::string& token) {
   tokens_[id] = token;
 }
 
+std::vector<std::string> TokensById::names() const {
+  std::unordered_set<std::string> taken;
+  for (const auto& token : tokens_) taken.insert(token.value_or(""));
+  std::vector<std::string> names;
+  for (const auto& token : tokens_) {
+    names.push_back(token ? *token : placeholder(names.size(), taken));
+  }
+  return names;
+}
+
 std::string placeholder(std::uint64_t id, const std::unordered_set<std::string>& taken) {
   std::string name = fmt::format("<missing:{}>", id);
   while (taken.count(name) != 0) name = fmt::format("<{}>", name);
@@ -403,22 +413,20 @@ VocabularyContent read_tokenizer_json(const Json& json, const std::string& where
   const TokenDecoder decoder(file);
   refuse_affixes(model);
   const FileTokens tokens = read_tokens(file, model);
-  std::unordered_set<std::string> taken;
-  for (const auto& token : tokens.by_id.tokens()) taken.insert(token.value_or(""));
+  names = tokens.by_id.names();
   VocabularyContent content;
   content.type = TokenType::kPiece;
   content.leading_blanks = decoder.leading_blanks();
   Speller speller(where);
-  for (const auto& token : tokens.by_id.tokens()) {
-    const std::size_t id = names.size();
-    names.push_back(token ? *token : placeholder(id, taken));
-    const std::string bytes =
-        token ? decoder.text_of(*token, tokens.only_added.count(id) != 0) : names.back();
+  for (std::size_t id = 0; id < names.size(); ++id) {
+    const std::string bytes = tokens.by_id.has(id)
+                                  ? decoder.text_of(names[id], tokens.only_added.count(id) != 0)
+                                  : names[id];
     if (bytes.empty()) {
       throw FormatError(where,
                         fmt::format("the token with the id {}, '{}', has no text after the "
                                     "decoders",
-                                    id, escaped(*token, Among::kQuotes)),
+                                    id, escaped(names[id], Among::kQuotes)),
                         kListRemedy);
     }
     content.tokens.push_back(speller.spell(bytes));

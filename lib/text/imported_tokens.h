@@ -29,11 +29,8 @@ class TokensById {
   void add(std::uint64_t id, const std::string& token);
   // Returns true when the id has a token.
   bool has(std::uint64_t id) const { return id < tokens_.size() && tokens_[id]; }
-  // Removes the token, so that its id becomes a gap.
-  void remove(std::uint64_t id) { tokens_[id].reset(); }
-
-  // Returns all tokens up to the highest id; gaps have no value.
-  const std::vector<std::optional<std::string>>& tokens() const { return tokens_; }
+  // Returns all tokens up to the highest id; a gap has its placeholder.
+  std::vector<std::string> names() const;
 
  private:
   std::string where_;

@@ -179,7 +179,7 @@ TokenList read_entries(const Lines& lines, const std::string& kind, const Reader
   }
   TokenList list;
   list.kind = kind;
-  list.tokens = tokens.tokens();
+  list.names = tokens.names();
   return list;
 }
 
@@ -216,11 +216,11 @@ TokenList read_sentencepiece_list(const Lines& lines, const std::string& where) 
       "it";
   for (const std::string_view line : lines) {
     if (!is_scored(line)) {
-      throw FormatError(fmt::format("{}: line {}", where, list.tokens.size() + 1),
+      throw FormatError(fmt::format("{}: line {}", where, list.names.size() + 1),
                         "expected a piece, a tab and its score",
                         "import the model (.model) that belongs to the list");
     }
-    list.tokens.emplace_back(line.substr(0, line.rfind('\t')));
+    list.names.emplace_back(line.substr(0, line.rfind('\t')));
   }
   return list;
 }
@@ -397,7 +397,7 @@ TokenList read_json_tokens(const Json& json, const std::string& where) {
     tokens.add(*id, *token);
   }
   list.kind = json.is_array() ? "a JSON array of tokens" : "a JSON object of tokens and ids";
-  list.tokens = tokens.tokens();
+  list.names = tokens.names();
   return list;
 }
 

@@ -16,12 +16,12 @@
 namespace ql::text {
 
 struct TokenList {
-  std::string kind;                                // for messages, "a tiktoken list"
-  std::vector<std::optional<std::string>> tokens;  // by id; a gap has none
-  TokenType type = TokenType::kPiece;              // unless the user asks for another
-  bool pieces_only = false;                        // no other type is possible
-  std::optional<Spelling> spelling;                // without a value the tokens show it
-  std::string note;                                // a message for people, or ""
+  std::string kind;                    // for messages, "a tiktoken list"
+  std::vector<std::string> names;      // by id; a gap has a placeholder
+  TokenType type = TokenType::kPiece;  // unless the user asks for another
+  bool pieces_only = false;            // no other type is possible
+  std::optional<Spelling> spelling;    // without a value the tokens show it
+  std::string note;                    // a message for people, or ""
 };
 
 // Returns nothing for a plain list. `type` is the one that the user asks for, if any. Throws

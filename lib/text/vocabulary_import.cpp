@@ -128,27 +128,16 @@ void add_piece_line(std::string_view line, VocabularyContent& content, const std
   content.tokens.emplace_back(line);
 }
 
-// Adds the tokens, and fills gaps between their ids.
-void add_tokens(const TokenList& list, TokenType type, const std::string& where,
-                Imported& imported) {
-  std::unordered_set<std::string> taken;
-  std::vector<std::string> present;
-  for (const auto& token : list.tokens) {
-    if (!token) continue;
-    taken.insert(*token);
-    present.push_back(*token);
-  }
-  const bool pieces = type == TokenType::kPiece;
-  const Spelling spelling =
-      pieces ? list.spelling.value_or(evident_spelling(present)) : Spelling::kPlain;
+// Makes the names the tokens of a vocabulary of this type. Pieces have the given spelling, or the
+// one that the names show. All spellings leave a placeholder as it is.
+void use_names(TokenType type, std::optional<Spelling> spelling, const std::string& where,
+               Imported& list) {
+  list.content.type = type;
+  list.content.tokens = list.names;
+  if (type != TokenType::kPiece) return;
+  const Spelling used = spelling.value_or(evident_spelling(list.names));
   Speller speller(where);
-  for (const auto& token : list.tokens) {
-    imported.names.push_back(token ? *token : placeholder(imported.names.size(), taken));
-    const std::string& name = imported.names.back();
-    imported.content.tokens.push_back(
-        pieces ? speller.spell(token ? spelled_bytes(name, spelling) : name) : name);
-  }
-  imported.content.type = type;
+  for (std::string& token : list.content.tokens) token = speller.spell(spelled_bytes(token, used));
 }
 
 // Puts `count` tokens before those of the list.
@@ -202,15 +191,6 @@ Imported read_list(std::string_view text, TokenType type, const std::string& whe
   return list;
 }
 
-// Turns words into pieces with the bytes that the words stand for.
-void use_pieces(const std::string& where, Imported& list) {
-  TokenList pieces;
-  for (const std::string& name : list.names) pieces.tokens.emplace_back(name);
-  list.names.clear();
-  list.content.tokens.clear();
-  add_tokens(pieces, TokenType::kPiece, where, list);
-}
-
 void refuse_invalid(std::string_view text, const std::string& where) {
   std::int64_t number = 0;
   for (LineSplitter lines(text); lines.next();) {
@@ -241,9 +221,9 @@ Imported read_plain_list(std::string_view text, const VocabularyImport& rules, T
         "blanks are written in its tokens, so they are taken as pieces, which do not encode "
         "(--type "
         "word: as words)");
-    use_pieces(where, list);
+    use_names(TokenType::kPiece, std::nullopt, where, list);
   } else if (list.content.type != type) {
-    use_pieces(where, list);
+    use_names(type, std::nullopt, where, list);
   }
   return list;
 }
@@ -310,15 +290,14 @@ void refuse_offset(const VocabularyImport& rules, const char* what, const std::s
 // Makes a vocabulary from a list with ids.
 Imported read_with_ids(const TokenList& list, const VocabularyImport& rules,
                        const std::string& where) {
-  std::vector<std::string> present;
-  for (const auto& token : list.tokens) present.push_back(token.value_or(""));
   TokenType type = rules.type.value_or(list.type);
-  if (!rules.type && evident_spelling(present) != Spelling::kPlain) type = TokenType::kPiece;
+  if (!rules.type && evident_spelling(list.names) != Spelling::kPlain) type = TokenType::kPiece;
   check_list_type(type, where);
   refuse_offset(rules, list.kind.c_str(), where);
   check_rules(rules, list.pieces_only ? TokenType::kPiece : type, list.kind.c_str(), where);
   Imported imported;
-  add_tokens(list, type, where, imported);
+  imported.names = list.names;
+  use_names(type, list.spelling, where, imported);
   if (rules.type != TokenType::kPiece) refuse_joined(imported.names, where);
   imported.content.counts.resize(imported.names.size());
   if (!list.note.empty()) imported.notes.push_back(list.note);
