@@ -1,6 +1,6 @@
 // Implements the recognition of lists by their lines, and one reader for each kind of list.
 
-#include "text/token_lists.h"
+#include "text/imported_tokens.h"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,6 @@
 #include <charconv>
 #include <filesystem>
 #include <functional>
-#include <unordered_set>
 
 #include "base/bytes.h"
 #include "base/error.h"

@@ -12,7 +12,6 @@
 #include "base/strings.h"
 #include "text/imported_tokens.h"
 #include "text/text_reader.h"
-#include "text/token_lists.h"
 #include "text/words.h"
 
 namespace ql::text {

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "text/vocabulary.h"
@@ -32,8 +31,8 @@ struct VocabularyImport {
 
 // Makes a vocabulary from a file's content. A SentencePiece model gives type sentencepiece, and
 // encodes as the library does. A tokenizer.json of the Hugging Face libraries, a tiktoken list and
-// the lists with ids of token_lists.h give type piece: tokens by their bytes. Anything else is a
-// list with a token a line. For type word the token is the first word of the line, with its count
+// the lists with ids of imported_tokens.h give type piece: tokens by their bytes. Anything else is
+// a list with a token a line. For type word the token is the first word of the line, with its count
 // if that follows; for type piece it is the line, with the escapes of base/strings.h. An id without
 // a token gets a placeholder. `where`, the file's name, helps to recognize a list of fairseq. Adds
 // lines for people to `notes`. Throws FormatError at `where`, and UsageError for rules that do not
