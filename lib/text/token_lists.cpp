@@ -48,20 +48,19 @@ Fields fields_of(std::string_view line) {
   return fields;
 }
 
-// Accepts digits only, as programs write ids.
-std::optional<std::uint64_t> id_of(std::string_view text) {
-  std::uint64_t id = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), id);
+// Reads a number that is all of the text.
+template <typename Number>
+std::optional<Number> number_of(std::string_view text) {
+  Number number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return id;
+  return number;
 }
 
-std::optional<double> real_of(std::string_view text) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
+// Accepts digits only, as programs write ids.
+std::optional<std::uint64_t> id_of(std::string_view text) { return number_of<std::uint64_t>(text); }
+
+std::optional<double> real_of(std::string_view text) { return number_of<double>(text); }
 
 // Holds a line of a list whose tokens have ids or scores.
 struct Entry {
@@ -73,13 +72,15 @@ using Reader = std::function<std::optional<Entry>(std::string_view line)>;
 
 // Looks at the head of a list. Nine of ten lines must fit, so that one damaged line does not change
 // the kind of the list.
-bool most(const Lines& lines, const std::function<bool(std::string_view)>& holds) {
+template <typename Holds>
+bool most(const Lines& lines, const Holds& holds) {
   const std::size_t head = std::min(lines.size(), kHeadLines);
   const auto end = lines.begin() + static_cast<std::ptrdiff_t>(head);
   return static_cast<std::size_t>(std::count_if(lines.begin(), end, holds)) * 10 >= head * 9;
 }
 
-bool all(const Lines& lines, const std::function<bool(std::string_view)>& holds) {
+template <typename Holds>
+bool all(const Lines& lines, const Holds& holds) {
   return std::all_of(lines.begin(), lines.end(), holds);
 }
 
@@ -96,9 +97,7 @@ std::optional<Entry> tiktoken_entry(std::string_view line) {
 // Words of four letters look like base64, too, and have counts. So there must be base64's padding,
 // or ids that ascend from 0 while the user does not ask for words.
 bool is_tiktoken(const Lines& lines, std::optional<TokenType> type) {
-  if (!most(lines, [](std::string_view line) { return tiktoken_entry(line).has_value(); })) {
-    return false;
-  }
+  if (!most(lines, tiktoken_entry)) return false;
   std::unordered_set<std::uint64_t> ids;
   std::optional<std::uint64_t> last;
   bool ascends = true, padded = false;
@@ -224,6 +223,13 @@ TokenList read_sentencepiece_list(const Lines& lines, const std::string& where) 
   return list;
 }
 
+// A token that ends a word has this suffix.
+constexpr std::string_view kWordEnd = "</w>";
+
+bool ends_word(std::string_view token) {
+  return token.size() > kWordEnd.size() && token.substr(token.size() - kWordEnd.size()) == kWordEnd;
+}
+
 // Returns true for lines of two texts that become one: single letters, or results of earlier lines.
 bool is_merge_list(const Lines& lines) {
   const bool headed = !lines.empty() && lines[0].substr(0, 9) == "#version:";
@@ -232,11 +238,8 @@ bool is_merge_list(const Lines& lines) {
   std::size_t good = 0, numbers = 0;
   const std::size_t head = std::min(lines.size(), kHeadLines);
   const auto is_symbol = [&](std::string_view text) {
-    constexpr std::string_view kEnd = "</w>";
     const std::string_view letter =
-        text.size() > kEnd.size() && text.substr(text.size() - kEnd.size()) == kEnd
-            ? text.substr(0, text.size() - kEnd.size())
-            : text;
+        text.substr(0, text.size() - (ends_word(text) ? kWordEnd.size() : 0));
     return code_point_at(letter, 0).length == letter.size() || made.count(std::string(text)) != 0;
   };
   for (std::size_t i = 0; i < head; ++i) {
@@ -285,7 +288,6 @@ bool is_quoted(std::string_view line) {
 
 // A line with the headings of columns is not a token.
 bool has_heading(const Lines& lines) {
-  if (lines.empty()) return false;
   const Lines rest(lines.begin() + 1, lines.end());
   const auto numbered = [&](const Reader& reader) {
     return !reader(lines[0]) && fields_of(lines[0]).size() == 2 && numbers_lines(rest, reader);
@@ -295,33 +297,27 @@ bool has_heading(const Lines& lines) {
 
 // Throws FormatError for files that name no tokens, or not as a list.
 void refuse_others(const Lines& lines, std::string_view text, const std::string& where) {
-  if (text.substr(0, 2) == "{'") {
-    throw FormatError(where, "a dictionary as Python prints it, not a list of tokens",
-                      "write it as JSON (json.dump), tokens with their ids");
-  }
-  if (is_merge_list(lines)) {
-    throw FormatError(where, "a list of merges (BPE): it has no tokens with ids",
-                      "give the vocab.json or tokenizer.json that belongs to it");
-  }
-  if (has_vector_head(lines)) {
-    throw FormatError(where, "the tokens have vectors, after a line with their counts",
-                      "give the tokens: tail -n +2 FILE | cut -d' ' -f1 > OTHER");
-  }
-  if (most(lines, is_vector)) {
-    throw FormatError(where, "the tokens have vectors",
-                      "give the tokens: cut -d' ' -f1 FILE > OTHER");
-  }
-  if (most(lines, is_comma_line)) {
-    throw FormatError(where, "a table with commas, not a list of tokens",
-                      "write the tokens into a list, one a line, in the order of their ids");
-  }
-  if (has_heading(lines)) {
-    throw FormatError(where, "there is a heading before tokens and ids",
-                      "leave it out: tail -n +2 FILE > OTHER");
-  }
-  if (most(lines, is_quoted)) {
-    throw FormatError(where, "the tokens are in quotes",
-                      "take them away: sed 's/^.//; s/.$//' FILE > OTHER");
+  const struct {
+    bool holds;
+    const char *what, *remedy;
+  } kinds[] = {
+      {text.substr(0, 2) == "{'", "a dictionary as Python prints it, not a list of tokens",
+       "write it as JSON (json.dump), tokens with their ids"},
+      {is_merge_list(lines), "a list of merges (BPE): it has no tokens with ids",
+       "give the vocab.json or tokenizer.json that belongs to it"},
+      {has_vector_head(lines), "the tokens have vectors, after a line with their counts",
+       "give the tokens: tail -n +2 FILE | cut -d' ' -f1 > OTHER"},
+      {most(lines, is_vector), "the tokens have vectors",
+       "give the tokens: cut -d' ' -f1 FILE > OTHER"},
+      {most(lines, is_comma_line), "a table with commas, not a list of tokens",
+       "write the tokens into a list, one a line, in the order of their ids"},
+      {has_heading(lines), "there is a heading before tokens and ids",
+       "leave it out: tail -n +2 FILE > OTHER"},
+      {most(lines, is_quoted), "the tokens are in quotes",
+       "take them away: sed 's/^.//; s/.$//' FILE > OTHER"},
+  };
+  for (const auto& kind : kinds) {
+    if (kind.holds) throw FormatError(where, kind.what, kind.remedy);
   }
 }
 
@@ -341,17 +337,14 @@ std::optional<TokenList> read_token_list(std::string_view text, std::optional<To
   if (is_sentencepiece_list(lines)) return read_sentencepiece_list(lines, where);
   const bool begins_yaml = lines.front() == "---";
   if (begins_yaml) lines.erase(lines.begin());
-  if (begins_yaml ||
-      most(lines, [](std::string_view line) { return yaml_entry(line).has_value(); })) {
+  if (begins_yaml || most(lines, yaml_entry)) {
     return read_entries(lines, "a list of tokens and ids in YAML", yaml_entry, where);
   }
   TokenList list;
-  const bool counted =
-      all(lines, [](std::string_view line) { return id_last_entry(line).has_value(); });
+  const bool counted = all(lines, id_last_entry);
   if (!counted && numbers_lines(lines, id_first_entry)) {
     list = read_entries(lines, "a list of ids and tokens", id_first_entry, where);
-  } else if (!counted &&
-             all(lines, [](std::string_view line) { return id_first_entry(line).has_value(); })) {
+  } else if (!counted && all(lines, id_first_entry)) {
     throw FormatError(where, "a number before each token, which is not the number of its line",
                       "put the count after the token: awk '{print $2, $1}' FILE > OTHER");
   } else if (counted && numbers_lines(lines, id_last_entry)) {
@@ -401,13 +394,8 @@ TokenList read_json_tokens(const Json& json, const std::string& where) {
 }
 
 void refuse_joined(const std::vector<std::string>& tokens, const std::string& where) {
-  constexpr std::string_view kEnd = "</w>";
   const auto continues = [](const std::string& token) {
     return token.size() > 2 && token.compare(0, 2, "##") == 0 && token[2] != '#';
-  };
-  const auto ends_word = [&](const std::string& token) {
-    return token.size() > kEnd.size() &&
-           token.compare(token.size() - kEnd.size(), kEnd.size(), kEnd) == 0;
   };
   const bool pieces = std::find(tokens.begin(), tokens.end(), "[UNK]") != tokens.end() &&
                       std::any_of(tokens.begin(), tokens.end(), continues);
@@ -421,15 +409,7 @@ void refuse_joined(const std::vector<std::string>& tokens, const std::string& wh
 }
 
 bool is_fairseq_list(std::string_view text, const std::string& where) {
-  const std::string name = std::filesystem::path(where).filename().string();
-  const Fields parts = [&name] {
-    Fields found;
-    for (std::size_t begin = 0, end; begin <= name.size(); begin = end + 1) {
-      end = std::min(name.find('.', begin), name.size());
-      found.push_back(std::string_view(name).substr(begin, end - begin));
-    }
-    return found;
-  }();
+  const auto parts = split(std::filesystem::path(where).filename().string(), '.');
   const bool named =
       parts.size() >= 2 && parts.size() <= 3 && parts.front() == "dict" && parts.back() == "txt";
   if (!named) return false;
