@@ -191,13 +191,12 @@ Imported read_list(std::string_view text, TokenType type, const std::string& whe
 }
 
 void refuse_invalid(std::string_view text, const std::string& where) {
-  std::int64_t number = 0;
-  for (LineSplitter lines(text); lines.next();) {
-    ++number;
-    if (find_invalid_utf8(lines.line()) == std::string_view::npos) continue;
-    throw FormatError(fmt::format("{}: line {}", where, number), "invalid UTF-8",
-                      "convert the list with iconv, or write bytes as \\xNN with --type piece");
-  }
+  const std::size_t bad = find_invalid_utf8(text);
+  if (bad == std::string_view::npos) return;
+  const std::string_view before = text.substr(0, bad);
+  const auto line = 1 + std::count(before.begin(), before.end(), '\n');
+  throw FormatError(fmt::format("{}: line {}", where, line), "invalid UTF-8",
+                    "convert the list with iconv, or write bytes as \\xNN with --type piece");
 }
 
 Imported read_plain_list(std::string_view text, const VocabularyImport& rules, TokenType type,
@@ -259,7 +258,7 @@ bool looks_like_model(std::string_view content) {
   return next < content.size() && content[next] == '\x0A';
 }
 
-void check_rules(const VocabularyImport& rules, TokenType type, const char* what,
+void check_rules(const VocabularyImport& rules, TokenType type, const std::string& what,
                  const std::string& where) {
   if (rules.type && *rules.type != type) {
     throw UsageError(fmt::format("--type {}", to_text(*rules.type)),
@@ -280,7 +279,8 @@ void check_list_type(TokenType type, const std::string& where) {
                    "give --type word or --type piece");
 }
 
-void refuse_offset(const VocabularyImport& rules, const char* what, const std::string& where) {
+void refuse_offset(const VocabularyImport& rules, const std::string& what,
+                   const std::string& where) {
   if (!rules.id_offset) return;
   throw UsageError("--id-offset", fmt::format("{} is {}, which has ids itself", where, what),
                    "leave the option out");
@@ -292,8 +292,8 @@ Imported read_with_ids(const TokenList& list, const VocabularyImport& rules,
   TokenType type = rules.type.value_or(list.type);
   if (!rules.type && evident_spelling(list.names) != Spelling::kPlain) type = TokenType::kPiece;
   check_list_type(type, where);
-  refuse_offset(rules, list.kind.c_str(), where);
-  check_rules(rules, list.pieces_only ? TokenType::kPiece : type, list.kind.c_str(), where);
+  refuse_offset(rules, list.kind, where);
+  check_rules(rules, list.pieces_only ? TokenType::kPiece : type, list.kind, where);
   Imported imported;
   imported.names = list.names;
   use_names(type, list.spelling, where, imported);
