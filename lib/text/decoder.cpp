@@ -44,21 +44,10 @@ std::string PieceWriter::shown(TokenId id) const {
 bool PieceWriter::ends_line(TokenId id) const {
   // With EosRule::kDouble each line begins with one <eos>, too.
   if (id == vocabulary_.eos()) return eos_ != EosRule::kDouble || !line_empty_;
-  if (vocabulary_.is_special(id)) return false;
-  switch (vocabulary_.type()) {
-    case TokenType::kWord:
-      return false;
-    case TokenType::kChar:
-      return vocabulary_.token(id) == "\n";
-    case TokenType::kSentencePiece:
-      if (id == vocabulary_.model().line_feed()) return true;
-      [[fallthrough]];
-    case TokenType::kByte:
-      return vocabulary_.token(id) == "<0x0A>";
-    case TokenType::kPiece:
-      break;
-  }
-  throw std::logic_error("a vocabulary that does not encode");
+  // A word may be written like a byte.
+  if (vocabulary_.type() == TokenType::kWord || vocabulary_.is_special(id)) return false;
+  const std::string_view token = vocabulary_.token(id);
+  return token == "\n" || token == "<0x0A>";
 }
 
 namespace {
