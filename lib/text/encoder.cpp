@@ -304,13 +304,9 @@ void Encoder::encode_lines(const TextBlock& block, std::string_view text,
   ids.reserve(text.size() / kBytesPerToken);
   Unknowns unknowns(vocabulary_, options_.unknown);
   TextPlace place = block.place;
-  const auto begin_document = [&encoded] {
-    std::vector<std::size_t>& starts = encoded.document_starts;
-    if (starts.empty() || starts.back() != encoded.ids.size()) starts.push_back(encoded.ids.size());
-  };
   // This is true when the next line begins a document, or all of the text.
   bool begins = place.starts_file && options_.documents.at_files();
-  if (begins) begin_document();
+  if (begins) encoded.document_starts.push_back(0);
   begins = begins || !place.lines_before.any;
   LineSplitter original(block.text), lines(text);
   while (original.next() && lines.next()) {
@@ -318,7 +314,7 @@ void Encoder::encode_lines(const TextBlock& block, std::string_view text,
     if (!place.continues_line) {
       const std::string_view line = place.without_mark(original.line());
       if (options_.documents.begins_at(line, place.lines_before, place.blanks)) {
-        begin_document();
+        encoded.document_starts.push_back(ids.size());
         begins = true;
       }
       if (options_.eos == EosRule::kDouble) ids.push_back(*vocabulary_.eos());

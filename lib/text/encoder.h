@@ -114,8 +114,8 @@ struct EncodeOptions {
 
 struct EncodedBlock {
   std::vector<TokenId> ids;
-  // These are offsets into ids, ascending. The offset ids.size() stands for the next block's first
-  // token.
+  // These are offsets into ids, ascending; an offset may stand there several times. The offset
+  // ids.size() stands for the next block's first token.
   std::vector<std::size_t> document_starts;
   shard::TextCounts counts;   // of the text before changes
   std::int64_t reserved = 0;  // words that looked like <eos>; they are among counts.unknown, too
