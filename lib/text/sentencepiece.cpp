@@ -24,68 +24,55 @@ namespace ql::text {
 
 namespace {
 
-// Walks through the fields of a message in protobuf's wire format.
-class Fields {
- public:
-  explicit Fields(std::string_view bytes) : rest_(bytes) {}
-
-  // Returns false at the end and where the format is broken.
-  bool next() {
-    if (rest_.empty() || broken_) return false;
+// Calls use(field, content of a text or message, true for a number other than 0) for the fields of
+// a message in protobuf's wire format. Returns false where the format is broken.
+template <typename Use>
+bool for_each_field(std::string_view rest, const Use& use) {
+  bool broken = false;
+  const auto take = [&](std::uint64_t size) -> std::string_view {
+    broken = broken || size > rest.size();
+    if (broken) return {};
+    const std::string_view taken = rest.substr(0, size);
+    rest.remove_prefix(size);
+    return taken;
+  };
+  const auto number = [&]() -> std::uint64_t {
+    std::uint64_t value = 0;
+    for (int shift = 0; shift < 64; shift += 7) {
+      const std::string_view byte = take(1);
+      if (broken) return 0;
+      const auto bits = static_cast<unsigned char>(byte.front());
+      value |= std::uint64_t{bits & 0x7FU} << shift;
+      if (bits < 0x80) return value;
+    }
+    broken = true;
+    return 0;
+  };
+  while (!rest.empty()) {
     const std::uint64_t key = number();
-    field_ = key >> 3;
-    content_ = {};
-    number_ = 0;
+    std::uint64_t value = 0;
+    std::string_view content;
     switch (key & 7) {
       case 0:
-        number_ = number();
+        value = number();
         break;
       case 1:
         take(8);
         break;
       case 2:
-        content_ = take(number());
+        content = take(number());
         break;
       case 5:
         take(4);
         break;
       default:  // groups are obsolete
-        broken_ = true;
+        return false;
     }
-    broken_ = broken_ || key > UINT32_MAX;
-    return !broken_;
+    if (broken || key > UINT32_MAX) return false;
+    use(key >> 3, content, value != 0);
   }
-  std::uint64_t field() const { return field_; }
-  std::string_view content() const { return content_; }  // of a text or message
-  bool flag() const { return number_ != 0; }
-  bool broken() const { return broken_; }
-
- private:
-  std::uint64_t number() {
-    std::uint64_t value = 0;
-    for (int shift = 0; shift < 64; shift += 7) {
-      const std::string_view byte = take(1);
-      if (broken_) return 0;
-      const auto bits = static_cast<unsigned char>(byte.front());
-      value |= std::uint64_t{bits & 0x7FU} << shift;
-      if (bits < 0x80) return value;
-    }
-    broken_ = true;
-    return 0;
-  }
-
-  std::string_view take(std::uint64_t size) {
-    broken_ = broken_ || size > rest_.size();
-    if (broken_) return {};
-    const std::string_view taken = rest_.substr(0, size);
-    rest_.remove_prefix(size);
-    return taken;
-  }
-
-  std::string_view rest_, content_;
-  std::uint64_t field_ = 0, number_ = 0;
-  bool broken_ = false;
-};
+  return true;
+}
 
 // These are field numbers of sentencepiece_model.proto.
 constexpr std::uint64_t kNormalizerSpec = 3, kDenormalizerSpec = 5;
@@ -168,25 +155,25 @@ bool stays_inside(std::string_view charsmap) {
 
 void read_normalizer(std::string_view spec, SentencePieceRules& rules) {
   bool marks_blanks = true;
-  Fields fields(spec);
-  while (fields.next()) {
-    if (fields.field() == kAddDummyPrefix) rules.adds_prefix = fields.flag();
-    if (fields.field() == kRemoveExtraWhitespaces) rules.removes_blanks = fields.flag();
-    if (fields.field() == kEscapeWhitespaces) marks_blanks = fields.flag();
-    if (fields.field() != kPrecompiledCharsmap || fields.content().empty()) continue;
-    rules.keeps_text = false;
-    if (!stays_inside(fields.content())) rules.problem = "its rules for text are damaged";
-  }
-  if (fields.broken()) rules.problem = "its rules for text are damaged";
+  const bool good =
+      for_each_field(spec, [&](std::uint64_t field, std::string_view content, bool flag) {
+        if (field == kAddDummyPrefix) rules.adds_prefix = flag;
+        if (field == kRemoveExtraWhitespaces) rules.removes_blanks = flag;
+        if (field == kEscapeWhitespaces) marks_blanks = flag;
+        if (field != kPrecompiledCharsmap || content.empty()) return;
+        rules.keeps_text = false;
+        if (!stays_inside(content)) rules.problem = "its rules for text are damaged";
+      });
+  if (!good) rules.problem = "its rules for text are damaged";
   if (rules.adds_prefix || rules.removes_blanks || !marks_blanks) rules.keeps_text = false;
 }
 
 bool rewrites_decoded(std::string_view spec) {
-  Fields fields(spec);
-  while (fields.next()) {
-    if (fields.field() == kPrecompiledCharsmap && !fields.content().empty()) return true;
-  }
-  return fields.broken();
+  bool rewrites = false;
+  const bool good = for_each_field(spec, [&](std::uint64_t field, std::string_view content, bool) {
+    rewrites = rewrites || (field == kPrecompiledCharsmap && !content.empty());
+  });
+  return rewrites || !good;
 }
 
 }  // namespace
@@ -195,15 +182,15 @@ SentencePieceRules sentencepiece_rules(std::string_view serialized) {
   SentencePieceRules rules;
   // Protobuf joins a message that occurs several times: its later fields win.
   std::string normalizer;
-  Fields fields(serialized);
-  while (fields.next()) {
-    if (fields.field() == kNormalizerSpec) normalizer += fields.content();
-    if (fields.field() == kDenormalizerSpec && rewrites_decoded(fields.content())) {
-      rules.problem = "it rewrites decoded text (denormalizer_spec)";
-    }
-  }
+  const bool good =
+      for_each_field(serialized, [&](std::uint64_t field, std::string_view content, bool) {
+        if (field == kNormalizerSpec) normalizer += content;
+        if (field == kDenormalizerSpec && rewrites_decoded(content)) {
+          rules.problem = "it rewrites decoded text (denormalizer_spec)";
+        }
+      });
   read_normalizer(normalizer, rules);
-  if (fields.broken()) rules.problem = "it is damaged";
+  if (!good) rules.problem = "it is damaged";
   return rules;
 }
 
