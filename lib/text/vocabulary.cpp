@@ -165,16 +165,6 @@ Vocabulary::Vocabulary(VocabularyContent content, const std::string& where)
   hash_ = hash_of(content_, tokens_);
 }
 
-shard::VocabularyInfo Vocabulary::info() const {
-  shard::VocabularyInfo info;
-  info.size = size();
-  info.hash = hash_;
-  info.type = ql::to_text(type());
-  info.eos = eos();
-  info.unk = unk();
-  return info;
-}
-
 // The vocabulary's file is described in ql-vocabulary(5).
 
 namespace {

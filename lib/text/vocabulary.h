@@ -82,7 +82,7 @@ class Vocabulary {
   // specials, tokens, model and leading blanks, but not the counts, the line style or the
   // provenance. ql-vocabulary(5) defines it.
   const std::string& hash() const { return hash_; }
-  shard::VocabularyInfo info() const;
+  shard::VocabularyInfo info() const { return {size(), hash_, ql::to_text(type()), eos(), unk()}; }
 
   // Returns the file's text.
   std::string to_text(const Json& provenance) const;
