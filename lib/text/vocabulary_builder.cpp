@@ -39,7 +39,7 @@ std::int64_t specials(const VocabularyRules& rules) {
 }
 
 void check_rules(const VocabularyRules& rules) {
-  const std::string type = to_text(rules.type);
+  const std::string no_meaning = fmt::format("has no meaning with --type {}", to_text(rules.type));
   const bool bytes = rules.type == TokenType::kByte;
   const bool pieces = rules.type == TokenType::kSentencePiece;
   if (rules.type == TokenType::kPiece) {
@@ -50,11 +50,10 @@ void check_rules(const VocabularyRules& rules) {
     throw UsageError("--lowercase", "bytes have no case", "use --type char");
   }
   if (rules.blanks == Blanks::kUnicode && rules.type != TokenType::kWord) {
-    throw UsageError("--blanks unicode", fmt::format("has no meaning with --type {}", type),
-                     "leave the option out");
+    throw UsageError("--blanks unicode", no_meaning, "leave the option out");
   }
   if (rules.min_count > 1 && (bytes || pieces)) {
-    throw UsageError("--min-count", fmt::format("has no meaning with --type {}", type));
+    throw UsageError("--min-count", no_meaning);
   }
   if (rules.max_size > 0 && bytes) {
     throw UsageError("--max-size", "there are always 256 bytes", "leave the option out");
@@ -63,7 +62,7 @@ void check_rules(const VocabularyRules& rules) {
     throw UsageError("--max-size", "--type sentencepiece needs a size", "try --max-size 8000");
   }
   if (rules.coverage && !pieces) {
-    throw UsageError("--character-coverage", fmt::format("has no meaning with --type {}", type),
+    throw UsageError("--character-coverage", no_meaning,
                      "leave the option out, or give --type sentencepiece");
   }
   if (pieces && rules.max_size > kMostPieces) {
