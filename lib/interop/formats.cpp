@@ -318,34 +318,33 @@ bool MegatronIndex::next_document(std::int64_t& tokens) {
 
 void write_megatron_index(const ForEachDocument& for_each_document, int bytes_per_id,
                           BufferedFile& file) {
-  const auto for_each_sequence = [](std::int64_t tokens, const auto& use) {
-    for (; tokens > kLongestSequence; tokens -= kLongestSequence) use(kLongestSequence);
-    use(tokens);
+  // Calls use(tokens of a sequence, true for the last one of its document).
+  const auto for_each_sequence = [&](const auto& use) {
+    for_each_document([&](std::int64_t tokens) {
+      for (; tokens > kLongestSequence; tokens -= kLongestSequence) use(kLongestSequence, false);
+      use(tokens, true);
+    });
   };
   std::uint64_t documents = 0, sequences = 0, place = 0, end = 0;
-  for_each_document([&](std::int64_t tokens) {
-    ++documents;
-    for_each_sequence(tokens, [&](std::int64_t) { ++sequences; });
+  for_each_sequence([&](std::int64_t, bool last) {
+    ++sequences;
+    documents += last ? 1 : 0;
   });
   file.write(kMagic);
   file.write_number(kVersion);
   file.write_number(bytes_per_id == 2 ? kU16 : kI32);
   file.write_number(sequences);
   file.write_number(documents + 1);
-  for_each_document([&](std::int64_t tokens) {
-    for_each_sequence(
-        tokens, [&](std::int64_t part) { file.write_number(static_cast<std::uint32_t>(part)); });
-  });
-  for_each_document([&](std::int64_t tokens) {
-    for_each_sequence(tokens, [&](std::int64_t part) {
-      file.write_number(place);
-      place += static_cast<std::uint64_t>(part * bytes_per_id);
-    });
+  for_each_sequence(
+      [&](std::int64_t tokens, bool) { file.write_number(static_cast<std::uint32_t>(tokens)); });
+  for_each_sequence([&](std::int64_t tokens, bool) {
+    file.write_number(place);
+    place += static_cast<std::uint64_t>(tokens * bytes_per_id);
   });
   file.write_number(end);
-  for_each_document([&](std::int64_t tokens) {
-    for_each_sequence(tokens, [&](std::int64_t) { ++end; });
-    file.write_number(end);
+  for_each_sequence([&](std::int64_t, bool last) {
+    ++end;
+    if (last) file.write_number(end);
   });
 }
 

@@ -186,15 +186,8 @@ class IdFiles : public shard::TokenSink {
 
 // Returns the largest size of a vocabulary whose ids fit the format.
 std::int64_t largest_vocabulary(Format format) {
-  switch (format) {
-    case Format::kNanogpt:
-      return std::int64_t{1} << 16;
-    case Format::kMegatron:
-      return std::int64_t{1} << 31;
-    case Format::kLlmc:
-    case Format::kU32:
-      break;
-  }
+  if (format == Format::kNanogpt) return std::int64_t{1} << 16;
+  if (format == Format::kMegatron) return std::int64_t{1} << 31;
   return std::int64_t{1} << 32;
 }
 
