@@ -56,6 +56,14 @@ std::string this_machine() {
 
 namespace {
 
+// This is added to a temporary name for an old folder that makes room for its successor.
+constexpr const char* kMovedAway = ".old";
+
+// Returns the folder that holds `path`, "." for a plain name.
+fs::path folder_of(const fs::path& path) {
+  return path.has_parent_path() ? path.parent_path() : fs::path(".");
+}
+
 struct Claims {
   std::mutex mutex;
   std::set<fs::path> paths;
@@ -71,7 +79,7 @@ bool is_alive(pid_t process) { return kill(process, 0) == 0 || errno == EPERM; }
 void remove_leftovers(const fs::path& path) {
   const std::string name = path.filename().string();
   std::error_code error, ignored;
-  for (fs::directory_iterator entry(internal::folder_of(path), error), end; !error && entry != end;
+  for (fs::directory_iterator entry(folder_of(path), error), end; !error && entry != end;
        entry.increment(error)) {
     const auto temporary = parse_temporary_name(entry->path().filename().string());
     if (!temporary || temporary->name != name) continue;
@@ -84,10 +92,8 @@ void remove_leftovers(const fs::path& path) {
   }
 }
 
-}  // namespace
-
-namespace internal {
-
+// Returns `path` without a trailing slash. Refuses "", ".", ".." and "/", which have no name to
+// replace.
 fs::path final_path(const fs::path& path) {
   std::string text = path.string();
   while (text.size() > 1 && text.back() == '/') text.pop_back();
@@ -99,14 +105,52 @@ fs::path final_path(const fs::path& path) {
   return text;
 }
 
-fs::path folder_of(const fs::path& path) {
-  return path.has_parent_path() ? path.parent_path() : fs::path(".");
+// Calls fsync for a file or folder by name. Ignores EINVAL: some file systems cannot sync a folder.
+void sync_path(const fs::path& path, const std::string& where) {
+  const Descriptor file(path, O_RDONLY, where, "open for fsync");
+  const bool synced = uninterrupted([&] { return ::fsync(file); }) == 0;
+  if (!synced && errno != EINVAL) throw SystemError(where, "fsync", errno);
 }
 
-}  // namespace internal
+// Follows the symbolic links at `path`: the file that they lead to is replaced, and the links stay.
+// A link of /proc (which /dev/stdout leads to) stands for an open file, which renaming cannot
+// replace.
+fs::path target_of_links(const fs::path& path, const std::string& advice) {
+  constexpr int kMostLinks = 40;
+  fs::path target = path;
+  std::error_code error;
+  for (int links = 0; fs::is_symlink(fs::symlink_status(target, error)); ++links) {
+    if (links == kMostLinks) throw SystemError(path.string(), "write", ELOOP);
+    const fs::path folder = folder_of(target);
+    if (fs::canonical(folder, error).native().rfind("/proc/", 0) == 0) {
+      throw Error(path.string(), "this stands for an open file, expected the name of a file",
+                  advice);
+    }
+    const fs::path next = fs::read_symlink(target, error);
+    if (error) throw SystemError(path.string(), "read the link", error.value());
+    target = final_path(folder / next);
+  }
+  return target;
+}
+
+// Returns the name to write to. Refuses a name that is not a regular file: renaming over a device
+// would replace it for everybody.
+fs::path file_to_write(const fs::path& named, const std::string& advice) {
+  const fs::path path = final_path(named);
+  struct stat status = {};
+  if (::stat(path.c_str(), &status) == 0) {
+    if (S_ISDIR(status.st_mode)) throw SystemError(path.string(), "write", EISDIR);
+    if (!S_ISREG(status.st_mode)) {
+      throw Error(path.string(), "this is a device or pipe, expected the name of a file", advice);
+    }
+  }
+  return target_of_links(path, advice);
+}
+
+}  // namespace
 
 TemporaryPath::TemporaryPath(const fs::path& final_path) {
-  const fs::path folder = internal::folder_of(final_path);
+  const fs::path folder = folder_of(final_path);
   struct stat status = {};
   if (::stat(folder.c_str(), &status) != 0) {
     if (errno != ENOENT) throw SystemError(final_path.string(), "create", errno);
@@ -128,7 +172,7 @@ TemporaryPath::TemporaryPath(const fs::path& final_path) {
   std::error_code ignored;
   fs::remove_all(claimed, ignored);
   if (fs::exists(final_path, ignored)) {
-    fs::remove_all(claimed.string() + internal::kMovedAway, ignored);
+    fs::remove_all(claimed.string() + kMovedAway, ignored);
   }
   path = std::move(claimed);
 }
@@ -145,55 +189,6 @@ void TemporaryPath::release() noexcept {
     // This only fails when memory runs out. The next run removes the file.
   }
 }
-
-namespace internal {
-
-void sync_path(const fs::path& path, const std::string& where) {
-  const Descriptor file(path, O_RDONLY, where, "open for fsync");
-  const bool synced = uninterrupted([&] { return ::fsync(file); }) == 0;
-  if (!synced && errno != EINVAL) throw SystemError(where, "fsync", errno);
-}
-
-}  // namespace internal
-
-namespace {
-
-// Follows the symbolic links at `path`: the file that they lead to is replaced, and the links stay.
-// A link of /proc (which /dev/stdout leads to) stands for an open file, which renaming cannot
-// replace.
-fs::path target_of_links(const fs::path& path, const std::string& advice) {
-  constexpr int kMostLinks = 40;
-  fs::path target = path;
-  std::error_code error;
-  for (int links = 0; fs::is_symlink(fs::symlink_status(target, error)); ++links) {
-    if (links == kMostLinks) throw SystemError(path.string(), "write", ELOOP);
-    const fs::path folder = internal::folder_of(target);
-    if (fs::canonical(folder, error).native().rfind("/proc/", 0) == 0) {
-      throw Error(path.string(), "this stands for an open file, expected the name of a file",
-                  advice);
-    }
-    const fs::path next = fs::read_symlink(target, error);
-    if (error) throw SystemError(path.string(), "read the link", error.value());
-    target = internal::final_path(folder / next);
-  }
-  return target;
-}
-
-// Returns the name to write to. Refuses a name that is not a regular file: renaming over a device
-// would replace it for everybody.
-fs::path file_to_write(const fs::path& named, const std::string& advice) {
-  const fs::path path = internal::final_path(named);
-  struct stat status = {};
-  if (::stat(path.c_str(), &status) == 0) {
-    if (S_ISDIR(status.st_mode)) throw SystemError(path.string(), "write", EISDIR);
-    if (!S_ISREG(status.st_mode)) {
-      throw Error(path.string(), "this is a device or pipe, expected the name of a file", advice);
-    }
-  }
-  return target_of_links(path, advice);
-}
-
-}  // namespace
 
 AtomicFile::AtomicFile(const fs::path& path, const std::string& device_advice)
     : path_(file_to_write(path, device_advice)),
@@ -216,7 +211,7 @@ void AtomicFile::commit() {
     throw SystemError(path_.string(), "rename into place", errno);
   }
   temporary_.release();
-  internal::sync_path(internal::folder_of(path_), path_.string());
+  sync_path(folder_of(path_), path_.string());
 }
 
 void write_file_atomically(const fs::path& path, std::string_view text) {
@@ -225,9 +220,7 @@ void write_file_atomically(const fs::path& path, std::string_view text) {
   file.commit();
 }
 
-namespace internal {
-
-void replace_in_two_steps(const fs::path& fresh, const fs::path& path) {
+void internal::replace_in_two_steps(const fs::path& fresh, const fs::path& path) {
   const fs::path old = fresh.string() + kMovedAway;
   if (::rename(path.c_str(), old.c_str()) != 0) {
     throw SystemError(path.string(), "move the old folder away", errno);
@@ -240,16 +233,14 @@ void replace_in_two_steps(const fs::path& fresh, const fs::path& path) {
   ::rename(old.c_str(), fresh.c_str());
 }
 
-}  // namespace internal
-
 namespace {
 
 void sync_tree(const fs::path& folder, const std::string& where) {
   for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder)) {
     if (entry.is_symlink()) continue;
-    if (entry.is_regular_file() || entry.is_directory()) internal::sync_path(entry.path(), where);
+    if (entry.is_regular_file() || entry.is_directory()) sync_path(entry.path(), where);
   }
-  internal::sync_path(folder, where);
+  sync_path(folder, where);
 }
 
 // Gives the folder a name that is free: rename() takes a name from an empty folder at most.
@@ -282,7 +273,7 @@ void swap_folders(const fs::path& fresh, const fs::path& path) {
 }
 
 fs::path folder_to_write(const fs::path& named) {
-  fs::path path = internal::final_path(named);
+  fs::path path = final_path(named);
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   if (fs::exists(status) && !fs::is_directory(status)) {
@@ -321,7 +312,7 @@ void AtomicFolder::commit(bool replace) {
   }
   // The old folder has the temporary name now; it goes when the new one is sure to stay.
   try {
-    internal::sync_path(internal::folder_of(path_), path_.string());
+    sync_path(folder_of(path_), path_.string());
   } catch (const SystemError&) {
     take_back(replaced);
     throw;

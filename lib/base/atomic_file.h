@@ -95,24 +95,9 @@ class AtomicFolder {
 
 namespace ql::internal {
 
-// Only the sources of base/atomic_file.h share these.
-
-// This is added to a temporary name for an old folder that makes room for its successor.
-constexpr const char* kMovedAway = ".old";
-
 // Puts the folder `fresh` in the place of `path` by two renames, for file systems that cannot
 // exchange names. For an instant `path` does not exist, but it is never incomplete. Afterwards the
-// old folder has the name `fresh`.
+// old folder has the name `fresh`. Only tests call it from elsewhere.
 void replace_in_two_steps(const fs::path& fresh, const fs::path& path);
-
-// Returns `path` without a trailing slash. Refuses "", ".", ".." and "/", which have no name to
-// replace.
-fs::path final_path(const fs::path& path);
-
-// Calls fsync for a file or folder by name. Ignores EINVAL: some file systems cannot sync a folder.
-void sync_path(const fs::path& path, const std::string& where);
-
-// Returns the folder that holds `path`, "." for a plain name.
-fs::path folder_of(const fs::path& path);
 
 }  // namespace ql::internal

@@ -49,50 +49,6 @@ std::string option_value(const Option& option) {
   return option.value_name.empty() ? "VALUE" : option.value_name;
 }
 
-std::vector<std::string> option_sentences(const Option& option) {
-  std::vector<std::string> sentences{option.help};
-  if (!option.choices.empty()) {
-    sentences.push_back(fmt::format("One of {}.", fmt::join(option.choices, ", ")));
-  }
-  if (option.repeatable) sentences.emplace_back("May be given several times.");
-  if (option.required) sentences.emplace_back("Required.");
-  if (!option.default_value.empty()) {
-    sentences.push_back(fmt::format("Default: {}.", option.default_value));
-  }
-  return sentences;
-}
-
-PositionalRange positional_range(const Command& command) {
-  PositionalRange range;
-  if (command.positional.empty()) return range;
-  for (const std::string& item : split(command.positional, ' ')) {
-    if (item.empty()) continue;
-    if (item[0] != '[') ++range.minimum;
-    if (range.maximum != SIZE_MAX) ++range.maximum;
-    if (item.find("...") != std::string::npos) range.maximum = SIZE_MAX;
-  }
-  return range;
-}
-
-std::string sentence(std::string text) {
-  if (text.empty()) return text;
-  text[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(text[0])));
-  return text.back() == '.' ? text : text + ".";
-}
-
-std::vector<std::string> wrap(std::string_view text, std::size_t width) {
-  std::vector<std::string> lines;
-  for (const std::string& word : split(text, ' ')) {
-    if (word.empty()) continue;
-    if (lines.empty() || lines.back().size() + 1 + word.size() > width) {
-      lines.push_back(word);
-    } else {
-      lines.back() += " " + word;
-    }
-  }
-  return lines;
-}
-
 }  // namespace internal
 
 namespace {
@@ -149,15 +105,12 @@ bool Options::flag(const std::string& name) const {
 }
 
 std::string Options::text(const std::string& name) const {
-  switch (option(name).type) {
-    case OptionType::kText:
-    case OptionType::kFile:
-    case OptionType::kFolder:
-    case OptionType::kChoice:
-      return single(name);
-    default:
-      misuse(name, "is not a text");
+  const OptionType type = option(name).type;
+  if (type != OptionType::kText && type != OptionType::kFile && type != OptionType::kFolder &&
+      type != OptionType::kChoice) {
+    misuse(name, "is not a text");
   }
+  return single(name);
 }
 
 std::int64_t Options::integer(const std::string& name) const {
@@ -197,66 +150,5 @@ std::map<std::string, std::string> Options::resolved() const {
   }
   return all;
 }
-
-// Checks the form of a value typed on the command line.
-
-namespace internal {
-
-namespace {
-
-std::string integer_problem(const Option& option, const std::string& text) {
-  const auto value = parse_integer(text);
-  // Digits that do not fit into 64 bits are out of range, and not a wrong form.
-  const bool huge = !value && !text.empty() && text.find_first_not_of("0123456789") == text.npos;
-  if (!value && !huge) return "expected a whole number like 12, 10k, 64M or 64Ki";
-  const std::int64_t low = option.minimum, high = option.maximum;
-  if (value && *value >= low && *value <= high) return "";
-  if (high == INT64_MAX && !huge) return fmt::format("expected at least {}", low);
-  if (low == INT64_MIN) return fmt::format("expected at most {}", high);
-  return fmt::format("expected {} to {}", low, high);
-}
-
-std::string real_problem(const Option& option, const std::string& value) {
-  const std::optional<double> number = parse_real(value);
-  if (!number) return "expected a number like 0.25 or 2.5e-4";
-  if (*number >= option.least && *number <= option.most) return "";
-  return option.most == HUGE_VAL ? fmt::format("expected at least {}", option.least)
-                                 : fmt::format("expected {} to {}", option.least, option.most);
-}
-
-std::string choice_problem(const Option& option, const std::string& text) {
-  const std::vector<std::string>& choices = option.choices;
-  if (std::find(choices.begin(), choices.end(), text) != choices.end()) return "";
-  return fmt::format("expected one of {}", fmt::join(choices, ", "));
-}
-
-}  // namespace
-
-std::string value_problem(const Option& option, const std::string& value) {
-  switch (option.type) {
-    case OptionType::kFlag:
-    case OptionType::kText:
-      return "";
-    case OptionType::kFile:
-      return value.empty() ? "expected the name of a file" : "";
-    case OptionType::kFolder:
-      return value.empty() ? "expected the name of a folder" : "";
-    case OptionType::kInteger:
-      return integer_problem(option, value);
-    case OptionType::kReal:
-      return real_problem(option, value);
-    case OptionType::kChoice:
-      return choice_problem(option, value);
-    case OptionType::kIntegerList:
-      break;
-  }
-  for (const std::string& item : split(value, ',')) {
-    if (item.empty()) return "expected items separated by single commas";
-    if (std::string problem = integer_problem(option, item); !problem.empty()) return problem;
-  }
-  return "";
-}
-
-}  // namespace internal
 
 }  // namespace ql

@@ -236,46 +236,4 @@ std::string full_name(const ToolTable& tool, const Command& command);
 // Returns the value's name that help shows after the option, such as "DIR", or "" for a flag.
 std::string option_value(const Option& option);
 
-// Returns the option's help and the rest that the table states about it, each a sentence or more.
-std::vector<std::string> option_sentences(const Option& option);
-
-// Holds the smallest and largest number of file names that a pattern like "[FILE...|-]" allows.
-struct PositionalRange {
-  std::size_t minimum = 0;
-  std::size_t maximum = 0;
-};
-PositionalRange positional_range(const Command& command);
-
-// Returns the problem with one value typed for `option` ("expected an integer ..."), or "".
-std::string value_problem(const Option& option, const std::string& value);
-
-// Composes UsageErrors about one command, or about the tool when `command` is null. They name the
-// command and end with a suggestion or a pointer to the help.
-class Complaint {
- public:
-  Complaint(const ToolTable& tool, const Command* command);
-  [[noreturn]] void raise(const std::string& what, const std::string& suggestion = "") const;
-
- private:
-  std::string where_, see_;
-};
-
-// Returns the option nearest to a mistyped "--name", with its dashes, or "" when none is near.
-std::string nearest_option(const std::string& typed, const std::vector<const Option*>& options);
-
-// Holds an unchecked command line in its parts: every use of an option in order ("true" for a
-// flag), and the arguments that belong to no option.
-struct SplitLine {
-  std::vector<std::pair<const Option*, std::string>> uses;
-  std::vector<std::string> positional;
-};
-SplitLine split_line(const std::vector<std::string>& arguments,
-                     const std::vector<const Option*>& options, const Complaint& complaint);
-
-// Returns a summary as a sentence: "say hello" -> "Say hello.".
-std::string sentence(std::string text);
-
-// Breaks `text` at blanks so that no line is wider than `width`. Longer words are not cut.
-std::vector<std::string> wrap(std::string_view text, std::size_t width);
-
 }  // namespace ql::internal

@@ -1,11 +1,5 @@
 // Splits a command line into options and texts with cxxopts, and rewords the errors of cxxopts.
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <stdexcept>
-#include <utility>
-
 #include "base/error.h"
 #include "base/options.h"
 #include "base/strings.h"
@@ -20,7 +14,9 @@
 #include <stdexcept>
 #include <utility>
 
-namespace ql::internal {
+namespace ql {
+
+using namespace internal;
 
 namespace {
 
@@ -45,6 +41,34 @@ cxxopts::Options declare(const OptionList& options) {
     }
   }
   return parser;
+}
+
+// Composes UsageErrors about one command, or about the tool when `command` is null. They name the
+// command and end with a suggestion or a pointer to the help.
+class Complaint {
+ public:
+  Complaint(const ToolTable& tool, const Command* command)
+      : where_(command == nullptr ? "" : command->name),
+        see_(fmt::format("see '{} --help'",
+                         command == nullptr ? tool.name : full_name(tool, *command))) {}
+  [[noreturn]] void raise(const std::string& what, const std::string& suggestion = "") const {
+    throw UsageError(
+        where_, what,
+        suggestion.empty() ? see_ : fmt::format("did you mean {}? ({})", suggestion, see_));
+  }
+
+ private:
+  std::string where_, see_;
+};
+
+// Returns the nearest option to "--typed=value", with its dashes.
+std::string nearest_option(const std::string& typed, const std::vector<const Option*>& options) {
+  std::vector<std::string> names;
+  names.reserve(options.size());
+  for (const Option* option : options) names.push_back(option->name);
+  const std::size_t dashes = std::min(typed.find_first_not_of('-'), typed.size());
+  const std::string found = nearest(typed.substr(dashes), names);
+  return found.empty() ? "" : "--" + found;
 }
 
 // Returns the text between the typographic quotes of a cxxopts message.
@@ -135,7 +159,12 @@ cxxopts::ParseResult parse_with_cxxopts(cxxopts::Options& parser,
   }
 }
 
-}  // namespace
+// Holds an unchecked command line in its parts: every use of an option in order ("true" for a
+// flag), and the arguments that belong to no option.
+struct SplitLine {
+  std::vector<std::pair<const Option*, std::string>> uses;
+  std::vector<std::string> positional;
+};
 
 SplitLine split_line(const std::vector<std::string>& arguments, const OptionList& options,
                      const Complaint& complaint) {
@@ -156,45 +185,10 @@ SplitLine split_line(const std::vector<std::string>& arguments, const OptionList
   return line;
 }
 
-}  // namespace ql::internal
-
-namespace ql {
-
-// Turns the command line into checked values.
-
-namespace internal {
-
-Complaint::Complaint(const ToolTable& tool, const Command* command)
-    : where_(command == nullptr ? "" : command->name),
-      see_(fmt::format("see '{} --help'",
-                       command == nullptr ? tool.name : full_name(tool, *command))) {}
-
-void Complaint::raise(const std::string& what, const std::string& suggestion) const {
-  throw UsageError(
-      where_, what,
-      suggestion.empty() ? see_ : fmt::format("did you mean {}? ({})", suggestion, see_));
-}
-
-// Returns the nearest option to "--typed=value", with its dashes.
-std::string nearest_option(const std::string& typed, const std::vector<const Option*>& options) {
-  std::vector<std::string> names;
-  names.reserve(options.size());
-  for (const Option* option : options) names.push_back(option->name);
-  const std::size_t dashes = std::min(typed.find_first_not_of('-'), typed.size());
-  const std::string found = nearest(typed.substr(dashes), names);
-  return found.empty() ? "" : "--" + found;
-}
-
-}  // namespace internal
-
-namespace {
-
-using internal::Complaint;
-
 const Command& pick_command(const ToolTable& tool, const std::vector<std::string>& arguments) {
   if (tool.commands.empty()) throw std::logic_error("option table: no command");
-  const Command* unnamed = internal::default_command(tool);
-  if (!internal::has_named_commands(tool)) return *unnamed;
+  const Command* unnamed = default_command(tool);
+  if (!has_named_commands(tool)) return *unnamed;
   if (unnamed != nullptr && !unnamed->positional.empty()) {
     throw std::logic_error("option table: a default command with positional arguments");
   }
@@ -214,29 +208,101 @@ const Command& pick_command(const ToolTable& tool, const std::vector<std::string
   if (!typed.empty() && typed[0] == '-') {
     const std::string name = typed.substr(0, typed.find('='));
     std::vector<const Option*> common;
-    for (const Option& option : internal::common_options()) common.push_back(&option);
+    for (const Option& option : common_options()) common.push_back(&option);
     complaint.raise(fmt::format("the command comes first, {}, found '{}'", expected, name),
-                    internal::nearest_option(name, common));
+                    nearest_option(name, common));
   }
   complaint.raise(fmt::format("unknown command '{}', {}", typed, expected), nearest(typed, names));
 }
 
+// Checks the form of a value typed on the command line.
+
+std::string integer_problem(const Option& option, const std::string& text) {
+  const auto value = parse_integer(text);
+  // Digits that do not fit into 64 bits are out of range, and not a wrong form.
+  const bool huge = !value && !text.empty() && text.find_first_not_of("0123456789") == text.npos;
+  if (!value && !huge) return "expected a whole number like 12, 10k, 64M or 64Ki";
+  const std::int64_t low = option.minimum, high = option.maximum;
+  if (value && *value >= low && *value <= high) return "";
+  if (high == INT64_MAX && !huge) return fmt::format("expected at least {}", low);
+  if (low == INT64_MIN) return fmt::format("expected at most {}", high);
+  return fmt::format("expected {} to {}", low, high);
+}
+
+std::string real_problem(const Option& option, const std::string& value) {
+  const std::optional<double> number = parse_real(value);
+  if (!number) return "expected a number like 0.25 or 2.5e-4";
+  if (*number >= option.least && *number <= option.most) return "";
+  return option.most == HUGE_VAL ? fmt::format("expected at least {}", option.least)
+                                 : fmt::format("expected {} to {}", option.least, option.most);
+}
+
+std::string choice_problem(const Option& option, const std::string& text) {
+  const std::vector<std::string>& choices = option.choices;
+  if (std::find(choices.begin(), choices.end(), text) != choices.end()) return "";
+  return fmt::format("expected one of {}", fmt::join(choices, ", "));
+}
+
+// Returns the problem with one value typed for `option` ("expected an integer ..."), or "".
+std::string value_problem(const Option& option, const std::string& value) {
+  switch (option.type) {
+    case OptionType::kFlag:
+    case OptionType::kText:
+      return "";
+    case OptionType::kFile:
+      return value.empty() ? "expected the name of a file" : "";
+    case OptionType::kFolder:
+      return value.empty() ? "expected the name of a folder" : "";
+    case OptionType::kInteger:
+      return integer_problem(option, value);
+    case OptionType::kReal:
+      return real_problem(option, value);
+    case OptionType::kChoice:
+      return choice_problem(option, value);
+    case OptionType::kIntegerList:
+      break;
+  }
+  for (const std::string& item : split(value, ',')) {
+    if (item.empty()) return "expected items separated by single commas";
+    if (std::string problem = integer_problem(option, item); !problem.empty()) return problem;
+  }
+  return "";
+}
+
 void check_value(const Option& option, const std::string& value, const Complaint& complaint) {
-  const std::string problem = internal::value_problem(option, value);
+  const std::string problem = value_problem(option, value);
   if (problem.empty()) return;
   complaint.raise(fmt::format("option --{}: {}, found '{}'", option.name, problem, value),
                   nearest(value, option.choices));
 }
 
 void check_default(const Option& option) {
-  const std::string problem = internal::value_problem(option, option.default_value);
+  const std::string problem = value_problem(option, option.default_value);
   if (problem.empty()) return;
   throw std::logic_error(fmt::format("option table: default of --{}: {}", option.name, problem));
 }
 
+// Holds the smallest and largest number of file names that a pattern like "[FILE...|-]" allows.
+struct PositionalRange {
+  std::size_t minimum = 0;
+  std::size_t maximum = 0;
+};
+
+PositionalRange positional_range(const Command& command) {
+  PositionalRange range;
+  if (command.positional.empty()) return range;
+  for (const std::string& item : split(command.positional, ' ')) {
+    if (item.empty()) continue;
+    if (item[0] != '[') ++range.minimum;
+    if (range.maximum != SIZE_MAX) ++range.maximum;
+    if (item.find("...") != std::string::npos) range.maximum = SIZE_MAX;
+  }
+  return range;
+}
+
 void check_positional(const Command& command, const std::vector<std::string>& positional,
                       const Complaint& complaint) {
-  const auto [minimum, maximum] = internal::positional_range(command);
+  const auto [minimum, maximum] = positional_range(command);
   if (positional.size() > maximum) {
     complaint.raise(fmt::format("unexpected argument '{}'", positional[maximum]));
   }
@@ -253,7 +319,7 @@ Options parse_options(const ToolTable& tool, const std::vector<std::string>& arg
   const Complaint complaint(tool, &command);
   const std::vector<std::string> rest(arguments.begin() + (command.name.empty() ? 0 : 1),
                                       arguments.end());
-  internal::SplitLine line = internal::split_line(rest, internal::all_options(command), complaint);
+  SplitLine line = split_line(rest, all_options(command), complaint);
 
   Options options;
   options.command_ = &command;
@@ -279,8 +345,7 @@ Options parse_options(const ToolTable& tool, const std::vector<std::string>& arg
       check_default(option);
       options.values_[option.name] = {option.default_value};
     } else if (option.required && !asks) {
-      complaint.raise(
-          fmt::format("option --{} {} is required", option.name, internal::option_value(option)));
+      complaint.raise(fmt::format("option --{} {} is required", option.name, option_value(option)));
     }
   }
   if (asks) return options;

@@ -11,10 +11,47 @@
 
 namespace ql {
 
+using namespace internal;
+
 namespace {
 
 constexpr std::size_t kWidth = 80;
 constexpr std::size_t kHelpColumn = 26;
+
+// Returns a summary as a sentence: "say hello" -> "Say hello.".
+std::string sentence(std::string text) {
+  if (text.empty()) return text;
+  text[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(text[0])));
+  return text.back() == '.' ? text : text + ".";
+}
+
+// Breaks `text` at blanks so that no line is wider than `width`. Longer words are not cut.
+std::vector<std::string> wrap(std::string_view text, std::size_t width) {
+  std::vector<std::string> lines;
+  for (const std::string& word : split(text, ' ')) {
+    if (word.empty()) continue;
+    if (lines.empty() || lines.back().size() + 1 + word.size() > width) {
+      lines.push_back(word);
+    } else {
+      lines.back() += " " + word;
+    }
+  }
+  return lines;
+}
+
+// Returns the option's help and the rest that the table states about it, each a sentence or more.
+std::vector<std::string> option_sentences(const Option& option) {
+  std::vector<std::string> sentences{option.help};
+  if (!option.choices.empty()) {
+    sentences.push_back(fmt::format("One of {}.", fmt::join(option.choices, ", ")));
+  }
+  if (option.repeatable) sentences.emplace_back("May be given several times.");
+  if (option.required) sentences.emplace_back("Required.");
+  if (!option.default_value.empty()) {
+    sentences.push_back(fmt::format("Default: {}.", option.default_value));
+  }
+  return sentences;
+}
 
 void append_wrapped(std::string& out, const std::string& first, const std::string& text,
                     std::size_t indent) {
@@ -24,7 +61,7 @@ void append_wrapped(std::string& out, const std::string& first, const std::strin
     out += '\n';
     column = 0;
   }
-  for (const std::string& line : internal::wrap(text, kWidth - indent)) {
+  for (const std::string& line : wrap(text, kWidth - indent)) {
     out += std::string(indent - column, ' ') + line + "\n";
     column = 0;
   }
@@ -32,27 +69,27 @@ void append_wrapped(std::string& out, const std::string& first, const std::strin
 }
 
 std::string paragraph(const std::string& summary) {
-  return fmt::format("{}\n", fmt::join(internal::wrap(internal::sentence(summary), kWidth), "\n"));
+  return fmt::format("{}\n", fmt::join(wrap(sentence(summary), kWidth), "\n"));
 }
 
 std::string option_text(const Option& option) {
-  return fmt::format("{}", fmt::join(internal::option_sentences(option), " "));
+  return fmt::format("{}", fmt::join(option_sentences(option), " "));
 }
 
 void append_option(std::string& out, const Option& option) {
   const std::string letter =
       option.letter == 0 ? std::string("    ") : fmt::format("-{}, ", option.letter);
   std::string first = fmt::format("  {}--{}", letter, option.name);
-  const std::string value = internal::option_value(option);
+  const std::string value = option_value(option);
   if (!value.empty()) first += " " + value;
   append_wrapped(out, first, option_text(option), kHelpColumn);
 }
 
 std::string usage(const ToolTable& tool, const Command& command) {
-  std::string line = internal::full_name(tool, command);
+  std::string line = full_name(tool, command);
   for (const Option& option : command.options) {
     if (option.required) {
-      line += fmt::format(" --{} {}", option.name, internal::option_value(option));
+      line += fmt::format(" --{} {}", option.name, option_value(option));
     }
   }
   line += " [OPTION...]";
@@ -65,7 +102,7 @@ std::string command_help(const ToolTable& tool, const Command& command) {
   append_wrapped(out, "Usage:", usage(tool, command), 7);
   out += "\n" + paragraph(command.summary.empty() ? tool.summary : command.summary);
   out += "\nOptions:\n";
-  for (const Option* option : internal::all_options(command)) append_option(out, *option);
+  for (const Option* option : all_options(command)) append_option(out, *option);
   if (!command.examples.empty()) out += "\nExamples:\n";
   for (const Example& example : command.examples) {
     append_wrapped(out, "", example.meaning + ":", 2);
@@ -92,10 +129,10 @@ std::string tool_help(const ToolTable& tool) {
 }  // namespace
 
 std::string render_help(const ToolTable& tool, const Command* command) {
-  if (command == nullptr) command = internal::default_command(tool);
+  if (command == nullptr) command = default_command(tool);
   if (command == nullptr) return tool_help(tool);
   std::string out = command_help(tool, *command);
-  if (command->name.empty() && internal::has_named_commands(tool)) append_commands(out, tool);
+  if (command->name.empty() && has_named_commands(tool)) append_commands(out, tool);
   return out;
 }
 
@@ -140,7 +177,7 @@ std::string text_lines(const std::string& text) {
     lines += line + "\n";
     line.clear();
   };
-  for (const std::string& word : internal::wrap(text, 1)) {
+  for (const std::string& word : wrap(text, 1)) {
     const std::string escaped = escape_word(word);
     if (!line.empty() && line.size() + 1 + escaped.size() > kSourceWidth) finish_line();
     line += line.empty() ? escaped : " " + escaped;
@@ -154,10 +191,10 @@ std::string option_item(const Option& option) {
   std::string item = ".It ";
   if (option.letter != 0) item += fmt::format("Fl {} , ", option.letter);
   item += "Fl \\-" + option.name;
-  const std::string value = internal::option_value(option);
+  const std::string value = option_value(option);
   if (!value.empty()) item += " Ar " + argument(value);
   item += "\n";
-  for (const std::string& text : internal::option_sentences(option)) item += text_lines(text);
+  for (const std::string& text : option_sentences(option)) item += text_lines(text);
   return item;
 }
 
@@ -171,21 +208,21 @@ std::string option_list(const std::vector<Option>& options) {
 }  // namespace
 
 std::string render_man_options(const ToolTable& tool) {
-  if (!internal::has_named_commands(tool)) {
+  if (!has_named_commands(tool)) {
     std::vector<Option> all;
-    for (const Option* option : internal::all_options(tool.commands.front())) {
+    for (const Option* option : all_options(tool.commands.front())) {
       all.push_back(*option);
     }
     return option_list(all);
   }
   std::string page;
   for (const Command& command : tool.commands) {
-    page += fmt::format(".Ss {}\n", internal::full_name(tool, command));
-    page += text_lines(internal::sentence(command.summary));
+    page += fmt::format(".Ss {}\n", full_name(tool, command));
+    page += text_lines(sentence(command.summary));
     page += option_list(command.options);
   }
   page += ".Ss All commands\n";
-  return page + option_list(internal::common_options());
+  return page + option_list(common_options());
 }
 
 // A bash completion script has one self-contained function per tool.
@@ -218,7 +255,7 @@ std::string pattern(const Command& command, const Option& option) {
 
 std::string option_names(const Command& command) {
   std::string names;
-  for (const Option* option : internal::all_options(command)) names += "--" + option->name + " ";
+  for (const Option* option : all_options(command)) names += "--" + option->name + " ";
   names.pop_back();
   return names;
 }
@@ -249,14 +286,14 @@ std::string word_cases(const ToolTable& tool) {
 }
 
 std::string command_choice(const ToolTable& tool) {
-  if (!internal::has_named_commands(tool)) return "  local command=''\n";
+  if (!has_named_commands(tool)) return "  local command=''\n";
   std::string names;
   for (const Command& command : tool.commands) {
     if (!command.name.empty()) names += command.name + " ";
   }
   std::string options = "--help --version";
   std::string choice = "  local command=${COMP_WORDS[1]-}\n";
-  if (const Command* unnamed = internal::default_command(tool)) {
+  if (const Command* unnamed = default_command(tool)) {
     options = option_names(*unnamed);
     choice += "  case $command in -*) command='' ;; esac\n";
   }
