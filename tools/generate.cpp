@@ -33,7 +33,7 @@ class Prompts : public shard::TokenSink {
   // `line_end` stands for an empty prompt, too.
   Prompts(const Options& options, std::optional<shard::TokenId> line_end,
           generate::Generator& generator, shard::TokenStreamWriter& stream,
-          std::optional<DataOutput>& table_file)
+          std::optional<OutputStream>& table_file)
       : by_document_(options.text("prompts") == "document"),
         open_(options.flag("open")),
         line_end_(line_end),
@@ -96,7 +96,7 @@ class Prompts : public shard::TokenSink {
   std::optional<shard::TokenId> line_end_;
   generate::Generator& generator_;
   shard::TokenStreamWriter& stream_;
-  std::optional<DataOutput>& table_file_;  // of --log-probabilities, if the user asks for it
+  std::optional<OutputStream>& table_file_;  // of --log-probabilities, if the user asks for it
   TableText table_{"", false};
   bool has_prompt_ = false;
   std::optional<shard::TokenId> last_;  // may be the line end that is removed
@@ -226,7 +226,7 @@ void generate_text(const Options& options) {
   rules.stride = options.has("stride") ? options.integer("stride")
                                        : generate::usual_stride(at_lengths.geometry());
   generate::Generator generator(at_lengths, input.name(), rules);
-  std::optional<DataOutput> table_file;
+  std::optional<OutputStream> table_file;
   if (options.has("log-probabilities")) {
     table_file.emplace(options.text("log-probabilities"), false, "");
   }

@@ -209,7 +209,7 @@ TokenRange chosen_range(const Options& options, const MultiReader& data) {
 
 void cat(const Options& options) {
   const std::string format = options.text("output");
-  DataOutput out(options.text("output-file"), format != "ids");
+  OutputStream out(options.text("output-file"), format != "ids");
   MultiReader data(options.positional());
   const TokenRange range = chosen_range(options, data);
   // The counts are of the complete text; those of a part are unknown.

@@ -95,7 +95,7 @@ void import_vocabulary(const Options& options) {
   if (options.has("id-offset")) {
     rules.id_offset = static_cast<std::uint32_t>(options.integer("id-offset"));
   }
-  DataOutput out(options.text("output"), false);
+  OutputStream out(options.text("output"), false);
   std::vector<std::string> notes;
   const Vocabulary vocabulary = import_vocabulary(read_vocabulary_file(path), rules, path, &notes);
   out.write(vocabulary.to_text(provenance(configuration(options, {}))));
@@ -139,7 +139,7 @@ void make_vocabulary(const Options& options) {
 
   // The output is opened first: a missing folder must be reported before the time of counting is
   // spent.
-  DataOutput out(options.text("output"), false);
+  OutputStream out(options.text("output"), false);
   const std::vector<std::string> names = input_names(options);
   if (parts && names.empty()) {
     throw UsageError("--counts", "no FILE is given", "name the vocabularies of the parts");
@@ -188,7 +188,7 @@ void report(const EncodeTotals& totals, const Vocabulary& vocabulary) {
 
 void encode(const Options& options) {
   const std::string format = options.text("output");
-  DataOutput out(options.text("output-file"), format == "stream");
+  OutputStream out(options.text("output-file"), format == "stream");
   const std::string path = options.text("vocab");
   StreamHeader header;
   header.vocabulary_text = read_vocabulary_file(path);
@@ -245,7 +245,7 @@ Vocabulary stream_vocabulary(const Options& options, const StreamHeader& header,
 
 void decode(const Options& options) {
   InputFile input(options.positional().empty() ? "-" : options.positional().front());
-  DataOutput out(options.text("output-file"), false);
+  OutputStream out(options.text("output-file"), false);
   const auto write = [&out](std::string_view text) { out.write(text); };
   if (options.text("input") == "ids") {
     if (!options.has("vocab")) {

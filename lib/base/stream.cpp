@@ -117,7 +117,14 @@ bool InputFile::has_more() const {
   return !waits_ || comes_within(descriptor_, std::chrono::milliseconds(0));
 }
 
-OutputStream::OutputStream(bool binary) {
+OutputStream::OutputStream(const std::string& path, bool binary, const std::string& option) {
+  if (path != "-") {
+    // No file can appear under the name of a device, but standard output may lead there.
+    file_.emplace(path, option.empty()          ? "choose another name"
+                        : path == "/dev/stdout" ? fmt::format("use {} -", option)
+                                                : fmt::format("use {} - >{}", option, path));
+    return;
+  }
   if (binary && ::isatty(STDOUT_FILENO) == 1) {
     throw UsageError("standard output", "binary data would go to the terminal",
                      "redirect it to a file or pipe it into the next tool");
@@ -139,7 +146,7 @@ OutputStream::~OutputStream() {
 }
 
 void OutputStream::write(const void* data, std::size_t size) {
-  if (buffer_.size() + size > kBufferBytes || size >= kLargeWrite) flush();
+  if (buffer_.size() + size > kBufferBytes || size >= kLargeWrite) write_buffer();
   if (size < kLargeWrite) {
     buffer_.append(static_cast<const char*>(data), size);
     return;
@@ -148,6 +155,10 @@ void OutputStream::write(const void* data, std::size_t size) {
 }
 
 void OutputStream::flush() {
+  if (!file_) write_buffer();
+}
+
+void OutputStream::write_buffer() {
   // The buffer is emptied first: after an error the destructor must not write the same bytes again.
   std::string pending;
   pending.swap(buffer_);
@@ -157,6 +168,10 @@ void OutputStream::flush() {
 }
 
 void OutputStream::write_through(const void* data, std::size_t size) {
+  if (file_) {
+    file_->write(data, size);
+    return;
+  }
   const char* bytes = static_cast<const char*>(data);
   while (size > 0) {
     const ssize_t written = ::write(STDOUT_FILENO, bytes, size);
@@ -180,49 +195,15 @@ void OutputStream::write_through(const void* data, std::size_t size) {
 }
 
 void OutputStream::close() {
-  flush();
+  write_buffer();
+  if (file_) {
+    file_->commit();
+    return;
+  }
   // Closing a copy makes network file systems report data that they could not store, and leaves the
   // descriptor open for other users.
   Descriptor copy(::dup(STDOUT_FILENO));
   if (copy < 0 || !copy.close()) throw SystemError("standard output", "close", errno);
-}
-
-DataOutput::DataOutput(const std::string& path, bool binary, const std::string& option) {
-  if (path == "-") {
-    stream_.emplace(binary);
-  } else {
-    // No file can appear under the name of a device, but standard output may lead there.
-    file_.emplace(path, option.empty()          ? "choose another name"
-                        : path == "/dev/stdout" ? fmt::format("use {} -", option)
-                                                : fmt::format("use {} - >{}", option, path));
-  }
-}
-
-void DataOutput::write(const void* data, std::size_t size) {
-  if (stream_) {
-    stream_->write(data, size);
-    return;
-  }
-  buffer_.append(static_cast<const char*>(data), size);
-  if (buffer_.size() >= kBufferBytes) write_buffer();
-}
-
-void DataOutput::flush() {
-  if (stream_) stream_->flush();
-}
-
-void DataOutput::close() {
-  if (stream_) {
-    stream_->close();
-    return;
-  }
-  write_buffer();
-  file_->commit();
-}
-
-void DataOutput::write_buffer() {
-  file_->write(buffer_);
-  buffer_.clear();
 }
 
 }  // namespace ql

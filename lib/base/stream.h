@@ -46,48 +46,34 @@ class InputFile {
   std::function<void()> on_stop_;
 };
 
-// Writes data to standard output, buffered and checked. Throws BrokenPipe on EPIPE. Refuses to
-// write `binary` data to a terminal (UsageError with advice).
+// Writes the data of a tool to standard output, or to a file that an option names, buffered and
+// checked. Throws BrokenPipe on EPIPE.
 class OutputStream {
  public:
-  explicit OutputStream(bool binary);
+  // Writes to standard output.
+  explicit OutputStream(bool binary) : OutputStream("-", binary) {}
+  // "-" is standard output, and a terminal there does not get `binary` data (UsageError with
+  // advice). Any other file appears under its name when close() returns, and not at
+  // all without close(). `option` named the path; it is empty if the option does not know "-".
+  OutputStream(const std::string& path, bool binary, const std::string& option = "-o");
   ~OutputStream();
   OutputStream(const OutputStream&) = delete;
   OutputStream& operator=(const OutputStream&) = delete;
   void write(const void* data, std::size_t size);
   void write(std::string_view text) { write(text.data(), text.size()); }
-  void flush();
-  // Calls flush() and checks. Call it at the end of a successful run. The destructor flushes, too,
-  // but cannot report errors.
-  void close();
-
- private:
-  void write_through(const void* data, std::size_t size);
-
-  std::string buffer_;
-};
-
-// Writes the data of a tool to standard output, or to a file that an option names.
-class DataOutput {
- public:
-  // "-" is standard output, which must not be a terminal when the data are `binary` (see
-  // OutputStream). Any other file appears under its name when close() returns, and not at all
-  // without close(). `option` named the path; it is empty if the option does not know "-".
-  DataOutput(const std::string& path, bool binary, const std::string& option = "-o");
-  void write(const void* data, std::size_t size);
-  void write(std::string_view text) { write(text.data(), text.size()); }
   // Passes the written data on to the reader of standard output. Does nothing for a file, which has
   // no reader yet.
   void flush();
-  // Call it at the end of a successful run.
+  // Writes what flush() would, and checks. Call it at the end of a successful run. The destructor
+  // calls flush(), too, but cannot report errors.
   void close();
 
  private:
   void write_buffer();
+  void write_through(const void* data, std::size_t size);
 
-  std::optional<OutputStream> stream_;
   std::optional<AtomicFile> file_;
-  std::string buffer_;  // of the file
+  std::string buffer_;
 };
 
 }  // namespace ql

@@ -23,7 +23,7 @@ Option threads_option(const std::string& remark);
 int threads_of(const Options& options);
 
 // Makes -o, --output-file for commands that otherwise write data to standard output. Its default
-// "-" is standard output, as for DataOutput of base/stream.h.
+// "-" is standard output, as for OutputStream of base/stream.h.
 Option output_file_option();
 
 // Makes --files-from for commands that take many names: the names are then in a file.

@@ -54,7 +54,7 @@ class LossFile {
   void commit();
 
  private:
-  DataOutput output_;
+  OutputStream output_;
   std::vector<float> losses_;
 };
 
