@@ -236,47 +236,16 @@ Struct read_keys(const JsonObject& json) {
   return all;
 }
 
-template <typename Value>
-inline constexpr bool kIsOptional = false;
-template <typename Value>
-inline constexpr bool kIsOptional<std::optional<Value>> = true;
-
-template <typename Struct>
-Json write_keys(const Struct& all);
-
-template <typename Value>
-Json written(const Value& value) {
-  if constexpr (std::is_enum_v<Value>) {
-    return to_text(value);
-  } else if constexpr (std::is_constructible_v<Json, const Value&>) {
-    return value;
-  } else {
-    return write_keys(value);
-  }
-}
-template <typename Value>
-Json written(const std::optional<Value>& value) {
-  return value ? written(*value) : Json();
-}
-
-template <typename Struct>
-Json write_keys(const Struct& all) {
-  Json json = Json::object();
-  keys_of(all)(all, [&](const char* key, const auto& value, const Range& = {}, unsigned = 0) {
-    if (Json made = written(value); !made.is_null()) json[key] = std::move(made);
-  });
-  return json;
-}
-
-// Returns the same text as dump_json(write_keys(all)) does, without building a tree.
+// Returns the text of the object as dump_json() makes it. A member without a value has no key.
 template <typename Struct>
 std::string keys_text(const Struct& all);
 
 template <typename Value>
 std::string written_text(const Value& value) {
-  if constexpr (std::is_enum_v<Value> || std::is_arithmetic_v<Value> ||
-                std::is_same_v<Value, std::string>) {
-    return dump_json(written(value));
+  if constexpr (std::is_enum_v<Value>) {
+    return dump_json(to_text(value));
+  } else if constexpr (std::is_arithmetic_v<Value> || std::is_same_v<Value, std::string>) {
+    return dump_json(value);
   } else {
     return keys_text(value);
   }
@@ -288,21 +257,28 @@ std::string written_text(const std::vector<Item>& list) {
   return json_list_text(items);
 }
 
+template <typename Value>
+void add_value(JsonObjectText& object, const char* key, const Value& value) {
+  object.add(key, written_text(value));
+}
+template <typename Value>
+void add_value(JsonObjectText& object, const char* key, const std::optional<Value>& value) {
+  if (value) add_value(object, key, *value);
+}
+
 template <typename Struct>
 std::string keys_text(const Struct& all) {
   JsonObjectText object;
-  const auto add = [&object](const char* key, const auto& value) {
-    object.add(key, written_text(value));
-  };
   keys_of(all)(all, [&](const char* key, const auto& value, const Range& = {}, unsigned = 0) {
-    using Value = std::decay_t<decltype(value)>;
-    if constexpr (kIsOptional<Value>) {
-      if (value) add(key, *value);
-    } else {
-      add(key, value);
-    }
+    add_value(object, key, value);
   });
   return object.text();
+}
+
+// Returns the same object as a tree, for a caller that changes it.
+template <typename Struct>
+Json write_keys(const Struct& all) {
+  return Json::parse(keys_text(all));
 }
 
 }  // namespace ql
