@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <climits>
-#include <cstring>
 #include <new>
 
 #include "base/error.h"
@@ -32,9 +31,6 @@ class Decompressor {
   // Returns "gzip" or "zstd".
   virtual const char* format() const = 0;
 };
-
-// Returns null for a kind that is not compressed. `name` of the file is for messages.
-std::unique_ptr<Decompressor> make_decompressor(FileKind kind, const std::string& name);
 
 namespace {
 
@@ -155,16 +151,6 @@ class Zstd : public Decompressor {
   bool complete_ = false, any_frame_ = false;
 };
 
-}  // namespace
-
-std::unique_ptr<Decompressor> make_decompressor(FileKind kind, const std::string& name) {
-  if (kind == FileKind::kGzip) return std::make_unique<Gzip>(name);
-  if (kind == FileKind::kZstd) return std::make_unique<Zstd>(name);
-  return nullptr;
-}
-
-namespace {
-
 constexpr std::size_t kBufferBytes = std::size_t{128} << 10;
 
 // Shards are zstd files that end with a seek table. A pipe does not show its end.
@@ -207,7 +193,9 @@ void DataInput::look() {
   head_left_ = head_;
   looked_ = true;
   if (expected_ == Content::kAnything) return;
-  decompressor_ = make_decompressor(file_kind(head_), name());
+  const FileKind kind = file_kind(head_);
+  if (kind == FileKind::kGzip) decompressor_ = std::make_unique<Gzip>(name());
+  if (kind == FileKind::kZstd) decompressor_ = std::make_unique<Zstd>(name());
   if (decompressor_) look_inside();
   if (decompressor_ && expected_ == Content::kText && head_.find('\0') != std::string::npos &&
       ends_like_shard(name())) {
@@ -246,17 +234,6 @@ std::size_t DataInput::read(void* data, std::size_t size) {
   char* const bytes = static_cast<char*>(data);
   if (const std::size_t taken = take_head(bytes, size); taken > 0 || size == 0) return taken;
   return decompressor_ ? unpack(bytes, size) : file_.read(bytes, size);
-}
-
-std::size_t DataInput::read_fully(void* data, std::size_t size) {
-  char* const bytes = static_cast<char*>(data);
-  std::size_t done = 0;
-  while (done < size) {
-    const std::size_t got = read(bytes + done, size - done);
-    if (got == 0) break;
-    done += got;
-  }
-  return done;
 }
 
 std::size_t DataInput::read_what_comes(void* data, std::size_t size) {
@@ -302,7 +279,7 @@ std::string read_content(const std::string& path, Content expected, std::int64_t
   for (;;) {
     const std::size_t before = content.size();
     content.resize(before + kPiece);
-    content.resize(before + input.read_fully(content.data() + before, kPiece));
+    content.resize(before + read_fully(input, content.data() + before, kPiece));
     if (static_cast<std::int64_t>(content.size()) > limit) {
       throw Error(path, fmt::format("the file is larger than {} bytes", limit),
                   "is it the right file?");

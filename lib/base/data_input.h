@@ -24,7 +24,6 @@ class DataInput {
   DataInput(InputFile& file, Content expected);
   ~DataInput();
   std::size_t read(void* data, std::size_t size);
-  std::size_t read_fully(void* data, std::size_t size);
   std::size_t read_what_comes(void* data, std::size_t size);
   bool has_more() const;
   bool is_pipe() const { return file_.is_pipe(); }

@@ -9,10 +9,9 @@
 #include <algorithm>
 
 #include "base/bytes.h"
+#include "base/data_input.h"
 #include "base/error.h"
-#include "base/file_kind.h"
 #include "base/process.h"
-#include "base/stream.h"
 
 namespace ql {
 
@@ -33,24 +32,7 @@ void Descriptor::write(const void* data, std::size_t size, const std::string& wh
 }
 
 std::string read_file(const fs::path& path, std::int64_t limit) {
-  InputFile file(path == "-" ? "./-" : path.string());
-  constexpr std::size_t kPiece = std::size_t{1} << 20;
-  std::string text;
-  std::error_code ignored;
-  const std::uintmax_t expected = fs::file_size(path, ignored);
-  std::size_t piece = ignored ? kPiece : std::min<std::uintmax_t>(expected + 1, kPiece);
-  for (;;) {
-    const std::size_t before = text.size();
-    text.resize(before + piece);
-    const std::size_t got = file.read_fully(text.data() + before, piece);
-    text.resize(before + got);
-    if (text.size() > static_cast<std::uint64_t>(std::max<std::int64_t>(limit, 0))) {
-      throw Error(path.string(), fmt::format("the file is larger than {} bytes", limit),
-                  "is it the right file?");
-    }
-    if (got < piece) return text;
-    piece = kPiece;
-  }
+  return read_content(path == "-" ? "./-" : path.string(), Content::kAnything, limit);
 }
 
 bool is_inside_path(const fs::path& path) {

@@ -86,19 +86,8 @@ std::size_t InputFile::read(void* data, std::size_t size) {
   }
 }
 
-std::size_t InputFile::read_fully(void* data, std::size_t size) {
-  char* bytes = static_cast<char*>(data);
-  std::size_t done = 0;
-  while (done < size) {
-    const std::size_t got = read(bytes + done, size - done);
-    if (got == 0) break;
-    done += got;
-  }
-  return done;
-}
-
 std::size_t InputFile::read_what_comes(void* data, std::size_t size) {
-  if (!waits_) return read_fully(data, size);
+  if (!waits_) return read_fully(*this, data, size);
   char* bytes = static_cast<char*>(data);
   std::size_t done = read(bytes, size);
   if (done == 0) return 0;

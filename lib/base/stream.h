@@ -12,6 +12,19 @@
 
 namespace ql {
 
+// Reads exactly `size` bytes, or fewer at the end, by input.read(). Returns how many it read.
+template <typename Input>
+std::size_t read_fully(Input& input, void* data, std::size_t size) {
+  char* const bytes = static_cast<char*>(data);
+  std::size_t done = 0;
+  while (done < size) {
+    const std::size_t got = input.read(bytes + done, size - done);
+    if (got == 0) break;
+    done += got;
+  }
+  return done;
+}
+
 // Reads a file, or standard input for "-".
 class InputFile {
  public:
@@ -22,11 +35,9 @@ class InputFile {
   // Reads up to `size` bytes; returns 0 only at the end. Throws SystemError, and Interrupted when a
   // signal asks us to stop while it waits for a pipe.
   std::size_t read(void* data, std::size_t size);
-  // Reads exactly `size` bytes, or fewer at the end. Returns how many it read.
-  std::size_t read_fully(void* data, std::size_t size);
-  // Does the same for a regular file. From a pipe it returns early: when nothing more comes for 20
-  // ms, or 50 ms after the first bytes. So the reader need not wait for a full buffer. Returns at
-  // least 1, and 0 only at the end.
+  // Does the same as read_fully() for a regular file. From a pipe it returns early: when nothing
+  // more comes for 20 ms, or 50 ms after the first bytes. So the reader need not wait for a full
+  // buffer. Returns at least 1, and 0 only at the end.
   std::size_t read_what_comes(void* data, std::size_t size);
   // Returns true when more data or the end has come already; always true for a regular file.
   bool has_more() const;

@@ -335,7 +335,7 @@ void read_raw_ids(InputFile& file, int bytes_per_id, const shard::VocabularyInfo
   std::string buffer(kBufferBytes, '\0');
   std::vector<shard::TokenId> ids;
   std::int64_t tokens = 0;
-  while (const std::size_t got = input.read_fully(buffer.data(), buffer.size())) {
+  while (const std::size_t got = read_fully(input, buffer.data(), buffer.size())) {
     check_for_stop();
     if (got % static_cast<std::size_t>(bytes_per_id) != 0) {
       throw FormatError(input.name(),

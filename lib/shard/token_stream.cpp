@@ -64,7 +64,7 @@ struct TokenStreamReader::State {
   }
 
   void read_exactly(void* data, std::size_t size) {
-    if (input.read_fully(data, size) == size) return;
+    if (read_fully(input, data, size) == size) return;
     fail_early(
         fmt::format("the input ended without an end block, in block {}: its producer did "
                     "not finish",
@@ -73,7 +73,7 @@ struct TokenStreamReader::State {
 
   void read_header() {
     std::string bytes(kStreamMagic.size() + 8, '\0');
-    bytes.resize(input.read_fully(bytes.data(), bytes.size()));
+    bytes.resize(read_fully(input, bytes.data(), bytes.size()));
     check_magic(bytes);
     const auto length = load_little_endian<std::uint32_t>(&bytes[kStreamMagic.size() + 4]);
     if (length > kLargestStreamHeader) {
@@ -84,7 +84,7 @@ struct TokenStreamReader::State {
     }
     const std::size_t start = bytes.size();
     bytes.resize(start + length + 8);
-    const std::size_t got = input.read_fully(&bytes[start], length + 8);
+    const std::size_t got = read_fully(input, &bytes[start], length + 8);
     if (got != length + 8) fail_in_header();
     const std::size_t end = start + length;
     if (load_little_endian<std::uint64_t>(&bytes[end]) != xxh64(bytes.data(), end)) {

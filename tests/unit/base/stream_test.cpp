@@ -64,10 +64,10 @@ TEST_CASE("InputFile: input in pieces") {
   InputFile file(scratch / "f");
   CHECK(file.name() == (scratch / "f").string());
   char buffer[16];
-  CHECK(file.read_fully(buffer, 3) == 3);
+  CHECK(read_fully(file, buffer, 3) == 3);
   CHECK(std::string(buffer, 3) == "abc");
-  CHECK(file.read_fully(buffer, 16) == 4);
-  CHECK(file.read_fully(buffer, 16) == 0);
+  CHECK(read_fully(file, buffer, 16) == 4);
+  CHECK(read_fully(file, buffer, 16) == 0);
   CHECK(file.read(buffer, 16) == 0);
   CHECK_THROWS_AS(InputFile{scratch.path().string()}, SystemError);
 }
@@ -86,7 +86,7 @@ TEST_CASE("InputFile: standard input arrives in the pieces that the producer wro
     });
     InputFile file("-");
     char buffer[16];
-    const std::size_t got = file.read_fully(buffer, 16);
+    const std::size_t got = read_fully(file, buffer, 16);
     producer.join();
     return file.name() == "standard input" && std::string(buffer, got) == "abcdefg" ? 0 : 1;
   });
