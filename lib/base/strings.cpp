@@ -248,58 +248,44 @@ std::string nearest(std::string_view typed, const std::vector<std::string>& cand
 
 namespace {
 
-// Returns the factor of the unit after a number, and nothing for an unknown unit.
-std::optional<std::int64_t> unit_factor(std::string_view unit) {
-  if (unit.empty()) return 1;
-  const std::int64_t base = unit.size() == 2 && unit[1] == 'i' ? 1024 : 1000;
-  if (unit.size() > 1 && base == 1000) return std::nullopt;
-  switch (unit[0]) {
-    case 'k':
-      return base == 1000 ? std::optional<std::int64_t>(1000) : std::nullopt;
-    case 'K':
-      return base == 1024 ? std::optional<std::int64_t>(1024) : std::nullopt;
-    case 'M':
-      return base * base;
-    case 'G':
-      return base * base * base;
-    case 'T':
-      return base * base * base * base;
-    default:
-      return std::nullopt;
-  }
-}
+constexpr std::pair<std::string_view, std::int64_t> kUnits[] = {{"", 1},
+                                                                {"k", 1'000},
+                                                                {"M", 1'000'000},
+                                                                {"G", 1'000'000'000},
+                                                                {"T", 1'000'000'000'000},
+                                                                {"Ki", std::int64_t{1} << 10},
+                                                                {"Mi", std::int64_t{1} << 20},
+                                                                {"Gi", std::int64_t{1} << 30},
+                                                                {"Ti", std::int64_t{1} << 40}};
 
-bool is_digit(char letter) { return letter >= '0' && letter <= '9'; }
+// Reads a number and the unit after it. Returns the unit's factor, or nothing for another text.
+template <typename Number>
+std::optional<std::int64_t> read_with_unit(std::string_view text, Number& number) {
+  const char* end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, number);
+  if (error != std::errc{}) return std::nullopt;
+  const std::string_view unit = text.substr(static_cast<std::size_t>(rest - text.data()));
+  for (const auto& [name, factor] : kUnits) {
+    if (unit == name) return factor;
+  }
+  return std::nullopt;
+}
 
 }  // namespace
 
 std::optional<std::int64_t> parse_integer(std::string_view text) {
-  const bool negative = !text.empty() && text[0] == '-';
-  if (negative) text.remove_prefix(1);
-  if (text.empty() || !is_digit(text[0])) return std::nullopt;
-  // The value is accumulated below zero, because INT64_MIN has no positive counterpart.
   std::int64_t value = 0;
-  while (!text.empty() && is_digit(text[0])) {
-    if (__builtin_mul_overflow(value, std::int64_t{10}, &value)) return std::nullopt;
-    if (__builtin_sub_overflow(value, std::int64_t{text[0] - '0'}, &value)) return std::nullopt;
-    text.remove_prefix(1);
-  }
-  const auto factor = unit_factor(text);
+  const auto factor = read_with_unit(text, value);
   if (!factor || __builtin_mul_overflow(value, *factor, &value)) return std::nullopt;
-  if (!negative && __builtin_sub_overflow(std::int64_t{0}, value, &value)) return std::nullopt;
   return value;
 }
 
 std::optional<double> parse_real(std::string_view text) {
   double value = 0;
-  const char* end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data(), end, value);
-  if (error != std::errc{}) return std::nullopt;
-  const auto factor = unit_factor({rest, static_cast<std::size_t>(end - rest)});
+  const auto factor = read_with_unit(text, value);
   if (!factor) return std::nullopt;
   value *= static_cast<double>(*factor);
-  if (!std::isfinite(value)) return std::nullopt;
-  return value;
+  return std::isfinite(value) ? std::optional(value) : std::nullopt;
 }
 
 std::optional<std::vector<std::int64_t>> parse_integer_list(std::string_view text) {
