@@ -90,18 +90,12 @@ std::string cells_of_bar(double part) {
   return "[" + cells + "] ";
 }
 
-// Continuation bytes of UTF-8 take no column.
-bool takes_column(char byte) { return (static_cast<unsigned char>(byte) & 0xC0U) != 0x80U; }
-
-std::size_t columns_of(const std::string& text) {
-  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), takes_column));
-}
-
 // Cuts after `columns` characters.
 std::string fit(const std::string& text, std::size_t columns) {
   std::size_t used = 0;
   for (std::size_t at = 0; at < text.size(); ++at) {
-    if (takes_column(text[at]) && used++ == columns) return text.substr(0, at);
+    const bool continues = (static_cast<unsigned char>(text[at]) & 0xC0U) == 0x80U;
+    if (!continues && used++ == columns) return text.substr(0, at);
   }
   return text;
 }
@@ -110,7 +104,7 @@ std::string fit(const std::string& text, std::size_t columns) {
 std::string fit_words(std::string start, const Progress::Words& words, std::size_t columns) {
   for (std::size_t i = 0; i < words.size(); ++i) {
     std::string longer = start + (i > 0 ? ", " : "") + words[i];
-    if (i > 0 && columns_of(longer) > columns) break;
+    if (i > 0 && count_code_points(longer) > static_cast<std::int64_t>(columns)) break;
     start = std::move(longer);
   }
   return fit(start, columns);
@@ -170,27 +164,6 @@ double Progress::seconds() const {
   return std::chrono::duration<double>(current_style().now() - start_).count();
 }
 
-bool Progress::is_time_to_draw(bool& bar) {
-  if (finished_ || log_level() < LogLevel::kInfo) return false;
-  const ProgressStyle style = current_style();
-  const auto now = style.now();
-  if (now - last_draw_ < (style.bar ? style.bar_interval : style.line_interval)) return false;
-  last_draw_ = now;
-  bar = style.bar;
-  return true;
-}
-
-void Progress::draw(bool bar, double part, const Words& words) {
-  if (!bar) {
-    log_line(LogLevel::kInfo, fmt::format("{}", fmt::join(words, ", ")));
-    return;
-  }
-  const std::string line = fit_words(cells_of_bar(part), words, terminal_width() - 1);
-  const std::lock_guard<std::mutex> lock(screen().mutex);
-  put("\r" + line + "\x1b[K");
-  screen().drawn = true;
-}
-
 double Progress::rate() const {
   const double time = seconds();
   return time > 0 ? static_cast<double>(done_) / time : 0;
@@ -198,16 +171,22 @@ double Progress::rate() const {
 
 void Progress::update(std::int64_t done, const std::string& note) {
   done_ = done;
-  bool bar = false;
-  if (!is_time_to_draw(bar)) return;
   const double part =
       total_ > 0 ? std::max(0.0, static_cast<double>(done_) / static_cast<double>(total_)) : -1.0;
-  draw(bar, part, {progress_text(title_, unit_, done_, total_, rate(), note)});
+  show(part, [&] { return Words{progress_text(title_, unit_, done_, total_, rate(), note)}; });
 }
 
 void Progress::show(double part, const std::function<Words()>& words) {
-  bool bar = false;
-  if (is_time_to_draw(bar)) draw(bar, part, words());
+  if (finished_ || log_level() < LogLevel::kInfo) return;
+  const ProgressStyle style = current_style();
+  const auto now = style.now();
+  if (now - last_draw_ < (style.bar ? style.bar_interval : style.line_interval)) return;
+  last_draw_ = now;
+  if (!style.bar) return log_line(LogLevel::kInfo, fmt::format("{}", fmt::join(words(), ", ")));
+  const std::string line = fit_words(cells_of_bar(part), words(), terminal_width() - 1);
+  const std::lock_guard<std::mutex> lock(screen().mutex);
+  put("\r" + line + "\x1b[K");
+  screen().drawn = true;
 }
 
 void Progress::finish(const std::string& note) {

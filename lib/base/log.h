@@ -76,8 +76,6 @@ class Progress {
  private:
   double seconds() const;
   double rate() const;
-  bool is_time_to_draw(bool& bar);
-  static void draw(bool bar, double part, const Words& words);
   std::string title_, unit_;
   std::int64_t total_, done_ = 0;
   std::chrono::steady_clock::time_point start_, last_draw_;
