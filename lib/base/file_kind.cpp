@@ -28,7 +28,7 @@ struct Row {
   // a blank.
   std::string_view pattern;
   const char* name;
-  const char* command = "";  // writes the content to a pipe; accepts "-" for FILE unless
+  const char* command = "";  // writes the content to a pipe; takes "-" for FILE unless wants_file
   const char* advice = "";   // used where no command exists
   bool wants_file = false;   // the command reads files only
 };
@@ -267,26 +267,10 @@ bool is_binary(std::string_view head) {
 
 std::string tool_name() { return invoked_tool().empty() ? "PROGRAM" : invoked_tool(); }
 
-const char* name_of(Content content) {
-  switch (content) {
-    case Content::kText:
-      return "text in UTF-8";
-    case Content::kTextIds:
-      return "decimal ids";
-    case Content::kRawIds:
-      return "token ids";
-    case Content::kTokenStream:
-      return "a token stream";
-    case Content::kVocabulary:
-      return "a vocabulary";
-    case Content::kNames:
-      return "a list of names";
-    case Content::kWeights:
-      return "weights (safetensors)";
-    default:
-      return "JSON";
-  }
-}
+// These are in the order of Content. kAnything has no name, because it refuses no file.
+constexpr std::array kContentNames = {"text in UTF-8",  "decimal ids",          "token ids",
+                                      "a token stream", "a vocabulary",         "a list of names",
+                                      "JSON",           "weights (safetensors)"};
 
 // Returns advice on how to get the content that `command` writes. `packed_by` is the command that
 // unpacks the file first, as in "gzip -dc", or "".
@@ -312,8 +296,10 @@ std::string advice_to_run(std::string command, bool wants_file, Content expected
               ? "give --raw to take it as it is"
               : fmt::format("take it as it is: {} FILE | {} ... --raw -", packed_by, tool_name());
   }
-  throw FormatError(name, fmt::format("this is {}, not {}", kind, name_of(expected)),
-                    advice.empty() || raw.empty() ? advice + raw : advice + ", or " + raw);
+  throw FormatError(
+      name,
+      fmt::format("this is {}, not {}", kind, kContentNames[static_cast<std::size_t>(expected)]),
+      advice.empty() || raw.empty() ? advice + raw : advice + ", or " + raw);
 }
 
 void refuse_row(const Row& row, std::string_view head, Content expected, const std::string& name,
