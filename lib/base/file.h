@@ -1,4 +1,4 @@
-// Opens files, reads them at any place or by memory maps, and appends records to them.
+// Opens files, reads them at any place, and appends records to them.
 #pragma once
 
 #include <unistd.h>
@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -57,24 +56,6 @@ namespace fs = std::filesystem;
 
 // Returns a file's content. Throws SystemError; a file above `limit` bytes is an Error.
 std::string read_file(const fs::path& path, std::int64_t limit = INT64_MAX);
-
-// Maps a complete file into memory, read-only. An empty file maps to an empty view.
-class MappedFile {
- public:
-  explicit MappedFile(const fs::path& path);
-  ~MappedFile();
-  MappedFile(MappedFile&& other) noexcept;
-  MappedFile& operator=(MappedFile&&) = delete;
-  MappedFile(const MappedFile&) = delete;
-  MappedFile& operator=(const MappedFile&) = delete;
-  const unsigned char* data() const { return data_; }
-  std::size_t size() const { return size_; }
-  std::string_view view() const { return {reinterpret_cast<const char*>(data_), size_}; }
-
- private:
-  const unsigned char* data_ = nullptr;
-  std::size_t size_ = 0;
-};
 
 // Returns true when `path` is relative and stays inside its folder (no "..", no root). Every path
 // that is found inside a file must be so.

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
 #include <set>
 #include <string_view>
 
@@ -102,25 +101,28 @@ Entry read_entry(const std::string& name, const JsonObject& json) {
 }
 
 // Returns the header's text after it checked the length against the file's size.
-std::string_view header_text(std::string_view file, const std::string& where) {
-  if (file.size() < sizeof(std::uint64_t)) {
-    throw FormatError(where, fmt::format("expected at least 8 bytes, found {}", file.size()),
+std::string header_text(const RandomAccessFile& file, const std::string& where) {
+  const auto size = static_cast<std::uint64_t>(file.size());
+  unsigned char bytes[sizeof(std::uint64_t)];
+  if (size < sizeof bytes) {
+    throw FormatError(where, fmt::format("expected at least 8 bytes, found {}", size),
                       "it is not a safetensors file or was cut off");
   }
-  const auto length = load_little_endian<std::uint64_t>(file.data());
+  file.read(0, bytes, sizeof bytes);
+  const auto length = load_little_endian<std::uint64_t>(bytes);
   if (length > kSafetensorsHeaderLimit) {
     throw FormatError(
         where,
         fmt::format("header length {} is above the limit of {}", length, kSafetensorsHeaderLimit),
         "it is not a safetensors file or is damaged");
   }
-  if (length > file.size() - sizeof(length)) {
+  if (length > size - sizeof bytes) {
     throw FormatError(
-        where,
-        fmt::format("the header has {} bytes, but {} follow", length, file.size() - sizeof(length)),
+        where, fmt::format("the header has {} bytes, but {} follow", length, size - sizeof bytes),
         "the file was cut off");
   }
-  const std::string_view text = file.substr(sizeof(length), length);
+  std::string text(length, '\0');
+  file.read(sizeof bytes, text.data(), text.size());
   if (text.empty() || text.front() != '{') {
     throw FormatError(where, "the header does not begin with '{'",
                       "it is not a safetensors file or is damaged");
@@ -178,15 +180,17 @@ std::vector<Entry> read_header(std::string_view text, std::uint64_t data_size, T
   return entries;
 }
 
-at::Tensor read_tensor(const Entry& entry, const char* data, const std::string& where) {
+// `data` is the place of the tensors' bytes in the file.
+at::Tensor read_tensor(const Entry& entry, const RandomAccessFile& file, std::int64_t data,
+                       const std::string& where) {
   at::Tensor tensor = at::empty(entry.shape, entry.type.type);
   const auto size = static_cast<std::size_t>(entry.end - entry.begin);
-  const char* bytes = data + entry.begin;
+  auto* bytes = static_cast<char*>(tensor.data_ptr());
+  file.read(data + entry.begin, bytes, size);
   if (entry.type.type == at::ScalarType::Bool &&
       std::any_of(bytes, bytes + size, [](char byte) { return byte != 0 && byte != 1; })) {
     throw FormatError(where + ": " + entry.name, "a BOOL is neither 0 nor 1");
   }
-  if (size > 0) std::memcpy(tensor.data_ptr(), bytes, size);
   return tensor;
 }
 
@@ -206,15 +210,15 @@ const at::Tensor& TensorFile::at(const std::string& name) const {
 }
 
 TensorFile read_safetensors(const std::filesystem::path& path) {
-  const MappedFile mapped(path);
-  const std::string_view bytes = mapped.view();
+  const RandomAccessFile opened(path);
   TensorFile file;
   file.where = path.string();
-  check_kind(bytes.substr(0, kHeadBytes), Content::kWeights, file.where);
-  const std::string_view header = header_text(bytes, file.where);
-  const std::string_view data = bytes.substr(sizeof(std::uint64_t) + header.size());
-  for (const Entry& entry : read_header(header, data.size(), file)) {
-    file.tensors.push_back({entry.name, read_tensor(entry, data.data(), file.where)});
+  check_kind(opened.head(), Content::kWeights, file.where);
+  const std::string header = header_text(opened, file.where);
+  const auto data = static_cast<std::int64_t>(sizeof(std::uint64_t) + header.size());
+  for (const Entry& entry :
+       read_header(header, static_cast<std::uint64_t>(opened.size() - data), file)) {
+    file.tensors.push_back({entry.name, read_tensor(entry, opened, data, file.where)});
   }
   return file;
 }

@@ -2,8 +2,8 @@
 //
 //   QL_FAULT=CALL:WHEN:HOW
 //     CALL  open, read, write (also pread and pwrite), fsync, ftruncate, close, rename, link,
-//           mkdir, mmap, malloc (every allocation), realtime (the system's clock), thread (the
-//           start of a std::thread)
+//           mkdir, malloc (every allocation), realtime (the system's clock), thread (the start
+//           of a std::thread)
 //     WHEN  3: the third call only; 3+: the third and all later calls; every: each call, but only
 //           once: when it is repeated at once it succeeds, as after a signal
 //     HOW   the name of an error; short: half of the bytes are read or written; back: the clock
@@ -19,7 +19,6 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
-#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <time.h>
@@ -305,13 +304,6 @@ int linkat(int from_folder, const char* from, int to_folder, const char* to, int
 int mkdir(const char* path, mode_t mode) noexcept {
   static auto* const next = real<int(const char*, mode_t)>("mkdir");
   return fails("mkdir", path) ? -1 : next(path, mode);
-}
-
-void* mmap(void* address, size_t length, int protection, int flags, int descriptor,
-           off_t offset) noexcept {
-  static auto* const next = real<void*(void*, size_t, int, int, int, off_t)>("mmap");
-  if (descriptor >= 0 && fails("mmap", descriptor)) return MAP_FAILED;
-  return next(address, length, protection, flags, descriptor, offset);
 }
 
 int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*begin)(void*),
