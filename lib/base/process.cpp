@@ -90,13 +90,6 @@ void install_signal_handlers() {
   ::pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
 }
 
-HeldStopSignals::HeldStopSignals() {
-  const sigset_t signals = stop_signals();
-  ::pthread_sigmask(SIG_BLOCK, &signals, &before_);
-}
-
-HeldStopSignals::~HeldStopSignals() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-
 void remove_signal_handlers() {
   std::signal(SIGALRM, SIG_DFL);
   for (const int signal_number : kStopSignals) {
@@ -246,10 +239,14 @@ std::filesystem::path program_folder() {
 }
 
 void exec_program(const std::filesystem::path& program, char** arguments) {
-  const HeldStopSignals until_it_has_handlers;
+  const sigset_t signals = stop_signals();
+  sigset_t before;
+  ::pthread_sigmask(SIG_BLOCK, &signals, &before);
+  if (stop_signal() == 0) ::execv(program.c_str(), arguments);
+  const int problem = errno;
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   check_for_stop();
-  ::execv(program.c_str(), arguments);
-  throw SystemError(program.string(), "start it", errno);
+  throw SystemError(program.string(), "start it", problem);
 }
 
 ChildResult run_child(const std::filesystem::path& program,

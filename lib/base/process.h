@@ -29,20 +29,6 @@ std::string signal_name(int signal_number);
 // second signal they remain under their temporary names.
 void install_signal_handlers();
 
-// Holds stop signals back while it lives. A program that replaces this one by exec inherits that
-// until its install_signal_handlers(). So a signal that comes while its libraries load is not lost,
-// and does not end it silently.
-class HeldStopSignals {
- public:
-  HeldStopSignals();
-  ~HeldStopSignals();
-  HeldStopSignals(const HeldStopSignals&) = delete;
-  HeldStopSignals& operator=(const HeldStopSignals&) = delete;
-
- private:
-  sigset_t before_{};
-};
-
 // Gives the stop signals and SIGALRM their default actions again, except those that are ignored.
 void remove_signal_handlers();
 
@@ -76,7 +62,8 @@ std::filesystem::path program_folder();
 
 // Replaces this process by `program` (a path: PATH is not searched) with the arguments, the last
 // one null, and our environment. Returns only by throwing: SystemError, or Interrupted when a stop
-// was requested.
+// was requested. Stop signals are held back until the new program calls install_signal_handlers():
+// one that comes while its libraries load is not lost, and does not end it silently.
 [[noreturn]] void exec_program(const std::filesystem::path& program, char** arguments);
 
 struct ChildResult {

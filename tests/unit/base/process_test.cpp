@@ -197,8 +197,7 @@ TEST_CASE("run_filter: a filter that our stop ended before it had a handler") {
   CHECK(ending.exit_code == 0);
 }
 
-TEST_CASE(
-    "HeldStopSignals: a stop that comes while the next program loads waits for its handlers") {
+TEST_CASE("exec_program: a stop that comes while the next program loads waits for its handlers") {
   const auto becomes = [](const char* script) {
     return test::in_child([script] {
       install_signal_handlers();
