@@ -30,18 +30,6 @@ std::string cell(const Json& value) {
 
 }  // namespace
 
-std::string tsv_header(const Json& row) {
-  std::vector<std::string> names;
-  for (const auto& item : row.items()) names.push_back(item.key());
-  return fmt::format("{}\n", fmt::join(names, "\t"));
-}
-
-std::string tsv_line(const Json& row) {
-  std::vector<std::string> cells;
-  for (const Json& value : row) cells.push_back(cell(value));
-  return fmt::format("{}\n", fmt::join(cells, "\t"));
-}
-
 TableText::TableText(const std::string& columns, bool terminal, std::vector<std::string> first)
     : wanted_(columns), terminal_(terminal), first_(std::move(first)) {}
 

@@ -10,14 +10,10 @@
 
 namespace ql {
 
-// Return the keys of a row, and a row, as lines of tab-separated values. Null (unknown, or not
-// applicable) is written as "-". A list's items are separated by commas. Real numbers have eight
-// digits, but whole numbers and halves have all of theirs. In a text a tab, line end or backslash
-// becomes \t, \n, \r or two backslashes, and another control character '?'.
-std::string tsv_header(const Json& row);
-std::string tsv_line(const Json& row);
-
-// Prints rows as a table with a header: tab-separated for programs, aligned for people.
+// Prints rows as a table with a header: tab-separated for programs, aligned for people. Null
+// (unknown, or not applicable) is written as "-". A list's items are separated by commas. Real
+// numbers have eight digits, but whole numbers and halves have all of theirs. In a text a tab, line
+// end or backslash becomes \t, \n, \r or two backslashes, and another control character '?'.
 class TableText {
  public:
   // `columns` has names separated by commas, or "all". "" also means all, but on a terminal only as

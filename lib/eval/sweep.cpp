@@ -111,11 +111,9 @@ struct ShownAttention {
   ShownAttention(const std::string& path, const net::Network& network, const net::Lengths& lengths)
       : file(path), map(network, net::make_geometry(network, lengths)) {}
   void write() {
-    bool first = true;
+    TableText table("all", /*terminal=*/false);
     for (const nn::AttentionMap::Distance& distance : map.distances()) {
-      const Json row = attention_row(distance);
-      file.write((first ? tsv_header(row) : "") + tsv_line(row));
-      first = false;
+      file.write(table.lines(attention_row(distance)));
     }
     file.commit();
   }

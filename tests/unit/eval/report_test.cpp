@@ -157,7 +157,12 @@ TEST_CASE("report_row: every row has the same keys, and a text without words no 
   data.counts = shard::TextCounts{5, 5, 0, 0, 0};
   const Json network = report_row({"a", paper_network(), {8, 24, 0}, 1}, data, four_losses());
   const Json unigram = report_row({"b", std::nullopt, {}, 1}, data_set(5), four_losses());
-  CHECK(tsv_header(network) == tsv_header(unigram));
+  const auto keys = [](const Json& row) {
+    std::vector<std::string> names;
+    for (const auto& item : row.items()) names.push_back(item.key());
+    return names;
+  };
+  CHECK(keys(network) == keys(unigram));
   CHECK(network["word_perplexity"].is_null());
   CHECK(network["byte_perplexity"].is_number());
 }
