@@ -8,6 +8,8 @@
 #include <string>
 #include <string_view>
 
+struct XXH3_state_s;
+
 namespace ql {
 
 // The formats store integers like this: unsigned, little-endian, at any alignment.
@@ -36,12 +38,6 @@ void append_little_endian(std::string& text, Number value) {
   text.resize(end + sizeof(Number));
   store_little_endian(&text[end], value);
 }
-
-}  // namespace ql
-
-struct XXH3_state_s;
-
-namespace ql {
 
 // Checksums and hashes. They find damage, not forgery.
 

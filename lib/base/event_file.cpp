@@ -13,7 +13,6 @@
 #include "base/atomic_file.h"
 #include "base/bytes.h"
 #include "base/error.h"
-#include "base/file.h"
 #include "base/strings.h"
 
 namespace ql {
