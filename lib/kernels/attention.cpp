@@ -15,38 +15,21 @@
 namespace ql::kernels {
 namespace {
 
-// Holds the inputs of FusedAttention that have no gradient.
-struct FusedOptions {
-  at::Tensor kept;
-  double kept_factor = 1;
-  net::AttentionWindow reach;
-  bool sees_all = false;
-};
-
+// Autograd has to see the tensors of the input that may have a gradient as arguments.
 struct FusedAttention : torch::autograd::Function<FusedAttention> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& queries,
-                            const at::Tensor& keys_values, const OptionalTensor& positions,
-                            const OptionalTensor& content_bias, const OptionalTensor& position_bias,
-                            const FusedOptions& options) {
-    AttentionInput input;
-    input.queries = queries;
-    input.keys_values = {keys_values};
-    input.positions = positions.value_or(at::Tensor());
-    input.content_bias = content_bias.value_or(at::Tensor());
-    input.position_bias = position_bias.value_or(at::Tensor());
-    input.probability_kept = options.kept;
-    input.kept_factor = options.kept_factor;
-    input.reach = options.reach;
-    input.sees_all = options.sees_all;
-    AttentionResult result = attention_forward(input, true);
+                            const at::Tensor& keys_values, const OptionalTensor& /*positions*/,
+                            const OptionalTensor& /*content_bias*/,
+                            const OptionalTensor& /*position_bias*/, const AttentionInput& input) {
+    const AttentionResult result = attention_forward(input, true);
     context->save_for_backward(
         {queries, keys_values, input.positions, input.content_bias, input.position_bias});
-    context->saved_data["kept"] = options.kept;
-    context->saved_data["kept_factor"] = options.kept_factor;
+    context->saved_data["kept"] = input.probability_kept;
+    context->saved_data["kept_factor"] = input.kept_factor;
     context->saved_data["probabilities"] = result.probabilities;
-    context->saved_data["span"] = options.reach.span;
-    context->saved_data["dilations"] = options.reach.dilations;
-    context->saved_data["sees_all"] = options.sees_all;
+    context->saved_data["span"] = input.reach.span;
+    context->saved_data["dilations"] = input.reach.dilations;
+    context->saved_data["sees_all"] = input.sees_all;
     return result.sums;
   }
 
@@ -145,10 +128,10 @@ at::Tensor relative_attention(const AttentionInput& input) {
     }
     return attention_forward(plain, false).sums;
   }
+  plain.keys_values = {join(plain.keys_values).contiguous()};
   return FusedAttention::apply(
-      plain.queries, join(plain.keys_values).contiguous(), optional_tensor(plain.positions),
-      optional_tensor(plain.content_bias), optional_tensor(plain.position_bias),
-      FusedOptions{plain.probability_kept, plain.kept_factor, plain.reach, plain.sees_all});
+      plain.queries, plain.keys_values.front(), optional_tensor(plain.positions),
+      optional_tensor(plain.content_bias), optional_tensor(plain.position_bias), plain);
 }
 
 at::Tensor attention_of_operations(const AttentionInput& input) {
