@@ -213,13 +213,8 @@ at::Tensor product(const at::Tensor& a, const at::Tensor& b, const at::Tensor& b
   return result;
 }
 
-void set_product(at::Tensor& result, const at::Tensor& a, const at::Tensor& b,
-                 const at::Tensor& bias) {
-  multiply(result, a, b, false, bias);
-}
-
-void add_product(at::Tensor& result, const at::Tensor& a, const at::Tensor& b) {
-  multiply(result, a, b, true, at::Tensor());
+void set_product(at::Tensor& result, const at::Tensor& a, const at::Tensor& b, bool add) {
+  multiply(result, a, b, add, at::Tensor());
 }
 
 }  // namespace ql::kernels

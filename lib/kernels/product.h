@@ -56,9 +56,7 @@ class BatchInvariant {
 // Returns a b for two operands, plus `bias` [columns] in each row if that is defined. Rows of
 // float32 beside an operand of bfloat16 are rounded.
 at::Tensor product(const at::Tensor& a, const at::Tensor& b, const at::Tensor& bias = {});
-// Set result = a b (with a bias in the same way), and result = result + a b.
-void set_product(at::Tensor& result, const at::Tensor& a, const at::Tensor& b,
-                 const at::Tensor& bias = {});
-void add_product(at::Tensor& result, const at::Tensor& a, const at::Tensor& b);
+// Sets result = a b, or result = result + a b with `add`.
+void set_product(at::Tensor& result, const at::Tensor& a, const at::Tensor& b, bool add = false);
 
 }  // namespace ql::kernels

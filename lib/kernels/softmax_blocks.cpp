@@ -239,14 +239,8 @@ class SoftmaxBlock {
                            losses[row], numbers + (row - begin) * exponentials.stride(0));
         }
       });
-      if (wanted) {
-        // The first panel sets the gradient, the others add to it.
-        if (index == 0) {
-          set_product(gradient, exponentials, weight);
-        } else {
-          add_product(gradient, exponentials, weight);
-        }
-      }
+      // The first panel sets the gradient, the others add to it.
+      if (wanted) set_product(gradient, exponentials, weight, index > 0);
     }
     for (std::int64_t row = begin; row < end; ++row) {
       const double sum = sums_[static_cast<std::size_t>(row)];
@@ -270,9 +264,8 @@ class SoftmaxBlock {
         [&](std::int64_t piece, std::int64_t) {
           const auto index = static_cast<std::size_t>(piece);
           const Panel& panel = panels_[index];
-          const at::Tensor logits = at::empty({count_, panel.size}, rows_.states.options());
-          at::Tensor product = logits;
-          set_product(product, states, panel.of(panel.factor).t());
+          at::Tensor logits = at::empty({count_, panel.size}, rows_.states.options());
+          set_product(logits, states, panel.of(panel.factor).t());
           const Real* bias = data<Real>(panel.set->bias) + panel.first;
           for (std::int64_t row = 0; row < count_; ++row) {
             Real* numbers = data<Real>(logits) + row * panel.size;
@@ -364,11 +357,7 @@ class SoftmaxBlock {
       if (panel.set->weight_gradient.defined()) {
         at::Tensor gradient = panel.set->weight_gradient.narrow(0, panel.first + from, size);
         const at::Tensor of_states = to_operand(scaled_states, by_column);
-        if (first_ == 0) {
-          set_product(gradient, by_column, of_states);
-        } else {
-          add_product(gradient, by_column, of_states);
-        }
+        set_product(gradient, by_column, of_states, first_ > 0);
       }
     }
   }
