@@ -38,15 +38,9 @@ constexpr std::array<const char*, 4> kLastResorts{"Prescott", "Barcelona", "Opte
 
 std::string better_openblas_kernels(const std::string& taken, VectorVersion widest) {
   if (std::find(kLastResorts.begin(), kLastResorts.end(), taken) == kLastResorts.end()) return "";
-  switch (widest) {
-    case VectorVersion::kAvx512:
-      return "SkylakeX";
-    case VectorVersion::kAvx2:
-      return "Haswell";
-    case VectorVersion::kPortable:
-      break;
-  }
-  return "";
+  return widest == VectorVersion::kAvx512 ? "SkylakeX"
+         : widest == VectorVersion::kAvx2 ? "Haswell"
+                                          : "";
 }
 
 std::string take_better_openblas_kernels() {
