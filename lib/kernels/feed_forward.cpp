@@ -29,7 +29,7 @@ struct AddResidual : torch::autograd::Function<AddResidual> {
     context->saved_data["kept"] = kept.elements;
     context->saved_data["factor"] = kept.factor;
     context->saved_data["with_bias"] = bias.has_value();
-    return add_rows({residual, output, bias.value_or(at::Tensor()), kept});
+    return add_rows({residual, output, bias.value_or(at::Tensor()), kept}).sum;
   }
 
   static variable_list backward(AutogradContext* context, variable_list outputs) {
@@ -49,8 +49,8 @@ struct AddResidualAndNormalize : torch::autograd::Function<AddResidualAndNormali
                                const at::Tensor& output, const OptionalTensor& bias,
                                const at::Tensor& norm_weight, const at::Tensor& norm_bias,
                                const DropoutMask& kept) {
-    const AddedRows rows = add_and_normalize_rows(
-        {residual, output, bias.value_or(at::Tensor()), kept}, norm_weight, norm_bias);
+    const AddedRows rows =
+        add_rows({residual, output, bias.value_or(at::Tensor()), kept}, norm_weight, norm_bias);
     context->save_for_backward({rows.sum, norm_weight});
     context->set_materialize_grads(false);
     context->saved_data["statistics"] = rows.normalized.statistics;

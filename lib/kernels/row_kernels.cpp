@@ -307,24 +307,6 @@ QL_VECTOR_KERNEL(relu_gradient_block)
 
 }  // namespace
 
-at::Tensor add_rows(const ResidualRows& input) {
-  at::Tensor sum = at::empty_like(input.residual);
-  const std::int64_t width = width_of(sum);
-  AT_DISPATCH_FLOATING_TYPES(sum.scalar_type(), "add_rows", [&] {
-    const auto* residual = input.residual.data_ptr<scalar_t>();
-    const auto* output = input.output.data_ptr<scalar_t>();
-    const auto* kept = data_of(input.kept);
-    auto* out = sum.data_ptr<scalar_t>();
-    for_blocks(sum, [&](std::int64_t, std::int64_t first, std::int64_t rows) {
-      const std::int64_t at = first * width;
-      add_block(residual + at, output + at, data_of<scalar_t>(input.bias),
-                kept == nullptr ? nullptr : kept + at, static_cast<scalar_t>(input.kept.factor),
-                rows, width, out + at);
-    });
-  });
-  return sum;
-}
-
 NormalizedRows normalize_rows(const at::Tensor& states, const at::Tensor& weight,
                               const at::Tensor& bias, const at::Tensor& beside,
                               at::Tensor& factor) {
@@ -365,25 +347,27 @@ at::Tensor sum_rows(const at::Tensor& rows, const at::Tensor& beside, at::Tensor
   return columns.sum(0).squeeze(0);
 }
 
-AddedRows add_and_normalize_rows(const ResidualRows& input, const at::Tensor& weight,
-                                 const at::Tensor& bias) {
+AddedRows add_rows(const ResidualRows& input, const at::Tensor& weight, const at::Tensor& bias) {
   const std::int64_t width = width_of(input.residual), count = count_of(input.residual);
-  AddedRows result{at::empty_like(input.residual),
-                   {at::empty_like(input.residual), at::empty({count, 2}, weight.options())}};
-  AT_DISPATCH_FLOATING_TYPES(weight.scalar_type(), "add_and_normalize_rows", [&] {
+  AddedRows result{at::empty_like(input.residual), {}};
+  if (weight.defined()) {
+    result.normalized = {at::empty_like(result.sum), at::empty({count, 2}, weight.options())};
+  }
+  AT_DISPATCH_FLOATING_TYPES(result.sum.scalar_type(), "add_rows", [&] {
     const auto* residual = input.residual.data_ptr<scalar_t>();
     const auto* output = input.output.data_ptr<scalar_t>();
     const auto* kept = data_of(input.kept);
     auto* sum = result.sum.data_ptr<scalar_t>();
-    auto* values = result.normalized.values.data_ptr<scalar_t>();
-    auto* statistics = result.normalized.statistics.data_ptr<scalar_t>();
     for_blocks(input.residual, [&](std::int64_t, std::int64_t first, std::int64_t rows) {
       const std::int64_t at = first * width;
       add_block(residual + at, output + at, data_of<scalar_t>(input.bias),
                 kept == nullptr ? nullptr : kept + at, static_cast<scalar_t>(input.kept.factor),
                 rows, width, sum + at);
+      if (!weight.defined()) return;
       normalize_block(static_cast<const scalar_t*>(sum + at), data_of<scalar_t>(weight),
-                      data_of<scalar_t>(bias), rows, width, values + at, statistics + 2 * first);
+                      data_of<scalar_t>(bias), rows, width,
+                      result.normalized.values.data_ptr<scalar_t>() + at,
+                      result.normalized.statistics.data_ptr<scalar_t>() + 2 * first);
     });
   });
   return result;

@@ -18,8 +18,6 @@ struct ResidualRows {
   at::Tensor residual, output, bias;
   DropoutMask kept;
 };
-at::Tensor add_rows(const ResidualRows& input);
-
 // The layer norm of a row is (x - mean) / deviation * weight + bias, where deviation =
 // sqrt(variance + kLayerNormEpsilon) and the variance of a row is the mean of (x - mean)^2. An
 // undefined weight counts as 1, with a bias of 0.
@@ -32,22 +30,23 @@ struct NormalizedRows {
 NormalizedRows normalize_rows(const at::Tensor& states, const at::Tensor& weight,
                               const at::Tensor& bias, const at::Tensor& beside, at::Tensor& factor);
 
-// Computes add_rows() and the layer norm of its result, with weight and bias, in one pass.
+// Computes the sum and its layer norm with `weight` and `bias`; without a weight, the sum alone.
 struct AddedRows {
   at::Tensor sum;
   NormalizedRows normalized;
 };
-AddedRows add_and_normalize_rows(const ResidualRows& input, const at::Tensor& weight,
-                                 const at::Tensor& bias);
+AddedRows add_rows(const ResidualRows& input, const at::Tensor& weight = {},
+                   const at::Tensor& bias = {});
 
-// Holds the gradients of add_rows(). The gradient of the residual equals that of the sum.
+// Holds the gradients of add_rows() without a weight. The gradient of the residual equals that of
+// the sum.
 struct AddGradients {
   at::Tensor output, bias;
 };
 AddGradients add_rows_gradients(const at::Tensor& sum_gradient, const DropoutMask& kept,
                                 bool with_bias);
 
-// Holds the gradients of add_and_normalize_rows(), given those of its sum (undefined: zeros) and of
+// Holds the gradients of add_rows() with a weight, given those of its sum (undefined: zeros) and of
 // the normalized rows.
 struct AddNormGradients {
   at::Tensor residual, output, bias, weight, norm_bias;
