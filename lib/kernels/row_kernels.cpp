@@ -20,13 +20,10 @@ namespace {
 // A unit of work has this many rows.
 constexpr std::int64_t kBlock = 64;
 
-template <typename Real>
-const Real* data_of(const at::Tensor& tensor) {
-  return tensor.defined() ? tensor.data_ptr<Real>() : nullptr;
-}
-
-const std::uint8_t* data_of(const DropoutMask& kept) {
-  return kept.elements.defined() ? kept.elements.data_ptr<std::uint8_t>() : nullptr;
+// Returns a pointer to element `at`, or null if the tensor is undefined.
+template <typename Number>
+const Number* data_of(const at::Tensor& tensor, std::int64_t at = 0) {
+  return tensor.defined() ? tensor.data_ptr<Number>() + at : nullptr;
 }
 
 std::int64_t width_of(const at::Tensor& rows) { return rows.size(-1); }
@@ -356,13 +353,12 @@ AddedRows add_rows(const ResidualRows& input, const at::Tensor& weight, const at
   AT_DISPATCH_FLOATING_TYPES(result.sum.scalar_type(), "add_rows", [&] {
     const auto* residual = input.residual.data_ptr<scalar_t>();
     const auto* output = input.output.data_ptr<scalar_t>();
-    const auto* kept = data_of(input.kept);
     auto* sum = result.sum.data_ptr<scalar_t>();
     for_blocks(input.residual, [&](std::int64_t, std::int64_t first, std::int64_t rows) {
       const std::int64_t at = first * width;
       add_block(residual + at, output + at, data_of<scalar_t>(input.bias),
-                kept == nullptr ? nullptr : kept + at, static_cast<scalar_t>(input.kept.factor),
-                rows, width, sum + at);
+                data_of<std::uint8_t>(input.kept.elements, at),
+                static_cast<scalar_t>(input.kept.factor), rows, width, sum + at);
       if (!weight.defined()) return;
       normalize_block(static_cast<const scalar_t*>(sum + at), data_of<scalar_t>(weight),
                       data_of<scalar_t>(bias), rows, width,
@@ -381,12 +377,11 @@ AddGradients add_rows_gradients(const at::Tensor& sum_gradient, const DropoutMas
   const at::Tensor columns = column_sums(sum_gradient, 1);
   AT_DISPATCH_FLOATING_TYPES(sum_gradient.scalar_type(), "add_rows_gradients", [&] {
     const auto* gradient = sum_gradient.data_ptr<scalar_t>();
-    const auto* elements = data_of(kept);
     auto* output = result.output.data_ptr<scalar_t>();
     auto* sums = columns.data_ptr<scalar_t>();
     for_blocks(sum_gradient, [&](std::int64_t block, std::int64_t first, std::int64_t rows) {
       const std::int64_t at = first * width;
-      add_gradient_block(gradient + at, elements == nullptr ? nullptr : elements + at,
+      add_gradient_block(gradient + at, data_of<std::uint8_t>(kept.elements, at),
                          static_cast<scalar_t>(kept.factor), rows, width, output + at,
                          sums + block * width);
     });
@@ -410,9 +405,7 @@ AddNormGradients add_norm_gradients(const AddedRows& result, const at::Tensor& w
   AT_DISPATCH_FLOATING_TYPES(weight.scalar_type(), "add_norm_gradients", [&] {
     const auto* sums = result.sum.data_ptr<scalar_t>();
     const auto* statistics = result.normalized.statistics.data_ptr<scalar_t>();
-    const auto* of_sum = data_of<scalar_t>(sum_gradient);
     const auto* of_normalized = normalized_gradient.data_ptr<scalar_t>();
-    const auto* elements = data_of(kept);
     for_blocks(result.sum, [&](std::int64_t block, std::int64_t first, std::int64_t rows) {
       const std::int64_t at = first * width;
       const AddNormTarget<scalar_t> target{
@@ -421,9 +414,9 @@ AddNormGradients add_norm_gradients(const AddedRows& result, const at::Tensor& w
           columns.data_ptr<scalar_t>() + block * kSums * width,
           scratch.data_ptr<scalar_t>() + block * 2 * width};
       add_norm_gradient_block(sums + at, statistics + 2 * first, data_of<scalar_t>(weight),
-                              of_sum == nullptr ? nullptr : of_sum + at, of_normalized + at,
-                              dropped ? elements + at : nullptr, static_cast<scalar_t>(kept.factor),
-                              rows, width, target);
+                              data_of<scalar_t>(sum_gradient, at), of_normalized + at,
+                              data_of<std::uint8_t>(kept.elements, at),
+                              static_cast<scalar_t>(kept.factor), rows, width, target);
     });
   });
   const at::Tensor sums = columns.sum(0);
@@ -452,12 +445,10 @@ void relu_rows(const at::Tensor& inner, const at::Tensor& bias, const DropoutMas
   const std::int64_t width = width_of(inner);
   AT_DISPATCH_FLOATING_TYPES(inner.scalar_type(), "relu_rows", [&] {
     const auto* values = inner.data_ptr<scalar_t>();
-    const auto* elements = data_of(kept);
     with_numbers<scalar_t>(hidden, [&](auto* results) {
       for_blocks(inner, [&](std::int64_t, std::int64_t first, std::int64_t rows) {
         const std::int64_t at = first * width;
-        relu_block(values + at, data_of<scalar_t>(bias),
-                   elements == nullptr ? nullptr : elements + at,
+        relu_block(values + at, data_of<scalar_t>(bias), data_of<std::uint8_t>(kept.elements, at),
                    static_cast<scalar_t>(kept.factor), rows, width, results + at);
       });
     });
