@@ -112,24 +112,29 @@ QL_VECTOR_BODY void normalize_row(const Real* row, const Real* weight, const Rea
   statistics[1] = deviation;
 }
 
-// sums[0] = sum of gradient, sums[1] = sum of gradient * value.
+// Sets to[j] = before[j] + deviation (h[j] - mean(h) - y[j] mean(h y)), with h for `slopes` and y
+// for `values`; a null `before` is 0. `to` may be `slopes`.
 template <typename Real>
-QL_VECTOR_BODY void sum_products(const Real* gradient, const Real* values, std::int64_t width,
-                                 Real* sums) {
+QL_VECTOR_BODY void normalize_row_gradient(const Real* slopes, const Real* values, Real deviation,
+                                           const Real* before, std::int64_t width, Real* to) {
   Real plain[kLanes] = {}, products[kLanes] = {};
   std::int64_t j = 0;
   for (; j + kLanes <= width; j += kLanes) {
     for (std::int64_t lane = 0; lane < kLanes; ++lane) {
-      plain[lane] += gradient[j + lane];
-      products[lane] += gradient[j + lane] * values[j + lane];
+      plain[lane] += slopes[j + lane];
+      products[lane] += slopes[j + lane] * values[j + lane];
     }
   }
   for (; j < width; ++j) {
-    plain[0] += gradient[j];
-    products[0] += gradient[j] * values[j];
+    plain[0] += slopes[j];
+    products[0] += slopes[j] * values[j];
   }
-  sums[0] = sum_of<Real>(plain);
-  sums[1] = sum_of<Real>(products);
+  const Real mean = sum_of<Real>(plain) / static_cast<Real>(width);
+  const Real along = sum_of<Real>(products) / static_cast<Real>(width);
+  for (j = 0; j < width; ++j) {
+    const Real own = deviation * (slopes[j] - mean - values[j] * along);
+    to[j] = before == nullptr ? own : before[j] + own;
+  }
 }
 
 template <typename Real>
@@ -219,20 +224,10 @@ QL_VECTOR_BODY void add_norm_gradient_block_body(const Real* sums, const Real* s
       norm_biases[j] += slope;
       slopes[j] = slope * weight[j];
     }
-    Real means[2];
-    sum_products<Real>(slopes, values, width, &means[0]);
-    const Real plain = means[0] / static_cast<Real>(width);
-    const Real along = means[1] / static_cast<Real>(width);
     Real* residual = out.residual + at;
-    if (sum_gradient == nullptr) {
-      for (std::int64_t j = 0; j < width; ++j) {
-        residual[j] = deviation * (slopes[j] - plain - values[j] * along);
-      }
-    } else {
-      for (std::int64_t j = 0; j < width; ++j) {
-        residual[j] = sum_gradient[at + j] + deviation * (slopes[j] - plain - values[j] * along);
-      }
-    }
+    normalize_row_gradient<Real>(slopes, values, deviation,
+                                 sum_gradient == nullptr ? nullptr : sum_gradient + at, width,
+                                 residual);
     if (out.output == nullptr) {
       for (std::int64_t j = 0; j < width; ++j) biases[j] += residual[j];
     } else {
@@ -253,14 +248,8 @@ QL_VECTOR_BODY void normalize_gradient_block_body(Real* gradient, const Real* va
                                                   std::int64_t width) {
   for (std::int64_t row = 0; row < rows; ++row) {
     Real* slopes = gradient + row * width;
-    const Real* value = values + row * width;
-    Real means[2];
-    sum_products<Real>(slopes, value, width, &means[0]);
-    const Real plain = means[0] / static_cast<Real>(width);
-    const Real along = means[1] / static_cast<Real>(width);
-    for (std::int64_t j = 0; j < width; ++j) {
-      slopes[j] = deviations[row] * (slopes[j] - plain - value[j] * along);
-    }
+    normalize_row_gradient<Real>(slopes, values + row * width, deviations[row], nullptr, width,
+                                 slopes);
   }
 }
 QL_VECTOR_KERNEL(normalize_gradient_block)
