@@ -75,20 +75,10 @@ class Backward {
       for (std::int64_t query = 0; query < problem.queries; ++query) {
         scratch_.gradient_rows.push_back(sums_gradient_ + problem.query_at(query));
       }
-      Packing<Real> packing;
-      packing.rows = scratch_.key_rows.data();
-      packing.count = problem.keys;
-      packing.width = view_.width;
-      packing.to = keys_;
-      Panels<Real> keys = Panels<Real>::packed(keys_, problem.keys);
-      if (problem.has_rows_in_place(problem.queries)) {
-        keys = Panels<Real>::in_place(scratch_.key_rows.front(), problem.step * 2 * view_.row());
-      } else {
-        pack_rows_in(version_, &packing);
-      }
-      packing.offset = view_.row();
-      packing.to = value_columns_;
-      pack_columns_in(version_, &packing);
+      const Panels<Real> keys = make_panels(problem, scratch_, 0, version_, keys_);
+      const Packing<Real> values{scratch_.key_rows.data(), problem.keys, view_.width,
+                                 value_columns_, view_.row()};
+      pack_columns_in(version_, &values);
       for (std::int64_t begin = 0; begin < problem.queries; begin += view_.block()) {
         run_block(problem, begin, std::min(view_.block(), problem.queries - begin), keys, out,
                   keys_values + problem.first_key * 2 * view_.row());
@@ -157,12 +147,7 @@ class Backward {
   }
 
   void pack(const Real* const* rows, std::int64_t count, const Real* bias, Real* to) {
-    Packing<Real> packing;
-    packing.rows = rows;
-    packing.count = count;
-    packing.width = view_.width;
-    packing.bias = bias;
-    packing.to = to;
+    const Packing<Real> packing{rows, count, view_.width, to, 0, bias};
     pack_rows_in(version_, &packing);
   }
 

@@ -42,21 +42,9 @@ class Forward {
     for (std::int64_t first = 0; first < std::min(view_.segment, view_.dilation(head)); ++first) {
       const AttentionProblem<Real> problem(view_, stream, head, first);
       find_rows(problem, scratch_);
-      Packing<Real> packing;
-      packing.rows = scratch_.key_rows.data();
-      packing.count = problem.keys;
-      packing.width = view_.width;
-      packing.to = key_columns_;
-      pack_columns_in(version_, &packing);
-      packing.offset = view_.row();
-      packing.to = values_;
-      Panels<Real> values = Panels<Real>::packed(values_, problem.keys);
-      if (problem.has_rows_in_place(problem.queries)) {
-        values = Panels<Real>::in_place(scratch_.key_rows.front() + view_.row(),
-                                        problem.step * 2 * view_.row());
-      } else {
-        pack_rows_in(version_, &packing);
-      }
+      const Packing<Real> keys{scratch_.key_rows.data(), problem.keys, view_.width, key_columns_};
+      pack_columns_in(version_, &keys);
+      const Panels<Real> values = make_panels(problem, scratch_, view_.row(), version_, values_);
       for (std::int64_t begin = 0; begin < problem.queries; begin += view_.block()) {
         run_block(problem, begin, std::min(view_.block(), problem.queries - begin), values);
       }

@@ -174,11 +174,8 @@ PositionPanels<Real> pack_positions(const View<Real>& view, std::int64_t size,
          distance -= view.dilation(head)) {
       rows.push_back(table + ((view.window - 1 - distance) * view.heads + head) * width);
     }
-    Packing<Real> packing;
-    packing.rows = rows.data();
-    packing.count = static_cast<std::int64_t>(rows.size());
-    packing.width = width;
-    packing.to = panels.data.data() + head * size;
+    const Packing<Real> packing{rows.data(), view.distances(head), width,
+                                panels.data.data() + head * size};
     kernel(&packing);
   }
   return panels;
@@ -281,6 +278,20 @@ void find_rows(const AttentionProblem<Real>& problem, Scratch<Real>& scratch) {
   for (std::int64_t query = 0; query < problem.queries; ++query) {
     scratch.query_rows.push_back(view.queries + problem.query_at(query));
   }
+}
+
+// Returns the panels of the problem's keys (`offset` 0) or values (`offset` row()): in place, or
+// packed at `to`.
+template <typename Real>
+Panels<Real> make_panels(const AttentionProblem<Real>& problem, const Scratch<Real>& scratch,
+                         std::int64_t offset, machine::VectorVersion version, Real* to) {
+  const View<Real>& view = problem.view;
+  if (problem.has_rows_in_place(problem.queries)) {
+    return Panels<Real>::in_place(scratch.key_rows.front() + offset, problem.step * 2 * view.row());
+  }
+  const Packing<Real> packing{scratch.key_rows.data(), problem.keys, view.width, to, offset};
+  pack_rows_in(version, &packing);
+  return Panels<Real>::packed(to, problem.keys);
 }
 
 // Fills `factors` with dropout's factors of `count` queries, beginning with query `begin`, and

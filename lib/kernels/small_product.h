@@ -178,9 +178,10 @@ QL_REGISTER_KERNEL(multiply)
 template <typename Real>
 struct Packing {
   const Real* const* rows = nullptr;
-  std::int64_t count = 0, offset = 0, width = 0;
-  const Real* bias = nullptr;
+  std::int64_t count = 0, width = 0;
   Real* to = nullptr;
+  std::int64_t offset = 0;
+  const Real* bias = nullptr;
 };
 
 template <int kBytes, typename Real>
