@@ -110,10 +110,7 @@ class Backward {
       clear(keys_values, 0, keys.begin * problem.step, problem.step);
       clear(keys_values, keys.end * problem.step, problem.keys * problem.step, problem.step);
     }
-    SmallProduct<Real> product;
-    product.rows = keys.end - keys.begin;
-    product.columns = view_.width;
-    product.inner = count;
+    SmallProduct<Real> product{keys.end - keys.begin, view_.width, count};
     product.a = weights_ + keys.begin;
     product.a_row = 1;
     product.a_inner = scratch_.score_stride;
@@ -122,7 +119,6 @@ class Backward {
     product.c = keys_values + keys.begin * product.c_row + view_.row();
     product.add = begin > 0;
     const std::int64_t nearest = keys.begin - problem.memory - begin;
-    product.column_band = Band::all(view_.width);
     product.inner_band = {nearest, nearest + problem.farthest + 1, 1, 0, count};
     multiply_in(version_, &product);
     product.a = gradients_ + keys.begin;
@@ -157,10 +153,7 @@ class Backward {
     ScoreRows<Real> rows;
     rows.rows = count;
     rows.seen = problem.seen(begin);
-    SmallProduct<Real> product;
-    product.rows = count;
-    product.columns = problem.keys;
-    product.inner = view_.width;
+    SmallProduct<Real> product{count, problem.keys, view_.width};
     product.a = sums_gradient_ + problem.query_at(begin);
     product.a_row = problem.step * view_.row();
     product.b = Panels<Real>::packed(value_columns_, view_.width);
@@ -168,7 +161,6 @@ class Backward {
     product.c_row = scratch_.score_stride;
     product.padded = true;
     product.column_band = rows.seen;
-    product.inner_band = Band::all(view_.width);
     multiply_in(version_, &product);
 
     rows.stride = scratch_.score_stride;
@@ -191,10 +183,7 @@ class Backward {
                               std::int64_t count, Real* positions) {
     const std::int64_t shift = problem.shift() - begin;
     const std::int64_t first = std::max(problem.farthest_row(), shift - (count - 1));
-    SmallProduct<Real> product;
-    product.rows = problem.distances - first;
-    product.columns = view_.width;
-    product.inner = count;
+    SmallProduct<Real> product{problem.distances - first, view_.width, count};
     product.a = gradients_ + (first - shift);
     product.a_row = 1;
     product.a_inner = scratch_.score_stride + 1;
@@ -203,7 +192,6 @@ class Backward {
     product.c = positions + (view_.window - 1) * view_.width -
                 (problem.distances - 1 - first) * product.c_row;
     product.add = true;
-    product.column_band = Band::all(view_.width);
     product.inner_band = {shift - first, kFar, -1, 0, count};
     multiply_in(version_, &product);
   }
@@ -212,17 +200,13 @@ class Backward {
                             std::int64_t count, const Panels<Real>& keys,
                             const GradientView<Real>& out) {
     const std::int64_t width = view_.width, stride = padded<Real>(width);
-    SmallProduct<Real> product;
-    product.rows = count;
-    product.columns = width;
-    product.inner = problem.keys;
+    SmallProduct<Real> product{count, width, problem.keys};
     product.a = gradients_;
     product.a_row = scratch_.score_stride;
     product.b = keys;
     product.c = content_gradient_;
     product.c_row = stride;
     product.padded = true;
-    product.column_band = Band::all(width);
     product.inner_band = problem.seen(begin);
     multiply_in(version_, &product);
     sum_rows_in(version_, static_cast<const Real*>(content_gradient_), stride, count, width,

@@ -84,16 +84,12 @@ class Forward {
     }
     softmax_rows_in(version_, &rows);
 
-    SmallProduct<Real> product;
-    product.rows = count;
-    product.columns = view_.width;
-    product.inner = problem.keys;
+    SmallProduct<Real> product{count, view_.width, problem.keys};
     product.a = scores_;
     product.a_row = scratch_.score_stride;
     product.b = values;
     product.c = sums_ + problem.query_at(begin);
     product.c_row = problem.step * view_.row();
-    product.column_band = Band::all(view_.width);
     product.inner_band = rows.seen;
     multiply_in(version_, &product);
   }
@@ -101,10 +97,7 @@ class Forward {
   // Sets scores = `queries` [count, width] times the columns.
   void multiply_scores(const Real* queries, std::int64_t count, const Real* columns,
                        std::int64_t column_count, const Band& seen, Real* scores) {
-    SmallProduct<Real> product;
-    product.rows = count;
-    product.columns = column_count;
-    product.inner = view_.width;
+    SmallProduct<Real> product{count, column_count, view_.width};
     product.a = queries;
     product.a_row = view_.width;
     product.b = Panels<Real>::packed(columns, view_.width);
@@ -112,7 +105,6 @@ class Forward {
     product.c_row = scratch_.score_stride;
     product.padded = true;
     product.column_band = seen;
-    product.inner_band = Band::all(view_.width);
     multiply_in(version_, &product);
   }
 

@@ -57,7 +57,7 @@ struct SmallProduct {
   // Rows are computed several at a time. Columns that are outside of column_band in all of these
   // rows may be skipped. A is read at every k that is in inner_band for at least one of these rows,
   // so it must be 0 where only some of them have it.
-  Band column_band = {}, inner_band = {};
+  Band column_band = Band::all(columns), inner_band = Band::all(inner);
 };
 
 // A pass over a panel keeps the sums of this many rows in registers: twelve vectors.
