@@ -102,8 +102,7 @@ class Backward {
     pack(queries, count, bias_of(view_.content_bias, problem), content_);
 
     // The queries from j - memory to j - memory + farthest see key j.
-    Range keys;
-    find_range(problem.seen(begin), 0, count, keys);
+    const Range keys = find_range(problem.seen(begin), 0, count);
     // The first block sets the gradients, and the others add to them. So it clears those of keys
     // that it does not see.
     if (begin == 0) {

@@ -369,11 +369,6 @@ struct ScoreRows {
   Real scale = 1;  // backward: of the scores
 };
 
-template <typename Real>
-constexpr std::int64_t panel_begin(std::int64_t column) {
-  return column / kPanel<Real> * kPanel<Real>;
-}
-
 // Clears the columns of a row from `begin` up to `end`; both are boundaries of panels.
 template <int kBytes, typename Real>
 QL_VECTOR_BODY void clear_panels(Real* row, std::int64_t begin, std::int64_t end) {
@@ -384,11 +379,9 @@ QL_VECTOR_BODY void clear_panels(Real* row, std::int64_t begin, std::int64_t end
 
 // Finds the panels with keys that some of the rows see.
 template <typename Real>
-QL_VECTOR_BODY void find_panels(const Band& seen, std::int64_t first, std::int64_t count,
-                                Range& panels) {
-  find_range(seen, first, count, panels);
-  panels.begin = panel_begin<Real>(panels.begin);
-  panels.end = padded<Real>(panels.end);
+QL_VECTOR_BODY Range find_panels(const Band& seen, std::int64_t first, std::int64_t count) {
+  const Range keys = find_range(seen, first, count);
+  return {keys.begin / kPanel<Real> * kPanel<Real>, padded<Real>(keys.end)};
 }
 
 // Replaces the scores by attention weights in all panels of the rows; a key that is not seen has
@@ -404,14 +397,11 @@ QL_VECTOR_BODY void softmax_rows_body(const ScoreRows<Real>* in) {
   using Integer = typename Register<Real, kBytes>::Integer;
   constexpr std::int64_t kSize = Register<Real, kBytes>::kSize;
   const Vector lowest = Vector{} + std::numeric_limits<Real>::lowest();
-  Range all;
-  find_panels<Real>(in->seen, 0, in->rows, all);
+  const Range all = find_panels<Real>(in->seen, 0, in->rows);
   Integers lanes;
   count_up(0, lanes);
   for (std::int64_t r = 0; r < in->rows; ++r) {
-    Range keys, panels;
-    find_range(in->seen, r, 1, keys);
-    find_panels<Real>(in->seen, r, 1, panels);
+    const Range keys = find_range(in->seen, r, 1), panels = find_panels<Real>(in->seen, r, 1);
     Real* scores = in->scores + r * in->stride;
     const Real* by_row =
         in->by_row == nullptr ? nullptr : in->by_row + r * in->by_row_stride + in->shift - r;
@@ -475,11 +465,9 @@ template <int kBytes, typename Real>
 QL_VECTOR_BODY void softmax_gradient_rows_body(const ScoreRows<Real>* in) {
   using Vector = typename Register<Real, kBytes>::Vector;
   constexpr std::int64_t kSize = Register<Real, kBytes>::kSize;
-  Range all;
-  find_panels<Real>(in->seen, 0, in->rows, all);
+  const Range all = find_panels<Real>(in->seen, 0, in->rows);
   for (std::int64_t r = 0; r < in->rows; ++r) {
-    Range panels;
-    find_panels<Real>(in->seen, r, 1, panels);
+    const Range panels = find_panels<Real>(in->seen, r, 1);
     Real* gradients = in->scores + r * in->stride;
     Real* weights = in->weights + r * in->stride;
     const Real* probabilities = in->probabilities + r * in->probability_stride;

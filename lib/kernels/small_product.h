@@ -71,12 +71,11 @@ struct Range {
   std::int64_t begin = 0, end = 0;
 };
 
-// Finds the smallest range that contains the indices of `count` rows, beginning with row `first`.
-QL_VECTOR_BODY void find_range(const Band& band, std::int64_t first, std::int64_t count,
-                               Range& range) {
+// Returns the smallest range that contains the indices of `count` rows, beginning with row `first`.
+QL_VECTOR_BODY Range find_range(const Band& band, std::int64_t first, std::int64_t count) {
   const std::int64_t at_first = band.slope * first, at_last = band.slope * (first + count - 1);
-  range.begin = std::max(band.low + std::min(at_first, at_last), band.least);
-  range.end = std::min(band.high + std::max(at_first, at_last), band.most);
+  return {std::max(band.low + std::min(at_first, at_last), band.least),
+          std::min(band.high + std::max(at_first, at_last), band.most)};
 }
 
 // Computes the rows from `row` to row + kRows - 1 of C, panel by panel. The sums of a panel stay in
@@ -86,9 +85,8 @@ QL_VECTOR_BODY void multiply_rows(const SmallProduct<Real>* product, std::int64_
   using Vector = typename Register<Real, kBytes>::Vector;
   constexpr int kVectors = 64 / kBytes;
   constexpr std::int64_t kSize = Register<Real, kBytes>::kSize;
-  Range columns, inner;
-  find_range(product->column_band, row, kRows, columns);
-  find_range(product->inner_band, row, kRows, inner);
+  const Range columns = find_range(product->column_band, row, kRows);
+  const Range inner = find_range(product->inner_band, row, kRows);
   const std::int64_t a_row = product->a_row, a_inner = product->a_inner;
   const std::int64_t b_row = product->b.row;
   for (std::int64_t panel = columns.begin / kPanel<Real>; panel * kPanel<Real> < columns.end;
