@@ -130,16 +130,6 @@ at::Tensor cross_entropy_sum(const at::Tensor& states, const SoftmaxWeights& wei
   return run({states, weights, targets, factor, true});
 }
 
-at::Tensor cross_entropy(const at::Tensor& states, const at::Tensor& weight, const at::Tensor& bias,
-                         const at::Tensor& targets) {
-  SoftmaxWeights weights;
-  weights.ends = {weight.size(0)};
-  weights.weights = {weight};
-  weights.biases = {bias};
-  weights.projections = {at::Tensor()};
-  return cross_entropy(states, weights, targets);
-}
-
 namespace {
 
 std::size_t cluster_of(std::int64_t id, const std::vector<std::int64_t>& ends) {

@@ -57,10 +57,6 @@ at::Tensor log_probabilities(const at::Tensor& states, const SoftmaxWeights& wei
 // cluster, and for an id of another cluster the head's logit of that cluster plus log softmax(y).
 at::Tensor logits(const at::Tensor& states, const SoftmaxWeights& weights);
 
-// Computes the plain softmax: weight [vocab_size, d_model], bias [vocab_size].
-at::Tensor cross_entropy(const at::Tensor& states, const at::Tensor& weight, const at::Tensor& bias,
-                         const at::Tensor& targets);
-
 // Groups the rows of a batch by the cluster of the vocabulary that they belong to (net/cost.h).
 
 // Holds all rows, grouped by the cluster of their id, in ascending order inside a cluster.

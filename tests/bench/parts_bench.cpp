@@ -35,8 +35,9 @@ void run_softmax(benchmark::State& state) {
   const at::Tensor weight = leaf({vocab, kModel});
   const at::Tensor bias = leaf({vocab});
   const at::Tensor targets = at::randint(vocab, {kBatch * kSegment}, at::kLong);
+  const kernels::SoftmaxWeights weights{{vocab}, {weight}, {bias}, {at::Tensor()}, {}, {}};
   for ([[maybe_unused]] auto _ : state) {
-    kernels::cross_entropy(states, weight, bias, targets).mean().backward();
+    kernels::cross_entropy(states, weights, targets).mean().backward();
     clear({states, weight, bias});
   }
 }
