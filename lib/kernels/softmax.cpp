@@ -6,6 +6,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "kernels/autograd.h"
@@ -180,13 +181,15 @@ bool are_shared(const SoftmaxWeights& weights) {
   return weights.weights.size() < weights.ends.size();
 }
 
-// Returns the cluster's part of `tensors`, which are the weights, the biases or their gradients.
-at::Tensor part(const SoftmaxWeights& weights, const std::vector<at::Tensor>& tensors,
-                std::size_t cluster) {
-  if (!are_shared(weights)) return tensors[cluster];
-  const std::int64_t begin = cluster == 0 ? 0 : weights.ends[cluster - 1];
-  const at::Tensor& all = tensors.front();
-  return all.defined() ? all.narrow(0, begin, weights.ends[cluster] - begin) : all;
+// Divides a tensor that all clusters share. One split has one gradient, where every narrow() would
+// have a gradient of the tensor's full size.
+std::vector<at::Tensor> by_cluster(const SoftmaxWeights& weights,
+                                   const std::vector<at::Tensor>& tensors) {
+  if (!are_shared(weights)) return tensors;
+  if (!tensors.front().defined()) return std::vector<at::Tensor>(weights.ends.size());
+  std::vector<std::int64_t> sizes = weights.ends;
+  std::adjacent_difference(sizes.begin(), sizes.end(), sizes.begin());
+  return tensors.front().split_with_sizes(sizes);
 }
 
 // Allocates the gradients. A gradient stays undefined if it is not wanted or if no row has a part
@@ -210,7 +213,8 @@ SoftmaxGradients make_gradients(const at::Tensor& states, const SoftmaxWeights& 
   own.cluster_weight = room(weights.cluster_weight, true);
   own.cluster_bias = room(weights.cluster_bias, true);
   for (std::size_t i = 0; i < counts.size(); ++i) {
-    for (const at::Tensor& tensor : {part(weights, own.weights, i), part(weights, own.biases, i)}) {
+    for (const at::Tensor& tensor :
+         {by_cluster(weights, own.weights)[i], by_cluster(weights, own.biases)[i]}) {
       if (counts[i] == 0 && tensor.defined()) tensor.zero_();
     }
   }
@@ -219,10 +223,11 @@ SoftmaxGradients make_gradients(const at::Tensor& states, const SoftmaxWeights& 
 
 std::vector<SoftmaxColumns> columns_of(const SoftmaxWeights& weights,
                                        const SoftmaxWeights& gradients, std::size_t cluster) {
-  std::vector<SoftmaxColumns> columns = {{part(weights, weights.weights, cluster).contiguous(),
-                                          part(weights, weights.biases, cluster).contiguous(),
-                                          part(weights, gradients.weights, cluster),
-                                          part(weights, gradients.biases, cluster)}};
+  std::vector<SoftmaxColumns> columns = {
+      {by_cluster(weights, weights.weights)[cluster].contiguous(),
+       by_cluster(weights, weights.biases)[cluster].contiguous(),
+       by_cluster(weights, gradients.weights)[cluster],
+       by_cluster(weights, gradients.biases)[cluster]}};
   if (cluster == 0 && weights.ends.size() > 1) {
     columns.push_back({weights.cluster_weight.contiguous(), weights.cluster_bias.contiguous(),
                        gradients.cluster_weight, gradients.cluster_bias});
@@ -259,33 +264,22 @@ ClusterResult run_cluster(const at::Tensor& states, const SoftmaxWeights& weight
   return result;
 }
 
-// Holds the weights and biases of every cluster. In the head's, the rows of the other clusters
-// follow the rows of its ids.
-struct Tables {
-  std::vector<at::Tensor> weights, biases;
-};
-
-Tables tables_of(const SoftmaxWeights& weights) {
-  Tables tables{weights.weights, weights.biases};
-  if (are_shared(weights)) {
-    // One split has one gradient. Every narrow() would have a gradient of the table's full size.
-    std::vector<std::int64_t> sizes;
-    for (const std::int64_t end : weights.ends) {
-      sizes.push_back(sizes.empty() ? end : end - weights.ends[sizes.size() - 1]);
-    }
-    tables.weights = tables.weights.front().split_with_sizes(sizes);
-    tables.biases = tables.biases.front().split_with_sizes(sizes);
-  }
-  return tables;
+// Returns the same weights with tables of every cluster's own. In the head's, the rows of the other
+// clusters follow the rows of its ids.
+SoftmaxWeights separated(const SoftmaxWeights& weights) {
+  SoftmaxWeights separate = weights;
+  separate.weights = by_cluster(weights, weights.weights);
+  separate.biases = by_cluster(weights, weights.biases);
+  return separate;
 }
 
 // Returns the logits of `cluster` over its own table; in the head's, those of the other clusters
 // follow.
 at::Tensor cluster_logits(const at::Tensor& states, const SoftmaxWeights& weights,
-                          const Tables& tables, std::size_t cluster) {
+                          std::size_t cluster) {
   const at::Tensor& projection = weights.projections[cluster];
   const at::Tensor projected = projection.defined() ? project(states, projection.t()) : states;
-  at::Tensor logits = project(projected, tables.weights[cluster], tables.biases[cluster]);
+  at::Tensor logits = project(projected, weights.weights[cluster], weights.biases[cluster]);
   if (cluster == 0 && weights.ends.size() > 1) {
     logits = at::cat({logits, project(projected, weights.cluster_weight, weights.cluster_bias)}, 1);
   }
@@ -294,21 +288,21 @@ at::Tensor cluster_logits(const at::Tensor& states, const SoftmaxWeights& weight
 
 // Returns the logarithms of the softmax that `cluster` has over its own table.
 at::Tensor cluster_log_softmax(const at::Tensor& states, const SoftmaxWeights& weights,
-                               const Tables& tables, std::size_t cluster) {
+                               std::size_t cluster) {
   // The logits may be rounded (machine/device.h); their softmax never is.
-  return at::log_softmax(cluster_logits(states, weights, tables, cluster), -1,
-                         tables.weights[cluster].scalar_type());
+  return at::log_softmax(cluster_logits(states, weights, cluster), -1,
+                         weights.weights[cluster].scalar_type());
 }
 
 // Returns the log probabilities of all ids: the head's own columns, and for a tail the head's
 // column of that cluster plus the tail's log softmax.
 at::Tensor join_clusters(const at::Tensor& head, const at::Tensor& states,
-                         const SoftmaxWeights& weights, const Tables& tables) {
+                         const SoftmaxWeights& weights) {
   std::vector<at::Tensor> parts = {head.narrow(1, 0, weights.ends.front())};
   for (std::size_t i = 1; i < weights.ends.size(); ++i) {
     // In the head, the clusters come after its own ids, the last cluster first (head_targets()).
     const std::int64_t column = head.size(1) - static_cast<std::int64_t>(i);
-    parts.push_back(head.narrow(1, column, 1) + cluster_log_softmax(states, weights, tables, i));
+    parts.push_back(head.narrow(1, column, 1) + cluster_log_softmax(states, weights, i));
   }
   return at::cat(parts, 1);
 }
@@ -345,11 +339,9 @@ at::Tensor clustered_losses(const at::Tensor& states, const SoftmaxWeights& weig
 
 at::Tensor composed_losses(const at::Tensor& states, const SoftmaxWeights& weights,
                            const at::Tensor& targets) {
-  const Tables tables = tables_of(weights);
+  const SoftmaxWeights separate = separated(weights);
   const auto losses = [&](std::size_t cluster, const at::Tensor& own, const at::Tensor& ids) {
-    return -cluster_log_softmax(own, weights, tables, cluster)
-                .gather(1, ids.unsqueeze(1))
-                .squeeze(1);
+    return -cluster_log_softmax(own, separate, cluster).gather(1, ids.unsqueeze(1)).squeeze(1);
   };
   if (weights.ends.size() == 1) return losses(0, states, targets);
   const ClusterRows rows = rows_by_cluster(targets, weights.ends);
@@ -364,14 +356,14 @@ at::Tensor composed_losses(const at::Tensor& states, const SoftmaxWeights& weigh
 }
 
 at::Tensor log_probabilities(const at::Tensor& states, const SoftmaxWeights& weights) {
-  const Tables tables = tables_of(weights);
-  return join_clusters(cluster_log_softmax(states, weights, tables, 0), states, weights, tables);
+  const SoftmaxWeights separate = separated(weights);
+  return join_clusters(cluster_log_softmax(states, separate, 0), states, separate);
 }
 
 at::Tensor logits(const at::Tensor& states, const SoftmaxWeights& weights) {
-  const Tables tables = tables_of(weights);
-  const at::Tensor head = cluster_logits(states, weights, tables, 0);
-  return join_clusters(head.to(tables.weights[0].scalar_type()), states, weights, tables);
+  const SoftmaxWeights separate = separated(weights);
+  const at::Tensor head = cluster_logits(states, separate, 0);
+  return join_clusters(head.to(weights.weights[0].scalar_type()), states, separate);
 }
 
 }  // namespace ql::kernels
