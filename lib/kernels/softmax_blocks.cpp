@@ -1,17 +1,15 @@
 // Computes the exponentials, losses and gradients of the softmax in blocks of rows and panels of
 // columns.
 
-#include "kernels/softmax_blocks.h"
+#include "kernels/softmax.h"
 
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
 #include <cmath>
-#include <cstdint>
 #include <utility>
 
 #include "kernels/product.h"
-#include "kernels/softmax.h"
 #include "kernels/vector.h"
 #include "machine/threads.h"
 

@@ -4,7 +4,7 @@
 
 #include "base/resources.h"
 #include "eval/stream_columns.h"
-#include "kernels/softmax_blocks.h"
+#include "kernels/softmax.h"
 #include "net/cost.h"
 #include "train/gradients.h"
 
