@@ -16,141 +16,23 @@
 
 namespace ql::kernels {
 
-namespace {
-
-// Lists the tensors that may have a gradient, including undefined ones, in a fixed order.
-variable_list all_of(const at::Tensor& states, const SoftmaxWeights& weights) {
-  variable_list all = {states, weights.cluster_weight, weights.cluster_bias};
-  for (const auto* list : {&weights.weights, &weights.biases, &weights.projections}) {
-    all.insert(all.end(), list->begin(), list->end());
-  }
-  return all;
-}
-
-struct SoftmaxProblem {
-  at::Tensor states;
-  SoftmaxWeights weights;
-  at::Tensor targets;
-  double factor = 1;    // of every loss
-  bool summed = false;  // the result is the sum of the losses times the factor
-};
-
-// The forward pass hands this to the backward pass.
-struct KeptInputs : torch::CustomClassHolder {
-  SoftmaxProblem problem;
-  variable_list gradients;  // of the losses times the factor; the first backward pass takes them
-};
-
-variable_list gradients_of(const SoftmaxProblem& problem, const at::Tensor& factors,
-                           at::Tensor* losses) {
-  SoftmaxGradients gradients;
-  const at::Tensor found =
-      clustered_losses(problem.states, problem.weights, problem.targets, factors, gradients);
-  if (losses != nullptr) *losses = found;
-  return all_of(gradients.states, gradients.weights);
-}
-
-at::Tensor equal_factors(const SoftmaxProblem& problem) {
-  return at::full({problem.states.size(0)}, problem.factor, problem.states.options());
-}
-
-struct CrossEntropy : torch::autograd::Function<CrossEntropy> {
-  // `variables` are the problem's tensors that are defined. Autograd has to see them as arguments.
-  static at::Tensor forward(AutogradContext* context, at::TensorList variables,
-                            const SoftmaxProblem& problem) {
-    auto kept = c10::make_intrusive<KeptInputs>();
-    kept->problem = problem;
-    at::Tensor losses;
-    kept->gradients = gradients_of(problem, equal_factors(problem), &losses);
-    // Saving them makes autograd check their versions before the gradients are computed again.
-    context->save_for_backward(variables.vec());
-    context->saved_data["kept"] =
-        c10::IValue::make_capsule(c10::intrusive_ptr<torch::CustomClassHolder>(std::move(kept)));
-    return problem.summed ? losses.sum() * problem.factor : losses;
-  }
-
-  static variable_list backward(AutogradContext* context, variable_list outputs) {
-    const auto holder = context->saved_data["kept"].toCapsule();
-    KeptInputs& kept = static_cast<KeptInputs&>(*holder);
-    const at::Tensor factors = outputs[0].reshape({-1}).contiguous();
-    const at::Tensor first = factors.select(0, 0);
-    const bool equal = kept.problem.summed || factors.eq(first).all().item<bool>();
-    variable_list gradients = std::move(kept.gradients);
-    kept.gradients.clear();
-    if (gradients.empty() || !equal) {
-      gradients.clear();
-      context->get_saved_variables();
-      gradients =
-          gradients_of(kept.problem, equal ? equal_factors(kept.problem) : factors, nullptr);
-    }
-    variable_list result;
-    const variable_list inputs = all_of(kept.problem.states, kept.problem.weights);
-    const bool scaled = equal && first.item<double>() != 1;
-    for (std::size_t i = 0; i < inputs.size(); ++i) {
-      if (!inputs[i].defined()) continue;
-      if (scaled && gradients[i].defined()) gradients[i].mul_(first);
-      // A moved gradient has one holder, which need not copy it.
-      result.push_back(std::move(gradients[i]));
-    }
-    result.emplace_back();
-    return result;
-  }
-};
-
-at::Tensor run(const SoftmaxProblem& problem) {
-  const variable_list all = all_of(problem.states, problem.weights);
-  variable_list variables;
-  bool with_gradients = false;
-  for (const at::Tensor& tensor : all) {
-    if (tensor.defined()) {
-      variables.push_back(tensor);
-      with_gradients = with_gradients || (at::GradMode::is_enabled() && tensor.requires_grad());
-    }
-  }
-  if (machine::uses_kernels(problem.states) && with_gradients) {
-    return CrossEntropy::apply(at::TensorList(variables), problem);
-  }
-  SoftmaxGradients none;
-  const at::Tensor losses =
-      machine::uses_kernels(problem.states)
-          ? clustered_losses(problem.states, problem.weights, problem.targets, at::Tensor(), none)
-          : composed_losses(problem.states, problem.weights, problem.targets);
-  return problem.summed ? losses.sum() * problem.factor : losses;
-}
-
-}  // namespace
-
-at::Tensor cross_entropy(const at::Tensor& states, const SoftmaxWeights& weights,
-                         const at::Tensor& targets) {
-  return run({states, weights, targets, 1, false});
-}
-
-at::Tensor cross_entropy_sum(const at::Tensor& states, const SoftmaxWeights& weights,
-                             const at::Tensor& targets, double factor) {
-  return run({states, weights, targets, factor, true});
-}
-
-namespace {
-
-std::size_t cluster_of(std::int64_t id, const std::vector<std::int64_t>& ends) {
-  return static_cast<std::size_t>(std::upper_bound(ends.begin(), ends.end(), id) - ends.begin());
-}
-
-}  // namespace
-
 ClusterRows rows_by_cluster(const at::Tensor& ids, const std::vector<std::int64_t>& ends) {
   const at::Tensor own_ids = ids.to(at::kCPU).contiguous();
   const std::int64_t* values = own_ids.data_ptr<std::int64_t>();
   const std::int64_t count = own_ids.numel();
+  const auto cluster_of = [&](std::int64_t row) {
+    return static_cast<std::size_t>(std::upper_bound(ends.begin(), ends.end(), values[row]) -
+                                    ends.begin());
+  };
   ClusterRows result;
   result.begins.assign(ends.size() + 1, 0);
-  for (std::int64_t row = 0; row < count; ++row) ++result.begins[cluster_of(values[row], ends) + 1];
+  for (std::int64_t row = 0; row < count; ++row) ++result.begins[cluster_of(row) + 1];
   for (std::size_t i = 0; i < ends.size(); ++i) result.begins[i + 1] += result.begins[i];
   const at::Tensor rows = at::empty_like(own_ids), inside = at::empty_like(own_ids);
   const at::Tensor places = at::empty_like(own_ids);
   std::vector<std::int64_t> next = result.begins;
   for (std::int64_t row = 0; row < count; ++row) {
-    const std::size_t cluster = cluster_of(values[row], ends);
+    const std::size_t cluster = cluster_of(row);
     const std::int64_t place = next[cluster]++;
     rows.data_ptr<std::int64_t>()[place] = row;
     inside.data_ptr<std::int64_t>()[place] = values[row] - (cluster > 0 ? ends[cluster - 1] : 0);
@@ -174,6 +56,11 @@ at::Tensor head_targets(const at::Tensor& ids, const std::vector<std::int64_t>& 
 }
 
 namespace {
+
+struct SoftmaxGradients {
+  at::Tensor states;
+  SoftmaxWeights weights;
+};
 
 // Returns true if all clusters share one tensor.
 bool are_shared(const SoftmaxWeights& weights) {
@@ -306,8 +193,10 @@ at::Tensor join_clusters(const at::Tensor& head, const at::Tensor& states,
   return at::cat(parts, 1);
 }
 
-}  // namespace
-
+// Returns the losses [rows], on the CPU and outside of autograd. With contiguous `factors` [rows]
+// it also computes the gradients of sum(factors * losses) for the tensors that require one. The
+// others stay undefined, as do those of the weights, biases and projections of a cluster without
+// rows, unless all clusters share them.
 at::Tensor clustered_losses(const at::Tensor& states, const SoftmaxWeights& weights,
                             const at::Tensor& targets, const at::Tensor& factors,
                             SoftmaxGradients& gradients) {
@@ -334,6 +223,118 @@ at::Tensor clustered_losses(const at::Tensor& states, const SoftmaxWeights& weig
   }
   gradients.states = head.state_gradient;
   return head.losses;
+}
+
+// Lists the tensors that may have a gradient, including undefined ones, in a fixed order.
+variable_list all_of(const at::Tensor& states, const SoftmaxWeights& weights) {
+  variable_list all = {states, weights.cluster_weight, weights.cluster_bias};
+  for (const auto* list : {&weights.weights, &weights.biases, &weights.projections}) {
+    all.insert(all.end(), list->begin(), list->end());
+  }
+  return all;
+}
+
+struct SoftmaxProblem {
+  at::Tensor states;
+  SoftmaxWeights weights;
+  at::Tensor targets;
+  double factor = 1;    // of every loss
+  bool summed = false;  // the result is the sum of the losses times the factor
+};
+
+// The forward pass hands this to the backward pass.
+struct KeptInputs : torch::CustomClassHolder {
+  SoftmaxProblem problem;
+  variable_list gradients;  // of the losses times the factor; the first backward pass takes them
+};
+
+variable_list gradients_of(const SoftmaxProblem& problem, const at::Tensor& factors,
+                           at::Tensor* losses) {
+  SoftmaxGradients gradients;
+  const at::Tensor found =
+      clustered_losses(problem.states, problem.weights, problem.targets, factors, gradients);
+  if (losses != nullptr) *losses = found;
+  return all_of(gradients.states, gradients.weights);
+}
+
+at::Tensor equal_factors(const SoftmaxProblem& problem) {
+  return at::full({problem.states.size(0)}, problem.factor, problem.states.options());
+}
+
+struct CrossEntropy : torch::autograd::Function<CrossEntropy> {
+  // `variables` are the problem's tensors that are defined. Autograd has to see them as arguments.
+  static at::Tensor forward(AutogradContext* context, at::TensorList variables,
+                            const SoftmaxProblem& problem) {
+    auto kept = c10::make_intrusive<KeptInputs>();
+    kept->problem = problem;
+    at::Tensor losses;
+    kept->gradients = gradients_of(problem, equal_factors(problem), &losses);
+    // Saving them makes autograd check their versions before the gradients are computed again.
+    context->save_for_backward(variables.vec());
+    context->saved_data["kept"] =
+        c10::IValue::make_capsule(c10::intrusive_ptr<torch::CustomClassHolder>(std::move(kept)));
+    return problem.summed ? losses.sum() * problem.factor : losses;
+  }
+
+  static variable_list backward(AutogradContext* context, variable_list outputs) {
+    const auto holder = context->saved_data["kept"].toCapsule();
+    KeptInputs& kept = static_cast<KeptInputs&>(*holder);
+    const at::Tensor factors = outputs[0].reshape({-1}).contiguous();
+    const at::Tensor first = factors.select(0, 0);
+    const bool equal = kept.problem.summed || factors.eq(first).all().item<bool>();
+    variable_list gradients = std::move(kept.gradients);
+    kept.gradients.clear();
+    if (gradients.empty() || !equal) {
+      gradients.clear();
+      context->get_saved_variables();
+      gradients =
+          gradients_of(kept.problem, equal ? equal_factors(kept.problem) : factors, nullptr);
+    }
+    variable_list result;
+    const variable_list inputs = all_of(kept.problem.states, kept.problem.weights);
+    const bool scaled = equal && first.item<double>() != 1;
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      if (!inputs[i].defined()) continue;
+      if (scaled && gradients[i].defined()) gradients[i].mul_(first);
+      // A moved gradient has one holder, which need not copy it.
+      result.push_back(std::move(gradients[i]));
+    }
+    result.emplace_back();
+    return result;
+  }
+};
+
+at::Tensor run(const SoftmaxProblem& problem) {
+  const variable_list all = all_of(problem.states, problem.weights);
+  variable_list variables;
+  bool with_gradients = false;
+  for (const at::Tensor& tensor : all) {
+    if (tensor.defined()) {
+      variables.push_back(tensor);
+      with_gradients = with_gradients || (at::GradMode::is_enabled() && tensor.requires_grad());
+    }
+  }
+  if (machine::uses_kernels(problem.states) && with_gradients) {
+    return CrossEntropy::apply(at::TensorList(variables), problem);
+  }
+  SoftmaxGradients none;
+  const at::Tensor losses =
+      machine::uses_kernels(problem.states)
+          ? clustered_losses(problem.states, problem.weights, problem.targets, at::Tensor(), none)
+          : composed_losses(problem.states, problem.weights, problem.targets);
+  return problem.summed ? losses.sum() * problem.factor : losses;
+}
+
+}  // namespace
+
+at::Tensor cross_entropy(const at::Tensor& states, const SoftmaxWeights& weights,
+                         const at::Tensor& targets) {
+  return run({states, weights, targets, 1, false});
+}
+
+at::Tensor cross_entropy_sum(const at::Tensor& states, const SoftmaxWeights& weights,
+                             const at::Tensor& targets, double factor) {
+  return run({states, weights, targets, factor, true});
 }
 
 at::Tensor composed_losses(const at::Tensor& states, const SoftmaxWeights& weights,

@@ -85,22 +85,7 @@ ClusterRows rows_by_cluster(const at::Tensor& ids, const std::vector<std::int64_
 // reverse order, as in the public code, which reads column -i.
 at::Tensor head_targets(const at::Tensor& ids, const std::vector<std::int64_t>& ends);
 
-// These are the steps of the cross entropy over clusters, on the CPU and on other devices.
-
-struct SoftmaxGradients {
-  at::Tensor states;
-  SoftmaxWeights weights;
-};
-
-// Returns the losses [rows], on the CPU and outside of autograd. With contiguous `factors` [rows]
-// it also computes the gradients of sum(factors * losses) for the tensors that require one. The
-// others stay undefined, as do those of the weights, biases and projections of a cluster without
-// rows, unless all clusters share them.
-at::Tensor clustered_losses(const at::Tensor& states, const SoftmaxWeights& weights,
-                            const at::Tensor& targets, const at::Tensor& factors,
-                            SoftmaxGradients& gradients);
-
-// Returns the losses [rows] on any device, by operations that autograd knows.
+// Returns the losses of cross_entropy() on any device, by operations that autograd knows.
 at::Tensor composed_losses(const at::Tensor& states, const SoftmaxWeights& weights,
                            const at::Tensor& targets);
 
