@@ -14,8 +14,8 @@ namespace {
 
 constexpr std::uint32_t kCalls = kDropoutCalls;
 
-void fill_group(std::uint8_t* kept, std::uint32_t first_call, const DropoutStream& stream,
-                std::uint32_t dropped) {
+void fill_group_body(std::uint8_t* kept, std::uint32_t first_call, const DropoutStream& stream,
+                     std::uint32_t dropped) {
   std::uint32_t words[4][kCalls];
   for (std::uint32_t k = 0; k < kCalls; ++k) {
     words[0][k] = first_call + k;
@@ -81,8 +81,8 @@ QL_TARGET_AVX2 inline void every_other_call(std::uint32_t first_call, const Drop
   }
 }
 
-QL_TARGET_AVX2 void fill_group_avx2(std::uint8_t* kept, std::uint32_t first_call,
-                                    const DropoutStream& stream, std::uint32_t dropped) {
+QL_TARGET_AVX2 void fill_group_body_avx2(std::uint8_t* kept, std::uint32_t first_call,
+                                         const DropoutStream& stream, std::uint32_t dropped) {
   __m256i even[4], odd[4];
   every_other_call(first_call, stream, even);
   every_other_call(first_call + 1, stream, odd);
@@ -100,20 +100,12 @@ QL_TARGET_AVX2 void fill_group_avx2(std::uint8_t* kept, std::uint32_t first_call
   }
 }
 
-#endif
+// Processors with AVX-512 run the AVX2 version.
+QL_VECTOR_VERSIONS(fill_group, fill_group_body, fill_group_body_avx2, fill_group_body_avx2)
 
-void fill_group_in(machine::VectorVersion version, std::uint8_t* kept, std::uint32_t first_call,
-                   const DropoutStream& stream, std::uint32_t dropped) {
-#if QL_VECTOR_X86
-  // Processors with AVX-512 run the AVX2 version.
-  if (version != machine::VectorVersion::kPortable) {
-    fill_group_avx2(kept, first_call, stream, dropped);
-    return;
-  }
+#else
+QL_VECTOR_VERSIONS(fill_group, fill_group_body, fill_group_body, fill_group_body)
 #endif
-  static_cast<void>(version);
-  fill_group(kept, first_call, stream, dropped);
-}
 
 }  // namespace
 
