@@ -2,8 +2,6 @@
 
 #include "kernels/attention.h"
 
-#include <ATen/core/grad_mode.h>
-
 #include <cmath>
 #include <limits>
 #include <stdexcept>

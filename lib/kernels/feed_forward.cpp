@@ -3,8 +3,6 @@
 
 #include "kernels/feed_forward.h"
 
-#include <ATen/core/grad_mode.h>
-
 #include "kernels/autograd.h"
 #include "kernels/product.h"
 #include "kernels/row_kernels.h"

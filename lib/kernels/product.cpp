@@ -2,8 +2,6 @@
 
 #include "kernels/product.h"
 
-#include <ATen/Dispatch.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <memory>

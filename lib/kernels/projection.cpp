@@ -2,8 +2,6 @@
 
 #include "kernels/projection.h"
 
-#include <ATen/core/grad_mode.h>
-
 #include <vector>
 
 #include "kernels/autograd.h"

@@ -2,8 +2,6 @@
 
 #include "kernels/row_kernels.h"
 
-#include <ATen/Dispatch.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdint>

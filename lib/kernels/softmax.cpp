@@ -3,8 +3,6 @@
 
 #include "kernels/softmax.h"
 
-#include <ATen/core/grad_mode.h>
-
 #include <algorithm>
 #include <numeric>
 #include <utility>

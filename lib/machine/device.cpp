@@ -4,7 +4,6 @@
 #include "machine/device.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Context.h>
 #include <ATen/autocast_mode.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <fmt/format.h>

@@ -14,11 +14,9 @@
 #include <thread>
 
 #include "base/error.h"
-#include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/process.h"
-#include "base/strings.h"
 #include "machine/job.h"
 
 #ifdef QL_GLOO
