@@ -38,8 +38,7 @@ struct TemporaryPath {
   // not exist.
   explicit TemporaryPath(const fs::path& final_path);
   ~TemporaryPath() { release(); }
-  TemporaryPath(const TemporaryPath&) = delete;
-  TemporaryPath& operator=(const TemporaryPath&) = delete;
+  TemporaryPath(TemporaryPath&&) = delete;
   // Removes the file or folder that still has the name, and frees the name for others of this
   // process.
   void release() noexcept;

@@ -53,8 +53,7 @@ class Gzip : public Decompressor {
     if (::inflateInit2(&stream_, kLargestWindow + kGzipOnly) != Z_OK) throw std::bad_alloc();
   }
   ~Gzip() override { ::inflateEnd(&stream_); }
-  Gzip(const Gzip&) = delete;
-  Gzip& operator=(const Gzip&) = delete;
+  Gzip(Gzip&&) = delete;
 
   std::size_t unpack(std::string_view& packed, char* content, std::size_t size) override {
     for (std::size_t done = 0;;) {

@@ -54,8 +54,7 @@ class WorkerThreads {
   explicit WorkerThreads(int threads);
   // Waits for running work and drops work that has not begun.
   ~WorkerThreads();
-  WorkerThreads(const WorkerThreads&) = delete;
-  WorkerThreads& operator=(const WorkerThreads&) = delete;
+  WorkerThreads(WorkerThreads&&) = delete;
   // `work` must not throw.
   void run(std::function<void()> work);
 

@@ -56,8 +56,7 @@ class Progress {
   // `unit` is the thing counted ("tokens"); a `total` of 0 means that it is unknown.
   Progress(std::string title, std::string unit, std::int64_t total = 0);
   ~Progress();  // clears the bar if finish() was not called
-  Progress(const Progress&) = delete;
-  Progress& operator=(const Progress&) = delete;
+  Progress(Progress&&) = delete;
 
   // `done` is absolute. Calls are cheap: until it is time to draw, they only look at the clock.
   // `note` (loss, perplexity ...) follows the bar.

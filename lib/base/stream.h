@@ -68,8 +68,7 @@ class OutputStream {
   // all without close(). `option` named the path; it is empty if the option does not know "-".
   OutputStream(const std::string& path, bool binary, const std::string& option = "-o");
   ~OutputStream();
-  OutputStream(const OutputStream&) = delete;
-  OutputStream& operator=(const OutputStream&) = delete;
+  OutputStream(OutputStream&&) = delete;
   void write(const void* data, std::size_t size);
   void write(std::string_view text) { write(text.data(), text.size()); }
   // Passes the written data on to the reader of standard output. Does nothing for a file, which has

@@ -44,8 +44,7 @@ class BatchInvariant {
  public:
   BatchInvariant();
   ~BatchInvariant();
-  BatchInvariant(const BatchInvariant&) = delete;
-  BatchInvariant& operator=(const BatchInvariant&) = delete;
+  BatchInvariant(BatchInvariant&&) = delete;
 
   static bool live();
 

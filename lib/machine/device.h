@@ -108,8 +108,7 @@ class Autocast {
  public:
   Autocast(const c10::Device& device, Precision precision);
   ~Autocast();
-  Autocast(const Autocast&) = delete;
-  Autocast& operator=(const Autocast&) = delete;
+  Autocast(Autocast&&) = delete;
 
  private:
   c10::DeviceType type_;
@@ -126,8 +125,7 @@ class OperationsOnly {
  public:
   OperationsOnly();
   ~OperationsOnly();
-  OperationsOnly(const OperationsOnly&) = delete;
-  OperationsOnly& operator=(const OperationsOnly&) = delete;
+  OperationsOnly(OperationsOnly&&) = delete;
 
  private:
   bool before_;

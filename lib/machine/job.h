@@ -57,8 +57,7 @@ class Job {
   // Process 0, which has the store, stays some seconds for processes that have not ended yet, or do
   // not know yet why it fails.
   ~Job();
-  Job(const Job&) = delete;
-  Job& operator=(const Job&) = delete;
+  Job(Job&&) = delete;
 
   // Waits for all processes, for as long as `patience`. Throws Error when they do not come or are
   // not of one job, Interrupted when a signal asks one of them to stop.

@@ -34,8 +34,7 @@ class ProcessGroup {
   // stop.
   ProcessGroup(const LaunchedProcess& process, std::chrono::seconds patience);
   ~ProcessGroup();
-  ProcessGroup(const ProcessGroup&) = delete;
-  ProcessGroup& operator=(const ProcessGroup&) = delete;
+  ProcessGroup(ProcessGroup&&) = delete;
 
   int rank() const { return process_.rank; }
   int size() const { return process_.size; }

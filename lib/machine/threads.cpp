@@ -193,8 +193,7 @@ SetThreads* set_openmp_threads() {
 struct Inside {
   Inside() : before(inside) { inside = true; }
   ~Inside() { inside = before; }
-  Inside(const Inside&) = delete;
-  Inside& operator=(const Inside&) = delete;
+  Inside(Inside&&) = delete;
   bool before;
 };
 
@@ -210,8 +209,7 @@ class OneThread {
     set_openmp_threads()(before_);
     if (set_mkl_threads() != nullptr) set_mkl_threads()(before_in_mkl_);
   }
-  OneThread(const OneThread&) = delete;
-  OneThread& operator=(const OneThread&) = delete;
+  OneThread(OneThread&&) = delete;
 
   static bool is_possible() {
     return set_openmp_threads() != nullptr && (!at::hasMKL() || set_mkl_threads() != nullptr);

@@ -67,8 +67,7 @@ class OneThreadProducts {
  public:
   OneThreadProducts();
   ~OneThreadProducts();
-  OneThreadProducts(const OneThreadProducts&) = delete;
-  OneThreadProducts& operator=(const OneThreadProducts&) = delete;
+  OneThreadProducts(OneThreadProducts&&) = delete;
 
  private:
   int before_ = 0;  // threads of the BLAS; 0: not touched

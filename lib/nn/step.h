@@ -25,8 +25,7 @@ class Step {
   // run() replaces `memory` by that of the next step, stage by stage.
   Step(const Model& model, const LengthTables& tables, const StepOptions& options, Memory& memory);
   virtual ~Step() = default;
-  Step(const Step&) = delete;
-  Step& operator=(const Step&) = delete;
+  Step(Step&&) = delete;
 
   // Takes the embedded tokens [batch, n_s, d_model] and returns the last stage's states, of the
   // same shape.

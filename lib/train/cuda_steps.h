@@ -17,8 +17,7 @@ namespace ql::train {
 class CudaSteps {
  public:
   CudaSteps(const c10::Device& device, bool graph);
-  CudaSteps(const CudaSteps&) = delete;
-  CudaSteps& operator=(const CudaSteps&) = delete;
+  CudaSteps(CudaSteps&&) = delete;
 
   // These are the functions whose operations a step enqueues, the same every time.
   using Parts = std::vector<std::function<void()>>;

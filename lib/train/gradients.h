@@ -115,8 +115,7 @@ class Replicas {
   // effect here.
   Replicas(const nn::Model& model, std::size_t slices, GradientExchange& exchange);
   ~Replicas();
-  Replicas(const Replicas&) = delete;
-  Replicas& operator=(const Replicas&) = delete;
+  Replicas(Replicas&&) = delete;
 
   const nn::ModelAtLengths& of(std::size_t slice) const;
 

@@ -33,8 +33,7 @@ class Streams {
   Streams(shard::MultiReader& reader, std::int64_t batch, std::int64_t segment,
           const std::optional<machine::RowRange>& own = std::nullopt);
   ~Streams();
-  Streams(const Streams&) = delete;
-  Streams& operator=(const Streams&) = delete;
+  Streams(Streams&&) = delete;
 
   std::int64_t batch() const { return batch_; }
   std::int64_t segment() const { return segment_; }

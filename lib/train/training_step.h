@@ -41,8 +41,7 @@ class TrainedNetwork {
   // configuration's seed. The `group` may be null, and must outlive this object.
   TrainedNetwork(const net::Network& network, const TrainingConfig& config,
                  const c10::Device& device, machine::ProcessGroup* group);
-  TrainedNetwork(const TrainedNetwork&) = delete;
-  TrainedNetwork& operator=(const TrainedNetwork&) = delete;
+  TrainedNetwork(TrainedNetwork&&) = delete;
   virtual ~TrainedNetwork() = default;
 
   // Runs step number `step` (from 0) of the training: forward, backward, clip, update. At the start
