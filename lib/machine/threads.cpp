@@ -91,6 +91,18 @@ Blas find_blas() {
   return {name + " " + version, true, true};
 }
 
+// Looking up a function among hundreds of libraries takes microseconds and a lock, so it is done
+// once.
+using SetThreads = void(int);
+SetThreads* set_openblas_threads() {
+  static SetThreads* const set = library_symbol<SetThreads>("openblas_set_num_threads");
+  return set;
+}
+SetThreads* set_openmp_threads() {
+  static SetThreads* const set = library_symbol<SetThreads>("omp_set_num_threads");
+  return set;
+}
+
 // Returns true if OpenBLAS was built with its own POSIX threads (1), and not with OpenMP's (2),
 // which LibTorch shares.
 bool has_own_threads() {
@@ -126,8 +138,7 @@ void keep_freed_memory() {
 
 void set_threads(int threads) {
   at::set_num_threads(threads);
-  auto* set_openblas_threads = library_symbol<void(int)>("openblas_set_num_threads");
-  if (find_blas().openblas && set_openblas_threads != nullptr) set_openblas_threads(threads);
+  if (find_blas().openblas && set_openblas_threads() != nullptr) set_openblas_threads()(threads);
 }
 
 ThreadSetup set_up_threads(int threads, const ProcessGroup* group) {
@@ -161,17 +172,15 @@ ThreadSetup set_up_threads(int threads, const ProcessGroup* group) {
 }
 
 OneThreadProducts::OneThreadProducts() {
-  // Looking up a function among hundreds of libraries takes microseconds and a lock.
   static auto* const get = library_symbol<int()>("openblas_get_num_threads");
-  static auto* const set = library_symbol<void(int)>("openblas_set_num_threads");
-  if (has_own_threads() && get != nullptr && set != nullptr) {
+  if (has_own_threads() && get != nullptr && set_openblas_threads() != nullptr) {
     before_ = get();
-    set(1);
+    set_openblas_threads()(1);
   }
 }
 
 OneThreadProducts::~OneThreadProducts() {
-  if (before_ > 0) library_symbol<void(int)>("openblas_set_num_threads")(before_);
+  if (before_ > 0) set_openblas_threads()(before_);
 }
 
 namespace {
@@ -182,13 +191,6 @@ constexpr double kProductsPerMicrosecond = 20'000;
 constexpr double kBytesPerMicrosecond = 20'000;
 
 thread_local bool inside = false;
-
-// Looking up a function among hundreds of libraries takes microseconds and a lock.
-using SetThreads = void(int);
-SetThreads* set_openmp_threads() {
-  static SetThreads* const set = library_symbol<SetThreads>("omp_set_num_threads");
-  return set;
-}
 
 struct Inside {
   Inside() : before(inside) { inside = true; }
