@@ -42,6 +42,11 @@ std::string better_openblas_kernels(const std::string& taken, VectorVersion wide
                                           : "";
 }
 
+namespace {
+
+// Makes OpenBLAS take these kernels, unless OPENBLAS_CORETYPE names others, in this process and in
+// those that it starts. Returns the name of the kernels in use; empty if that is not known. Call it
+// while no product is running.
 std::string take_better_openblas_kernels() {
   auto* name = library_symbol<char*()>("openblas_get_corename");
   if (name == nullptr) return "";
@@ -58,8 +63,6 @@ std::string take_better_openblas_kernels() {
   }
   return name();
 }
-
-namespace {
 
 constexpr int kMostThreads = 1024;
 // This is in GFLOP/s per thread. The reference BLAS, which has one thread, stays below it; a tuned

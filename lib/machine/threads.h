@@ -20,18 +20,11 @@ Function* library_symbol(const char* name) {
   return reinterpret_cast<Function*>(::dlsym(RTLD_DEFAULT, name));
 }
 
-// These choose the kernels that OpenBLAS multiplies with. OpenBLAS chooses them by the processor's
-// name when it is loaded. For a name that is newer than OpenBLAS it takes those of a processor of
-// 2004, which reach a twentieth of the speed of wide vectors.
-
 // Returns OpenBLAS's name for the kernels of a processor with these vectors; empty if `taken`, the
-// kernels that OpenBLAS chose, are not among its fallbacks for unknown processors.
+// kernels that OpenBLAS chose, are not among its fallbacks for unknown processors. OpenBLAS chooses
+// them by the processor's name when it is loaded. For a name that is newer than OpenBLAS it takes
+// those of a processor of 2004, which reach a twentieth of the speed of wide vectors.
 std::string better_openblas_kernels(const std::string& taken, VectorVersion widest);
-
-// Makes OpenBLAS take these kernels, unless OPENBLAS_CORETYPE names others, in this process and in
-// those that it starts. Returns the name of the kernels in use; empty if that is not known. Call it
-// while no product is running.
-std::string take_better_openblas_kernels();
 
 // Sets the number of threads for tensors, and checks that the machine's BLAS is a fast one.
 //
