@@ -12,8 +12,10 @@ namespace ql::kernels {
 
 namespace {
 
-// With operands: the rows x of the states, and G for the gradient by the output x W^T + b.
-// Gradients: x: G W W: G^T x b: sum of G over the rows
+// Let x be the rows of the states, and G the gradient of the output x W^T + b. Then the gradients
+// are
+//
+//   x: G W    W: G^T x    b: sum of G over the rows
 struct Linear : torch::autograd::Function<Linear> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& states,
                             const at::Tensor& /*weight*/, const OptionalTensor& bias,
