@@ -45,8 +45,7 @@ class StopAtOnce {
  public:
   StopAtOnce();
   ~StopAtOnce();
-  StopAtOnce(const StopAtOnce&) = delete;
-  StopAtOnce& operator=(const StopAtOnce&) = delete;
+  StopAtOnce(StopAtOnce&&) = delete;
 
  private:
   void restore();

@@ -85,8 +85,7 @@ class ModelPrecision {
  public:
   ModelPrecision(const Model& model, machine::Precision precision);
   ~ModelPrecision();
-  ModelPrecision(const ModelPrecision&) = delete;
-  ModelPrecision& operator=(const ModelPrecision&) = delete;
+  ModelPrecision(ModelPrecision&&) = delete;
 
  private:
   void set_rounded(bool rounded) const;
