@@ -2,14 +2,9 @@
 
 #include "qlctx_measure.h"
 
-#include <fmt/format.h>
-
 #include <csignal>
 #include <cstring>
-#include <string>
 
-#include "base/error.h"
-#include "base/json.h"
 #include "base/log.h"
 #include "base/process.h"
 #include "installed.h"

@@ -2,17 +2,10 @@
 
 #include "qlctx_report.h"
 
-#include <fmt/ranges.h>
-
-#include <algorithm>
-#include <cmath>
-#include <optional>
 #include <tuple>
 
-#include "base/error.h"
 #include "base/log.h"
 #include "base/rows.h"
-#include "base/strings.h"
 #include "base/tool.h"
 #include "installed.h"
 #include "net/model_file.h"

@@ -2,16 +2,7 @@
 
 #include "qlctx_svg.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
-#include <algorithm>
-
-#include "base/error.h"
-
 namespace ql::ctx {
-
-namespace {
 
 // A drawing of more tokens or states would be too dense to show anything.
 constexpr std::int64_t kMostTokens = 1024;
@@ -20,8 +11,6 @@ constexpr std::size_t kMostRows = 64;
 // These are distances in pixels.
 constexpr double kRowDistance = 31, kScaleDistance = 20;
 constexpr double kTokensWidth = 1000, kSmallestToken = 2.5, kLargestToken = 30;
-
-}  // namespace
 
 Layout::Layout(const Row& of_row, std::int64_t at_position)
     : row(of_row),

@@ -7,15 +7,12 @@
 #include <stdio.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <climits>
 #include <mutex>
 #include <set>
 #include <system_error>
-#include <utility>
 
 #include "base/bytes.h"
 #include "base/error.h"

@@ -12,7 +12,6 @@
 #include <new>
 
 #include "base/error.h"
-#include "base/file.h"
 #include "base/process.h"
 #include "base/provenance.h"
 

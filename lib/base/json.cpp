@@ -2,7 +2,6 @@
 
 #include "base/json.h"
 
-#include <algorithm>
 #include <cmath>
 #include <istream>
 #include <set>

@@ -2,11 +2,6 @@
 
 #include "base/provenance.h"
 
-#include <fmt/ranges.h>
-
-#include <algorithm>
-
-#include "base/strings.h"
 #include "base/tool.h"
 
 namespace ql {

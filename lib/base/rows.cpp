@@ -2,14 +2,7 @@
 
 #include "base/rows.h"
 
-#include <fmt/ranges.h>
-
-#include <algorithm>
 #include <cmath>
-#include <utility>
-
-#include "base/error.h"
-#include "base/strings.h"
 
 namespace ql {
 

@@ -6,12 +6,9 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
-#include <utility>
 
 #include "base/error.h"
 #include "base/process.h"

@@ -4,30 +4,25 @@
 #include "base/tool.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <csignal>
-#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <iostream>
 #include <new>
 #include <system_error>
-#include <utility>
 
 #include "base/data_input.h"
-#include "base/error.h"
 #include "base/log.h"
 #include "base/process.h"
 #include "base/provenance.h"
 #include "base/resources.h"
 #include "base/stream.h"
-#include "base/strings.h"
 
 namespace ql {
 

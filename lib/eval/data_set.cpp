@@ -2,18 +2,7 @@
 
 #include "eval/data_set.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <stdexcept>
-#include <utility>
-
-#include "base/error.h"
-#include "base/json.h"
 #include "base/log.h"
-#include "base/stream.h"
-#include "base/strings.h"
-#include "shard/token_stream.h"
 
 namespace ql::eval {
 

@@ -5,21 +5,13 @@
 #include <ATen/Functions.h>
 #include <ATen/Parallel.h>
 
-#include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <initializer_list>
-#include <limits>
-#include <memory>
-#include <vector>
 
-#include "base/error.h"
 #include "base/log.h"
 #include "base/resources.h"
-#include "base/strings.h"
 #include "eval/scorers.h"
 #include "eval/stream_columns.h"
-#include "machine/device.h"
 
 namespace ql::eval {
 

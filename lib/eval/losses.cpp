@@ -2,17 +2,10 @@
 
 #include "eval/losses.h"
 
-#include <algorithm>
 #include <cstring>
-#include <functional>
-#include <stdexcept>
 #include <tuple>
 
-#include "base/bytes.h"
 #include "base/process.h"
-#include "kernels/softmax.h"
-#include "machine/device.h"
-#include "machine/threads.h"
 
 namespace ql::eval {
 
@@ -119,11 +112,7 @@ void add_losses(ScoredTargets targets, const EvaluationOptions& options, Evaluat
   if (options.sink && targets.count > 0) options.sink(targets);
 }
 
-namespace {
-
 constexpr std::size_t kLossesPerWrite = 65536;
-
-}  // namespace
 
 LossFile::LossFile(const std::string& path, std::int64_t targets)
     : output_(path, /*binary=*/true, "--per-token"), losses_(static_cast<std::size_t>(targets)) {}

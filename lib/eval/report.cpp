@@ -2,11 +2,7 @@
 
 #include "eval/report.h"
 
-#include <fmt/format.h>
-
 #include <cmath>
-
-#include "net/context.h"
 
 namespace ql::eval {
 namespace {

@@ -5,10 +5,6 @@
 
 #include <ATen/core/grad_mode.h>
 
-#include <algorithm>
-#include <utility>
-
-#include "base/error.h"
 #include "base/process.h"
 #include "eval/losses.h"
 #include "eval/stream_columns.h"

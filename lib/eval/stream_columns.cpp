@@ -4,9 +4,7 @@
 
 #include <ATen/core/grad_mode.h>
 
-#include <algorithm>
 #include <cmath>
-#include <stdexcept>
 
 #include "base/process.h"
 #include "base/resources.h"

@@ -2,23 +2,13 @@
 
 #include "eval/sweep.h"
 
-#include <filesystem>
-
-#include "base/atomic_file.h"
-#include "base/bytes.h"
-#include "base/error.h"
 #include "base/log.h"
 #include "base/rows.h"
-#include "base/strings.h"
 #include "base/tool.h"
-#include "eval/data_set.h"
 #include "eval/losses.h"
 #include "eval/report.h"
 #include "eval/unigram.h"
-#include "net/geometry.h"
 #include "net/model_file.h"
-#include "nn/model.h"
-#include "shard/token_stream.h"
 #include "weights/weights.h"
 
 namespace ql::eval {

@@ -2,8 +2,6 @@
 
 #include "eval/unigram.h"
 
-#include <algorithm>
-#include <chrono>
 #include <cmath>
 
 #include "base/process.h"

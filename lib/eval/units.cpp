@@ -2,16 +2,7 @@
 
 #include "eval/units.h"
 
-#include <algorithm>
-#include <chrono>
-#include <utility>
-#include <vector>
-
-#include "base/error.h"
-#include "base/stream.h"
 #include "eval/scorers.h"
-#include "shard/multi_reader.h"
-#include "shard/token_stream.h"
 
 namespace ql::eval {
 

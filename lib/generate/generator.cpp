@@ -2,17 +2,11 @@
 
 #include "generate/generator.h"
 
-#include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
-#include <fmt/format.h>
 
-#include <algorithm>
 #include <numeric>
 #include <set>
-#include <stdexcept>
-#include <utility>
 
-#include "base/error.h"
 #include "base/process.h"
 #include "base/resources.h"
 #include "eval/evaluate.h"

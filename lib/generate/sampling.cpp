@@ -2,8 +2,6 @@
 
 #include "generate/sampling.h"
 
-#include <algorithm>
-#include <limits>
 #include <numeric>
 
 #include "kernels/dropout_kernel.h"

@@ -4,12 +4,9 @@
 #include "interop/formats.h"
 
 #include <map>
-#include <type_traits>
 
-#include "base/error.h"
 #include "base/file_kind.h"
 #include "base/log.h"
-#include "base/strings.h"
 
 namespace ql::interop {
 
@@ -172,15 +169,11 @@ void IdReader::decode() {
              : "give the vocabulary of these ids, or its size (--vocab-size)");
 }
 
-namespace {
-
 constexpr std::int64_t kHeaderBytes = 1024;
 // These are the magic number and the version of files with GPT-2's and with Llama 3's ids. llm.c
 // uses them to distinguish the widths.
 constexpr std::uint32_t kMagic16 = 20240520, kVersion16 = 1;
 constexpr std::uint32_t kMagic32 = 20240801, kVersion32 = 7;
-
-}  // namespace
 
 IdRun read_llmc_header(const RandomAccessFile& file, const std::string& name) {
   const auto fail = [&name](const std::string& what) {
@@ -216,15 +209,11 @@ std::string encode_llmc_header(int bytes_per_id, std::int64_t tokens) {
   return bytes;
 }
 
-namespace {
-
 constexpr std::string_view kMagic{"MMIDIDX\0\0", 9};
 constexpr std::uint64_t kVersion = 1;
 constexpr std::int64_t kIndexHeaderBytes = 34, kLongestSequence = INT32_MAX;
 constexpr std::uint8_t kU16 = 8, kI32 = 4;  // type codes
 constexpr const char* kRemedy = "is it an index that Megatron wrote, and complete?";
-
-}  // namespace
 
 void MegatronIndex::fail(const std::string& what) const { throw FormatError(name_, what, kRemedy); }
 

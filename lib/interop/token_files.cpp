@@ -2,14 +2,8 @@
 
 #include "interop/token_files.h"
 
-#include <algorithm>
-#include <utility>
-
 #include "base/data_input.h"
-#include "base/error.h"
 #include "base/log.h"
-#include "base/process.h"
-#include "shard/shard.h"
 
 namespace ql::interop {
 

@@ -3,8 +3,6 @@
 #include "kernels/attention.h"
 
 #include <cmath>
-#include <limits>
-#include <stdexcept>
 
 #include "kernels/attention_problem.h"
 #include "kernels/autograd.h"

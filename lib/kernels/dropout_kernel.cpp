@@ -2,8 +2,6 @@
 
 #include "kernels/dropout_kernel.h"
 
-#include <algorithm>
-
 #if QL_VECTOR_X86
 #include <immintrin.h>
 #endif

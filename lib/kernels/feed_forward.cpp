@@ -6,7 +6,6 @@
 #include "kernels/autograd.h"
 #include "kernels/product.h"
 #include "kernels/row_kernels.h"
-#include "machine/device.h"
 
 namespace ql::kernels {
 

@@ -2,14 +2,8 @@
 
 #include "kernels/row_kernels.h"
 
-#include <algorithm>
-#include <cmath>
-#include <cstdint>
-#include <type_traits>
-
 #include "kernels/feed_forward.h"
 #include "kernels/product.h"
-#include "kernels/vector.h"
 #include "machine/threads.h"
 
 namespace ql::kernels {

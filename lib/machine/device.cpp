@@ -6,19 +6,14 @@
 #include <ATen/ATen.h>
 #include <ATen/autocast_mode.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
-#include <fmt/format.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <torch/version.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <csignal>
 #include <exception>
-#include <optional>
-#include <string_view>
 
-#include "base/error.h"
 #include "base/file.h"
 #include "base/process.h"
 #include "machine/onednn.h"

@@ -11,7 +11,6 @@
 
 #include <algorithm>
 #include <climits>
-#include <csignal>
 #include <memory>
 #include <numeric>
 #include <tuple>

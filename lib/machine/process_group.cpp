@@ -2,18 +2,13 @@
 #include "machine/process_group.h"
 
 #include <ATen/ATen.h>
-#include <fmt/format.h>
 
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
-#include <algorithm>
 #include <csignal>
-#include <cstdlib>
 #include <numeric>
-#include <optional>
 #include <thread>
 
-#include "base/error.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/process.h"

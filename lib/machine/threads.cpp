@@ -8,16 +8,11 @@
 #include <c10/util/Logging.h>
 #include <malloc.h>
 
-#include <algorithm>
-#include <array>
 #include <atomic>
 #include <chrono>
-#include <cstdlib>
 #include <filesystem>
-#include <optional>
 #include <sstream>
 
-#include "base/error.h"
 #include "base/launched_process.h"
 #include "base/log.h"
 #include "base/resources.h"
@@ -25,15 +20,11 @@
 
 namespace ql::machine {
 
-namespace {
-
 constexpr const char* kVariable = "OPENBLAS_CORETYPE";
 
 // OpenBLAS 0.3.21 takes these for unknown processors of Intel, AMD and other makers (dynamic.c).
 constexpr std::array<const char*, 4> kLastResorts{"Prescott", "Barcelona", "Opteron_SSE3",
                                                   "Nehalem"};
-
-}  // namespace
 
 std::string better_openblas_kernels(const std::string& taken, VectorVersion widest) {
   if (std::find(kLastResorts.begin(), kLastResorts.end(), taken) == kLastResorts.end()) return "";

@@ -3,10 +3,7 @@
 
 #include "net/context.h"
 
-#include <algorithm>
 #include <numeric>
-
-#include "base/error.h"
 
 namespace ql::net {
 

@@ -2,12 +2,8 @@
 
 #include "net/cost.h"
 
-#include <algorithm>
 #include <cmath>
-#include <functional>
-#include <limits>
 #include <numeric>
-#include <stdexcept>
 
 namespace ql::net {
 

@@ -2,8 +2,6 @@
 
 #include "net/geometry.h"
 
-#include <algorithm>
-#include <optional>
 #include <set>
 #include <tuple>
 

@@ -3,14 +3,9 @@
 
 #include "net/model_file.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-
 #include "base/atomic_file.h"
 #include "base/bytes.h"
 #include "base/file.h"
-#include "base/strings.h"
 
 namespace ql::net {
 

@@ -6,11 +6,7 @@
 
 namespace ql::net {
 
-namespace {
-
 constexpr std::array kShortNames{"ql", "xl", "compressive", "multiscale", "vanilla"};
-
-}  // namespace
 
 std::vector<bool> Network::resolved_tie_projs() const {
   if (!tie_projs.empty()) return tie_projs;

@@ -2,12 +2,9 @@
 
 #include "net/plan.h"
 
-#include <algorithm>
 #include <cmath>
 #include <tuple>
-#include <utility>
 
-#include "base/error.h"
 #include "base/process.h"
 
 namespace ql::net {

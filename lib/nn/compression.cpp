@@ -4,11 +4,7 @@
 
 #include <ATen/core/grad_mode.h>
 
-#include <algorithm>
 #include <tuple>
-
-#include "kernels/attention.h"
-#include "kernels/product.h"
 
 namespace ql::nn {
 

@@ -2,10 +2,6 @@
 
 #include "nn/decode.h"
 
-#include <algorithm>
-#include <stdexcept>
-#include <utility>
-
 #include "nn/compression.h"
 #include "nn/encoding.h"
 #include "nn/step.h"

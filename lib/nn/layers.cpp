@@ -2,8 +2,6 @@
 
 #include "nn/layers.h"
 
-#include <algorithm>
-
 #include "kernels/dropout_kernel.h"
 #include "kernels/feed_forward.h"
 #include "machine/device.h"

@@ -4,13 +4,8 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/grad_mode.h>
-#include <fmt/format.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include <algorithm>
-#include <stdexcept>
-
-#include "base/error.h"
 #include "base/process.h"
 
 namespace ql::nn {

@@ -2,11 +2,6 @@
 
 #include "nn/memory.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
-#include "base/error.h"
-
 namespace ql::nn {
 
 std::vector<NamedTensor> Memory::named() const {

@@ -3,13 +3,9 @@
 #include "nn/model.h"
 
 #include <ATen/core/grad_mode.h>
-#include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
-#include <utility>
 
-#include "base/error.h"
 #include "kernels/attention.h"
 #include "kernels/product.h"
 #include "kernels/projection.h"

@@ -4,13 +4,9 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
-#include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
 #include <functional>
-#include <string_view>
-#include <utility>
 
 #include "kernels/dropout_kernel.h"
 #include "kernels/product.h"

@@ -2,11 +2,8 @@
 
 #include "nn/step.h"
 
-#include <algorithm>
 #include <mutex>
 
-#include "kernels/projection.h"
-#include "machine/device.h"
 #include "machine/threads.h"
 #include "nn/compression.h"
 #include "nn/encoding.h"

@@ -2,11 +2,8 @@
 
 #include "shard/document_starts.h"
 
-#include <algorithm>
 #include <system_error>
-#include <utility>
 
-#include "base/error.h"
 #include "base/process.h"
 
 namespace ql::shard {
@@ -27,12 +24,8 @@ std::optional<std::int64_t> DocumentAges::next_start() const {
   return ahead_.empty() ? std::nullopt : std::optional(ahead_.front());
 }
 
-namespace {
-
 constexpr std::int64_t kStartsAtOnce = 8192;
 constexpr std::size_t kBytesAtOnce = 8 * kStartsAtOnce;
-
-}  // namespace
 
 DocumentStartsReader::DocumentStartsReader(const PackedFolder& place, const Manifest& manifest,
                                            std::int64_t position)
@@ -124,11 +117,7 @@ void DocumentStartsWriter::put(std::string_view frame) {
   entry_.bytes_compressed += static_cast<std::int64_t>(frame.size());
 }
 
-namespace {
-
 constexpr const char* kFileName = "documents.spool";
-
-}  // namespace
 
 void SpooledStarts::add(std::int64_t start) {
   if (piece_.size() == kPieceBytes) write_piece();

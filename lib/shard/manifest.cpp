@@ -2,18 +2,12 @@
 
 #include "shard/manifest.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <set>
-#include <utility>
 
 #include "base/bytes.h"
-#include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/provenance.h"
-#include "base/strings.h"
 #include "shard/token_stream.h"
 
 namespace ql::shard {
@@ -67,16 +61,12 @@ Json vocabulary_info_to_json(const VocabularyInfo& info) {
   return json;
 }
 
-namespace {
-
 constexpr std::pair<const char*, std::int64_t TextCounts::*> kCounts[] = {
     {"bytes", &TextCounts::bytes},
     {"characters", &TextCounts::characters},
     {"words", &TextCounts::words},
     {"lines", &TextCounts::lines},
     {"unknown", &TextCounts::unknown}};
-
-}  // namespace
 
 TextCounts text_counts_from_json(const JsonObject& json) {
   TextCounts counts;

@@ -2,21 +2,12 @@
 
 #include "shard/merge.h"
 
-#include <algorithm>
-#include <deque>
 #include <map>
-#include <memory>
-#include <string_view>
-#include <utility>
 
-#include "base/bytes.h"
-#include "base/error.h"
 #include "base/log.h"
 #include "base/process.h"
 #include "shard/document_starts.h"
 #include "shard/pack_writer.h"
-#include "shard/shard.h"
-#include "shard/token_reader.h"
 
 namespace ql::shard {
 

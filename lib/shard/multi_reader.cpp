@@ -2,18 +2,11 @@
 
 #include "shard/multi_reader.h"
 
-#include <algorithm>
-#include <stdexcept>
 #include <unordered_map>
-#include <utility>
 
-#include "base/bytes.h"
-#include "base/error.h"
 #include "base/log.h"
 #include "base/process.h"
-#include "base/strings.h"
 #include "shard/document_starts.h"
-#include "shard/manifest.h"
 
 namespace ql::shard {
 

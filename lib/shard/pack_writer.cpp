@@ -2,13 +2,7 @@
 
 #include "shard/pack_writer.h"
 
-#include <algorithm>
-#include <stdexcept>
-#include <string>
-
 #include "base/bytes.h"
-#include "base/error.h"
-#include "base/file.h"
 #include "base/jobs.h"
 #include "shard/document_starts.h"
 #include "shard/shard.h"

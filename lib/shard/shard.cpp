@@ -2,13 +2,8 @@
 
 #include "shard/shard.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <cstring>
-#include <optional>
 
-#include "base/error.h"
 #include "base/file_kind.h"
 #include "base/log.h"
 

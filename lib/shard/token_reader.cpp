@@ -2,16 +2,9 @@
 
 #include "shard/token_reader.h"
 
-#include <algorithm>
-#include <cerrno>
-#include <deque>
 #include <exception>
-#include <stdexcept>
 #include <unordered_map>
 
-#include "base/bytes.h"
-#include "base/error.h"
-#include "base/file.h"
 #include "base/file_kind.h"
 #include "base/log.h"
 #include "shard/document_starts.h"
@@ -128,14 +121,10 @@ fs::path path_inside(const PackedFolder& place, const std::string& file) {
   return path;
 }
 
-namespace {
-
 // This is well below the usual limit of 1024 open files.
 constexpr std::size_t kMostOpenShards = 64;
 // A frame takes 28 bytes in the seek tables in memory.
 constexpr std::size_t kMostKnownFrames = std::size_t{1} << 22;
-
-}  // namespace
 
 LazyShards::LazyShards(const PackedFolder& place, const Manifest& manifest)
     : place_(place), manifest_(manifest) {

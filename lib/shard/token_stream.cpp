@@ -2,14 +2,10 @@
 
 #include "shard/token_stream.h"
 
-#include <algorithm>
-#include <filesystem>
-#include <stdexcept>
 #include <system_error>
 
 #include "base/bytes.h"
 #include "base/data_input.h"
-#include "base/error.h"
 #include "base/log.h"
 #include "base/process.h"
 #include "shard/shard.h"
@@ -32,12 +28,8 @@ StreamTotals stream_totals_from_json(const JsonObject& json) {
   return totals;
 }
 
-namespace {
-
 constexpr const char* kDamagedRemedy =
     "the stream was damaged on its way: produce it again, or fetch it again";
-
-}  // namespace
 
 struct TokenStreamReader::State {
   explicit State(InputFile& file) : input(file, Content::kTokenStream) {}
@@ -270,13 +262,9 @@ void copy_stream(TokenStreamReader& stream, TokenSink& sink, const TokensDone& d
   check_for_stop();
 }
 
-namespace {
-
 // Blocks of this size keep data flowing through a pipe, and make the cost of checksums negligible.
 constexpr std::size_t kTokensPerBlock = std::size_t{64} << 10;
 constexpr std::size_t kVocabularyBytesPerBlock = std::size_t{1} << 20;
-
-}  // namespace
 
 struct TokenStreamWriter::State {
   ByteSink sink;

@@ -2,16 +2,9 @@
 
 #include "shard/verify.h"
 
-#include <memory>
-#include <optional>
-#include <string_view>
-#include <utility>
-
 #include "base/bytes.h"
-#include "base/error.h"
 #include "base/process.h"
 #include "shard/document_starts.h"
-#include "shard/manifest.h"
 #include "shard/shard.h"
 #include "shard/token_reader.h"
 

@@ -2,14 +2,7 @@
 
 #include "text/decoder.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <iterator>
-#include <utility>
-
-#include "base/error.h"
-#include "base/strings.h"
 
 namespace ql::text {
 

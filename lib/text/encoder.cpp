@@ -3,16 +3,6 @@
 
 #include "text/encoder.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <array>
-#include <utility>
-
-#include "base/error.h"
-#include "base/strings.h"
-#include "text/words.h"
-
 namespace ql::text {
 
 LineCut line_cut(TokenType type, bool lowercase, Blanks blanks) {
@@ -268,12 +258,8 @@ std::unique_ptr<const LineEncoder> make_line_encoder(const Vocabulary& vocabular
   throw std::logic_error("an unknown vocabulary type");
 }
 
-namespace {
-
 // Words with their blanks have about this length. The memory for ids is reserved accordingly.
 constexpr std::size_t kBytesPerToken = 4;
-
-}  // namespace
 
 Encoder::Encoder(const Vocabulary& vocabulary, EncodeOptions options)
     : vocabulary_(vocabulary), options_(std::move(options)), lines_(make_line_encoder(vocabulary)) {

@@ -2,16 +2,8 @@
 
 #include "text/imported_tokens.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <functional>
 #include <unordered_map>
-#include <utility>
-
-#include "base/error.h"
-#include "base/strings.h"
-#include "text/sentencepiece.h"
 
 namespace ql::text {
 

@@ -2,9 +2,6 @@
 
 #include "text/text_reader.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <system_error>
 
 #include "base/log.h"

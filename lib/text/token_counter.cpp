@@ -2,12 +2,6 @@
 
 #include "text/token_counter.h"
 
-#include <algorithm>
-#include <array>
-#include <functional>
-
-#include "base/strings.h"
-
 namespace ql::text {
 
 namespace {

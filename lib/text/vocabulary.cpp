@@ -2,14 +2,8 @@
 
 #include "text/vocabulary.h"
 
-#include <fmt/format.h>
-
-#include <filesystem>
-#include <utility>
-
 #include "base/bytes.h"
 #include "base/data_input.h"
-#include "base/error.h"
 #include "shard/token_stream.h"
 
 namespace ql::text {

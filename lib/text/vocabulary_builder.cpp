@@ -2,18 +2,8 @@
 
 #include "text/vocabulary_builder.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <memory>
-#include <utility>
-
-#include "base/error.h"
-#include "base/jobs.h"
-#include "text/text_reader.h"
 #include "text/token_counter.h"
 #include "text/vocabulary_import.h"
-#include "text/words.h"
 
 namespace ql::text {
 namespace {

@@ -2,17 +2,9 @@
 
 #include "text/vocabulary_import.h"
 
-#include <fmt/ranges.h>
-
-#include <algorithm>
 #include <unordered_set>
-#include <utility>
 
-#include "base/error.h"
-#include "base/strings.h"
 #include "text/imported_tokens.h"
-#include "text/text_reader.h"
-#include "text/words.h"
 
 namespace ql::text {
 namespace {

@@ -4,9 +4,7 @@
 
 #include <ATen/Dispatch.h>
 
-#include <algorithm>
 #include <cmath>
-#include <stdexcept>
 
 #include "kernels/vector.h"
 #include "machine/threads.h"

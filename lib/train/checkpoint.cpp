@@ -4,17 +4,9 @@
 
 #include <ATen/core/grad_mode.h>
 
-#include <algorithm>
-#include <cerrno>
 #include <cmath>
-#include <utility>
-#include <vector>
 
-#include "base/atomic_file.h"
-#include "base/file.h"
 #include "base/log.h"
-#include "base/strings.h"
-#include "train/adam.h"
 #include "train/run_folder.h"
 #include "weights/safetensors.h"
 #include "weights/weights.h"

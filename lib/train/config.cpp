@@ -2,9 +2,6 @@
 
 #include "train/config.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <cmath>
 
 #include "net/geometry.h"

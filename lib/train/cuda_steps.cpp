@@ -6,13 +6,9 @@
 #include <c10/cuda/CUDAGuard.h>
 
 namespace ql::train {
-namespace {
-
 // Libraries set themselves up in the first steps, which cannot be recorded. So these run
 // unrecorded.
 constexpr int kWarmUp = 3;
-
-}  // namespace
 
 CudaSteps::CudaSteps(const c10::Device& device, bool graph)
     : stream_(c10::cuda::getStreamFromPool(/*isHighPriority=*/false, device.index())),

@@ -4,12 +4,8 @@
 
 #include <ATen/core/grad_mode.h>
 
-#include <algorithm>
-#include <stdexcept>
-
 #include "net/cost.h"
 #include "nn/compression.h"
-#include "train/gradients.h"
 
 #ifdef QL_CUDA
 #include "train/cuda_steps.h"
@@ -17,13 +13,9 @@
 
 namespace ql::train {
 
-namespace {
-
 // Parameters begin at multiples of this many elements, because matrix products on a GPU want
 // aligned rows.
 constexpr std::int64_t kAlignment = 64;
-
-}  // namespace
 
 DeviceAdam::DeviceAdam(const std::vector<nn::NamedTensor>& parameters, const AdamOptions& options)
     : options_(options) {

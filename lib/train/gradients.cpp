@@ -9,11 +9,7 @@
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
-#include <algorithm>
 #include <cmath>
-#include <stdexcept>
-#include <string>
-#include <utility>
 
 #include "kernels/vector.h"
 #include "train/adam.h"

@@ -4,20 +4,14 @@
 #include "train/run_folder.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/file.h>
 
-#include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <system_error>
-#include <utility>
 
 #include "base/atomic_file.h"
-#include "base/error.h"
 #include "base/event_file.h"
-#include "base/strings.h"
 #include "net/model_file.h"
 
 namespace ql::train {

@@ -2,11 +2,7 @@
 
 #include "train/state.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <cmath>
-#include <utility>
 
 namespace ql::train {
 

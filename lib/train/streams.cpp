@@ -2,10 +2,6 @@
 
 #include "train/streams.h"
 
-#include <algorithm>
-
-#include "base/error.h"
-#include "base/strings.h"
 #include "shard/document_starts.h"
 
 namespace ql::train {

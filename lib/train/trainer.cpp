@@ -2,18 +2,10 @@
 
 #include "train/trainer.h"
 
-#include <fmt/ranges.h>
-
-#include <algorithm>
 #include <cmath>
 
-#include "base/error.h"
 #include "base/process.h"
 #include "base/resources.h"
-#include "base/strings.h"
-#include "net/geometry.h"
-#include "nn/memory.h"
-#include "nn/model.h"
 #include "weights/weights.h"
 
 namespace ql::train {

@@ -5,9 +5,6 @@
 
 #include <torch/csrc/autograd/autograd.h>
 
-#include <utility>
-
-#include "machine/threads.h"
 #include "train/device_step.h"
 
 namespace ql::train {

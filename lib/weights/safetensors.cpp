@@ -2,20 +2,12 @@
 
 #include "weights/safetensors.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
-#include <algorithm>
-#include <cstdint>
 #include <set>
-#include <string_view>
 
 #include "base/atomic_file.h"
 #include "base/bytes.h"
-#include "base/error.h"
 #include "base/file.h"
 #include "base/file_kind.h"
-#include "base/json.h"
 
 namespace ql::weights {
 

@@ -4,16 +4,10 @@
 #include "weights/weights.h"
 
 #include <ATen/core/grad_mode.h>
-#include <fmt/format.h>
-#include <fmt/ranges.h>
 
-#include <algorithm>
 #include <set>
-#include <utility>
-#include <vector>
 
 #include "base/bytes.h"
-#include "base/error.h"
 #include "net/cost.h"
 #include "net/model_file.h"
 
