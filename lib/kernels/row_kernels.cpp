@@ -51,7 +51,8 @@ QL_VECTOR_BODY Real sum_of(const Real* lanes) {
 }
 
 // Sets sum[j] = residual[j] + kept[j] factor (output[j] + bias[j]). A null `kept` drops nothing; a
-// null bias is 0.
+// null bias is 0. Each case has its loop: GCC does not vectorize one loop for all of them without
+// AVX.
 template <typename Real>
 QL_VECTOR_BODY void add_row(const Real* residual, const Real* output, const Real* bias,
                             const std::uint8_t* kept, Real factor, std::int64_t width, Real* sum) {
