@@ -132,7 +132,7 @@ void check_processes(const ql::Options& options, const ql::eval::SweepOptions& s
 // Prints one row for every line, document or token on standard output, and the table on standard
 // error if that is a terminal.
 void score_units(const ql::Options& options, const ql::eval::SweepOptions& sweep) {
-  ql::OutputStream out(/*binary=*/false);
+  ql::OutputStream out("-", /*binary=*/false);
   const bool json = options.text("format") == "json";
   ql::TableText table = ql::table_of(options, {});
   const auto write = [&](const ql::Json& of_unit) {

@@ -230,7 +230,7 @@ void generate_text(const Options& options) {
   if (options.has("log-probabilities")) {
     table_file.emplace(options.text("log-probabilities"), false, "");
   }
-  OutputStream out(/*binary=*/true);
+  OutputStream out("-", /*binary=*/true);
   shard::TokenStreamWriter stream(
       [&out](const void* data, std::size_t size) {
         out.write(data, size);

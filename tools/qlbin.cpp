@@ -169,7 +169,7 @@ std::string counted(std::int64_t count, const std::string& unit) {
 }
 
 void verify(const Options& options) {
-  OutputStream out(false);
+  OutputStream out("-", false);
   std::int64_t problems = 0, damaged = 0;
   for (const std::string& path : options.positional()) {
     Progress progress("verify", "tokens");

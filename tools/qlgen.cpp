@@ -124,7 +124,7 @@ void go_on_with_text(const Options& options, const std::vector<std::string>& arg
   writer.write(prompt.data(), prompt.size());
   writer.finish(std::nullopt);
 
-  OutputStream out(/*binary=*/false);
+  OutputStream out("-", /*binary=*/false);
   run_filter(libexec_program("qlgen"), arguments, stream, [&](InputFile& output) {
     shard::TokenStreamReader reader(output);
     Texts texts(vocabulary, prompt, out);

@@ -1,4 +1,4 @@
-// Implements reading, mapping and appending, with an error for every call that does not do all.
+// Implements reading, writing and appending, with an error for every call that does not do all.
 
 #include "base/file.h"
 

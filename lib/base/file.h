@@ -50,8 +50,6 @@ class Descriptor {
   int number_;
 };
 
-// The next ones read complete files.
-
 namespace fs = std::filesystem;
 
 // Returns a file's content. Throws SystemError; a file above `limit` bytes is an Error.

@@ -271,6 +271,7 @@ std::string tool_name() { return invoked_tool().empty() ? "PROGRAM" : invoked_to
 constexpr std::array kContentNames = {"text in UTF-8",  "decimal ids",          "token ids",
                                       "a token stream", "a vocabulary",         "a list of names",
                                       "JSON",           "weights (safetensors)"};
+static_assert(kContentNames.size() == static_cast<std::size_t>(Content::kAnything));
 
 // Returns advice on how to get the content that `command` writes. `packed_by` is the command that
 // unpacks the file first, as in "gzip -dc", or "".

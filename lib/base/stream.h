@@ -61,11 +61,9 @@ class InputFile {
 // checked. Throws BrokenPipe on EPIPE.
 class OutputStream {
  public:
-  // Writes to standard output.
-  explicit OutputStream(bool binary) : OutputStream("-", binary) {}
   // "-" is standard output, and a terminal there does not get `binary` data (UsageError with
-  // advice). Any other file appears under its name when close() returns, and not at
-  // all without close(). `option` named the path; it is empty if the option does not know "-".
+  // advice). Any other file appears under its name when close() returns, and not at all without
+  // close(). `option` named the path; it is empty if the option does not know "-".
   OutputStream(const std::string& path, bool binary, const std::string& option = "-o");
   ~OutputStream();
   OutputStream(OutputStream&&) = delete;
@@ -74,8 +72,8 @@ class OutputStream {
   // Passes the written data on to the reader of standard output. Does nothing for a file, which has
   // no reader yet.
   void flush();
-  // Writes what flush() would, and checks. Call it at the end of a successful run. The destructor
-  // calls flush(), too, but cannot report errors.
+  // Writes all data that is still buffered, and checks. Call it at the end of a successful run. The
+  // destructor calls flush(), too, but cannot report errors.
   void close();
 
  private:

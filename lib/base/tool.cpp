@@ -264,7 +264,7 @@ int reported(const std::string& tool, const std::function<void()>& work) {
 const char* version() { return QL_VERSION; }
 
 void print(const std::string& text) {
-  OutputStream out(false);
+  OutputStream out("-", false);
   out.write(text);
   out.close();
 }

@@ -2,19 +2,11 @@
 
 #include "text/imported_tokens.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <charconv>
-#include <filesystem>
 #include <functional>
 
 #include "base/bytes.h"
-#include "base/error.h"
-#include "base/strings.h"
-#include "text/sentencepiece.h"
 #include "text/text_reader.h"
-#include "text/words.h"
 
 namespace ql::text {
 

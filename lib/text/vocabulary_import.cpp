@@ -119,8 +119,8 @@ void add_piece_line(std::string_view line, VocabularyContent& content, const std
   content.tokens.emplace_back(line);
 }
 
-// Makes the names the tokens of a vocabulary of this type. Pieces have the given spelling, or the
-// one that the names show. All spellings leave a placeholder as it is.
+// Takes the names as the tokens of a vocabulary of this type. Pieces have the given spelling, or
+// the one that the names show. All spellings leave a placeholder as it is.
 void use_names(TokenType type, std::optional<Spelling> spelling, const std::string& where,
                Imported& list) {
   list.content.type = type;

@@ -57,7 +57,8 @@ std::vector<std::string> names_with(const fs::path& run, const std::string& begi
     const std::string name = entry->path().filename().string();
     if (name.rfind(beginning, 0) == 0) names.push_back(name);
   }
-  if (error && error != std::errc::no_such_file_or_directory) {
+  if (error && error != std::errc::no_such_file_or_directory &&
+      error != std::errc::not_a_directory) {
     throw SystemError(run.string(), "list", error.value());
   }
   return names;

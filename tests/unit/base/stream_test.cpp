@@ -189,7 +189,7 @@ TEST_CASE("OutputStream: output arrives complete and in order") {
   std::string expected;
   for (int i = 0; i < 300000; ++i) expected += std::to_string(i) + "\n";
   const auto ending = in_child([&] {
-    OutputStream out(true);
+    OutputStream out("-", true);
     out.write(std::string_view(expected).substr(0, 10));
     out.write(std::string_view(expected).substr(10, 1500000));
     for (std::size_t at = 1500010; at < expected.size(); at += 999) {
@@ -204,7 +204,7 @@ TEST_CASE("OutputStream: output arrives complete and in order") {
 
 TEST_CASE("OutputStream: flush() sends the buffer, the destructor the rest") {
   const auto ending = in_child([] {
-    OutputStream out(false);
+    OutputStream out("-", false);
     out.write("now");
     out.flush();
     const bool there = ::lseek(STDOUT_FILENO, 0, SEEK_END) == 3;
@@ -218,7 +218,7 @@ TEST_CASE("OutputStream: flush() sends the buffer, the destructor the rest") {
 TEST_CASE("OutputStream: standard output leads to a full disk") {
   const auto ending = in_child(
       [] {
-        OutputStream out(false);
+        OutputStream out("-", false);
         out.write("text");
         try {
           out.close();
@@ -238,7 +238,7 @@ TEST_CASE("OutputStream: standard output leads to a closed pipe") {
     if (::pipe(ends) != 0) return 98;
     ::dup2(ends[1], STDOUT_FILENO);
     ::close(ends[0]);
-    OutputStream out(false);
+    OutputStream out("-", false);
     out.write("text");
     try {
       out.flush();
@@ -255,9 +255,9 @@ TEST_CASE("OutputStream: binary data and terminals") {
     const int terminal = ::posix_openpt(O_RDWR | O_NOCTTY);
     if (terminal < 0 || ::grantpt(terminal) != 0 || ::unlockpt(terminal) != 0) return 77;
     ::dup2(::open(::ptsname(terminal), O_RDWR | O_NOCTTY), STDOUT_FILENO);
-    const OutputStream text(false);
+    const OutputStream text("-", false);
     try {
-      const OutputStream binary(true);
+      const OutputStream binary("-", true);
     } catch (const UsageError&) {
       return 0;
     }
