@@ -30,7 +30,7 @@ using namespace ql;
 // and to the table of --log-probabilities, if the user asks for it.
 class Prompts : public shard::TokenSink {
  public:
-  // `line_end` stands for an empty prompt, too.
+  // `line_end` takes the place of an empty prompt; it is absent if the vocabulary has none.
   Prompts(const Options& options, std::optional<shard::TokenId> line_end,
           generate::Generator& generator, shard::TokenStreamWriter& stream,
           std::optional<OutputStream>& table_file)

@@ -136,7 +136,7 @@ struct ProjectWindow : torch::autograd::Function<ProjectWindow> {
     }
     at::Tensor states = product(by_queries, weight.narrow(0, 0, d_heads));
     set_product(states, recent_rows(by_keys_values.view({batch, length, 2 * d_heads}), segment),
-                weight.narrow(0, d_heads, 2 * d_heads), true);
+                weight.narrow(0, d_heads, 2 * d_heads), /*add=*/true);
     at::Tensor of_weight = at::empty_like(qkv_net);
     at::Tensor of_queries = of_weight.narrow(0, 0, d_heads);
     at::Tensor of_keys_values = of_weight.narrow(0, d_heads, 2 * d_heads);

@@ -125,8 +125,8 @@ QL_VECTOR_BODY void normalize_row_gradient(const Real* slopes, const Real* value
   const Real mean = sum_of<Real>(plain) / static_cast<Real>(width);
   const Real along = sum_of<Real>(products) / static_cast<Real>(width);
   for (j = 0; j < width; ++j) {
-    const Real own = deviation * (slopes[j] - mean - values[j] * along);
-    to[j] = before == nullptr ? own : before[j] + own;
+    const Real slope = slopes[j] - mean - values[j] * along;
+    to[j] = before == nullptr ? deviation * slope : before[j] + deviation * slope;
   }
 }
 
@@ -247,7 +247,7 @@ QL_VECTOR_BODY void normalize_gradient_block_body(Real* gradient, const Real* va
 }
 QL_VECTOR_KERNEL(normalize_gradient_block)
 
-// hidden = kept factor max(0, inner + bias).
+// hidden = kept factor max(0, inner + bias). There are two loops for the reason given in add_row().
 template <typename Real, typename Number>
 QL_VECTOR_BODY void relu_block_body(const Real* inner, const Real* bias, const std::uint8_t* kept,
                                     Real factor, std::int64_t rows, std::int64_t width,

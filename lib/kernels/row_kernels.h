@@ -18,6 +18,7 @@ struct ResidualRows {
   at::Tensor residual, output, bias;
   DropoutMask kept;
 };
+
 // The layer norm of a row is (x - mean) / deviation * weight + bias, where deviation =
 // sqrt(variance + kLayerNormEpsilon) and the variance of a row is the mean of (x - mean)^2. An
 // undefined weight counts as 1, with a bias of 0.
@@ -30,7 +31,8 @@ struct NormalizedRows {
 NormalizedRows normalize_rows(const at::Tensor& states, const at::Tensor& weight,
                               const at::Tensor& bias, const at::Tensor& beside, at::Tensor& factor);
 
-// Computes the sum and its layer norm with `weight` and `bias`; without a weight, the sum alone.
+// Computes residual + dropout(output + bias), and the sum's layer norm with `weight` and `bias`;
+// without a weight, the sum alone.
 struct AddedRows {
   at::Tensor sum;
   NormalizedRows normalized;

@@ -5,7 +5,7 @@
 //
 // On devices other than the CPU the masks come from the device's own generator, which a CUDA graph
 // can replay. Training on such a device seeds the generator for every step (seed_generator()), and
-// the functions below do not read seed and step there.
+// the functions below, except dropout_mask(), do not read seed and step there.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -68,6 +68,7 @@ struct DropoutSite {
 // Returns factors [shape]: 0 with probability `rate` (in steps of 1/65536), else dropout_factor().
 // The first dimension is that of the batch's rows, beginning with step.first_row. There may be at
 // most 2^35 elements up to the last row. The elements are drawn on the CPU for any device.
+// `options` must have a dtype.
 at::Tensor dropout_mask(at::IntArrayRef shape, double rate, const StepOptions& step,
                         DropoutSite site, const at::TensorOptions& options);
 

@@ -107,7 +107,11 @@ at::Tensor Step::positions(const net::Stage& input) const {
   return table.narrow(0, table.size(0) - input.window(), input.window());
 }
 
-at::Tensor Step::window_of_output(const net::Stage& stage, const at::Tensor& states) {
+at::Tensor Step::window_of_output(const net::Stage& output, const at::Tensor& states) {
+  return window_of_streams(output, states);
+}
+
+at::Tensor Step::window_of_streams(const net::Stage& stage, const at::Tensor& states) {
   StageMemory& memory = memory_of(stage);
   std::vector<at::Tensor> parts;
   if (stage.compressed_memory > 0) parts.push_back(memory.compressed);
@@ -125,8 +129,7 @@ at::Tensor Step::window_of_output(const net::Stage& stage, const at::Tensor& sta
 
 at::Tensor Step::layer(const LayerContext& context, const net::Stage& input,
                        const at::Tensor& states, const at::Tensor& finer) {
-  // layer_row_by_row() calls this function for a single stream, too, so the call is not virtual.
-  const at::Tensor window = Step::window_of_output(input, states);
+  const at::Tensor window = window_of_streams(input, states);
   if (finer.defined()) {
     const at::Tensor keys = at::cat({window.narrow(1, 0, input.memory), finer}, 1);
     return run_layer(context, states, attention_states(context, states),

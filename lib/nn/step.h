@@ -42,9 +42,7 @@ class Step {
   // the window instead of the states; otherwise it is undefined.
   virtual at::Tensor layer(const LayerContext& context, const net::Stage& input,
                            const at::Tensor& states, const at::Tensor& finer);
-  // Returns the window of a scale's output, and replaces its memory by the next one. Here the
-  // window is concat(compressed memory, memory, segment), also of a layer's input. The memory
-  // becomes the newest states of concat(memory, segment[:new_states]); the compressed memory stays.
+  // Returns the window of a scale's output, and replaces its memory by the next one.
   virtual at::Tensor window_of_output(const net::Stage& output, const at::Tensor& states);
   // Returns the states [batch, c n, width] of the finer scale's window that become the n new states
   // of `stage`.
@@ -54,6 +52,10 @@ class Step {
   virtual at::Tensor states_of_tokens(const net::Stage& output, const at::Tensor& states,
                                       const at::Tensor& window);
 
+  // Returns the window concat(compressed memory, memory, segment) of independent streams. The
+  // memory becomes the newest states of concat(memory, segment[:new_states]); the compressed memory
+  // stays.
+  at::Tensor window_of_streams(const net::Stage& stage, const at::Tensor& states);
   // `stage` is one of geometry_.stages.
   StageMemory& memory_of(const net::Stage& stage) const {
     return memory_.stages[static_cast<std::size_t>(&stage - geometry_.stages.data())];

@@ -94,7 +94,7 @@ TEST_CASE("product: sums of rounded operands are float32" * doctest::test_suite(
                          at::cat({rounded_b.to(at::kFloat), bias.unsqueeze(0)}, 0)));
         at::Tensor wide = at::ones({rows, columns + 5});
         at::Tensor part = wide.narrow(1, 2, columns);
-        set_product(part, in_bfloat16(a), in_bfloat16(b), true);
+        set_product(part, in_bfloat16(a), in_bfloat16(b), /*add=*/true);
         CHECK(is_product(part, at::cat({rounded_a.to(at::kFloat), at::ones({rows, 1})}, 1),
                          at::cat({rounded_b.to(at::kFloat), at::ones({1, columns})}, 0)));
         set_product(part, in_bfloat16(a), in_bfloat16(b));
@@ -130,7 +130,7 @@ TEST_CASE("product: products in a piece are those of float64, of few rows or man
               wide = product(wide_a, wide_b);
               set_product(result, a, b);
               biased = product(a, b, bias);
-              set_product(sum, a, b, true);
+              set_product(sum, a, b, /*add=*/true);
             });
             CHECK(is_product(result, a, b));
             CHECK(is_product(biased, with_bias, and_bias));
