@@ -59,8 +59,11 @@ std::optional<Rules> rules_of(const Network& network) {
   // one.
   const bool pools_memory = network.scales.size() > 1;
   rules.memory = multiples_of(pools_memory ? network.rate : 1, 0);
-  if (network.same_length) rules.memory.minimum = rules.memory.unit;
-  if (!keeps_memory(network.architecture)) rules.memory.maximum = 0;
+  if (!keeps_memory(network.architecture)) {
+    rules.memory.maximum = 0;
+  } else if (network.same_length) {
+    rules.memory.minimum = rules.memory.unit;
+  }
   if (!compressive) rules.compressed_memory.maximum = 0;
   return rules;
 }

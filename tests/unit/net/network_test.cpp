@@ -330,6 +330,12 @@ TEST_CASE("Network::check: same_length needs a memory") {
           "states: it needs one; nearest valid: memory 1");
   }
   CHECK(make_geometry(network, {4, 12, 0}).stages.front().span == 12);
+
+  // A network that keeps no memory is not advised to have one.
+  Network without = vanilla(8);
+  without.same_length = true;
+  CHECK(nearest_valid_lengths(without, {4, 0, 0}) == std::vector<Lengths>{{4, 0, 0}});
+  CHECK(nearest_valid_lengths(without, {4, 1, 0}) == std::vector<Lengths>{{4, 0, 0}});
 }
 
 TEST_CASE("Network::check: only a network with memory can reset it") {
