@@ -86,16 +86,6 @@ class Follower {
   std::vector<States> all_;
 };
 
-}  // namespace
-
-std::vector<std::int64_t> oldest_dependencies(const Geometry& geometry) {
-  Follower follower(geometry);
-  for (std::size_t stage = 1; stage < geometry.stages.size(); ++stage) follower.follow(stage);
-  return std::move(follower).of_output();
-}
-
-namespace {
-
 void mark(Cone& cone, const Geometry& geometry, std::size_t stage, std::int64_t step,
           std::int64_t index) {
   const Origin origin = origin_of(geometry.stages[stage], index);
@@ -109,6 +99,12 @@ void mark(Cone& cone, const Geometry& geometry, std::size_t stage, std::int64_t 
 }
 
 }  // namespace
+
+std::vector<std::int64_t> oldest_dependencies(const Geometry& geometry) {
+  Follower follower(geometry);
+  for (std::size_t stage = 1; stage < geometry.stages.size(); ++stage) follower.follow(stage);
+  return std::move(follower).of_output();
+}
 
 Cone cone_of(const Geometry& geometry, std::int64_t position) {
   Cone cone(geometry.stages.size());

@@ -3,7 +3,6 @@
 #include "net/geometry.h"
 
 #include <set>
-#include <tuple>
 
 namespace ql::net {
 
@@ -19,13 +18,11 @@ struct Rule {
   bool allows(std::int64_t value) const {
     return value >= minimum && value <= maximum && value % unit == 0;
   }
-  std::optional<std::int64_t> below(std::int64_t value) const {
-    if (value < minimum) return std::nullopt;
-    return std::min(value - value % unit, maximum);
-  }
-  std::optional<std::int64_t> above(std::int64_t value) const {
-    if (value > maximum) return std::nullopt;
-    return value <= minimum ? minimum : (value + unit - 1) / unit * unit;
+  // Returns the nearest valid value that is not above `value` if `lower`, else not below it. Beyond
+  // an end of the range this is the end.
+  std::int64_t nearest(std::int64_t value, bool lower) const {
+    const std::int64_t inside = std::max(std::min(value, maximum), minimum);
+    return (lower ? inside : inside + unit - 1) / unit * unit;
   }
 };
 
@@ -156,34 +153,14 @@ std::vector<Lengths> nearest_valid_lengths(const Network& network, const Lengths
   network.check_layers();
   const std::optional<Rules> rules = rules_of(network);
   if (!rules) return {};
-  const auto pick = [](const Rule& rule, std::int64_t value, bool lower) {
-    const auto first = lower ? rule.below(value) : rule.above(value);
-    return first ? *first : *(lower ? rule.above(value) : rule.below(value));
-  };
   std::vector<Lengths> nearest;
   for (const bool lower : {true, false}) {
-    Lengths candidate;
-    candidate.segment = pick(rules->segment, lengths.segment, lower);
-    candidate.memory = pick(rules->memory, lengths.memory, lower);
-    candidate.compressed_memory = pick(rules->compressed_memory, lengths.compressed_memory, lower);
+    const Lengths candidate{rules->segment.nearest(lengths.segment, lower),
+                            rules->memory.nearest(lengths.memory, lower),
+                            rules->compressed_memory.nearest(lengths.compressed_memory, lower)};
     if (nearest.empty() || !(candidate == nearest.front())) nearest.push_back(candidate);
   }
   return nearest;
-}
-
-bool Stage::operator==(const Stage& other) const {
-  const auto all = [](const Stage& stage) {
-    return std::tie(stage.source, stage.scale, stage.width, stage.layer, stage.segment,
-                    stage.memory, stage.compressed_memory, stage.stride, stage.new_states,
-                    stage.span, stage.keys_per_state);
-  };
-  return all(*this) == all(other);
-}
-
-bool Geometry::operator==(const Geometry& other) const {
-  return lengths == other.lengths && rate == other.rate && pool == other.pool &&
-         recurrent == other.recurrent && stages == other.stages && outputs == other.outputs &&
-         dilations == other.dilations;
 }
 
 Geometry make_geometry(const Network& network, const Lengths& lengths) {

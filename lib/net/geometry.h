@@ -48,7 +48,6 @@ struct Stage {
   bool feeds_layer() const { return layer >= 0; }
   std::int64_t segment_keys() const { return segment * keys_per_state; }
   std::int64_t window() const { return compressed_memory + memory + segment_keys(); }
-  bool operator==(const Stage& other) const;
 };
 
 // Describes the network at some lengths. The stages are in the order in which a step computes them;
@@ -72,7 +71,6 @@ struct Geometry {
   const Stage& last_input(std::size_t scale) const {
     return stages[(scale < outputs.size() ? outputs[scale] : stages.size() - 1) - 1];
   }
-  bool operator==(const Geometry& other) const;
 };
 
 // The rules for lengths:

@@ -60,15 +60,13 @@ Price price_of(const Cost& cost) {
 
 // Returns true when `a` is printed instead of `b`, which costs the same.
 bool preferred(const Plan& a, const Plan& b) {
-  const auto rank = [](const Plan& plan) {
-    std::vector<std::int64_t> layers =
-        plan.network.scales;  // negated, because more layers at the finest scale win
-    std::transform(layers.begin(), layers.end(), layers.begin(), std::negate<>());
-    return std::make_tuple(plan.network.scales.size(), layers, plan.network.rate,
+  // The layers change places, because more of them at the finest scale win.
+  const auto rank = [](const Plan& plan, const Plan& other) {
+    return std::make_tuple(plan.network.scales.size(), other.network.scales, plan.network.rate,
                            plan.lengths.segment, -plan.lengths.memory,
                            plan.lengths.compressed_memory);
   };
-  return rank(a) < rank(b);
+  return rank(a, b) < rank(b, a);
 }
 
 // Keeps the plans found until now that no other plan undercuts.
@@ -133,22 +131,16 @@ std::vector<Chain> chains_of(const Network& network, std::int64_t context,
     std::vector<std::int64_t> memories = grid(several ? network.rate : 1, segment, enough);
     if (several && !network.same_length) memories.insert(memories.begin(), 0);
     const std::vector<std::int64_t> none = {0};
-    Chain chain{&network, {}, 0};
+    std::vector<Lengths> chain;
     for (const std::int64_t memory : memories) {
       for (const std::int64_t compressed :
            compressive ? grid(1, segment / network.rate, enough) : none) {
-        chain.lengths.push_back({segment, memory, compressed});
+        chain.push_back({segment, memory, compressed});
       }
-      if (compressive || memory == memories.back()) {
-        chains.push_back(std::exchange(chain, {&network, {}, 0}));
-      }
+      if (chain.empty() || !(compressive || memory == memories.back())) continue;
+      const std::int64_t operations = price_of(cost(network, chain.front())).operations;
+      chains.push_back({&network, std::exchange(chain, {}), operations});
     }
-  }
-  chains.erase(std::remove_if(chains.begin(), chains.end(),
-                              [](const Chain& chain) { return chain.lengths.empty(); }),
-               chains.end());
-  for (Chain& chain : chains) {
-    chain.least_operations = price_of(cost(network, chain.lengths.front())).operations;
   }
   return chains;
 }
