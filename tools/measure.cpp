@@ -63,9 +63,7 @@ void measure(const ql::Options& options) {
   for (std::size_t i = 0; i < values.size(); i += 3) {
     const ql::net::Lengths lengths{values[i], values[i + 1], values[i + 2]};
     const ql::nn::MeasuredContext measured = ql::nn::measure_context(model, lengths);
-    rows.push_back({{"lengths", measured.lengths},
-                    {"streams", measured.streams},
-                    {"stream_tokens", measured.stream_tokens}});
+    rows.push_back({{"lengths", measured.lengths}, {"streams", measured.streams}});
   }
   ql::print(ql::dump_json({{"rows", std::move(rows)}}));
 }

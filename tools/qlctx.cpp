@@ -4,7 +4,6 @@
 #include "base/error.h"
 #include "base/tool.h"
 #include "qlctx_report.h"
-#include "qlctx_svg.h"
 #include "tables.h"
 
 namespace {

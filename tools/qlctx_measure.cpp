@@ -1,13 +1,12 @@
 // Implements the call of qlctx-measure, and the check of its answer.
 
-#include "qlctx_measure.h"
-
 #include <csignal>
 #include <cstring>
 
 #include "base/log.h"
 #include "base/process.h"
 #include "installed.h"
+#include "qlctx_report.h"
 
 namespace ql::ctx {
 namespace {

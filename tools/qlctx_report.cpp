@@ -10,7 +10,6 @@
 #include "installed.h"
 #include "net/model_file.h"
 #include "net/plan.h"
-#include "qlctx_measure.h"
 
 namespace ql::ctx {
 
@@ -371,8 +370,7 @@ Search search_of_family(const Options& options) {
   } else if (!read_sizes(options, network)) {
     log_info(
         "counted with the sizes of the paper's SimpleBooks-2 networks; give --d-model and the "
-        "other "
-        "sizes, --preset or --model for yours");
+        "other sizes, --preset or --model for yours");
     network = paper_sizes();
   }
   if (!network.scale_widths.empty()) {

@@ -36,6 +36,12 @@ std::vector<Option> size_options();
 // be built, FormatError for a damaged checkpoint or preset. Does not check the lengths.
 Request make_request(const Options& options);
 
+// Returns, for each lengths of the request, the context length at each position of a segment, as
+// nn/measure.h finds them in the checkpoint's weights or in random ones. Runs qlctx-measure, which
+// must be installed, or in the same folder as qlctx. Its messages go to standard error. Throws
+// Error when it is missing or fails, Interrupted when it was stopped.
+std::vector<std::vector<std::int64_t>> measure(const Request& request);
+
 // Makes the output of qlctx: a row for every combination of lengths, or for every plan of qlctx
 // plan.
 
@@ -58,6 +64,14 @@ std::vector<Row> make_rows(const Request& request, const std::string& method);
 // inapplicable values; or "json": a list with one object per row, whose keys are the TSV's columns
 // and "geometry".
 std::string render(const std::vector<Row>& rows, const Options& options);
+
+// Returns a standalone SVG 1.1 file of the states at every place, in the segment and in memories,
+// and the cone of the states that one output state depends on. Tokens run from left to right, every
+// row is a place of the network, and a state is as wide as the tokens it stands for. `position` is
+// 0 to n_s - 1. Every state of a segment is one element of class "segment", of a memory "memory",
+// of a compressed memory "compressed"; those of the cone also have the class "in". Throws Error for
+// a network that is too large for a drawing.
+std::string draw_svg(const Row& row, std::int64_t position);
 
 // qlctx plan finds the geometries that reach a given context, the cheapest first.
 
