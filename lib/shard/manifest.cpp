@@ -93,12 +93,9 @@ constexpr std::int64_t kVersion = 1;
 constexpr std::int64_t kMostBytes = 4 * kMostTokens;
 constexpr auto kMostVocabularyBytes = static_cast<std::int64_t>(kLargestVocabularyText);
 
-const std::set<std::string>& known_keys() {
-  static const std::set<std::string> keys{"format", "version",         "dtype",      "vocabulary",
-                                          "tokens", "documents",       "counts",     "data_hash",
-                                          "shards", "document_starts", "provenance", "checksum"};
-  return keys;
-}
+constexpr std::string_view kKnownKeys[] = {"format", "version",         "dtype",      "vocabulary",
+                                           "tokens", "documents",       "counts",     "data_hash",
+                                           "shards", "document_starts", "provenance", "checksum"};
 
 // The checksum covers the object's compact text without the key "checksum". The text is put
 // together here, because a copy of the object would take as long as reading the manifest.
@@ -202,7 +199,7 @@ void read_vocabulary(const JsonObject& object, Manifest& manifest) {
 
 void keep_unknown_keys(const Json& json, const std::string& where, Manifest& manifest) {
   for (const auto& [key, value] : json.items()) {
-    if (known_keys().count(key) != 0) continue;
+    if (std::count(std::begin(kKnownKeys), std::end(kKnownKeys), key) != 0) continue;
     if (manifest.unknown.size() == kMostUnknownKeys) {
       throw FormatError(where, fmt::format("more than {} unknown keys", kMostUnknownKeys));
     }

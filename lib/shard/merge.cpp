@@ -13,63 +13,47 @@ namespace ql::shard {
 
 namespace {
 
-namespace fs = std::filesystem;
-
 bool is_digit(char letter) { return letter >= '0' && letter <= '9'; }
 
-// Holds a name's text, with a '#' for each of its numbers, and the numbers. They may have any
-// number of digits, so each is stored as its length, without leading zeros, and its digits.
-struct NumberedName {
-  std::string text;
-  std::vector<std::pair<std::size_t, std::string>> numbers;
-};
+// The numbers of a name may have any number of digits, so each is stored as its length, without
+// leading zeros, and its digits.
+using Numbers = std::vector<std::pair<std::size_t, std::string>>;
 
-NumberedName numbered(const std::string& name) {
-  NumberedName result;
+// Returns a name's text, with a '#' for each of its numbers, and the numbers.
+std::pair<std::string, Numbers> numbered(const std::string& name) {
+  std::string text;
+  Numbers numbers;
   for (auto at = name.begin(); at != name.end();) {
     if (!is_digit(*at)) {
-      result.text += *at++;
+      text += *at++;
       continue;
     }
     const auto end = std::find_if_not(at, name.end(), is_digit);
     at = std::find_if(at, end, [](char digit) { return digit != '0'; });
-    result.text += '#';
-    result.numbers.emplace_back(static_cast<std::size_t>(end - at), std::string(at, end));
+    text += '#';
+    numbers.emplace_back(static_cast<std::size_t>(end - at), std::string(at, end));
     at = end;
   }
-  return result;
+  return {text, numbers};
 }
 
-// Remembers the first pair of parts that fulfils a condition, and the number of further pairs.
-class Pairs {
- public:
-  void add(const std::string& first, const std::string& second) {
-    if (count_++ == 0) first_ = {first, second};
-  }
-  bool any() const { return count_ > 0; }
-  const std::string& first() const { return first_.first; }
-  const std::string& second() const { return first_.second; }
-  std::string others() const {
-    return count_ == 1 ? "" : fmt::format(" (and {} more)", count_ - 1);
-  }
+// Pairs of parts that fulfil a condition. The first one is reported, and the number of the others.
+using Pairs = std::vector<std::pair<std::string, std::string>>;
 
- private:
-  std::int64_t count_ = 0;
-  std::pair<std::string, std::string> first_;
-};
+std::string others(const Pairs& pairs) {
+  return pairs.size() == 1 ? "" : fmt::format(" (and {} more)", pairs.size() - 1);
+}
 
 }  // namespace
 
 std::string descending_names(const std::vector<std::string>& names) {
-  // Maps each text to the last name that has it.
-  std::map<std::string, std::pair<std::vector<std::pair<std::size_t, std::string>>, std::string>>
-      last;
+  std::map<std::string, std::pair<Numbers, std::string>> last;  // name that has each text
   for (const std::string& name : names) {
-    NumberedName part = numbered((fs::path(name) / "").lexically_normal().string());
-    const auto [at, fresh] = last.try_emplace(part.text, part.numbers, name);
+    auto [text, numbers] = numbered((fs::path(name) / "").lexically_normal().string());
+    const auto [at, fresh] = last.try_emplace(text, numbers, name);
     if (fresh) continue;
-    if (part.numbers < at->second.first) return at->second.second + ", " + name;
-    at->second = {std::move(part.numbers), name};
+    if (numbers < at->second.first) return at->second.second + ", " + name;
+    at->second = {std::move(numbers), name};
   }
   return "";
 }
@@ -83,11 +67,11 @@ void note_part_order(const MultiReader& data) {
     std::error_code ignored;
     const std::string place = fs::canonical(part.place().folder, ignored).string();
     const auto [at, fresh_place] = places.try_emplace(place, part.name());
-    if (!fresh_place) same_place.add(at->second, part.name());
+    if (!fresh_place) same_place.emplace_back(at->second, part.name());
     // Parts without tokens are all equal.
     if (part.tokens() == 0) continue;
     const auto [same, fresh_data] = hashes.try_emplace(part.hash(), part.name());
-    if (fresh_place && !fresh_data) same_data.add(same->second, part.name());
+    if (fresh_place && !fresh_data) same_data.emplace_back(same->second, part.name());
   }
   if (const std::string found = descending_names(names); !found.empty()) {
     log_warning(
@@ -95,14 +79,14 @@ void note_part_order(const MultiReader& data) {
         "shell sorts 10 before 2: `ls -dv` and `sort -V` sort by number",
         found);
   }
-  if (same_place.any()) {
-    const bool same_name = same_place.first() == same_place.second();
-    log_warning("{} comes twice{}{}: its tokens are joined each time", same_place.first(),
-                same_name ? "" : ", also as " + same_place.second(), same_place.others());
+  if (!same_place.empty()) {
+    const auto& [first, second] = same_place.front();
+    log_warning("{} comes twice{}{}: its tokens are joined each time", first,
+                first == second ? "" : ", also as " + second, others(same_place));
   }
-  if (same_data.any()) {
-    log_info("{} and {} hold the same tokens{}", same_data.first(), same_data.second(),
-             same_data.others());
+  if (!same_data.empty()) {
+    const auto& [first, second] = same_data.front();
+    log_info("{} and {} hold the same tokens{}", first, second, others(same_data));
   }
 }
 
@@ -268,8 +252,7 @@ Joined merge_folders(const MultiReader& data, const std::filesystem::path& folde
                      const StreamHeader& header, const MergeOptions& options,
                      const TokensDone& done) {
   // This refuses data that cannot be joined, before anything is made.
-  Joined joined = describe(data, header);
-  return Merger(data, std::move(joined), folder, options, done).run(header.vocabulary_text);
+  return Merger(data, describe(data, header), folder, options, done).run(header.vocabulary_text);
 }
 
 }  // namespace ql::shard

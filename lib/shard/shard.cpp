@@ -83,8 +83,6 @@ std::string outside_id(const std::vector<TokenId>& ids, std::int64_t position,
                      ids[static_cast<std::size_t>(outside)], vocabulary_size);
 }
 
-namespace fs = std::filesystem;
-
 namespace {
 
 bool is_shard_name(const std::string& name) {
@@ -133,6 +131,13 @@ fs::path checked_target(const fs::path& folder, const Check& check) {
   return target;
 }
 
+const fs::path& with_parents(const fs::path& path) {
+  std::error_code error;
+  if (path.has_parent_path()) fs::create_directories(path.parent_path(), error);
+  if (error) throw SystemError(path.string(), "create the folder around it", error.value());
+  return path;
+}
+
 }  // namespace
 
 fs::path check_pack_target(const fs::path& folder, bool force) {
@@ -163,17 +168,6 @@ fs::path check_empty_target(const fs::path& folder) {
                 "choose another name, or remove the folder yourself");
   });
 }
-
-namespace {
-
-const fs::path& with_parents(const fs::path& path) {
-  std::error_code error;
-  if (path.has_parent_path()) fs::create_directories(path.parent_path(), error);
-  if (error) throw SystemError(path.string(), "create the folder around it", error.value());
-  return path;
-}
-
-}  // namespace
 
 NewFolder::NewFolder(const fs::path& path) : AtomicFolder(with_parents(path)), path_(path) {}
 

@@ -14,13 +14,16 @@ namespace {
 
 class Verifier {
  public:
-  Verifier(PackedFolder place, const std::function<void(const std::string&)>& problem,
-           const TokensDone& done, int threads)
-      : place_(std::move(place)), problem_(problem), done_(done), threads_(threads) {}
+  Verifier(const std::function<void(const std::string&)>& problem, const TokensDone& done,
+           int threads)
+      : problem_(problem), done_(done), threads_(threads) {}
 
-  Verification run() {
+  Verification run(const std::filesystem::path& folder) {
     std::optional<Manifest> manifest;
-    check([&] { manifest = verify_manifest(); });
+    check([&] {
+      place_ = find_packed_folder(folder);
+      manifest = verify_manifest();
+    });
     if (!manifest) return result_;
     result_.tokens = manifest->tokens;
     result_.documents = manifest->documents;
@@ -30,7 +33,11 @@ class Verifier {
       check([&] { verify_shard(entry, *manifest); });
       tokens_ += entry.tokens;
     }
-    check([&] { verify_document_starts(*manifest); });
+    check([&] {
+      for_each_piece_of_starts(place_, *manifest, 0, [this](std::string_view bytes) {
+        data_hasher_.update(bytes.data(), bytes.size());
+      });
+    });
     if (result_.problems == 0 && data_hasher_.digest() != manifest->data_hash) {
       report(
           FormatError(place_.name, "the hash of the data is not the manifest's",
@@ -97,12 +104,6 @@ class Verifier {
     if (result_.problems == problems_before) shard->check_hash(shard->hash());
   }
 
-  void verify_document_starts(const Manifest& manifest) {
-    for_each_piece_of_starts(place_, manifest, 0, [this](std::string_view bytes) {
-      data_hasher_.update(bytes.data(), bytes.size());
-    });
-  }
-
   PackedFolder place_;
   const std::function<void(const std::string&)>& problem_;
   const TokensDone& done_;
@@ -117,16 +118,7 @@ class Verifier {
 Verification verify_folder(const std::filesystem::path& folder,
                            const std::function<void(const std::string&)>& problem,
                            const TokensDone& done, int threads) {
-  std::optional<PackedFolder> place;
-  try {
-    place = find_packed_folder(folder);
-  } catch (const Error& error) {
-    problem(error.what());
-    Verification nothing;
-    nothing.problems = 1;
-    return nothing;
-  }
-  return Verifier(*place, problem, done, threads).run();
+  return Verifier(problem, done, threads).run(folder);
 }
 
 }  // namespace ql::shard
