@@ -11,29 +11,13 @@
 
 namespace ql::shard {
 
-class LazyShards {
- public:
-  // Opens no file. Both arguments must outlive this object.
-  LazyShards(const PackedFolder& place, const Manifest& manifest);
-
-  // Returns the shard that holds a position of the data.
-  std::size_t shard_of(std::int64_t position) const;
-  // Throws the errors of ShardReader. The most recently opened shards stay open. The seek tables of
-  // all shards that were used stay in memory, until they are too many.
-  std::shared_ptr<ShardReader> get(std::size_t shard);
-  // Closes all shards and drops their seek tables.
-  void clear();
-
- private:
-  const PackedFolder& place_;
-  const Manifest& manifest_;
-  std::vector<std::int64_t> begins_;  // position of each shard's first token
-  std::unordered_map<std::size_t, std::shared_ptr<ShardReader>> known_;
-  std::deque<std::shared_ptr<ShardReader>> open_;  // oldest first
-  std::size_t frames_ = 0;                         // in the known shards
-};
-
 namespace {
+
+// This is well below the usual limit of 1024 open files.
+constexpr std::size_t kMostOpenShards = 64;
+// A frame takes 28 bytes in the seek tables in memory.
+constexpr std::size_t kMostKnownFrames = std::size_t{1} << 22;
+constexpr std::size_t kMostCursors = std::size_t{1} << 20;
 
 // Stores of large files put links into a folder, and keep the content elsewhere or fetch it later.
 void refuse_dangling_link(const fs::path& path) {
@@ -121,53 +105,6 @@ fs::path path_inside(const PackedFolder& place, const std::string& file) {
   return path;
 }
 
-// This is well below the usual limit of 1024 open files.
-constexpr std::size_t kMostOpenShards = 64;
-// A frame takes 28 bytes in the seek tables in memory.
-constexpr std::size_t kMostKnownFrames = std::size_t{1} << 22;
-
-LazyShards::LazyShards(const PackedFolder& place, const Manifest& manifest)
-    : place_(place), manifest_(manifest) {
-  begins_.reserve(manifest.shards.size());
-  std::int64_t begin = 0;
-  for (const ShardEntry& entry : manifest.shards) {
-    begins_.push_back(begin);
-    begin += entry.tokens;
-  }
-}
-
-std::size_t LazyShards::shard_of(std::int64_t position) const {
-  const auto next = std::upper_bound(begins_.begin(), begins_.end(), position);
-  return static_cast<std::size_t>(next - begins_.begin()) - 1;
-}
-
-std::shared_ptr<ShardReader> LazyShards::get(std::size_t shard) {
-  auto found = known_.find(shard);
-  if (found != known_.end() && found->second->is_open()) return found->second;
-  if (open_.size() == kMostOpenShards) {
-    open_.front()->close();
-    open_.pop_front();
-  }
-  if (found == known_.end()) {
-    auto reader = std::make_shared<ShardReader>(place_, manifest_.shards[shard], begins_[shard],
-                                                manifest_.vocabulary);
-    if (frames_ + reader->frames() > kMostKnownFrames) clear();
-    frames_ += reader->frames();
-    found = known_.emplace(shard, std::move(reader)).first;
-  }
-  // The shard opens its file when it is read.
-  open_.push_back(found->second);
-  return found->second;
-}
-
-void LazyShards::clear() {
-  // Frames in progress may keep a shard in memory, but not its open file.
-  for (const auto& [shard, reader] : known_) reader->close();
-  known_.clear();
-  open_.clear();
-  frames_ = 0;
-}
-
 void FramesAhead::add(const std::shared_ptr<ShardReader>& shard, std::size_t frame) {
   if (idle_.empty()) idle_.push_back(std::make_shared<FrameBuffer>());
   const std::shared_ptr<FrameBuffer> buffer = std::move(idle_.back());
@@ -188,39 +125,75 @@ void FramesAhead::add(const std::shared_ptr<ShardReader>& shard, std::size_t fra
       shard->frame_memory(frame));
 }
 
-namespace {
-
-constexpr std::size_t kMostCursors = std::size_t{1} << 20;
-constexpr std::size_t kNoShard = SIZE_MAX;
-
-struct CachedFrame {
-  std::size_t shard = kNoShard;
-  std::int64_t begin = 0;  // position of ids[0] in the data
-  std::vector<TokenId> ids;
-  bool holds(std::int64_t position) const {
-    return shard != kNoShard && position >= begin &&
-           position - begin < static_cast<std::int64_t>(ids.size());
-  }
-};
-
-}  // namespace
-
 struct TokenReader::State {
-  State(const PackedFolder& place, const Manifest& manifest) : shards(place, manifest) {}
+  struct CachedFrame {
+    std::int64_t begin = 0;  // position of ids[0] in the data
+    std::vector<TokenId> ids;
+    bool holds(std::int64_t position) const {
+      return position >= begin && position - begin < static_cast<std::int64_t>(ids.size());
+    }
+  };
 
-  LazyShards shards;
+  // Opens no file. Both arguments must outlive this object.
+  State(const PackedFolder& its_place, const Manifest& its_manifest)
+      : place(its_place), manifest(its_manifest) {
+    begins.reserve(manifest.shards.size());
+    std::int64_t begin = 0;
+    for (const ShardEntry& entry : manifest.shards) {
+      begins.push_back(begin);
+      begin += entry.tokens;
+    }
+  }
+
+  const PackedFolder& place;
+  const Manifest& manifest;
+  std::vector<std::int64_t> begins;  // position of each shard's first token
+  std::unordered_map<std::size_t, std::shared_ptr<ShardReader>> known;
+  std::deque<std::shared_ptr<ShardReader>> open;  // oldest first
+  std::size_t frames = 0;                         // in the known shards
   FrameBuffer buffer;
   std::vector<CachedFrame> cursors;
 
+  // Returns the shard that holds a position of the data. Throws the errors of ShardReader. The most
+  // recently opened shards stay open. The seek tables of all shards that were used stay in memory,
+  // until they are too many.
+  std::shared_ptr<ShardReader> shard_at(std::int64_t position) {
+    const auto next = std::upper_bound(begins.begin(), begins.end(), position);
+    const auto shard = static_cast<std::size_t>(next - begins.begin()) - 1;
+    auto found = known.find(shard);
+    if (found != known.end() && found->second->is_open()) return found->second;
+    if (open.size() == kMostOpenShards) {
+      open.front()->close();
+      open.pop_front();
+    }
+    if (found == known.end()) {
+      auto reader = std::make_shared<ShardReader>(place, manifest.shards[shard], begins[shard],
+                                                  manifest.vocabulary);
+      if (frames + reader->frames() > kMostKnownFrames) close_shards();
+      frames += reader->frames();
+      found = known.emplace(shard, std::move(reader)).first;
+    }
+    // The shard opens its file when it is read.
+    open.push_back(found->second);
+    return found->second;
+  }
+
+  // Closes all shards and drops their seek tables.
+  void close_shards() {
+    // Frames in progress may keep a shard in memory, but not its open file.
+    for (const auto& [shard, reader] : known) reader->close();
+    known.clear();
+    open.clear();
+    frames = 0;
+  }
+
   void load(std::int64_t position, CachedFrame& cached) {
-    cached.shard = kNoShard;  // remains so when reading throws
-    const std::size_t index = shards.shard_of(position);
-    const std::shared_ptr<ShardReader> shard = shards.get(index);
+    cached.ids.clear();  // remains so when reading throws
+    const std::shared_ptr<ShardReader> shard = shard_at(position);
     const std::size_t frame = shard->frame_of(position);
     shard->read_frame(frame, buffer);
     cached.ids.swap(buffer.ids);
     cached.begin = shard->frame_begin(frame);
-    cached.shard = index;
   }
 };
 
@@ -237,7 +210,7 @@ const std::vector<std::int64_t>& TokenReader::document_starts() const {
 
 std::int64_t TokenReader::frame_bytes() const {
   if (tokens() == 0) return 0;
-  const std::shared_ptr<ShardReader> shard = state_->shards.get(state_->shards.shard_of(0));
+  const std::shared_ptr<ShardReader> shard = state_->shard_at(0);
   const std::size_t frame = shard->frame_of(0);
   return (shard->frame_end(frame) - shard->frame_begin(frame)) *
          static_cast<std::int64_t>(sizeof(TokenId));
@@ -252,7 +225,7 @@ void TokenReader::read(std::int64_t begin, std::int64_t count, std::int64_t* out
   }
   if (cursor >= kMostCursors) throw std::out_of_range(fmt::format("cursor {}", cursor));
   if (cursor >= state.cursors.size()) state.cursors.resize(cursor + 1);
-  CachedFrame& cached = state.cursors[cursor];
+  State::CachedFrame& cached = state.cursors[cursor];
   while (count > 0) {
     if (!cached.holds(begin)) state.load(begin, cached);
     const std::int64_t offset = begin - cached.begin;
@@ -284,7 +257,7 @@ void TokenReader::read_in_order(std::int64_t begin, std::int64_t end, int thread
   for (std::int64_t position = begin; position < end;) {
     std::shared_ptr<ShardReader> shard;
     try {
-      shard = state.shards.get(state.shards.shard_of(position));
+      shard = state.shard_at(position);
     } catch (const Error&) {
       // The caller gets all tokens before the bad shard first.
       while (!frames.empty()) use_first();
@@ -299,9 +272,8 @@ void TokenReader::read_in_order(std::int64_t begin, std::int64_t end, int thread
 }
 
 void TokenReader::close_files() {
-  State& state = *state_;
-  state.shards.clear();
-  state.cursors.clear();
+  state_->close_shards();
+  state_->cursors.clear();
 }
 
 }  // namespace ql::shard
