@@ -17,7 +17,7 @@
 #include "machine/device.h"
 #include "machine/process_group.h"
 #include "machine/threads.h"
-#include "shard/manifest.h"
+#include "shard/packed_folder.h"
 #include "shard/token_stream.h"
 #include "tables.h"
 

@@ -13,7 +13,7 @@
 #include "base/atomic_file.h"
 #include "base/bytes.h"
 #include "base/file.h"
-#include "shard/manifest.h"
+#include "shard/packed_folder.h"
 #include "shard/zstd_frame.h"
 
 namespace ql::shard {

@@ -5,105 +5,16 @@
 #include <exception>
 #include <unordered_map>
 
-#include "base/file_kind.h"
 #include "base/log.h"
 #include "shard/document_starts.h"
 
 namespace ql::shard {
-
-namespace {
 
 // This is well below the usual limit of 1024 open files.
 constexpr std::size_t kMostOpenShards = 64;
 // A frame takes 28 bytes in the seek tables in memory.
 constexpr std::size_t kMostKnownFrames = std::size_t{1} << 22;
 constexpr std::size_t kMostCursors = std::size_t{1} << 20;
-
-// Stores of large files put links into a folder, and keep the content elsewhere or fetch it later.
-void refuse_dangling_link(const fs::path& path) {
-  std::error_code error;
-  if (fs::status(path, error).type() != fs::file_type::not_found) return;
-  const fs::path target = fs::read_symlink(path, error);
-  if (error) return;
-  throw FormatError(path.string(), fmt::format("a link to {}, where nothing is", target.string()),
-                    "fetch the file's content first (as with `git annex get` or `dvc pull`)");
-}
-
-}  // namespace
-
-bool is_checkpoint(const fs::path& path) {
-  std::error_code unknown;
-  return !fs::exists(path / "manifest.json", unknown) &&
-         (fs::exists(path / "model.json", unknown) ||
-          fs::exists(path / "model.safetensors", unknown));
-}
-
-PackedFolder find_packed_folder(const fs::path& path) {
-  std::error_code error;
-  refuse_dangling_link(path);
-  const fs::file_status status = fs::status(path, error);
-  if (!fs::exists(status)) throw SystemError(path.string(), "open", error ? error.value() : ENOENT);
-  if (!fs::is_directory(status)) {
-    if (path.extension() != ".json") {
-      throw FormatError(path.string(), "neither a packed folder nor its manifest.json",
-                        "name the folder that the file is in");
-    }
-    const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
-    return {folder, path, folder.string()};
-  }
-  const fs::path manifest = path / "manifest.json";
-  refuse_dangling_link(manifest);
-  if (!fs::exists(manifest, error)) {
-    if (is_checkpoint(path)) {
-      throw FormatError(path.string(), "a checkpoint, where packed data is expected",
-                        "give checkpoints with -m before each, and as data what "
-                        "`qlbin pack -o DIR` made");
-    }
-    throw FormatError(path.string(), "no manifest.json in this folder: no data was packed here",
-                      "pack some with `qlbin pack -o DIR`");
-  }
-  return {path, manifest, path.string()};
-}
-
-std::string read_manifest_text(const PackedFolder& place) {
-  const RandomAccessFile file(place.manifest);
-  check_kind(file.head(), Content::kJson, place.manifest.string());
-  return file.text(kLargestManifest);
-}
-
-Manifest read_manifest(const PackedFolder& place) {
-  const std::string where = place.manifest.string();
-  log_debug("reading {}", where);
-  return manifest_from_json(parse_json(read_manifest_text(place), where), where);
-}
-
-std::string read_vocabulary_text(const PackedFolder& place, const Manifest& manifest) {
-  if (!manifest.vocabulary_file) return "";
-  const VocabularyFileEntry& entry = *manifest.vocabulary_file;
-  const fs::path path = path_inside(place, entry.file);
-  const RandomAccessFile file(path);
-  check_kind(file.head(), Content::kVocabulary, path.string());
-  if (file.size() != entry.bytes) {
-    throw FormatError(path.string(),
-                      fmt::format("{} bytes, but the manifest says {}", file.size(), entry.bytes),
-                      kDamagedFileRemedy);
-  }
-  std::string text = file.text(entry.bytes);
-  if (content_hash(text) != entry.hash) {
-    throw FormatError(path.string(), "hash mismatch", kDamagedFileRemedy);
-  }
-  return text;
-}
-
-fs::path path_inside(const PackedFolder& place, const std::string& file) {
-  fs::path path = place.folder / file;
-  if (!is_inside_path(file)) {
-    throw FormatError(path.string(), "the name is not inside the folder",
-                      "nothing outside a packed folder is named in its manifest");
-  }
-  refuse_dangling_link(path);
-  return path;
-}
 
 void FramesAhead::add(const std::shared_ptr<ShardReader>& shard, std::size_t frame) {
   if (idle_.empty()) idle_.push_back(std::make_shared<FrameBuffer>());

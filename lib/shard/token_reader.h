@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/jobs.h"
-#include "shard/manifest.h"
+#include "shard/packed_folder.h"
 #include "shard/shard.h"
 
 namespace ql::shard {

@@ -1,10 +1,10 @@
 // Target: ql-manifest(5), and the files that its names lead to. With mode bit 0 the checksum is
 // repaired.
-#include "shard/manifest.h"
 #include "base/bytes.h"
 #include "base/file.h"
 #include "base/rows.h"
 #include "fuzz/fuzz.h"
+#include "shard/packed_folder.h"
 #include "unit/scratch.h"
 
 namespace ql::fuzz {

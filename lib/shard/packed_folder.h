@@ -1,0 +1,30 @@
+// Finds the files of a packed folder, and reads its manifest and its vocabulary.
+#pragma once
+
+#include "shard/manifest.h"
+
+namespace ql::shard {
+
+// Names the files of a packed folder on the disk.
+struct PackedFolder {
+  std::filesystem::path folder, manifest;
+  std::string name;  // the folder as the user named it: for messages
+};
+
+// Returns true when the folder is a checkpoint and has no packed data.
+bool is_checkpoint(const std::filesystem::path& path);
+
+// Accepts the folder or its manifest. Throws Error when there is no packed folder.
+PackedFolder find_packed_folder(const std::filesystem::path& path);
+std::string read_manifest_text(const PackedFolder& place);
+Manifest read_manifest(const PackedFolder& place);
+// Returns the text of the vocabulary's file, checked against the manifest, or "" without one.
+std::string read_vocabulary_text(const PackedFolder& place, const Manifest& manifest);
+
+// Returns the path of a file that the manifest names. Throws FormatError when the name leads out of
+// the folder (".." or an absolute path), and for a symbolic link to nothing. Other links are
+// followed anywhere: caches of downloads consist of them, and the manifest's hashes protect the
+// content.
+std::filesystem::path path_inside(const PackedFolder& place, const std::string& file);
+
+}  // namespace ql::shard
