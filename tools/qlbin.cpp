@@ -74,30 +74,27 @@ GivenVocabulary given_vocabulary(const Options& options, const std::string& inpu
   return given;
 }
 
-// Packs ids that come without counts of their text. With a vocabulary the text is counted.
-class IdPacker {
- public:
-  IdPacker(const Options& options, const GivenVocabulary& given)
-      : writer_(options.text("output"), header(options, given), pack_options(options)) {
-    if (given.vocabulary) counted_.emplace(*given.vocabulary, writer_);
-  }
-  TokenSink& sink() { return counted_ ? static_cast<TokenSink&>(*counted_) : writer_; }
-
- private:
-  static StreamHeader header(const Options& options, const GivenVocabulary& given) {
-    StreamHeader header;
-    header.vocabulary = given.info;
-    if (!options.flag("without-vocabulary")) header.vocabulary_text = given.text;
-    header.provenance = provenance(configuration_of(options));
-    return header;
-  }
-
-  PackWriter writer_;
-  std::optional<text::CountedTokens> counted_;
-};
-
 TokensDone shown_by(Progress& progress) {
   return [&progress](std::int64_t tokens) { progress.update(tokens); };
+}
+
+// Packs the ids that read(sink, done) sends, which come without counts of their text. With a
+// vocabulary the text is counted.
+void pack_ids(const Options& options, const GivenVocabulary& given, const char* title,
+              std::int64_t total,
+              const std::function<void(TokenSink& sink, const TokensDone& done)>& read) {
+  StreamHeader header;
+  header.vocabulary = given.info;
+  if (!options.flag("without-vocabulary")) header.vocabulary_text = given.text;
+  header.provenance = provenance(configuration_of(options));
+  PackWriter writer(options.text("output"), header, pack_options(options));
+  std::optional<text::CountedTokens> counted;
+  if (given.vocabulary) counted.emplace(*given.vocabulary, writer);
+  TokenSink& sink = counted ? static_cast<TokenSink&>(*counted) : writer;
+  Progress progress(title, "tokens", total);
+  read(sink, shown_by(progress));
+  sink.finish(std::nullopt);
+  progress.finish();
 }
 
 void pack_stream(const Options& options, InputFile& input) {
@@ -117,16 +114,14 @@ void pack_stream(const Options& options, InputFile& input) {
 void pack_plain_ids(const Options& options, InputFile& input) {
   const std::string format = options.text("input");
   const GivenVocabulary given = given_vocabulary(options, "--input " + format);
-  IdPacker packer(options, given);
-  Progress progress("pack", "tokens");
-  if (format == "ids") {
-    read_text_ids(input, given.info, packer.sink(), shown_by(progress));
-  } else {
-    read_raw_ids(input, format == "u16" ? 2 : 4, given.info, packer.sink(), shown_by(progress),
-                 content_of(options, Content::kRawIds));
-  }
-  packer.sink().finish(std::nullopt);
-  progress.finish();
+  pack_ids(options, given, "pack", 0, [&](TokenSink& sink, const TokensDone& done) {
+    if (format == "ids") {
+      read_text_ids(input, given.info, sink, done);
+    } else {
+      read_raw_ids(input, format == "u16" ? 2 : 4, given.info, sink, done,
+                   content_of(options, Content::kRawIds));
+    }
+  });
 }
 
 void pack(const Options& options) {
@@ -316,12 +311,9 @@ void import_files(const Options& options) {
   check_pack_target(options.text("output"), options.flag("force"));
   const std::vector<std::string>& files = options.positional();
   // All headers and sizes are checked before the first token is packed.
-  const std::int64_t tokens = count_tokens(files, rules);
-  IdPacker packer(options, given);
-  Progress progress("import", "tokens", tokens);
-  import_tokens(files, rules, packer.sink(), shown_by(progress));
-  packer.sink().finish(std::nullopt);
-  progress.finish();
+  pack_ids(
+      options, given, "import", count_tokens(files, rules),
+      [&](TokenSink& sink, const TokensDone& done) { import_tokens(files, rules, sink, done); });
 }
 
 void export_folders(const Options& options) {
