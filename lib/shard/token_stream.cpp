@@ -12,22 +12,6 @@
 
 namespace ql::shard {
 
-Json stream_totals_to_json(const StreamTotals& totals) {
-  Json json{
-      {"tokens", totals.tokens}, {"documents", totals.documents}, {"ids_hash", totals.ids_hash}};
-  if (totals.counts) json["counts"] = text_counts_to_json(*totals.counts);
-  return json;
-}
-
-StreamTotals stream_totals_from_json(const JsonObject& json) {
-  StreamTotals totals;
-  totals.tokens = json.integer("tokens", 0);
-  totals.documents = json.integer("documents", 0);
-  totals.ids_hash = json.text("ids_hash");
-  if (json.has("counts")) totals.counts = text_counts_from_json(json.object("counts"));
-  return totals;
-}
-
 constexpr const char* kDamagedRemedy =
     "the stream was damaged on its way: produce it again, or fetch it again";
 
@@ -41,7 +25,8 @@ struct TokenStreamReader::State {
   std::string_view type, payload;  // parts of block_bytes
   bool pending = false;            // that block was read, but not returned yet
   bool finished = false;
-  StreamTotals seen, totals;  // counted until now; stated by the end block
+  std::int64_t tokens = 0, documents = 0;  // counted until now
+  std::optional<TextCounts> counts;        // stated by the end block
   ContentHasher ids_hasher;
 
   [[noreturn]] void fail(const std::string& what,
@@ -158,34 +143,34 @@ struct TokenStreamReader::State {
 
   void take_data(Block& block) {
     const std::size_t size = payload.size();
-    const std::uint64_t tokens = size < 8 ? 0 : load_little_endian<std::uint32_t>(&payload[0]);
+    const std::uint64_t count = size < 8 ? 0 : load_little_endian<std::uint32_t>(&payload[0]);
     const std::uint64_t starts = size < 8 ? 0 : load_little_endian<std::uint32_t>(&payload[4]);
     const auto bytes_per_id = static_cast<std::uint64_t>(header.vocabulary.bytes_per_id());
-    if (tokens < 1 || tokens > kLargestBlockTokens || starts > tokens ||
-        size != 8 + 4 * starts + bytes_per_id * tokens) {
-      fail(fmt::format("{} tokens and {} document starts do not fit into {} bytes", tokens, starts,
+    if (count < 1 || count > kLargestBlockTokens || starts > count ||
+        size != 8 + 4 * starts + bytes_per_id * count) {
+      fail(fmt::format("{} tokens and {} document starts do not fit into {} bytes", count, starts,
                        size));
     }
     block.document_starts.resize(starts);
     for (std::size_t i = 0; i < starts; ++i) {
       const auto start = load_little_endian<std::uint32_t>(&payload[8 + 4 * i]);
-      if (start >= tokens || (i > 0 && start <= block.document_starts[i - 1])) {
+      if (start >= count || (i > 0 && start <= block.document_starts[i - 1])) {
         fail(fmt::format("document start {} is out of order or beyond the block's {} tokens", start,
-                         tokens));
+                         count));
       }
       block.document_starts[i] = start;
     }
-    if (seen.tokens == 0 && (starts == 0 || block.document_starts[0] != 0)) {
+    if (tokens == 0 && (starts == 0 || block.document_starts[0] != 0)) {
       fail("no document begins at the first token");
     }
     take_ids(payload.substr(8 + 4 * starts), block);
-    seen.tokens += static_cast<std::int64_t>(tokens);
-    seen.documents += static_cast<std::int64_t>(starts);
+    tokens += static_cast<std::int64_t>(count);
+    documents += static_cast<std::int64_t>(starts);
   }
 
   void take_ids(std::string_view bytes, Block& block) {
     decode_ids(bytes.data(), bytes.size(), header.vocabulary.bytes_per_id(), block.ids);
-    const std::string problem = outside_id(block.ids, seen.tokens, header.vocabulary.size);
+    const std::string problem = outside_id(block.ids, tokens, header.vocabulary.size);
     if (!problem.empty()) fail(problem, "its producer is at fault");
     ids_hasher.update(bytes.data(), bytes.size());
   }
@@ -193,12 +178,16 @@ struct TokenStreamReader::State {
   void take_end() {
     const std::string where = fmt::format("{}: block {}", input.name(), block_number);
     const Json json = parse_json(payload, where);
-    totals = stream_totals_from_json(JsonObject(json, where));
-    if (totals.tokens != seen.tokens || totals.documents != seen.documents) {
+    const JsonObject object(json, where);
+    const std::int64_t stated_tokens = object.integer("tokens", 0);
+    const std::int64_t stated_documents = object.integer("documents", 0);
+    const std::string hash = object.text("ids_hash");
+    if (object.has("counts")) counts = text_counts_from_json(object.object("counts"));
+    if (stated_tokens != tokens || stated_documents != documents) {
       fail(fmt::format("the end block counts {} tokens in {} documents, but {} in {} were read",
-                       totals.tokens, totals.documents, seen.tokens, seen.documents));
+                       stated_tokens, stated_documents, tokens, documents));
     }
-    if (totals.ids_hash != ids_hasher.digest()) fail("the hash of all ids does not match");
+    if (hash != ids_hasher.digest()) fail("the hash of all ids does not match");
     char extra = 0;
     if (input.read(&extra, 1) != 0) {
       throw FormatError(input.name(), "data follows the end block",
@@ -246,9 +235,8 @@ bool TokenStreamReader::next(Block& block) {
   return false;
 }
 
-std::int64_t TokenStreamReader::tokens() const { return state_->totals.tokens; }
-std::int64_t TokenStreamReader::documents() const { return state_->totals.documents; }
-const std::optional<TextCounts>& TokenStreamReader::counts() const { return state_->totals.counts; }
+std::int64_t TokenStreamReader::tokens() const { return state_->tokens; }
+const std::optional<TextCounts>& TokenStreamReader::counts() const { return state_->counts; }
 
 void copy_stream(TokenStreamReader& stream, TokenSink& sink, const TokensDone& done) {
   TokenStreamReader::Block block;
@@ -276,7 +264,7 @@ struct TokenStreamWriter::State {
   std::vector<std::uint32_t> document_starts;  // offsets in the block being filled
   bool document_begins = true;                 // at the next token
   bool finished = false;
-  StreamTotals totals;
+  std::int64_t tokens = 0, documents = 0;
   ContentHasher ids_hasher;
 
   std::string header_json(const Json& provenance) const {
@@ -363,11 +351,11 @@ void TokenStreamWriter::write(const TokenId* ids, std::size_t count) {
     if (state.document_begins) {
       state.document_starts.push_back(static_cast<std::uint32_t>(state.tokens_in_block()));
       state.document_begins = false;
-      ++state.totals.documents;
+      ++state.documents;
     }
     const std::size_t part = std::min(count, kTokensPerBlock - state.tokens_in_block());
     append_ids(state.ids, ids, part, state.bytes_per_id);
-    state.totals.tokens += static_cast<std::int64_t>(part);
+    state.tokens += static_cast<std::int64_t>(part);
     ids += part;
     count -= part;
     if (state.tokens_in_block() == kTokensPerBlock) state.write_data();
@@ -380,9 +368,11 @@ void TokenStreamWriter::finish(const std::optional<TextCounts>& counts) {
   State& state = *state_;
   if (state.finished) throw std::logic_error("token stream finished twice");
   state.write_data();
-  state.totals.ids_hash = state.ids_hasher.digest();
-  state.totals.counts = counts;
-  state.write_block(kEndBlock, stream_totals_to_json(state.totals).dump());
+  Json json{{"tokens", state.tokens},
+            {"documents", state.documents},
+            {"ids_hash", state.ids_hasher.digest()}};
+  if (counts) json["counts"] = text_counts_to_json(*counts);
+  state.write_block(kEndBlock, json.dump());
   state.finished = true;
 }
 

@@ -64,16 +64,6 @@ constexpr std::string_view kVocabularyBlock = "VOCB";
 constexpr std::string_view kDataBlock = "DATA";
 constexpr std::string_view kEndBlock = "ENDS";
 
-// Holds the totals in the end block.
-struct StreamTotals {
-  std::int64_t tokens = 0;
-  std::int64_t documents = 0;
-  std::string ids_hash;
-  std::optional<TextCounts> counts;
-};
-Json stream_totals_to_json(const StreamTotals& totals);
-StreamTotals stream_totals_from_json(const JsonObject& json);
-
 // The token stream flows through the pipe between the tools. ql-token-stream(5) has its bytes: a
 // self-describing header, blocks with their own length and checksum, document starts, and an end
 // block with totals. So a producer that died is never mistaken for one that finished.
@@ -120,7 +110,6 @@ class TokenStreamReader {
 
   // Return the totals of the end block; call them only after next() has returned false.
   std::int64_t tokens() const;
-  std::int64_t documents() const;
   const std::optional<TextCounts>& counts() const;
 
  private:
