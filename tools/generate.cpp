@@ -32,7 +32,7 @@ class Prompts : public shard::TokenSink {
  public:
   // `line_end` takes the place of an empty prompt; it is absent if the vocabulary has none.
   Prompts(const Options& options, std::optional<shard::TokenId> line_end,
-          generate::Generator& generator, shard::TokenStreamWriter& stream,
+          generate::Generator& generator, shard::TokenSink& stream,
           std::optional<OutputStream>& table_file)
       : by_document_(options.text("prompts") == "document"),
         open_(options.flag("open")),
@@ -95,7 +95,7 @@ class Prompts : public shard::TokenSink {
   bool open_;  // a line end at the end of a prompt is removed
   std::optional<shard::TokenId> line_end_;
   generate::Generator& generator_;
-  shard::TokenStreamWriter& stream_;
+  shard::TokenSink& stream_;
   std::optional<OutputStream>& table_file_;  // of --log-probabilities, if the user asks for it
   TableText table_{"", false};
   bool has_prompt_ = false;
@@ -231,17 +231,17 @@ void generate_text(const Options& options) {
     table_file.emplace(options.text("log-probabilities"), false, "");
   }
   OutputStream out("-", /*binary=*/true);
-  shard::TokenStreamWriter stream(
+  const auto stream = shard::make_stream_writer(
       [&out](const void* data, std::size_t size) {
         out.write(data, size);
         out.flush();
       },
       {header.vocabulary, header.vocabulary_text, provenance(configuration_of(options))});
-  Prompts sink(options, line_end, generator, stream, table_file);
+  Prompts sink(options, line_end, generator, *stream, table_file);
   const auto finish = [&] {
     // The table is complete even when nobody reads the tokens any more.
     if (table_file) table_file->close();
-    stream.finish(std::nullopt);
+    stream->finish(std::nullopt);
     out.close();
   };
   try {

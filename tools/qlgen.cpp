@@ -115,14 +115,14 @@ void go_on_with_text(const Options& options, const std::vector<std::string>& arg
   header.provenance = provenance(configuration_of(options));
   const std::vector<shard::TokenId> prompt = encode(vocabulary, options.text("text"));
   std::string stream;
-  shard::TokenStreamWriter writer(
+  const auto writer = shard::make_stream_writer(
       [&stream](const void* data, std::size_t size) {
         stream.append(static_cast<const char*>(data), size);
       },
       header);
-  writer.begin_document();
-  writer.write(prompt.data(), prompt.size());
-  writer.finish(std::nullopt);
+  writer->begin_document();
+  writer->write(prompt.data(), prompt.size());
+  writer->finish(std::nullopt);
 
   OutputStream out("-", /*binary=*/false);
   run_filter(libexec_program("qlgen"), arguments, stream, [&](InputFile& output) {

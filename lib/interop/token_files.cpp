@@ -413,9 +413,7 @@ class RawIdWriter : public shard::TokenSink {
 
 std::unique_ptr<shard::TokenSink> make_token_writer(const std::string& format, shard::ByteSink sink,
                                                     const shard::StreamHeader& header) {
-  if (format == "stream") {
-    return std::make_unique<shard::TokenStreamWriter>(std::move(sink), header);
-  }
+  if (format == "stream") return shard::make_stream_writer(std::move(sink), header);
   if (format == "ids") return std::make_unique<TextIdWriter>(std::move(sink));
   return std::make_unique<RawIdWriter>(std::move(sink), format == "u16" ? 2 : 4, header.vocabulary);
 }

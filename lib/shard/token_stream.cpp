@@ -254,28 +254,69 @@ void copy_stream(TokenStreamReader& stream, TokenSink& sink, const TokensDone& d
 constexpr std::size_t kTokensPerBlock = std::size_t{64} << 10;
 constexpr std::size_t kVocabularyBytesPerBlock = std::size_t{1} << 20;
 
-struct TokenStreamWriter::State {
-  ByteSink sink;
-  VocabularyInfo vocabulary;
-  int bytes_per_id = 2;
-  std::uint64_t block_number = 0;
-  std::string block;                           // being sent to the sink
-  std::string ids;                             // of the block being filled, as bytes
-  std::vector<std::uint32_t> document_starts;  // offsets in the block being filled
-  bool document_begins = true;                 // at the next token
-  bool finished = false;
-  std::int64_t tokens = 0, documents = 0;
-  ContentHasher ids_hasher;
+namespace {
 
-  std::string header_json(const Json& provenance) const {
-    return Json{{"bytes_per_id", bytes_per_id},
-                {"vocabulary", vocabulary_info_to_json(vocabulary)},
-                {"provenance", provenance}}
-        .dump();
+class TokenStreamWriter : public TokenSink {
+ public:
+  TokenStreamWriter(ByteSink sink, const StreamHeader& header)
+      : sink_(std::move(sink)),
+        vocabulary_(header.vocabulary),
+        bytes_per_id_(header.vocabulary.bytes_per_id()) {
+    if (vocabulary_.size < 1) throw std::logic_error("token stream without a vocabulary size");
+    write_header(header.provenance);
+    write_vocabulary(header.vocabulary_text);
   }
 
-  void write_header(const StreamHeader& header) {
-    const std::string json = header_json(header.provenance);
+  void begin_document() override { document_begins_ = true; }
+
+  void write(const TokenId* ids, std::size_t count) override {
+    if (finished_) throw std::logic_error("token stream written after its end");
+    if (first_id_outside(ids, count, vocabulary_.size) >= 0) {
+      throw std::logic_error("token id outside the vocabulary");
+    }
+    while (count > 0) {
+      if (document_begins_) {
+        document_starts_.push_back(static_cast<std::uint32_t>(tokens_in_block()));
+        document_begins_ = false;
+        ++documents_;
+      }
+      const std::size_t part = std::min(count, kTokensPerBlock - tokens_in_block());
+      append_ids(ids_, ids, part, bytes_per_id_);
+      tokens_ += static_cast<std::int64_t>(part);
+      ids += part;
+      count -= part;
+      if (tokens_in_block() == kTokensPerBlock) flush();
+    }
+  }
+
+  void flush() override {
+    if (ids_.empty()) return;
+    std::string head;
+    append_little_endian(head, static_cast<std::uint32_t>(tokens_in_block()));
+    append_little_endian(head, static_cast<std::uint32_t>(document_starts_.size()));
+    for (const std::uint32_t start : document_starts_) append_little_endian(head, start);
+    ids_hasher_.update(ids_.data(), ids_.size());
+    write_block(kDataBlock, head, ids_);
+    ids_.clear();
+    document_starts_.clear();
+  }
+
+  void finish(const std::optional<TextCounts>& counts) override {
+    if (finished_) throw std::logic_error("token stream finished twice");
+    flush();
+    Json json{{"tokens", tokens_}, {"documents", documents_}, {"ids_hash", ids_hasher_.digest()}};
+    if (counts) json["counts"] = text_counts_to_json(*counts);
+    write_block(kEndBlock, json.dump());
+    finished_ = true;
+  }
+
+ private:
+  void write_header(const Json& provenance) {
+    const std::string json = Json{
+        {"bytes_per_id", bytes_per_id_},
+        {"vocabulary", vocabulary_info_to_json(vocabulary_)},
+        {"provenance",
+         provenance}}.dump();
     if (json.size() > kLargestStreamHeader) {
       throw Error("token stream",
                   fmt::format("the header has {} bytes, but readers take at most {}", json.size(),
@@ -287,20 +328,7 @@ struct TokenStreamWriter::State {
     append_little_endian(bytes, static_cast<std::uint32_t>(json.size()));
     bytes += json;
     append_little_endian(bytes, xxh64(bytes.data(), bytes.size()));
-    sink(bytes.data(), bytes.size());
-  }
-
-  void write_block(std::string_view type, std::string_view head, std::string_view rest = {}) {
-    block = type;
-    append_little_endian(block, static_cast<std::uint32_t>(head.size() + rest.size()));
-    block += head;
-    block += rest;
-    append_little_endian(block, xxh64(block.data(), block.size(), block_number++));
-    sink(block.data(), block.size());
-  }
-
-  std::size_t tokens_in_block() const {
-    return ids.size() / static_cast<std::size_t>(bytes_per_id);
+    sink_(bytes.data(), bytes.size());
   }
 
   void write_vocabulary(std::string_view text) {
@@ -314,66 +342,36 @@ struct TokenStreamWriter::State {
     }
   }
 
-  void write_data() {
-    if (ids.empty()) return;
-    std::string head;
-    append_little_endian(head, static_cast<std::uint32_t>(tokens_in_block()));
-    append_little_endian(head, static_cast<std::uint32_t>(document_starts.size()));
-    for (const std::uint32_t start : document_starts) append_little_endian(head, start);
-    ids_hasher.update(ids.data(), ids.size());
-    write_block(kDataBlock, head, ids);
-    ids.clear();
-    document_starts.clear();
+  void write_block(std::string_view type, std::string_view head, std::string_view rest = {}) {
+    block_ = type;
+    append_little_endian(block_, static_cast<std::uint32_t>(head.size() + rest.size()));
+    block_ += head;
+    block_ += rest;
+    append_little_endian(block_, xxh64(block_.data(), block_.size(), block_number_++));
+    sink_(block_.data(), block_.size());
   }
+
+  std::size_t tokens_in_block() const {
+    return ids_.size() / static_cast<std::size_t>(bytes_per_id_);
+  }
+
+  ByteSink sink_;
+  VocabularyInfo vocabulary_;
+  int bytes_per_id_;
+  std::uint64_t block_number_ = 0;
+  std::string block_;                           // being sent to the sink
+  std::string ids_;                             // of the block being filled, as bytes
+  std::vector<std::uint32_t> document_starts_;  // offsets in the block being filled
+  bool document_begins_ = true;                 // at the next token
+  bool finished_ = false;
+  std::int64_t tokens_ = 0, documents_ = 0;
+  ContentHasher ids_hasher_;
 };
 
-TokenStreamWriter::TokenStreamWriter(ByteSink sink, const StreamHeader& header)
-    : state_(std::make_unique<State>()) {
-  state_->sink = std::move(sink);
-  state_->vocabulary = header.vocabulary;
-  state_->bytes_per_id = header.vocabulary.bytes_per_id();
-  if (header.vocabulary.size < 1) throw std::logic_error("token stream without a vocabulary size");
-  state_->write_header(header);
-  state_->write_vocabulary(header.vocabulary_text);
-}
+}  // namespace
 
-TokenStreamWriter::~TokenStreamWriter() = default;
-
-void TokenStreamWriter::begin_document() { state_->document_begins = true; }
-
-void TokenStreamWriter::write(const TokenId* ids, std::size_t count) {
-  State& state = *state_;
-  if (state.finished) throw std::logic_error("token stream written after its end");
-  if (first_id_outside(ids, count, state.vocabulary.size) >= 0) {
-    throw std::logic_error("token id outside the vocabulary");
-  }
-  while (count > 0) {
-    if (state.document_begins) {
-      state.document_starts.push_back(static_cast<std::uint32_t>(state.tokens_in_block()));
-      state.document_begins = false;
-      ++state.documents;
-    }
-    const std::size_t part = std::min(count, kTokensPerBlock - state.tokens_in_block());
-    append_ids(state.ids, ids, part, state.bytes_per_id);
-    state.tokens += static_cast<std::int64_t>(part);
-    ids += part;
-    count -= part;
-    if (state.tokens_in_block() == kTokensPerBlock) state.write_data();
-  }
-}
-
-void TokenStreamWriter::flush() { state_->write_data(); }
-
-void TokenStreamWriter::finish(const std::optional<TextCounts>& counts) {
-  State& state = *state_;
-  if (state.finished) throw std::logic_error("token stream finished twice");
-  state.write_data();
-  Json json{{"tokens", state.tokens},
-            {"documents", state.documents},
-            {"ids_hash", state.ids_hasher.digest()}};
-  if (counts) json["counts"] = text_counts_to_json(*counts);
-  state.write_block(kEndBlock, json.dump());
-  state.finished = true;
+std::unique_ptr<TokenSink> make_stream_writer(ByteSink sink, const StreamHeader& header) {
+  return std::make_unique<TokenStreamWriter>(std::move(sink), header);
 }
 
 }  // namespace ql::shard

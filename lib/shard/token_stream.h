@@ -73,21 +73,10 @@ struct StreamHeader {
   Json provenance;
 };
 
-class TokenStreamWriter : public TokenSink {
- public:
-  // Throws Error for a provenance of more than a megabyte; base/provenance.h makes shorter ones.
-  TokenStreamWriter(ByteSink sink, const StreamHeader& header);
-  ~TokenStreamWriter() override;
-  void begin_document() override;
-  void write(const TokenId* ids, std::size_t count) override;
-  void flush() override;
-  // Writes the buffered tokens and the end block. Without it readers report a producer that died.
-  void finish(const std::optional<TextCounts>& counts) override;
-
- private:
-  struct State;
-  std::unique_ptr<State> state_;
-};
+// Returns a sink that writes a token stream. Its finish() writes the buffered tokens and the end
+// block; without it readers report a producer that died. Throws Error for a provenance of more than
+// a megabyte; base/provenance.h makes shorter ones.
+std::unique_ptr<TokenSink> make_stream_writer(ByteSink sink, const StreamHeader& header);
 
 // Returns true for "-", a pipe, and a file that begins like a token stream; false for a packed
 // folder and for its manifest.

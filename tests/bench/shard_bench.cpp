@@ -51,11 +51,11 @@ void pack_sample(const std::filesystem::path& folder) {
 void write_token_stream(benchmark::State& state) {
   while (state.KeepRunning()) {
     std::size_t bytes = 0;
-    ql::shard::TokenStreamWriter writer([&](const void*, std::size_t size) { bytes += size; },
-                                        sample_header());
-    writer.begin_document();
-    writer.write(sample_tokens().data(), kTokens);
-    writer.finish({});
+    const auto writer = ql::shard::make_stream_writer(
+        [&](const void*, std::size_t size) { bytes += size; }, sample_header());
+    writer->begin_document();
+    writer->write(sample_tokens().data(), kTokens);
+    writer->finish({});
     benchmark::DoNotOptimize(bytes);
   }
   state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(kTokens));
@@ -67,14 +67,14 @@ void read_token_stream(benchmark::State& state) {
   const std::filesystem::path path = scratch.path() / "stream";
   {
     std::ofstream file(path, std::ios::binary);
-    ql::shard::TokenStreamWriter writer(
+    const auto writer = ql::shard::make_stream_writer(
         [&](const void* data, std::size_t size) {
           file.write(static_cast<const char*>(data), static_cast<std::streamsize>(size));
         },
         sample_header());
-    writer.begin_document();
-    writer.write(sample_tokens().data(), kTokens);
-    writer.finish({});
+    writer->begin_document();
+    writer->write(sample_tokens().data(), kTokens);
+    writer->finish({});
   }
   while (state.KeepRunning()) {
     ql::InputFile input(path.string());

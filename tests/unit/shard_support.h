@@ -74,13 +74,13 @@ const TextCounts kSomeCounts{100, 90, 20, 4, 1};
 inline std::string stream_of(const Documents& documents, const StreamHeader& header,
                              const std::optional<TextCounts>& counts = kSomeCounts) {
   std::string bytes;
-  TokenStreamWriter writer(
+  const auto writer = make_stream_writer(
       [&](const void* data, std::size_t size) {
         bytes.append(static_cast<const char*>(data), size);
       },
       header);
-  send(documents, writer);
-  writer.finish(counts);
+  send(documents, *writer);
+  writer->finish(counts);
   return bytes;
 }
 

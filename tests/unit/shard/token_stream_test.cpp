@@ -33,7 +33,7 @@ void check_round_trip(const Documents& documents, std::int64_t vocabulary,
 
 }  // namespace
 
-TEST_CASE("TokenStreamReader: gives back what TokenStreamWriter wrote") {
+TEST_CASE("TokenStreamReader: gives back what make_stream_writer() writes") {
   check_round_trip({}, 10, "");
   check_round_trip({{7}}, 8, "");
   check_round_trip({{0}, {1}, {2}}, 3, "the vocabulary");
@@ -42,7 +42,7 @@ TEST_CASE("TokenStreamReader: gives back what TokenStreamWriter wrote") {
   check_round_trip({{4294967295U, 0}}, std::int64_t{1} << 32, "");
 }
 
-TEST_CASE("TokenStreamWriter: blocks end where they must, whatever the documents") {
+TEST_CASE("make_stream_writer: blocks end where they must, whatever the documents") {
   // 65,536 tokens fill a block.
   for (const std::size_t tokens : {65535U, 65536U, 65537U, 131072U, 200000U}) {
     check_round_trip(random_documents(tokens, 50, 3, 1), 50, "");
@@ -51,7 +51,7 @@ TEST_CASE("TokenStreamWriter: blocks end where they must, whatever the documents
   }
 }
 
-TEST_CASE("TokenStreamWriter: a vocabulary larger than a block is sent in parts") {
+TEST_CASE("make_stream_writer: a vocabulary larger than a block is sent in parts") {
   std::string text(5 << 20, '\0');
   std::iota(text.begin(), text.end(), '\0');
   check_round_trip({{1, 2}}, 10, text);
@@ -67,42 +67,43 @@ TEST_CASE("VocabularyInfo::bytes_per_id: depends on the vocabulary only") {
 }
 
 TEST_CASE(
-    "TokenStreamWriter: begin_document() twice makes one document, and a stream begins with one") {
+    "make_stream_writer: begin_document() twice makes one document, and a stream begins with one") {
   std::string bytes;
-  TokenStreamWriter writer(
+  const auto writer = make_stream_writer(
       [&](const void* data, std::size_t size) {
         bytes.append(static_cast<const char*>(data), size);
       },
       header_of(10));
   const TokenId ids[] = {1, 2, 3};
-  writer.write(ids, 1);
-  writer.begin_document();
-  writer.begin_document();
-  writer.write(ids, 0);
-  writer.write(ids + 1, 2);
-  writer.begin_document();
-  writer.finish(std::nullopt);
+  writer->write(ids, 1);
+  writer->begin_document();
+  writer->begin_document();
+  writer->write(ids, 0);
+  writer->write(ids + 1, 2);
+  writer->begin_document();
+  writer->finish(std::nullopt);
   const ScratchFolder scratch;
   const StreamContent read = read_stream(scratch, bytes);
   CHECK(read.documents == Documents{{1}, {2, 3}});
   CHECK_FALSE(read.counts.has_value());
 }
 
-TEST_CASE("TokenStreamWriter: flush() sends tokens before a block is full") {
+TEST_CASE("make_stream_writer: flush() sends tokens before a block is full") {
   std::size_t written = 0;
-  TokenStreamWriter writer([&](const void*, std::size_t size) { written += size; }, header_of(10));
+  const auto writer =
+      make_stream_writer([&](const void*, std::size_t size) { written += size; }, header_of(10));
   const std::size_t header_size = written;
   const TokenId id = 1;
-  writer.write(&id, 1);
+  writer->write(&id, 1);
   CHECK(written == header_size);
-  writer.flush();
+  writer->flush();
   CHECK(written > header_size);
   const std::size_t after = written;
-  writer.flush();
+  writer->flush();
   CHECK(written == after);
 }
 
-TEST_CASE("TokenStreamWriter: a provenance that is too long for the header is refused") {
+TEST_CASE("make_stream_writer: a provenance that is too long for the header is refused") {
   StreamHeader header = header_of(10);
   header.provenance["command"] = std::string(2 << 20, 'x');
   CHECK(contains(complaint([&] {
@@ -111,15 +112,15 @@ TEST_CASE("TokenStreamWriter: a provenance that is too long for the header is re
                  "bytes, but readers take at most 1048576"));
 }
 
-TEST_CASE("TokenStreamWriter: misuse is a programming error") {
-  TokenStreamWriter writer([](const void*, std::size_t) {}, header_of(10));
+TEST_CASE("make_stream_writer: misuse is a programming error") {
+  const auto writer = make_stream_writer([](const void*, std::size_t) {}, header_of(10));
   const TokenId outside = 10;
-  CHECK_THROWS_AS(writer.write(&outside, 1), std::logic_error);
-  writer.finish(std::nullopt);
+  CHECK_THROWS_AS(writer->write(&outside, 1), std::logic_error);
+  writer->finish(std::nullopt);
   const TokenId id = 1;
-  CHECK_THROWS_AS(writer.write(&id, 1), std::logic_error);
-  CHECK_THROWS_AS(writer.finish(std::nullopt), std::logic_error);
-  CHECK_THROWS_AS(TokenStreamWriter([](const void*, std::size_t) {}, header_of(0)),
+  CHECK_THROWS_AS(writer->write(&id, 1), std::logic_error);
+  CHECK_THROWS_AS(writer->finish(std::nullopt), std::logic_error);
+  CHECK_THROWS_AS(make_stream_writer([](const void*, std::size_t) {}, header_of(0)),
                   std::logic_error);
 }
 
