@@ -85,18 +85,6 @@ void for_each_piece_of_starts(const PackedFolder& place, const Manifest& manifes
   use(bytes);
 }
 
-std::vector<std::int64_t> read_document_starts(const PackedFolder& place,
-                                               const Manifest& manifest) {
-  std::vector<std::int64_t> all;
-  // A wrong number of documents takes no more memory than the file's size allows.
-  all.reserve(static_cast<std::size_t>(
-      std::min(manifest.documents, manifest.document_starts.bytes_compressed)));
-  for (DocumentStartsReader starts(place, manifest); !starts.ended(); starts.pass()) {
-    all.push_back(starts.next());
-  }
-  return all;
-}
-
 DocumentStartsWriter::DocumentStartsWriter(std::unique_ptr<NewFile> file, std::int64_t documents,
                                            int level)
     : file_(std::move(file)), frame_(level, 8 * documents) {

@@ -82,9 +82,6 @@ void for_each_piece_of_starts(const PackedFolder& place, const Manifest& manifes
                               std::int64_t before,
                               const std::function<void(std::string_view bytes)>& use);
 
-// Returns all starts, which take 8 bytes each.
-std::vector<std::int64_t> read_document_starts(const PackedFolder& place, const Manifest& manifest);
-
 // Writes the file piece by piece.
 class DocumentStartsWriter {
  public:

@@ -112,17 +112,20 @@ std::string MultiReader::hash() const {
 }
 
 const std::vector<std::int64_t>& MultiReader::document_starts() const {
-  if (readers_.size() == 1) return readers_.front().document_starts();
   if (document_starts_) return *document_starts_;
-  document_starts_.emplace();
-  document_starts_->reserve(static_cast<std::size_t>(documents_));
+  std::vector<std::int64_t> all;
   for (std::size_t folder = 0; folder < readers_.size(); ++folder) {
     const TokenReader& reader = readers_[folder];
-    for (DocumentStartsReader starts(reader.place(), reader.manifest()); !starts.ended();
-         starts.pass()) {
-      document_starts_->push_back(begins_[folder] + starts.next());
+    DocumentStartsReader starts(reader.place(), reader.manifest());
+    if (folder == 0) {
+      // The file has the size in the manifest, as was checked just now, so a wrong number of
+      // documents takes no more memory than the size allows.
+      all.reserve(static_cast<std::size_t>(
+          std::min(documents_, reader.manifest().document_starts.bytes_compressed)));
     }
+    for (; !starts.ended(); starts.pass()) all.push_back(begins_[folder] + starts.next());
   }
+  document_starts_ = std::move(all);
   return *document_starts_;
 }
 

@@ -57,9 +57,13 @@ class MultiReader {
   // Calls use(tokens) with the length of each document, in order. Keeps none in memory.
   void for_each_document(const std::function<void(std::int64_t tokens)>& use) const;
 
+  // Returns the positions where documents start, ascending; the first is 0 (empty data has none).
+  // They are read at the first call and kept, with 8 bytes each. document_starts.h has readers that
+  // keep nothing.
+  const std::vector<std::int64_t>& document_starts() const;
+
   // The following functions do the same as those of TokenReader, over all folders. A folder that no
   // cursor reads any more is closed: many would keep more files open than a process may have.
-  const std::vector<std::int64_t>& document_starts() const;
   void read(std::int64_t begin, std::int64_t count, std::int64_t* out, std::size_t cursor = 0);
   // Returns the value of the first folder that has tokens: parts of a corpus are packed alike.
   std::int64_t frame_bytes() const;

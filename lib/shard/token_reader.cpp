@@ -6,7 +6,6 @@
 #include <unordered_map>
 
 #include "base/log.h"
-#include "shard/document_starts.h"
 
 namespace ql::shard {
 
@@ -113,11 +112,6 @@ TokenReader::TokenReader(const fs::path& folder)
       manifest_(read_manifest(place_)),
       state_(std::make_unique<State>(place_, manifest_)) {}
 TokenReader::~TokenReader() = default;
-
-const std::vector<std::int64_t>& TokenReader::document_starts() const {
-  if (!document_starts_) document_starts_ = read_document_starts(place_, manifest_);
-  return *document_starts_;
-}
 
 std::int64_t TokenReader::frame_bytes() const {
   if (tokens() == 0) return 0;

@@ -31,10 +31,6 @@ class TokenReader {
   std::int64_t documents() const { return manifest_.documents; }
   const VocabularyInfo& vocabulary() const { return manifest_.vocabulary; }
   const std::optional<TextCounts>& counts() const { return manifest_.counts; }
-  // Returns the positions where documents start, ascending; the first is 0 (empty data has none).
-  // They are read at the first call and kept, with 8 bytes each. document_starts.h has readers that
-  // keep nothing.
-  const std::vector<std::int64_t>& document_starts() const;
   // Returns the text of the vocabulary's file in the folder, or "" if there is none.
   std::string vocabulary_text() const { return read_vocabulary_text(place_, manifest_); }
   const std::string& name() const { return place_.name; }  // the folder as given: for messages
@@ -64,7 +60,6 @@ class TokenReader {
   struct State;
   PackedFolder place_;
   Manifest manifest_;
-  mutable std::optional<std::vector<std::int64_t>> document_starts_;
   std::unique_ptr<State> state_;
 };
 

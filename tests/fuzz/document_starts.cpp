@@ -63,7 +63,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   ql::shard::test::overwrite(folder / "documents.zst", file);
   std::vector<std::int64_t> starts;
   const bool good = accepted([&] {
-    starts = read_document_starts({folder.path(), folder / "manifest.json", "data"}, manifest);
+    starts = ql::shard::test::read_document_starts(
+        {folder.path(), folder / "manifest.json", "data"}, manifest);
   });
   if (!good) return 0;
   ++taken_inputs;

@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "base/stream.h"
+#include "shard/document_starts.h"
 #include "shard/pack_writer.h"
 #include "shard/token_reader.h"
 #include "shard/token_stream.h"
@@ -133,6 +134,15 @@ inline Manifest pack(const fs::path& folder, const Documents& documents, const S
   send(documents, writer);
   writer.finish(kSomeCounts);
   return writer.manifest();
+}
+
+inline std::vector<std::int64_t> read_document_starts(const PackedFolder& place,
+                                                      const Manifest& manifest) {
+  std::vector<std::int64_t> all;
+  for (DocumentStartsReader starts(place, manifest); !starts.ended(); starts.pass()) {
+    all.push_back(starts.next());
+  }
+  return all;
 }
 
 inline std::vector<std::int64_t> read_all(TokenReader& reader) {

@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "base/rows.h"
 #include "shard/document_starts.h"
-#include "shard/manifest.h"
+#include "shard/multi_reader.h"
 #include "shard/zstd_frame.h"
 #include "unit/shard_support.h"
 
@@ -18,6 +18,7 @@ namespace ql::shard {
 using namespace test;
 using ql::test::in_child;
 using ql::test::ScratchFolder;
+using ql::test::slurp;
 
 namespace {
 
@@ -35,7 +36,7 @@ void edit_manifest(const fs::path& folder, const Edit& edit) {
 std::string verdict(const fs::path& folder) {
   return complaint([&] {
     TokenReader reader(folder);
-    reader.document_starts();
+    read_document_starts(reader.place(), reader.manifest());
     read_all(reader);
     reader.vocabulary_text();
   });
@@ -283,6 +284,30 @@ TEST_CASE("read_document_starts: a huge number of documents allocates nothing") 
                   json["shards"][0]["tokens"] = many;
                   json["shards"][0]["bytes"] = 2 * many;
                 }).empty());
+  }
+}
+
+TEST_CASE("MultiReader: a huge number of documents allocates nothing, and names the bad folder") {
+  const ScratchFolder scratch;
+  const std::vector<std::string> folders{(scratch / "first").string(),
+                                         (scratch / "second").string()};
+  for (const std::string& folder : folders) pack(folder, {{1, 2, 3}, {4, 5}}, header_of(10));
+  for (const std::string& folder : folders) {
+    const std::string before = slurp(fs::path(folder) / "manifest.json");
+    for (const int power : {40, 50}) {
+      const std::int64_t many = std::int64_t{1} << power;
+      CAPTURE(many);
+      edit_manifest(folder, [&](Json& json) {
+        json["tokens"] = many;
+        json["documents"] = many;
+        json["document_starts"]["bytes"] = 8 * many;
+        json["shards"][0]["tokens"] = many;
+        json["shards"][0]["bytes"] = 2 * many;
+      });
+      const MultiReader data(folders);
+      CHECK(contains(complaint([&] { data.document_starts(); }), folder + "/documents.zst: "));
+      overwrite(fs::path(folder) / "manifest.json", before);
+    }
   }
 }
 

@@ -53,7 +53,8 @@ void check_never_wrong(const fs::path& folder) {
   gives([&] { return reader.emplace(folder).tokens(); }, 8);
   if (!reader) return;
   gives([&] { return reader->vocabulary(); }, header_of(70).vocabulary);
-  gives([&] { return reader->document_starts(); }, all_starts(kDocuments));
+  gives([&] { return read_document_starts(reader->place(), reader->manifest()); },
+        all_starts(kDocuments));
   gives([&] { return read_all(*reader); }, all_ids(kDocuments));
   gives([&] { return reader->vocabulary_text(); }, kVocabularyText);
 }
