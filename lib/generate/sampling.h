@@ -60,7 +60,8 @@ class Sampler {
 };
 
 // Returns a value in [0, 1) for the token at `position` of a sample. It is a function of the
-// arguments, so that a sample does not depend on others.
+// arguments, so that a sample does not depend on others. The upper 32 bits of `sample` are the
+// number of its prompt (generate/generator.cpp).
 double uniform_number(std::uint64_t seed, std::uint64_t sample, std::uint64_t position);
 
 }  // namespace ql::generate

@@ -259,8 +259,9 @@ StepResult DeviceTrainer::step(Streams& streams, std::int64_t step, double learn
   auto* ids = host_.ids.data_ptr<std::int64_t>();
   if (model_.network().reset_memory_at_documents) {
     // document_ages() comes before read(), which begins to read the next step.
-    const std::vector<std::int64_t> ages = streams.document_ages(step);
-    std::copy(ages.begin(), ages.end(), ids + step_.rows().count * (streams.segment() + 1));
+    const std::vector<std::int64_t> document_offsets = streams.document_ages(step);
+    std::copy(document_offsets.begin(), document_offsets.end(),
+              ids + step_.rows().count * (streams.segment() + 1));
   }
   streams.read(step, ids);
   nn::StepOptions options;

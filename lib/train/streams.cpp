@@ -98,12 +98,12 @@ std::vector<std::int64_t> Streams::document_ages(std::int64_t step,
                                                  const machine::RowRange& rows) const {
   // The reader serves one thread.
   if (ahead_.valid()) ahead_.wait();
-  std::vector<std::int64_t> ages;
+  std::vector<std::int64_t> document_offsets;
   for (std::int64_t b = 0; b < rows.count; ++b) {
-    ages.push_back(shard::document_age(reader_.document_starts(),
-                                       (rows.first + b) * row_tokens_ + position(step)));
+    document_offsets.push_back(shard::document_age(
+        reader_.document_starts(), (rows.first + b) * row_tokens_ + position(step)));
   }
-  return ages;
+  return document_offsets;
 }
 
 }  // namespace ql::train
