@@ -175,7 +175,7 @@ void evaluate(const ql::Options& options, ql::machine::ProcessGroup* group) {
   }
 
   std::optional<ql::OutputStream> out;
-  if (sweep.loss_file != "-") out.emplace(/*binary=*/false);
+  if (sweep.loss_file != "-") out.emplace("-", /*binary=*/false);
   const bool silent = group != nullptr && !group->is_first();
   const auto print = [&out, silent](const std::string& text) {
     if (silent) return;

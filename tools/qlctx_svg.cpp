@@ -41,6 +41,8 @@ constexpr const char* kStyle = R"(
   .dashed { fill: none; stroke: #222; stroke-width: 1; stroke-dasharray: 3 3; }
 )";
 
+namespace {
+
 std::string minus(std::int64_t tokens) {
   return tokens == 0 ? "t" : fmt::format("t \u2212 {}", tokens);
 }
