@@ -253,6 +253,7 @@ std::string written_text(const Value& value) {
 template <typename Item>
 std::string written_text(const std::vector<Item>& list) {
   std::vector<std::string> items;
+  items.reserve(list.size());
   for (const Item& item : list) items.push_back(written_text(item));
   return json_list_text(items);
 }
