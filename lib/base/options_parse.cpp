@@ -1,4 +1,5 @@
-// Splits a command line into options and texts with cxxopts, and rewords the errors of cxxopts.
+// Splits a command line into options and texts with cxxopts, rewords the errors of cxxopts, and
+// checks the values.
 
 #include "base/error.h"
 #include "base/options.h"

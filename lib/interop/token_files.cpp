@@ -1,4 +1,5 @@
-// Implements import and export of token files, and ids as text or as raw bytes.
+// Implements import and export of token files, whose layouts are in interop/formats.h, and ids as
+// text or as raw bytes.
 
 #include "interop/token_files.h"
 

@@ -1,4 +1,5 @@
-// Implements pooling, accumulation, and the compressed memories and their losses.
+// Applies the poolings of net/network.h, and implements accumulation, and the compressed memories
+// and their losses.
 
 #include "nn/compression.h"
 

@@ -27,9 +27,9 @@ namespace ql::train {
 
 class Streams {
  public:
-  // `reader` must outlive the streams. read() and document_ages() return the rows `own`, or all if
-  // it is absent. Throws Error if the data is too short for one step, naming the largest batch that
-  // would do.
+  // `reader` must outlive the streams. read() and document_ages() return the rows `own`
+  // (machine::ProcessGroup::share_of), or all if it is absent. Throws Error if the data is too
+  // short for one step, naming the largest batch that would do.
   Streams(shard::MultiReader& reader, std::int64_t batch, std::int64_t segment,
           const std::optional<machine::RowRange>& own = std::nullopt);
   ~Streams();
