@@ -8,8 +8,9 @@
 namespace ql::machine {
 
 // Weights, the sums of their gradients, the optimizer, norms, softmax and losses are float32 in
-// each of them. Products are made by kernels/product.h on the CPU, and under Autocast of
-// machine/device.h on a GPU. All except float32, and bfloat16 on some CPUs, need a GPU.
+// each of them. nn::ModelPrecision makes a model compute in one: kernels/product.h
+// multiplies on the CPU, and LibTorch under Autocast of machine/device.h on a GPU. All except
+// float32, and bfloat16 on some CPUs, need a GPU.
 enum class Precision {
   kFloat32,
   kTf32,      // products of float32 values, rounded to 10 bits of mantissa while they are read
