@@ -21,8 +21,6 @@
 #include "shard/token_stream.h"
 #include "tables.h"
 
-namespace {
-
 // On a terminal these columns come before the others.
 const std::vector<std::string> kFirstColumns{"checkpoint",      "data",         "segment",
                                              "memory",          "context",      "perplexity",
@@ -30,7 +28,7 @@ const std::vector<std::string> kFirstColumns{"checkpoint",      "data",         
                                              "word_perplexity", "bits_per_byte"};
 
 // --reset is a number of tokens or a kind of unit, and --begin the token before such a unit.
-void read_reset(const ql::Options& options, ql::eval::SweepOptions& sweep) {
+static void read_reset(const ql::Options& options, ql::eval::SweepOptions& sweep) {
   if (options.has("reset")) {
     const std::string reset = options.text("reset");
     const std::optional<std::int64_t> tokens = ql::parse_integer(reset);
@@ -62,7 +60,8 @@ void read_reset(const ql::Options& options, ql::eval::SweepOptions& sweep) {
   }
 }
 
-ql::eval::SweepOptions sweep_options(const ql::Options& options, ql::machine::ProcessGroup* group) {
+static ql::eval::SweepOptions sweep_options(const ql::Options& options,
+                                            ql::machine::ProcessGroup* group) {
   ql::eval::SweepOptions sweep;
   sweep.checkpoints = options.texts("model");
   sweep.data = options.texts("data");
@@ -97,7 +96,7 @@ ql::eval::SweepOptions sweep_options(const ql::Options& options, ql::machine::Pr
   return sweep;
 }
 
-void check(const ql::eval::SweepOptions& sweep) {
+static void check(const ql::eval::SweepOptions& sweep) {
   if (sweep.data.empty()) {
     throw ql::UsageError("", "no data to score",
                          "give a folder that qlbin packed, or - for a token stream");
@@ -119,7 +118,7 @@ void check(const ql::eval::SweepOptions& sweep) {
 }
 
 // Refuses evaluations that several processes cannot share.
-void check_processes(const ql::Options& options, const ql::eval::SweepOptions& sweep) {
+static void check_processes(const ql::Options& options, const ql::eval::SweepOptions& sweep) {
   if (sweep.group == nullptr) return;
   options.refuse({"per", "per-token", "attention", "unigram", "stride", "reset"}, "--{}",
                  "is the work of one process", "run it without a launcher");
@@ -131,7 +130,7 @@ void check_processes(const ql::Options& options, const ql::eval::SweepOptions& s
 
 // Prints one row for every line, document or token on standard output, and the table on standard
 // error if that is a terminal.
-void score_units(const ql::Options& options, const ql::eval::SweepOptions& sweep) {
+static void score_units(const ql::Options& options, const ql::eval::SweepOptions& sweep) {
   ql::OutputStream out("-", /*binary=*/false);
   const bool json = options.text("format") == "json";
   ql::TableText table = ql::table_of(options, {});
@@ -161,7 +160,7 @@ void score_units(const ql::Options& options, const ql::eval::SweepOptions& sweep
   std::fputs((json ? ql::json_line(row) + "\n" : summary.lines(row)).c_str(), stderr);
 }
 
-void evaluate(const ql::Options& options, ql::machine::ProcessGroup* group) {
+static void evaluate(const ql::Options& options, ql::machine::ProcessGroup* group) {
   const ql::eval::SweepOptions sweep = sweep_options(options, group);
   check(sweep);
   check_processes(options, sweep);
@@ -197,12 +196,10 @@ void evaluate(const ql::Options& options, ql::machine::ProcessGroup* group) {
   if (out) out->close();
 }
 
-void run(const ql::Options& options) {
+static void run(const ql::Options& options) {
   ql::machine::run_in_processes(
       std::chrono::seconds(options.integer("timeout")),
       [&](ql::machine::ProcessGroup* group) { evaluate(options, group); });
 }
-
-}  // namespace
 
 int main(int argc, char** argv) { return ql::run_tool(qleval_table, argc, argv, run); }

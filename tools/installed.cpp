@@ -14,14 +14,12 @@
 #include "base/process.h"
 #include "base/strings.h"
 
-namespace {
-
 // Threads that wait for each other spin for this long, and then release their cores. Serial work
 // between two parallel sections of a step is mostly shorter, and waking a thread takes 40
 // microseconds.
 constexpr double kSpinMicroseconds = 800;
 
-void spin(int times, const std::atomic<int>& changes) {
+static void spin(int times, const std::atomic<int>& changes) {
   for (int i = 0; i < times && changes.load(std::memory_order_acquire) == 0; ++i) {
 #if defined(__x86_64__) || defined(__i386__)
     __builtin_ia32_pause();
@@ -34,7 +32,7 @@ void spin(int times, const std::atomic<int>& changes) {
 // GNU OpenMP counts its spins, and one takes 10 to 60 nanoseconds. Its default is to spin for
 // several milliseconds, which slows other programs down, and then also us: the system makes a
 // thread that has used up its time by spinning wait for its next turn.
-void bound_spinning() {
+static void bound_spinning() {
   // A choice of the user is kept.
   if (std::getenv("GOMP_SPINCOUNT") != nullptr || std::getenv("OMP_WAIT_POLICY") != nullptr) return;
   using Clock = std::chrono::steady_clock;
@@ -50,8 +48,6 @@ void bound_spinning() {
   ::setenv("GOMP_SPINCOUNT", fmt::format("{:.0f}", spins).c_str(), 0);
 }
 
-}  // namespace
-
 std::filesystem::path libexec_program(const std::string& name) {
   // QL_LIBEXEC is relative to the folder of the tools.
   bound_spinning();
@@ -64,9 +60,7 @@ std::filesystem::path libexec_program(const std::string& name) {
 
 namespace fs = std::filesystem;
 
-namespace {
-
-std::vector<fs::path> preset_folders() {
+static std::vector<fs::path> preset_folders() {
   std::vector<fs::path> folders;
   if (const char* own = std::getenv("QL_PRESETS")) {
     for (const std::string& folder : ql::split(own, ':')) {
@@ -77,8 +71,6 @@ std::vector<fs::path> preset_folders() {
   folders.push_back((ql::program_folder() / QL_PRESETS_FOLDER).lexically_normal());
   return folders;
 }
-
-}  // namespace
 
 std::vector<std::string> preset_names() {
   std::error_code unknown;

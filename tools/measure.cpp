@@ -14,9 +14,7 @@
 #include "nn/model.h"
 #include "weights/weights.h"
 
-namespace {
-
-ql::ToolTable table() {
+static ql::ToolTable table() {
   using namespace ql;
   const std::string summary =
       "context lengths of a running network; use qlctx --method measured instead";
@@ -34,7 +32,7 @@ ql::ToolTable table() {
             {{"qlctx-measure --model runs/ql/best --lengths 4,12,0", "what qlctx asks"}}}}};
 }
 
-ql::nn::Model read_model(const ql::Options& options) {
+static ql::nn::Model read_model(const ql::Options& options) {
   if (options.has("model") == options.has("network")) {
     throw ql::UsageError("", "expected --model or --network");
   }
@@ -45,7 +43,7 @@ ql::nn::Model read_model(const ql::Options& options) {
   return model;
 }
 
-void measure(const ql::Options& options) {
+static void measure(const ql::Options& options) {
   const std::vector<std::int64_t> values = options.integers("lengths");
   if (values.size() % 3 != 0) {
     throw ql::UsageError("--lengths", "expected three numbers in every use");
@@ -67,7 +65,5 @@ void measure(const ql::Options& options) {
   }
   ql::print(ql::dump_json({{"rows", std::move(rows)}}));
 }
-
-}  // namespace
 
 int main(int argc, char** argv) { return ql::run_tool(table, argc, argv, measure); }

@@ -8,11 +8,9 @@
 #include "interop/formats.h"
 #include "tables.h"
 
-namespace {
-
 using namespace ql;
 
-Option interop_format() {
+static Option interop_format() {
   return required(without_default(
       make_choice("format", "FORMAT",
                   "Format of the files: that of llm.c, of nanoGPT (u16 ids and nothing else) or of "
@@ -20,12 +18,12 @@ Option interop_format() {
                   all_names<interop::Format>())));
 }
 
-Option output_folder(const char* help) {
+static Option output_folder(const char* help) {
   return required(with_letter('o', make_option("output", OptionType::kFolder, "DIR", help)));
 }
 
 // pack, import and merge have these options in common.
-std::vector<Option> writing_options() {
+static std::vector<Option> writing_options() {
   Option level = make_integer(
       "level",
       "Compression level of zstd, or 0: hardly any search for repetitions, three times as fast. "
@@ -56,7 +54,7 @@ std::vector<Option> writing_options() {
 
 // Returns the same options without defaults: each of them makes merge pack again, with the defaults
 // of pack.
-std::vector<Option> merging_options() {
+static std::vector<Option> merging_options() {
   std::vector<Option> options = writing_options();
   for (Option& option : options) {
     if (option.name != "shard-tokens" && option.name != "frame-tokens" && option.name != "level") {
@@ -71,7 +69,7 @@ std::vector<Option> merging_options() {
 }
 
 // pack and import have these options in common. `input` names input that has no vocabulary.
-std::vector<Option> vocabulary_options(const std::string& input, const char* eos_help) {
+static std::vector<Option> vocabulary_options(const std::string& input, const char* eos_help) {
   return {
       make_option(
           "vocab", OptionType::kFile, "VOCAB",
@@ -86,7 +84,7 @@ std::vector<Option> vocabulary_options(const std::string& input, const char* eos
       make_integer("eos", eos_help, "", 0, (std::int64_t{1} << 32) - 1)};
 }
 
-Command pack() {
+static Command pack() {
   return {
       "pack",
       "pack tokens into a folder of shards",
@@ -105,7 +103,7 @@ Command pack() {
         "Pack ids that another program wrote"}}};
 }
 
-Command info() {
+static Command info() {
   return {"info",
           "print what packed data holds",
           "MANIFEST...",
@@ -119,7 +117,7 @@ Command info() {
            {"qlbin info --format json data/train | jq '.[0].tokens'", "In a script"}}};
 }
 
-Command verify() {
+static Command verify() {
   return {"verify",
           "read everything and name every damaged place",
           "MANIFEST...",
@@ -127,7 +125,7 @@ Command verify() {
           {{"qlbin verify data/*", "After copying data from elsewhere"}}};
 }
 
-Command cat() {
+static Command cat() {
   return {
       "cat",
       "write packed tokens as a stream, as text or as plain ids",
@@ -153,7 +151,7 @@ Command cat() {
        {"qlbin cat --documents -2: data/train | qltok decode", "Read the last two documents"}}};
 }
 
-Command merge() {
+static Command merge() {
   return {
       "merge",
       "join several folders into one",
@@ -167,7 +165,7 @@ Command merge() {
        {"qlbin merge -o data/small --level 19 data/train", "Pack the same tokens more tightly"}}};
 }
 
-Command import_files() {
+static Command import_files() {
   return {
       "import",
       "pack token files of other programs",
@@ -190,7 +188,7 @@ Command import_files() {
         "Ids with the vocabulary that qltok vocab --import made"}}};
 }
 
-Command export_folders() {
+static Command export_folders() {
   return {"export",
           "write token files for other programs",
           "MANIFEST...",
@@ -203,8 +201,6 @@ Command export_folders() {
           {{"qlbin export --format nanogpt -o out/train data/train",
             "Make out/train/train.bin for nanoGPT"}}};
 }
-
-}  // namespace
 
 ToolTable qlbin_table() {
   return {"qlbin",

@@ -6,10 +6,8 @@
 #include "qlctx_report.h"
 #include "tables.h"
 
-namespace {
-
 // Returns the 0-based position of --position for a drawing.
-std::int64_t drawn_position(const ql::Options& options, const ql::ctx::Request& request) {
+static std::int64_t drawn_position(const ql::Options& options, const ql::ctx::Request& request) {
   if (request.lengths.size() != 1) {
     throw ql::UsageError(
         "--format svg",
@@ -28,7 +26,7 @@ std::int64_t drawn_position(const ql::Options& options, const ql::ctx::Request& 
   return position - 1;
 }
 
-std::string answer(const ql::Options& options) {
+static std::string answer(const ql::Options& options) {
   const ql::ctx::Request request = ql::ctx::make_request(options);
   const std::string format = options.text("format");
   if (format == "svg") {
@@ -41,14 +39,12 @@ std::string answer(const ql::Options& options) {
   return ql::ctx::render(ql::ctx::make_rows(request, options.text("method")), options);
 }
 
-void report(const ql::Options& options) {
+static void report(const ql::Options& options) {
   if (options.command().name == "plan") {
     ql::ctx::plan(options);
     return;
   }
   ql::print(answer(options));
 }
-
-}  // namespace
 
 int main(int argc, char** argv) { return ql::run_tool(qlctx_table, argc, argv, report); }

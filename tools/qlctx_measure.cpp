@@ -9,13 +9,12 @@
 #include "qlctx_report.h"
 
 namespace ql::ctx {
-namespace {
 
 constexpr const char* kProgram = "qlctx-measure";
 
 // Returns a network that can run: a preset without a vocabulary gets a small one. The weights are
 // random, so the words and their probabilities do not affect the dependencies.
-net::Network runnable(net::Network network) {
+static net::Network runnable(net::Network network) {
   network.cutoffs_from_data = false;
   if (network.vocab_size == 0) {
     network.vocab_size = (network.cutoffs.empty() ? 0 : network.cutoffs.back()) + 256;
@@ -23,7 +22,7 @@ net::Network runnable(net::Network network) {
   return network;
 }
 
-std::vector<std::string> arguments_of(const Request& request) {
+static std::vector<std::string> arguments_of(const Request& request) {
   std::vector<std::string> arguments;
   if (!request.checkpoint.empty()) {
     arguments = {"--model=" + request.checkpoint};
@@ -44,7 +43,7 @@ std::vector<std::string> arguments_of(const Request& request) {
   return arguments;
 }
 
-Error killed(int signal_number) {
+static Error killed(int signal_number) {
   if (signal_number == SIGKILL) {
     return Error(kProgram, "was killed (SIGKILL), most often because memory ran out",
                  "try shorter lengths, or a machine with more memory");
@@ -55,8 +54,8 @@ Error killed(int signal_number) {
       "this is a bug: please report it");
 }
 
-void check_rows(const std::vector<std::vector<std::int64_t>>& rows,
-                const std::vector<net::Lengths>& lengths) {
+static void check_rows(const std::vector<std::vector<std::int64_t>>& rows,
+                       const std::vector<net::Lengths>& lengths) {
   const char* remedy = "it belongs to another version of qlctx";
   if (rows.size() != lengths.size()) {
     throw FormatError(
@@ -72,8 +71,6 @@ void check_rows(const std::vector<std::vector<std::int64_t>>& rows,
     }
   }
 }
-
-}  // namespace
 
 std::vector<std::vector<std::int64_t>> measure(const Request& request) {
   const ChildResult result = run_child(libexec_program(kProgram), arguments_of(request));

@@ -187,10 +187,8 @@ Request make_request(const Options& options) {
 
 // Implements the rows of qlctx and of qlctx plan, and prints them as TSV or JSON.
 
-namespace {
-
 // Returns a row as JSON. The TSV is printed from it, so the two cannot differ.
-Json row_to_json(const Row& row) {
+static Json row_to_json(const Row& row) {
   const net::Network& network = row.network;
   const net::Lengths& lengths = row.geometry.lengths;
   const bool compresses =
@@ -219,7 +217,7 @@ Json row_to_json(const Row& row) {
 }
 
 // Describes a scale, or the output block after the last one.
-Json scale_to_json(const Row& row, std::size_t scale, std::int64_t layers) {
+static Json scale_to_json(const Row& row, std::size_t scale, std::int64_t layers) {
   const net::Stage& stage = row.geometry.last_input(scale);
   Json json = Json::object();
   json["layers"] = layers;
@@ -230,7 +228,7 @@ Json scale_to_json(const Row& row, std::size_t scale, std::int64_t layers) {
   return json;
 }
 
-Json geometry_to_json(const Row& row) {
+static Json geometry_to_json(const Row& row) {
   const net::Network& network = row.network;
   Json json = Json::object();
   json["scales"] = Json::array();
@@ -243,7 +241,7 @@ Json geometry_to_json(const Row& row) {
   return json;
 }
 
-std::string render_json(const std::vector<Row>& rows) {
+static std::string render_json(const std::vector<Row>& rows) {
   Json list = Json::array();
   for (const Row& row : rows) {
     Json json = row_to_json(row);
@@ -256,16 +254,16 @@ std::string render_json(const std::vector<Row>& rows) {
 // Returns the names of the methods that agree. The estimate is compared by its minimum, because its
 // maximum counts one token more by convention; the others are compared at every position of a
 // segment.
-std::string agreement(const std::optional<net::ContextLength>& paper,
-                      const net::ContextLength& exact, const net::ContextLength& measured,
-                      bool same_positions) {
+static std::string agreement(const std::optional<net::ContextLength>& paper,
+                             const net::ContextLength& exact, const net::ContextLength& measured,
+                             bool same_positions) {
   const bool paper_exact = paper && paper->minimum == exact.minimum;
   if (same_positions) return paper_exact ? "paper=exact=measured" : "exact=measured";
   if (paper_exact) return "paper=exact";
   return paper && paper->minimum == measured.minimum ? "paper=measured" : "none";
 }
 
-void add_measured(const Request& request, std::vector<Row>& rows) {
+static void add_measured(const Request& request, std::vector<Row>& rows) {
   if (!request.has_sizes) {
     throw UsageError("--method measured", "runs a network, and its sizes are unknown",
                      "give --d-model, --n-head, --d-head and --d-inner, --preset or --model");
@@ -289,8 +287,6 @@ void add_measured(const Request& request, std::vector<Row>& rows) {
     row.more["agree"] = agreement(paper, exact, row.context, measured[i] == lengths);
   }
 }
-
-}  // namespace
 
 std::vector<Row> make_rows(const Request& request, const std::string& method) {
   std::vector<Row> rows;

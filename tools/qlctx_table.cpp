@@ -9,11 +9,9 @@
 #include "qlctx_report.h"
 #include "tables.h"
 
-namespace {
-
 using namespace ql;
 
-Command unnamed_command() {
+static Command unnamed_command() {
   return {
       "",
       "context length and cost of a network of the Transformer-QL family",
@@ -48,7 +46,7 @@ Command unnamed_command() {
         "the paper's figure 5"}}};
 }
 
-Command plan_command() {
+static Command plan_command() {
   const std::vector<Option> searched{
       required(make_integer("context",
                             "Tokens that every output state must reach back: the exact minimum "
@@ -88,8 +86,6 @@ Command plan_command() {
            {"qlctx plan --context 4k --arch ql --arch xl --layers 12 --rate 2,4",
             "two architectures of 12 layers"}}};
 }
-
-}  // namespace
 
 ToolTable qlctx_table() {
   const Command unnamed = unnamed_command();

@@ -7,13 +7,11 @@
 #include "machine/precision.h"
 #include "tables.h"
 
-namespace {
-
 using namespace ql;
 
 constexpr std::int64_t kLongest = std::int64_t{1} << 30;
 
-std::vector<Option> own_options() {
+static std::vector<Option> own_options() {
   return {
       repeatable(with_letter(
           'm', make_option("model", OptionType::kFolder, "CHECKPOINT",
@@ -91,7 +89,7 @@ std::vector<Option> own_options() {
           "1", 1, 1 << 14)};
 }
 
-Command command() {
+static Command command() {
   return {
       "",
       "",
@@ -119,8 +117,6 @@ Command command() {
        {"qleval -m runs/ql/best --data data/test --per-token - | od -f -An -v -w4",
         "the loss of every token, one a line"}}};
 }
-
-}  // namespace
 
 ToolTable qleval_table() {
   return {"qleval",

@@ -6,13 +6,11 @@
 #include "machine/precision.h"
 #include "tables.h"
 
-namespace {
-
 using namespace ql;
 
 constexpr std::int64_t kLongest = std::int64_t{1} << 30;
 
-Command command() {
+static Command command() {
   return {
       "",
       "",
@@ -96,8 +94,6 @@ Command command() {
         "three continuations of every line"},
        {"qlgen -m runs/ql/best --text 'it is a'", "text alone, with the checkpoint's vocabulary"}}};
 }
-
-}  // namespace
 
 ToolTable qlgen_table() {
   return {"qlgen", "text from a language model: a prompt goes on, token by token", {command()}};

@@ -19,8 +19,6 @@
 #include "text/vocabulary_builder.h"
 #include "text/vocabulary_import.h"
 
-namespace {
-
 using namespace ql;
 using namespace ql::interop;
 using namespace ql::shard;
@@ -28,31 +26,31 @@ using namespace ql::text;
 
 // Returns the value of a choice. The option table has refused other names.
 template <typename Value>
-Value chosen(const Options& options, const char* name) {
+static Value chosen(const Options& options, const char* name) {
   return find_named<Value>(options.text(name)).value();
 }
 
-std::string percent(std::int64_t part, std::int64_t total) {
+static std::string percent(std::int64_t part, std::int64_t total) {
   return fmt::format(
       "{:.2f} %",
       total == 0 ? 0.0 : 100.0 * static_cast<double>(part) / static_cast<double>(total));
 }
 
-void warn_of_reserved(std::int64_t count) {
+static void warn_of_reserved(std::int64_t count) {
   if (count == 0) return;
   log_warning("words <eos> in the text: {}; they become <unk>, because <eos> stands for line ends",
               with_thousands(count));
 }
 
 // The name of the output file is not a part of the configuration.
-Json configuration(const Options& options, const std::vector<std::string>& names) {
+static Json configuration(const Options& options, const std::vector<std::string>& names) {
   Json json = configuration_of(options, names);
   json.erase("output");
   return json;
 }
 
 // Returns "" when the option is not given.
-std::string token_name(const Options& options, const char* option) {
+static std::string token_name(const Options& options, const char* option) {
   if (!options.has(option)) return "";
   if (options.text(option).empty()) {
     throw UsageError(fmt::format("--{}", option), "no token has an empty name",
@@ -61,7 +59,7 @@ std::string token_name(const Options& options, const char* option) {
   return options.text(option);
 }
 
-void report_missing_specials(const Vocabulary& vocabulary, const VocabularyImport& rules) {
+static void report_missing_specials(const Vocabulary& vocabulary, const VocabularyImport& rules) {
   const bool names = vocabulary.type() == TokenType::kPiece;
   if (!vocabulary.eos() && rules.eos != Presence::kNever) {
     log_info(
@@ -74,7 +72,7 @@ void report_missing_specials(const Vocabulary& vocabulary, const VocabularyImpor
   }
 }
 
-void import_vocabulary(const Options& options) {
+static void import_vocabulary(const Options& options) {
   // These options control how text is counted, and an imported vocabulary counts nothing.
   options.refuse({"min-count", "max-size", "character-coverage", "invalid", "raw", "threads",
                   "files-from", "counts"},
@@ -113,7 +111,7 @@ void import_vocabulary(const Options& options) {
   }
 }
 
-void make_vocabulary(const Options& options) {
+static void make_vocabulary(const Options& options) {
   if (options.given("import")) return import_vocabulary(options);
   options.refuse({"eos-token", "unk-token"}, "", "--{} goes with --import only",
                  "made from text, they are <eos> and <unk>");
@@ -161,7 +159,7 @@ void make_vocabulary(const Options& options) {
   warn_of_reserved(built.reserved);
 }
 
-EncodeOptions encode_options(const Options& options, const Vocabulary& vocabulary) {
+static EncodeOptions encode_options(const Options& options, const Vocabulary& vocabulary) {
   EncodeOptions rules;
   rules.eos = find_named<EosRule>(options.text("eos")).value_or(usual_eos(vocabulary));
   rules.documents = DocumentRule(options.text("document"));
@@ -171,7 +169,7 @@ EncodeOptions encode_options(const Options& options, const Vocabulary& vocabular
   return rules;
 }
 
-void report(const EncodeTotals& totals, const Vocabulary& vocabulary) {
+static void report(const EncodeTotals& totals, const Vocabulary& vocabulary) {
   const bool words = vocabulary.type() == TokenType::kWord;
   const std::int64_t all = words ? totals.counts.words : totals.tokens;
   log_info("lines: {}, words: {}, tokens: {}, documents: {}", with_thousands(totals.counts.lines),
@@ -186,7 +184,7 @@ void report(const EncodeTotals& totals, const Vocabulary& vocabulary) {
   warn_of_reserved(totals.reserved);
 }
 
-void encode(const Options& options) {
+static void encode(const Options& options) {
   const std::string format = options.text("output");
   OutputStream out(options.text("output-file"), format == "stream");
   const std::string path = options.text("vocab");
@@ -215,7 +213,7 @@ void encode(const Options& options) {
   report(totals, vocabulary);
 }
 
-DecodeOptions decode_options(const Options& options, const Vocabulary& vocabulary) {
+static DecodeOptions decode_options(const Options& options, const Vocabulary& vocabulary) {
   DecodeOptions rules;
   rules.eos = chosen<EosRule>(options, "eos");
   rules.line_style =
@@ -224,8 +222,8 @@ DecodeOptions decode_options(const Options& options, const Vocabulary& vocabular
 }
 
 // Returns the vocabulary of --vocab or of the stream. If both exist, they must be the same.
-Vocabulary stream_vocabulary(const Options& options, const StreamHeader& header,
-                             const std::string& stream) {
+static Vocabulary stream_vocabulary(const Options& options, const StreamHeader& header,
+                                    const std::string& stream) {
   const VocabularyInfo& info = header.vocabulary;
   const bool given = options.has("vocab");
   if (!given && header.vocabulary_text.empty()) {
@@ -243,7 +241,7 @@ Vocabulary stream_vocabulary(const Options& options, const StreamHeader& header,
   return vocabulary;
 }
 
-void decode(const Options& options) {
+static void decode(const Options& options) {
   InputFile input(options.positional().empty() ? "-" : options.positional().front());
   OutputStream out(options.text("output-file"), false);
   const auto write = [&out](std::string_view text) { out.write(text); };
@@ -267,8 +265,6 @@ void decode(const Options& options) {
   }
   out.close();
 }
-
-}  // namespace
 
 int main(int argc, char** argv) {
   return run_tool(qltok_table, argc, argv, [](const Options& options) {

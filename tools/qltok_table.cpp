@@ -7,18 +7,16 @@
 #include "text/encoder.h"
 #include "text/vocabulary_builder.h"
 
-namespace {
-
 using namespace ql;
 
-Option invalid() {
+static Option invalid() {
   return make_choice("invalid", "RULE",
                      "What to do with invalid UTF-8: stop with an error, or replace each invalid "
                      "sequence by U+FFFD. Bytes take any text.",
                      all_names<text::InvalidText>());
 }
 
-Command vocab_command() {
+static Command vocab_command() {
   return {"vocab",
           "make a vocabulary from text",
           "[FILE...|-]",
@@ -105,7 +103,7 @@ Command vocab_command() {
             "Names for the token ids of another program"}}};
 }
 
-Command encode_command() {
+static Command encode_command() {
   return {
       "encode",
       "turn text into token ids",
@@ -147,7 +145,7 @@ Command encode_command() {
        {"echo the cat | qltok encode --vocab words.json --output pieces", "Tokens to look at"}}};
 }
 
-Command decode_command() {
+static Command decode_command() {
   return {
       "decode",
       "turn token ids back into text",
@@ -173,8 +171,6 @@ Command decode_command() {
       {{"qlbin cat data/train | qltok decode", "Text of packed tokens"},
        {"echo 5 17 3 | qltok decode --vocab words.json --input ids", "Text of some ids"}}};
 }
-
-}  // namespace
 
 ToolTable qltok_table() {
   return {"qltok",

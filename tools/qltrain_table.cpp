@@ -8,12 +8,10 @@
 #include "tables.h"
 #include "train/config.h"
 
-namespace {
-
 using namespace ql;
 
 // Returns "KEY=" for each key of network and training.
-std::vector<std::string> settings() {
+static std::vector<std::string> settings() {
   std::vector<std::string> words = net::network_keys();
   const std::vector<std::string> training = train::training_keys();
   words.insert(words.end(), training.begin(), training.end());
@@ -21,7 +19,7 @@ std::vector<std::string> settings() {
   return words;
 }
 
-std::vector<Option> own_options() {
+static std::vector<Option> own_options() {
   return {
       repeatable(make_option("data", OptionType::kFolder, "DIR",
                              "Training data, packed by qlbin(1). Required, unless --resume finds "
@@ -62,7 +60,7 @@ std::vector<Option> own_options() {
       make_integer("seed", "Seed of the weights and of dropout: --set seed=N.", "", 0)};
 }
 
-std::vector<Option> option_table() {
+static std::vector<Option> option_table() {
   const Option precision = make_choice(
       "precision", "PRECISION",
       "Precision of matrix products: --set precision=PRECISION. The CPU has float32 and, on some "
@@ -76,8 +74,6 @@ std::vector<Option> option_table() {
                                                       without_default(precision))),
                 {eager});
 }
-
-}  // namespace
 
 ql::ToolTable qltrain_table() {
   return {"qltrain",

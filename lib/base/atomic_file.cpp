@@ -230,9 +230,7 @@ void internal::replace_in_two_steps(const fs::path& fresh, const fs::path& path)
   ::rename(old.c_str(), fresh.c_str());
 }
 
-namespace {
-
-void sync_tree(const fs::path& folder, const std::string& where) {
+static void sync_tree(const fs::path& folder, const std::string& where) {
   for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder)) {
     if (entry.is_symlink()) continue;
     if (entry.is_regular_file() || entry.is_directory()) sync_path(entry.path(), where);
@@ -241,7 +239,7 @@ void sync_tree(const fs::path& folder, const std::string& where) {
 }
 
 // Gives the folder a name that is free: rename() takes a name from an empty folder at most.
-void rename_to_free_name(const fs::path& folder, const fs::path& name) {
+static void rename_to_free_name(const fs::path& folder, const fs::path& name) {
   if (::rename(folder.c_str(), name.c_str()) == 0) return;
   const int failed = errno;
   if (failed == EEXIST || failed == ENOTEMPTY || failed == ENOTDIR) {
@@ -252,7 +250,7 @@ void rename_to_free_name(const fs::path& folder, const fs::path& name) {
 }
 
 // Swaps two folders in one step. Returns false when the file system cannot do that.
-bool exchange(const fs::path& a, const fs::path& b, const std::string& where) {
+static bool exchange(const fs::path& a, const fs::path& b, const std::string& where) {
 #ifdef RENAME_EXCHANGE
   const int result = ::renameat2(AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), RENAME_EXCHANGE);
 #else
@@ -265,11 +263,11 @@ bool exchange(const fs::path& a, const fs::path& b, const std::string& where) {
   throw SystemError(where, "rename into place", errno);
 }
 
-void swap_folders(const fs::path& fresh, const fs::path& path) {
+static void swap_folders(const fs::path& fresh, const fs::path& path) {
   if (!exchange(fresh, path, path.string())) internal::replace_in_two_steps(fresh, path);
 }
 
-fs::path folder_to_write(const fs::path& named) {
+static fs::path folder_to_write(const fs::path& named) {
   fs::path path = final_path(named);
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
@@ -278,8 +276,6 @@ fs::path folder_to_write(const fs::path& named) {
   }
   return path;
 }
-
-}  // namespace
 
 AtomicFolder::AtomicFolder(const fs::path& path) : path_(folder_to_write(path)), temporary_(path_) {
   if (::mkdir(temporary_.path.c_str(), 0777) != 0) {

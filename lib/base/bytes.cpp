@@ -11,13 +11,9 @@
 
 namespace ql {
 
-namespace {
-
-std::string hexadecimal(XXH128_hash_t hash) {
+static std::string hexadecimal(XXH128_hash_t hash) {
   return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
 }
-
-}  // namespace
 
 std::uint64_t xxh64(const void* data, std::size_t size, std::uint64_t seed) {
   return XXH64(data, size, seed);
@@ -40,12 +36,10 @@ void ContentHasher::update(const void* data, std::size_t size) {
 
 std::string ContentHasher::digest() const { return hexadecimal(XXH3_128bits_digest(state_.get())); }
 
-namespace {
-
 constexpr std::uint32_t kPolynomial = 0x82F63B78;  // bit-reversed, as the register is
 
 // Entry i of the table is the remainder after eight steps of the division from i.
-constexpr std::array<std::uint32_t, 256> make_table() {
+static constexpr std::array<std::uint32_t, 256> make_table() {
   std::array<std::uint32_t, 256> table{};
   for (std::uint32_t byte = 0; byte < table.size(); ++byte) {
     std::uint32_t rest = byte;
@@ -59,8 +53,6 @@ constexpr std::array<std::uint32_t, 256> make_table() {
 
 constexpr std::array<std::uint32_t, 256> kTable = make_table();
 
-}  // namespace
-
 std::uint32_t crc32c(std::string_view data) {
   std::uint32_t rest = 0xFFFFFFFF;
   for (const char letter : data) {
@@ -69,16 +61,12 @@ std::uint32_t crc32c(std::string_view data) {
   return ~rest;
 }
 
-namespace {
-
 constexpr std::string_view kAlphabet =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-std::uint32_t byte_at(std::string_view data, std::size_t position) {
+static std::uint32_t byte_at(std::string_view data, std::size_t position) {
   return position < data.size() ? static_cast<unsigned char>(data[position]) : 0;
 }
-
-}  // namespace
 
 std::string base64_encode(std::string_view data) {
   std::string text;

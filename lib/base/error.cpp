@@ -12,10 +12,8 @@
 
 namespace ql {
 
-namespace {
-
 // "No space left on device" -> "no space left on device": it stands in the middle of a sentence.
-std::string reason(int error_number) {
+static std::string reason(int error_number) {
   std::string text = std::generic_category().message(error_number);
   if (text.size() > 1 && std::islower(static_cast<unsigned char>(text[1])) != 0) {
     text[0] = static_cast<char>(std::tolower(static_cast<unsigned char>(text[0])));
@@ -23,7 +21,7 @@ std::string reason(int error_number) {
   return text;
 }
 
-std::string remedy(int error_number) {
+static std::string remedy(int error_number) {
   switch (error_number) {
     case ENOSPC:
     case EDQUOT:
@@ -36,8 +34,6 @@ std::string remedy(int error_number) {
       return "";
   }
 }
-
-}  // namespace
 
 SystemError::SystemError(const std::string& where, const std::string& action, int error_number)
     : Error(where, fmt::format("cannot {}: {}", action, reason(error_number)),

@@ -116,20 +116,16 @@ std::string scalar_event(double time, std::int64_t step, const std::vector<Scala
   return framed(event);
 }
 
-namespace {
-
 constexpr std::int64_t kSecond = 1'000'000;  // in microseconds
 
 // Returns the microseconds since 1970 in a name of ours, and nothing for another name.
-std::optional<std::int64_t> time_in(const std::string& name) {
+static std::optional<std::int64_t> time_in(const std::string& name) {
   char digits[17] = {};
   int end = 0;
   std::sscanf(name.c_str(), "events.out.tfevents.%16[0-9].qltrain%n", digits, &end);
   if (end != static_cast<int>(name.size()) || std::strlen(digits) != 16) return std::nullopt;
   return parse_integer(digits);
 }
-
-}  // namespace
 
 std::vector<fs::path> event_files(const fs::path& folder) {
   std::vector<fs::path> files;

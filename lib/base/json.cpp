@@ -67,11 +67,9 @@ std::string dump_json(const Json& json) {
   }
 }
 
-namespace {
-
 // Adds an item to an object or a list, with its second and further lines indented. A string value
 // has no line ends of its own: JSON writes these as \n.
-void add_item(std::string& items, std::string_view item) {
+static void add_item(std::string& items, std::string_view item) {
   items += items.empty() ? "\n  " : ",\n  ";
   while (!item.empty() && item.back() == '\n') item.remove_suffix(1);
   for (const char c : item) {
@@ -79,8 +77,6 @@ void add_item(std::string& items, std::string_view item) {
     if (c == '\n') items += "  ";
   }
 }
-
-}  // namespace
 
 void JsonObjectText::add(std::string_view key, std::string_view value) {
   std::string item = Json(key).dump();

@@ -49,13 +49,9 @@ std::string option_value(const Option& option) {
 
 }  // namespace internal
 
-namespace {
-
-[[noreturn]] void misuse(const std::string& name, const char* problem) {
+[[noreturn]] static void misuse(const std::string& name, const char* problem) {
   throw std::logic_error(fmt::format("option table: --{} {}", name, problem));
 }
-
-}  // namespace
 
 const Option& Options::option(const std::string& name) const {
   for (const Option* option : internal::all_options(*command_)) {

@@ -13,20 +13,18 @@ namespace ql {
 
 using namespace internal;
 
-namespace {
-
 constexpr std::size_t kWidth = 80;
 constexpr std::size_t kHelpColumn = 26;
 
 // Returns a summary as a sentence: "say hello" -> "Say hello.".
-std::string sentence(std::string text) {
+static std::string sentence(std::string text) {
   if (text.empty()) return text;
   text[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(text[0])));
   return text.back() == '.' ? text : text + ".";
 }
 
 // Breaks `text` at blanks so that no line is wider than `width`. Longer words are not cut.
-std::vector<std::string> wrap(std::string_view text, std::size_t width) {
+static std::vector<std::string> wrap(std::string_view text, std::size_t width) {
   std::vector<std::string> lines;
   for (const std::string& word : split(text, ' ')) {
     if (word.empty()) continue;
@@ -40,7 +38,7 @@ std::vector<std::string> wrap(std::string_view text, std::size_t width) {
 }
 
 // Returns the option's help and the rest that the table states about it, each a sentence or more.
-std::vector<std::string> option_sentences(const Option& option) {
+static std::vector<std::string> option_sentences(const Option& option) {
   std::vector<std::string> sentences{option.help};
   if (!option.choices.empty()) {
     sentences.push_back(fmt::format("One of {}.", fmt::join(option.choices, ", ")));
@@ -53,8 +51,8 @@ std::vector<std::string> option_sentences(const Option& option) {
   return sentences;
 }
 
-void append_wrapped(std::string& out, const std::string& first, const std::string& text,
-                    std::size_t indent) {
+static void append_wrapped(std::string& out, const std::string& first, const std::string& text,
+                           std::size_t indent) {
   out += first;
   std::size_t column = first.size();
   if (column >= indent && !text.empty()) {
@@ -68,15 +66,15 @@ void append_wrapped(std::string& out, const std::string& first, const std::strin
   if (text.empty()) out += '\n';
 }
 
-std::string paragraph(const std::string& summary) {
+static std::string paragraph(const std::string& summary) {
   return fmt::format("{}\n", fmt::join(wrap(sentence(summary), kWidth), "\n"));
 }
 
-std::string option_text(const Option& option) {
+static std::string option_text(const Option& option) {
   return fmt::format("{}", fmt::join(option_sentences(option), " "));
 }
 
-void append_option(std::string& out, const Option& option) {
+static void append_option(std::string& out, const Option& option) {
   const std::string letter =
       option.letter == 0 ? std::string("    ") : fmt::format("-{}, ", option.letter);
   std::string first = fmt::format("  {}--{}", letter, option.name);
@@ -85,7 +83,7 @@ void append_option(std::string& out, const Option& option) {
   append_wrapped(out, first, option_text(option), kHelpColumn);
 }
 
-std::string usage(const ToolTable& tool, const Command& command) {
+static std::string usage(const ToolTable& tool, const Command& command) {
   std::string line = full_name(tool, command);
   for (const Option& option : command.options) {
     if (option.required) {
@@ -97,7 +95,7 @@ std::string usage(const ToolTable& tool, const Command& command) {
   return line;
 }
 
-std::string command_help(const ToolTable& tool, const Command& command) {
+static std::string command_help(const ToolTable& tool, const Command& command) {
   std::string out;
   append_wrapped(out, "Usage:", usage(tool, command), 7);
   out += "\n" + paragraph(command.summary.empty() ? tool.summary : command.summary);
@@ -111,7 +109,7 @@ std::string command_help(const ToolTable& tool, const Command& command) {
   return out;
 }
 
-void append_commands(std::string& out, const ToolTable& tool) {
+static void append_commands(std::string& out, const ToolTable& tool) {
   out += "\nCommands:\n";
   for (const Command& command : tool.commands) {
     if (!command.name.empty()) append_wrapped(out, "  " + command.name, command.summary, 14);
@@ -119,14 +117,12 @@ void append_commands(std::string& out, const ToolTable& tool) {
   out += fmt::format("\n'{} COMMAND --help' describes a command and its options.\n", tool.name);
 }
 
-std::string tool_help(const ToolTable& tool) {
+static std::string tool_help(const ToolTable& tool) {
   std::string out = fmt::format("Usage: {} COMMAND [OPTION...] [ARGUMENT...]\n\n{}", tool.name,
                                 paragraph(tool.summary));
   append_commands(out, tool);
   return out;
 }
-
-}  // namespace
 
 std::string render_help(const ToolTable& tool, const Command* command) {
   if (command == nullptr) command = default_command(tool);
@@ -138,38 +134,36 @@ std::string render_help(const ToolTable& tool, const Command* command) {
 
 // The OPTIONS section of a man page is in mdoc(7).
 
-namespace {
-
 constexpr std::size_t kSourceWidth = 78;
 
-std::string replace_all(const std::string& text, char letter, const char* by) {
+static std::string replace_all(const std::string& text, char letter, const char* by) {
   return fmt::format("{}", fmt::join(split(text, letter), by));
 }
 
 // Backslashes start an escape in mdoc.
-std::string escape(const std::string& text) { return replace_all(text, '\\', "\\e"); }
+static std::string escape(const std::string& text) { return replace_all(text, '\\', "\\e"); }
 
 // An option's leading dashes must stay dashes: mdoc would print hyphens.
-std::string escape_word(const std::string& word) {
+static std::string escape_word(const std::string& word) {
   const std::size_t dashes = std::min(word.find_first_not_of('-'), word.size());
   return replace_all(word.substr(0, dashes), '-', "\\-") + escape(word.substr(dashes));
 }
 
 // Returns one argument of a macro: quoted, and never taken for a macro itself.
-std::string argument(const std::string& text) {
+static std::string argument(const std::string& text) {
   const std::string quoted = replace_all(escape(text), '"', "\\(dq");
   const bool plain = text.find(' ') == std::string::npos;
   return plain ? "\\&" + quoted : "\"" + quoted + "\"";
 }
 
-bool ends_sentence(const std::string& word) {
+static bool ends_sentence(const std::string& word) {
   return word.size() > 1 && (word.back() == '.' || word.back() == '?' || word.back() == '!') &&
          word != "e.g." && word != "i.e.";
 }
 
 // Returns lines of text: every sentence begins a line, as mdoc asks, and no line looks like a
 // macro.
-std::string text_lines(const std::string& text) {
+static std::string text_lines(const std::string& text) {
   std::string lines, line;
   const auto finish_line = [&] {
     if (line.empty()) return;
@@ -187,7 +181,7 @@ std::string text_lines(const std::string& text) {
   return lines;
 }
 
-std::string option_item(const Option& option) {
+static std::string option_item(const Option& option) {
   std::string item = ".It ";
   if (option.letter != 0) item += fmt::format("Fl {} , ", option.letter);
   item += "Fl \\-" + option.name;
@@ -198,14 +192,12 @@ std::string option_item(const Option& option) {
   return item;
 }
 
-std::string option_list(const std::vector<Option>& options) {
+static std::string option_list(const std::vector<Option>& options) {
   if (options.empty()) return "";
   std::string list = ".Bl -tag -width Ds\n";
   for (const Option& option : options) list += option_item(option);
   return list + ".El\n";
 }
-
-}  // namespace
 
 std::string render_man_options(const ToolTable& tool) {
   if (!has_named_commands(tool)) {
@@ -227,10 +219,8 @@ std::string render_man_options(const ToolTable& tool) {
 
 // A bash completion script has one self-contained function per tool.
 
-namespace {
-
 // Returns the words to offer after an option, as arguments of compgen; "" offers nothing.
-std::string completion_of(const Option& option) {
+static std::string completion_of(const Option& option) {
   std::string files = option.type == OptionType::kFile     ? "-f"
                       : option.type == OptionType::kFolder ? "-d"
                                                            : "";
@@ -247,20 +237,20 @@ std::string completion_of(const Option& option) {
 }
 
 // Returns "pack:--output|pack:-o", the pattern that finds an option after its command.
-std::string pattern(const Command& command, const Option& option) {
+static std::string pattern(const Command& command, const Option& option) {
   std::string text = fmt::format("'{}:--{}'", command.name, option.name);
   if (option.letter != 0) text += fmt::format(" | '{}:-{}'", command.name, option.letter);
   return text;
 }
 
-std::string option_names(const Command& command) {
+static std::string option_names(const Command& command) {
   std::string names;
   for (const Option* option : all_options(command)) names += "--" + option->name + " ";
   names.pop_back();
   return names;
 }
 
-std::string value_cases(const ToolTable& tool) {
+static std::string value_cases(const ToolTable& tool) {
   std::string cases;
   for (const Command& command : tool.commands) {
     for (const Option& option : command.options) {
@@ -273,7 +263,7 @@ std::string value_cases(const ToolTable& tool) {
   return cases;
 }
 
-std::string word_cases(const ToolTable& tool) {
+static std::string word_cases(const ToolTable& tool) {
   std::string cases;
   for (const Command& command : tool.commands) {
     cases += fmt::format("    '{}:option') _{}_offer -W '{}' ;;\n", command.name, tool.name,
@@ -285,7 +275,7 @@ std::string word_cases(const ToolTable& tool) {
   return cases;
 }
 
-std::string command_choice(const ToolTable& tool) {
+static std::string command_choice(const ToolTable& tool) {
   if (!has_named_commands(tool)) return "  local command=''\n";
   std::string names;
   for (const Command& command : tool.commands) {
@@ -304,8 +294,6 @@ std::string command_choice(const ToolTable& tool) {
                       "  fi\n",
                       tool.name, names, options);
 }
-
-}  // namespace
 
 std::string render_bash_completion(const ToolTable& tool) {
   return fmt::format(

@@ -22,17 +22,17 @@
 
 namespace ql {
 
-namespace {
-
-std::atomic<int> requested_stop{0};
-std::atomic<int> requests{0};
+static std::atomic<int> requested_stop{0};
+static std::atomic<int> requests{0};
 static_assert(std::atomic<int>::is_always_lock_free, "the signal handler must not lock");
+
+extern "C" {
 
 // A signal that comes just before a read or a write begins does not interrupt it. After the first
 // signal an alarm does so, every second.
-extern "C" void ql_on_alarm(int /*signal_number*/) { ::alarm(1); }
+static void ql_on_alarm(int /*signal_number*/) { ::alarm(1); }
 
-extern "C" void ql_on_stop_signal(int signal_number, siginfo_t* info, void* /*context*/) {
+static void ql_on_stop_signal(int signal_number, siginfo_t* info, void* /*context*/) {
   int none = 0;
   const bool first = requested_stop.compare_exchange_strong(none, signal_number);
   if (first) ::alarm(1);
@@ -44,8 +44,10 @@ extern "C" void ql_on_stop_signal(int signal_number, siginfo_t* info, void* /*co
   std::raise(signal_number);
 }
 
+}  // extern "C"
+
 // Without SA_RESTART a waiting read() returns and can look at stop_signal().
-void install_stop_handler(int signal_number) {
+static void install_stop_handler(int signal_number) {
   struct sigaction action = {};
   action.sa_sigaction = ql_on_stop_signal;
   sigemptyset(&action.sa_mask);
@@ -53,25 +55,23 @@ void install_stop_handler(int signal_number) {
   sigaction(signal_number, &action, nullptr);
 }
 
-struct sigaction current_action(int signal_number) {
+static struct sigaction current_action(int signal_number) {
   struct sigaction action = {};
   sigaction(signal_number, nullptr, &action);
   return action;
 }
 
-bool has_stop_handler(int signal_number) {
+static bool has_stop_handler(int signal_number) {
   const struct sigaction action = current_action(signal_number);
   return (action.sa_flags & SA_SIGINFO) != 0 && action.sa_sigaction == ql_on_stop_signal;
 }
 
-sigset_t stop_signals() {
+static sigset_t stop_signals() {
   sigset_t signals;
   sigemptyset(&signals);
   for (const int signal_number : kStopSignals) sigaddset(&signals, signal_number);
   return signals;
 }
-
-}  // namespace
 
 std::string signal_name(int signal_number) {
   const char* name = ::sigabbrev_np(signal_number);
@@ -128,13 +128,11 @@ extern char** environ;  // NOLINT(readability-redundant-declaration): POSIX leav
 
 namespace ql {
 
-namespace {
-
 // Starts a program (a path: PATH is not searched) with our environment and our standard error.
 // `input` becomes its standard input; -1 is an empty one. In a process group of its own the program
 // does not get a terminal's signals. Throws SystemError.
-pid_t spawn(const std::filesystem::path& program, const std::vector<std::string>& arguments,
-            int input, int output, bool own_group) {
+static pid_t spawn(const std::filesystem::path& program, const std::vector<std::string>& arguments,
+                   int input, int output, bool own_group) {
   std::vector<std::string> words{program.string()};
   words.insert(words.end(), arguments.begin(), arguments.end());
   std::vector<char*> pointers;
@@ -172,14 +170,15 @@ pid_t spawn(const std::filesystem::path& program, const std::vector<std::string>
 }
 
 // Returns the exit code that a shell would see: 128 + n when signal n ended the process.
-int exit_code_of(int wait_status) {
+static int exit_code_of(int wait_status) {
   return WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status);
 }
 
 // Returns the status of a child that has ended. With WNOHANG it returns nothing while the child
 // runs. Throws SystemError where SIGCHLD is ignored, because the system then forgets how a child
 // has ended.
-std::optional<int> status_of(pid_t child, int options, const std::filesystem::path& program) {
+static std::optional<int> status_of(pid_t child, int options,
+                                    const std::filesystem::path& program) {
   int status = 0;
   pid_t ended = 0;
   do {
@@ -191,7 +190,7 @@ std::optional<int> status_of(pid_t child, int options, const std::filesystem::pa
 
 // Passes a requested stop on to the child, whichever thread the signal went to: a child that has
 // closed its output may still work.
-int wait_for(pid_t child, const std::filesystem::path& program) {
+static int wait_for(pid_t child, const std::filesystem::path& program) {
   constexpr int kPatience = 10;  // milliseconds until the next look at stop_signal()
   for (bool stopped = false;;) {
     if (const auto status = status_of(child, WNOHANG, program)) {
@@ -205,7 +204,7 @@ int wait_for(pid_t child, const std::filesystem::path& program) {
   }
 }
 
-std::array<int, 2> open_pipe(const std::filesystem::path& program) {
+static std::array<int, 2> open_pipe(const std::filesystem::path& program) {
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) {
     throw SystemError(program.string(), "open a pipe", errno);
@@ -214,7 +213,7 @@ std::array<int, 2> open_pipe(const std::filesystem::path& program) {
 }
 
 // Reads until the end of the output, or until we are asked to stop.
-std::string read_output(int descriptor, const std::string& program) {
+static std::string read_output(int descriptor, const std::string& program) {
   constexpr int kPatience = 200;  // milliseconds until the next look at stop_signal()
   std::string output;
   std::array<char, 4096> block{};
@@ -231,8 +230,6 @@ std::string read_output(int descriptor, const std::string& program) {
   }
   return output;
 }
-
-}  // namespace
 
 std::filesystem::path program_folder() {
   return std::filesystem::read_symlink("/proc/self/exe").parent_path();

@@ -229,10 +229,8 @@ ControlGroupLimits control_group_limits(const fs::path& root) {
   return limits;
 }
 
-namespace {
-
 // Returns the numbers of a CPU's package and core. A CPU without them counts as a core of its own.
-std::pair<std::string, std::string> core_of(int cpu) {
+static std::pair<std::string, std::string> core_of(int cpu) {
   const std::string folder = fmt::format("/sys/devices/system/cpu/cpu{}/topology/", cpu);
   std::string package, core;
   std::ifstream(folder + "physical_package_id") >> package;
@@ -240,8 +238,6 @@ std::pair<std::string, std::string> core_of(int cpu) {
   return core.empty() ? std::pair{std::string("cpu"), std::to_string(cpu)}
                       : std::pair{package, core};
 }
-
-}  // namespace
 
 int usable_cores() {
   cpu_set_t allowed;

@@ -6,9 +6,7 @@
 
 namespace ql {
 
-namespace {
-
-std::string cell(const Json& value) {
+static std::string cell(const Json& value) {
   if (value.is_null()) return "-";
   if (value.is_string()) return printable(escaped(value.get<std::string>(), Among::kLines));
   if (value.is_array()) {
@@ -20,8 +18,6 @@ std::string cell(const Json& value) {
   const bool is_count = number * 2 == std::floor(number * 2) && std::abs(number) < 1e10;
   return fmt::format("{:.{}g}", number, is_count ? 12 : 8);
 }
-
-}  // namespace
 
 TableText::TableText(const std::string& columns, bool terminal, std::vector<std::string> first)
     : wanted_(columns), terminal_(terminal), first_(std::move(first)) {}

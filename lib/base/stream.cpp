@@ -15,8 +15,6 @@
 
 namespace ql {
 
-namespace {
-
 using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kBufferBytes = std::size_t{1} << 20;
@@ -31,12 +29,10 @@ constexpr std::chrono::milliseconds kPoll{250};
 constexpr std::chrono::milliseconds kSilence{20}, kTrickle{50};
 
 // Waits for at most `time`. Returns true when input, or its end, has come.
-bool comes_within(int descriptor, std::chrono::milliseconds time) {
+static bool comes_within(int descriptor, std::chrono::milliseconds time) {
   pollfd event = {descriptor, POLLIN, 0};
   return ::poll(&event, 1, static_cast<int>(time.count())) > 0;
 }
-
-}  // namespace
 
 InputFile::InputFile(const std::string& path) : name_(path == "-" ? "standard input" : path) {
   if (path != "-") {

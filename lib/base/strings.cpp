@@ -13,14 +13,12 @@
 
 namespace ql {
 
-namespace {
-
 // These characters have an escape of one letter, which stands at the same place in kNames.
 constexpr std::string_view kNamed = "\t\n\r\\", kNames = "tnr\\";
 
 // Returns false for characters that are invisible or unassigned. Combining marks have ink, and so
 // have the few format characters that enclose numbers.
-bool has_ink(char32_t c) {
+static bool has_ink(char32_t c) {
   constexpr std::uint32_t kNoInk = U_GC_Z_MASK | U_GC_C_MASK;
   constexpr char32_t kEmptyBraille = 0x2800;
   const auto code = static_cast<UChar32>(c);
@@ -31,22 +29,20 @@ bool has_ink(char32_t c) {
 }
 
 // Returns the length in bytes of the control character at `i`, or 0 for another character.
-std::size_t control_at(std::string_view text, std::size_t i) {
+static std::size_t control_at(std::string_view text, std::size_t i) {
   const auto byte = static_cast<unsigned char>(text[i]);
   const auto next = i + 1 < text.size() ? static_cast<unsigned char>(text[i + 1]) : 0U;
   if (byte < ' ' || byte == 0x7F) return 1;
   return byte == 0xC2 && next >= 0x80 && next < 0xA0 ? 2 : 0;
 }
 
-std::string without_controls(std::string text, std::string_view kept) {
+static std::string without_controls(std::string text, std::string_view kept) {
   for (std::size_t i = 0; i < text.size(); ++i) {
     const std::size_t length = control_at(text, i);
     if (length > 0 && kept.find(text[i]) == std::string_view::npos) text.replace(i, length, "?");
   }
   return text;
 }
-
-}  // namespace
 
 std::string printable(std::string text) { return without_controls(std::move(text), ""); }
 
@@ -113,14 +109,12 @@ std::string replaced(std::string_view text, std::string_view pattern, std::strin
   return result.append(text.substr(begin));
 }
 
-namespace {
-
-const std::uint8_t* bytes_of(std::string_view text) {
+static const std::uint8_t* bytes_of(std::string_view text) {
   return reinterpret_cast<const std::uint8_t*>(text.data());
 }
 
 // Returns the end of the ASCII bytes that begin at `position`, rounded down to whole words of 8.
-std::size_t skip_ascii(std::string_view text, std::size_t position) {
+static std::size_t skip_ascii(std::string_view text, std::size_t position) {
   constexpr std::uint64_t kHighBits = 0x8080808080808080u;
   while (text.size() - position >= sizeof(std::uint64_t)) {
     std::uint64_t bytes;
@@ -130,8 +124,6 @@ std::size_t skip_ascii(std::string_view text, std::size_t position) {
   }
   return position;
 }
-
-}  // namespace
 
 CodePoint code_point_at(std::string_view text, std::size_t position) {
   std::size_t end = position;
@@ -200,11 +192,9 @@ void append_utf8(std::string& text, char32_t code_point) {
   text.append(bytes.data(), size);
 }
 
-namespace {
-
 // Returns the number of insertions, deletions, substitutions and swaps of neighbours (optimal
 // string alignment).
-std::size_t edit_distance(std::string_view a, std::string_view b) {
+static std::size_t edit_distance(std::string_view a, std::string_view b) {
   const std::size_t width = b.size() + 1;
   std::vector<std::size_t> before_previous(width), previous(width), current(width);
   for (std::size_t j = 0; j < width; ++j) previous[j] = j;
@@ -222,8 +212,6 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   }
   return previous[b.size()];
 }
-
-}  // namespace
 
 std::string nearest(std::string_view typed, const std::vector<std::string>& candidates) {
   std::string best;
@@ -246,8 +234,6 @@ std::string nearest(std::string_view typed, const std::vector<std::string>& cand
   return longer != candidates.end() ? *longer : "";
 }
 
-namespace {
-
 constexpr std::pair<std::string_view, std::int64_t> kUnits[] = {{"", 1},
                                                                 {"k", 1'000},
                                                                 {"M", 1'000'000},
@@ -260,7 +246,7 @@ constexpr std::pair<std::string_view, std::int64_t> kUnits[] = {{"", 1},
 
 // Reads a number and the unit after it. Returns the unit's factor, or nothing for another text.
 template <typename Number>
-std::optional<std::int64_t> read_with_unit(std::string_view text, Number& number) {
+static std::optional<std::int64_t> read_with_unit(std::string_view text, Number& number) {
   const char* end = text.data() + text.size();
   const auto [rest, error] = std::from_chars(text.data(), end, number);
   if (error != std::errc{}) return std::nullopt;
@@ -270,8 +256,6 @@ std::optional<std::int64_t> read_with_unit(std::string_view text, Number& number
   }
   return std::nullopt;
 }
-
-}  // namespace
 
 std::optional<std::int64_t> parse_integer(std::string_view text) {
   std::int64_t value = 0;

@@ -26,14 +26,12 @@
 
 namespace ql {
 
-namespace {
-
 // A list of a million long names fits. A larger file is probably a text that was given by mistake,
 // and is not read to its end.
 constexpr std::int64_t kLargestList = std::int64_t{256} << 20;
 
 // Throws Error unless `name` exists; `where` is the place in the list.
-void check_name(const std::string& name, const std::string& where) {
+static void check_name(const std::string& name, const std::string& where) {
   struct stat status = {};
   if (::stat(name.c_str(), &status) == 0) return;
   const int reason = errno;
@@ -46,8 +44,6 @@ void check_name(const std::string& name, const std::string& where) {
               "a list has one name a line, or NUL after each, and they are relative to the "
               "current folder");
 }
-
-}  // namespace
 
 Option threads_option(const std::string& remark) {
   return make_integer(
@@ -164,10 +160,8 @@ Json configuration_of(const Options& options, const std::vector<std::string>& na
   return json;
 }
 
-namespace {
-
 // Answers questions that need no command. Returns true when it answered one.
-bool answer(const ToolTable& table, const std::vector<std::string>& arguments) {
+static bool answer(const ToolTable& table, const std::vector<std::string>& arguments) {
   if (arguments.empty()) return false;
   const std::string& first = arguments.front();
   if (arguments.size() == 1 && first == "--man-options") {
@@ -184,7 +178,7 @@ bool answer(const ToolTable& table, const std::vector<std::string>& arguments) {
   return true;
 }
 
-bool answer(const ToolTable& table, const Options& options) {
+static bool answer(const ToolTable& table, const Options& options) {
   if (options.flag("help")) {
     print(render_help(table, &options.command()));
   } else if (options.flag("version")) {
@@ -197,14 +191,14 @@ bool answer(const ToolTable& table, const Options& options) {
 
 // A file opened later must not get the number of a closed standard stream and then receive that
 // stream's data. The stand-in is opened in the wrong direction, so that using it remains an error.
-void occupy_standard_descriptors() {
+static void occupy_standard_descriptors() {
   for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(descriptor, F_GETFD) >= 0 || errno != EBADF) continue;
     ::open("/dev/null", descriptor == STDIN_FILENO ? O_WRONLY : O_RDONLY);
   }
 }
 
-void set_up_words(const std::string& tool) {
+static void set_up_words(const std::string& tool) {
   const char* terminal = std::getenv("TERM");
   ProgressStyle style;
   style.bar =
@@ -217,7 +211,7 @@ void set_up_words(const std::string& tool) {
 }
 
 // Makes sure that everything printed with <cstdio> or <iostream> arrives, too.
-void finish_standard_output() {
+static void finish_standard_output() {
   errno = 0;
   std::cout.flush();
   const bool failed = std::fflush(stdout) != 0 || std::ferror(stdout) != 0 || !std::cout;
@@ -230,14 +224,15 @@ void finish_standard_output() {
   throw Error("standard output", "not everything could be written", "is the disk full?");
 }
 
-int fail(const std::string& tool, const std::string& text, ExitCode code = ExitCode::kFailed) {
+static int fail(const std::string& tool, const std::string& text,
+                ExitCode code = ExitCode::kFailed) {
   const std::string words = printable_lines(fmt::format("{}: error: {}", tool, text));
   print_above_progress(words);
   return static_cast<int>(code);
 }
 
 // Calls `work` and turns every exception into a message and an exit code.
-int reported(const std::string& tool, const std::function<void()>& work) {
+static int reported(const std::string& tool, const std::function<void()>& work) {
   try {
     work();
     return static_cast<int>(ExitCode::kDone);
@@ -258,8 +253,6 @@ int reported(const std::string& tool, const std::function<void()>& work) {
     return fail(tool, "internal error: an unknown exception; please report it");
   }
 }
-
-}  // namespace
 
 const char* version() { return QL_VERSION; }
 

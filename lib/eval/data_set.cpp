@@ -74,9 +74,7 @@ void check_vocabulary(const std::string& trained_on,
   }
 }
 
-namespace {
-
-std::string shown_piece(const std::string& piece) {
+static std::string shown_piece(const std::string& piece) {
   const std::string bytes = unescaped(piece).value_or(piece);
   std::string text;
   for (std::size_t i = 0, length = 0; i < bytes.size(); i += length) {
@@ -91,7 +89,7 @@ std::string shown_piece(const std::string& piece) {
 }
 
 // Returns the bytes of a token. ql-vocabulary(5) has the notation of tokens of each type.
-std::string bytes_of(const std::string& token, const std::string& type) {
+static std::string bytes_of(const std::string& token, const std::string& type) {
   if (type == "piece") return unescaped(token).value_or(token);
   if (type != "byte" && type != "sentencepiece") return token;
   if (const auto byte = parse_byte_token(token)) return {static_cast<char>(*byte)};
@@ -99,7 +97,7 @@ std::string bytes_of(const std::string& token, const std::string& type) {
 }
 
 template <typename TextOf>
-TokenTexts read_tokens(const std::string& vocabulary_text, const TextOf& text_of) {
+static TokenTexts read_tokens(const std::string& vocabulary_text, const TextOf& text_of) {
   TokenTexts texts;
   if (vocabulary_text.empty()) return texts;
   const std::string where = "the vocabulary";
@@ -122,8 +120,6 @@ TokenTexts read_tokens(const std::string& vocabulary_text, const TextOf& text_of
   }
   return texts;
 }
-
-}  // namespace
 
 TokenTexts read_token_texts(const std::string& vocabulary_text) {
   return read_tokens(vocabulary_text, [](const std::string& token, const std::string& type) {

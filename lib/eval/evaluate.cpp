@@ -72,11 +72,9 @@ void check_stride(const net::Geometry& geometry, std::int64_t stride) {
   }
 }
 
-namespace {
-
 // Goes chunk by chunk, and through each chunk layer by layer (eval/scorers.h).
-Evaluation evaluate_layerwise(const nn::ModelAtLengths& model, const TokenSource& source,
-                              const EvaluationOptions& options) {
+static Evaluation evaluate_layerwise(const nn::ModelAtLengths& model, const TokenSource& source,
+                                     const EvaluationOptions& options) {
   StreamScorer scorer(model, source.name, options);
   if (model.model().network().reset_memory_at_documents) {
     for (const std::int64_t start : source.document_starts()) scorer.put_document(start);
@@ -93,16 +91,16 @@ Evaluation evaluate_layerwise(const nn::ModelAtLengths& model, const TokenSource
 }
 
 // Evaluates in this process alone.
-Evaluation evaluate_alone(const nn::ModelAtLengths& model, const TokenSource& source,
-                          const EvaluationOptions& options) {
+static Evaluation evaluate_alone(const nn::ModelAtLengths& model, const TokenSource& source,
+                                 const EvaluationOptions& options) {
   return options.batch > 0 ? evaluate_columns(model, source, options)
                            : evaluate_layerwise(model, source, options);
 }
 
 // Returns the number of columns that fit into this machine's memory, and logs it if that is fewer
 // than the options ask for.
-std::int64_t columns_with_room(const nn::ModelAtLengths& model, const TokenSource& source,
-                               const EvaluationOptions& options) {
+static std::int64_t columns_with_room(const nn::ModelAtLengths& model, const TokenSource& source,
+                                      const EvaluationOptions& options) {
   const net::Network& network = model.model().network();
   const std::int64_t processes = options.group != nullptr ? options.group->local_size() : 1;
   const std::int64_t segment = model.geometry().lengths.segment;
@@ -134,7 +132,7 @@ std::int64_t columns_with_room(const nn::ModelAtLengths& model, const TokenSourc
 // Returns the stream from `begin`, a segment's start, to `end`. Documents that begin before it are
 // left out: scored outputs could reach them only through older memories, and the part begins
 // without any.
-TokenSource part_of(const TokenSource& whole, std::int64_t begin, std::int64_t end) {
+static TokenSource part_of(const TokenSource& whole, std::int64_t begin, std::int64_t end) {
   TokenSource part;
   part.name = whole.name;
   part.tokens = end - begin;
@@ -158,7 +156,7 @@ TokenSource part_of(const TokenSource& whole, std::int64_t begin, std::int64_t e
 
 // Replaces each value by its sum over all processes, in each of them.
 template <typename Number>
-void add_up(machine::ProcessGroup& group, std::initializer_list<Number*> values) {
+static void add_up(machine::ProcessGroup& group, std::initializer_list<Number*> values) {
   std::vector<Number> own;
   for (const Number* value : values) own.push_back(*value);
   const at::Tensor sums = at::tensor(own);
@@ -168,8 +166,8 @@ void add_up(machine::ProcessGroup& group, std::initializer_list<Number*> values)
 }
 
 // Does the same as evaluate_alone() with a part of the stream in each process of options.group.
-Evaluation evaluate_shared(const nn::ModelAtLengths& model, const TokenSource& source,
-                           const EvaluationOptions& options) {
+static Evaluation evaluate_shared(const nn::ModelAtLengths& model, const TokenSource& source,
+                                  const EvaluationOptions& options) {
   machine::ProcessGroup& group = *options.group;
   const std::int64_t segment = options.lengths.segment;
   const std::int64_t segments = (source.tokens - 2) / segment + 1;
@@ -211,8 +209,6 @@ Evaluation evaluate_shared(const nn::ModelAtLengths& model, const TokenSource& s
   add_up(group, {&result.nll, &result.squares, &result.known.nll, &result.known.squares});
   return result;
 }
-
-}  // namespace
 
 Evaluation evaluate(const nn::Model& model, const TokenSource& source,
                     const EvaluationOptions& options) {

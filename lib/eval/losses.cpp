@@ -9,8 +9,6 @@
 
 namespace ql::eval {
 
-namespace {
-
 // This many logits exist at a time, which bounds the memory of the softmax.
 constexpr std::int64_t kLogitsPerBlock = std::int64_t{1} << 23;
 // This is the same limit for each thread of the CPU, if all logits of a row are needed.
@@ -21,17 +19,17 @@ constexpr std::int64_t kRowsOfPiece = kernels::kFewSoftmaxRows;
 // This many likely tokens are held at a time.
 constexpr std::int64_t kMostLikely = (std::int64_t{64} << 20) / sizeof(LikelyToken);
 
-std::int64_t rows_of_block(const nn::Model& model) {
+static std::int64_t rows_of_block(const nn::Model& model) {
   return std::max<std::int64_t>(1, kLogitsPerBlock / model.network().vocab_size);
 }
 
-std::int64_t rows_of_likely_piece(const nn::Model& model) {
+static std::int64_t rows_of_likely_piece(const nn::Model& model) {
   return std::clamp<std::int64_t>(kLogitsPerPiece / model.network().vocab_size, 1, kRowsOfPiece);
 }
 
 // Calls use(first, count) for blocks of rows; on the CPU for pieces, in several threads.
-void for_blocks(const nn::Model& model, const at::Tensor& rows, std::int64_t rows_of_piece,
-                const std::function<void(std::int64_t first, std::int64_t count)>& use) {
+static void for_blocks(const nn::Model& model, const at::Tensor& rows, std::int64_t rows_of_piece,
+                       const std::function<void(std::int64_t first, std::int64_t count)>& use) {
   const std::int64_t all = rows.size(0);
   if (machine::uses_kernels(rows)) {
     machine::for_pieces(all, rows_of_piece, use);
@@ -40,8 +38,6 @@ void for_blocks(const nn::Model& model, const at::Tensor& rows, std::int64_t row
   const std::int64_t block = rows_of_block(model);
   for (std::int64_t row = 0; row < all; row += block) use(row, std::min(block, all - row));
 }
-
-}  // namespace
 
 at::Tensor losses_in_blocks(const nn::Model& model, const at::Tensor& states,
                             const at::Tensor& targets) {

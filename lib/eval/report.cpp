@@ -5,33 +5,32 @@
 #include <cmath>
 
 namespace ql::eval {
-namespace {
 
-Json finite(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
+static Json finite(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
 
 // Returns true if the losses cover the text that was counted. They never include the first token of
 // a stream, nor that of each unit without a begin token. The share of one token is negligible, that
 // of many is not.
-bool covers_text(const DataSet& data, const Evaluation& result) {
+static bool covers_text(const DataSet& data, const Evaluation& result) {
   return result.reset_at.empty() || data.source.tokens - result.targets <= 1;
 }
 
 // Returns the nll per unit of the original text; NaN, thus null in the row, if the text has no such
 // unit or is not known.
-double per_unit(double nll, std::int64_t units) {
+static double per_unit(double nll, std::int64_t units) {
   return units > 0 ? nll / static_cast<double>(units) : std::nan("");
 }
 
 // Returns the context of the positions that are scored: the newest `stride` positions of a window,
 // or all of a segment.
-net::ContextLength scored_context(const EvaluatedModel& model, std::int64_t stride) {
+static net::ContextLength scored_context(const EvaluatedModel& model, std::int64_t stride) {
   std::vector<std::int64_t> lengths =
       net::exact_lengths(net::make_geometry(*model.network, model.lengths));
   if (stride > 0) lengths.erase(lengths.begin(), lengths.end() - stride);
   return net::range_of(lengths);
 }
 
-void add_subject(Json& row, const EvaluatedModel& model, const Evaluation& result) {
+static void add_subject(Json& row, const EvaluatedModel& model, const Evaluation& result) {
   row["arch"] = model.network ? net::to_short_text(model.network->architecture) : "unigram";
   row["parameters"] = model.parameters;
   for (const char* key : {"segment", "memory", "compressed_memory", "stride", "reset", "context",
@@ -53,8 +52,8 @@ void add_subject(Json& row, const EvaluatedModel& model, const Evaluation& resul
   row["context_max"] = exact.maximum;
 }
 
-void add_text_figures(Json& row, const std::optional<shard::TextCounts>& counts,
-                      std::int64_t tokens, double nll) {
+static void add_text_figures(Json& row, const std::optional<shard::TextCounts>& counts,
+                             std::int64_t tokens, double nll) {
   const double ln2 = std::log(2.0);
   for (const char* key :
        {"words", "bytes", "characters", "unknown", "unknown_rate", "word_perplexity",
@@ -76,7 +75,7 @@ void add_text_figures(Json& row, const std::optional<shard::TextCounts>& counts,
 // Adds the figures that leave out the targets that are <unk>. Only in a vocabulary of words is each
 // <unk> one word. known_bits_per_byte is divided by the bytes of all words, because the bytes of
 // unknown words were not counted separately.
-void add_known_figures(Json& row, const DataSet& data, const Evaluation& result) {
+static void add_known_figures(Json& row, const DataSet& data, const Evaluation& result) {
   for (const char* key : {"unknown_targets", "known_perplexity", "known_standard_error",
                           "known_word_perplexity", "known_bits_per_byte"}) {
     row[key] = nullptr;
@@ -95,8 +94,6 @@ void add_known_figures(Json& row, const DataSet& data, const Evaluation& result)
     row["known_bits_per_byte"] = finite(per_unit(known.nll, data.counts->bytes) / std::log(2.0));
   }
 }
-
-}  // namespace
 
 Json report_row(const EvaluatedModel& model, const DataSet& data, const Evaluation& result) {
   Json row = Json::object();

@@ -190,11 +190,9 @@ std::int64_t columns_that_fit(const net::Network& network, const net::Geometry& 
 
 // Plans the columns, runs their groups step by step, and computes the losses.
 
-namespace {
-
-std::int64_t divide_up(std::int64_t a, std::int64_t b) { return a / b + (a % b != 0 ? 1 : 0); }
-
-}  // namespace
+static std::int64_t divide_up(std::int64_t a, std::int64_t b) {
+  return a / b + (a % b != 0 ? 1 : 0);
+}
 
 std::int64_t warm_up_segments(const net::Geometry& geometry) {
   if (geometry.keeps_most_used()) return kWholeStream;

@@ -9,15 +9,13 @@
 
 namespace ql::eval {
 
-namespace {
-
 constexpr std::int64_t kTokensPerRead = 65536;
 
 // Calls use(begin, ids) for tokens [begin, source.tokens), piece by piece. Throws Error for ids
 // outside the vocabulary.
 template <typename Use>
-void for_each_piece(const TokenSource& source, std::int64_t begin, std::int64_t vocab_size,
-                    const Use& use) {
+static void for_each_piece(const TokenSource& source, std::int64_t begin, std::int64_t vocab_size,
+                           const Use& use) {
   std::vector<std::int64_t> ids;
   while (begin < source.tokens) {
     check_for_stop();
@@ -29,8 +27,6 @@ void for_each_piece(const TokenSource& source, std::int64_t begin, std::int64_t 
     begin += count;
   }
 }
-
-}  // namespace
 
 std::vector<std::int64_t> count_tokens(const TokenSource& source, std::int64_t vocab_size,
                                        const TargetProgress& progress) {

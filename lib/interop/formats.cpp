@@ -10,8 +10,6 @@
 
 namespace ql::interop {
 
-namespace {
-
 using shard::TokenId;
 
 // The check needs at least this many ids, since fewer may look so by chance; more would only cost
@@ -20,7 +18,7 @@ constexpr std::size_t kFewestIds = 4, kMostIds = 4096;
 
 // Returns true when nearly all ids are small except every `step`-th, from the first on: they may be
 // the upper halves of wider ids. The largest vocabularies in use have some 260,000 entries.
-bool is_sparse(const TokenId* ids, std::size_t count, std::size_t step) {
+static bool is_sparse(const TokenId* ids, std::size_t count, std::size_t step) {
   if (count < 2 * step) return false;
   constexpr std::size_t kEnough = 256;  // fewer ids may be small by chance
   const TokenId largest_upper = count < kEnough ? 0 : 3;
@@ -38,7 +36,7 @@ bool is_sparse(const TokenId* ids, std::size_t count, std::size_t step) {
 
 // Returns true when all ids of 2 bytes are in the vocabulary; `low` is the index of an id's lower
 // byte.
-bool are_u16(std::string_view bytes, std::size_t low, std::int64_t vocabulary_size) {
+static bool are_u16(std::string_view bytes, std::size_t low, std::int64_t vocabulary_size) {
   for (std::size_t i = 0; i + 1 < bytes.size(); i += 2) {
     const int id = static_cast<unsigned char>(bytes[i + low]) |
                    static_cast<unsigned char>(bytes[i + 1 - low]) << 8;
@@ -46,8 +44,6 @@ bool are_u16(std::string_view bytes, std::size_t low, std::int64_t vocabulary_si
   }
   return true;
 }
-
-}  // namespace
 
 void check_width(int bytes_per_id, const shard::VocabularyInfo& vocabulary,
                  const WidthOptions& options) {
@@ -88,15 +84,13 @@ std::string outside_id_advice(std::string_view bytes, int bytes_per_id,
       std::string_view(options.u16).substr(0, std::string_view(options.u16).find(' ')));
 }
 
-namespace {
-
 constexpr std::int64_t kIdsAtOnce = std::int64_t{64} << 10;
 
 // Fills `ids` up to the first id that is negative or not below `vocabulary_size`, stores that id in
 // `outside` and returns its index. Returns the number of ids when all are good.
 template <typename Stored>
-std::size_t decode_as(const char* bytes, std::int64_t vocabulary_size, std::vector<TokenId>& ids,
-                      std::int64_t& outside) {
+static std::size_t decode_as(const char* bytes, std::int64_t vocabulary_size,
+                             std::vector<TokenId>& ids, std::int64_t& outside) {
   for (std::size_t i = 0; i < ids.size(); ++i) {
     const auto stored =
         load_little_endian<std::make_unsigned_t<Stored>>(bytes + i * sizeof(Stored));
@@ -109,8 +103,6 @@ std::size_t decode_as(const char* bytes, std::int64_t vocabulary_size, std::vect
   }
   return ids.size();
 }
-
-}  // namespace
 
 IdReader::IdReader(const RandomAccessFile& file, std::string name, std::int64_t offset, IdType type,
                    std::int64_t vocabulary_size, bool plain)

@@ -43,12 +43,10 @@ VectorVersion choose_vector_version(const char* name) {
       fmt::format("use one of {}or leave it out", names));
 }
 
-namespace {
-
 // The trial takes milliseconds.
 constexpr unsigned kSecondsOfTrial = 10;
 
-bool has_instructions() {
+static bool has_instructions() {
 #if defined(QL_ONEDNN) && QL_VECTOR_X86
   return has_vector_version(VectorVersion::kAvx512) && __builtin_cpu_supports("avx512bf16");
 #else
@@ -56,7 +54,7 @@ bool has_instructions() {
 #endif
 }
 
-bool multiplies() {
+static bool multiplies() {
   const at::Tensor ones = at::ones({64, 64}, at::kBFloat16);
   at::Tensor result = at::empty({64, 64}, at::kFloat);
   multiply_by_onednn(result, ones, ones, false);
@@ -65,7 +63,7 @@ bool multiplies() {
 
 // A virtual processor may report instructions that end a process which runs them. So a child
 // process tries them.
-bool survives_a_product() {
+static bool survives_a_product() {
   const pid_t child = ::fork();
   if (child == 0) {
     const rlimit no_core_file{0, 0};
@@ -89,8 +87,6 @@ bool survives_a_product() {
   return ended == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-}  // namespace
-
 Bfloat16Products choose_bfloat16_products(const char* wanted) {
   const std::string_view value = wanted == nullptr ? "" : wanted;
   if (value == "emulated") return Bfloat16Products::kEmulated;
@@ -109,30 +105,28 @@ Bfloat16Products bfloat16_products() {
   return kProducts;
 }
 
-namespace {
-
 // LibTorch 2.4 gave all devices one interface and deprecated the separate one of each device.
 #if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 5)
 
-bool is_autocast(at::DeviceType type) { return at::autocast::is_autocast_enabled(type); }
-at::ScalarType autocast_dtype(at::DeviceType type) {
+static bool is_autocast(at::DeviceType type) { return at::autocast::is_autocast_enabled(type); }
+static at::ScalarType autocast_dtype(at::DeviceType type) {
   return at::autocast::get_autocast_dtype(type);
 }
-void set_autocast(at::DeviceType type, bool enabled, at::ScalarType dtype) {
+static void set_autocast(at::DeviceType type, bool enabled, at::ScalarType dtype) {
   at::autocast::set_autocast_enabled(type, enabled);
   at::autocast::set_autocast_dtype(type, dtype);
 }
 
 #else
 
-bool is_autocast(at::DeviceType type) {
+static bool is_autocast(at::DeviceType type) {
   return type == at::kCPU ? at::autocast::is_cpu_enabled() : at::autocast::is_enabled();
 }
-at::ScalarType autocast_dtype(at::DeviceType type) {
+static at::ScalarType autocast_dtype(at::DeviceType type) {
   return type == at::kCPU ? at::autocast::get_autocast_cpu_dtype()
                           : at::autocast::get_autocast_gpu_dtype();
 }
-void set_autocast(at::DeviceType type, bool enabled, at::ScalarType dtype) {
+static void set_autocast(at::DeviceType type, bool enabled, at::ScalarType dtype) {
   if (type == at::kCPU) {
     at::autocast::set_cpu_enabled(enabled);
     at::autocast::set_autocast_cpu_dtype(dtype);
@@ -146,17 +140,17 @@ void set_autocast(at::DeviceType type, bool enabled, at::ScalarType dtype) {
 
 constexpr const char* kOption = "--device";
 
-bool is_half(Precision precision) {
+static bool is_half(Precision precision) {
   return precision == Precision::kBfloat16 || precision == Precision::kFloat16;
 }
 
-thread_local bool operations_only = false;
+static thread_local bool operations_only = false;
 
 // Returns true if LibTorch's operations compute on the device, and not our own kernels.
-bool uses_operations(at::DeviceType type) { return type != at::kCPU || operations_only; }
+static bool uses_operations(at::DeviceType type) { return type != at::kCPU || operations_only; }
 
 // GPUs have units for products of bfloat16 since Ampere, for those of float16 since Volta.
-Precision fastest_of_gpu() {
+static Precision fastest_of_gpu() {
 #ifdef QL_CUDA
   const int capability = at::cuda::getCurrentDeviceProperties()->major;
   if (capability >= 8) return Precision::kBfloat16;
@@ -167,7 +161,7 @@ Precision fastest_of_gpu() {
 
 // Returns the number in the name of a GPU, -1 for any GPU; nothing if the name is not that of a
 // GPU.
-std::optional<int> gpu_number(const std::string& name) {
+static std::optional<int> gpu_number(const std::string& name) {
   if (name == "cuda") return -1;
   const std::string prefix = "cuda:";
   const std::string number = name.substr(std::min(name.size(), prefix.size()));
@@ -177,8 +171,6 @@ std::optional<int> gpu_number(const std::string& name) {
   return name.rfind(prefix, 0) == 0 && is_number ? std::optional<int>(std::stoi(number))
                                                  : std::nullopt;
 }
-
-}  // namespace
 
 int choose_gpu(const std::string& name, int gpus, int local_rank, int local_size) {
   const std::optional<int> number = gpu_number(name);

@@ -122,10 +122,8 @@ std::vector<std::int64_t> propose_cutoffs(const Network& network,
 
 // The costs follow from the geometry and the kind of attention.
 
-namespace {
-
 // Returns the sum of i / divisor, rounded down, over 0 <= i < count.
-double sum_of_quotients(std::int64_t count, std::int64_t divisor) {
+static double sum_of_quotients(std::int64_t count, std::int64_t divisor) {
   const std::int64_t quotient = count / divisor, rest = count % divisor;
   const auto runs = static_cast<double>(quotient);
   return static_cast<double>(divisor) * runs * (runs - 1) / 2 + runs * static_cast<double>(rest);
@@ -134,7 +132,7 @@ double sum_of_quotients(std::int64_t count, std::int64_t divisor) {
 // Returns the number of pairs of a query and a key that it sees, for all queries of a segment,
 // averaged over the heads. There are keys_per_state queries for each state, and all of them count,
 // although only the result of the last one is used.
-double seen_keys(const Network& network, const Stage& input) {
+static double seen_keys(const Network& network, const Stage& input) {
   const auto segment = static_cast<double>(input.segment_keys());
   const std::int64_t memory = input.memory + input.compressed_memory;
   if (input.span == 0) return segment * static_cast<double>(memory) + segment * (segment + 1) / 2;
@@ -155,7 +153,7 @@ double seen_keys(const Network& network, const Stage& input) {
 
 // Counts content scores, position scores and weighted values. The scores of all pairs are kept;
 // training rounds rows up to vectors of 64 bytes.
-AttentionCost softmax_cost(const Network& network, const Stage& input) {
+static AttentionCost softmax_cost(const Network& network, const Stage& input) {
   const double factors = row_of(network.encoding).has(EncodingRow::kVectors) ? 3 : 2;
   const auto d_heads = static_cast<double>(network.n_head * network.d_head);
   const auto queries = static_cast<double>(network.n_head * input.segment_keys());
@@ -170,7 +168,7 @@ AttentionCost softmax_cost(const Network& network, const Stage& input) {
 // feature map and in the order of the products; values in that order; queries before and after the
 // feature map and in the order of each of three products; the quotient; and the sums before each
 // block. Evaluation has two more copies of the keys, for the features, and one of the values.
-AttentionCost linear_cost(const Network& network, const Stage& input) {
+static AttentionCost linear_cost(const Network& network, const Stage& input) {
   const auto d_heads = static_cast<double>(network.n_head * network.d_head);
   const std::int64_t window = input.window(), segment = input.segment_keys();
   const double scores = static_cast<double>(network.n_head * segment) *
@@ -180,8 +178,6 @@ AttentionCost linear_cost(const Network& network, const Stage& input) {
           d_heads * static_cast<double>(4 * window + 6 * segment + blocks * network.d_head),
           scores + 3 * static_cast<double>(window) * d_heads};
 }
-
-}  // namespace
 
 AttentionCost attention_cost(const Network& network, const Stage& input) {
   switch (network.attention) {
@@ -193,17 +189,15 @@ AttentionCost attention_cost(const Network& network, const Stage& input) {
   throw std::logic_error("not an attention");
 }
 
-namespace {
-
 // Returns the parameters of the position encoding in one layer, except u and v.
-std::int64_t parameters_of_encoding(const Network& network) {
+static std::int64_t parameters_of_encoding(const Network& network) {
   const EncodingRow& encoding = row_of(network.encoding);
   if (encoding.shape == nullptr) return 0;
   const std::vector<std::int64_t> shape = encoding.shape(network);
   return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
 }
 
-std::int64_t parameters_of_layer(const Network& network) {
+static std::int64_t parameters_of_layer(const Network& network) {
   const std::int64_t d_heads = network.n_head * network.d_head;
   const std::int64_t attention =
       4 * d_heads * network.d_model + parameters_of_encoding(network);  // queries, keys, values, o
@@ -219,7 +213,7 @@ std::int64_t parameters_of_layer(const Network& network) {
 
 // Counts the layers of all scales and the output block, and the maps between states of different
 // widths.
-std::int64_t parameters_of_scales(const Network& network) {
+static std::int64_t parameters_of_scales(const Network& network) {
   std::int64_t count = network.output_layers * parameters_of_layer(network);
   for (std::size_t scale = 0; scale < network.scales.size(); ++scale) {
     const std::int64_t width = network.width_of(scale);
@@ -233,7 +227,7 @@ std::int64_t parameters_of_scales(const Network& network) {
 }
 
 // Counts embeddings, biases and projections of all clusters.
-std::int64_t parameters_of_vocabulary(const Network& network) {
+static std::int64_t parameters_of_vocabulary(const Network& network) {
   std::int64_t count = 0;
   std::int64_t projections = 0;  // not shared with the softmax
   std::int64_t index = 0;
@@ -248,7 +242,7 @@ std::int64_t parameters_of_vocabulary(const Network& network) {
   return count + projections;
 }
 
-std::int64_t count_parameters(const Network& network) {
+static std::int64_t count_parameters(const Network& network) {
   const std::int64_t biases_u_v =
       row_of(network.encoding).has(EncodingRow::kBiases) ? 2 * network.n_head * network.d_head : 0;
   return (network.vocab_size > 0 ? parameters_of_vocabulary(network) : 0) +
@@ -257,7 +251,7 @@ std::int64_t count_parameters(const Network& network) {
 
 // Counts the softmax over one state: all ids, or with cutoffs the head alone, because the data
 // decide which tails a target needs.
-double products_of_head(const Network& network) {
+static double products_of_head(const Network& network) {
   if (network.vocab_size == 0) return 0;
   const std::vector<Cluster> all = clusters(network);
   const auto width = static_cast<double>(all.front().width);
@@ -267,7 +261,7 @@ double products_of_head(const Network& network) {
 }
 
 // Counts the maps to another width: from pooled states, and from the states that are joined.
-double products_of_widths(const Network& network, const Stage& stage) {
+static double products_of_widths(const Network& network, const Stage& stage) {
   if (stage.scale >= network.scales.size()) return 0;
   const auto width = static_cast<double>(stage.width);
   double products = 0;
@@ -285,8 +279,6 @@ double products_of_widths(const Network& network, const Stage& stage) {
   }
   return products;
 }
-
-}  // namespace
 
 Cost cost(const Network& network, const Lengths& lengths) {
   const Geometry geometry = make_geometry(network, lengths);

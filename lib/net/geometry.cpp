@@ -226,11 +226,9 @@ Geometry make_geometry(const Network& network, const Lengths& lengths) {
   return geometry;
 }
 
-namespace {
-
 // Returns the state at `index` in the window of a layer's input. For an index below the memory,
 // these are the states that a compressed state can be made of.
-StateRun states_at(const Geometry& geometry, std::size_t stage, std::int64_t index) {
+static StateRun states_at(const Geometry& geometry, std::size_t stage, std::int64_t index) {
   const Stage& input = geometry.stages[stage];
   const std::int64_t number =
       -input.memory - index;  // number of a compressed state, 1 is the newest
@@ -251,8 +249,8 @@ StateRun states_at(const Geometry& geometry, std::size_t stage, std::int64_t ind
 }
 
 // Visits the states that a layer sees when its pooled states make the queries only.
-void visit_pooled(const Geometry& geometry, std::size_t stage, std::int64_t index, bool oldest_key,
-                  const std::function<void(const StateRun&)>& visit) {
+static void visit_pooled(const Geometry& geometry, std::size_t stage, std::int64_t index,
+                         bool oldest_key, const std::function<void(const StateRun&)>& visit) {
   const Stage& input = geometry.stages[stage];
   if (input.memory > 0) visit({stage, -input.memory, oldest_key ? 1 : input.memory, 1});
   if (oldest_key && input.memory > 0) return;
@@ -260,8 +258,6 @@ void visit_pooled(const Geometry& geometry, std::size_t stage, std::int64_t inde
   visit({stage - 1, first, oldest_key ? 1 : (index + 1) * input.keys_per_state, 1});
   if (!oldest_key) visit({stage, index, 1, 1});
 }
-
-}  // namespace
 
 void visit_inputs(const Geometry& geometry, std::size_t stage, std::int64_t index, bool oldest_key,
                   const std::function<void(const StateRun&)>& visit) {

@@ -9,17 +9,13 @@
 
 namespace ql::net {
 
-namespace {
-
 constexpr const char* kFromData = "auto";
 
-void find_conflicts_with_lengths(const Network& network, const std::string& where,
-                                 Conflicts& conflicts) {
+static void find_conflicts_with_lengths(const Network& network, const std::string& where,
+                                        Conflicts& conflicts) {
   find_conflicts(network, where, conflicts);
   find_conflicts(network, network.lengths, where, conflicts);
 }
-
-}  // namespace
 
 std::vector<std::string> network_keys() { return key_names<Network>(); }
 
@@ -57,18 +53,14 @@ Json network_to_json(const Network& network) {
   return json;
 }
 
-namespace {
-
 constexpr std::int64_t kFormerSegment = 128;
 
-void require(const JsonObject& json, const char* key, const Json& value, const char* can) {
+static void require(const JsonObject& json, const char* key, const Json& value, const char* can) {
   if (json.has(key) && json.at(key) != value) {
     throw ConfigError(fmt::format("{}: {}", json.where(), key),
                       fmt::format("is {}; this network has {}", json.at(key).dump(), can));
   }
 }
-
-}  // namespace
 
 bool is_public_config(const Json& json) {
   return json.is_object() && json.contains("model_type") && json["model_type"] == "transfo-xl";
@@ -118,14 +110,12 @@ Network network_from_public_config(const JsonObject& json) {
   return network;
 }
 
-namespace {
-
 constexpr int kModelVersion = 1;
 constexpr const char* kConversion =
     "convert the weights to model.safetensors as share/ql/published-weights.txt says";
 
 // The library's configuration has no entries for the vocabulary and the training.
-ModelFile read_public(const std::filesystem::path& file) {
+static ModelFile read_public(const std::filesystem::path& file) {
   const Json json = read_json(file);
   if (!is_public_config(json)) {
     throw FormatError(
@@ -141,7 +131,7 @@ ModelFile read_public(const std::filesystem::path& file) {
 
 // Returns the name of a file with published weights that must be converted first (PyTorch's, or an
 // index of several files), or "" if the folder has none.
-std::string unconverted_weights(const std::filesystem::path& folder) {
+static std::string unconverted_weights(const std::filesystem::path& folder) {
   std::error_code unknown;
   for (const char* name :
        {"pytorch_model.bin", "model.safetensors.index.json", "pytorch_model.bin.index.json"}) {
@@ -152,7 +142,7 @@ std::string unconverted_weights(const std::filesystem::path& folder) {
 
 // Returns the model.json of a checkpoint folder, and any other path unchanged. Throws Error for a
 // folder without one, and says where the run's checkpoints are.
-std::filesystem::path model_file_of(const std::filesystem::path& path) {
+static std::filesystem::path model_file_of(const std::filesystem::path& path) {
   std::error_code unknown;  // read_json has a better error for an unreachable path
   if (!std::filesystem::is_directory(path, unknown)) return path;
   std::filesystem::path file = path / "model.json";
@@ -167,8 +157,6 @@ std::filesystem::path model_file_of(const std::filesystem::path& path) {
               run ? fmt::format("give the best one of this run: {}", (path / "best").string())
                   : "give RUN/best or RUN/last of qltrain -o RUN");
 }
-
-}  // namespace
 
 void require_weights(const std::filesystem::path& folder, const std::string& name) {
   if (std::filesystem::exists(folder / "model.safetensors")) return;
@@ -213,16 +201,14 @@ Json model_file_to_json(const ModelFile& model) {
   return json;
 }
 
-namespace {
-
 constexpr int kPresetVersion = 1;
 
-bool contains(const std::vector<std::string>& list, const std::string& text) {
+static bool contains(const std::vector<std::string>& list, const std::string& text) {
   return std::find(list.begin(), list.end(), text) != list.end();
 }
 
 // Parses "10k" and "2,2" in the way of options; otherwise the text is JSON, or else a string.
-Json value_from_text(const std::string& key, const std::string& text) {
+static Json value_from_text(const std::string& key, const std::string& text) {
   if (network_to_json(Network()).value(key, Json()).is_array()) {
     if (const auto list = parse_integer_list(text)) return *list;
   }
@@ -234,8 +220,9 @@ Json value_from_text(const std::string& key, const std::string& text) {
   }
 }
 
-void apply_override(const std::string& assignment, const std::vector<std::string>& training_keys,
-                    Json& network, Json& training) {
+static void apply_override(const std::string& assignment,
+                           const std::vector<std::string>& training_keys, Json& network,
+                           Json& training) {
   const std::size_t equals = assignment.find('=');
   if (equals == std::string::npos || equals == 0) {
     throw UsageError("--set " + assignment, "expected KEY=VALUE", "for example --set dropout=0.2");
@@ -254,7 +241,7 @@ void apply_override(const std::string& assignment, const std::vector<std::string
 }
 
 // Makes a preset from a checkpoint. Keys that the data and the machine decide are left out.
-void preset_from_checkpoint(Json& json, const std::filesystem::path& file) {
+static void preset_from_checkpoint(Json& json, const std::filesystem::path& file) {
   const ModelFile model = read_model_file(file);
   Json network = network_to_json(model.network), training = model.training;
   network.erase("vocab_size");
@@ -264,8 +251,6 @@ void preset_from_checkpoint(Json& json, const std::filesystem::path& file) {
           {"network", network},
           {"training", training}};
 }
-
-}  // namespace
 
 Preset read_preset(const std::filesystem::path& path, const std::vector<std::string>& overrides,
                    const std::vector<std::string>& training_keys) {
@@ -302,25 +287,23 @@ Preset read_preset(const std::filesystem::path& path, const std::vector<std::str
   return preset;
 }
 
-namespace {
-
 constexpr const char* kFormat = "ql-training-state";
 constexpr std::int64_t kVersion = 1;
 
-fs::path state_file(const fs::path& folder) { return folder / "state.json"; }
+static fs::path state_file(const fs::path& folder) { return folder / "state.json"; }
 
 // The file is read in pieces: weights are large, and a mapped file would count as memory of the
 // process. Signals are ignored, because a training that was asked to stop still writes its last
 // checkpoint.
-std::string file_hash(const fs::path& path) { return RandomAccessFile(path).hash(false); }
+static std::string file_hash(const fs::path& path) { return RandomAccessFile(path).hash(false); }
 
 // The checksum covers the file's text without the checksum.
-std::string checksum_of(Json json) {
+static std::string checksum_of(Json json) {
   json.erase("checksum");
   return content_hash(dump_json(json));
 }
 
-Json read_verified(const fs::path& path) {
+static Json read_verified(const fs::path& path) {
   Json json = read_json(path);
   const JsonObject object(json, path.string());
   object.check_format(kFormat, kVersion);
@@ -330,8 +313,6 @@ Json read_verified(const fs::path& path) {
   }
   return json;
 }
-
-}  // namespace
 
 Json read_state_file(const fs::path& folder) {
   const fs::path path = state_file(folder);

@@ -57,11 +57,9 @@ std::vector<double> droppath_weights(std::int64_t scales, double droppath,
   return weights;
 }
 
-namespace {
-
 // Returns the parameters that make queries, keys and values, detached, so that they get no
 // gradient.
-LayerParameters hold(const LayerParameters& parameters) {
+static LayerParameters hold(const LayerParameters& parameters) {
   LayerParameters held;
   held.attention.qkv_net = parameters.attention.qkv_net.detach();
   held.attention.norm_weight = parameters.attention.norm_weight.detach();
@@ -71,14 +69,15 @@ LayerParameters hold(const LayerParameters& parameters) {
 
 // Groups the c states from which a convolution makes each compressed state: [batch, n / c, c,
 // d_model].
-at::Tensor convolution_groups(const net::Network& network, const at::Tensor& states) {
+static at::Tensor convolution_groups(const net::Network& network, const at::Tensor& states) {
   const std::int64_t rate = network.rate, count = states.size(1) / rate;
   return network.pool == net::Pool::kDilatedConvolution
              ? states.unflatten(1, {rate, count}).transpose(1, 2)
              : states.unflatten(1, {count, rate});
 }
 
-at::Tensor keep_most_used(const at::Tensor& states, const at::Tensor& usage, std::int64_t count) {
+static at::Tensor keep_most_used(const at::Tensor& states, const at::Tensor& usage,
+                                 std::int64_t count) {
   // A stable sort of the reversed order puts the newer of two equal ones first.
   const at::Tensor newest_first = usage.flip(1);
   const at::Tensor most_used = std::get<1>(at::sort(newest_first, /*stable=*/true, 1, true));
@@ -88,7 +87,7 @@ at::Tensor keep_most_used(const at::Tensor& states, const at::Tensor& usage, std
 }
 
 // The queries see every key, wherever they are, because the comparison leaves positions out.
-at::Tensor attend(const at::Tensor& queries, const at::Tensor& keys_values) {
+static at::Tensor attend(const at::Tensor& queries, const at::Tensor& keys_values) {
   kernels::AttentionInput input;
   input.queries = queries;
   input.keys_values = {keys_values};
@@ -102,9 +101,9 @@ at::Tensor attend(const at::Tensor& queries, const at::Tensor& keys_values) {
 
 // Compares the layer's content attention over `compressed` with that over the states; `projected`
 // has the layer's queries, and its keys and values of the states.
-at::Tensor attention_reconstruction(const LayerContext& context,
-                                    const kernels::QueriesKeysValues& projected,
-                                    const at::Tensor& compressed) {
+static at::Tensor attention_reconstruction(const LayerContext& context,
+                                           const kernels::QueriesKeysValues& projected,
+                                           const at::Tensor& compressed) {
   const LayerParameters held = hold(context.parameters);
   const LayerContext fixed{context.network, held, context.step, context.layer};
   const at::Tensor of_states = [&] {
@@ -118,16 +117,16 @@ at::Tensor attention_reconstruction(const LayerContext& context,
 
 // Returns kernels::project() with the weight that `arrange` makes of a parameter's elements.
 template <typename Arrange>
-at::Tensor project_arranged(const at::Tensor& states, const at::Tensor& parameter,
-                            const at::Tensor& bias, const Arrange& arrange) {
+static at::Tensor project_arranged(const at::Tensor& states, const at::Tensor& parameter,
+                                   const at::Tensor& bias, const Arrange& arrange) {
   const at::Tensor weight = arrange(parameter), factor = kernels::weight_factor(parameter);
   return kernels::project(states, weight, bias,
                           factor.is_same(parameter) ? weight : arrange(factor));
 }
 
 // Compares `states` with the output of the layer's decoder for `compressed`.
-at::Tensor auto_encoding(const LayerContext& context, const at::Tensor& states,
-                         const at::Tensor& compressed) {
+static at::Tensor auto_encoding(const LayerContext& context, const at::Tensor& states,
+                                const at::Tensor& compressed) {
   const CompressionParameters& parameters = context.parameters.compression;
   const at::Tensor groups = convolution_groups(context.network, states);
   // One product decodes complete groups: its outputs are in the order of a group's elements.
@@ -137,8 +136,6 @@ at::Tensor auto_encoding(const LayerContext& context, const at::Tensor& states,
       }).view(groups.sizes());
   return at::mse_loss(decoded + parameters.decoder_bias, groups);
 }
-
-}  // namespace
 
 at::Tensor compress_memories(const net::Network& network, const LayerParameters& parameters,
                              const at::Tensor& states, const at::Tensor& usage) {

@@ -8,16 +8,12 @@
 
 namespace ql::nn {
 
-namespace {
-
 // Short windows get room for this many states, because moving them costs an operation.
 constexpr std::int64_t kLeastRoom = 64;
 
-at::Tensor chosen(const at::Tensor& tensor, const at::Tensor& indexes) {
+static at::Tensor chosen(const at::Tensor& tensor, const at::Tensor& indexes) {
   return tensor.defined() ? tensor.index_select(0, indexes) : tensor;
 }
-
-}  // namespace
 
 KvCache::KvCache(const at::Tensor& memory, std::int64_t segment)
     : length_(memory.size(1)), segment_(segment) {

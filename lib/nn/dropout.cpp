@@ -13,7 +13,6 @@
 #include "machine/threads.h"
 
 namespace ql::nn {
-namespace {
 
 constexpr double kLevels = 65536;
 constexpr std::int64_t kMostElements =
@@ -21,12 +20,10 @@ constexpr std::int64_t kMostElements =
 // The threads' parts of the elements end at multiples of this, thus at boundaries of groups.
 constexpr std::int64_t kChunk = 64 * kernels::kDropoutGroup;
 
-std::uint32_t dropped_levels(double rate) {
+static std::uint32_t dropped_levels(double rate) {
   return static_cast<std::uint32_t>(
       std::min(kLevels - 1, std::round(std::max(0.0, rate) * kLevels)));
 }
-
-}  // namespace
 
 at::Tensor dropout_mask(at::IntArrayRef shape, double rate, const StepOptions& step,
                         DropoutSite site, const at::TensorOptions& options) {

@@ -6,13 +6,11 @@
 
 namespace ql::nn {
 
-namespace {
-
 // Returns sinusoids [length, d_model] of `length` distances or places, from nearest + length - 1
 // down to `nearest`: sines, then cosines. Distances above network.clamp_len, if that is set, have
 // the sinusoids of clamp_len.
-at::Tensor sinusoids(const net::Network& network, std::int64_t length,
-                     const at::TensorOptions& options, std::int64_t nearest = 0) {
+static at::Tensor sinusoids(const net::Network& network, std::int64_t length,
+                            const at::TensorOptions& options, std::int64_t nearest = 0) {
   const auto wide = at::TensorOptions(at::kDouble).device(options.device());
   const std::int64_t d_model = network.d_model;
   at::Tensor distances = at::arange(nearest + length - 1, nearest - 1, -1, wide);
@@ -22,8 +20,6 @@ at::Tensor sinusoids(const net::Network& network, std::int64_t length,
   const at::Tensor angles = distances.unsqueeze(1) * frequencies.unsqueeze(0);
   return at::cat({angles.sin(), angles.cos()}, 1).to(options);
 }
-
-}  // namespace
 
 at::Tensor add_places(const net::Network& network, const at::Tensor& embedded, std::int64_t place) {
   if (network.encoding != net::Encoding::kAbsolute) return embedded;

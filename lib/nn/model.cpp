@@ -15,22 +15,21 @@
 
 namespace ql::nn {
 
-namespace {
-
-void check_states(const at::Tensor& states, const net::Network& network) {
+static void check_states(const at::Tensor& states, const net::Network& network) {
   if (states.dim() != 3 || states.size(2) != network.d_model) {
     throw ConfigError("states", fmt::format("expected batch x segment x {}", network.d_model));
   }
 }
 
-at::Tensor look_up(const at::Tensor& table, const at::Tensor& projection, const at::Tensor& ids) {
+static at::Tensor look_up(const at::Tensor& table, const at::Tensor& projection,
+                          const at::Tensor& ids) {
   const at::Tensor vectors = at::embedding(table, ids);
   return projection.defined() ? kernels::project(vectors, projection) : vectors;
 }
 
 // Looks up ids [rows] cluster by cluster, and returns [rows, d_model] in the order of the ids.
-at::Tensor look_up_clusters(const net::Network& network, const Parameters& parameters,
-                            const at::Tensor& ids) {
+static at::Tensor look_up_clusters(const net::Network& network, const Parameters& parameters,
+                                   const at::Tensor& ids) {
   std::vector<std::int64_t> ends;
   for (const net::Cluster& cluster : net::clusters(network)) ends.push_back(cluster.end);
   const kernels::ClusterRows rows = kernels::rows_by_cluster(ids, ends);
@@ -43,8 +42,6 @@ at::Tensor look_up_clusters(const net::Network& network, const Parameters& param
   }
   return at::cat(vectors).index_select(0, rows.places);
 }
-
-}  // namespace
 
 Model::Model(const net::Network& network, const at::TensorOptions& options)
     : network_(network), options_(options) {
@@ -156,9 +153,7 @@ kernels::SoftmaxWeights softmax_weights(const net::Network& network, const Param
   return weights;
 }
 
-namespace {
-
-LengthTables make_tables(const Model& model, const net::Lengths& lengths) {
+static LengthTables make_tables(const Model& model, const net::Lengths& lengths) {
   const net::Network& network = model.network();
   LengthTables tables;
   tables.geometry = net::make_geometry(network, lengths);
@@ -190,7 +185,8 @@ LengthTables make_tables(const Model& model, const net::Lengths& lengths) {
 }
 
 // If `needed`, every row must have an age; otherwise there must be none.
-void check_ages(bool needed, const std::vector<std::int64_t>& document_offsets, std::int64_t rows) {
+static void check_ages(bool needed, const std::vector<std::int64_t>& document_offsets,
+                       std::int64_t rows) {
   const std::int64_t expected = needed ? rows : 0;
   const auto found = static_cast<std::int64_t>(document_offsets.size());
   if (found != expected || std::any_of(document_offsets.begin(), document_offsets.end(),
@@ -201,8 +197,6 @@ void check_ages(bool needed, const std::vector<std::int64_t>& document_offsets, 
                       "every row");
   }
 }
-
-}  // namespace
 
 ModelAtLengths::ModelAtLengths(const Model& model, const net::Lengths& lengths)
     : model_(model), tables_(make_tables(model, lengths)) {}

@@ -14,11 +14,9 @@
 
 namespace ql::nn {
 
-namespace {
-
 using Add = std::function<at::Tensor(std::string, at::IntArrayRef)>;
 
-void add_vocabulary(const net::Network& network, Parameters& parameters, const Add& add) {
+static void add_vocabulary(const net::Network& network, Parameters& parameters, const Add& add) {
   const std::vector<net::Cluster> clusters = net::clusters(network);
   std::vector<net::Cluster> tables = clusters;
   if (net::shares_embedding(network)) {
@@ -55,8 +53,6 @@ void add_vocabulary(const net::Network& network, Parameters& parameters, const A
     parameters.output_projections.push_back(projection);
   }
 }
-
-}  // namespace
 
 Parameters make_parameters(const net::Network& network, const at::TensorOptions& options) {
   Parameters parameters;
@@ -132,13 +128,11 @@ Parameters make_parameters(const net::Network& network, const at::TensorOptions&
   return parameters;
 }
 
-namespace {
-
 // This is Philox's fourth counter word. In dropout it is the upper half of the step number, which
 // never reaches this.
 constexpr std::uint32_t kInitialisation = 0xFFFFFFFF;
 
-bool ends_with(std::string_view text, std::string_view end) {
+static bool ends_with(std::string_view text, std::string_view end) {
   return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
 }
 
@@ -147,8 +141,8 @@ constexpr std::int64_t kPart = std::int64_t{1} << 20;
 
 // Draws the standard normal values of a parameter, beginning with index `first`, which is even. Box
 // and Muller's method makes two from every pair of uniform values.
-at::Tensor normal_numbers(std::int64_t first, std::int64_t size, std::uint32_t parameter,
-                          std::uint64_t seed) {
+static at::Tensor normal_numbers(std::int64_t first, std::int64_t size, std::uint32_t parameter,
+                                 std::uint64_t seed) {
   at::Tensor numbers = at::empty({size}, at::kDouble);
   auto* out = numbers.data_ptr<double>();
   at::parallel_for(0, (size + 1) / 2, 1024, [&](std::int64_t begin, std::int64_t end) {
@@ -167,8 +161,6 @@ at::Tensor normal_numbers(std::int64_t first, std::int64_t size, std::uint32_t p
   });
   return numbers;
 }
-
-}  // namespace
 
 void initialise(Parameters& parameters, const net::Network& network, std::uint64_t seed) {
   const at::NoGradGuard no_grad;

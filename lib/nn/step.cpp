@@ -149,8 +149,6 @@ at::Tensor Step::layer(const LayerContext& context, const net::Stage& input,
   return output.states;
 }
 
-namespace {
-
 // These limit the states of one piece of a chunk. A BLAS copies all weights for every piece, so the
 // largest pieces are best, as long as there are enough of them and a layer's intermediate results
 // for a piece stay in a cache.
@@ -161,25 +159,24 @@ constexpr std::int64_t kFewestPieces = 8;
 // Returns the successive contents of a memory as one stream, [length + steps * shift, ...]: before
 // the first step it is `carry` [1, length, ...], and every step adds a row of `entering` [steps,
 // shift, ...].
-at::Tensor stream_of(const at::Tensor& carry, const at::Tensor& entering) {
+static at::Tensor stream_of(const at::Tensor& carry, const at::Tensor& entering) {
   return at::cat({carry.squeeze(0), entering.flatten(0, 1)});
 }
 
 // Returns the memories before all steps [steps, length, ...]. In the stream, the memory of a step
 // ends where the states begin that enter in this step. Rows share storage.
-at::Tensor memories_before(const at::Tensor& stream, std::int64_t steps, std::int64_t shift) {
+static at::Tensor memories_before(const at::Tensor& stream, std::int64_t steps,
+                                  std::int64_t shift) {
   const std::int64_t length = stream.size(0) - steps * shift;
   return stream.unfold(0, length, shift).narrow(0, 0, steps).movedim(-1, 1);
 }
 
 // Returns the memory [1, length, ...] after the last step, in its own storage.
-at::Tensor memory_after(const at::Tensor& carry, const at::Tensor& entering) {
+static at::Tensor memory_after(const at::Tensor& carry, const at::Tensor& entering) {
   const std::int64_t steps = entering.size(0), shift = entering.size(1), length = carry.size(1);
   const std::int64_t last = std::min(steps, (length + shift - 1) / shift);
   return newest_states(carry, entering.narrow(0, steps - last, last).flatten(0, 1).unsqueeze(0));
 }
-
-}  // namespace
 
 // Computes the keys and values of every state once, when it is in a segment. The segments of the
 // chunk are computed in pieces: first the keys and values of all, then everything else, because a

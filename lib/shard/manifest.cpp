@@ -12,23 +12,19 @@
 
 namespace ql::shard {
 
-namespace {
-
 constexpr std::int64_t kLargestVocabulary = std::int64_t{1} << 32;
 
-std::optional<TokenId> optional_id(const JsonObject& json, const std::string& key,
-                                   std::int64_t size) {
+static std::optional<TokenId> optional_id(const JsonObject& json, const std::string& key,
+                                          std::int64_t size) {
   if (!json.has(key)) return std::nullopt;
   return static_cast<TokenId>(json.integer(key, 0, size - 1));
 }
 
-std::int64_t checked_sum(std::int64_t a, std::int64_t b) {
+static std::int64_t checked_sum(std::int64_t a, std::int64_t b) {
   std::int64_t sum = 0;
   if (__builtin_add_overflow(a, b, &sum)) throw Error("", "text counts overflow 64 bits");
   return sum;
 }
-
-}  // namespace
 
 bool VocabularyInfo::operator==(const VocabularyInfo& other) const {
   return size == other.size && hash == other.hash && type == other.type && eos == other.eos &&
@@ -86,8 +82,6 @@ TextCounts operator+(const TextCounts& a, const TextCounts& b) {
   return sum;
 }
 
-namespace {
-
 constexpr const char* kFormat = "ql-manifest";
 constexpr std::int64_t kVersion = 1;
 constexpr std::int64_t kMostBytes = 4 * kMostTokens;
@@ -99,7 +93,7 @@ constexpr std::string_view kKnownKeys[] = {"format", "version",         "dtype",
 
 // The checksum covers the object's compact text without the key "checksum". The text is put
 // together here, because a copy of the object would take as long as reading the manifest.
-std::string checksum_of(const Json& json) {
+static std::string checksum_of(const Json& json) {
   std::string text = "{";
   for (const auto& [key, value] : json.items()) {
     if (key == "checksum") continue;
@@ -111,7 +105,7 @@ std::string checksum_of(const Json& json) {
   return content_hash(text + "}");
 }
 
-std::string file_name(const JsonObject& json) {
+static std::string file_name(const JsonObject& json) {
   std::string file = json.text("file");
   if (file.empty() || !is_inside_path(file)) {
     throw FormatError(json.where(), fmt::format("file \"{}\" is not inside the folder", file),
@@ -120,7 +114,7 @@ std::string file_name(const JsonObject& json) {
   return file;
 }
 
-Json vocabulary_to_json(const Manifest& manifest) {
+static Json vocabulary_to_json(const Manifest& manifest) {
   Json json = vocabulary_info_to_json(manifest.vocabulary);
   json["file"] = nullptr;
   if (manifest.vocabulary_file) {
@@ -131,7 +125,7 @@ Json vocabulary_to_json(const Manifest& manifest) {
   return json;
 }
 
-ShardEntry shard_from_json(const JsonObject& json, int bytes_per_id) {
+static ShardEntry shard_from_json(const JsonObject& json, int bytes_per_id) {
   ShardEntry shard;
   shard.file = file_name(json);
   shard.tokens = json.integer("tokens", 1, kMostTokens);
@@ -145,7 +139,7 @@ ShardEntry shard_from_json(const JsonObject& json, int bytes_per_id) {
   return shard;
 }
 
-void read_shards(const JsonObject& object, Manifest& manifest) {
+static void read_shards(const JsonObject& object, Manifest& manifest) {
   const Json& list = object.at("shards");
   if (!list.is_array()) throw FormatError(object.where() + ": shards", "expected a list");
   std::set<std::string> files;
@@ -171,7 +165,7 @@ void read_shards(const JsonObject& object, Manifest& manifest) {
   }
 }
 
-void read_document_starts(const JsonObject& object, Manifest& manifest) {
+static void read_document_starts(const JsonObject& object, Manifest& manifest) {
   const JsonObject json = object.object("document_starts");
   DocumentStartsEntry& entry = manifest.document_starts;
   entry.file = file_name(json);
@@ -187,7 +181,7 @@ void read_document_starts(const JsonObject& object, Manifest& manifest) {
   }
 }
 
-void read_vocabulary(const JsonObject& object, Manifest& manifest) {
+static void read_vocabulary(const JsonObject& object, Manifest& manifest) {
   const JsonObject json = object.object("vocabulary");
   manifest.vocabulary = vocabulary_info_from_json(json);
   if (json.has("file") && !json.at("file").is_null()) {
@@ -197,7 +191,7 @@ void read_vocabulary(const JsonObject& object, Manifest& manifest) {
   }
 }
 
-void keep_unknown_keys(const Json& json, const std::string& where, Manifest& manifest) {
+static void keep_unknown_keys(const Json& json, const std::string& where, Manifest& manifest) {
   for (const auto& [key, value] : json.items()) {
     if (std::count(std::begin(kKnownKeys), std::end(kKnownKeys), key) != 0) continue;
     if (manifest.unknown.size() == kMostUnknownKeys) {
@@ -208,7 +202,7 @@ void keep_unknown_keys(const Json& json, const std::string& where, Manifest& man
 }
 
 // Returns the checksum in the file, or "" without one.
-std::string check_checksum(const Json& json, const JsonObject& object) {
+static std::string check_checksum(const Json& json, const JsonObject& object) {
   if (!object.has("checksum")) {
     log_warning("{}: no checksum: taken as edited by hand", object.where());
     return "";
@@ -221,8 +215,6 @@ std::string check_checksum(const Json& json, const JsonObject& object) {
   }
   return found;
 }
-
-}  // namespace
 
 Json manifest_to_json(const Manifest& manifest) {
   Json shards = Json::array();
@@ -275,8 +267,6 @@ Manifest manifest_from_json(const Json& json, const std::string& where) {
   return manifest;
 }
 
-namespace {
-
 // Each generation nests up to three levels; base/json.h reads 64 levels.
 constexpr int kMostGenerations = 8;
 constexpr std::size_t kMostLineageBytes = std::size_t{256} << 10;
@@ -286,7 +276,7 @@ constexpr std::size_t kMostLineageBytes = std::size_t{256} << 10;
 constexpr int kDeepest = 48;
 
 // Returns the number of levels of objects and lists.
-int depth_of(const Json& json) {
+static int depth_of(const Json& json) {
   int below = 0;
   if (!json.is_structured()) return below;
   for (const Json& item : json) below = std::max(below, depth_of(item));
@@ -294,7 +284,7 @@ int depth_of(const Json& json) {
 }
 
 // Keeps `generations` generations of inputs and drops the earlier ones.
-Json trimmed(const Json& input, int generations) {
+static Json trimmed(const Json& input, int generations) {
   if (input.is_array()) {
     Json list = Json::array();
     for (const Json& item : input) list.push_back(trimmed(item, generations));
@@ -314,8 +304,6 @@ Json trimmed(const Json& input, int generations) {
   return kept;
 }
 
-}  // namespace
-
 Json lineage(const Json& configuration, const Json& input) {
   Json made = provenance(configuration);
   for (int generations = kMostGenerations; generations >= 0; --generations) {
@@ -326,9 +314,7 @@ Json lineage(const Json& configuration, const Json& input) {
   return made;
 }
 
-namespace {
-
-ShardEntry all_shards(const Manifest& manifest) {
+static ShardEntry all_shards(const Manifest& manifest) {
   ShardEntry sum;
   for (const ShardEntry& shard : manifest.shards) {
     sum.bytes += shard.bytes;
@@ -337,7 +323,7 @@ ShardEntry all_shards(const Manifest& manifest) {
   return sum;
 }
 
-std::string describe(const TextCounts& counts, std::int64_t tokens) {
+static std::string describe(const TextCounts& counts, std::int64_t tokens) {
   const double share =
       tokens > 0 ? 100.0 * static_cast<double>(counts.unknown) / static_cast<double>(tokens) : 0.0;
   return fmt::format("{} bytes, {} characters, {} words, {} lines; {} tokens unknown ({:.2f}%)",
@@ -346,7 +332,7 @@ std::string describe(const TextCounts& counts, std::int64_t tokens) {
                      with_thousands(counts.unknown), share);
 }
 
-std::string describe_shards(const Manifest& manifest) {
+static std::string describe_shards(const Manifest& manifest) {
   const ShardEntry all = all_shards(manifest);
   return fmt::format(
       "{}; {} of {} ids in {}", with_thousands(static_cast<std::int64_t>(manifest.shards.size())),
@@ -354,7 +340,7 @@ std::string describe_shards(const Manifest& manifest) {
 }
 
 // Appends the command lines that made the data, the last one first.
-void append_commands(std::string& text, const Json& provenance, const char* label) {
+static void append_commands(std::string& text, const Json& provenance, const char* label) {
   if (!provenance.is_object()) return;
   const auto command = provenance.find("command");
   if (command != provenance.end() && command->is_string()) {
@@ -370,8 +356,6 @@ void append_commands(std::string& text, const Json& provenance, const char* labe
     }
   }
 }
-
-}  // namespace
 
 std::string summary_text(const std::string& name, const Manifest& manifest) {
   std::string text = printable(name) + "\n";

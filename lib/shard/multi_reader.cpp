@@ -10,11 +10,9 @@
 
 namespace ql::shard {
 
-namespace {
-
 // Sends the tokens from `position` of a folder on, with the document starts among them.
-void send(DocumentStartsReader& starts, std::int64_t position, const TokenId* ids,
-          std::size_t count, TokenSink& sink) {
+static void send(DocumentStartsReader& starts, std::int64_t position, const TokenId* ids,
+                 std::size_t count, TokenSink& sink) {
   const std::int64_t end = position + static_cast<std::int64_t>(count);
   std::vector<std::size_t> among;
   for (; starts.next() < end; starts.pass()) {
@@ -24,13 +22,11 @@ void send(DocumentStartsReader& starts, std::int64_t position, const TokenId* id
 }
 
 // Returns the position of the first token of a document, which the folder must have.
-std::int64_t start_of(const TokenReader& reader, std::int64_t document) {
+static std::int64_t start_of(const TokenReader& reader, std::int64_t document) {
   DocumentStartsReader starts(reader.place(), reader.manifest());
   for (; document > 0; --document) starts.pass();
   return starts.next();
 }
-
-}  // namespace
 
 TokenRange parse_range(const std::string& text, std::int64_t total, const std::string& option,
                        const std::string& unit) {

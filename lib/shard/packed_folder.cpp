@@ -9,10 +9,8 @@
 
 namespace ql::shard {
 
-namespace {
-
 // Stores of large files put links into a folder, and keep the content elsewhere or fetch it later.
-void refuse_dangling_link(const fs::path& path) {
+static void refuse_dangling_link(const fs::path& path) {
   std::error_code error;
   if (fs::status(path, error).type() != fs::file_type::not_found) return;
   const fs::path target = fs::read_symlink(path, error);
@@ -20,8 +18,6 @@ void refuse_dangling_link(const fs::path& path) {
   throw FormatError(path.string(), fmt::format("a link to {}, where nothing is", target.string()),
                     "fetch the file's content first (as with `git annex get` or `dvc pull`)");
 }
-
-}  // namespace
 
 bool is_checkpoint(const fs::path& path) {
   std::error_code unknown;

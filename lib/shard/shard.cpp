@@ -9,10 +9,8 @@
 
 namespace ql::shard {
 
-namespace {
-
 template <typename Stored>
-void append_as(std::string& bytes, const TokenId* ids, std::size_t count) {
+static void append_as(std::string& bytes, const TokenId* ids, std::size_t count) {
   if (kIdsAreBytes && sizeof(Stored) == sizeof(TokenId)) {
     bytes.append(reinterpret_cast<const char*>(ids), count * sizeof(Stored));
     return;
@@ -26,7 +24,7 @@ void append_as(std::string& bytes, const TokenId* ids, std::size_t count) {
 }
 
 template <typename Stored>
-void decode_as(const char* bytes, std::vector<TokenId>& ids) {
+static void decode_as(const char* bytes, std::vector<TokenId>& ids) {
   if (kIdsAreBytes && sizeof(Stored) == sizeof(TokenId)) {
     if (!ids.empty()) std::memcpy(ids.data(), bytes, ids.size() * sizeof(Stored));
     return;
@@ -35,8 +33,6 @@ void decode_as(const char* bytes, std::vector<TokenId>& ids) {
     ids[i] = load_little_endian<Stored>(bytes + i * sizeof(Stored));
   }
 }
-
-}  // namespace
 
 void append_ids(std::string& bytes, const TokenId* ids, std::size_t count, int bytes_per_id) {
   if (bytes_per_id == 2) {
@@ -83,9 +79,7 @@ std::string outside_id(const std::vector<TokenId>& ids, std::int64_t position,
                      ids[static_cast<std::size_t>(outside)], vocabulary_size);
 }
 
-namespace {
-
-bool is_shard_name(const std::string& name) {
+static bool is_shard_name(const std::string& name) {
   const std::string_view prefix = "shard-", suffix = ".zst";
   if (name.size() <= prefix.size() + suffix.size()) return false;
   if (name.compare(0, prefix.size(), prefix) != 0) return false;
@@ -95,7 +89,7 @@ bool is_shard_name(const std::string& name) {
                      [](char c) { return c >= '0' && c <= '9'; });
 }
 
-bool is_packed_file(const fs::directory_entry& entry) {
+static bool is_packed_file(const fs::directory_entry& entry) {
   const std::string name = entry.path().filename().string();
   const bool ours = name == "manifest.json" || name == "documents.zst" ||
                     name == "vocabulary.json" || is_shard_name(name);
@@ -103,7 +97,7 @@ bool is_packed_file(const fs::directory_entry& entry) {
 }
 
 // Returns the name without a trailing slash.
-fs::path named_target(const fs::path& folder) {
+static fs::path named_target(const fs::path& folder) {
   fs::path target = folder.lexically_normal();
   if (!target.has_filename()) target = target.parent_path();
   if (!target.has_filename() || target.filename() == "." || target.filename() == "..") {
@@ -116,7 +110,7 @@ fs::path named_target(const fs::path& folder) {
 // Returns the target without a trailing slash. Calls check(target) for an existing folder that is
 // not empty.
 template <typename Check>
-fs::path checked_target(const fs::path& folder, const Check& check) {
+static fs::path checked_target(const fs::path& folder, const Check& check) {
   fs::path target = named_target(folder);
   try {
     const fs::file_status status = fs::symlink_status(target);
@@ -131,14 +125,12 @@ fs::path checked_target(const fs::path& folder, const Check& check) {
   return target;
 }
 
-const fs::path& with_parents(const fs::path& path) {
+static const fs::path& with_parents(const fs::path& path) {
   std::error_code error;
   if (path.has_parent_path()) fs::create_directories(path.parent_path(), error);
   if (error) throw SystemError(path.string(), "create the folder around it", error.value());
   return path;
 }
-
-}  // namespace
 
 fs::path check_pack_target(const fs::path& folder, bool force) {
   return checked_target(folder, [force](const fs::path& target) {

@@ -15,20 +15,18 @@
 
 namespace ql::shard {
 
-namespace {
-
 // This many bytes are read from a file at once. A frame would not be read faster in larger pieces.
 constexpr std::int64_t kPieceBytes = std::int64_t{128} << 10;
 
 // Throws when a function of zstd's compressor has failed, and otherwise returns its result.
-std::size_t check_compression(std::size_t result) {
+static std::size_t check_compression(std::size_t result) {
   if (ZSTD_isError(result) != 0) {
     throw Error("zstd", fmt::format("cannot compress: {}", ZSTD_getErrorName(result)));
   }
   return result;
 }
 
-void set(const CompressionContext& context, ZSTD_cParameter parameter, int value) {
+static void set(const CompressionContext& context, ZSTD_cParameter parameter, int value) {
   check_compression(ZSTD_CCtx_setParameter(context.get(), parameter, value));
 }
 
@@ -36,7 +34,7 @@ void set(const CompressionContext& context, ZSTD_cParameter parameter, int value
 // only at each few thousandth byte. It would then store bytes uncompressed, unless a parameter
 // without a stable name asks for entropy coding. If that parameter does not exist, level 0 is level
 // 1.
-void leave_out_search(const CompressionContext& context) {
+static void leave_out_search(const CompressionContext& context) {
   constexpr auto kLiteralCompression = ZSTD_c_experimentalParam5;
   constexpr int kEnable = 1, kStride = 4096;
   if (ZSTD_isError(ZSTD_CCtx_setParameter(context.get(), kLiteralCompression, kEnable)) == 0) {
@@ -44,7 +42,7 @@ void leave_out_search(const CompressionContext& context) {
   }
 }
 
-CompressionContext make_compression_context(int level) {
+static CompressionContext make_compression_context(int level) {
   CompressionContext context(ZSTD_createCCtx());
   if (!context) throw std::bad_alloc();
   set(context, ZSTD_c_compressionLevel, std::max(level, 1));
@@ -52,13 +50,11 @@ CompressionContext make_compression_context(int level) {
   return context;
 }
 
-DecompressionContext make_decompression_context() {
+static DecompressionContext make_decompression_context() {
   DecompressionContext context(ZSTD_createDCtx());
   if (!context) throw std::bad_alloc();
   return context;
 }
-
-}  // namespace
 
 void FreeContext::operator()(ZSTD_CCtx* context) const { ZSTD_freeCCtx(context); }
 void FreeContext::operator()(ZSTD_DCtx* context) const { ZSTD_freeDCtx(context); }
@@ -179,19 +175,15 @@ std::optional<std::uint32_t> frame_checksum(std::string_view frame) {
   return load_little_endian<std::uint32_t>(frame.data() + frame.size() - kChecksumBytes);
 }
 
-namespace {
-
 constexpr std::uint32_t kSkippableMagic = 0x184D2A5E;
 constexpr std::uint32_t kSeekableMagic = 0x8F92EAB1;
 constexpr unsigned char kWithChecksums = 0x80;
 constexpr std::int64_t kHeaderBytes = 8, kEntryBytes = 12, kFooterBytes = 9;
 
-[[noreturn]] void fail(const std::string& name, const std::string& what) {
+[[noreturn]] static void fail(const std::string& name, const std::string& what) {
   throw FormatError(name, "seek table: " + what,
                     "the file is damaged or not a shard: fetch or pack it again");
 }
-
-}  // namespace
 
 std::uint32_t seek_checksum(const void* content, std::size_t size) {
   return static_cast<std::uint32_t>(xxh64(content, size));

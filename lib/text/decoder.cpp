@@ -43,11 +43,9 @@ bool PieceWriter::ends_line(TokenId id) const {
   return token == "\n" || token == "<0x0A>";
 }
 
-namespace {
-
 constexpr std::size_t kPassOnBytes = std::size_t{64} * 1024;
 
-std::string piece_text(const Vocabulary& vocabulary, TokenId id) {
+static std::string piece_text(const Vocabulary& vocabulary, TokenId id) {
   const std::string_view piece = vocabulary.token(id);
   if (vocabulary.model().is_control(id)) return "";
   if (vocabulary.model().is_byte(id)) {
@@ -56,7 +54,7 @@ std::string piece_text(const Vocabulary& vocabulary, TokenId id) {
   return replaced(piece, kPieceBlank, " ");
 }
 
-std::string token_text(const Vocabulary& vocabulary, TokenId id) {
+static std::string token_text(const Vocabulary& vocabulary, TokenId id) {
   if (id == vocabulary.eos()) return "";
   if (id == vocabulary.unk()) return std::string(kReplacementUtf8);
   switch (vocabulary.type()) {
@@ -70,8 +68,6 @@ std::string token_text(const Vocabulary& vocabulary, TokenId id) {
       return std::string(vocabulary.token(id));
   }
 }
-
-}  // namespace
 
 Decoder::Decoder(const Vocabulary& vocabulary, DecodeOptions options, Sink sink)
     : vocabulary_(vocabulary),

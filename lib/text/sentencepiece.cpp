@@ -202,10 +202,9 @@ std::size_t sentencepiece_part(std::string_view text, std::size_t longest) {
   return head.size() - incomplete_suffix(head);
 }
 
-namespace {
-
 // Returns the error, or "". The library throws when it cannot sort the pieces.
-std::string load(sentencepiece::SentencePieceProcessor& processor, std::string_view serialized) {
+static std::string load(sentencepiece::SentencePieceProcessor& processor,
+                        std::string_view serialized) {
   try {
     const auto status = processor.LoadFromSerializedProto(serialized);
     return status.ok() ? "" : status.ToString();
@@ -215,8 +214,6 @@ std::string load(sentencepiece::SentencePieceProcessor& processor, std::string_v
     return error.what();
   }
 }
-
-}  // namespace
 
 SentencePieceModel::SentencePieceModel(std::string_view serialized, const std::string& where)
     : processor_(std::make_unique<sentencepiece::SentencePieceProcessor>()) {

@@ -4,11 +4,9 @@
 
 namespace ql::text {
 
-namespace {
-
 // Returns true if a single space follows every word and a space begins the line: " the cat ". A
 // later piece of a line begins with a word instead: "the cat ".
-bool is_padded(std::string_view line, bool begins, Blanks blanks) {
+static bool is_padded(std::string_view line, bool begins, Blanks blanks) {
   if (begins) {
     if (line.empty() || line.front() != ' ') return false;
     line.remove_prefix(1);
@@ -22,11 +20,9 @@ bool is_padded(std::string_view line, bool begins, Blanks blanks) {
   return after_blank;
 }
 
-void add_each(std::vector<std::int64_t>& counts, const std::vector<std::int64_t>& others) {
+static void add_each(std::vector<std::int64_t>& counts, const std::vector<std::int64_t>& others) {
   std::transform(counts.begin(), counts.end(), others.begin(), counts.begin(), std::plus<>());
 }
-
-}  // namespace
 
 void WordCounter::add(std::string_view line, bool begins, bool) {
   any_line_ = true;

@@ -8,14 +8,13 @@
 
 namespace ql::text {
 
-namespace {
-
-std::string place_of(const std::string& where, std::size_t id) {
+static std::string place_of(const std::string& where, std::size_t id) {
   return fmt::format("{}: tokens[{}]", where, id);
 }
 
 // Pieces are checked with their model.
-void check_token(TokenType type, std::string_view token, const std::string& where, std::size_t id) {
+static void check_token(TokenType type, std::string_view token, const std::string& where,
+                        std::size_t id) {
   const auto expect = [&](bool good, const char* what) {
     if (good) return;
     throw FormatError(place_of(where, id),
@@ -37,8 +36,8 @@ void check_token(TokenType type, std::string_view token, const std::string& wher
   }
 }
 
-void check_special(const std::optional<TokenId>& id, std::size_t size, const char* name,
-                   const std::string& where) {
+static void check_special(const std::optional<TokenId>& id, std::size_t size, const char* name,
+                          const std::string& where) {
   if (id && *id >= size) {
     throw FormatError(
         where, fmt::format("specials: {} is {}, but there are only {} tokens", name, *id, size));
@@ -46,15 +45,15 @@ void check_special(const std::optional<TokenId>& id, std::size_t size, const cha
 }
 
 // All tokens differ, so 256 of them are all bytes.
-void check_byte_count(std::size_t size, std::size_t specials, const std::string& where) {
+static void check_byte_count(std::size_t size, std::size_t specials, const std::string& where) {
   if (size != 256 + specials) {
     throw FormatError(where, fmt::format("expected {} tokens (256 bytes and {} specials), found {}",
                                          256 + specials, specials, size));
   }
 }
 
-void check_pieces(const TokenTable& tokens, const SentencePieceModel& model,
-                  const VocabularyContent& content, const std::string& where) {
+static void check_pieces(const TokenTable& tokens, const SentencePieceModel& model,
+                         const VocabularyContent& content, const std::string& where) {
   if (model.size() != tokens.size()) {
     throw FormatError(
         where, fmt::format("{} tokens, but the model has {} pieces", tokens.size(), model.size()));
@@ -75,7 +74,7 @@ void check_pieces(const TokenTable& tokens, const SentencePieceModel& model,
   }
 }
 
-std::string hash_of(const VocabularyContent& content, const TokenTable& tokens) {
+static std::string hash_of(const VocabularyContent& content, const TokenTable& tokens) {
   ContentHasher hasher;
   const auto add = [&hasher](std::string_view text) { hasher.update(text.data(), text.size()); };
   const auto special = [](const std::optional<TokenId>& id) {
@@ -99,8 +98,6 @@ std::string hash_of(const VocabularyContent& content, const TokenTable& tokens) 
   }
   return hasher.digest();
 }
-
-}  // namespace
 
 Vocabulary::Vocabulary(VocabularyContent content, const std::string& where)
     : content_(std::move(content)) {
@@ -161,24 +158,20 @@ Vocabulary::Vocabulary(VocabularyContent content, const std::string& where)
 
 // The vocabulary's file is described in ql-vocabulary(5).
 
-namespace {
-
 constexpr const char* kFormat = "ql-vocabulary";
 constexpr std::int64_t kVersion = 1;
 constexpr const char* kRemedy = "make one with qltok vocab";
 
-std::optional<TokenId> special(const JsonObject& specials, const std::string& key) {
+static std::optional<TokenId> special(const JsonObject& specials, const std::string& key) {
   if (!specials.has(key)) return std::nullopt;
   return static_cast<TokenId>(specials.integer(key, 0, UINT32_MAX));
 }
 
-std::string model_of(const JsonObject& object) {
+static std::string model_of(const JsonObject& object) {
   std::optional<std::string> model = base64_decode(object.text("model"));
   if (!model) throw FormatError(object.where(), "model: not base64");
   return *std::move(model);
 }
-
-}  // namespace
 
 std::string read_vocabulary_file(const std::string& path) {
   std::error_code unknown;

@@ -19,24 +19,22 @@
 
 namespace ql::text {
 
-namespace {
-
 // At most this many words end in 64 bytes.
 constexpr std::size_t kMostWordsInBits = kBlankBits / 2 + 1;
 
-std::size_t lowest_bit(std::uint64_t bits) {
+static std::size_t lowest_bit(std::uint64_t bits) {
   return static_cast<std::size_t>(__builtin_ctzll(bits));
 }
 
 // Returns the bits of `length` bytes from index `begin` on, as far as they are among the 64.
-std::uint64_t bits_of(std::size_t begin, std::size_t length) {
+static std::uint64_t bits_of(std::size_t begin, std::size_t length) {
   return ((std::uint64_t{1} << length) - 1) << begin;
 }
 
 // Finds bytes that may begin a blank which only kUnicode has: bit i is 1 when bytes[i] may. Many
 // other characters begin with the same bytes.
 #if defined(__SSE2__)
-std::uint64_t unicode_head_bits(const char* bytes) {
+static std::uint64_t unicode_head_bits(const char* bytes) {
   const auto among = [](__m128i part, unsigned char first, char more) {
     const __m128i from_first = _mm_sub_epi8(part, _mm_set1_epi8(static_cast<char>(first)));
     return _mm_cmpeq_epi8(_mm_min_epu8(from_first, _mm_set1_epi8(more)), from_first);
@@ -51,7 +49,7 @@ std::uint64_t unicode_head_bits(const char* bytes) {
   return bits;
 }
 #else
-std::uint64_t unicode_head_bits(const char* bytes) {
+static std::uint64_t unicode_head_bits(const char* bytes) {
   std::uint64_t bits = 0;
   for (std::size_t i = 0; i < kBlankBits; ++i) {
     const auto byte = static_cast<unsigned char>(bytes[i]);
@@ -67,8 +65,8 @@ constexpr std::size_t kLongestBlank = 3;
 
 // Returns 64 bytes of the text from `position` on. If the text ends before, the bytes are in
 // `last`, with blanks after the text.
-const char* bytes_at(std::string_view text, std::size_t position,
-                     std::array<char, kBlankBits>& last) {
+static const char* bytes_at(std::string_view text, std::size_t position,
+                            std::array<char, kBlankBits>& last) {
   const std::size_t left = text.size() - position;
   if (left >= kBlankBits) return text.data() + position;
   last.fill(' ');
@@ -78,7 +76,8 @@ const char* bytes_at(std::string_view text, std::size_t position,
 
 // Returns a bit for each of the 64 bytes from text[position] on: 1 for bytes of blanks that only
 // kUnicode has. If this were inlined, splitting at ASCII blanks would be slower.
-[[gnu::noinline]] std::uint64_t unicode_blank_bits(std::string_view text, std::size_t position) {
+[[gnu::noinline]] static std::uint64_t unicode_blank_bits(std::string_view text,
+                                                          std::size_t position) {
   std::uint64_t bits = 0;
   // A blank that begins before the 64 bytes may end in them.
   for (std::size_t before = 1; before < kLongestBlank && before <= position; ++before) {
@@ -96,13 +95,11 @@ const char* bytes_at(std::string_view text, std::size_t position,
 
 // Returns a bit for each of the 64 bytes from text[position] on: 1 for blanks and for bytes after
 // the text.
-std::uint64_t blank_bits_at(std::string_view text, std::size_t position, Blanks blanks) {
+static std::uint64_t blank_bits_at(std::string_view text, std::size_t position, Blanks blanks) {
   std::array<char, kBlankBits> last;
   const std::uint64_t bits = blank_bits(bytes_at(text, position, last));
   return blanks == Blanks::kAscii ? bits : bits | unicode_blank_bits(text, position);
 }
-
-}  // namespace
 
 std::size_t unicode_blank_at(std::string_view text, std::size_t position) {
   const auto byte = [&](std::size_t i) {
@@ -215,8 +212,6 @@ std::int64_t count_word_starts(std::string_view text, bool inside_word, Blanks b
   return static_cast<std::int64_t>(starts);
 }
 
-namespace {
-
 constexpr int kFirstSlotBits = 10;
 constexpr std::uint32_t kMostTokens = std::uint32_t{1} << 31;
 constexpr std::size_t kBatch = 128;  // tokens that are looked up together
@@ -226,7 +221,7 @@ constexpr std::size_t kShort = kHeadBytes + kTailBytes;  // bytes of a token tha
 constexpr std::uint32_t kLong = UINT32_MAX;              // not the tail of any short token
 
 template <typename Bits>
-Bits load(const char* data) {
+static Bits load(const char* data) {
   Bits bits;
   std::memcpy(&bits, data, sizeof bits);
   return bits;
@@ -234,7 +229,7 @@ Bits load(const char* data) {
 
 // Makes masks for load(): each keeps the first `size` bytes and makes the bytes after them zero.
 template <typename Bits>
-std::array<Bits, kShort + 1> masks_from(std::size_t first) {
+static std::array<Bits, kShort + 1> masks_from(std::size_t first) {
   std::array<Bits, kShort + 1> masks{};
   for (std::size_t size = first; size <= kShort; ++size) {
     std::memset(&masks[size], 0xFF, std::min(size - first, sizeof(Bits)));
@@ -254,16 +249,16 @@ const auto kSizeOf = [] {
   return sizes;
 }();
 
-bool is_too_full(std::size_t tokens, std::size_t slots) { return 8 * tokens > 5 * slots; }
+static bool is_too_full(std::size_t tokens, std::size_t slots) { return 8 * tokens > 5 * slots; }
 
-std::uint64_t mix(std::uint64_t bits) {
+static std::uint64_t mix(std::uint64_t bits) {
   bits *= 0x9E3779B97F4A7C15u;
   return bits ^ (bits >> 32);
 }
 
 // This hash is used only in memory. Words are short, and a call to a hash for long data would cost
 // more than the rest of the lookup.
-std::uint64_t hash_of_long(std::string_view token) {
+static std::uint64_t hash_of_long(std::string_view token) {
   std::uint64_t hash = token.size();
   const char* data = token.data();
   for (std::size_t left = token.size(); left > kHeadBytes; left -= kHeadBytes, data += kHeadBytes) {
@@ -271,8 +266,6 @@ std::uint64_t hash_of_long(std::string_view token) {
   }
   return mix(hash ^ load<std::uint64_t>(token.data() + token.size() - kHeadBytes));
 }
-
-}  // namespace
 
 TokenTable::TokenTable()
     : begins_(1), slots_(std::size_t{1} << kFirstSlotBits), shift_(64 - kFirstSlotBits) {}

@@ -13,14 +13,12 @@
 
 namespace ql::train {
 
-namespace {
-
 constexpr const char* kWeights = "model.safetensors";
 constexpr const char* kOptimizer = "optimizer.safetensors";
 constexpr const char* kMemory = "memory.safetensors";
 
 // state.json has the hashes of these files. Data of imported ids has no vocabulary.
-std::vector<std::string> covered_files(bool with_vocabulary) {
+static std::vector<std::string> covered_files(bool with_vocabulary) {
   std::vector<std::string> files = {"model.json", kWeights, kOptimizer, kMemory};
   if (with_vocabulary) files.emplace_back(shard::kVocabularyFile);
   return files;
@@ -33,7 +31,7 @@ constexpr const char* kRemedy =
 // Copies every tensor of `wanted` from the file, which must hold exactly these. Only float16 has
 // kLossScale: a training that changes to float16 begins with the first factor, and one that leaves
 // it needs none.
-void restore(const fs::path& path, std::vector<nn::NamedTensor> wanted) {
+static void restore(const fs::path& path, std::vector<nn::NamedTensor> wanted) {
   weights::TensorFile file = weights::read_safetensors(path);
   const auto drop_loss_scale = [](std::vector<nn::NamedTensor>& tensors) {
     tensors.erase(std::remove_if(tensors.begin(), tensors.end(),
@@ -62,7 +60,7 @@ void restore(const fs::path& path, std::vector<nn::NamedTensor> wanted) {
 
 // Reads every element once and makes no tensor of that size, so it costs little compared with the
 // writing.
-void require_finite(const std::vector<nn::NamedTensor>& tensors, std::int64_t steps) {
+static void require_finite(const std::vector<nn::NamedTensor>& tensors, std::int64_t steps) {
   const at::NoGradGuard no_gradient;
   for (const nn::NamedTensor& named : tensors) {
     if (named.tensor.numel() == 0) continue;
@@ -75,8 +73,6 @@ void require_finite(const std::vector<nn::NamedTensor>& tensors, std::int64_t st
     }
   }
 }
-
-}  // namespace
 
 nn::Memory finite_memory(const TrainedNetwork& trained, std::int64_t steps) {
   nn::Memory memory = trained.memory();
@@ -157,17 +153,13 @@ TrainingState read_checkpoint(const fs::path& folder, TrainedNetwork& trained, R
   return state;
 }
 
-namespace {
-
 // Returns ", 20 steps before it" if the steps of both are known and `complete` has fewer.
-std::string distance(const fs::path& damaged, const fs::path& complete) {
+static std::string distance(const fs::path& damaged, const fs::path& complete) {
   const auto lost = step_of(damaged), left = step_of(complete);
   if (!lost || !left || *lost <= *left) return "";
   return fmt::format(", {} step{} before it", with_thousands(*lost - *left),
                      *lost - *left == 1 ? "" : "s");
 }
-
-}  // namespace
 
 fs::path find_resume_point(const fs::path& run) {
   std::vector<std::pair<fs::path, std::string>> passed;

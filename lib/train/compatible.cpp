@@ -13,10 +13,10 @@
 #include "train/trainer.h"
 
 namespace ql::train {
-namespace {
 
-void compare_objects(const Json& saved, const Json& now, const std::set<std::string>& may_change,
-                     std::vector<std::string>& differences) {
+static void compare_objects(const Json& saved, const Json& now,
+                            const std::set<std::string>& may_change,
+                            std::vector<std::string>& differences) {
   std::set<std::string> keys;
   for (const Json* json : {&saved, &now}) {
     for (const auto& item : json->items()) keys.insert(item.key());
@@ -33,8 +33,8 @@ void compare_objects(const Json& saved, const Json& now, const std::set<std::str
   }
 }
 
-void compare_data(const char* option, const DataIdentity& saved, const DataIdentity& now,
-                  std::vector<std::string>& differences) {
+static void compare_data(const char* option, const DataIdentity& saved, const DataIdentity& now,
+                         std::vector<std::string>& differences) {
   if (saved.hash != now.hash) {
     differences.push_back(
         fmt::format("{} was {} ({} tokens, hash {}) and is {} ({} tokens, hash {})", option,
@@ -42,7 +42,7 @@ void compare_data(const char* option, const DataIdentity& saved, const DataIdent
   }
 }
 
-void choose_cutoffs(net::Network& network, shard::MultiReader& data) {
+static void choose_cutoffs(net::Network& network, shard::MultiReader& data) {
   Progress progress(fmt::format("counting {}", data.name()), "tokens", data.tokens());
   const std::vector<std::int64_t> counts = eval::count_tokens(
       eval::source_of(data), network.vocab_size, [&](std::int64_t done) { progress.update(done); });
@@ -53,8 +53,6 @@ void choose_cutoffs(net::Network& network, shard::MultiReader& data) {
   log_info("cutoffs [{}]: they reduce the operations of the softmax by a factor of {:.1f}",
            fmt::join(network.cutoffs, ", "), plain / chosen);
 }
-
-}  // namespace
 
 net::Network with_vocabulary(const net::Network& network, const std::string& where,
                              shard::MultiReader& data) {

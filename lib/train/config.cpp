@@ -56,11 +56,9 @@ std::vector<std::string> keys_that_may_change_by_name() {
   return key_names<TrainingConfig>(kMayChangeByName);
 }
 
-namespace {
-
 // Returns the rate after the warm-up as a fraction of the highest. `number` is that of the next
 // step, from 1.
-double ratio_of_schedule(const TrainingConfig& config, double number, double progress) {
+static double ratio_of_schedule(const TrainingConfig& config, double number, double progress) {
   constexpr double kPi = 3.14159265358979323846;
   const double steps = static_cast<double>(config.steps), least = config.min_lr_ratio;
   const bool is_part = config.warmup_steps < 1;
@@ -84,8 +82,6 @@ double ratio_of_schedule(const TrainingConfig& config, double number, double pro
   }
   return least + (1 - least) * 0.5 * (1 + std::cos(kPi * progress));
 }
-
-}  // namespace
 
 double training_progress(const TrainingConfig& config, std::int64_t step, double elapsed) {
   double progress = static_cast<double>(step) / static_cast<double>(config.steps);

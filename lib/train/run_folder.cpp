@@ -16,28 +16,26 @@
 
 namespace ql::train {
 
-namespace {
-
 constexpr const char* kPrefix = "step-";
 constexpr std::size_t kDigits = 8;
 // A folder that is being removed has this name in RUN, so that it does not count as a complete
 // checkpoint.
 constexpr const char* kRemoved = ".removed";
 
-void remove_tree(const fs::path& path) {
+static void remove_tree(const fs::path& path) {
   std::error_code error;
   fs::remove_all(path, error);
   if (error) throw SystemError(path.string(), "remove", error.value());
 }
 
-void link_or_copy(const fs::path& from, const fs::path& to) {
+static void link_or_copy(const fs::path& from, const fs::path& to) {
   std::error_code error;
   fs::create_hard_link(from, to, error);
   if (error) fs::copy_file(from, to, error);
   if (error) throw SystemError(to.string(), "create", error.value());
 }
 
-void link_folder(const fs::path& from, const fs::path& to) {
+static void link_folder(const fs::path& from, const fs::path& to) {
   AtomicFolder atomic(to);
   std::error_code error;
   fs::directory_iterator entry(from, error);
@@ -49,7 +47,7 @@ void link_folder(const fs::path& from, const fs::path& to) {
 }
 
 // Lists every name in `run` that begins with `beginning`; none if there is no such folder.
-std::vector<std::string> names_with(const fs::path& run, const std::string& beginning) {
+static std::vector<std::string> names_with(const fs::path& run, const std::string& beginning) {
   std::vector<std::string> names;
   std::error_code error;
   fs::directory_iterator entry(run, error);
@@ -65,7 +63,7 @@ std::vector<std::string> names_with(const fs::path& run, const std::string& begi
 }
 
 // Returns the step of "step-00001000"; absent for any other name.
-std::optional<std::int64_t> step_in(const std::string& name) {
+static std::optional<std::int64_t> step_in(const std::string& name) {
   const std::size_t digits = std::string(kPrefix).size();
   if (name.rfind(kPrefix, 0) != 0) return std::nullopt;
   const auto step = parse_integer(name.substr(digits));
@@ -73,7 +71,7 @@ std::optional<std::int64_t> step_in(const std::string& name) {
 }
 
 // Reads a temporary name of one of RUN's checkpoints; absent for any other name.
-std::optional<TemporaryName> temporary_checkpoint(const std::string& file_name) {
+static std::optional<TemporaryName> temporary_checkpoint(const std::string& file_name) {
   auto temporary = parse_temporary_name(file_name);
   if (temporary && temporary->name != "last" && temporary->name != "best" &&
       !step_in(temporary->name)) {
@@ -83,7 +81,7 @@ std::optional<TemporaryName> temporary_checkpoint(const std::string& file_name) 
 }
 
 // Removes a checkpoint, if it exists, after renaming it. Throws SystemError.
-void remove_checkpoint(const fs::path& checkpoint) {
+static void remove_checkpoint(const fs::path& checkpoint) {
   const fs::path removed = checkpoint.parent_path() / kRemoved;
   remove_tree(removed);
   std::error_code error;
@@ -95,7 +93,7 @@ void remove_checkpoint(const fs::path& checkpoint) {
 
 // Renames a checkpoint back that was renamed for a successor which was never completed. (If the
 // file system can exchange names, there is no such moment.) This comes before remove_leftovers().
-void put_back_replaced(const fs::path& run) {
+static void put_back_replaced(const fs::path& run) {
   for (const std::string& name : names_with(run, ".")) {
     const auto temporary = temporary_checkpoint(name);
     if (!temporary || !temporary->moved_away || fs::exists(run / temporary->name)) continue;
@@ -109,18 +107,16 @@ void put_back_replaced(const fs::path& run) {
 }
 
 // Removes the remains of making, replacing or removing RUN/last, RUN/best and RUN/step-...
-void remove_leftovers(const fs::path& run) {
+static void remove_leftovers(const fs::path& run) {
   remove_tree(run / kRemoved);
   for (const std::string& name : names_with(run, ".")) {
     if (temporary_checkpoint(name)) remove_tree(run / name);
   }
 }
 
-bool divides(std::int64_t every, std::int64_t step) {
+static bool divides(std::int64_t every, std::int64_t step) {
   return every > 0 && step > 0 && step % every == 0;
 }
-
-}  // namespace
 
 fs::path step_folder(const fs::path& run, std::int64_t step) {
   return run / fmt::format("{}{:0{}}", kPrefix, step, kDigits);
@@ -223,18 +219,16 @@ void RunFolder::clear() {
 
 // These make the reports of a training: RUN/log.jsonl and the progress line.
 
-namespace {
-
 constexpr const char* kScalars[] = {"loss", "perplexity", "learning_rate", "gradient_norm",
                                     "tokens_per_second"};
 
-double system_seconds() {
+static double system_seconds() {
   const auto since_1970 = std::chrono::system_clock::now().time_since_epoch();
   return std::chrono::duration<double>(since_1970).count();
 }
 
 // Returns the number; a value that was not finite is null in the log, and becomes NaN here.
-double number_of(const Json& value) {
+static double number_of(const Json& value) {
   const double number = value.is_number() ? value.get<double>() : std::nan("");
   return std::isfinite(number) ? number : std::nan("");
 }
@@ -242,7 +236,7 @@ double number_of(const Json& value) {
 // Returns the record as an event; empty if it has none of the scalars. The event's time is that of
 // a training that began at `began` and never paused, so changes of the system's clock do not affect
 // it.
-std::string event_of(const JsonObject& record, double began) {
+static std::string event_of(const JsonObject& record, double began) {
   std::vector<Scalar> scalars;
   for (const char* key : kScalars) {
     if (record.has(key)) {
@@ -252,8 +246,6 @@ std::string event_of(const JsonObject& record, double began) {
   if (scalars.empty()) return "";
   return scalar_event(began + record.real("elapsed"), record.integer("step"), scalars);
 }
-
-}  // namespace
 
 RunLog::RunLog(const fs::path& path, std::int64_t step, std::int64_t validation_step,
                double elapsed, std::int64_t divergences)

@@ -6,15 +6,15 @@
 
 namespace ql::train {
 
-namespace {
-
 constexpr std::int64_t kMeanSteps = 100;
 constexpr std::size_t kMost = 10;
 constexpr std::int64_t kWithin = 100;
 
-std::string not_finite(double value) { return std::isnan(value) ? "not a number" : "infinite"; }
+static std::string not_finite(double value) {
+  return std::isnan(value) ? "not a number" : "infinite";
+}
 
-std::string figures(const Divergence& found) {
+static std::string figures(const Divergence& found) {
   if (!found.tensor.empty()) return "";
   // The sign of a NaN has no meaning.
   const auto number = [](double value) { return std::isnan(value) ? std::fabs(value) : value; };
@@ -32,13 +32,11 @@ std::string figures(const Divergence& found) {
   return text + ")";
 }
 
-std::string advice(OnDivergence tried) {
+static std::string advice(OnDivergence tried) {
   const std::string begin = "go on with --resume and a lower learning_rate, more warmup_steps";
   return tried == OnDivergence::kStop ? begin + ", a smaller clip, or --set divergence=rollback"
                                       : begin + ", or a smaller clip";
 }
-
-}  // namespace
 
 std::string Divergence::reason() const {
   if (!tensor.empty()) return tensor + " holds NaN or infinite values";

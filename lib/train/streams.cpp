@@ -5,22 +5,20 @@
 #include "shard/document_starts.h"
 
 namespace ql::train {
-namespace {
 
-std::int64_t segments_of_part(std::int64_t tokens, std::int64_t batch, std::int64_t segment) {
+static std::int64_t segments_of_part(std::int64_t tokens, std::int64_t batch,
+                                     std::int64_t segment) {
   return (tokens / batch - 1) / segment;
 }
 
 // A training works without this thread too, so it must not fail if the system grants none.
-std::unique_ptr<WorkerThreads> one_thread() {
+static std::unique_ptr<WorkerThreads> one_thread() {
   try {
     return std::make_unique<WorkerThreads>(1);
   } catch (const Error&) {
     return nullptr;
   }
 }
-
-}  // namespace
 
 Streams::Streams(shard::MultiReader& reader, std::int64_t batch, std::int64_t segment,
                  const std::optional<machine::RowRange>& own)

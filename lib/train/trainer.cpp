@@ -319,11 +319,9 @@ TrainingState train(const TrainingTask& task, shard::MultiReader& data,
   return run.state();
 }
 
-namespace {
-
 // JSON has no infinity and no NaN. They become null, and the reason names which it was.
-Json record_of(const Divergence& found, const TrainingState& state, OnDivergence action,
-               double elapsed) {
+static Json record_of(const Divergence& found, const TrainingState& state, OnDivergence action,
+                      double elapsed) {
   Json record = {{"kind", "divergence"},
                  {"number", state.divergences.count},
                  {"step", found.step + 1},
@@ -339,8 +337,6 @@ Json record_of(const Divergence& found, const TrainingState& state, OnDivergence
   record["elapsed"] = elapsed;
   return record;
 }
-
-}  // namespace
 
 void TrainingRun::run() {
   // A rollback needs a checkpoint.

@@ -21,9 +21,8 @@
 #include "weights/weights.h"
 
 namespace ql::train {
-namespace {
 
-DataIdentity identity_of(const shard::MultiReader& data) {
+static DataIdentity identity_of(const shard::MultiReader& data) {
   std::vector<std::string> names;
   for (const shard::TokenReader& folder : data.folders()) names.push_back(folder.name());
   DataIdentity identity{names.front(), {}, data.hash(), data.tokens()};
@@ -31,13 +30,13 @@ DataIdentity identity_of(const shard::MultiReader& data) {
   return identity;
 }
 
-net::ModelFile describe(const TrainingTask& task, const shard::MultiReader& data) {
+static net::ModelFile describe(const TrainingTask& task, const shard::MultiReader& data) {
   return {task.network, data.vocabulary(), data.vocabulary_text(), training_to_json(task.config),
           task.provenance};
 }
 
 // Describes for the log the device, other than the CPU, on which the training computes.
-std::string place_text(const TrainingTask& task) {
+static std::string place_text(const TrainingTask& task) {
   const char* steps = "every operation is launched by itself";
   if (task.compute.graph) {
     steps = can_be_recorded(task.network)
@@ -51,8 +50,8 @@ std::string place_text(const TrainingTask& task) {
   return fmt::format("{}, {}; {}", device, to_text(task.config.precision), steps);
 }
 
-void warn_of_untrained_unknown(const shard::MultiReader& data,
-                               const shard::MultiReader& validation) {
+static void warn_of_untrained_unknown(const shard::MultiReader& data,
+                                      const shard::MultiReader& validation) {
   if (!data.counts() || !validation.counts()) return;
   if (data.counts()->unknown > 0 || validation.counts()->unknown == 0) return;
   log_warning(
@@ -62,14 +61,14 @@ void warn_of_untrained_unknown(const shard::MultiReader& data,
       validation.name(), data.name());
 }
 
-std::string describe(const DataIdentity& data, const shard::MultiReader& reader) {
+static std::string describe(const DataIdentity& data, const shard::MultiReader& reader) {
   return fmt::format("{} tokens with hash {} (vocabulary: {})", with_thousands(data.tokens),
                      data.hash, shard::describe(reader.vocabulary()));
 }
 
 // Throws Error if processes of several hosts differ in anything that one training depends on.
-void require_same_job(const TrainingTask& task, const shard::MultiReader& data,
-                      const shard::MultiReader& validation) {
+static void require_same_job(const TrainingTask& task, const shard::MultiReader& data,
+                             const shard::MultiReader& validation) {
   std::vector<machine::Fact> facts = {{"the version", version()},
                                       {"--data", describe(identity_of(data), data)},
                                       {"--valid", describe(identity_of(validation), validation)}};
@@ -88,8 +87,8 @@ void require_same_job(const TrainingTask& task, const shard::MultiReader& data,
 }
 
 // Returns `validation` after it checked that everything fits together.
-shard::MultiReader& checked(const TrainingTask& task, shard::MultiReader& data,
-                            shard::MultiReader& validation) {
+static shard::MultiReader& checked(const TrainingTask& task, shard::MultiReader& data,
+                                   shard::MultiReader& validation) {
   if (task.group != nullptr) require_same_job(task, data, validation);
   net::make_geometry(task.network, task.network.lengths);
   require_same_vocabulary(validation.name(), validation.vocabulary(), data.name(),
@@ -117,7 +116,7 @@ shard::MultiReader& checked(const TrainingTask& task, shard::MultiReader& data,
 }
 
 // The first process looks for the checkpoint, and all of them continue from the one that it found.
-fs::path find_checkpoint(const TrainingTask& task) {
+static fs::path find_checkpoint(const TrainingTask& task) {
   std::string checkpoint;
   if (task.start == Start::kResume && task.is_first()) {
     checkpoint = find_resume_point(task.run).string();
@@ -138,21 +137,21 @@ fs::path find_checkpoint(const TrainingTask& task) {
 }
 
 // Returns the rows of the batch that this process trains on.
-machine::RowRange own_rows(const TrainingTask& task) {
+static machine::RowRange own_rows(const TrainingTask& task) {
   return task.group != nullptr ? task.group->share_of(task.config.batch)
                                : machine::RowRange{0, task.config.batch};
 }
 
 // Returns the configuration with the rows of this process as the batch.
-TrainingConfig own_config(const TrainingTask& task) {
+static TrainingConfig own_config(const TrainingTask& task) {
   TrainingConfig config = task.config;
   config.batch = own_rows(task).count;
   return config;
 }
 
 // The passes may come from a checkpoint or from the configuration.
-void warn_of_memory(const net::Network& network, TrainingConfig config, int threads,
-                    const EstimatedData& data, std::int64_t known, std::int64_t available) {
+static void warn_of_memory(const net::Network& network, TrainingConfig config, int threads,
+                           const EstimatedData& data, std::int64_t known, std::int64_t available) {
   const MemoryEstimate estimate = estimate_memory(network, config, threads, data);
   const std::int64_t needed = estimate.total() - estimate.process, before = config.passes;
   if (needed <= available) return;
@@ -168,7 +167,8 @@ void warn_of_memory(const net::Network& network, TrainingConfig config, int thre
 // Fills in the slices and passes that the task's configuration leaves open (0). A resume takes
 // those of its checkpoint, so that the order of sums does not change. Otherwise they are chosen for
 // this machine. Several processes take those of the first one.
-TrainingTask with_slices(TrainingTask task, const fs::path& checkpoint, const EstimatedData& data) {
+static TrainingTask with_slices(TrainingTask task, const fs::path& checkpoint,
+                                const EstimatedData& data) {
   // A GPU computes all rows at once.
   if (!task.compute.device.is_cpu()) return task;
   TrainingConfig config = own_config(task);
@@ -212,7 +212,7 @@ TrainingTask with_slices(TrainingTask task, const fs::path& checkpoint, const Es
 
 // Logs "transformer-ql: 8 layers (scales 3,3, output 2), d_model 256, vocabulary 10,000, 9,254,144
 // parameters", and the lengths with the context length.
-void log_network(const net::Network& network, std::int64_t parameters) {
+static void log_network(const net::Network& network, std::int64_t parameters) {
   std::string layers = fmt::format("{} layers", network.layers());
   if (network.scales.size() > 1 || network.output_layers > 0) {
     layers += fmt::format(" (scales {}, output {})", fmt::join(network.scales, ","),
@@ -231,7 +231,7 @@ void log_network(const net::Network& network, std::int64_t parameters) {
 }
 
 // Logs "2 slices of up to 64 rows, each in 1 pass", and the memory that such steps need.
-void log_division(const TrainingConfig& config, const MemoryEstimate& memory) {
+static void log_division(const TrainingConfig& config, const MemoryEstimate& memory) {
   const std::vector<Slice> slices = split_rows(config.batch, config.slices, config.passes);
   std::int64_t rows = 0;
   std::size_t passes = 0;
@@ -249,8 +249,6 @@ void log_division(const TrainingConfig& config, const MemoryEstimate& memory) {
       human_bytes(memory.data), human_bytes(memory.gradients), human_bytes(memory.activations),
       human_bytes(memory.validation));
 }
-
-}  // namespace
 
 TrainingRun::TrainingRun(const TrainingTask& task, shard::MultiReader& data,
                          shard::MultiReader& validation)

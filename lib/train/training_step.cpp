@@ -25,10 +25,8 @@ std::unique_ptr<TrainedNetwork> make_trained_network(const net::Network& network
   return std::make_unique<DeviceTrainer>(network, config, compute, group);
 }
 
-namespace {
-
 // Adds the gradients of one more pass.
-void add_gradients(Gradients& sum, Gradients more) {
+static void add_gradients(Gradients& sum, Gradients more) {
   if (sum.empty()) {
     sum = std::move(more);
     return;
@@ -42,11 +40,9 @@ void add_gradients(Gradients& sum, Gradients more) {
   }
 }
 
-void drop_gradients(const std::vector<nn::NamedTensor>& parameters) {
+static void drop_gradients(const std::vector<nn::NamedTensor>& parameters) {
   for (const nn::NamedTensor& parameter : parameters) parameter.tensor.mutable_grad().reset();
 }
-
-}  // namespace
 
 CpuTrainer::CpuTrainer(const net::Network& network, const TrainingConfig& config,
                        machine::ProcessGroup* group)

@@ -215,9 +215,7 @@ TensorFile read_safetensors(const std::filesystem::path& path) {
   return file;
 }
 
-namespace {
-
-const SafetensorsType& type_of(const nn::NamedTensor& tensor, const std::string& where) {
+static const SafetensorsType& type_of(const nn::NamedTensor& tensor, const std::string& where) {
   for (const SafetensorsType& type : kSafetensorsTypes) {
     if (type.type == tensor.tensor.scalar_type()) return type;
   }
@@ -226,9 +224,9 @@ const SafetensorsType& type_of(const nn::NamedTensor& tensor, const std::string&
               fmt::format("convert it to {}", kSafetensorsTypeNames));
 }
 
-std::string make_header(const std::vector<nn::NamedTensor>& tensors,
-                        const std::map<std::string, std::string>& metadata,
-                        const std::string& where) {
+static std::string make_header(const std::vector<nn::NamedTensor>& tensors,
+                               const std::map<std::string, std::string>& metadata,
+                               const std::string& where) {
   // The text is put together without a JSON tree, whose destruction needs memory.
   const auto quoted = [](const std::string& value) { return Json(value).dump(); };
   std::vector<std::string> entries;
@@ -259,8 +257,6 @@ std::string make_header(const std::vector<nn::NamedTensor>& tensors,
   text.resize((text.size() + 7) / 8 * 8, ' ');
   return text;
 }
-
-}  // namespace
 
 void write_safetensors(const std::filesystem::path& path,
                        const std::vector<nn::NamedTensor>& tensors,

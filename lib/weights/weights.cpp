@@ -12,10 +12,9 @@
 #include "net/model_file.h"
 
 namespace ql::weights {
-namespace {
 
 // Returns why `source` cannot be the values of `target`; empty if it can.
-std::string find_fault(const at::Tensor& source, const at::Tensor& target) {
+static std::string find_fault(const at::Tensor& source, const at::Tensor& target) {
   if (source.sizes() != target.sizes()) {
     return fmt::format("expected shape [{}], found [{}]", fmt::join(target.sizes(), ", "),
                        fmt::join(source.sizes(), ", "));
@@ -33,7 +32,7 @@ constexpr const char* kConstant = "pos_emb.inv_freq";
 constexpr const char* kLibraryPrefix = "transformer.";
 
 // Returns the name of the parameter that the public code's state repeats as `name`, or "".
-std::string tied_to(const std::string& name, const TensorFile& file) {
+static std::string tied_to(const std::string& name, const TensorFile& file) {
   const std::pair<const char*, const char*> prefixes[] = {
       {"crit.out_layers.", "word_emb.emb_layers."}, {"crit.out_projs.", "word_emb.emb_projs."}};
   for (const auto& [copy, original] : prefixes) {
@@ -55,7 +54,7 @@ std::string tied_to(const std::string& name, const TensorFile& file) {
 // Renames and reorders the library's weights as in the public code. The library keeps the clusters'
 // columns of the head in order, the public code in reverse. The prefix shows which of the two wrote
 // the file.
-void drop_library_prefix(TensorFile& file) {
+static void drop_library_prefix(TensorFile& file) {
   const std::string prefix = kLibraryPrefix;
   std::set<std::string> names;
   bool is_library = false;
@@ -80,7 +79,7 @@ void drop_library_prefix(TensorFile& file) {
 
 // Returns why a tensor that is not a parameter is refused; empty for the redundant tensors of the
 // public code's state.
-std::string find_surplus_fault(const nn::NamedTensor& tensor, const TensorFile& file) {
+static std::string find_surplus_fault(const nn::NamedTensor& tensor, const TensorFile& file) {
   if (tensor.name == kConstant) return "";
   const std::string original_name = tied_to(tensor.name, file);
   if (original_name.empty() || !file.has(original_name)) return "the network has no such tensor";
@@ -94,7 +93,7 @@ std::string find_surplus_fault(const nn::NamedTensor& tensor, const TensorFile& 
 // A few bytes of model.json can ask for more weights than there is memory. So weights are counted
 // before they are allocated. Networks that fit into any memory are left to load_weights(), which
 // names the tensors.
-void check_count(const net::Network& network, const TensorFile& file) {
+static void check_count(const net::Network& network, const TensorFile& file) {
   constexpr std::int64_t kFitsAnywhere = std::int64_t{1} << 24;
   std::int64_t numbers = 0;
   for (const nn::NamedTensor& tensor : file.tensors) numbers += tensor.tensor.numel();
@@ -106,8 +105,6 @@ void check_count(const net::Network& network, const TensorFile& file) {
                       "use the model.json that belongs to these weights");
   }
 }
-
-}  // namespace
 
 void load_weights(nn::Model& model, const TensorFile& file, const std::string& ignore_prefix) {
   std::vector<std::string> faults;
