@@ -49,8 +49,11 @@ static void bound_spinning() {
 }
 
 std::filesystem::path libexec_program(const std::string& name) {
-  // QL_LIBEXEC is relative to the folder of the tools.
   bound_spinning();
+  // LibTorch of Debian 13 loads UCX, which takes SIGHUP for its debugger before main() can see that
+  // nohup ignores this signal. A choice of the user is kept.
+  ::setenv("UCX_DEBUG_SIGNO", "0", 0);
+  // QL_LIBEXEC is relative to the folder of the tools.
   std::filesystem::path path = (ql::program_folder() / QL_LIBEXEC / name).lexically_normal();
   if (std::filesystem::exists(path)) return path;
   throw ql::Error(path.string(), "is not there",

@@ -37,11 +37,12 @@ train() {
 }
 
 # start_training PRESET RUN OPTION...: the same in the background; sets $process, output goes to ./said.
-# Bash lets programs in the background ignore SIGINT, hence env.
+# Bash lets programs in the background ignore SIGINT, and nohup may have started this test. So the
+# signals of $defaults are not ignored.
 start_training() {
   local preset=$1 run=$2
   shift 2
-  env --default-signal=INT qltrain --data train --valid valid -m "$preset" -o "$run" --threads 1 "$@" 2>said &
+  env --default-signal="${defaults-INT,HUP}" qltrain --data train --valid valid -m "$preset" -o "$run" --threads 1 "$@" 2>said &
   process=$!
 }
 
