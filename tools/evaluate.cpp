@@ -134,10 +134,15 @@ static void score_units(const ql::Options& options, const ql::eval::SweepOptions
   ql::OutputStream out("-", /*binary=*/false);
   const bool json = options.text("format") == "json";
   ql::TableText table = ql::table_of(options, {});
+  const auto unit = ql::value_named<ql::eval::Unit>(options.text("per"), "--per");
+  if (unit != ql::eval::Unit::kToken) {
+    ql::eval::UnitSum none;
+    if (unit == ql::eval::Unit::kWord) none.text = "";
+    table.check(ql::eval::unit_row(none));
+  }
   const auto write = [&](const ql::Json& of_unit) {
     out.write(json ? ql::json_line(of_unit) + "\n" : table.lines(of_unit));
   };
-  const auto unit = ql::value_named<ql::eval::Unit>(options.text("per"), "--per");
   const auto write_unit = [&](const ql::eval::UnitSum& sum) {
     write(ql::eval::unit_row(sum));
     out.flush();
@@ -187,6 +192,7 @@ static void evaluate(const ql::Options& options, ql::machine::ProcessGroup* grou
   };
   const bool json = options.text("format") == "json";
   ql::TableText table = ql::table_of(options, kFirstColumns);
+  table.check(ql::eval::report_row({}, {}, {}));
   bool first = true;
   ql::eval::run_sweep(sweep, [&](const ql::Json& row) {
     print(json ? (first ? "[\n" : ",\n") + ql::json_line(row) : table.lines(row));

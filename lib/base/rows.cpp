@@ -35,11 +35,27 @@ std::string TableText::lines(const Json& row) {
   return text + line(cells);
 }
 
+static std::vector<std::string> keys_of(const Json& row) {
+  std::vector<std::string> keys;
+  for (const auto& item : row.items()) keys.push_back(item.key());
+  return keys;
+}
+
+void TableText::check(const Json& row) const {
+  if (wanted_.empty() || wanted_ == "all") return;
+  for (const std::string& name : split(wanted_, ',')) {
+    if (row.contains(name)) continue;
+    const std::string near = nearest(name, keys_of(row));
+    throw UsageError("--columns", fmt::format("there is no column '{}'", name),
+                     near.empty() ? fmt::format("columns are {}", fmt::join(keys_of(row), ", "))
+                                  : fmt::format("did you mean '{}'?", near));
+  }
+}
+
 void TableText::choose(const Json& row) {
-  std::vector<std::string> known;
-  for (const auto& item : row.items()) known.push_back(item.key());
+  check(row);
   const bool chosen = !wanted_.empty() && wanted_ != "all";
-  std::vector<std::string> order = chosen ? split(wanted_, ',') : known;
+  std::vector<std::string> order = chosen ? split(wanted_, ',') : keys_of(row);
   if (wanted_.empty() && terminal_) {
     const auto place = [this](const std::string& name) {
       return std::find(first_.begin(), first_.end(), name) - first_.begin();
@@ -50,12 +66,6 @@ void TableText::choose(const Json& row) {
   }
   std::size_t all = 0;
   for (const std::string& name : order) {
-    if (!row.contains(name)) {
-      const std::string near = nearest(name, known);
-      throw UsageError("--columns", fmt::format("there is no column '{}'", name),
-                       near.empty() ? fmt::format("columns are {}", fmt::join(known, ", "))
-                                    : fmt::format("did you mean '{}'?", near));
-    }
     const Column column{name, std::max(name.size(), cell(row[name]).size()), row[name].is_number()};
     const std::size_t wider = all + (all > 0 ? 2 : 0) + column.width;
     if (wanted_.empty() && terminal_ && !columns_.empty() && wider > kTerminalWidth) continue;

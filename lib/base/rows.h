@@ -21,8 +21,10 @@ class TableText {
   // is aligned.
   TableText(const std::string& columns, bool terminal, std::vector<std::string> first = {});
 
-  // Returns the row as a line, after the header if it is the first row. Throws UsageError for a
-  // column that the row does not have.
+  // Throws UsageError for a column that the row does not have. Call it with a row that has all keys
+  // before long work; lines() calls it for the first row.
+  void check(const Json& row) const;
+  // Returns the row as a line, after the header if it is the first row.
   std::string lines(const Json& row);
 
   static constexpr std::size_t kTerminalWidth = 100;
