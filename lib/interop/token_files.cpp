@@ -32,6 +32,9 @@ void send_split(const TokenId* ids, std::size_t count, const ImportRules& rules,
 // Holds "data.bin" and "data.idx" for any of the names "data", "data.bin" and "data.idx".
 struct MegatronFiles {
   explicit MegatronFiles(const std::string& name) {
+    if (std::filesystem::is_directory(name)) {
+      throw Error(name, "a folder", "name the .bin files in it");
+    }
     std::filesystem::path stem = name;
     if (stem.extension() == ".bin" || stem.extension() == ".idx") stem.replace_extension();
     data = stem.string() + ".bin";
@@ -39,6 +42,12 @@ struct MegatronFiles {
   }
   std::string data, index;
 };
+
+// Returns true for the index of a pair whose data is named, too, as by a shell's DIR/*.
+bool is_second_of_pair(const std::string& name, const std::vector<std::string>& files) {
+  const MegatronFiles pair(name);
+  return name == pair.index && std::find(files.begin(), files.end(), pair.data) != files.end();
+}
 
 // Finds the ids in a file of llm.c or nanoGPT.
 IdRun find_ids(const RandomAccessFile& file, const std::string& name, Format format) {
@@ -78,6 +87,7 @@ std::int64_t count_tokens(const std::vector<std::string>& files, const ImportRul
       tokens += run.tokens;
       continue;
     }
+    if (is_second_of_pair(name, files)) continue;
     const MegatronFiles pair(name);
     const RandomAccessFile data(pair.data);
     check_kind(data.head(), Content::kRawIds, pair.data);
@@ -113,6 +123,7 @@ void import_tokens(const std::vector<std::string>& files, const ImportRules& rul
       });
       continue;
     }
+    if (is_second_of_pair(name, files)) continue;
     const MegatronFiles pair(name);
     const RandomAccessFile data(pair.data);
     MegatronIndex index(pair.index, data.size());
