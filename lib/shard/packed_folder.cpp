@@ -34,7 +34,10 @@ PackedFolder find_packed_folder(const fs::path& path) {
   if (!fs::is_directory(status)) {
     if (path.extension() != ".json") {
       throw FormatError(path.string(), "neither a packed folder nor its manifest.json",
-                        "name the folder that the file is in");
+                        fs::exists(path.parent_path() / "manifest.json", error)
+                            ? "name the folder that the file is in"
+                            : "encode text with `qltok encode`, and pack the token stream with "
+                              "`qlbin pack -o DIR`");
     }
     const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
     return {folder, path, folder.string()};
