@@ -240,11 +240,19 @@ static void apply_override(const std::string& assignment,
   (of_network ? network : training)[key] = value_from_text(key, assignment.substr(equals + 1));
 }
 
-// Makes a preset from a checkpoint. Keys that the data and the machine decide are left out.
+// Makes a preset from a checkpoint. Keys that the data and the machine decide are left out, and
+// those that have their default, which other keys decide.
 static void preset_from_checkpoint(Json& json, const std::filesystem::path& file) {
   const ModelFile model = read_model_file(file);
   Json network = network_to_json(model.network), training = model.training;
   network.erase("vocab_size");
+  Network defaults = model.network;
+  defaults.d_embed = 0;
+  defaults.tie_projs.clear();
+  const Json by_default = network_to_json(defaults);
+  for (const char* key : {"d_embed", "tie_projs"}) {
+    if (network.value(key, Json()) == by_default.value(key, Json())) network.erase(key);
+  }
   for (const char* key : {"slices", "passes"}) training.erase(key);
   json = {{"format", "ql-preset"},
           {"version", kPresetVersion},
