@@ -29,6 +29,10 @@ namespace {
 using namespace ql;
 
 std::vector<shard::TokenId> encode(const text::Vocabulary& vocabulary, const std::string& text) {
+  if (find_invalid_utf8(text) != std::string_view::npos &&
+      vocabulary.type() != text::TokenType::kByte) {
+    throw UsageError("--text", "is not valid UTF-8", "convert it with iconv");
+  }
   text::EncodeOptions rules;
   rules.eos = usual_eos(vocabulary);
   const text::Encoder encoder(vocabulary, rules);
