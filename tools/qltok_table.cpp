@@ -34,7 +34,7 @@ static Command vocab_command() {
                "with one token a line. A list has words, as that of the public Transformer-XL: the "
                "first word of each line, and its count if that follows. With --type piece it has "
                "texts, with \\n, \\t, \\r, \\\\ and \\xNN for bytes. "
-               "Pieces decode and name tokens, but do not encode."),
+               "Pieces decode and name tokens, but do not encode. - is standard input."),
            make_option("eos-token", OptionType::kText, "TOKEN",
                        "The token of --import that is <eos>. Default: what the file says, or one "
                        "named <eos>, </s>, </S>, <S>, <|endoftext|>, [EOS] or <|end_of_text|>."),

@@ -173,7 +173,7 @@ static std::string model_of(const JsonObject& object) {
   return *std::move(model);
 }
 
-std::string read_vocabulary_file(const std::string& path) {
+std::string read_vocabulary_file(const std::string& path, bool standard_input) {
   std::error_code unknown;
   if (std::filesystem::is_directory(path, unknown)) {
     const std::filesystem::path file = std::filesystem::path(path) / shard::kVocabularyFile;
@@ -183,7 +183,7 @@ std::string read_vocabulary_file(const std::string& path) {
     }
     return read_vocabulary_file(file.string());
   }
-  return read_content(path == "-" ? "./-" : path, Content::kVocabulary,
+  return read_content(path == "-" && !standard_input ? "./-" : path, Content::kVocabulary,
                       static_cast<std::int64_t>(shard::kLargestVocabularyText));
 }
 

@@ -96,8 +96,8 @@ class Vocabulary {
 
 // Reads the text of a vocabulary's file, or of one to import, up to the size that a token stream
 // can carry. `path` may be a folder that has a vocabulary.json, such as a checkpoint or packed
-// data.
-std::string read_vocabulary_file(const std::string& path);
+// data. With `standard_input`, "-" is standard input and not a file.
+std::string read_vocabulary_file(const std::string& path, bool standard_input = false);
 
 // Parses the text of to_text(). `where` names the file in messages. `provenance` receives the one
 // that was given to to_text().

@@ -231,7 +231,7 @@ void require_rule(bool same, const std::string& where, const char* found, const 
 }
 
 Vocabulary read_part(const std::string& file, const VocabularyRules& rules) {
-  const std::string text = read_vocabulary_file(file);
+  const std::string text = read_vocabulary_file(file, true);
   const std::size_t begin = text.find_first_not_of(" \t\r\n");
   if (begin != std::string::npos && text[begin] == '{') {
     Json provenance;
@@ -266,7 +266,7 @@ Vocabulary read_part(const std::string& file, const VocabularyRules& rules) {
   Vocabulary part = import_vocabulary(text, list, file);
   if (std::all_of(part.counts().begin(), part.counts().end(),
                   [](std::int64_t count) { return count == 0; })) {
-    throw FormatError(file, "a list without counts", "write the count after each word");
+    throw FormatError(file, "a list without counts above 0", "write the count after each word");
   }
   return part;
 }
@@ -296,7 +296,9 @@ Counted count_parts(const std::vector<std::string>& files, const VocabularyRules
       } else if (id == unk) {
         add(counted.unknown, count, file);
       } else if (count > 0 || rules.type == TokenType::kByte) {
-        const std::uint32_t number = tokens.insert(part.token(id));
+        // Only a list may have words that are not in lower case.
+        const std::uint32_t number = tokens.insert(rules.lowercase ? lowercase(part.token(id))
+                                                                   : std::string(part.token(id)));
         if (number == counts.size()) counts.push_back(0);
         add(counts[number], count, file);
       }
