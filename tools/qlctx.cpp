@@ -30,6 +30,8 @@ static std::string answer(const ql::Options& options) {
   const ql::ctx::Request request = ql::ctx::make_request(options);
   const std::string format = options.text("format");
   if (format == "svg") {
+    options.refuse({"columns"}, "--{}", "is for tables",
+                   "give --format tsv with it, or leave it out");
     const std::int64_t position = drawn_position(options, request);
     return ql::ctx::draw_svg(ql::ctx::make_rows(request, "exact").front(), position);
   }

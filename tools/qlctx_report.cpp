@@ -65,7 +65,10 @@ bool read_sizes(const Options& options, net::Network& network) {
 void refuse_beside_file(const Options& options, const std::string& source,
                         const std::vector<std::string>& names) {
   std::vector<std::string> surplus = names;
-  for (const Option& size : size_options()) surplus.push_back(size.name);
+  for (const Option& size : size_options()) {
+    // A preset is for any vocabulary.
+    if (source != "preset" || size.name != "vocab-size") surplus.push_back(size.name);
+  }
   options.refuse(surplus, "--{}", "given together with --" + source,
                  "the file describes the network: leave one of them out");
 }
@@ -104,6 +107,10 @@ Request request_from_file(const Options& options, const std::string& source) {
   request.network = source == "model"
                         ? net::read_model_file(options.text("model")).network
                         : net::read_preset(preset_file(options.text("preset")), {}, {}).network;
+  if (options.given("vocab-size")) {
+    request.network.vocab_size = options.integer("vocab-size");
+    request.network.check();
+  }
   return request;
 }
 
