@@ -37,7 +37,8 @@ static std::vector<Option> own_options() {
           "reset", OptionType::kText, "N|UNIT",
           "Empty the memory after every N tokens: with --per-token it shows what a target's "
           "distance to the last reset is worth. Or score every line, doubled-line or document "
-          "as if it stood alone, after a begin token, so that all its tokens are scored."),
+          "as if it stood alone, after a begin token, so that all its tokens are scored; the table "
+          "must have a single row then."),
       make_option(
           "begin", OptionType::kText, "ID|none",
           "The token before a unit that stands alone; default: <eos>, or in a vocabulary of "
