@@ -3,7 +3,6 @@
 #include "base/options.h"
 #include "base/tool.h"
 #include "installed.h"
-#include "net/geometry.h"
 #include "net/network.h"
 #include "net/plan.h"
 #include "qlctx_report.h"

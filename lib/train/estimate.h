@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "machine/precision.h"
-#include "net/geometry.h"
 #include "train/config.h"
 
 namespace ql::train {
