@@ -17,6 +17,9 @@
 
 namespace ql {
 
+// The first bytes of a pipe are known when nothing more has come for this long.
+constexpr std::chrono::milliseconds kPatience{1000};
+
 // Like gzip and zstd, a decompressor takes several members or frames in a row as one content.
 class Decompressor {
  public:
@@ -185,7 +188,9 @@ void DataInput::look() {
     const std::size_t got = file_.read_what_comes(head_.data() + size, kHeadBytes - size);
     size += got;
     const Outlook more = outlook({head_.data(), size});
-    if (got == 0 || more == Outlook::kFinal || (more == Outlook::kText && !file_.has_more())) break;
+    if (got == 0 || more == Outlook::kFinal) break;
+    // A program may write a file piece by piece, and a person a text that begins with a blank line.
+    if (more == Outlook::kText && !file_.has_more(kPatience)) break;
   }
   head_.resize(size);
   head_left_ = head_;

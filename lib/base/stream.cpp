@@ -8,7 +8,6 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <chrono>
 
 #include "base/error.h"
 #include "base/process.h"
@@ -95,8 +94,8 @@ std::size_t InputFile::read_what_comes(void* data, std::size_t size) {
   return done;
 }
 
-bool InputFile::has_more() const {
-  return !waits_ || comes_within(descriptor_, std::chrono::milliseconds(0));
+bool InputFile::has_more(std::chrono::milliseconds wait) const {
+  return !waits_ || comes_within(descriptor_, wait);
 }
 
 OutputStream::OutputStream(const std::string& path, bool binary, const std::string& option) {

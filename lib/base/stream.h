@@ -1,6 +1,7 @@
 // Reads and writes data in sequence: files, pipes, standard input and standard output.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <functional>
 #include <optional>
@@ -39,8 +40,9 @@ class InputFile {
   // more comes for 20 ms, or 50 ms after the first bytes. So the reader need not wait for a full
   // buffer. Returns at least 1, and 0 only at the end.
   std::size_t read_what_comes(void* data, std::size_t size);
-  // Returns true when more data or the end has come already; always true for a regular file.
-  bool has_more() const;
+  // Returns true when more data or the end has come already, or comes within `wait`; always true
+  // for a regular file.
+  bool has_more(std::chrono::milliseconds wait = {}) const;
   // Returns true for everything except a regular file: reading may have to wait.
   bool is_pipe() const { return waits_; }
   // Returns "train.txt" or "standard input", for error messages.
