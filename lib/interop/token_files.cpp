@@ -32,13 +32,14 @@ void send_split(const TokenId* ids, std::size_t count, const ImportRules& rules,
 // Holds "data.bin" and "data.idx" for any of the names "data", "data.bin" and "data.idx".
 struct MegatronFiles {
   explicit MegatronFiles(const std::string& name) {
-    if (std::filesystem::is_directory(name)) {
-      throw Error(name, "a folder", "name the .bin files in it");
-    }
     std::filesystem::path stem = name;
     if (stem.extension() == ".bin" || stem.extension() == ".idx") stem.replace_extension();
     data = stem.string() + ".bin";
     index = stem.string() + ".idx";
+    std::error_code unknown;
+    if (std::filesystem::is_directory(name, unknown) && !std::filesystem::exists(data, unknown)) {
+      throw Error(name, "a folder", "name the .bin files in it");
+    }
   }
   std::string data, index;
 };
