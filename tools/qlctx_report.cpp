@@ -66,7 +66,6 @@ void refuse_beside_file(const Options& options, const std::string& source,
                         const std::vector<std::string>& names) {
   std::vector<std::string> surplus = names;
   for (const Option& size : size_options()) {
-    // A preset is for any vocabulary.
     if (source != "preset" || size.name != "vocab-size") surplus.push_back(size.name);
   }
   options.refuse(surplus, "--{}", "given together with --" + source,
@@ -99,18 +98,23 @@ Request request_from_arch(const Options& options) {
   return request;
 }
 
+// A preset leaves the vocabulary to the data, or to --vocab-size.
+net::Network network_of_preset(const Options& options) {
+  net::Network network = net::read_preset(preset_file(options.text("preset")), {}, {}).network;
+  if (options.given("vocab-size")) {
+    network.vocab_size = options.integer("vocab-size");
+    network.check();
+  }
+  return network;
+}
+
 Request request_from_file(const Options& options, const std::string& source) {
   refuse_beside_file(options, source, {"arch", "scales", "layers", "output-layers", "rate"});
   Request request;
   request.has_sizes = true;
   request.checkpoint = source == "model" ? options.text("model") : "";
-  request.network = source == "model"
-                        ? net::read_model_file(options.text("model")).network
-                        : net::read_preset(preset_file(options.text("preset")), {}, {}).network;
-  if (options.given("vocab-size")) {
-    request.network.vocab_size = options.integer("vocab-size");
-    request.network.check();
-  }
+  request.network = source == "model" ? net::read_model_file(options.text("model")).network
+                                      : network_of_preset(options);
   return request;
 }
 
@@ -129,8 +133,8 @@ std::vector<Option> size_options() {
           make_integer("d-head", "Width of a head."),
           make_integer("d-inner", "Inner width of the feed-forward layers."),
           make_integer("vocab-size",
-                       "Words in the vocabulary. When left out, embedding and softmax are not "
-                       "counted."),
+                       "Words in the vocabulary, also of a preset. When left out, embedding and "
+                       "softmax are not counted."),
           make_flag("untie-r", "Count biases u and v for every layer, as untie_r does."),
           make_flag("convolution", "Count the learned convolution of a Compressive Transformer.")};
 }
@@ -368,7 +372,7 @@ Search search_of_family(const Options& options) {
   std::int64_t layers = options.integer("layers");
   if (options.given("preset")) {
     refuse_beside_file(options, "preset", {});
-    network = net::read_preset(preset_file(options.text("preset")), {}, {}).network;
+    network = network_of_preset(options);
     layers = options.given("layers") ? layers : network.layers();
   } else if (!read_sizes(options, network)) {
     log_info(
