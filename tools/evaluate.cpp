@@ -135,7 +135,12 @@ static void score_units(const ql::Options& options, const ql::eval::SweepOptions
   const bool json = options.text("format") == "json";
   ql::TableText table = ql::table_of(options, {});
   const auto unit = ql::value_named<ql::eval::Unit>(options.text("per"), "--per");
-  if (unit != ql::eval::Unit::kToken) {
+  if (unit == ql::eval::Unit::kToken) {
+    const std::int64_t id = 0;
+    const double loss = 0;
+    const std::vector<ql::eval::LikelyToken> likeliest(static_cast<std::size_t>(sweep.top));
+    table.check(ql::eval::token_row({0, &id, &loss, 1, likeliest.data(), sweep.top}, 0, {}));
+  } else {
     ql::eval::UnitSum none;
     if (unit == ql::eval::Unit::kWord) none.text = "";
     table.check(ql::eval::unit_row(none));
