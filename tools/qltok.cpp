@@ -95,8 +95,8 @@ static void import_vocabulary(const Options& options) {
   }
   OutputStream out(options.text("output"), false);
   std::vector<std::string> notes;
-  const Vocabulary vocabulary =
-      import_vocabulary(read_vocabulary_file(path, true), rules, path, &notes);
+  const Vocabulary vocabulary = import_vocabulary(read_vocabulary_file(path, true), rules,
+                                                  path == "-" ? "standard input" : path, &notes);
   out.write(vocabulary.to_text(provenance(configuration(options, {}))));
   out.close();
   for (const std::string& note : notes) log_info("{}", note);

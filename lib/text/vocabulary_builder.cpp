@@ -230,8 +230,9 @@ void require_rule(bool same, const std::string& where, const char* found, const 
               fmt::format("give the options of the parts again: here {}", option));
 }
 
-Vocabulary read_part(const std::string& file, const VocabularyRules& rules) {
-  const std::string text = read_vocabulary_file(file, true);
+Vocabulary read_part(const std::string& name, const VocabularyRules& rules) {
+  const std::string text = read_vocabulary_file(name, true);
+  const std::string file = name == "-" ? "standard input" : name;
   const std::size_t begin = text.find_first_not_of(" \t\r\n");
   if (begin != std::string::npos && text[begin] == '{') {
     Json provenance;
