@@ -298,8 +298,8 @@ Counted count_parts(const std::vector<std::string>& files, const VocabularyRules
         add(counted.unknown, count, file);
       } else if (count > 0 || rules.type == TokenType::kByte) {
         // Only a list may have words that are not in lower case.
-        const std::uint32_t number = tokens.insert(rules.lowercase ? lowercase(part.token(id))
-                                                                   : std::string(part.token(id)));
+        const std::uint32_t number = rules.lowercase ? tokens.insert(lowercase(part.token(id)))
+                                                     : tokens.insert(part.token(id));
         if (number == counts.size()) counts.push_back(0);
         add(counts[number], count, file);
       }

@@ -6,8 +6,8 @@
 #include <csignal>
 
 int main(int argc, char** argv) {
-  // As in every program (run_tool), a lost connection is an error of write(): processes that leave
-  // a job would otherwise end those that remain.
+  // Every program ignores SIGPIPE (run_tool), so that a lost connection is an error of write().
+  // Here it would end the processes that remain in a job.
   std::signal(SIGPIPE, SIG_IGN);
   return doctest::Context(argc, argv).run();
 }
