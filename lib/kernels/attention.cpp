@@ -49,22 +49,43 @@ struct FusedAttention : torch::autograd::Function<FusedAttention> {
 };
 
 // Turns scores[.., i, k] by row k of the position table into scores[.., i, j] by key j, with k =
-// segment - 1 - i + j. Keys in the future get another row's score; the mask hides them.
-at::Tensor relative_shift(const at::Tensor& by_row) {
-  const std::int64_t batch = by_row.size(0), heads = by_row.size(1);
-  const std::int64_t segment = by_row.size(2), window = by_row.size(3);
-  // One zero column in front makes row i+1 start where row i's key numbering has moved by one.
-  at::Tensor padded = at::constant_pad_nd(by_row, {1, 0});
-  padded = padded.view({batch, heads, window + 1, segment});
-  return padded.narrow(2, 1, window).reshape({batch, heads, segment, window});
+// segment - 1 - i + j: row i begins i places earlier, so a view with other strides has them. Keys
+// in the future get the score of another row; the mask hides them.
+at::Tensor by_key(const at::Tensor& by_row) {
+  std::vector<std::int64_t> strides = by_row.strides().vec();
+  --strides[strides.size() - 2];
+  return by_row.as_strided(by_row.sizes(), strides, by_row.storage_offset() + by_row.size(-2) - 1);
 }
+
+// Adds by_key(by_row), of scores by row [H, batch, segment, window], to scores [batch, H, segment,
+// window].
+struct AddByKey : torch::autograd::Function<AddByKey> {
+  static at::Tensor forward(AutogradContext* /*context*/, const at::Tensor& scores,
+                            const at::Tensor& by_row) {
+    return scores + by_key(by_row).transpose(0, 1);
+  }
+
+  // The gradient by row is a view, too. For the first keys it reads elements of the row before,
+  // which are of keys in the future: their gradient is 0.
+  static variable_list backward(AutogradContext* /*context*/, variable_list outputs) {
+    const at::Tensor& gradient = outputs[0];
+    const std::int64_t batch = gradient.size(0), heads = gradient.size(1);
+    const std::int64_t segment = gradient.size(2), window = gradient.size(3);
+    const std::int64_t length = segment - 1 + segment * window;
+    const at::Tensor padded =
+        at::constant_pad_nd(gradient.reshape({batch, heads, segment * window}), {segment - 1, 0})
+            .contiguous();
+    return {gradient, padded.as_strided({heads, batch, segment, window},
+                                        {length, heads * length, window + 1, 1})};
+  }
+};
 
 at::Tensor join(const std::vector<at::Tensor>& parts) {
   return parts.size() == 1 ? parts.front() : at::cat(parts, 1);
 }
 
 at::Tensor with_bias(const at::Tensor& queries, const at::Tensor& bias) {
-  return (bias.defined() ? queries + bias : queries).transpose(1, 2);
+  return bias.defined() ? queries + bias : queries;
 }
 
 at::Tensor contiguous(const at::Tensor& tensor) {
@@ -89,19 +110,22 @@ at::Tensor attention_mask(std::int64_t segment, std::int64_t window,
   const auto options = at::TensorOptions(at::kLong).device(device);
   const at::Tensor query = at::arange(window - segment, window, options).unsqueeze(1);
   const at::Tensor distance = query - at::arange(window, options).unsqueeze(0);
-  const at::Tensor future = distance.lt(0);
+  at::Tensor hidden = distance.lt(0);
   if (reach.dilations.empty()) {
-    return reach.span > 0 ? future.logical_or(distance.ge(reach.span)) : future;
+    if (reach.span > 0) hidden = hidden.logical_or(distance.ge(reach.span));
+  } else {
+    // The tensor is filled element by element: a list on the host would have to be copied to the
+    // device, and the host would wait for the copy.
+    const at::Tensor step =
+        at::empty({static_cast<std::int64_t>(reach.dilations.size()), 1, 1}, options);
+    for (std::size_t head = 0; head < reach.dilations.size(); ++head) {
+      step.select(0, static_cast<std::int64_t>(head)).fill_(reach.dilations[head]);
+    }
+    hidden = hidden.logical_or(distance.remainder(step).ne(0));
+    if (reach.span > 0) hidden = hidden.logical_or(distance.ge(step * reach.span));
   }
-  // The tensor is filled element by element: a list on the host would have to be copied to the
-  // device, and the host would wait for the copy.
-  const at::Tensor step =
-      at::empty({static_cast<std::int64_t>(reach.dilations.size()), 1, 1}, options);
-  for (std::size_t head = 0; head < reach.dilations.size(); ++head) {
-    step.select(0, static_cast<std::int64_t>(head)).fill_(reach.dilations[head]);
-  }
-  const at::Tensor hidden = future.logical_or(distance.remainder(step).ne(0));
-  return reach.span > 0 ? hidden.logical_or(distance.ge(step * reach.span)) : hidden;
+  return at::zeros(hidden.sizes(), options.dtype(at::kFloat))
+      .masked_fill_(hidden, -std::numeric_limits<double>::infinity());
 }
 
 at::Tensor relative_attention(const AttentionInput& input) {
@@ -130,39 +154,45 @@ at::Tensor relative_attention(const AttentionInput& input) {
       optional_tensor(plain.content_bias), optional_tensor(plain.position_bias), plain);
 }
 
+// Returns attention_probabilities(input); `keys` are those of the window [batch, window, n_head,
+// d_head].
+static at::Tensor probabilities_of(const AttentionInput& input, const at::Tensor& keys) {
+  const double scale = 1 / std::sqrt(static_cast<double>(input.queries.size(3)));
+  const std::int64_t batch = input.queries.size(0), segment = input.queries.size(1);
+  const std::int64_t heads = input.queries.size(2), window = input.window();
+  at::Tensor scores = at::matmul(with_bias(input.queries, input.content_bias).transpose(1, 2),
+                                 keys.permute({0, 2, 3, 1}));
+  if (input.sees_all) return at::softmax(scores * scale, -1);
+  at::Tensor constant = input.hidden.defined()
+                            ? input.hidden
+                            : attention_mask(segment, window, input.reach, input.queries.device());
+  const std::int64_t kind = input.positions.defined() ? input.positions.dim() : 0;
+  if (kind == 3) {
+    const at::Tensor queries = with_bias(input.queries, input.position_bias).permute({2, 0, 1, 3});
+    const at::Tensor by_row = at::bmm(queries.reshape({heads, batch * segment, queries.size(3)}),
+                                      input.positions.permute({1, 2, 0}));
+    scores = AddByKey::apply(scores, by_row.view({heads, batch, segment, window}));
+  } else if (kind == 2) {
+    constant =
+        constant +
+        by_key(input.positions.t().unsqueeze(1).expand({heads, segment, window}).contiguous());
+  }
+  return at::softmax(at::add(constant, scores, scale), -1);
+}
+
 at::Tensor attention_of_operations(const AttentionInput& input) {
-  const at::Tensor values = join(input.keys_values).select(2, 1);
-  at::Tensor probabilities = attention_probabilities(input);
+  // The gradient of one selected part would be a copy of both, with zeros.
+  const std::vector<at::Tensor> keys_values = join(input.keys_values).unbind(2);
+  at::Tensor probabilities = probabilities_of(input, keys_values[0]);
   if (input.probability_kept.defined()) {
     probabilities =
-        probabilities * input.probability_kept.to(probabilities.options()) * input.kept_factor;
+        probabilities * (input.probability_kept.to(probabilities.options()) * input.kept_factor);
   }
-  return at::matmul(probabilities, values.transpose(1, 2)).transpose(1, 2);
+  return at::matmul(probabilities, keys_values[1].transpose(1, 2)).transpose(1, 2);
 }
 
 at::Tensor attention_probabilities(const AttentionInput& input) {
-  const double scale = 1 / std::sqrt(static_cast<double>(input.queries.size(3)));
-  const at::Tensor keys = join(input.keys_values).select(2, 0);
-  at::Tensor scores =
-      at::matmul(with_bias(input.queries, input.content_bias), keys.permute({0, 2, 3, 1}));
-  const std::int64_t kind = input.positions.defined() ? input.positions.dim() : 0;
-  if (kind == 3) {
-    scores = scores + relative_shift(at::matmul(with_bias(input.queries, input.position_bias),
-                                                input.positions.permute({1, 2, 0})));
-  }
-  scores = scores * scale;
-  if (kind == 2) {
-    const std::int64_t heads = scores.size(1), segment = scores.size(2), window = scores.size(3);
-    scores = scores +
-             relative_shift(input.positions.t().unsqueeze(1).expand({1, heads, segment, window}));
-  }
-  if (input.sees_all) return at::softmax(scores, -1);
-  const at::Tensor hidden = input.hidden.defined()
-                                ? input.hidden
-                                : attention_mask(input.queries.size(1), input.window(), input.reach,
-                                                 input.queries.device());
-  scores = scores.masked_fill(hidden, -std::numeric_limits<double>::infinity());
-  return at::softmax(scores, -1);
+  return probabilities_of(input, join(input.keys_values).select(2, 0));
 }
 
 at::Tensor attention_usage(const AttentionInput& input) {

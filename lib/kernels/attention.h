@@ -51,8 +51,8 @@ struct AttentionInput {
 // through one fused kernel; everything else goes through attention_of_operations().
 at::Tensor relative_attention(const AttentionInput& input);
 
-// Returns a mask that is true where a query does not see a key: [H, segment, window], or [segment,
-// window] when all heads see the same keys.
+// Returns what hides keys when it is added to scores: minus infinity where a query does not see a
+// key, else 0. float32 [H, segment, window], or [segment, window] when all heads see the same keys.
 at::Tensor attention_mask(std::int64_t segment, std::int64_t window,
                           const net::AttentionWindow& reach, const at::Device& device);
 

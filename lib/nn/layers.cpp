@@ -2,6 +2,8 @@
 
 #include "nn/layers.h"
 
+#include <ATen/core/grad_mode.h>
+
 #include "kernels/dropout_kernel.h"
 #include "kernels/feed_forward.h"
 #include "machine/device.h"
@@ -22,11 +24,18 @@ at::Tensor sum_of(at::Tensor a, const at::Tensor& b) {
 
 // The memory needs no queries, so a separate product for them costs less than one over the complete
 // window.
-at::Tensor project_queries(const LayerContext& context, const at::Tensor& normalized) {
+at::Tensor project_queries(const LayerContext& context, const at::Tensor& normalized,
+                           const at::Tensor& weight) {
   const net::Network& network = context.network;
-  const std::int64_t d_heads = network.n_head * network.d_head;
-  return kernels::project(normalized, context.parameters.attention.qkv_net.narrow(0, 0, d_heads))
+  return kernels::project(normalized, weight)
       .view({normalized.size(0), normalized.size(1), network.n_head, network.d_head});
+}
+
+at::Tensor project_keys_values(const LayerContext& context, const at::Tensor& normalized,
+                               const at::Tensor& weight) {
+  const net::Network& network = context.network;
+  return kernels::project(normalized, weight)
+      .view({normalized.size(0), normalized.size(1), 2, network.n_head, network.d_head});
 }
 
 // Blocks of this many queries are small compared with the window and large enough for matrix
@@ -156,8 +165,9 @@ at::Tensor attend(const LayerContext& context, const at::Tensor& queries,
 at::Tensor feed_forward_of_operations(const LayerContext& context, const at::Tensor& states) {
   const FeedForwardParameters& parameters = context.parameters.feed_forward;
   const double rate = context.network.dropout;
-  at::Tensor inner =
-      kernels::project(states, parameters.inner_weight, parameters.inner_bias).relu_();
+  at::Tensor inner = kernels::project(states, parameters.inner_weight, parameters.inner_bias);
+  // With a gradient an operation in place would copy the product, which is a view.
+  inner = at::GradMode::is_enabled() ? at::relu(inner) : inner.relu_();
   inner = dropout(inner, rate, context.step, {DropoutSite::kInner, context.layer});
   return dropout(kernels::project(inner, parameters.outer_weight, parameters.outer_bias), rate,
                  context.step, {DropoutSite::kFeedForward, context.layer});
@@ -204,7 +214,7 @@ at::Tensor finish_fused_layer(const LayerContext& context, const at::Tensor& sta
 at::Tensor run_layer(const LayerContext& context, const at::Tensor& window,
                      const at::Tensor& states, const at::Tensor& positions) {
   if (!machine::uses_kernels(window) || context.step.through_memory) {
-    return run_layer_of_operations(context, window, states.size(1), positions);
+    return run_layer_of_operations(context, window, states, positions);
   }
   const net::Network& network = context.network;
   const AttentionParameters& attention = context.parameters.attention;
@@ -215,22 +225,11 @@ at::Tensor run_layer(const LayerContext& context, const at::Tensor& window,
                             attend(context, projected.queries, {projected.keys_values}, positions));
 }
 
-at::Tensor run_layer_of_operations(const LayerContext& context, const at::Tensor& window,
-                                   std::int64_t segment, const at::Tensor& positions) {
-  const std::int64_t memory = window.size(1) - segment;
-  const at::Tensor normalized = attention_states(context, window);
-  return run_layer(context, window.narrow(1, memory, segment),
-                   normalized.narrow(1, memory, segment),
-                   {project_keys_values(context, normalized)}, positions);
-}
-
-at::Tensor run_layer(const LayerContext& context, const at::Tensor& recent,
-                     const at::Tensor& normalized, const std::vector<at::Tensor>& keys_values,
-                     const at::Tensor& positions) {
+// Runs the part of the layer after attention, whose result for the `recent` states is `of_heads`.
+static at::Tensor finish_layer(const LayerContext& context, const at::Tensor& recent,
+                               const at::Tensor& of_heads) {
   const AttentionParameters& attention = context.parameters.attention;
   const FeedForwardParameters& forward = context.parameters.feed_forward;
-  const at::Tensor of_heads =
-      attend(context, project_queries(context, normalized), keys_values, positions);
   // The products of a piece have one thread, so their bits do not depend on the number of threads.
   if (machine::uses_kernels(recent) && machine::in_piece() && !kernels::BatchInvariant::live()) {
     return finish_fused_layer(context, recent, of_heads);
@@ -252,12 +251,35 @@ at::Tensor run_layer(const LayerContext& context, const at::Tensor& recent,
                              forward.norm_weight, forward.norm_bias);
 }
 
+at::Tensor run_layer_of_operations(const LayerContext& context, const at::Tensor& window,
+                                   const at::Tensor& states, const at::Tensor& positions) {
+  const at::Tensor normalized = attention_states(context, window);
+  const std::int64_t segment = states.size(1), memory = window.size(1) - segment;
+  const std::int64_t d_heads = context.network.n_head * context.network.d_head;
+  // The gradient of one weight alone would be a copy of both, with zeros.
+  const std::vector<at::Tensor> weights =
+      context.parameters.attention.qkv_net.split_with_sizes({d_heads, 2 * d_heads});
+  const at::Tensor queries =
+      project_queries(context, normalized.narrow(1, memory, segment), weights[0]);
+  // Sums of layers stay float32: a compression may have rounded the states, but not their window.
+  return finish_layer(
+      context, states.to(window.scalar_type()),
+      attend(context, queries, {project_keys_values(context, normalized, weights[1])}, positions));
+}
+
+at::Tensor run_layer(const LayerContext& context, const at::Tensor& states,
+                     const at::Tensor& normalized, const std::vector<at::Tensor>& keys_values,
+                     const at::Tensor& positions) {
+  const std::int64_t d_heads = context.network.n_head * context.network.d_head;
+  const at::Tensor queries = project_queries(
+      context, normalized, context.parameters.attention.qkv_net.narrow(0, 0, d_heads));
+  return finish_layer(context, states, attend(context, queries, keys_values, positions));
+}
+
 at::Tensor project_keys_values(const LayerContext& context, const at::Tensor& normalized) {
-  const net::Network& network = context.network;
-  const std::int64_t d_heads = network.n_head * network.d_head;
-  const at::Tensor weight = context.parameters.attention.qkv_net.narrow(0, d_heads, 2 * d_heads);
-  return kernels::project(normalized, weight)
-      .view({normalized.size(0), normalized.size(1), 2, network.n_head, network.d_head});
+  const std::int64_t d_heads = context.network.n_head * context.network.d_head;
+  return project_keys_values(context, normalized,
+                             context.parameters.attention.qkv_net.narrow(0, d_heads, 2 * d_heads));
 }
 
 at::Tensor attention_states(const LayerContext& context, const at::Tensor& states) {

@@ -42,7 +42,7 @@ at::Tensor run_layer(const LayerContext& context, const at::Tensor& window,
 
 // Does the same on any device, by ATen's operations if gradients are recorded.
 at::Tensor run_layer_of_operations(const LayerContext& context, const at::Tensor& window,
-                                   std::int64_t segment, const at::Tensor& positions);
+                                   const at::Tensor& states, const at::Tensor& positions);
 
 // Does the same in parts, for keys and values that are not projected from a window: `states`
 // [batch, segment, d_model], `normalized` their attention_states(), and `keys_values` those of the

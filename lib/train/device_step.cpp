@@ -3,9 +3,16 @@
 #include "train/device_step.h"
 
 #include <ATen/core/grad_mode.h>
+#include <torch/version.h>
 
 #include "net/cost.h"
 #include "nn/compression.h"
+
+// ATen's fused kernel reads and writes weights and moments once. LibTorch from 2.3 on has it for a
+// learning rate on the device.
+#if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 3)
+#define QL_FUSED_ADAM
+#endif
 
 #ifdef QL_CUDA
 #include "train/cuda_steps.h"
@@ -16,6 +23,9 @@ namespace ql::train {
 // Parameters begin at multiples of this many elements, because matrix products on a GPU want
 // aligned rows.
 constexpr std::int64_t kAlignment = 64;
+// On a GPU a concatenation spends the time of its longest tensor on each of them. So gradients of
+// this many elements are copied by themselves.
+constexpr std::int64_t kLargeParameter = std::int64_t{1} << 20;
 
 DeviceAdam::DeviceAdam(const std::vector<nn::NamedTensor>& parameters, const AdamOptions& options)
     : options_(options) {
@@ -46,6 +56,10 @@ DeviceAdam::DeviceAdam(const std::vector<nn::NamedTensor>& parameters, const Ada
     }
   }
   steps_ = at::zeros({}, shared.dtype(at::kDouble));
+  // The fused kernel may compute with float32, in which a decay must not become 1.
+  const auto below_one = [](double beta) { return static_cast<float>(beta) < 1; };
+  fused_ = weights_.is_cuda() && weights_.scalar_type() == at::kFloat && !decayed_.defined() &&
+           below_one(options_.beta1) && below_one(options_.beta2);
   const at::NoGradGuard no_gradient;
   for (Part& part : parts_) {
     const at::Tensor place = part_of(weights_, part);
@@ -60,21 +74,53 @@ at::Tensor DeviceAdam::part_of(const at::Tensor& all, const Part& part) const {
 
 at::Tensor DeviceAdam::take_gradient() {
   const at::NoGradGuard no_gradient;
-  std::vector<at::Tensor> gradients;
+  at::Tensor all = at::empty_like(weights_);
+  std::vector<at::Tensor> run;  // small tensors, one after another, that end at `end`
+  std::int64_t end = 0;
+  const auto append = [&](const at::Tensor& values) {
+    run.push_back(values);
+    end += values.size(0);
+  };
+  const auto write_run = [&] {
+    std::int64_t size = 0;
+    for (const at::Tensor& values : run) size += values.size(0);
+    at::Tensor place = all.narrow(0, end - size, size);
+    if (!run.empty()) at::cat_out(place, run);
+    run.clear();
+  };
   for (Part& part : parts_) {
     at::Tensor& gradient = part.parameter.tensor.mutable_grad();
-    gradients.push_back(gradient.defined() ? gradient.reshape({part.size})
-                                           : zeros_.narrow(0, 0, part.size));
-    if (part.padding > 0) gradients.push_back(zeros_.narrow(0, 0, part.padding));
+    const at::Tensor values =
+        gradient.defined() ? gradient.reshape({part.size}) : zeros_.narrow(0, 0, part.size);
     gradient.reset();
+    if (part.size >= kLargeParameter) {
+      write_run();
+      all.narrow(0, part.begin, part.size).copy_(values);
+      end += part.size;
+    } else {
+      append(values);
+    }
+    if (part.padding > 0) append(zeros_.narrow(0, 0, part.padding));
   }
-  return at::cat(gradients);
+  write_run();
+  return all;
 }
 
 void DeviceAdam::step(const at::Tensor& gradient, const at::Tensor& gradient_scale,
                       const at::Tensor& learning_rate, const at::Tensor& applies) {
   const at::NoGradGuard no_gradient;
   const at::TensorOptions options = first_.options();
+#ifdef QL_FUSED_ADAM
+  if (fused_) {
+    at::_fused_adam_(weights_, gradient, first_, second_, {}, (steps_ + 1).to(at::kFloat),
+                     learning_rate.to(at::kFloat), options_.beta1, options_.beta2,
+                     /*weight_decay=*/0, options_.epsilon, /*amsgrad=*/false, /*maximize=*/false,
+                     gradient_scale.reciprocal().to(at::kFloat),
+                     applies.logical_not().to(at::kFloat));
+    steps_.add_(applies);
+    return;
+  }
+#endif
   // 0 * NaN is NaN, so a skipped update needs a gradient of zeros. A factor of 0 is not enough.
   const at::Tensor zero = at::zeros({}, options);
   const at::Tensor slope = at::where(applies, gradient * gradient_scale.to(options), zero);
@@ -190,8 +236,11 @@ void DeviceStep::update() {
   const at::NoGradGuard no_gradient;
   const at::Tensor& loss = loss_;
   const at::Tensor scale = loss_scale_.factor().to(at::kDouble);
+  // A norm in double precision would copy the gradient, so only the sum over its rows has that. An
+  // element beyond 1e19 therefore counts as infinite.
+  const at::Tensor of_rows = at::linalg_vector_norm(gradient_.view({-1, kAlignment}), 2, 1);
   const at::Tensor norm =
-      at::linalg_vector_norm(gradient_, 2, at::OptionalIntArrayRef(), false, at::kDouble) / scale;
+      at::linalg_vector_norm(of_rows, 2, at::OptionalIntArrayRef(), false, at::kDouble) / scale;
   const at::Tensor finite_loss = at::isfinite(loss), finite_norm = at::isfinite(norm);
   const at::Tensor applies = sound_.logical_and(finite_loss).logical_and(finite_norm);
   at::Tensor factor = 1 / scale;

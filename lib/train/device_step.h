@@ -32,10 +32,10 @@ class DeviceAdam {
   // parameters without a gradient. Then drops the gradients.
   at::Tensor take_gradient();
 
-  // Runs one update with `gradient`, which take_gradient() returned, times `gradient_scale`. If
-  // `applies` is false, weights, moments and the number of updates keep their values. All tensors
-  // except the gradient have no dimension and are on the device: `applies` is a bool, the others
-  // are of any floating-point type.
+  // Runs one update with `gradient`, which take_gradient() returned, times `gradient_scale`, and
+  // may change it. If `applies` is false, weights, moments and the number of updates keep their
+  // values. All tensors except the gradient have no dimension and are on the device: `applies` is a
+  // bool, the others are of any floating-point type.
   void step(const at::Tensor& gradient, const at::Tensor& gradient_scale,
             const at::Tensor& learning_rate, const at::Tensor& applies);
 
@@ -58,6 +58,7 @@ class DeviceAdam {
   at::Tensor weights_, first_, second_;  // [elements]
   at::Tensor decayed_;  // [elements]: 1 if weight decay acts, else 0; undefined without decay
   at::Tensor steps_;    // float64, no dimension
+  bool fused_ = false;  // ATen's fused kernel runs the update
   at::Tensor zeros_;    // as long as the longest padding or gradient needs
 };
 

@@ -86,9 +86,8 @@ test::Tensors run(const LayerCase& of, const test::Tensors& inputs, bool own) {
   const nn::LayerContext context{network, parameters.layers.front(), step, 0};
   const at::Tensor window = at::cat({memory, states}, 1);
   const at::Tensor positions = nn::position_table(network, window.size(1), type);
-  test::Tensors results = {
-      own ? nn::run_layer(context, window, states, positions)
-          : nn::run_layer_of_operations(context, window, of.segment, positions)};
+  test::Tensors results = {own ? nn::run_layer(context, window, states, positions)
+                               : nn::run_layer_of_operations(context, window, states, positions)};
   for (const at::Tensor& gradient : torch::autograd::grad({(results.front() * factors).sum()},
                                                           leaves, {}, c10::nullopt, false, true)) {
     results.push_back(gradient);

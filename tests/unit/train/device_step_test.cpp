@@ -148,57 +148,67 @@ void give_input(DeviceStep& step, const TrainingConfig& config, const net::Netwo
 
 }  // namespace
 
+// A number as the step of a device gets it.
+static at::Tensor on_device(double number, at::ScalarType type = at::kDouble) {
+  return at::scalar_tensor(number, at::TensorOptions(type).device(test::device()));
+}
+
+static void compare_adam(at::ScalarType type, double weight_decay) {
+  std::vector<nn::NamedTensor> by_kernel, by_operations;
+  for (const std::int64_t size : {1, 3, 64, 1000}) {
+    for (auto* made : {&by_kernel, &by_operations}) {
+      at::Tensor tensor = at::linspace(-1, 1, size, type);
+      if (made == &by_operations) tensor = tensor.to(test::device());
+      made->push_back({"p" + std::to_string(size), tensor.set_requires_grad(true)});
+    }
+  }
+  by_kernel[2].name = by_operations[2].name = "r_w_bias";  // a bias, which does not decay
+  const AdamOptions options{0.8, 0.95, 1e-6, weight_decay};
+  Adam kernel(by_kernel, options);
+  DeviceAdam device(by_operations, options);
+  for (std::int64_t step = 1; step <= 4; ++step) {
+    for (std::size_t p = 0; p < by_kernel.size(); ++p) {
+      const at::Tensor places = at::arange(by_kernel[p].tensor.numel(), type);
+      // The second parameter gets no gradient in step 2.
+      const bool none = p == 1 && step == 2;
+      for (auto* made : {&by_kernel, &by_operations}) {
+        (*made)[p].tensor.mutable_grad() = none ? at::Tensor()
+                                                : (places * 7 + 13 * static_cast<double>(step))
+                                                      .sin()
+                                                      .to((*made)[p].tensor.device());
+      }
+    }
+    double squares = 0;
+    for (const nn::NamedTensor& parameter : by_kernel) {
+      const at::Tensor& gradient = parameter.tensor.grad();
+      squares += gradient.defined() ? gradient.square().sum().item<double>() : 0;
+    }
+    kernel.step(0.01, 0.3);
+    const at::Tensor gradient = device.take_gradient();
+    CHECK(gradient.norm().item<double>() == doctest::Approx(std::sqrt(squares)).epsilon(1e-5));
+    CHECK_FALSE(by_operations[0].tensor.grad().defined());
+    device.step(gradient, on_device(0.3), on_device(0.01), on_device(1, at::kBool));
+    const double tolerance = type == at::kFloat ? 2e-6 : 1e-12;
+    CHECK(distance(by_kernel, by_operations) < tolerance);
+    CHECK(distance(kernel.moments(), device.moments()) < tolerance);
+  }
+  const std::vector<at::Tensor> weights = copies(by_operations), moments = copies(device.moments());
+  for (const double poison : {1.0, std::numeric_limits<double>::quiet_NaN()}) {
+    for (const nn::NamedTensor& parameter : by_operations) {
+      at::Tensor tensor = parameter.tensor;
+      tensor.mutable_grad() = at::full_like(tensor.detach(), poison);
+    }
+    device.step(device.take_gradient(), on_device(poison), on_device(0.1), on_device(0, at::kBool));
+    CHECK(equal(weights, by_operations));
+    CHECK(equal(moments, device.moments()));
+    CHECK(device.steps() == 4);
+  }
+}
+
 TEST_CASE("DeviceAdam: equals the kernel's Adam" * doctest::test_suite("numeric")) {
   for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
-    std::vector<nn::NamedTensor> by_kernel, by_operations;
-    for (const std::int64_t size : {1, 3, 64, 1000}) {
-      for (auto* made : {&by_kernel, &by_operations}) {
-        at::Tensor tensor = at::linspace(-1, 1, size, type);
-        made->push_back({"p" + std::to_string(size), tensor.set_requires_grad(true)});
-      }
-    }
-    by_kernel[2].name = by_operations[2].name = "r_w_bias";  // a bias, which does not decay
-    const AdamOptions options{0.8, 0.95, 1e-6, 3};
-    Adam kernel(by_kernel, options);
-    DeviceAdam device(by_operations, options);
-    for (std::int64_t step = 1; step <= 4; ++step) {
-      for (std::size_t p = 0; p < by_kernel.size(); ++p) {
-        const at::Tensor places = at::arange(by_kernel[p].tensor.numel(), type);
-        // The second parameter gets no gradient in step 2.
-        const bool none = p == 1 && step == 2;
-        for (auto* made : {&by_kernel, &by_operations}) {
-          (*made)[p].tensor.mutable_grad() =
-              none ? at::Tensor() : (places * 7 + 13 * static_cast<double>(step)).sin();
-        }
-      }
-      double squares = 0;
-      for (const nn::NamedTensor& parameter : by_kernel) {
-        const at::Tensor& gradient = parameter.tensor.grad();
-        squares += gradient.defined() ? gradient.square().sum().item<double>() : 0;
-      }
-      kernel.step(0.01, 0.3);
-      const at::Tensor gradient = device.take_gradient();
-      CHECK(gradient.norm().item<double>() == doctest::Approx(std::sqrt(squares)).epsilon(1e-5));
-      CHECK_FALSE(by_operations[0].tensor.grad().defined());
-      device.step(gradient, at::scalar_tensor(0.3, at::kDouble),
-                  at::scalar_tensor(0.01, at::kDouble), at::scalar_tensor(true, at::kBool));
-      const double tolerance = type == at::kFloat ? 2e-6 : 1e-12;
-      CHECK(distance(by_kernel, by_operations) < tolerance);
-      CHECK(distance(kernel.moments(), device.moments()) < tolerance);
-    }
-    const std::vector<at::Tensor> weights = copies(by_operations),
-                                  moments = copies(device.moments());
-    for (const double poison : {1.0, std::numeric_limits<double>::quiet_NaN()}) {
-      for (const nn::NamedTensor& parameter : by_operations) {
-        at::Tensor tensor = parameter.tensor;
-        tensor.mutable_grad() = at::full_like(tensor.detach(), poison);
-      }
-      device.step(device.take_gradient(), at::scalar_tensor(poison, at::kDouble),
-                  at::scalar_tensor(0.1, at::kDouble), at::scalar_tensor(false, at::kBool));
-      CHECK(equal(weights, by_operations));
-      CHECK(equal(moments, device.moments()));
-      CHECK(device.steps() == 4);
-    }
+    // Without decay of weights a GPU takes ATen's fused kernel.
+    for (const double weight_decay : {3.0, 0.0}) compare_adam(type, weight_decay);
   }
 }
 
@@ -305,6 +315,22 @@ TEST_CASE("DeviceTrainer: a training may leave float16, and change to it") {
   CHECK(in_half.moments().back().tensor[0].item<double>() == 7);
   read_checkpoint(data.scratch / "half", in_half);
   CHECK(in_half.moments().back().tensor[0].item<double>() == LossScale::kFirst);
+}
+
+TEST_CASE("DeviceAdam: the gradients are in the order of the parameters, whatever their sizes") {
+  std::vector<nn::NamedTensor> parameters;
+  std::vector<at::Tensor> expected;
+  for (const std::int64_t size : {3, 64, (1 << 20) + 1, 1 << 20, 5}) {
+    const auto options = at::TensorOptions(at::kFloat).device(test::device());
+    const at::Tensor parameter = at::zeros({size}, options).set_requires_grad(true);
+    if (size != 64) parameter.mutable_grad() = at::randn({size}, options);  // one has no gradient
+    expected.push_back(size != 64 ? parameter.grad().clone() : at::zeros({size}, options));
+    expected.push_back(at::zeros({(64 - size % 64) % 64}, options));
+    parameters.push_back({std::to_string(size), parameter});
+  }
+  DeviceAdam adam(parameters, {});
+  CHECK(at::equal(adam.take_gradient(), at::cat(expected)));
+  CHECK_FALSE(parameters.front().tensor.grad().defined());
 }
 
 TEST_CASE("DeviceAdam: refuses parameters that cannot be in one tensor") {
