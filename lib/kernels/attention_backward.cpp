@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/attention_problem.h"
+#include "kernels/product.h"
 
 namespace ql::kernels {
 namespace attention {
@@ -279,7 +280,7 @@ AttentionGradients backward(const AttentionInput& input, const at::Tensor& proba
   };
   // The estimate is 6 products: gradients of probabilities, values, queries, keys and positions.
   machine::for_parts(groups * view.heads, view.microseconds(6), go_back);
-  const at::Tensor sum = partial.sum(0);  // [H, window + 2, d_head]
+  const at::Tensor sum = sum_over_first(partial);  // [H, window + 2, d_head]
   if (view.positions != nullptr) result.positions = sum.narrow(1, 0, view.window).transpose(0, 1);
   if (view.content_bias != nullptr) result.content_bias = sum.select(1, view.window);
   if (view.position_bias != nullptr) result.position_bias = sum.select(1, view.window + 1);

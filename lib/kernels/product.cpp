@@ -215,4 +215,10 @@ void set_product(at::Tensor& result, const at::Tensor& a, const at::Tensor& b, b
   multiply(result, a, b, add, at::Tensor());
 }
 
+at::Tensor sum_over_first(const at::Tensor& tensor) {
+  if (tensor.numel() == 0) return tensor.sum(0);
+  const at::Tensor rows = tensor.reshape({tensor.size(0), -1});
+  return product(at::ones({1, rows.size(0)}, rows.options()), rows).view(tensor.sizes().slice(1));
+}
+
 }  // namespace ql::kernels

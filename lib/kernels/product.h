@@ -58,4 +58,8 @@ at::Tensor product(const at::Tensor& a, const at::Tensor& b, const at::Tensor& b
 // Sets result = a b, or result = result + a b with `add`.
 void set_product(at::Tensor& result, const at::Tensor& a, const at::Tensor& b, bool add = false);
 
+// Returns the sum over the first dimension, as a product with ones. The bits of at::sum() depend on
+// the number of threads where it has AVX-512.
+at::Tensor sum_over_first(const at::Tensor& tensor);
+
 }  // namespace ql::kernels

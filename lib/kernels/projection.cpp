@@ -36,7 +36,7 @@ struct Linear : torch::autograd::Function<Linear> {
       of_states = product(gradient, context->saved_data["weight"].toTensor());
     }
     if (context->needs_input_grad(1)) of_weight = product(gradient.t(), rows);
-    if (context->saved_data["with_bias"].toBool()) of_bias = outputs[0].sum(0);
+    if (context->saved_data["with_bias"].toBool()) of_bias = sum_over_first(outputs[0]);
     return {of_states, of_weight, of_bias, at::Tensor()};
   }
 };
@@ -144,7 +144,7 @@ struct ProjectWindow : torch::autograd::Function<ProjectWindow> {
     set_product(of_keys_values, by_keys_values.t(), all);
     at::Tensor of_norm_weight, of_norm_bias;
     if (norm_weight.defined()) {
-      of_norm_weight = (qkv_net * of_weight).sum(0);
+      of_norm_weight = sum_over_first(qkv_net * of_weight);
       of_norm_bias = at::mv(qkv_net.t(), of_shift);
       of_weight.mul_(norm_weight).addr_(of_shift, norm_bias);
       normalize_rows_gradient_(states, recent_rows(window, segment),

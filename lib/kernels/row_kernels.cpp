@@ -323,7 +323,7 @@ at::Tensor sum_rows(const at::Tensor& rows, const at::Tensor& beside, at::Tensor
       });
     });
   });
-  return columns.sum(0).squeeze(0);
+  return sum_over_first(columns).squeeze(0);
 }
 
 AddedRows add_rows(const ResidualRows& input, const at::Tensor& weight, const at::Tensor& bias) {
@@ -368,7 +368,7 @@ AddGradients add_rows_gradients(const at::Tensor& sum_gradient, const DropoutMas
                          sums + block * width);
     });
   });
-  if (with_bias) result.bias = columns.sum(0).squeeze(0);
+  if (with_bias) result.bias = sum_over_first(columns).squeeze(0);
   return result;
 }
 
@@ -401,7 +401,7 @@ AddNormGradients add_norm_gradients(const AddedRows& result, const at::Tensor& w
                               static_cast<scalar_t>(kept.factor), rows, width, target);
     });
   });
-  const at::Tensor sums = columns.sum(0);
+  const at::Tensor sums = sum_over_first(columns);
   gradients.weight = sums.select(0, 0);
   gradients.norm_bias = sums.select(0, 1);
   if (with_bias) gradients.bias = sums.select(0, 2);
@@ -454,7 +454,7 @@ at::Tensor relu_rows_gradient(const at::Tensor& gradient, const at::Tensor& hidd
       for_blocks(gradient, work);
     });
   });
-  return columns.sum(0).squeeze(0);
+  return sum_over_first(columns).squeeze(0);
 }
 
 }  // namespace ql::kernels

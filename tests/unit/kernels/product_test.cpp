@@ -214,6 +214,22 @@ TEST_CASE("multiply_by_onednn: multiplies matrices of any layout") {
 }
 #endif
 
+TEST_CASE("sum_over_first: is the sum, with the same bits for any number of threads" *
+          doctest::test_suite("numeric")) {
+  at::manual_seed(5);
+  for (const auto& shape : std::vector<std::vector<std::int64_t>>{
+           {1, 3}, {400, 300}, {16, 2, 1000, 3}, {128, 320}, {0, 4}}) {
+    const at::Tensor tensor = at::randn(shape, at::kDouble), few_digits = tensor.to(at::kFloat);
+    const auto by_threads = [&](int threads) {
+      const SoManyThreads so_many(threads);
+      return kernels::sum_over_first(few_digits);
+    };
+    CHECK(at::equal(by_threads(3), by_threads(1)));
+    CHECK(at::allclose(kernels::sum_over_first(tensor), tensor.sum(0), 1e-12, 1e-12));
+    CHECK(kernels::sum_over_first(tensor).sizes() == tensor.sizes().slice(1));
+  }
+}
+
 TEST_CASE("choose_bfloat16_products: the environment decides how bfloat16 is multiplied") {
   using machine::Bfloat16Products;
   CHECK((machine::choose_bfloat16_products("emulated") == Bfloat16Products::kEmulated));
