@@ -75,17 +75,12 @@ at::Tensor DeviceAdam::part_of(const at::Tensor& all, const Part& part) const {
 at::Tensor DeviceAdam::take_gradient() {
   const at::NoGradGuard no_gradient;
   at::Tensor all = at::empty_like(weights_);
-  std::vector<at::Tensor> run;  // small tensors, one after another, that end at `end`
-  std::int64_t end = 0;
-  const auto append = [&](const at::Tensor& values) {
-    run.push_back(values);
-    end += values.size(0);
-  };
-  const auto write_run = [&] {
-    std::int64_t size = 0;
-    for (const at::Tensor& values : run) size += values.size(0);
-    at::Tensor place = all.narrow(0, end - size, size);
-    if (!run.empty()) at::cat_out(place, run);
+  std::vector<at::Tensor> run;  // small tensors, one after another, the first of them at `begin`
+  std::int64_t begin = 0;
+  const auto write_run = [&](std::int64_t end) {
+    if (run.empty()) return;
+    at::Tensor place = all.narrow(0, begin, end - begin);
+    at::cat_out(place, run);
     run.clear();
   };
   for (Part& part : parts_) {
@@ -94,15 +89,15 @@ at::Tensor DeviceAdam::take_gradient() {
         gradient.defined() ? gradient.reshape({part.size}) : zeros_.narrow(0, 0, part.size);
     gradient.reset();
     if (part.size >= kLargeParameter) {
-      write_run();
+      write_run(part.begin);
+      begin = part.begin + part.size;
       all.narrow(0, part.begin, part.size).copy_(values);
-      end += part.size;
     } else {
-      append(values);
+      run.push_back(values);
     }
-    if (part.padding > 0) append(zeros_.narrow(0, 0, part.padding));
+    if (part.padding > 0) run.push_back(zeros_.narrow(0, 0, part.padding));
   }
-  write_run();
+  write_run(all.size(0));
   return all;
 }
 
