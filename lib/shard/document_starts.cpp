@@ -32,7 +32,7 @@ DocumentStartsReader::DocumentStartsReader(const PackedFolder& place, const Mani
     : name_((place.folder / manifest.document_starts.file).string()),
       manifest_(manifest),
       file_(path_inside(place, manifest.document_starts.file)) {
-  const DocumentStartsEntry& entry = manifest.document_starts;
+  const FileEntry& entry = manifest.document_starts;
   if (file_.size() != entry.bytes_compressed) {
     throw FormatError(name_,
                       fmt::format("{} bytes, expected {}", file_.size(), entry.bytes_compressed),
@@ -92,7 +92,7 @@ DocumentStartsWriter::DocumentStartsWriter(std::unique_ptr<NewFile> file, std::i
   entry_.bytes = 8 * documents;
 }
 
-DocumentStartsEntry DocumentStartsWriter::finish() {
+FileEntry DocumentStartsWriter::finish() {
   put(frame_.compress({}, true));
   file_->close();
   entry_.hash = hasher_.digest();

@@ -90,12 +90,12 @@ class DocumentStartsWriter {
   // Writes starts as the file's content has them.
   void write(std::string_view bytes) { put(frame_.compress(bytes, false)); }
   // Closes the file. Throws Error unless exactly the announced number of starts was written.
-  DocumentStartsEntry finish();
+  FileEntry finish();
 
  private:
   void put(std::string_view frame);
 
-  DocumentStartsEntry entry_;
+  FileEntry entry_;
   std::unique_ptr<NewFile> file_;
   FrameStreamWriter frame_;
   ContentHasher hasher_;

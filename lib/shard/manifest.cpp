@@ -125,18 +125,24 @@ static Json vocabulary_to_json(const Manifest& manifest) {
   return json;
 }
 
-static ShardEntry shard_from_json(const JsonObject& json, int bytes_per_id) {
-  ShardEntry shard;
-  shard.file = file_name(json);
-  shard.tokens = json.integer("tokens", 1, kMostTokens);
-  shard.bytes = json.integer("bytes", 1);
-  shard.bytes_compressed = json.integer("bytes_compressed", 1);
-  shard.hash = json.text("hash");
-  if (shard.bytes != shard.tokens * bytes_per_id) {
-    throw FormatError(json.where(), fmt::format("{} tokens of {} bytes do not take {} bytes",
-                                                shard.tokens, bytes_per_id, shard.bytes));
-  }
-  return shard;
+static FileEntry entry_from_json(const JsonObject& json, bool is_shard) {
+  FileEntry entry;
+  entry.file = file_name(json);
+  if (is_shard) entry.tokens = json.integer("tokens", 1, kMostTokens);
+  entry.bytes = json.integer("bytes", is_shard ? 1 : 0);
+  entry.bytes_compressed = json.integer("bytes_compressed", 1);
+  entry.hash = json.text("hash");
+  return entry;
+}
+
+static Json entry_to_json(const FileEntry& entry) {
+  Json json;
+  json["file"] = entry.file;
+  if (entry.tokens > 0) json["tokens"] = entry.tokens;
+  json["bytes"] = entry.bytes;
+  json["bytes_compressed"] = entry.bytes_compressed;
+  json["hash"] = entry.hash;
+  return json;
 }
 
 static void read_shards(const JsonObject& object, Manifest& manifest) {
@@ -146,8 +152,11 @@ static void read_shards(const JsonObject& object, Manifest& manifest) {
   std::int64_t tokens = 0, bytes_compressed = 0;
   for (std::size_t i = 0; i < list.size(); ++i) {
     const std::string where = fmt::format("{}: shards[{}]", object.where(), i);
-    const ShardEntry shard =
-        shard_from_json(JsonObject(list[i], where), manifest.vocabulary.bytes_per_id());
+    const FileEntry shard = entry_from_json(JsonObject(list[i], where), true);
+    if (const int bytes = manifest.vocabulary.bytes_per_id(); shard.bytes != shard.tokens * bytes) {
+      throw FormatError(where, fmt::format("{} tokens of {} bytes do not take {} bytes",
+                                           shard.tokens, bytes, shard.bytes));
+    }
     if (!files.insert(shard.file).second) {
       throw FormatError(where, fmt::format("file \"{}\" is listed twice", shard.file));
     }
@@ -167,11 +176,7 @@ static void read_shards(const JsonObject& object, Manifest& manifest) {
 
 static void read_document_starts(const JsonObject& object, Manifest& manifest) {
   const JsonObject json = object.object("document_starts");
-  DocumentStartsEntry& entry = manifest.document_starts;
-  entry.file = file_name(json);
-  entry.bytes = json.integer("bytes", 0);
-  entry.bytes_compressed = json.integer("bytes_compressed", 1);
-  entry.hash = json.text("hash");
+  const FileEntry entry = entry_from_json(json, false);
   const bool possible =
       manifest.documents <= manifest.tokens && (manifest.documents > 0) == (manifest.tokens > 0);
   // The division avoids a product: eight times the largest number of documents exceeds 64 bits.
@@ -179,6 +184,7 @@ static void read_document_starts(const JsonObject& object, Manifest& manifest) {
     throw FormatError(json.where(), fmt::format("{} bytes for {} documents of {} tokens",
                                                 entry.bytes, manifest.documents, manifest.tokens));
   }
+  manifest.document_starts = entry;
 }
 
 static void read_vocabulary(const JsonObject& object, Manifest& manifest) {
@@ -218,13 +224,7 @@ static std::string check_checksum(const Json& json, const JsonObject& object) {
 
 Json manifest_to_json(const Manifest& manifest) {
   Json shards = Json::array();
-  for (const ShardEntry& shard : manifest.shards) {
-    shards.push_back(Json{{"file", shard.file},
-                          {"tokens", shard.tokens},
-                          {"bytes", shard.bytes},
-                          {"bytes_compressed", shard.bytes_compressed},
-                          {"hash", shard.hash}});
-  }
+  for (const FileEntry& shard : manifest.shards) shards.push_back(entry_to_json(shard));
   Json json{{"format", kFormat},
             {"version", kVersion},
             {"dtype", manifest.vocabulary.dtype()},
@@ -234,10 +234,7 @@ Json manifest_to_json(const Manifest& manifest) {
   if (manifest.counts) json["counts"] = text_counts_to_json(*manifest.counts);
   json["data_hash"] = manifest.data_hash;
   json["shards"] = std::move(shards);
-  json["document_starts"] = Json{{"file", manifest.document_starts.file},
-                                 {"bytes", manifest.document_starts.bytes},
-                                 {"bytes_compressed", manifest.document_starts.bytes_compressed},
-                                 {"hash", manifest.document_starts.hash}};
+  json["document_starts"] = entry_to_json(manifest.document_starts);
   for (const auto& [key, value] : manifest.unknown.items()) json[key] = value;
   json["provenance"] = manifest.provenance;
   json["checksum"] = checksum_of(json);
@@ -314,9 +311,9 @@ Json lineage(const Json& configuration, const Json& input) {
   return made;
 }
 
-static ShardEntry all_shards(const Manifest& manifest) {
-  ShardEntry sum;
-  for (const ShardEntry& shard : manifest.shards) {
+static FileEntry all_shards(const Manifest& manifest) {
+  FileEntry sum;
+  for (const FileEntry& shard : manifest.shards) {
     sum.bytes += shard.bytes;
     sum.bytes_compressed += shard.bytes_compressed;
   }
@@ -333,7 +330,7 @@ static std::string describe(const TextCounts& counts, std::int64_t tokens) {
 }
 
 static std::string describe_shards(const Manifest& manifest) {
-  const ShardEntry all = all_shards(manifest);
+  const FileEntry all = all_shards(manifest);
   return fmt::format(
       "{}; {} of {} ids in {}", with_thousands(static_cast<std::int64_t>(manifest.shards.size())),
       human_bytes(all.bytes), manifest.vocabulary.dtype(), human_bytes(all.bytes_compressed));
@@ -373,7 +370,7 @@ std::string summary_text(const std::string& name, const Manifest& manifest) {
 }
 
 Json summary_object(const std::string& name, const Manifest& manifest) {
-  const ShardEntry all = all_shards(manifest);
+  const FileEntry all = all_shards(manifest);
   Json json{{"name", name},
             {"tokens", manifest.tokens},
             {"documents", manifest.documents},

@@ -61,19 +61,13 @@ constexpr std::int64_t kLargestManifest = std::int64_t{256} << 20;  // in bytes
 // This is far more than anybody adds. The limit is needed because keys are searched for one by one.
 constexpr std::size_t kMostUnknownKeys = 1000;
 
-struct ShardEntry {
+// Describes a shard, or the file of the document starts.
+struct FileEntry {
   std::string file;
-  std::int64_t tokens = 0;
-  std::int64_t bytes = 0;             // of the ids
+  std::int64_t bytes = 0;             // of the ids, or 8 for each document
   std::int64_t bytes_compressed = 0;  // of the file
   std::string hash;                   // of the file
-};
-
-struct DocumentStartsEntry {
-  std::string file;
-  std::int64_t bytes = 0;             // 8 for each document
-  std::int64_t bytes_compressed = 0;  // of the file
-  std::string hash;                   // of the file
+  std::int64_t tokens = 0;            // of a shard, which has at least one
 };
 
 struct VocabularyFileEntry {
@@ -89,8 +83,8 @@ struct Manifest {
   std::int64_t documents = 0;
   std::optional<TextCounts> counts;
   std::string data_hash;  // of all ids and document starts
-  std::vector<ShardEntry> shards;
-  DocumentStartsEntry document_starts;
+  std::vector<FileEntry> shards;
+  FileEntry document_starts;
   Json provenance = Json::object();
   Json unknown = Json::object();  // keys of other versions' making, kept when rewritten
   std::string checksum;           // "" when deleted by hand

@@ -172,14 +172,14 @@ class Merger {
  private:
   void take_over(const TokenReader& folder) {
     std::int64_t begin = 0;
-    for (const ShardEntry& entry : folder.manifest().shards) {
+    for (const FileEntry& entry : folder.manifest().shards) {
       take_over(open(folder, entry, begin), entry);
       begin += entry.tokens;
     }
   }
 
-  void take_over(const std::shared_ptr<ShardReader>& reader, const ShardEntry& entry) {
-    ShardEntry taken = entry;
+  void take_over(const std::shared_ptr<ShardReader>& reader, const FileEntry& entry) {
+    FileEntry taken = entry;
     taken.file = shard_file_name(joined_.manifest.shards.size());
     on_their_way_.emplace_back(reader, taken.file, pack_);
     joined_.manifest.shards.push_back(taken);
@@ -191,7 +191,7 @@ class Merger {
     reader->close();
   }
 
-  std::shared_ptr<ShardReader> open(const TokenReader& folder, const ShardEntry& entry,
+  std::shared_ptr<ShardReader> open(const TokenReader& folder, const FileEntry& entry,
                                     std::int64_t begin) {
     try {
       return std::make_shared<ShardReader>(folder.place(), entry, begin, folder.vocabulary());

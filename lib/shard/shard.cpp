@@ -198,7 +198,7 @@ void NewPack::write_file(const std::string& file, const std::string& content) co
   output->close();
 }
 
-ShardReader::ShardReader(const PackedFolder& place, const ShardEntry& entry, std::int64_t begin,
+ShardReader::ShardReader(const PackedFolder& place, const FileEntry& entry, std::int64_t begin,
                          const VocabularyInfo& vocabulary)
     : path_(path_inside(place, entry.file)),
       name_(path_.string()),
@@ -326,7 +326,7 @@ void ShardWriter::write_frame(std::string_view frame, std::size_t content_bytes)
   entry_.bytes += static_cast<std::int64_t>(content_bytes);
 }
 
-ShardEntry ShardWriter::finish(int bytes_per_id) {
+FileEntry ShardWriter::finish(int bytes_per_id) {
   write(encode_seek_table(frames_));
   file_->close();
   entry_.tokens = entry_.bytes / bytes_per_id;

@@ -92,7 +92,7 @@ class ShardReader {
  public:
   // Opens the file and checks its size and seek table against the manifest. `begin` is the position
   // of the shard's first token in the data.
-  ShardReader(const PackedFolder& place, const ShardEntry& entry, std::int64_t begin,
+  ShardReader(const PackedFolder& place, const FileEntry& entry, std::int64_t begin,
               const VocabularyInfo& vocabulary);
 
   std::int64_t begin() const { return begin_; }
@@ -160,11 +160,11 @@ class ShardWriter {
   // kLargestFrameBytes bytes of content; a shard has at most kMostFrames.
   void write_frame(std::string_view frame, std::size_t content_bytes);
   // Writes the seek table and closes the file. The token count follows from `bytes_per_id`.
-  ShardEntry finish(int bytes_per_id);
+  FileEntry finish(int bytes_per_id);
 
  private:
   void write(std::string_view bytes);
-  ShardEntry entry_;
+  FileEntry entry_;
   std::unique_ptr<NewFile> file_;
   ContentHasher hasher_;
   std::vector<SeekEntry> frames_;

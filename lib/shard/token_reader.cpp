@@ -49,7 +49,7 @@ struct TokenReader::State {
       : place(its_place), manifest(its_manifest) {
     begins.reserve(manifest.shards.size());
     std::int64_t begin = 0;
-    for (const ShardEntry& entry : manifest.shards) {
+    for (const FileEntry& entry : manifest.shards) {
       begins.push_back(begin);
       begin += entry.tokens;
     }

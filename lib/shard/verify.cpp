@@ -29,7 +29,7 @@ class Verifier {
     result_.documents = manifest->documents;
     result_.shards = static_cast<std::int64_t>(manifest->shards.size());
     check([&] { read_vocabulary_text(place_, *manifest); });
-    for (const ShardEntry& entry : manifest->shards) {
+    for (const FileEntry& entry : manifest->shards) {
       check([&] { verify_shard(entry, *manifest); });
       tokens_ += entry.tokens;
     }
@@ -81,7 +81,7 @@ class Verifier {
     return manifest;
   }
 
-  void verify_shard(const ShardEntry& entry, const Manifest& manifest) {
+  void verify_shard(const FileEntry& entry, const Manifest& manifest) {
     const auto shard = std::make_shared<ShardReader>(place_, entry, tokens_, manifest.vocabulary);
     const std::int64_t problems_before = result_.problems;
     FramesAhead frames(threads_);

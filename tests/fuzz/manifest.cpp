@@ -54,7 +54,7 @@ void check(const shard::Manifest& manifest, const Place& place) {
   const shard::Manifest again = shard::manifest_from_json(parse_json(text, "manifest"), "manifest");
   require(dump_json(manifest_to_json(again)) == text, "what is written again reads the same");
   std::int64_t tokens = 0;
-  for (const shard::ShardEntry& shard : manifest.shards) {
+  for (const shard::FileEntry& shard : manifest.shards) {
     tokens += shard.tokens;
     require(is_inside_path(shard.file), "shards have names inside the folder");
     place.check(shard.file);

@@ -46,7 +46,7 @@ std::int64_t count_tokens(const fs::path& path, int bytes_per_id) {
 }
 
 void read(const fs::path& folder, const std::string& file, int bytes_per_id) {
-  shard::ShardEntry entry;
+  shard::FileEntry entry;
   entry.file = "shard.zst";
   entry.tokens = count_tokens(folder / entry.file, bytes_per_id);
   entry.bytes_compressed = static_cast<std::int64_t>(file.size());

@@ -130,7 +130,7 @@ TEST_CASE("PackWriter: document starts go to the disk during packing, and the re
     fs::create_directory(scratch / "alone");
     DocumentStartsWriter alone(new_file(scratch / "alone"), kDocuments, level);
     alone.write(encode_document_starts(starts));
-    const DocumentStartsEntry expected = alone.finish();
+    const FileEntry expected = alone.finish();
     CHECK(slurp(scratch / "data/documents.zst") == slurp(scratch / "alone/documents.zst"));
     CHECK(writer.manifest().document_starts.hash == expected.hash);
     CHECK(writer.manifest().documents == static_cast<std::int64_t>(kDocuments));

@@ -90,7 +90,7 @@ TEST_CASE("merge_folders: shards are taken over byte for byte, as links where po
   const fs::path sources[] = {scratch / "a" / "shard-00000.zst", scratch / "a" / "shard-00001.zst",
                               scratch / "b" / "shard-00000.zst"};
   for (std::size_t i = 0; i < 3; ++i) {
-    const ShardEntry& entry = joined.manifest.shards[i];
+    const FileEntry& entry = joined.manifest.shards[i];
     CHECK(entry.file == "shard-0000" + std::to_string(i) + ".zst");
     CHECK(entry.hash == (i < 2 ? a.shards[i] : b.shards[0]).hash);
     CHECK(slurp(scratch / "c" / entry.file) == slurp(sources[i]));
@@ -160,7 +160,7 @@ TEST_CASE("merge_folders: shards that cannot be linked are copied") {
     CHECK(joined.copied == 6);
     CHECK(joined.linked == 0);
     CHECK(problem_count(target) == 0);
-    for (const ShardEntry& shard : packed.shards) {
+    for (const FileEntry& shard : packed.shards) {
       CHECK(slurp(target / shard.file) == slurp(scratch / "a" / shard.file));
     }
   }

@@ -45,7 +45,7 @@ std::vector<std::int64_t> make_large(const ScratchFolder& scratch, const fs::pat
   PackOptions options;
   options.frame_tokens = 64;
   for (std::size_t i = 0; i < kShards; ++i) {
-    ShardEntry entry;
+    FileEntry entry;
     if (is_real(i)) {
       std::vector<TokenId> ids;
       for (std::int64_t place = 0; place < kRealTokens; ++place) {
