@@ -257,13 +257,10 @@ void merge_anew(const Options& options, const Json& configuration, MultiReader& 
 }
 
 void merge_shards(const Options& options, const Json& configuration, const MultiReader& data) {
-  MergeOptions join;
-  join.force = options.flag("force");
-  join.threads = threads_of(options);
   Progress progress("merge", "tokens", data.tokens());
   const Joined joined =
-      merge_folders(data, options.text("output"), merged_header(options, configuration, data), join,
-                    shown_by(progress));
+      merge_folders(data, options.text("output"), merged_header(options, configuration, data),
+                    pack_options(options), shown_by(progress));
   progress.finish(fmt::format("shards linked: {}, copied: {}", joined.linked, joined.copied));
 }
 

@@ -4,6 +4,7 @@
 
 #include <system_error>
 
+#include "base/bytes.h"
 #include "base/process.h"
 
 namespace ql::shard {
@@ -73,36 +74,24 @@ void DocumentStartsReader::read_piece() {
 }
 
 void for_each_piece_of_starts(const PackedFolder& place, const Manifest& manifest,
-                              std::int64_t before,
-                              const std::function<void(std::string_view bytes)>& use) {
+                              std::int64_t before, const StartsSink& sink) {
   std::string bytes;
   for (DocumentStartsReader starts(place, manifest); !starts.ended(); starts.pass()) {
     append_little_endian(bytes, static_cast<std::uint64_t>(starts.next() + before));
     if (bytes.size() < kBytesAtOnce) continue;
-    use(bytes);
+    sink(bytes);
     bytes.clear();
   }
-  use(bytes);
+  sink(bytes);
 }
 
-DocumentStartsWriter::DocumentStartsWriter(std::unique_ptr<NewFile> file, std::int64_t documents,
-                                           int level)
-    : file_(std::move(file)), frame_(level, 8 * documents) {
-  entry_.file = kDocumentStartsFile;
-  entry_.bytes = 8 * documents;
-}
-
-FileEntry DocumentStartsWriter::finish() {
-  put(frame_.compress({}, true));
-  file_->close();
-  entry_.hash = hasher_.digest();
-  return entry_;
-}
-
-void DocumentStartsWriter::put(std::string_view frame) {
-  file_->write(frame.data(), frame.size());
-  hasher_.update(frame.data(), frame.size());
-  entry_.bytes_compressed += static_cast<std::int64_t>(frame.size());
+FileEntry write_document_starts(std::unique_ptr<NewFile> file, std::int64_t documents, int level,
+                                const std::function<void(const StartsSink& sink)>& send_all) {
+  HashedFile hashed(std::move(file));
+  FrameStreamWriter frame(level, 8 * documents);
+  send_all([&](std::string_view bytes) { hashed.write(frame.compress(bytes, false)); });
+  hashed.write(frame.compress({}, true));
+  return hashed.finish(kDocumentStartsFile, 8 * documents);
 }
 
 constexpr const char* kFileName = "documents.spool";
@@ -119,7 +108,7 @@ void SpooledStarts::write_piece() {
   piece_.clear();
 }
 
-void SpooledStarts::take(const std::function<void(std::string_view)>& sink) {
+void SpooledStarts::take(const StartsSink& sink) {
   if (file_) {
     file_->close();
     const fs::path path = folder_.temporary() / kFileName;

@@ -11,7 +11,6 @@
 #include <string_view>
 #include <vector>
 
-#include "base/bytes.h"
 #include "base/file.h"
 #include "shard/packed_folder.h"
 #include "shard/shard.h"
@@ -76,30 +75,17 @@ class DocumentStartsReader {
   std::int64_t documents_ = 0, last_ = -1;  // read until now, and the last one's start
 };
 
-// Calls use(bytes) with all starts, each increased by `before`, as the file's content has them:
-// little-endian u64.
+// A StartsSink takes starts as the file's content has them: little-endian u64.
+using StartsSink = std::function<void(std::string_view bytes)>;
+
+// Passes all starts to `sink` in pieces, each start increased by `before`.
 void for_each_piece_of_starts(const PackedFolder& place, const Manifest& manifest,
-                              std::int64_t before,
-                              const std::function<void(std::string_view bytes)>& use);
+                              std::int64_t before, const StartsSink& sink);
 
-// Writes the file piece by piece.
-class DocumentStartsWriter {
- public:
-  // `level` is that of FrameCompressor.
-  DocumentStartsWriter(std::unique_ptr<NewFile> file, std::int64_t documents, int level);
-  // Writes starts as the file's content has them.
-  void write(std::string_view bytes) { put(frame_.compress(bytes, false)); }
-  // Closes the file. Throws Error unless exactly the announced number of starts was written.
-  FileEntry finish();
-
- private:
-  void put(std::string_view frame);
-
-  FileEntry entry_;
-  std::unique_ptr<NewFile> file_;
-  FrameStreamWriter frame_;
-  ContentHasher hasher_;
-};
+// Writes the file piece by piece: send_all(sink) passes all starts to `sink`. `level` is that of
+// FrameCompressor. Throws Error unless there are exactly as many starts as `documents`.
+FileEntry write_document_starts(std::unique_ptr<NewFile> file, std::int64_t documents, int level,
+                                const std::function<void(const StartsSink& sink)>& send_all);
 
 // Collects document starts whose number is not known yet. documents.zst states its content's size
 // in its first bytes, so the starts are kept in a plain file until the last has come. Memory holds
@@ -115,9 +101,8 @@ class SpooledStarts {
   std::int64_t count() const { return count_; }
   std::size_t bytes_in_memory() const { return piece_.size(); }
 
-  // Passes all starts to `sink` in order, as the file's content has them, and removes the file.
-  // Nothing can be added afterwards.
-  void take(const std::function<void(std::string_view)>& sink);
+  // Passes all starts to `sink` in order, and removes the file. Nothing can be added afterwards.
+  void take(const StartsSink& sink);
 
  private:
   void write_piece();

@@ -96,7 +96,7 @@ namespace {
 class TakenShard {
  public:
   // `file` is the shard's new name.
-  TakenShard(std::shared_ptr<ShardReader> reader, const std::string& file, const NewPack& pack)
+  TakenShard(std::shared_ptr<ShardReader> reader, const std::string& file, const NewFolder& pack)
       : reader_(std::move(reader)),
         pack_(pack),
         file_(file),
@@ -127,7 +127,7 @@ class TakenShard {
   }
 
   std::shared_ptr<ShardReader> reader_;
-  const NewPack& pack_;
+  const NewFolder& pack_;
   std::string file_;
   bool linked_;
   std::unique_ptr<NewFile> copy_;
@@ -136,36 +136,29 @@ class TakenShard {
 };
 
 // Adds up the facts in the manifests.
-Joined describe(const MultiReader& data, const StreamHeader& header) {
+Joined describe(const MultiReader& data) {
   Joined joined;
-  Manifest& manifest = joined.manifest;
-  manifest.vocabulary = header.vocabulary;
-  manifest.tokens = data.tokens();
-  manifest.documents = data.documents();
-  manifest.counts = data.counts();
-  manifest.provenance = header.provenance;
-  manifest.unknown = data.unknown_keys();
+  joined.manifest.tokens = data.tokens();
+  joined.manifest.documents = data.documents();
+  joined.manifest.counts = data.counts();
+  joined.manifest.unknown = data.unknown_keys();
   return joined;
 }
 
 class Merger {
  public:
-  Merger(const MultiReader& data, Joined joined, const fs::path& folder,
-         const MergeOptions& options, const TokensDone& done)
+  Merger(const MultiReader& data, const fs::path& folder, const StreamHeader& header,
+         const PackOptions& options, const TokensDone& done)
       : data_(data),
-        joined_(std::move(joined)),
-        pack_(folder, options.force),
+        joined_(describe(data)),
+        pack_(folder, header, options),
         done_(done),
         frames_(options.threads) {}
 
-  Joined run(const std::string& vocabulary_text) {
-    Manifest& manifest = joined_.manifest;
+  Joined run() {
     for (const TokenReader& folder : data_.folders()) take_over(folder);
     pass_all();
-    write_document_starts();
-    manifest.data_hash = data_hasher_.digest();
-    pack_.write_vocabulary(vocabulary_text, manifest);
-    pack_.finish(manifest);
+    pack_.finish(joined_.manifest, [this](const StartsSink& sink) { send_starts(sink); });
     return std::move(joined_);
   }
 
@@ -205,8 +198,7 @@ class Merger {
   void pass_first() {
     FramesAhead::Frame frame = frames_.take();
     TakenShard& shard = on_their_way_.front();
-    const std::string_view content = shard.reader().content(*frame.buffer);
-    data_hasher_.update(content.data(), content.size());
+    pack_.hash(shard.reader().content(*frame.buffer));
     shard.pass(frame.buffer->stored);
     tokens_passed_ += static_cast<std::int64_t>(frame.ids().size());
     done_(tokens_passed_);
@@ -220,39 +212,29 @@ class Merger {
     while (!frames_.empty()) pass_first();
   }
 
-  void write_document_starts() {
-    Manifest& manifest = joined_.manifest;
-    DocumentStartsWriter writer(pack_.create(kDocumentStartsFile), manifest.documents,
-                                default_level(manifest.vocabulary.size));
+  void send_starts(const StartsSink& sink) const {
     std::int64_t before = 0;  // tokens of the folders before
     for (const TokenReader& folder : data_.folders()) {
-      for_each_piece_of_starts(folder.place(), folder.manifest(), before,
-                               [&](std::string_view bytes) {
-                                 data_hasher_.update(bytes.data(), bytes.size());
-                                 writer.write(bytes);
-                               });
+      for_each_piece_of_starts(folder.place(), folder.manifest(), before, sink);
       before += folder.tokens();
     }
-    manifest.document_starts = writer.finish();
   }
 
   const MultiReader& data_;
-  Joined joined_;
+  Joined joined_;  // refuses data that cannot be joined, before anything is made
   NewPack pack_;
   const TokensDone& done_;
   std::deque<TakenShard> on_their_way_;  // in progress, oldest first
   FramesAhead frames_;
   std::int64_t tokens_passed_ = 0;
-  ContentHasher data_hasher_;
 };
 
 }  // namespace
 
 Joined merge_folders(const MultiReader& data, const std::filesystem::path& folder,
-                     const StreamHeader& header, const MergeOptions& options,
+                     const StreamHeader& header, const PackOptions& options,
                      const TokensDone& done) {
-  // This refuses data that cannot be joined, before anything is made.
-  return Merger(data, describe(data, header), folder, options, done).run(header.vocabulary_text);
+  return Merger(data, folder, header, options, done).run();
 }
 
 }  // namespace ql::shard

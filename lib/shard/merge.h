@@ -8,6 +8,7 @@
 
 #include "shard/manifest.h"
 #include "shard/multi_reader.h"
+#include "shard/pack_writer.h"
 #include "shard/token_stream.h"
 
 namespace ql::shard {
@@ -22,11 +23,6 @@ std::string descending_names(const std::vector<std::string>& names);
 // note when two folders hold the same data.
 void note_part_order(const MultiReader& data);
 
-struct MergeOptions {
-  bool force = false;  // see PackOptions
-  int threads = 1;     // for decoding
-};
-
 struct Joined {
   Manifest manifest;
   std::int64_t linked = 0, copied = 0;  // shards linked and copied
@@ -38,10 +34,10 @@ struct Joined {
 // hashes. Document starts go through in pieces, and one shard is open at a time, so that memory and
 // open files do not grow with the data.
 //
-// `header` is made by MultiReader::header(). Throws the errors of reading and of PackWriter; then
-// nothing of the folder remains.
+// `header` is made by MultiReader::header(). The shards keep the sizes that they have, whatever the
+// options say. Throws the errors of reading and of PackWriter; then nothing of the folder remains.
 Joined merge_folders(const MultiReader& data, const std::filesystem::path& folder,
-                     const StreamHeader& header, const MergeOptions& options,
+                     const StreamHeader& header, const PackOptions& options,
                      const TokensDone& done);
 
 }  // namespace ql::shard

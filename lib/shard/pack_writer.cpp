@@ -2,16 +2,60 @@
 
 #include "shard/pack_writer.h"
 
-#include "base/bytes.h"
-#include "base/jobs.h"
-#include "shard/document_starts.h"
-#include "shard/shard.h"
+#include "base/log.h"
 
 namespace ql::shard {
 
-namespace {
+int default_level(std::int64_t vocabulary_size) { return vocabulary_size > 1024 ? 0 : 1; }
 
-void check_sizes(const PackOptions& options, int bytes_per_id) {
+NewPack::NewPack(const fs::path& folder, StreamHeader header, const PackOptions& options)
+    : NewFolder(check_pack_target(folder, options.force)),
+      header_(std::move(header)),
+      options_(options) {}
+
+void NewPack::finish(Manifest& manifest,
+                     const std::function<void(const StartsSink& sink)>& send_starts) {
+  const auto send_all = [&](const StartsSink& sink) {
+    send_starts([&](std::string_view bytes) {
+      hash(bytes);
+      sink(bytes);
+    });
+  };
+  manifest.document_starts =
+      write_document_starts(create(kDocumentStartsFile), manifest.documents, level(), send_all);
+  manifest.vocabulary = header_.vocabulary;
+  manifest.data_hash = hasher_.digest();
+  manifest.provenance = header_.provenance;
+  if (const std::string& text = header_.vocabulary_text; !text.empty()) {
+    manifest.vocabulary_file = VocabularyFileEntry{
+        kVocabularyFile, static_cast<std::int64_t>(text.size()), content_hash(text)};
+    write_file(kVocabularyFile, text);
+  }
+  const Json json = manifest_to_json(manifest);
+  manifest.checksum = json["checksum"].get<std::string>();
+  const std::string text = dump_json(json);
+  if (static_cast<std::int64_t>(text.size()) > kLargestManifest) {
+    throw Error(path().string(),
+                fmt::format("a manifest of {} bytes for {} shards, more than the {} that are read",
+                            text.size(), manifest.shards.size(), kLargestManifest),
+                "use larger shards: --shard-tokens");
+  }
+  // A manifest that readers would refuse must be found now, while the sources still exist.
+  manifest_from_json(json, (path() / "manifest.json").string());
+  write_file("manifest.json", text);
+  sync();
+  // The target is checked again just before commit(): somebody may have put files there meanwhile.
+  check_pack_target(path(), options_.force);
+  commit(options_.force);
+}
+
+void NewPack::write_file(const std::string& file, const std::string& content) const {
+  const auto output = create(file);
+  output->write(content.data(), content.size());
+  output->close();
+}
+
+static const PackOptions& checked(const PackOptions& options, int bytes_per_id) {
   const std::int64_t largest = kLargestFrameBytes / bytes_per_id;
   if (options.frame_tokens < 1 || options.frame_tokens > largest) {
     throw UsageError(
@@ -26,155 +70,94 @@ void check_sizes(const PackOptions& options, int bytes_per_id) {
                                  options.shard_tokens, frames, options.frame_tokens, kMostFrames),
                      "use smaller shards or larger frames");
   }
+  return options;
 }
-
-struct PackedFrame {
-  std::string content;  // ids as bytes
-  std::string frame;    // compressed
-};
-
-}  // namespace
-
-struct PackWriter::State {
-  State(const fs::path& target, const StreamHeader& the_header, const PackOptions& the_options)
-      : header(the_header),
-        options(the_options),
-        bytes_per_id(the_header.vocabulary.bytes_per_id()),
-        level(the_options.level.value_or(default_level(the_header.vocabulary.size))),
-        pack(target, the_options.force),
-        document_starts(pack),
-        jobs(the_options.threads) {}
-
-  StreamHeader header;
-  PackOptions options;
-  int bytes_per_id;
-  int level;
-  NewPack pack;
-  SpooledStarts document_starts;
-  std::unique_ptr<ShardWriter> shard;
-  std::int64_t tokens_in_shard = 0;  // in frames that the threads have got
-  std::int64_t tokens_in_file = 0;   // those of them that are in the shard's file
-  std::string frame;                 // ids as bytes
-  bool document_begins = true;
-  bool finished = false;
-  ContentHasher data_hasher;
-  Manifest manifest;
-  ObjectPool<FrameCompressor> compressors;
-  OrderedJobs<PackedFrame> jobs;
-
-  // Returns how many tokens fit before the frame or the shard is full.
-  std::int64_t room() const {
-    const auto in_frame = static_cast<std::int64_t>(frame.size()) / bytes_per_id;
-    return std::min(options.frame_tokens - in_frame,
-                    options.shard_tokens - tokens_in_shard - in_frame);
-  }
-
-  void append(const TokenId* ids, std::size_t count) {
-    if (document_begins) {
-      document_starts.add(manifest.tokens);
-      document_begins = false;
-    }
-    append_ids(frame, ids, count, bytes_per_id);
-    manifest.tokens += static_cast<std::int64_t>(count);
-    if (room() == 0) write_frame();
-  }
-
-  // Passes the full frame to the threads that compress.
-  void write_frame() {
-    if (frame.empty()) return;
-    tokens_in_shard += static_cast<std::int64_t>(frame.size()) / bytes_per_id;
-    if (tokens_in_shard == options.shard_tokens) tokens_in_shard = 0;
-    const std::size_t bytes = 2 * frame.size();  // as content and compressed
-    jobs.add(
-        [this, content = std::move(frame)]() mutable {
-          auto compressor = compressors.take(
-              [this] { return std::make_unique<FrameCompressor>(level, bytes_per_id); });
-          std::string packed = compressor->compress(content);
-          compressors.give_back(std::move(compressor));
-          return PackedFrame{std::move(content), std::move(packed)};
-        },
-        bytes);
-    frame = std::string();
-    while (jobs.full()) write_to_file(jobs.take());
-  }
-
-  void write_to_file(const PackedFrame& packed) {
-    if (!shard) {
-      shard = std::make_unique<ShardWriter>(pack, manifest.shards.size());
-    }
-    shard->write_frame(packed.frame, packed.content.size());
-    data_hasher.update(packed.content.data(), packed.content.size());
-    tokens_in_file += static_cast<std::int64_t>(packed.content.size()) / bytes_per_id;
-    if (tokens_in_file == options.shard_tokens) finish_shard();
-  }
-
-  void write_pending_frames() {
-    write_frame();
-    while (!jobs.empty()) write_to_file(jobs.take());
-  }
-
-  void finish_shard() {
-    if (!shard) return;
-    manifest.shards.push_back(shard->finish(bytes_per_id));
-    shard.reset();
-    tokens_in_file = 0;
-  }
-
-  void write_document_starts() {
-    manifest.documents = document_starts.count();
-    DocumentStartsWriter writer(pack.create(kDocumentStartsFile), manifest.documents, level);
-    document_starts.take([&](std::string_view bytes) {
-      data_hasher.update(bytes.data(), bytes.size());
-      writer.write(bytes);
-    });
-    manifest.document_starts = writer.finish();
-  }
-};
-
-int default_level(std::int64_t vocabulary_size) { return vocabulary_size > 1024 ? 0 : 1; }
 
 PackWriter::PackWriter(const fs::path& folder, const StreamHeader& header,
-                       const PackOptions& options) {
-  check_sizes(options, header.vocabulary.bytes_per_id());
-  state_ = std::make_unique<State>(folder, header, options);
+                       const PackOptions& options)
+    : options_(checked(options, header.vocabulary.bytes_per_id())),
+      bytes_per_id_(header.vocabulary.bytes_per_id()),
+      pack_(folder, header, options),
+      document_starts_(pack_),
+      jobs_(options.threads) {}
+
+// Returns how many tokens fit before the frame or the shard is full.
+std::int64_t PackWriter::room() const {
+  const auto in_frame = static_cast<std::int64_t>(frame_.size()) / bytes_per_id_;
+  return std::min(options_.frame_tokens - in_frame,
+                  options_.shard_tokens - tokens_in_shard_ - in_frame);
 }
 
-PackWriter::~PackWriter() = default;
-
-void PackWriter::begin_document() { state_->document_begins = true; }
-
 void PackWriter::write(const TokenId* ids, std::size_t count) {
-  State& state = *state_;
-  if (state.finished) throw std::logic_error("packed folder written after its end");
-  if (first_id_outside(ids, count, state.header.vocabulary.size) >= 0) {
+  if (finished_) throw std::logic_error("packed folder written after its end");
+  if (first_id_outside(ids, count, pack_.header().vocabulary.size) >= 0) {
     throw std::logic_error("token id outside the vocabulary");
   }
   while (count > 0) {
-    const std::size_t part = std::min(count, static_cast<std::size_t>(state.room()));
-    state.append(ids, part);
+    if (document_begins_) document_starts_.add(manifest_.tokens);
+    document_begins_ = false;
+    const std::size_t part = std::min(count, static_cast<std::size_t>(room()));
+    append_ids(frame_, ids, part, bytes_per_id_);
+    manifest_.tokens += static_cast<std::int64_t>(part);
     ids += part;
     count -= part;
+    if (room() == 0) write_frame();
   }
 }
 
-void PackWriter::keep_unknown(const Json& unknown) { state_->manifest.unknown = unknown; }
-
-void PackWriter::finish(const std::optional<TextCounts>& counts) {
-  State& state = *state_;
-  if (state.finished) throw std::logic_error("packed folder finished twice");
-  state.finished = true;
-  state.write_pending_frames();
-  state.finish_shard();
-  state.write_document_starts();
-  Manifest& manifest = state.manifest;
-  manifest.vocabulary = state.header.vocabulary;
-  manifest.counts = counts;
-  manifest.data_hash = state.data_hasher.digest();
-  manifest.provenance = state.header.provenance;
-  state.pack.write_vocabulary(state.header.vocabulary_text, manifest);
-  state.pack.finish(manifest);
+// Passes the full frame to the threads that compress.
+void PackWriter::write_frame() {
+  if (frame_.empty()) return;
+  tokens_in_shard_ += static_cast<std::int64_t>(frame_.size()) / bytes_per_id_;
+  if (tokens_in_shard_ == options_.shard_tokens) tokens_in_shard_ = 0;
+  const std::size_t bytes = 2 * frame_.size();  // as content and compressed
+  jobs_.add(
+      [this, content = std::move(frame_)]() mutable {
+        auto compressor = compressors_.take(
+            [this] { return std::make_unique<FrameCompressor>(pack_.level(), bytes_per_id_); });
+        std::string packed = compressor->compress(content);
+        compressors_.give_back(std::move(compressor));
+        return PackedFrame{std::move(content), std::move(packed)};
+      },
+      bytes);
+  frame_ = std::string();
+  while (jobs_.full()) write_to_file(jobs_.take());
 }
 
-const Manifest& PackWriter::manifest() const { return state_->manifest; }
+void PackWriter::write_to_file(const PackedFrame& packed) {
+  if (!shard_) shard_.emplace(pack_.create(shard_file_name(manifest_.shards.size())));
+  shard_->write(packed.frame);
+  // The table repeats the checksum that zstd has already computed.
+  seek_table_.push_back({static_cast<std::uint32_t>(packed.frame.size()),
+                         static_cast<std::uint32_t>(packed.content.size()),
+                         frame_checksum(packed.frame).value()});
+  pack_.hash(packed.content);
+  tokens_in_file_ += static_cast<std::int64_t>(packed.content.size()) / bytes_per_id_;
+  if (tokens_in_file_ == options_.shard_tokens) finish_shard();
+}
+
+void PackWriter::finish_shard() {
+  if (!shard_) return;
+  shard_->write(encode_seek_table(seek_table_));
+  FileEntry entry =
+      shard_->finish(shard_file_name(manifest_.shards.size()), tokens_in_file_ * bytes_per_id_);
+  entry.tokens = std::exchange(tokens_in_file_, 0);
+  log_debug("{}: {} tokens in {} frames, {} bytes", entry.file, entry.tokens, seek_table_.size(),
+            entry.bytes_compressed);
+  manifest_.shards.push_back(entry);
+  shard_.reset();
+  seek_table_.clear();
+}
+
+void PackWriter::finish(const std::optional<TextCounts>& counts) {
+  if (finished_) throw std::logic_error("packed folder finished twice");
+  finished_ = true;
+  write_frame();
+  while (!jobs_.empty()) write_to_file(jobs_.take());
+  finish_shard();
+  manifest_.documents = document_starts_.count();
+  manifest_.counts = counts;
+  pack_.finish(manifest_, [this](const StartsSink& sink) { document_starts_.take(sink); });
+}
 
 }  // namespace ql::shard

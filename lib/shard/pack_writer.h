@@ -3,11 +3,19 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <memory>
+#include <functional>
 #include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
 
+#include "base/bytes.h"
+#include "base/jobs.h"
+#include "shard/document_starts.h"
 #include "shard/manifest.h"
+#include "shard/shard.h"
 #include "shard/token_stream.h"
+#include "shard/zstd_frame.h"
 
 namespace ql::shard {
 
@@ -24,28 +32,71 @@ struct PackOptions {
 // 1,024 entries get level 0. Characters and bytes repeat, so they get level 1.
 int default_level(std::int64_t vocabulary_size);
 
-// Everything is written under a temporary name next to the folder; finish() gives it the final name
-// in one step. Without finish() nothing remains, and an existing folder stays unchanged.
+// Makes a packed folder around shards that others write. Everything is written under a temporary
+// name next to the folder; finish() gives it the final name in one step. Without finish() nothing
+// remains, and an existing folder stays unchanged.
+class NewPack : public NewFolder {
+ public:
+  // Throws the errors of check_pack_target().
+  NewPack(const std::filesystem::path& folder, StreamHeader header, const PackOptions& options);
+  const StreamHeader& header() const { return header_; }
+  // Returns the level of compression.
+  int level() const { return options_.level.value_or(default_level(header_.vocabulary.size)); }
+  // Adds ids to the hash of all data, in the form that it covers: bytes, in the data's width.
+  void hash(std::string_view content) { hasher_.update(content.data(), content.size()); }
+  // Writes the document starts that send_starts(sink) passes on, the vocabulary and the manifest.
+  // The caller has filled in shards, tokens, documents and counts; header.provenance becomes the
+  // manifest's. Throws Error when readers would refuse the manifest.
+  void finish(Manifest& manifest, const std::function<void(const StartsSink& sink)>& send_starts);
+
+ private:
+  void write_file(const std::string& file, const std::string& content) const;
+
+  StreamHeader header_;
+  PackOptions options_;
+  ContentHasher hasher_;
+};
+
+// Packs tokens into a NewPack, with frames of the same size.
 class PackWriter : public TokenSink {
  public:
-  // header.provenance becomes the manifest's. Throws UsageError for sizes that do not fit the
-  // format, and Error when the folder exists: always for anything except a packed folder, and for a
-  // packed folder without options.force.
+  // Throws UsageError for sizes that do not fit the format, and Error when the folder exists:
+  // always for anything except a packed folder, and for a packed folder without options.force.
   PackWriter(const std::filesystem::path& folder, const StreamHeader& header,
              const PackOptions& options);
-  ~PackWriter() override;
-  void begin_document() override;
+  void begin_document() override { document_begins_ = true; }
   void write(const TokenId* ids, std::size_t count) override;
   void finish(const std::optional<TextCounts>& counts) override;
 
   // Adds keys to the manifest's own (ql-manifest(5)). Call it before finish().
-  void keep_unknown(const Json& unknown);
+  void keep_unknown(const Json& unknown) { manifest_.unknown = unknown; }
   // Call it after finish().
-  const Manifest& manifest() const;
+  const Manifest& manifest() const { return manifest_; }
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  struct PackedFrame {
+    std::string content;  // ids as bytes
+    std::string frame;    // compressed
+  };
+
+  std::int64_t room() const;
+  void write_frame();
+  void write_to_file(const PackedFrame& packed);
+  void finish_shard();
+
+  PackOptions options_;
+  int bytes_per_id_;
+  NewPack pack_;
+  SpooledStarts document_starts_;
+  std::optional<HashedFile> shard_;
+  std::vector<SeekEntry> seek_table_;  // of the shard
+  std::int64_t tokens_in_shard_ = 0;   // in frames that the threads have got
+  std::int64_t tokens_in_file_ = 0;    // those of them that are in the shard's file
+  std::string frame_;                  // ids as bytes
+  bool document_begins_ = true, finished_ = false;
+  Manifest manifest_;
+  ObjectPool<FrameCompressor> compressors_;
+  OrderedJobs<PackedFrame> jobs_;
 };
 
 }  // namespace ql::shard

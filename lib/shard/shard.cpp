@@ -163,41 +163,6 @@ fs::path check_empty_target(const fs::path& folder) {
 
 NewFolder::NewFolder(const fs::path& path) : AtomicFolder(with_parents(path)), path_(path) {}
 
-NewPack::NewPack(const fs::path& folder, bool force)
-    : NewFolder(check_pack_target(folder, force)), force_(force) {}
-
-void NewPack::write_vocabulary(const std::string& text, Manifest& manifest) const {
-  if (text.empty()) return;
-  manifest.vocabulary_file = VocabularyFileEntry{
-      kVocabularyFile, static_cast<std::int64_t>(text.size()), content_hash(text)};
-  write_file(manifest.vocabulary_file->file, text);
-}
-
-void NewPack::finish(Manifest& manifest) {
-  const Json json = manifest_to_json(manifest);
-  manifest.checksum = json["checksum"].get<std::string>();
-  const std::string text = dump_json(json);
-  if (static_cast<std::int64_t>(text.size()) > kLargestManifest) {
-    throw Error(path().string(),
-                fmt::format("a manifest of {} bytes for {} shards, more than the {} that are read",
-                            text.size(), manifest.shards.size(), kLargestManifest),
-                "use larger shards: --shard-tokens");
-  }
-  // A manifest that readers would refuse must be found now, while the sources still exist.
-  manifest_from_json(json, (path() / "manifest.json").string());
-  write_file("manifest.json", text);
-  sync();
-  // The target is checked again just before commit(): somebody may have put files there meanwhile.
-  check_pack_target(path(), force_);
-  commit(force_);
-}
-
-void NewPack::write_file(const std::string& file, const std::string& content) const {
-  const auto output = create(file);
-  output->write(content.data(), content.size());
-  output->close();
-}
-
 ShardReader::ShardReader(const PackedFolder& place, const FileEntry& entry, std::int64_t begin,
                          const VocabularyInfo& vocabulary)
     : path_(path_inside(place, entry.file)),
@@ -307,33 +272,15 @@ std::string_view ShardReader::content(const FrameBuffer& buffer) const {
 
 std::string shard_file_name(std::size_t number) { return fmt::format("shard-{:05}.zst", number); }
 
-ShardWriter::ShardWriter(const NewFolder& folder, std::size_t number) {
-  entry_.file = shard_file_name(number);
-  file_ = folder.create(entry_.file);
-}
-
-void ShardWriter::write(std::string_view bytes) {
+void HashedFile::write(std::string_view bytes) {
   file_->write(bytes.data(), bytes.size());
   hasher_.update(bytes.data(), bytes.size());
-  entry_.bytes_compressed += static_cast<std::int64_t>(bytes.size());
+  size_ += static_cast<std::int64_t>(bytes.size());
 }
 
-void ShardWriter::write_frame(std::string_view frame, std::size_t content_bytes) {
-  write(frame);
-  // The table repeats the checksum that zstd has already computed.
-  frames_.push_back({static_cast<std::uint32_t>(frame.size()),
-                     static_cast<std::uint32_t>(content_bytes), frame_checksum(frame).value()});
-  entry_.bytes += static_cast<std::int64_t>(content_bytes);
-}
-
-FileEntry ShardWriter::finish(int bytes_per_id) {
-  write(encode_seek_table(frames_));
+FileEntry HashedFile::finish(const std::string& name, std::int64_t content_bytes) {
   file_->close();
-  entry_.tokens = entry_.bytes / bytes_per_id;
-  entry_.hash = hasher_.digest();
-  log_debug("{}: {} tokens in {} frames, {} bytes", entry_.file, entry_.tokens, frames_.size(),
-            entry_.bytes_compressed);
-  return entry_;
+  return {name, content_bytes, size_, hasher_.digest()};
 }
 
 }  // namespace ql::shard

@@ -1,5 +1,5 @@
-// Reads and writes a shard frame by frame, with its ids as bytes (ql-shard(5)), and makes new
-// packed folders.
+// Reads a shard frame by frame, with its ids as bytes (ql-shard(5)), and makes the files of new
+// folders.
 #pragma once
 
 #include <cstddef>
@@ -62,22 +62,6 @@ class NewFolder : public AtomicFolder {
 
  private:
   fs::path path_;
-};
-
-class NewPack : public NewFolder {
- public:
-  // `force` is that of PackOptions. Throws the errors of check_pack_target().
-  NewPack(const fs::path& folder, bool force);
-  // Writes the vocabulary's file, unless `text` is empty, and its entry in the manifest.
-  void write_vocabulary(const std::string& text, Manifest& manifest) const;
-  // Sets the manifest's checksum, writes it, and gives the folder its name. Throws Error when
-  // readers would refuse the manifest.
-  void finish(Manifest& manifest);
-
- private:
-  void write_file(const std::string& file, const std::string& content) const;
-
-  bool force_;
 };
 
 // Holds the memory for a frame while it is read and decoded. It is kept and used again.
@@ -148,26 +132,21 @@ class ShardReader {
   std::vector<std::int64_t> frame_offsets_;  // in the file
 };
 
-// Writes one shard, see ql-shard(5).
+// Writes a file that the manifest has an entry for.
+class HashedFile {
+ public:
+  explicit HashedFile(std::unique_ptr<NewFile> file) : file_(std::move(file)) {}
+  void write(std::string_view bytes);
+  // Closes the file. Returns its entry, which states `name` and the size of the content.
+  FileEntry finish(const std::string& name, std::int64_t content_bytes);
+
+ private:
+  std::unique_ptr<NewFile> file_;
+  std::int64_t size_ = 0;
+  ContentHasher hasher_;
+};
 
 // Returns the name of a folder's shard: "shard-00000.zst" and so on.
 std::string shard_file_name(std::size_t number);
-
-class ShardWriter {
- public:
-  ShardWriter(const NewFolder& folder, std::size_t number);
-  // Writes one frame that FrameCompressor made from `content_bytes` of ids. A frame has 1 to
-  // kLargestFrameBytes bytes of content; a shard has at most kMostFrames.
-  void write_frame(std::string_view frame, std::size_t content_bytes);
-  // Writes the seek table and closes the file. The token count follows from `bytes_per_id`.
-  FileEntry finish(int bytes_per_id);
-
- private:
-  void write(std::string_view bytes);
-  FileEntry entry_;
-  std::unique_ptr<NewFile> file_;
-  ContentHasher hasher_;
-  std::vector<SeekEntry> frames_;
-};
 
 }  // namespace ql::shard

@@ -37,13 +37,15 @@ struct StartsFile {
   void write(const std::vector<std::int64_t>& starts, std::size_t piece) {
     fs::remove(place.folder / "documents.zst");
     const auto documents = static_cast<std::int64_t>(starts.size());
-    DocumentStartsWriter writer(new_file(place.folder), documents, 1);
-    for (std::size_t begin = 0; begin < starts.size(); begin += piece) {
-      const std::size_t end = std::min(starts.size(), begin + piece);
-      writer.write(encode_document_starts({starts.begin() + static_cast<std::ptrdiff_t>(begin),
-                                           starts.begin() + static_cast<std::ptrdiff_t>(end)}));
-    }
-    manifest.document_starts = writer.finish();
+    const auto send_all = [&](const StartsSink& sink) {
+      for (std::size_t begin = 0; begin < starts.size(); begin += piece) {
+        const std::size_t end = std::min(starts.size(), begin + piece);
+        sink(encode_document_starts({starts.begin() + static_cast<std::ptrdiff_t>(begin),
+                                     starts.begin() + static_cast<std::ptrdiff_t>(end)}));
+      }
+    };
+    manifest.document_starts =
+        write_document_starts(new_file(place.folder), documents, 1, send_all);
     manifest.documents = documents;
     manifest.tokens = starts.empty() ? 0 : starts.back() + 1;
   }
@@ -128,9 +130,9 @@ TEST_CASE("PackWriter: document starts go to the disk during packing, and the re
     writer.finish(std::nullopt);
     // This writes the frame of all starts at once.
     fs::create_directory(scratch / "alone");
-    DocumentStartsWriter alone(new_file(scratch / "alone"), kDocuments, level);
-    alone.write(encode_document_starts(starts));
-    const FileEntry expected = alone.finish();
+    const FileEntry expected = write_document_starts(
+        new_file(scratch / "alone"), kDocuments, level,
+        [&](const StartsSink& sink) { sink(encode_document_starts(starts)); });
     CHECK(slurp(scratch / "data/documents.zst") == slurp(scratch / "alone/documents.zst"));
     CHECK(writer.manifest().document_starts.hash == expected.hash);
     CHECK(writer.manifest().documents == static_cast<std::int64_t>(kDocuments));
@@ -228,13 +230,13 @@ TEST_CASE("DocumentStartsReader: a decompression bomb is refused at its second s
   CHECK(contains(file.verdict(), "document 1: start 0 is out of order"));
 }
 
-TEST_CASE("DocumentStartsWriter: the number of starts must be the announced one") {
+TEST_CASE("write_document_starts: the number of starts must be the announced one") {
   for (const std::vector<std::int64_t>& starts : {std::vector<std::int64_t>{0}, {0, 1, 2}}) {
     const ScratchFolder scratch;
-    DocumentStartsWriter writer(new_file(scratch.path()), 2, 1);
     CHECK(contains(complaint([&] {
-                     writer.write(encode_document_starts(starts));
-                     writer.finish();
+                     write_document_starts(
+                         new_file(scratch.path()), 2, 1,
+                         [&](const StartsSink& sink) { sink(encode_document_starts(starts)); });
                    }),
                    "cannot compress"));
   }

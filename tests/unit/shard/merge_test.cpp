@@ -20,7 +20,7 @@ namespace {
 Joined join(const std::vector<std::string>& folders, const fs::path& folder, int threads = 2,
             bool force = false) {
   const MultiReader data(folders);
-  MergeOptions options;
+  PackOptions options;
   options.threads = threads;
   options.force = force;
   return merge_folders(data, folder, data.header(Json::object()), options, [](std::int64_t) {});

@@ -28,7 +28,7 @@ std::vector<Make> ways_to_make(const fs::path& data) {
           },
           [data](const fs::path& folder, bool force) {
             const MultiReader joined({data.string()});
-            MergeOptions options;
+            PackOptions options;
             options.force = force;
             merge_folders(joined, folder, joined.header(Json::object()), options,
                           [](std::int64_t) {});
