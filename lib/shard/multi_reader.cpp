@@ -125,7 +125,7 @@ const std::vector<std::int64_t>& MultiReader::document_starts() const {
   return *document_starts_;
 }
 
-std::int64_t MultiReader::frame_bytes() const {
+std::int64_t MultiReader::frame_bytes() {
   const auto reader = std::find_if(readers_.begin(), readers_.end(),
                                    [](const TokenReader& each) { return each.tokens() > 0; });
   return reader == readers_.end() ? 0 : reader->frame_bytes();

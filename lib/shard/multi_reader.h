@@ -66,7 +66,7 @@ class MultiReader {
   // cursor reads any more is closed: many would keep more files open than a process may have.
   void read(std::int64_t begin, std::int64_t count, std::int64_t* out, std::size_t cursor = 0);
   // Returns the value of the first folder that has tokens: parts of a corpus are packed alike.
-  std::int64_t frame_bytes() const;
+  std::int64_t frame_bytes();
 
   // Sends a range of tokens to `sink`, with the document starts in it, while `threads` threads
   // decode the following frames. Each folder begins a document. Does not call finish() of the sink.

@@ -3,9 +3,6 @@
 #include "shard/token_reader.h"
 
 #include <exception>
-#include <unordered_map>
-
-#include "base/log.h"
 
 namespace ql::shard {
 
@@ -35,104 +32,78 @@ void FramesAhead::add(const std::shared_ptr<ShardReader>& shard, std::size_t fra
       shard->frame_memory(frame));
 }
 
-struct TokenReader::State {
-  struct CachedFrame {
-    std::int64_t begin = 0;  // position of ids[0] in the data
-    std::vector<TokenId> ids;
-    bool holds(std::int64_t position) const {
-      return position >= begin && position - begin < static_cast<std::int64_t>(ids.size());
-    }
-  };
-
-  // Opens no file. Both arguments must outlive this object.
-  State(const PackedFolder& its_place, const Manifest& its_manifest)
-      : place(its_place), manifest(its_manifest) {
-    begins.reserve(manifest.shards.size());
-    std::int64_t begin = 0;
-    for (const FileEntry& entry : manifest.shards) {
-      begins.push_back(begin);
-      begin += entry.tokens;
-    }
-  }
-
-  const PackedFolder& place;
-  const Manifest& manifest;
-  std::vector<std::int64_t> begins;  // position of each shard's first token
-  std::unordered_map<std::size_t, std::shared_ptr<ShardReader>> known;
-  std::deque<std::shared_ptr<ShardReader>> open;  // oldest first
-  std::size_t frames = 0;                         // in the known shards
-  FrameBuffer buffer;
-  std::vector<CachedFrame> cursors;
-
-  // Returns the shard that holds a position of the data. Throws the errors of ShardReader. The most
-  // recently opened shards stay open. The seek tables of all shards that were used stay in memory,
-  // until they are too many.
-  std::shared_ptr<ShardReader> shard_at(std::int64_t position) {
-    const auto next = std::upper_bound(begins.begin(), begins.end(), position);
-    const auto shard = static_cast<std::size_t>(next - begins.begin()) - 1;
-    auto found = known.find(shard);
-    if (found != known.end() && found->second->is_open()) return found->second;
-    if (open.size() == kMostOpenShards) {
-      open.front()->close();
-      open.pop_front();
-    }
-    if (found == known.end()) {
-      auto reader = std::make_shared<ShardReader>(place, manifest.shards[shard], begins[shard],
-                                                  manifest.vocabulary);
-      if (frames + reader->frames() > kMostKnownFrames) close_shards();
-      frames += reader->frames();
-      found = known.emplace(shard, std::move(reader)).first;
-    }
-    // The shard opens its file when it is read.
-    open.push_back(found->second);
-    return found->second;
-  }
-
-  // Closes all shards and drops their seek tables.
-  void close_shards() {
-    // Frames in progress may keep a shard in memory, but not its open file.
-    for (const auto& [shard, reader] : known) reader->close();
-    known.clear();
-    open.clear();
-    frames = 0;
-  }
-
-  void load(std::int64_t position, CachedFrame& cached) {
-    cached.ids.clear();  // remains so when reading throws
-    const std::shared_ptr<ShardReader> shard = shard_at(position);
-    const std::size_t frame = shard->frame_of(position);
-    shard->read_frame(frame, buffer);
-    cached.ids.swap(buffer.ids);
-    cached.begin = shard->frame_begin(frame);
-  }
-};
-
 TokenReader::TokenReader(const fs::path& folder)
-    : place_(find_packed_folder(folder)),
-      manifest_(read_manifest(place_)),
-      state_(std::make_unique<State>(place_, manifest_)) {}
-TokenReader::~TokenReader() = default;
+    : place_(find_packed_folder(folder)), manifest_(read_manifest(place_)) {
+  begins_.reserve(manifest_.shards.size());
+  std::int64_t begin = 0;
+  for (const FileEntry& entry : manifest_.shards) {
+    begins_.push_back(begin);
+    begin += entry.tokens;
+  }
+}
 
-std::int64_t TokenReader::frame_bytes() const {
+// Returns the shard that holds a position of the data. Throws the errors of ShardReader. The most
+// recently opened shards stay open. The seek tables of all shards that were used stay in memory,
+// until they are too many.
+std::shared_ptr<ShardReader> TokenReader::shard_at(std::int64_t position) {
+  const auto next = std::upper_bound(begins_.begin(), begins_.end(), position);
+  const auto shard = static_cast<std::size_t>(next - begins_.begin()) - 1;
+  auto found = known_.find(shard);
+  if (found != known_.end() && found->second->is_open()) return found->second;
+  if (open_.size() == kMostOpenShards) {
+    open_.front()->close();
+    open_.pop_front();
+  }
+  if (found == known_.end()) {
+    auto reader = std::make_shared<ShardReader>(place_, manifest_.shards[shard], begins_[shard],
+                                                manifest_.vocabulary);
+    if (frames_ + reader->frames() > kMostKnownFrames) close_shards();
+    frames_ += reader->frames();
+    found = known_.emplace(shard, std::move(reader)).first;
+  }
+  // The shard opens its file when it is read.
+  open_.push_back(found->second);
+  return found->second;
+}
+
+// Closes all shards and drops their seek tables.
+void TokenReader::close_shards() {
+  // Frames in progress may keep a shard in memory, but not its open file.
+  for (const auto& [shard, reader] : known_) reader->close();
+  known_.clear();
+  open_.clear();
+  frames_ = 0;
+}
+
+// Loads the frame that holds a position, unless it is the cached one.
+void TokenReader::load(std::int64_t position, CachedFrame& cached) {
+  const std::int64_t offset = position - cached.begin;
+  if (offset >= 0 && offset < static_cast<std::int64_t>(cached.ids.size())) return;
+  cached.ids.clear();  // remains so when reading throws
+  const std::shared_ptr<ShardReader> shard = shard_at(position);
+  const std::size_t frame = shard->frame_of(position);
+  shard->read_frame(frame, buffer_);
+  cached.ids.swap(buffer_.ids);
+  cached.begin = shard->frame_begin(frame);
+}
+
+std::int64_t TokenReader::frame_bytes() {
   if (tokens() == 0) return 0;
-  const std::shared_ptr<ShardReader> shard = state_->shard_at(0);
-  const std::size_t frame = shard->frame_of(0);
-  return (shard->frame_end(frame) - shard->frame_begin(frame)) *
-         static_cast<std::int64_t>(sizeof(TokenId));
+  const std::shared_ptr<ShardReader> shard = shard_at(0);
+  return (shard->frame_end(0) - shard->frame_begin(0)) * static_cast<std::int64_t>(sizeof(TokenId));
 }
 
 void TokenReader::read(std::int64_t begin, std::int64_t count, std::int64_t* out,
                        std::size_t cursor) {
-  State& state = *state_;
   if (begin < 0 || count < 0 || begin > tokens() - count) {
     throw std::out_of_range(
         fmt::format("{}: {} tokens from {} on asked of {}", name(), count, begin, tokens()));
   }
   if (cursor >= kMostCursors) throw std::out_of_range(fmt::format("cursor {}", cursor));
-  if (cursor >= state.cursors.size()) state.cursors.resize(cursor + 1);
-  State::CachedFrame& cached = state.cursors[cursor];
+  if (cursor >= cursors_.size()) cursors_.resize(cursor + 1);
+  CachedFrame& cached = cursors_[cursor];
   while (count > 0) {
-    if (!cached.holds(begin)) state.load(begin, cached);
+    load(begin, cached);
     const std::int64_t offset = begin - cached.begin;
     const std::int64_t part =
         std::min(count, static_cast<std::int64_t>(cached.ids.size()) - offset);
@@ -145,7 +116,6 @@ void TokenReader::read(std::int64_t begin, std::int64_t count, std::int64_t* out
 
 void TokenReader::read_in_order(std::int64_t begin, std::int64_t end, int threads,
                                 const UseIds& use) {
-  State& state = *state_;
   if (begin < 0 || end < begin || end > tokens()) {
     throw std::out_of_range(
         fmt::format("{}: tokens {} to {} asked of {}", name(), begin, end, tokens()));
@@ -162,7 +132,7 @@ void TokenReader::read_in_order(std::int64_t begin, std::int64_t end, int thread
   for (std::int64_t position = begin; position < end;) {
     std::shared_ptr<ShardReader> shard;
     try {
-      shard = state.shard_at(position);
+      shard = shard_at(position);
     } catch (const Error&) {
       // The caller gets all tokens before the bad shard first.
       while (!frames.empty()) use_first();
@@ -177,8 +147,8 @@ void TokenReader::read_in_order(std::int64_t begin, std::int64_t end, int thread
 }
 
 void TokenReader::close_files() {
-  state_->close_shards();
-  state_->cursors.clear();
+  close_shards();
+  cursors_.clear();
 }
 
 }  // namespace ql::shard

@@ -3,11 +3,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -25,7 +27,6 @@ class TokenReader {
  public:
   // `folder` holds manifest.json. The manifest's own path is accepted, too.
   explicit TokenReader(const std::filesystem::path& folder);
-  ~TokenReader();
 
   std::int64_t tokens() const { return manifest_.tokens; }
   std::int64_t documents() const { return manifest_.documents; }
@@ -46,7 +47,7 @@ class TokenReader {
   void read(std::int64_t begin, std::int64_t count, std::int64_t* out, std::size_t cursor = 0);
   // Returns the bytes of a decoded frame: those of the first one, since no other is larger. Opens
   // its shard.
-  std::int64_t frame_bytes() const;
+  std::int64_t frame_bytes();
   // Calls use(ids, count) for tokens [begin, end) in order, a part of a frame at a time, while
   // `threads` threads decode the following frames. Throws the errors of read(), after all tokens
   // before the damage have been used. Memory: two frames for each thread, fewer where they are
@@ -57,10 +58,23 @@ class TokenReader {
   void close_files();
 
  private:
-  struct State;
+  struct CachedFrame {
+    std::int64_t begin = 0;  // position of ids[0] in the data
+    std::vector<TokenId> ids;
+  };
+
+  std::shared_ptr<ShardReader> shard_at(std::int64_t position);
+  void load(std::int64_t position, CachedFrame& cached);
+  void close_shards();
+
   PackedFolder place_;
   Manifest manifest_;
-  std::unique_ptr<State> state_;
+  std::vector<std::int64_t> begins_;  // position of each shard's first token
+  std::unordered_map<std::size_t, std::shared_ptr<ShardReader>> known_;
+  std::deque<std::shared_ptr<ShardReader>> open_;  // oldest first
+  std::size_t frames_ = 0;                         // in the known shards
+  FrameBuffer buffer_;
+  std::vector<CachedFrame> cursors_;
 };
 
 // Decodes frames of shards with several threads ahead of their use. The results come in order.
