@@ -3,7 +3,9 @@
 #include "net/plan.h"
 
 #include <cmath>
+#include <map>
 #include <tuple>
+#include <utility>
 
 #include "base/process.h"
 
@@ -43,19 +45,16 @@ std::vector<std::int64_t> grid(std::int64_t unit, std::int64_t minimum, std::int
   return lengths;
 }
 
-// Holds the price of a plan. Operations are rounded in the same way as they are printed.
-struct Price {
-  std::int64_t operations = 0;
-  std::int64_t memory_states = 0;
-
-  bool covers(const Price& other) const {
-    return operations <= other.operations && memory_states <= other.memory_states;
-  }
-  bool operator==(const Price& other) const { return covers(other) && other.covers(*this); }
-};
+// A price has operations, rounded in the same way as they are printed, and states of memory.
+using Price = std::pair<std::int64_t, std::int64_t>;
 
 Price price_of(const Cost& cost) {
   return {std::llround(cost.forward_flops_per_token), cost.memory_states};
+}
+
+// Returns true when `price` is lower in one of its parts, and not higher in the other.
+bool undercuts(const Price& price, const Price& other) {
+  return price.first <= other.first && price.second <= other.second && price != other;
 }
 
 // Returns true when `a` is printed instead of `b`, which costs the same.
@@ -69,42 +68,33 @@ bool preferred(const Plan& a, const Plan& b) {
   return rank(a, b) < rank(b, a);
 }
 
-// Keeps the plans found until now that no other plan undercuts.
+// Keeps the plans found until now that no other plan undercuts, by price: the cheapest come first.
 class Front {
  public:
   // Returns true when a plan of this price can still enter. It may then lose to one of equal price.
   bool admits(const Price& price) const {
-    return std::none_of(plans_.begin(), plans_.end(), [&](const Plan& plan) {
-      const Price other = price_of(plan.cost);
-      return other.covers(price) && !(other == price);
-    });
+    return std::none_of(plans_.begin(), plans_.end(),
+                        [&](const auto& other) { return undercuts(other.first, price); });
   }
 
   // The plan's price must be admitted.
   void add(const Plan& plan) {
     const Price price = price_of(plan.cost);
-    for (Plan& other : plans_) {
-      if (price_of(other.cost) == price) {
-        if (preferred(plan, other)) other = plan;
-        return;
-      }
+    const auto [same, is_new] = plans_.try_emplace(price, plan);
+    if (!is_new && preferred(plan, same->second)) same->second = plan;
+    for (auto other = plans_.begin(); other != plans_.end();) {
+      other = undercuts(price, other->first) ? plans_.erase(other) : std::next(other);
     }
-    const auto undercut = [&](const Plan& other) { return price.covers(price_of(other.cost)); };
-    plans_.erase(std::remove_if(plans_.begin(), plans_.end(), undercut), plans_.end());
-    plans_.push_back(plan);
   }
 
   std::vector<Plan> cheapest_first() const {
-    std::vector<Plan> sorted = plans_;
-    std::sort(sorted.begin(), sorted.end(), [](const Plan& a, const Plan& b) {
-      const Price x = price_of(a.cost), y = price_of(b.cost);
-      return std::tie(x.operations, x.memory_states) < std::tie(y.operations, y.memory_states);
-    });
+    std::vector<Plan> sorted;
+    for (const auto& [price, plan] : plans_) sorted.push_back(plan);
     return sorted;
   }
 
  private:
-  std::vector<Plan> plans_;
+  std::map<Price, Plan> plans_;
 };
 
 // Holds lengths of one network that grow and differ in the last length only. Only the shortest ones
@@ -138,7 +128,7 @@ std::vector<Chain> chains_of(const Network& network, std::int64_t context,
         chain.push_back({segment, memory, compressed});
       }
       if (chain.empty() || !(compressive || memory == memories.back())) continue;
-      const std::int64_t operations = price_of(cost(network, chain.front())).operations;
+      const std::int64_t operations = price_of(cost(network, chain.front())).first;
       chains.push_back({&network, std::exchange(chain, {}), operations});
     }
   }
