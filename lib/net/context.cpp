@@ -20,71 +20,34 @@ struct States {
   bool ordered = true;               // a later state never reaches further back
 };
 
-class Follower {
- public:
-  explicit Follower(const Geometry& geometry) : geometry_(geometry), all_(geometry.stages.size()) {
-    all_.front().oldest.resize(static_cast<std::size_t>(geometry.lengths.segment));
-    std::iota(all_.front().oldest.begin(), all_.front().oldest.end(), 0);
+// Returns the oldest token that any state of a run depends on. `states` are those of its stage.
+std::int64_t oldest_of(const StateRun& run, const Geometry& geometry, const States& states) {
+  std::int64_t oldest = INT64_MAX;
+  for (std::int64_t k = 0; k < (states.ordered ? 1 : run.count); ++k) {
+    const Origin origin = origin_of(geometry.stages[run.stage], run.first + k * run.step);
+    const std::size_t index =
+        states.oldest.size() == 1 ? 0 : static_cast<std::size_t>(origin.index);
+    oldest = std::min(oldest, states.oldest[index] - origin.steps_back * geometry.lengths.segment);
   }
+  return oldest;
+}
 
-  // Must be called for the stages in order.
-  void follow(std::size_t stage) {
-    const Stage &here = geometry_.stages[stage], &before = geometry_.stages[stage - 1];
-    const bool ordered = all_[stage - 1].ordered;
-    States& states = all_[stage];
-    // In this case every query sees the same oldest state, too.
-    const bool equal = here.source == Stage::Source::kLayer && before.span == 0 && ordered;
-    states.oldest.resize(equal ? 1 : static_cast<std::size_t>(here.segment), INT64_MAX);
-    for (std::size_t i = 0; i < states.oldest.size(); ++i) {
-      visit_inputs(geometry_, stage, static_cast<std::int64_t>(i), ordered,
-                   [&, &oldest = states.oldest[i]](const StateRun& run) {
-                     oldest = std::min(oldest, oldest_of(run));
-                   });
-    }
-    states.ordered = stays_ordered(here, before, ordered);
-    if (before.feeds_layer()) {
-      all_[stage - 1].oldest = {};  // no other stage reads it
-    }
+// `ordered` is that of the states of the stage before.
+bool stays_ordered(const Geometry& geometry, std::size_t stage, bool ordered) {
+  const Stage& before = geometry.stages[stage - 1];
+  switch (geometry.stages[stage].source) {
+    case Stage::Source::kLayer:
+      // With a compressed memory the first query of a segment reaches further back than the last
+      // query of the segment before it.
+      return before.span == 0 ||
+             (ordered && geometry.dilations.back() == 1 && before.compressed_memory == 0);
+    case Stage::Source::kAveraged:
+      // Without recurrence only later tokens have coarse states, which may reach further back.
+      return ordered && (geometry.recurrent || before.span == 0);
+    default:
+      return ordered;
   }
-
-  std::vector<std::int64_t> of_output() && {
-    std::vector<std::int64_t>& oldest = all_.back().oldest;
-    oldest.resize(static_cast<std::size_t>(geometry_.lengths.segment), oldest.front());
-    return std::move(oldest);
-  }
-
- private:
-  std::int64_t oldest_of(const StateRun& run) const {
-    const States& states = all_[run.stage];
-    std::int64_t oldest = INT64_MAX;
-    for (std::int64_t k = 0; k < (states.ordered ? 1 : run.count); ++k) {
-      const Origin origin = origin_of(geometry_.stages[run.stage], run.first + k * run.step);
-      const std::size_t index =
-          states.oldest.size() == 1 ? 0 : static_cast<std::size_t>(origin.index);
-      oldest =
-          std::min(oldest, states.oldest[index] - origin.steps_back * geometry_.lengths.segment);
-    }
-    return oldest;
-  }
-
-  bool stays_ordered(const Stage& here, const Stage& before, bool ordered) const {
-    switch (here.source) {
-      case Stage::Source::kLayer:
-        // With a compressed memory the first query of a segment reaches further back than the last
-        // query of the segment before it.
-        return before.span == 0 ||
-               (ordered && geometry_.dilations.back() == 1 && before.compressed_memory == 0);
-      case Stage::Source::kAveraged:
-        // Without recurrence only later tokens have coarse states, which may reach further back.
-        return ordered && (geometry_.recurrent || before.span == 0);
-      default:
-        return ordered;
-    }
-  }
-
-  const Geometry& geometry_;
-  std::vector<States> all_;
-};
+}
 
 void mark(Cone& cone, const Geometry& geometry, std::size_t stage, std::int64_t step,
           std::int64_t index) {
@@ -101,9 +64,29 @@ void mark(Cone& cone, const Geometry& geometry, std::size_t stage, std::int64_t 
 }  // namespace
 
 std::vector<std::int64_t> oldest_dependencies(const Geometry& geometry) {
-  Follower follower(geometry);
-  for (std::size_t stage = 1; stage < geometry.stages.size(); ++stage) follower.follow(stage);
-  return std::move(follower).of_output();
+  std::vector<States> all(geometry.stages.size());
+  const auto segment = static_cast<std::size_t>(geometry.lengths.segment);
+  all.front().oldest.resize(segment);
+  std::iota(all.front().oldest.begin(), all.front().oldest.end(), 0);
+  for (std::size_t stage = 1; stage < all.size(); ++stage) {
+    const Stage &here = geometry.stages[stage], &before = geometry.stages[stage - 1];
+    const bool ordered = all[stage - 1].ordered;
+    States& states = all[stage];
+    // In this case every query sees the same oldest state, too.
+    const bool equal = here.source == Stage::Source::kLayer && before.span == 0 && ordered;
+    states.oldest.resize(equal ? 1 : static_cast<std::size_t>(here.segment), INT64_MAX);
+    for (std::size_t i = 0; i < states.oldest.size(); ++i) {
+      visit_inputs(geometry, stage, static_cast<std::int64_t>(i), ordered,
+                   [&, &oldest = states.oldest[i]](const StateRun& run) {
+                     oldest = std::min(oldest, oldest_of(run, geometry, all[run.stage]));
+                   });
+    }
+    states.ordered = stays_ordered(geometry, stage, ordered);
+    if (before.feeds_layer()) all[stage - 1].oldest = {};  // no other stage reads it
+  }
+  std::vector<std::int64_t> oldest = std::move(all.back().oldest);
+  oldest.resize(segment, oldest.front());
+  return oldest;
 }
 
 Cone cone_of(const Geometry& geometry, std::int64_t position) {
