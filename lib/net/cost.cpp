@@ -44,19 +44,22 @@ Sums sums_of(const std::vector<std::int64_t>& counts) {
   return sums;
 }
 
+// Returns the multiplications that the softmax over a cluster and its projection make for each
+// element of an embedding. The head, which is the first cluster, has a column for each other one.
+double columns_of(const Network& network, const Cluster& cluster) {
+  return static_cast<double>(cluster.size()) +
+         (cluster.begin == 0 ? static_cast<double>(network.cutoffs.size()) : 0) +
+         (cluster.projected ? static_cast<double>(network.d_model) : 0);
+}
+
 double products(const Network& network, const Sums& sums) {
-  const std::vector<Cluster> all = clusters(network);
   double total = 0;
-  for (const Cluster& cluster : all) {
-    const bool head = cluster.begin == 0;
+  for (const Cluster& cluster : clusters(network)) {
     const double share = (sums[static_cast<std::size_t>(cluster.end)] -
                           sums[static_cast<std::size_t>(cluster.begin)]) /
                          sums.back();
-    const auto width = static_cast<double>(cluster.width);
-    const double columns = static_cast<double>(cluster.size()) +
-                           (head ? static_cast<double>(network.cutoffs.size()) : 0);
-    const double projection = cluster.projected ? static_cast<double>(network.d_model) : 0;
-    total += (head ? 1 : share) * width * (columns + projection);
+    total += (cluster.begin == 0 ? 1 : share) * static_cast<double>(cluster.width) *
+             columns_of(network, cluster);
   }
   return total;
 }
@@ -253,11 +256,8 @@ static std::int64_t count_parameters(const Network& network) {
 // decide which tails a target needs.
 static double products_of_head(const Network& network) {
   if (network.vocab_size == 0) return 0;
-  const std::vector<Cluster> all = clusters(network);
-  const auto width = static_cast<double>(all.front().width);
-  const double projection =
-      all.front().projected ? static_cast<double>(network.d_model) * width : 0;
-  return projection + width * static_cast<double>(all.front().size() + network.cutoffs.size());
+  const Cluster head = clusters(network).front();
+  return static_cast<double>(head.width) * columns_of(network, head);
 }
 
 // Counts the maps to another width: from pooled states, and from the states that are joined.
