@@ -313,9 +313,7 @@ std::vector<std::string> ProcessGroup::gather(const std::string& text) {
 }
 
 void ProcessGroup::require_same(const std::vector<Fact>& facts, const std::string& remedy) {
-  Json own = Json::array();
-  for (const Fact& fact : facts) own.push_back({fact.name, fact.value});
-  const std::vector<std::string> all = gather(own.dump());
+  const std::vector<std::string> all = gather(Json(facts).dump());
   const auto other = std::find_if(all.begin(), all.end(),
                                   [&](const std::string& text) { return text != all.front(); });
   if (other == all.end()) return;

@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/launched_process.h"
@@ -17,10 +18,8 @@
 
 namespace ql::machine {
 
-// Names something that all processes of a job have to have in common.
-struct Fact {
-  std::string name, value;
-};
+// The name and the value of something that all processes of a job have to have in common.
+using Fact = std::pair<std::string, std::string>;
 
 // All processes have to call every function that is marked as collective, in the same order. It
 // throws Error when another process has failed or lets the others wait too long. The error names
