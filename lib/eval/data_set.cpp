@@ -23,7 +23,6 @@ struct KeptStream : shard::TokenSink {
   void write(const shard::TokenId* more, std::size_t count) override {
     ids.insert(ids.end(), more, more + count);
   }
-  void finish(const std::optional<shard::TextCounts>&) override {}
   std::vector<shard::TokenId> ids;
   std::vector<std::int64_t> starts;
 };

@@ -155,7 +155,6 @@ class IdFiles : public shard::TokenSink {
       : folder_(folder), options_(options), tokens_left_(tokens), bytes_per_id_(bytes_per_id) {
     begin_file();
   }
-  void begin_document() override {}
   void write(const TokenId* ids, std::size_t count) override {
     while (count > 0) {
       if (left_ == 0) {
@@ -404,7 +403,6 @@ class RawIdWriter : public shard::TokenSink {
         "", fmt::format("ids of a vocabulary with {} entries do not fit into u16", vocabulary.size),
         "use u32");
   }
-  void begin_document() override {}
   void write(const shard::TokenId* ids, std::size_t count) override {
     if (shard::kIdsAreBytes && bytes_per_id_ == sizeof(shard::TokenId)) {
       sink_(ids, count * sizeof(shard::TokenId));
@@ -414,7 +412,6 @@ class RawIdWriter : public shard::TokenSink {
     shard::append_ids(bytes_, ids, count, bytes_per_id_);
     sink_(bytes_.data(), bytes_.size());
   }
-  void finish(const std::optional<shard::TextCounts>& /*counts*/) override {}
 
  private:
   shard::ByteSink sink_;

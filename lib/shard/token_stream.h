@@ -24,18 +24,19 @@ using ByteSink = std::function<void(const void* data, std::size_t size)>;
 // A TokensDone is called with the number of tokens until now.
 using TokensDone = std::function<void(std::int64_t tokens)>;
 
+// Only write() does something in every sink.
 class TokenSink {
  public:
   virtual ~TokenSink() = default;
   // A document begins at the next token. The first token always begins one; documents without
   // tokens do not exist.
-  virtual void begin_document() = 0;
+  virtual void begin_document() {}
   // Ids must be below the vocabulary's size (std::logic_error).
   virtual void write(const TokenId* ids, std::size_t count) = 0;
   // Passes buffered tokens on, for producers whose reader should not wait for a full block.
   virtual void flush() {}
   // Nothing counts as written before this returns.
-  virtual void finish(const std::optional<TextCounts>& counts) = 0;
+  virtual void finish(const std::optional<TextCounts>& /*counts*/) {}
 };
 
 // Sends ids to `sink`. A document begins at each of `starts`: ascending offsets into the ids, the

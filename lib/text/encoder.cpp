@@ -357,7 +357,6 @@ class Collector : public shard::TokenSink {
     sink_.write(ids, count);
     totals_.tokens += static_cast<std::int64_t>(count);
   }
-  void finish(const std::optional<shard::TextCounts>&) override {}
 
  private:
   std::optional<TokenId> unk_;

@@ -95,7 +95,6 @@ class ListSink : public TokenSink {
     begins_ = false;
     documents.back().insert(documents.back().end(), ids, ids + count);
   }
-  void finish(const std::optional<TextCounts>& /*counts*/) override {}
   Documents documents;
 
  private:

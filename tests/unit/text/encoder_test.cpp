@@ -33,7 +33,6 @@ class RecordingSink : public shard::TokenSink {
   void write(const TokenId* ids, std::size_t count) override {
     encoded.ids.insert(encoded.ids.end(), ids, ids + count);
   }
-  void finish(const std::optional<shard::TextCounts>&) override {}
   Encoded encoded;
 };
 
