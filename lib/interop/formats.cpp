@@ -47,7 +47,7 @@ static bool are_u16(std::string_view bytes, std::size_t low, std::int64_t vocabu
 
 void check_width(int bytes_per_id, const shard::VocabularyInfo& vocabulary,
                  const WidthOptions& options) {
-  if (bytes_per_id > 2 || !exceeds_u16(vocabulary)) return;
+  if (bytes_per_id >= vocabulary.bytes_per_id()) return;
   throw UsageError(
       options.u16,
       fmt::format("u16 ids cannot name the {} entries of the vocabulary", vocabulary.size),

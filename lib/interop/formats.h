@@ -95,11 +95,6 @@ class BufferedFile {
 // Ids that are read in the wrong width or byte order often belong to the vocabulary by chance. The
 // following checks find such inputs without a header.
 
-// Returns true for a vocabulary with more entries than u16 ids can name.
-inline bool exceeds_u16(const shard::VocabularyInfo& vocabulary) {
-  return vocabulary.bytes_per_id() > 2;
-}
-
 // Names the options by which a tool is asked for plain ids of 2 or 4 bytes, for messages.
 struct WidthOptions {
   const char *u16, *u32;

@@ -68,7 +68,7 @@ bool is_plain(Format format) { return format == Format::kNanogpt || format == Fo
 // llm.c's header for u16 ids is the one for GPT-2's vocabulary.
 void check_llmc_width(const IdRun& run, const std::string& name,
                       const shard::VocabularyInfo& vocabulary) {
-  if (run.type.bytes > 2 || !exceeds_u16(vocabulary)) return;
+  if (run.type.bytes >= vocabulary.bytes_per_id()) return;
   throw FormatError(
       name,
       fmt::format("u16 ids by its header, which cannot name the {} entries of the vocabulary",
@@ -93,7 +93,7 @@ std::int64_t count_tokens(const std::vector<std::string>& files, const ImportRul
     const RandomAccessFile data(pair.data);
     check_kind(data.head(), Content::kRawIds, pair.data);
     MegatronIndex index(pair.index, data.size());
-    if (index.type().bytes <= 2 && exceeds_u16(rules.vocabulary)) {
+    if (index.type().bytes <= 2 && rules.vocabulary.bytes_per_id() > 2) {
       // The vocabulary may have grown since. Megatron itself uses wider ids for one that exceeds
       // u16.
       log_warning(
