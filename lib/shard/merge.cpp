@@ -100,7 +100,7 @@ class TakenShard {
       : reader_(std::move(reader)),
         pack_(pack),
         file_(file),
-        linked_(reader_->hard_link(pack.temporary() / file)) {}
+        linked_(reader_->file().hard_link(pack.temporary() / file)) {}
 
   // Takes the next frame in its compressed form.
   void pass(std::string_view stored) {
@@ -165,23 +165,19 @@ class Merger {
  private:
   void take_over(const TokenReader& folder) {
     std::int64_t begin = 0;
-    for (const FileEntry& entry : folder.manifest().shards) {
-      take_over(open(folder, entry, begin), entry);
+    for (FileEntry entry : folder.manifest().shards) {
+      const std::shared_ptr<ShardReader> reader = open(folder, entry, begin);
       begin += entry.tokens;
+      entry.file = shard_file_name(joined_.manifest.shards.size());
+      on_their_way_.emplace_back(reader, entry.file, pack_);
+      joined_.manifest.shards.push_back(entry);
+      for (std::size_t frame = 0; frame < reader->frames(); ++frame) {
+        check_for_stop();
+        frames_.add(reader, frame);
+        while (frames_.full()) pass_first();
+      }
+      reader->close();
     }
-  }
-
-  void take_over(const std::shared_ptr<ShardReader>& reader, const FileEntry& entry) {
-    FileEntry taken = entry;
-    taken.file = shard_file_name(joined_.manifest.shards.size());
-    on_their_way_.emplace_back(reader, taken.file, pack_);
-    joined_.manifest.shards.push_back(taken);
-    for (std::size_t frame = 0; frame < reader->frames(); ++frame) {
-      check_for_stop();
-      frames_.add(reader, frame);
-      while (frames_.full()) pass_first();
-    }
-    reader->close();
   }
 
   std::shared_ptr<ShardReader> open(const TokenReader& folder, const FileEntry& entry,

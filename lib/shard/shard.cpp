@@ -11,10 +11,6 @@ namespace ql::shard {
 
 template <typename Stored>
 static void append_as(std::string& bytes, const TokenId* ids, std::size_t count) {
-  if (kIdsAreBytes && sizeof(Stored) == sizeof(TokenId)) {
-    bytes.append(reinterpret_cast<const char*>(ids), count * sizeof(Stored));
-    return;
-  }
   const std::size_t end = bytes.size();
   bytes.resize(end + count * sizeof(Stored));
   char* out = bytes.data() + end;
@@ -25,10 +21,6 @@ static void append_as(std::string& bytes, const TokenId* ids, std::size_t count)
 
 template <typename Stored>
 static void decode_as(const char* bytes, std::vector<TokenId>& ids) {
-  if (kIdsAreBytes && sizeof(Stored) == sizeof(TokenId)) {
-    if (!ids.empty()) std::memcpy(ids.data(), bytes, ids.size() * sizeof(Stored));
-    return;
-  }
   for (std::size_t i = 0; i < ids.size(); ++i) {
     ids[i] = load_little_endian<Stored>(bytes + i * sizeof(Stored));
   }
@@ -37,6 +29,8 @@ static void decode_as(const char* bytes, std::vector<TokenId>& ids) {
 void append_ids(std::string& bytes, const TokenId* ids, std::size_t count, int bytes_per_id) {
   if (bytes_per_id == 2) {
     append_as<std::uint16_t>(bytes, ids, count);
+  } else if (kIdsAreBytes) {
+    bytes.append(reinterpret_cast<const char*>(ids), count * sizeof(TokenId));
   } else {
     append_as<std::uint32_t>(bytes, ids, count);
   }
@@ -47,6 +41,8 @@ void decode_ids(const void* bytes, std::size_t size, int bytes_per_id, std::vect
   const auto* text = static_cast<const char*>(bytes);
   if (bytes_per_id == 2) {
     decode_as<std::uint16_t>(text, ids);
+  } else if (kIdsAreBytes) {
+    if (!ids.empty()) std::memcpy(ids.data(), bytes, ids.size() * sizeof(TokenId));
   } else {
     decode_as<std::uint32_t>(text, ids);
   }
@@ -80,13 +76,10 @@ std::string outside_id(const std::vector<TokenId>& ids, std::int64_t position,
 }
 
 static bool is_shard_name(const std::string& name) {
-  const std::string_view prefix = "shard-", suffix = ".zst";
-  if (name.size() <= prefix.size() + suffix.size()) return false;
-  if (name.compare(0, prefix.size(), prefix) != 0) return false;
-  if (name.compare(name.size() - suffix.size(), suffix.size(), suffix) != 0) return false;
-  return std::all_of(name.begin() + static_cast<std::ptrdiff_t>(prefix.size()),
-                     name.end() - static_cast<std::ptrdiff_t>(suffix.size()),
-                     [](char c) { return c >= '0' && c <= '9'; });
+  const std::string prefix = "shard-", suffix = ".zst";
+  const std::size_t digits_end = name.find_first_not_of("0123456789", prefix.size());
+  return name.rfind(prefix, 0) == 0 && digits_end > prefix.size() && digits_end < name.size() &&
+         name.substr(digits_end) == suffix;
 }
 
 static bool is_packed_file(const fs::directory_entry& entry) {
@@ -168,7 +161,6 @@ ShardReader::ShardReader(const PackedFolder& place, const FileEntry& entry, std:
     : path_(path_inside(place, entry.file)),
       name_(path_.string()),
       expected_hash_(entry.hash),
-      begin_(begin),
       vocabulary_size_(vocabulary.size),
       bytes_per_id_(vocabulary.bytes_per_id()) {
   const RandomAccessFile& opened = file();
@@ -211,14 +203,10 @@ const RandomAccessFile& ShardReader::file() {
   return *file_;
 }
 
-std::string ShardReader::hash() { return file().hash(); }
-
 void ShardReader::check_hash(const std::string& hash) const {
   if (hash == expected_hash_) return;
   throw FormatError(name_, "hash mismatch, though all frames are good", kDamagedFileRemedy);
 }
-
-bool ShardReader::hard_link(const std::filesystem::path& name) { return file().hard_link(name); }
 
 std::size_t ShardReader::frame_memory(std::size_t frame) const {
   const SeekEntry& entry = frames_[frame];
@@ -229,11 +217,6 @@ std::size_t ShardReader::frame_memory(std::size_t frame) const {
 std::size_t ShardReader::frame_of(std::int64_t position) const {
   const auto next = std::upper_bound(frame_begins_.begin(), frame_begins_.end(), position);
   return static_cast<std::size_t>(next - frame_begins_.begin()) - 1;
-}
-
-void ShardReader::read_frame(std::size_t frame, FrameBuffer& buffer) {
-  load_frame(frame, buffer);
-  decode_frame(frame, buffer);
 }
 
 void ShardReader::load_frame(std::size_t frame, FrameBuffer& buffer) {

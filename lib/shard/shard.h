@@ -79,8 +79,6 @@ class ShardReader {
   ShardReader(const PackedFolder& place, const FileEntry& entry, std::int64_t begin,
               const VocabularyInfo& vocabulary);
 
-  std::int64_t begin() const { return begin_; }
-  std::int64_t end() const { return frame_begins_.back(); }
   std::size_t frames() const { return frames_.size(); }
   // These positions count tokens of the complete data.
   std::int64_t frame_begin(std::size_t frame) const { return frame_begins_[frame]; }
@@ -90,8 +88,6 @@ class ShardReader {
   // Returns the frame that holds a position of this shard.
   std::size_t frame_of(std::int64_t position) const;
 
-  // Replaces buffer.ids by the frame's ids: load_frame() and then decode_frame().
-  void read_frame(std::size_t frame, FrameBuffer& buffer);
   // Reads the frame into buffer.stored.
   void load_frame(std::size_t frame, FrameBuffer& buffer);
   // Decodes buffer.stored into buffer.ids. Throws FormatError unless the frame agrees with its
@@ -108,23 +104,17 @@ class ShardReader {
   // finished.
   bool is_open() const { return file_ != nullptr; }
   void close() { file_.reset(); }
-  // Gives the opened file a second name. Returns false where that is impossible: on another file
-  // system, or on one without hard links.
-  bool hard_link(const std::filesystem::path& name);
-  const std::string& name() const { return name_; }
-  // Returns the hash of the complete file on the disk.
-  std::string hash();
+  const RandomAccessFile& file();
   // Throws FormatError unless the hash is the manifest's. Call it when all frames were good.
   void check_hash(const std::string& hash) const;
 
  private:
-  const RandomAccessFile& file();
   // Returns true when ids are decoded directly into their place, without a copy of their bytes.
   bool in_place() const { return kIdsAreBytes && bytes_per_id_ == sizeof(TokenId); }
 
   std::filesystem::path path_;
   std::string name_, expected_hash_;
-  std::int64_t begin_, vocabulary_size_;
+  std::int64_t vocabulary_size_;
   int bytes_per_id_;
   std::unique_ptr<RandomAccessFile> file_;
   std::vector<SeekEntry> frames_;

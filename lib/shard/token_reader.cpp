@@ -82,7 +82,8 @@ void TokenReader::load(std::int64_t position, CachedFrame& cached) {
   cached.ids.clear();  // remains so when reading throws
   const std::shared_ptr<ShardReader> shard = shard_at(position);
   const std::size_t frame = shard->frame_of(position);
-  shard->read_frame(frame, buffer_);
+  shard->load_frame(frame, buffer_);
+  shard->decode_frame(frame, buffer_);
   cached.ids.swap(buffer_.ids);
   cached.begin = shard->frame_begin(frame);
 }

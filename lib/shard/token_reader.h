@@ -96,7 +96,7 @@ class FramesAhead {
     const std::vector<TokenId>& ids() const { return buffer->ids; }
     std::shared_ptr<FrameBuffer> buffer;
   };
-  // Returns the oldest frame. Throws the errors of ShardReader::read_frame; the next call then
+  // Returns the oldest frame. Throws the errors of reading and decoding it; the next call then
   // continues with the next frame.
   Frame take() { return jobs_.take(); }
   // Takes a frame back for its memory when its ids are not needed any more.

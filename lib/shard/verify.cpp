@@ -101,7 +101,7 @@ class Verifier {
       while (frames.full()) check_first();
     }
     while (!frames.empty()) check_first();
-    if (result_.problems == problems_before) shard->check_hash(shard->hash());
+    if (result_.problems == problems_before) shard->check_hash(shard->file().hash());
   }
 
   PackedFolder place_;

@@ -54,10 +54,12 @@ void read(const fs::path& folder, const std::string& file, int bytes_per_id) {
   vocabulary.size = bytes_per_id == 2 ? 300 : 70000;
   const std::int64_t begin = 1000;
   shard::ShardReader reader({folder, folder / "manifest.json", "data"}, entry, begin, vocabulary);
-  require(reader.end() - reader.begin() == entry.tokens, "the frames have the shard's tokens");
+  require(reader.frame_begin(reader.frames()) - begin == entry.tokens,
+          "the frames have the shard's tokens");
   shard::FrameBuffer buffer;
   for (std::size_t frame = 0; frame < reader.frames(); ++frame) {
-    reader.read_frame(frame, buffer);
+    reader.load_frame(frame, buffer);
+    reader.decode_frame(frame, buffer);
     const std::int64_t tokens = reader.frame_end(frame) - reader.frame_begin(frame);
     require(tokens == static_cast<std::int64_t>(buffer.ids.size()), "frames are as long as stated");
     for (const shard::TokenId id : buffer.ids) {

@@ -125,7 +125,8 @@ TEST_CASE(
 }
 
 TEST_CASE(
-    "ShardReader::hard_link: a file keeps its bytes under its second name, whatever the first is "
+    "RandomAccessFile::hard_link: a file keeps its bytes under its second name, whatever the first "
+    "is "
     "now") {
   const ScratchFolder scratch;
   overwrite(scratch / "file", "old");
