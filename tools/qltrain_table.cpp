@@ -12,7 +12,7 @@ using namespace ql;
 
 // Returns "KEY=" for each key of network and training.
 static std::vector<std::string> settings() {
-  std::vector<std::string> words = net::network_keys();
+  std::vector<std::string> words = key_names<net::Network>();
   const std::vector<std::string> training = train::training_keys();
   words.insert(words.end(), training.begin(), training.end());
   for (std::string& word : words) word += '=';

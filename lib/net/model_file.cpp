@@ -17,10 +17,6 @@ static void find_conflicts_with_lengths(const Network& network, const std::strin
   find_conflicts(network, network.lengths, where, conflicts);
 }
 
-std::vector<std::string> network_keys() { return key_names<Network>(); }
-
-std::vector<std::string> network_keys_that_may_change() { return key_names<Network>(kMayChange); }
-
 Network network_from_json(const JsonObject& json) {
   Conflicts conflicts;
   Network network = network_from_json(json, conflicts);
@@ -124,8 +120,6 @@ static ModelFile read_public(const std::filesystem::path& file) {
   }
   ModelFile model;
   model.network = network_from_public_config(JsonObject(json, file.string()));
-  model.training = Json::object();
-  model.provenance = Json::object();
   return model;
 }
 
@@ -185,8 +179,8 @@ ModelFile read_model_file(const std::filesystem::path& path) {
   if (object.has("vocabulary")) {
     model.vocabulary = shard::vocabulary_info_from_json(object.object("vocabulary"));
   }
-  model.training = object.has("training") ? object.at("training") : Json::object();
-  model.provenance = object.has("provenance") ? object.at("provenance") : Json::object();
+  if (object.has("training")) model.training = object.at("training");
+  if (object.has("provenance")) model.provenance = object.at("provenance");
   return model;
 }
 
@@ -228,9 +222,9 @@ static void apply_override(const std::string& assignment,
     throw UsageError("--set " + assignment, "expected KEY=VALUE", "for example --set dropout=0.2");
   }
   const std::string key = assignment.substr(0, equals);
-  const bool of_network = contains(network_keys(), key);
+  std::vector<std::string> known = key_names<Network>();
+  const bool of_network = contains(known, key);
   if (!of_network && !contains(training_keys, key)) {
-    std::vector<std::string> known = network_keys();
     known.insert(known.end(), training_keys.begin(), training_keys.end());
     const std::string near = nearest(key, known);
     throw UsageError(
@@ -282,7 +276,6 @@ Preset read_preset(const std::filesystem::path& path, const std::vector<std::str
   preset.about = object.has("about") ? object.text("about") : "";
   object.object("network");
   Json network = object.at("network");
-  preset.training = Json::object();
   if (object.has("training")) {
     object.object("training");
     preset.training = object.at("training");
@@ -311,7 +304,8 @@ static std::string checksum_of(Json json) {
   return content_hash(dump_json(json));
 }
 
-static Json read_verified(const fs::path& path) {
+static Json read_verified(const fs::path& folder) {
+  const fs::path path = state_file(folder);
   Json json = read_json(path);
   const JsonObject object(json, path.string());
   object.check_format(kFormat, kVersion);
@@ -323,16 +317,13 @@ static Json read_verified(const fs::path& path) {
 }
 
 Json read_state_file(const fs::path& folder) {
-  const fs::path path = state_file(folder);
-  const Json json = read_verified(path);
-  return JsonObject(json, path.string()).at("state");
+  return JsonObject(read_verified(folder), state_file(folder).string()).at("state");
 }
 
 void check_files(const fs::path& folder, const std::vector<std::string>& files,
                  const std::string& remedy) {
-  const fs::path path = state_file(folder);
-  const Json json = read_verified(path);
-  const JsonObject hashes = JsonObject(json, path.string()).object("files");
+  const Json json = read_verified(folder);
+  const JsonObject hashes = JsonObject(json, state_file(folder).string()).object("files");
   for (const std::string& name : files) {
     if (file_hash(folder / name) != hashes.text(name)) {
       throw FormatError((folder / name).string(),
@@ -342,9 +333,7 @@ void check_files(const fs::path& folder, const std::vector<std::string>& files,
 }
 
 bool covers(const fs::path& folder, const std::string& file) {
-  const fs::path path = state_file(folder);
-  const Json json = read_verified(path);
-  return JsonObject(json, path.string()).object("files").has(file);
+  return JsonObject(read_verified(folder), state_file(folder).string()).object("files").has(file);
 }
 
 void write_state_file(const fs::path& folder, const std::string& state,

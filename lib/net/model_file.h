@@ -41,8 +41,8 @@ struct ModelFile {
   // This is the content of the vocabulary's file, which a checkpoint has next to model.json; "" if
   // it is unknown. Reading leaves it empty.
   std::string vocabulary_text;
-  Json training;  // lib/train's configuration, as resolved
-  Json provenance;
+  Json training = Json::object();  // lib/train's configuration, as resolved
+  Json provenance = Json::object();
 };
 
 // Throws Error about `name` for a folder without model.safetensors, and says how weights in other
@@ -57,7 +57,7 @@ Json model_file_to_json(const ModelFile& model);
 struct Preset {
   std::string about;
   Network network;
-  Json training;
+  Json training = Json::object();
 };
 // Reads a preset, or makes one from a checkpoint folder or its model.json, without the vocabulary's
 // size, which the data decide, and the division of the work, which the machine decides. `network`

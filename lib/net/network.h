@@ -277,9 +277,6 @@ std::string to_short_text(Architecture architecture);
 // above; architecture, d_model, n_head, d_head, d_inner, scales and segment have none.
 Network network_from_json(const JsonObject& json);
 Json network_to_json(const Network& network);
-// Return the keys of that object, and the keys that may have other values in a resumed training.
-std::vector<std::string> network_keys();
-std::vector<std::string> network_keys_that_may_change();
 
 using ql::to_text;
 

@@ -46,7 +46,7 @@ Json training_to_json(const TrainingConfig& config) {
 }
 
 std::vector<std::string> keys_that_may_change() {
-  std::vector<std::string> names = net::network_keys_that_may_change();
+  std::vector<std::string> names = key_names<net::Network>(kMayChange);
   const std::vector<std::string> own = key_names<TrainingConfig>(kMayChange);
   names.insert(names.end(), own.begin(), own.end());
   return names;

@@ -75,7 +75,7 @@ TEST_CASE("network_from_json: a network is read from JSON and written back uncha
   CHECK(network.droppath == 0.3);
   const Json complete = parse_json(kComplete, "test.json");
   const Json written = network_to_json(network);
-  const std::vector<std::string> keys = network_keys();
+  const std::vector<std::string> keys = key_names<Network>();
   REQUIRE(keys.size() >= complete.size());
   std::size_t i = 0;
   for (const auto& [key, value] : complete.items()) {  // newer keys follow these

@@ -108,7 +108,7 @@ TEST_CASE("ql-checkpoint(5): describes every key of network and training, and it
     }
     CHECK(listed == std::set<std::string>(keys.begin(), keys.end()));
   };
-  compare("network", net::network_keys(), net::network_to_json({}),
+  compare("network", key_names<net::Network>(), net::network_to_json({}),
           net::network_to_json(test::tiny_xl()),
           [](const JsonObject& json) { return net::network_from_json(json); });
   compare("training", training_keys(), training_to_json({}), training_to_json(test::tiny_config()),
