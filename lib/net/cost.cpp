@@ -233,14 +233,13 @@ static std::int64_t parameters_of_scales(const Network& network) {
 static std::int64_t parameters_of_vocabulary(const Network& network) {
   std::int64_t count = 0;
   std::int64_t projections = 0;  // not shared with the softmax
-  std::int64_t index = 0;
   for (const Cluster& cluster : clusters(network)) {
+    const bool head = cluster.begin == 0;
     count += cluster.size() * (cluster.width + 1);
     const std::int64_t projection = cluster.projected ? network.d_model * cluster.width : 0;
-    const bool own_table = index == 0 || !shares_embedding(network);
+    const bool own_table = head || !shares_embedding(network);
     projections += (own_table ? projection : 0) + (cluster.tied_projection ? 0 : projection);
-    count += index > 0 ? network.embedding_width() + 1 : 0;  // the cluster's column of the head
-    ++index;
+    count += head ? 0 : network.embedding_width() + 1;  // the cluster's column of the head
   }
   return count + projections;
 }
