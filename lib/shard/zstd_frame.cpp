@@ -43,7 +43,7 @@ static void leave_out_search(const CompressionContext& context) {
 }
 
 static CompressionContext make_compression_context(int level) {
-  CompressionContext context(ZSTD_createCCtx());
+  CompressionContext context(ZSTD_createCCtx(), ZSTD_freeCCtx);
   if (!context) throw std::bad_alloc();
   set(context, ZSTD_c_compressionLevel, std::max(level, 1));
   set(context, ZSTD_c_checksumFlag, 1);
@@ -51,13 +51,10 @@ static CompressionContext make_compression_context(int level) {
 }
 
 static DecompressionContext make_decompression_context() {
-  DecompressionContext context(ZSTD_createDCtx());
+  DecompressionContext context(ZSTD_createDCtx(), ZSTD_freeDCtx);
   if (!context) throw std::bad_alloc();
   return context;
 }
-
-void FreeContext::operator()(ZSTD_CCtx* context) const { ZSTD_freeCCtx(context); }
-void FreeContext::operator()(ZSTD_DCtx* context) const { ZSTD_freeDCtx(context); }
 
 FrameCompressor::FrameCompressor(int level, int bytes_per_id)
     : context_(make_compression_context(level)) {

@@ -19,12 +19,8 @@ namespace ql::shard {
 // zstd frames always have their content's size and checksum. Without the checksum most flipped bits
 // give wrong data and no error.
 
-struct FreeContext {
-  void operator()(ZSTD_CCtx_s* context) const;
-  void operator()(ZSTD_DCtx_s* context) const;
-};
-using CompressionContext = std::unique_ptr<ZSTD_CCtx_s, FreeContext>;
-using DecompressionContext = std::unique_ptr<ZSTD_DCtx_s, FreeContext>;
+using CompressionContext = std::unique_ptr<ZSTD_CCtx_s, std::size_t (*)(ZSTD_CCtx_s*)>;
+using DecompressionContext = std::unique_ptr<ZSTD_DCtx_s, std::size_t (*)(ZSTD_DCtx_s*)>;
 
 class FrameCompressor {
  public:
