@@ -140,10 +140,6 @@ static void set_autocast(at::DeviceType type, bool enabled, at::ScalarType dtype
 
 constexpr const char* kOption = "--device";
 
-static bool is_half(Precision precision) {
-  return precision == Precision::kBfloat16 || precision == Precision::kFloat16;
-}
-
 static thread_local bool operations_only = false;
 
 // Returns true if LibTorch's operations compute on the device, and not our own kernels.
@@ -259,8 +255,9 @@ Autocast::Autocast(const at::Device& device, Precision precision)
       before_(is_autocast(type_)),
       cache_before_(at::autocast::is_autocast_cache_enabled()),
       dtype_before_(autocast_dtype(type_)) {
-  const bool on = is_half(precision) && uses_operations(type_);
-  const at::ScalarType half = precision == Precision::kFloat16 ? at::kHalf : at::kBFloat16;
+  const bool float16 = precision == Precision::kFloat16;
+  const bool on = (float16 || precision == Precision::kBfloat16) && uses_operations(type_);
+  const at::ScalarType half = float16 ? at::kHalf : at::kBFloat16;
   set_autocast(type_, on, on ? half : dtype_before_);
   // Every weight is read once in a step, and a copy that outlives the step would be of old weights.
   at::autocast::set_autocast_cache_enabled(false);
