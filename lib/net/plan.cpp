@@ -206,8 +206,8 @@ std::vector<Network> divisions_of_layers(const Network& network, Architecture ar
     division.scales = {layers};
     division.droppath = 0;
     const bool compresses = architecture == Architecture::kCompressive;
-    for (std::size_t i = 0; i < (compresses ? rates.size() : 1); ++i) {
-      division.rate = compresses ? rates[i] : network.rate;
+    for (const std::int64_t rate : compresses ? rates : std::vector{network.rate}) {
+      division.rate = rate;
       divisions.push_back(division);
     }
     return divisions;
