@@ -108,32 +108,25 @@ void add_losses(ScoredTargets targets, const EvaluationOptions& options, Evaluat
   if (options.sink && targets.count > 0) options.sink(targets);
 }
 
-constexpr std::size_t kLossesPerWrite = 65536;
-
 LossFile::LossFile(const std::string& path, std::int64_t targets)
-    : output_(path, /*binary=*/true, "--per-token"), losses_(static_cast<std::size_t>(targets)) {}
+    : output_(path, /*binary=*/true, "--per-token"),
+      bytes_(kBytesOfLoss * static_cast<std::size_t>(targets), '\0') {}
 
 void LossFile::put(std::int64_t position, const double* losses, std::int64_t count) {
-  const auto targets = static_cast<std::int64_t>(losses_.size());
+  const auto targets = static_cast<std::int64_t>(bytes_.size() / kBytesOfLoss);
   if (position < 1 || count < 0 || position - 1 > targets - count) {
     throw std::out_of_range("losses outside the stream");
   }
-  std::transform(losses, losses + count, losses_.begin() + (position - 1),
-                 [](double loss) { return static_cast<float>(loss); });
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto loss = static_cast<float>(losses[i]);
+    std::uint32_t bits = 0;
+    std::memcpy(&bits, &loss, sizeof bits);
+    store_little_endian(&bytes_[kBytesOfLoss * static_cast<std::size_t>(position - 1 + i)], bits);
+  }
 }
 
 void LossFile::commit() {
-  std::string bytes;
-  for (std::size_t begin = 0; begin < losses_.size(); begin += kLossesPerWrite) {
-    const std::size_t end = std::min(losses_.size(), begin + kLossesPerWrite);
-    bytes.clear();
-    for (std::size_t i = begin; i < end; ++i) {
-      std::uint32_t bits = 0;
-      std::memcpy(&bits, &losses_[i], sizeof bits);
-      append_little_endian(bytes, bits);
-    }
-    output_.write(bytes);
-  }
+  output_.write(bytes_);
   output_.close();
 }
 

@@ -54,8 +54,9 @@ class LossFile {
   void commit();
 
  private:
+  static constexpr std::size_t kBytesOfLoss = sizeof(float);
   OutputStream output_;
-  std::vector<float> losses_;
+  std::string bytes_;  // the content of the file
 };
 
 }  // namespace ql::eval
