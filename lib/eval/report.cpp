@@ -31,68 +31,56 @@ static net::ContextLength scored_context(const EvaluatedModel& model, std::int64
 }
 
 static void add_subject(Json& row, const EvaluatedModel& model, const Evaluation& result) {
+  const auto of_network = [&](std::int64_t value) { return model.network ? Json(value) : Json(); };
+  const auto if_any = [](std::int64_t tokens) { return tokens > 0 ? Json(tokens) : Json(); };
   row["arch"] = model.network ? net::to_short_text(model.network->architecture) : "unigram";
   row["parameters"] = model.parameters;
-  for (const char* key : {"segment", "memory", "compressed_memory", "stride", "reset", "context",
-                          "context_min", "context_max"}) {
-    row[key] = nullptr;
-  }
-  if (!model.network) return;
-  row["segment"] = model.lengths.segment;
-  row["memory"] = model.lengths.memory;
-  row["compressed_memory"] = model.lengths.compressed_memory;
-  if (result.stride > 0) row["stride"] = result.stride;
-  if (result.reset > 0) row["reset"] = result.reset;
-  if (!result.reset_at.empty()) row["reset"] = result.reset_at;
-  row["context"] = result.stride == 0 && net::has_paper_context(*model.network)
-                       ? Json(net::paper_context(*model.network, model.lengths).mean())
-                       : Json();
-  const net::ContextLength exact = scored_context(model, result.stride);
-  row["context_min"] = exact.minimum;
-  row["context_max"] = exact.maximum;
+  row["segment"] = of_network(model.lengths.segment);
+  row["memory"] = of_network(model.lengths.memory);
+  row["compressed_memory"] = of_network(model.lengths.compressed_memory);
+  row["stride"] = if_any(result.stride);
+  row["reset"] = result.reset_at.empty() ? if_any(result.reset) : Json(result.reset_at);
+  const bool estimated =
+      model.network && result.stride == 0 && net::has_paper_context(*model.network);
+  row["context"] =
+      estimated ? Json(net::paper_context(*model.network, model.lengths).mean()) : Json();
+  const auto exact = model.network ? scored_context(model, result.stride) : net::ContextLength();
+  row["context_min"] = of_network(exact.minimum);
+  row["context_max"] = of_network(exact.maximum);
 }
 
+// Without counts all of them are 0, and a figure per unit is null.
 static void add_text_figures(Json& row, const std::optional<shard::TextCounts>& counts,
                              std::int64_t tokens, double nll) {
   const double ln2 = std::log(2.0);
-  for (const char* key :
-       {"words", "bytes", "characters", "unknown", "unknown_rate", "word_perplexity",
-        "byte_perplexity", "bits_per_byte", "bits_per_character"}) {
-    row[key] = nullptr;
-  }
-  if (!counts) return;
-  row["words"] = counts->words;
-  row["bytes"] = counts->bytes;
-  row["characters"] = counts->characters;
-  row["unknown"] = counts->unknown;
-  row["unknown_rate"] = static_cast<double>(counts->unknown) / static_cast<double>(tokens);
-  row["word_perplexity"] = finite(std::exp(per_unit(nll, counts->words)));
-  row["byte_perplexity"] = finite(std::exp(per_unit(nll, counts->bytes)));
-  row["bits_per_byte"] = finite(per_unit(nll, counts->bytes) / ln2);
-  row["bits_per_character"] = finite(per_unit(nll, counts->characters) / ln2);
+  const auto if_counted = [&](const auto& value) { return counts ? Json(value) : Json(); };
+  const shard::TextCounts text = counts.value_or(shard::TextCounts());
+  row["words"] = if_counted(text.words);
+  row["bytes"] = if_counted(text.bytes);
+  row["characters"] = if_counted(text.characters);
+  row["unknown"] = if_counted(text.unknown);
+  row["unknown_rate"] = if_counted(static_cast<double>(text.unknown) / static_cast<double>(tokens));
+  row["word_perplexity"] = finite(std::exp(per_unit(nll, text.words)));
+  row["byte_perplexity"] = finite(std::exp(per_unit(nll, text.bytes)));
+  row["bits_per_byte"] = finite(per_unit(nll, text.bytes) / ln2);
+  row["bits_per_character"] = finite(per_unit(nll, text.characters) / ln2);
 }
 
 // Adds the figures that leave out the targets that are <unk>. Only in a vocabulary of words is each
 // <unk> one word. known_bits_per_byte is divided by the bytes of all words, because the bytes of
 // unknown words were not counted separately.
 static void add_known_figures(Json& row, const DataSet& data, const Evaluation& result) {
-  for (const char* key : {"unknown_targets", "known_perplexity", "known_standard_error",
-                          "known_word_perplexity", "known_bits_per_byte"}) {
-    row[key] = nullptr;
-  }
-  if (!data.vocabulary.unk) return;
-  const LossSums& known = result.known;
+  const bool has_unknown = data.vocabulary.unk.has_value();
+  const LossSums known = has_unknown ? result.known : LossSums();
   const std::int64_t unknown = result.targets - known.targets;
-  row["unknown_targets"] = unknown;
+  shard::TextCounts text;
+  if (has_unknown && data.counts && covers_text(data, result)) text = *data.counts;
+  const std::int64_t words = data.vocabulary.type == "word" ? text.words - unknown : 0;
+  row["unknown_targets"] = has_unknown ? Json(unknown) : Json();
   row["known_perplexity"] = finite(known.perplexity());
   row["known_standard_error"] = finite(known.standard_error());
-  if (data.counts && covers_text(data, result)) {
-    if (data.vocabulary.type == "word") {
-      row["known_word_perplexity"] =
-          finite(std::exp(per_unit(known.nll, data.counts->words - unknown)));
-    }
-    row["known_bits_per_byte"] = finite(per_unit(known.nll, data.counts->bytes) / std::log(2.0));
-  }
+  row["known_word_perplexity"] = finite(std::exp(per_unit(known.nll, words)));
+  row["known_bits_per_byte"] = finite(per_unit(known.nll, text.bytes) / std::log(2.0));
 }
 
 Json report_row(const EvaluatedModel& model, const DataSet& data, const Evaluation& result) {
@@ -117,16 +105,10 @@ Json report_row(const EvaluatedModel& model, const DataSet& data, const Evaluati
 }
 
 Json attention_row(const nn::AttentionMap::Distance& distance) {
-  Json row = Json::object();
-  row["layer"] = distance.stage->layer + 1;
-  row["scale"] = distance.stage->scale + 1;
-  row["granularity"] = distance.stage->stride;
-  row["head"] = distance.head + 1;
-  row["distance"] = distance.states;
-  row["tokens"] = distance.tokens;
-  row["queries"] = distance.queries;
-  row["probability"] = distance.probability;
-  return row;
+  return {{"layer", distance.stage->layer + 1},    {"scale", distance.stage->scale + 1},
+          {"granularity", distance.stage->stride}, {"head", distance.head + 1},
+          {"distance", distance.states},           {"tokens", distance.tokens},
+          {"queries", distance.queries},           {"probability", distance.probability}};
 }
 
 Json token_row(const ScoredTargets& targets, std::int64_t i, const TokenTexts& texts) {
