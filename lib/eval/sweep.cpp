@@ -96,35 +96,35 @@ Evaluation observe(const std::string& title, const DataSet& data, const SweepOpt
   return result;
 }
 
-// Holds the attention map for --attention, and its file.
-struct ShownAttention {
-  ShownAttention(const std::string& path, const net::Network& network, const net::Lengths& lengths)
-      : file(path), map(network, net::make_geometry(network, lengths)) {}
-  void write() {
-    TableText table("all", /*terminal=*/false);
-    for (const nn::AttentionMap::Distance& distance : map.distances()) {
-      file.write(table.lines(attention_row(distance)));
-    }
-    file.commit();
+// Returns run(map) and writes the map to the file of --attention. Without that option there is no
+// map.
+template <typename Run>
+auto with_attention_map(const SweepOptions& options, const net::Network& network,
+                        const net::Lengths& lengths, const Run& run) {
+  if (!options.attention_file) return run(nullptr);
+  AtomicFile file(*options.attention_file);
+  nn::AttentionMap map(network, net::make_geometry(network, lengths));
+  auto result = run(&map);
+  TableText table("all", /*terminal=*/false);
+  for (const nn::AttentionMap::Distance& distance : map.distances()) {
+    file.write(table.lines(attention_row(distance)));
   }
-  AtomicFile file;
-  nn::AttentionMap map;
-};
+  file.commit();
+  return result;
+}
 
 Evaluation evaluate_network(const nn::Model& model, const std::string& name,
                             const net::Lengths& lengths, const DataSet& data,
                             const SweepOptions& options) {
-  std::optional<ShownAttention> shown;
-  if (options.attention_file) shown.emplace(*options.attention_file, model.network(), lengths);
-  Evaluation result =
-      observe(fmt::format("{}, {}, {}/{}", name, data.name, lengths.segment, lengths.memory), data,
-              options, [&](EvaluationOptions of_row) {
-                of_row.lengths = lengths;
-                of_row.attention_map = shown ? &shown->map : nullptr;
-                return evaluate(model, data.source, of_row);
-              });
-  if (shown) shown->write();
-  return result;
+  const std::string title =
+      fmt::format("{}, {}, {}/{}", name, data.name, lengths.segment, lengths.memory);
+  return with_attention_map(options, model.network(), lengths, [&](nn::AttentionMap* map) {
+    return observe(title, data, options, [&](EvaluationOptions of_row) {
+      of_row.lengths = lengths;
+      of_row.attention_map = map;
+      return evaluate(model, data.source, of_row);
+    });
+  });
 }
 
 // Reports a row of every model on every data set, with the result of evaluate(model, data). If
@@ -243,14 +243,12 @@ Json run_one_pass(const SweepOptions& options, const std::vector<Checkpoint>& ch
   UnitOptions unit_options{options, unit, token_sink};
   unit_options.lengths = checkpoint.lengths.front();
   unit_options.progress = [&progress](std::int64_t done) { progress.update(done); };
-  std::optional<ShownAttention> shown;
-  if (options.attention_file) {
-    shown.emplace(*options.attention_file, model.network(), unit_options.lengths);
-    unit_options.attention_map = &shown->map;
-  }
-  const UnitScores scores = score_units(model, checkpoint.name, checkpoint.model.vocabulary,
-                                        options.data.front(), unit_options, sink);
-  if (shown) shown->write();
+  const UnitScores scores = with_attention_map(
+      options, model.network(), unit_options.lengths, [&](nn::AttentionMap* map) {
+        unit_options.attention_map = map;
+        return score_units(model, checkpoint.name, checkpoint.model.vocabulary,
+                           options.data.front(), unit_options, sink);
+      });
   progress.finish("perplexity " + human_perplexity(scores.evaluation.perplexity()));
   return report_row({checkpoint.name, model.network(), unit_options.lengths,
                      model.parameter_count(), options.precision},
