@@ -133,28 +133,23 @@ Evaluation evaluate_network(const nn::Model& model, const std::string& name,
 template <typename Evaluate>
 void report_all(const std::vector<EvaluatedModel>& models, const std::vector<DataSet>& data,
                 const std::function<void(const Json&)>& row, const Evaluate& evaluate) {
-  DataSet all;
-  std::vector<Evaluation> sums(models.size());
+  DataSet all{"(all)", {}, shard::TextCounts(), {"(all)", 0, {}, {}}};
+  std::vector<Evaluation> sums;
   for (const DataSet& set : data) {
-    const bool first = &set == &data.front();
-    if (first) {
-      all = {"(all)", set.vocabulary, set.counts, {"(all)", 0, {}, {}}};
-    } else {
-      all.counts =
-          all.counts && set.counts ? std::optional(*all.counts + *set.counts) : std::nullopt;
-    }
+    all.counts = all.counts && set.counts ? std::optional(*all.counts + *set.counts) : std::nullopt;
     all.source.tokens += set.source.tokens;
     for (std::size_t i = 0; i < models.size(); ++i) {
       const Evaluation result = evaluate(models[i], set);
       row(report_row(models[i], set, result));
-      if (first) {
-        sums[i] = result;
+      if (sums.size() == i) {
+        sums.push_back(result);
       } else {
         sums[i].add(result);
       }
     }
   }
   if (data.size() < 2) return;
+  all.vocabulary = data.front().vocabulary;
   for (std::size_t i = 0; i < models.size(); ++i) row(report_row(models[i], all, sums[i]));
 }
 
