@@ -160,9 +160,7 @@ static void score_units(const ql::Options& options, const ql::eval::SweepOptions
     }
     out.flush();
   };
-  const ql::Json row = unit == ql::eval::Unit::kToken
-                           ? ql::eval::run_token_study(sweep, write_tokens)
-                           : ql::eval::run_unit_study(sweep, unit, write_unit);
+  const ql::Json row = ql::eval::run_unit_study(sweep, unit, write_unit, write_tokens);
   out.close();
   const bool terminal = ::isatty(STDERR_FILENO) == 1;
   if (!options.flag("summary") && (!terminal || options.flag("quiet"))) return;

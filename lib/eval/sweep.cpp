@@ -284,13 +284,9 @@ void run_sweep(const SweepOptions& options, const std::function<void(const Json&
   if (training) run_unigram(*training, data, options, row);
 }
 
-Json run_unit_study(const SweepOptions& options, Unit unit, const UnitSums::Sink& sink) {
-  return run_one_pass(options, read_checkpoints(options), unit, sink);
-}
-
-Json run_token_study(const SweepOptions& options, const TokenSink& sink) {
-  return run_one_pass(
-      options, read_checkpoints(options), Unit::kToken, [](const UnitSum&) {}, sink);
+Json run_unit_study(const SweepOptions& options, Unit unit, const UnitSums::Sink& sink,
+                    const TokenSink& token_sink) {
+  return run_one_pass(options, read_checkpoints(options), unit, sink, token_sink);
 }
 
 }  // namespace ql::eval

@@ -38,13 +38,11 @@ struct SweepOptions : EvaluationOptions {
 // throw.
 void run_sweep(const SweepOptions& options, const std::function<void(const Json& row)>& row);
 
-// Evaluates one checkpoint with one choice of lengths on one data set, line by line or document by
-// document (eval/units.h). The sink gets every sum as soon as it is known; the result is
-// report_row(). Throws UsageError unless there is exactly one row, otherwise what score_units()
-// throws.
-Json run_unit_study(const SweepOptions& options, Unit unit, const UnitSums::Sink& sink);
-
-// Does the same token by token. It also throws UsageError if options.top exceeds the vocabulary.
-Json run_token_study(const SweepOptions& options, const TokenSink& sink);
+// Evaluates one checkpoint with one choice of lengths on one data set, unit by unit (eval/units.h).
+// The sink gets every sum as soon as it is known, or for Unit::kToken `token_sink` every token; the
+// result is report_row(). Throws UsageError unless there is exactly one row, and if options.top
+// exceeds the vocabulary, otherwise what score_units() throws.
+Json run_unit_study(const SweepOptions& options, Unit unit, const UnitSums::Sink& sink,
+                    const TokenSink& token_sink = {});
 
 }  // namespace ql::eval

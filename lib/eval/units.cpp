@@ -234,7 +234,7 @@ class UnitScoring : public shard::TokenSink {
       scorer_->finish();
     }
     end_word();
-    sums_.finish();
+    if (unit_ != Unit::kToken) sums_.finish();
   }
 
   Evaluation evaluation() const {

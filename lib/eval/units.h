@@ -82,7 +82,7 @@ struct UnitScores {
 // <eos> and for words if the vocabulary is not known, otherwise what open_data(),
 // check_vocabulary() and evaluate() throw. A stream of a single token has units without a target;
 // it is refused for Unit::kWhole and Unit::kToken. An empty stream is always refused. Progress is
-// reported after every chunk.
+// reported after every chunk. For Unit::kToken the sink is not called.
 UnitScores score_units(const nn::Model& model, const std::string& model_name,
                        const std::optional<shard::VocabularyInfo>& trained_with,
                        const std::string& path, const UnitOptions& options,
