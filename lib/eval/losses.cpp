@@ -82,21 +82,6 @@ std::int64_t rows_of_likeliest(const nn::Model& model, const at::Tensor& states,
   return top == 0 ? states.size(0) : std::max<std::int64_t>(1, kMostLikely / top / piece) * piece;
 }
 
-void add_losses_with_likeliest(const nn::Model& model, const at::Tensor& states,
-                               const ScoredTargets& targets, const EvaluationOptions& options,
-                               Evaluation& result) {
-  const std::int64_t most = rows_of_likeliest(model, states, options.top);
-  for (std::int64_t first = 0; first < targets.count; first += most) {
-    const std::int64_t count = std::min(most, targets.count - first);
-    const std::vector<LikelyToken> likeliest =
-        likeliest_in_blocks(model, states.narrow(0, first, count), options.top);
-    add_losses({targets.position + first, targets.ids + first, targets.losses + first, count,
-                likeliest.data(), options.top},
-               options, result);
-    check_for_stop();
-  }
-}
-
 void add_losses(ScoredTargets targets, const EvaluationOptions& options, Evaluation& result) {
   targets.skip(std::clamp<std::int64_t>(options.first_target - targets.position, 0, targets.count));
   for (std::int64_t i = 0; i < targets.count; ++i) {
@@ -106,6 +91,27 @@ void add_losses(ScoredTargets targets, const EvaluationOptions& options, Evaluat
     }
   }
   if (options.sink && targets.count > 0) options.sink(targets);
+}
+
+void score_states(const nn::Model& model, const at::Tensor& states,
+                  const std::vector<std::int64_t>& ids, const std::vector<std::int64_t>& positions,
+                  const EvaluationOptions& options, Evaluation& result) {
+  const at::Tensor losses = losses_in_blocks(model, states, at::tensor(ids));
+  const std::int64_t* const position = positions.data();
+  const std::int64_t rows = states.size(0);
+  const std::int64_t most = rows_of_likeliest(model, states, options.top);
+  for (std::int64_t block = 0; block < rows; block += most) {
+    const std::int64_t end_of_block = std::min(rows, block + most);
+    const std::vector<LikelyToken> likeliest =
+        likeliest_in_blocks(model, states.narrow(0, block, end_of_block - block), options.top);
+    for (std::int64_t first = block, end = block; first < end_of_block; first = end) {
+      for (end = first + 1; end < end_of_block && position[end] == position[end - 1] + 1;) ++end;
+      add_losses({position[first], ids.data() + first, losses.data_ptr<double>() + first,
+                  end - first, likeliest.data() + (first - block) * options.top, options.top},
+                 options, result);
+    }
+    check_for_stop();
+  }
 }
 
 LossFile::LossFile(const std::string& path, std::int64_t targets)

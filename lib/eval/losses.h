@@ -30,15 +30,16 @@ std::vector<LikelyToken> likeliest_in_blocks(const nn::Model& model, const at::T
 // rows together.
 std::int64_t rows_of_likeliest(const nn::Model& model, const at::Tensor& states, std::int64_t top);
 
-// Does the same as add_losses() for the targets of states [rows, d_model], and adds their
-// `options.top` likeliest tokens, a block of rows at a time. Throws Interrupted between blocks.
-void add_losses_with_likeliest(const nn::Model& model, const at::Tensor& states,
-                               const ScoredTargets& targets, const EvaluationOptions& options,
-                               Evaluation& result);
-
 // Adds the losses of targets and hands them to the sink, without those before
 // options.first_target.
 void add_losses(ScoredTargets targets, const EvaluationOptions& options, Evaluation& result);
+
+// Does the same for states [rows, d_model] with the targets `ids`, and computes their losses and
+// their `options.top` likeliest tokens, these a block of rows at a time. The ascending `positions`
+// of the targets in the stream may have gaps. Throws Interrupted between blocks.
+void score_states(const nn::Model& model, const at::Tensor& states,
+                  const std::vector<std::int64_t>& ids, const std::vector<std::int64_t>& positions,
+                  const EvaluationOptions& options, Evaluation& result);
 
 // Writes the losses of single tokens for a script to align with the tokens: one little-endian
 // float32 per target, natural logarithm, in stream order, and nothing else. Keeps 4 bytes a target

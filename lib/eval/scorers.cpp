@@ -5,14 +5,15 @@
 
 #include <ATen/core/grad_mode.h>
 
+#include <numeric>
+
 #include "base/process.h"
 #include "eval/losses.h"
 #include "eval/stream_columns.h"
 
 namespace ql::eval {
 
-StreamScorer::StreamScorer(const nn::ModelAtLengths& model, std::string name,
-                           const EvaluationOptions& options)
+Scorer::Scorer(const nn::ModelAtLengths& model, std::string name, const EvaluationOptions& options)
     : model_(model),
       name_(std::move(name)),
       options_(options),
@@ -20,8 +21,13 @@ StreamScorer::StreamScorer(const nn::ModelAtLengths& model, std::string name,
                                   : automatic_segments(model.model().network(), model.geometry(),
                                                        model.model().options().device())),
       memory_(model.start_memory(1)) {
-  check_stride(model.geometry(), options.stride);
   evaluation_.batch = 1;
+}
+
+StreamScorer::StreamScorer(const nn::ModelAtLengths& model, std::string name,
+                           const EvaluationOptions& options)
+    : Scorer(model, std::move(name), options) {
+  check_stride(model.geometry(), options.stride);
   evaluation_.stride = options.stride;
   evaluation_.reset = options.reset;
 }
@@ -87,8 +93,9 @@ void StreamScorer::score(std::int64_t count) {
   // sees them.
   const at::Tensor tokens = at::zeros({context_ + windows * fresh}, at::kLong);
   std::copy_n(waiting_.begin(), context_ + count, tokens.data_ptr<std::int64_t>());
-  const at::Tensor targets = at::empty({count}, at::kLong);
-  std::copy_n(waiting_.begin() + context_ + 1, count, targets.data_ptr<std::int64_t>());
+  const auto targets = waiting_.begin() + context_ + 1;
+  std::vector<std::int64_t> positions(static_cast<std::size_t>(count));
+  std::iota(positions.begin(), positions.end(), position_ + 1);
 
   const bool resets = model_.model().network().reset_memory_at_documents;
   const at::Tensor states =
@@ -97,12 +104,8 @@ void StreamScorer::score(std::int64_t count) {
                           resets ? next_ages(windows) : std::vector<std::int64_t>(),
                           options_.attention_map, next_scored(windows, count))
           .narrow(1, context_, fresh);
-  const at::Tensor scored = states.flatten(0, 1).narrow(0, 0, count);
-  const at::Tensor losses = losses_in_blocks(model_.model(), scored, targets);
-  add_losses_with_likeliest(
-      model_.model(), scored,
-      {position_ + 1, targets.data_ptr<std::int64_t>(), losses.data_ptr<double>(), count}, options_,
-      evaluation_);
+  score_states(model_.model(), states.flatten(0, 1).narrow(0, 0, count), {targets, targets + count},
+               positions, options_, evaluation_);
   position_ += count;
   const bool resets_now = options_.reset > 0 && position_ % options_.reset == 0;
   if (resets_now) memory_ = model_.start_memory(1);
@@ -116,19 +119,11 @@ void StreamScorer::score(std::int64_t count) {
 IndependentScorer::IndependentScorer(const nn::ModelAtLengths& model, std::string name,
                                      std::optional<shard::TokenId> begin,
                                      const EvaluationOptions& options)
-    : model_(model),
-      name_(std::move(name)),
-      begin_(begin),
-      options_(options),
-      segments_(options.chunk > 0 ? std::max<std::int64_t>(1, options.chunk / segment())
-                                  : automatic_segments(model.model().network(), model.geometry(),
-                                                       model.model().options().device())),
-      memory_(model.start_memory(1)) {
+    : Scorer(model, std::move(name), options), begin_(begin) {
   if (options.stride > 0) {
     throw ConfigError("--stride", "slides over one stream, but every unit is read on its own",
                       "leave it out, or do not read units on their own");
   }
-  evaluation_.batch = 1;
 }
 
 bool IndependentScorer::put(std::int64_t id) {
@@ -191,6 +186,7 @@ void IndependentScorer::score(std::int64_t segments) {
   const at::Tensor states =
       model_.forward_stream(tokens, memory_, {ages_.begin(), ages_.begin() + segments},
                             options_.attention_map, scored_places);
+  // Without a begin token the first token of a unit is not a target, so positions have gaps.
   std::vector<std::int64_t> places, ids, positions;
   for (; !targets_.empty() && targets_.front().place < count; targets_.pop_front()) {
     places.push_back(targets_.front().place);
@@ -198,27 +194,9 @@ void IndependentScorer::score(std::int64_t segments) {
     positions.push_back(targets_.front().position);
   }
   if (!ids.empty()) {
-    const at::Tensor scored =
-        states.flatten(0, 1).index_select(0, at::tensor(places).to(states.device()));
-    const at::Tensor losses = losses_in_blocks(model_.model(), scored, at::tensor(ids));
-    const std::int64_t all = scored.size(0);
-    const std::int64_t most = rows_of_likeliest(model_.model(), scored, options_.top);
-    for (std::int64_t block = 0; block < all; block += most) {
-      const std::int64_t end_of_block = std::min(all, block + most);
-      const std::vector<LikelyToken> likeliest = likeliest_in_blocks(
-          model_.model(), scored.narrow(0, block, end_of_block - block), options_.top);
-      // Without a begin token the first token of a unit is not a target, so positions have gaps.
-      for (std::int64_t first = block, end = block; first < end_of_block; first = end) {
-        const auto position = [&](std::int64_t row) {
-          return positions[static_cast<std::size_t>(row)];
-        };
-        for (end = first + 1; end < end_of_block && position(end) == position(end - 1) + 1;) ++end;
-        add_losses({position(first), ids.data() + first, losses.data_ptr<double>() + first,
-                    end - first, likeliest.data() + (first - block) * options_.top, options_.top},
-                   options_, evaluation_);
-      }
-      check_for_stop();
-    }
+    const at::Tensor rows = at::tensor(places).to(states.device());
+    score_states(model_.model(), states.flatten(0, 1).index_select(0, rows), ids, positions,
+                 options_, evaluation_);
   }
   inputs_.erase(inputs_.begin(), inputs_.begin() + count);
   ages_.erase(ages_.begin(), ages_.begin() + segments);

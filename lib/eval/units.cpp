@@ -172,7 +172,7 @@ class UnitScoring : public shard::TokenSink {
       if (unit_ == Unit::kToken) sink(targets, texts_);
     };
     if (!options.alone) {
-      scorer_.emplace(model_, name_, of_scorer);
+      stream_.emplace(model_, name_, of_scorer);
       return;
     }
     ends_alone_.emplace(ends(*options.alone));
@@ -194,7 +194,7 @@ class UnitScoring : public shard::TokenSink {
     if (alone_) {
       if (ends_alone_->before_document()) alone_->end_unit();
     } else {
-      scorer_->put_document(tokens_);
+      stream_->put_document(tokens_);
     }
   }
   void write(const shard::TokenId* ids, std::size_t count) override {
@@ -207,17 +207,12 @@ class UnitScoring : public shard::TokenSink {
       if (ends_->after(id)) sums_.end_unit();
       if (alone_ && ends_alone_->after(id)) alone_->end_unit();
     }
-    if (scorer_) scorer_->put(wide_.data(), static_cast<std::int64_t>(count));
+    if (stream_) stream_->put(wide_.data(), static_cast<std::int64_t>(count));
   }
 
   // Reports everything that is known. It is called before waiting for more input.
   void catch_up() {
-    if (unit_ == Unit::kWhole) return;
-    if (alone_) {
-      alone_->put_waiting();
-    } else {
-      scorer_->put_waiting();
-    }
+    if (unit_ != Unit::kWhole) scorer().put_waiting();
   }
 
   void finish(const std::optional<shard::TextCounts>& /*counts*/) override {
@@ -228,17 +223,13 @@ class UnitScoring : public shard::TokenSink {
           name_, "expected at least 1 token, found 0",
           "an empty text has no lines or documents to score: check the program that made it");
     }
-    if (alone_) {
-      alone_->finish();
-    } else {
-      scorer_->finish();
-    }
+    scorer().finish();
     end_word();
     if (unit_ != Unit::kToken) sums_.finish();
   }
 
-  Evaluation evaluation() const {
-    Evaluation result = alone_ ? alone_->evaluation() : scorer_->evaluation();
+  Evaluation evaluation() {
+    Evaluation result = scorer().evaluation();
     if (reset_at_) result.reset_at = to_text(*reset_at_);
     const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start_;
     result.seconds = elapsed.count();
@@ -246,6 +237,7 @@ class UnitScoring : public shard::TokenSink {
   }
 
  private:
+  Scorer& scorer() { return alone_ ? static_cast<Scorer&>(*alone_) : *stream_; }
   void end_word() {
     if (words_ && words_->open()) sums_.end_unit(words_->take());
   }
@@ -258,7 +250,7 @@ class UnitScoring : public shard::TokenSink {
   std::optional<Words> words_;  // only for words
   nn::ModelAtLengths model_;
   std::optional<UnitEnds> ends_, ends_alone_;
-  std::optional<StreamScorer> scorer_;      // for one stream,
+  std::optional<StreamScorer> stream_;      // for one stream,
   std::optional<IndependentScorer> alone_;  // or for independent units
   std::vector<std::int64_t> wide_;
   std::int64_t tokens_ = 0;

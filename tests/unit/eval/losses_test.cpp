@@ -1,5 +1,8 @@
 // The file of per-token losses, compared byte by byte, and the likeliest tokens.
+#include <ATen/core/grad_mode.h>
+
 #include <cstdint>
+#include <numeric>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -73,9 +76,11 @@ TEST_CASE(
   CHECK(rows_of_likeliest(model, states, 1) > states.size(0));
   CHECK(rows_of_likeliest(model, states, 0) == states.size(0));
 
+  const at::NoGradGuard no_gradient;
   const std::vector<LikelyToken> all = likeliest_in_blocks(model, states, kTop);
   const std::vector<std::int64_t> ids(1000, 7);
-  const std::vector<double> losses(1000, 1.0);
+  std::vector<std::int64_t> positions(1000);
+  std::iota(positions.begin(), positions.end(), 1);
   std::size_t next = 0;
   bool same = true;
   EvaluationOptions options;
@@ -88,7 +93,7 @@ TEST_CASE(
     }
   };
   Evaluation result;
-  add_losses_with_likeliest(model, states, {1, ids.data(), losses.data(), 1000}, options, result);
+  score_states(model, states, ids, positions, options, result);
   CHECK(next == all.size());
   CHECK(same);
   CHECK(result.targets == 1000);
