@@ -92,23 +92,20 @@ std::int64_t groups_of_columns(const net::Geometry& geometry, std::int64_t colum
 }  // namespace
 
 double bytes_per_segment(const net::Network& network, const net::Geometry& geometry) {
-  const auto d_heads = static_cast<double>(network.n_head * network.d_head);
   double numbers = 0;
   for (const net::Stage& stage : geometry.stages) {
     if (!stage.feeds_layer()) continue;
-    const net::Network of_stage = network.of_scale(stage.scale);
-    const auto d_model = static_cast<double>(of_stage.d_model);
-    const auto d_inner = static_cast<double>(of_stage.d_inner);
+    const LayerSize layer(network, stage);
     const auto segment = static_cast<double>(stage.segment);
     const auto window = static_cast<double>(stage.window());
     // Resetting at documents holds keys and values twice: as they are, and with those of other
     // documents replaced.
-    const double keys_values = (network.reset_memory_at_documents ? 4 : 2) * window * d_heads;
+    const double keys_values = (network.reset_memory_at_documents ? 4 : 2) * window * layer.d_heads;
     const double attention = keys_values + net::attention_cost(network, stage).held +
-                             3 * static_cast<double>(stage.segment_keys()) * d_heads;
-    const double feed_forward = 2 * segment * d_inner;
-    numbers = std::max(
-        numbers, std::max(attention, feed_forward) + window * d_model + 6 * segment * d_model);
+                             3 * static_cast<double>(stage.segment_keys()) * layer.d_heads;
+    const double feed_forward = 2 * segment * layer.d_inner;
+    numbers = std::max(numbers, std::max(attention, feed_forward) + window * layer.d_model +
+                                    6 * segment * layer.d_model);
   }
   // The up-sampled states of every scale are held until they are averaged.
   const auto scales = static_cast<double>(geometry.outputs.size());
@@ -247,9 +244,17 @@ class Reader {
     runs.clear();
     for (std::size_t k = 0; k < plan_.columns.size(); ++k) {
       const Column& column = plan_.columns[k];
-      if (column.read_from + step < column.end) {
-        read_column(k, column.read_from + step, column.read_from + step >= column.score_from);
+      const std::int64_t segment = column.read_from + step, begin = segment * segment_;
+      if (segment >= column.end) continue;
+      const std::int64_t count = std::min(segment_, source_.tokens - 1 - begin);
+      const auto row = static_cast<std::int64_t>(k);
+      auto* row_ids = ids.select(0, row).data_ptr<std::int64_t>();
+      source_.read(begin, count + 1, row_ids, k);
+      check_ids(source_.name, begin, row_ids, count + 1, network_.vocab_size);
+      if (network_.reset_memory_at_documents) {
+        document_offsets[k] = shard::document_age(source_.document_starts(), begin);
       }
+      if (segment >= column.score_from) runs.push_back({row, begin + 1, count});
     }
   }
 
@@ -258,19 +263,6 @@ class Reader {
   std::vector<TokenRun> runs;  // the targets that this step scores, columns ascending
 
  private:
-  void read_column(std::size_t column, std::int64_t segment_index, bool scored) {
-    const std::int64_t begin = segment_index * segment_;
-    const std::int64_t count = std::min(segment_, source_.tokens - 1 - begin);
-    const auto row = static_cast<std::int64_t>(column);
-    auto* row_ids = ids.select(0, row).data_ptr<std::int64_t>();
-    source_.read(begin, count + 1, row_ids, column);
-    check_ids(source_.name, begin, row_ids, count + 1, network_.vocab_size);
-    if (network_.reset_memory_at_documents) {
-      document_offsets[column] = shard::document_age(source_.document_starts(), begin);
-    }
-    if (scored) runs.push_back({row, begin + 1, count});
-  }
-
   const TokenSource& source_;
   const ColumnPlan& plan_;
   std::int64_t segment_;
