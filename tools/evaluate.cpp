@@ -172,13 +172,12 @@ static void evaluate(const ql::Options& options, ql::machine::ProcessGroup* grou
   const ql::eval::SweepOptions sweep = sweep_options(options, group);
   check(sweep);
   check_processes(options, sweep);
-  if (options.has("per")) {
-    ql::machine::set_up_threads(static_cast<int>(options.integer("threads")), group);
-    score_units(options, sweep);
-    return;
-  }
   if (!sweep.checkpoints.empty()) {
     ql::machine::set_up_threads(static_cast<int>(options.integer("threads")), group);
+  }
+  if (options.has("per")) {
+    score_units(options, sweep);
+    return;
   }
 
   std::optional<ql::OutputStream> out;
