@@ -46,14 +46,6 @@ double LossSums::standard_error() const {
   return std::sqrt(variance / (count - 1));
 }
 
-void ScoredTargets::skip(std::int64_t skipped) {
-  position += skipped;
-  ids += skipped;
-  losses += skipped;
-  count -= skipped;
-  likeliest += skipped * top;
-}
-
 bool has_memory(const net::Geometry& geometry) {
   return std::any_of(geometry.stages.begin(), geometry.stages.end(), [](const net::Stage& stage) {
     return stage.memory + stage.compressed_memory > 0;

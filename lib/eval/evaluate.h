@@ -61,9 +61,6 @@ struct ScoredTargets {
   // likeliest first.
   const LikelyToken* likeliest = nullptr;
   std::int64_t top = 0;
-
-  // Drops the first `skipped` targets.
-  void skip(std::int64_t skipped);
 };
 // A TargetSink gets every target once. Calls for one column come in order; columns interleave.
 using TargetSink = std::function<void(const ScoredTargets& targets)>;

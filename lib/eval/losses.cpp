@@ -83,7 +83,13 @@ std::int64_t rows_of_likeliest(const nn::Model& model, const at::Tensor& states,
 }
 
 void add_losses(ScoredTargets targets, const EvaluationOptions& options, Evaluation& result) {
-  targets.skip(std::clamp<std::int64_t>(options.first_target - targets.position, 0, targets.count));
+  const std::int64_t skipped =
+      std::clamp<std::int64_t>(options.first_target - targets.position, 0, targets.count);
+  targets.position += skipped;
+  targets.ids += skipped;
+  targets.losses += skipped;
+  targets.count -= skipped;
+  targets.likeliest += skipped * targets.top;
   for (std::int64_t i = 0; i < targets.count; ++i) {
     result.add(targets.losses[i]);
     if (!options.unknown || targets.ids[i] != static_cast<std::int64_t>(*options.unknown)) {
