@@ -27,6 +27,7 @@ static std::int64_t drawn_position(const ql::Options& options, const ql::ctx::Re
 }
 
 static std::string answer(const ql::Options& options) {
+  if (options.command().name == "plan") return ql::ctx::plan(options);
   const ql::ctx::Request request = ql::ctx::make_request(options);
   const std::string format = options.text("format");
   if (format == "svg") {
@@ -41,12 +42,6 @@ static std::string answer(const ql::Options& options) {
   return ql::ctx::render(ql::ctx::make_rows(request, options.text("method")), options);
 }
 
-static void report(const ql::Options& options) {
-  if (options.command().name == "plan") {
-    ql::ctx::plan(options);
-    return;
-  }
-  ql::print(answer(options));
-}
+static void report(const ql::Options& options) { ql::print(answer(options)); }
 
 int main(int argc, char** argv) { return ql::run_tool(qlctx_table, argc, argv, report); }

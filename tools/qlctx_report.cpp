@@ -173,17 +173,16 @@ std::vector<Option> request_options() {
 }
 
 Request make_request(const Options& options) {
-  std::vector<std::string> sources;
-  for (const char* name : {"arch", "model", "preset"}) {
-    if (options.given(name)) sources.emplace_back(name);
-  }
-  if (sources.empty()) throw UsageError("", "no network", "give --arch, --model or --preset");
-  if (options.given("model") && options.given("preset")) {
+  const bool model = options.given("model"), preset = options.given("preset");
+  if (model && preset) {
     throw UsageError("--preset", "given together with --model", "leave one of them out");
   }
-  Request request = sources == std::vector<std::string>{"arch"}
-                        ? request_from_arch(options)
-                        : request_from_file(options, sources.back());
+  if (!model && !preset && !options.given("arch")) {
+    throw UsageError("", "no network", "give --arch, --model or --preset");
+  }
+  Request request = model    ? request_from_file(options, "model")
+                    : preset ? request_from_file(options, "preset")
+                             : request_from_arch(options);
   const net::Lengths& own = request.network.lengths;
   for (const std::int64_t segment : lengths_of(options, "segment", own.segment)) {
     for (const std::int64_t memory : lengths_of(options, "memory", own.memory)) {
@@ -201,6 +200,7 @@ Request make_request(const Options& options) {
 // Returns a row as JSON. The TSV is printed from it, so the two cannot differ.
 static Json row_to_json(const Row& row) {
   const net::Network& network = row.network;
+  const auto if_counted = [&](const auto& count) { return row.has_sizes ? Json(count) : Json(); };
   const net::Lengths& lengths = row.geometry.lengths;
   const bool compresses =
       network.scales.size() > 1 || network.architecture == net::Architecture::kCompressive;
@@ -217,26 +217,22 @@ static Json row_to_json(const Row& row) {
   json["scales"] = network.scales;
   json["output_layers"] = network.output_layers;
   json["rate"] = compresses ? Json(network.rate) : Json();
-  json["parameters"] = row.has_sizes ? Json(row.cost.parameters) : Json();
-  json["flops_per_token"] =
-      row.has_sizes ? Json(std::llround(row.cost.forward_flops_per_token)) : Json();
+  json["parameters"] = if_counted(row.cost.parameters);
+  json["flops_per_token"] = if_counted(std::llround(row.cost.forward_flops_per_token));
   json["memory_states"] = row.cost.memory_states;
   json.update(row.more);
-  json["training_flops_per_token"] =
-      row.has_sizes ? Json(std::llround(row.cost.training_flops_per_token)) : Json();
+  json["training_flops_per_token"] = if_counted(std::llround(row.cost.training_flops_per_token));
   return json;
 }
 
 // Describes a scale, or the output block after the last one.
 static Json scale_to_json(const Row& row, std::size_t scale, std::int64_t layers) {
   const net::Stage& stage = row.geometry.last_input(scale);
-  Json json = Json::object();
-  json["layers"] = layers;
-  json["segment"] = stage.segment;
-  json["memory"] = stage.memory;
-  json["granularity"] = stage.stride;
-  json["shift"] = stage.new_states;
-  return json;
+  return {{"layers", layers},
+          {"segment", stage.segment},
+          {"memory", stage.memory},
+          {"granularity", stage.stride},
+          {"shift", stage.new_states}};
 }
 
 static Json geometry_to_json(const Row& row) {
@@ -303,21 +299,17 @@ std::vector<Row> make_rows(const Request& request, const std::string& method) {
   std::vector<Row> rows;
   for (const net::Lengths& lengths : request.lengths) {
     const net::Network& network = request.network;
-    Row row;
-    row.network = network;
-    row.has_sizes = request.has_sizes;
-    row.geometry = net::make_geometry(network, lengths);
+    net::Geometry geometry = net::make_geometry(network, lengths);
     if (method == "paper" && !net::has_paper_context(network)) {
       throw UsageError("--method paper",
                        "the paper's formula is for queries that see all keys of the window, and "
                        "same_length or attention_window limits them here",
                        "use --method exact");
     }
-    row.context = method == "paper" ? net::paper_context(network, lengths)
-                                    : net::exact_context(network, lengths);
-    row.method = method;
-    row.cost = net::cost(network, lengths);
-    rows.push_back(std::move(row));
+    const net::ContextLength context = method == "paper" ? net::paper_context(network, lengths)
+                                                         : net::exact_context(network, lengths);
+    rows.push_back({network, request.has_sizes, std::move(geometry), context, method,
+                    net::cost(network, lengths)});
     for (std::size_t i = 0; i < network.scales.size(); ++i) {
       const net::Stage& stage = rows.back().geometry.last_input(i);
       log_debug("segment {}, memory {}: granularity {}: {} layers, segment {}, memory {}, shift {}",
@@ -425,25 +417,20 @@ std::vector<net::Plan> find_plans(const Search& search, const Options& options) 
 }
 
 Row row_of(const net::Plan& plan) {
-  Row row;
-  row.network = plan.network;
-  row.has_sizes = true;
-  row.geometry = net::make_geometry(plan.network, plan.lengths);
-  row.context = plan.context;
-  row.method = "exact";
-  row.cost = plan.cost;
+  net::Geometry geometry = net::make_geometry(plan.network, plan.lengths);
+  Row row{plan.network, true, std::move(geometry), plan.context, "exact", plan.cost};
   row.more["memory_bytes"] = plan.cost.memory_numbers * static_cast<std::int64_t>(sizeof(float));
   return row;
 }
 
 }  // namespace
 
-void plan(const Options& options) {
+std::string plan(const Options& options) {
   const Search search =
       options.given("model") ? search_of_model(options) : search_of_family(options);
   std::vector<Row> rows;
   for (const net::Plan& found : find_plans(search, options)) rows.push_back(row_of(found));
-  print(render(rows, options));
+  return render(rows, options);
 }
 
 }  // namespace ql::ctx

@@ -75,8 +75,8 @@ std::string draw_svg(const Row& row, std::int64_t position);
 
 // qlctx plan finds the geometries that reach a given context, the cheapest first.
 
-// Prints the plans. Throws the errors of make_request(), and Error when no geometry reaches the
-// context.
-void plan(const Options& options);
+// Returns the plans as text. Throws the errors of make_request(), and Error when no geometry
+// reaches the context.
+std::string plan(const Options& options);
 
 }  // namespace ql::ctx
