@@ -219,10 +219,6 @@ void cat(const Options& options) {
   out.close();
 }
 
-bool packs_anew(const Options& options) {
-  return options.has("shard-tokens") || options.has("frame-tokens") || options.has("level");
-}
-
 // Returns the vocabulary of the parts, with the text from --vocab if none of the parts has it.
 StreamHeader merged_header(const Options& options, const Json& configuration,
                            const MultiReader& data) {
@@ -274,7 +270,7 @@ void merge(const Options& options) {
   const Json configuration = configuration_of(options, names);
   MultiReader data(names);
   note_part_order(data);
-  if (packs_anew(options)) {
+  if (options.has("shard-tokens") || options.has("frame-tokens") || options.has("level")) {
     merge_anew(options, configuration, data);
   } else {
     merge_shards(options, configuration, data);
@@ -329,14 +325,10 @@ void export_folders(const Options& options) {
 }
 
 void run(const Options& options) {
-  const std::string& command = options.command().name;
-  if (command == "pack") pack(options);
-  if (command == "info") info(options);
-  if (command == "verify") verify(options);
-  if (command == "cat") cat(options);
-  if (command == "merge") merge(options);
-  if (command == "import") import_files(options);
-  if (command == "export") export_folders(options);
+  const std::map<std::string, void (*)(const Options&)> commands{
+      {"pack", pack},   {"info", info},           {"verify", verify},        {"cat", cat},
+      {"merge", merge}, {"import", import_files}, {"export", export_folders}};
+  commands.at(options.command().name)(options);
 }
 
 }  // namespace
