@@ -64,10 +64,7 @@ class Texts : public shard::TokenSink {
     rules_.line_style = vocabulary.line_style();
   }
   void begin_document() override {
-    if (decoder_) {
-      decoder_->finish(std::nullopt);
-      if (last_ != '\n') out_.write("\n");
-    }
+    finish(std::nullopt);
     decoder_.emplace(vocabulary_, rules_, [this](std::string_view words) {
       out_.write(words);
       if (!words.empty()) last_ = words.back();
