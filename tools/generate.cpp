@@ -113,26 +113,21 @@ net::Lengths lengths_of(const Options& options, net::Lengths lengths) {
 }
 
 // Finds tokens by their names on the command line.
-class NamedTokens {
- public:
-  // Both arguments must outlive this object.
-  NamedTokens(const shard::StreamHeader& header, const std::string& name)
-      : header_(header), name_(name) {}
-
+struct NamedTokens {
   // Digits are an id, and anything else is a token as the vocabulary has it, in which a character
   // may be written with the escapes of base/strings.h. Throws UsageError.
   shard::TokenId find(const char* option, const std::string& named) {
     if (!named.empty() && named.find_first_not_of("0123456789") == std::string::npos) {
       const std::optional<std::int64_t> id = parse_integer(named);
-      if (id && *id < header_.vocabulary.size) return static_cast<shard::TokenId>(*id);
+      if (id && *id < header.vocabulary.size) return static_cast<shard::TokenId>(*id);
       throw UsageError(
           option,
-          fmt::format("{} is outside the vocabulary of {} entries", named, header_.vocabulary.size),
-          fmt::format("give an id from 0 to {}", header_.vocabulary.size - 1));
+          fmt::format("{} is outside the vocabulary of {} entries", named, header.vocabulary.size),
+          fmt::format("give an id from 0 to {}", header.vocabulary.size - 1));
     }
-    if (texts_.empty()) texts_ = eval::read_token_texts(header_.vocabulary_text);
-    if (texts_.empty()) {
-      throw UsageError(option, fmt::format("{} has no names of tokens, found '{}'", name_, named),
+    if (texts.empty()) texts = eval::read_token_texts(header.vocabulary_text);
+    if (texts.empty()) {
+      throw UsageError(option, fmt::format("{} has no names of tokens, found '{}'", name, named),
                        "give a token's id");
     }
     const std::string unescaped_name = unescaped(named).value_or(named);
@@ -142,10 +137,10 @@ class NamedTokens {
                                  ? byte_token(static_cast<unsigned char>(unescaped_name[0]))
                                  : named;
     for (const std::string& text : {unescaped_name, named, byte}) {
-      const auto found = std::find(texts_.begin(), texts_.end(), text);
-      if (found != texts_.end()) return static_cast<shard::TokenId>(found - texts_.begin());
+      const auto found = std::find(texts.begin(), texts.end(), text);
+      if (found != texts.end()) return static_cast<shard::TokenId>(found - texts.begin());
     }
-    const std::string near = nearest(named, texts_);
+    const std::string near = nearest(named, texts);
     throw UsageError(
         option,
         fmt::format("'{}' is not a token of the vocabulary", escaped(named, Among::kQuotes)),
@@ -153,10 +148,9 @@ class NamedTokens {
                      : fmt::format("did you mean {}?", escaped(near)));
   }
 
- private:
-  const shard::StreamHeader& header_;
-  const std::string& name_;
-  eval::TokenTexts texts_;
+  const shard::StreamHeader& header;
+  const std::string& name;  // of the stream
+  eval::TokenTexts texts = {};
 };
 
 generate::GenerationOptions generation_options(const Options& options, NamedTokens tokens,
@@ -222,7 +216,7 @@ void generate_text(const Options& options) {
   }
   const nn::ModelPrecision in_precision(model, precision);
   generate::GenerationOptions rules =
-      generation_options(options, NamedTokens(header, input.name()), line_end);
+      generation_options(options, NamedTokens{header, input.name()}, line_end);
   rules.stride = options.has("stride") ? options.integer("stride")
                                        : generate::usual_stride(at_lengths.geometry());
   generate::Generator generator(at_lengths, input.name(), rules);
