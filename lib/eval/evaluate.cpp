@@ -163,12 +163,13 @@ static Evaluation evaluate_shared(const nn::ModelAtLengths& model, const TokenSo
   machine::ProcessGroup& group = *options.group;
   const std::int64_t segment = options.lengths.segment;
   const std::int64_t segments = (source.tokens - 2) / segment + 1;
-  const ColumnPlan plan = plan_columns(segments, warm_up_segments(model.geometry()), group.size());
+  const std::vector<Column> columns =
+      plan_columns(segments, warm_up_segments(model.geometry()), group.size());
   const auto own = static_cast<std::size_t>(group.rank());
   Evaluation result;
   int stopped = 0;  // the signal that stopped the process
-  if (own < plan.columns.size()) {
-    const Column& column = plan.columns[own];
+  if (own < columns.size()) {
+    const Column& column = columns[own];
     const std::int64_t begin = column.read_from * segment;
     const std::int64_t end = std::min(column.end * segment + 1, source.tokens);
     EvaluationOptions alone = options;

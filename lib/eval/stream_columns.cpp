@@ -198,21 +198,20 @@ std::int64_t warm_up_segments(const net::Geometry& geometry) {
   return tokens > 0 ? divide_up(tokens, geometry.lengths.segment) : 0;
 }
 
-ColumnPlan plan_columns(std::int64_t segments, std::int64_t warm_up, std::int64_t batch) {
+std::vector<Column> plan_columns(std::int64_t segments, std::int64_t warm_up, std::int64_t batch) {
   if (segments < 1 || warm_up < 0 || batch < 1) {
     throw std::logic_error("plan_columns: a negative length, an empty stream or no column");
   }
-  ColumnPlan plan;
   // With B columns of equal length T the stream has T + (B - 1) (T - warm_up) segments. T exceeds
   // warm_up, so every column except the first starts after its complete warm-up.
-  plan.steps = segments <= warm_up ? segments : warm_up + divide_up(segments - warm_up, batch);
-  plan.columns.push_back({0, 0, plan.steps});
-  while (plan.columns.back().end < segments) {
-    const std::int64_t start = plan.columns.back().end;
-    plan.columns.push_back(
-        {start - warm_up, start, std::min(segments, start - warm_up + plan.steps)});
+  const std::int64_t length =
+      segments <= warm_up ? segments : warm_up + divide_up(segments - warm_up, batch);
+  std::vector<Column> columns{{0, 0, length}};
+  while (columns.back().end < segments) {
+    const std::int64_t start = columns.back().end;
+    columns.push_back({start - warm_up, start, std::min(segments, start - warm_up + length)});
   }
-  return plan;
+  return columns;
 }
 
 namespace {
@@ -227,11 +226,11 @@ struct TokenRun {
 
 class Reader {
  public:
-  Reader(const TokenSource& source, const ColumnPlan& plan, std::int64_t segment,
+  Reader(const TokenSource& source, const std::vector<Column>& columns, std::int64_t segment,
          const net::Network& network)
-      : ids(at::zeros({static_cast<std::int64_t>(plan.columns.size()), segment + 1}, at::kLong)),
+      : ids(at::zeros({static_cast<std::int64_t>(columns.size()), segment + 1}, at::kLong)),
         source_(source),
-        plan_(plan),
+        columns_(columns),
         segment_(segment),
         network_(network) {}
 
@@ -240,10 +239,10 @@ class Reader {
   // them.
   void read(std::int64_t step) {
     ids.zero_();
-    document_offsets.assign(network_.reset_memory_at_documents ? plan_.columns.size() : 0, 0);
+    document_offsets.assign(network_.reset_memory_at_documents ? columns_.size() : 0, 0);
     runs.clear();
-    for (std::size_t k = 0; k < plan_.columns.size(); ++k) {
-      const Column& column = plan_.columns[k];
+    for (std::size_t k = 0; k < columns_.size(); ++k) {
+      const Column& column = columns_[k];
       const std::int64_t segment = column.read_from + step, begin = segment * segment_;
       if (segment >= column.end) continue;
       const std::int64_t count = std::min(segment_, source_.tokens - 1 - begin);
@@ -264,7 +263,7 @@ class Reader {
 
  private:
   const TokenSource& source_;
-  const ColumnPlan& plan_;
+  const std::vector<Column>& columns_;
   std::int64_t segment_;
   const net::Network& network_;
 };
@@ -356,11 +355,12 @@ Evaluation evaluate_columns(const nn::ModelAtLengths& model, const TokenSource& 
                             const EvaluationOptions& options) {
   const std::int64_t segment = model.geometry().lengths.segment;
   const std::int64_t segments = (source.tokens - 2) / segment + 1;
-  const ColumnPlan plan = plan_columns(segments, warm_up_segments(model.geometry()), options.batch);
-  Reader reader(source, plan, segment, model.model().network());
+  const std::vector<Column> columns =
+      plan_columns(segments, warm_up_segments(model.geometry()), options.batch);
+  Reader reader(source, columns, segment, model.model().network());
   Evaluation result;
-  result.batch = static_cast<std::int64_t>(plan.columns.size());
-  for (const Column& column : plan.columns) {
+  result.batch = static_cast<std::int64_t>(columns.size());
+  for (const Column& column : columns) {
     result.warm_up += (column.score_from - column.read_from) * segment;
   }
 
@@ -371,7 +371,8 @@ Evaluation evaluate_columns(const nn::ModelAtLengths& model, const TokenSource& 
   const auto run = [&](std::int64_t group, std::int64_t) {
     run_group(model, reader, groups[static_cast<std::size_t>(group)]);
   };
-  for (std::int64_t step = 0; step < plan.steps; ++step) {
+  const std::int64_t steps = columns.front().end;  // no column reads more segments
+  for (std::int64_t step = 0; step < steps; ++step) {
     check_for_stop();
     reader.read(step);
     if (group_count > 1) {
@@ -380,7 +381,7 @@ Evaluation evaluate_columns(const nn::ModelAtLengths& model, const TokenSource& 
       run(0, 1);  // on all threads, or on the GPU
     }
     unscored.add(reader, groups);
-    if (unscored.enough() || step + 1 == plan.steps) {
+    if (unscored.enough() || step + 1 == steps) {
       unscored.score(model.model(), options, result);
     }
     if (options.progress) options.progress(result.targets);

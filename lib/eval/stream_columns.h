@@ -58,11 +58,6 @@ struct Column {
   std::int64_t end = 0;
 };
 
-struct ColumnPlan {
-  std::int64_t steps = 0;       // segments that the longest column reads
-  std::vector<Column> columns;  // in stream order; their scored ranges cover every segment once
-};
-
 // Returns how many segments a column has to read before the first one that it scores: as far as any
 // output of a segment depends on tokens before it (net/context.h), in complete segments. It is
 // kWholeStream if the states that are kept depend on all earlier states
@@ -71,8 +66,9 @@ constexpr std::int64_t kWholeStream = INT64_MAX;
 std::int64_t warm_up_segments(const net::Geometry& geometry);
 
 // Shares `segments` (at least 1) among at most `batch` columns so that all read the same number of
-// segments (the last one may end earlier). The first column needs no warm-up and scores more than
+// segments (the last one may end earlier). The columns are in the order of the stream, and their
+// scored ranges cover every segment once. The first column needs no warm-up and scores more than
 // the others. There are fewer than `batch` columns if more would not shorten the reading.
-ColumnPlan plan_columns(std::int64_t segments, std::int64_t warm_up, std::int64_t batch);
+std::vector<Column> plan_columns(std::int64_t segments, std::int64_t warm_up, std::int64_t batch);
 
 }  // namespace ql::eval

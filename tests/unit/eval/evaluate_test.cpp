@@ -273,8 +273,7 @@ TEST_CASE("evaluate: several processes evaluate as one does") {
     std::int64_t warm_up = 0;
     for (const Column& column :
          plan_columns((kLength - 2) / segment + 1,
-                      warm_up_segments(net::make_geometry(network, network.lengths)), kProcesses)
-             .columns) {
+                      warm_up_segments(net::make_geometry(network, network.lengths)), kProcesses)) {
       warm_up += (column.score_from - column.read_from) * segment;
     }
     CHECK(warm_up > 0);

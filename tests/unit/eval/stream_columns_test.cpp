@@ -14,9 +14,9 @@ void check_plan(std::int64_t segments, std::int64_t warm_up, std::int64_t batch)
   CAPTURE(segments);
   CAPTURE(warm_up);
   CAPTURE(batch);
-  const ColumnPlan plan = plan_columns(segments, warm_up, batch);
+  const std::vector<Column> columns = plan_columns(segments, warm_up, batch);
   std::int64_t scored = 0, longest = 0;
-  for (const Column& column : plan.columns) {
+  for (const Column& column : columns) {
     CHECK(column.score_from == scored);
     CHECK(column.end > column.score_from);
     CHECK(column.read_from >= 0);
@@ -25,10 +25,9 @@ void check_plan(std::int64_t segments, std::int64_t warm_up, std::int64_t batch)
     longest = std::max(longest, column.end - column.read_from);
   }
   CHECK(scored == segments);
-  CHECK(plan.steps == longest);
-  CHECK(plan.columns.front().read_from == 0);
-  const auto columns = static_cast<std::int64_t>(plan.columns.size());
-  CHECK(columns <= batch);
+  CHECK(columns.front().end == longest);
+  CHECK(columns.front().read_from == 0);
+  CHECK(static_cast<std::int64_t>(columns.size()) <= batch);
 }
 
 // Returns the fewest steps in which `batch` columns of equal length can read everything, found by
@@ -52,7 +51,7 @@ TEST_CASE("plan_columns: columns are as short as they can be") {
   for (std::int64_t segments = 1; segments <= 40; ++segments) {
     for (const std::int64_t warm_up : {0, 1, 5}) {
       for (const std::int64_t batch : {1, 2, 3, 7, 64}) {
-        CHECK(plan_columns(segments, warm_up, batch).steps ==
+        CHECK(plan_columns(segments, warm_up, batch).front().end ==
               fewest_steps(segments, warm_up, batch));
       }
     }
@@ -61,10 +60,10 @@ TEST_CASE("plan_columns: columns are as short as they can be") {
 
 TEST_CASE("plan_columns: huge numbers do not overflow") {
   const std::int64_t huge = std::int64_t{1} << 60;
-  const ColumnPlan plan = plan_columns(huge, huge - 8, 4);
-  CHECK(plan.columns.size() == 4);
-  CHECK(plan.columns.back().end == huge);
-  CHECK(plan_columns(5, 2, INT64_MAX).columns.size() == 3);
+  const std::vector<Column> columns = plan_columns(huge, huge - 8, 4);
+  CHECK(columns.size() == 4);
+  CHECK(columns.back().end == huge);
+  CHECK(plan_columns(5, 2, INT64_MAX).size() == 3);
 }
 
 std::int64_t warm_up(net::Architecture architecture, std::vector<std::int64_t> scales,
@@ -85,7 +84,7 @@ TEST_CASE("plan_columns: if all of the past decides what is kept, one column rea
   network.scales = {2};
   const auto columns = [&](const net::Lengths& lengths) {
     const std::int64_t warm_up = warm_up_segments(net::make_geometry(network, lengths));
-    return plan_columns(100, warm_up, 4).columns.size();
+    return plan_columns(100, warm_up, 4).size();
   };
   CHECK(columns({4, 6, 2}) == 1);
   CHECK(columns({4, 6, 0}) == 4);
