@@ -62,29 +62,6 @@ void StreamScorer::put_waiting() {
 
 void StreamScorer::finish() { score(waiting_targets()); }
 
-// Returns the document_offsets of the documents that the first tokens of the next segments belong
-// to.
-std::vector<std::int64_t> StreamScorer::next_ages(std::int64_t segments) {
-  std::vector<std::int64_t> document_offsets;
-  for (std::int64_t i = 0; i < segments; ++i) {
-    document_offsets.push_back(documents_.age(position_ + i * segment()));
-  }
-  return document_offsets;
-}
-
-// Returns the places in the next windows whose targets, `count` in all, are scored.
-std::vector<nn::Places> StreamScorer::next_scored(std::int64_t windows, std::int64_t count) const {
-  const std::int64_t fresh = targets_of_window();
-  std::vector<nn::Places> scored;
-  for (std::int64_t i = 0; i < windows; ++i) {
-    const std::int64_t targets = std::min(fresh, count - i * fresh);
-    const std::int64_t left_out =
-        std::clamp<std::int64_t>(options_.first_target - (position_ + 1 + i * fresh), 0, targets);
-    scored.push_back({context_ + left_out, context_ + targets});
-  }
-  return scored;
-}
-
 void StreamScorer::score(std::int64_t count) {
   if (count <= 0) return;
   const at::NoGradGuard no_gradient;
@@ -97,15 +74,21 @@ void StreamScorer::score(std::int64_t count) {
   std::vector<std::int64_t> positions(static_cast<std::size_t>(count));
   std::iota(positions.begin(), positions.end(), position_ + 1);
 
-  const bool resets = model_.model().network().reset_memory_at_documents;
-  const at::Tensor states =
-      model_
-          .forward_stream(tokens.unfold(0, segment(), fresh), memory_,
-                          resets ? next_ages(windows) : std::vector<std::int64_t>(),
-                          options_.attention_map, next_scored(windows, count))
-          .narrow(1, context_, fresh);
-  score_states(model_.model(), states.flatten(0, 1).narrow(0, 0, count), {targets, targets + count},
-               positions, options_, evaluation_);
+  std::vector<std::int64_t> document_offsets;
+  std::vector<nn::Places> scored;  // the places in each window that are scored
+  for (std::int64_t i = 0; i < windows; ++i) {
+    if (model_.model().network().reset_memory_at_documents) {
+      document_offsets.push_back(documents_.age(position_ + i * segment()));
+    }
+    const std::int64_t of_window = std::min(fresh, count - i * fresh);
+    const std::int64_t left_out =
+        std::clamp<std::int64_t>(options_.first_target - (position_ + 1 + i * fresh), 0, of_window);
+    scored.push_back({context_ + left_out, context_ + of_window});
+  }
+  const at::Tensor states = model_.forward_stream(tokens.unfold(0, segment(), fresh), memory_,
+                                                  document_offsets, options_.attention_map, scored);
+  score_states(model_.model(), states.narrow(1, context_, fresh).flatten(0, 1).narrow(0, 0, count),
+               {targets, targets + count}, positions, options_, evaluation_);
   position_ += count;
   const bool resets_now = options_.reset > 0 && position_ % options_.reset == 0;
   if (resets_now) memory_ = model_.start_memory(1);

@@ -67,8 +67,6 @@ class StreamScorer : public Scorer {
   // reset.
   std::int64_t next_targets() const;
   void score(std::int64_t count);
-  std::vector<std::int64_t> next_ages(std::int64_t segments);
-  std::vector<nn::Places> next_scored(std::int64_t windows, std::int64_t count) const;
 
   std::vector<std::int64_t>
       waiting_;                // pending tokens, beginning with the first of the next window
