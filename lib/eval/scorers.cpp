@@ -159,23 +159,19 @@ void IndependentScorer::score(std::int64_t segments) {
   const at::Tensor tokens =
       at::tensor(std::vector<std::int64_t>(inputs_.begin(), inputs_.begin() + count))
           .view({segments, segment()});
-  // Every input of a unit except its last has a target.
-  std::vector<nn::Places> scored_places(static_cast<std::size_t>(segments));
-  for (const Target& target : targets_) {
-    if (target.place >= count) break;
-    scored_places[static_cast<std::size_t>(target.place / segment())].end =
-        target.place % segment() + 1;
-  }
-  const at::Tensor states =
-      model_.forward_stream(tokens, memory_, {ages_.begin(), ages_.begin() + segments},
-                            options_.attention_map, scored_places);
+  std::vector<nn::Places> scored(static_cast<std::size_t>(segments));
   // Without a begin token the first token of a unit is not a target, so positions have gaps.
   std::vector<std::int64_t> places, ids, positions;
   for (; !targets_.empty() && targets_.front().place < count; targets_.pop_front()) {
-    places.push_back(targets_.front().place);
-    ids.push_back(targets_.front().id);
-    positions.push_back(targets_.front().position);
+    const Target& target = targets_.front();
+    // Every input of a unit except its last has a target.
+    scored[static_cast<std::size_t>(target.place / segment())].end = target.place % segment() + 1;
+    places.push_back(target.place);
+    ids.push_back(target.id);
+    positions.push_back(target.position);
   }
+  const at::Tensor states = model_.forward_stream(
+      tokens, memory_, {ages_.begin(), ages_.begin() + segments}, options_.attention_map, scored);
   if (!ids.empty()) {
     const at::Tensor rows = at::tensor(places).to(states.device());
     score_states(model_.model(), states.flatten(0, 1).index_select(0, rows), ids, positions,
