@@ -41,36 +41,31 @@ struct GivenVocabulary {
   VocabularyInfo info;
 };
 
-// Reads --vocab-size and --eos. Throws UsageError when the eos is not below the size.
-VocabularyInfo typed_vocabulary(const Options& options) {
-  VocabularyInfo vocabulary;
-  vocabulary.size = options.integer("vocab-size");
-  if (!options.has("eos")) return vocabulary;
-  if (options.integer("eos") >= vocabulary.size) {
-    throw UsageError("", fmt::format("--eos {} is outside the vocabulary of {} entries",
-                                     options.integer("eos"), vocabulary.size));
-  }
-  vocabulary.eos = static_cast<TokenId>(options.integer("eos"));
-  return vocabulary;
-}
-
-// Takes --vocab, or else --vocab-size and --eos. `input` names the input that needs them.
+// Takes --vocab, or else --vocab-size and --eos. `input` names the input that needs them. Throws
+// UsageError when the eos is not below the size.
 GivenVocabulary given_vocabulary(const Options& options, const std::string& input) {
   GivenVocabulary given;
-  if (!options.has("vocab")) {
-    if (!options.has("vocab-size")) {
-      throw UsageError("", fmt::format("{} needs --vocab or --vocab-size", input),
-                       "give the vocabulary, or the number of its entries");
-    }
-    given.info = typed_vocabulary(options);
+  if (options.has("vocab")) {
+    options.refuse({"vocab-size", "eos"}, "", "--{} does not go with --vocab",
+                   "the vocabulary states it");
+    const std::string path = options.text("vocab");
+    given.text = text::read_vocabulary_file(path);
+    given.vocabulary = text::parse_vocabulary(given.text, path);
+    given.info = given.vocabulary->info();
     return given;
   }
-  options.refuse({"vocab-size", "eos"}, "", "--{} does not go with --vocab",
-                 "the vocabulary states it");
-  const std::string path = options.text("vocab");
-  given.text = text::read_vocabulary_file(path);
-  given.vocabulary = text::parse_vocabulary(given.text, path);
-  given.info = given.vocabulary->info();
+  if (!options.has("vocab-size")) {
+    throw UsageError("", fmt::format("{} needs --vocab or --vocab-size", input),
+                     "give the vocabulary, or the number of its entries");
+  }
+  given.info.size = options.integer("vocab-size");
+  if (!options.has("eos")) return given;
+  const std::int64_t eos = options.integer("eos");
+  if (eos >= given.info.size) {
+    throw UsageError(
+        "", fmt::format("--eos {} is outside the vocabulary of {} entries", eos, given.info.size));
+  }
+  given.info.eos = static_cast<TokenId>(eos);
   return given;
 }
 
