@@ -282,12 +282,11 @@ UnitScores score_units(const nn::Model& model, const std::string& model_name,
     return {pass.evaluation(), data};
   }
   shard::MultiReader folder({path});
-  const shard::TokenReader& reader = folder.folders().front();
   const DataSet data =
-      check({path, reader.vocabulary(), reader.counts(), {path, reader.tokens(), {}}});
+      check({path, folder.vocabulary(), folder.counts(), {path, folder.tokens(), {}}});
   UnitScoring pass(
-      model, data, [&] { return reader.vocabulary_text(); }, options, sink);
-  folder.copy({0, reader.tokens()}, 1, pass, [](std::int64_t) {});
+      model, data, [&] { return folder.vocabulary_text(); }, options, sink);
+  folder.copy({0, folder.tokens()}, 1, pass, [](std::int64_t) {});
   pass.finish(std::nullopt);
   return {pass.evaluation(), data};
 }
