@@ -6,7 +6,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 
 #include <algorithm>
 #include <climits>
@@ -249,22 +248,13 @@ static void rename_to_free_name(const fs::path& folder, const fs::path& name) {
   throw SystemError(name.string(), "rename into place", failed);
 }
 
-// Swaps two folders in one step. Returns false when the file system cannot do that.
-static bool exchange(const fs::path& a, const fs::path& b, const std::string& where) {
-#ifdef RENAME_EXCHANGE
-  const int result = ::renameat2(AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), RENAME_EXCHANGE);
-#else
-  // The C library has neither the call nor its flags.
-  constexpr unsigned kExchange = 1U << 1U;
-  const auto result = ::syscall(SYS_renameat2, AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), kExchange);
-#endif
-  if (result == 0) return true;
-  if (errno == EINVAL || errno == ENOSYS || errno == ENOTSUP) return false;
-  throw SystemError(where, "rename into place", errno);
-}
-
+// Swaps two folders, in one step where the file system can do that.
 static void swap_folders(const fs::path& fresh, const fs::path& path) {
-  if (!exchange(fresh, path, path.string())) internal::replace_in_two_steps(fresh, path);
+  if (::renameat2(AT_FDCWD, fresh.c_str(), AT_FDCWD, path.c_str(), RENAME_EXCHANGE) == 0) return;
+  if (errno != EINVAL && errno != ENOSYS && errno != ENOTSUP) {
+    throw SystemError(path.string(), "rename into place", errno);
+  }
+  internal::replace_in_two_steps(fresh, path);
 }
 
 static fs::path folder_to_write(const fs::path& named) {
