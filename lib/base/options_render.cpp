@@ -70,17 +70,14 @@ static std::string paragraph(const std::string& summary) {
   return fmt::format("{}\n", fmt::join(wrap(sentence(summary), kWidth), "\n"));
 }
 
-static std::string option_text(const Option& option) {
-  return fmt::format("{}", fmt::join(option_sentences(option), " "));
-}
-
 static void append_option(std::string& out, const Option& option) {
   const std::string letter =
       option.letter == 0 ? std::string("    ") : fmt::format("-{}, ", option.letter);
   std::string first = fmt::format("  {}--{}", letter, option.name);
   const std::string value = option_value(option);
   if (!value.empty()) first += " " + value;
-  append_wrapped(out, first, option_text(option), kHelpColumn);
+  append_wrapped(out, first, fmt::format("{}", fmt::join(option_sentences(option), " ")),
+                 kHelpColumn);
 }
 
 static std::string usage(const ToolTable& tool, const Command& command) {
@@ -136,22 +133,18 @@ std::string render_help(const ToolTable& tool, const Command* command) {
 
 constexpr std::size_t kSourceWidth = 78;
 
-static std::string replace_all(const std::string& text, char letter, const char* by) {
-  return fmt::format("{}", fmt::join(split(text, letter), by));
-}
-
 // Backslashes start an escape in mdoc.
-static std::string escape(const std::string& text) { return replace_all(text, '\\', "\\e"); }
+static std::string escape(const std::string& text) { return replaced(text, "\\", "\\e"); }
 
 // An option's leading dashes must stay dashes: mdoc would print hyphens.
 static std::string escape_word(const std::string& word) {
   const std::size_t dashes = std::min(word.find_first_not_of('-'), word.size());
-  return replace_all(word.substr(0, dashes), '-', "\\-") + escape(word.substr(dashes));
+  return replaced(word.substr(0, dashes), "-", "\\-") + escape(word.substr(dashes));
 }
 
 // Returns one argument of a macro: quoted, and never taken for a macro itself.
 static std::string argument(const std::string& text) {
-  const std::string quoted = replace_all(escape(text), '"', "\\(dq");
+  const std::string quoted = replaced(escape(text), "\"", "\\(dq");
   const bool plain = text.find(' ') == std::string::npos;
   return plain ? "\\&" + quoted : "\"" + quoted + "\"";
 }
@@ -201,11 +194,7 @@ static std::string option_list(const std::vector<Option>& options) {
 
 std::string render_man_options(const ToolTable& tool) {
   if (!has_named_commands(tool)) {
-    std::vector<Option> all;
-    for (const Option* option : all_options(tool.commands.front())) {
-      all.push_back(*option);
-    }
-    return option_list(all);
+    return option_list(joined(tool.commands.front().options, common_options()));
   }
   std::string page;
   for (const Command& command : tool.commands) {
