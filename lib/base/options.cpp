@@ -60,29 +60,23 @@ const Option& Options::option(const std::string& name) const {
   misuse(name, "is not in the table");
 }
 
-const std::vector<std::string>& Options::values(const std::string& name) const {
-  static const std::vector<std::string> none;
-  const auto found = values_.find(name);
-  return found == values_.end() ? none : found->second;
+std::vector<std::string> Options::values(const std::string& name) const {
+  if (given(name)) return typed_.at(name);
+  const std::string& usual = option(name).default_value;
+  if (usual.empty()) return {};
+  return {usual};
 }
 
-const std::string& Options::single(const std::string& name) const {
+std::string Options::single(const std::string& name) const {
   if (option(name).repeatable) misuse(name, "is repeatable: read it with texts() or integers()");
-  const std::vector<std::string>& all = values(name);
+  const std::vector<std::string> all = values(name);
   if (all.empty()) misuse(name, "has no value: ask has() first");
   return all.front();
 }
 
-bool Options::given(const std::string& name) const {
-  option(name);
-  const auto found = given_.find(name);
-  return found != given_.end() && found->second;
-}
+bool Options::given(const std::string& name) const { return typed_.count(option(name).name) != 0; }
 
-bool Options::has(const std::string& name) const {
-  option(name);
-  return !values(name).empty();
-}
+bool Options::has(const std::string& name) const { return !values(name).empty(); }
 
 void Options::refuse(const std::vector<std::string>& names, const std::string& where,
                      const std::string& what, const std::string& remedy) const {
@@ -139,8 +133,7 @@ std::vector<std::string> Options::texts(const std::string& name) const {
 std::map<std::string, std::string> Options::resolved() const {
   std::map<std::string, std::string> all;
   for (const Option& wanted : command_->options) {
-    const std::vector<std::string>& typed = values(wanted.name);
-    if (!typed.empty()) all[wanted.name] = fmt::format("{}", fmt::join(typed, " "));
+    if (has(wanted.name)) all[wanted.name] = fmt::format("{}", fmt::join(values(wanted.name), " "));
   }
   return all;
 }

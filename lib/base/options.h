@@ -98,13 +98,13 @@ class Options {
  private:
   friend Options parse_options(const ToolTable& tool, const std::vector<std::string>& arguments);
   const Option& option(const std::string& name) const;
-  const std::vector<std::string>& values(const std::string& name) const;
-  const std::string& single(const std::string& name) const;
+  // Returns the typed values or, if there are none, the default.
+  std::vector<std::string> values(const std::string& name) const;
+  std::string single(const std::string& name) const;
 
   const Command* command_ = nullptr;
   std::vector<std::string> positional_;
-  std::map<std::string, std::vector<std::string>> values_;
-  std::map<std::string, bool> given_;
+  std::map<std::string, std::vector<std::string>> typed_;
 };
 
 // Parses `arguments`, which do not include the program's name. `tool` must outlive the result.

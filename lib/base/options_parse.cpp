@@ -327,7 +327,7 @@ Options parse_options(const ToolTable& tool, const std::vector<std::string>& arg
   options.positional_ = std::move(line.positional);
   for (const auto& [option, value] : line.uses) {
     check_value(*option, value, complaint);
-    std::vector<std::string>& values = options.values_[option->name];
+    std::vector<std::string>& values = options.typed_[option->name];
     if (option->type == OptionType::kFlag) {
       values = {value};
     } else if (values.empty() || option->repeatable) {
@@ -336,15 +336,13 @@ Options parse_options(const ToolTable& tool, const std::vector<std::string>& arg
       complaint.raise(fmt::format("option --{} is given twice, '{}' and '{}'", option->name,
                                   values.front(), value));
     }
-    options.given_[option->name] = true;
   }
   // --help and --version need no complete command line.
   const bool asks = options.given("help") || options.given("version");
   for (const Option& option : command.options) {
-    if (options.has(option.name)) continue;
+    if (options.given(option.name)) continue;
     if (!option.default_value.empty()) {
       check_default(option);
-      options.values_[option.name] = {option.default_value};
     } else if (option.required && !asks) {
       complaint.raise(fmt::format("option --{} {} is required", option.name, option_value(option)));
     }
