@@ -179,27 +179,19 @@ std::string_view DataInput::head() {
   return head_left_;
 }
 
-// A pipe may bring the head byte by byte. Text that pauses is passed on after its first line: a
-// writer who waits for an answer must get it before a complete head has come.
 void DataInput::look() {
-  head_.resize(kHeadBytes);
-  std::size_t size = 0;
-  while (size < kHeadBytes) {
-    const std::size_t got = file_.read_what_comes(head_.data() + size, kHeadBytes - size);
-    size += got;
-    const Outlook more = outlook({head_.data(), size});
-    if (got == 0 || more == Outlook::kFinal) break;
-    // A program may write a file piece by piece, and a person a text that begins with a blank line.
-    if (more == Outlook::kText && !file_.has_more(kPatience)) break;
-  }
-  head_.resize(size);
-  head_left_ = head_;
+  fill_head();
   looked_ = true;
   if (expected_ == Content::kAnything) return;
   const FileKind kind = file_kind(head_);
   if (kind == FileKind::kGzip) decompressor_ = std::make_unique<Gzip>(name());
   if (kind == FileKind::kZstd) decompressor_ = std::make_unique<Zstd>(name());
-  if (decompressor_) look_inside();
+  if (decompressor_) {
+    // From here on the head is that of the unpacked content.
+    packed_ = std::move(head_);
+    packed_left_ = packed_;
+    fill_head();
+  }
   if (decompressor_ && expected_ == Content::kText && head_.find('\0') != std::string::npos &&
       ends_like_shard(name())) {
     throw FormatError(name(), "this is a shard of packed data, not text",
@@ -209,17 +201,19 @@ void DataInput::look() {
              decompressor_ ? fmt::format("{} -dc", decompressor_->format()) : "");
 }
 
-// From here on the head is that of the unpacked content.
-void DataInput::look_inside() {
-  packed_ = std::move(head_);
-  packed_left_ = packed_;
+// A pipe may bring the head byte by byte. Text that pauses is passed on after its first line: a
+// writer who waits for an answer must get it before a complete head has come.
+void DataInput::fill_head() {
   head_.resize(kHeadBytes);
   head_left_ = {};
   std::size_t size = 0;
   while (size < kHeadBytes) {
-    const std::size_t got = unpack(head_.data() + size, kHeadBytes - size);
+    const std::size_t got = next_bytes(head_.data() + size, kHeadBytes - size);
     size += got;
-    if (got == 0 || outlook({head_.data(), size}) == Outlook::kFinal) break;
+    const Outlook more = outlook({head_.data(), size});
+    if (got == 0 || more == Outlook::kFinal) break;
+    // A program may write a file piece by piece, and a person a text that begins with a blank line.
+    if (more == Outlook::kText && !decompressor_ && !file_.has_more(kPatience)) break;
   }
   head_.resize(size);
   head_left_ = head_;
@@ -236,7 +230,7 @@ std::size_t DataInput::read(void* data, std::size_t size) {
   if (!looked_) look();
   char* const bytes = static_cast<char*>(data);
   if (const std::size_t taken = take_head(bytes, size); taken > 0 || size == 0) return taken;
-  return decompressor_ ? unpack(bytes, size) : file_.read(bytes, size);
+  return decompressor_ ? next_bytes(bytes, size) : file_.read(bytes, size);
 }
 
 std::size_t DataInput::read_what_comes(void* data, std::size_t size) {
@@ -244,8 +238,7 @@ std::size_t DataInput::read_what_comes(void* data, std::size_t size) {
   char* const bytes = static_cast<char*>(data);
   const std::size_t taken = take_head(bytes, size);
   if (taken == size || (taken > 0 && !has_more())) return taken;
-  return taken + (decompressor_ ? unpack(bytes + taken, size - taken)
-                                : file_.read_what_comes(bytes + taken, size - taken));
+  return taken + next_bytes(bytes + taken, size - taken);
 }
 
 bool DataInput::has_more() const {
@@ -253,7 +246,8 @@ bool DataInput::has_more() const {
 }
 
 // Returns at least 1, and 0 only at the end of the content.
-std::size_t DataInput::unpack(char* data, std::size_t size) {
+std::size_t DataInput::next_bytes(char* data, std::size_t size) {
+  if (!decompressor_) return file_.read_what_comes(data, size);
   for (std::size_t done = 0;;) {
     done += decompressor_->unpack(packed_left_, data + done, size - done);
     more_inside_ = done == size;

@@ -33,8 +33,8 @@ class DataInput {
 
  private:
   void look();
-  void look_inside();
-  std::size_t unpack(char* data, std::size_t size);
+  void fill_head();
+  std::size_t next_bytes(char* data, std::size_t size);
   bool load();
   std::size_t take_head(char* data, std::size_t size);
 
