@@ -15,12 +15,7 @@ constexpr std::size_t kFirstNames = 8;
 
 struct Invocation {
   std::string tool, command;
-};
-
-Invocation& invocation() {
-  static Invocation instance;
-  return instance;
-}
+} invocation;
 
 std::string shell_quoted(const std::string& text) {
   constexpr const char* kPlain =
@@ -56,18 +51,18 @@ Json provenance(const Json& configuration) {
   for (Json& value : values) {
     if (value.is_string()) value = bounded(value.get<std::string>());
   }
-  return Json{{"tool", invocation().tool},
+  return Json{{"tool", invocation.tool},
               {"version", version()},
-              {"command", bounded(invocation().command)},
+              {"command", bounded(invocation.command)},
               {"configuration", std::move(values)}};
 }
 
-const std::string& invoked_tool() { return invocation().tool; }
+const std::string& invoked_tool() { return invocation.tool; }
 
 void set_provenance(const std::string& tool, const std::vector<std::string>& arguments) {
   std::vector<std::string> words{tool};
   words.insert(words.end(), arguments.begin(), arguments.end());
-  invocation() = {tool, shortened_words(words)};
+  invocation = {tool, shortened_words(words)};
 }
 
 std::string shortened_words(const std::vector<std::string>& words) {
