@@ -129,10 +129,17 @@ extern char** environ;  // NOLINT(readability-redundant-declaration): POSIX leav
 namespace ql {
 
 // Starts a program (a path: PATH is not searched) with our environment and our standard error.
-// `input` becomes its standard input; -1 is an empty one. In a process group of its own the program
-// does not get a terminal's signals. Throws SystemError.
+// `input` becomes its standard input; -1 is an empty one. `output` becomes the end of a pipe from
+// its standard output. In a process group of its own the program does not get a terminal's signals.
+// Throws SystemError.
 static pid_t spawn(const std::filesystem::path& program, const std::vector<std::string>& arguments,
-                   int input, int output, bool own_group) {
+                   int input, Descriptor& output, bool own_group) {
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) {
+    throw SystemError(program.string(), "open a pipe", errno);
+  }
+  output = Descriptor(ends[0]);
+  const Descriptor write_end(ends[1]);
   std::vector<std::string> words{program.string()};
   words.insert(words.end(), arguments.begin(), arguments.end());
   std::vector<char*> pointers;
@@ -147,7 +154,7 @@ static pid_t spawn(const std::filesystem::path& program, const std::vector<std::
   } else {
     posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   }
-  posix_spawn_file_actions_adddup2(&actions, output, STDOUT_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, write_end, STDOUT_FILENO);
   // run_tool ignores SIGPIPE, and an ignored signal stays ignored across exec.
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
@@ -204,14 +211,6 @@ static int wait_for(pid_t child, const std::filesystem::path& program) {
   }
 }
 
-static std::array<int, 2> open_pipe(const std::filesystem::path& program) {
-  std::array<int, 2> ends{};
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0) {
-    throw SystemError(program.string(), "open a pipe", errno);
-  }
-  return ends;
-}
-
 // Reads until the end of the output, or until we are asked to stop.
 static std::string read_output(int descriptor, const std::string& program) {
   constexpr int kPatience = 200;  // milliseconds until the next look at stop_signal()
@@ -248,11 +247,8 @@ void exec_program(const std::filesystem::path& program, char** arguments) {
 
 ChildResult run_child(const std::filesystem::path& program,
                       const std::vector<std::string>& arguments) {
-  const std::array<int, 2> ends = open_pipe(program);
-  const Descriptor read_end(ends[0]);
-  Descriptor write_end(ends[1]);
-  const pid_t child = spawn(program, arguments, /*input=*/-1, write_end, /*own_group=*/false);
-  write_end.close();
+  Descriptor read_end;
+  const pid_t child = spawn(program, arguments, /*input=*/-1, read_end, /*own_group=*/false);
   ChildResult result;
   try {
     result.output = read_output(read_end, program.string());
@@ -272,13 +268,10 @@ void run_filter(const std::filesystem::path& program, const std::vector<std::str
   if (memory < 0) throw SystemError(program.string(), "make its input", errno);
   memory.write(input.data(), input.size(), program.string());
   ::lseek(memory, 0, SEEK_SET);
-  const std::array<int, 2> ends = open_pipe(program);
-  Descriptor read_end(ends[0]);
-  Descriptor write_end(ends[1]);
+  Descriptor read_end;
   // A terminal's interrupt goes to our process group. We pass it on to the child, once: a second
   // signal would end the child at once.
-  const pid_t child = spawn(program, arguments, memory, write_end, /*own_group=*/true);
-  write_end.close();
+  const pid_t child = spawn(program, arguments, memory, read_end, /*own_group=*/true);
   std::exception_ptr problem;
   try {
     InputFile output(read_end, program.filename().string(),
