@@ -23,18 +23,14 @@ class ObjectPool {
   // `take` calls make() without arguments for a new object.
   template <typename Make>
   std::unique_ptr<Object> take(const Make& make) {
-    {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      if (!idle_.empty()) {
-        std::unique_ptr<Object> object = std::move(idle_.back());
-        idle_.pop_back();
-        return object;
-      }
+    std::unique_lock<std::mutex> lock(mutex_);
+    if (idle_.empty()) {
+      lock.unlock();
+      return make();
     }
-    return make();
-  }
-  std::unique_ptr<Object> take() {
-    return take([] { return std::make_unique<Object>(); });
+    std::unique_ptr<Object> object = std::move(idle_.back());
+    idle_.pop_back();
+    return object;
   }
   void give_back(std::unique_ptr<Object> object) {
     const std::lock_guard<std::mutex> lock(mutex_);

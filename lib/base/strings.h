@@ -106,16 +106,6 @@ constexpr auto names_in(const std::array<Row, kCount>& table) {
   return names;
 }
 
-// Returns every value, in order.
-template <typename Value>
-std::vector<Value> all_values() {
-  std::vector<Value> values;
-  for (std::size_t i = 0; i < names_of(Value()).size(); ++i) {
-    values.push_back(static_cast<Value>(i));
-  }
-  return values;
-}
-
 template <typename Value>
 std::vector<std::string> all_names() {
   const auto names = names_of(Value());

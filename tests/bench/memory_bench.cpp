@@ -55,7 +55,7 @@ class Draw {
   }
   template <typename Value>
   Value any() {
-    return ql::all_values<Value>()[random_() % ql::all_values<Value>().size()];
+    return static_cast<Value>(random_() % names_of(Value()).size());
   }
   bool once_in(std::uint64_t times) { return random_() % times == 0; }
 

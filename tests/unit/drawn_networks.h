@@ -65,8 +65,7 @@ class Draw {
   bool coin() { return up_to(1) == 1; }
   template <typename Value>
   Value any() {
-    const std::vector<Value> values = all_values<Value>();
-    return values[static_cast<std::size_t>(up_to(static_cast<std::int64_t>(values.size()) - 1))];
+    return static_cast<Value>(up_to(static_cast<std::int64_t>(names_of(Value()).size()) - 1));
   }
 
   // Draws any architecture, scales, rate and lengths.

@@ -73,10 +73,11 @@ TEST_CASE("OrderedJobs: jobs without a taker do not outlive the objects that the
 
 TEST_CASE("ObjectPool: a pool makes no more objects than are lent at once") {
   ObjectPool<std::string> pool;
-  auto first = pool.take();
+  const auto empty = [] { return std::make_unique<std::string>(); };
+  auto first = pool.take(empty);
   *first = "kept";
   pool.give_back(std::move(first));
-  auto again = pool.take();
+  auto again = pool.take(empty);
   CHECK(*again == "kept");
   const auto second = pool.take([] { return std::make_unique<std::string>("made"); });
   CHECK(*second == "made");

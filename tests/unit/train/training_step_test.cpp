@@ -34,8 +34,8 @@ std::pair<double, double> learn(net::Network network, std::int64_t steps) {
 
 TEST_CASE("CpuTrainer: a tiny network learns a repeating sentence") {
   std::vector<net::Network> networks{test::tiny_ql(), test::tiny_xl()};
-  for (const net::Pool pool : all_values<net::Pool>()) {
-    networks.push_back(test::tiny_compressive(pool));
+  for (const std::string& pool : all_names<net::Pool>()) {
+    networks.push_back(test::tiny_compressive(value_named<net::Pool>(pool, "")));
   }
   for (const net::Network& network : networks) {
     const auto [first, last] = learn(network, 150);
