@@ -35,8 +35,7 @@ struct Hierarchy {
 struct Mount {
   std::vector<std::string> root;  // the group that is mounted
   fs::path folder;
-  std::string type;
-  std::vector<std::string> options;
+  std::vector<std::string> controllers;  // and other options; "": version 2
 };
 
 // "/a/b" -> {"a", "b"}. The names "..", which lead out of a namespace, can only come first.
@@ -56,10 +55,6 @@ std::string unescaped(const std::string& text) {
     if (escape) i += 3;
   }
   return plain;
-}
-
-bool contains(const std::vector<std::string>& words, const std::string& word) {
-  return std::find(words.begin(), words.end(), word) != words.end();
 }
 
 // Reads /proc/self/cgroup. Its lines are "NUMBER:CONTROLLER,CONTROLLER:PATH", in version 2 without
@@ -90,8 +85,8 @@ std::vector<Mount> read_mounts(const fs::path& root) {
     if (words.size() < 5 || words.end() - dash < 4) continue;
     if (dash[1] != "cgroup" && dash[1] != "cgroup2") continue;
     mounts.push_back({names_in(unescaped(words[3])),
-                      root / fs::path(unescaped(words[4])).relative_path(), dash[1],
-                      split(dash[3], ',')});
+                      root / fs::path(unescaped(words[4])).relative_path(),
+                      split(dash[1] == "cgroup" ? dash[3] : "", ',')});
   }
   return mounts;
 }
@@ -142,11 +137,8 @@ std::optional<fs::path> folder_of(const std::vector<std::string>& group, const M
 std::vector<fs::path> group_folders(const Hierarchy& hierarchy, const std::vector<Mount>& mounts) {
   std::optional<fs::path> top, bottom;
   for (const Mount& mount : mounts) {
-    const bool suits =
-        hierarchy.controller.empty()
-            ? mount.type == "cgroup2"
-            : mount.type == "cgroup" && contains(mount.options, hierarchy.controller);
-    if (!suits || bottom) continue;
+    const auto& all = mount.controllers;
+    if (bottom || std::find(all.begin(), all.end(), hierarchy.controller) == all.end()) continue;
     bottom = folder_of(hierarchy.group, mount);
     if (bottom || !top) top = mount.folder;
   }
@@ -159,9 +151,8 @@ std::vector<fs::path> group_folders(const Hierarchy& hierarchy, const std::vecto
   return folders;
 }
 
-// Returns the numbers at the beginning of a file, up to the first word that is not one ("max").
-std::vector<std::int64_t> numbers_in(const fs::path& path) {
-  std::vector<std::int64_t> numbers;
+// Appends the numbers at the beginning of a file, up to the first word that is not one ("max").
+std::vector<std::int64_t> numbers_in(const fs::path& path, std::vector<std::int64_t> numbers = {}) {
   std::ifstream file(path);
   for (std::string word; file >> word;) {
     const std::optional<std::int64_t> number = parse_integer(word);
@@ -215,12 +206,8 @@ ControlGroupLimits control_group_limits(const fs::path& root) {
         lower_cores(numbers_in(folder / "cpu.max"), limits);
         lower_memory(folder, "memory.max", "memory.current", "", limits);
       } else if (hierarchy.controller == "cpu") {
-        std::vector<std::int64_t> quota = numbers_in(folder / "cpu.cfs_quota_us");
-        quota.resize(1);
-        for (const std::int64_t period : numbers_in(folder / "cpu.cfs_period_us")) {
-          quota.push_back(period);
-        }
-        lower_cores(quota, limits);
+        const std::vector<std::int64_t> quota = numbers_in(folder / "cpu.cfs_quota_us");
+        lower_cores(numbers_in(folder / "cpu.cfs_period_us", quota), limits);
       } else {
         lower_memory(folder, "memory.limit_in_bytes", "memory.usage_in_bytes", "total_", limits);
       }
@@ -247,11 +234,8 @@ int usable_cores() {
       if (CPU_ISSET(cpu, &allowed)) cores.insert(core_of(cpu));
     }
   }
-  int count = std::max(1, static_cast<int>(cores.size()));
-  if (const std::optional<double> limit = control_group_limits().cores) {
-    count = std::max(1, static_cast<int>(std::min<double>(count, std::ceil(*limit))));
-  }
-  return count;
+  const double quota = std::ceil(control_group_limits().cores.value_or(CPU_SETSIZE));
+  return std::max(1, static_cast<int>(std::min(static_cast<double>(cores.size()), quota)));
 }
 
 std::int64_t resident_bytes() {
