@@ -32,40 +32,30 @@ void check_rules(const VocabularyRules& rules) {
   const std::string no_meaning = fmt::format("has no meaning with --type {}", to_text(rules.type));
   const bool bytes = rules.type == TokenType::kByte;
   const bool pieces = rules.type == TokenType::kSentencePiece;
-  if (rules.type == TokenType::kPiece) {
-    throw UsageError("--type piece", "the pieces of other programs are not learned from text",
-                     "give their list with --import");
-  }
-  if (bytes && rules.lowercase) {
-    throw UsageError("--lowercase", "bytes have no case", "use --type char");
-  }
-  if (rules.blanks == Blanks::kUnicode && rules.type != TokenType::kWord) {
-    throw UsageError("--blanks unicode", no_meaning, "leave the option out");
-  }
-  if (rules.min_count > 1 && (bytes || pieces)) {
-    throw UsageError("--min-count", no_meaning);
-  }
-  if (rules.max_size > 0 && bytes) {
-    throw UsageError("--max-size", "there are always 256 bytes", "leave the option out");
-  }
-  if (rules.max_size == 0 && pieces) {
-    throw UsageError("--max-size", "--type sentencepiece needs a size", "try --max-size 8000");
-  }
-  if (rules.coverage && !pieces) {
-    throw UsageError("--character-coverage", no_meaning,
-                     "leave the option out, or give --type sentencepiece");
-  }
-  if (pieces && rules.max_size > kMostPieces) {
-    throw UsageError("--max-size",
-                     fmt::format("{} pieces, expected at most {}", rules.max_size, kMostPieces));
-  }
-  if (rules.max_size > 0 && rules.max_size <= specials(rules)) {
-    throw UsageError("--max-size",
-                     fmt::format("{} leaves room for <eos> and <unk> only", rules.max_size));
-  }
-  if (rules.eos == Presence::kNever && pieces) {
-    throw UsageError("--eos", "a sentencepiece vocabulary always has <eos>",
-                     "encode with --eos none to leave it unused");
+  const bool unicode = rules.blanks == Blanks::kUnicode;
+  const std::pair<bool, UsageError> problems[] = {
+      {rules.type == TokenType::kPiece,
+       {"--type piece", "the pieces of other programs are not learned from text",
+        "give their list with --import"}},
+      {bytes && rules.lowercase, {"--lowercase", "bytes have no case", "use --type char"}},
+      {unicode && rules.type != TokenType::kWord,
+       {"--blanks unicode", no_meaning, "leave the option out"}},
+      {rules.min_count > 1 && (bytes || pieces), {"--min-count", no_meaning}},
+      {rules.max_size > 0 && bytes,
+       {"--max-size", "there are always 256 bytes", "leave the option out"}},
+      {rules.max_size == 0 && pieces,
+       {"--max-size", "--type sentencepiece needs a size", "try --max-size 8000"}},
+      {rules.coverage && !pieces,
+       {"--character-coverage", no_meaning, "leave the option out, or give --type sentencepiece"}},
+      {pieces && rules.max_size > kMostPieces,
+       {"--max-size", fmt::format("{} pieces, expected at most {}", rules.max_size, kMostPieces)}},
+      {rules.max_size > 0 && rules.max_size <= specials(rules),
+       {"--max-size", fmt::format("{} leaves room for <eos> and <unk> only", rules.max_size)}},
+      {rules.eos == Presence::kNever && pieces,
+       {"--eos", "a sentencepiece vocabulary always has <eos>",
+        "encode with --eos none to leave it unused"}}};
+  for (const auto& [holds, error] : problems) {
+    if (holds) throw UsageError(error);
   }
 }
 
@@ -224,10 +214,11 @@ void refuse_left_out(const Json& provenance, const std::string& where) {
               "make the parts without it, and give it with --counts");
 }
 
-void require_rule(bool same, const std::string& where, const char* found, const char* option) {
+void require_rule(bool same, const std::string& where, const std::string& found,
+                  const std::string& option) {
   if (same) return;
-  throw Error(where, fmt::format("is a vocabulary {}", found),
-              fmt::format("give the options of the parts again: here {}", option));
+  throw Error(where, "is a vocabulary " + found,
+              "give the options of the parts again: here " + option);
 }
 
 Vocabulary read_part(const std::string& name, const VocabularyRules& rules) {
@@ -239,14 +230,12 @@ Vocabulary read_part(const std::string& name, const VocabularyRules& rules) {
     Vocabulary part = parse_vocabulary(text, file, &provenance);
     refuse_left_out(provenance, file);
     const std::string type = to_text(part.type());
-    require_rule(part.type() == rules.type, file, ("of type " + type).c_str(),
-                 ("--type " + type).c_str());
+    require_rule(part.type() == rules.type, file, "of type " + type, "--type " + type);
     require_rule(part.lowercase() == rules.lowercase, file,
                  part.lowercase() ? "in lower case" : "that is not in lower case",
                  part.lowercase() ? "--lowercase" : "without --lowercase");
-    const std::string blanks = fmt::format("--blanks {}", to_text(part.blanks()));
-    require_rule(part.blanks() == rules.blanks, file, ("made with " + blanks).c_str(),
-                 blanks.c_str());
+    const std::string blanks = "--blanks " + to_text(part.blanks());
+    require_rule(part.blanks() == rules.blanks, file, "made with " + blanks, blanks);
     require_rule(part.eos().has_value() == wants_eos(rules), file,
                  part.eos() ? "with <eos>" : "without <eos>",
                  part.eos() ? "--eos always" : "--eos never");
