@@ -26,15 +26,15 @@ enum class OptionType {
 
 struct Option {
   std::string name;  // "frame-tokens", used as --frame-tokens
-  char letter = 0;   // 'o' for -o; 0 for none
   OptionType type = OptionType::kFlag;
-  std::string value_name;            // "DIR", "N": shown in help; empty for flags
-  std::string help;                  // one or two sentences, no trailing newline
-  std::string default_value;         // as typed; empty: no default
-  std::vector<std::string> choices;  // for kChoice
+  std::string value_name;              // "DIR", "N": shown in help; empty for flags
+  std::string help;                    // one or two sentences, no trailing newline
+  std::string default_value;           // as typed; empty: no default
+  std::vector<std::string> choices{};  // for kChoice
+  char letter = 0;                     // 'o' for -o; 0 for none
   // Returns words that the completion offers in addition to files, or for a text: names of presets,
   // keys. It is called only to make the completion.
-  std::function<std::vector<std::string>()> offered;
+  std::function<std::vector<std::string>()> offered{};
   bool required = false;
   bool repeatable = false;           // may be given several times; each use adds a value
   std::int64_t minimum = INT64_MIN;  // for kInteger and kIntegerList items
@@ -128,13 +128,7 @@ std::string render_bash_completion(const ToolTable& tool);
 // The arguments are named after the members of Option that they set.
 inline Option make_option(std::string name, OptionType type, std::string value_name,
                           std::string help, std::string default_value = "") {
-  Option option;
-  option.name = std::move(name);
-  option.type = type;
-  option.value_name = std::move(value_name);
-  option.help = std::move(help);
-  option.default_value = std::move(default_value);
-  return option;
+  return {std::move(name), type, std::move(value_name), std::move(help), std::move(default_value)};
 }
 
 inline Option make_flag(std::string name, std::string help) {
@@ -143,11 +137,9 @@ inline Option make_flag(std::string name, std::string help) {
 
 // The first of the choices is the default.
 inline Option make_choice(std::string name, std::string value_name, std::string help,
-                          std::vector<std::string> choices) {
-  Option option = make_option(std::move(name), OptionType::kChoice, std::move(value_name),
-                              std::move(help), choices.front());
-  option.choices = std::move(choices);
-  return option;
+                          const std::vector<std::string>& choices) {
+  return {std::move(name), OptionType::kChoice, std::move(value_name),
+          std::move(help), choices.front(),     choices};
 }
 
 // Makes an option of several whole numbers.
