@@ -304,11 +304,7 @@ class Parts : public sentencepiece::SentenceIterator {
     part_.clear();
     for (std::size_t i = 0; i < size && !hidden_.empty();) {
       const CodePoint point = code_point_at(rest_, i);
-      if (hidden_[point.value]) {
-        part_ += '\0';
-      } else {
-        part_ += rest_.substr(i, point.length);
-      }
+      part_ += hidden_[point.value] ? std::string_view("\0", 1) : rest_.substr(i, point.length);
       i += point.length;
     }
     if (hidden_.empty()) part_ = rest_.substr(0, size);
