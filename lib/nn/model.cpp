@@ -28,16 +28,13 @@ static at::Tensor look_up(const at::Tensor& table, const at::Tensor& projection,
 }
 
 // Looks up ids [rows] cluster by cluster, and returns [rows, d_model] in the order of the ids.
-static at::Tensor look_up_clusters(const net::Network& network, const Parameters& parameters,
-                                   const at::Tensor& ids) {
-  std::vector<std::int64_t> ends;
-  for (const net::Cluster& cluster : net::clusters(network)) ends.push_back(cluster.end);
-  const kernels::ClusterRows rows = kernels::rows_by_cluster(ids, ends);
+static at::Tensor look_up_clusters(const Parameters& parameters, const at::Tensor& ids) {
+  const std::vector<at::Tensor>& tables = parameters.softmax.weights;
+  const kernels::ClusterRows rows = kernels::rows_by_cluster(ids, parameters.softmax.ends);
   std::vector<at::Tensor> vectors;
-  for (std::size_t i = 0; i < ends.size(); ++i) {
+  for (std::size_t i = 0; i < tables.size(); ++i) {
     if (rows.count(i) > 0) {
-      vectors.push_back(
-          look_up(parameters.embeddings[i], parameters.embedding_projections[i], rows.ids_of(i)));
+      vectors.push_back(look_up(tables[i], parameters.embedding_projections[i], rows.ids_of(i)));
     }
   }
   return at::cat(vectors).index_select(0, rows.places);
@@ -85,8 +82,8 @@ at::Tensor Model::embed(const at::Tensor& tokens, std::int64_t place) const {
   const at::Tensor ids = check_ids(tokens, "tokens");
   const at::Tensor vectors =
       net::shares_embedding(network_)
-          ? look_up(parameters_.embeddings.front(), parameters_.embedding_projections.front(), ids)
-          : look_up_clusters(network_, parameters_, ids.flatten())
+          ? look_up(parameters_.softmax.weights[0], parameters_.embedding_projections[0], ids)
+          : look_up_clusters(parameters_, ids.flatten())
                 .view({ids.size(0), ids.size(1), network_.d_model});
   const at::Tensor scaled = vectors * std::sqrt(static_cast<double>(network_.d_model));
   return add_places(network_, scaled, place);
@@ -104,27 +101,26 @@ at::Tensor Model::check_targets(const at::Tensor& states, const at::Tensor& targ
 
 at::Tensor Model::losses(const at::Tensor& states, const at::Tensor& targets) const {
   const at::Tensor ids = check_targets(states, targets);
-  return kernels::cross_entropy(states.flatten(0, 1), softmax_weights(network_, parameters_),
-                                ids.flatten())
+  return kernels::cross_entropy(states.flatten(0, 1), parameters_.softmax, ids.flatten())
       .view(ids.sizes());
 }
 
 at::Tensor Model::log_probabilities(const at::Tensor& states) const {
   check_states(states, network_);
-  return kernels::log_probabilities(states.flatten(0, 1), softmax_weights(network_, parameters_))
+  return kernels::log_probabilities(states.flatten(0, 1), parameters_.softmax)
       .view({states.size(0), states.size(1), network_.vocab_size});
 }
 
 at::Tensor Model::logits(const at::Tensor& states) const {
   check_states(states, network_);
-  return kernels::logits(states.flatten(0, 1), softmax_weights(network_, parameters_))
+  return kernels::logits(states.flatten(0, 1), parameters_.softmax)
       .view({states.size(0), states.size(1), network_.vocab_size});
 }
 
 at::Tensor Model::loss(const at::Tensor& states, const at::Tensor& targets, double factor) const {
   const at::Tensor ids = check_targets(states, targets);
-  return kernels::cross_entropy_sum(states.flatten(0, 1), softmax_weights(network_, parameters_),
-                                    ids.flatten(), factor);
+  return kernels::cross_entropy_sum(states.flatten(0, 1), parameters_.softmax, ids.flatten(),
+                                    factor);
 }
 
 ModelPrecision::ModelPrecision(const Model& model, machine::Precision precision)
@@ -140,17 +136,6 @@ void ModelPrecision::set_rounded(bool rounded) const {
     // Norms and most biases are not factors of products.
     if (parameter.tensor.dim() > 1) kernels::set_rounded(parameter.tensor, rounded);
   }
-}
-
-kernels::SoftmaxWeights softmax_weights(const net::Network& network, const Parameters& parameters) {
-  kernels::SoftmaxWeights weights;
-  for (const net::Cluster& cluster : net::clusters(network)) weights.ends.push_back(cluster.end);
-  weights.weights = parameters.embeddings;
-  weights.biases = parameters.output_biases;
-  weights.projections = parameters.output_projections;
-  weights.cluster_weight = parameters.cluster_weight;
-  weights.cluster_bias = parameters.cluster_bias;
-  return weights;
 }
 
 static LengthTables make_tables(const Model& model, const net::Lengths& lengths) {

@@ -8,7 +8,6 @@
 #include <map>
 #include <vector>
 
-#include "kernels/softmax.h"
 #include "machine/device.h"
 #include "net/geometry.h"
 #include "net/network.h"
@@ -93,12 +92,6 @@ class ModelPrecision {
   const Model& model_;
   machine::Autocast autocast_;
 };
-
-// Returns the parameters themselves, not copies, as weights of the softmax over the clusters of
-// net/cost.h, which are those of the public PyTorch Transformer-XL. One cluster is the plain
-// softmax.
-
-kernels::SoftmaxWeights softmax_weights(const net::Network& network, const Parameters& parameters);
 
 // Runs a model at some segment and memory lengths.
 //

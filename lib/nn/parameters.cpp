@@ -23,8 +23,10 @@ static void add_vocabulary(const net::Network& network, Parameters& parameters, 
     tables.resize(1);
     tables.front().end = network.vocab_size;
   }
+  kernels::SoftmaxWeights& softmax = parameters.softmax;
+  for (const net::Cluster& cluster : clusters) softmax.ends.push_back(cluster.end);
   for (std::size_t i = 0; i < tables.size(); ++i) {
-    parameters.embeddings.push_back(
+    softmax.weights.push_back(
         add(fmt::format("word_emb.emb_layers.{}.weight", i), {tables[i].size(), tables[i].width}));
   }
   for (std::size_t i = 0; i < tables.size(); ++i) {
@@ -35,12 +37,11 @@ static void add_vocabulary(const net::Network& network, Parameters& parameters, 
   }
   if (clusters.size() > 1) {
     const auto tails = static_cast<std::int64_t>(clusters.size()) - 1;
-    parameters.cluster_weight = add("crit.cluster_weight", {tails, clusters.front().width});
-    parameters.cluster_bias = add("crit.cluster_bias", {tails});
+    softmax.cluster_weight = add("crit.cluster_weight", {tails, clusters.front().width});
+    softmax.cluster_bias = add("crit.cluster_bias", {tails});
   }
   for (std::size_t i = 0; i < tables.size(); ++i) {
-    parameters.output_biases.push_back(
-        add(fmt::format("crit.out_layers.{}.bias", i), {tables[i].size()}));
+    softmax.biases.push_back(add(fmt::format("crit.out_layers.{}.bias", i), {tables[i].size()}));
   }
   for (std::size_t i = 0; i < clusters.size(); ++i) {
     at::Tensor projection;
@@ -50,7 +51,7 @@ static void add_vocabulary(const net::Network& network, Parameters& parameters, 
               ? parameters.embedding_projections[std::min(i, tables.size() - 1)]
               : add(fmt::format("crit.out_projs.{}", i), {network.d_model, clusters[i].width});
     }
-    parameters.output_projections.push_back(projection);
+    softmax.projections.push_back(projection);
   }
 }
 

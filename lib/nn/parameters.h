@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/softmax.h"
 #include "net/network.h"
 
 namespace ql::nn {
@@ -55,14 +56,11 @@ struct LayerParameters {
 };
 
 struct Parameters {
-  // These are the tables [ids, width], one for each cluster (net/cost.h), or with div_val 1 one for
-  // all. They are tied: the softmax uses them as its weights.
-  std::vector<at::Tensor> embeddings;
-  std::vector<at::Tensor> output_biases;          // [ids], one a table
+  // This is the softmax over the clusters of net/cost.h, which are those of the public PyTorch
+  // Transformer-XL. Its weights are tied: they are also the tables of the embeddings, one for each
+  // cluster, or with div_val 1 one for all.
+  kernels::SoftmaxWeights softmax;
   std::vector<at::Tensor> embedding_projections;  // [d_model, width] or undefined, one a table
-  std::vector<at::Tensor> output_projections;     // the same, one a cluster
-  at::Tensor cluster_weight;                      // [clusters - 1, d_embed]; undefined for one
-  at::Tensor cluster_bias;                        // [clusters - 1]
   std::vector<LayerParameters> layers;
   // These have an entry for every scale, undefined if the scale has no map. A widening [width,
   // width before] maps the states of the scale before, a narrowing [d_model, width] those that

@@ -74,7 +74,7 @@ struct SoftmaxProblem {
         tensor.normal_(0, 0.02);
       }
     }
-    weights = nn::softmax_weights(network, parameters);
+    weights = parameters.softmax;
     states = at::randn({shape.rows, shape.d_model}).set_requires_grad(true);
     targets = at::empty({shape.rows}, at::kLong);
     // By Zipf's law the probability of id i is proportional to 1 / (i + 1). It is drawn by the

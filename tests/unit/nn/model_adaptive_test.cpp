@@ -91,9 +91,9 @@ TEST_CASE("logits: those of a plain softmax are products with its weights, witho
   const nn::Model model = test::random_model(network, 5);
   const at::Tensor states = at::sin(at::arange(24, at::kDouble)).view({1, 3, 8});
   const nn::Parameters& weights = model.weights();
-  REQUIRE(weights.embeddings.size() == 1);
+  REQUIRE(weights.softmax.weights.size() == 1);
   const at::Tensor expected =
-      at::matmul(states, weights.embeddings[0].t()) + weights.output_biases[0];
+      at::matmul(states, weights.softmax.weights[0].t()) + weights.softmax.biases[0];
   CHECK(test::largest_difference(model.logits(states), expected) < 1e-12);
 }
 
