@@ -353,9 +353,9 @@ AddedRows add_rows(const ResidualRows& input, const at::Tensor& weight, const at
 
 AddGradients add_rows_gradients(const at::Tensor& sum_gradient, const DropoutMask& kept,
                                 bool with_bias) {
-  if (!kept.elements.defined() && !with_bias) return {sum_gradient, at::Tensor()};
+  if (!kept.elements.defined() && !with_bias) return {sum_gradient, sum_gradient, {}, {}, {}};
   const std::int64_t width = width_of(sum_gradient);
-  AddGradients result{at::empty_like(sum_gradient), at::Tensor()};
+  AddGradients result{sum_gradient, at::empty_like(sum_gradient), {}, {}, {}};
   const at::Tensor columns = column_sums(sum_gradient, 1);
   AT_DISPATCH_FLOATING_TYPES(sum_gradient.scalar_type(), "add_rows_gradients", [&] {
     const auto* gradient = sum_gradient.data_ptr<scalar_t>();
@@ -372,13 +372,13 @@ AddGradients add_rows_gradients(const at::Tensor& sum_gradient, const DropoutMas
   return result;
 }
 
-AddNormGradients add_norm_gradients(const AddedRows& result, const at::Tensor& weight,
-                                    const at::Tensor& sum_gradient,
-                                    const at::Tensor& normalized_gradient, const DropoutMask& kept,
-                                    bool with_bias) {
+AddGradients add_norm_gradients(const AddedRows& result, const at::Tensor& weight,
+                                const at::Tensor& sum_gradient,
+                                const at::Tensor& normalized_gradient, const DropoutMask& kept,
+                                bool with_bias) {
   constexpr std::int64_t kSums = 3;
   const std::int64_t width = width_of(result.sum);
-  AddNormGradients gradients;
+  AddGradients gradients;
   gradients.residual = at::empty_like(result.sum);
   const bool dropped = kept.elements.defined();
   gradients.output = dropped ? at::empty_like(result.sum) : gradients.residual;
@@ -402,7 +402,7 @@ AddNormGradients add_norm_gradients(const AddedRows& result, const at::Tensor& w
     });
   });
   const at::Tensor sums = sum_over_first(columns);
-  gradients.weight = sums.select(0, 0);
+  gradients.norm_weight = sums.select(0, 0);
   gradients.norm_bias = sums.select(0, 1);
   if (with_bias) gradients.bias = sums.select(0, 2);
   return gradients;

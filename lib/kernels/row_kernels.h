@@ -40,23 +40,19 @@ struct AddedRows {
 AddedRows add_rows(const ResidualRows& input, const at::Tensor& weight = {},
                    const at::Tensor& bias = {});
 
-// Holds the gradients of add_rows() without a weight. The gradient of the residual equals that of
-// the sum.
+// Holds the gradients of add_rows(). Those of the norm are undefined without a norm.
 struct AddGradients {
-  at::Tensor output, bias;
+  at::Tensor residual, output, bias, norm_weight, norm_bias;
 };
+// Returns them for add_rows() without a weight.
 AddGradients add_rows_gradients(const at::Tensor& sum_gradient, const DropoutMask& kept,
                                 bool with_bias);
-
-// Holds the gradients of add_rows() with a weight, given those of its sum (undefined: zeros) and of
-// the normalized rows.
-struct AddNormGradients {
-  at::Tensor residual, output, bias, weight, norm_bias;
-};
-AddNormGradients add_norm_gradients(const AddedRows& result, const at::Tensor& weight,
-                                    const at::Tensor& sum_gradient,
-                                    const at::Tensor& normalized_gradient, const DropoutMask& kept,
-                                    bool with_bias);
+// Returns them for add_rows() with a weight, given those of its sum (undefined: zeros) and of the
+// normalized rows.
+AddGradients add_norm_gradients(const AddedRows& result, const at::Tensor& weight,
+                                const at::Tensor& sum_gradient,
+                                const at::Tensor& normalized_gradient, const DropoutMask& kept,
+                                bool with_bias);
 
 // Turns the gradient with respect to the normalized `values` (weight 1, bias 0) into that with
 // respect to the states before the norm. `deviations` [rows] holds 1 / deviation.
