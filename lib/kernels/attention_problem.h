@@ -104,10 +104,6 @@ struct View {
     }
   }
 
-  template <typename Number>
-  static const Number* data_of(const at::Tensor& tensor) {
-    return tensor.defined() ? tensor.data_ptr<Number>() : nullptr;
-  }
   static const Real* positions_of(const AttentionInput& input, std::int64_t dimensions) {
     const bool given = input.positions.defined() && input.positions.dim() == dimensions;
     return given ? input.positions.data_ptr<Real>() : nullptr;

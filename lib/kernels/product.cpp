@@ -92,7 +92,7 @@ void multiply_by_own_kernel(at::Tensor& result, const at::Tensor& a, const at::T
       product.pitch = result.stride(0);
       product.states = states.data_ptr<scalar_t>();
       product.weights = numbers;
-      product.bias = plain_bias.defined() ? plain_bias.data_ptr<scalar_t>() : nullptr;
+      product.bias = data_of<scalar_t>(plain_bias);
       product.result = result.data_ptr<scalar_t>();
       const std::int64_t tasks = (product.columns + kColumnsOfTask - 1) / kColumnsOfTask;
       machine::for_parts(tasks, microseconds_of(states, b),

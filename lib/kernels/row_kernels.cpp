@@ -12,28 +12,29 @@ namespace {
 // A unit of work has this many rows.
 constexpr std::int64_t kBlock = 64;
 
-// Returns a pointer to element `at`, or null if the tensor is undefined.
-template <typename Number>
-const Number* data_of(const at::Tensor& tensor, std::int64_t at = 0) {
-  return tensor.defined() ? tensor.data_ptr<Number>() + at : nullptr;
-}
-
 std::int64_t width_of(const at::Tensor& rows) { return rows.size(-1); }
 std::int64_t count_of(const at::Tensor& rows) {
   return rows.size(-1) == 0 ? 0 : rows.numel() / rows.size(-1);
 }
 
-// Calls work(block, first row, rows) for every block of the rows.
+// Describes one of the units of work into which rows are divided.
+struct Block {
+  std::int64_t index, first, rows;  // first: its first row
+  std::int64_t at;                  // the first element of that row
+};
+
+// Calls work(block) for every block of the rows.
 template <typename Work>
 void for_blocks(const at::Tensor& all, const Work& work) {
-  const std::int64_t rows = count_of(all);
+  const std::int64_t rows = count_of(all), width = width_of(all);
   // `work` reads and writes about this many tensors of the size of `all`.
   constexpr double kTensors = 4;
   machine::for_parts((rows + kBlock - 1) / kBlock,
                      machine::microseconds_of(0, kTensors * static_cast<double>(all.nbytes())),
                      [&](std::int64_t begin, std::int64_t end) {
-                       for (std::int64_t block = begin; block < end; ++block) {
-                         work(block, block * kBlock, std::min(kBlock, rows - block * kBlock));
+                       for (std::int64_t index = begin; index < end; ++index) {
+                         const std::int64_t first = index * kBlock;
+                         work(Block{index, first, std::min(kBlock, rows - first), first * width});
                        }
                      });
 }
@@ -293,15 +294,15 @@ NormalizedRows normalize_rows(const at::Tensor& states, const at::Tensor& weight
   NormalizedRows result{at::empty_like(states), at::empty({count, 2}, states.options())};
   factor = operand_buffer(result.values, beside);
   AT_DISPATCH_FLOATING_TYPES(states.scalar_type(), "normalize_rows", [&] {
-    const auto* in = states.data_ptr<scalar_t>();
     auto* out = result.values.data_ptr<scalar_t>();
     auto* statistics = result.statistics.data_ptr<scalar_t>();
     with_numbers<scalar_t>(factor, [&](auto* numbers) {
-      for_blocks(states, [&](std::int64_t, std::int64_t first, std::int64_t rows) {
-        const std::int64_t at = first * width;
-        normalize_block(in + at, data_of<scalar_t>(weight), data_of<scalar_t>(bias), rows, width,
-                        out + at, statistics + 2 * first);
-        copy_numbers(static_cast<const scalar_t*>(out + at), rows * width, numbers + at);
+      for_blocks(states, [&](const Block& block) {
+        normalize_block(data_of<scalar_t>(states, block.at), data_of<scalar_t>(weight),
+                        data_of<scalar_t>(bias), block.rows, width, out + block.at,
+                        statistics + 2 * block.first);
+        copy_numbers(data_of<scalar_t>(result.values, block.at), block.rows * width,
+                     numbers + block.at);
       });
     });
   });
@@ -313,13 +314,12 @@ at::Tensor sum_rows(const at::Tensor& rows, const at::Tensor& beside, at::Tensor
   const at::Tensor columns = column_sums(rows, 1);
   factor = operand_buffer(rows, beside);
   AT_DISPATCH_FLOATING_TYPES(rows.scalar_type(), "sum_rows", [&] {
-    const auto* in = rows.data_ptr<scalar_t>();
     auto* sums = columns.data_ptr<scalar_t>();
     with_numbers<scalar_t>(factor, [&](auto* numbers) {
-      for_blocks(rows, [&](std::int64_t block, std::int64_t first, std::int64_t count) {
-        const std::int64_t at = first * width;
-        sum_block(in + at, count, width, sums + block * width);
-        copy_numbers(in + at, count * width, numbers + at);
+      for_blocks(rows, [&](const Block& block) {
+        const auto* in = data_of<scalar_t>(rows, block.at);
+        sum_block(in, block.rows, width, sums + block.index * width);
+        copy_numbers(in, block.rows * width, numbers + block.at);
       });
     });
   });
@@ -333,19 +333,17 @@ AddedRows add_rows(const ResidualRows& input, const at::Tensor& weight, const at
     result.normalized = {at::empty_like(result.sum), at::empty({count, 2}, weight.options())};
   }
   AT_DISPATCH_FLOATING_TYPES(result.sum.scalar_type(), "add_rows", [&] {
-    const auto* residual = input.residual.data_ptr<scalar_t>();
-    const auto* output = input.output.data_ptr<scalar_t>();
-    auto* sum = result.sum.data_ptr<scalar_t>();
-    for_blocks(input.residual, [&](std::int64_t, std::int64_t first, std::int64_t rows) {
-      const std::int64_t at = first * width;
-      add_block(residual + at, output + at, data_of<scalar_t>(input.bias),
-                data_of<std::uint8_t>(input.kept.elements, at),
-                static_cast<scalar_t>(input.kept.factor), rows, width, sum + at);
+    for_blocks(input.residual, [&](const Block& block) {
+      add_block(data_of<scalar_t>(input.residual, block.at),
+                data_of<scalar_t>(input.output, block.at), data_of<scalar_t>(input.bias),
+                data_of<std::uint8_t>(input.kept.elements, block.at),
+                static_cast<scalar_t>(input.kept.factor), block.rows, width,
+                result.sum.data_ptr<scalar_t>() + block.at);
       if (!weight.defined()) return;
-      normalize_block(static_cast<const scalar_t*>(sum + at), data_of<scalar_t>(weight),
-                      data_of<scalar_t>(bias), rows, width,
-                      result.normalized.values.data_ptr<scalar_t>() + at,
-                      result.normalized.statistics.data_ptr<scalar_t>() + 2 * first);
+      normalize_block(data_of<scalar_t>(result.sum, block.at), data_of<scalar_t>(weight),
+                      data_of<scalar_t>(bias), block.rows, width,
+                      result.normalized.values.data_ptr<scalar_t>() + block.at,
+                      result.normalized.statistics.data_ptr<scalar_t>() + 2 * block.first);
     });
   });
   return result;
@@ -358,14 +356,12 @@ AddGradients add_rows_gradients(const at::Tensor& sum_gradient, const DropoutMas
   AddGradients result{sum_gradient, at::empty_like(sum_gradient), {}, {}, {}};
   const at::Tensor columns = column_sums(sum_gradient, 1);
   AT_DISPATCH_FLOATING_TYPES(sum_gradient.scalar_type(), "add_rows_gradients", [&] {
-    const auto* gradient = sum_gradient.data_ptr<scalar_t>();
-    auto* output = result.output.data_ptr<scalar_t>();
-    auto* sums = columns.data_ptr<scalar_t>();
-    for_blocks(sum_gradient, [&](std::int64_t block, std::int64_t first, std::int64_t rows) {
-      const std::int64_t at = first * width;
-      add_gradient_block(gradient + at, data_of<std::uint8_t>(kept.elements, at),
-                         static_cast<scalar_t>(kept.factor), rows, width, output + at,
-                         sums + block * width);
+    for_blocks(sum_gradient, [&](const Block& block) {
+      add_gradient_block(data_of<scalar_t>(sum_gradient, block.at),
+                         data_of<std::uint8_t>(kept.elements, block.at),
+                         static_cast<scalar_t>(kept.factor), block.rows, width,
+                         result.output.data_ptr<scalar_t>() + block.at,
+                         columns.data_ptr<scalar_t>() + block.index * width);
     });
   });
   if (with_bias) result.bias = sum_over_first(columns).squeeze(0);
@@ -385,20 +381,18 @@ AddGradients add_norm_gradients(const AddedRows& result, const at::Tensor& weigh
   const at::Tensor columns = column_sums(result.sum, kSums);
   const at::Tensor scratch = at::empty({columns.size(0), 2, width}, weight.options());
   AT_DISPATCH_FLOATING_TYPES(weight.scalar_type(), "add_norm_gradients", [&] {
-    const auto* sums = result.sum.data_ptr<scalar_t>();
-    const auto* statistics = result.normalized.statistics.data_ptr<scalar_t>();
-    const auto* of_normalized = normalized_gradient.data_ptr<scalar_t>();
-    for_blocks(result.sum, [&](std::int64_t block, std::int64_t first, std::int64_t rows) {
-      const std::int64_t at = first * width;
+    for_blocks(result.sum, [&](const Block& block) {
       const AddNormTarget<scalar_t> target{
-          gradients.residual.data_ptr<scalar_t>() + at,
-          dropped ? gradients.output.data_ptr<scalar_t>() + at : nullptr,
-          columns.data_ptr<scalar_t>() + block * kSums * width,
-          scratch.data_ptr<scalar_t>() + block * 2 * width};
-      add_norm_gradient_block(sums + at, statistics + 2 * first, data_of<scalar_t>(weight),
-                              data_of<scalar_t>(sum_gradient, at), of_normalized + at,
-                              data_of<std::uint8_t>(kept.elements, at),
-                              static_cast<scalar_t>(kept.factor), rows, width, target);
+          gradients.residual.data_ptr<scalar_t>() + block.at,
+          dropped ? gradients.output.data_ptr<scalar_t>() + block.at : nullptr,
+          columns.data_ptr<scalar_t>() + block.index * kSums * width,
+          scratch.data_ptr<scalar_t>() + block.index * 2 * width};
+      add_norm_gradient_block(data_of<scalar_t>(result.sum, block.at),
+                              data_of<scalar_t>(result.normalized.statistics, 2 * block.first),
+                              data_of<scalar_t>(weight), data_of<scalar_t>(sum_gradient, block.at),
+                              data_of<scalar_t>(normalized_gradient, block.at),
+                              data_of<std::uint8_t>(kept.elements, block.at),
+                              static_cast<scalar_t>(kept.factor), block.rows, width, target);
     });
   });
   const at::Tensor sums = sum_over_first(columns);
@@ -412,12 +406,10 @@ void normalize_rows_gradient_(at::Tensor& gradient, const at::Tensor& values,
                               const at::Tensor& deviations) {
   const std::int64_t width = width_of(gradient);
   AT_DISPATCH_FLOATING_TYPES(gradient.scalar_type(), "normalize_rows_gradient", [&] {
-    auto* slopes = gradient.data_ptr<scalar_t>();
-    const auto* normalized = values.data_ptr<scalar_t>();
-    const auto* deviation = deviations.data_ptr<scalar_t>();
-    for_blocks(gradient, [&](std::int64_t, std::int64_t first, std::int64_t rows) {
-      normalize_gradient_block(slopes + first * width, normalized + first * width,
-                               deviation + first, rows, width);
+    for_blocks(gradient, [&](const Block& block) {
+      normalize_gradient_block(gradient.data_ptr<scalar_t>() + block.at,
+                               data_of<scalar_t>(values, block.at),
+                               data_of<scalar_t>(deviations, block.first), block.rows, width);
     });
   });
 }
@@ -426,12 +418,11 @@ void relu_rows(const at::Tensor& inner, const at::Tensor& bias, const DropoutMas
                const at::Tensor& hidden) {
   const std::int64_t width = width_of(inner);
   AT_DISPATCH_FLOATING_TYPES(inner.scalar_type(), "relu_rows", [&] {
-    const auto* values = inner.data_ptr<scalar_t>();
     with_numbers<scalar_t>(hidden, [&](auto* results) {
-      for_blocks(inner, [&](std::int64_t, std::int64_t first, std::int64_t rows) {
-        const std::int64_t at = first * width;
-        relu_block(values + at, data_of<scalar_t>(bias), data_of<std::uint8_t>(kept.elements, at),
-                   static_cast<scalar_t>(kept.factor), rows, width, results + at);
+      for_blocks(inner, [&](const Block& block) {
+        relu_block(data_of<scalar_t>(inner, block.at), data_of<scalar_t>(bias),
+                   data_of<std::uint8_t>(kept.elements, block.at),
+                   static_cast<scalar_t>(kept.factor), block.rows, width, results + block.at);
       });
     });
   });
@@ -442,16 +433,13 @@ at::Tensor relu_rows_gradient(const at::Tensor& gradient, const at::Tensor& hidd
   const std::int64_t width = width_of(gradient);
   const at::Tensor columns = column_sums(gradient, 1);
   AT_DISPATCH_FLOATING_TYPES(gradient.scalar_type(), "relu_rows_gradient", [&] {
-    const auto* numbers = gradient.data_ptr<scalar_t>();
-    auto* sums = columns.data_ptr<scalar_t>();
     with_numbers<scalar_t>(hidden, [&](const auto* values) {
       auto* results = static_cast<std::decay_t<decltype(*values)>*>(slopes.data_ptr());
-      const auto work = [&](std::int64_t block, std::int64_t first, std::int64_t rows) {
-        const std::int64_t at = first * width;
-        relu_gradient_block(numbers + at, values + at, static_cast<scalar_t>(factor), rows, width,
-                            results + at, sums + block * width);
-      };
-      for_blocks(gradient, work);
+      for_blocks(gradient, [&](const Block& block) {
+        relu_gradient_block(data_of<scalar_t>(gradient, block.at), values + block.at,
+                            static_cast<scalar_t>(factor), block.rows, width, results + block.at,
+                            columns.data_ptr<scalar_t>() + block.index * width);
+      });
     });
   });
   return sum_over_first(columns).squeeze(0);

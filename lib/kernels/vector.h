@@ -121,6 +121,12 @@ inline Bfloat16Bits* bfloat16_bits(const at::Tensor& tensor) {
   return reinterpret_cast<Bfloat16Bits*>(tensor.data_ptr<at::BFloat16>());
 }
 
+// Returns a pointer to element `at`, or null if the tensor is undefined.
+template <typename Number>
+const Number* data_of(const at::Tensor& tensor, std::int64_t at = 0) {
+  return tensor.defined() ? tensor.data_ptr<Number>() + at : nullptr;
+}
+
 // Calls work(pointer to the tensor's elements), which are Real, or bfloat16 if Real is float.
 template <typename Real, typename Work>
 void with_numbers(const at::Tensor& tensor, const Work& work) {
