@@ -209,8 +209,8 @@ class Backward {
     product.padded = true;
     product.inner_band = problem.seen(begin);
     multiply_in(version_, &product);
-    sum_rows_in(version_, static_cast<const Real*>(content_gradient_), stride, count, width,
-                out.content_bias);
+    add_to_sums_in(version_, static_cast<const Real*>(content_gradient_), stride, count, width,
+                   out.content_bias);
     if (view_.positions != nullptr) {
       const std::int64_t shift = problem.shift() - begin;
       const std::int64_t first = std::max(problem.farthest_row(), shift - (count - 1));
@@ -222,8 +222,8 @@ class Backward {
       product.c = position_gradient_;
       product.inner_band = {shift - first, kFar, -1, 0, product.inner};
       multiply_in(version_, &product);
-      sum_rows_in(version_, static_cast<const Real*>(position_gradient_), stride, count, width,
-                  out.position_bias);
+      add_to_sums_in(version_, static_cast<const Real*>(position_gradient_), stride, count, width,
+                     out.position_bias);
     }
     for (std::int64_t query = 0; query < count; ++query) {
       join_rows_in(version_, static_cast<const Real*>(content_gradient_) + query * stride,

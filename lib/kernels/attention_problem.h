@@ -512,16 +512,6 @@ QL_VECTOR_BODY void scale_rows_body(const Real* const* rows, const Real* bias, R
 }
 QL_VECTOR_KERNEL(scale_rows)
 
-// sums[n] += rows[0][n] + rows[1][n] + ..., for `count` rows.
-template <typename Real>
-QL_VECTOR_BODY void sum_rows_body(const Real* rows, std::int64_t stride, std::int64_t count,
-                                  std::int64_t width, Real* sums) {
-  for (std::int64_t r = 0; r < count; ++r) {
-    for (std::int64_t n = 0; n < width; ++n) sums[n] += rows[r * stride + n];
-  }
-}
-QL_VECTOR_KERNEL(sum_rows)
-
 // to[n] = content[n] + position[n]; a null position is 0.
 template <typename Real>
 QL_VECTOR_BODY void join_rows_body(const Real* content, const Real* position, std::int64_t width,

@@ -44,13 +44,6 @@ at::Tensor column_sums(const at::Tensor& rows, std::int64_t sums) {
   return at::zeros({(count_of(rows) + kBlock - 1) / kBlock, sums, width_of(rows)}, rows.options());
 }
 
-template <typename Real>
-QL_VECTOR_BODY Real sum_of(const Real* lanes) {
-  Real sum = 0;
-  for (std::int64_t lane = 0; lane < kLanes; ++lane) sum += lanes[lane];
-  return sum;
-}
-
 // Sets sum[j] = residual[j] + kept[j] factor (output[j] + bias[j]). A null `kept` drops nothing; a
 // null bias is 0. Each case has its loop: GCC does not vectorize one loop for all of them without
 // AVX.
@@ -152,16 +145,6 @@ QL_VECTOR_BODY void normalize_block_body(const Real* states, const Real* weight,
   }
 }
 QL_VECTOR_KERNEL(normalize_block)
-
-// sums += the sum over the rows.
-template <typename Real>
-QL_VECTOR_BODY void sum_block_body(const Real* values, std::int64_t rows, std::int64_t width,
-                                   Real* sums) {
-  for (std::int64_t at = 0; at < rows * width; at += width) {
-    for (std::int64_t j = 0; j < width; ++j) sums[j] += values[at + j];
-  }
-}
-QL_VECTOR_KERNEL(sum_block)
 
 // output = kept factor sum_gradient; bias += the sum of `output` over the rows.
 template <typename Real>
@@ -318,7 +301,7 @@ at::Tensor sum_rows(const at::Tensor& rows, const at::Tensor& beside, at::Tensor
     with_numbers<scalar_t>(factor, [&](auto* numbers) {
       for_blocks(rows, [&](const Block& block) {
         const auto* in = data_of<scalar_t>(rows, block.at);
-        sum_block(in, block.rows, width, sums + block.index * width);
+        add_to_sums(in, width, block.rows, width, sums + block.index * width);
         copy_numbers(in, block.rows * width, numbers + block.at);
       });
     });

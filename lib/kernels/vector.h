@@ -75,6 +75,23 @@ namespace ql::kernels {
 // A sum has this many lanes. They fill two AVX registers of float, or one of AVX-512.
 constexpr std::int64_t kLanes = 16;
 
+template <typename Real>
+QL_VECTOR_BODY Real sum_of(const Real* lanes) {
+  Real sum = 0;
+  for (std::int64_t lane = 0; lane < kLanes; ++lane) sum += lanes[lane];
+  return sum;
+}
+
+// sums[n] += rows[0][n] + rows[1][n] + ..., for `count` rows that are `stride` elements apart.
+template <typename Real>
+QL_VECTOR_BODY void add_to_sums_body(const Real* rows, std::int64_t stride, std::int64_t count,
+                                     std::int64_t width, Real* sums) {
+  for (std::int64_t r = 0; r < count; ++r) {
+    for (std::int64_t n = 0; n < width; ++n) sums[n] += rows[r * stride + n];
+  }
+}
+QL_VECTOR_KERNEL(add_to_sums)
+
 // Sets x = e^x for x <= 0, within two units of the last place; below -87 it stays at e^-87, about
 // 1e-38. Number and Integer are float and std::uint32_t, or vectors of float and std::int32_t. With
 // power = round(x / ln 2) and rest = x - power ln 2, e^x = 2^power e^rest.

@@ -142,13 +142,6 @@ StepLoss step_loss(const nn::ModelAtLengths& model, const at::Tensor& ids, nn::M
 
 namespace {
 
-template <typename Scalar>
-QL_VECTOR_BODY void add_block_body(Scalar* sum, const Scalar* other, std::int64_t count) {
-  for (std::int64_t i = 0; i < count; ++i) sum[i] += other[i];
-}
-
-QL_VECTOR_KERNEL(add_block)
-
 // Squares of float are exact in double, and small ones do not vanish in a sum with large ones.
 template <typename Scalar>
 QL_VECTOR_BODY double sum_squares_body(const Scalar* values, std::int64_t count) {
@@ -163,9 +156,7 @@ QL_VECTOR_BODY double sum_squares_body(const Scalar* values, std::int64_t count)
   for (; i < count; ++i) {
     lanes[0] += static_cast<double>(values[i]) * static_cast<double>(values[i]);
   }
-  double sum = 0;
-  for (std::int64_t lane = 0; lane < kernels::kLanes; ++lane) sum += lanes[lane];
-  return sum;
+  return kernels::sum_of<double>(lanes);
 }
 QL_VECTOR_KERNEL(sum_squares)
 
@@ -182,8 +173,8 @@ double join(const std::vector<at::Tensor>& addends) {
         const std::int64_t count = std::min(kBlock, elements - start);
         scalar_t* values = sum.data_ptr<scalar_t>() + start;
         for (std::size_t i = 1; i < addends.size(); ++i) {
-          add_block(values, static_cast<const scalar_t*>(addends[i].data_ptr<scalar_t>()) + start,
-                    count);
+          kernels::add_to_sums(kernels::data_of<scalar_t>(addends[i], start), count, 1, count,
+                               values);
         }
         squares[static_cast<std::size_t>(block)] =
             sum_squares(static_cast<const scalar_t*>(values), count);
