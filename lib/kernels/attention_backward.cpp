@@ -70,7 +70,7 @@ class Backward {
             view_.window, view_.dilation(head));
     }
     for (std::int64_t first = 0; first < std::min(view_.segment, view_.dilation(head)); ++first) {
-      const AttentionProblem<Real> problem(view_, stream, head, first);
+      const AttentionProblem<Real> problem{view_, stream, head, first};
       find_rows(problem, scratch_);
       scratch_.gradient_rows.clear();
       for (std::int64_t query = 0; query < problem.queries; ++query) {

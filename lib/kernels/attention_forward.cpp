@@ -40,7 +40,7 @@ class Forward {
 
   void run(std::int64_t stream, std::int64_t head) {
     for (std::int64_t first = 0; first < std::min(view_.segment, view_.dilation(head)); ++first) {
-      const AttentionProblem<Real> problem(view_, stream, head, first);
+      const AttentionProblem<Real> problem{view_, stream, head, first};
       find_rows(problem, scratch_);
       const Packing<Real> keys{scratch_.key_rows.data(), problem.keys, view_.width, key_columns_};
       pack_columns_in(version_, &keys);

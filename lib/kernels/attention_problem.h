@@ -79,23 +79,8 @@ struct Part {
 // of keys and values twice that.
 template <typename Real>
 struct View {
-  explicit View(const AttentionInput& input)
-      : batch(input.queries.size(0)),
-        segment(input.queries.size(1)),
-        window(input.window()),
-        heads(input.queries.size(2)),
-        width(input.queries.size(3)),
-        span(input.reach.span),
-        sees_all(input.sees_all),
-        queries(input.queries.data_ptr<Real>()),
-        positions(positions_of(input, 3)),
-        distance_scores(positions_of(input, 2)),
-        content_bias(data_of<Real>(input.content_bias)),
-        position_bias(data_of<Real>(input.position_bias)),
-        kept(data_of<std::uint8_t>(input.probability_kept)),
-        kept_factor(static_cast<Real>(input.kept_factor)),
-        dilations(input.reach.dilations),
-        scale(static_cast<Real>(1 / std::sqrt(static_cast<double>(width)))) {
+  // `of` must outlive the view.
+  explicit View(const AttentionInput& of) : input(of) {
     for (const at::Tensor& part : input.keys_values) {
       parts.push_back({part.data_ptr<Real>(), part.size(1), part.stride(0)});
     }
@@ -104,7 +89,7 @@ struct View {
     }
   }
 
-  static const Real* positions_of(const AttentionInput& input, std::int64_t dimensions) {
+  const Real* positions_of(std::int64_t dimensions) const {
     const bool given = input.positions.defined() && input.positions.dim() == dimensions;
     return given ? input.positions.data_ptr<Real>() : nullptr;
   }
@@ -113,6 +98,7 @@ struct View {
     return stream * segment * row() + head * width;
   }
   std::int64_t dilation(std::int64_t head) const {
+    const std::vector<std::int64_t>& dilations = input.reach.dilations;
     return dilations.empty() ? 1 : dilations[static_cast<std::size_t>(head)];
   }
   // Estimates the time of one thread for `products` products of all queries with all keys.
@@ -132,15 +118,18 @@ struct View {
     return std::min(segment, std::max(kLeastBlock, rows / kMostTileRows * kMostTileRows));
   }
 
-  std::int64_t batch, segment, window, heads, width, span;
-  bool sees_all;
+  const AttentionInput& input;
+  std::int64_t batch = input.queries.size(0), segment = input.queries.size(1);
+  std::int64_t heads = input.queries.size(2), width = input.queries.size(3);
+  std::int64_t window = input.window(), most_keys = 0;
   std::vector<Part<Real>> parts;
-  const Real *queries, *positions, *distance_scores, *content_bias, *position_bias;
-  const std::uint8_t* kept;
-  Real kept_factor;
-  std::vector<std::int64_t> dilations;
-  Real scale;
-  std::int64_t most_keys = 0;
+  const Real* queries = input.queries.data_ptr<Real>();
+  const Real *positions = positions_of(3), *distance_scores = positions_of(2);
+  const Real* content_bias = data_of<Real>(input.content_bias);
+  const Real* position_bias = data_of<Real>(input.position_bias);
+  const std::uint8_t* kept = data_of<std::uint8_t>(input.probability_kept);
+  Real kept_factor = static_cast<Real>(input.kept_factor);
+  Real scale = static_cast<Real>(1 / std::sqrt(static_cast<double>(width)));
 };
 
 // Holds the panels of every head's position table: row t is the distance (distances - 1 - t) *
@@ -182,20 +171,6 @@ PositionPanels<Real> pack_positions(const View<Real>& view, std::int64_t size,
 // from 0. Queries that see all keys come after the last of them.
 template <typename Real>
 struct AttentionProblem {
-  AttentionProblem(const View<Real>& in, std::int64_t of_stream, std::int64_t of_head,
-                   std::int64_t first_query)
-      : view(in),
-        stream(of_stream),
-        head(of_head),
-        step(in.dilation(of_head)),
-        first(first_query),
-        distances(in.distances(of_head)),
-        queries((in.segment - first_query - 1) / step + 1),
-        memory(in.sees_all ? in.window : (in.window - in.segment + first_query) / step),
-        keys(in.sees_all ? in.window : memory + queries),
-        first_key(in.sees_all ? 0 : (in.window - in.segment + first_query) % step),
-        farthest(in.span > 0 ? in.span - 1 : kFar) {}
-
   // Returns the keys that each query sees; row 0 of the band is query `begin`.
   Band seen(std::int64_t begin) const {
     return {memory + begin - farthest, memory + begin + 1, 1, 0, keys};
@@ -228,7 +203,14 @@ struct AttentionProblem {
   }
 
   const View<Real>& view;
-  std::int64_t stream, head, step, first, distances, queries, memory, keys, first_key, farthest;
+  std::int64_t stream, head, first;
+  std::int64_t step = view.dilation(head), distances = view.distances(head);
+  std::int64_t queries = (view.segment - first - 1) / step + 1;
+  std::int64_t place = view.window - view.segment + first;  // of the first query in the window
+  std::int64_t memory = view.input.sees_all ? view.window : place / step;
+  std::int64_t keys = view.input.sees_all ? view.window : memory + queries;
+  std::int64_t first_key = view.input.sees_all ? 0 : place % step;
+  std::int64_t farthest = view.input.reach.span > 0 ? view.input.reach.span - 1 : kFar;
 };
 
 // Holds the memory for the problems of one thread. Rows of scores have margins (kMargin). `front`
