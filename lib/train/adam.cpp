@@ -60,8 +60,12 @@ Adam::Adam(std::vector<nn::NamedTensor> parameters, const AdamOptions& options)
       throw std::invalid_argument("Adam: " + parameter.name +
                                   " is not a contiguous floating-point tensor on the CPU");
     }
-    first_.push_back(at::zeros(tensor.sizes(), tensor.options().requires_grad(false)));
-    second_.push_back(at::zeros(tensor.sizes(), tensor.options().requires_grad(false)));
+  }
+  for (const char* moment : {"first_moment.", "second_moment."}) {
+    for (const auto& [name, tensor] : parameters_) {
+      moments_.push_back(
+          {moment + name, at::zeros(tensor.sizes(), tensor.options().requires_grad(false))});
+    }
   }
 }
 
@@ -71,9 +75,11 @@ void Adam::step(double learning_rate, double gradient_scale) {
   const double correction2 = 1 - std::pow(options_.beta2, static_cast<double>(steps_));
   for (std::size_t p = 0; p < parameters_.size(); ++p) {
     at::Tensor& parameter = parameters_[p].tensor;
+    const at::Tensor& first_moment = moments_[p].tensor;
+    const at::Tensor& second_moment = moments_[parameters_.size() + p].tensor;
     const at::Tensor gradient = parameter.grad().defined()
                                     ? parameter.grad().contiguous()
-                                    : at::zeros(parameter.sizes(), first_[p].options());
+                                    : at::zeros(parameter.sizes(), first_moment.options());
     const std::int64_t elements = parameter.numel();
     const double decay = decays(parameters_[p].name, options_.decay_on) ? options_.weight_decay : 0;
     AT_DISPATCH_FLOATING_TYPES(parameter.scalar_type(), "adam", [&] {
@@ -86,8 +92,8 @@ void Adam::step(double learning_rate, double gradient_scale) {
                                        static_cast<scalar_t>(learning_rate * decay)};
       scalar_t* weight = parameter.data_ptr<scalar_t>();
       const scalar_t* slope = gradient.data_ptr<scalar_t>();
-      scalar_t* first = first_[p].data_ptr<scalar_t>();
-      scalar_t* second = second_[p].data_ptr<scalar_t>();
+      scalar_t* first = first_moment.data_ptr<scalar_t>();
+      scalar_t* second = second_moment.data_ptr<scalar_t>();
       const auto update_blocks = [&](std::int64_t begin, std::int64_t end) {
         const std::int64_t start = begin * kBlock;
         const std::int64_t count = std::min(end * kBlock, elements) - start;
@@ -99,17 +105,6 @@ void Adam::step(double learning_rate, double gradient_scale) {
     });
     parameter.mutable_grad().reset();
   }
-}
-
-std::vector<nn::NamedTensor> Adam::moments() const {
-  std::vector<nn::NamedTensor> moments;
-  for (std::size_t p = 0; p < parameters_.size(); ++p) {
-    moments.push_back({"first_moment." + parameters_[p].name, first_[p]});
-  }
-  for (std::size_t p = 0; p < parameters_.size(); ++p) {
-    moments.push_back({"second_moment." + parameters_[p].name, second_[p]});
-  }
-  return moments;
 }
 
 double clip_scale(double norm, double clip) { return clip > 0 && norm > clip ? clip / norm : 1.0; }

@@ -42,13 +42,12 @@ class Adam {
 
   // Returns "first_moment.NAME" of every parameter in their order, then "second_moment.NAME" of
   // every parameter. They share memory with this object.
-  std::vector<nn::NamedTensor> moments() const;
+  const std::vector<nn::NamedTensor>& moments() const { return moments_; }
   // A resume calls this after it copied the moments into the tensors of moments().
   void set_steps(std::int64_t steps) { steps_ = steps; }
 
  private:
-  std::vector<nn::NamedTensor> parameters_;
-  std::vector<at::Tensor> first_, second_;
+  std::vector<nn::NamedTensor> parameters_, moments_;
   AdamOptions options_;
   std::int64_t steps_ = 0;
 };

@@ -55,6 +55,12 @@ DeviceAdam::DeviceAdam(const std::vector<nn::NamedTensor>& parameters, const Ada
       if (decays(part.parameter.name, options_.decay_on)) part_of(decayed_, part).fill_(1);
     }
   }
+  for (const auto& [moment, all] :
+       {std::pair("first_moment.", first_), std::pair("second_moment.", second_)}) {
+    for (const Part& part : parts_) {
+      moments_.push_back({moment + part.parameter.name, part_of(all, part)});
+    }
+  }
   steps_ = at::zeros({}, shared.dtype(at::kDouble));
   // The fused kernel may compute with float32, in which a decay must not become 1.
   const auto below_one = [](double beta) { return static_cast<float>(beta) < 1; };
@@ -144,17 +150,6 @@ void DeviceAdam::step(const at::Tensor& gradient, const at::Tensor& gradient_sca
 std::int64_t DeviceAdam::steps() const { return static_cast<std::int64_t>(steps_.item<double>()); }
 
 void DeviceAdam::set_steps(std::int64_t steps) { steps_.fill_(static_cast<double>(steps)); }
-
-std::vector<nn::NamedTensor> DeviceAdam::moments() const {
-  std::vector<nn::NamedTensor> moments;
-  for (const Part& part : parts_) {
-    moments.push_back({"first_moment." + part.parameter.name, part_of(first_, part)});
-  }
-  for (const Part& part : parts_) {
-    moments.push_back({"second_moment." + part.parameter.name, part_of(second_, part)});
-  }
-  return moments;
-}
 
 StepInput::StepInput(std::int64_t batch, std::int64_t segment, std::int64_t scales,
                      const at::TensorOptions& options)

@@ -42,7 +42,7 @@ class DeviceAdam {
   // Returns the number of updates that applied. Waits for the device.
   std::int64_t steps() const;
   // These do the same as Adam::moments() and Adam::set_steps().
-  std::vector<nn::NamedTensor> moments() const;
+  const std::vector<nn::NamedTensor>& moments() const { return moments_; }
   void set_steps(std::int64_t steps);
 
  private:
@@ -55,7 +55,8 @@ class DeviceAdam {
 
   AdamOptions options_;
   std::vector<Part> parts_;
-  at::Tensor weights_, first_, second_;  // [elements]
+  at::Tensor weights_, first_, second_;   // [elements]
+  std::vector<nn::NamedTensor> moments_;  // of every parameter, parts of first_ and second_
   at::Tensor decayed_;  // [elements]: 1 if weight decay acts, else 0; undefined without decay
   at::Tensor steps_;    // float64, no dimension
   bool fused_ = false;  // ATen's fused kernel runs the update
