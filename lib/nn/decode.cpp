@@ -192,7 +192,7 @@ void DecodeStep::end_segment(const LayerContext& context, const net::Stage& inpu
   }
 }
 
-at::Tensor DecodeStep::window_of_output(const net::Stage& output, const at::Tensor& states) {
+at::Tensor DecodeStep::window_of(const net::Stage& output, const at::Tensor& states) {
   KvCache& cache = growing_of(output).states;
   cache.put(states);
   const at::Tensor window = cache.window();

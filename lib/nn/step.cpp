@@ -52,7 +52,7 @@ at::Tensor Step::run(at::Tensor states) {
         break;
     }
     if (!stage.feeds_layer() && stage.scale < geometry_.outputs.size()) {
-      window = window_of_output(stage, states);
+      window = window_of(stage, states);
       upsampled.push_back(states_of_tokens(stage, states, window));
     }
   }
@@ -107,11 +107,7 @@ at::Tensor Step::positions(const net::Stage& input) const {
   return table.narrow(0, table.size(0) - input.window(), input.window());
 }
 
-at::Tensor Step::window_of_output(const net::Stage& output, const at::Tensor& states) {
-  return window_of_streams(output, states);
-}
-
-at::Tensor Step::window_of_streams(const net::Stage& stage, const at::Tensor& states) {
+at::Tensor Step::window_of(const net::Stage& stage, const at::Tensor& states) {
   StageMemory& memory = memory_of(stage);
   std::vector<at::Tensor> parts;
   if (stage.compressed_memory > 0) parts.push_back(memory.compressed);
@@ -129,7 +125,8 @@ at::Tensor Step::window_of_streams(const net::Stage& stage, const at::Tensor& st
 
 at::Tensor Step::layer(const LayerContext& context, const net::Stage& input,
                        const at::Tensor& states, const at::Tensor& finer) {
-  const at::Tensor window = window_of_streams(input, states);
+  // LayerwiseStep calls this for one row as an independent stream, not as a segment of its own.
+  const at::Tensor window = Step::window_of(input, states);
   if (finer.defined()) {
     const at::Tensor keys = at::cat({window.narrow(1, 0, input.memory), finer}, 1);
     return run_layer(context, states, attention_states(context, states),
@@ -299,7 +296,7 @@ at::Tensor LayerwiseStep::layer_row_by_row(const LayerContext& context, const ne
   return at::cat(outputs);
 }
 
-at::Tensor LayerwiseStep::window_of_output(const net::Stage& output, const at::Tensor& states) {
+at::Tensor LayerwiseStep::window_of(const net::Stage& output, const at::Tensor& states) {
   StageMemory& memory = memory_of(output);
   at::Tensor result = window(output, states);
   if (output.memory > 0) {

@@ -42,8 +42,10 @@ class Step {
   // the window instead of the states; otherwise it is undefined.
   virtual at::Tensor layer(const LayerContext& context, const net::Stage& input,
                            const at::Tensor& states, const at::Tensor& finer);
-  // Returns the window of a scale's output, and replaces its memory by the next one.
-  virtual at::Tensor window_of_output(const net::Stage& output, const at::Tensor& states);
+  // Returns the window of a scale's output, and replaces its memory by the next one. Here that is
+  // concat(compressed memory, memory, segment), of any stage. The memory becomes the newest states
+  // of concat(memory, segment[:new_states]); the compressed memory stays.
+  virtual at::Tensor window_of(const net::Stage& stage, const at::Tensor& states);
   // Returns the states [batch, c n, width] of the finer scale's window that become the n new states
   // of `stage`.
   virtual at::Tensor new_groups(const net::Stage& stage, const at::Tensor& window);
@@ -52,10 +54,6 @@ class Step {
   virtual at::Tensor states_of_tokens(const net::Stage& output, const at::Tensor& states,
                                       const at::Tensor& window);
 
-  // Returns the window concat(compressed memory, memory, segment) of independent streams. The
-  // memory becomes the newest states of concat(memory, segment[:new_states]); the compressed memory
-  // stays.
-  at::Tensor window_of_streams(const net::Stage& stage, const at::Tensor& states);
   // `stage` is one of geometry_.stages.
   StageMemory& memory_of(const net::Stage& stage) const {
     return memory_.stages[static_cast<std::size_t>(&stage - geometry_.stages.data())];
@@ -90,7 +88,7 @@ class LayerwiseStep : public Step {
  private:
   at::Tensor layer(const LayerContext& context, const net::Stage& input, const at::Tensor& states,
                    const at::Tensor& finer) override;
-  at::Tensor window_of_output(const net::Stage& output, const at::Tensor& states) override;
+  at::Tensor window_of(const net::Stage& output, const at::Tensor& states) override;
   at::Tensor layer_row_by_row(const LayerContext& context, const net::Stage& input,
                               const at::Tensor& states);
   at::Tensor window(const net::Stage& stage, const at::Tensor& states) const;
@@ -114,7 +112,7 @@ class DecodeStep : public Step {
  private:
   at::Tensor layer(const LayerContext& context, const net::Stage& input, const at::Tensor& states,
                    const at::Tensor& finer) override;
-  at::Tensor window_of_output(const net::Stage& output, const at::Tensor& states) override;
+  at::Tensor window_of(const net::Stage& output, const at::Tensor& states) override;
   at::Tensor new_groups(const net::Stage& stage, const at::Tensor& window) override;
   at::Tensor states_of_tokens(const net::Stage& output, const at::Tensor& states,
                               const at::Tensor& window) override;
