@@ -100,11 +100,14 @@ void require_same_training(const std::string& where, const net::ModelFile& saved
                            const TrainingState& saved_state, const net::ModelFile& now,
                            const DataIdentity& data, const DataIdentity& validation,
                            const std::vector<std::string>& named) {
-  const std::vector<std::string> free_keys = keys_that_may_change();
-  std::set<std::string> may_change(free_keys.begin(), free_keys.end());
+  std::set<std::string> may_change;
+  for (const auto& keys :
+       {key_names<net::Network>(kMayChange), key_names<TrainingConfig>(kMayChange)}) {
+    may_change.insert(keys.begin(), keys.end());
+  }
   const JsonObject before(saved.training, where + ": training");
   std::vector<std::string> to_name;  // advice on differing keys that may change if named
-  for (const std::string& key : keys_that_may_change_by_name()) {
+  for (const std::string& key : key_names<TrainingConfig>(kMayChangeByName)) {
     const std::string was = before.text(key);
     const auto& is = now.training.at(key).get_ref<const std::string&>();
     if (std::find(named.begin(), named.end(), key) != named.end()) {

@@ -45,17 +45,6 @@ Json training_to_json(const TrainingConfig& config) {
   return json;
 }
 
-std::vector<std::string> keys_that_may_change() {
-  std::vector<std::string> names = key_names<net::Network>(kMayChange);
-  const std::vector<std::string> own = key_names<TrainingConfig>(kMayChange);
-  names.insert(names.end(), own.begin(), own.end());
-  return names;
-}
-
-std::vector<std::string> keys_that_may_change_by_name() {
-  return key_names<TrainingConfig>(kMayChangeByName);
-}
-
 // Returns the rate after the warm-up as a fraction of the highest. `number` is that of the next
 // step, from 1.
 static double ratio_of_schedule(const TrainingConfig& config, double number, double progress) {

@@ -87,7 +87,11 @@ struct TrainingConfig {
   net::Lengths evaluation_lengths(const net::Lengths& training) const;
 };
 
-// The keys of the object "training", in the order of the file.
+// The keys of the object "training", in the order of the file. --resume may change those with
+// kMayChange, as those of the network with this mark. They control the remaining steps, or how
+// often the training saves, validates and logs, or divide the work. It may change those with
+// kMayChangeByName if the command line names them, which shows intent. They change the rounding of
+// the remaining steps. qltrain(1) has the meaning of each change.
 
 inline constexpr Range kAboveZero(std::numeric_limits<double>::denorm_min(), Range::kInfinity,
                                   "above 0");
@@ -148,14 +152,6 @@ TrainingConfig training_from_json(const JsonObject& json, Conflicts& conflicts);
 void find_conflicts(const TrainingConfig& config, const net::Network& network,
                     Conflicts& conflicts);
 Json training_to_json(const TrainingConfig& config);
-
-// Lists the keys of network and training that --resume may change. They control the remaining
-// steps, or how often the training saves, validates and logs, or divide the work. qltrain(1) has
-// the meaning of each change.
-std::vector<std::string> keys_that_may_change();
-// Lists the keys that may change if the command line names them, which shows intent. They change
-// the rounding of the remaining steps.
-std::vector<std::string> keys_that_may_change_by_name();
 
 // The learning rate is a linear warm-up times a schedule, which goes from learning_rate to
 // min_lr_ratio * learning_rate:

@@ -71,8 +71,8 @@ void require_same_vocabulary(const std::string& where, const shard::VocabularyIn
                              const std::string& other_where, const shard::VocabularyInfo& other);
 
 // Throws Error that lists every key of network and training, and the data, that differ between the
-// checkpoint `where` and now, except for keys_that_may_change() and those of
-// keys_that_may_change_by_name() that are in `named`.
+// checkpoint `where` and now, except for those that may change; some of these may only if they are
+// in `named` (train/config.h).
 void require_same_training(const std::string& where, const net::ModelFile& saved,
                            const TrainingState& saved_state, const net::ModelFile& now,
                            const DataIdentity& data, const DataIdentity& validation,
