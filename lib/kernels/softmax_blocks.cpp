@@ -130,15 +130,8 @@ template <typename Real>
 class SoftmaxBlock {
  public:
   SoftmaxBlock(const SoftmaxRows& rows, const std::vector<SoftmaxColumns>& columns)
-      : rows_(rows),
-        columns_(columns),
-        panels_(make_panels(columns)),
-        with_gradients_(rows.factors.defined()),
-        width_(rows.states.size(1)),
-        all_columns_(panels_.back().offset + panels_.back().size) {
+      : rows_(rows), columns_(columns) {
     const std::int64_t count = rows.states.size(0);
-    // Without gradients a panel's exponentials are not kept once they have been read.
-    pitch_ = with_gradients_ ? all_columns_ : std::min(all_columns_, kPanelColumns);
     const std::int64_t most =
         std::max(kSmallestBlock, (with_gradients_ ? kBlockElements : kPanelElements) / pitch_);
     // All blocks but the last one have the same number of rows.
@@ -384,11 +377,15 @@ class SoftmaxBlock {
 
   const SoftmaxRows& rows_;
   const std::vector<SoftmaxColumns>& columns_;
-  const std::vector<Panel> panels_;
-  const bool with_gradients_;
-  const std::int64_t width_, all_columns_;
+  const std::vector<Panel> panels_ = make_panels(columns_);
+  const bool with_gradients_ = rows_.factors.defined();
+  const std::int64_t width_ = rows_.states.size(1);
+  const std::int64_t all_columns_ = panels_.back().offset + panels_.back().size;
+  // The elements kept of a row. Without gradients a panel's exponentials are not kept once they
+  // have been read.
+  const std::int64_t pitch_ =
+      with_gradients_ ? all_columns_ : std::min(all_columns_, kPanelColumns);
   std::int64_t size_ = 0;               // rows of a block
-  std::int64_t pitch_ = 0;              // elements kept of a row
   std::int64_t first_ = 0, count_ = 0;  // the block's rows
   at::Tensor exponentials_;             // panel after panel
   std::vector<double> sums_;

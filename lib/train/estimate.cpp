@@ -28,15 +28,7 @@ std::int64_t whole_number(double count) {
 class LayerCount {
  public:
   LayerCount(const net::Network& network, const net::Stage& input, std::int64_t factor)
-      : network_(network),
-        input_(input),
-        factor_(factor),
-        rounded_(factor < kFloat ? factor : 0),
-        d_model_(network.d_model),
-        d_heads_(network.n_head * network.d_head),
-        window_(input.window()),
-        segment_(input.segment),
-        keys_(input.segment_keys()) {}
+      : network_(network), input_(input), factor_(factor) {}
 
   LayerMemory count() {
     count_window();
@@ -126,7 +118,10 @@ class LayerCount {
 
   const net::Network& network_;
   const net::Stage& input_;
-  const std::int64_t factor_, rounded_, d_model_, d_heads_, window_, segment_, keys_;
+  const std::int64_t factor_, rounded_ = factor_ < kFloat ? factor_ : 0;
+  const std::int64_t d_model_ = network_.d_model, d_heads_ = network_.n_head * network_.d_head;
+  const std::int64_t window_ = input_.window(), segment_ = input_.segment;
+  const std::int64_t keys_ = input_.segment_keys();
   LayerMemory memory_;
 };
 
