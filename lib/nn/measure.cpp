@@ -110,24 +110,22 @@ std::int64_t rows_at_once(const net::Network& network, const net::Geometry& geom
 
 class Measurement {
  public:
-  Measurement(const Model& model, const net::Lengths& lengths) : model_(model, lengths) {
-    const std::int64_t segment = lengths.segment;
+  Measurement(const Model& model, const net::Lengths& lengths)
+      : model_(model, lengths), segment_(lengths.segment) {
     const std::int64_t reach = net::exact_context(model.network(), lengths).maximum;
-    steps_ = (reach + segment - 1) / segment + 3;
-    longest_.assign(static_cast<std::size_t>(segment), 0);
+    steps_ = (reach + segment_ - 1) / segment_ + 3;
+    longest_.assign(static_cast<std::size_t>(segment_), 0);
   }
 
-  std::int64_t tokens() const { return steps_ * model_.geometry().lengths.segment; }
+  std::int64_t tokens() const { return steps_ * segment_; }
   const std::vector<std::int64_t>& longest() const { return longest_; }
 
   void add_stream(at::Generator& random, std::int64_t graph_numbers) {
-    const at::Tensor ids = at::randint(
-        network().vocab_size, {steps_, model_.geometry().lengths.segment}, random, at::kLong);
-    const std::int64_t segment = model_.geometry().lengths.segment;
+    const at::Tensor ids = at::randint(network().vocab_size, {steps_, segment_}, random, at::kLong);
     const std::int64_t rows = rows_at_once(network(), model_.geometry(), steps_, graph_numbers);
-    for (std::int64_t first = 0; first < segment; first += rows) {
+    for (std::int64_t first = 0; first < segment_; first += rows) {
       check_for_stop();
-      add_positions(ids, first, std::min(rows, segment - first), random);
+      add_positions(ids, first, std::min(rows, segment_ - first), random);
     }
   }
 
@@ -135,7 +133,6 @@ class Measurement {
   // Row r of a batch of equal streams differentiates position first + r.
   void add_positions(const at::Tensor& ids, std::int64_t first, std::int64_t rows,
                      at::Generator& random) {
-    const std::int64_t segment = model_.geometry().lengths.segment;
     // Segments are embedded one by one, as they are read: absolute positions count from the start
     // of each.
     const at::Tensor stream = model_.model().embed(ids).detach().flatten(0, 1);
@@ -158,7 +155,7 @@ class Measurement {
       if (found.numel() > 0) {
         std::int64_t& longest = longest_[static_cast<std::size_t>(position)];
         const std::int64_t oldest = found.min().item<std::int64_t>();
-        longest = std::max(longest, tokens() - segment + position - oldest);
+        longest = std::max(longest, tokens() - segment_ + position - oldest);
       }
     }
   }
@@ -170,19 +167,18 @@ class Measurement {
     StepOptions step;
     step.through_memory = true;
     Memory memory = model_.start_memory(embedded.size(0));
-    const std::int64_t segment = model_.geometry().lengths.segment;
     at::Tensor states;
     for (std::int64_t i = 0; i < steps_; ++i) {
       if (network().reset_memory_at_documents) {  // one document, beginning with the first token
-        step.document_offsets.assign(static_cast<std::size_t>(embedded.size(0)), i * segment);
+        step.document_offsets.assign(static_cast<std::size_t>(embedded.size(0)), i * segment_);
       }
-      states = model_.forward_embedded(embedded.narrow(1, i * segment, segment), memory, step);
+      states = model_.forward_embedded(embedded.narrow(1, i * segment_, segment_), memory, step);
     }
     return states;
   }
 
   ModelAtLengths model_;
-  std::int64_t steps_ = 0;
+  std::int64_t segment_, steps_ = 0;
   std::vector<std::int64_t> longest_;
 };
 
