@@ -191,38 +191,6 @@ at::Tensor join_clusters(const at::Tensor& head, const at::Tensor& states,
   return at::cat(parts, 1);
 }
 
-// Returns the losses [rows], on the CPU and outside of autograd. With contiguous `factors` [rows]
-// it also computes the gradients of sum(factors * losses) for the tensors that require one. The
-// others stay undefined, as do those of the weights, biases and projections of a cluster without
-// rows, unless all clusters share them.
-at::Tensor clustered_losses(const at::Tensor& states, const SoftmaxWeights& weights,
-                            const at::Tensor& targets, const at::Tensor& factors,
-                            SoftmaxGradients& gradients) {
-  const at::NoGradGuard no_grad;
-  const at::Tensor all_states = states.contiguous(), all_targets = targets.contiguous();
-  const std::size_t clusters = weights.ends.size();
-  const ClusterRows rows =
-      clusters > 1 ? rows_by_cluster(all_targets, weights.ends) : ClusterRows();
-  // Every row goes through the head.
-  std::vector<std::int64_t> counts = {states.size(0)};
-  for (std::size_t i = 1; i < clusters; ++i) counts.push_back(rows.count(i));
-  gradients = make_gradients(states, weights, counts, factors.defined());
-  if (counts[0] == 0) return at::empty({0}, states.options());
-  ClusterResult head = run_cluster(all_states, weights, head_targets(all_targets, weights.ends),
-                                   factors, gradients, 0);
-  for (std::size_t i = 1; i < clusters; ++i) {
-    if (counts[i] == 0) continue;
-    const at::Tensor own = rows.rows_of(i);
-    const ClusterResult tail =
-        run_cluster(all_states.index_select(0, own), weights, rows.ids_of(i),
-                    factors.defined() ? factors.index_select(0, own) : factors, gradients, i);
-    head.losses.index_add_(0, own, tail.losses);
-    if (tail.state_gradient.defined()) head.state_gradient.index_add_(0, own, tail.state_gradient);
-  }
-  gradients.states = head.state_gradient;
-  return head.losses;
-}
-
 // Lists the tensors that may have a gradient, including undefined ones, in a fixed order.
 variable_list all_of(const at::Tensor& states, const SoftmaxWeights& weights) {
   variable_list all = {states, weights.cluster_weight, weights.cluster_bias};
@@ -240,20 +208,48 @@ struct SoftmaxProblem {
   bool summed = false;  // the result is the sum of the losses times the factor
 };
 
+struct ClusteredLosses {
+  at::Tensor losses;        // [rows], before the problem's factor
+  variable_list gradients;  // of all_of() the problem's tensors
+};
+
+// Computes the losses on the CPU and outside of autograd. With contiguous `factors` [rows] it also
+// computes the gradients of sum(factors * losses) for the tensors that require one. The others stay
+// undefined, as do those of the weights, biases and projections of a cluster without rows, unless
+// all clusters share them.
+ClusteredLosses clustered_losses(const SoftmaxProblem& problem, const at::Tensor& factors) {
+  const at::NoGradGuard no_grad;
+  const SoftmaxWeights& weights = problem.weights;
+  const at::Tensor states = problem.states.contiguous(), targets = problem.targets.contiguous();
+  const std::size_t clusters = weights.ends.size();
+  const ClusterRows rows = clusters > 1 ? rows_by_cluster(targets, weights.ends) : ClusterRows();
+  // Every row goes through the head.
+  std::vector<std::int64_t> counts = {states.size(0)};
+  for (std::size_t i = 1; i < clusters; ++i) counts.push_back(rows.count(i));
+  SoftmaxGradients gradients = make_gradients(problem.states, weights, counts, factors.defined());
+  if (counts[0] == 0) {
+    return {at::empty({0}, states.options()), all_of(gradients.states, gradients.weights)};
+  }
+  ClusterResult head =
+      run_cluster(states, weights, head_targets(targets, weights.ends), factors, gradients, 0);
+  for (std::size_t i = 1; i < clusters; ++i) {
+    if (counts[i] == 0) continue;
+    const at::Tensor own = rows.rows_of(i);
+    const ClusterResult tail =
+        run_cluster(states.index_select(0, own), weights, rows.ids_of(i),
+                    factors.defined() ? factors.index_select(0, own) : factors, gradients, i);
+    head.losses.index_add_(0, own, tail.losses);
+    if (tail.state_gradient.defined()) head.state_gradient.index_add_(0, own, tail.state_gradient);
+  }
+  gradients.states = head.state_gradient;
+  return {head.losses, all_of(gradients.states, gradients.weights)};
+}
+
 // The forward pass hands this to the backward pass.
 struct KeptInputs : torch::CustomClassHolder {
   SoftmaxProblem problem;
   variable_list gradients;  // of the losses times the factor; the first backward pass takes them
 };
-
-variable_list gradients_of(const SoftmaxProblem& problem, const at::Tensor& factors,
-                           at::Tensor* losses) {
-  SoftmaxGradients gradients;
-  const at::Tensor found =
-      clustered_losses(problem.states, problem.weights, problem.targets, factors, gradients);
-  if (losses != nullptr) *losses = found;
-  return all_of(gradients.states, gradients.weights);
-}
 
 at::Tensor equal_factors(const SoftmaxProblem& problem) {
   return at::full({problem.states.size(0)}, problem.factor, problem.states.options());
@@ -265,13 +261,13 @@ struct CrossEntropy : torch::autograd::Function<CrossEntropy> {
                             const SoftmaxProblem& problem) {
     auto kept = c10::make_intrusive<KeptInputs>();
     kept->problem = problem;
-    at::Tensor losses;
-    kept->gradients = gradients_of(problem, equal_factors(problem), &losses);
+    ClusteredLosses found = clustered_losses(problem, equal_factors(problem));
+    kept->gradients = std::move(found.gradients);
     // Saving them makes autograd check their versions before the gradients are computed again.
     context->save_for_backward(variables.vec());
     context->saved_data["kept"] =
         c10::IValue::make_capsule(c10::intrusive_ptr<torch::CustomClassHolder>(std::move(kept)));
-    return problem.summed ? losses.sum() * problem.factor : losses;
+    return problem.summed ? found.losses.sum() * problem.factor : found.losses;
   }
 
   static variable_list backward(AutogradContext* context, variable_list outputs) {
@@ -286,7 +282,7 @@ struct CrossEntropy : torch::autograd::Function<CrossEntropy> {
       gradients.clear();
       context->get_saved_variables();
       gradients =
-          gradients_of(kept.problem, equal ? equal_factors(kept.problem) : factors, nullptr);
+          clustered_losses(kept.problem, equal ? equal_factors(kept.problem) : factors).gradients;
     }
     variable_list result;
     const variable_list inputs = all_of(kept.problem.states, kept.problem.weights);
@@ -315,11 +311,9 @@ at::Tensor run(const SoftmaxProblem& problem) {
   if (machine::uses_kernels(problem.states) && with_gradients) {
     return CrossEntropy::apply(at::TensorList(variables), problem);
   }
-  SoftmaxGradients none;
-  const at::Tensor losses =
-      machine::uses_kernels(problem.states)
-          ? clustered_losses(problem.states, problem.weights, problem.targets, at::Tensor(), none)
-          : composed_losses(problem.states, problem.weights, problem.targets);
+  const at::Tensor losses = machine::uses_kernels(problem.states)
+                                ? clustered_losses(problem, at::Tensor()).losses
+                                : composed_losses(problem.states, problem.weights, problem.targets);
   return problem.summed ? losses.sum() * problem.factor : losses;
 }
 
