@@ -192,11 +192,7 @@ void DeviceStep::forget() {
 
 void DeviceStep::compute(std::int64_t number) {
   const std::int64_t rows = rows_.count, row = at_lengths_.geometry().lengths.segment + 1;
-  nn::StepOptions options;
-  options.training = true;
-  options.seed = static_cast<std::uint64_t>(config_.seed);
-  options.step = static_cast<std::uint64_t>(number);
-  options.first_row = rows_.first;
+  nn::StepOptions options = step_options(config_, number, rows_.first);
   options.scale_weights = input_.scale_weights().to(at::kFloat);
   if (model_.network().reset_memory_at_documents) {
     options.age_tensor = input_.ids.narrow(0, rows * row, rows);
@@ -303,11 +299,7 @@ StepResult DeviceTrainer::step(Streams& streams, std::int64_t step, double learn
               ids + step_.rows().count * (streams.segment() + 1));
   }
   streams.read(step, ids);
-  nn::StepOptions options;
-  options.training = true;
-  options.seed = static_cast<std::uint64_t>(config_.seed);
-  options.step = static_cast<std::uint64_t>(step);
-  options.first_row = step_.rows().first;
+  const nn::StepOptions options = step_options(config_, step, step_.rows().first);
   last_step_ = step;
   host_.set_numbers(learning_rate, step,
                     nn::droppath_weights(step_.scales(), model_.network().droppath, options));

@@ -123,6 +123,16 @@ void Replicas::drop_gradients() {
   }
 }
 
+nn::StepOptions step_options(const TrainingConfig& config, std::int64_t step,
+                             std::int64_t first_row) {
+  nn::StepOptions options;
+  options.training = true;
+  options.seed = static_cast<std::uint64_t>(config.seed);
+  options.step = static_cast<std::uint64_t>(step);
+  options.first_row = first_row;
+  return options;
+}
+
 StepLoss step_loss(const nn::ModelAtLengths& model, const at::Tensor& ids, nn::Memory& memory,
                    const nn::StepOptions& options, const TrainingConfig& config) {
   const std::int64_t rows = ids.size(0), segment = ids.size(1) - 1;

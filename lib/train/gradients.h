@@ -132,6 +132,11 @@ class Replicas {
 
 // Computes the loss that a step of training minimises.
 
+// Returns the options of step number `step` (from 0) for rows that begin with `first_row` of the
+// batch.
+nn::StepOptions step_options(const TrainingConfig& config, std::int64_t step,
+                             std::int64_t first_row);
+
 // This is recons_loss_weight of the paper's appendix E.
 constexpr double kReconstructionWeight = 0.01;
 

@@ -133,11 +133,7 @@ std::vector<CpuTrainer::SliceResult> CpuTrainer::run_slices(const at::Tensor& id
 
 StepResult CpuTrainer::step(Streams& streams, std::int64_t step, double learning_rate) {
   if (streams.starts_epoch(step)) set_own_memory(at_lengths_.start_memory(rows_.count));
-  nn::StepOptions options;
-  options.training = true;
-  options.seed = static_cast<std::uint64_t>(config_.seed);
-  options.step = static_cast<std::uint64_t>(step);
-  options.first_row = rows_.first;
+  nn::StepOptions options = step_options(config_, step, rows_.first);
   if (model_.network().reset_memory_at_documents) {
     // document_ages() comes before read(), which begins to read the next step.
     options.document_offsets = streams.document_ages(step);
