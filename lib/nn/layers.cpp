@@ -24,18 +24,14 @@ at::Tensor sum_of(at::Tensor a, const at::Tensor& b) {
 
 // The memory needs no queries, so a separate product for them costs less than one over the complete
 // window.
-at::Tensor project_queries(const LayerContext& context, const at::Tensor& normalized,
+at::Tensor project_queries(const net::Network& network, const at::Tensor& normalized,
                            const at::Tensor& weight) {
-  const net::Network& network = context.network;
-  return kernels::project(normalized, weight)
-      .view({normalized.size(0), normalized.size(1), network.n_head, network.d_head});
+  return kernels::project(normalized, weight).unflatten(2, {network.n_head, network.d_head});
 }
 
-at::Tensor project_keys_values(const LayerContext& context, const at::Tensor& normalized,
+at::Tensor project_keys_values(const net::Network& network, const at::Tensor& normalized,
                                const at::Tensor& weight) {
-  const net::Network& network = context.network;
-  return kernels::project(normalized, weight)
-      .view({normalized.size(0), normalized.size(1), 2, network.n_head, network.d_head});
+  return kernels::project(normalized, weight).unflatten(2, {2, network.n_head, network.d_head});
 }
 
 // Blocks of this many queries are small compared with the window and large enough for matrix
@@ -260,11 +256,12 @@ at::Tensor run_layer_of_operations(const LayerContext& context, const at::Tensor
   const std::vector<at::Tensor> weights =
       context.parameters.attention.qkv_net.split_with_sizes({d_heads, 2 * d_heads});
   const at::Tensor queries =
-      project_queries(context, normalized.narrow(1, memory, segment), weights[0]);
+      project_queries(context.network, normalized.narrow(1, memory, segment), weights[0]);
   // Sums of layers stay float32: a compression may have rounded the states, but not their window.
   return finish_layer(
       context, states.to(window.scalar_type()),
-      attend(context, queries, {project_keys_values(context, normalized, weights[1])}, positions));
+      attend(context, queries, {project_keys_values(context.network, normalized, weights[1])},
+             positions));
 }
 
 at::Tensor run_layer(const LayerContext& context, const at::Tensor& states,
@@ -272,13 +269,13 @@ at::Tensor run_layer(const LayerContext& context, const at::Tensor& states,
                      const at::Tensor& positions) {
   const std::int64_t d_heads = context.network.n_head * context.network.d_head;
   const at::Tensor queries = project_queries(
-      context, normalized, context.parameters.attention.qkv_net.narrow(0, 0, d_heads));
+      context.network, normalized, context.parameters.attention.qkv_net.narrow(0, 0, d_heads));
   return finish_layer(context, states, attend(context, queries, keys_values, positions));
 }
 
 at::Tensor project_keys_values(const LayerContext& context, const at::Tensor& normalized) {
   const std::int64_t d_heads = context.network.n_head * context.network.d_head;
-  return project_keys_values(context, normalized,
+  return project_keys_values(context.network, normalized,
                              context.parameters.attention.qkv_net.narrow(0, d_heads, 2 * d_heads));
 }
 
