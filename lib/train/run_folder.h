@@ -112,7 +112,7 @@ struct Figures {
   double learning_rate = 0;  // of the last step
   double gradient_norm = 0;  // mean since the last record, before clipping
   double tokens_per_second = 0;
-  double seconds_left = 0;  // until the schedule's end; negative: not known yet
+  double seconds_left = -1;  // until the schedule's end; negative: not known yet
 };
 
 // Makes the words of the progress line. Returns "14h20m left", "1,020 tokens/s", "loss 4.812",

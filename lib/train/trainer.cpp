@@ -149,10 +149,7 @@ Figures TrainingRun::figures() const {
   figures.learning_rate = learning_rate_;
   const std::int64_t tokens = timed_steps_ * streams_.batch() * streams_.segment();
   figures.tokens_per_second = static_cast<double>(tokens) / std::max(step_seconds_, 1e-9);
-  if (run_steps_ == 0) {
-    figures.seconds_left = -1;
-    return figures;
-  }
+  if (run_steps_ == 0) return figures;
   const double step_seconds =
       (watch_.run() - validation_seconds_) / static_cast<double>(run_steps_);
   // Used before the first validation: scoring a token takes about a third of training on it.
