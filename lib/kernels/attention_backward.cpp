@@ -45,18 +45,7 @@ class Backward {
         positions_(positions),
         probabilities_(probabilities),
         sums_gradient_(sums_gradient),
-        version_(version),
-        scratch_(view),
-        value_columns_(scratch_.take(scratch_.columns)),
-        keys_(scratch_.take(scratch_.keys)),
-        sums_(scratch_.take(scratch_.rows)),
-        content_(scratch_.take(scratch_.rows)),
-        position_(scratch_.take(scratch_.rows)),
-        content_gradient_(scratch_.take(scratch_.rows)),
-        position_gradient_(scratch_.take(scratch_.rows)),
-        gradients_(scratch_.take(scratch_.scores, view.block() + kMargin)),
-        weights_(scratch_.take(scratch_.scores)),
-        factors_(scratch_.take(scratch_.scores)) {}
+        version_(version) {}
 
   void run(std::int64_t stream, std::int64_t head, const GradientView<Real>& out) {
     Real* keys_values =
@@ -237,9 +226,17 @@ class Backward {
   const PositionPanels<Real>& positions_;
   const Real *probabilities_, *sums_gradient_;
   machine::VectorVersion version_;
-  Scratch<Real> scratch_;
-  Real *value_columns_, *keys_, *sums_, *content_, *position_;
-  Real *content_gradient_, *position_gradient_, *gradients_, *weights_, *factors_;
+  Scratch<Real> scratch_{view_};
+  Real* value_columns_ = scratch_.take(scratch_.columns);
+  Real* keys_ = scratch_.take(scratch_.keys);
+  Real* sums_ = scratch_.take(scratch_.rows);
+  Real* content_ = scratch_.take(scratch_.rows);
+  Real* position_ = scratch_.take(scratch_.rows);
+  Real* content_gradient_ = scratch_.take(scratch_.rows);
+  Real* position_gradient_ = scratch_.take(scratch_.rows);
+  Real* gradients_ = scratch_.take(scratch_.scores, view_.block() + kMargin);
+  Real* weights_ = scratch_.take(scratch_.scores);
+  Real* factors_ = scratch_.take(scratch_.scores);
 };
 
 template <typename Real>

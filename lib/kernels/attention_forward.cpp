@@ -28,15 +28,7 @@ class Forward {
         position_columns_(positions),
         probabilities_(probabilities),
         sums_(sums),
-        version_(version),
-        scratch_(view),
-        key_columns_(scratch_.take(scratch_.columns)),
-        values_(scratch_.take(scratch_.keys)),
-        content_(scratch_.take(scratch_.rows)),
-        position_(scratch_.take(scratch_.rows)),
-        scores_(scratch_.take(scratch_.scores)),
-        by_row_(scratch_.take(scratch_.scores)),
-        factors_(scratch_.take(scratch_.scores)) {}
+        version_(version) {}
 
   void run(std::int64_t stream, std::int64_t head) {
     for (std::int64_t first = 0; first < std::min(view_.segment, view_.dilation(head)); ++first) {
@@ -112,8 +104,14 @@ class Forward {
   const PositionPanels<Real>& position_columns_;
   Real *probabilities_, *sums_;
   machine::VectorVersion version_;
-  Scratch<Real> scratch_;
-  Real *key_columns_, *values_, *content_, *position_, *scores_, *by_row_, *factors_;
+  Scratch<Real> scratch_{view_};
+  Real* key_columns_ = scratch_.take(scratch_.columns);
+  Real* values_ = scratch_.take(scratch_.keys);
+  Real* content_ = scratch_.take(scratch_.rows);
+  Real* position_ = scratch_.take(scratch_.rows);
+  Real* scores_ = scratch_.take(scratch_.scores);
+  Real* by_row_ = scratch_.take(scratch_.scores);
+  Real* factors_ = scratch_.take(scratch_.scores);
 };
 
 template <typename Real>

@@ -301,13 +301,11 @@ inline constexpr std::int64_t kShortWindow = 64;
 
 template <bool kToWrite, typename Real>
 void prefetch(const Real* rows, std::int64_t count, std::int64_t stride, std::int64_t width) {
-#if defined(__GNUC__)
   for (std::int64_t row = 0; row < count; ++row) {
     for (std::int64_t n = 0; n < width; n += kPanel<Real>) {
       __builtin_prefetch(rows + row * stride + n, kToWrite ? 1 : 0, 2);
     }
   }
-#endif
 }
 
 // Prefetches everything that a problem reads.
