@@ -55,29 +55,23 @@ void UnitSums::hand_over() {
 
 namespace {
 
-// Finds the ends of lines, or documents, in a stream.
-class UnitEnds {
+// Finds the ends of lines in a stream.
+class LineEnds {
  public:
-  UnitEnds(Unit unit, std::optional<shard::TokenId> line_end) : unit_(unit), line_end_(line_end) {}
+  LineEnds(shard::TokenId line_end, bool doubled) : line_end_(line_end), doubled_(doubled) {}
 
-  // Call before a token that begins a document; returns true if that ends a unit.
-  bool before_document() { return unit_ == Unit::kDocument && tokens_ > 0; }
-  // Takes a token; returns true if it ends a unit.
+  // Takes a token; returns true if it ends a line.
   bool after(std::int64_t id) {
-    ++tokens_;
-    if (unit_ != Unit::kLine && unit_ != Unit::kDoubledLine) return false;
-    // Any token opens a line, not only <eos>. So a stream that begins inside a line has only this
-    // line wrong.
-    const bool opens = unit_ == Unit::kDoubledLine && !inside_;
-    const bool ends = !opens && id == static_cast<std::int64_t>(*line_end_);
-    inside_ = !ends;
-    return ends;
+    // Any token opens a doubled line, not only <eos>. So a stream that begins inside a line has
+    // only this line wrong.
+    const bool opens = doubled_ && !inside_;
+    inside_ = opens || id != static_cast<std::int64_t>(line_end_);
+    return !inside_;
   }
 
  private:
-  Unit unit_;
-  std::optional<shard::TokenId> line_end_;
-  std::int64_t tokens_ = 0;
+  shard::TokenId line_end_;
+  bool doubled_;         // lines are doubled lines
   bool inside_ = false;  // of a line
 };
 
@@ -157,14 +151,15 @@ class UnitScoring : public shard::TokenSink {
                     "score data that was made with a vocabulary of qltok, or use --per token");
       }
     }
-    const auto ends = [&](Unit unit) {
-      if ((unit == Unit::kLine || unit == Unit::kDoubledLine) && !line_end) {
+    const auto ends_of = [&](Unit unit) -> std::optional<LineEnds> {
+      if (unit != Unit::kLine && unit != Unit::kDoubledLine) return std::nullopt;
+      if (!line_end) {
         throw Error(name_, "lines cannot be separated: the vocabulary has no <eos>",
                     "encode with a vocabulary that has one, or use documents");
       }
-      return UnitEnds(unit, line_end);
+      return LineEnds(*line_end, unit == Unit::kDoubledLine);
     };
-    ends_.emplace(ends(unit_));
+    ends_ = ends_of(unit_);
     EvaluationOptions of_scorer = options;
     of_scorer.unknown = data.vocabulary.unk;
     of_scorer.sink = [this, sink = options.token_sink](const ScoredTargets& targets) {
@@ -175,7 +170,7 @@ class UnitScoring : public shard::TokenSink {
       stream_.emplace(model_, name_, of_scorer);
       return;
     }
-    ends_alone_.emplace(ends(*options.alone));
+    ends_alone_ = ends_of(*options.alone);
     const std::optional<shard::TokenId> begin = options.begin.id ? options.begin.id : line_end;
     if (!options.begin.none && !begin) {
       throw Error(name_, "a unit has no begin token: the vocabulary has no <eos>",
@@ -189,13 +184,10 @@ class UnitScoring : public shard::TokenSink {
   }
 
   void begin_document() override {
-    if (ends_->before_document()) sums_.end_unit();
+    if (unit_ == Unit::kDocument && tokens_ > 0) sums_.end_unit();
     end_word();
-    if (alone_) {
-      if (ends_alone_->before_document()) alone_->end_unit();
-    } else {
-      stream_->put_document(tokens_);
-    }
+    if (stream_) stream_->put_document(tokens_);
+    if (reset_at_ == Unit::kDocument) alone_->end_unit();
   }
   void write(const shard::TokenId* ids, std::size_t count) override {
     wide_.assign(ids, ids + count);
@@ -204,8 +196,8 @@ class UnitScoring : public shard::TokenSink {
       sums_.put_token(id, alone_ ? alone_->put(id) : tokens_ > 0);
       if (words_) words_->put(id);
       ++tokens_;
-      if (ends_->after(id)) sums_.end_unit();
-      if (alone_ && ends_alone_->after(id)) alone_->end_unit();
+      if (ends_ && ends_->after(id)) sums_.end_unit();
+      if (ends_alone_ && ends_alone_->after(id)) alone_->end_unit();
     }
     if (stream_) stream_->put(wide_.data(), static_cast<std::int64_t>(count));
   }
@@ -249,9 +241,9 @@ class UnitScoring : public shard::TokenSink {
   TokenTexts texts_;            // only for tokens
   std::optional<Words> words_;  // only for words
   nn::ModelAtLengths model_;
-  std::optional<UnitEnds> ends_, ends_alone_;
-  std::optional<StreamScorer> stream_;      // for one stream,
-  std::optional<IndependentScorer> alone_;  // or for independent units
+  std::optional<LineEnds> ends_, ends_alone_;  // only for lines
+  std::optional<StreamScorer> stream_;         // for one stream,
+  std::optional<IndependentScorer> alone_;     // or for independent units
   std::vector<std::int64_t> wide_;
   std::int64_t tokens_ = 0;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
