@@ -49,11 +49,9 @@ QL_TARGET_AVX2 inline void advance(Quad& quad, __m256i key_low, __m256i key_high
       _mm256_mul_epu32(quad.word[0], _mm256_set1_epi64x(std::int64_t{kPhiloxFactorA}));
   const __m256i product_c =
       _mm256_mul_epu32(quad.word[2], _mm256_set1_epi64x(std::int64_t{kPhiloxFactorC}));
-  quad.word[0] =
-      _mm256_xor_si256(_mm256_srli_epi64(product_c, 32), _mm256_xor_si256(quad.word[1], key_low));
+  quad.word[0] = _mm256_srli_epi64(product_c, 32) ^ quad.word[1] ^ key_low;
   quad.word[1] = product_c;
-  quad.word[2] =
-      _mm256_xor_si256(_mm256_srli_epi64(product_a, 32), _mm256_xor_si256(quad.word[3], key_high));
+  quad.word[2] = _mm256_srli_epi64(product_a, 32) ^ quad.word[3] ^ key_high;
   quad.word[3] = product_a;
 }
 
