@@ -132,13 +132,12 @@ void require_same_training(const std::string& where, const net::ModelFile& saved
   }
 }
 
-std::vector<ChangedSetting> changed_settings(const net::ModelFile& saved,
-                                             const net::ModelFile& now) {
-  std::vector<ChangedSetting> changes;
+Json changed_settings(const net::ModelFile& saved, const net::ModelFile& now) {
+  Json changes = Json::object();
   const auto compare = [&changes](const Json& before, const Json& after) {
     for (const auto& item : before.items()) {
       if (after.contains(item.key()) && after[item.key()] != item.value()) {
-        changes.push_back({item.key(), item.value(), after[item.key()]});
+        changes[item.key()] = {{"before", item.value()}, {"after", after[item.key()]}};
       }
     }
   };

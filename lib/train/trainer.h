@@ -78,13 +78,9 @@ void require_same_training(const std::string& where, const net::ModelFile& saved
                            const DataIdentity& data, const DataIdentity& validation,
                            const std::vector<std::string>& named);
 
-struct ChangedSetting {
-  std::string key;
-  Json before, after;
-};
-// Lists every key that the checkpoint and now both have and that differs.
-std::vector<ChangedSetting> changed_settings(const net::ModelFile& saved,
-                                             const net::ModelFile& now);
+// Returns an object of every key that the checkpoint and now both have and that differs, with its
+// values "before" and "after".
+Json changed_settings(const net::ModelFile& saved, const net::ModelFile& now);
 
 // TrainingRun implements train(), step by step. Only its sources use it.
 

@@ -304,10 +304,11 @@ void TrainingRun::resume() {
     log_info("it was written by {} process{} and continues with {}: sums are rounded differently",
              state_.processes, state_.processes == 1 ? "" : "es", processes);
   }
-  for (const ChangedSetting& change : changed_settings(saved, description_)) {
-    log_info("{} was {} and is {}", change.key, change.before.dump(), change.after.dump());
+  changed_ = changed_settings(saved, description_);
+  for (const auto& change : changed_.items()) {
+    log_info("{} was {} and is {}", change.key(), change.value()["before"].dump(),
+             change.value()["after"].dump());
     state_.divergences.recent.clear();  // the change may prevent more of them
-    changed_[change.key] = {{"before", change.before}, {"after", change.after}};
   }
   resumed_step_ = state_.step;
   if (!same_rows) {
