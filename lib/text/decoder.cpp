@@ -45,27 +45,21 @@ bool PieceWriter::ends_line(TokenId id) const {
 
 constexpr std::size_t kPassOnBytes = std::size_t{64} * 1024;
 
-static std::string piece_text(const Vocabulary& vocabulary, TokenId id) {
-  const std::string_view piece = vocabulary.token(id);
-  if (vocabulary.model().is_control(id)) return "";
-  if (vocabulary.model().is_byte(id)) {
-    return std::string(1, static_cast<char>(*parse_byte_token(piece)));
-  }
-  return replaced(piece, kPieceBlank, " ");
-}
-
 static std::string token_text(const Vocabulary& vocabulary, TokenId id) {
+  const std::string_view token = vocabulary.token(id);
   if (id == vocabulary.eos()) return "";
   if (id == vocabulary.unk()) return std::string(kReplacementUtf8);
   switch (vocabulary.type()) {
-    case TokenType::kByte:
-      return std::string(1, static_cast<char>(*parse_byte_token(vocabulary.token(id))));
     case TokenType::kSentencePiece:
-      return piece_text(vocabulary, id);
+      if (vocabulary.model().is_control(id)) return "";
+      if (!vocabulary.model().is_byte(id)) return replaced(token, kPieceBlank, " ");
+      [[fallthrough]];
+    case TokenType::kByte:
+      return std::string(1, static_cast<char>(*parse_byte_token(token)));
     case TokenType::kPiece:
-      return unescaped(vocabulary.token(id)).value();
+      return unescaped(token).value();
     default:
-      return std::string(vocabulary.token(id));
+      return std::string(token);
   }
 }
 

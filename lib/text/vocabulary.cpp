@@ -44,14 +44,6 @@ static void check_special(const std::optional<TokenId>& id, std::size_t size, co
   }
 }
 
-// All tokens differ, so 256 of them are all bytes.
-static void check_byte_count(std::size_t size, std::size_t specials, const std::string& where) {
-  if (size != 256 + specials) {
-    throw FormatError(where, fmt::format("expected {} tokens (256 bytes and {} specials), found {}",
-                                         256 + specials, specials, size));
-  }
-}
-
 static void check_pieces(const TokenTable& tokens, const SentencePieceModel& model,
                          const VocabularyContent& content, const std::string& where) {
   if (model.size() != tokens.size()) {
@@ -146,8 +138,11 @@ Vocabulary::Vocabulary(VocabularyContent content, const std::string& where)
     }
   }
   content_.tokens = {};
-  if (content_.type == TokenType::kByte) {
-    check_byte_count(size, (content_.eos ? 1 : 0) + (content_.unk ? 1 : 0), where);
+  const std::size_t specials = (content_.eos ? 1 : 0) + (content_.unk ? 1 : 0);
+  // All tokens differ, so 256 of them are all bytes.
+  if (content_.type == TokenType::kByte && size != 256 + specials) {
+    throw FormatError(where, fmt::format("expected {} tokens (256 bytes and {} specials), found {}",
+                                         256 + specials, specials, size));
   }
   if (content_.type == TokenType::kSentencePiece) {
     model_ = std::make_shared<const SentencePieceModel>(content_.model, where + ": model");
