@@ -141,11 +141,9 @@ struct NamedTokens {
       if (found != texts.end()) return static_cast<shard::TokenId>(found - texts.begin());
     }
     const std::string near = nearest(named, texts);
-    throw UsageError(
-        option,
-        fmt::format("'{}' is not a token of the vocabulary", escaped(named, Among::kQuotes)),
-        near.empty() ? "qltok encode --output pieces prints the tokens of a text"
-                     : fmt::format("did you mean {}?", escaped(near)));
+    throw UsageError(option, fmt::format("{} is not a token of the vocabulary", in_quotes(named)),
+                     near.empty() ? "qltok encode --output pieces prints the tokens of a text"
+                                  : fmt::format("did you mean {}?", escaped(near)));
   }
 
   const shard::StreamHeader& header;

@@ -69,6 +69,10 @@ std::string escaped(std::string_view text, Among among) {
   return result;
 }
 
+std::string in_quotes(std::string_view text) {
+  return fmt::format("'{}'", escaped(text, Among::kQuotes));
+}
+
 std::optional<std::string> unescaped(std::string_view text) {
   constexpr std::string_view kDigits = "0123456789ABCDEF";
   std::string result;

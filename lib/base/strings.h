@@ -38,6 +38,8 @@ enum class Among { kWords, kQuotes, kLines };
 // format characters, selectors, private and unassigned characters. kLines must not change, because
 // vocabularies are written and hashed with it.
 std::string escaped(std::string_view text, Among among = Among::kWords);
+// Returns the escaped text in the quotes of a message.
+std::string in_quotes(std::string_view text);
 
 // Returns the text that escaped() was given. Accepts \xNN for any byte. Returns nothing when a
 // backslash begins no known escape.

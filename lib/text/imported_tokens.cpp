@@ -41,18 +41,16 @@ TokensById::TokensById(std::size_t expected, std::string where)
 
 void TokensById::add(std::uint64_t id, const std::string& token) {
   if (id >= end_) {
-    throw FormatError(where_,
-                      fmt::format("the id of '{}' is {}, expected less than {} for this number of "
-                                  "tokens",
-                                  escaped(token, Among::kQuotes), id,
-                                  with_thousands(static_cast<std::int64_t>(end_))),
-                      "is the file damaged?");
+    throw FormatError(
+        where_,
+        fmt::format("the id of {} is {}, expected less than {} for this number of tokens",
+                    in_quotes(token), id, with_thousands(static_cast<std::int64_t>(end_))),
+        "is the file damaged?");
   }
   if (id >= tokens_.size()) tokens_.resize(id + 1);
   if (tokens_[id] && *tokens_[id] != token) {
-    throw FormatError(
-        where_, fmt::format("the id {} belongs to two tokens: '{}' and '{}'", id,
-                            escaped(*tokens_[id], Among::kQuotes), escaped(token, Among::kQuotes)));
+    throw FormatError(where_, fmt::format("the id {} belongs to two tokens: {} and {}", id,
+                                          in_quotes(*tokens_[id]), in_quotes(token)));
   }
   tokens_[id] = token;
 }
@@ -136,11 +134,12 @@ std::string Speller::spell(const std::string& bytes) {
     text += escaped(std::string_view(bytes).substr(escapes), Among::kLines);
     if (taken_.insert(text).second) return text;
   }
-  throw FormatError(where_,
-                    fmt::format("more than {} tokens have the text '{}', and a vocabulary has no "
-                                "more spellings of it",
-                                bytes.size() + 1, escaped(bytes, Among::kQuotes)),
-                    "take one of them out, or give it another text");
+  throw FormatError(
+      where_,
+      fmt::format(
+          "more than {} tokens have the text {}, and a vocabulary has no more spellings of it",
+          bytes.size() + 1, in_quotes(bytes)),
+      "take one of them out, or give it another text");
 }
 
 namespace {
@@ -166,9 +165,8 @@ class TokenDecoder {
     if (leading_blanks_ == LeadingBlanks::kFirstToken && bytes_of(token).find(' ') != token.npos) {
       throw FormatError(
           where_,
-          fmt::format("Metaspace drops the blank that begins a text, but not that in the "
-                      "token '{}'",
-                      escaped(token, Among::kQuotes)),
+          fmt::format("Metaspace drops the blank that begins a text, but not that in the token {}",
+                      in_quotes(token)),
           kListRemedy);
     }
     std::string text = token;
@@ -323,8 +321,8 @@ std::string string_of(const Json& value, const std::string& where) {
 void add_token(TokensById& tokens, const Json& id, const std::string& token,
                const std::string& where) {
   if (!id.is_number_unsigned()) {
-    throw FormatError(where, fmt::format("the id of '{}' is {}, expected a whole number from 0 on",
-                                         escaped(token, Among::kQuotes), id.dump()));
+    throw FormatError(where, fmt::format("the id of {} is {}, expected a whole number from 0 on",
+                                         in_quotes(token), id.dump()));
   }
   if (token.empty()) {
     throw FormatError(where, fmt::format("the token with the id {} has no text", id.dump()));
@@ -416,9 +414,8 @@ VocabularyContent read_tokenizer_json(const Json& json, const std::string& where
                                   : names[id];
     if (bytes.empty()) {
       throw FormatError(where,
-                        fmt::format("the token with the id {}, '{}', has no text after the "
-                                    "decoders",
-                                    id, escaped(names[id], Among::kQuotes)),
+                        fmt::format("the token with the id {}, {}, has no text after the decoders",
+                                    id, in_quotes(names[id])),
                         kListRemedy);
     }
     content.tokens.push_back(speller.spell(bytes));

@@ -18,7 +18,7 @@ static void check_token(TokenType type, std::string_view token, const std::strin
   const auto expect = [&](bool good, const char* what) {
     if (good) return;
     throw FormatError(place_of(where, id),
-                      fmt::format("expected {}, found '{}'", what, escaped(token, Among::kQuotes)));
+                      fmt::format("expected {}, found {}", what, in_quotes(token)));
   };
   if (type == TokenType::kWord) {
     expect(
@@ -52,9 +52,9 @@ static void check_pieces(const TokenTable& tokens, const SentencePieceModel& mod
   }
   for (std::uint32_t id = 0; id < tokens.size(); ++id) {
     if (tokens.token(id) != model.piece(id)) {
-      throw FormatError(place_of(where, id), fmt::format("'{}', but the model's piece is '{}'",
-                                                         escaped(tokens.token(id), Among::kQuotes),
-                                                         escaped(model.piece(id), Among::kQuotes)));
+      throw FormatError(place_of(where, id),
+                        fmt::format("{}, but the model's piece is {}", in_quotes(tokens.token(id)),
+                                    in_quotes(model.piece(id))));
     }
     if (model.is_byte(id)) check_token(TokenType::kByte, tokens.token(id), where, id);
   }
@@ -124,17 +124,16 @@ Vocabulary::Vocabulary(VocabularyContent content, const std::string& where)
       throw FormatError(fmt::format("{}: counts[{}]", where, id), "the count is below 0");
     }
     if (tokens_.insert(token) != id) {
-      throw FormatError(place_of(where, id),
-                        fmt::format("'{}' again; it is tokens[{}] already",
-                                    escaped(token, Among::kQuotes), tokens_.find(token)));
+      throw FormatError(place_of(where, id), fmt::format("{} again; it is tokens[{}] already",
+                                                         in_quotes(token), tokens_.find(token)));
     }
     if (is_special(id)) continue;
     check_token(content_.type, token, where, id);
     if (content_.blanks == Blanks::kUnicode && has_unicode_blank(token)) {
-      throw FormatError(place_of(where, id),
-                        fmt::format("expected a word without Unicode blanks, found '{}'",
-                                    escaped(token, Among::kQuotes)),
-                        "make the vocabulary with --blanks ascii");
+      throw FormatError(
+          place_of(where, id),
+          fmt::format("expected a word without Unicode blanks, found {}", in_quotes(token)),
+          "make the vocabulary with --blanks ascii");
     }
   }
   content_.tokens = {};

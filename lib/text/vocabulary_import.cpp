@@ -37,16 +37,15 @@ std::optional<TokenId> named_token(const Asked& asked, const Imported& imported,
   const std::string option = fmt::format("--{}-token", asked.option);
   const auto found = std::find(imported.names.begin(), imported.names.end(), asked.name);
   if (found == imported.names.end()) {
-    throw UsageError(
-        option, fmt::format("'{}' is none of the {} tokens of {}",
-                            escaped(asked.name, Among::kQuotes), imported.names.size(), where));
+    throw UsageError(option, fmt::format("{} is none of the {} tokens of {}", in_quotes(asked.name),
+                                         imported.names.size(), where));
   }
   const auto id = static_cast<TokenId>(found - imported.names.begin());
   if (!imported.control.empty() && !imported.control[id]) {
-    throw UsageError(option,
-                     fmt::format("'{}' is ordinary text in {}, not a control piece",
-                                 escaped(asked.name, Among::kQuotes), where),
-                     "leave the option out");
+    throw UsageError(
+        option,
+        fmt::format("{} is ordinary text in {}, not a control piece", in_quotes(asked.name), where),
+        "leave the option out");
   }
   return id;
 }
