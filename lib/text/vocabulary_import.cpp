@@ -176,7 +176,6 @@ Imported read_list(std::string_view text, TokenType type, const std::string& whe
       add_piece_line(lines.line(), list.content, place);
     }
   }
-  list.content.counts.resize(list.content.tokens.size());
   list.names = list.content.tokens;
   return list;
 }
@@ -227,7 +226,6 @@ Imported read_model(const std::string& serialized, const std::string& where) {
     imported.control.push_back(model.is_control(id));
   }
   imported.content.tokens = imported.names;
-  imported.content.counts.resize(model.size());
   imported.eos = model.eos();
   imported.unk = model.unk();
   const auto joins_lines = [](const std::string& piece) {
@@ -289,7 +287,6 @@ Imported read_with_ids(const TokenList& list, const VocabularyImport& rules,
   imported.names = list.names;
   use_names(type, list.spelling, where, imported);
   if (rules.type != TokenType::kPiece) refuse_joined(imported.names, where);
-  imported.content.counts.resize(imported.names.size());
   if (!list.note.empty()) imported.notes.push_back(list.note);
   return imported;
 }
@@ -353,6 +350,8 @@ Vocabulary import_vocabulary(const std::string& content, const VocabularyImport&
   Imported imported = read_import(content, rules, where);
   add_gap_note(imported);
   VocabularyContent& vocabulary = imported.content;
+  // Only lists of words have counts.
+  vocabulary.counts.resize(vocabulary.tokens.size());
   vocabulary.lowercase = rules.lowercase;
   if (vocabulary.type == TokenType::kWord) {
     vocabulary.blanks = rules.blanks ? *rules.blanks : blanks_of(vocabulary.tokens);
