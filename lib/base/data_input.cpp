@@ -141,7 +141,7 @@ class Zstd : public Decompressor {
     if (code == ZSTD_error_frameParameter_windowTooLarge) {
       throw FormatError(name_, "the zstd data needs a window of more than 128 MiB",
                         fmt::format("give it through a pipe: zstd -dc --long=31 FILE | {} ... -",
-                                    invoked_tool().empty() ? "PROGRAM" : invoked_tool()));
+                                    invoked_tool()));
     }
     if (code == ZSTD_error_prefix_unknown && any_frame_) fail_in_trailing_data(name_, format());
     fail(name_, format(), ZSTD_getErrorName(result));

@@ -265,8 +265,6 @@ bool is_binary(std::string_view head) {
   return head.size() >= kEnough && zeros * 10 >= head.size();
 }
 
-std::string tool_name() { return invoked_tool().empty() ? "PROGRAM" : invoked_tool(); }
-
 // These are in the order of Content. kAnything has no name, because it refuses no file.
 constexpr std::array kContentNames = {"text in UTF-8",  "decimal ids",          "token ids",
                                       "a token stream", "a vocabulary",         "a list of names",
@@ -286,16 +284,16 @@ std::string advice_to_run(std::string command, bool wants_file, Content expected
     command = fmt::format("{} | {}", unpack, command);
   }
   if (!takes_pipes) return fmt::format("unpack it first: {} > OTHER", command);
-  return fmt::format("give it through a pipe: {} | {} ... -", command, tool_name());
+  return fmt::format("give it through a pipe: {} | {} ... -", command, invoked_tool());
 }
 
 [[noreturn]] void refuse(const std::string& name, const std::string& kind, Content expected,
                          const std::string& advice, const std::string& packed_by) {
   std::string raw;
   if (expected == Content::kText) {
-    raw = packed_by.empty()
-              ? "give --raw to take it as it is"
-              : fmt::format("take it as it is: {} FILE | {} ... --raw -", packed_by, tool_name());
+    raw = packed_by.empty() ? "give --raw to take it as it is"
+                            : fmt::format("take it as it is: {} FILE | {} ... --raw -", packed_by,
+                                          invoked_tool());
   }
   throw FormatError(
       name,

@@ -57,7 +57,7 @@ Json provenance(const Json& configuration) {
               {"configuration", std::move(values)}};
 }
 
-const std::string& invoked_tool() { return invocation.tool; }
+std::string invoked_tool() { return invocation.tool.empty() ? "PROGRAM" : invocation.tool; }
 
 void set_provenance(const std::string& tool, const std::vector<std::string>& arguments) {
   std::vector<std::string> words{tool};

@@ -18,8 +18,8 @@ namespace ql {
 // between.
 Json provenance(const Json& configuration);
 
-// Returns the name of this program, or "" in one that does not use run_tool.
-const std::string& invoked_tool();
+// Returns the name of this program, or "PROGRAM" in one that does not use run_tool.
+std::string invoked_tool();
 
 // Only run_tool calls this, with the arguments of the command line.
 void set_provenance(const std::string& tool, const std::vector<std::string>& arguments);
