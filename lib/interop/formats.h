@@ -72,9 +72,8 @@ class BufferedFile {
   }
   template <typename Number>
   void write_number(Number number) {
-    char bytes[sizeof(Number)];
-    store_little_endian(bytes, number);
-    write({bytes, sizeof bytes});
+    append_little_endian(buffer_, number);
+    if (buffer_.size() >= kBufferBytes) flush();
   }
   // Writes the rest and closes. Call it after the last write.
   void close() {

@@ -233,22 +233,25 @@ constexpr WidthOptions kWidthOptions = {"--input u16", "--input u32"};
 // No id has this many digits. A file of nothing but digits must not fill the memory or the message.
 constexpr std::size_t kMostShownDigits = 100;
 
-// A parser that is fed piece by piece, because lines may be longer than memory.
-class TextIdParser {
+// Reads ids as text piece by piece, because lines may be longer than memory.
+class TextIdReader {
  public:
-  TextIdParser(const std::string& name, const shard::VocabularyInfo& vocabulary,
+  TextIdReader(const std::string& name, const shard::VocabularyInfo& vocabulary,
                shard::TokenSink& sink, const TextIdRemedies& remedies)
       : name_(name), vocabulary_(vocabulary), sink_(sink), remedies_(remedies) {}
 
-  void feed(const char* text, std::size_t size) {
-    for (std::size_t i = 0; i < size; ++i) take(text[i]);
-    write();
-  }
-  void finish() {
+  void read(DataInput& input, const shard::TokensDone& done) {
+    std::string buffer(kBufferBytes, '\0');
+    while (const std::size_t got = input.read(buffer.data(), buffer.size())) {
+      check_for_stop();
+      for (const char letter : std::string_view(buffer.data(), got)) take(letter);
+      write();
+      done(tokens_);
+    }
+    check_for_stop();
     end_number();
     write();
   }
-  std::int64_t tokens() const { return tokens_; }
 
  private:
   [[noreturn]] void fail(const std::string& what, const std::string& remedy) const {
@@ -323,15 +326,7 @@ class TextIdParser {
 void read_text_ids(InputFile& file, const shard::VocabularyInfo& vocabulary, shard::TokenSink& sink,
                    const shard::TokensDone& done, const TextIdRemedies& remedies) {
   DataInput input(file, Content::kTextIds);
-  TextIdParser parser(input.name(), vocabulary, sink, remedies);
-  std::string buffer(kBufferBytes, '\0');
-  while (const std::size_t got = input.read(buffer.data(), buffer.size())) {
-    check_for_stop();
-    parser.feed(buffer.data(), got);
-    done(parser.tokens());
-  }
-  check_for_stop();
-  parser.finish();
+  TextIdReader(input.name(), vocabulary, sink, remedies).read(input, done);
 }
 
 void read_raw_ids(InputFile& file, int bytes_per_id, const shard::VocabularyInfo& vocabulary,
