@@ -38,27 +38,25 @@ class Verifier {
         data_hasher_.update(bytes.data(), bytes.size());
       });
     });
-    if (result_.problems == 0 && data_hasher_.digest() != manifest->data_hash) {
-      report(
-          FormatError(place_.name, "the hash of the data is not the manifest's",
-                      "shards were exchanged or the manifest was edited: pack the folder again"));
-    }
+    check([&] {
+      if (result_.problems == 0 && data_hasher_.digest() != manifest->data_hash) {
+        throw FormatError(
+            place_.name, "the hash of the data is not the manifest's",
+            "shards were exchanged or the manifest was edited: pack the folder again");
+      }
+    });
     return result_;
   }
 
  private:
-  void report(const Error& error) {
-    ++result_.problems;
-    problem_(error.what());
-  }
-
   // Runs one check. An Error that it throws is a finding. Interrupted is not an Error and passes.
   template <typename Check>
   void check(const Check& work) {
     try {
       work();
     } catch (const Error& error) {
-      report(error);
+      ++result_.problems;
+      problem_(error.what());
     }
   }
 
