@@ -165,18 +165,6 @@ ThreadSetup set_up_threads(int threads, const ProcessGroup* group) {
   return setup;
 }
 
-OneThreadProducts::OneThreadProducts() {
-  static auto* const get = library_symbol<int()>("openblas_get_num_threads");
-  if (has_own_threads() && get != nullptr && set_openblas_threads() != nullptr) {
-    before_ = get();
-    set_openblas_threads()(1);
-  }
-}
-
-OneThreadProducts::~OneThreadProducts() {
-  if (before_ > 0) set_openblas_threads()(before_);
-}
-
 namespace {
 
 // These are the rates of one core of an AMD EPYC (Zen 3): multiply-adds of small float32 matrix
@@ -191,6 +179,26 @@ struct Inside {
   ~Inside() { inside = before; }
   Inside(Inside&&) = delete;
   bool before;
+};
+
+// While it lives, matrix products that several threads begin at the same time use one thread each.
+// A pthreads OpenBLAS would queue them on its own pool; other BLAS libraries avoid this themselves.
+class OneThreadProducts {
+ public:
+  OneThreadProducts() {
+    static auto* const get = library_symbol<int()>("openblas_get_num_threads");
+    if (has_own_threads() && get != nullptr && set_openblas_threads() != nullptr) {
+      before_ = get();
+      set_openblas_threads()(1);
+    }
+  }
+  ~OneThreadProducts() {
+    if (before_ > 0) set_openblas_threads()(before_);
+  }
+  OneThreadProducts(OneThreadProducts&&) = delete;
+
+ private:
+  int before_ = 0;  // threads of the BLAS; 0: not touched
 };
 
 // While an object lives, LibTorch, OpenMP's libraries and MKL use a single thread for the work of

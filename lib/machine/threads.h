@@ -54,18 +54,6 @@ ThreadSetup set_up_threads(int threads, const ProcessGroup* group = nullptr);
 // Sets the threads of LibTorch and of the BLAS beneath it, and nothing else.
 void set_threads(int threads);
 
-// While it lives, matrix products that several threads begin at the same time use one thread each.
-// A pthreads OpenBLAS would queue them on its own pool; other BLAS libraries avoid this themselves.
-class OneThreadProducts {
- public:
-  OneThreadProducts();
-  ~OneThreadProducts();
-  OneThreadProducts(OneThreadProducts&&) = delete;
-
- private:
-  int before_ = 0;  // threads of the BLAS; 0: not touched
-};
-
 // Rows [first, first + count) of a batch, which go through a network together.
 struct RowRange {
   std::int64_t first = 0, count = 0;
