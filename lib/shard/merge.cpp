@@ -7,7 +7,6 @@
 #include "base/log.h"
 #include "base/process.h"
 #include "shard/document_starts.h"
-#include "shard/pack_writer.h"
 
 namespace ql::shard {
 
