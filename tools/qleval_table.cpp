@@ -41,9 +41,9 @@ static std::vector<Option> own_options() {
           "must have a single row then."),
       make_option(
           "begin", OptionType::kText, "ID|none",
-          "The token before a unit that stands alone; default: <eos>, or in a vocabulary of "
-          "characters or bytes the token of the line feed. With none, the first token of a "
-          "unit is not scored."),
+          "Put this token before every unit that stands alone; default: <eos>, or the token of the "
+          "line feed in a vocabulary of characters, bytes or pieces. With none, the first token of "
+          "a unit is not scored."),
       make_option("unigram", OptionType::kFolder, "DIR",
                   "Also score a unigram model of this training data (or - for a token stream), the "
                   "baseline to beat."),
@@ -130,7 +130,7 @@ void check_qleval(const Options& options) {
     options.refuse({"per-token", "attention", "unigram", "batch"}, "--per", "has no place for --{}",
                    "leave one of them out");
     if (options.text("method") == "stepwise") {
-      throw UsageError("--per", "works layer by layer only", "leave --method out");
+      throw UsageError("--per", "is not possible with --method stepwise", "leave --method out");
     }
   }
   if (options.has("top") && (!options.has("per") || options.text("per") != "token")) {

@@ -109,7 +109,8 @@ void check_qlgen(const Options& options) {
                    "leave it out: --text goes on inside its last line");
   }
   if (options.given("repetition-window") && options.real("repetition-penalty") == 1) {
-    throw UsageError("--repetition-window", "is about --repetition-penalty, which is 1",
+    throw UsageError("--repetition-window",
+                     "has no effect while --repetition-penalty is 1, no penalty",
                      "give --repetition-penalty 1.2, or leave the window out");
   }
   if (options.has("log-probabilities") && options.text("log-probabilities") == "-") {

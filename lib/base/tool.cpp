@@ -41,8 +41,7 @@ static void check_name(const std::string& name, const std::string& where) {
     throw SystemError(where, "open '" + shown + "'", reason);
   }
   throw Error(where, fmt::format("there is no '{}'", shown),
-              "a list has one name a line, or NUL after each, and they are relative to the "
-              "current folder");
+              "names stand one per line or end with NUL, and are relative to the current folder");
 }
 
 Option threads_option(const std::string& remark) {

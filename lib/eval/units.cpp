@@ -154,7 +154,8 @@ class UnitScoring : public shard::TokenSink {
     const auto ends_of = [&](Unit unit) -> std::optional<LineEnds> {
       if (unit != Unit::kLine && unit != Unit::kDoubledLine) return std::nullopt;
       if (!line_end) {
-        throw Error(name_, "lines cannot be separated: the vocabulary has no <eos>",
+        throw Error(name_,
+                    "lines cannot be separated: the vocabulary has neither <eos> nor a line feed",
                     "encode with a vocabulary that has one, or use documents");
       }
       return LineEnds(*line_end, unit == Unit::kDoubledLine);

@@ -202,8 +202,8 @@ void check_tokens(const GenerationOptions& options, std::int64_t vocabulary) {
   if (options.until && without.count(*options.until) > 0) {
     throw UsageError(
         "--without",
-        fmt::format("{} is the token of --until, which would never come", *options.until),
-        "name it in one of the two");
+        fmt::format("{} is also the token of --until, which would never be met", *options.until),
+        "name it in one of the two only");
   }
 }
 

@@ -139,8 +139,8 @@ class DeviceSum {
 
 std::string device_sum_address(const c10::Device& device, bool) {
   throw UsageError("--device",
-                   fmt::format("{}: this program was built with a LibTorch without NCCL, by which "
-                               "several processes train on GPUs",
+                   fmt::format("{}: this program was built with a LibTorch without NCCL, which "
+                               "several processes on GPUs need",
                                device.str()),
                    "use one process, or build with a LibTorch for CUDA that has NCCL");
 }

@@ -136,9 +136,8 @@ std::string Speller::spell(const std::string& bytes) {
   }
   throw FormatError(
       where_,
-      fmt::format(
-          "more than {} tokens have the text {}, and a vocabulary has no more spellings of it",
-          bytes.size() + 1, in_quotes(bytes)),
+      fmt::format("more than {} tokens have the text {}, more than a vocabulary can write apart",
+                  bytes.size() + 1, in_quotes(bytes)),
       "take one of them out, or give it another text");
 }
 

@@ -217,8 +217,8 @@ void refuse_left_out(const Json& provenance, const std::string& where) {
 void require_rule(bool same, const std::string& where, const std::string& found,
                   const std::string& option) {
   if (same) return;
-  throw Error(where, "is a vocabulary " + found,
-              "give the options of the parts again: here " + option);
+  throw Error(where, "is a vocabulary " + found + ", unlike the one to be made",
+              "give the options that the parts were made with: here " + option);
 }
 
 Vocabulary read_part(const std::string& name, const VocabularyRules& rules) {

@@ -304,7 +304,7 @@ TEST_CASE("Generator: a continuation ends with the token of options.until") {
   refused({0, 11}, "--without: 11 is outside the vocabulary of 11 entries");
   refused({0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 10}, "excludes every token of the vocabulary");
   options.until = 4;
-  refused({1, 4}, "4 is the token of --until");
+  refused({1, 4}, "4 is also the token of --until");
   options.until.reset();
   options.rules.without.clear();
   Generator generator(at_lengths, "the prompt", options);
