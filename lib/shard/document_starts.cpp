@@ -4,7 +4,6 @@
 
 #include <system_error>
 
-#include "base/bytes.h"
 #include "base/process.h"
 
 namespace ql::shard {

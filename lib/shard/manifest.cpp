@@ -135,10 +135,10 @@ static FileEntry entry_from_json(const JsonObject& json, bool is_shard) {
   return entry;
 }
 
-static Json entry_to_json(const FileEntry& entry) {
+static Json entry_to_json(const FileEntry& entry, bool is_shard) {
   Json json;
   json["file"] = entry.file;
-  if (entry.tokens > 0) json["tokens"] = entry.tokens;
+  if (is_shard) json["tokens"] = entry.tokens;
   json["bytes"] = entry.bytes;
   json["bytes_compressed"] = entry.bytes_compressed;
   json["hash"] = entry.hash;
@@ -224,7 +224,7 @@ static std::string check_checksum(const Json& json, const JsonObject& object) {
 
 Json manifest_to_json(const Manifest& manifest) {
   Json shards = Json::array();
-  for (const FileEntry& shard : manifest.shards) shards.push_back(entry_to_json(shard));
+  for (const FileEntry& shard : manifest.shards) shards.push_back(entry_to_json(shard, true));
   Json json{{"format", kFormat},
             {"version", kVersion},
             {"dtype", manifest.vocabulary.dtype()},
@@ -234,7 +234,7 @@ Json manifest_to_json(const Manifest& manifest) {
   if (manifest.counts) json["counts"] = text_counts_to_json(*manifest.counts);
   json["data_hash"] = manifest.data_hash;
   json["shards"] = std::move(shards);
-  json["document_starts"] = entry_to_json(manifest.document_starts);
+  json["document_starts"] = entry_to_json(manifest.document_starts, false);
   for (const auto& [key, value] : manifest.unknown.items()) json[key] = value;
   json["provenance"] = manifest.provenance;
   json["checksum"] = checksum_of(json);

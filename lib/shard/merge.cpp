@@ -6,7 +6,6 @@
 
 #include "base/log.h"
 #include "base/process.h"
-#include "shard/document_starts.h"
 
 namespace ql::shard {
 

@@ -2,8 +2,6 @@
 
 #include "shard/multi_reader.h"
 
-#include <unordered_map>
-
 #include "base/log.h"
 #include "base/process.h"
 #include "shard/document_starts.h"

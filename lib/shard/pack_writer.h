@@ -64,6 +64,7 @@ class PackWriter : public TokenSink {
   // always for anything except a packed folder, and for a packed folder without options.force.
   PackWriter(const std::filesystem::path& folder, const StreamHeader& header,
              const PackOptions& options);
+  PackWriter(PackWriter&&) = delete;
   void begin_document() override { document_begins_ = true; }
   void write(const TokenId* ids, std::size_t count) override;
   void finish(const std::optional<TextCounts>& counts) override;

@@ -22,7 +22,7 @@ namespace ql::shard {
 // a shard.
 
 // This is true where ids of 4 bytes have the same bytes in memory and in a file.
-constexpr bool kIdsAreBytes = __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__;
+constexpr bool kIdsAreBytes = sizeof(TokenId) == 4 && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__;
 
 // Appends `count` ids with `bytes_per_id` (2 or 4) bytes each.
 void append_ids(std::string& bytes, const TokenId* ids, std::size_t count, int bytes_per_id);

@@ -27,6 +27,7 @@ class TokenReader {
  public:
   // `folder` holds manifest.json. The manifest's own path is accepted, too.
   explicit TokenReader(const std::filesystem::path& folder);
+  TokenReader(TokenReader&&) = delete;
 
   std::int64_t tokens() const { return manifest_.tokens; }
   std::int64_t documents() const { return manifest_.documents; }

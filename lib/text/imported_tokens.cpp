@@ -419,7 +419,6 @@ VocabularyContent read_tokenizer_json(const Json& json, const std::string& where
     }
     content.tokens.push_back(speller.spell(bytes));
   }
-  content.counts.resize(names.size());
   unk = unknown_of(model, names);
   return content;
 }

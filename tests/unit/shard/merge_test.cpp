@@ -124,10 +124,7 @@ TEST_CASE(
   CHECK(problem_count(scratch / "deeper" / "c") == 0);
 }
 
-TEST_CASE(
-    "RandomAccessFile::hard_link: a file keeps its bytes under its second name, whatever the first "
-    "is "
-    "now") {
+TEST_CASE("RandomAccessFile::hard_link: a file keeps its bytes under its second name") {
   const ScratchFolder scratch;
   overwrite(scratch / "file", "old");
   const RandomAccessFile file(scratch / "file");
