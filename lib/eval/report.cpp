@@ -75,7 +75,8 @@ static void add_known_figures(Json& row, const DataSet& data, const Evaluation& 
   const std::int64_t unknown = result.targets - known.targets;
   shard::TextCounts text;
   if (has_unknown && data.counts && covers_text(data, result)) text = *data.counts;
-  const std::int64_t words = data.vocabulary.type == "word" ? text.words - unknown : 0;
+  const std::int64_t words =
+      data.vocabulary.type == "word" && text.words > 0 ? text.words - unknown : 0;
   row["unknown_targets"] = has_unknown ? Json(unknown) : Json();
   row["known_perplexity"] = finite(known.perplexity());
   row["known_standard_error"] = finite(known.standard_error());

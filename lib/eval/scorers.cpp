@@ -78,7 +78,7 @@ void StreamScorer::score(std::int64_t count) {
   std::vector<nn::Places> scored;  // the places in each window that are scored
   for (std::int64_t i = 0; i < windows; ++i) {
     if (model_.model().network().reset_memory_at_documents) {
-      document_offsets.push_back(documents_.age(position_ + i * segment()));
+      document_offsets.push_back(documents_.age(position_ - context_ + i * fresh));
     }
     const std::int64_t of_window = std::min(fresh, count - i * fresh);
     const std::int64_t left_out =

@@ -243,8 +243,8 @@ class Reader {
     runs.clear();
     for (std::size_t k = 0; k < columns_.size(); ++k) {
       const Column& column = columns_[k];
-      const std::int64_t segment = column.read_from + step, begin = segment * segment_;
-      if (segment >= column.end) continue;
+      const std::int64_t index = column.read_from + step, begin = index * segment_;
+      if (index >= column.end) continue;
       const std::int64_t count = std::min(segment_, source_.tokens - 1 - begin);
       const auto row = static_cast<std::int64_t>(k);
       auto* row_ids = ids.select(0, row).data_ptr<std::int64_t>();
@@ -253,7 +253,7 @@ class Reader {
       if (network_.reset_memory_at_documents) {
         document_offsets[k] = shard::document_age(source_.document_starts(), begin);
       }
-      if (segment >= column.score_from) runs.push_back({row, begin + 1, count});
+      if (index >= column.score_from) runs.push_back({row, begin + 1, count});
     }
   }
 

@@ -165,7 +165,7 @@ class UnitScoring : public shard::TokenSink {
     of_scorer.unknown = data.vocabulary.unk;
     of_scorer.sink = [this, sink = options.token_sink](const ScoredTargets& targets) {
       sums_.put_losses(targets.position, targets.losses, targets.count);
-      if (unit_ == Unit::kToken) sink(targets, texts_);
+      if (unit_ == Unit::kToken && sink) sink(targets, texts_);
     };
     if (!options.alone) {
       stream_.emplace(model_, name_, of_scorer);

@@ -75,6 +75,8 @@ inline std::map<std::string, net::Network> networks() {
   add("post-norm Transformer-XL", small_network(kXl, {2}, 0, {3, 5, 0})).pre_lnorm = false;
   add("segment of one", small_network(kXl, {2}, 0, {1, 3, 0}));
   add("Transformer-XL without memory", small_network(kXl, {2}, 0, {5, 0, 0}));
+  add("documents without memory", small_network(kXl, {2}, 0, {5, 0, 0})).reset_memory_at_documents =
+      true;
   net::Network& adaptive = add("adaptive softmax", small_network(kXl, {2}, 0, {3, 5, 0}));
   adaptive.cutoffs = {4};
   adaptive.div_val = 2;
