@@ -1,4 +1,4 @@
-// Updates a block of weights, chooses the parameters that decay, and adapts the loss scale.
+// Updates blocks of weights, selects the parameters that decay, and adapts the loss scale.
 
 #include "train/adam.h"
 
@@ -13,15 +13,15 @@ namespace ql::train {
 
 namespace {
 
-// Holds the constants of one update, in the tensors' own precision. With the gradient g times
-// gradient_scale, the moments m and v, and t updates including this one:
+// Holds the constants of one update, in the tensors' own precision. For the gradient g times
+// gradient_scale, the moments m and v, and the t-th update:
 //
 //   m = beta1 m + (1 - beta1) g        v = beta2 v + (1 - beta2) g^2
 //   weight -= rate / (1 - beta1^t) m / (sqrt(v / (1 - beta2^t)) + epsilon) + decay weight
 //
-// The decays are kept as 1 - beta because that keeps more digits: in float32 a beta of 0.999999 has
-// few left, and one of 0.99999999 is 1. (With the latter a moment in float32 adds gradients, but
-// its decay of less than 2^-24 rounds to zero.)
+// The decays of the moments are kept as 1 - beta, which has more digits: in float32, a beta of
+// 0.999999 has few left, and a beta of 0.99999999 is 1. (With the latter, a float32 moment still
+// adds gradients, but its relative decay of less than 2^-24 is lost in rounding.)
 template <typename Scalar>
 struct Update {
   Scalar one_minus_beta1, one_minus_beta2, gradient_scale, step_size, second_correction, epsilon;
@@ -99,7 +99,7 @@ void Adam::step(double learning_rate, double gradient_scale) {
         const std::int64_t count = std::min(end * kBlock, elements) - start;
         update(constants, weight + start, slope + start, first + start, second + start, count);
       };
-      // The weight, its gradient and its moments are read, and three of them are written.
+      // The weight, its gradient and its two moments are read; all except the gradient are written.
       const double bytes = 7 * static_cast<double>(parameter.nbytes());
       machine::for_parts(block_count(elements), machine::microseconds_of(0, bytes), update_blocks);
     });

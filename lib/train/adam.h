@@ -1,5 +1,5 @@
-// Updates weights by Adam, in blocks: weight decay, the factor of clipping, and the scale of a
-// float16 loss.
+// Updates weights with Adam, including weight decay and gradient clipping, and adapts the loss
+// scale of float16.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -13,29 +13,28 @@
 
 namespace ql::train {
 
-// Divides passes and sums over all weights into blocks, which are the same for any number of
-// threads.
+// Loops and sums over all weights work in blocks, which are the same for any number of threads.
 
 // A block has this many elements.
 inline constexpr std::int64_t kBlock = 16384;
 
 inline std::int64_t block_count(std::int64_t elements) { return (elements + kBlock - 1) / kBlock; }
 
-// This is Adam (Kingma and Ba, 2015) with bias correction. Clipping by the norm of the complete
-// gradient (train/gradients.h) and the update take one pass over weights, gradient and moments.
+// This is Adam (Kingma and Ba, 2015) with bias correction. One pass over weights, gradient and
+// moments clips by the norm of the complete gradient (train/gradients.h) and updates.
 
 // Returns true if weight decay acts on the parameter of this name (nn/parameters.h). With kMatrices
-// it does not act on biases, norms and embeddings, including the learned ones of distances.
+// it does not act on biases, norms and embeddings, nor on learned embeddings of distances.
 bool decays(const std::string& name, DecayOn on);
 
 class Adam {
  public:
-  // `parameters` are shared with the model and must be contiguous, on the CPU, float32 or float64
-  // (std::invalid_argument). Moments start as zeros.
+  // `parameters` are shared with the model. They must be contiguous float32 or float64 tensors on
+  // the CPU (std::invalid_argument). Moments start as zeros.
   Adam(std::vector<nn::NamedTensor> parameters, const AdamOptions& options);
 
   // Runs one update with the parameters' grad() times `gradient_scale`, then drops the gradients. A
-  // parameter without a gradient counts as zeros.
+  // missing gradient counts as zeros.
   void step(double learning_rate, double gradient_scale);
 
   std::int64_t steps() const { return steps_; }
@@ -43,7 +42,7 @@ class Adam {
   // Returns "first_moment.NAME" of every parameter in their order, then "second_moment.NAME" of
   // every parameter. They share memory with this object.
   const std::vector<nn::NamedTensor>& moments() const { return moments_; }
-  // A resume calls this after it copied the moments into the tensors of moments().
+  // A resume calls this after it has copied the moments into the tensors of moments().
   void set_steps(std::int64_t steps) { steps_ = steps; }
 
  private:
@@ -52,15 +51,16 @@ class Adam {
   std::int64_t steps_ = 0;
 };
 
-// Returns the factor that reduces a gradient of norm `norm` to `clip`; 1 if its norm is at most
-// clip or clip is 0.
+// Returns the factor that reduces a gradient of norm `norm` to norm `clip`; 1 if `norm` is at most
+// `clip` or `clip` is 0.
 double clip_scale(double norm, double clip);
 
-// The factor of the loss keeps small gradients from vanishing in float16. It is as large as
-// overflow permits: it is halved when a gradient overflows, whose step is then skipped, and doubled
-// after many steps without overflow. It is kept on the device, like the gradients.
+// The loss is multiplied by a factor so that small gradients do not vanish in float16. The factor
+// is as large as overflow permits: when a gradient overflows, its step is skipped and the factor is
+// halved; after many steps without overflow, the factor is doubled. The factor is kept on the
+// device, like the gradients.
 
-constexpr const char* kLossScale = "loss_scale";  // its state's name in a checkpoint
+constexpr const char* kLossScale = "loss_scale";  // the name of LossScale::state() in a checkpoint
 
 class LossScale {
  public:
@@ -71,11 +71,12 @@ class LossScale {
   LossScale(bool adapts, const at::Device& device);
 
   at::Tensor factor() const { return state_.select(0, 0); }  // float32, no dimension
-  // Call this after a step. `finite` (bool, no dimension) is true if its gradient was finite.
+  // Call this after a step. `finite` (bool, no dimension) is true if the step's gradient was
+  // finite.
   void update(const at::Tensor& finite);
 
   bool adapts() const { return adapts_; }
-  // Returns float32 [2]: the factor, and the number of steps since it changed.
+  // Returns float32 [2]: the factor, and the number of steps since the factor changed.
   const at::Tensor& state() const { return state_; }
 
  private:

@@ -17,7 +17,7 @@ constexpr const char* kWeights = "model.safetensors";
 constexpr const char* kOptimizer = "optimizer.safetensors";
 constexpr const char* kMemory = "memory.safetensors";
 
-// state.json has the hashes of these files. Data of imported ids has no vocabulary.
+// Returns the files whose hashes state.json has. Data of imported ids has no vocabulary.
 static std::vector<std::string> covered_files(bool with_vocabulary) {
   std::vector<std::string> files = {"model.json", kWeights, kOptimizer, kMemory};
   if (with_vocabulary) files.emplace_back(shard::kVocabularyFile);
@@ -28,9 +28,9 @@ static std::vector<std::string> covered_files(bool with_vocabulary) {
 constexpr const char* kRemedy =
     "restore the folder from a copy; --resume continues from the newest complete checkpoint";
 
-// Copies every tensor of `wanted` from the file, which must hold exactly these. Only float16 has
-// kLossScale: a training that changes to float16 begins with the first factor, and one that leaves
-// it needs none.
+// Copies every tensor of `wanted` from the file, which must hold exactly the same tensors. Only
+// kLossScale may differ, because only float16 has it: a run that changes to float16 begins with the
+// initial factor, and a run that changes from float16 ignores the saved one.
 static void restore(const fs::path& path, std::vector<nn::NamedTensor> wanted) {
   weights::TensorFile file = weights::read_safetensors(path);
   const auto drop_loss_scale = [](std::vector<nn::NamedTensor>& tensors) {
@@ -58,13 +58,13 @@ static void restore(const fs::path& path, std::vector<nn::NamedTensor> wanted) {
   }
 }
 
-// Reads every element once and makes no tensor of that size, so it costs little compared with the
-// writing.
+// Throws Diverged if an element is not finite. Reads each element once and makes no tensor of that
+// size, so it costs little.
 static void require_finite(const std::vector<nn::NamedTensor>& tensors, std::int64_t steps) {
   const at::NoGradGuard no_gradient;
   for (const nn::NamedTensor& named : tensors) {
     if (named.tensor.numel() == 0) continue;
-    const auto [lowest, highest] = at::aminmax(named.tensor);  // NaN if there is one
+    const auto [lowest, highest] = at::aminmax(named.tensor);  // NaN if an element is NaN
     if (!std::isfinite(lowest.item<double>()) || !std::isfinite(highest.item<double>())) {
       Divergence found;
       found.step = steps - 1;
@@ -153,7 +153,7 @@ TrainingState read_checkpoint(const fs::path& folder, TrainedNetwork& trained, R
   return state;
 }
 
-// Returns ", 20 steps before it" if the steps of both are known and `complete` has fewer.
+// Returns ", 20 steps before it" if the steps of both are known and `complete` has fewer; else "".
 static std::string distance(const fs::path& damaged, const fs::path& complete) {
   const auto lost = step_of(damaged), left = step_of(complete);
   if (!lost || !left || *lost <= *left) return "";

@@ -106,7 +106,7 @@ void require_same_training(const std::string& where, const net::ModelFile& saved
     may_change.insert(keys.begin(), keys.end());
   }
   const JsonObject before(saved.training, where + ": training");
-  std::vector<std::string> to_name;  // advice on differing keys that may change if named
+  std::vector<std::string> to_name;  // advice on the differing keys that may change if named
   for (const std::string& key : key_names<TrainingConfig>(kMayChangeByName)) {
     const std::string was = before.text(key);
     const auto& is = now.training.at(key).get_ref<const std::string&>();

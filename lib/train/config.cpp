@@ -1,4 +1,4 @@
-// Reading and writing of the "training" object, its conflicts, and the learning rate.
+// Reads and writes the "training" object, finds its conflicts, and computes the learning rate.
 
 #include "train/config.h"
 
@@ -45,8 +45,8 @@ Json training_to_json(const TrainingConfig& config) {
   return json;
 }
 
-// Returns the rate after the warm-up as a fraction of the highest. `number` is that of the next
-// step, from 1.
+// Returns the schedule's factor: the rate without warm-up, divided by the highest rate. `number` is
+// the number of the next step, from 1.
 static double ratio_of_schedule(const TrainingConfig& config, double number, double progress) {
   constexpr double kPi = 3.14159265358979323846;
   const double steps = static_cast<double>(config.steps), least = config.min_lr_ratio;
@@ -82,7 +82,7 @@ double seconds_left(const TrainingConfig& config, std::int64_t step, std::int64_
                     double elapsed, double step_seconds, double validation_seconds) {
   const bool completes = stop_at == 0 || stop_at >= config.steps;
   const std::int64_t end = std::max(step, completes ? config.steps : stop_at);
-  // The validation after the last step is due whatever the interval, so it is counted separately.
+  // The validation after the last step is due for every interval, so it is counted separately.
   const std::int64_t before = completes ? std::max(step, end - 1) : end;
   const std::int64_t validations = before / config.eval_interval - step / config.eval_interval;
   const double left = static_cast<double>(end - step) * step_seconds +
@@ -94,7 +94,7 @@ double seconds_left(const TrainingConfig& config, std::int64_t step, std::int64_
 
 double highest_rate_in_warm_up(const TrainingConfig& config) {
   if (config.warmup_steps < static_cast<double>(config.steps)) return 0;
-  // A rate rises and may fall again. This many samples find its peak to a thousandth.
+  // The rate rises and may then fall. This many samples find its peak to a thousandth.
   constexpr std::int64_t kSamples = 1000;
   double highest = 0;
   for (std::int64_t i = 0; i <= kSamples; ++i) {
@@ -107,8 +107,7 @@ double highest_rate_in_warm_up(const TrainingConfig& config) {
 
 double learning_rate(const TrainingConfig& config, std::int64_t step, double progress) {
   const double number = static_cast<double>(step) + 1, steps = static_cast<double>(config.steps);
-  // A warm-up that is a fraction follows the training's progress, so that it also suits a budget in
-  // minutes.
+  // A warm-up given as a fraction follows `progress`, so that it also suits a budget in minutes.
   const double warm_up = config.warmup_steps == 0 ? 1.0
                          : config.warmup_steps < 1
                              ? std::min(1.0, (progress + 1 / steps) / config.warmup_steps)

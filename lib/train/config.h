@@ -1,4 +1,4 @@
-// Has the settings of a training, and computes its learning rate.
+// Declares the settings of a training run, and computes its learning rate.
 #pragma once
 
 #include <array>
@@ -18,16 +18,17 @@
 namespace ql::train {
 
 // TrainingConfig has the settings of the "training" object in presets and in model.json, under the
-// same names. These follow the paper's appendix E where it names them. This part has no tensors.
+// same names. The names follow the paper's appendix E where it has them. The settings use no
+// tensors.
 
-// Schedule names the course of the learning rate after the warm-up, as described below.
+// Names the course of the learning rate after the warm-up, as described below.
 enum class Schedule { kCosine, kLinear, kInverseSquareRoot, kConstant };
 
 constexpr auto names_of(Schedule) {
   return std::array{"cosine", "linear", "inverse-square-root", "constant"};
 }
 
-// DecayOn names the parameters that weight decay acts on (train/adam.h).
+// Names the parameters that weight decay acts on (train/adam.h).
 enum class DecayOn { kMatrices, kAll };
 
 constexpr auto names_of(DecayOn) { return std::array{"matrices", "all"}; }
@@ -36,67 +37,65 @@ struct AdamOptions {
   double beta1 = 0.9;
   double beta2 = 0.999;
   double epsilon = 1e-8;
-  // Decoupled (Loshchilov and Hutter, 2019): a step subtracts learning_rate * weight_decay of a
-  // weight from it, in addition to Adam's update.
+  // Decoupled weight decay (Loshchilov and Hutter, 2019): besides Adam's update, a step subtracts
+  // learning_rate * weight_decay * w from each weight w.
   double weight_decay = 0;
   DecayOn decay_on = DecayOn::kMatrices;
 };
 
 struct TrainingConfig {
-  std::int64_t batch = 0;    // rows: streams that are read side by side
-  std::int64_t steps = 0;    // of the complete training: the length of the schedule
+  std::int64_t batch = 0;    // rows: streams that are read in parallel
+  std::int64_t steps = 0;    // of the complete training run: the length of the schedule
   double minutes = 0;        // wall-clock budget that ends the schedule earlier; 0: none
-  double learning_rate = 0;  // the highest, reached after the warm-up
+  double learning_rate = 0;  // the highest rate, reached after the warm-up
   double min_lr_ratio = 0;   // the last learning rate is min_lr_ratio * learning_rate
-  // Steps until the highest rate is reached; below 1: this fraction of the training.
+  // Number of steps until the highest rate is reached; below 1: this fraction of the training run.
   double warmup_steps = 0;
   Schedule schedule = Schedule::kCosine;
-  double decay_fraction = 0.2;  // of a constant schedule: the fraction at its end in which it falls
+  double decay_fraction = 0.2;  // kConstant: the rate falls in this last fraction of the run
   double clip = 0;              // largest norm of the complete gradient; 0: no clipping
   AdamOptions adam;
   std::int64_t eval_interval = 1000;        // steps between validations
   std::int64_t checkpoint_interval = 1000;  // steps between checkpoints
-  double checkpoint_minutes = 0;            // or this long after the last one; 0: by steps only
-  // These checkpoints are kept (train/run_folder.h): RUN/last, keep_last - 1 before it, and those
-  // of steps that keep_every divides (0: none).
+  double checkpoint_minutes = 0;  // also this long after the last checkpoint; 0: only by steps
+  // These checkpoints are kept (train/run_folder.h): RUN/last, the keep_last - 1 checkpoints before
+  // it, and those after a multiple of keep_every steps (0: none).
   std::int64_t keep_last = 1, keep_every = 0;
   std::int64_t log_interval = 100;  // steps averaged in one record of the log
-  // The training ends when this many validations in a row were not better than the best; 0: it
+  // The training run ends when this many validations in a row were not better than the best; 0: it
   // continues to the schedule's end.
   std::int64_t patience = 0;
-  std::int64_t seed = 1;  // of the weights and of every dropout
+  std::int64_t seed = 1;  // for the initial weights and every dropout
   machine::Precision precision = machine::Precision::kFloat32;
-  // This is the action of the training if loss or gradient is not finite, or if the loss is more
-  // than loss_jump nats above its running mean (0: no loss is too large). A jump of 10 nats
-  // multiplies perplexity by 22,000; no text does that to a healthy network.
+  // This is the response to a loss or gradient that is not finite, and to a loss that is more than
+  // loss_jump nats above its running mean (0: no loss is too large). A jump of 10 nats multiplies
+  // perplexity by 22,000; no text does that to a healthy network.
   OnDivergence divergence = OnDivergence::kStop;
   double loss_jump = 10;
-  // This is the weight of the loss by which a Compressive Transformer learns its convolution and
-  // decoder (nn/compression.h); absent: the paper's 0.01. Other networks do not read it.
+  // The loss by which a Compressive Transformer learns its convolution and decoder
+  // (nn/compression.h) has this weight; absent: the paper's 0.01. Other networks do not read it.
   std::optional<double> recons_loss_weight;
   // Trains only on the newer half of every segment's targets; the older floor(segment / 2) tokens
   // give context (the ablation of the Transformer-XL paper).
   bool half_loss = false;
-  // These are the number of micro-batches that are computed in parallel, and of accumulation steps
-  // for each (train/gradients.h); 0: chosen for the machine when the training begins. They change
-  // only the rounding of results.
+  // `slices` is the number of micro-batches that are computed in parallel, `passes` the number of
+  // accumulation steps of each (train/gradients.h); 0: chosen for the machine when the training run
+  // begins. They change only the rounding of results.
   std::int64_t slices = 0, passes = 0;
-  // These are lengths of validation; absent: those of training.
+  // Validation uses these lengths; absent: those of training.
   std::optional<std::int64_t> eval_segment, eval_memory, eval_compressed_memory;
 
   net::Lengths evaluation_lengths(const net::Lengths& training) const;
 };
 
-// The keys of the object "training", in the order of the file. --resume may change those with
-// kMayChange, as those of the network with this mark. They control the remaining steps, or how
-// often the training saves, validates and logs, or divide the work. It may change those with
-// kMayChangeByName if the command line names them, which shows intent. They change the rounding of
-// the remaining steps. qltrain(1) has the meaning of each change.
+// Lists the keys of "training", in file order. kMayChange: --resume may change the key, which
+// controls the remaining steps or how often the run saves, validates and logs, or divides the work.
+// kMayChangeByName: --resume may change the key only if the command line names it, because it
+// changes the rounding of the remaining steps. qltrain(1) describes each change.
 
 inline constexpr Range kAboveZero(std::numeric_limits<double>::denorm_min(), Range::kInfinity,
                                   "above 0");
-// A smaller epsilon may be 0 in float32, and the update of a weight without a gradient would be 0 /
-// 0.
+// A smaller epsilon may be 0 in float32, which makes the update of a weight without a gradient NaN.
 inline constexpr Range kNormalFloat(std::numeric_limits<float>::min(), Range::kInfinity,
                                     "at least 1.1754944e-38, the smallest normal float32");
 // `words` describe the range, including the meaning of 0.
@@ -140,12 +139,12 @@ constexpr auto keys_of(const TrainingConfig&) {
   };
 }
 
-// Lists every key of the "training" object, for net::read_preset.
+// Lists the keys of the "training" object, for net::read_preset.
 std::vector<std::string> training_keys();
 
-// Keys that are absent keep their default; batch, steps and learning_rate have none. Unknown keys
-// and wrong types are FormatErrors. Impossible values are added to `conflicts`, with the allowed
-// ones.
+// Absent keys keep their defaults; batch, steps and learning_rate are required. Unknown keys and
+// wrong types are FormatErrors. Impossible values are added to `conflicts`, with the allowed
+// values.
 TrainingConfig training_from_json(const JsonObject& json, Conflicts& conflicts);
 // Adds a conflict if the lengths of validation differ from those of training and do not fit the
 // network.
@@ -153,31 +152,31 @@ void find_conflicts(const TrainingConfig& config, const net::Network& network,
                     Conflicts& conflicts);
 Json training_to_json(const TrainingConfig& config);
 
-// The learning rate is a linear warm-up times a schedule, which goes from learning_rate to
-// min_lr_ratio * learning_rate:
+// The learning rate is learning_rate times a linear warm-up times the schedule's factor, which
+// falls from 1 towards min_lr_ratio:
 //
-//   cosine               half a cosine over the complete training
-//   linear               a line from the end of the warm-up to the end of the training
+//   cosine               half a cosine over the complete training run
+//   linear               a line from the end of the warm-up to the end of the run
 //   inverse-square-root  sqrt(warm-up / step), but no less than min_lr_ratio; a missing warm-up
 //                        counts as one step
-//   constant             1, then a line over the last decay_fraction of the training
+//   constant             1, then a line over the last decay_fraction of the run
 
-// Returns the finished fraction of the training, from 0 to 1: step / steps, or, with a budget in
-// minutes, elapsed / budget if that is more. `elapsed` is in seconds.
+// Returns the finished fraction of the training run, from 0 to 1: step / steps, or, with a budget
+// in minutes, the larger of that and elapsed / budget. `elapsed` is in seconds.
 double training_progress(const TrainingConfig& config, std::int64_t step, double elapsed);
 
-// Returns the rate for the step after `step` finished ones. `progress` comes from
-// training_progress(). The inverse square root depends on steps only.
+// Returns the learning rate of the next step after `step` finished steps. `progress` comes from
+// training_progress(). The factor of inverse-square-root depends on `step` only.
 double learning_rate(const TrainingConfig& config, std::int64_t step, double progress);
 
-// Returns the seconds until the training ends, or stops at step `stop_at` (0: nowhere), if every
-// step and validation takes as long as given. `step` steps and `elapsed` seconds are finished. The
-// validation after the last step comes on top of a budget.
+// Returns the seconds until the training run ends, or stops at step `stop_at` (0: nowhere), if
+// every step and validation takes as long as given. `step` steps and `elapsed` seconds are
+// finished. A budget in minutes does not include the validation after the last step.
 double seconds_left(const TrainingConfig& config, std::int64_t step, std::int64_t stop_at,
                     double elapsed, double step_seconds, double validation_seconds);
 
-// Returns the highest rate of a training without a budget in minutes that ends in its warm-up; 0
-// for others.
+// If the warm-up takes all steps of the run, returns the highest learning rate that it reaches
+// without a budget in minutes; else 0.
 double highest_rate_in_warm_up(const TrainingConfig& config);
 
 }  // namespace ql::train

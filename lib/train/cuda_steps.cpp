@@ -1,4 +1,4 @@
-// Records and replays the steps as CUDA graphs.
+// Captures the steps as CUDA graphs and replays them.
 
 #include "train/cuda_steps.h"
 
@@ -6,8 +6,8 @@
 #include <c10/cuda/CUDAGuard.h>
 
 namespace ql::train {
-// Libraries set themselves up in the first steps, which cannot be recorded. So these run
-// unrecorded.
+// Libraries initialize in the first steps, and CUDA graphs cannot capture that, so these steps run
+// uncaptured.
 constexpr int kWarmUp = 3;
 
 CudaSteps::CudaSteps(const c10::Device& device, bool graph)
@@ -36,11 +36,11 @@ void CudaSteps::enqueue(const std::function<void()>& upload, const Parts& parts,
   }
 }
 
-// Records all parts before any of them runs. Work that another thread gives the device during the
-// recording, as NCCL may for a sum, can abort it.
+// Captures all parts before any of them runs. Otherwise work that another thread gives the device
+// during a capture, as NCCL may for a sum, could abort the capture.
 void CudaSteps::record(const Parts& parts) {
   stream_.synchronize();
-  // The graphs get their own memory; the memory of the first steps is free now.
+  // The graphs allocate their own memory; the cached memory of the first steps is free now.
   c10::cuda::CUDACachingAllocator::emptyCache();
   for (const std::function<void()>& part : parts) record(graphs_.emplace_back(), part);
 }
@@ -53,7 +53,7 @@ void CudaSteps::record(at::cuda::CUDAGraph& graph, const std::function<void()>& 
     try {
       graph.capture_end();
     } catch (const c10::Error&) {
-      // This exception only repeats the first one with less information.
+      // This exception only repeats the first exception with less information.
     }
     throw;
   }

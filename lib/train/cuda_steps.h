@@ -1,6 +1,6 @@
-// Runs the steps of a training on a CUDA device, on a separate stream. If the network allows it, a
-// step is recorded once as a CUDA graph and replayed, which takes one launch instead of hundreds.
-// This is built only with a LibTorch for CUDA (QL_CUDA).
+// Runs the steps of a training run on a CUDA device, on a separate stream. If the network allows
+// it, a step is captured once as a CUDA graph and then replayed, with one launch instead of
+// hundreds. This is built only with a LibTorch for CUDA (QL_CUDA).
 #pragma once
 
 #include <ATen/cuda/CUDAEvent.h>
@@ -19,17 +19,18 @@ class CudaSteps {
   CudaSteps(const c10::Device& device, bool graph);
   CudaSteps(CudaSteps&&) = delete;
 
-  // These are the functions whose operations a step enqueues, the same every time.
+  // The functions of a step. They enqueue the same operations in every step.
   using Parts = std::vector<std::function<void()>>;
 
-  // Runs `upload`, which enqueues copies from pinned memory, then all parts, or replays them. Runs
-  // `between` after each part except the last; the operations that it enqueues are never recorded.
+  // Runs `upload`, which enqueues copies from pinned memory, then runs or replays all parts. Runs
+  // `between` after each part except the last; the operations that `between` enqueues are never
+  // captured.
   void enqueue(const std::function<void()>& upload, const Parts& parts,
                const std::function<void()>& between);
-  // Waits until the copies of the last enqueue() have read their memory. By then the device has
-  // begun the last step that was enqueued, so the host stays one step ahead.
+  // Waits until the last enqueue() has copied its pinned memory to the device. By then the device
+  // has begun the last enqueued step, so the host stays one step ahead.
   void wait_for_upload();
-  // Waits until all work is finished. Work that other streams enqueue after this call, such as an
+  // Waits until all work is finished. Work that is then enqueued on the current stream, such as an
   // evaluation, runs before the next step.
   void wait();
 
@@ -39,9 +40,9 @@ class CudaSteps {
 
   c10::cuda::CUDAStream stream_;
   at::cuda::CUDAEvent uploaded_;
-  std::deque<at::cuda::CUDAGraph> graphs_;  // of the parts, once they are recorded
+  std::deque<at::cuda::CUDAGraph> graphs_;  // one for each part, once captured
   bool records_;
-  bool joined_ = false;  // after the last wait(), stream_ was made to wait for the current stream
+  bool joined_ = false;  // since the last wait(), stream_ was made to wait for the current stream
   int runs_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// Implements the operations of Adam and of a step on a device, and the network that they train.
+// Implements Adam and a training step on a device, and the trainer that runs them.
 
 #include "train/device_step.h"
 
@@ -8,8 +8,8 @@
 #include "net/cost.h"
 #include "nn/compression.h"
 
-// ATen's fused kernel reads and writes weights and moments once. LibTorch from 2.3 on has it for a
-// learning rate on the device.
+// ATen's fused kernel reads and writes weights and moments only once. From LibTorch 2.3 on, it
+// accepts a learning rate on the device.
 #if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 3)
 #define QL_FUSED_ADAM
 #endif
@@ -20,11 +20,11 @@
 
 namespace ql::train {
 
-// Parameters begin at multiples of this many elements, because matrix products on a GPU want
-// aligned rows.
+// Parameters begin at multiples of this many elements, because matrix products on a GPU need
+// aligned rows to be fast.
 constexpr std::int64_t kAlignment = 64;
-// On a GPU a concatenation spends the time of its longest tensor on each of them. So gradients of
-// this many elements are copied by themselves.
+// On a GPU, a concatenation spends as much time on each tensor as on its longest one. So gradients
+// of at least this many elements are copied separately.
 constexpr std::int64_t kLargeParameter = std::int64_t{1} << 20;
 
 DeviceAdam::DeviceAdam(const std::vector<nn::NamedTensor>& parameters, const AdamOptions& options)
@@ -62,7 +62,7 @@ DeviceAdam::DeviceAdam(const std::vector<nn::NamedTensor>& parameters, const Ada
     }
   }
   steps_ = at::zeros({}, shared.dtype(at::kDouble));
-  // The fused kernel may compute with float32, in which a decay must not become 1.
+  // The fused kernel may compute in float32, in which no beta may round to 1.
   const auto below_one = [](double beta) { return static_cast<float>(beta) < 1; };
   fused_ = weights_.is_cuda() && weights_.scalar_type() == at::kFloat && !decayed_.defined() &&
            below_one(options_.beta1) && below_one(options_.beta2);
@@ -81,7 +81,7 @@ at::Tensor DeviceAdam::part_of(const at::Tensor& all, const Part& part) const {
 at::Tensor DeviceAdam::take_gradient() {
   const at::NoGradGuard no_gradient;
   at::Tensor all = at::empty_like(weights_);
-  std::vector<at::Tensor> run;  // small tensors, one after another, the first of them at `begin`
+  std::vector<at::Tensor> run;  // adjacent small tensors, the first of them at offset `begin`
   std::int64_t begin = 0;
   const auto write_run = [&](std::int64_t end) {
     if (run.empty()) return;
@@ -125,7 +125,7 @@ void DeviceAdam::step(const at::Tensor& gradient, const at::Tensor& gradient_sca
   // 0 * NaN is NaN, so a skipped update needs a gradient of zeros. A factor of 0 is not enough.
   const at::Tensor zero = at::zeros({}, options);
   const at::Tensor slope = at::where(applies, gradient * gradient_scale.to(options), zero);
-  // Computes moment - (1 - beta) * moment as the kernel does: beta itself may be 1 in float32.
+  // Computes moment - (1 - beta) * moment, as in train/adam.cpp: beta itself may be 1 in float32.
   const auto decay = [&](at::Tensor& moment, double beta) -> at::Tensor& {
     return moment.addcmul_(moment, at::where(applies, at::full({}, 1 - beta, options), zero), -1);
   };
@@ -222,8 +222,9 @@ void DeviceStep::update() {
   const at::NoGradGuard no_gradient;
   const at::Tensor& loss = loss_;
   const at::Tensor scale = loss_scale_.factor().to(at::kDouble);
-  // A norm in double precision would copy the gradient, so only the sum over its rows has that. An
-  // element beyond 1e19 therefore counts as infinite.
+  // A norm in double precision would copy the gradient. So the norms of rows are in float32, and
+  // only the norm over them is in double precision. An element beyond 1e19 therefore counts as
+  // infinite.
   const at::Tensor of_rows = at::linalg_vector_norm(gradient_.view({-1, kAlignment}), 2, 1);
   const at::Tensor norm =
       at::linalg_vector_norm(of_rows, 2, at::OptionalIntArrayRef(), false, at::kDouble) / scale;
@@ -246,7 +247,8 @@ void DeviceStep::update() {
   sound_.logical_and_(fails.logical_not());
 
   loss_scale_.update(finite_norm);
-  // This frees memory for the next step. With a group, sum() of a replayed step needs it in place.
+  // This frees memory for the next step. With a group, sum() of a replayed step still reads
+  // gradient_.
   if (group_ == nullptr) gradient_.reset();
 }
 
@@ -265,7 +267,7 @@ std::vector<nn::NamedTensor> DeviceStep::moments() const {
 }
 
 bool can_be_recorded(const net::Network& network) {
-  // With several clusters the host has to know the number of rows in each cluster.
+  // With several clusters of the softmax, the host has to know the number of rows in each cluster.
   return net::clusters(network).size() == 1;
 }
 
@@ -288,12 +290,12 @@ DeviceTrainer::~DeviceTrainer() = default;
 StepResult DeviceTrainer::step(Streams& streams, std::int64_t step, double learning_rate) {
   if (group_ != nullptr) group_->await_device();
 #ifdef QL_CUDA
-  // `host_` is about to be written.
+  // Wait before `host_` is overwritten.
   if (cuda_) cuda_->wait_for_upload();
 #endif
   auto* ids = host_.ids.data_ptr<std::int64_t>();
   if (model_.network().reset_memory_at_documents) {
-    // document_ages() comes before read(), which begins to read the next step.
+    // document_ages() comes first, because it would wait for the reading ahead that read() begins.
     const std::vector<std::int64_t> document_offsets = streams.document_ages(step);
     std::copy(document_offsets.begin(), document_offsets.end(),
               ids + step_.rows().count * (streams.segment() + 1));
@@ -309,8 +311,8 @@ StepResult DeviceTrainer::step(Streams& streams, std::int64_t step, double learn
     step_.input().numbers.copy_(host_.numbers, /*non_blocking=*/true);
     if (streams.starts_epoch(step)) step_.forget();
   };
-  // A GPU draws its masks from it. The CPU's generator is also set, so that a test can observe
-  // this.
+  // A GPU draws its dropout masks from the seeded generator. The CPU's generator is seeded only so
+  // that a test can observe the seed.
   nn::seed_generator(model_.options().device(), options);
 #ifdef QL_CUDA
   if (cuda_) {
@@ -344,7 +346,7 @@ void DeviceTrainer::set_memory(const nn::Memory& memory) {
   const machine::RowRange& rows = step_.rows();
   const std::vector<nn::NamedTensor> own = step_.memory().named(), all = memory.named();
   for (std::size_t i = 0; i < own.size(); ++i) {
-    // The memory is copied in place, because a recorded step reads it from there.
+    // The memory is copied in place, because a captured step reads it at its address.
     own[i].tensor.copy_(all[i].tensor.narrow(0, rows.first, rows.count));
   }
 }

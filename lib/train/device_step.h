@@ -1,4 +1,4 @@
-// Trains a network on a device. Its steps, with Adam, are a fixed list of operations.
+// Trains a network on a device. A step, with Adam's update, is a fixed list of operations.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -17,25 +17,25 @@
 
 namespace ql::train {
 
-// Runs Adam (train/adam.h) by ATen's operations, on any device. All parameters are in one tensor,
-// so that an update takes few operations, and no operation waits for a value to come back from the
-// device. That is why the number of updates is counted there: the host learns too late which
-// updates applied.
+// Runs Adam (train/adam.h) with ATen's operations, on any device. All parameters are in one tensor,
+// so that an update takes few operations. No operation waits for a value from the device, so the
+// host learns too late which updates applied. The number of updates is therefore counted on the
+// device.
 class DeviceAdam {
  public:
-  // `parameters` are shared with the model, all of one floating-point type and on one device
-  // (std::invalid_argument). Their values move into one tensor, and everything that holds a
-  // parameter sees the new place. Moments start as zeros.
+  // `parameters` are shared with the model, and must have one floating-point type and one device
+  // (std::invalid_argument). They become parts of one tensor, also for everything else that holds
+  // them. Moments start as zeros.
   DeviceAdam(const std::vector<nn::NamedTensor>& parameters, const AdamOptions& options);
 
-  // Returns the gradients of all parameters, one after another, with zeros as padding and for
-  // parameters without a gradient. Then drops the gradients.
+  // Returns the gradients of all parameters, one after another, with zeros as padding and in place
+  // of missing gradients. Then drops the parameters' gradients.
   at::Tensor take_gradient();
 
-  // Runs one update with `gradient`, which take_gradient() returned, times `gradient_scale`, and
-  // may change it. If `applies` is false, weights, moments and the number of updates keep their
-  // values. All tensors except the gradient have no dimension and are on the device: `applies` is a
-  // bool, the others are of any floating-point type.
+  // Runs one update with `gradient`, which take_gradient() returned, times `gradient_scale`. The
+  // update may overwrite `gradient`. If `applies` is false, weights, moments and the number of
+  // updates keep their values. All arguments except `gradient` have no dimension and are on the
+  // device: `applies` is a bool, the others are of any floating-point type.
   void step(const at::Tensor& gradient, const at::Tensor& gradient_scale,
             const at::Tensor& learning_rate, const at::Tensor& applies);
 
@@ -46,7 +46,7 @@ class DeviceAdam {
   void set_steps(std::int64_t steps);
 
  private:
-  // Describes the place of a parameter in the tensor of all parameters.
+  // Describes the range of a parameter in the tensor of all parameters.
   struct Part {
     nn::NamedTensor parameter;
     std::int64_t begin = 0, size = 0, padding = 0;  // in elements; the padding follows
@@ -56,51 +56,50 @@ class DeviceAdam {
   AdamOptions options_;
   std::vector<Part> parts_;
   at::Tensor weights_, first_, second_;   // [elements]
-  std::vector<nn::NamedTensor> moments_;  // of every parameter, parts of first_ and second_
+  std::vector<nn::NamedTensor> moments_;  // for every parameter: views into first_ and second_
   at::Tensor decayed_;  // [elements]: 1 if weight decay acts, else 0; undefined without decay
   at::Tensor steps_;    // float64, no dimension
   bool fused_ = false;  // ATen's fused kernel runs the update
-  at::Tensor zeros_;    // as long as the longest padding or gradient needs
+  at::Tensor zeros_;    // at least as long as every parameter and padding
 };
 
 // DeviceStep is a training step as a fixed list of operations on a device. The list does not depend
-// on the host, and the host reads nothing that depends on the list. Everything that differs from
-// step to step is read from tensors that stay in place. So a step can be enqueued while the
-// previous one is running, and a GPU can record the list once and replay it.
+// on values of the host, and the host reads no results while it enqueues the list. Everything that
+// differs from step to step is read from tensors that stay in place. So a step can be enqueued
+// while the previous one is running, and a GPU can capture the list once and replay it.
 
-// Carries the host's message to a step. It is two tensors, so two copies.
+// Holds what the host sends to a step: two tensors, and therefore two copies.
 struct StepInput {
-  at::Tensor ids;      // int64: the ids of Streams::read(), then an age for each row
-  at::Tensor numbers;  // float64: see the functions that read them
+  at::Tensor ids;      // int64: the ids of Streams::read(), then the document age of each row
+  at::Tensor numbers;  // float64: learning rate, step, droppath weights
 
-  // Starts as zeros. `options` carries the device, or pinned memory.
+  // Both tensors start as zeros. `options` names the device, or pinned memory.
   StepInput(std::int64_t batch, std::int64_t segment, std::int64_t scales,
             const at::TensorOptions& options);
 
-  // `weights` are those of droppath, one for each scale. `step` counts from 0.
+  // `weights` are the droppath weights, one for each scale. `step` counts from 0.
   void set_numbers(double learning_rate, std::int64_t step, const std::vector<double>& weights);
   at::Tensor learning_rate() const { return numbers.select(0, 0); }
   at::Tensor step() const { return numbers.select(0, 1); }
   at::Tensor scale_weights() const { return numbers.narrow(0, 2, numbers.size(0) - 2); }
 };
 
-// Holds the sums on the device over the steps since the last report. They are one tensor, so one
-// copy.
+// Holds the sums since the last report, copied from the device in one transfer.
 struct StepReport {
   std::int64_t steps = 0;
   double loss = 0, gradient_norm = 0;  // sums
-  // This is the first step with a loss or gradient that is not finite, or -1. No later step changed
-  // anything. Its loss and norm follow.
+  // First step whose loss was not finite, or whose gradient was not finite at a loss scale of 1;
+  // -1: none. Later steps change neither weights nor Adam's moments.
   std::int64_t failed_step = -1;
   double failed_loss = 0, failed_norm = 0;
 };
 
 class DeviceStep {
  public:
-  // `model` must outlive the step; its parameters move (DeviceAdam). The memory starts as zeros.
-  // With a `group`, which must outlive the step, it computes this process's share of the rows.
-  // The loss is scaled if the precision is float16. `scales_loss` replaces this rule in tests on
-  // devices that may lack float16.
+  // `model` must outlive the step; its parameters become parts of DeviceAdam's one tensor. The
+  // memory starts as zeros. With a `group`, which must outlive the step, the step computes only
+  // this process's rows. The loss is scaled if the precision is float16. `scales_loss` replaces
+  // this rule in tests on devices that may lack float16.
   DeviceStep(nn::Model& model, const TrainingConfig& config, machine::ProcessGroup* group = nullptr,
              std::optional<bool> scales_loss = std::nullopt);
 
@@ -109,23 +108,23 @@ class DeviceStep {
   const machine::RowRange& rows() const { return rows_; }
   std::int64_t scales() const;
   void forget();  // sets the memory to zeros
-  // A step is these three calls, in this order. This one runs forward and backward and replaces the
-  // memory. It computes loss and gradient of this process's rows as their part of the mean.
-  // `number` is that of the step; only the CPU reads it, for dropout.
+  // A step is compute(), sum() and update(), in this order. compute() runs forward and backward and
+  // replaces the memory. Loss and gradient of this process's rows are computed as their part of the
+  // batch's mean. `number` is the number of the step; only the CPU reads it, for dropout.
   void compute(std::int64_t number);
-  // Sums loss and gradient over all processes. All processes call it together
+  // Sums loss and gradient over all processes, which must call this together
   // (machine/process_group.h).
   void sum();
-  // Updates the weights and adds to the report. If loss or gradient is not finite, weights and
-  // moments do not change.
+  // Updates the weights and adds to the report. If loss or gradient is not finite, or an earlier
+  // step failed, weights and Adam's moments do not change.
   void update();
 
-  // Waits for the device, and sets the sums to zero.
+  // Waits for the device, returns the report, and sets its sums to zero.
   StepReport take_report();
 
   nn::Memory& memory() { return memory_; }
   const nn::Memory& memory() const { return memory_; }
-  // With float16 the loss scale is among them.
+  // Includes the loss scale if the loss is scaled.
   std::vector<nn::NamedTensor> moments() const;
   DeviceAdam& adam() { return adam_; }
   const DeviceAdam& adam() const { return adam_; }
@@ -142,25 +141,26 @@ class DeviceStep {
   at::Tensor report_;  // float64 [6]: the members of StepReport, in their order
   at::Tensor sound_;   // bool: no step has failed so far
   LossScale loss_scale_;
-  at::Tensor loss_, gradient_;  // of compute()
+  at::Tensor loss_, gradient_;  // results of compute()
 };
 
-// Returns true if a step of this network can be recorded: it must enqueue the same operations for
-// all tokens.
+// Returns true if a step of this network can be captured as a CUDA graph: it must enqueue the same
+// operations for all tokens.
 bool can_be_recorded(const net::Network& network);
 
 // Trains a network on a device other than the CPU. The host reads the next batch and enqueues the
-// next step while the device computes; it reads losses only in finish(). By then later steps may
-// have run. After a loss or gradient that is not finite, none of them has changed anything. A jump
-// of the loss is detected in the mean of all steps since the last finish(), so such a step has
-// already changed the weights. Memory has moved on in either case.
+// next step while the device computes. It reads losses only in finish(), when later steps may have
+// run. After a loss or gradient that is not finite, these later steps have not changed the weights.
+// A jump of the loss is detected in the mean of all steps since the last finish(), so the weights
+// have already changed. In both cases the memory is that of the last enqueued step.
 
 class CudaSteps;
 
 class DeviceTrainer : public TrainedNetwork {
  public:
-  // Throws as make_trained_network() does. Tests also make one on the CPU. With a `group` the
-  // processes share the rows of the batch like those of a CpuTrainer, one device a process.
+  // Throws what make_trained_network() throws. Tests also make a DeviceTrainer on the CPU. With a
+  // `group`, the processes share the rows of the batch as in CpuTrainer, with one device per
+  // process.
   DeviceTrainer(const net::Network& network, const TrainingConfig& config,
                 const ComputeDevice& compute, machine::ProcessGroup* group = nullptr);
   ~DeviceTrainer() override;
@@ -176,7 +176,7 @@ class DeviceTrainer : public TrainedNetwork {
 
  private:
   DeviceStep step_;
-  StepInput host_;              // for the next step, in memory that a GPU can read by itself
+  StepInput host_;              // for the next step, in pinned memory if the device is a GPU
   std::int64_t last_step_ = 0;  // the number of the step that was enqueued last
 #ifdef QL_CUDA
   std::unique_ptr<CudaSteps> cuda_;

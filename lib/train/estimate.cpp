@@ -14,17 +14,17 @@ namespace {
 
 constexpr std::int64_t kFloat = 4;
 struct LayerMemory {
-  std::int64_t kept = 0, released = 0, passing = 0;  // of a row
-  std::int64_t shared = 0;                           // of all rows together, released
+  std::int64_t kept = 0, released = 0, passing = 0;  // per row
+  std::int64_t shared = 0;                           // of all rows together; counts as released
 };
 
 std::int64_t whole_number(double count) {
-  // The cap is more than any machine has.
+  // The cap is more memory than any machine has.
   return static_cast<std::int64_t>(std::min(count, 0x1p50));
 }
 
-// `factor` is the size in bytes of an operand's element: 2 in bfloat16. An operand is then a copy,
-// and float32 values that nothing else reads are freed.
+// `factor` is the size in bytes of an operand's element: 2 in bfloat16, else 4. A bfloat16 operand
+// is a copy, and float32 values that nothing else reads are freed.
 class LayerCount {
  public:
   LayerCount(const net::Network& network, const net::Stage& input, std::int64_t factor)
@@ -40,8 +40,8 @@ class LayerCount {
   }
 
  private:
-  // Follows kernels/projection.cpp or, if finer states are the keys, the last run_layer() of
-  // nn/layers.cpp.
+  // Counts the window's tensors in kernels/projection.cpp or, if the keys are states of a finer
+  // scale, in the last run_layer() of nn/layers.cpp.
   void count_window() {
     const bool has_memory = window_ > keys_;
     if (input_.keys_per_state > 1) {
@@ -50,17 +50,19 @@ class LayerCount {
     }
     if (network_.pre_lnorm) {
       memory_.kept += (kFloat + rounded_) * window_ * d_model_ + kFloat * segment_;
-      // The norm's weights are multiplied into the projection's.
+      // A copy of the projection's weights is multiplied by the norm's weights.
       memory_.shared += factor_ * 3 * d_heads_ * d_model_;
     } else {
-      // A window with a memory is also the next step's memory, and is counted there.
+      // A window with a memory is also the next step's memory, so memory_bytes() counts it.
       memory_.kept += ((has_memory ? 0 : kFloat) + rounded_) * window_ * d_model_;
     }
-    // The segment's states are copied to be contiguous. Without a memory the window itself is.
+    // If there is a memory, the segment's states are copied to be contiguous; else the window is
+    // contiguous.
     if (has_memory) memory_.kept += factor_ * segment_ * d_model_;
   }
 
-  // Counts queries, keys, values and positions, scores and their dropout, and the heads' sums.
+  // Counts queries, keys, values and positions, the scores and their dropout, and the heads'
+  // outputs.
   void count_attention() {
     const net::AttentionCost attention = net::attention_cost(network_, input_);
     const std::int64_t repeated = input_.keys_per_state > 1 ? segment_ : 0;
@@ -76,7 +78,8 @@ class LayerCount {
     (rounded_ > 0 ? memory_.kept : memory_.released) += factor_ * segment_ * d_heads_;
   }
 
-  // Follows kernels/feed_forward.cpp. Norms have two statistics for each row.
+  // Counts the norms and the tensors of kernels/feed_forward.cpp. Norms keep two statistics per
+  // state.
   void count_rest() {
     const std::int64_t norms = network_.pre_lnorm ? 1 : 2;
     memory_.released += norms * kFloat * segment_ * d_model_;
@@ -103,15 +106,16 @@ class LayerCount {
     memory_.released += kFloat * numbers;
   }
 
-  // Counts the gradients of the inner states, or of queries, keys and values, and those of the
-  // states around them; each is rounded once more if it is an operand.
+  // Counts the gradients of the feed-forward layer's inner states, or of queries, keys and values,
+  // with the gradients of the states around them. A gradient that is an operand has a rounded copy,
+  // too.
   void count_passing() {
     const std::int64_t forward = segment_ * (network_.d_inner + 3 * d_model_);
     const std::int64_t attention = (2 * window_ + 3 * keys_) * d_heads_ + segment_ * 3 * d_model_;
     memory_.passing = (kFloat + rounded_) * std::max(forward, attention);
     if (network_.pool == net::Pool::kMostUsed && input_.compressed_memory > 0) {
-      // The usage of the keys is computed by plain operations: scores by content and by position,
-      // and the latter padded and shifted.
+      // Plain operations compute how much each key is used. They make scores by content, and scores
+      // by position, which they also pad and shift.
       memory_.passing = std::max(memory_.passing, 4 * kFloat * network_.n_head * keys_ * window_);
     }
   }
@@ -125,8 +129,9 @@ class LayerCount {
   LayerMemory memory_;
 };
 
-// Returns the bytes of the softmax of `tokens` states: a block of each cluster, one after the
-// other, and the states of the cluster's rows. Every target may be in the same tail.
+// Returns the bytes of the softmax of `tokens` states. The clusters are computed one after the
+// other, each with a block of logits and the states of its rows. All targets may be in the same
+// tail.
 std::int64_t softmax_bytes(const net::Network& network, std::int64_t tokens, std::int64_t factor,
                            int threads) {
   const std::int64_t d_model = network.d_model;
@@ -140,32 +145,31 @@ std::int64_t softmax_bytes(const net::Network& network, std::int64_t tokens, std
     std::int64_t bytes = factor * rows * columns;
     if (factor < kFloat) bytes += kFloat * rows * std::min(columns, kernels::kPanelColumns);
     bytes += threads * kFloat * rows * cluster.width;  // scaled states
-    // These are the gradient of the states, and that of the states that are projected for this
-    // cluster.
+    // These are the gradient of the states and, if the cluster has a projection, the projected
+    // states and their gradient.
     bytes += kFloat * tokens * (d_model + (cluster.projected ? 2 * cluster.width : 0));
-    if (!head) bytes += kFloat * tokens * d_model;  // the tail's rows, taken from all
+    if (!head) bytes += kFloat * tokens * d_model;  // the states of the tail's rows, copied
     most = std::max(most, bytes);
     head = false;
   }
   return most;
 }
 
-// The bytes of one pass: the forward and the backward pass of some rows.
+// Holds the bytes of one pass: the forward and the backward pass of some rows.
 struct PassMemory {
   // Our own nodes keep their `saved_data` until the graph is freed, after the backward pass.
   std::int64_t kept = 0;
   // Other nodes release their tensors once the backward pass has used them.
   std::int64_t released = 0;
-  // Needed in addition at the end of the forward pass: the softmax, or the scales before their
-  // average.
+  // The end of the forward pass needs these in addition: for the softmax, or for the states of all
+  // scales before their average.
   std::int64_t ending = 0;
-  // Needed in addition by a layer's backward pass, or by the forward pass of one that sums its
-  // attention; the layer that needs most counts.
+  // The backward pass of a layer needs these in addition, or the forward pass of a layer that
+  // computes the usage of its keys; the layer that needs most counts.
   std::int64_t passing = 0;
 };
 
-// Counts the bytes of the tensors that a pass on the CPU holds, following lib/nn and lib/kernels.
-// `threads` is the number of threads that compute it together.
+// `threads` is the number of threads that compute the pass together.
 PassMemory pass_memory(const net::Network& network, const net::Geometry& geometry,
                        std::int64_t rows, machine::Precision precision, int threads) {
   const std::int64_t factor = precision == machine::Precision::kBfloat16 ? kFloat / 2 : kFloat;
@@ -182,9 +186,10 @@ PassMemory pass_memory(const net::Network& network, const net::Geometry& geometr
   }
   const std::int64_t tokens = rows * geometry.lengths.segment;
   const std::int64_t states = kFloat * tokens * network.d_model;
-  pass.kept += states;  // those that the softmax reads
+  pass.kept += states;  // the states that the softmax reads
   if (network.dropout > 0) {
-    // These are the masks of embeddings and last states, and the position table after dropout.
+    // These are the dropout masks of embeddings and last states, and the position table after
+    // dropout.
     pass.released += 2 * states + kFloat * longest * network.d_model;
   }
   const auto scales = static_cast<std::int64_t>(geometry.outputs.size());
@@ -193,8 +198,8 @@ PassMemory pass_memory(const net::Network& network, const net::Geometry& geometr
   return pass;
 }
 
-// A memory is a view of the window whose newest part it was, so it holds the complete window.
-// Returns the bytes that the memories of a row take after a step.
+// Returns the bytes that the memories of a row take after a step. A memory is a view of the newest
+// part of that step's window, so it keeps the complete window allocated.
 std::int64_t memory_bytes(const net::Geometry& geometry) {
   std::int64_t numbers = 0;
   for (const net::Stage& stage : geometry.stages) {
@@ -205,8 +210,8 @@ std::int64_t memory_bytes(const net::Geometry& geometry) {
 }
 
 struct VocabularyMemory {
-  std::int64_t gradients = 0;  // those that the softmax computes in the forward pass
-  std::int64_t table = 0;      // the largest table of embeddings among them
+  std::int64_t gradients = 0;  // gradients that the softmax computes in the forward pass
+  std::int64_t table = 0;      // the largest gradient of an embedding table among them
 };
 VocabularyMemory vocabulary_memory(const net::Network& network) {
   net::Network layers = network;
@@ -222,22 +227,22 @@ VocabularyMemory vocabulary_memory(const net::Network& network) {
   return memory;
 }
 
-// Bytes of LibTorch's code and tables that the first step loads, as measured.
+// The first step loads this many bytes of LibTorch's code and tables, as measured.
 constexpr std::int64_t kLibraries = std::int64_t{48} << 20;
 
-// Returns the bytes that parallel passes hold besides the complete gradients of their
-// micro-batches. A pass holds most at one of two moments. At the beginning of its backward pass,
-// nothing is released yet, but of the gradients only those of the softmax exist. At its end all
-// gradients exist, and everything that our nodes keep; the embedding's gradient is then added to
-// that of the softmax.
+// Returns the bytes that parallel passes hold in addition to the complete gradients of their
+// micro-batches. A pass holds most at one of two moments. When its backward pass begins, nothing is
+// released yet, but only the softmax's gradients exist. When its backward pass ends, all gradients
+// exist, and everything that our nodes keep; the embedding's gradient is then added to the
+// softmax's gradient of the same table.
 std::int64_t bytes_of_passes(const PassMemory& pass, const VocabularyMemory& vocabulary,
                              std::int64_t gradients, std::int64_t running) {
   const std::int64_t begin =
       pass.kept + pass.released + vocabulary.gradients + std::max(pass.ending, pass.passing);
   const std::int64_t end = pass.kept + gradients + std::max(pass.passing, 2 * vocabulary.table);
-  // In the allocator's arena the embedding's gradient may take the place of the softmax's
-  // exponentials, so that those of the next pass do not fit there. A large gradient is mapped
-  // separately, and the place of the exponentials stays unused.
+  // In the allocator's arena, the embedding's gradient may take the memory of the softmax's
+  // exponentials, so that the next pass's exponentials do not fit there. A large gradient is mapped
+  // separately, and then the memory of the exponentials stays unused.
   const std::int64_t lost = std::min(vocabulary.table, pass.ending);
   return running * (std::max(begin, end) + lost - gradients);
 }
@@ -250,7 +255,7 @@ MemoryEstimate estimate_memory(const net::Network& network, const TrainingConfig
   const std::vector<Slice> slices = split_rows(config.batch, config.slices, config.passes);
   const auto count = static_cast<std::int64_t>(slices.size());
   const std::int64_t running = std::min<std::int64_t>(count, threads);
-  std::int64_t rows = 0;  // of the largest pass
+  std::int64_t rows = 0;  // rows of the largest pass
   for (const Slice& slice : slices) {
     rows = std::max(rows, slice.front().count);
     rows = std::max(rows, slice.back().count);
@@ -263,16 +268,17 @@ MemoryEstimate estimate_memory(const net::Network& network, const TrainingConfig
   estimate.parameters = 3 * weights;
   // The operands are rounded copies of the weights.
   if (config.precision == machine::Precision::kBfloat16) estimate.parameters += weights / 2;
-  // Each pass after the first one has its own gradients, until they are added to its micro-batch's.
+  // Each pass after a micro-batch's first one has its own gradients, until they are added to the
+  // micro-batch's gradients.
   const std::int64_t own = slices.front().size() > 1 ? running : 0;
   estimate.gradients = (count + own) * weights;
-  // A step that diverges returns to the old memories, so old and new ones exist at once.
+  // A step that diverges returns to the old memories, so old and new memories exist at once.
   estimate.memories = 2 * config.batch * memory_bytes(geometry);
   const PassMemory pass = pass_memory(network, geometry, rows, config.precision, threads);
   estimate.activations = bytes_of_passes(pass, vocabulary_memory(network), weights, running);
   if (own > 0 && rows > 1) {
-    // Passes leave gaps in the arena that are too small for the tensors of later ones: about a row,
-    // as measured.
+    // Passes leave gaps in the allocator's arena that are too small for tensors of later passes.
+    // The gaps take about the memory of one row, as measured.
     estimate.activations += running * (pass.kept + pass.released) / rows;
   }
   estimate.checkpoint = kFloat * config.batch * cost.memory_numbers;
@@ -304,7 +310,7 @@ std::int64_t choose_passes(const net::Network& network, TrainingConfig config, i
   };
   std::int64_t most = with_most_passes(config).passes;
   if (most == 1 || fits_with(1)) return 1;
-  // A second pass brings its own gradients. From there on more passes need less memory.
+  // A second pass adds its own gradients. Beyond two passes, more passes need less memory.
   for (std::int64_t fewest = 2; fewest < most;) {
     const std::int64_t middle = fewest + (most - fewest) / 2;
     if (fits_with(middle)) {

@@ -1,4 +1,4 @@
-// Estimates the memory that a training on the CPU needs, before it starts.
+// Estimates the memory that a training run on the CPU needs, before the run starts.
 #pragma once
 
 #include <algorithm>
@@ -8,46 +8,46 @@
 
 namespace ql::train {
 
-// The data of a training. 0 leaves a part out.
+// Describes the data of a training run. Members of 0 are not counted.
 struct EstimatedData {
-  std::int64_t frame_bytes = 0;  // every row keeps a decoded frame (shard/token_reader.h)
+  std::int64_t frame_bytes = 0;  // of the decoded frame that each row keeps (shard/token_reader.h)
   std::int64_t validation_tokens = 0;
 };
 
 // All members are in bytes.
 struct MemoryEstimate {
-  std::int64_t process = 0;      // what this process has allocated already: programs and libraries
+  std::int64_t process = 0;      // already resident, and libraries that the first step loads
   std::int64_t data = 0;         // decoded frames of all rows
-  std::int64_t parameters = 0;   // weights and Adam's two moments
-  std::int64_t gradients = 0;    // of every micro-batch
-  std::int64_t memories = 0;     // recurrent memories of all rows
-  std::int64_t activations = 0;  // from forward to backward, of the passes that run in parallel
+  std::int64_t parameters = 0;   // weights, Adam's two moments, bfloat16 copies
+  std::int64_t gradients = 0;    // of micro-batches and running passes
+  std::int64_t memories = 0;     // recurrent memories of all rows, old and new
+  std::int64_t activations = 0;  // kept from forward to backward by passes that run in parallel
   std::int64_t validation = 0;   // a chunk of the validation data
   std::int64_t checkpoint = 0;   // a copy of the memories
-  // Validations and checkpoints run between steps, and reuse the memory of a step's gradients and
-  // activations.
+  // Validations and checkpoints run between steps, so they reuse the memory of a step's gradients
+  // and activations.
   std::int64_t total() const {
     return process + data + parameters + memories +
            std::max({gradients + activations, validation, checkpoint});
   }
 };
 
-// Counts the tensors of a training, following lib/nn and lib/kernels. The configuration's slices
-// and passes count 1 if they are 0; as many slices run in parallel as there are threads. Throws
-// ConfigError if the lengths of a validation do not fit.
+// Counts the tensors of a training run, following lib/nn and lib/kernels. Slices and passes of 0
+// count as 1. At most `threads` slices run in parallel. Throws ConfigError if the lengths of a
+// validation do not fit.
 MemoryEstimate estimate_memory(const net::Network& network, const TrainingConfig& config,
                                int threads, const EstimatedData& data = {});
 
-// Returns true if the training without validation needs at most `available` bytes beyond those that
-// the process has allocated already.
+// Returns true if the training run without validation needs at most `available` bytes in addition
+// to MemoryEstimate::process.
 bool fits(const net::Network& network, const TrainingConfig& config, int threads,
           std::int64_t frame_bytes, std::int64_t available);
 
-// Returns the configuration with a pass for every row of a slice.
+// Returns the configuration with one pass for every row of a slice.
 TrainingConfig with_most_passes(TrainingConfig config);
 
-// Returns the fewest passes with which the training fits. If it never fits, returns the number of
-// rows of a slice.
+// Returns the fewest passes with which the training run fits. If it never fits, returns the number
+// of rows of a slice.
 std::int64_t choose_passes(const net::Network& network, TrainingConfig config, int threads,
                            std::int64_t frame_bytes, std::int64_t available);
 

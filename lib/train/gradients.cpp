@@ -18,7 +18,7 @@ namespace ql::train {
 
 namespace {
 
-// With fewer tokens, a product's packing costs as much as its operations.
+// With fewer tokens, packing the operands of a matrix product costs as much as its operations.
 constexpr std::int64_t kFewestTokens = 64;
 
 std::vector<RowRange> split(const RowRange& rows, std::int64_t parts) {
@@ -55,13 +55,14 @@ struct Replicas::Replica {
     for (std::size_t index = 0; index < model.parameters().size(); ++index) {
       const at::Tensor& tensor = model.parameters()[index].tensor;
       tensor.set_data(original.parameters()[index].tensor.detach());
-      // The tensor itself does not keep alive the node that accumulates its gradient.
+      // The tensor itself does not keep alive the node that accumulates its gradient, so this list
+      // does.
       accumulators.push_back(torch::autograd::impl::grad_accumulator(tensor));
       accumulators.back()->add_post_hook(std::make_unique<Hook>(*this, index));
     }
   }
 
-  // The hook is called when the gradient of a parameter has been added to those of earlier passes.
+  // Autograd calls the hook after it has added a parameter's gradient to the sum of earlier passes.
   struct Hook : torch::autograd::FunctionPostHook {
     Hook(Replica& the_replica, std::size_t the_index) : replica(the_replica), index(the_index) {}
     torch::autograd::variable_list operator()(
@@ -106,8 +107,8 @@ void Replicas::backward(std::size_t slice, const at::Tensor& loss, bool last_pas
   std::fill(replica.is_put.begin(), replica.is_put.end(), 0);
   loss.backward();
   if (!last_pass) return;
-  // A parameter may have a gradient from an earlier pass but none from the last, for example a
-  // cluster without tokens in the last pass. No hook has put it.
+  // A parameter may have a gradient from an earlier pass but none from the last pass, for example
+  // the parameter of a cluster without tokens there. No hook has put this gradient.
   for (std::size_t index = 0; index < replica.is_put.size(); ++index) {
     if (replica.is_put[index] == 0 && replica.model.parameters()[index].tensor.grad().defined()) {
       replica.put(index);
@@ -152,7 +153,8 @@ StepLoss step_loss(const nn::ModelAtLengths& model, const at::Tensor& ids, nn::M
 
 namespace {
 
-// Squares of float are exact in double, and small ones do not vanish in a sum with large ones.
+// Squares of float are exact in double, and small squares do not vanish in a double sum with large
+// ones.
 template <typename Scalar>
 QL_VECTOR_BODY double sum_squares_body(const Scalar* values, std::int64_t count) {
   double lanes[kernels::kLanes] = {};
@@ -170,8 +172,8 @@ QL_VECTOR_BODY double sum_squares_body(const Scalar* values, std::int64_t count)
 }
 QL_VECTOR_KERNEL(sum_squares)
 
-// Adds all addends to the first one and returns the sum of its squares, which is taken inside each
-// block and then over the blocks in order.
+// Adds all addends to the first one and returns the sum of its squares. The squares are summed
+// inside each block, then over the blocks in order.
 double join(const std::vector<at::Tensor>& addends) {
   const at::Tensor& sum = addends.front();
   const std::int64_t elements = sum.numel();
@@ -279,8 +281,8 @@ void GradientExchange::put(std::size_t slice, std::size_t parameter, const at::T
   if (--buckets_[range.bucket].missing == 0) start_complete(lock);
 }
 
-// Complete buckets are started in their order, by the first thread that completes one. It also
-// starts those that become complete in the meantime.
+// Starts the sums of complete buckets, in the buckets' order. Only the first thread that completes
+// a bucket does this, and it also starts the buckets that become complete in the meantime.
 void GradientExchange::start_complete(std::unique_lock<std::mutex>& lock) {
   if (starting_) return;
   starting_ = true;
@@ -293,7 +295,7 @@ void GradientExchange::start_complete(std::unique_lock<std::mutex>& lock) {
   starting_ = false;
 }
 
-// Adds the slices' gradients into the tensor of the first slice that has one.
+// Adds the slices' gradients into the tensor of the first slice that has a gradient.
 at::Tensor GradientExchange::sum_of_slices(std::size_t parameter) {
   at::Tensor sum;
   for (at::Tensor& gradient : ranges_[parameter].of_slice) {

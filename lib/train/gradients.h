@@ -1,4 +1,4 @@
-// Splits a batch into micro-batches with a model for each, and adds up their gradients in a process
+// Splits a batch into micro-batches with one model each, and adds up their gradients in a process
 // and over processes.
 #pragma once
 
@@ -20,63 +20,62 @@
 namespace ql::train {
 
 // Splits the rows of a batch for a step on the CPU. A slice (micro-batch) goes through forward and
-// backward pass on one thread: matrix products of some hundred rows are as fast that way as on all
-// threads together, and everything between them is faster. A slice that would need too much memory
-// is divided into several passes (accumulation steps).
+// backward pass on one thread: matrix products of some hundred rows are as fast on one thread as on
+// all threads together, and all other operations are faster. A slice that would need too much
+// memory is divided into several passes (accumulation steps).
 //
-// The sums of a step depend on the slices and passes, and not on the number of threads, except for
-// a single slice: its products run on all threads.
+// The sums of a step depend on the slices and passes, but not on the number of threads. A single
+// slice is the exception: its matrix products run on all threads.
 
 using machine::RowRange;
 
-// A slice is its passes, in order.
+// A slice is the list of its passes, in order.
 using Slice = std::vector<RowRange>;
 
 // Splits `batch` rows into `slices` parts of nearly equal size, and each of these into `passes`
-// parts. There is at most one part for every row.
+// parts. There is at most one part per row.
 std::vector<Slice> split_rows(std::int64_t batch, std::int64_t slices, std::int64_t passes);
 
-// Returns the number of slices for a training on `threads` threads: one for each thread, at least
-// two, and each of at least 64 tokens. So one and two threads compute the same if there are two
-// slices.
+// Returns the number of slices: one per thread, but at least two; fewer if a slice would then have
+// under 64 tokens. With two slices, one and two threads give the same bits.
 std::int64_t choose_slices(std::int64_t batch, std::int64_t segment, int threads);
 
-// Sums the gradients that the slices of a batch have in one step.
+// The functions below sum the gradients that the slices of a batch have in one step.
 
-// Gradients has the gradient of every parameter, in the parameters' order. It is undefined if the
-// loss does not depend on the parameter.
+// Gradients holds the gradient of every parameter, in the parameters' order. A gradient is
+// undefined if the loss does not depend on its parameter.
 using Gradients = std::vector<at::Tensor>;
 
-// Adds up the slices' gradients, in the slices' order, as the parameters' grad(), and returns the
-// L2 norm of all of them together. This is one pass over memory, and the sums have the same order
-// for any number of threads. The tensors of the first slice that has a gradient are overwritten.
+// Sets each parameter's grad() to the sum of the slices' gradients, added in the slices' order, and
+// returns the L2 norm over all parameters. This takes one pass over memory, and the sums have the
+// same order for any number of threads. Overwrites the tensors of the first slice that has a
+// gradient.
 double join_gradients(const std::vector<nn::NamedTensor>& parameters,
                       const std::vector<Gradients>& slices);
 
 // Returns the L2 norms of the parameters' grad() by groups, in the parameters' order: "layers.N"
-// for each layer, else the first part of the name ("word_emb"). They are for error messages.
+// for each layer, else the first part of the name ("word_emb"). Error messages and the log show
+// them.
 std::vector<GroupNorm> group_norms(const std::vector<nn::NamedTensor>& parameters);
 
-// Sums the gradients of a step over the slices of all processes while the backward pass is running.
-//
-// Gradients become known from the last layer to the first. Large ones are summed over the processes
-// in place; small ones are packed into buckets. Another thread sums the complete ones while the
-// backward pass continues.
+// The backward pass completes gradients from the last layer to the first. Large gradients are
+// summed over the processes in place; small ones are packed into buckets. Another thread sums
+// complete buckets while the backward pass continues.
 class GradientExchange {
  public:
-  // `slices` slices of this process put gradients of these parameters, all float32 on the CPU. A
-  // bucket has at least `bucket_bytes`, except for the last one. A gradient of that size is a
-  // bucket by itself.
+  // This process puts the gradients of `slices` slices for these parameters, all float32 on the
+  // CPU. A bucket has at least `bucket_bytes`, except for the last bucket. A gradient of at least
+  // that size is a bucket by itself.
   GradientExchange(machine::ProcessGroup& group, const std::vector<nn::NamedTensor>& parameters,
                    std::size_t slices, std::int64_t bucket_bytes = std::int64_t{128} << 10);
 
-  // Takes the complete gradient of a slice for a parameter, at most once a step, and may write to
-  // it. Several threads may call this at once. Sums are taken in the order of slices and of
-  // processes.
+  // Takes the complete gradient of a slice for a parameter, at most once per step, and may
+  // overwrite the tensor. Several threads may call this at once. Sums are taken in the order of
+  // slices and of processes.
   void put(std::size_t slice, std::size_t parameter, const at::Tensor& gradient);
 
-  // Ends the step. A gradient that no slice has put counts as zeros. All processes call it together
-  // (machine/process_group.h).
+  // Ends the step and returns the sums. A gradient that no slice has put counts as zeros. All
+  // processes call this together (machine/process_group.h).
   Gradients finish();
 
  private:
@@ -87,7 +86,7 @@ class GradientExchange {
   };
   struct Bucket {
     std::vector<std::size_t> parameters;
-    std::size_t missing = 0;  // gradients of all its parameters and slices
+    std::size_t missing = 0;  // gradients not put yet, over all parameters and slices
   };
 
   void add_bucket(std::vector<std::size_t> parameters);
@@ -107,20 +106,20 @@ class GradientExchange {
   std::vector<machine::ProcessGroup::Wait> under_way_;
 };
 
-// Holds one model for each slice of a batch. It shares the weights of the trained model but has its
-// own gradients, which it puts into the exchange when they are known.
+// Holds one model for each slice of a batch. Each model shares the weights of the trained model but
+// has its own gradients, and puts each gradient into the exchange when it is complete.
 class Replicas {
  public:
-  // Model and exchange must outlive this object. The weights are shared, so changes to them take
-  // effect here.
+  // Model and exchange must outlive this object. Changes to the model's weights take effect here.
   Replicas(const nn::Model& model, std::size_t slices, GradientExchange& exchange);
   ~Replicas();
   Replicas(Replicas&&) = delete;
 
   const nn::ModelAtLengths& of(std::size_t slice) const;
 
-  // Runs the backward pass of a loss of of(slice) on the calling thread. Gradients of a slice's
-  // passes add up. In the last pass each goes to the exchange as soon as it is complete.
+  // Runs the backward pass of a loss that of(slice) computed, on the calling thread. Gradients of a
+  // slice's passes add up. In the last pass each gradient goes to the exchange as soon as it is
+  // complete.
   void backward(std::size_t slice, const at::Tensor& loss, bool last_pass);
   // Call this after a step.
   void drop_gradients();
@@ -132,22 +131,21 @@ class Replicas {
 
 // Computes the loss that a step of training minimises.
 
-// Returns the options of step number `step` (from 0) for rows that begin with `first_row` of the
-// batch.
+// Returns the options of step number `step` (from 0) for the batch's rows from `first_row` on.
 nn::StepOptions step_options(const TrainingConfig& config, std::int64_t step,
                              std::int64_t first_row);
 
-// This is recons_loss_weight of the paper's appendix E.
+// The default of recons_loss_weight comes from the paper's appendix E.
 constexpr double kReconstructionWeight = 0.01;
 
 struct StepLoss {
   at::Tensor loss;   // these rows' part of the mean over the batch's trained targets
-  at::Tensor total;  // `loss` plus the weighted reconstruction loss, whose gradient is computed
+  at::Tensor total;  // `loss` plus the weighted reconstruction loss; the backward pass starts here
 };
 
-// Returns the loss of `ids` [rows, segment + 1], rows of a batch of config.batch. Each token's
-// target is the next one. With half_loss the older half of the targets is only context. Replaces
-// `memory` by that of the next step.
+// Returns the loss of `ids` [rows, segment + 1], which are some rows of a batch of config.batch
+// rows. The target of each token is the next token. With half_loss the tokens of the older half of
+// the targets are only context. Replaces `memory` by the memory of the next step.
 StepLoss step_loss(const nn::ModelAtLengths& model, const at::Tensor& ids, nn::Memory& memory,
                    const nn::StepOptions& options, const TrainingConfig& config);
 

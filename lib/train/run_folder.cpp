@@ -1,5 +1,5 @@
-// Locks and clears the folder RUN, removes old checkpoints, writes its log, and makes the words of
-// the progress line.
+// Locks and clears the folder RUN, removes old checkpoints, writes the log, and formats the fields
+// of the progress line.
 
 #include "train/run_folder.h"
 
@@ -18,8 +18,7 @@ namespace ql::train {
 
 constexpr const char* kPrefix = "step-";
 constexpr std::size_t kDigits = 8;
-// A folder that is being removed has this name in RUN, so that it does not count as a complete
-// checkpoint.
+// A checkpoint that is being removed has this name in RUN, so that it does not count as complete.
 constexpr const char* kRemoved = ".removed";
 
 static void remove_tree(const fs::path& path) {
@@ -70,7 +69,7 @@ static std::optional<std::int64_t> step_in(const std::string& name) {
   return step && *step >= 0 && step_folder({}, *step) == name ? step : std::nullopt;
 }
 
-// Reads a temporary name of one of RUN's checkpoints; absent for any other name.
+// Parses a temporary name of one of RUN's checkpoints; absent for any other name.
 static std::optional<TemporaryName> temporary_checkpoint(const std::string& file_name) {
   auto temporary = parse_temporary_name(file_name);
   if (temporary && temporary->name != "last" && temporary->name != "best" &&
@@ -80,7 +79,7 @@ static std::optional<TemporaryName> temporary_checkpoint(const std::string& file
   return temporary;
 }
 
-// Removes a checkpoint, if it exists, after renaming it. Throws SystemError.
+// Renames a checkpoint, if it exists, and then removes it. Throws SystemError.
 static void remove_checkpoint(const fs::path& checkpoint) {
   const fs::path removed = checkpoint.parent_path() / kRemoved;
   remove_tree(removed);
@@ -91,8 +90,9 @@ static void remove_checkpoint(const fs::path& checkpoint) {
   remove_tree(removed);
 }
 
-// Renames a checkpoint back that was renamed for a successor which was never completed. (If the
-// file system can exchange names, there is no such moment.) This comes before remove_leftovers().
+// Restores the name of a checkpoint that was renamed for a successor, if the successor was never
+// completed. (A file system that can exchange names needs no such renaming.) Call this before
+// remove_leftovers().
 static void put_back_replaced(const fs::path& run) {
   for (const std::string& name : names_with(run, ".")) {
     const auto temporary = temporary_checkpoint(name);
@@ -106,7 +106,8 @@ static void put_back_replaced(const fs::path& run) {
   }
 }
 
-// Removes the remains of making, replacing or removing RUN/last, RUN/best and RUN/step-...
+// Removes what a killed run left of making, replacing or removing RUN/last, RUN/best and
+// RUN/step-...
 static void remove_leftovers(const fs::path& run) {
   remove_tree(run / kRemoved);
   for (const std::string& name : names_with(run, ".")) {
@@ -217,7 +218,7 @@ void RunFolder::clear() {
   remove_tree(log());
 }
 
-// These make the reports of a training: RUN/log.jsonl and the progress line.
+// The functions below write the reports of a training run: RUN/log.jsonl and the progress line.
 
 constexpr const char* kScalars[] = {"loss", "perplexity", "learning_rate", "gradient_norm",
                                     "tokens_per_second"};
@@ -227,15 +228,15 @@ static double system_seconds() {
   return std::chrono::duration<double>(since_1970).count();
 }
 
-// Returns the number; a value that was not finite is null in the log, and becomes NaN here.
+// Returns the number; NaN for null, which the log has for a value that was not finite.
 static double number_of(const Json& value) {
   const double number = value.is_number() ? value.get<double>() : std::nan("");
   return std::isfinite(number) ? number : std::nan("");
 }
 
-// Returns the record as an event; empty if it has none of the scalars. The event's time is that of
-// a training that began at `began` and never paused, so changes of the system's clock do not affect
-// it.
+// Returns the record as an event; empty if the record has none of the scalars. The event's time is
+// that of a run that began at `began` and never paused, so changes of the system's clock do not
+// affect the event.
 static std::string event_of(const JsonObject& record, double began) {
   std::vector<Scalar> scalars;
   for (const char* key : kScalars) {
@@ -251,7 +252,7 @@ RunLog::RunLog(const fs::path& path, std::int64_t step, std::int64_t validation_
                double elapsed, std::int64_t divergences)
     : began_(system_seconds() - elapsed) {
   std::vector<std::string> lines = split(fs::exists(path) ? read_file(path) : "", '\n');
-  lines.pop_back();  // empty, or unfinished
+  lines.pop_back();  // empty, or an unfinished line
   std::string kept, events;
   for (std::size_t i = 0; i < lines.size(); ++i) {
     const std::string where = fmt::format("{}: line {}", path.string(), i + 1);
@@ -259,7 +260,8 @@ RunLog::RunLog(const fs::path& path, std::int64_t step, std::int64_t validation_
     const JsonObject record(json, where);
     const std::string kind = record.text("kind");
     const std::int64_t at = record.integer("step");
-    // A rollback makes the step smaller; the number of divergences only grows.
+    // A rollback makes the step smaller, so divergences are compared by their number, which only
+    // grows.
     const bool known = kind == "divergence"   ? record.integer("number") <= divergences
                        : kind == "resume"     ? at < step
                        : kind == "validation" ? at <= validation_step

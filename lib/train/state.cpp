@@ -25,7 +25,7 @@ static std::string figures(const Divergence& found) {
                   [](const GroupNorm& layer) { return std::isfinite(layer.norm); });
   const char* before = ": ";
   for (const GroupNorm& layer : found.layers) {
-    if (!informative) break;  // one word for all of them is enough
+    if (!informative) break;  // without a finite norm the list adds nothing
     text += fmt::format("{}{} {:.3g}", before, layer.name, number(layer.norm));
     before = ", ";
   }
@@ -62,7 +62,7 @@ double RunningLoss::largest(double jump) const {
 
 void Divergences::add(std::int64_t step) {
   ++count;
-  // Later steps stay in the list: they happened before a rollback.
+  // Divergences at later steps stay in the list: they happened before a rollback.
   recent.erase(std::remove_if(recent.begin(), recent.end(),
                               [step](std::int64_t other) { return other + kWithin <= step; }),
                recent.end());

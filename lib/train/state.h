@@ -1,4 +1,5 @@
-// Has the state of a training, which is state.json of a checkpoint, and counts divergences.
+// Declares the state of a training run, which state.json of a checkpoint holds, and counts
+// divergences.
 #pragma once
 
 #include <array>
@@ -14,14 +15,14 @@
 
 namespace ql::train {
 
-// A divergence, and what a training does about it. A training diverges by a loss or gradient that
-// is not finite, a loss far above the previous ones, or weights that are not finite. This part has
-// no tensors.
+// The types below describe a divergence, and the response of a training run. A run diverges by a
+// loss or gradient that is not finite, a loss far above the previous losses, or weights that are
+// not finite. This part uses no tensors.
 
 enum class OnDivergence {
-  kStop,      // end the training; the last checkpoint stays
+  kStop,      // end the training run; the last checkpoint stays
   kSkip,      // skip the step and continue with the next segment
-  kRollback,  // return to the newest checkpoint, and continue with the segment after the step
+  kRollback,  // return to the newest checkpoint; continue with the segment after this step
 };
 constexpr auto names_of(OnDivergence) { return std::array{"stop", "skip", "rollback"}; }
 
@@ -35,17 +36,18 @@ struct Divergence {
   std::int64_t step = 0;  // the number of the step, from 0
   double loss = 0, gradient_norm = 0;
   double largest_loss = std::numeric_limits<double>::infinity();  // a larger loss is a jump
-  std::string tensor = {};  // has elements that are not finite; found before a checkpoint
-  std::vector<GroupNorm> layers = {};  // if they are known
+  std::string tensor = {};  // name of a tensor that is not finite; found before a checkpoint
+  std::vector<GroupNorm> layers = {};  // norms by group, if known
 
-  // Returns "the loss is not a number"; empty if nothing is wrong.
+  // Returns, for example, "the loss is not a number"; empty if nothing is wrong.
   std::string reason() const;
 };
 
-// The weights are those before the step, unless they themselves are not finite.
+// The weights are those before the step, unless they are not finite or a device ran on
+// (train/device_step.h).
 class Diverged : public Error {
  public:
-  // `tried` is what the training has done about divergences so far.
+  // `tried` is the run's response to divergences so far; it selects the advice.
   explicit Diverged(Divergence found, OnDivergence tried = OnDivergence::kStop);
   const Divergence& found() const { return found_; }
 
@@ -53,8 +55,8 @@ class Diverged : public Error {
   Divergence found_;
 };
 
-// RunningLoss is the mean of the losses so far, in which the newest 100 steps weigh most. Up to 100
-// steps it is the plain mean. Later each loss enters with a hundredth.
+// RunningLoss is a mean of the losses so far, in which the newest 100 steps weigh most. Up to 100
+// steps it is the plain mean. Later, each new loss has a weight of one hundredth.
 struct RunningLoss {
   double mean = 0;
   std::int64_t steps = 0;  // at most 100
@@ -66,23 +68,24 @@ struct RunningLoss {
   double largest(double jump) const;
 };
 
-// Counts the divergences of a training. A few are accidents. More than 10 within 100 steps, or at
-// one step, will not stop by themselves.
+// Counts the divergences of a training run. A few are accidents. More than 10 within 100 steps, or
+// at one step, will not stop by themselves.
 struct Divergences {
   std::int64_t count = 0;
-  std::vector<std::int64_t> recent;  // the steps of those that still count
+  std::vector<std::int64_t> recent;  // the steps of recent divergences
 
   void add(std::int64_t step);
   bool too_many() const;
 };
 
-// state.json of a checkpoint has the state of a training. This part has no tensors.
+// TrainingState is the state of a training run in state.json of a checkpoint. It has no tensors.
 
 // Identifies the data that was read, so that a resume on other data is refused.
 struct DataIdentity {
-  // This is the name on the command line, where a resume looks for the data; it is not compared.
+  // This is the path on the command line, where a resume looks for the data; paths are not
+  // compared.
   std::string name;
-  std::optional<std::vector<std::string>> more;  // the folders that follow it, if any
+  std::optional<std::vector<std::string>> more;  // further folders, if any
   std::string hash;                              // shard::MultiReader::hash()
   std::int64_t tokens = 0;
   // Returns "data/a", or "data/a and 2 more", for messages.
@@ -106,19 +109,19 @@ struct TrainingState {
   std::int64_t updates = 0;   // TrainedNetwork::updates(), which write_checkpoint() fills in
   std::int64_t cursor = 0;    // the segment that the next step reads (train/streams.h)
   double elapsed = 0;         // seconds of wall time, including validation and earlier runs
-  std::int64_t epoch = 0;     // of the next step; it follows from cursor and is kept for readers
-  std::int64_t position = 0;  // of the next step in each row's part; kept for readers too
+  std::int64_t epoch = 0;     // of the next step; follows from cursor, for human readers
+  std::int64_t position = 0;  // offset of the next step in each row's part; for human readers
   std::int64_t validation_step = 0;  // the last step after which the model was validated; 0: none
   std::optional<Best> best;
   std::int64_t since_best = 0;  // validations since the best one
   SinceLog since_log;
-  std::int64_t processes = 1;  // processes that wrote it together
+  std::int64_t processes = 1;  // processes that wrote the checkpoint
   RunningLoss running_loss;
   Divergences divergences;
   DataIdentity data, validation;
 };
 
-// Returns the same as dump_json(), without a tree (base/json.h).
+// Returns the text that dump_json() makes, without building a tree (base/json.h).
 std::string state_text(const TrainingState& state);
 TrainingState state_from_json(const JsonObject& json);
 

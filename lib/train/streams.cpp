@@ -1,4 +1,4 @@
-// Cuts the data into the rows' parts, and reads a step ahead.
+// Cuts the data into the rows' parts, and reads one step ahead.
 
 #include "train/streams.h"
 
@@ -11,7 +11,7 @@ static std::int64_t segments_of_part(std::int64_t tokens, std::int64_t batch,
   return (tokens / batch - 1) / segment;
 }
 
-// A training works without this thread too, so it must not fail if the system grants none.
+// A training run also works without this thread, so it must not fail if the system grants none.
 static std::unique_ptr<WorkerThreads> one_thread() {
   try {
     return std::make_unique<WorkerThreads>(1);
@@ -94,7 +94,7 @@ void Streams::read(std::int64_t step, std::int64_t* out) {
 
 std::vector<std::int64_t> Streams::document_ages(std::int64_t step,
                                                  const machine::RowRange& rows) const {
-  // The reader serves one thread.
+  // One thread at a time may use reader_.
   if (ahead_.valid()) ahead_.wait();
   std::vector<std::int64_t> document_offsets;
   for (std::int64_t b = 0; b < rows.count; ++b) {

@@ -1,4 +1,4 @@
-// Runs the loop of a training: steps, validations and checkpoints, until it ends or diverges.
+// Runs the loop of a training run: steps, validations and checkpoints, until it ends or diverges.
 
 #include "train/trainer.h"
 
@@ -67,7 +67,8 @@ bool TrainingRun::checkpoint_due() const {
 void TrainingRun::run_steps() {
   for (;;) {
     agree();
-    // Even if the budget is spent at once there is one step, because there has to be a checkpoint.
+    // Even if the budget is spent at once, the run takes one step, because it has to write a
+    // checkpoint.
     const bool finished = state_.step > 0 && progress() >= 1;
     if (finished) finish_steps();
     if (finished && state_.since_log.steps > 0) log_steps();
@@ -91,8 +92,8 @@ void TrainingRun::run_steps() {
     }
     train_step();
     const bool log_due = state_.step % task_.config.log_interval == 0;
-    // Only one process draws the line. But all have to read a GPU's losses at the same steps, or
-    // each would look for a jump in a different mean.
+    // Only one process draws the progress line. But all processes have to read a GPU's losses at
+    // the same steps, or each process would look for a jump in a different mean.
     if (log_due || task_.group == nullptr || task_.compute.device.is_cpu()) {
       line_.show(progress(), [this] {
         finish_steps();
@@ -103,8 +104,8 @@ void TrainingRun::run_steps() {
   }
 }
 
-// Data that has become unreadable must not cost the steps since the last checkpoint: a batch is
-// read before anything of its step changes.
+// Data that has become unreadable must not cost the steps since the last checkpoint. A batch is
+// read before its step changes anything, so the state can still be saved.
 void TrainingRun::train_step() {
   const Stopwatch watch;
   learning_rate_ = learning_rate(task_.config, state_.step, progress());
@@ -152,7 +153,8 @@ Figures TrainingRun::figures() const {
   if (run_steps_ == 0) return figures;
   const double step_seconds =
       (watch_.run() - validation_seconds_) / static_cast<double>(run_steps_);
-  // Used before the first validation: scoring a token takes about a third of training on it.
+  // Before the first validation this is an estimate: scoring a token takes about a third of the
+  // time of training on it.
   const double validation_seconds =
       validations_ > 0 ? validation_seconds_ / static_cast<double>(validations_)
                        : step_seconds / 3 * static_cast<double>(state_.validation.tokens) /
@@ -165,7 +167,7 @@ Figures TrainingRun::figures() const {
 void TrainingRun::log_steps() {
   finish_steps();
   const Figures now = figures();
-  // A resume that ends at once has losses from before, but took no step itself.
+  // A resume that ends at once has losses of earlier steps, but took no step itself.
   const auto of_a_step = [this](double figure) { return timed_steps_ > 0 ? Json(figure) : Json(); };
   log_debug("{}", fmt::join(figures_words(now, task_.config.steps), ", "));
   append_to_log({{"kind", "train"},
@@ -192,7 +194,7 @@ eval::Evaluation TrainingRun::evaluate(const net::Lengths& lengths) {
   options.lengths = lengths;
   options.group = task_.group;
   options.progress = [&](std::int64_t targets) {
-    // Several processes have to reach its end together.
+    // Several processes have to reach the end of the validation together.
     if (task_.group == nullptr) check_for_stop();
     line_.show(progress(), [&] {
       return Progress::Words{fmt::format("step {}", with_thousands(state_.step)), "validation",
@@ -240,15 +242,15 @@ void TrainingRun::validate() {
   bool other_stays = task_.is_first() && has_better(loss);
   if (task_.group != nullptr) other_stays = task_.group->from_first(std::int64_t{other_stays}) != 0;
   if (other_stays) {
-    save_unsaved();  // a rollback finds the checkpoint that it would have found in RUN/best
+    save_unsaved();  // a rollback then needs no RUN/best of this step
   } else {
     save(folder_.best());
   }
 }
 
-// A training that had progressed further before it was killed may have left a better RUN/best. Its
-// log is gone, and the settings may have changed, so it does not count as this training's best. But
-// it must not be lost.
+// An earlier attempt of this run may have trained further before it was killed, and may have left a
+// better RUN/best. Its log is gone, and the settings may have changed, so that RUN/best does not
+// count as this run's best. But it must not be lost.
 bool TrainingRun::has_better(double loss) const {
   const std::filesystem::path folder = folder_.best();
   try {
@@ -278,7 +280,7 @@ void TrainingRun::save(const std::filesystem::path& folder) {
   } else {
     finite_memory(*trained_, state_.step);  // all processes have to take part in gathering the rows
   }
-  // No process relies on it, or ends, before it is complete.
+  // No process relies on the checkpoint, or exits, before it is complete.
   if (task_.group != nullptr) task_.group->from_first(std::int64_t{0});
   newest_ = folder;
   if (last) last_at_ = elapsed_;
@@ -302,7 +304,8 @@ void TrainingRun::save_unsaved() {
   }
 }
 
-// Several processes would have to save together, and the others do not know about the error here.
+// This saves only without a group: processes would have to save together, and the others do not
+// know about the error.
 void TrainingRun::save_before_failing() {
   if (task_.group == nullptr) save_unsaved();
 }
@@ -316,7 +319,7 @@ TrainingState train(const TrainingTask& task, shard::MultiReader& data,
   return run.state();
 }
 
-// JSON has no infinity and no NaN. They become null, and the reason names which it was.
+// JSON has no infinity and no NaN. They become null, and "reason" names the one that was found.
 static Json record_of(const Divergence& found, const TrainingState& state, OnDivergence action,
                       double elapsed) {
   Json record = {{"kind", "divergence"},
@@ -352,7 +355,7 @@ void TrainingRun::run() {
   }
 }
 
-// Returns false if the training has to end. The divergence is in the log in either case.
+// Returns false if the run has to end. The divergence is in the log in either case.
 bool TrainingRun::recover(const Divergence& found) {
   const bool in_step = found.tensor.empty();
   OnDivergence action = task_.config.divergence;
@@ -362,10 +365,10 @@ bool TrainingRun::recover(const Divergence& found) {
                 state_.divergences.recent.size(), state_.divergences.count);
     action = OnDivergence::kStop;
   }
-  // Without a step there is nothing to skip: the weights are broken.
+  // Only a step can be skipped, not broken weights.
   if (action == OnDivergence::kSkip && !in_step) action = OnDivergence::kStop;
   const Json record = record_of(found, state_, action, watch_.total());
-  // A broken weight is found after the step that broke it has finished.
+  // A broken weight is found after the step that broke it, so state_.cursor has already advanced.
   const std::int64_t next_cursor = in_step ? state_.cursor + 1 : state_.cursor;
   if (action == OnDivergence::kRollback) {
     roll_back(next_cursor);
@@ -389,10 +392,10 @@ void TrainingRun::roll_back(std::int64_t cursor) {
 }
 
 // Continues with segment `cursor`, although the memory ends where segment state_.cursor begins.
-// States that belong to another epoch or document there have to be removed at once: later steps
-// count the tokens since the beginning of a document in the data, including the skipped segments.
-// They therefore keep some states for too long; but these are zeros, so no checkpoint has to
-// remember it.
+// Sets states of the memory to zeros at once if they belong to another epoch or document than
+// segment `cursor`. Later steps would keep some of these states for too long, because they count
+// the tokens since the beginning of a document in the data, including the skipped segments. But the
+// kept states are zeros, so checkpoints need not record the skip.
 void TrainingRun::leave_out_until(std::int64_t cursor) {
   const std::int64_t left_out = (cursor - state_.cursor) * streams_.segment();
   const std::int64_t epoch = streams_.epoch(state_.step);

@@ -1,4 +1,5 @@
-// Runs a complete training, from configuration and data to RUN/best, RUN/last and RUN/log.jsonl.
+// Runs a complete training run, from configuration and data to RUN/best, RUN/last and
+// RUN/log.jsonl.
 #pragma once
 
 #include <chrono>
@@ -26,65 +27,67 @@
 
 namespace ql::train {
 
-// TrainingTask is the input of a training.
+// TrainingTask is the input of a training run.
 
 struct TrainingTask {
   std::filesystem::path run;
   Start start = Start::kNew;
-  net::Network network;  // vocab_size is that of the data
+  net::Network network;  // has the vocab_size of the data
   TrainingConfig config;
   std::vector<std::string> named;  // the keys of config that the command line gives
-  std::filesystem::path init;      // checkpoint whose weights to start from; empty: new weights
+  std::filesystem::path init;      // checkpoint that gives the initial weights; empty: new weights
   std::int64_t stop_at = 0;  // stop with a checkpoint after this step; 0: at the schedule's end
   Json provenance;
   ComputeDevice compute;
-  // It has the processes that train together, and must outlive train().
+  // These processes train together. The group must outlive train(); null: one process.
   machine::ProcessGroup* group = nullptr;
-  std::string machine;  // threads and BLAS; reported before the other first lines
+  std::string machine;  // threads and BLAS, for announce()
 
   // Returns true for the process that writes to the run's folder.
   bool is_first() const { return group == nullptr || group->is_first(); }
 };
 
-// Trains until the schedule's end, stop_at, or a signal. The state at the end is in RUN/last.
+// Trains until the schedule's end, stop_at, the end of patience, or a signal. The state at the end
+// is in RUN/last.
 //
-// Throws ConfigError if the lengths do not fit, Error if the data does not (vocabulary of
-// `validation` or of `init` differs, too few tokens), and if a resume differs from the original
-// training; Diverged if a step diverges and the configuration does not recover from it;
-// Interrupted, after a checkpoint, on a signal of base/process.h.
+// Throws ConfigError if the lengths do not fit, or if `divergence` is not stop on a GPU; Error if
+// the data does not fit (the vocabulary of `validation` or of `init` differs, or there are too few
+// tokens), or if a resume differs from the original training run; Diverged if a step diverges and
+// the configuration does not recover from it; Interrupted, after a checkpoint, on a signal of
+// base/process.h.
 //
-// Processes of a group call it with the same task. All of them read the run's folder, and only the
-// first one writes there. They stop together, whichever of them got a signal.
+// All processes of a group call this with the same task. All of them read the run's folder, and
+// only the first one writes there. They stop together, whichever of them got a signal.
 TrainingState train(const TrainingTask& task, shard::MultiReader& data,
                     shard::MultiReader& validation);
 
 // These check that network, data and checkpoint fit together (train/compatible.cpp).
 
-// Returns the network with vocab_size, and cutoffs that are "auto", from the data. Throws Error if
-// `network` (of the preset `where`) has another size or does not fit it.
+// Returns `network` with vocab_size from the data, and also with cutoffs from the data if they are
+// "auto". Throws Error if `network` (of the preset `where`) has another vocab_size or does not fit
+// the data's vocab_size.
 net::Network with_vocabulary(const net::Network& network, const std::string& where,
                              shard::MultiReader& data);
 
-// Throws Error that names both places if size or hash of the vocabularies differ. Imported ids may
-// have no hash: then only the sizes are compared, with a warning.
+// Throws Error that names both places if the sizes or hashes of the vocabularies differ. Imported
+// ids may have no hash: then this compares only the sizes and logs a warning.
 void require_same_vocabulary(const std::string& where, const shard::VocabularyInfo& vocabulary,
                              const std::string& other_where, const shard::VocabularyInfo& other);
 
 // Throws Error that lists every key of network and training, and the data, that differ between the
-// checkpoint `where` and now, except for those that may change; some of these may only if they are
-// in `named` (train/config.h).
+// checkpoint `where` and this run, except keys that may change (train/config.h). Keys with
+// kMayChangeByName must also be in `named`.
 void require_same_training(const std::string& where, const net::ModelFile& saved,
                            const TrainingState& saved_state, const net::ModelFile& now,
                            const DataIdentity& data, const DataIdentity& validation,
                            const std::vector<std::string>& named);
 
-// Returns an object of every key that the checkpoint and now both have and that differs, with its
-// values "before" and "after".
+// Returns the keys that both files have with different values, each with "before" and "after".
 Json changed_settings(const net::ModelFile& saved, const net::ModelFile& now);
 
-// TrainingRun implements train(), step by step. Only its sources use it.
+// TrainingRun implements train(), step by step. Only trainer.cpp and trainer_start.cpp use it.
 
-// Measures the wall time of a training over all its runs.
+// Measures the wall time of this run plus that of the runs that it resumes.
 class Stopwatch {
  public:
   explicit Stopwatch(double before = 0) : before_(before), start_(Clock::now()) {}
@@ -105,10 +108,10 @@ class TrainingRun {
   // Restores the newest complete checkpoint (train/checkpoint.h), or starts with new weights or
   // those of task.init.
   void start();
-  // Prints the first lines: network, lengths, data, schedule, memory.
+  // Logs the first lines: network, lengths, data, schedule, memory.
   void announce() const;
-  // Trains until the schedule's end, stop_at, a signal, or a divergence that it cannot recover
-  // from.
+  // Trains until the schedule's end, stop_at, the end of patience, a signal, or a divergence from
+  // which it cannot recover.
   void run();
   const TrainingState& state() const { return state_; }
 
@@ -128,7 +131,7 @@ class TrainingRun {
   void append_to_log(const Json& record);
   bool validation_due(bool finished) const;
   void report_end(bool finished, bool patient) const;
-  std::string place_of_stop() const;  // in words, after the last checkpoint
+  std::string place_of_stop() const;  // in words; call this after the last checkpoint
   void train_step();
   void add(const StepResult& result);
   void finish_steps();
@@ -149,10 +152,10 @@ class TrainingRun {
   std::filesystem::path resumed_;  // the checkpoint to continue from; empty: there is none
   Json changed_ = Json::object();  // the settings that this resume has changed
   std::int64_t resumed_step_ = 0;
-  const TrainingTask task_;  // its open slices and passes are chosen
+  const TrainingTask task_;  // with chosen slices and passes
   MemoryEstimate memory_;    // estimated before any of it is allocated
   net::ModelFile description_;
-  CheckpointTexts texts_;  // made from it
+  CheckpointTexts texts_;  // of description_
   std::unique_ptr<TrainedNetwork> trained_;
   TrainingState state_;
   std::optional<RunLog> log_;
@@ -170,7 +173,7 @@ class TrainingRun {
   double step_seconds_ = 0;       // of this run's steps since the last record of the log
   std::int64_t timed_steps_ = 0;  // the number of those steps
   std::int64_t run_steps_ = 0, validations_ = 0;  // of this run
-  double validation_seconds_ = 0;                 // time of these validations
+  double validation_seconds_ = 0;                 // the time of this run's validations
 };
 
 }  // namespace ql::train

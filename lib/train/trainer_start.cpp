@@ -1,4 +1,5 @@
-// Prepares a training: checks it, chooses slices and passes, and makes or restores the weights.
+// Prepares a training run: checks the task, chooses slices and passes, and makes or restores the
+// weights.
 
 #include <ATen/Parallel.h>
 #include <fmt/ranges.h>
@@ -35,7 +36,7 @@ static net::ModelFile describe(const TrainingTask& task, const shard::MultiReade
           task.provenance};
 }
 
-// Describes for the log the device, other than the CPU, on which the training computes.
+// For the log, describes a device other than the CPU and how it runs the steps.
 static std::string place_text(const TrainingTask& task) {
   const char* steps = "every operation is launched by itself";
   if (task.compute.graph) {
@@ -66,7 +67,7 @@ static std::string describe(const DataIdentity& data, const shard::MultiReader& 
                      data.hash, shard::describe(reader.vocabulary()));
 }
 
-// Throws Error if processes of several hosts differ in anything that one training depends on.
+// Throws Error if the processes of the group differ in anything that the training run depends on.
 static void require_same_job(const TrainingTask& task, const shard::MultiReader& data,
                              const shard::MultiReader& validation) {
   std::vector<machine::Fact> facts = {{"the version", version()},
@@ -86,7 +87,7 @@ static void require_same_job(const TrainingTask& task, const shard::MultiReader&
   task.group->require_same(facts, "start all processes with the same program, command and data");
 }
 
-// Returns `validation` after it checked that everything fits together.
+// Checks that task, data and validation data fit together, and returns `validation`.
 static shard::MultiReader& checked(const TrainingTask& task, shard::MultiReader& data,
                                    shard::MultiReader& validation) {
   if (task.group != nullptr) require_same_job(task, data, validation);
@@ -96,8 +97,8 @@ static shard::MultiReader& checked(const TrainingTask& task, shard::MultiReader&
   eval::check_length(eval::source_of(validation));
   warn_of_untrained_unknown(data, validation);
   if (task.network.reset_memory_at_documents) {
-    // The readers keep the starts from now on. So reading them cannot fail or be interrupted in the
-    // middle of a step or a validation.
+    // The readers keep the document starts from now on, so reading the starts cannot fail or be
+    // interrupted in the middle of a step or a validation.
     data.document_starts();
     validation.document_starts();
   }
@@ -123,7 +124,7 @@ static fs::path find_checkpoint(const TrainingTask& task) {
   }
   if (task.group == nullptr) return checkpoint;
   checkpoint = task.group->from_first(checkpoint);
-  // All of them read RUN for a resume and for a rollback.
+  // All processes read RUN for a resume and for a rollback.
   const bool resumes = !checkpoint.empty();
   if (!resumes && task.config.divergence != OnDivergence::kRollback) return checkpoint;
   const fs::path wanted = resumes ? fs::path(checkpoint) / "state.json" : task.run;
@@ -149,7 +150,7 @@ static TrainingConfig own_config(const TrainingTask& task) {
   return config;
 }
 
-// The passes may come from a checkpoint or from the configuration.
+// Warns if the run may not fit into memory, because given passes may be too few.
 static void warn_of_memory(const net::Network& network, TrainingConfig config, int threads,
                            const EstimatedData& data, std::int64_t known, std::int64_t available) {
   const MemoryEstimate estimate = estimate_memory(network, config, threads, data);
@@ -164,9 +165,9 @@ static void warn_of_memory(const net::Network& network, TrainingConfig config, i
                     : "use a smaller batch, shorter lengths or a smaller network");
 }
 
-// Fills in the slices and passes that the task's configuration leaves open (0). A resume takes
-// those of its checkpoint, so that the order of sums does not change. Otherwise they are chosen for
-// this machine. Several processes take those of the first one.
+// Fills in the slices and passes that the task's configuration leaves open (0). A resume takes the
+// slices and passes of its checkpoint, so that the order of sums does not change. Otherwise this
+// process chooses them for its machine. In a group, all processes take those of the first process.
 static TrainingTask with_slices(TrainingTask task, const fs::path& checkpoint,
                                 const EstimatedData& data) {
   // A GPU computes all rows at once.
@@ -187,11 +188,11 @@ static TrainingTask with_slices(TrainingTask task, const fs::path& checkpoint,
   if (config.slices == 0) {
     config.slices = choose_slices(config.batch, task.network.lengths.segment, threads);
     if (task.group != nullptr) {
-      // Two slices make one and two threads sum in the same order. Several processes sum in another
-      // order anyway, so take one slice per thread: larger products are faster.
+      // With two slices, one and two threads sum in the same order. Several processes sum in
+      // another order anyway, so they take one slice per thread: larger matrix products are faster.
       config.slices = std::min<std::int64_t>(config.slices, threads);
     }
-    // More passes make activations smaller. Only fewer slices make the gradients smaller.
+    // More passes need less memory for activations. Only fewer slices need less for gradients.
     while (config.slices > 2 &&
            !fits(task.network, with_most_passes(config), threads, data.frame_bytes, available)) {
       config.slices /= 2;
@@ -230,7 +231,7 @@ static void log_network(const net::Network& network, std::int64_t parameters) {
            compressed, with_thousands(context.minimum), with_thousands(context.maximum));
 }
 
-// Logs "2 slices of up to 64 rows, each in 1 pass", and the memory that such steps need.
+// Logs "2 slices of up to 64 rows, each in 1 pass", and the estimated memory.
 static void log_division(const TrainingConfig& config, const MemoryEstimate& memory) {
   const std::vector<Slice> slices = split_rows(config.batch, config.slices, config.passes);
   std::int64_t rows = 0;
@@ -264,7 +265,7 @@ TrainingRun::TrainingRun(const TrainingTask& task, shard::MultiReader& data,
       trained_(make_trained_network(task.network, task_.config, task.compute, task.group)),
       line_("training", "steps", task.config.steps) {
   if (task.group != nullptr) {
-    // The sum over all processes is kept in addition to the gradients of the own slices.
+    // The sum over all processes is kept in addition to the gradients of this process's slices.
     memory_.gradients += trained_->model().parameter_count() * std::int64_t{sizeof(float)};
   }
   state_.data = identity_of(data);
@@ -272,8 +273,8 @@ TrainingRun::TrainingRun(const TrainingTask& task, shard::MultiReader& data,
 }
 
 void TrainingRun::start() {
-  // A training that was killed before its first RUN/last may have a RUN/best. That is also a
-  // complete checkpoint, and must not be removed.
+  // A training run that was killed before its first RUN/last may have a RUN/best. RUN/best is also
+  // a complete checkpoint, and must not be removed.
   if (resumed_.empty()) {
     begin();
   } else {
@@ -308,7 +309,7 @@ void TrainingRun::resume() {
   for (const auto& change : changed_.items()) {
     log_info("{} was {} and is {}", change.key(), change.value()["before"].dump(),
              change.value()["after"].dump());
-    state_.divergences.recent.clear();  // the change may prevent more of them
+    state_.divergences.recent.clear();  // the change may prevent further divergences
   }
   resumed_step_ = state_.step;
   if (!same_rows) {
@@ -325,12 +326,12 @@ void TrainingRun::resume() {
   newest_ = checkpoint;
   unsaved_ = checkpoint != folder_.last();
   if (task_.is_first() && !unsaved_) {
-    // The training may have been killed right after it wrote RUN/last.
+    // The training run may have been killed right after it wrote RUN/last.
     retain(folder_.path(), state_.step, {task_.config.keep_last, task_.config.keep_every});
   }
 }
 
-// The data keeps the names that this command line gives it.
+// Restores the checkpoint, but keeps the data's paths of this command line.
 void TrainingRun::restore(const fs::path& checkpoint, Rows rows) {
   const DataIdentity data = state_.data, validation = state_.validation;
   state_ = read_checkpoint(checkpoint, *trained_, rows);
@@ -342,7 +343,8 @@ void TrainingRun::restore(const fs::path& checkpoint, Rows rows) {
 void TrainingRun::open_log() {
   log_.emplace(folder_.log(), state_.step, state_.validation_step, watch_.total(),
                state_.divergences.count);
-  // A rollback to the step of the resume also comes here, and then the log has lost the record.
+  // A rollback to the step of the resume also calls this. The log has then lost the "resume"
+  // record.
   if (!changed_.empty() && state_.step == resumed_step_) {
     append_to_log({{"kind", "resume"},
                    {"step", state_.step},

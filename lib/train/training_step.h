@@ -1,4 +1,4 @@
-// Runs the steps of a training on the CPU; the interface is also that of training on devices.
+// Runs training steps on the CPU, and declares the interface that GPU training shares.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -19,15 +19,15 @@
 
 namespace ql::train {
 
-// ComputeDevice describes the device that a training computes on.
+// ComputeDevice describes the device that a training run computes on.
 
 struct ComputeDevice {
   c10::Device device = c10::DeviceType::CPU;
-  bool graph = true;  // records the step once on a GPU and replays it, if the network allows it
+  bool graph = true;  // a GPU captures the step once and replays it, if the network allows this
 };
 
 // TrainedNetwork is the interface of a network that is being trained. CpuTrainer trains it on the
-// CPU, DeviceTrainer (train/device_step.h) elsewhere.
+// CPU, DeviceTrainer (train/device_step.h) on other devices.
 
 struct StepResult {
   double loss = 0;           // mean over the trained targets, nats
@@ -44,10 +44,11 @@ class TrainedNetwork {
   TrainedNetwork(TrainedNetwork&&) = delete;
   virtual ~TrainedNetwork() = default;
 
-  // Runs step number `step` (from 0) of the training: forward, backward, clip, update. At the start
-  // of an epoch the memory is zeros. Returns the losses that became known, which may cover no step
-  // yet. Throws Diverged if loss or gradient of a step is not finite, or its loss is above
-  // largest_loss(); the weights are then those before it, but see train/device_step.h.
+  // Runs step number `step` (from 0) of the training run: forward, backward, clip, update. At the
+  // start of an epoch the memory is zeros. Returns the losses that became known, which may cover no
+  // step yet. Throws Diverged if loss or gradient of a step is not finite, or if the loss is above
+  // largest_loss(); the weights are then those before the step, with the exceptions of
+  // train/device_step.h.
   virtual StepResult step(Streams& streams, std::int64_t step, double learning_rate) = 0;
   // Waits for all steps and returns the losses that step() has not returned. Throws as step() does.
   // Call it before any other function that reads the network.
@@ -55,15 +56,15 @@ class TrainedNetwork {
 
   nn::Model& model() { return model_; }
   const nn::Model& model() const { return model_; }
-  // Returns the memory of all rows. It is a copy or shared with the training.
+  // Returns the memory of all rows, as a copy or shared with this object.
   virtual nn::Memory memory() const = 0;
   virtual void set_memory(const nn::Memory& memory) = 0;
-  // Returns the tensors that the optimizer carries from step to step. They are shared with it.
+  // Returns the optimizer's tensors that carry over from step to step, shared with the optimizer.
   virtual std::vector<nn::NamedTensor> moments() const = 0;
-  // Returns the number of times that the optimizer has changed the weights. It is less than the
-  // number of steps if float16 skipped some (train/adam.h).
+  // Returns the number of updates of the weights. It is less than the number of steps if float16
+  // skipped some steps (train/adam.h).
   virtual std::int64_t updates() const = 0;
-  // A resume calls this after it copied the moments into the tensors of moments().
+  // A resume calls this after it has copied the moments into the tensors of moments().
   virtual void set_updates(std::int64_t updates) = 0;
 
   // Returns the largest loss of a step that updates the weights; infinite at first.
@@ -80,19 +81,19 @@ class TrainedNetwork {
 };
 
 // `network` must have its vocab_size. The weights are initialised with the configuration's seed;
-// the memory starts as zeros. The `group` must outlive the result. Each of its processes computes
-// on a device of its own. Throws as the group's join_device() does.
+// the memory starts as zeros. The `group` must outlive the result. If its processes compute on
+// GPUs, each process has its own GPU. Throws the errors of the group's join_device().
 std::unique_ptr<TrainedNetwork> make_trained_network(const net::Network& network,
                                                      const TrainingConfig& config,
                                                      const ComputeDevice& compute,
                                                      machine::ProcessGroup* group = nullptr);
 
-// Trains one network on the CPU: its weights, Adam's moments, the memory of every row. This is the
-// inner loop of training, without files, clocks or messages.
+// Trains one network on the CPU: updates its weights, Adam's moments and the memory of every row.
+// This is the inner loop of training, without files, clocks or messages.
 class CpuTrainer : public TrainedNetwork {
  public:
   // `network` must have its vocab_size. The weights are initialised with the configuration's seed;
-  // the memory starts as zeros. The configuration's slices and passes count 1 if they are 0.
+  // the memory starts as zeros. Slices and passes of 0 count as 1.
   //
   // With a `group`, which must outlive this object, the processes share the rows of the batch: they
   // call step() and memory() together (machine/process_group.h), and all get the same result. The
@@ -100,10 +101,10 @@ class CpuTrainer : public TrainedNetwork {
   CpuTrainer(const net::Network& network, const TrainingConfig& config,
              machine::ProcessGroup* group = nullptr);
 
-  // Runs step number `step` (from 0) of the training: forward, backward, clip, update. At the start
-  // of an epoch the memory is zeros. Throws Diverged if loss or gradient is not finite, or the loss
-  // is above largest_loss(); weights, moments and memory are then those before the step, and
-  // training can continue with another one.
+  // Runs step number `step` (from 0) of the training run: forward, backward, clip, update. At the
+  // start of an epoch the memory is zeros. Throws Diverged if loss or gradient is not finite, or if
+  // the loss is above largest_loss(); weights, moments and memory are then those before the step,
+  // and training can continue with another step.
   StepResult step(Streams& streams, std::int64_t step, double learning_rate) override;
 
   nn::Memory memory() const override;
@@ -113,9 +114,9 @@ class CpuTrainer : public TrainedNetwork {
   void set_updates(std::int64_t updates) override { adam_.set_steps(updates); }
 
  private:
-  // Holds a slice's part of a step.
+  // Holds the results of one slice in a step.
   struct SliceResult {
-    double loss = 0;  // its part of the mean over the trained targets
+    double loss = 0;  // the slice's part of the mean over the trained targets
     Gradients gradients;
   };
   // Exchanges the slices' gradients between several processes.
@@ -132,10 +133,10 @@ class CpuTrainer : public TrainedNetwork {
 
   nn::ModelAtLengths at_lengths_;
   Adam adam_;
-  machine::RowRange rows_;     // of the batch that this process computes
-  std::vector<Slice> slices_;  // of these rows, the first of which is 0
+  machine::RowRange rows_;     // the rows of the batch that this process computes
+  std::vector<Slice> slices_;  // divide rows_; their rows count from rows_.first
   std::unique_ptr<Shared> shared_;
-  std::vector<std::vector<nn::Memory>> memories_;  // of every pass of every slice
+  std::vector<std::vector<nn::Memory>> memories_;  // of every slice and pass
 };
 
 }  // namespace ql::train
