@@ -31,16 +31,16 @@ constexpr const char* kSafetensorsMetadata = "__metadata__";
 
 namespace {
 
-// More dimensions than any network has. The limit bounds the work that a hostile header can cause.
+// No network has this many dimensions. The limit bounds the work that a hostile header can cause.
 constexpr std::size_t kDimensionLimit = 16;
-// This is the same limit for tensors, which are looked up by name one after the other.
+// This limits the number of tensors for the same reason, because a search by name is linear.
 constexpr std::size_t kTensorLimit = 100'000;
 
 struct Entry {
   std::string name;
   SafetensorsType type;
   std::vector<std::int64_t> shape;
-  std::int64_t begin = 0;  // in the tensors' bytes, after the header
+  std::int64_t begin = 0;  // offset in the tensors' bytes, after the header
   std::int64_t end = 0;
 };
 
@@ -52,8 +52,8 @@ SafetensorsType read_type(const std::string& name, const std::string& where) {
                     fmt::format("expected dtype {}, found '{}'", kSafetensorsTypeNames, name));
 }
 
-// Returns the bytes of a tensor. Also refuses shapes whose strides overflow although a dimension is
-// 0.
+// Returns the size of a tensor in bytes. Also refuses shapes whose strides overflow although a
+// dimension is 0.
 std::int64_t byte_size(const Entry& entry, const std::string& where) {
   if (entry.shape.size() > kDimensionLimit) {
     throw FormatError(where, fmt::format("expected at most {} dimensions, found {}",
@@ -92,7 +92,7 @@ Entry read_entry(const std::string& name, const JsonObject& json) {
   return entry;
 }
 
-// Returns the header's text after it checked the length against the file's size.
+// Checks the header's length against the file's size, and returns the header's text.
 std::string header_text(const RandomAccessFile& file, const std::string& where) {
   const auto size = static_cast<std::uint64_t>(file.size());
   unsigned char bytes[sizeof(std::uint64_t)];
@@ -172,7 +172,7 @@ std::vector<Entry> read_header(std::string_view text, std::uint64_t data_size, T
   return entries;
 }
 
-// `data` is the place of the tensors' bytes in the file.
+// `data` is the offset of the tensors' bytes in the file.
 at::Tensor read_tensor(const Entry& entry, const RandomAccessFile& file, std::int64_t data,
                        const std::string& where) {
   at::Tensor tensor = at::empty(entry.shape, entry.type.type);
@@ -227,7 +227,7 @@ static const SafetensorsType& type_of(const nn::NamedTensor& tensor, const std::
 static std::string make_header(const std::vector<nn::NamedTensor>& tensors,
                                const std::map<std::string, std::string>& metadata,
                                const std::string& where) {
-  // The text is put together without a JSON tree, whose destruction needs memory.
+  // The header is joined from strings without a JSON tree, because destroying a tree needs memory.
   const auto quoted = [](const std::string& value) { return Json(value).dump(); };
   std::vector<std::string> entries;
   if (!metadata.empty()) {

@@ -1,6 +1,5 @@
-// Reads and writes the safetensors format: u64 header length, JSON header, tensors, and never a
-// pickle. The reader checks every number in the file: ql-checkpoint(5) lists the rules that it
-// enforces.
+// Reads and writes the safetensors format: u64 header length, JSON header, tensors. It never uses
+// pickle. The reader checks every number in the file by the rules that ql-checkpoint(5) lists.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -20,7 +19,7 @@ struct TensorFile {
   std::string where;                            // the file's name, for messages
 
   bool has(const std::string& name) const { return find(name) != nullptr; }
-  // Throws FormatError naming the file and the tensor if it is missing.
+  // Throws FormatError that names the file and the tensor if the tensor is missing.
   const at::Tensor& at(const std::string& name) const;
 
  private:
@@ -32,8 +31,8 @@ struct TensorFile {
 TensorFile read_safetensors(const std::filesystem::path& path);
 
 // Writes durably and atomically (base/file.h). Tensors are written in the given order; they may be
-// on any device and have any strides. Throws Error for a name given twice or a dtype that is not
-// listed above.
+// on any device and have any strides. Throws Error if a name occurs twice or a dtype is not listed
+// above.
 void write_safetensors(const std::filesystem::path& path,
                        const std::vector<nn::NamedTensor>& tensors,
                        const std::map<std::string, std::string>& metadata);

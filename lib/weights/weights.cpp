@@ -1,5 +1,5 @@
-// Checks the names, shapes and hashes of a checkpoint's weights, and knows the public library's
-// names.
+// Checks the names, shapes and hashes of a checkpoint's weights, and reads the names that Hugging
+// Face Transformers uses.
 
 #include "weights/weights.h"
 
@@ -20,7 +20,7 @@ static std::string find_fault(const at::Tensor& source, const at::Tensor& target
                        fmt::join(source.sizes(), ", "));
   }
   if (!source.is_floating_point()) return "expected floating-point values";
-  // The values are checked in the model's dtype: a large float64 may not fit its float32.
+  // The values are checked in the model's dtype: a large float64 value may overflow in float32.
   if (!at::isfinite(source.to(target.options())).all().item<bool>()) {
     return "it holds NaN or infinite values";
   }
@@ -28,17 +28,18 @@ static std::string find_fault(const at::Tensor& source, const at::Tensor& target
 }
 
 constexpr const char* kConstant = "pos_emb.inv_freq";
-// A popular Python library puts it before all names except those of the softmax.
+// Hugging Face Transformers puts this before all names except those of the softmax.
 constexpr const char* kLibraryPrefix = "transformer.";
 
-// Returns the name of the parameter that the public code's state repeats as `name`, or "".
+// Returns the name of the parameter of which a state_dict of the public Transformer-XL code has a
+// copy under `name`, or "".
 static std::string tied_to(const std::string& name, const TensorFile& file) {
   const std::pair<const char*, const char*> prefixes[] = {
       {"crit.out_layers.", "word_emb.emb_layers."}, {"crit.out_projs.", "word_emb.emb_projs."}};
   for (const auto& [copy, original] : prefixes) {
     if (name.rfind(copy, 0) == 0) {
       const std::string own = original + name.substr(std::string(copy).size());
-      // If it is the only one (div_val 1), one table serves all clusters.
+      // If the first table is the only one (div_val 1), it serves all clusters.
       return file.has(own) ? own : original + std::string("0");
     }
   }
@@ -51,9 +52,9 @@ static std::string tied_to(const std::string& name, const TensorFile& file) {
   return "";
 }
 
-// Renames and reorders the library's weights as in the public code. The library keeps the clusters'
-// columns of the head in order, the public code in reverse. The prefix shows which of the two wrote
-// the file.
+// Renames and reorders weights of Hugging Face Transformers (the library) as in the public code.
+// The library keeps the clusters' columns of the head in order, the public code in reverse order.
+// The prefix shows which of the two wrote the file.
 static void drop_library_prefix(TensorFile& file) {
   const std::string prefix = kLibraryPrefix;
   std::set<std::string> names;
@@ -77,8 +78,8 @@ static void drop_library_prefix(TensorFile& file) {
   }
 }
 
-// Returns why a tensor that is not a parameter is refused; empty for the redundant tensors of the
-// public code's state.
+// Returns why a tensor that is not a parameter is refused; empty for the redundant tensors that the
+// public code writes.
 static std::string find_surplus_fault(const nn::NamedTensor& tensor, const TensorFile& file) {
   if (tensor.name == kConstant) return "";
   const std::string original_name = tied_to(tensor.name, file);
@@ -90,9 +91,9 @@ static std::string find_surplus_fault(const nn::NamedTensor& tensor, const Tenso
   return same ? "" : fmt::format("the network ties it to '{}', but they differ", original_name);
 }
 
-// A few bytes of model.json can ask for more weights than there is memory. So weights are counted
-// before they are allocated. Networks that fit into any memory are left to load_weights(), which
-// names the tensors.
+// A few bytes of model.json can require more weights than memory can hold. So the weights are
+// counted before they are allocated. Networks that fit into any memory pass; load_weights() then
+// names their wrong tensors.
 static void check_count(const net::Network& network, const TensorFile& file) {
   constexpr std::int64_t kFitsAnywhere = std::int64_t{1} << 24;
   std::int64_t numbers = 0;

@@ -10,20 +10,20 @@
 namespace ql::weights {
 
 // Copies every parameter by name. Missing or surplus tensors, other shapes, and NaN or infinite
-// values are FormatErrors that list the names. `ignore_prefix` ("golden.") skips the tensors whose
-// names begin with it. The public code's state has tied embeddings and projections a second time,
-// under crit., and a constant, pos_emb.inv_freq. The former are accepted if they are equal, the
-// latter always.
+// values are FormatErrors that list the names. Tensors whose names begin with `ignore_prefix`
+// ("golden.") are skipped. A state_dict of the public Transformer-XL code repeats tied embeddings
+// and projections under crit., and has a constant, pos_emb.inv_freq. Repeated tensors are accepted
+// if they are equal, the constant always.
 void load_weights(nn::Model& model, const TensorFile& file, const std::string& ignore_prefix = "");
 
-// Reads model.safetensors of a checkpoint folder. If the folder has a state.json, that file must be
-// complete, and model.safetensors and model.json must have the hashes that it records: nothing else
-// would detect a flipped bit in a weight. A prefix "transformer." of names, which some published
-// weights have, is dropped.
+// Reads model.safetensors of a checkpoint folder. If the folder has a state.json, state.json must
+// be complete, and model.safetensors and model.json must have the hashes that state.json records:
+// nothing else would detect a flipped bit in a weight. Drops the prefix "transformer.", which the
+// names of some published weights have.
 TensorFile read_weights(const std::filesystem::path& folder);
 
-// Makes the model of a checkpoint folder from model.json and read_weights(). `options` carries
-// dtype and device; the default is float32 on the CPU.
+// Makes the model of a checkpoint folder from model.json and read_weights(). `options` gives dtype
+// and device; the default is float32 on the CPU.
 nn::Model load_model(const std::filesystem::path& folder,
                      const at::TensorOptions& options = at::kFloat);
 
