@@ -114,8 +114,8 @@ TEST_CASE("network_from_json: wrong keys, types and lengths name the file and th
   CHECK(message_of([](Json& json) { json["architecture"] = "lstm"; }) ==
         "test.json: architecture: 'lstm' is unknown; known are transformer-ql, "
         "transformer-xl, compressive, multi-scale, vanilla");
-  CHECK(message_of([](Json& json) { json["pool"] = "min"; }) ==
-        fmt::format("test.json: pool: 'min' is unknown; known are {}",
+  CHECK(message_of([](Json& json) { json["pool"] = "nonsense"; }) ==
+        fmt::format("test.json: pool: 'nonsense' is unknown; known are {}",
                     fmt::join(all_names<Pool>(), ", ")));
   CHECK(message_of([](Json& json) { json["compression_loss"] = "none"; }) ==
         "test.json: compression_loss: 'none' is unknown; known are "
