@@ -38,7 +38,8 @@ DocumentStartsReader::DocumentStartsReader(const PackedFolder& place, const Mani
                       fmt::format("{} bytes, expected {}", file_.size(), entry.bytes_compressed),
                       kDamagedFileRemedy);
   }
-  // The hash is checked before any start is used: the frame's own checksum comes only at its end.
+  // The file's hash is checked before any start is used, because the frame's own checksum comes
+  // only at the end of the frame.
   if (file_.hash() != entry.hash) throw FormatError(name_, "hash mismatch", kDamagedFileRemedy);
   frame_.emplace(file_, name_, entry.bytes);
   if (manifest.documents == 0) frame_->read(nullptr, 0);

@@ -1,4 +1,4 @@
-// Reads and writes the file documents.zst, and finds a token's place in its document.
+// Reads and writes the file documents.zst, and finds a token's position in its document.
 #pragma once
 
 #include <cstddef>
@@ -18,16 +18,16 @@
 
 namespace ql::shard {
 
-// Returns the number of tokens before token `position` in its document. `starts` are ascending
-// positions where documents start; the tokens before the first of them are a document, too.
+// Returns the number of tokens before token `position` in its document. `starts` are the ascending
+// positions where documents start. Tokens before the first start form a document, too.
 std::int64_t document_age(const std::vector<std::int64_t>& starts, std::int64_t position);
 
-// Does the same for a stream whose document starts arrive during reading. It keeps only the starts
-// that are ahead, however long the stream is.
+// Computes the same for a stream whose document starts arrive during reading. Memory holds only the
+// starts after the last position given to age().
 class DocumentAges {
  public:
-  // Adds a document that starts at `position`. Positions ascend, and each must be added before
-  // age() is called for it or for a later position.
+  // Adds a document that starts at `position`. Positions ascend. A start must be added before age()
+  // is called for its position or for a later one.
   void put_start(std::int64_t position) { ahead_.push_back(position); }
   // Returns the number of tokens before token `position` in its document. Positions ascend.
   std::int64_t age(std::int64_t position);
@@ -35,15 +35,15 @@ class DocumentAges {
   std::optional<std::int64_t> next_start() const;
 
  private:
-  std::int64_t start_ = 0;  // of the document of the last position
+  std::int64_t start_ = 0;  // of the document of age()'s last position
   std::deque<std::int64_t> ahead_;
 };
 
-// documents.zst holds the positions where documents start, see ql-manifest(5).
+// documents.zst holds the positions where documents start (ql-manifest(5)).
 
 constexpr const char* kDocumentStartsFile = "documents.zst";
 
-// Walks along the starts in order. Memory holds a piece of them, because all of them may not fit.
+// Reads the starts in order. Memory holds one piece of the starts, because all starts may not fit.
 class DocumentStartsReader {
  public:
   static constexpr std::int64_t kNone = INT64_MAX;
@@ -55,8 +55,8 @@ class DocumentStartsReader {
   bool ended() const { return at_ == starts_.size(); }
   // Returns the position where the next document starts, or kNone after the last.
   std::int64_t next() const { return ended() ? kNone : starts_[at_]; }
-  // Moves on to the following start; not allowed at the end. Throws FormatError for starts that are
-  // not strictly ascending from 0 and below the number of tokens.
+  // Moves on to the next start; must not be called when ended() is true. Throws FormatError unless
+  // the starts ascend strictly from 0 and are below the number of tokens.
   void pass() {
     ++at_;
     if (ended()) read_piece();
@@ -72,36 +72,37 @@ class DocumentStartsReader {
   std::string bytes_;
   std::vector<std::int64_t> starts_;
   std::size_t at_ = 0;
-  std::int64_t documents_ = 0, last_ = -1;  // read until now, and the last one's start
+  std::int64_t documents_ = 0, last_ = -1;  // number of starts read until now, and the last of them
 };
 
-// A StartsSink takes starts as the file's content has them: little-endian u64.
+// A StartsSink takes starts in the form of the file's decompressed content: little-endian u64.
 using StartsSink = std::function<void(std::string_view bytes)>;
 
 // Passes all starts to `sink` in pieces, each start increased by `before`.
 void for_each_piece_of_starts(const PackedFolder& place, const Manifest& manifest,
                               std::int64_t before, const StartsSink& sink);
 
-// Writes the file piece by piece: send_all(sink) passes all starts to `sink`. `level` is that of
-// FrameCompressor. Throws Error unless there are exactly as many starts as `documents`.
+// Writes the file piece by piece: send_all(sink) has to pass all starts to `sink`. `level` has the
+// meaning that FrameStreamWriter gives it. Throws Error unless the number of starts is `documents`.
 FileEntry write_document_starts(std::unique_ptr<NewFile> file, std::int64_t documents, int level,
                                 const std::function<void(const StartsSink& sink)>& send_all);
 
-// Collects document starts whose number is not known yet. documents.zst states its content's size
-// in its first bytes, so the starts are kept in a plain file until the last has come. Memory holds
-// one piece.
+// Collects document starts whose number is not known yet. The first bytes of documents.zst state
+// the size of its content, so an uncompressed temporary file keeps the starts until the last one is
+// known. Memory holds one piece.
 class SpooledStarts {
  public:
   static constexpr std::size_t kPieceBytes = std::size_t{64} << 10;
 
-  // The file is made in `folder`, which must outlive this object, when the first piece is full.
+  // The first full piece creates the temporary file in `folder`, which must outlive this object.
   explicit SpooledStarts(const NewFolder& folder) : folder_(folder) {}
 
   void add(std::int64_t start);
   std::int64_t count() const { return count_; }
   std::size_t bytes_in_memory() const { return piece_.size(); }
 
-  // Passes all starts to `sink` in order, and removes the file. Nothing can be added afterwards.
+  // Passes all starts to `sink` in order, and removes the temporary file. Nothing can be added
+  // afterwards.
   void take(const StartsSink& sink);
 
  private:

@@ -91,8 +91,9 @@ constexpr std::string_view kKnownKeys[] = {"format", "version",         "dtype",
                                            "tokens", "documents",       "counts",     "data_hash",
                                            "shards", "document_starts", "provenance", "checksum"};
 
-// The checksum covers the object's compact text without the key "checksum". The text is put
-// together here, because a copy of the object would take as long as reading the manifest.
+// The checksum covers the object's compact JSON text without the key "checksum". This function
+// builds the text key by key: a copy of the object without that key would take as long as reading
+// the manifest.
 static std::string checksum_of(const Json& json) {
   std::string text = "{";
   for (const auto& [key, value] : json.items()) {
@@ -179,7 +180,7 @@ static void read_document_starts(const JsonObject& object, Manifest& manifest) {
   const FileEntry entry = entry_from_json(json, false);
   const bool possible =
       manifest.documents <= manifest.tokens && (manifest.documents > 0) == (manifest.tokens > 0);
-  // The division avoids a product: eight times the largest number of documents exceeds 64 bits.
+  // The division avoids an overflow: eight times the largest number of documents exceeds 64 bits.
   if (!possible || entry.bytes % 8 != 0 || entry.bytes / 8 != manifest.documents) {
     throw FormatError(json.where(), fmt::format("{} bytes for {} documents of {} tokens",
                                                 entry.bytes, manifest.documents, manifest.tokens));
@@ -207,7 +208,7 @@ static void keep_unknown_keys(const Json& json, const std::string& where, Manife
   }
 }
 
-// Returns the checksum in the file, or "" without one.
+// Returns the checksum that the file states, or "" if it states none.
 static std::string check_checksum(const Json& json, const JsonObject& object) {
   if (!object.has("checksum")) {
     log_warning("{}: no checksum: taken as edited by hand", object.where());
@@ -264,15 +265,15 @@ Manifest manifest_from_json(const Json& json, const std::string& where) {
   return manifest;
 }
 
-// Each generation nests up to three levels; base/json.h reads 64 levels.
+// Each generation of provenance adds up to three levels of nesting; base/json.h reads 64 levels.
 constexpr int kMostGenerations = 8;
 constexpr std::size_t kMostLineageBytes = std::size_t{256} << 10;
 
-// A deeper history is shortened. Readers allow 64 levels, and those of a stream or manifest add a
-// few.
+// A history with more levels is shortened. Readers allow 64 levels, and the stream header or
+// manifest around the history has a few levels itself.
 constexpr int kDeepest = 48;
 
-// Returns the number of levels of objects and lists.
+// Returns the number of nested levels of objects and lists.
 static int depth_of(const Json& json) {
   int below = 0;
   if (!json.is_structured()) return below;
@@ -280,7 +281,7 @@ static int depth_of(const Json& json) {
   return below + 1;
 }
 
-// Keeps `generations` generations of inputs and drops the earlier ones.
+// Returns a copy with the last `generations` generations of provenance, and drops earlier ones.
 static Json trimmed(const Json& input, int generations) {
   if (input.is_array()) {
     Json list = Json::array();

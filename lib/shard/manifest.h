@@ -11,36 +11,36 @@
 
 namespace ql::shard {
 
-// These facts go with token ids from qltok to qleval: the vocabulary that made them, and the size
-// of the text that they stand for.
+// Two facts accompany token ids from qltok to qleval: the vocabulary of the ids, and counts of the
+// text that the ids encode.
 
 using TokenId = std::uint32_t;
 
-// This is the name of the vocabulary's file in packed data and checkpoints. It is a part of their
+// The vocabulary's file has this name in packed data and checkpoints. The name is a part of both
 // formats.
 constexpr const char* kVocabularyFile = "vocabulary.json";
 
-// Identifies the vocabulary of a stream. Tools compare hashes before they mix data.
+// Identifies the vocabulary of token ids. Tools compare vocabularies before they combine data.
 struct VocabularyInfo {
   std::int64_t size = 0;  // ids are 0 .. size-1
-  std::string hash;       // base/bytes.h content_hash of the vocabulary's content; ""
+  std::string hash;       // content_hash() of the vocabulary's content (base/bytes.h); ""
                           // for ids without a vocabulary
-  std::string type;       // word, char, byte, sentencepiece, piece; "" likewise
+  std::string type;       // word, char, byte, sentencepiece, piece; "" without a vocabulary
   std::optional<TokenId> eos, unk;
-  // Return the bytes of an id in streams and shards (2 for at most 65,536 entries, otherwise 4),
-  // and the name of this type.
+  // Return the number of bytes per id in streams and shards (2 for at most 65,536 entries,
+  // otherwise 4), and the name of the integer type of this size.
   int bytes_per_id() const { return size <= 65536 ? 2 : 4; }
   const char* dtype() const { return bytes_per_id() == 2 ? "u16" : "u32"; }
   bool operator==(const VocabularyInfo& other) const;
   bool operator!=(const VocabularyInfo& other) const { return !(*this == other); }
 };
-// Returns "33,278 entries, word, eos 0, unk 1, hash 0123...", without facts that are unknown.
+// Returns "33,278 entries, word, eos 0, unk 1, hash 0123...", and leaves out unknown facts.
 std::string describe(const VocabularyInfo& vocabulary);
 VocabularyInfo vocabulary_info_from_json(const JsonObject& json);
 Json vocabulary_info_to_json(const VocabularyInfo& info);
 
-// Counts of the original text of the tokens: the denominators of word- and byte-level perplexity.
-// Absent if unknown (imported ids, a range of a stream).
+// Holds counts of the text that the tokens encode. They are the denominators of word- and
+// byte-level perplexity. Counts are absent if unknown (imported ids, a range of a stream).
 struct TextCounts {
   std::int64_t bytes = 0;       // of the input, line ends included
   std::int64_t characters = 0;  // Unicode code points, line ends included
@@ -50,24 +50,25 @@ struct TextCounts {
 };
 TextCounts text_counts_from_json(const JsonObject& json);
 Json text_counts_to_json(const TextCounts& counts);
-// Throws Error without a place when a sum exceeds 64 bits.
+// Throws Error when a sum exceeds 64 bits. The error names no file; the caller adds the name.
 TextCounts operator+(const TextCounts& a, const TextCounts& b);
 
 // These are the structs of manifest.json. ql-manifest(5) describes every key.
 
-// No folder may hold more tokens, so that sums of bytes fit into 64 bits.
+// No folder may hold more tokens than this, so that sums of bytes fit into 64 bits.
 constexpr std::int64_t kMostTokens = std::int64_t{1} << 60;
 constexpr std::int64_t kLargestManifest = std::int64_t{256} << 20;  // in bytes
-// This is far more than anybody adds. The limit is needed because keys are searched for one by one.
+// A manifest may have at most this many unknown keys. The limit exists because a key is found by a
+// linear search.
 constexpr std::size_t kMostUnknownKeys = 1000;
 
 // Describes a shard, or the file of the document starts.
 struct FileEntry {
   std::string file;
-  std::int64_t bytes = 0;             // of the ids, or 8 for each document
-  std::int64_t bytes_compressed = 0;  // of the file
+  std::int64_t bytes = 0;             // decompressed: size of the ids, or 8 for each document
+  std::int64_t bytes_compressed = 0;  // size of the file
   std::string hash;                   // of the file
-  std::int64_t tokens = 0;            // of a shard, which has at least one
+  std::int64_t tokens = 0;            // in a shard, at least 1; 0 for document starts
 };
 
 struct VocabularyFileEntry {
@@ -82,11 +83,11 @@ struct Manifest {
   std::int64_t tokens = 0;
   std::int64_t documents = 0;
   std::optional<TextCounts> counts;
-  std::string data_hash;  // of all ids and document starts
+  std::string data_hash;  // covers all ids and document starts
   std::vector<FileEntry> shards;
   FileEntry document_starts;
   Json provenance = Json::object();
-  Json unknown = Json::object();  // keys of other versions' making, kept when rewritten
+  Json unknown = Json::object();  // keys that this version does not know; merging keeps them
   std::string checksum;           // "" when deleted by hand
 };
 
@@ -97,23 +98,24 @@ Json manifest_to_json(const Manifest& manifest);
 // names that lead out of the folder. A missing checksum is a warning. `where` names the manifest.
 Manifest manifest_from_json(const Json& json, const std::string& where);
 
-// These make the provenance of data that was made from other data.
+// lineage() makes the provenance of data that was made from other data.
 
-// Returns base/provenance.h's provenance() of this run with the provenance of the data that was
-// read as "input": an object, or a list of objects each with a "provenance". Old generations are
-// left out when the history grows long or deep, so that data may be joined and packed again without
-// limit.
+// Returns the provenance() of this run (base/provenance.h) with `input` under its key "input".
+// `input` is the provenance of the data that was read, or a list of objects that each have a
+// "provenance". Old generations are left out when the history grows long or deep, so that data may
+// be joined and packed again without limit.
 Json lineage(const Json& configuration, const Json& input);
 
-// These summarize a packed folder, for people and for scripts.
+// These functions summarize a packed folder, human-readable and for scripts.
 
-// Returns some indented lines.
+// Returns a human-readable text: the name, then indented lines.
 std::string summary_text(const std::string& name, const Manifest& manifest);
 
-// Returns everything in the manifest except the single files.
+// Returns the manifest's facts except the entries of single files, unknown keys and the checksum.
 Json summary_object(const std::string& name, const Manifest& manifest);
 
-// Returns the object's values except the provenance as a row of base/rows.h; unknown ones are null.
+// Returns the values of summary_object() except the provenance as a row of base/rows.h; unknown
+// values are null.
 Json summary_row(const std::string& name, const Manifest& manifest);
 
 // Messages about a damaged file of a packed folder end with this advice.

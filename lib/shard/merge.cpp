@@ -13,11 +13,11 @@ namespace {
 
 bool is_digit(char letter) { return letter >= '0' && letter <= '9'; }
 
-// The numbers of a name may have any number of digits, so each is stored as its length, without
-// leading zeros, and its digits.
+// Holds the numbers of a name. A number may have any length, so it is stored as the count of its
+// digits, without leading zeros, and the digits themselves.
 using Numbers = std::vector<std::pair<std::size_t, std::string>>;
 
-// Returns a name's text, with a '#' for each of its numbers, and the numbers.
+// Returns the name with a '#' in the place of each number, and the numbers.
 std::pair<std::string, Numbers> numbered(const std::string& name) {
   std::string text;
   Numbers numbers;
@@ -35,7 +35,8 @@ std::pair<std::string, Numbers> numbered(const std::string& name) {
   return {text, numbers};
 }
 
-// Pairs of parts that fulfil a condition. The first one is reported, and the number of the others.
+// Holds pairs of parts that share a property. A message names the first pair, and the number of the
+// other pairs.
 using Pairs = std::vector<std::pair<std::string, std::string>>;
 
 std::string others(const Pairs& pairs) {
@@ -45,7 +46,7 @@ std::string others(const Pairs& pairs) {
 }  // namespace
 
 std::string descending_names(const std::vector<std::string>& names) {
-  std::map<std::string, std::pair<Numbers, std::string>> last;  // name that has each text
+  std::map<std::string, std::pair<Numbers, std::string>> last;  // by text: numbers and name
   for (const std::string& name : names) {
     auto [text, numbers] = numbered((fs::path(name) / "").lexically_normal().string());
     const auto [at, fresh] = last.try_emplace(text, numbers, name);
@@ -58,7 +59,7 @@ std::string descending_names(const std::vector<std::string>& names) {
 
 void note_part_order(const MultiReader& data) {
   std::vector<std::string> names;
-  std::map<std::string, std::string> places, hashes;  // and the first part that has each
+  std::map<std::string, std::string> places, hashes;  // each with its first part's name
   Pairs same_place, same_data;
   for (const TokenReader& part : data.folders()) {
     names.push_back(part.name());
@@ -66,7 +67,7 @@ void note_part_order(const MultiReader& data) {
     const std::string place = fs::canonical(part.place().folder, ignored).string();
     const auto [at, fresh_place] = places.try_emplace(place, part.name());
     if (!fresh_place) same_place.emplace_back(at->second, part.name());
-    // Parts without tokens are all equal.
+    // All parts without tokens have the same data, which needs no note.
     if (part.tokens() == 0) continue;
     const auto [same, fresh_data] = hashes.try_emplace(part.hash(), part.name());
     if (fresh_place && !fresh_data) same_data.emplace_back(same->second, part.name());
@@ -90,7 +91,7 @@ void note_part_order(const MultiReader& data) {
 
 namespace {
 
-// Moves a shard into the new folder.
+// Links or copies a shard into the new folder, and checks its hash.
 class TakenShard {
  public:
   // `file` is the shard's new name.
@@ -113,7 +114,8 @@ class TakenShard {
   void add(std::string_view bytes) {
     hasher_.update(bytes.data(), bytes.size());
     if (linked_) return;
-    // The copy is created only now, because many shards may be in progress.
+    // The copy is created only with its first bytes, because many shards may be in progress, and
+    // each open copy would need an open file.
     if (!copy_) copy_ = pack_.create(file_);
     copy_->write(bytes.data(), bytes.size());
   }
@@ -207,7 +209,7 @@ class Merger {
   }
 
   void send_starts(const StartsSink& sink) const {
-    std::int64_t before = 0;  // tokens of the folders before
+    std::int64_t before = 0;  // tokens of the previous folders
     for (const TokenReader& folder : data_.folders()) {
       for_each_piece_of_starts(folder.place(), folder.manifest(), before, sink);
       before += folder.tokens();
@@ -215,7 +217,7 @@ class Merger {
   }
 
   const MultiReader& data_;
-  Joined joined_;  // refuses data that cannot be joined, before anything is made
+  Joined joined_;  // comes before pack_: throws for data that cannot be joined
   NewPack pack_;
   const TokensDone& done_;
   std::deque<TakenShard> on_their_way_;  // in progress, oldest first

@@ -13,29 +13,31 @@
 
 namespace ql::shard {
 
-// These make the notes on the parts of a merge: their order, and parts that occur twice.
+// These functions report doubtful parts of a merge: parts in descending order, and parts that occur
+// twice.
 
 // Returns "part10, part2" for the first two names that differ only in their numbers and whose
-// numbers descend, or "" when there are none. A shell sorts names in this way.
+// numbers descend, or "" when there are none. A shell's sorting by characters causes such an order.
 std::string descending_names(const std::vector<std::string>& names);
 
-// Logs a warning when numbered names descend, or when a folder occurs twice, under any name; and a
-// note when two folders hold the same data.
+// Logs a warning when numbered names descend, and when a folder occurs twice, even under different
+// names. Logs a note when two folders hold the same data.
 void note_part_order(const MultiReader& data);
 
 struct Joined {
   Manifest manifest;
-  std::int64_t linked = 0, copied = 0;  // shards linked and copied
+  std::int64_t linked = 0, copied = 0;  // numbers of shards that were linked and copied
 };
 
-// Makes `folder` from the shards of `data`, each a hard link to the old file where possible,
-// otherwise a copy of it. Every shard is read once: the hash of each file must be the manifest's,
-// and all ids are decoded, because data_hash covers them and cannot be computed from the parts'
-// hashes. Document starts go through in pieces, and one shard is open at a time, so that memory and
-// open files do not grow with the data.
+// Makes `folder` from the shards of `data`. Each shard becomes a hard link to the old file where
+// possible, otherwise a copy. Every shard is read once: the hash of each file must be the
+// manifest's, and all ids are decoded, because data_hash covers the ids and cannot be computed from
+// the parts' hashes. Document starts are read in pieces, and one shard is open at a time, so that
+// memory and open files do not grow with the data.
 //
-// `header` is made by MultiReader::header(). The shards keep the sizes that they have, whatever the
-// options say. Throws the errors of reading and of PackWriter; then nothing of the folder remains.
+// `header` is made by MultiReader::header(). The shards keep their sizes; `options` cannot change
+// them. Throws the errors of reading and of NewPack. After an error nothing of the new folder
+// remains.
 Joined merge_folders(const MultiReader& data, const std::filesystem::path& folder,
                      const StreamHeader& header, const PackOptions& options,
                      const TokensDone& done);

@@ -8,7 +8,8 @@
 
 namespace ql::shard {
 
-// Sends the tokens from `position` of a folder on, with the document starts among them.
+// Sends `count` tokens of a folder, the first one at `position`, with the document starts among
+// these tokens.
 static void send(DocumentStartsReader& starts, std::int64_t position, const TokenId* ids,
                  std::size_t count, TokenSink& sink) {
   const std::int64_t end = position + static_cast<std::int64_t>(count);
@@ -19,7 +20,8 @@ static void send(DocumentStartsReader& starts, std::int64_t position, const Toke
   send_tokens(ids, count, among, sink);
 }
 
-// Returns the position of the first token of a document, which the folder must have.
+// Returns the position of the first token of document number `document`, which the folder must
+// have.
 static std::int64_t start_of(const TokenReader& reader, std::int64_t document) {
   DocumentStartsReader starts(reader.place(), reader.manifest());
   for (; document > 0; --document) starts.pass();
@@ -40,7 +42,8 @@ TokenRange parse_range(const std::string& text, std::int64_t total, const std::s
   const bool two = ends.size() == 2;
   const std::optional<std::int64_t> begin = two ? place(ends[0], 0) : std::nullopt;
   const std::optional<std::int64_t> end = two ? place(ends[1], total) : std::nullopt;
-  // This only compares the two texts. Positions outside the data are reported below.
+  // This compares only two ends that count from the same side. Positions outside the data are
+  // reported below.
   const bool backwards = begin && end && !ends[0].empty() && !ends[1].empty() &&
                          counts_back(ends[0]) == counts_back(ends[1]) && *end < *begin;
   if (!begin || !end || backwards) {
@@ -112,8 +115,8 @@ const std::vector<std::int64_t>& MultiReader::document_starts() const {
     const TokenReader& reader = readers_[folder];
     DocumentStartsReader starts(reader.place(), reader.manifest());
     if (folder == 0) {
-      // The file has the size in the manifest, as was checked just now, so a wrong number of
-      // documents takes no more memory than the size allows.
+      // The reader has checked that the file has the size in the manifest. So a wrong number of
+      // documents reserves at most 8 bytes of memory per byte of the file.
       all.reserve(static_cast<std::size_t>(
           std::min(documents_, reader.manifest().document_starts.bytes_compressed)));
     }
@@ -176,7 +179,8 @@ StreamHeader MultiReader::header(const Json& configuration) const {
   header.vocabulary = readers_.front().vocabulary();
   Json inputs = Json::array();
   for (const TokenReader& reader : readers_) {
-    // All texts are read, because the error must not depend on the order of the folders.
+    // The vocabulary's file of every folder is read, because the error must not depend on the order
+    // of the folders.
     std::string text = reader.vocabulary_text();
     if (header.vocabulary_text.empty()) header.vocabulary_text = std::move(text);
     inputs.push_back(Json{{"data_hash", reader.hash()},
@@ -188,8 +192,8 @@ StreamHeader MultiReader::header(const Json& configuration) const {
 }
 
 Json MultiReader::unknown_keys() const {
-  // These are the values of the keys, in the order of first occurrence; null where the folders
-  // disagree.
+  // Holds each key and its value, in the order of first occurrence. The value is null where the
+  // folders disagree.
   std::vector<std::pair<std::string, const Json*>> keys;
   std::unordered_map<std::string, std::size_t> places;  // index in `keys`
   for (const TokenReader& reader : readers_) {
@@ -245,7 +249,7 @@ void MultiReader::for_each_document(const std::function<void(std::int64_t tokens
 }
 
 void MultiReader::copy(TokenRange range, int threads, TokenSink& sink, const TokensDone& done) {
-  std::int64_t before = 0;  // tokens of the folders before
+  std::int64_t before = 0;  // tokens of the previous folders
   for (TokenReader& reader : readers_) {
     const std::int64_t begin = std::max(range.begin, before) - before;
     const std::int64_t end = std::min(range.end, before + reader.tokens()) - before;
@@ -260,7 +264,7 @@ void MultiReader::copy(TokenRange range, int threads, TokenSink& sink, const Tok
       });
     }
     before += reader.tokens();
-    // Many open folders would keep more files open than a process may have.
+    // Many open folders would exceed a process's limit of open files.
     reader.close_files();
   }
 }

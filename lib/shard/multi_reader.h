@@ -18,10 +18,11 @@ struct TokenRange {
   std::int64_t begin = 0, end = 0;
 };
 
-// Parses "A:B". A missing A is 0, a missing B is `total`, and with a '-' they count back from
-// there; units as in base/strings.h. Throws UsageError for other texts, and Error when the range
-// reaches beyond `total` or, with one end that counts back, ends before it begins. `option` and
-// `unit` ("tokens") are for messages.
+// Parses "A:B". A missing A is 0, a missing B is `total`, and a negative A or B counts back from
+// `total`; units are those of base/strings.h. Throws UsageError for any other string, also if A
+// exceeds B and both count from the same end. Throws Error when the range reaches beyond `total`,
+// or when A and B count from different ends and A exceeds B. `option` and `unit` ("tokens") are for
+// messages.
 TokenRange parse_range(const std::string& text, std::int64_t total, const std::string& option,
                        const std::string& unit);
 
@@ -35,41 +36,46 @@ class MultiReader {
   std::int64_t tokens() const { return tokens_; }
   std::int64_t documents() const { return documents_; }
   const VocabularyInfo& vocabulary() const { return readers_.front().vocabulary(); }
-  // Returns the text from the first folder that has it, or "" if none has. Throws FormatError when
-  // it is damaged.
+  // Returns the vocabulary's file from the first folder that has one, or "" if none has one. Throws
+  // FormatError when this file is damaged.
   std::string vocabulary_text() const;
-  // Returns the hash of the folder, or a hash of the hashes of several folders.
+  // Returns the data hash of a single folder, or a hash of the data hashes of several folders.
   std::string hash() const;
-  // Returns the sums over all folders, or nothing when one folder has no counts. Throws Error that
-  // names the folder when a sum exceeds 64 bits.
+  // Returns the sums of the text counts over all folders, or nothing when one folder has no counts.
+  // Throws Error that names the folder when a sum exceeds 64 bits.
   std::optional<TextCounts> counts() const;
-  // Returns a header with the data's vocabulary, its text from the first folder that has it, and
-  // provenance of this run with the folders' provenance as "input". Throws FormatError when any
-  // folder's text is damaged.
+  // Returns a header with the data's vocabulary, the vocabulary's file from the first folder that
+  // has one, and the provenance of this run with the folders' provenance as "input". Throws
+  // FormatError when the vocabulary's file of any folder is damaged.
   StreamHeader header(const Json& configuration) const;
   const std::deque<TokenReader>& folders() const { return readers_; }
   // Returns the unknown manifest keys on which all folders that have them agree. Throws Error when
   // the folders together have more keys than a manifest may have.
   Json unknown_keys() const;
 
-  // Returns the tokens of a range of documents. Reads the document starts before it.
+  // Returns the range of tokens that a range of documents has. Reads the document starts up to the
+  // end of this range.
   TokenRange tokens_of_documents(TokenRange documents) const;
-  // Calls use(tokens) with the length of each document, in order. Keeps none in memory.
+  // Calls use(tokens) with the number of tokens of each document, in order. Memory holds one piece
+  // of the document starts.
   void for_each_document(const std::function<void(std::int64_t tokens)>& use) const;
 
   // Returns the positions where documents start, ascending; the first is 0 (empty data has none).
-  // They are read at the first call and kept, with 8 bytes each. document_starts.h has readers that
-  // keep nothing.
+  // The first call reads all positions and keeps them in memory, with 8 bytes each. The reader of
+  // document_starts.h holds one piece at a time.
   const std::vector<std::int64_t>& document_starts() const;
 
-  // The following functions do the same as those of TokenReader, over all folders. A folder that no
-  // cursor reads any more is closed: many would keep more files open than a process may have.
+  // The following functions do the same as the functions of TokenReader, over all folders. A folder
+  // that no cursor reads any more is closed, because many open folders would exceed a process's
+  // limit of open files.
   void read(std::int64_t begin, std::int64_t count, std::int64_t* out, std::size_t cursor = 0);
-  // Returns the value of the first folder that has tokens: parts of a corpus are packed alike.
+  // Returns the value of the first folder that has tokens, because the parts of a corpus are
+  // usually packed with the same frame size.
   std::int64_t frame_bytes();
 
-  // Sends a range of tokens to `sink`, with the document starts in it, while `threads` threads
-  // decode the following frames. Each folder begins a document. Does not call finish() of the sink.
+  // Sends the tokens and the document starts of a range to `sink`, while `threads` threads decode
+  // the following frames. A document begins at the first token of each folder. Does not call
+  // finish() of the sink.
   void copy(TokenRange range, int threads, TokenSink& sink, const TokensDone& done);
 
  private:
@@ -77,10 +83,11 @@ class MultiReader {
   void move_cursor(std::size_t cursor, std::size_t folder);
 
   std::deque<TokenReader> readers_;
-  std::vector<std::int64_t> begins_;  // position of each folder's first token, and their end
+  std::vector<std::int64_t> begins_;  // position of each folder's first token, then tokens_
   std::int64_t tokens_ = 0, documents_ = 0;
   mutable std::optional<std::vector<std::int64_t>> document_starts_;
-  // These are the folder that each cursor has read last, and the number of cursors in each folder.
+  // The first vector has the folder that each cursor read last, the second one the number of
+  // cursors in each folder.
   std::vector<std::size_t> folder_of_cursor_, cursors_in_folder_;
 };
 

@@ -1,4 +1,4 @@
-// Implements packing: several threads compress frames, one writes them in order.
+// Implements packing: several threads compress frames, and one thread writes the frames in order.
 
 #include "shard/pack_writer.h"
 
@@ -40,7 +40,7 @@ void NewPack::finish(Manifest& manifest,
                             text.size(), manifest.shards.size(), kLargestManifest),
                 "use larger shards: --shard-tokens");
   }
-  // A manifest that readers would refuse must be found now, while the sources still exist.
+  // This call finds a manifest that readers would refuse while the sources still exist.
   manifest_from_json(json, (path() / "manifest.json").string());
   write_file("manifest.json", text);
   sync();
@@ -105,12 +105,12 @@ void PackWriter::write(const TokenId* ids, std::size_t count) {
   }
 }
 
-// Passes the full frame to the threads that compress.
+// Passes the current frame, if not empty, to the compressing threads.
 void PackWriter::write_frame() {
   if (frame_.empty()) return;
   tokens_in_shard_ += static_cast<std::int64_t>(frame_.size()) / bytes_per_id_;
   if (tokens_in_shard_ == options_.shard_tokens) tokens_in_shard_ = 0;
-  const std::size_t bytes = 2 * frame_.size();  // as content and compressed
+  const std::size_t bytes = 2 * frame_.size();  // uncompressed and compressed
   jobs_.add(
       [this, content = std::move(frame_)]() mutable {
         auto compressor = compressors_.take(
@@ -127,7 +127,7 @@ void PackWriter::write_frame() {
 void PackWriter::write_to_file(const PackedFrame& packed) {
   if (!shard_) shard_.emplace(pack_.create(shard_file_name(manifest_.shards.size())));
   shard_->write(packed.frame);
-  // The table repeats the checksum that zstd has already computed.
+  // The seek table repeats the checksum that zstd has already computed for the frame.
   seek_table_.push_back({static_cast<std::uint32_t>(packed.frame.size()),
                          static_cast<std::uint32_t>(packed.content.size()),
                          frame_checksum(packed.frame).value()});

@@ -1,4 +1,4 @@
-// Packs tokens into a folder of shards with a manifest, see ql-manifest(5).
+// Packs tokens into a folder of shards with a manifest (ql-manifest(5)).
 #pragma once
 
 #include <cstdint>
@@ -27,14 +27,15 @@ struct PackOptions {
   int threads = 1;           // for compression; the files are the same for any number
 };
 
-// Returns the level for a vocabulary. Words and pieces of words rarely form repetitions: a search
-// for them would take three times as long and save 6 to 8 per cent, so vocabularies of more than
-// 1,024 entries get level 0. Characters and bytes repeat, so they get level 1.
+// Returns the compression level for a vocabulary. Ids of words and pieces of words rarely form
+// repetitions. Packing with a search for repetitions would take three times as long and save 6 to 8
+// per cent, so vocabularies of more than 1,024 entries get level 0. Characters and bytes repeat, so
+// smaller vocabularies get level 1.
 int default_level(std::int64_t vocabulary_size);
 
-// Makes a packed folder around shards that others write. Everything is written under a temporary
-// name next to the folder; finish() gives it the final name in one step. Without finish() nothing
-// remains, and an existing folder stays unchanged.
+// Makes a packed folder from shards that its user creates with create(). All files are written in a
+// folder with a temporary name next to `folder`; finish() renames this folder in one step. Without
+// finish() nothing remains, and an existing folder stays unchanged.
 class NewPack : public NewFolder {
  public:
   // Throws the errors of check_pack_target().
@@ -42,11 +43,12 @@ class NewPack : public NewFolder {
   const StreamHeader& header() const { return header_; }
   // Returns the level of compression.
   int level() const { return options_.level.value_or(default_level(header_.vocabulary.size)); }
-  // Adds ids to the hash of all data, in the form that it covers: bytes, in the data's width.
+  // Adds ids to data_hash, as bytes in the data's id width.
   void hash(std::string_view content) { hasher_.update(content.data(), content.size()); }
-  // Writes the document starts that send_starts(sink) passes on, the vocabulary and the manifest.
-  // The caller has filled in shards, tokens, documents and counts; header.provenance becomes the
-  // manifest's. Throws Error when readers would refuse the manifest.
+  // Writes the document starts, which send_starts(sink) has to pass to `sink`, the vocabulary and
+  // the manifest. The caller must have filled in shards, tokens, documents and counts of
+  // `manifest`; its provenance is the header's. Throws Error when readers would refuse the
+  // manifest.
   void finish(Manifest& manifest, const std::function<void(const StartsSink& sink)>& send_starts);
 
  private:
@@ -57,11 +59,10 @@ class NewPack : public NewFolder {
   ContentHasher hasher_;
 };
 
-// Packs tokens into a NewPack, with frames of the same size.
+// Packs tokens into a NewPack, with frames of equal size.
 class PackWriter : public TokenSink {
  public:
-  // Throws UsageError for sizes that do not fit the format, and Error when the folder exists:
-  // always for anything except a packed folder, and for a packed folder without options.force.
+  // Throws UsageError for sizes that do not fit the format, and the errors of check_pack_target().
   PackWriter(const std::filesystem::path& folder, const StreamHeader& header,
              const PackOptions& options);
   PackWriter(PackWriter&&) = delete;
@@ -69,7 +70,7 @@ class PackWriter : public TokenSink {
   void write(const TokenId* ids, std::size_t count) override;
   void finish(const std::optional<TextCounts>& counts) override;
 
-  // Adds keys to the manifest's own (ql-manifest(5)). Call it before finish().
+  // Sets the unknown keys of the manifest (ql-manifest(5)). Call it before finish().
   void keep_unknown(const Json& unknown) { manifest_.unknown = unknown; }
   // Call it after finish().
   const Manifest& manifest() const { return manifest_; }
@@ -90,10 +91,10 @@ class PackWriter : public TokenSink {
   NewPack pack_;
   SpooledStarts document_starts_;
   std::optional<HashedFile> shard_;
-  std::vector<SeekEntry> seek_table_;  // of the shard
-  std::int64_t tokens_in_shard_ = 0;   // in frames that the threads have got
-  std::int64_t tokens_in_file_ = 0;    // those of them that are in the shard's file
-  std::string frame_;                  // ids as bytes
+  std::vector<SeekEntry> seek_table_;  // of the current shard
+  std::int64_t tokens_in_shard_ = 0;   // in frames passed to the threads
+  std::int64_t tokens_in_file_ = 0;    // in frames written to the shard's file
+  std::string frame_;                  // ids of the current frame, as bytes
   bool document_begins_ = true, finished_ = false;
   Manifest manifest_;
   ObjectPool<FrameCompressor> compressors_;

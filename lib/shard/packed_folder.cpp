@@ -9,7 +9,8 @@
 
 namespace ql::shard {
 
-// Stores of large files put links into a folder, and keep the content elsewhere or fetch it later.
+// Throws FormatError for a symbolic link whose target is missing. Tools such as git-annex and DVC
+// put links into a folder, and fetch the content later.
 static void refuse_dangling_link(const fs::path& path) {
   std::error_code error;
   if (fs::status(path, error).type() != fs::file_type::not_found) return;

@@ -5,7 +5,7 @@
 
 namespace ql::shard {
 
-// Names the files of a packed folder on the disk.
+// Holds the paths of a packed folder and of its manifest.
 struct PackedFolder {
   std::filesystem::path folder, manifest;
   std::string name;  // the folder as the user named it: for messages
@@ -18,13 +18,14 @@ bool is_checkpoint(const std::filesystem::path& path);
 PackedFolder find_packed_folder(const std::filesystem::path& path);
 std::string read_manifest_text(const PackedFolder& place);
 Manifest read_manifest(const PackedFolder& place);
-// Returns the text of the vocabulary's file, checked against the manifest, or "" without one.
+// Returns the text of the vocabulary's file, checked against the manifest, or "" if the manifest
+// names no such file.
 std::string read_vocabulary_text(const PackedFolder& place, const Manifest& manifest);
 
 // Returns the path of a file that the manifest names. Throws FormatError when the name leads out of
-// the folder (".." or an absolute path), and for a symbolic link to nothing. Other links are
-// followed anywhere: caches of downloads consist of them, and the manifest's hashes protect the
-// content.
+// the folder (".." or an absolute path), and for a symbolic link without a target. Other links are
+// followed, even out of the folder: caches of downloads consist of such links, and the manifest's
+// hashes protect the content.
 std::filesystem::path path_inside(const PackedFolder& place, const std::string& file);
 
 }  // namespace ql::shard

@@ -1,4 +1,4 @@
-// Implements shards frame by frame, the ids in them, and the folders that hold them.
+// Implements the reading of shards, the conversion of ids, and the checks of new folders.
 
 #include "shard/shard.h"
 
@@ -49,9 +49,9 @@ void decode_ids(const void* bytes, std::size_t size, int bytes_per_id, std::vect
 }
 
 std::int64_t first_id_outside(const TokenId* ids, std::size_t count, std::int64_t vocabulary_size) {
-  // Comparisons of signed integers are vectorized on every x86-64 processor, those of unsigned ones
-  // are not. An id with the highest bit set is outside a smaller vocabulary anyway. The search for
-  // the place runs only on damaged data.
+  // Comparisons of signed integers are vectorized on every x86-64 processor, comparisons of
+  // unsigned integers are not. As a signed integer, an id with the highest bit set is negative, so
+  // `bits` finds such ids. The search below runs only for invalid ids and for larger vocabularies.
   if (vocabulary_size <= INT32_MAX) {
     const auto size = static_cast<std::int32_t>(vocabulary_size);
     std::int32_t outside = 0;
@@ -239,7 +239,8 @@ void ShardReader::decode_frame(std::size_t frame, FrameBuffer& buffer) const {
   const std::string problem =
       buffer.decompressor.decompress(buffer.stored, entry.content_bytes, content);
   if (!problem.empty()) fail(problem);
-  // zstd has compared the frame's own checksum, which is the same hash of the same bytes.
+  // zstd has verified the frame's own checksum, which is the same hash of the same bytes, so it
+  // need not be computed again.
   const std::optional<std::uint32_t> compared = frame_checksum(buffer.stored);
   const std::uint32_t checksum = compared ? *compared : seek_checksum(content, entry.content_bytes);
   if (checksum != entry.checksum) fail("checksum mismatch");

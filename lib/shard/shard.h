@@ -1,5 +1,5 @@
-// Reads a shard frame by frame, with its ids as bytes (ql-shard(5)), and makes the files of new
-// folders.
+// Reads a shard frame by frame (ql-shard(5)), converts ids to bytes and back, and creates the files
+// of new folders.
 #pragma once
 
 #include <cstddef>
@@ -27,32 +27,32 @@ constexpr bool kIdsAreBytes = sizeof(TokenId) == 4 && __BYTE_ORDER__ == __ORDER_
 // Appends `count` ids with `bytes_per_id` (2 or 4) bytes each.
 void append_ids(std::string& bytes, const TokenId* ids, std::size_t count, int bytes_per_id);
 
-// Replaces `ids` by those in `size` bytes; `size` must be a multiple of bytes_per_id.
+// Replaces `ids` by the ids in `size` bytes; `size` must be a multiple of bytes_per_id.
 void decode_ids(const void* bytes, std::size_t size, int bytes_per_id, std::vector<TokenId>& ids);
 
 // Returns the index of the first id that is not below `vocabulary_size`, or -1.
 std::int64_t first_id_outside(const TokenId* ids, std::size_t count, std::int64_t vocabulary_size);
-// Returns a message about that id, or "" when all are valid. `position` is that of ids[0] in the
-// data.
+// Returns a message about the first id outside the vocabulary, or "" when all ids are valid.
+// `position` is the position of ids[0] in the data.
 std::string outside_id(const std::vector<TokenId>& ids, std::int64_t position,
                        std::int64_t vocabulary_size);
 
-// These check the place for a new folder.
+// These functions check the path of a new folder.
 
-// Returns `folder` without a trailing slash. Throws Error when something is there that packing must
-// not replace: with `force` anything except a folder that holds only files that qlbin packs,
-// manifest.json among them; without it anything except an empty folder. Throws UsageError for a
-// name such as "." that a new folder cannot have.
+// Returns `folder` without a trailing slash. Accepts a path where nothing or an empty folder is.
+// With `force`, also accepts a folder that holds a manifest.json and otherwise only files that
+// qlbin packs. Throws Error when anything else is there. Throws UsageError for a name such as "."
+// that a new folder cannot have.
 std::filesystem::path check_pack_target(const std::filesystem::path& folder, bool force);
 
-// Does the same for folders that never replace another: throws Error when anything except an empty
-// folder is there.
+// Does the same for a folder that must not replace another folder: throws Error when anything
+// except an empty folder is there.
 std::filesystem::path check_empty_target(const std::filesystem::path& folder);
 
-// New folders are invisible until they are complete.
+// Makes a folder that gets its name only when it is complete.
 class NewFolder : public AtomicFolder {
  public:
-  // `path` comes from one of the check functions above. Makes the folder's parents.
+  // `path` must come from one of the check functions above. Creates missing parent folders.
   explicit NewFolder(const fs::path& path);
   const fs::path& path() const { return path_; }
   // Creates a file in the folder.
@@ -64,7 +64,7 @@ class NewFolder : public AtomicFolder {
   fs::path path_;
 };
 
-// Holds the memory for a frame while it is read and decoded. It is kept and used again.
+// Holds the memory for reading and decoding one frame. Callers reuse a buffer for further frames.
 struct FrameBuffer {
   std::string stored;  // the frame's bytes in the file
   std::string content;
@@ -80,36 +80,37 @@ class ShardReader {
               const VocabularyInfo& vocabulary);
 
   std::size_t frames() const { return frames_.size(); }
-  // These positions count tokens of the complete data.
+  // These positions count the tokens of the complete data, not of the shard.
   std::int64_t frame_begin(std::size_t frame) const { return frame_begins_[frame]; }
   std::int64_t frame_end(std::size_t frame) const { return frame_begins_[frame + 1]; }
-  // Returns the bytes that the frame takes in a FrameBuffer.
+  // Returns the number of bytes that the frame takes in a FrameBuffer.
   std::size_t frame_memory(std::size_t frame) const;
-  // Returns the frame that holds a position of this shard.
+  // Returns the index of the frame that holds a position, which must be in this shard.
   std::size_t frame_of(std::int64_t position) const;
 
   // Reads the frame into buffer.stored.
   void load_frame(std::size_t frame, FrameBuffer& buffer);
   // Decodes buffer.stored into buffer.ids. Throws FormatError unless the frame agrees with its
-  // entry in the seek table and all its ids belong to the vocabulary. Safe from several threads
-  // with a buffer each.
+  // entry in the seek table and all its ids belong to the vocabulary. Several threads may call this
+  // function at once, each with its own buffer.
   void decode_frame(std::size_t frame, FrameBuffer& buffer) const;
-  // Returns the ids of a decoded frame in the form that data_hash covers: bytes, in the data's
-  // width.
+  // Returns the ids of a decoded frame as bytes in the data's id width, which data_hash covers.
   std::string_view content(const FrameBuffer& buffer) const;
   // Returns the seek table, which follows the frames in the file.
   std::string seek_table() const { return encode_seek_table(frames_); }
 
-  // The file is opened when it is needed. A reader of many shards closes those that it has
-  // finished.
+  // The file is opened when it is needed, also after close(). A reader of many shards closes the
+  // shards that it has finished.
   bool is_open() const { return file_ != nullptr; }
   void close() { file_.reset(); }
   const RandomAccessFile& file();
-  // Throws FormatError unless the hash is the manifest's. Call it when all frames were good.
+  // Throws FormatError unless `hash` is the hash in the manifest. Call it only when all frames are
+  // valid, as the message states.
   void check_hash(const std::string& hash) const;
 
  private:
-  // Returns true when ids are decoded directly into their place, without a copy of their bytes.
+  // Returns true when frames are decompressed directly into FrameBuffer::ids, without a copy in
+  // FrameBuffer::content.
   bool in_place() const { return kIdsAreBytes && bytes_per_id_ == sizeof(TokenId); }
 
   std::filesystem::path path_;
@@ -118,16 +119,17 @@ class ShardReader {
   int bytes_per_id_;
   std::unique_ptr<RandomAccessFile> file_;
   std::vector<SeekEntry> frames_;
-  std::vector<std::int64_t> frame_begins_;   // with the shard's end: positions in the data
-  std::vector<std::int64_t> frame_offsets_;  // in the file
+  std::vector<std::int64_t> frame_begins_;   // positions in the data, then the shard's end
+  std::vector<std::int64_t> frame_offsets_;  // in the file, in bytes
 };
 
-// Writes a file that the manifest has an entry for.
+// Writes a file and makes its entry for the manifest.
 class HashedFile {
  public:
   explicit HashedFile(std::unique_ptr<NewFile> file) : file_(std::move(file)) {}
   void write(std::string_view bytes);
-  // Closes the file. Returns its entry, which states `name` and the size of the content.
+  // Closes the file. Returns the file's entry with this name and this size of the uncompressed
+  // content.
   FileEntry finish(const std::string& name, std::int64_t content_bytes);
 
  private:

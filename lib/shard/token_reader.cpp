@@ -8,7 +8,7 @@ namespace ql::shard {
 
 // This is well below the usual limit of 1024 open files.
 constexpr std::size_t kMostOpenShards = 64;
-// A frame takes 28 bytes in the seek tables in memory.
+// This limits the seek tables in memory, in which a frame takes 28 bytes.
 constexpr std::size_t kMostKnownFrames = std::size_t{1} << 22;
 constexpr std::size_t kMostCursors = std::size_t{1} << 20;
 
@@ -16,7 +16,8 @@ void FramesAhead::add(const std::shared_ptr<ShardReader>& shard, std::size_t fra
   if (idle_.empty()) idle_.push_back(std::make_shared<FrameBuffer>());
   const std::shared_ptr<FrameBuffer> buffer = std::move(idle_.back());
   idle_.pop_back();
-  // An error in reading a frame must not hide the frames before it, which are still in progress.
+  // The job throws an error in reading a frame, so that take() first returns the earlier frames,
+  // which are still in progress.
   std::exception_ptr unreadable;
   try {
     shard->load_frame(frame, *buffer);
@@ -43,8 +44,8 @@ TokenReader::TokenReader(const fs::path& folder)
 }
 
 // Returns the shard that holds a position of the data. Throws the errors of ShardReader. The most
-// recently opened shards stay open. The seek tables of all shards that were used stay in memory,
-// until they are too many.
+// recently opened shards stay open. The seek tables of all shards that were used stay in memory
+// until they have more than kMostKnownFrames frames.
 std::shared_ptr<ShardReader> TokenReader::shard_at(std::int64_t position) {
   const auto next = std::upper_bound(begins_.begin(), begins_.end(), position);
   const auto shard = static_cast<std::size_t>(next - begins_.begin()) - 1;
@@ -68,7 +69,7 @@ std::shared_ptr<ShardReader> TokenReader::shard_at(std::int64_t position) {
 
 // Closes all shards and drops their seek tables.
 void TokenReader::close_shards() {
-  // Frames in progress may keep a shard in memory, but not its open file.
+  // Frames in progress may keep a ShardReader in memory, so its file is closed here.
   for (const auto& [shard, reader] : known_) reader->close();
   known_.clear();
   open_.clear();
@@ -79,7 +80,7 @@ void TokenReader::close_shards() {
 void TokenReader::load(std::int64_t position, CachedFrame& cached) {
   const std::int64_t offset = position - cached.begin;
   if (offset >= 0 && offset < static_cast<std::int64_t>(cached.ids.size())) return;
-  cached.ids.clear();  // remains so when reading throws
+  cached.ids.clear();  // stays empty if reading throws
   const std::shared_ptr<ShardReader> shard = shard_at(position);
   const std::size_t frame = shard->frame_of(position);
   shard->load_frame(frame, buffer_);

@@ -19,10 +19,11 @@
 
 namespace ql::shard {
 
-// Reads a packed folder at any place. The constructor opens the manifest only. Each shard is
-// opened, and checked against the manifest, when its first token is read, so the number of shards
-// does not matter. One object serves one thread; several cursors may read far apart (each keeps its
-// own frame). Every error is a FormatError or SystemError that names the file.
+// Reads a packed folder at any position. The constructor opens the manifest only. A shard is
+// opened, and checked against the manifest, when a token of this shard is first read, so opening a
+// folder takes no longer for many shards. Only one thread may use an object. Several cursors may
+// read far apart (each keeps its own frame). Every error in a file is a FormatError or SystemError
+// that names the file.
 class TokenReader {
  public:
   // `folder` holds manifest.json. The manifest's own path is accepted, too.
@@ -38,21 +39,22 @@ class TokenReader {
   const std::string& name() const { return place_.name; }  // the folder as given: for messages
   const Manifest& manifest() const { return manifest_; }
   const PackedFolder& place() const { return place_; }
-  // Returns the identity of the data: a hash of all ids and document starts, for any compression.
+  // Returns the hash that identifies the data. It covers all ids and document starts, and does not
+  // depend on the compression.
   const std::string& hash() const { return manifest_.data_hash; }
 
-  // Copies tokens [begin, begin + count) to `out`. `cursor` is one of several independent readers,
-  // each of which caches its last frame; batch row b uses cursor b. Throws FormatError on damage
-  // and std::out_of_range outside the data. Memory: a decoded frame for each cursor from 0 to the
-  // highest one used.
+  // Copies tokens [begin, begin + count) to `out`. `cursor` is the number of one of several
+  // independent cursors, each of which caches its last frame; batch row b uses cursor b. Throws
+  // FormatError on damage and std::out_of_range outside the data. Memory holds one decoded frame
+  // for each cursor that was used.
   void read(std::int64_t begin, std::int64_t count, std::int64_t* out, std::size_t cursor = 0);
-  // Returns the bytes of a decoded frame: those of the first one, since no other is larger. Opens
-  // its shard.
+  // Returns the number of bytes of the first frame when decoded; qlbin pack makes no other frame
+  // larger. Opens the first shard.
   std::int64_t frame_bytes();
-  // Calls use(ids, count) for tokens [begin, end) in order, a part of a frame at a time, while
+  // Calls use(ids, count) for tokens [begin, end) in order, with at most one frame per call, while
   // `threads` threads decode the following frames. Throws the errors of read(), after all tokens
-  // before the damage have been used. Memory: two frames for each thread, fewer where they are
-  // large.
+  // before the damage have been used. Memory holds two frames for each thread, or fewer if the
+  // frames are large.
   using UseIds = std::function<void(const TokenId* ids, std::size_t count)>;
   void read_in_order(std::int64_t begin, std::int64_t end, int threads, const UseIds& use);
   // Closes the shards and drops the decoded frames; the next read() opens the files that it needs.
@@ -73,21 +75,22 @@ class TokenReader {
   std::vector<std::int64_t> begins_;  // position of each shard's first token
   std::unordered_map<std::size_t, std::shared_ptr<ShardReader>> known_;
   std::deque<std::shared_ptr<ShardReader>> open_;  // oldest first
-  std::size_t frames_ = 0;                         // in the known shards
+  std::size_t frames_ = 0;                         // frames in the known shards
   FrameBuffer buffer_;
   std::vector<CachedFrame> cursors_;
 };
 
-// Decodes frames of shards with several threads ahead of their use. The results come in order.
+// FramesAhead decodes frames of shards with several threads before their use. The frames come in
+// order.
 
-// It is used like OrderedJobs. If frames are large, fewer of them are decoded ahead, so that they
-// do not fill the memory.
+// FramesAhead is used like OrderedJobs (base/jobs.h). If frames are large, fewer frames are decoded
+// ahead, which limits the memory.
 class FramesAhead {
  public:
   explicit FramesAhead(int threads) : jobs_(threads) {}
 
-  // The caller's thread reads the frame from its file. An error is thrown by take(). The shard may
-  // be closed before that.
+  // Reads the frame from its file in the caller's thread. If this fails, take() throws the error.
+  // The shard may be closed after add().
   void add(const std::shared_ptr<ShardReader>& shard, std::size_t frame);
   bool full() const { return jobs_.full(); }
   bool empty() const { return jobs_.empty(); }
@@ -100,7 +103,7 @@ class FramesAhead {
   // Returns the oldest frame. Throws the errors of reading and decoding it; the next call then
   // continues with the next frame.
   Frame take() { return jobs_.take(); }
-  // Takes a frame back for its memory when its ids are not needed any more.
+  // Reuses the memory of a frame whose ids are not needed any more.
   void give_back(Frame frame) { idle_.push_back(std::move(frame.buffer)); }
 
  private:

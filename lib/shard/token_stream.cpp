@@ -20,10 +20,10 @@ struct TokenStreamReader::State {
 
   DataInput input;
   StreamHeader header;
-  std::int64_t block_number = -1;  // of the block read last
-  std::string block_bytes;         // of that block; may be longer, from an earlier block
+  std::int64_t block_number = -1;  // of the last block that was read
+  std::string block_bytes;         // of this block; longer if an earlier block was longer
   std::string_view type, payload;  // parts of block_bytes
-  bool pending = false;            // that block was read, but not returned yet
+  bool pending = false;            // this block was read, but not returned yet
   bool finished = false;
   std::int64_t tokens = 0, documents = 0;  // counted until now
   std::optional<TextCounts> counts;        // stated by the end block
@@ -35,7 +35,8 @@ struct TokenStreamReader::State {
   }
 
   [[noreturn]] void fail_early(const std::string& what) const {
-    // Ctrl-C stops the producer, too. Then our own stop is the error, and not its early end.
+    // Ctrl-C stops the producer, too. In this case Interrupted is the right error, not the
+    // producer's early end.
     check_for_stop();
     throw FormatError(input.name(), what, "read the producer's messages, then run it again");
   }
@@ -203,7 +204,7 @@ bool names_stream(const std::string& path) {
   const std::filesystem::file_status status = std::filesystem::status(path, unknown);
   if (std::filesystem::is_fifo(status)) return true;
   if (!std::filesystem::is_regular_file(status)) return false;
-  // A manifest is JSON, and stands for its folder.
+  // A path with the extension .json names a manifest, which stands for its folder.
   if (std::filesystem::path(path).extension() == ".json") return false;
   return DataInput(path, Content::kTokenStream).head().substr(0, kStreamMagic.size()) ==
          kStreamMagic;
@@ -360,9 +361,9 @@ class TokenStreamWriter : public TokenSink {
   int bytes_per_id_;
   std::uint64_t block_number_ = 0;
   std::string block_;                           // being sent to the sink
-  std::string ids_;                             // of the block being filled, as bytes
+  std::string ids_;                             // ids of the block being filled, as bytes
   std::vector<std::uint32_t> document_starts_;  // offsets in the block being filled
-  bool document_begins_ = true;                 // at the next token
+  bool document_begins_ = true;                 // a document begins at the next token
   bool finished_ = false;
   std::int64_t tokens_ = 0, documents_ = 0;
   ContentHasher ids_hasher_;

@@ -1,5 +1,5 @@
-// Has token sinks, and reads and writes the token stream between the tools. ql-token-stream(5)
-// describes its format.
+// Declares token sinks, and reads and writes the token stream between the tools. ql-token-stream(5)
+// describes the format of the stream.
 #pragma once
 
 #include <cstddef>
@@ -16,26 +16,27 @@
 
 namespace ql::shard {
 
-// A sink takes a sequence of tokens and document boundaries: a stream, a packed folder, plain ids.
+// A sink takes tokens and document boundaries, and writes, for example, a stream, a packed folder
+// or plain ids.
 
 // A ByteSink takes bytes, for standard output or memory.
 using ByteSink = std::function<void(const void* data, std::size_t size)>;
 
-// A TokensDone is called with the number of tokens until now.
+// A TokensDone function is called with the number of tokens done until now.
 using TokensDone = std::function<void(std::int64_t tokens)>;
 
-// Only write() does something in every sink.
+// Every sink implements write(); the other functions do nothing by default.
 class TokenSink {
  public:
   virtual ~TokenSink() = default;
-  // A document begins at the next token. The first token always begins one; documents without
-  // tokens do not exist.
+  // States that a document begins at the next token. The first token always begins a document. A
+  // second call before the next token has no effect, because documents without tokens do not exist.
   virtual void begin_document() {}
-  // Ids must be below the vocabulary's size (std::logic_error).
+  // Ids must be below the vocabulary's size; sinks that check this throw std::logic_error.
   virtual void write(const TokenId* ids, std::size_t count) = 0;
   // Passes buffered tokens on, for producers whose reader should not wait for a full block.
   virtual void flush() {}
-  // Nothing counts as written before this returns.
+  // Completes the output. The output is not valid before this function returns.
   virtual void finish(const std::optional<TextCounts>& /*counts*/) {}
 };
 
@@ -52,7 +53,8 @@ void send_tokens(const TokenId* ids, std::size_t count, const Starts& starts, To
   sink.write(ids + sent, count - sent);
 }
 
-// These are constants of ql-token-stream(5) for writer and reader. They are on disk: do not change.
+// The writer and the reader share these constants of ql-token-stream(5). Stored streams depend on
+// the constants, so do not change them.
 
 constexpr std::string_view kStreamMagic = "QLTOKENS";
 constexpr std::uint32_t kStreamVersion = 1;
@@ -65,18 +67,19 @@ constexpr std::string_view kVocabularyBlock = "VOCB";
 constexpr std::string_view kDataBlock = "DATA";
 constexpr std::string_view kEndBlock = "ENDS";
 
-// The token stream flows through the pipe between the tools. ql-token-stream(5) has its bytes: a
-// self-describing header, blocks with their own length and checksum, document starts, and an end
-// block with totals. So a producer that died is never mistaken for one that finished.
+// The token stream flows through the pipe between the tools. ql-token-stream(5) describes its
+// bytes: a self-describing header, blocks with their own length and checksum, document starts, and
+// an end block with totals. By the end block a reader distinguishes a producer that finished from
+// one that died.
 struct StreamHeader {
   VocabularyInfo vocabulary;
   std::string vocabulary_text;  // the vocabulary's complete file; may be ""
   Json provenance;
 };
 
-// Returns a sink that writes a token stream. Its finish() writes the buffered tokens and the end
-// block; without it readers report a producer that died. Throws Error for a provenance of more than
-// a megabyte; base/provenance.h makes shorter ones.
+// Returns a sink that writes a token stream. The sink's finish() writes the buffered tokens and the
+// end block; without an end block readers report that the producer did not finish. Throws Error
+// when the provenance makes the header longer than 1 MiB; base/provenance.h makes shorter ones.
 std::unique_ptr<TokenSink> make_stream_writer(ByteSink sink, const StreamHeader& header);
 
 // Returns true for "-", a pipe, and a file that begins like a token stream; false for a packed
@@ -85,7 +88,8 @@ bool names_stream(const std::string& path);
 
 class TokenStreamReader {
  public:
-  // Reads and checks the header. Throws FormatError ("not a token stream", version, checksum).
+  // Reads and checks the header and the vocabulary. Throws FormatError for an input that is not a
+  // token stream, for another version, and on damage.
   explicit TokenStreamReader(InputFile& input);
   ~TokenStreamReader();
   const StreamHeader& header() const;
@@ -94,8 +98,9 @@ class TokenStreamReader {
     std::vector<TokenId> ids;
     std::vector<std::uint32_t> document_starts;  // offsets into ids, ascending
   };
-  // Returns false after the end block, whose totals are then checked. Throws FormatError on damage
-  // and for an input without an end block ("the producer did not finish").
+  // Reads the next block of tokens. Returns false at the end block, after its totals were checked.
+  // Throws FormatError on damage and for an input without an end block ("the producer did not
+  // finish").
   bool next(Block& block);
 
   // Return the totals of the end block; call them only after next() has returned false.
@@ -108,7 +113,7 @@ class TokenStreamReader {
 };
 
 // Sends the complete stream to `sink` and calls `done` after each block. Does not call finish() of
-// the sink. When it returns, the stream has been checked to its end.
+// the sink. When the function returns, the stream has been checked to its end.
 void copy_stream(TokenStreamReader& stream, TokenSink& sink, const TokensDone& done);
 
 }  // namespace ql::shard

@@ -49,7 +49,8 @@ class Verifier {
   }
 
  private:
-  // Runs one check. An Error that it throws is a finding. Interrupted is not an Error and passes.
+  // Runs one check. An Error that the check throws is a finding. Interrupted is not an Error, so it
+  // is not caught.
   template <typename Check>
   void check(const Check& work) {
     try {
@@ -65,12 +66,13 @@ class Verifier {
     const std::string text = read_manifest_text(place_);
     const Json json = parse_json(text, where);
     Manifest manifest = manifest_from_json(json, where);
-    // A flipped bit in the key's own name looks like a key that was deleted.
+    // A flipped bit in the name of the key "checksum" looks like a deleted key, so a missing
+    // checksum is a finding.
     if (manifest.checksum.empty()) {
       throw FormatError(where, "no checksum: it cannot be verified",
                         "if you edited it, `qlbin merge` packs a copy that can be");
     }
-    // The checksum covers the values, but not how they are written.
+    // The checksum covers the values, but not their formatting, so the texts are compared.
     if (text != dump_json(json)) {
       throw FormatError(where, "the text is not as qlbin wrote it",
                         "it is damaged or was reformatted; if you edited it, delete the key "
@@ -107,7 +109,7 @@ class Verifier {
   const TokensDone& done_;
   int threads_;
   Verification result_;
-  std::int64_t tokens_ = 0;  // in the shards before
+  std::int64_t tokens_ = 0;  // in the previous shards
   ContentHasher data_hasher_;
 };
 

@@ -17,14 +17,16 @@ struct Verification {
   std::int64_t problems = 0;
 };
 
-// Calls `problem` with "place: what is wrong; remedy" for each bad place. Continues where that
-// makes sense, which is not after a damaged manifest. Throws no Error: a folder without packed data
-// is a problem, too.
+// Calls `problem` with "place: what is wrong; remedy" for each bad place. Continues after a
+// problem, except in the manifest. Does not throw Error: a folder without packed data is reported
+// as a problem, too.
 //
-// Threads decode frames; the findings and their order are the same for any number of threads.
+// `threads` threads decode frames; the findings and their order are the same for any number of
+// threads.
 //
-// It checks the manifest's text and checksum, every file's size and hash, every seek table, every
-// frame with its checksums, every id, the document starts, and the hash of all data.
+// The function checks the manifest's text and checksum, every file's size and hash, every seek
+// table, every frame with its checksums, every id, the document starts, and, if all these are
+// right, the hash of all data.
 Verification verify_folder(const std::filesystem::path& folder,
                            const std::function<void(const std::string&)>& problem,
                            const TokensDone& done, int threads = 1);

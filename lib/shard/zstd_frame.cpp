@@ -30,10 +30,10 @@ static void set(const CompressionContext& context, ZSTD_cParameter parameter, in
   check_compression(ZSTD_CCtx_setParameter(context.get(), parameter, value));
 }
 
-// zstd has no level without a search for repetitions. But its fast strategy can be made to look
-// only at each few thousandth byte. It would then store bytes uncompressed, unless a parameter
-// without a stable name asks for entropy coding. If that parameter does not exist, level 0 is level
-// 1.
+// zstd has no level without a search for repetitions. But its fast strategy can be set to search
+// only at every 4096th byte or so. zstd would then store the bytes uncompressed, unless an
+// experimental parameter asks for entropy coding. If libzstd does not have this parameter, level 0
+// is level 1.
 static void leave_out_search(const CompressionContext& context) {
   constexpr auto kLiteralCompression = ZSTD_c_experimentalParam5;
   constexpr int kEnable = 1, kStride = 4096;
@@ -58,8 +58,9 @@ static DecompressionContext make_decompression_context() {
 
 FrameCompressor::FrameCompressor(int level, int bytes_per_id)
     : context_(make_compression_context(level)) {
-  // Repetitions of less than two ids cost more than they save, in time and in bytes. 7 is the
-  // largest value that the strategy of level 1 accepts. The other levels are better without it.
+  // Repetitions of less than two ids (8 bytes) cost more than they save, in time and in bytes, so a
+  // minimum length is set. 7 is the largest value that the strategy of level 1 accepts. The other
+  // levels are better without this setting.
   if (level <= 1 && bytes_per_id == 4) set(context_, ZSTD_c_minMatch, 7);
   if (level == 0) leave_out_search(context_);
 }
@@ -75,7 +76,8 @@ FrameDecompressor::FrameDecompressor() : context_(make_decompression_context()) 
 
 std::string FrameDecompressor::decompress(std::string_view frame, std::size_t content_size,
                                           void* content) {
-  // ZSTD_decompressDCtx would also accept several frames, or skip some; there must be exactly one.
+  // There must be exactly one frame. ZSTD_decompressDCtx would also accept several frames, and skip
+  // skippable frames.
   const std::size_t frame_size = ZSTD_findFrameCompressedSize(frame.data(), frame.size());
   if (ZSTD_isError(frame_size) != 0) {
     return fmt::format("not a zstd frame ({})", ZSTD_getErrorName(frame_size));
@@ -113,7 +115,7 @@ std::string_view FrameStreamWriter::compress(std::string_view content, bool ends
     left = check_compression(
         ZSTD_compressStream2(context_.get(), &out, &in, ends ? ZSTD_e_end : ZSTD_e_continue));
     ready_.resize(before + out.pos);
-    // Only the end must come out at once. Until then zstd may keep its output back.
+    // Only the last call must return all output. Before that zstd may hold back output.
     if (!ends) left = 0;
   }
   return ready_;
@@ -136,8 +138,8 @@ void FrameStreamReader::read(void* content, std::size_t size) {
   content_left_ -= static_cast<std::int64_t>(size);
   if (content_left_ < 0) throw std::logic_error("more of a frame asked for than its content");
   ZSTD_outBuffer out = {content, size, 0};
-  // The frame's end, with its checksum, is read together with the last content. zstd fails there
-  // when the frame has less content than it states.
+  // The frame's end, with its checksum, is read together with the last content. zstd reports an
+  // error there if the frame has less content than it states.
   for (bool ended = false; out.pos < out.size || (content_left_ == 0 && !ended);) {
     if (used_ == piece_.size()) load_piece();
     ZSTD_inBuffer in = {piece_.data(), piece_.size(), used_};

@@ -16,16 +16,16 @@ struct ZSTD_DCtx_s;
 
 namespace ql::shard {
 
-// zstd frames always have their content's size and checksum. Without the checksum most flipped bits
-// give wrong data and no error.
+// All zstd frames that this file writes state the size and the checksum of their content. Without
+// the checksum most flipped bits would give wrong data and no error.
 
 using CompressionContext = std::unique_ptr<ZSTD_CCtx_s, std::size_t (*)(ZSTD_CCtx_s*)>;
 using DecompressionContext = std::unique_ptr<ZSTD_DCtx_s, std::size_t (*)(ZSTD_DCtx_s*)>;
 
 class FrameCompressor {
  public:
-  // `level` is 1 to 22, as for the zstd command, or 0: entropy coding with almost no search for
-  // repetitions. `bytes_per_id` is that of the ids in the content, or 0 for other content.
+  // `level` is 1 to 22, as for the zstd command. Level 0 is entropy coding with almost no search
+  // for repetitions. `bytes_per_id` is the size of the ids in the content, or 0 for other content.
   explicit FrameCompressor(int level, int bytes_per_id = 0);
   std::string compress(std::string_view content);
 
@@ -36,9 +36,9 @@ class FrameCompressor {
 class FrameDecompressor {
  public:
   FrameDecompressor();
-  // `frame` must be exactly one zstd frame with `content_size` bytes of content; the caller limits
-  // this size. Fills `content`, which must have room for them, and returns "", or returns the
-  // error.
+  // Decompresses `frame`, which must be exactly one zstd frame with `content_size` bytes of
+  // content; the caller limits this size. Fills `content`, which must have room for these bytes.
+  // Returns "", or a message if the frame is wrong.
   std::string decompress(std::string_view frame, std::size_t content_size, void* content);
 
  private:
@@ -46,13 +46,16 @@ class FrameDecompressor {
 };
 
 // Makes one long frame piece by piece, for content that should not be in memory all at once. The
-// frame is equivalent to FrameCompressor's, but its bytes differ.
+// frame decompresses to the same content as a frame of FrameCompressor, but the bytes of the two
+// frames differ.
 class FrameStreamWriter {
  public:
-  // `level` is that of FrameCompressor. The content will have `content_size` bytes.
+  // `level` is 1 to 22, as for FrameCompressor; 0 counts as 1. The content will have `content_size`
+  // bytes.
   FrameStreamWriter(int level, std::int64_t content_size);
-  // Returns the part of the frame that is ready, valid until the next call; with `ends` the rest of
-  // it. Throws Error when there was more or less content than announced.
+  // Adds content. Returns the part of the frame that is ready, or with `ends` the rest of the
+  // frame. The result is valid until the next call. Throws Error when the content is longer or
+  // shorter than announced.
   std::string_view compress(std::string_view content, bool ends);
 
  private:
@@ -66,9 +69,9 @@ class FrameStreamReader {
   // Throws FormatError unless the frame states a content of `content_size` bytes. `file` must
   // outlive this object; `name` is for messages.
   FrameStreamReader(const RandomAccessFile& file, std::string name, std::int64_t content_size);
-  // Reads exactly `size` bytes of content. When they were the last (or at once, with size 0, when
-  // the content is empty), the frame has been checked up to its checksum and the file's end. Throws
-  // FormatError for damage.
+  // Reads exactly `size` bytes of content. The call that reads the last bytes also checks the
+  // frame's checksum, and that the file ends there. If the content is empty, a call with size 0
+  // does so. Throws FormatError for damage.
   void read(void* content, std::size_t size);
 
  private:
@@ -79,18 +82,18 @@ class FrameStreamReader {
   const RandomAccessFile& file_;
   std::string name_;
   std::int64_t content_left_;
-  std::int64_t offset_ = 0;  // in the file, after `piece_`
-  std::string piece_;        // of the file
-  std::size_t used_ = 0;     // of `piece_`
+  std::int64_t offset_ = 0;  // in the file, of the first byte after `piece_`
+  std::string piece_;        // bytes of the file
+  std::size_t used_ = 0;     // bytes of `piece_` that zstd has read
 };
 
-// Returns the checksum of a complete frame: the low half of its content's XXH64. compress() always
-// adds one, and decompress() has compared it with the content. Absent in other programs' frames
-// without one.
+// Returns the checksum that a complete frame stores: the low half of its content's XXH64.
+// compress() always stores a checksum, and decompress() compares it with the content. Returns
+// nothing for a frame of another program that stores no checksum.
 std::optional<std::uint32_t> frame_checksum(std::string_view frame);
 
-// The seek table at the end of a shard makes its frames addressable: zstd's seekable format, see
-// ql-shard(5).
+// The seek table at the end of a shard makes the shard's frames addressable. It has zstd's seekable
+// format (ql-shard(5)).
 
 constexpr std::int64_t kLargestFrameBytes = std::int64_t{64} << 20;  // of content
 constexpr std::int64_t kMostFrames = 0x8000000;                      // the seekable format's limit
@@ -101,14 +104,15 @@ struct SeekEntry {
   std::uint32_t checksum = 0;       // low half of the content's XXH64
 };
 
-// Returns the checksum that an entry stores.
+// Returns the checksum of `content` that a SeekEntry stores.
 std::uint32_t seek_checksum(const void* content, std::size_t size);
 
-// Returns the skippable frame with the table.
+// Returns the skippable zstd frame that holds the seek table.
 std::string encode_seek_table(const std::vector<SeekEntry>& entries);
 
-// Reads the table at the file's end. Guarantees that frames and table fill the file exactly, that
-// no frame is empty and that no content exceeds kLargestFrameBytes. `name` is for FormatErrors.
+// Reads the seek table at the file's end. Throws FormatError unless frames and table fill the file
+// exactly, no frame is empty, and no frame has more than kLargestFrameBytes of content. `name` is
+// for these errors.
 std::vector<SeekEntry> read_seek_table(const RandomAccessFile& file, const std::string& name);
 
 }  // namespace ql::shard
