@@ -9,18 +9,20 @@ namespace ql::net {
 
 namespace {
 
-// Holds the states of a stage, each given by the oldest token that it depends on, relative to the
-// segment's first token. The memory is not kept, because every step does the same, one segment of
-// tokens later.
+// Holds the states of a stage in the current segment. Each state is represented by the oldest token
+// that it depends on, relative to the segment's first token. States of the memory follow from the
+// segment's states, because every step does the same, one segment of tokens later.
 //
-// A later state reaches further back than an earlier one only after layers with a limited window:
-// dilated attention, or a compressed memory. Elsewhere the first state of a run decides.
+// A later state can reach further back than an earlier one only after a layer with a limited
+// window, and only with dilated attention, a compressed memory, or averaging without recurrence
+// (stays_ordered()). Otherwise the first state of a run depends on the oldest token of the run.
 struct States {
   std::vector<std::int64_t> oldest;  // a single entry when all are equal
   bool ordered = true;               // a later state never reaches further back
 };
 
-// Returns the oldest token that any state of a run depends on. `states` are those of its stage.
+// Returns the oldest token that any state of a run depends on. `states` are the states of the run's
+// stage.
 std::int64_t oldest_of(const StateRun& run, const Geometry& geometry, const States& states) {
   std::int64_t oldest = INT64_MAX;
   for (std::int64_t k = 0; k < (states.ordered ? 1 : run.count); ++k) {
@@ -32,17 +34,18 @@ std::int64_t oldest_of(const StateRun& run, const Geometry& geometry, const Stat
   return oldest;
 }
 
-// `ordered` is that of the states of the stage before.
+// Returns States::ordered of a stage, given `ordered` of the previous stage.
 bool stays_ordered(const Geometry& geometry, std::size_t stage, bool ordered) {
   const Stage& before = geometry.stages[stage - 1];
   switch (geometry.stages[stage].source) {
     case Stage::Source::kLayer:
-      // With a compressed memory the first query of a segment reaches further back than the last
-      // query of the segment before it.
+      // Without a span every query sees all keys. With a compressed memory the first query of a
+      // segment reaches further back than the last query of the previous segment.
       return before.span == 0 ||
              (ordered && geometry.dilations.back() == 1 && before.compressed_memory == 0);
     case Stage::Source::kAveraged:
-      // Without recurrence only later tokens have coarse states, which may reach further back.
+      // Without recurrence the first tokens of a segment have no coarse states, but later tokens
+      // have coarse states, which may reach further back.
       return ordered && (geometry.recurrent || before.span == 0);
     default:
       return ordered;
@@ -72,7 +75,7 @@ std::vector<std::int64_t> oldest_dependencies(const Geometry& geometry) {
     const Stage &here = geometry.stages[stage], &before = geometry.stages[stage - 1];
     const bool ordered = all[stage - 1].ordered;
     States& states = all[stage];
-    // In this case every query sees the same oldest state, too.
+    // Without a span and with ordered inputs, all queries have the same oldest token.
     const bool equal = here.source == Stage::Source::kLayer && before.span == 0 && ordered;
     states.oldest.resize(equal ? 1 : static_cast<std::size_t>(here.segment), INT64_MAX);
     for (std::size_t i = 0; i < states.oldest.size(); ++i) {
@@ -130,8 +133,8 @@ ContextLength paper_context(const Network& network, const Lengths& lengths) {
   ContextLength context;
   for (std::size_t stage = 1; stage < geometry.stages.size(); ++stage) {
     if (geometry.stages[stage].source != Stage::Source::kAveraged) {
-      // Adds how far before the segment the oldest state is that the stage's first state depends
-      // on.
+      // Adds the distance in tokens from the segment's first token back to the oldest state that
+      // the stage's first state depends on.
       visit_inputs(geometry, stage, 0, true, [&](const StateRun& run) {
         context.minimum -= run.first * geometry.stages[run.stage].stride;
       });

@@ -1,4 +1,5 @@
-// Finds the tokens that output states depend on, and from them context lengths (paper, appendix B).
+// Finds the tokens that output states depend on, and computes context lengths from these tokens
+// (paper, appendix B).
 #pragma once
 
 #include <cstdint>
@@ -8,27 +9,28 @@
 
 namespace ql::net {
 
-// Follows the model's step (lib/nn) with token positions in the place of tensors.
+// These functions trace the forward pass of lib/nn with token positions instead of tensors.
 
-// Returns, for each of the n_s positions of a segment, the oldest token that its output state
-// depends on, relative to the segment's first token: 0 or negative at position 0, and never above
-// the position. This holds for every step once the memories are full of tokens; the zeros at the
-// start of a stream are not tokens.
+// Returns, for each of the n_s positions of a segment, the position of the oldest token that the
+// output state there depends on. Positions count from the segment's first token: the result for
+// position p is at most p, and negative for earlier tokens. The result holds for every step whose
+// memories are filled with states of tokens; the zeros in memories at the start of a stream are not
+// tokens.
 //
 // With Geometry::keeps_most_used the result is the oldest token that an output state can be
 // computed from, whichever states are kept. The choice of kept states depends on all earlier
 // tokens; this dependency is not counted.
 //
-// Time and space are proportional to layers and window, for any context length.
+// Time and memory are proportional to layers and window, and do not depend on the context length.
 std::vector<std::int64_t> oldest_dependencies(const Geometry& geometry);
 
-// The cone of an output state has the states of every stage that it depends on, down to the tokens.
-// It serves drawings, and shows the states between the tokens of oldest_dependencies() and the
-// output.
+// The cone of an output state has all states, in every stage down to the tokens, on which the
+// output state depends. Drawings use the cone: it shows the states between the tokens of
+// oldest_dependencies() and the output.
 
-// Indexes are cone[stage][k][i]: true when the output state depends on state i of the segment k
-// steps ago, where 0 is the step of the output state itself. If a state was computed again in
-// several steps, each version counts separately. `k` goes as far as there are dependencies in any
+// cone[stage][k][i] is true when the output state depends on state i of the segment k steps ago,
+// where k = 0 is the step of the output state itself. If a state was computed again in several
+// steps, each version counts separately. The largest k is that of the oldest dependency in any
 // stage.
 using Cone = std::vector<std::vector<std::vector<bool>>>;
 
@@ -45,16 +47,18 @@ struct ContextLength {
   double mean() const { return static_cast<double>(minimum + maximum) / 2; }
 };
 
-// paper_context() returns the paper's estimate (figure 4, corrected as share/doc/design.md says):
-// maximum = minimum + n_s. Compressive layers count n_m and the states that the compressed memory
-// is made from. It throws ConfigError as make_geometry does, and if has_paper_context() is false,
-// because queries do not see the complete window.
+// paper_context() returns the paper's estimate (figure 4, corrected as share/doc/design.md states),
+// with maximum = minimum + n_s. Each layer of a Compressive Transformer adds n_m and the number of
+// states from which the compressed memory is made. paper_context() throws the ConfigErrors of
+// make_geometry(). It also throws ConfigError if has_paper_context() is false: then queries do not
+// see the complete window.
 bool has_paper_context(const Network& network);
 ContextLength paper_context(const Network& network, const Lengths& lengths);
 
-// Returns the exact lengths, from oldest_dependencies(), for every position of a segment. They
-// count past tokens only: a state that depends on tokens t-k .. t has context length k. At a
-// stream's start, while memories fill, lengths are shorter; that is not counted.
+// Returns the exact context length at every position of a segment, by oldest_dependencies().
+// Context lengths count past tokens only: a state that depends on tokens t-k .. t has context
+// length k. At a stream's start, while memories fill, context lengths are shorter; the result
+// ignores these steps.
 std::vector<std::int64_t> exact_lengths(const Geometry& geometry);
 ContextLength exact_context(const Network& network, const Lengths& lengths);
 

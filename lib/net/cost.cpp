@@ -29,11 +29,12 @@ std::vector<Cluster> clusters(const Network& network) {
 namespace {
 
 constexpr std::size_t kMostCutoffs = 3;
-// Candidates grow by a tenth each. The number of products changes little around the best cutoffs.
+// Each candidate is a tenth larger than the previous one. This is fine enough, because the number
+// of multiplications changes little near the best cutoffs.
 constexpr double kGrowth = 1.1;
 constexpr double kGoodEnough = 1.1;
 
-// Sums over the first ids: entry i is the sum over the ids below i.
+// Holds sums of counts: entry i is the sum over the ids below i.
 using Sums = std::vector<double>;
 
 Sums sums_of(const std::vector<std::int64_t>& counts) {
@@ -44,8 +45,8 @@ Sums sums_of(const std::vector<std::int64_t>& counts) {
   return sums;
 }
 
-// Returns the multiplications that the softmax over a cluster and its projection make for each
-// element of an embedding. The head, which is the first cluster, has a column for each other one.
+// Returns the multiplications of the softmax over a cluster and of its projection, per embedding
+// element. The head (first cluster) also has one column for each other cluster.
 double columns_of(const Network& network, const Cluster& cluster) {
   return static_cast<double>(cluster.size()) +
          (cluster.begin == 0 ? static_cast<double>(network.cutoffs.size()) : 0) +
@@ -80,7 +81,7 @@ struct Best {
   double products = std::numeric_limits<double>::infinity();
 };
 
-// Tries all choices of `more` further candidates from index `first` on.
+// Tries all choices of `more` further candidates from index `first` on, and keeps the best choice.
 void search(Network& network, const Sums& sums, const std::vector<std::int64_t>& values,
             std::size_t first, std::size_t more, Best& best) {
   if (more == 0) {
@@ -125,15 +126,15 @@ std::vector<std::int64_t> propose_cutoffs(const Network& network,
 
 // The costs follow from the geometry and the kind of attention.
 
-// Returns the sum of i / divisor, rounded down, over 0 <= i < count.
+// Returns the sum of floor(i / divisor) over 0 <= i < count.
 static double sum_of_quotients(std::int64_t count, std::int64_t divisor) {
   const std::int64_t quotient = count / divisor, rest = count % divisor;
   const auto runs = static_cast<double>(quotient);
   return static_cast<double>(divisor) * runs * (runs - 1) / 2 + runs * static_cast<double>(rest);
 }
 
-// Returns the number of pairs of a query and a key that it sees, for all queries of a segment,
-// averaged over the heads. There are keys_per_state queries for each state, and all of them count,
+// Returns the number of pairs of a query and a key that the query sees, for all queries of a
+// segment, averaged over the heads. Each state has keys_per_state queries. All these queries count,
 // although only the result of the last one is used.
 static double seen_keys(const Network& network, const Stage& input) {
   const auto segment = static_cast<double>(input.segment_keys());
@@ -143,8 +144,8 @@ static double seen_keys(const Network& network, const Stage& input) {
   dilations.resize(std::max<std::size_t>(1, dilations.size()), 1);
   double keys = 0;
   for (const std::int64_t dilation : dilations) {
-    // Query i reaches (memory + i) / dilation + 1 keys; from query `full` on it sees exactly `span`
-    // keys.
+    // Query i reaches (memory + i) / dilation + 1 keys; queries from number `full` on see exactly
+    // `span` keys.
     const std::int64_t full =
         std::clamp<std::int64_t>((input.span - 1) * dilation - memory, 0, input.segment);
     keys += sum_of_quotients(memory + full, dilation) - sum_of_quotients(memory, dilation) +
@@ -154,8 +155,8 @@ static double seen_keys(const Network& network, const Stage& input) {
   return keys / static_cast<double>(dilations.size());
 }
 
-// Counts content scores, position scores and weighted values. The scores of all pairs are kept;
-// training rounds rows up to vectors of 64 bytes.
+// Counts content scores, position scores and weighted values. Training keeps the scores of all
+// pairs, with each row rounded up to a multiple of 64 bytes.
 static AttentionCost softmax_cost(const Network& network, const Stage& input) {
   const double factors = row_of(network.encoding).has(EncodingRow::kVectors) ? 3 : 2;
   const auto d_heads = static_cast<double>(network.n_head * network.d_head);
@@ -166,11 +167,12 @@ static AttentionCost softmax_cost(const Network& network, const Stage& input) {
           queries * static_cast<double>(input.window())};
 }
 
-// Every state of the window adds its key and value to a matrix that every query reads, so scores
-// exist only within blocks, however long the window is. Training keeps keys before and after the
-// feature map and in the order of the products; values in that order; queries before and after the
-// feature map and in the order of each of three products; the quotient; and the sums before each
-// block. Evaluation has two more copies of the keys, for the features, and one of the values.
+// Every state of the window adds the product of its key and its value to a matrix that every query
+// reads. So scores exist only within blocks, for any length of the window. Training keeps keys
+// before and after the feature map and reordered for the matrix products; reordered values; queries
+// before and after the feature map and reordered for each of three matrix products; the quotient;
+// and the sums before each block. Evaluation holds two more copies of the keys, for the features,
+// and one more copy of the values.
 static AttentionCost linear_cost(const Network& network, const Stage& input) {
   const auto d_heads = static_cast<double>(network.n_head * network.d_head);
   const std::int64_t window = input.window(), segment = input.segment_keys();
@@ -192,7 +194,8 @@ AttentionCost attention_cost(const Network& network, const Stage& input) {
   throw std::logic_error("not an attention");
 }
 
-// Returns the parameters of the position encoding in one layer, except u and v.
+// Returns the number of parameters of the position encoding in one layer, except the biases u and
+// v.
 static std::int64_t parameters_of_encoding(const Network& network) {
   const EncodingRow& encoding = row_of(network.encoding);
   if (encoding.shape == nullptr) return 0;
@@ -232,7 +235,7 @@ static std::int64_t parameters_of_scales(const Network& network) {
 // Counts embeddings, biases and projections of all clusters.
 static std::int64_t parameters_of_vocabulary(const Network& network) {
   std::int64_t count = 0;
-  std::int64_t projections = 0;  // not shared with the softmax
+  std::int64_t projections = 0;  // of embedding and softmax; shared ones count once
   for (const Cluster& cluster : clusters(network)) {
     const bool head = cluster.begin == 0;
     count += cluster.size() * (cluster.width + 1);
@@ -251,15 +254,16 @@ static std::int64_t count_parameters(const Network& network) {
          parameters_of_scales(network) + (network.untie_r ? network.layers() : 1) * biases_u_v;
 }
 
-// Counts the softmax over one state: all ids, or with cutoffs the head alone, because the data
-// decide which tails a target needs.
+// Counts the multiplications of the softmax for one state: over all ids, or with cutoffs over the
+// head alone, because the targets decide which tails are needed.
 static double products_of_head(const Network& network) {
   if (network.vocab_size == 0) return 0;
   const Cluster head = clusters(network).front();
   return static_cast<double>(head.width) * columns_of(network, head);
 }
 
-// Counts the maps to another width: from pooled states, and from the states that are joined.
+// Counts the multiplications of maps to another width: of pooled states, and of states before
+// scales are joined.
 static double products_of_widths(const Network& network, const Stage& stage) {
   if (stage.scale >= network.scales.size()) return 0;
   const auto width = static_cast<double>(stage.width);
@@ -284,8 +288,8 @@ Cost cost(const Network& network, const Lengths& lengths) {
   const auto d_heads = static_cast<double>(network.n_head * network.d_head);
   Cost cost;
   cost.parameters = count_parameters(network);
-  // `products` are the multiplications of the forward pass of a step in all layers. `more` are
-  // those of a training step in addition to three times `products`.
+  // `products` are the multiplications of the forward pass of a step in all layers. `more` are the
+  // multiplications of a training step beyond three times `products`.
   double products = 0, more = 0;
   for (const Stage& stage : geometry.stages) {
     const Network of_stage = network.of_scale(stage.scale);
@@ -296,7 +300,8 @@ Cost cost(const Network& network, const Lengths& lengths) {
     const auto segment = static_cast<double>(stage.segment);
     products += products_of_widths(network, stage);
     if (!stage.feeds_layer()) continue;
-    // One of `rate` states comes out of the convolution, and each of these takes `rate` products.
+    // The convolution makes one state of `rate` states, and each result takes `rate` products with
+    // a [d_model, d_model] matrix.
     const double convolution = network.learns_compression() ? segment * d_model * d_model : 0;
     const double feed_forward = 2 * segment * d_model * static_cast<double>(of_stage.d_inner);
     const double queries_and_output = 2 * segment * d_model * d_heads;
@@ -304,8 +309,9 @@ Cost cost(const Network& network, const Lengths& lengths) {
         2 * static_cast<double>(stage.segment_keys()) * d_model * d_heads;
     products += queries_and_output + keys_and_values + attention_cost(network, stage).products +
                 feed_forward + convolution;
-    // Keys and values of the memory are recomputed, and their weights have gradients. The inputs of
-    // a convolution are memories, and memories have no gradients.
+    // Keys and values of the memory are recomputed, and the gradients of their weights take as many
+    // multiplications. The inputs of a convolution are memories, which have no gradients, so one of
+    // three times `convolution` is subtracted.
     more += 4 * static_cast<double>(memory) * d_model * d_heads - convolution;
   }
   const auto segment = static_cast<double>(lengths.segment);

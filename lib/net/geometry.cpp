@@ -18,8 +18,8 @@ struct Rule {
   bool allows(std::int64_t value) const {
     return value >= minimum && value <= maximum && value % unit == 0;
   }
-  // Returns the nearest valid value that is not above `value` if `lower`, else not below it. Beyond
-  // an end of the range this is the end.
+  // Returns the nearest valid value that is at most `value` if `lower`, otherwise at least `value`.
+  // If `value` is outside the range, returns the nearest end of the range.
   std::int64_t nearest(std::int64_t value, bool lower) const {
     const std::int64_t inside = std::max(std::min(value, maximum), minimum);
     return (lower ? inside : inside + unit - 1) / unit * unit;
@@ -52,7 +52,7 @@ std::optional<Rules> rules_of(const Network& network) {
   if (segment_unit == 0) return std::nullopt;
   Rules rules;
   rules.segment = multiples_of(segment_unit, segment_unit);
-  // n_s is a multiple of c when there is a compression. Then n_w is a multiple exactly when n_m is
+  // With several scales n_s is a multiple of c. Then n_w is a multiple of c exactly when n_m is
   // one.
   const bool pools_memory = network.scales.size() > 1;
   rules.memory = multiples_of(pools_memory ? network.rate : 1, 0);
@@ -208,8 +208,9 @@ Geometry make_geometry(const Network& network, const Lengths& lengths) {
       stage.memory = geometry.recurrent ? window - stage.segment : 0;
       stage.keys_per_state = network.query_only_pooling ? network.rate : 1;
     }
-    // Compression reads all of an output's memory. From the last scale's memory, accumulation reads
-    // the newest state if the segment has none before its new ones.
+    // The compression to the next scale reads the complete memory of an output. The output of the
+    // last scale has a memory only for accumulation, which reads its newest state if all states of
+    // the segment are new.
     const bool last = stage.scale + 1 == network.scales.size();
     const bool reads_one =
         geometry.recurrent && stage.stride > 1 && stage.segment == stage.new_states;
@@ -226,15 +227,15 @@ Geometry make_geometry(const Network& network, const Lengths& lengths) {
   return geometry;
 }
 
-// Returns the state at `index` in the window of a layer's input. For an index below the memory,
-// these are the states that a compressed state can be made of.
+// Returns the state at `index` in the window of a layer's input. For an index in the compressed
+// memory, returns the states from which the compressed state there can be made.
 static StateRun states_at(const Geometry& geometry, std::size_t stage, std::int64_t index) {
   const Stage& input = geometry.stages[stage];
   const std::int64_t number =
       -input.memory - index;  // number of a compressed state, 1 is the newest
   if (number <= 0) return {stage, index, 1, 1};
   const std::int64_t rate = geometry.rate, of_step = input.segment / rate;
-  const std::int64_t steps = (number - 1) / of_step + 1;  // since the state was made
+  const std::int64_t steps = (number - 1) / of_step + 1;  // since the compressed state was made
   const std::int64_t begin =
       -input.memory - steps * input.segment;            // first state that was evicted then
   const std::int64_t place = steps * of_step - number;  // index among that step's compressed states
@@ -248,7 +249,8 @@ static StateRun states_at(const Geometry& geometry, std::size_t stage, std::int6
   }
 }
 
-// Visits the states that a layer sees when its pooled states make the queries only.
+// Visits the states that a layer sees with query_only_pooling, when its pooled states are used for
+// the queries only.
 static void visit_pooled(const Geometry& geometry, std::size_t stage, std::int64_t index,
                          bool oldest_key, const std::function<void(const StateRun&)>& visit) {
   const Stage& input = geometry.stages[stage];
@@ -288,8 +290,8 @@ void visit_inputs(const Geometry& geometry, std::size_t stage, std::int64_t inde
       return;
     }
     case Stage::Source::kAveraged:
-      // Every scale gives its last state whose newest token is not after this one. Without
-      // recurrence the first tokens have no such state.
+      // Every scale contributes its last state whose newest token is not after token `index`.
+      // Without recurrence the first tokens have no such state.
       for (const std::size_t output : geometry.outputs) {
         const Stage& scale = geometry.stages[output];
         const std::int64_t complete = (index + 1) / scale.stride;

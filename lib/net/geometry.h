@@ -1,5 +1,5 @@
-// Computes the geometry of a network: the lengths of every scale, and the states that a state is
-// made from.
+// Computes the geometry of a network: the lengths of every scale, and the states from which each
+// state is computed.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,14 @@
 
 namespace ql::net {
 
-// Computes the lengths of every scale from a network and its segment and memory lengths, for qlctx,
-// the model and the tests (paper, section 2.3; share/doc/design.md, "Geometry").
+// The lengths of every scale follow from a network and its segment and memory lengths. qlctx, the
+// model and the tests use them (paper, section 2.3; share/doc/design.md, "Geometry").
 
-// The attention window: a query sees the keys at the distances 0, d, 2d, ..., (span-1) d before it,
-// where d is its head's dilation.
+// Describes the attention window: a query sees the keys at the distances 0, d, 2d, ..., (span-1) d
+// before its own position, where d is the dilation of the query's head.
 struct AttentionWindow {
-  std::int64_t span = 0;                // keys; 0: all
-  std::vector<std::int64_t> dilations;  // one for each head; empty: 1
+  std::int64_t span = 0;                // most keys that a query sees; 0: all
+  std::vector<std::int64_t> dilations;  // one for each head; empty: all are 1
 };
 
 // A stage holds the states at one point of a step: the input of a layer, or the output of a scale
@@ -27,22 +27,22 @@ struct AttentionWindow {
 struct Stage {
   enum class Source {
     kTokens,      // the embedded tokens
-    kLayer,       // a layer over the stage before
-    kCompressed,  // the pooled output of the scale before
+    kLayer,       // the output of a layer, whose input is the previous stage
+    kCompressed,  // the pooled output of the previous scale
     kAveraged,    // the outputs of all scales, up-sampled
   };
   Source source = Source::kTokens;
-  std::size_t scale = 0;               // 0-based; the number of scales for the output block
+  std::size_t scale = 0;               // 0-based; for the output block: the number of scales
   std::int64_t width = 0;              // d_model of the scale; 0 while the network has no sizes
-  std::int64_t layer = -1;             // reads the states, counted from 0; -1: none
+  std::int64_t layer = -1;             // index of the layer that reads the states; -1: none
   std::int64_t segment = 0;            // n_s(i): states in a step
-  std::int64_t memory = 0;             // n_m(i); for an output the states that are read
+  std::int64_t memory = 0;             // n_m(i); for an output only the states that are read
   std::int64_t compressed_memory = 0;  // n_cm: states of a Compressive Transformer
-  std::int64_t stride = 1;             // g(i) = c^(i-1): stride, in tokens per state
+  std::int64_t stride = 1;             // g(i) = c^(i-1): tokens per state
   std::int64_t new_states = 0;         // h(i) = n_s / g(i): states that enter the memory in a step
   std::int64_t span = 0;               // most keys that a query of the layer sees; 0: all
-  // Keys and values in the window for a state of the segment: with query_only_pooling those of the
-  // states that were pooled, otherwise its own.
+  // Number of keys in the window for each state of the segment: with query_only_pooling one for
+  // each state that was pooled into it, otherwise 1.
   std::int64_t keys_per_state = 1;
 
   bool feeds_layer() const { return layer >= 0; }
@@ -50,8 +50,8 @@ struct Stage {
   std::int64_t window() const { return compressed_memory + memory + segment_keys(); }
 };
 
-// Describes the network at some lengths. The stages are in the order in which a step computes them;
-// all code that walks through a network layer by layer follows this order.
+// Describes the network for given lengths. The stages are in the order in which a step computes
+// them; all code that walks through a network layer by layer follows this order.
 struct Geometry {
   Lengths lengths;
   std::int64_t rate = 2;
@@ -66,14 +66,14 @@ struct Geometry {
   // recent.
   bool keeps_most_used() const { return lengths.compressed_memory > 0 && pool == Pool::kMostUsed; }
   bool accumulates() const { return outputs.back() + 1 < stages.size(); }
-  // Returns the input of a scale's last layer. The index after the last scale stands for the output
-  // block.
+  // Returns the input of the last layer of a scale. The index after the last scale stands for the
+  // output block.
   const Stage& last_input(std::size_t scale) const {
     return stages[(scale < outputs.size() ? outputs[scale] : stages.size() - 1) - 1];
   }
 };
 
-// The rules for lengths:
+// These are the rules for lengths, with the window n_w = n_s + n_m of scale 1:
 //   Transformer-QL: n_s(i+1) = min(n_w / c, n_s(i)), n_m(i) = n_w - n_s(i), g(i) = c^(i-1),
 //   h(i) = n_s / g(i); n_w must be divisible by c and n_s by g(S).
 //   Multi-scale: n_s(i) = n_s / g(i), no memory.
@@ -83,41 +83,45 @@ struct Geometry {
 // The network must have passed check_layers(). Throws ConfigError that names the broken rule and
 // the nearest valid lengths.
 Geometry make_geometry(const Network& network, const Lengths& lengths);
-// Adds a conflict if the lengths do not fit. No lengths fit layers that are in conflict themselves.
+// Adds a conflict if the lengths do not fit the network. Adds none if the network's layers are in
+// conflict themselves, because no lengths fit such layers.
 void find_conflicts(const Network& network, const Lengths& lengths, const std::string& where,
                     Conflicts& conflicts);
 
-// Returns the valid lengths nearest to `lengths`. The first element replaces every length that
-// breaks a rule by the nearest lower valid one, the second by the nearest higher one, if they
-// exist. Returns only `lengths` when these are valid, and nothing when no lengths fit the network.
+// Returns the valid lengths nearest to `lengths`. The first element has the nearest lower valid
+// length in the place of every length that breaks a rule, the second element the nearest higher
+// one. If one of them does not exist, the other one is used. Returns only `lengths` when these are
+// valid, and nothing when no lengths fit the network.
 std::vector<Lengths> nearest_valid_lengths(const Network& network, const Lengths& lengths);
 
-// Enumerates the inputs of a stage's states, for code that follows states through the network
-// without tensors.
+// The following functions enumerate the inputs of a stage's states, for code that follows states
+// through the network without tensors.
 
-// Describes states `first`, `first` + `step`, ... of a stage. Index 0 is the first state of the
-// segment, -1 the newest of the memory. States that became a compressed memory have indexes as if
-// they had stayed in the memory.
+// Describes `count` states of a stage, with the indexes `first`, `first` + `step`, ... Index 0 is
+// the first state of the segment, and -1 is the newest state of the memory. States that were
+// compressed into a compressed memory have indexes as if they had stayed in the memory.
 struct StateRun {
   std::size_t stage = 0;
   std::int64_t first = 0, count = 1, step = 1;
 };
 
-// Calls visit() for all states that state `index` of a stage's segment is made from, except tokens.
-// For each dilation of a layer, the oldest key comes first; with `oldest_key` only that one is
-// visited. Where the most used states are kept, a run has all states that the key can be.
+// Calls visit() for all states from which state `index` of a stage's segment is computed; stage 0,
+// the tokens, has none. For each dilation of a layer, the oldest key comes first; with `oldest_key`
+// only this key is visited. With Pool::kMostUsed, the run of a compressed key has all states that
+// this key can be.
 void visit_inputs(const Geometry& geometry, std::size_t stage, std::int64_t index, bool oldest_key,
                   const std::function<void(const StateRun&)>& visit);
 
-// Every step does the same, so a state of the memory is one of the first `new_states` states that
-// the segment had some steps ago. `index` is 0 or more.
+// Names a state by the step that computed it and by its index (0 or more) in the segment of that
+// step. Every step does the same, so a state of the memory is one of the first `new_states` states
+// of an earlier segment.
 struct Origin {
   std::int64_t steps_back = 0, index = 0;
 };
 Origin origin_of(const Stage& stage, std::int64_t index);
 
-// Returns the first token of a state, relative to the first token of the current segment. The
-// state's last token is stride - 1 later.
+// Returns the position of the first token that a state covers, relative to the first token of the
+// current segment. The state's last token is stride - 1 later.
 std::int64_t first_token(const Stage& stage, const Origin& state);
 
 }  // namespace ql::net

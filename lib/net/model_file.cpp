@@ -1,5 +1,5 @@
-// Implements reading and writing of model.json, state.json, presets, and config.json of the Python
-// library.
+// Implements reading and writing of model.json, state.json, presets, and config.json of Hugging
+// Face Transformers (TransfoXLConfig).
 
 #include "net/model_file.h"
 
@@ -92,7 +92,7 @@ Network network_from_public_config(const JsonObject& json) {
   read("dropatt", network.dropatt);
   read("init_std", network.init_std);
   read("proj_init_std", network.proj_init_std);
-  read("cutoffs", network.cutoffs);  // the library divides by them whatever `adaptive` says
+  read("cutoffs", network.cutoffs);  // the library uses them for any value of `adaptive`
   read("div_val", network.div_val);
   read("d_embed", network.d_embed);
   bool share = true;
@@ -110,7 +110,7 @@ constexpr int kModelVersion = 1;
 constexpr const char* kConversion =
     "convert the weights to model.safetensors as share/ql/published-weights.txt says";
 
-// The library's configuration has no entries for the vocabulary and the training.
+// Reads config.json, which has no entries for the vocabulary and the training run.
 static ModelFile read_public(const std::filesystem::path& file) {
   const Json json = read_json(file);
   if (!is_public_config(json)) {
@@ -135,7 +135,7 @@ static std::string unconverted_weights(const std::filesystem::path& folder) {
 }
 
 // Returns the model.json of a checkpoint folder, and any other path unchanged. Throws Error for a
-// folder without one, and says where the run's checkpoints are.
+// folder without model.json. The error states where the checkpoints of a run are.
 static std::filesystem::path model_file_of(const std::filesystem::path& path) {
   std::error_code unknown;  // read_json has a better error for an unreachable path
   if (!std::filesystem::is_directory(path, unknown)) return path;
@@ -201,7 +201,8 @@ static bool contains(const std::vector<std::string>& list, const std::string& te
   return std::find(list.begin(), list.end(), text) != list.end();
 }
 
-// Parses "10k" and "2,2" in the way of options; otherwise the text is JSON, or else a string.
+// Parses numbers such as "10k" and lists such as "2,2" as options do. Any other text is parsed as
+// JSON, and is a string if it is not valid JSON.
 static Json value_from_text(const std::string& key, const std::string& text) {
   if (network_to_json(Network()).value(key, Json()).is_array()) {
     if (const auto list = parse_integer_list(text)) return *list;
@@ -234,8 +235,9 @@ static void apply_override(const std::string& assignment,
   (of_network ? network : training)[key] = value_from_text(key, assignment.substr(equals + 1));
 }
 
-// Makes a preset from a checkpoint. Keys that the data and the machine decide are left out, and
-// those that have their default, which other keys decide.
+// Makes a preset from a checkpoint. The function leaves out keys that the data or the machine
+// decide. It also leaves out d_embed and tie_projs if they have their defaults, which depend on
+// other keys.
 static void preset_from_checkpoint(Json& json, const std::filesystem::path& file) {
   const ModelFile model = read_model_file(file);
   Json network = network_to_json(model.network), training = model.training;
@@ -294,11 +296,11 @@ constexpr std::int64_t kVersion = 1;
 static fs::path state_file(const fs::path& folder) { return folder / "state.json"; }
 
 // The file is read in pieces: weights are large, and a mapped file would count as memory of the
-// process. Signals are ignored, because a training that was asked to stop still writes its last
+// process. Signals are ignored, because a training run that was asked to stop still writes its last
 // checkpoint.
 static std::string file_hash(const fs::path& path) { return RandomAccessFile(path).hash(false); }
 
-// The checksum covers the file's text without the checksum.
+// The checksum covers the file's text without the key "checksum".
 static std::string checksum_of(Json json) {
   json.erase("checksum");
   return content_hash(dump_json(json));

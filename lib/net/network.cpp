@@ -10,7 +10,8 @@ constexpr std::array kShortNames{"ql", "xl", "compressive", "multiscale", "vanil
 
 std::vector<bool> Network::resolved_tie_projs() const {
   if (!tie_projs.empty()) return tie_projs;
-  // The public training script ties all projections except that of the most frequent ids.
+  // The public training script ties the projections of all clusters except the first one, which has
+  // the most frequent ids.
   std::vector<bool> resolved(cutoffs.size() + 1, true);
   resolved.front() = false;
   return resolved;
@@ -77,7 +78,7 @@ namespace ql::net {
 
 namespace {
 
-// Adds conflicts about one place.
+// Adds conflicts that all name the same `where`.
 struct Report {
   const std::string& where;
   Conflicts& conflicts;
@@ -324,7 +325,8 @@ void Network::check_layers(const std::string& where) const {
 
 void find_conflicts(const Network& network, const std::string& where, Conflicts& conflicts) {
   const Report report{where, conflicts};
-  // Some rules compute with values, which must be in their ranges first.
+  // Some rules compute with values, so these rules are checked only if all values are in their
+  // ranges.
   Conflicts ranges;
   kLayerKeys(network, key_checker(where, ranges));
   const bool layers_in_range = ranges.size() == 0;

@@ -1,6 +1,6 @@
-// Has the configuration of a network, which is the content of model.json and of presets, without
-// tensors. qlctx reads it, and lib/nn builds the model from it. Key names follow the paper's
-// appendix E where it has one.
+// Declares the configuration of a network, which model.json and presets contain, without tensors.
+// qlctx reads the configuration, and lib/nn builds the model from it. Key names follow the paper's
+// appendix E where the appendix has a name.
 #pragma once
 
 #include <array>
@@ -23,16 +23,17 @@ constexpr auto names_of(Architecture) {
   return std::array{"transformer-ql", "transformer-xl", "compressive", "multi-scale", "vanilla"};
 }
 
-// The compression between two scales (paper, section 2.3: f_c), and that of old memories in the
-// Compressive Transformer (Rae et al., 2020). A pooling that works element by element, without
-// parameters and without attention, is all here: a value, its row, and its case in pool_groups().
+// Pool names the compression between two scales (paper, section 2.3: f_c), and the compression of
+// old memories in the Compressive Transformer (Rae et al., 2020). A pooling that works element by
+// element, without parameters and without attention, is defined in this file alone: by a value, its
+// row in kPools, and its case in pool_groups().
 enum class Pool { kMax, kMean, kConvolution, kDilatedConvolution, kMostUsed };
 
 struct PoolRow {
-  static constexpr unsigned kScales = 1;   // may stand between two scales
-  static constexpr unsigned kLearned = 2;  // is a convolution with weights of every layer
-  static constexpr unsigned kSpread = 4;   // makes a state of evicted ones from anywhere in the
-                                           // step, instead of `rate` neighbours
+  static constexpr unsigned kScales = 1;   // can compress between two scales
+  static constexpr unsigned kLearned = 2;  // is a convolution; every layer has its weights
+  static constexpr unsigned kSpread = 4;   // makes a state of evicted states from anywhere in
+                                           // the step, instead of `rate` neighbours
   const char* name;
   unsigned marks;
   constexpr bool has(unsigned mark) const { return (marks & mark) != 0; }
@@ -47,8 +48,8 @@ inline constexpr std::array kPools{
 constexpr auto names_of(Pool) { return names_in(kPools); }
 constexpr const PoolRow& row_of(Pool pool) { return kPools[static_cast<std::size_t>(pool)]; }
 
-// Makes each group of states one state: [batch, groups, rate, width] -> [batch, groups, width]. It
-// is a template because tensors are not known here.
+// Pools each group of states into one state: [batch, groups, rate, width] -> [batch, groups,
+// width]. The function is a template, because this file does not include LibTorch.
 template <typename Tensor>
 Tensor pool_groups(const Tensor& groups, Pool pool) {
   switch (pool) {
@@ -61,18 +62,20 @@ Tensor pool_groups(const Tensor& groups, Pool pool) {
   }
 }
 
-// A learned compression is trained with one of two losses: attention over the compressed states
-// gives the same result as over the old ones, or the old ones can be decoded from them.
+// A learned compression is trained with one of two losses. One loss compares the results of
+// attention over the compressed states and over the old states. The other loss compares the old
+// states with states decoded from the compressed ones.
 enum class CompressionLoss { kAttentionReconstruction, kAutoEncoding };
 constexpr auto names_of(CompressionLoss) {
   return std::array{"attention-reconstruction", "auto-encoding"};
 }
 
-// The encoding gives attention the positions of queries and keys. kEncodings has a row for each.
+// The encoding gives attention the positions of queries and keys. kEncodings has a row for each
+// encoding.
 enum class Encoding {
   kTransformerXl,  // sinusoids of the distance, projected, and biases u and v (Dai et al., 2019)
   kShaw,           // a learned vector for each distance up to clamp_len (Shaw et al., 2018)
-  kAbsolute        // sinusoids of the place in the segment, added to the embedding (Vaswani et al.)
+  kAbsolute        // sinusoids of the index in the segment, added to the embedding (Vaswani et al.)
 };
 
 // The kind of attention decides how a query weighs the values.
@@ -82,8 +85,8 @@ enum class Attention {
 };
 constexpr auto names_of(Attention) { return std::array{"softmax", "linear"}; }
 
-// Holds the lengths that may differ between training and evaluation. They are a struct, so that
-// integers cannot be swapped.
+// Holds the lengths that may differ between training and evaluation. The struct prevents callers
+// from swapping integer arguments.
 struct Lengths {
   std::int64_t segment = 0;            // n_s, tokens
   std::int64_t memory = 0;             // n_m, states of scale 1
@@ -103,18 +106,19 @@ struct Network {
   std::int64_t d_head = 0;
   std::int64_t d_inner = 0;
   std::vector<std::int64_t> scales;  // layers of scale 1, 2, ...; one entry for XL and vanilla
-  // This is d_model of every scale, the finest first (Donahue et al., 2019; the paper, section
-  // 4.2); d_inner grows in proportion. If it is empty, all scales have d_model.
+  // Holds d_model of every scale, the finest first (Donahue et al., 2019; the paper, section 4.2);
+  // d_inner changes in proportion. If scale_widths is empty, all scales have d_model.
   std::vector<std::int64_t> scale_widths;
   std::int64_t output_layers = 0;  // after accumulation; 0 for XL, vanilla, Compressive
   std::int64_t rate = 2;           // compression rate c
   Pool pool = Pool::kMax;
-  // In the first layer of a coarser scale, pooled states make the queries only; keys and values
-  // come from the states before pooling (Dai et al., 2020, section 2.1; the paper, section 4.2).
+  // If true, in the first layer of a coarser scale pooled states are used for the queries only;
+  // keys and values come from the states before pooling (Dai et al., 2020, section 2.1; the paper,
+  // section 4.2).
   bool query_only_pooling = false;
-  // Every scale's states go through a learned map before the scales are averaged (line 16 of the
-  // paper's algorithm 1). The maps are initialized as the identity, so training begins with the
-  // paper's average.
+  // If true, every scale's states go through a learned map before the scales are averaged (line 16
+  // of the paper's algorithm 1). The maps are initialized as the identity, so training begins with
+  // the paper's average.
   bool learned_join = false;
   CompressionLoss compression_loss = CompressionLoss::kAttentionReconstruction;
   bool pre_lnorm = true;
@@ -126,20 +130,21 @@ struct Network {
   std::int64_t attention_window = 0;  // most keys that a query sees; 0: all before it
   std::vector<std::int64_t> attention_dilation;  // for each head; empty: 1
   Lengths lengths;                               // n_s, n_m, n_cm of training
-  // Memories of another document than that of the segment's first token are reset (nn/memory.h).
+  // If true, memories are reset if they belong to another document than the segment's first token
+  // (nn/memory.h).
   bool reset_memory_at_documents = false;
   double dropout = 0.0;
   double dropatt = 0.0;
   double droppath = 0.0;
   double init_std = 0.02;
   double proj_init_std = 0.01;  // of projections between embeddings and d_model
-  // These are for adaptive input and softmax (net/cost.h). Without cutoffs the softmax is a plain
-  // one.
+  // The following keys are for adaptive input and softmax (net/cost.h). Without cutoffs the softmax
+  // is a plain one.
   std::vector<std::int64_t> cutoffs;  // first ids of the second cluster, the third, ...
   bool cutoffs_from_data = false;     // in a preset: chosen later for the training data
-  std::int64_t div_val = 1;           // each cluster's embeddings are narrower by this factor
-  std::int64_t d_embed = 0;           // of the first cluster; 0: d_model
-  bool proj_same_dim = true;          // project embeddings of d_model, too, when div_val > 1
+  std::int64_t div_val = 1;           // the next cluster's embeddings are narrower by this factor
+  std::int64_t d_embed = 0;           // embedding width of the first cluster; 0: d_model
+  bool proj_same_dim = true;          // also project embeddings of width d_model when div_val > 1
   std::vector<bool>
       tie_projs;  // a cluster's two projections are shared; empty: all except the first
 
@@ -155,31 +160,33 @@ struct Network {
   // Returns the network with the d_model and d_inner of a scale's layers.
   Network of_scale(std::size_t scale) const;
 
-  // Returns the number of layers with parameters: all scales and the output block.
+  // Returns the number of layers of all scales and of the output block.
   std::int64_t layers() const;
 
-  // Return true when every layer has a convolution that compresses its old memories, and when it
-  // also has a decoder for them.
+  // The first function returns true when every layer has a convolution that compresses its old
+  // memories. The second one returns true when every layer also has a decoder of the compressed
+  // memories.
   bool learns_compression() const;
   bool learns_decoder() const;
 
   // Throws ConfigError with the key and a remedy when a value is outside its range or does not fit
-  // the others. `where` is the file that the values came from. make_geometry() checks lengths.
+  // the others. `where` is the file from which the values came. make_geometry() checks lengths.
   void check(const std::string& where = "") const;
-  // Does the part of check() that context lengths depend on: layers, scales, rate.
+  // Checks only the keys that context lengths depend on: layers, scales, rate.
   void check_layers(const std::string& where = "") const;
 };
 
-// The parameters, costs and rules of an encoding. nn/encoding.cpp has its tensors.
+// Describes the parameters, costs and rules of an encoding. nn/encoding.cpp computes its tensors.
 struct EncodingRow {
-  static constexpr unsigned kBiases = 1;     // has u and v; with untie_r in every layer
-  static constexpr unsigned kVectors = 2;    // scores are products with a vector for each distance
+  static constexpr unsigned kBiases = 1;     // has biases u and v; with untie_r in every layer
+  static constexpr unsigned kVectors = 2;    // scores add query times a vector for each distance
   static constexpr unsigned kClamped = 4;    // needs clamp_len
-  static constexpr unsigned kPlaces = 8;     // knows places in a segment, and no distances
-  static constexpr unsigned kFeatures = 16;  // fits linear attention
+  static constexpr unsigned kPlaces = 8;     // encodes indexes in a segment, not distances
+  static constexpr unsigned kFeatures = 16;  // works with linear attention
   const char* name;
   unsigned marks;
-  // The weight of every layer: its name after "dec_attn.", and its shape. A null shape: none.
+  // Every layer has a weight with this name after "dec_attn." and this shape, unless `shape` is
+  // null.
   const char* weight = "";
   std::vector<std::int64_t> (*shape)(const Network&) = nullptr;
   constexpr bool has(unsigned mark) const { return (marks & mark) != 0; }
@@ -207,14 +214,14 @@ bool keeps_memory(Architecture architecture);
 // Returns true for Transformer-QL and Multi-scale.
 bool has_scales(Architecture architecture);
 
-// These bounds keep every product of sizes inside 64 bits.
+// These bounds keep every product of sizes within 64 bits.
 constexpr std::int64_t kMaxLayers = 4096;
 constexpr std::int64_t kMaxRate = 4096;
 constexpr std::int64_t kMaxWidth = std::int64_t{1} << 18;  // d_model, d_inner, n_head * d_head
 constexpr std::int64_t kMaxVocabulary = std::int64_t{1} << 31;
 constexpr std::int64_t kMaxLength = std::int64_t{1} << 24;  // segment, memory, compressed memory
 
-// The keys of the object "network", in the order of the file.
+// The following tables list the keys of the object "network" in the order of the file.
 
 inline constexpr Range kDeviation(0, std::numeric_limits<double>::max(),
                                   "a finite number of at least 0");
@@ -269,12 +276,12 @@ constexpr auto keys_of(const Network&) {
 // Adds the conflicts that Network::check() would throw.
 void find_conflicts(const Network& network, const std::string& where, Conflicts& conflicts);
 
-// Returns qlctx's name: "ql", "xl", "compressive", "multiscale" or "vanilla".
+// Returns the short name that qlctx uses: "ql", "xl", "compressive", "multiscale" or "vanilla".
 std::string to_short_text(Architecture architecture);
 
-// Reads the "network" object of model.json and presets, and checks it with check() and
-// make_geometry(). Unknown keys are refused with the nearest one. Missing keys take the defaults
-// above; architecture, d_model, n_head, d_head, d_inner, scales and segment have none.
+// Reads the "network" object of model.json and presets, and checks the network with check() and
+// make_geometry(). Refuses an unknown key, and suggests the nearest known key. Missing keys take
+// the defaults above; architecture, d_model, n_head, d_head, d_inner, scales and segment have none.
 Network network_from_json(const JsonObject& json);
 Json network_to_json(const Network& network);
 
@@ -284,7 +291,7 @@ using ql::to_text;
 
 namespace ql {
 
-// Accepts the short names, too.
+// Accepts the short names of qlctx, too.
 template <>
 std::optional<net::Architecture> find_named(std::string_view name);
 

@@ -1,4 +1,4 @@
-// Implements the search for plans: divisions of layers, grids of lengths, and the cheapest front.
+// Implements the search for plans: divisions of layers, grids of lengths, and the Pareto front.
 
 #include "net/plan.h"
 
@@ -12,8 +12,8 @@
 namespace ql::net {
 namespace {
 
-// Appends all ways to distribute `layers` layers over `scales` further scales, at least one each;
-// the remaining layers form the output block.
+// Appends all ways to distribute `layers` layers over `scales` further scales, with at least one
+// layer in each scale; the remaining layers form the output block.
 void divide(Network& network, std::int64_t layers, std::size_t scales,
             std::vector<Network>& divisions) {
   if (scales == 0) {
@@ -45,21 +45,23 @@ std::vector<std::int64_t> grid(std::int64_t unit, std::int64_t minimum, std::int
   return lengths;
 }
 
-// A price has operations, rounded in the same way as they are printed, and states of memory.
+// Price is a pair: operations (rounded as printed) and memory states.
 using Price = std::pair<std::int64_t, std::int64_t>;
 
 Price price_of(const Cost& cost) {
   return {std::llround(cost.forward_flops_per_token), cost.memory_states};
 }
 
-// Returns true when `price` is lower in one of its parts, and not higher in the other.
+// Returns true when `price` dominates `other`: one of its parts is lower, and the other part is not
+// higher.
 bool undercuts(const Price& price, const Price& other) {
   return price.first <= other.first && price.second <= other.second && price != other;
 }
 
-// Returns true when `a` is printed instead of `b`, which costs the same.
+// Returns true when plan `a` is returned instead of plan `b`, which costs the same.
 bool preferred(const Plan& a, const Plan& b) {
-  // The layers change places, because more of them at the finest scale win.
+  // The scales of the two plans are exchanged, because the plan with more layers at the finest
+  // scale is preferred.
   const auto rank = [](const Plan& plan, const Plan& other) {
     return std::make_tuple(plan.network.scales.size(), other.network.scales, plan.network.rate,
                            plan.lengths.segment, -plan.lengths.memory,
@@ -68,10 +70,11 @@ bool preferred(const Plan& a, const Plan& b) {
   return rank(a, b) < rank(b, a);
 }
 
-// Keeps the plans found until now that no other plan undercuts, by price: the cheapest come first.
+// Keeps the Pareto front of the plans so far, sorted by operations, then memory.
 class Front {
  public:
-  // Returns true when a plan of this price can still enter. It may then lose to one of equal price.
+  // Returns true when no plan of the front dominates this price. The front may still prefer a plan
+  // of equal price.
   bool admits(const Price& price) const {
     return std::none_of(plans_.begin(), plans_.end(),
                         [&](const auto& other) { return undercuts(other.first, price); });
@@ -97,8 +100,9 @@ class Front {
   std::map<Price, Plan> plans_;
 };
 
-// Holds lengths of one network that grow and differ in the last length only. Only the shortest ones
-// that reach far enough matter, because longer ones cost more.
+// Holds increasing lengths of one network that differ in the last length only: the memory, or for
+// Compressive the compressed memory. Only the shortest lengths that reach the context matter,
+// because longer ones cost more.
 struct Chain {
   const Network* network = nullptr;
   std::vector<Lengths> lengths;
@@ -140,7 +144,7 @@ std::vector<Chain> chains_of(const Network& network, std::int64_t context,
 double most_context(const Geometry& geometry) {
   double tokens = static_cast<double>(geometry.lengths.segment);
   for (const Stage& stage : geometry.stages) {
-    std::int64_t farthest = stage.window() * geometry.rate;  // by pooling and accumulation
+    std::int64_t farthest = stage.window() * geometry.rate;  // if pooled or accumulated
     if (stage.feeds_layer()) {
       farthest = stage.window();
       if (stage.span > 0) {
@@ -148,7 +152,7 @@ double most_context(const Geometry& geometry) {
       }
     }
     if (stage.compressed_memory > 0) {
-      // One place of the compressed memory may stand for all the states that a step compressed.
+      // One state of the compressed memory may depend on all the states that a step compressed.
       farthest = farthest * (geometry.rate + 1) + stage.segment;
     }
     tokens += static_cast<double>(farthest) * static_cast<double>(stage.stride);
@@ -156,7 +160,8 @@ double most_context(const Geometry& geometry) {
   return tokens;
 }
 
-// Offers the first lengths of the chain that reach `context` tokens.
+// Adds the first lengths of the chain that reach `context` tokens to the front, unless the front
+// does not admit their price.
 void search(const Chain& chain, std::int64_t context, Front& front) {
   for (const Lengths& lengths : chain.lengths) {
     check_for_stop();
@@ -239,8 +244,8 @@ std::vector<Plan> cheapest_plans(const std::vector<Network>& networks, std::int6
       chains.insert(chains.end(), own.begin(), own.end());
     }
   }
-  // Cheap chains come first, because they avoid computing the exact lengths of long segments, which
-  // take longest.
+  // Cheap chains are searched first. Their plans exclude chains with long segments, whose exact
+  // context lengths take longest to compute.
   std::stable_sort(chains.begin(), chains.end(), [](const Chain& a, const Chain& b) {
     return a.least_operations < b.least_operations;
   });
