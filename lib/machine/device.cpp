@@ -43,7 +43,7 @@ VectorVersion choose_vector_version(const char* name) {
       fmt::format("use one of {}or leave it out", names));
 }
 
-// The trial takes milliseconds.
+// The trial takes milliseconds; a longer one is ended.
 constexpr unsigned kSecondsOfTrial = 10;
 
 static bool has_instructions() {
@@ -61,8 +61,8 @@ static bool multiplies() {
   return result.eq(64).all().item<bool>();
 }
 
-// A virtual processor may report instructions that end a process which runs them. So a child
-// process tries them.
+// A virtual processor may report instructions that it cannot run, and a process that uses them is
+// killed. So a child process tries these instructions.
 static bool survives_a_product() {
   const pid_t child = ::fork();
   if (child == 0) {
@@ -105,7 +105,8 @@ Bfloat16Products bfloat16_products() {
   return kProducts;
 }
 
-// LibTorch 2.4 gave all devices one interface and deprecated the separate one of each device.
+// LibTorch 2.4 introduced one autocast interface for all devices, and deprecated the separate
+// interfaces of the devices. From 2.5 on the new interface is used here.
 #if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 5)
 
 static bool is_autocast(at::DeviceType type) { return at::autocast::is_autocast_enabled(type); }
@@ -145,7 +146,7 @@ static thread_local bool operations_only = false;
 // Returns true if LibTorch's operations compute on the device, and not our own kernels.
 static bool uses_operations(at::DeviceType type) { return type != at::kCPU || operations_only; }
 
-// GPUs have units for products of bfloat16 since Ampere, for those of float16 since Volta.
+// GPUs have units for matrix products of bfloat16 since Ampere, and of float16 since Volta.
 static Precision fastest_of_gpu() {
 #ifdef QL_CUDA
   const int capability = at::cuda::getCurrentDeviceProperties()->major;
@@ -155,8 +156,7 @@ static Precision fastest_of_gpu() {
   return Precision::kFloat32;
 }
 
-// Returns the number in the name of a GPU, -1 for any GPU; nothing if the name is not that of a
-// GPU.
+// Returns N for "cuda:N", and -1 for "cuda", which means any GPU. Returns nothing for other names.
 static std::optional<int> gpu_number(const std::string& name) {
   if (name == "cuda") return -1;
   const std::string prefix = "cuda:";
@@ -187,7 +187,7 @@ int choose_gpu(const std::string& name, int gpus, int local_rank, int local_size
                      fmt::format("{} is one GPU, and there are {} processes", name, local_size),
                      "use cuda, which gives each process a GPU of its own");
   }
-  // The size may be an average over the machines.
+  // `local_size` may be an average over the machines, so `local_rank` may be larger.
   if (const int processes = std::max(local_size, local_rank + 1); processes > gpus) {
     throw UsageError(kOption,
                      fmt::format("{} processes on a machine with {} GPUs", processes, gpus),
@@ -212,7 +212,8 @@ at::Device find_device(const std::string& name, const ProcessGroup* group) {
                                 group == nullptr ? 0 : group->local_rank(),
                                 group == nullptr ? 1 : group->local_size());
   const at::Device device(at::kCUDA, static_cast<at::DeviceIndex>(number));
-  // Pinned memory, which is not given a device, would otherwise take memory of the first GPU.
+  // An allocation of pinned memory names no device, and would otherwise take memory of the first
+  // GPU.
   cuda->setDevice(device);
   return device;
 }
@@ -259,7 +260,8 @@ Autocast::Autocast(const at::Device& device, Precision precision)
   const bool on = (float16 || precision == Precision::kBfloat16) && uses_operations(type_);
   const at::ScalarType half = float16 ? at::kHalf : at::kBFloat16;
   set_autocast(type_, on, on ? half : dtype_before_);
-  // Every weight is read once in a step, and a copy that outlives the step would be of old weights.
+  // The cache of rounded weights is off: every weight is read once in a step, and a copy that
+  // outlives the step would hold old weights.
   at::autocast::set_autocast_cache_enabled(false);
 }
 

@@ -19,13 +19,13 @@
 
 namespace ql::machine {
 
-// VectorVersion names the vectors that a processor may have. Every kernel (kernels/vector.h) exists
-// in three versions, one of which is chosen when the program runs.
+// VectorVersion names the vector instructions that a processor may have. Every kernel
+// (kernels/vector.h) exists in three versions, one of which is chosen when the program runs.
 
 enum class VectorVersion { kPortable, kAvx2, kAvx512 };
 constexpr auto names_of(VectorVersion) { return std::array{"portable", "avx2", "avx512"}; }
 
-// Returns true if this processor runs the version.
+// Returns true if this processor can run the version.
 inline bool has_vector_version(VectorVersion version) {
 #if QL_VECTOR_X86
   switch (version) {
@@ -48,8 +48,8 @@ inline constexpr const char* kVectorVersionVariable = "QL_VECTOR_VERSION";
 // processor runs. Throws UsageError if the name is unknown or this processor lacks the version.
 VectorVersion choose_vector_version(const char* name);
 
-// Returns the version that kernels run in this process. Tests choose a narrower one by the
-// environment.
+// Returns the version that kernels run in this process. Tests choose a narrower version by the
+// environment variable QL_VECTOR_VERSION.
 inline VectorVersion vector_version() {
   static const VectorVersion kVersion = choose_vector_version(std::getenv(kVectorVersionVariable));
   return kVersion;
@@ -65,45 +65,46 @@ enum class Bfloat16Products {
 
 inline constexpr const char* kBfloat16Variable = "QL_BFLOAT16";
 
-// Returns what the environment variable's value requests. Without a value that is native products,
+// Returns the choice that the value of QL_BFLOAT16 requests. Without a value, the choice is kNative
 // if this processor has the instructions (AVX512-BF16, which every processor with AMX has) and this
-// program has oneDNN, else none. "emulated" is for tests and for repeating a training on another
-// machine: it is slower than float32. Throws UsageError for other values.
+// program has oneDNN, otherwise kNone. "emulated" is for tests and for repeating a training run on
+// another machine; it is slower than float32. Throws UsageError for other values.
 Bfloat16Products choose_bfloat16_products(const char* wanted);
 
-// Returns the choice of this process, by the environment.
+// Returns the choice of this process, from the environment variable QL_BFLOAT16.
 Bfloat16Products bfloat16_products();
 
-// These find the device that a network computes on. On the CPU our own kernels (lib/kernels)
-// compute, on every other device ATen's operations.
+// These functions find the device that a network computes on. On the CPU our own kernels
+// (lib/kernels) compute; on every other device ATen's operations compute.
 
 class ProcessGroup;
 
-// Returns the device of the name "cpu", "cuda" or "cuda:N". Throws UsageError naming --device if
-// the name is another one, if LibTorch was built without CUDA, and if the machine has no such
-// device. "cuda" is the first GPU, or with several processes on a machine one GPU for each. The GPU
-// becomes this thread's current device. For the CPU it throws what vector_version() throws.
+// Returns the device of the name "cpu", "cuda" or "cuda:N". "cuda" is the first GPU; with several
+// processes on a machine, each process gets its own GPU. The GPU becomes this thread's current
+// device. Throws UsageError that names --device for any other name, if LibTorch was built without
+// CUDA, and if the machine has no such device. For "cpu", throws the errors of vector_version().
 c10::Device find_device(const std::string& name, const ProcessGroup* group = nullptr);
 
-// Returns the number of the GPU that find_device() chooses for the process `local_rank` of
-// `local_size` on this machine, if it sees `gpus` GPUs. A launcher may show each process only its
-// own GPU.
+// Returns the number of the GPU that find_device() chooses for process `local_rank` of `local_size`
+// processes on this machine, if this process sees `gpus` GPUs. A launcher may show each process
+// only its own GPU; then `gpus` is 1.
 int choose_gpu(const std::string& name, int gpus, int local_rank, int local_size);
 
-// Sets the process-wide part of the precision in ATen, and returns the precision in effect: it
-// differs from `wanted` only for kAuto. Throws UsageError naming --precision if `device` does not
-// support it: the CPU supports float32, and bfloat16 if bfloat16_products() allows it. All
-// processes call it together; it throws Error if kAuto is not the same for all.
+// Sets the part of the precision that ATen holds for the process, and returns the precision in
+// effect, which differs from `wanted` only for kAuto. Throws UsageError that names --precision if
+// `device` does not support the precision: the CPU supports float32, and bfloat16 unless
+// bfloat16_products() is kNone. All processes of `group` have to call this function together.
+// Throws Error if their precisions differ, or on the CPU their ways to multiply.
 Precision set_up_precision(const c10::Device& device, Precision wanted,
                            ProcessGroup* group = nullptr);
 
-// Returns words for the log: how the CPU computes products of this precision.
+// Returns a description, for the log, of how the CPU computes matrix products of this precision.
 std::string products_on_cpu(Precision precision);
 
-// While it lives, LibTorch's operations on `device` round the factors of matrix products to
-// `precision`, in this thread. Our own kernels have the precision of the weights
-// (kernels/product.h); nn::ModelPrecision sets both. Backward passes follow the precision of their
-// forward passes, if they end before this object does.
+// While an Autocast object lives, LibTorch's operations on `device` round the factors of matrix
+// products to `precision`, in this thread. Our own kernels have the precision of the weights
+// (kernels/product.h); nn::ModelPrecision sets both precisions. A backward pass has the precision
+// of its forward pass if the backward pass ends before this object is destroyed.
 class Autocast {
  public:
   Autocast(const c10::Device& device, Precision precision);
@@ -119,8 +120,9 @@ class Autocast {
 // Returns true if our own kernels compute on this tensor.
 bool uses_kernels(const at::Tensor& tensor);
 
-// While it lives, uses_kernels() is false in this thread: the CPU then computes as every other
-// device does, so that tests reach that code on a machine without a GPU.
+// While an OperationsOnly object lives, uses_kernels() returns false in this thread. The CPU then
+// computes with ATen's operations, as every other device does, so that tests reach this code on a
+// machine without a GPU.
 class OperationsOnly {
  public:
   OperationsOnly();

@@ -26,8 +26,8 @@ namespace {
 using Seconds = std::chrono::seconds;
 using Milliseconds = std::chrono::milliseconds;
 
-constexpr Seconds kAnswer{2};    // the store's time to answer, if its host lives
-constexpr Seconds kRollCall{5};  // in which all processes that wait have to report it
+constexpr Seconds kAnswer{2};    // time in which the store answers if its host lives
+constexpr Seconds kRollCall{5};  // time for waiting processes to report that they wait
 constexpr Seconds kLeaving{5};   // process 0 stays this long for the others
 
 std::string text_at(const Store& store, const std::string& key) {
@@ -46,16 +46,18 @@ std::string set_first(const Store& store, const std::string& key, const std::str
   return {found.begin(), found.end()};
 }
 
-// Throws the reason why a job ends. The store has it as "15 in process 1 of 2 on host b" with the
-// signal that stopped a process, or as "0 " and the words of a process that failed.
+// Throws the reason why a job ends. In the store the reason is "15 in process 1 of 2 on host b",
+// with the number of the signal that stopped a process, or "0 " and the message of a process that
+// failed.
 [[noreturn]] void throw_end(const std::string& where, const std::string& text) {
   const std::string words = text.substr(text.find(' ') + 1);
   if (const int signal = std::stoi(text); signal != 0) throw Interrupted(signal, words);
   throw LostProcess(where, words);
 }
 
-// From 2.4 on LibTorch uses libuv for its store unless an option forbids it, and fails if it was
-// built without libuv, as distributions build it. Older versions do not have the option.
+// From 2.4 on LibTorch uses libuv for its store unless an option forbids this, and fails if
+// LibTorch was built without libuv, as distributions build it. Older versions do not have the
+// option.
 template <typename Options>
 auto without_libuv(Options& options, int /*preferred*/) -> decltype(void(options.useLibUV)) {
   options.useLibUV = false;
@@ -77,14 +79,14 @@ std::string numeric(const sockaddr* address, socklen_t size) {
   return text;
 }
 
-// Holds a connection to the store, with the numeric addresses of this host and of the store's.
+// Holds a connection to the store, with the numeric addresses of this host and of the store's host.
 struct Connection {
   Store store;
   std::string own, reached;
 };
 
-// Finds both addresses, over the interface that the system chooses, without sending anything.
-// Returns false if there is no route now.
+// Sets both addresses of the connection, for the interface that the system chooses, without sending
+// anything. Returns false if there is no route now.
 bool find_route(const LaunchedProcess& process, Connection& connection) {
   addrinfo hints = {}, *found = nullptr;
   hints.ai_socktype = SOCK_DGRAM;
@@ -149,7 +151,8 @@ Connection connect(const LaunchedProcess& process, const std::string& name, Seco
   return connection;
 }
 
-// Returns the reason why a job does not begin, in the form of "members": 0 and the words.
+// Returns the reason why a job does not begin, in the form that throw_end() reads: "0 " and a
+// message.
 std::string missing(const Store& store, const LaunchedProcess& process, Seconds patience) {
   std::vector<int> ranks;
   for (int rank = 0; rank < process.size; ++rank) {
@@ -161,9 +164,9 @@ std::string missing(const Store& store, const LaunchedProcess& process, Seconds 
       process.size, patience.count(), fmt::join(ranks, ", "));
 }
 
-// Takes this process's place, and waits for the others. Returns a JSON array of what each of them
-// reports, or why the job has ended. A job that has begun takes no harm from a process that
-// comes too late.
+// Enters this process in the store under its rank, and waits for the others. Returns a JSON array
+// of the facts that each process reports, or the reason why the job has ended. A process that comes
+// too late does not disturb a job that has begun.
 std::string take_place(const Store& store, const LaunchedProcess& process, Json own,
                        Seconds patience) {
   const auto deadline = Clock::now() + patience;
@@ -175,7 +178,7 @@ std::string take_place(const Store& store, const LaunchedProcess& process, Json 
                             fmt::format("{}, and {}", name, first.substr(first.find(' ') + 1)),
                             "start all processes with the same one");
     set_first(store, "members", fmt::format("0 {}", error.what()));
-    // A process that seemed to be the only one has begun at once.
+    // A process that seemed to be the only one has begun already, so its job is ended here.
     if (std::stoi(first) == 1) set_first(store, "end", fmt::format("0 {}", error.what()));
     throw LostProcess(error);
   }
@@ -202,8 +205,9 @@ std::string take_place(const Store& store, const LaunchedProcess& process, Json 
   return found;
 }
 
-// Asks which processes wait. Returns those that do not answer in time, because they have ended, are
-// silent, or compute; and the error message of the process that asked first.
+// Asks which processes wait. Returns the error message of the process that asked first, and the
+// ranks of the processes that do not answer in time, because they have ended, are silent, or
+// compute.
 std::pair<std::string, std::vector<int>> call_roll(const Store& store,
                                                    const LaunchedProcess& process,
                                                    const std::string& own_words) {
@@ -264,7 +268,7 @@ Job::~Job() {
       }
     });
   } catch (const std::exception&) {
-    // This process has finished. If another one fails, that one reports it.
+    // This process has finished. If another process fails, that process reports its failure.
   }
 }
 
@@ -288,14 +292,15 @@ void Job::meet(Seconds patience) {
     addresses_.push_back(member.at("address").get<std::string>());
     if (!is_loopback(addresses_.back())) reached = member.at("reached").get<std::string>();
   }
-  // On the first host its own name may mean the loopback address, which no other host can reach.
+  // On the host of process 0, the name of this host may mean the loopback address, which no other
+  // host can reach.
   std::replace_if(addresses_.begin(), addresses_.end(), is_loopback, reached);
   const auto begin = addresses_.begin();
   process_.local_rank = static_cast<int>(std::count(begin, begin + process_.rank, address()));
   process_.local_size = static_cast<int>(std::count(begin, addresses_.end(), address()));
 }
 
-// Ignores errors: if the store is lost, the others notice that themselves.
+// Ignores errors: if the store is lost, the other processes notice the loss themselves.
 void Job::publish(const std::string& key, const std::string& text) noexcept {
   try {
     ask(kAnswer, [=](const Store& store) { set_first(store, key, text); });
@@ -312,7 +317,7 @@ int Job::check(bool waits) {
           return std::pair(find_text(store, "end"), find_text(store, "stop"));
         });
   } catch (const NoAnswer&) {
-    return 0;  // its host may only pause, and every sum has a time limit
+    return 0;  // the store's host may only pause, and every sum has a time limit
   }
   if (!end.empty()) throw_end(name(process_.rank), end);
   return stop.empty() ? 0 : std::stoi(stop);
@@ -327,14 +332,15 @@ void Job::end(const std::exception& error) noexcept {
             stop != nullptr ? fmt::format("{} in {}", stop->signal_number(), own)
                             : fmt::format("0 {}: {}", own, failure_text(error)));
   } catch (const std::exception&) {
-    // There is no memory for the words. The others notice anyway that this process has ended.
+    // Memory does not suffice for the message. The others notice anyway that this process has
+    // ended.
   }
 }
 
-// Gloo names at most one neighbour. That one may only have closed its connections because its own
-// time was up, so all processes are asked.
+// Gloo's error names at most one other process. This process may have closed its connections only
+// because its own time limit was over, so all processes are asked.
 void Job::lose(const std::string& error) {
-  check(true);  // a process that has failed has reported more
+  check(true);  // throws if a process has reported its failure
   const std::string line = first_line(error);
   const std::size_t place = line.find("] ");
   std::string words = place == std::string::npos ? line : line.substr(place + 2);
@@ -373,7 +379,7 @@ void listen_for_others(const LaunchedProcess& process, Seconds patience) {
       log_line(LogLevel::kQuiet, fmt::format("error: {}", error.what()));
       ::kill(::getpid(), SIGTERM);
     } catch (const std::exception&) {
-      // The port is not free, so nobody finds this process.
+      // The port is not free, so no other process finds this one.
     }
   }).detach();
 }

@@ -1,5 +1,5 @@
-// Lets the processes of a job meet in c10d's store, learn there how the others end, and find out
-// which one is lost.
+// Lets the processes of a job meet in c10d's store, learn in the store how other processes end, and
+// find out which process is lost.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/Store.hpp>
@@ -22,8 +22,8 @@ namespace ql::machine {
 using Clock = std::chrono::steady_clock;
 using Store = c10::intrusive_ptr<c10d::Store>;
 
-// Ends a process for a reason that the others know already: one of them has reported it, or all
-// have noticed that a process is lost.
+// Ends a process for a reason that the other processes know already: one of them has reported the
+// reason, or all processes have noticed that one is lost.
 class LostProcess : public Error {
   using Error::Error;
 };
@@ -32,8 +32,8 @@ class NoAnswer : public std::runtime_error {
 };
 
 // Calls `work` on a thread of its own, because neither c10d nor NCCL can be interrupted. Throws
-// NoAnswer after `time`, and Interrupted when a signal asks to stop, unless `to_the_end`. The
-// thread then goes on alone, so `work` has to own what it uses.
+// NoAnswer after `time`. Unless `to_the_end`, also throws Interrupted when a signal asks to stop.
+// After these exceptions the thread continues alone, so `work` has to own everything that it uses.
 template <typename Work>
 auto within(std::chrono::milliseconds time, bool to_the_end, Work work) {
   std::packaged_task<decltype(work())()> task(std::move(work));
@@ -48,39 +48,40 @@ auto within(std::chrono::milliseconds time, bool to_the_end, Work work) {
   return result.get();
 }
 
-// Returns the first line of an error of c10d or LibTorch; a stack follows.
+// Returns the first line of an error of c10d or LibTorch; the further lines are a stack trace.
 inline std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 class Job {
  public:
   explicit Job(const LaunchedProcess& process);
   // Process 0, which has the store, stays some seconds for processes that have not ended yet, or do
-  // not know yet why it fails.
+  // not know yet why process 0 fails.
   ~Job();
   Job(Job&&) = delete;
 
-  // Waits for all processes, for as long as `patience`. Throws Error when they do not come or are
-  // not of one job, Interrupted when a signal asks one of them to stop.
+  // Waits up to `patience` for all processes. Throws Error when a process does not come or belongs
+  // to another job, and Interrupted when a signal asks one of the processes to stop.
   void meet(std::chrono::seconds patience);
 
-  // The local numbers are those of the processes that have met, not the launcher's.
+  // local_rank and local_size count the processes that have met on this host; they are not the
+  // launcher's values.
   const LaunchedProcess& process() const { return process_; }
   const Store& store() const { return store_; }
   // Returns the address at which the others reach this process.
   const std::string& address() const { return addresses_[static_cast<std::size_t>(process_.rank)]; }
-  // Returns "process 1 of 3 on host b"; the hosts of the others are known after they have met.
+  // Returns "process 1 of 3 on host b"; the hosts of the other processes are known after meet().
   const std::string& name(int rank) const { return names_[static_cast<std::size_t>(rank)]; }
 
-  // Throws why the job has ended: LostProcess, or Interrupted by the signal that stopped a process.
-  // Otherwise returns the signal that asks one of the processes to stop, 0 for none. With `waits`
-  // this process answers that it waits, if another one asks which processes do.
+  // If the job has ended, throws the reason: LostProcess, or Interrupted with the signal that
+  // stopped a process. Otherwise returns the signal that asks one of the processes to stop, or 0.
+  // With `waits` this process answers that it waits, if another process asks which processes wait.
   int check(bool waits);
   // Makes check() return this signal in the other processes.
   void ask_to_stop(int signal) { publish("stop", std::to_string(signal)); }
-  // Lets the others know why this process ends; they then end, too.
+  // Lets the other processes know why this process ends; the others then end, too.
   void end(const std::exception& error) noexcept;
-  // Ends the job after an error of Gloo, which is "[file:line] Connection closed by peer
-  // [10.0.0.2]:50382" or a timeout, and throws LostProcess with the name of the lost process.
+  // Ends the job after a Gloo error, whose text is like "[file:line] Connection closed by peer
+  // [10.0.0.2]:50382" or reports a timeout. Throws LostProcess with the name of the lost process.
   [[noreturn]] void lose(const std::string& error);
 
  private:
@@ -91,11 +92,11 @@ class Job {
   LaunchedProcess process_;
   std::vector<std::string> names_, addresses_;  // by rank
   Store store_;                                 // null until this process is connected
-  Clock::time_point ask_again_;  // the store was silent, and is left alone until then
+  Clock::time_point ask_again_;  // a store that was silent is not asked before this time
 };
 
-// Call this in a process that seems to be the only one of its job. If others of the job appear, it
-// stops in good order, by a signal.
+// Call this in a process that seems to be the only one of its job. If other processes of the job
+// appear, a signal stops this process in good order.
 void listen_for_others(const LaunchedProcess& process, std::chrono::seconds patience);
 
 }  // namespace ql::machine

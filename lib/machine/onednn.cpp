@@ -1,4 +1,4 @@
-// Products by oneDNN, with a cache of primitives.
+// Implements matrix products by oneDNN, with a cache of primitives.
 
 #include "machine/onednn.h"
 
@@ -20,18 +20,19 @@ namespace {
 
 using Type = dnnl::memory::data_type;
 
-// A Shape has the values that decide which primitive computes a product.
+// A Shape has the sizes, strides and flags that decide which primitive computes a matrix product.
 using Shape = std::array<std::int64_t, 11>;
 
-// Its memories point to the tensors of the current product.
+// Holds a oneDNN primitive. The memories in `arguments` point to the tensors of the current matrix
+// product.
 struct Primitive {
   dnnl::matmul product;
   std::unordered_map<int, dnnl::memory> arguments;
   std::int64_t last_use = 0;
 };
 
-// A network has fewer shapes than this, but the clusters of an adaptive softmax have other numbers
-// of rows in every step.
+// A network has fewer shapes than this. But the numbers of rows in the clusters of an adaptive
+// softmax change in every step, so the cache needs a limit.
 constexpr std::size_t kMostPrimitives = 512;
 
 dnnl::engine& engine() {
@@ -39,8 +40,9 @@ dnnl::engine& engine() {
   return only;
 }
 
-// The stride of a dimension of size 1 is never used, and LibTorch sets it to any value. oneDNN 3.7
-// takes a small one for the distance of rows or columns, so here it is set to span the matrix.
+// The stride of a dimension of size 1 is never used, and LibTorch sets this stride to any value.
+// oneDNN 3.7 takes a small stride for the distance between rows or columns, so this function makes
+// the stride span the matrix.
 dnnl::memory::desc describe(const at::Tensor& matrix, Type type) {
   const std::int64_t rows = matrix.size(0), columns = matrix.size(1);
   dnnl::memory::dims strides = {matrix.stride(0), matrix.stride(1)};
@@ -80,8 +82,8 @@ Primitive make_primitive(const at::Tensor& result, const at::Tensor& a, const at
   return made;
 }
 
-// Every thread has its own primitives, so that it need not wait for others. Making one takes longer
-// than a small product.
+// Returns a primitive from the cache of this thread; every thread has its own cache, so that
+// threads do not wait for each other. Making a primitive takes longer than a small matrix product.
 Primitive& find_primitive(const at::Tensor& result, const at::Tensor& a, const at::Tensor& b,
                           bool add, const at::Tensor& bias) {
   using Known = std::map<Shape, Primitive>;

@@ -33,7 +33,8 @@ namespace {
 // A process that waits looks for signals and for the end of the job this often.
 constexpr std::chrono::seconds kLook{1};
 // A process that a signal has asked to stop waits this long for the others to come to the same
-// place, where they stop together after a checkpoint. Schedulers kill after 30 seconds.
+// call, where all stop together after a checkpoint. Schedulers kill a process 30 seconds after the
+// signal.
 constexpr std::chrono::seconds kLastWait{10};
 
 // Begins to add up tensors by Gloo, in place.
@@ -74,8 +75,9 @@ GlooSum connect_gloo(const Store&, const LaunchedProcess&, const std::string&,
 
 #endif
 
-// Adds up tensors on GPUs, a GPU a process, by the NCCL that is part of LibTorch. The processes
-// find each other by the first one's address. The constructor waits for all of them.
+// DeviceSum adds up tensors on GPUs, one GPU per process, by the NCCL that is part of LibTorch. The
+// processes find each other by the address that the first process makes. The constructor waits for
+// all processes.
 
 #ifdef QL_NCCL
 
@@ -102,8 +104,8 @@ class DeviceSum {
     under_way_ = false;
   }
 
-  // Enqueues on the current stream: a contiguous tensor on the device is added up, in place, over
-  // all processes, which have to call this in the same order.
+  // Enqueues a sum on the current stream: a contiguous tensor on the device is added up, in place,
+  // over all processes. All processes have to call this function in the same order.
   void enqueue(const at::Tensor& tensor) {
     const c10::cuda::CUDAGuard guard(device_);
     const auto stream = c10::cuda::getCurrentCUDAStream(device_.index());
@@ -117,8 +119,8 @@ class DeviceSum {
     ends_.record(stream);
   }
 
-  // Waits until the device has come to the first sum since has_ended() was true, thus has done what
-  // is this process's own work.
+  // Waits until the device reaches the first sum enqueued after has_ended() was true, that is,
+  // until this process's own work is done.
   void wait_for_begin() { begins_.synchronize(); }
 
   // Returns true when no sum is pending.
@@ -129,10 +131,11 @@ class DeviceSum {
 
  private:
   c10::Device device_;
-  // LibTorch leaves it to the end of the process, because its own end waits for other processes.
+  // The communicator exists until the process ends, because destroying it would wait for other
+  // processes.
   nccl::ncclComm_t communicator_ = nullptr;
   at::cuda::CUDAEvent begins_, ends_;
-  bool under_way_ = false;  // a sum was enqueued since has_ended() was true
+  bool under_way_ = false;  // a sum was enqueued after has_ended() was true
 };
 
 #else
@@ -145,7 +148,7 @@ std::string device_sum_address(const c10::Device& device, bool) {
                    "use one process, or build with a LibTorch for CUDA that has NCCL");
 }
 
-// Nobody makes one, because there is no address.
+// An object of this type is never made, because device_sum_address() throws.
 struct DeviceSum {
   DeviceSum(const c10::Device&, int, int, const std::string&) {}
   void enqueue(const at::Tensor&) {}
@@ -161,12 +164,14 @@ struct ProcessGroup::Others {
   Others(const LaunchedProcess& process, std::chrono::seconds the_patience)
       : patience(the_patience), job(process) {}
 
-  // The destructor of Gloo's group would wait for a pending sum, and a process that fails cannot.
+  // The destructor of Gloo's group would wait for a pending sum, and a process that fails cannot
+  // wait. So the group is not destroyed then.
   ~Others() {
     if (pending > 0) static_cast<void>(gloo_sum.release());
   }
 
-  // Looks for reasons not to wait any longer.
+  // Throws if there is a reason not to wait any longer: the job has ended, or a signal's time is
+  // over.
   void look() {
     job.check(true);
     const int signal = stop_signal();
@@ -181,9 +186,9 @@ struct ProcessGroup::Others {
   std::chrono::seconds patience;
   Job job;
   std::unique_ptr<GlooSum> gloo_sum;
-  int pending = 0;                           // sums that Gloo has not done yet
+  int pending = 0;                           // sums that Gloo has not finished yet
   std::shared_ptr<DeviceSum> device;         // absent until join_device()
-  std::optional<Clock::time_point> stop_at;  // a signal ends all waiting then
+  std::optional<Clock::time_point> stop_at;  // set by a signal: all waiting ends at this time
   Clock::time_point looked_at = Clock::now();
 };
 
@@ -197,8 +202,8 @@ ProcessGroup::ProcessGroup(const LaunchedProcess& process, std::chrono::seconds 
         within(2 * patience, false, [=, store = job.store(), address = job.address()] {
           return connect_gloo(store, process, address, patience);
         }));
-    // A process may be done as soon as it is connected. Those that still connect would take its end
-    // for a failure, so nobody goes on before all are connected.
+    // A process may end as soon as it is connected. Processes that still connect would take this
+    // end for a failure, so no process continues before all processes are connected.
     sum(at::zeros({1}));
   });
 }
@@ -256,8 +261,8 @@ void ProcessGroup::join_device(const at::Device& device) {
   }
 }
 
-// A GPU that waits for a lost process never stops waiting, and then this process cannot end in good
-// order.
+// A GPU that waits for a lost process never stops waiting. Then this process cannot end in good
+// order, so std::_Exit() ends it.
 void ProcessGroup::await_device() {
   if (!others_->device) return;
   others_->device->wait_for_begin();
@@ -278,8 +283,8 @@ void ProcessGroup::await_device() {
   }
 }
 
-// Bit patterns are added up as whole numbers. All other processes add zeros, so not even the sign
-// of a zero changes.
+// Bit patterns are added up as integers. For each row all processes except its owner add zeros, so
+// not even the sign of a zero changes.
 at::Tensor ProcessGroup::all_rows(const at::Tensor& own, std::int64_t rows) {
   std::vector<std::int64_t> shape = own.sizes().vec();
   shape[0] = rows;
@@ -331,7 +336,7 @@ void ProcessGroup::require_same(const std::vector<Fact>& facts, const std::strin
 }
 
 int ProcessGroup::agree_on_stop(int signal_number, double* clock) {
-  const at::Tensor votes = at::zeros({NSIG}, at::kDouble);  // the clock, and then every signal's
+  const at::Tensor votes = at::zeros({NSIG}, at::kDouble);  // the clock, then one vote per signal
   auto* vote = votes.data_ptr<double>();
   if (signal_number != 0) vote[signal_number] = 1;
   if (clock != nullptr && is_first()) vote[0] = *clock;
@@ -359,7 +364,7 @@ void run_in_processes(std::chrono::seconds patience,
     group = std::make_unique<ProcessGroup>(*process, patience);
     if (process->rank > 0) set_log_level(LogLevel::kQuiet);
   } else if (process && process->job.empty() && process->address != LaunchedProcess().address) {
-    listen_for_others(*process, patience);  // a user started it without a launcher
+    listen_for_others(*process, patience);  // a user started this process without a launcher
   }
   run_in_group(group.get(), [&] { work(group.get()); });
 }

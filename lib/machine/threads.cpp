@@ -22,7 +22,8 @@ namespace ql::machine {
 
 constexpr const char* kVariable = "OPENBLAS_CORETYPE";
 
-// OpenBLAS 0.3.21 takes these for unknown processors of Intel, AMD and other makers (dynamic.c).
+// OpenBLAS 0.3.21 chooses these kernels for unknown processors of Intel, AMD and other makers
+// (dynamic.c).
 constexpr std::array<const char*, 4> kLastResorts{"Prescott", "Barcelona", "Opteron_SSE3",
                                                   "Nehalem"};
 
@@ -35,14 +36,15 @@ std::string better_openblas_kernels(const std::string& taken, VectorVersion wide
 
 namespace {
 
-// Makes OpenBLAS take these kernels, unless OPENBLAS_CORETYPE names others, in this process and in
-// those that it starts. Returns the name of the kernels in use; empty if that is not known. Call it
-// while no product is running.
+// Makes OpenBLAS use better_openblas_kernels() in this process and in processes that it starts,
+// unless OPENBLAS_CORETYPE names other kernels. Returns the name of the kernels in use, or "" if
+// the name is unknown. Call this function while no matrix product is running.
 std::string take_better_openblas_kernels() {
   auto* name = library_symbol<char*()>("openblas_get_corename");
   if (name == nullptr) return "";
-  // OpenBLAS chooses its kernels by the first function when it is loaded, and forgets them by the
-  // second when it is unloaded. A build for one kind of processor has neither.
+  // OpenBLAS chooses its kernels by the first function when it is loaded, and forgets the kernels
+  // by the second function when it is unloaded. A build for one kind of processor has neither
+  // function.
   auto* choose = library_symbol<void()>("gotoblas_dynamic_init");
   auto* forget = library_symbol<void()>("gotoblas_dynamic_quit");
   const std::string better = better_openblas_kernels(name(), choose_vector_version(nullptr));
@@ -66,8 +68,8 @@ struct Blas {
   bool openblas = false;
 };
 
-// Other libraries than the one in use may have OpenBLAS's symbols too (LAPACK), so the file that
-// defines the matrix product itself decides.
+// Libraries such as LAPACK may also export OpenBLAS's symbols, so the BLAS is identified by the
+// file that defines sgemm_.
 Blas find_blas() {
   if (at::hasMKL()) return {"MKL", true, false};
   Dl_info info{};
@@ -78,15 +80,15 @@ Blas find_blas() {
   const std::string path = error ? std::string(info.dli_fname) : file.string();
   auto* config = library_symbol<char*()>("openblas_get_config");
   if (path.find("openblas") == std::string::npos || config == nullptr) return {path, false, false};
-  // "OpenBLAS 0.3.21 NO_AFFINITY USE_OPENMP ...": name and version
+  // The configuration begins with name and version: "OpenBLAS 0.3.21 NO_AFFINITY USE_OPENMP ...".
   std::istringstream words(config());
   std::string name, version;
   words >> name >> version;
   return {name + " " + version, true, true};
 }
 
-// Looking up a function among hundreds of libraries takes microseconds and a lock, so it is done
-// once.
+// Looking up a function among hundreds of libraries takes microseconds and a lock, so each function
+// is looked up once.
 using SetThreads = void(int);
 SetThreads* set_openblas_threads() {
   static SetThreads* const set = library_symbol<SetThreads>("openblas_set_num_threads");
@@ -125,7 +127,8 @@ void keep_freed_memory() {
   constexpr int kLargestThreshold = 32 << 20;
   ::mallopt(M_MMAP_THRESHOLD, kLargestThreshold);
   ::mallopt(M_TRIM_THRESHOLD, 16 * kLargestThreshold);
-  // Threads that compute slices would each get an arena, and arenas give pages back all the time.
+  // Threads that compute slices would otherwise each get an arena, and arenas continually return
+  // pages to the system.
   ::mallopt(M_ARENA_MAX, 1);
 #endif
 }
@@ -140,8 +143,8 @@ ThreadSetup set_up_threads(int threads, const ProcessGroup* group) {
     throw UsageError("--threads", fmt::format("{} is more than {}", threads, kMostThreads));
   }
   keep_freed_memory();
-  // An error of LibTorch records the calls that led to it, which no message shows. When memory has
-  // run out, recording them fails, and LibTorch 1.13 ends the process.
+  // An error of LibTorch records a stack trace, which no message shows. When memory has run out,
+  // recording fails, and LibTorch 1.13 ends the process. So an empty trace is recorded.
   c10::SetStackTraceFetcher([] { return std::string(); });
   ThreadSetup setup;
   const std::optional<LaunchedProcess> process = find_launched_process();
@@ -181,8 +184,9 @@ struct Inside {
   bool before;
 };
 
-// While it lives, matrix products that several threads begin at the same time use one thread each.
-// A pthreads OpenBLAS would queue them on its own pool; other BLAS libraries avoid this themselves.
+// While an object lives, matrix products that several threads begin at the same time use one thread
+// each. OpenBLAS with its own POSIX threads would queue such products on its own pool; other BLAS
+// libraries avoid this themselves.
 class OneThreadProducts {
  public:
   OneThreadProducts() {
@@ -198,11 +202,11 @@ class OneThreadProducts {
   OneThreadProducts(OneThreadProducts&&) = delete;
 
  private:
-  int before_ = 0;  // threads of the BLAS; 0: not touched
+  int before_ = 0;  // previous threads of the BLAS; 0: unchanged
 };
 
 // While an object lives, LibTorch, OpenMP's libraries and MKL use a single thread for the work of
-// this thread. That is so in a parallel region, too, but here no region is begun.
+// this thread. A parallel region has the same effect, but this class does not begin a region.
 class OneThread {
  public:
   OneThread() : before_(at::get_num_threads()) {
@@ -220,7 +224,7 @@ class OneThread {
   }
 
  private:
-  using SetMklThreads = int(int);  // returns the number before
+  using SetMklThreads = int(int);  // returns the previous number
   static SetMklThreads* set_mkl_threads() {
     static SetMklThreads* const set = library_symbol<SetMklThreads>("MKL_Set_Num_Threads_Local");
     return set;
@@ -228,13 +232,14 @@ class OneThread {
   int before_, before_in_mkl_ = 0;
 };
 
-// Calls work(begin, end) for one part of [0, count) a thread. Nothing inside of a part is divided.
+// Calls work(begin, end) for parts of [0, count), one part per thread. Nothing inside a part is
+// divided.
 void share(std::int64_t count, int threads,
            const std::function<void(std::int64_t begin, std::int64_t end)>& work) {
   if (count <= 0) return;
   const bool with_gradients = at::GradMode::is_enabled();
   const auto run = [&](std::int64_t begin, std::int64_t end) {
-    const at::AutoGradMode mode(with_gradients);  // threads do not inherit it
+    const at::AutoGradMode mode(with_gradients);  // threads do not inherit this mode
     const Inside now;
     work(begin, end);
   };
@@ -249,7 +254,7 @@ void share(std::int64_t count, int threads,
     const OneThread one_thread;
     run(0, count);
   } else {
-    // A single task would not begin a parallel region.
+    // A single task would not begin a parallel region, so a second, empty task is added.
     at::parallel_for(0, 2, 1, [&](std::int64_t begin, std::int64_t) {
       if (begin == 0) run(0, count);
     });
