@@ -1,4 +1,5 @@
-// Implements the temporary names, and how a complete file or folder replaces the one of that name.
+// Implements the temporary names, and the replacement of an old file or folder by the complete new
+// one.
 
 #include "base/atomic_file.h"
 
@@ -52,7 +53,7 @@ std::string this_machine() {
 
 namespace {
 
-// This is added to a temporary name for an old folder that makes room for its successor.
+// This suffix of a temporary name marks an old folder that was moved away for its successor.
 constexpr const char* kMovedAway = ".old";
 
 // Returns the folder that holds `path`, "." for a plain name.
@@ -79,7 +80,7 @@ void remove_leftovers(const fs::path& path) {
        entry.increment(error)) {
     const auto temporary = parse_temporary_name(entry->path().filename().string());
     if (!temporary || temporary->name != name) continue;
-    // A folder that was moved away may be all there is, until its successor is in place.
+    // Until its successor is in place, a folder that was moved away may be the only copy.
     if (temporary->moved_away && !fs::exists(path, ignored)) continue;
     // Only a process on that machine can find out whether the process that made the name is alive.
     if (temporary->machine != this_machine()) continue;
@@ -108,9 +109,9 @@ void sync_path(const fs::path& path, const std::string& where) {
   if (!synced && errno != EINVAL) throw SystemError(where, "fsync", errno);
 }
 
-// Follows the symbolic links at `path`: the file that they lead to is replaced, and the links stay.
-// A link of /proc (which /dev/stdout leads to) stands for an open file, which renaming cannot
-// replace.
+// Follows the symbolic links at `path`, so that the file at their end is replaced and the links
+// stay. Refuses a link of /proc, to which /dev/stdout leads: it stands for an open file, and a
+// rename cannot replace an open file.
 fs::path target_of_links(const fs::path& path, const std::string& advice) {
   constexpr int kMostLinks = 40;
   fs::path target = path;
@@ -129,8 +130,8 @@ fs::path target_of_links(const fs::path& path, const std::string& advice) {
   return target;
 }
 
-// Returns the name to write to. Refuses a name that is not a regular file: renaming over a device
-// would replace it for everybody.
+// Returns the path to write to. Refuses an existing path that is not a regular file: a rename over
+// a device would replace the device for all users.
 fs::path file_to_write(const fs::path& named, const std::string& advice) {
   const fs::path path = final_path(named);
   struct stat status = {};
@@ -156,7 +157,7 @@ TemporaryPath::TemporaryPath(const fs::path& final_path) {
   if (!S_ISDIR(status.st_mode)) throw SystemError(final_path.string(), "create", ENOTDIR);
   remove_leftovers(final_path);
 
-  // The path is absolute, so that it is found again when the program changes its folder.
+  // The path is absolute, so that it stays valid when the program changes its working directory.
   fs::path claimed =
       fs::absolute(folder) /
       fmt::format(".{}.{}.{}.tmp", final_path.filename().string(), this_machine(), getpid());
@@ -182,7 +183,7 @@ void TemporaryPath::release() noexcept {
     claims().paths.erase(path);
     path.clear();
   } catch (...) {
-    // This only fails when memory runs out. The next run removes the file.
+    // Only a lack of memory leads here. The next run removes the file or folder.
   }
 }
 
@@ -237,7 +238,7 @@ static void sync_tree(const fs::path& folder, const std::string& where) {
   sync_path(folder, where);
 }
 
-// Gives the folder a name that is free: rename() takes a name from an empty folder at most.
+// Gives the folder a free name: rename() replaces nothing except an empty folder.
 static void rename_to_free_name(const fs::path& folder, const fs::path& name) {
   if (::rename(folder.c_str(), name.c_str()) == 0) return;
   const int failed = errno;
@@ -293,7 +294,8 @@ void AtomicFolder::commit(bool replace) {
   } else {
     rename_to_free_name(temporary_.path, path_);
   }
-  // The old folder has the temporary name now; it goes when the new one is sure to stay.
+  // The old folder has the temporary name now. It is removed only when the new folder is safely on
+  // the disk.
   try {
     sync_path(folder_of(path_), path_.string());
   } catch (const SystemError&) {
@@ -305,7 +307,7 @@ void AtomicFolder::commit(bool replace) {
 }
 
 void AtomicFolder::take_back(bool replaced) {
-  // If this fails, too, neither folder is removed.
+  // If the way back fails, too, the empty path keeps both folders.
   const fs::path fresh = std::exchange(temporary_.path, {});
   if (replaced) {
     swap_folders(fresh, path_);

@@ -1,4 +1,5 @@
-// Writes files and folders that are either complete or absent, under temporary names until then.
+// Writes files and folders under temporary names, and gives them their final names when they are
+// complete.
 #pragma once
 
 #include <sys/types.h>
@@ -15,41 +16,42 @@
 namespace ql {
 
 // AtomicFile and AtomicFolder write under temporary names: ".NAME.MACHINE.PID.tmp" in the same
-// folder as NAME. Where the file system cannot exchange names, an old folder makes room for its
-// successor under ".NAME.MACHINE.PID.tmp.old".
+// folder as NAME. Where the file system cannot exchange two names, the old folder is renamed to
+// ".NAME.MACHINE.PID.tmp.old" before the new folder takes NAME.
 struct TemporaryName {
-  std::string name;         // the final one
+  std::string name;         // the final name, NAME
   std::string machine;      // 8 hexadecimal digits, see this_machine()
-  pid_t process = 0;        // made the file or folder, on that machine
-  bool moved_away = false;  // the second kind
+  pid_t process = 0;        // PID: the process on `machine` that made the file or folder
+  bool moved_away = false;  // true for a name with .old
 };
 
 // Returns nothing for a file name of another form.
 std::optional<TemporaryName> parse_temporary_name(const std::string& file_name);
 
 // Returns MACHINE for this process: a hash of the host's name and of the namespace of process
-// numbers. On another host or in another container, the same number means another process.
+// numbers. On another host or in another container, the same process number means another process.
 std::string this_machine();
 
 // Claims the temporary name that a file or folder has until it is complete.
 struct TemporaryPath {
-  // Removes leftovers for the same `final_path`: those of processes of this machine that have
-  // ended, and those of an earlier process that had our number. Throws Error when the folder does
-  // not exist.
+  // Removes leftovers for the same `final_path`: those of ended processes on this machine, and
+  // those of an earlier process that had our process number. Throws Error when the folder of
+  // `final_path` does not exist.
   explicit TemporaryPath(const fs::path& final_path);
   ~TemporaryPath() { release(); }
   TemporaryPath(TemporaryPath&&) = delete;
-  // Removes the file or folder that still has the name, and frees the name for others of this
-  // process.
+  // Removes the file or folder if it still has the temporary name. Afterwards this process may
+  // claim the name again.
   void release() noexcept;
 
   fs::path path;  // empty after release()
 };
 
-// Writes under a temporary name in the same folder; commit() fsyncs, renames and fsyncs the folder.
-// Without commit() the destructor removes the temporary file, so the final name never shows a
-// half-written file. Symbolic links are followed. Every error is a SystemError that names the final
-// path; a device, a pipe or an open file (/dev/stdout) is an Error that advises `device_advice`.
+// Writes under a temporary name in the same folder; commit() calls fsync for the file, renames it,
+// and calls fsync for the folder. Without commit() the destructor removes the temporary file, so
+// the final name never shows a half-written file. Symbolic links are followed. Throws SystemError
+// with the final path, and Error for a path that cannot be replaced. For a device, a pipe or an
+// open file (/dev/stdout) the Error advises `device_advice`.
 class AtomicFile {
  public:
   explicit AtomicFile(const fs::path& path,
@@ -68,8 +70,9 @@ class AtomicFile {
 
 void write_file_atomically(const fs::path& path, std::string_view text);
 
-// Makes a folder that is complete when it appears. Fill temporary(); then commit() fsyncs every
-// file in it and swaps it into place. Without commit() the destructor removes temporary().
+// Makes a folder that is complete when it appears. The caller fills temporary(). Then commit()
+// calls fsync for every file in that folder and gives the folder its final name. Without commit()
+// the destructor removes temporary().
 class AtomicFolder {
  public:
   explicit AtomicFolder(const fs::path& path);
@@ -77,9 +80,10 @@ class AtomicFolder {
   // Runs commit()'s fsyncs early (they may take minutes), so that a caller can check the final name
   // again just before committing. No file may be written afterwards.
   void sync();
-  // Replaces an existing folder of that name in one rename and then removes it. Without `replace`
-  // an existing folder is an Error unless it is empty, whenever it was made. After any error the
-  // old folder is still there.
+  // Replaces an existing folder of the final name in one step (two where the file system cannot
+  // exchange names) and then removes the old folder. Without `replace` an existing folder is an
+  // Error unless it is empty, even if it was created only now. After any error the old folder still
+  // exists.
   void commit(bool replace = true);
 
  private:
@@ -96,7 +100,7 @@ namespace ql::internal {
 
 // Puts the folder `fresh` in the place of `path` by two renames, for file systems that cannot
 // exchange names. For an instant `path` does not exist, but it is never incomplete. Afterwards the
-// old folder has the name `fresh`. Only tests call it from elsewhere.
+// old folder has the name `fresh`. Outside atomic_file.cpp only tests call this function.
 void replace_in_two_steps(const fs::path& fresh, const fs::path& path);
 
 }  // namespace ql::internal

@@ -38,7 +38,8 @@ std::string ContentHasher::digest() const { return hexadecimal(XXH3_128bits_dige
 
 constexpr std::uint32_t kPolynomial = 0x82F63B78;  // bit-reversed, as the register is
 
-// Entry i of the table is the remainder after eight steps of the division from i.
+// Entry i of the table is the remainder after eight steps of the polynomial division that starts
+// with i.
 static constexpr std::array<std::uint32_t, 256> make_table() {
   std::array<std::uint32_t, 256> table{};
   for (std::uint32_t byte = 0; byte < table.size(); ++byte) {
@@ -86,7 +87,7 @@ std::optional<std::string> base64_decode(std::string_view text) {
   std::string data;
   data.reserve(text.size() / 4 * 3);
   std::uint32_t bits = 0;
-  int unused = 0;  // bits that are not in `data` yet
+  int unused = 0;  // number of bits that are not in `data` yet
   for (const char digit : text.substr(0, text.find('='))) {
     bits = bits << 6 | static_cast<std::uint32_t>(kAlphabet.find(digit) & 63);
     unused += 6;
@@ -94,8 +95,8 @@ std::optional<std::string> base64_decode(std::string_view text) {
     unused -= 8;
     data.push_back(static_cast<char>((bits >> unused) & 0xFF));
   }
-  // This finds letters outside the alphabet, wrong padding, and bits in the last letter that are
-  // not 0.
+  // The comparison finds characters outside the alphabet, wrong padding, and unused bits of the
+  // last character that are not 0.
   if (base64_encode(data) != text) return std::nullopt;
   return data;
 }

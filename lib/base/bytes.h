@@ -39,11 +39,12 @@ void append_little_endian(std::string& text, Number value) {
   store_little_endian(&text[end], value);
 }
 
-// Checksums and hashes. They find damage, not forgery.
+// These checksums and hashes find damage, not forgery.
 
 std::uint64_t xxh64(const void* data, std::size_t size, std::uint64_t seed = 0);
 
-// Returns XXH3 with 128 bits as 32 hexadecimal digits: the hash of vocabularies and files.
+// Returns the 128-bit XXH3 hash as 32 hexadecimal digits. This is the hash of vocabularies and
+// files.
 std::string content_hash(std::string_view data);
 
 // Computes content_hash() of data that comes in pieces.

@@ -1,4 +1,5 @@
-// Implements DataInput: looks at the first bytes, and unpacks gzip and zstd with zlib and libzstd.
+// Implements DataInput: examines the first bytes, and decompresses gzip and zstd with zlib and
+// libzstd.
 
 #include "base/data_input.h"
 
@@ -17,16 +18,17 @@
 
 namespace ql {
 
-// The first bytes of a pipe are known when nothing more has come for this long.
+// When a pipe pauses for this long after some text, the text so far counts as the first bytes.
 constexpr std::chrono::milliseconds kPatience{1000};
 
-// Like gzip and zstd, a decompressor takes several members or frames in a row as one content.
+// A decompressor joins the contents of consecutive members or frames, as the programs gzip and zstd
+// do.
 class Decompressor {
  public:
   virtual ~Decompressor() = default;
-  // Writes up to `size` bytes of content and removes from `packed` the bytes that it consumed.
-  // Stops when `content` is full or `packed` is used up; fewer than `size` bytes mean that it holds
-  // no more content. Throws FormatError.
+  // Writes up to `size` bytes to `content` and removes the consumed bytes from `packed`. Returns
+  // the number of bytes written. If these are fewer than `size`, `packed` is used up and the
+  // decompressor holds no more content. Throws FormatError.
   virtual std::size_t unpack(std::string_view& packed, char* content, std::size_t size) = 0;
   // Returns true where the content may end: after a complete member or frame.
   virtual bool complete() const = 0;
@@ -50,7 +52,7 @@ namespace {
 class Gzip : public Decompressor {
  public:
   explicit Gzip(std::string name) : name_(std::move(name)) {
-    // zlib then accepts gzip alone, and compares its checksums.
+    // With the sum of these, zlib accepts only gzip and compares its checksums.
     constexpr int kLargestWindow = 15, kGzipOnly = 16;
     if (::inflateInit2(&stream_, kLargestWindow + kGzipOnly) != Z_OK) throw std::bad_alloc();
   }
@@ -62,7 +64,7 @@ class Gzip : public Decompressor {
       if (complete_ && !begins_member(packed)) return done;
       const std::size_t taken = std::min<std::size_t>(packed.size(), UINT_MAX);
       const std::size_t room = std::min<std::size_t>(size - done, UINT_MAX);
-      // zlib does not write there, although its type is not const.
+      // zlib does not write to next_in, although the type of next_in is not const.
       stream_.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(packed.data()));
       stream_.avail_in = static_cast<uInt>(taken);
       stream_.next_out = reinterpret_cast<Bytef*>(content + done);
@@ -72,7 +74,7 @@ class Gzip : public Decompressor {
       done += room - stream_.avail_out;
       if (result == Z_MEM_ERROR) throw std::bad_alloc();
       complete_ = result == Z_STREAM_END;
-      // zlib returns Z_BUF_ERROR when it had nothing to do.
+      // Z_BUF_ERROR is harmless: zlib had no input or no room for output.
       if (!complete_ && result != Z_OK && result != Z_BUF_ERROR) fail_inside();
       if (done == size || (!complete_ && packed.empty())) return done;
     }
@@ -81,8 +83,8 @@ class Gzip : public Decompressor {
   const char* format() const override { return "gzip"; }
 
  private:
-  // Another member may follow one, or zeros up to the end of the file: tapes and block devices pad
-  // with them, and gzip accepts it.
+  // Returns true when another member follows. Skips zeros up to the end of the file: tapes and
+  // block devices pad files with zeros, and gzip accepts them.
   bool begins_member(std::string_view& packed) {
     const std::size_t zeros = std::min(packed.find_first_not_of('\0'), packed.size());
     padded_ = padded_ || zeros > 0;
@@ -105,7 +107,7 @@ class Gzip : public Decompressor {
   std::string name_;
   z_stream stream_ = {};
   bool complete_ = false, padded_ = false;
-  int members_ = 0;  // before this one
+  int members_ = 0;  // number of members before this one
 };
 
 class Zstd : public Decompressor {
@@ -154,7 +156,7 @@ class Zstd : public Decompressor {
 
 constexpr std::size_t kBufferBytes = std::size_t{128} << 10;
 
-// Shards are zstd files that end with a seek table. A pipe does not show its end.
+// Returns true for a shard: a zstd file that ends with a seek table. A pipe does not show its end.
 bool ends_like_shard(const std::string& path) {
   constexpr std::string_view kSeekTableMagic = "\xB1\xEA\x92\x8F";
   std::error_code unknown;
@@ -187,7 +189,7 @@ void DataInput::look() {
   if (kind == FileKind::kGzip) decompressor_ = std::make_unique<Gzip>(name());
   if (kind == FileKind::kZstd) decompressor_ = std::make_unique<Zstd>(name());
   if (decompressor_) {
-    // From here on the head is that of the unpacked content.
+    // From here on the head is the beginning of the decompressed content.
     packed_ = std::move(head_);
     packed_left_ = packed_;
     fill_head();
@@ -201,8 +203,8 @@ void DataInput::look() {
              decompressor_ ? fmt::format("{} -dc", decompressor_->format()) : "");
 }
 
-// A pipe may bring the head byte by byte. Text that pauses is passed on after its first line: a
-// writer who waits for an answer must get it before a complete head has come.
+// A pipe may bring the head byte by byte. If text pauses after its first line, that line is passed
+// on: its writer may be waiting for an answer.
 void DataInput::fill_head() {
   head_.resize(kHeadBytes);
   head_left_ = {};
@@ -212,7 +214,8 @@ void DataInput::fill_head() {
     size += got;
     const Outlook more = outlook({head_.data(), size});
     if (got == 0 || more == Outlook::kFinal) break;
-    // A program may write a file piece by piece, and a person a text that begins with a blank line.
+    // The kind of text is still open. This waits for more, because a program may write in pieces,
+    // but not forever, because a person may have typed only a blank line.
     if (more == Outlook::kText && !decompressor_ && !file_.has_more(kPatience)) break;
   }
   head_.resize(size);
@@ -245,7 +248,7 @@ bool DataInput::has_more() const {
   return more_inside_ || !head_left_.empty() || !packed_left_.empty() || file_.has_more();
 }
 
-// Returns at least 1, and 0 only at the end of the content.
+// Returns the number of bytes read, which is 0 only at the end of the content.
 std::size_t DataInput::next_bytes(char* data, std::size_t size) {
   if (!decompressor_) return file_.read_what_comes(data, size);
   for (std::size_t done = 0;;) {

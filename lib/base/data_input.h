@@ -1,4 +1,4 @@
-// Reads a tool's data from a file, a pipe or standard input, unpacks it, and checks its kind.
+// Reads a tool's data from a file, a pipe or standard input, decompresses it, and checks its kind.
 #pragma once
 
 #include <cstddef>
@@ -13,14 +13,14 @@ namespace ql {
 
 class Decompressor;
 
-// Reads like InputFile, which documents the functions. Unpacks gzip and zstd. Refuses with a
-// FormatError a file, packed or not, that is not of the expected content (base/file_kind.h). The
-// first read looks at the file's first bytes and waits until a pipe has delivered enough of them.
-// Content::kAnything passes every file on unchanged.
+// Reads data, and decompresses gzip and zstd. The functions are those of InputFile and are
+// documented there. Throws FormatError for a file, compressed or not, that does not have the
+// expected content (base/file_kind.h). The first read examines the file's first bytes and waits
+// until a pipe has delivered enough of them. Content::kAnything passes every file on unchanged.
 class DataInput {
  public:
   DataInput(const std::string& path, Content expected);
-  // Keeps a reference to the file, from which nothing may have been read yet.
+  // Keeps a reference to `file`. Nothing may have been read from the file before.
   DataInput(InputFile& file, Content expected);
   ~DataInput();
   std::size_t read(void* data, std::size_t size);
@@ -43,14 +43,14 @@ class DataInput {
   Content expected_;
   bool looked_ = false;
   std::unique_ptr<Decompressor> decompressor_;  // null for a file that is passed on unchanged
-  std::string head_;                            // of the content
-  std::string_view head_left_;                  // the part not read yet
-  std::string packed_;                          // of the file
-  std::string_view packed_left_;                // the part not unpacked yet
+  std::string head_;                            // the first bytes of the content
+  std::string_view head_left_;                  // the part of head_ not read yet
+  std::string packed_;                          // bytes of the compressed file
+  std::string_view packed_left_;                // the part of packed_ not decompressed yet
   bool more_inside_ = false;                    // the decompressor may have content left
 };
 
-// Reads a complete file and unpacks it. More than `limit` bytes of content are an Error.
+// Reads a complete file and decompresses it. Throws Error for more than `limit` bytes of content.
 std::string read_content(const std::string& path, Content expected, std::int64_t limit);
 
 }  // namespace ql

@@ -1,4 +1,4 @@
-// Composes the texts of system errors, and those of several conflicts in one message.
+// Composes the texts of system errors, and joins several conflicts into one message.
 
 #include "base/error.h"
 
@@ -12,7 +12,8 @@
 
 namespace ql {
 
-// "No space left on device" -> "no space left on device": it stands in the middle of a sentence.
+// "No space left on device" -> "no space left on device": the text stands in the middle of a
+// sentence.
 static std::string reason(int error_number) {
   std::string text = std::generic_category().message(error_number);
   if (text.size() > 1 && std::islower(static_cast<unsigned char>(text[1])) != 0) {

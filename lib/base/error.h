@@ -1,5 +1,5 @@
-// Has the types of errors. The library throws them; it never prints, exits or aborts. base/tool.h
-// turns them into one line on stderr and an exit code.
+// Defines the errors that the library throws. The library never prints, exits or aborts. run_tool()
+// in base/tool.h turns an error into a message on stderr and an exit code.
 #pragma once
 
 #include <fmt/format.h>
@@ -19,7 +19,8 @@ enum class ExitCode : int {
   // 128 + n: ended by signal n.
 };
 
-// Something failed: an input, the file system, a length that does not fit. Exit code 1.
+// Something failed, such as an input, the file system, or a length that does not fit. The exit code
+// is 1.
 //
 // The text has up to three parts, printed as "where: what; remedy":
 //   where   file, frame, line, key: the place the reader has to look at (may be empty)
@@ -44,13 +45,14 @@ class UsageError : public Error {
   using Error::Error;
 };
 
-// A file's content contradicts its format: damaged, cut off, or not such a file.
+// A file's content contradicts the expected format: the file is damaged, cut off, or of another
+// format.
 class FormatError : public Error {
  public:
   using Error::Error;
 };
 
-// The file may be good for another release: it is not damaged.
+// The file is not damaged, but has a version of its format that needs another release.
 class UnknownVersion : public FormatError {
  public:
   using FormatError::FormatError;
@@ -62,7 +64,7 @@ class ConfigError : public Error {
   using Error::Error;
 };
 
-// Advises users when memory is short. The system's errors and bad_alloc say the same.
+// Advises users when memory is short. SystemError and failure_text() both use this text.
 inline constexpr const char* kMemoryRemedy = "use smaller sizes or a machine with more memory";
 
 // The operating system refused a call. The text has errno's description.
@@ -76,13 +78,15 @@ class SystemError : public Error {
   int error_number_;
 };
 
-// The reader of our standard output has closed it (EPIPE). Ends quietly with 128 + SIGPIPE.
+// The reader of our standard output has closed the pipe (EPIPE). The tool ends with 128 + SIGPIPE,
+// without a message.
 class BrokenPipe : public std::runtime_error {
  public:
   BrokenPipe() : std::runtime_error("standard output was closed") {}
 };
 
-// Another process has failed on our behalf and has reported why. Ends with its exit code, silently.
+// A child process has failed and has reported why. The tool then ends with the child's exit code,
+// without a message.
 class AlreadyReported : public std::runtime_error {
  public:
   explicit AlreadyReported(int exit_code)
@@ -94,7 +98,8 @@ class AlreadyReported : public std::runtime_error {
   int exit_code_;
 };
 
-// A signal asked us to stop and we did so in good order. Ends with 128 + signal.
+// A signal has asked us to stop, and we stop in good order. The exit code is 128 + the signal's
+// number.
 class Interrupted : public std::runtime_error {
  public:
   // The text is "stopped by SIGTERM" and then `place`, such as "after step 7: RUN/last".
@@ -105,23 +110,24 @@ class Interrupted : public std::runtime_error {
   int signal_number_;
 };
 
-// Returns a one-line text for any exception. An Error has its own. LibTorch's errors are cut after
-// their first line, because a stack trace follows. When memory ran out, the text says what to do.
+// Returns a message for any exception. Error and std::system_error have their own text. LibTorch's
+// errors are cut after their first line, because a stack trace follows. When memory has run out,
+// the message says what to do.
 std::string failure_text(const std::exception& error);
 
 // Collects the conflicts in a configuration, so that one message reports all of them and a user can
 // fix them together.
 class Conflicts {
  public:
-  // The first three parts are those of Error. `setting` is a KEY=VALUE that resolves the conflict,
-  // or empty. Adding the same conflict twice counts once, because a rule may be a part of two
-  // checks.
+  // The first three arguments are the parts of an Error. `setting` is a KEY=VALUE that resolves the
+  // conflict, or empty. A conflict that is added twice counts once, because two checks may share a
+  // rule.
   void add(const std::string& where, const std::string& what, const std::string& remedy = "",
            const std::string& setting = "");
   std::size_t size() const { return all_.size(); }
-  // Throws ConfigError if there are conflicts. Several are named on a line each. `option`, such as
-  // "--set", is printed before each KEY=VALUE; without it the KEY=VALUEs are left out, for a reader
-  // who cannot give any.
+  // Throws ConfigError if there are conflicts, with one line per conflict if there are several.
+  // `option`, such as "--set", is printed before each KEY=VALUE. Without `option` no KEY=VALUE is
+  // printed, because the user then cannot give one.
   void raise(const std::string& option = "") const;
 
  private:

@@ -26,10 +26,11 @@ enum SummaryField { kValue = 1 };
 enum ValueField { kTag = 1, kSimpleValue = 2 };
 constexpr std::uint64_t kSessionStart = 1;
 
-// The wire type is how the bytes of a field are stored.
+// The wire type states how the bytes of a field are stored.
 enum WireType { kVarint = 0, kEightBytes = 1, kCounted = 2, kFourBytes = 5 };
 
-// Writes seven bits a byte, the lowest first; the highest bit says that another byte follows.
+// Writes seven bits per byte, the lowest bits first. The highest bit of a byte is 1 if another byte
+// follows.
 void put_varint(std::string& out, std::uint64_t number) {
   for (; number >= 0x80; number >>= 7U) out += static_cast<char>((number & 0x7FU) | 0x80U);
   out += static_cast<char>(number);
@@ -64,7 +65,7 @@ void put_bytes(std::string& out, int field, std::string_view bytes) {
   out += bytes;
 }
 
-// A value beyond the largest float becomes infinity: converting it would be undefined.
+// A value beyond the largest float becomes infinity: its conversion would be undefined.
 float to_float(double value) {
   if (std::abs(value) > static_cast<double>(std::numeric_limits<float>::max())) {
     const float infinity = std::numeric_limits<float>::infinity();
@@ -73,8 +74,8 @@ float to_float(double value) {
   return static_cast<float>(value);
 }
 
-// A stored checksum is masked, because data that ends with its own checksum always has the same
-// one.
+// A stored checksum is masked: otherwise all data that ends with its own checksum would have the
+// same checksum.
 std::uint32_t masked_checksum(std::string_view data) {
   const std::uint32_t sum = crc32c(data);
   return (sum >> 15U | sum << 17U) + 0xA282EAD8U;
@@ -118,7 +119,8 @@ std::string scalar_event(double time, std::int64_t step, const std::vector<Scala
 
 constexpr std::int64_t kSecond = 1'000'000;  // in microseconds
 
-// Returns the microseconds since 1970 in a name of ours, and nothing for another name.
+// Returns the microseconds since 1970 that the name of our event files contains, or nothing for
+// another name.
 static std::optional<std::int64_t> time_in(const std::string& name) {
   char digits[17] = {};
   int end = 0;
@@ -144,8 +146,8 @@ fs::path start_event_file(const fs::path& folder, double now, std::string_view e
   auto time = std::max<std::int64_t>(0, static_cast<std::int64_t>(now * kSecond));
   for (const fs::path& file : before) time = std::max(time, *time_in(file.filename().string()) + 1);
   fs::path path = folder / fmt::format("events.out.tfevents.{:016}.qltrain", time);
-  // No loader looks at this name. They would take a temporary file of AtomicFile for another event
-  // file.
+  // No loader reads a file of this name. If AtomicFile wrote `path` directly, a loader would take
+  // its temporary file for another event file.
   const fs::path fresh = folder / "events.new";
   write_file_atomically(fresh, event_file_start(now) + std::string(events));
   std::error_code error;

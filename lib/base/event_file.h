@@ -10,16 +10,17 @@
 namespace ql {
 
 // A record of an event file is a TFRecord: length, checksum of the length, a message, checksum of
-// the message. The message is an Event of TensorFlow's event.proto, encoded as protocol buffers. It
-// has few fields here, so the library of protocol buffers is not needed.
+// the message. The message is an Event of TensorFlow's event.proto, encoded as protocol buffers.
+// The Events here have few fields, so the protobuf library is not needed.
 
 struct Scalar {
-  std::string tag;  // "train/loss"; the part before the slash is a group of charts
+  std::string tag;  // "train/loss"; the part before the slash names a group of charts
   double value;     // stored as float32
 };
 
-// Returns the two records that begin a file: the version, and the start of a session, at which a
-// reader discards the events of earlier files in the folder. `time` is in seconds since 1970.
+// Returns the two records that begin a file: the version, and the start of a session. At the start
+// of a session, a reader discards the events of earlier files in the folder. `time` is in seconds
+// since 1970.
 std::string event_file_start(double time);
 
 // Returns a record with the values at a training step.
@@ -28,14 +29,14 @@ std::string scalar_event(double time, std::int64_t step, const std::vector<Scala
 // Event files in a folder are called events.out.tfevents.MICROSECONDS.qltrain. Loaders read every
 // file with "tfevents" in its name, in the order of the names.
 
-// Returns our files in this folder, oldest first. Other writers end the name differently (usually
-// with the machine's name); their files are left alone.
+// Returns the files in the folder that have such a name, oldest first. Files of other writers are
+// left out: their names end differently (usually with the machine's name).
 std::vector<std::filesystem::path> event_files(const std::filesystem::path& folder);
 
-// Starts a file that holds `events` and replaces all earlier ones. It is complete when it appears.
-// Its name comes from `now`, in seconds since 1970, and sorts after its predecessors' names even
-// when the clock was set back. A caller must therefore leave predecessors in place: a loader that
-// knows a name does not notice a new file under it.
+// Writes a new file that holds `events`, and then removes all earlier event_files(). The new file
+// is complete when it appears. Its name comes from `now`, in seconds since 1970, and sorts after
+// the earlier names even when the clock was set back. A caller must therefore not remove the
+// earlier files itself: a loader that knows a name does not notice a new file of the same name.
 std::filesystem::path start_event_file(const std::filesystem::path& folder, double now,
                                        std::string_view events);
 

@@ -1,4 +1,4 @@
-// Implements reading, writing and appending, with an error for every call that does not do all.
+// Implements reading, writing and appending. A call that does not transfer all bytes is an error.
 
 #include "base/file.h"
 
@@ -40,7 +40,7 @@ bool is_inside_path(const fs::path& path) {
   return std::none_of(path.begin(), path.end(), [](const fs::path& part) { return part == ".."; });
 }
 
-// O_NONBLOCK: with a named pipe the check below must fail, instead of open() waiting for a writer.
+// O_NONBLOCK lets the check below refuse a named pipe. Without it, open() would wait for a writer.
 RandomAccessFile::RandomAccessFile(const std::filesystem::path& path)
     : name_(path.string()), descriptor_(path, O_RDONLY | O_NONBLOCK, name_) {
   struct stat status {};

@@ -1,4 +1,4 @@
-// Opens files, reads them at any place, and appends records to them.
+// Opens files, reads them at any offset, and appends records to them.
 #pragma once
 
 #include <unistd.h>
@@ -13,7 +13,8 @@
 
 namespace ql {
 
-// Repeats a system call that a signal interrupted before it did anything (EINTR). Not for close().
+// Repeats a system call that a signal interrupted before the call did anything (EINTR). It must not
+// be used for close().
 template <typename Call>
 auto uninterrupted(const Call& call) -> decltype(call()) {
   for (;;) {
@@ -22,14 +23,16 @@ auto uninterrupted(const Call& call) -> decltype(call()) {
   }
 }
 
-// Owns an open file, socket or end of a pipe, and closes it. A negative number stands for nothing.
+// Owns the descriptor of an open file, socket or pipe end, and closes it. A negative number means
+// that nothing is open.
 class Descriptor {
  public:
   explicit Descriptor(int number = -1) : number_(number) {}
   // Opens a file that child processes do not inherit. Throws SystemError(where, action, errno).
   Descriptor(const std::filesystem::path& path, int flags, const std::string& where,
              const std::string& action = "open");
-  // A class with a descriptor in it cannot move, because other objects may point into it.
+  // This also keeps a class with a Descriptor from moving, because other objects may point into
+  // that class.
   Descriptor(Descriptor&&) = delete;
   Descriptor& operator=(Descriptor&& other) noexcept {
     std::swap(number_, other.number_);
@@ -39,8 +42,8 @@ class Descriptor {
   operator int() const { return number_; }
   // Writes everything or throws SystemError(where, "write", errno).
   void write(const void* data, std::size_t size, const std::string& where) const;
-  // Returns false, with errno, when the written data may not have arrived. On Linux close() has
-  // closed the descriptor even when it was interrupted.
+  // Returns false and sets errno when the written data may not have arrived. On Linux an
+  // interrupted close() has closed the descriptor, too.
   bool close() {
     const int number = std::exchange(number_, -1);
     return number < 0 || ::close(number) == 0 || errno == EINTR;
@@ -52,33 +55,34 @@ class Descriptor {
 
 namespace fs = std::filesystem;
 
-// Returns a file's content. Throws SystemError; a file above `limit` bytes is an Error.
+// Returns a file's content. Throws SystemError, and Error for a file of more than `limit` bytes.
 std::string read_file(const fs::path& path, std::int64_t limit = INT64_MAX);
 
 // Returns true when `path` is relative and stays inside its folder (no "..", no root). Every path
-// that is found inside a file must be so.
+// that is read from a file must be of this kind.
 bool is_inside_path(const fs::path& path);
 
-// These classes handle plain files, which are read at any place, written once from the beginning,
-// or extended record by record.
+// These classes handle regular files. The first reads at any offset, the second writes a new file
+// from its beginning, and the third appends records.
 
-// Reads a file at any place. It uses pread, not a memory map: a file that is cut while it is read
-// then gives an error instead of a signal.
+// Reads a file at any offset. The class uses pread, not a memory map, so that a file that is
+// shortened during the reading gives an error instead of a signal.
 class RandomAccessFile {
  public:
   // Throws SystemError, and FormatError for a path that is not a regular file.
   explicit RandomAccessFile(const std::filesystem::path& path);
   std::int64_t size() const { return size_; }
-  // Reads exactly `size` bytes from `offset`. Throws FormatError when the file ends before.
+  // Reads exactly `size` bytes from `offset`. Throws FormatError when the file ends too early.
   void read(std::int64_t offset, void* data, std::size_t size) const;
-  // Returns the complete content. Throws FormatError when that is more than `limit` bytes.
+  // Returns the complete content. Throws FormatError when the content is more than `limit` bytes.
   std::string text(std::int64_t limit) const;
-  // Gives the opened file another name, even if its first one was renamed or removed since. Returns
-  // false where the file system cannot do so.
+  // Gives the opened file another name, even if it was renamed since. Returns false when the file
+  // has lost all its names or the file system cannot do so.
   bool hard_link(const std::filesystem::path& name) const;
-  // Returns the first bytes, as many as file_kind() wants.
+  // Returns the first bytes, at most kHeadBytes (base/file_kind.h).
   std::string head() const;
-  // Returns content_hash() of the content. Throws Interrupted, if it may be stopped.
+  // Returns content_hash() of the content. Throws Interrupted after a stop signal if
+  // `may_be_stopped`.
   std::string hash(bool may_be_stopped = true) const;
 
  private:
@@ -93,7 +97,7 @@ class NewFile {
  public:
   NewFile(const std::filesystem::path& path, std::string shown_name);
   void write(const void* data, std::size_t size);
-  // Closes and checks. Call it after the last write.
+  // Closes the file or throws SystemError. Call it after the last write.
   void close();
 
  private:
@@ -106,8 +110,9 @@ class AppendFile {
  public:
   // Opens an existing file. Throws SystemError, as the other functions do.
   explicit AppendFile(const std::filesystem::path& path);
-  // Adds all of the record or, when the disk is full, nothing: the file is then cut back to its
-  // earlier length. Only a killed process may leave a part of a record.
+  // Adds all of the record or, after an error such as a full disk, nothing: the file is then cut
+  // back to its earlier length. A part of a record remains only if the process is killed or the
+  // file cannot be cut.
   void append(std::string_view record);
   // Makes sure that the records are on the disk.
   void sync();

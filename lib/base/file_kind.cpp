@@ -22,13 +22,13 @@ enum class Match { kNo, kYes, kCutOff };
 
 struct Row {
   FileKind kind;
-  std::size_t offset;  // where the pattern stands in the file
-  // In binary rows '?' stands for any byte. In rows of text a blank stands for any number of
-  // blanks, a letter for both cases, '*' for everything up to a quotation mark, and '>' for '>' or
-  // a blank.
+  std::size_t offset;  // offset of the pattern in the file
+  // In binary rows '?' stands for any byte. In rows of text a space stands for any amount of
+  // whitespace, or none. A letter stands for both cases, '*' for everything up to a quotation mark,
+  // and '>' for '>' or a whitespace character.
   std::string_view pattern;
   const char* name;
-  const char* command = "";  // writes the content to a pipe; takes "-" for FILE unless wants_file
+  const char* command = "";  // writes the content to a pipe; FILE may be "-" unless wants_file
   const char* advice = "";   // used where no command exists
   bool wants_file = false;   // the command reads files only
 };
@@ -42,8 +42,8 @@ constexpr const char* kNumpy =
     "numpy.load(FILE).astype('<u4').tofile('ids.bin') writes its ids for qlbin pack --input u32";
 constexpr const char* kFetchAgain = "fetch the file itself, which this page was sent in place of";
 
-// Each pattern has at least three bytes, because ids may begin with any two. All patterns except
-// those of letters alone have bytes that no text in UTF-8 has there.
+// Each pattern has at least three bytes, because a file of ids may begin with any two bytes. Every
+// pattern that is not ASCII text itself has bytes that no text in UTF-8 has at these offsets.
 constexpr std::array kBinary = {
     Row{FileKind::kGzip, 0, "\x1F\x8B\x08"sv, "gzip data", "gzip -dc FILE"},
     Row{FileKind::kZstd, 0, "\x28\xB5\x2F\xFD"sv, "zstd data", "zstd -dc FILE"},
@@ -111,7 +111,7 @@ constexpr std::array kBinary = {
     Row{FileKind::kOther, 0, "\0asm"sv, "a program"},
 };
 
-// These texts replace a file that is elsewhere, or wrap other text.
+// These texts stand in place of a file that is elsewhere, or are JSON around other text.
 constexpr std::array kTexts = {
     Row{FileKind::kOther, 0, "version https://git-lfs.github.com/spec/"sv,
         "a pointer of Git LFS in place of the file", "", "fetch the file: git lfs pull"},
@@ -138,7 +138,8 @@ constexpr std::array kErrorPages = {"Entry not found"sv,
 Match match_binary(const Row& row, std::string_view head) {
   bool line_ended = false;
   for (std::size_t i = 0; i < row.pattern.size(); ++i) {
-    // A short line of text need not wait for the next one, which will hardly make it binary.
+    // If a '?' has matched a line feed, this is most likely a short line of text. It need not wait
+    // for the next line.
     if (row.offset + i >= head.size()) return line_ended ? Match::kNo : Match::kCutOff;
     const char found = head[row.offset + i];
     if (row.pattern[i] != '?' && row.pattern[i] != found) return Match::kNo;
@@ -154,7 +155,8 @@ void skip_blanks(std::string_view& text) {
 }
 
 // Removes everything that may stand before the first element of an HTML page: a byte order mark,
-// blanks, declarations <?...?> and comments. Returns false when one of them does not end.
+// whitespace, declarations <?...?> and comments. Returns false when a declaration or comment does
+// not end.
 bool skip_prologue(std::string_view& text) {
   if (begins_with_mark(text)) text.remove_prefix(kByteOrderMark.size());
   for (;;) {
@@ -200,7 +202,7 @@ Found find_row(std::string_view head) {
     possible = possible || match == Match::kCutOff;
   };
   for (const Row& row : kBinary) {
-    // The header of a tar archive has no line feed before this offset, and most text has one.
+    // The header of a tar archive has no line feed before offset 257, and most text has one.
     const bool possible = row.offset == 0 || head.substr(0, row.offset).find('\n') == head.npos;
     if (possible) look(row, match_binary(row, head), found.binary_possible);
   }
@@ -210,8 +212,8 @@ Found find_row(std::string_view head) {
   return found;
 }
 
-// Returns the share, from 0 to 1, of the bytes at every `step`-th place from `first` on that are
-// below `end`.
+// Examines every `step`-th byte from offset `first` on. Returns the share of these bytes, from 0 to
+// 1, that are below `end`.
 double share_below(std::string_view head, std::size_t first, std::size_t step, unsigned char end) {
   double below = 0, all = 0;
   for (std::size_t i = first; i < head.size(); i += step) {
@@ -221,8 +223,9 @@ double share_below(std::string_view head, std::size_t first, std::size_t step, u
   return all == 0 ? 0 : below / all;
 }
 
-// Returns the encoding as iconv names it, or "". In UTF-16 the upper bytes of most alphabets are
-// below 0x20, those of blanks and ASCII are zero, and the lower bytes are most often above.
+// Returns iconv's name of the encoding, or "". In UTF-16 the upper byte of a character is below
+// 0x20 in most alphabets, and zero for whitespace and ASCII. The lower byte is most often at least
+// 0x20.
 const char* encoding_without_mark(std::string_view head) {
   constexpr double kNearlyAll = 0.95, kMost = 0.8, kSome = 0.03, kHalf = 0.4, kFew = 0.05;
   constexpr std::size_t kShort = 8;
@@ -250,8 +253,8 @@ const char* encoding_of(std::string_view head) {
   return encoding_without_mark(head);
 }
 
-// Returns true for text in place of ids: lines of visible ASCII. Read as ids of two bytes, all of
-// it would lie from 2,313 to 32,638.
+// Returns true if the head is lines of visible ASCII: text in place of ids. Read as ids of two
+// bytes, all values would lie from 2,313 to 32,382.
 bool is_ascii_text(std::string_view head) {
   constexpr std::size_t kEnough = 32;
   const auto is_visible = [](char c) { return (c >= ' ' && c <= '~') || is_blank(c); };
@@ -272,7 +275,7 @@ constexpr std::array kContentNames = {"text in UTF-8",  "decimal ids",          
 static_assert(kContentNames.size() == static_cast<std::size_t>(Content::kAnything));
 
 // Returns advice on how to get the content that `command` writes. `packed_by` is the command that
-// unpacks the file first, as in "gzip -dc", or "".
+// decompresses the file first, such as "gzip -dc", or "".
 std::string advice_to_run(std::string command, bool wants_file, Content expected,
                           const std::string& packed_by) {
   const bool takes_pipes = expected == Content::kText || expected == Content::kTextIds ||

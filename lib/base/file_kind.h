@@ -1,4 +1,4 @@
-// Recognizes a file by its first bytes, before any number in it is trusted.
+// Recognizes a file by its first bytes, before any length or count stored in it is used.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@
 
 namespace ql {
 
-// A reader expects one of these, and refuses a file that begins as something else.
+// A reader expects one of these contents, and refuses a file that begins like another content.
 enum class Content {
   kText,         // text in UTF-8, or any bytes for a vocabulary of bytes
   kTextIds,      // decimal ids
@@ -21,34 +21,34 @@ enum class Content {
 };
 
 enum class FileKind {
-  kUnknown,      // nothing that is recognized: perhaps text
+  kUnknown,      // not recognized; perhaps text
   kGzip,         // can be unpacked
   kZstd,         // can be unpacked
   kTokenStream,  // ql-token-stream(5)
   kOwnJson,      // a vocabulary, manifest, model or preset of these tools
-  kJsonText,     // JSON with text in it, perhaps one object a line
+  kJsonText,     // JSON with text in it, perhaps one object per line
   kWeights,      // safetensors
-  kOther,        // any other kind, which no reader here takes
+  kOther,        // another recognized kind, which no reader here accepts
 };
 
-// This many first bytes are examined, or all of a shorter file.
+// This many bytes at the beginning of a file are examined, or all of a shorter file.
 constexpr std::size_t kHeadBytes = 4096;
 
 // Returns the kind of the file that begins with `head`.
 FileKind file_kind(std::string_view head);
 
-// Says whether more bytes after `head` could change its kind.
+// Says whether more bytes after `head` could change the result of file_kind().
 enum class Outlook {
-  kFinal,  // no: any text from the end of its first line on, unless it begins as those below do
-  kText,   // it may become an HTML page, JSON or another kind of text: blank lines, a comment
-  kOpen,   // it may become binary, so a pipe has to deliver more
+  kFinal,  // no; text is final after its first line, unless it begins as described below
+  kText,   // yes, to an HTML page, JSON or the like: so far blank lines or a comment
+  kOpen,   // yes, to binary data, so a pipe has to deliver more
 };
 Outlook outlook(std::string_view head);
 
-// Throws a FormatError when the file that begins with `head` is not the `expected` content; it
-// names the file's kind and says how to get its content. Ids may look like text in another
-// encoding, so Content::kRawIds does not refuse such text. `packed_by` is the command that unpacked
-// the head, as in "gzip -dc".
+// Throws a FormatError when the file that begins with `head` does not have the `expected` content.
+// The error names the file's kind and says how to get the content. Ids may look like text in UTF-16
+// or UTF-32, so Content::kRawIds does not refuse such text. `packed_by` is the command that
+// decompresses the file, such as "gzip -dc", or "" if the file is not compressed.
 void check_kind(std::string_view head, Content expected, const std::string& name,
                 const std::string& packed_by = "");
 

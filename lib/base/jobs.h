@@ -15,8 +15,8 @@
 
 namespace ql {
 
-// Lends objects that are expensive to make, each to one user at a time. Safe from several threads.
-// Makes as many objects as are lent at once.
+// Lends objects that are expensive to make, each to one user at a time. Several threads may use a
+// pool at once. A pool makes a new object only when all others are lent.
 template <typename Object>
 class ObjectPool {
  public:
@@ -36,7 +36,7 @@ class ObjectPool {
     const std::lock_guard<std::mutex> lock(mutex_);
     idle_.push_back(std::move(object));
   }
-  // Returns the objects that are not lent. Call it while no thread takes or gives.
+  // Returns the objects that are not lent. Call it while no thread calls take() or give_back().
   const std::vector<std::unique_ptr<Object>>& idle() const { return idle_; }
 
  private:
@@ -64,23 +64,26 @@ class WorkerThreads {
   std::vector<std::thread> threads_;
 };
 
-// while (more work) {
-//   jobs.add(work);
-//   while (jobs.full()) use(jobs.take());
-// }
-// while (!jobs.empty()) use(jobs.take());
+// Runs jobs in parallel. A caller uses this class like this:
 //
-// The results come in the order in which the jobs were added, so they never depend on the number of
-// threads. Everything that jobs refer to must outlive this object. One thread adds and takes.
+//   while (more work) {
+//     jobs.add(work);
+//     while (jobs.full()) use(jobs.take());
+//   }
+//   while (!jobs.empty()) use(jobs.take());
+//
+// The results come in the order in which the jobs were added, so their order never depends on the
+// number of threads. Everything that jobs refer to must outlive this object. Only one thread may
+// call add() and take().
 template <typename Result>
 class OrderedJobs {
  public:
-  // With fewer than 2 threads, the caller's own thread does each job when its result is taken.
+  // With fewer than 2 threads, take() does the job on the caller's own thread.
   explicit OrderedJobs(int threads)
       : most_pending_(threads > 1 ? kJobsPerThread * static_cast<std::size_t>(threads) : 1),
         workers_(threads > 1 ? std::make_unique<WorkerThreads>(threads) : nullptr) {}
 
-  // `bytes` is the size of the job's data, where that may be large.
+  // `bytes` is the size of the job's data. It may be 0 for small data.
   void add(std::function<Result()> job, std::size_t bytes = 0) {
     auto task = std::make_shared<std::packaged_task<Result()>>(std::move(job));
     pending_.push_back({task, task->get_future(), bytes});
@@ -88,12 +91,12 @@ class OrderedJobs {
     if (workers_) workers_->run([task = std::move(task)] { (*task)(); });
   }
   bool empty() const { return pending_.empty(); }
-  // Returns true when enough jobs are waiting to keep every thread busy, or when they hold much
-  // memory. Take a result then: this bounds the memory.
+  // Returns true when enough jobs are waiting to keep every thread busy, or when their data is
+  // large. The caller must then take a result, which bounds the memory.
   bool full() const {
     return pending_.size() >= most_pending_ || pending_bytes_ > kMostPendingBytes;
   }
-  // Returns the result of the oldest job, or throws what that job threw. Waits for it.
+  // Waits for the oldest job and returns its result, or throws what the job threw.
   Result take() {
     Pending first = std::move(pending_.front());
     pending_.pop_front();

@@ -37,7 +37,8 @@ const char* type_name(const Json& json) {
   throw FormatError(where, fmt::format("expected {}, found {}", expected, type_name(found)));
 }
 
-// `where` returns the text of the place. A long list needs it only for a wrong item.
+// `where` returns the text of the place. It is a function because a list needs the text only for a
+// wrong item.
 template <typename Where>
 std::int64_t whole_number(const Json& value, const Where& where) {
   if (!value.is_number_integer()) wrong_type(where(), "a whole number", value);
@@ -51,7 +52,7 @@ std::int64_t whole_number(const Json& value, const Where& where) {
 }  // namespace
 
 Json read_json(const std::filesystem::path& path) {
-  // No file of ours is nearly as large as this; /dev/zero would fill the memory.
+  // No JSON file of ours is nearly as large. Without a limit, /dev/zero would fill the memory.
   constexpr std::int64_t kLargest = std::int64_t{256} << 20;
   const std::string text = read_file(path, kLargest);
   check_kind(std::string_view(text).substr(0, kHeadBytes), Content::kJson, path.string());
@@ -67,8 +68,8 @@ std::string dump_json(const Json& json) {
   }
 }
 
-// Adds an item to an object or a list, with its second and further lines indented. A string value
-// has no line ends of its own: JSON writes these as \n.
+// Adds an item to an object or a list, and indents all lines of the item after the first. No line
+// end is inside a string, where JSON writes \n instead.
 static void add_item(std::string& items, std::string_view item) {
   items += items.empty() ? "\n  " : ",\n  ";
   while (!item.empty() && item.back() == '\n') item.remove_suffix(1);
@@ -203,8 +204,8 @@ void JsonObject::check_format(const std::string& format, std::int64_t version) c
   }
 }
 
-// parse_json: nlohmann_json reads the text event by event (SAX), so duplicate keys and the depth
-// are seen before a document object would hide them.
+// parse_json() receives the text from nlohmann_json event by event (SAX). So it sees duplicate keys
+// and the depth, which a finished document would hide.
 
 namespace {
 
@@ -234,7 +235,7 @@ std::string without_place(std::string text) {
   return text.erase(quotation, followed ? expected - quotation : std::string::npos);
 }
 
-// Names in messages stay readable, however long they are in the file.
+// Shortens a long name from the file, so that a message stays readable.
 std::string shortened(const std::string& name) {
   return name.size() <= 80 ? name : name.substr(0, 77) + "...";
 }
@@ -286,7 +287,7 @@ class StrictBuilder : public nlohmann::json_sax<Json> {
       parent.push_back(std::move(value));
       return &parent.back();
     }
-    // The key is known to be new. A search through the keys would make long objects quadratic.
+    // The key is known to be new. A search for it would take quadratic time in long objects.
     auto& members = parent.get_ref<Json::object_t&>();
     members.Container::emplace_back(key_, std::move(value));
     return &members.Container::back().second;

@@ -18,14 +18,15 @@
 
 namespace ql {
 
-// Strict JSON: duplicate keys, -1 as an unsigned number and 1.9 as a whole number, which
-// nlohmann_json accepts silently, are errors here. Every error names the file and the key.
+// JSON is read strictly. Duplicate keys, -1 as an unsigned number and 1.9 as an integer are errors
+// here, although nlohmann_json accepts them silently. Every error names the file, and the key or
+// the line.
 
 // Keys keep the order of insertion, so that a file that is read and written again does not change.
 using Json = nlohmann::ordered_json;
 
-// Parses `text`. Duplicate keys, trailing text, invalid UTF-8 and nesting deeper than 64 are
-// FormatErrors at "where: line L". `where` is the file's name.
+// Parses `text`. Throws FormatError at "where: line L, column C", also for duplicate keys, trailing
+// text, invalid UTF-8 and more than 64 levels of nesting. `where` is the file's name.
 Json parse_json(std::string_view text, const std::string& where);
 Json read_json(const std::filesystem::path& path);
 
@@ -33,7 +34,7 @@ Json read_json(const std::filesystem::path& path);
 std::string dump_json(const Json& json);
 
 // Makes the same text as dump_json() does for an object, without building the object: nlohmann_json
-// needs memory to destroy a tree, and ends the process when there is none.
+// needs memory even to destroy a tree, and ends the process when memory has run out.
 class JsonObjectText {
  public:
   // `value` is the value's own text, as dump_json() makes it, with or without the final newline.
@@ -64,8 +65,8 @@ class JsonObject {
   std::vector<std::string> texts(const std::string& key) const;
   // Throws FormatError for a key that is not in `known`, and names the nearest known one.
   void refuse_unknown(const std::vector<std::string>& known) const;
-  // Throws FormatError unless the value of "format", the first key of all our JSON files, is
-  // `format`; throws UnknownVersion unless that of "version", the second key, is `version`.
+  // Checks "format" and "version", the first two keys of all our JSON files. Throws FormatError
+  // unless "format" is `format`, and UnknownVersion unless "version" is `version`.
   void check_format(const std::string& format, std::int64_t version) const;
   const Json& json() const { return *json_; }
   const std::string& where() const { return where_; }
@@ -78,8 +79,8 @@ class JsonObject {
   std::string where_;
 };
 
-// A table with a row for each key maps a struct to a JSON object. Reading, writing, bounds and the
-// list of keys come from this table, which stands next to the struct:
+// A table with a row for each key maps a struct to a JSON object. Reading, writing, the checks of
+// ranges and the list of keys use this table, which stands next to the struct:
 //
 //   constexpr auto keys_of(const Best&) {
 //     return [](auto& best, const auto& row) {
@@ -88,9 +89,9 @@ class JsonObject {
 //     };
 //   }
 //
-// A member is a whole number, a real number, true or false, a text, a list of whole numbers, of
-// texts or of true and false, an enumeration with names (base/strings.h), a struct with keys of its
-// own, or one of these as std::optional: without a value its key is absent.
+// A member is an integer, a real number, true or false, a text, a list of integers, of texts or of
+// true and false, an enumeration with names (base/strings.h), a struct with keys of its own, or a
+// std::optional of one of these. The key of an optional without a value is absent.
 
 // A number, or each item of a list, must lie in this range; both ends are allowed. `text` completes
 // "must be" where the two ends do not describe the range.
@@ -107,9 +108,10 @@ inline constexpr Range kBelowOne(0, 0x1.fffffffffffffp-1, "at least 0 and less t
 // A row may carry a sum of these marks.
 constexpr unsigned kRequired = 1;         // an object without the key is refused
 constexpr unsigned kMayChange = 2;        // a resumed run may have another value
-constexpr unsigned kMayChangeByName = 4;  // the same, where the command line names the key
+constexpr unsigned kMayChangeByName = 4;  // as kMayChange, if the command line names the key
 
-// Adds a conflict such as "batch is 0, must be at least 1". Returns true when the value is allowed.
+// Returns true when the value is allowed. Otherwise adds a conflict such as "batch is 0, must be at
+// least 1".
 template <typename Number>
 bool check_range(const std::string& where, const std::string& name, Number value,
                  const Range& range, Conflicts& conflicts) {
@@ -140,7 +142,8 @@ void check_value(const std::string& where, const char* key, const Value& value, 
     check_range(where, key, value, range, conflicts);
   }
 }
-// Adds only the first item that is outside the range, because a list from a file may be long.
+// Adds a conflict only for the first item outside the range, because a list from a file may be
+// long.
 inline void check_value(const std::string& where, const char* key,
                         const std::vector<std::int64_t>& list, const Range& range,
                         Conflicts& conflicts) {
@@ -154,20 +157,20 @@ void check_value(const std::string& where, const char* key, const std::optional<
   if (value) check_value(where, key, *value, range, conflicts);
 }
 
-// Returns a callable that checks one member at a time. Both arguments must outlive it.
+// Returns a callable that checks one member at a time. Both arguments must outlive the callable.
 inline auto key_checker(const std::string& where, Conflicts& conflicts) {
   return [&](const char* key, const auto& value, const Range& range = {}, unsigned = 0) {
     check_value(where, key, value, range, conflicts);
   };
 }
 
-// Adds every member that is outside its range.
+// Adds a conflict for every member outside its range.
 template <typename Struct>
 void check_keys(const std::string& where, const Struct& all, Conflicts& conflicts) {
   keys_of(all)(all, key_checker(where, conflicts));
 }
 
-// Returns the keys that have all of these marks, in the order in which they are written.
+// Returns the keys that have all of the `wanted` marks, in the order in which they are written.
 template <typename Struct>
 std::vector<std::string> key_names(unsigned wanted = 0) {
   std::vector<std::string> names;
@@ -208,16 +211,16 @@ void read_value(const JsonObject& json, const char* key, std::optional<Value>& v
   read_value(json, key, value.emplace());
 }
 
-// Returns a callable that reads one member at a time. It ignores other keys, so it can read objects
-// that other programs write. `json` must outlive it.
+// Returns a callable that reads one member at a time. Keys without a row are ignored, so it can
+// also read objects of other programs. `json` must outlive the callable.
 inline auto key_reader(const JsonObject& json) {
   return [&json](const char* key, auto& value, const Range& = {}, unsigned marks = 0) {
     if ((marks & kRequired) != 0 || json.has(key)) read_value(json, key, value);
   };
 }
 
-// Members whose keys are absent keep their default. Throws FormatError for missing and unknown
-// keys, wrong types and unknown names. Values outside their range are added to `conflicts`.
+// A member whose key is absent keeps its default. Throws FormatError for missing kRequired keys,
+// unknown keys, wrong types and unknown names. Adds a conflict for each value outside its range.
 template <typename Struct>
 Struct read_keys(const JsonObject& json, Conflicts& conflicts) {
   json.refuse_unknown(key_names<Struct>());
@@ -235,7 +238,8 @@ Struct read_keys(const JsonObject& json) {
   return all;
 }
 
-// Returns the text of the object as dump_json() makes it. A member without a value has no key.
+// Returns the text that dump_json() would make of the object. An optional member without a value
+// has no key.
 template <typename Struct>
 std::string keys_text(const Struct& all);
 
@@ -275,7 +279,7 @@ std::string keys_text(const Struct& all) {
   return object.text();
 }
 
-// Returns the same object as a tree, for a caller that changes it.
+// Returns the object of keys_text() as a tree, for a caller that changes it.
 template <typename Struct>
 Json write_keys(const Struct& all) {
   return Json::parse(keys_text(all));

@@ -12,12 +12,14 @@ namespace ql {
 namespace {
 
 // Names the variables in which a launcher gives a process its numbers. If no variable has the local
-// size, it is computed from the number of machines. `job` and `step` name the job.
+// size, the local size is computed from the number of machines. `job` and `step` together name the
+// job.
 struct Names {
   const char *rank, *size, *local_rank, *local_size, *machines, *job, *step;
 };
 
-// torchrun's come first: a script that srun has started may set them for its own processes.
+// The variables of torchrun come first: a script that srun has started may set them for its own
+// processes.
 constexpr std::array<Names, 4> kLaunchers{
     {{"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", nullptr, "TORCHELASTIC_RUN_ID",
       nullptr},
@@ -56,9 +58,9 @@ std::string between(const std::string& text, const std::string& before, const ch
 }
 
 // Returns the host of process 0 if the launcher's variables show it, or "". Open MPI 4 gives the
-// address of mpirun's host, and Open MPI 5 its name ("prterun-HOST-NUMBER@1"). Process 0 runs there
-// unless mpirun was given another list of hosts. Slurm lists the hosts in order; if mpirun uses
-// Slurm to start its daemons, these are the hosts of the daemons.
+// address of mpirun's host, and Open MPI 5 the host's name ("prterun-HOST-NUMBER@1"). Process 0
+// runs on this host unless mpirun was given another list of hosts. Slurm lists the hosts of the
+// processes in order. If mpirun starts its daemons by Slurm, the list has the hosts of the daemons.
 std::string launchers_host(const Variable& variable) {
   const std::string uri = text_of(variable, "OMPI_MCA_orte_hnp_uri");
   if (std::string host = between(uri, ";tcp://", ":,;"); !host.empty()) return host;
@@ -68,13 +70,13 @@ std::string launchers_host(const Variable& variable) {
   return first_host(text_of(variable, "SLURM_STEP_NODELIST"));
 }
 
-// Returns a port that follows from the job, so that different jobs on a host do not meet. It is
-// below the ports that Linux gives to connections by itself.
+// Returns a port computed from the job's name, so that two jobs on a host rarely share a port. The
+// port is below those that Linux gives to connections by itself.
 int port_of(const std::string& job) {
   return 10000 + static_cast<int>(xxh64(job.data(), job.size()) % 20000);
 }
 
-// Finds where the processes meet.
+// Sets the job and where its processes meet.
 void find_address(const Variable& variable, const Names& names, LaunchedProcess& process) {
   process.job = text_of(variable, names.job);
   if (const std::string step = text_of(variable, names.step); !step.empty()) {
@@ -83,7 +85,8 @@ void find_address(const Variable& variable, const Names& names, LaunchedProcess&
   if (!process.job.empty()) process.port = port_of(process.job);
   process.port = number(variable, "MASTER_PORT", 1, 65535, process.port);
   process.launcher_answers = text_of(variable, "TORCHELASTIC_USE_AGENT_STORE") == "True";
-  // Such a store outlives the processes, and torchrun counts how often it has started them.
+  // The store of torchrun outlives the processes, so the number of restarts becomes a part of the
+  // job's name.
   if (process.launcher_answers) {
     process.job += "/" + text_of(variable, "TORCHELASTIC_RESTART_COUNT");
   }
@@ -107,7 +110,7 @@ std::optional<LaunchedProcess> find_launched_process(const Variable& variable) {
     LaunchedProcess process;
     process.size = number(variable, names.size, 1, kMostProcesses, 1);
     process.rank = number(variable, names.rank, 0, process.size - 1, 0);
-    // Without such a variable all processes are on this machine.
+    // If the launcher has no such variable, all processes count as on this machine.
     const int machines = number(variable, names.machines, 1, process.size, 1);
     process.local_size =
         number(variable, names.local_size, 1, process.size, (process.size - 1) / machines + 1);

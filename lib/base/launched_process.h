@@ -1,5 +1,5 @@
-// Finds which one of several cooperating processes this is, by the variables that launchers set:
-// torchrun, mpirun (Open MPI, MPICH) or srun.
+// Finds the rank of this process among cooperating processes, by the environment variables of their
+// launcher: torchrun, mpirun (Open MPI, MPICH) or srun.
 #pragma once
 
 #include <cstdlib>
@@ -11,11 +11,11 @@ namespace ql {
 
 struct LaunchedProcess {
   int rank = 0, size = 1;              // among all processes
-  int local_rank = 0, local_size = 1;  // among those on this machine, as far as the launcher says
-  std::string address = "127.0.0.1";   // where the processes meet: rank 0 answers there,
+  int local_rank = 0, local_size = 1;  // among the processes on this machine
+  std::string address = "127.0.0.1";   // the host where the processes meet
   int port = 29500;
-  bool launcher_answers = false;  // or, as this says, torchrun itself
-  std::string job;                // its name among the jobs of the launcher; empty: unknown
+  bool launcher_answers = false;  // true: torchrun listens at the port; false: rank 0 does
+  std::string job;                // the job's name at the launcher; empty: unknown
 };
 
 // Returns the value of an environment variable, or nullptr when it is not set.
@@ -25,10 +25,10 @@ using Variable = std::function<const char*(const char* name)>;
 // missing, are not numbers, or do not fit together.
 std::optional<LaunchedProcess> find_launched_process(const Variable& variable = std::getenv);
 
-// Returns "process 2 of 4", counted from 0, as every launcher does.
+// Returns "process 2 of 4". `rank` counts from 0, as in every launcher.
 std::string process_name(int rank, int size);
 
-// Returns the first host of Slurm's short form: "node07" of "node[07-09,12],other".
+// Returns the first host of a list in Slurm's short form: "node07" for "node[07-09,12],other".
 std::string first_host(const std::string& node_list);
 
 }  // namespace ql

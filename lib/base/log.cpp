@@ -1,4 +1,4 @@
-// Implements the log sink and the progress bar that share the terminal.
+// Implements the log sink and the progress bar, which share the terminal.
 
 #include "base/log.h"
 
@@ -100,7 +100,8 @@ std::string fit(const std::string& text, std::size_t columns) {
   return text;
 }
 
-// Appends as many of the first words to `start` as `columns` hold. Only the first word may be cut.
+// Appends as many of the first fields to `start` as fit into `columns`. Only the first field may be
+// cut.
 std::string fit_words(std::string start, const Progress::Words& words, std::size_t columns) {
   for (std::size_t i = 0; i < words.size(); ++i) {
     std::string longer = start + (i > 0 ? ", " : "") + words[i];

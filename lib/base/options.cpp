@@ -1,4 +1,5 @@
-// Implements Options, whose getters trust the parser's checks, and what parser and help share.
+// Implements Options, whose getters rely on the parser's checks, and the functions that parser and
+// help share.
 
 #include "base/options.h"
 

@@ -29,11 +29,11 @@ struct Option {
   OptionType type = OptionType::kFlag;
   std::string value_name;              // "DIR", "N": shown in help; empty for flags
   std::string help;                    // one or two sentences, no trailing newline
-  std::string default_value;           // as typed; empty: no default
+  std::string default_value;           // as a user would type it; empty: no default
   std::vector<std::string> choices{};  // for kChoice
   char letter = 0;                     // 'o' for -o; 0 for none
-  // Returns words that the completion offers in addition to files, or for a text: names of presets,
-  // keys. It is called only to make the completion.
+  // Returns the words that the completion offers for a text, or in addition to files: names of
+  // presets, keys. It is called only to make the completion script.
   std::function<std::vector<std::string>()> offered{};
   bool required = false;
   bool repeatable = false;           // may be given several times; each use adds a value
@@ -48,8 +48,8 @@ struct Example {
 };
 
 // A tool without subcommands has one Command with an empty name. If such a command is the first of
-// several, it is the default: it runs when the first argument is not another command's name. It
-// then takes no positional arguments, because a mistyped command would look like one.
+// several, it is the default: it runs when the first argument is an option or absent. A default
+// takes no positional arguments, because a mistyped command would look like one.
 struct Command {
   std::string name;        // "pack"
   std::string summary;     // one line, lower case, no full stop
@@ -64,21 +64,21 @@ struct ToolTable {
   std::vector<Command> commands;
 };
 
-// Holds the values of one command line after parsing. They have been checked, so no getter fails
-// because of a user's input. Asking for an option that is not in the table, for the wrong type, or
-// for one value where there is none (see has()), is a programming error (std::logic_error).
+// Holds the checked values of one command line, so no getter fails because of a user's input. A
+// getter throws std::logic_error for a programming error: an option that is not in the table, a
+// wrong type, or one value where none exists (see has()).
 class Options {
  public:
   const Command& command() const { return *command_; }
   const std::vector<std::string>& positional() const { return positional_; }
 
-  // Returns true when typed on the command line (a default does not count).
+  // Returns true when the option is given on the command line (a default does not count).
   bool given(const std::string& name) const;
-  // Returns true when there is a value, typed or default.
+  // Returns true when there is a value, given or default.
   bool has(const std::string& name) const;
 
-  // Throws UsageError for the first of these options that was typed. In the texts {} stands for its
-  // name.
+  // Throws UsageError for the first option of `names` that was given. In the texts {} stands for
+  // the name of this option.
   void refuse(const std::vector<std::string>& names, const std::string& where,
               const std::string& what, const std::string& remedy) const;
 
@@ -86,19 +86,20 @@ class Options {
   std::string text(const std::string& name) const;  // kText, kFile, kFolder, kChoice
   std::int64_t integer(const std::string& name) const;
   double real(const std::string& name) const;
-  // For kIntegerList or a repeatable kInteger: the items of all uses. Empty when not given.
+  // Returns the items of all uses of a kIntegerList or a repeatable kInteger, or nothing if the
+  // option has no value.
   std::vector<std::int64_t> integers(const std::string& name) const;
-  // One text per use of a repeatable option. Empty when not given.
+  // Returns one text per use of a repeatable option, or nothing if the option has no value.
   std::vector<std::string> texts(const std::string& name) const;
 
-  // Returns every option of the command that has a value, typed or default (several values with
-  // blanks between them), for provenance. The options that all commands share are left out.
+  // Returns every option of the command that has a value, given or default, for provenance. Several
+  // values are joined by spaces. The options that all commands share are left out.
   std::map<std::string, std::string> resolved() const;
 
  private:
   friend Options parse_options(const ToolTable& tool, const std::vector<std::string>& arguments);
   const Option& option(const std::string& name) const;
-  // Returns the typed values or, if there are none, the default.
+  // Returns the values given on the command line or, if there are none, the default.
   std::vector<std::string> values(const std::string& name) const;
   std::string single(const std::string& name) const;
 
@@ -108,13 +109,13 @@ class Options {
 };
 
 // Parses `arguments`, which do not include the program's name. `tool` must outlive the result.
-// Throws UsageError that names the option, the value, the allowed values, and the nearest option
-// for a mistyped one. Parsing and rendering add the options that every command has (help, version,
+// Throws UsageError that names the option, the value and the allowed values, or the option nearest
+// to a mistyped one. Parsing and rendering add the options that every command has (help, version,
 // quiet, verbose).
 Options parse_options(const ToolTable& tool, const std::vector<std::string>& arguments);
 
-// Returns --help of one command, or of the tool for a null `command`: the list of commands, after
-// the help of the default command if there is one.
+// Returns the text of --help for one command, or for the tool if `command` is null. The help of the
+// tool is the list of commands, after the help of the default command if there is one.
 std::string render_help(const ToolTable& tool, const Command* command);
 
 // Returns the OPTIONS section of the tool's man page in mdoc(7) macros.

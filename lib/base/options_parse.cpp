@@ -1,11 +1,12 @@
-// Splits a command line into options and texts with cxxopts, rewords the errors of cxxopts, and
-// checks the values.
+// Splits a command line into options and other arguments with cxxopts, rewords the errors of
+// cxxopts, and checks the values.
 
 #include "base/error.h"
 #include "base/options.h"
 #include "base/strings.h"
 
-// cxxopts would split values at commas, and std::regex overflows the stack on long arguments.
+// Without these, cxxopts splits values at commas, and uses std::regex, which overflows the stack on
+// long arguments.
 #define CXXOPTS_VECTOR_DELIMITER '\0'
 #define CXXOPTS_NO_REGEX
 #include <fmt/format.h>
@@ -23,8 +24,8 @@ namespace {
 
 using OptionList = std::vector<const Option*>;
 
-// cxxopts stores this value for a flag without one. No user types it, so it distinguishes --quiet
-// from --quiet=yes.
+// cxxopts stores this value for a flag that is given without a value. No user types it, so it
+// distinguishes --quiet from --quiet=yes.
 constexpr const char* kFlagMark = "\001";
 
 cxxopts::Options declare(const OptionList& options) {
@@ -44,8 +45,8 @@ cxxopts::Options declare(const OptionList& options) {
   return parser;
 }
 
-// Composes UsageErrors about one command, or about the tool when `command` is null. They name the
-// command and end with a suggestion or a pointer to the help.
+// Composes UsageErrors about one command, or about the tool when `command` is null. The errors name
+// the command and end with a suggestion or a pointer to the help.
 class Complaint {
  public:
   Complaint(const ToolTable& tool, const Command* command)
@@ -62,7 +63,7 @@ class Complaint {
   std::string where_, see_;
 };
 
-// Returns the nearest option to "--typed=value", with its dashes.
+// Returns the option nearest to `typed`, both with their dashes, or "".
 std::string nearest_option(const std::string& typed, const std::vector<const Option*>& options) {
   std::vector<std::string> names;
   names.reserve(options.size());
@@ -99,7 +100,8 @@ bool takes_value(const Option* option) {
   return option != nullptr && option->type != OptionType::kFlag;
 }
 
-// In "-o --force" the value was forgotten. A user who means this value writes "--output=--force".
+// Refuses "-o --force", where the value was forgotten. A user who means the value "--force" writes
+// "--output=--force".
 void refuse_option_as_value(const std::string& argument, const std::string& before,
                             const OptionList& options, const Complaint& complaint) {
   if (argument.rfind("--", 0) != 0) return;
@@ -160,8 +162,8 @@ cxxopts::ParseResult parse_with_cxxopts(cxxopts::Options& parser,
   }
 }
 
-// Holds an unchecked command line in its parts: every use of an option in order ("true" for a
-// flag), and the arguments that belong to no option.
+// Holds an unchecked command line in its parts: every use of an option in order with its value
+// ("true" for a flag), and the arguments that belong to no option.
 struct SplitLine {
   std::vector<std::pair<const Option*, std::string>> uses;
   std::vector<std::string> positional;
@@ -216,11 +218,11 @@ const Command& pick_command(const ToolTable& tool, const std::vector<std::string
   complaint.raise(fmt::format("unknown command '{}', {}", typed, expected), nearest(typed, names));
 }
 
-// Checks the form of a value typed on the command line.
+// These functions return the problem with a given value, or "".
 
 std::string integer_problem(const Option& option, const std::string& text) {
   const auto value = parse_integer(text);
-  // Digits that do not fit into 64 bits are out of range, and not a wrong form.
+  // A number that does not fit into 64 bits is out of range, not malformed.
   const bool huge = !value && !text.empty() && text.find_first_not_of("0123456789") == text.npos;
   if (!value && !huge) return "expected a whole number like 12, 10k, 64M or 64Ki";
   const std::int64_t low = option.minimum, high = option.maximum;
@@ -244,7 +246,7 @@ std::string choice_problem(const Option& option, const std::string& text) {
   return fmt::format("expected one of {}", fmt::join(choices, ", "));
 }
 
-// Returns the problem with one value typed for `option` ("expected an integer ..."), or "".
+// Returns the problem with one value given for `option` ("expected a number ..."), or "".
 std::string value_problem(const Option& option, const std::string& value) {
   switch (option.type) {
     case OptionType::kFlag:

@@ -23,7 +23,7 @@ static std::string sentence(std::string text) {
   return text.back() == '.' ? text : text + ".";
 }
 
-// Breaks `text` at blanks so that no line is wider than `width`. Longer words are not cut.
+// Breaks `text` at spaces so that no line is wider than `width`. A longer word is not cut.
 static std::vector<std::string> wrap(std::string_view text, std::size_t width) {
   std::vector<std::string> lines;
   for (const std::string& word : split(text, ' ')) {
@@ -37,7 +37,8 @@ static std::vector<std::string> wrap(std::string_view text, std::size_t width) {
   return lines;
 }
 
-// Returns the option's help and the rest that the table states about it, each a sentence or more.
+// Returns the option's help, followed by a sentence for each other fact of the table that help
+// shows.
 static std::vector<std::string> option_sentences(const Option& option) {
   std::vector<std::string> sentences{option.help};
   if (!option.choices.empty()) {
@@ -129,7 +130,7 @@ std::string render_help(const ToolTable& tool, const Command* command) {
   return out;
 }
 
-// The OPTIONS section of a man page is in mdoc(7).
+// The OPTIONS section of a man page is written in mdoc(7) macros.
 
 constexpr std::size_t kSourceWidth = 78;
 
@@ -142,7 +143,7 @@ static std::string escape_word(const std::string& word) {
   return replaced(word.substr(0, dashes), "-", "\\-") + escape(word.substr(dashes));
 }
 
-// Returns one argument of a macro: quoted, and never taken for a macro itself.
+// Returns `text` as one argument of a macro, in a form that mdoc takes for no macro itself.
 static std::string argument(const std::string& text) {
   const std::string quoted = replaced(escape(text), "\"", "\\(dq");
   const bool plain = text.find(' ') == std::string::npos;
@@ -154,8 +155,8 @@ static bool ends_sentence(const std::string& word) {
          word != "e.g." && word != "i.e.";
 }
 
-// Returns lines of text: every sentence begins a line, as mdoc asks, and no line looks like a
-// macro.
+// Returns the text in lines. Every sentence begins a new line, as mdoc requires, and no line looks
+// like a macro.
 static std::string text_lines(const std::string& text) {
   std::string lines, line;
   const auto finish_line = [&] {
@@ -206,7 +207,7 @@ std::string render_man_options(const ToolTable& tool) {
   return page + option_list(common_options());
 }
 
-// A bash completion script has one self-contained function per tool.
+// The bash completion script of a tool has two functions and needs no other script.
 
 // Returns the words to offer after an option, as arguments of compgen; "" offers nothing.
 static std::string completion_of(const Option& option) {
@@ -214,7 +215,7 @@ static std::string completion_of(const Option& option) {
                       : option.type == OptionType::kFolder ? "-d"
                                                            : "";
   std::vector<std::string> words = option.offered ? option.offered() : option.choices;
-  // In other words the shell would expand special characters.
+  // Words with other characters are left out, because the shell would expand them.
   const auto is_plain = [](const std::string& word) {
     return std::all_of(word.begin(), word.end(), [](unsigned char letter) {
       return std::isalnum(letter) != 0 || std::strchr("-_.=", letter) != nullptr;
@@ -225,7 +226,7 @@ static std::string completion_of(const Option& option) {
   return fmt::format("{}{}-W '{}'", files, files.empty() ? "" : " ", fmt::join(words, " "));
 }
 
-// Returns "pack:--output|pack:-o", the pattern that finds an option after its command.
+// Returns the pattern that matches an option after its command: "'pack:--output' | 'pack:-o'".
 static std::string pattern(const Command& command, const Option& option) {
   std::string text = fmt::format("'{}:--{}'", command.name, option.name);
   if (option.letter != 0) text += fmt::format(" | '{}:-{}'", command.name, option.letter);

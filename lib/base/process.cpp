@@ -1,4 +1,5 @@
-// Implements stop signals with an alarm as a second chance, and child processes with posix_spawn.
+// Implements stop signals, with an alarm for waiting calls that they miss, and child processes with
+// posix_spawn.
 
 #include "base/process.h"
 
@@ -28,8 +29,8 @@ static_assert(std::atomic<int>::is_always_lock_free, "the signal handler must no
 
 extern "C" {
 
-// A signal that comes just before a read or a write begins does not interrupt it. After the first
-// signal an alarm does so, every second.
+// A signal that comes just before a read or a write begins does not interrupt the call. After the
+// first signal an alarm every second therefore interrupts such calls.
 static void ql_on_alarm(int /*signal_number*/) { ::alarm(1); }
 
 static void ql_on_stop_signal(int signal_number, siginfo_t* info, void* /*context*/) {
@@ -46,7 +47,7 @@ static void ql_on_stop_signal(int signal_number, siginfo_t* info, void* /*contex
 
 }  // extern "C"
 
-// Without SA_RESTART a waiting read() returns and can look at stop_signal().
+// Without SA_RESTART a waiting read() returns, and its caller can look at stop_signal().
 static void install_stop_handler(int signal_number) {
   struct sigaction action = {};
   action.sa_sigaction = ql_on_stop_signal;
@@ -129,9 +130,9 @@ extern char** environ;  // NOLINT(readability-redundant-declaration): POSIX leav
 namespace ql {
 
 // Starts a program (a path: PATH is not searched) with our environment and our standard error.
-// `input` becomes its standard input; -1 is an empty one. `output` becomes the end of a pipe from
-// its standard output. In a process group of its own the program does not get a terminal's signals.
-// Throws SystemError.
+// `input` becomes its standard input; -1 means empty input. `output` becomes the read end of a pipe
+// from its standard output. With `own_group` the program gets its own process group and no terminal
+// signals. Throws SystemError.
 static pid_t spawn(const std::filesystem::path& program, const std::vector<std::string>& arguments,
                    int input, Descriptor& output, bool own_group) {
   std::array<int, 2> ends{};
@@ -155,7 +156,7 @@ static pid_t spawn(const std::filesystem::path& program, const std::vector<std::
     posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   }
   posix_spawn_file_actions_adddup2(&actions, write_end, STDOUT_FILENO);
-  // run_tool ignores SIGPIPE, and an ignored signal stays ignored across exec.
+  // run_tool() ignores SIGPIPE, and exec would keep that. This restores the default action.
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
   sigset_t defaults;
@@ -195,8 +196,8 @@ static std::optional<int> status_of(pid_t child, int options,
   return ended == 0 ? std::nullopt : std::optional(status);
 }
 
-// Passes a requested stop on to the child, whichever thread the signal went to: a child that has
-// closed its output may still work.
+// Waits for the child and returns its exit code. Passes a requested stop on to the child, because a
+// child that has closed its output may still work.
 static int wait_for(pid_t child, const std::filesystem::path& program) {
   constexpr int kPatience = 10;  // milliseconds until the next look at stop_signal()
   for (bool stopped = false;;) {
@@ -269,8 +270,8 @@ void run_filter(const std::filesystem::path& program, const std::vector<std::str
   memory.write(input.data(), input.size(), program.string());
   ::lseek(memory, 0, SEEK_SET);
   Descriptor read_end;
-  // A terminal's interrupt goes to our process group. We pass it on to the child, once: a second
-  // signal would end the child at once.
+  // A terminal's interrupt goes to our process group, without the child. We pass the signal on to
+  // the child once: a second signal would end the child at once.
   const pid_t child = spawn(program, arguments, memory, read_end, /*own_group=*/true);
   std::exception_ptr problem;
   try {
@@ -286,8 +287,8 @@ void run_filter(const std::filesystem::path& program, const std::vector<std::str
   const int exit_code = exit_code_of(status);
   const bool by_closed_pipe = exit_code == 128 + SIGPIPE;
   if (WIFSIGNALED(status) && !by_closed_pipe) {
-    // The child may have had no handler yet for the stop that we passed on, and the signal ended
-    // it.
+    // The child may have had no handler yet for the stop signal that we passed on, so that the
+    // signal ended the child.
     if (WTERMSIG(status) == stop_signal()) check_for_stop();
     throw Error(
         program.filename().string(),

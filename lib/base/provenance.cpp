@@ -9,7 +9,7 @@ namespace ql {
 namespace {
 
 constexpr std::size_t kMostBytes = std::size_t{16} << 10;
-// Escapes in JSON may make six bytes of one, and two ends of this length still fit the limit.
+// JSON may escape one byte as six bytes, and even then two ends of this length fit the limit.
 constexpr std::size_t kEndBytes = std::size_t{1} << 10;
 constexpr std::size_t kFirstNames = 8;
 
@@ -24,8 +24,8 @@ std::string shell_quoted(const std::string& text) {
   return fmt::format("'{}'", fmt::join(split(text, '\''), "'\\''"));
 }
 
-// A command line and the file names in it may hold any bytes, but JSON only UTF-8. Invalid bytes
-// become U+FFFD.
+// A command line and the file names in it may hold any bytes, but JSON holds only UTF-8. Invalid
+// bytes become U+FFFD.
 std::string valid_utf8(const std::string& text) {
   return Json::parse(Json(text).dump(-1, ' ', false, Json::error_handler_t::replace));
 }
@@ -80,7 +80,7 @@ std::string shortened_words(const std::vector<std::string>& words) {
       kept.push_back(fmt::format("... {} more ...", with_thousands(more)));
       begin = end - 1;
     }
-    // The last word is then the option after the names, if there is one.
+    // This also keeps the option after the names, if there is one.
     end = std::min(end + 1, words.size());
     kept.insert(kept.end(), quoted.begin() + static_cast<std::ptrdiff_t>(begin),
                 quoted.begin() + static_cast<std::ptrdiff_t>(end));

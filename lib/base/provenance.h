@@ -24,9 +24,9 @@ std::string invoked_tool();
 // Only run_tool calls this, with the arguments of the command line.
 void set_provenance(const std::string& tool, const std::vector<std::string>& arguments);
 
-// Quotes words for the shell and joins them by blanks. If that takes more than 16 KiB, consecutive
-// names (words that do not begin with '-') are shortened to the first eight, "... N more ..." and
-// the last. The first of them may be an option's value, and is kept.
+// Quotes words for the shell and joins them with spaces. If the text takes more than 16 KiB,
+// consecutive names (words that do not begin with '-') are shortened to the first eight, "... N
+// more ..." and the last. So the first name is kept, which may be an option's value.
 std::string shortened_words(const std::vector<std::string>& words);
 
 }  // namespace ql

@@ -25,8 +25,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Control groups of version 1 have a hierarchy for each controller, version 2 has one for all.
-// Hosts may have both.
+// Control groups of version 1 have a hierarchy for each controller. Version 2 has one hierarchy for
+// all controllers. A host may have both versions.
 struct Hierarchy {
   std::string controller;  // "": version 2
   std::vector<std::string> group;
@@ -35,7 +35,7 @@ struct Hierarchy {
 struct Mount {
   std::vector<std::string> root;  // the group that is mounted
   fs::path folder;
-  std::vector<std::string> controllers;  // and other options; "": version 2
+  std::vector<std::string> controllers;  // among the other options of the mount; {""} for version 2
 };
 
 // "/a/b" -> {"a", "b"}. The names "..", which lead out of a namespace, can only come first.
@@ -45,7 +45,7 @@ std::vector<std::string> names_in(const std::string& path) {
   return names;
 }
 
-// Replaces the escapes of blanks in mountinfo: a backslash and three octal digits.
+// Replaces the escapes that mountinfo has for whitespace: a backslash and three octal digits.
 std::string unescaped(const std::string& text) {
   std::string plain;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -57,8 +57,8 @@ std::string unescaped(const std::string& text) {
   return plain;
 }
 
-// Reads /proc/self/cgroup. Its lines are "NUMBER:CONTROLLER,CONTROLLER:PATH", in version 2 without
-// controller.
+// Reads /proc/self/cgroup. Its lines are "NUMBER:CONTROLLER,CONTROLLER:PATH". In version 2 the line
+// has no controllers.
 std::vector<Hierarchy> read_hierarchies(const fs::path& root) {
   std::vector<Hierarchy> hierarchies;
   std::ifstream file(root / "proc/self/cgroup");
@@ -104,8 +104,8 @@ bool has_this_process(const fs::path& group) {
   return false;
 }
 
-// Finds the group of this process. It is in a folder `depth` levels below `folder`, at the path
-// `rest` from there.
+// Finds the group of this process. The group is at the path `rest` below one of the folders that
+// are `depth` levels below `folder`.
 std::optional<fs::path> find_group(const fs::path& folder, std::ptrdiff_t depth,
                                    const std::vector<std::string>& rest) {
   if (depth == 0) {
@@ -120,20 +120,21 @@ std::optional<fs::path> find_group(const fs::path& folder, std::ptrdiff_t depth,
   return std::nullopt;
 }
 
-// Returns the folder of `group`, when the mount has it.
+// Returns the folder of `group`, or nothing if the mount lacks it.
 std::optional<fs::path> folder_of(const std::vector<std::string>& group, const Mount& mount) {
   const auto [in_root, in_group] =
       std::mismatch(mount.root.begin(), mount.root.end(), group.begin(), group.end());
   const std::vector<std::string> rest(in_group, group.end());
   if (in_root == mount.root.end()) return joined(mount.folder, rest);
-  // The mount may begin above the root of our namespace, which has no names for the groups between.
+  // The mount may begin above the root of our namespace. The groups between have no names in the
+  // namespace, so they are searched.
   const bool above =
       std::all_of(in_root, mount.root.end(), [](const std::string& name) { return name == ".."; });
   return above ? find_group(mount.folder, mount.root.end() - in_root, rest) : std::nullopt;
 }
 
-// Returns the folders of our group and of those above it. A container's mount may not have our
-// group by its name; then the mount's own group is the container's.
+// Returns the folders of our group and of the groups above it. A container's mount may not have our
+// group under its name. Then the mounted folder is the container's group.
 std::vector<fs::path> group_folders(const Hierarchy& hierarchy, const std::vector<Mount>& mounts) {
   std::optional<fs::path> top, bottom;
   for (const Mount& mount : mounts) {
@@ -151,7 +152,8 @@ std::vector<fs::path> group_folders(const Hierarchy& hierarchy, const std::vecto
   return folders;
 }
 
-// Appends the numbers at the beginning of a file, up to the first word that is not one ("max").
+// Returns `numbers` followed by the numbers at the beginning of the file, up to the first word that
+// is not a number ("max").
 std::vector<std::int64_t> numbers_in(const fs::path& path, std::vector<std::int64_t> numbers = {}) {
   std::ifstream file(path);
   for (std::string word; file >> word;) {
@@ -163,7 +165,7 @@ std::vector<std::int64_t> numbers_in(const fs::path& path, std::vector<std::int6
 }
 
 // Returns the bytes of cached files that a group and the groups below it hold in memory. In version
-// 1 the names of these sums begin with "total_"; the others count the group alone.
+// 1 the names of these sums begin with `prefix` "total_". Names without it count the group alone.
 std::int64_t cached_files(const fs::path& statistics, const std::string& prefix) {
   std::ifstream file(statistics);
   std::int64_t sum = 0, value = 0;
@@ -186,7 +188,7 @@ void lower_cores(const std::vector<std::int64_t>& quota_and_period, ControlGroup
 
 void lower_memory(const fs::path& folder, const char* limit_name, const char* use_name,
                   const std::string& prefix, ControlGroupLimits& limits) {
-  // Version 1 writes "unlimited" as the largest number of pages.
+  // For "unlimited", version 1 writes the size of the largest number of pages, in bytes.
   constexpr std::int64_t kUnlimited = std::int64_t{1} << 62;
   const std::vector<std::int64_t> limit = numbers_in(folder / limit_name);
   if (limit.empty() || limit[0] < 0 || limit[0] >= kUnlimited) return;

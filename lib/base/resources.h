@@ -12,15 +12,15 @@ namespace ql {
 // process, in both versions of Linux's control groups.
 
 struct ControlGroupLimits {
-  std::optional<double> cores;                // processors' worth of time
-  std::optional<std::int64_t> unused_memory;  // bytes without swap; negative above the limit
+  std::optional<double> cores;                // processor time, as a number of processors
+  std::optional<std::int64_t> unused_memory;  // bytes without swap; negative if over the limit
 };
 
-// Returns the smallest amounts that this process's groups and all groups above them leave, as far
-// as they are mounted, and nothing where no limit exists or can be read. Each group also counts the
-// use of all groups below it, so the group with the lowest limit may not be the one that leaves
-// least. The cache of files does not count as used, because a group gives it up when necessary.
-// `root` is the folder that has proc/ and the mount points.
+// Returns the smallest amounts that this process's groups and all groups above them leave. Groups
+// that are not mounted are left out. A value is absent where no limit exists or can be read. A
+// group's use includes that of all groups below it, so the group with the lowest limit may not be
+// the one that leaves least. Cached files do not count as used memory, because a group gives up its
+// cache when necessary. `root` is the folder that has proc/ and the mount points.
 ControlGroupLimits control_group_limits(const std::filesystem::path& root = "/");
 
 // Returns the number of physical cores that the process may use: those of its CPU affinity, at most
@@ -33,8 +33,8 @@ std::int64_t resident_bytes();
 // Returns the largest value that resident_bytes() has had, or 0 if that is unknown.
 std::int64_t peak_resident_bytes();
 
-// Returns the bytes that the system could still give without swapping, or that the control groups
-// leave if that is less, or 0 if that is unknown.
+// Returns the number of bytes that the system could still give without swapping, or the number that
+// the control groups leave if it is smaller. Returns 0 if both are unknown.
 std::int64_t available_bytes();
 
 }  // namespace ql

@@ -1,5 +1,5 @@
-// Makes the text of result rows for scripts, and of tables for people. A row is a flat JSON object;
-// all rows of a table have the same keys in the same order.
+// Formats result rows for scripts, and as human-readable tables. A row is a flat JSON object; all
+// rows of a table have the same keys in the same order.
 #pragma once
 
 #include <cstddef>
@@ -10,19 +10,20 @@
 
 namespace ql {
 
-// Prints rows as a table with a header: tab-separated for programs, aligned for people. Null
-// (unknown, or not applicable) is written as "-". A list's items are separated by commas. Real
-// numbers have eight digits, but whole numbers and halves have all of theirs. In a text a tab, line
-// end or backslash becomes \t, \n, \r or two backslashes, and another control character '?'.
+// Formats rows as a table with a header: tab-separated for programs, or aligned for human readers.
+// Null (unknown, or not applicable) is written as "-". A list's items are separated by commas. Real
+// numbers have eight significant digits, but integers and halves below 1e10 have all their digits.
+// In a text a tab, line end or backslash becomes \t, \n, \r or two backslashes, and another control
+// character becomes '?'.
 class TableText {
  public:
-  // `columns` has names separated by commas, or "all". "" also means all, but on a terminal only as
-  // many as fit kTerminalWidth, with those of `first` before the others. With `terminal` the table
-  // is aligned.
+  // `columns` has names separated by commas, or "all". "" means all columns, or on a terminal only
+  // those that fit into kTerminalWidth, with the columns `first` before the others. With `terminal`
+  // the table is aligned.
   TableText(const std::string& columns, bool terminal, std::vector<std::string> first = {});
 
-  // Throws UsageError for a column that the row does not have. Call it with a row that has all keys
-  // before long work; lines() calls it for the first row.
+  // Throws UsageError for a chosen column that the row does not have. lines() calls this function
+  // for the first row. Before long work, call it with a row that has all keys.
   void check(const Json& row) const;
   // Returns the row as a line, after the header if it is the first row.
   std::string lines(const Json& row);
@@ -35,7 +36,7 @@ class TableText {
 
   struct Column {
     std::string name;
-    std::size_t width = 0;  // of the header and the first row
+    std::size_t width = 0;  // of the wider one of the header and the first cell
     bool right = false;     // numbers are aligned on the right
   };
   std::string wanted_;

@@ -1,4 +1,4 @@
-// Implements reading from pipes that can be stopped, and buffered writing that is checked.
+// Implements reading that a signal can stop, and buffered writing with checks.
 
 #include "base/stream.h"
 
@@ -17,14 +17,14 @@ namespace ql {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kBufferBytes = std::size_t{1} << 20;
-// Larger writes are not copied into the buffer: the system call then costs little in comparison.
+// Larger writes bypass the buffer: for them the copy would cost more than the system call.
 constexpr std::size_t kLargeWrite = std::size_t{64} << 10;
 // A pipe of this size seldom makes the two tools at its ends wait for each other.
 constexpr int kPipeBytes = 1 << 20;
 constexpr std::chrono::milliseconds kPoll{250};
 
-// A silence is long enough for a busy producer's next write. A trickle is the total time that is
-// given to input without such a silence. A person notices neither.
+// read_what_comes() returns after kSilence without input, in which a busy producer would have
+// written again, or after kTrickle of input without such a pause. A person notices neither delay.
 constexpr std::chrono::milliseconds kSilence{20}, kTrickle{50};
 
 // Waits for at most `time`. Returns true when input, or its end, has come.
@@ -35,8 +35,8 @@ static bool comes_within(int descriptor, std::chrono::milliseconds time) {
 
 InputFile::InputFile(const std::string& path) : name_(path == "-" ? "standard input" : path) {
   if (path != "-") {
-    // Opening a named pipe would wait for its writer, even after a signal that came just before.
-    // Only read() waits.
+    // Without O_NONBLOCK, opening a named pipe would wait for its writer, even after a signal that
+    // came just before. So only read() waits.
     file_ = Descriptor(path, O_RDONLY | O_NONBLOCK, name_);
     ::fcntl(file_, F_SETFL, O_RDONLY);
     descriptor_ = file_;
@@ -100,7 +100,7 @@ bool InputFile::has_more(std::chrono::milliseconds wait) const {
 
 OutputStream::OutputStream(const std::string& path, bool binary, const std::string& option) {
   if (path != "-") {
-    // No file can appear under the name of a device, but standard output may lead there.
+    // No file can appear under the name of a device, but standard output may lead to the device.
     file_.emplace(path, option.empty()          ? "choose another name"
                         : path == "/dev/stdout" ? fmt::format("use {} -", option)
                                                 : fmt::format("use {} - >{}", option, path));

@@ -13,7 +13,8 @@
 
 namespace ql {
 
-// Reads exactly `size` bytes, or fewer at the end, by input.read(). Returns how many it read.
+// Calls input.read() until `size` bytes are read or the input ends. Returns the number of bytes
+// read.
 template <typename Input>
 std::size_t read_fully(Input& input, void* data, std::size_t size) {
   char* const bytes = static_cast<char*>(data);
@@ -30,15 +31,15 @@ std::size_t read_fully(Input& input, void* data, std::size_t size) {
 class InputFile {
  public:
   explicit InputFile(const std::string& path);
-  // Reads from `descriptor`, which must stay open. `name` is for messages. A signal that asks us to
-  // stop calls `on_stop` once, and reading continues to the end.
+  // Reads from `descriptor`, which must stay open. `name` is for messages. When a signal asks us to
+  // stop, `on_stop` is called once, and reading continues to the end.
   InputFile(int descriptor, std::string name, std::function<void()> on_stop);
   // Reads up to `size` bytes; returns 0 only at the end. Throws SystemError, and Interrupted when a
-  // signal asks us to stop while it waits for a pipe.
+  // signal asks us to stop while read() waits for a pipe.
   std::size_t read(void* data, std::size_t size);
-  // Does the same as read_fully() for a regular file. From a pipe it returns early: when nothing
-  // more comes for 20 ms, or 50 ms after the first bytes. So the reader need not wait for a full
-  // buffer. Returns at least 1, and 0 only at the end.
+  // Reads a regular file like read_fully(). For a pipe this function returns early, so that the
+  // caller need not wait for a full buffer: when nothing more comes for 20 ms, or 50 ms after the
+  // first bytes. Returns the number of bytes read, which is 0 only at the end.
   std::size_t read_what_comes(void* data, std::size_t size);
   // Returns true when more data or the end has come already, or comes within `wait`; always true
   // for a regular file.
@@ -63,9 +64,9 @@ class InputFile {
 // checked. Throws BrokenPipe on EPIPE.
 class OutputStream {
  public:
-  // "-" is standard output, and a terminal there does not get `binary` data (UsageError with
-  // advice). Any other file appears under its name when close() returns, and not at all without
-  // close(). `option` named the path; it is empty if the option does not know "-".
+  // "-" is standard output. Throws UsageError if `binary` data would go to a terminal there. Any
+  // other file appears under its name when close() returns, and never without close(). `option` is
+  // the option that named the path, or "" if that option does not accept "-".
   OutputStream(const std::string& path, bool binary, const std::string& option = "-o");
   ~OutputStream();
   OutputStream(OutputStream&&) = delete;
@@ -74,8 +75,8 @@ class OutputStream {
   // Passes the written data on to the reader of standard output. Does nothing for a file, which has
   // no reader yet.
   void flush();
-  // Writes all data that is still buffered, and checks. Call it at the end of a successful run. The
-  // destructor calls flush(), too, but cannot report errors.
+  // Writes all data that is still buffered, and throws if that fails. Call it at the end of a
+  // successful run. The destructor calls flush(), too, but cannot report errors.
   void close();
 
  private:

@@ -13,7 +13,7 @@
 
 namespace ql {
 
-// These characters have an escape of one letter, which stands at the same place in kNames.
+// These characters have an escape of one letter, which stands at the same index in kNames.
 constexpr std::string_view kNamed = "\t\n\r\\", kNames = "tnr\\";
 
 // Returns false for characters that are invisible or unassigned. Combining marks have ink, and so
@@ -117,7 +117,8 @@ static const std::uint8_t* bytes_of(std::string_view text) {
   return reinterpret_cast<const std::uint8_t*>(text.data());
 }
 
-// Returns the end of the ASCII bytes that begin at `position`, rounded down to whole words of 8.
+// Returns the offset after the ASCII bytes that begin at `position`, rounded down to full words of
+// 8 bytes.
 static std::size_t skip_ascii(std::string_view text, std::size_t position) {
   constexpr std::uint64_t kHighBits = 0x8080808080808080u;
   while (text.size() - position >= sizeof(std::uint64_t)) {
@@ -163,7 +164,8 @@ std::string replace_invalid_utf8(std::string_view text) {
 }
 
 std::int64_t count_code_points(std::string_view text) {
-  // Counts eight bytes at a time. Each has a counter of one byte, which must not overflow.
+  // Counts eight bytes at a time. Each of the eight positions has a counter of one byte, which must
+  // not overflow.
   constexpr std::uint64_t kOnes = 0x0101010101010101u;
   constexpr std::size_t kMostWords = 255;
   std::int64_t count = 0;
@@ -223,7 +225,8 @@ std::string nearest(std::string_view typed, const std::vector<std::string>& cand
   for (const std::string& candidate : candidates) {
     const std::size_t shorter = std::min(typed.size(), candidate.size());
     const std::size_t longer = std::max(typed.size(), candidate.size());
-    // The lengths alone may show that too much would have to change, however long `typed` is.
+    // If the lengths alone show that too much would have to change, the distance is not computed:
+    // `typed` may be long.
     if ((longer - shorter) * 3 > longer) continue;
     const std::size_t distance = edit_distance(typed, candidate);
     if (distance * 3 <= longer && distance < best_distance) {
@@ -327,7 +330,7 @@ std::string human_bytes(std::int64_t bytes) {
 std::string human_seconds(double seconds) {
   if (!std::isfinite(seconds) || seconds < 0) return "?";
   if (seconds < 9.95) return fmt::format("{:.1f}s", seconds);
-  // A value above this is longer than any run. The conversion to an integer stays defined.
+  // No run takes longer than this, and the conversion to an integer below stays defined.
   if (seconds > 1e15) return "?";
   const auto rounded = static_cast<std::int64_t>(std::llround(seconds));
   if (rounded < 60) return fmt::format("{}s", rounded);

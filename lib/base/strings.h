@@ -28,32 +28,32 @@ std::string printable(std::string text);
 // Does the same for messages that may have several lines: line feeds and tabs stay.
 std::string printable_lines(std::string text);
 
-// Says where an escaped text stands: among words with blanks between them, in the quotes of a
-// message, or alone on a line.
+// Says where an escaped text stands: among words that spaces separate, in the quotes of a message,
+// or alone on a line.
 enum class Among { kWords, kQuotes, kLines };
 
-// Escapes text so that it can be read back: a tab, line feed, carriage return or backslash becomes
-// \t, \n, \r or two backslashes, and each byte of invalid UTF-8 \xNN. Among words and in quotes the
-// bytes of a character without ink become \xNN, too: blanks (in quotes not U+0020), controls,
-// format characters, selectors, private and unassigned characters. kLines must not change, because
-// vocabularies are written and hashed with it.
+// Escapes text so that unescaped() can restore it: a tab, line feed, carriage return or backslash
+// becomes \t, \n, \r or two backslashes, and each byte of invalid UTF-8 becomes \xNN. With kWords
+// and kQuotes the bytes of a character without ink become \xNN, too: whitespace (with kQuotes
+// except U+0020), controls, format characters, selectors, private and unassigned characters. The
+// result of kLines must never change, because vocabularies are written and hashed with it.
 std::string escaped(std::string_view text, Among among = Among::kWords);
-// Returns the escaped text in the quotes of a message.
+// Returns the text escaped (Among::kQuotes) and enclosed in the single quotes that messages use.
 std::string in_quotes(std::string_view text);
 
 // Returns the text that escaped() was given. Accepts \xNN for any byte. Returns nothing when a
 // backslash begins no known escape.
 std::optional<std::string> unescaped(std::string_view text);
 
-// Return "<0x41>" for 0x41, and 0x41 for "<0x41>" (nothing for any other text): the names that
-// vocabularies have for bytes.
+// Vocabularies name the byte 0x41 "<0x41>". byte_token() returns this name, and parse_byte_token()
+// returns the byte of a name, or nothing for any other text.
 std::string byte_token(unsigned char byte);
 std::optional<unsigned char> parse_byte_token(std::string_view token);
 
 // Replaces every `pattern` in the text.
 std::string replaced(std::string_view text, std::string_view pattern, std::string_view by);
 
-// UTF-8 as the Unicode standard defines it (chapter 3, table 3-7): no overlong forms, no
+// UTF-8 means here what the Unicode standard defines (chapter 3, table 3-7): no overlong forms, no
 // surrogates, nothing above U+10FFFF.
 
 constexpr char32_t kLastCodePoint = 0x10FFFF;
@@ -69,7 +69,7 @@ inline bool begins_with_mark(std::string_view text) {
 struct CodePoint {
   char32_t value;  // kReplacement when not valid
   std::size_t
-      length;  // in bytes, at least 1; for an invalid sequence that of its maximal valid beginning
+      length;  // in bytes, at least 1; for an invalid sequence, the length of its valid beginning
   bool valid;
 };
 
@@ -79,28 +79,27 @@ CodePoint code_point_at(std::string_view text, std::size_t position);
 // Returns the offset of the first byte outside a well-formed sequence, or npos when there is none.
 std::size_t find_invalid_utf8(std::string_view text);
 
-// Replaces every invalid sequence by one U+FFFD. A sequence is a maximal beginning of a well-formed
-// one, as the Unicode standard recommends and browsers do.
+// Replaces every invalid sequence by one U+FFFD. An invalid sequence is the longest beginning of a
+// well-formed one, or a single byte, as the Unicode standard recommends and browsers do.
 std::string replace_invalid_utf8(std::string_view text);
 
 // Returns the number of bytes that do not continue a sequence, which is the number of code points
 // when `text` is valid.
 std::int64_t count_code_points(std::string_view text);
 
-// Returns how many bytes at the end are the proper beginning of a well-formed sequence (0 to 3), so
-// that more input could complete it.
+// Returns the number of bytes (0 to 3) at the end that begin a well-formed sequence and stop before
+// its end, so that more input could complete the sequence.
 std::size_t incomplete_suffix(std::string_view text);
 
 void append_utf8(std::string& text, char32_t code_point);
 
-// Enumerations have names in files and options. Next to such an enumeration stands
+// Enumerations have names in files and options. A function next to such an enumeration returns the
+// names in the order of the values, which count from 0:
 //
 //   constexpr auto names_of(Pool) { return std::array{"max", "mean"}; }
-//
-// with its names in the order of its values, which count from 0.
 
-// If the values have more than names, they are the rows of a table. Its rows are structs with a
-// `name`, and names_of() returns names_in(table).
+// If the values have properties in addition to names, a table has a row for each value. A row is a
+// struct with a member `name`, and names_of() returns names_in(table).
 template <typename Row, std::size_t kCount>
 constexpr auto names_in(const std::array<Row, kCount>& table) {
   std::array<const char*, kCount> names{};
@@ -128,8 +127,8 @@ std::optional<Value> find_named(std::string_view name) {
                               : std::optional(static_cast<Value>(found - names.begin()));
 }
 
-// Throws FormatError that lists all names. `where` is the key or option that the name was given
-// for.
+// Throws FormatError that lists all names if `name` is unknown. `where` is the key or option that
+// the name was given for.
 template <typename Value>
 Value value_named(const std::string& name, const std::string& where) {
   const std::optional<Value> value = find_named<Value>(name);
@@ -140,16 +139,18 @@ Value value_named(const std::string& name, const std::string& where) {
   return *value;
 }
 
-// "Did you mean ...?"
+// This function finds suggestions: "Did you mean ...?"
 
-// Returns the candidate with the smallest edit distance to `typed`, or "" when none is near: more
-// than a third of the letters would have to change, and `typed` is not the beginning of one.
+// Returns the candidate with the smallest edit distance to `typed`, if at most a third of the
+// letters would have to change. Otherwise returns the first candidate that begins with `typed`, or
+// "".
 std::string nearest(std::string_view typed, const std::vector<std::string>& candidates);
 
-// These read strict numbers with units, as typed on a command line or in a --set.
+// These functions read numbers with units, as users type them, and accept no other text.
 
-// Parses "12", "10k", "64M", "2G", "64Ki", "1Mi": whole numbers; k, M, G, T are powers of 1000, Ki,
-// Mi, Gi, Ti of 1024. Nothing else may stand before or after; '-' is the only sign; no overflow.
+// Parses "12", "10k", "64M", "2G", "64Ki", "1Mi": integers; k, M, G, T are powers of 1000, and Ki,
+// Mi, Gi, Ti are powers of 1024. '-' is the only sign. Returns nothing for any other text and on
+// overflow.
 std::optional<std::int64_t> parse_integer(std::string_view text);
 
 // Parses "0.25", "2.5e-4", "10k". Only finite numbers are accepted.
@@ -161,10 +162,10 @@ std::optional<std::vector<std::int64_t>> parse_integer_list(std::string_view tex
 // Splits at every `separator`; "a,,b" gives three parts, "" gives one empty part.
 std::vector<std::string> split(std::string_view text, char separator);
 
-// 2088628 -> "2,088,628": for people; scripts get plain digits.
+// Human-readable: 2088628 -> "2,088,628". Scripts get plain digits.
 std::string with_thousands(std::int64_t value);
 
-// 47.4083 -> "47.41"; 1,234,567.8 -> "1.235e+06": a perplexity, which has no largest value.
+// A perplexity has no upper bound: 47.4083 -> "47.41"; 1,234,567.8 -> "1.235e+06".
 std::string human_perplexity(double perplexity);
 
 // 1536 -> "1.5 KiB".

@@ -1,5 +1,4 @@
-// Implements the shared options, and run_tool(), which ends a program after its command or an
-// error.
+// Implements the shared options, and run_tool(), which runs a command and reports its errors.
 
 #include "base/tool.h"
 
@@ -26,8 +25,8 @@
 
 namespace ql {
 
-// A list of a million long names fits. A larger file is probably a text that was given by mistake,
-// and is not read to its end.
+// A list of a million long names fits into this many bytes. A larger file is probably a text that
+// was given by mistake, and is not read to its end.
 constexpr std::int64_t kLargestList = std::int64_t{256} << 20;
 
 // Throws Error unless `name` exists; `where` is the place in the list.
@@ -133,7 +132,7 @@ std::vector<Option> machine_options(const std::string& sharing, const Option& pr
   return {
       threads_option(
           "With several processes N is for each, and 0 divides the cores of a machine among them."),
-      // The largest value in nanoseconds fits into 64 bits.
+      // The largest value, converted to nanoseconds, fits into 64 bits.
       make_integer("timeout",
                    "Seconds that one of several processes may let the others wait before they end. "
                    "torchrun, mpirun or srun starts processes that " +
@@ -264,8 +263,8 @@ void print(const std::string& text) {
 int run_tool(const std::function<ToolTable()>& make_table, int argc, char** argv,
              const std::function<void(const Options&)>& body) {
   std::signal(SIGPIPE, SIG_IGN);
-  // A parent that ignores SIGCHLD passes that on to its children, and then the system forgets how
-  // their own children end.
+  // If our parent process ignores SIGCHLD, this process inherits that, and the system would forget
+  // how its own children end.
   std::signal(SIGCHLD, SIG_DFL);
   try {
     const ToolTable table = make_table();

@@ -16,7 +16,7 @@ namespace ql {
 // These make the options that several tools have, with the same help everywhere, and read their
 // values.
 
-// Makes --threads. `remark` follows its help.
+// Makes the option --threads. `remark` is appended to its help text.
 Option threads_option(const std::string& remark);
 // Returns the number of threads that --threads asks for; 0 means usable_cores() of
 // base/resources.h.
@@ -26,30 +26,32 @@ int threads_of(const Options& options);
 // "-" is standard output, as for OutputStream of base/stream.h.
 Option output_file_option();
 
-// Makes --files-from for commands that take many names: the names are then in a file.
+// Makes --files-from, which reads the names from a file, for commands that take many names.
 Option files_from_option();
-// Returns the names on the command line, or those of --files-from: one a line, or each ended by NUL
-// when the list has one. Throws UsageError when both are given, and Error for a list without names
-// and for a name that does not exist. Call it once: the list may be standard input.
+// Returns the names on the command line, or those of --files-from: one per line, or each ended by
+// NUL when the list has a NUL. Throws UsageError when both are given, and Error for a list without
+// names and for a name that does not exist. Call it once: the list may be standard input.
 std::vector<std::string> input_names(const Options& options);
 
-// Make --columns, and the table that it asks for on standard output; on a terminal the columns
-// `first` come before the others. Throws UsageError for --columns without a table.
+// columns_option() makes --columns. table_of() makes the table that --columns asks for, on standard
+// output. On a terminal the columns `first` come before the others. Throws UsageError for --columns
+// if the output is not a table.
 Option columns_option();
 TableText table_of(const Options& options, std::vector<std::string> first);
 
 // raw_option() makes --raw. content_of() returns the content that a command accepts: anything with
-// --raw, else `expected`.
+// --raw, otherwise `expected`.
 Option raw_option();
 Content content_of(const Options& options, Content expected);
 
 // Makes --threads, --timeout (of several processes, in seconds), --device and --precision for the
-// tools that compute with tensors. `sharing` is a sentence on how processes share the work.
+// tools that compute with tensors. `sharing` completes the sentence "torchrun, mpirun or srun
+// starts processes that ...".
 std::vector<Option> machine_options(const std::string& sharing, const Option& precision);
 
-// Returns the configuration that provenance states. Options that change only the speed or the
-// output's name are left out. `names` are those of input_names(): provenance lists them, shortened,
-// where the command line does not.
+// Returns the configuration that provenance states. --threads and --output-file are left out,
+// because they change only the speed and the output's name. `names` are those of input_names().
+// With --files-from provenance lists the names, shortened, because the command line does not.
 Json configuration_of(const Options& options);
 Json configuration_of(const Options& options, const std::vector<std::string>& names);
 
@@ -57,12 +59,13 @@ Json configuration_of(const Options& options, const std::vector<std::string>& na
 const char* version();
 
 // Parses the command line, answers --help, --version and the hidden --man-options and
-// --bash-completion on stdout, and otherwise calls `body`. Returns the exit code. Every exception
-// ends here as one line "TOOL: error: ..." on stderr:
-//   UsageError 2, Error and std::exception 1, std::bad_alloc 1 with advice,
-//   Interrupted 128 + signal; BrokenPipe 128 + SIGPIPE and AlreadyReported silently.
-// Afterwards stdout is flushed and checked: a full disk at the other end of `> file` is an error,
-// too. make_table() is called here, where running out of memory is reported like other errors.
+// --bash-completion on stdout, and otherwise calls `body`. Returns the exit code. An exception ends
+// here as a message "TOOL: error: ..." on stderr, and gives the exit code:
+//   UsageError 2, Error and std::exception 1, std::bad_alloc 1 with advice;
+//   Interrupted 128 + signal, with a note in place of an error;
+//   BrokenPipe 128 + SIGPIPE and AlreadyReported its own exit code, both without a message.
+// After `body` stdout is flushed and checked, so that a full disk after `> file` is an error, too.
+// make_table() is called here, so that a lack of memory is reported like other errors.
 int run_tool(const std::function<ToolTable()>& make_table, int argc, char** argv,
              const std::function<void(const Options&)>& body);
 
