@@ -75,7 +75,7 @@ class BufferedFile {
     append_little_endian(buffer_, number);
     if (buffer_.size() >= kBufferBytes) flush();
   }
-  // Writes the rest and closes. Call it after the last write.
+  // Writes the rest and closes the file. Call it after the last write.
   void close() {
     flush();
     file_->close();
@@ -91,27 +91,27 @@ class BufferedFile {
   std::string buffer_;
 };
 
-// Ids that are read in the wrong width or byte order often belong to the vocabulary by chance. The
-// following checks find such inputs without a header.
+// Ids that are read with the wrong width or byte order are often inside the vocabulary by chance.
+// The following checks detect this in input without a header.
 
-// Names the options by which a tool is asked for plain ids of 2 or 4 bytes, for messages.
+// Holds, for messages, the options that make a tool read plain ids of 2 or 4 bytes.
 struct WidthOptions {
   const char *u16, *u32;
 };
 constexpr WidthOptions kImportWidths = {"--format nanogpt", "--format u32"};
 
-// Throws UsageError for ids of 2 bytes and a vocabulary that exceeds them: then ids above 65,535
+// Throws UsageError if ids of 2 bytes cannot name all entries of the vocabulary: then larger ids
 // were stored modulo 65,536, or the ids have another width.
 void check_width(int bytes_per_id, const shard::VocabularyInfo& vocabulary,
                  const WidthOptions& options);
 
-// Logs a warning when the first ids look like halves of wider ones: in little-endian order every
-// second one is then 0.
+// Logs a warning when the first ids look like halves of wider ids: in little-endian order every
+// second id is then 0, or at most 3.
 void warn_of_wider_ids(const std::string& name, int bytes_per_id, const shard::TokenId* ids,
                        std::size_t count, const WidthOptions& options);
 
-// Returns advice for an id among these `bytes` that is outside the vocabulary. The advice names ids
-// of 2 bytes, or big-endian ones, if all of them would be inside.
+// Returns advice for input of these `bytes` in which an id is outside the vocabulary. If all ids
+// would be inside as ids of 2 bytes, or as big-endian ids, the advice says that.
 std::string outside_id_advice(std::string_view bytes, int bytes_per_id,
                               std::int64_t vocabulary_size, const WidthOptions& options);
 
@@ -121,11 +121,11 @@ using shard::TokenId;
 
 struct IdType {
   int bytes = 2;           // 1, 2, 4 or 8, little-endian
-  bool is_signed = false;  // matters for 2 and 4
+  bool is_signed = false;  // matters for 2 and 4 bytes
 };
 
-// Describes the ids in a file without an index: they start at a byte and continue to the file's
-// end.
+// Describes the ids in a file without an index: `tokens` ids from byte `offset` to the end of the
+// file.
 struct IdRun {
   std::int64_t offset = 0, tokens = 0;
   IdType type;
@@ -133,12 +133,12 @@ struct IdRun {
 
 class IdReader {
  public:
-  // Begins at byte `offset` of the file, which must outlive this object. `name` is for messages.
-  // `plain` is true for a file without header or index, where the type of ids is only assumed.
+  // Reads from byte `offset` of the file, which must outlive this object. `name` is for messages.
+  // `plain` is true for a file without header or index, whose type of ids is only assumed.
   IdReader(const RandomAccessFile& file, std::string name, std::int64_t offset, IdType type,
            std::int64_t vocabulary_size, bool plain);
-  // Calls use(ids, count) for the next `count` ids, some thousand at a time. Throws FormatError for
-  // an id outside the vocabulary and when the file ends before.
+  // Calls use(ids, count) for the next `count` ids, at most 65,536 at a time. Throws FormatError
+  // for an id outside the vocabulary, and when the file ends before the last of these ids.
   using UseIds = std::function<void(const TokenId* ids, std::size_t count)>;
   void read(std::int64_t count, const UseIds& use);
 
@@ -157,15 +157,15 @@ class IdReader {
 };
 
 // The header of llm.c's token files has 1,024 bytes: 256 i32, of which the first three are a magic
-// number, a version and the number of tokens, and the others 0.
+// number, a version and the number of tokens, and the others are 0.
 
 // Throws FormatError unless the file's size agrees with its header. `name` is for messages.
 IdRun read_llmc_header(const RandomAccessFile& file, const std::string& name);
 
-// `bytes_per_id` is 2 or 4.
+// Returns the header of a file of `tokens` ids. `bytes_per_id` is 2 or 4.
 std::string encode_llmc_header(int bytes_per_id, std::int64_t tokens);
 
-// Megatron has an index (.idx) for its tokens (.bin): the places of sequences and documents.
+// Megatron stores ids in a .bin file, and the bounds of sequences and documents in an index (.idx):
 //
 //   bytes      type  content
 //   9          text  "MMIDIDX", two zeros
@@ -173,9 +173,9 @@ std::string encode_llmc_header(int bytes_per_id, std::int64_t tokens);
 //   1          u8    type of the ids in .bin
 //   8          u64   S, number of sequences
 //   8          u64   D, number of document boundaries: documents + 1
-//   4 * S      i32   tokens of each sequence
-//   8 * S      i64   its first byte in .bin
-//   8 * D      i64   boundaries: sequences before it, from 0 to S
+//   4 * S      i32   number of tokens of each sequence
+//   8 * S      i64   byte offset of each sequence in .bin
+//   8 * D      i64   number of sequences before each boundary, from 0 to S
 
 // Reads an index from front to back and keeps none of it in memory.
 class MegatronIndex {
@@ -184,8 +184,8 @@ class MegatronIndex {
   // .bin.
   MegatronIndex(const std::filesystem::path& path, std::int64_t data_bytes);
   IdType type() const { return type_; }
-  // Stores the number of tokens of the next document, which may be 0. Returns false after the last
-  // document; by then it has checked that the sequences fill the data without gaps.
+  // Stores the number of tokens of the next document, which may be 0, in `tokens`. Returns false
+  // after the last document. Throws FormatError unless the sequences fill the data without gaps.
   bool next_document(std::int64_t& tokens);
 
  private:
@@ -198,15 +198,16 @@ class MegatronIndex {
   std::int64_t sequences_ = 0, boundaries_ = 0, data_bytes_;
   NumberArray<std::uint32_t> lengths_;
   NumberArray<std::uint64_t> places_, documents_;
-  std::int64_t sequence_ = 0, boundary_ = 0, position_ = 0;  // read so far; bytes in the data
+  // Sequences and boundaries read so far, and the byte offset in .bin that they reach.
+  std::int64_t sequence_ = 0, boundary_ = 0, position_ = 0;
 };
 
-// A function that calls use(tokens of the document) for each document, each time it is called.
+// A ForEachDocument calls use(number of tokens) for each document, each time it is called.
 using ForEachDocument = std::function<void(const std::function<void(std::int64_t tokens)>& use)>;
 
 // Writes the index of documents that follow each other without gaps. A document is one sequence, or
-// several if it is longer than INT32_MAX. Goes through the documents four times and keeps none in
-// memory. `bytes_per_id` is 2 (u16) or 4 (i32).
+// several sequences if it has more than INT32_MAX tokens. Calls `for_each_document` four times and
+// keeps no document in memory. `bytes_per_id` is 2 (u16) or 4 (i32).
 void write_megatron_index(const ForEachDocument& for_each_document, int bytes_per_id,
                           BufferedFile& file);
 

@@ -1,5 +1,5 @@
-// Implements import and export of token files, whose layouts are in interop/formats.h, and ids as
-// text or as raw bytes.
+// Implements import and export of token files (interop/formats.h describes their layouts) and of
+// ids as text or as raw bytes.
 
 #include "interop/token_files.h"
 
@@ -10,7 +10,7 @@ namespace ql::interop {
 
 namespace {
 
-// Sends ids, with a new document after each eos or, with `eos_first`, at each.
+// Sends ids. A new document begins after each eos or, with `eos_first`, at each eos.
 void send_split(const TokenId* ids, std::size_t count, const ImportRules& rules,
                 shard::TokenSink& sink) {
   const TokenId* const end = ids + count;
@@ -23,7 +23,7 @@ void send_split(const TokenId* ids, std::size_t count, const ImportRules& rules,
     if (found == end) break;
     send_to(rules.eos_first ? found : found + 1);
     sink.begin_document();
-    // An eos that begins a document must not be found again.
+    // With `eos_first` the eos that begins this document must not be found again.
     send_to(found + 1);
   }
   send_to(end);
@@ -44,7 +44,7 @@ struct MegatronFiles {
   std::string data, index;
 };
 
-// Returns true for the index of a pair whose data is named, too, as by a shell's DIR/*.
+// Returns true for an index whose data file is also in `files`, as when a shell expands DIR/*.
 bool is_second_of_pair(const std::string& name, const std::vector<std::string>& files) {
   const MegatronFiles pair(name);
   return name == pair.index && std::find(files.begin(), files.end(), pair.data) != files.end();
@@ -65,7 +65,7 @@ IdRun find_ids(const RandomAccessFile& file, const std::string& name, Format for
 
 bool is_plain(Format format) { return format == Format::kNanogpt || format == Format::kU32; }
 
-// llm.c's header for u16 ids is the one for GPT-2's vocabulary.
+// Refuses a vocabulary that exceeds u16 ids: llm.c writes u16 ids only for GPT-2's vocabulary.
 void check_llmc_width(const IdRun& run, const std::string& name,
                       const shard::VocabularyInfo& vocabulary) {
   if (run.type.bytes >= vocabulary.bytes_per_id()) return;
@@ -94,8 +94,8 @@ std::int64_t count_tokens(const std::vector<std::string>& files, const ImportRul
     check_kind(data.head(), Content::kRawIds, pair.data);
     MegatronIndex index(pair.index, data.size());
     if (index.type().bytes <= 2 && rules.vocabulary.bytes_per_id() > 2) {
-      // The vocabulary may have grown since. Megatron itself uses wider ids for one that exceeds
-      // u16.
+      // This is only a warning, because the vocabulary may have grown since then. Megatron itself
+      // uses wider ids if the vocabulary exceeds u16.
       log_warning(
           "{}: ids of {} bits cannot name all {} entries of the vocabulary; were they made with "
           "it?",
@@ -146,8 +146,8 @@ std::unique_ptr<BufferedFile> create(const shard::NewFolder& folder, const std::
   return std::make_unique<BufferedFile>(folder.create(folder.path().filename().string() + end));
 }
 
-// Writes consecutive ids: for llm.c in files of `file_tokens` each, the last with fewer, and
-// otherwise in one file. Makes at least one file.
+// Writes consecutive ids: for llm.c into files of `file_tokens` ids each, of which the last may
+// have fewer, otherwise into one file. Creates at least one file.
 class IdFiles : public shard::TokenSink {
  public:
   IdFiles(const shard::NewFolder& folder, const ExportOptions& options, std::int64_t tokens,
@@ -183,7 +183,7 @@ class IdFiles : public shard::TokenSink {
 
   const shard::NewFolder& folder_;
   const ExportOptions& options_;
-  std::int64_t tokens_left_;  // tokens that are in no file yet
+  std::int64_t tokens_left_;  // tokens of the files that have not begun
   std::int64_t left_ = 0;     // tokens that the current file still takes
   int bytes_per_id_, files_ = 0;
   std::string bytes_;
@@ -220,8 +220,8 @@ void export_tokens(shard::MultiReader& data, const fs::path& folder, const Expor
     index->close();
   }
   target.sync();
-  // The folder is checked again for its better message: somebody may have put files there
-  // meanwhile.
+  // Files may have been put into the folder meanwhile. This second check reports them more clearly
+  // than commit() would.
   shard::check_empty_target(target.path());
   target.commit(false);
 }
@@ -230,7 +230,7 @@ namespace {
 
 constexpr std::size_t kBufferBytes = std::size_t{256} << 10;
 constexpr WidthOptions kWidthOptions = {"--input u16", "--input u32"};
-// No id has this many digits. A file of nothing but digits must not fill the memory or the message.
+// No id has this many digits. A file that consists of digits must not fill memory or the message.
 constexpr std::size_t kMostShownDigits = 100;
 
 // Reads ids as text piece by piece, because lines may be longer than memory.

@@ -21,62 +21,64 @@ struct ImportRules {
   Format format = Format::kNanogpt;
   shard::VocabularyInfo vocabulary;
   // For llm.c, nanoGPT and u32 a document begins after each vocabulary.eos, or with `eos_first` at
-  // each one. Without an eos all files together are one document. Megatron's index has the places
-  // of documents.
+  // each vocabulary.eos. Without an eos all files together are one document. For Megatron the index
+  // defines the documents.
   bool eos_first = false;
 };
 
-// Returns the number of tokens in the files. Headers, indexes and sizes must agree. A Megatron file
-// is named with .bin, with .idx or with neither. Throws FormatError, also when a header says that
-// ids are u16 and the vocabulary exceeds them (for Megatron only a warning is logged), and
-// UsageError for such a vocabulary and nanoGPT.
+// Returns the number of tokens in the files. A Megatron file is named with .bin, with .idx or with
+// neither. Throws FormatError if headers, indexes and sizes do not agree, and for an llm.c file
+// with u16 ids if the vocabulary exceeds u16. For such a vocabulary UsageError is thrown for
+// nanoGPT, and only a warning is logged for Megatron.
 std::int64_t count_tokens(const std::vector<std::string>& files, const ImportRules& rules);
 
-// Sends the tokens of all files, in the order of the names. Memory does not grow with the files.
-// Throws FormatError for ids outside the vocabulary and for the errors of count_tokens(). Does not
-// call finish() of the sink.
+// Sends the tokens of all `files` to `sink`, in the order of `files`. Memory does not grow with the
+// files. Throws FormatError for ids outside the vocabulary, and if headers, indexes and sizes do
+// not agree. Does not call finish() of the sink.
 void import_tokens(const std::vector<std::string>& files, const ImportRules& rules,
                    shard::TokenSink& sink, const shard::TokensDone& done);
 
 struct ExportOptions {
   Format format = Format::kNanogpt;
-  std::int64_t file_tokens = 100'000'000;  // in each of llm.c's files, at most INT32_MAX
+  std::int64_t file_tokens = 100'000'000;  // tokens in each of llm.c's files, at most INT32_MAX
   int threads = 1;                         // for decompression
 };
 
-// Makes `folder`, which must not exist or be empty. Its files are named after it: NAME.bin;
+// Creates `folder`, which must be missing or empty. The files in it are named after it: NAME.bin;
 // NAME.bin and NAME.idx for Megatron; NAME_000000.bin and so on for llm.c. The folder appears
 // complete or not at all. Throws Error when the vocabulary's ids do not fit the format.
 void export_tokens(shard::MultiReader& data, const std::filesystem::path& folder,
                    const ExportOptions& options, const shard::TokensDone& done);
 
-// Token ids without a header are text with one line per document, or raw little-endian ids.
-// They have no mark at their end, so nobody notices that a producer died; the token stream has one.
+// Token ids without a header are text with one line per document, or raw little-endian ids. Neither
+// form has an end mark, so a reader cannot notice that the producer died; the token stream has an
+// end mark.
 
-// Has the advice in error messages of read_text_ids().
+// Holds the advice in error messages of read_text_ids().
 struct TextIdRemedies {
   const char* outside_id = "give the vocabulary of these ids, or its size (--vocab-size)";
   const char* no_digit = "expected decimal ids separated by blanks, one line per document";
 };
 
-// Reads decimal ids separated by blanks, with one line per document; empty lines are ignored.
-// Throws FormatError with the line for anything else and for ids outside the vocabulary. Does not
-// call finish() of the sink.
+// Reads decimal ids separated by whitespace, with one line per document; empty lines are ignored.
+// Throws FormatError, with the line number, for anything else and for ids outside the vocabulary.
+// Does not call finish() of the sink.
 void read_text_ids(InputFile& input, const shard::VocabularyInfo& vocabulary,
                    shard::TokenSink& sink, const shard::TokensDone& done,
                    const TextIdRemedies& remedies = {});
 
 // Reads ids of 2 or 4 bytes as one document. Throws FormatError for ids outside the vocabulary and
-// for an input that ends within an id; UsageError for 2 bytes and a vocabulary of more than 65,536
-// entries. Logs a warning when the ids look like wider ones. Does not call finish() of the sink.
-// `content` is kRawIds, or kAnything for a file whose ids happen to look like another kind of file.
+// for an input that ends within an id, and UsageError for ids of 2 bytes and a vocabulary of more
+// than 65,536 entries. Logs a warning when the ids look like halves of wider ids. Does not call
+// finish() of the sink. `content` is kRawIds, or kAnything for a file whose ids happen to look like
+// another kind of file.
 void read_raw_ids(InputFile& input, int bytes_per_id, const shard::VocabularyInfo& vocabulary,
                   shard::TokenSink& sink, const shard::TokensDone& done,
                   Content content = Content::kRawIds);
 
-// Makes the writer for an output format of the tools: "stream"; "ids", which read_text_ids() reads;
-// "u16" or "u32", which read_raw_ids() reads and which have no document boundaries. Throws Error at
-// once when the vocabulary's ids do not fit the width.
+// Returns the writer for an output format of the tools: "stream"; "ids" for read_text_ids(); "u16"
+// or "u32" for read_raw_ids(), without document boundaries. Throws Error at once when the
+// vocabulary's ids do not fit the width.
 std::unique_ptr<shard::TokenSink> make_token_writer(const std::string& format, shard::ByteSink sink,
                                                     const shard::StreamHeader& header);
 
